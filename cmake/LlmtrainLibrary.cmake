@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+# One folder is one library; its dependencies stand on one line of its CMakeLists.txt.
+
+add_library(llmtrain_options INTERFACE)
+target_compile_options(llmtrain_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
+  -Woverloaded-virtual $<$<BOOL:${LLMTRAIN_WERROR}>:-Werror>)
+target_include_directories(llmtrain_options INTERFACE ${CMAKE_SOURCE_DIR})
+if(LLMTRAIN_SANITIZE)
+  target_compile_options(llmtrain_options INTERFACE -fsanitize=${LLMTRAIN_SANITIZE} -fno-omit-frame-pointer
+    -fno-sanitize-recover=all)
+  target_link_options(llmtrain_options INTERFACE -fsanitize=${LLMTRAIN_SANITIZE})
+endif()
+
+# llmtrain_library(core_recipe SOURCES a.cpp b.cpp DEPENDS core_base PACKAGES nlohmann_json::nlohmann_json)
+# A static library whose headers lie beside its sources and are included by their path from the root.
+function(llmtrain_library name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;PACKAGES" ${ARGN})
+  add_library(${name} STATIC ${arg_SOURCES})
+  target_link_libraries(${name} PUBLIC llmtrain_options ${arg_DEPENDS} ${arg_PACKAGES})
+endfunction()
+
+# llmtrain_test(core_recipe_test SOURCES a_test.cpp DEPENDS core_recipe [TIMEOUT 60])
+# One Catch2 program, one CTest entry; it finds files of the repository through LLMTRAIN_SOURCE_DIR.
+function(llmtrain_test name)
+  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;DEPENDS;LABELS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE ${arg_DEPENDS} test_support)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  add_test(NAME ${name} COMMAND ${name})
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "unit;${arg_LABELS}")
+endfunction()

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/base/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace llmtrain {
+namespace {
+
+std::string reason() { return std::strerror(errno); }
+
+int open_for_reading(const std::filesystem::path& file, struct stat& status) {
+  const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) {
+    const auto code = errno == ENOENT || errno == ENOTDIR ? ExitCode::missing_input : ExitCode::bad_data;
+    throw Error(code, file.string() + ": cannot be opened: " + reason());
+  }
+  if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
+    ::close(descriptor);
+    throw Error(ExitCode::bad_data, file.string() + ": is not a regular file");
+  }
+  return descriptor;
+}
+
+}  // namespace
+
+std::string read_file(const std::filesystem::path& file) {
+  struct stat status {};
+  const int descriptor = open_for_reading(file, status);
+  std::string text(static_cast<std::size_t>(status.st_size), '\0');
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const auto count = ::read(descriptor, text.data() + done, text.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) break;
+    done += static_cast<std::size_t>(count);
+  }
+  const bool whole = done == text.size();
+  ::close(descriptor);
+  if (!whole) throw Error(ExitCode::bad_data, file.string() + ": cannot be read to its end: " + reason());
+  return text;
+}
+
+void write_file_atomically(const std::filesystem::path& file, std::string_view text) {
+  const std::filesystem::path aside = file.string() + ".tmp";
+  FileWriter writer(aside);
+  writer.write(text.data(), text.size());
+  writer.close();
+  if (::rename(aside.c_str(), file.c_str()) != 0) {
+    const std::string why = reason();
+    ::unlink(aside.c_str());
+    throw Error(ExitCode::cannot_write, file.string() + ": cannot be replaced: " + why);
+  }
+  flush_directory(file.parent_path());
+}
+
+void flush_directory(const std::filesystem::path& directory) {
+  const std::filesystem::path folder = directory.empty() ? std::filesystem::path(".") : directory;
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const bool flushed = descriptor >= 0 && ::fsync(descriptor) == 0;
+  const std::string why = reason();
+  if (descriptor >= 0) ::close(descriptor);
+  if (!flushed) throw Error(ExitCode::cannot_write, folder.string() + ": cannot be flushed to the disk: " + why);
+}
+
+FileWriter::FileWriter(std::filesystem::path file) : file_(std::move(file)) {
+  descriptor_ = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (descriptor_ < 0) fail("cannot be created");
+}
+
+FileWriter::~FileWriter() {
+  if (descriptor_ < 0) return;
+  ::close(descriptor_);
+  ::unlink(file_.c_str());
+}
+
+void FileWriter::write(const void* bytes, std::size_t count) {
+  const char* next = static_cast<const char*>(bytes);
+  while (count > 0) {
+    const auto written = ::write(descriptor_, next, count);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail("cannot be written");
+    next += written;
+    count -= static_cast<std::size_t>(written);
+  }
+}
+
+void FileWriter::close() {
+  if (::fsync(descriptor_) != 0) fail("cannot be flushed to the disk");
+  const int descriptor = std::exchange(descriptor_, -1);
+  if (::close(descriptor) != 0) {
+    const std::string why = reason();
+    ::unlink(file_.c_str());
+    throw Error(ExitCode::cannot_write, file_.string() + ": cannot be closed: " + why);
+  }
+}
+
+void FileWriter::fail(std::string_view action) const {
+  throw Error(ExitCode::cannot_write, file_.string() + ": " + std::string(action) + ": " + reason());
+}
+
+MappedFile::MappedFile(const std::filesystem::path& file) {
+  struct stat status {};
+  const int descriptor = open_for_reading(file, status);
+  size_ = static_cast<std::size_t>(status.st_size);
+  void* address = size_ == 0 ? nullptr : ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, descriptor, 0);
+  const std::string why = reason();
+  ::close(descriptor);
+  if (address == MAP_FAILED) throw Error(ExitCode::bad_data, file.string() + ": cannot be mapped: " + why);
+  data_ = static_cast<const std::byte*>(address);
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+}  // namespace llmtrain

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace llmtrain {
+
+// The whole file. Throws Error(missing_input) when it is not there, Error(bad_data) when it cannot be read.
+std::string read_file(const std::filesystem::path& file);
+
+// Replaces `file` so that a reader sees the old text or the new one, never a part: writes beside it, flushes to the
+// disk, renames over it and flushes the folder. Throws Error(cannot_write) and leaves nothing behind.
+void write_file_atomically(const std::filesystem::path& file, std::string_view text);
+
+// Flushes a folder's entries to the disk, so that a rename in it survives a power failure. Throws Error(cannot_write).
+void flush_directory(const std::filesystem::path& directory);
+
+// A new file, written front to back; close() flushes it to the disk. Removed again when destroyed before close().
+// Every failure (a full disk too) is Error(cannot_write) that names the file and the reason.
+class FileWriter {
+ public:
+  explicit FileWriter(std::filesystem::path file);
+  ~FileWriter();
+  FileWriter(const FileWriter&) = delete;
+  FileWriter& operator=(const FileWriter&) = delete;
+
+  void write(const void* bytes, std::size_t count);
+  void close();
+
+ private:
+  [[noreturn]] void fail(std::string_view action) const;
+
+  std::filesystem::path file_;
+  int descriptor_ = -1;
+};
+
+// A file mapped for reading. The bytes live as long as the object. Throws Error(missing_input) or Error(bad_data).
+class MappedFile {
+ public:
+  explicit MappedFile(const std::filesystem::path& file);
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&&) = delete;
+  MappedFile(const MappedFile&) = delete;
+
+  std::span<const std::byte> bytes() const noexcept { return {data_, size_}; }
+
+ private:
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace llmtrain

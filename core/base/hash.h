@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace llmtrain {
+
+// FNV-1a, 64 bits: a stable key from a name (weights' random streams, dropout sites). Not for integrity.
+std::uint64_t stable_hash(std::string_view text) noexcept;
+
+// SHA-256 of bytes that arrive piece by piece.
+class Sha256 {
+ public:
+  Sha256();
+  ~Sha256();
+  Sha256(const Sha256&) = delete;
+  Sha256& operator=(const Sha256&) = delete;
+
+  void update(const void* bytes, std::size_t count);
+  std::string hexadecimal();  // 64 digits; call once, at the end
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace llmtrain

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/base/log.h"
+
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+
+#include <cstdlib>
+#include <memory>
+
+#include "core/base/error.h"
+
+namespace llmtrain {
+namespace {
+
+std::shared_ptr<spdlog::logger> make_console_logger() {
+  const bool plain = std::getenv("NO_COLOR") != nullptr;
+  auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>(plain ? spdlog::color_mode::never
+                                                                          : spdlog::color_mode::automatic);
+  sink->set_pattern("%^%v%$");
+  auto logger = std::make_shared<spdlog::logger>("llmtrain", sink);
+  logger->set_level(spdlog::level::trace);
+  sink->set_level(spdlog::level::info);
+  return logger;
+}
+
+}  // namespace
+
+spdlog::logger& log() {
+  static const std::shared_ptr<spdlog::logger> logger = make_console_logger();
+  return *logger;
+}
+
+void set_verbosity(Verbosity verbosity) {
+  const auto level = verbosity == Verbosity::quiet     ? spdlog::level::warn
+                     : verbosity == Verbosity::verbose ? spdlog::level::debug
+                                                       : spdlog::level::info;
+  log().sinks().front()->set_level(level);
+}
+
+void log_to_file(const std::filesystem::path& file) {
+  try {
+    auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(file.string());
+    sink->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
+    sink->set_level(spdlog::level::trace);
+    log().sinks().push_back(sink);
+    log().flush_on(spdlog::level::info);
+  } catch (const spdlog::spdlog_ex& failure) {
+    throw Error(ExitCode::cannot_write, std::string("cannot open the log file: ") + failure.what());
+  }
+}
+
+}  // namespace llmtrain

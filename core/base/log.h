@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <spdlog/spdlog.h>
+
+#include <filesystem>
+
+namespace llmtrain {
+
+enum class Verbosity { quiet, normal, verbose };
+
+// The program's logger: messages go to standard error, results (which are not log lines) to standard output.
+// Colours only on a terminal and without NO_COLOR.
+spdlog::logger& log();
+
+// Sets how much the console shows: quiet warnings and errors, normal also information, verbose also debug lines.
+void set_verbosity(Verbosity verbosity);
+
+// From now on the log also goes to `file` (appended, every level, with times). Throws Error(cannot_write).
+void log_to_file(const std::filesystem::path& file);
+
+}  // namespace llmtrain

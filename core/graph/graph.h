@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/recipe/recipe.h"
+
+namespace llmtrain {
+
+// The symbolic model: what it is made of, in the order in which data passes, before any tensor exists. Links no
+// LibTorch. Modules, optimizer, checkpoints and the planner take names, shapes, sharding axes, FLOPs and bytes from
+// here; nothing writes them a second time.
+
+enum class Initialization { normal, ones, zeros };
+
+// How tensor parallelism splits a parameter: not at all, by output features (rows, axis 0) or by input features
+// (columns, axis 1).
+enum class ShardAxis { none, output, input };
+
+// What a parameter is for: the modules find theirs by role, so that its name is written once.
+enum class ParameterRole {
+  token_embedding, position_embedding,
+  attention_norm_weight, attention_norm_bias,
+  query_weight, key_weight, value_weight, query_bias, key_bias, value_bias,
+  query_norm_weight, key_norm_weight,
+  attention_output_weight, attention_output_bias,
+  ffn_norm_weight, ffn_norm_bias,
+  ffn_gate_weight, ffn_gate_bias, ffn_up_weight, ffn_up_bias, ffn_down_weight, ffn_down_bias,
+  final_norm_weight, final_norm_bias,
+  head_weight,
+};
+
+struct Parameter {
+  std::string name;                 // "layers.3.attention.query.weight": the logical name everywhere
+  ParameterRole role{};
+  std::vector<std::int64_t> shape;  // linear weights are [output, input]
+  ShardAxis shard_axis = ShardAxis::none;
+  Initialization initialization = Initialization::normal;
+  double standard_deviation = 0;    // of `normal`
+  bool decays = false;              // weight matrices and embeddings, not biases, norms, learned positions
+
+  std::int64_t elements() const;
+};
+
+enum class BlockKind { embedding, layer, head };
+
+// A unit that a stage is made of: the embedding, one transformer layer, or final norm with head.
+struct Block {
+  BlockKind kind{};
+  std::int64_t layer = -1;             // index of a transformer layer
+  std::vector<std::size_t> parameters;  // indices into Graph::parameters, each parameter in exactly one block
+};
+
+// Work of one block on `tokens` tokens that come in sequences of `sequence_length`.
+struct BlockCost {
+  double forward_flops = 0;    // matrix products and attention, 2 per multiply-add, attention not halved for causality
+  double backward_flops = 0;   // twice the forward
+  double forward_bytes = 0;    // read and written by the forward's operators once, at `bytes_per_element`
+};
+
+struct Graph {
+  ModelRecipe model;
+  std::vector<Parameter> parameters;  // in the order of the blocks
+  std::vector<Block> blocks;          // embedding, layers, head
+
+  static Graph build(const ModelRecipe& model);
+
+  std::int64_t parameter_count() const;
+  // Throws std::out_of_range when the block has no parameter of that role.
+  const Parameter& parameter(std::size_t block, ParameterRole role) const;
+  bool has_parameter(std::size_t block, ParameterRole role) const;
+  BlockCost cost(std::size_t block, std::int64_t tokens, std::int64_t sequence_length, double bytes_per_element) const;
+  // Matrix products and attention of one training step on one token, forward and backward, without recompute.
+  double training_flops_per_token(std::int64_t sequence_length) const;
+};
+
+}  // namespace llmtrain

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace llmtrain {
+
+// A recipe, resolved: every default and preset is filled in. Keys, defaults, ranges and help of each field stand in
+// the key table (core/recipe/key_table.h), nowhere else. Sizes are in elements, batch sizes in sequences.
+
+enum class Architecture { gpt2, gpt_rope, llama };
+enum class Activation { gelu, gelu_tanh, swiglu };
+enum class NormKind { layernorm, rmsnorm };
+enum class Position { learned, rope };
+enum class Router { linear, cosine };
+enum class RouterPriority { position, score };
+enum class BalanceLoss { gshard, load_importance, none };
+
+struct MixtureOfExpertsRecipe {
+  std::int64_t experts = 0;
+  std::int64_t top_k = 1;
+  std::int64_t every = 1;
+  double capacity_factor = 1.0;
+  std::int64_t ffn_hidden_size = 0;
+  std::int64_t shared_experts = 0;
+  Router router = Router::linear;
+  RouterPriority priority = RouterPriority::position;
+  BalanceLoss balance_loss = BalanceLoss::gshard;
+  double balance_coefficient = 0.01;
+  double z_coefficient = 0;
+  double jitter = 0;
+};
+
+struct ModelRecipe {
+  Architecture architecture = Architecture::gpt2;
+  std::int64_t layers = 0;
+  std::int64_t hidden_size = 0;
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t ffn_hidden_size = 0;
+  std::int64_t vocab_size = 0;
+  std::int64_t max_sequence_length = 0;
+  Activation activation = Activation::gelu_tanh;
+  NormKind norm = NormKind::layernorm;
+  double norm_eps = 1e-5;
+  Position position = Position::learned;
+  double rope_theta = 10000;
+  bool bias = true;      // every linear but query, key, value; layernorm's shift too
+  bool qkv_bias = true;  // query, key and value
+  bool qk_norm = false;
+  bool tie_embeddings = true;
+  double dropout = 0;
+  double init_std = 0.02;
+  std::optional<MixtureOfExpertsRecipe> moe;
+};
+
+enum class TokenizerKind { bytes, sentencepiece, huggingface };
+
+struct TokenizerRecipe {
+  TokenizerKind kind = TokenizerKind::bytes;
+  std::string file;  // empty for bytes
+};
+
+struct DataSource {
+  std::string path;  // file, folder or glob; absolute after reading
+  double weight = 1;
+};
+
+struct DataRecipe {
+  TokenizerRecipe tokenizer;
+  std::vector<DataSource> train;
+  std::vector<DataSource> validation;
+  bool shuffle = true;
+};
+
+struct BatchRecipe {
+  std::int64_t global = 0;
+  std::int64_t micro = 0;
+  std::int64_t sequence_length = 0;
+};
+
+enum class LearningRateSchedule { cosine, linear, constant, wsd };
+
+struct OptimizerRecipe {
+  std::string name = "adamw";
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double weight_decay = 0.1;
+};
+
+struct LearningRateRecipe {
+  LearningRateSchedule schedule = LearningRateSchedule::cosine;
+  double peak = 3e-4;
+  double minimum = 0;
+  std::int64_t warmup_steps = 0;
+  std::int64_t decay_steps = 0;
+};
+
+struct TrainingRecipe {
+  std::int64_t steps = 0;
+  std::optional<std::string> init_from;  // a checkpoint folder, or "hf:DIR"
+  std::int64_t evaluate_every = 0;       // 0: never
+  std::int64_t evaluate_batches = 0;     // global batches an evaluation; 0: the whole validation data
+  double clip_norm = 1;                  // 0: off
+  OptimizerRecipe optimizer;
+  LearningRateRecipe learning_rate;
+};
+
+enum class DataType { fp32, bf16, fp16 };
+enum class Fp8Level { off, o1, o2, o3 };
+
+struct PrecisionRecipe {
+  DataType compute = DataType::fp32;
+  DataType gradients = DataType::fp32;
+  Fp8Level fp8_level = Fp8Level::off;
+};
+
+struct ParallelRecipe {
+  std::int64_t tensor = 1;
+  bool sequence = false;
+  std::int64_t pipeline = 1;
+  std::int64_t context = 1;
+  std::int64_t expert = 1;
+  std::int64_t expert_tensor = 1;
+  std::optional<std::int64_t> data;  // none: auto, world ÷ the others
+  std::int64_t zero_stage = 0;
+  std::optional<std::int64_t> zero_shard_ranks;  // none: all data-parallel ranks
+  bool overlap = true;
+};
+
+enum class PipelineSchedule { breadth_first, gpipe, one_forward_one_backward, interleaved };
+enum class BalanceKind { layers, blocks, list };
+
+struct BalanceRecipe {
+  BalanceKind kind = BalanceKind::layers;
+  std::vector<std::int64_t> layers_per_stage;  // for list
+};
+
+struct PipelineRecipe {
+  PipelineSchedule schedule = PipelineSchedule::breadth_first;
+  std::int64_t loops = 1;
+  BalanceRecipe balance;
+};
+
+enum class Recompute { none, selective, full };
+
+struct OffloadRecipe {
+  bool optimizer = false;
+  bool weights = false;
+  bool activations = false;
+};
+
+struct MemoryRecipe {
+  Recompute recompute = Recompute::none;
+  OffloadRecipe offload;
+};
+
+enum class AttentionKernel { automatic, flash, math };
+
+struct KernelsRecipe {
+  AttentionKernel attention = AttentionKernel::automatic;
+};
+
+enum class DeviceKind { automatic, cpu, cuda };
+
+struct ClusterRecipe {
+  std::string profile = "auto";
+  std::int64_t nodes = 1;
+  std::optional<std::int64_t> devices_per_node;  // none: auto
+  DeviceKind device = DeviceKind::automatic;
+};
+
+enum class CommunicationBackend { automatic, local, mpi, nccl };
+
+struct LaunchRecipe {
+  std::optional<std::int64_t> ranks;  // none: auto
+  CommunicationBackend backend = CommunicationBackend::automatic;
+  double link_delay_microseconds = 0;
+  double watchdog_seconds = 600;
+};
+
+struct CheckpointRecipe {
+  std::int64_t every = 0;
+  std::int64_t keep = 3;
+  bool async = true;
+  std::string resume = "auto";  // "auto", "never" or a checkpoint's folder
+};
+
+struct LogRecipe {
+  std::string directory;
+  std::int64_t every = 1;
+  bool tensorboard = true;
+};
+
+struct Recipe {
+  std::string schema;  // "$schema", kept as it was written
+  std::string name = "run";
+  std::string description;
+  std::int64_t seed = 1234;
+  ModelRecipe model;
+  DataRecipe data;
+  BatchRecipe batch;
+  TrainingRecipe training;
+  PrecisionRecipe precision;
+  ParallelRecipe parallel;
+  PipelineRecipe pipeline;
+  MemoryRecipe memory;
+  KernelsRecipe kernels;
+  ClusterRecipe cluster;
+  LaunchRecipe launch;
+  CheckpointRecipe checkpoint;
+  LogRecipe log;
+};
+
+}  // namespace llmtrain

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace llmtrain::kernels {
+
+// gelu: x·Φ(x) (Hendrycks and Gimpel, arXiv 1606.08415); gelu_tanh: its tanh approximation, GPT-2's;
+// swiglu: silu(gate)·up (Shazeer, arXiv 2002.05202).
+enum class ActivationKind { gelu, gelu_tanh, swiglu };
+
+// x is [T, F] for the gelus. For swiglu it is [T, 2F]: gate in the first F columns, up in the last. Returns [T, F].
+at::Tensor activation_forward(const at::Tensor& x, ActivationKind kind);
+
+// Gradient at the saved input x for dy [T, F]; shaped as x.
+at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& x, ActivationKind kind);
+
+}  // namespace llmtrain::kernels

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace llmtrain::kernels {
+
+// A mask that depends on (seed, step, site, element index of the unsharded tensor) and nothing else, so that it is the
+// same on every layout and can be made again in the backward instead of being saved.
+struct Dropout {
+  double probability = 0;
+  std::uint64_t key = 0;          // dropout_key(): which site of which step
+  std::int64_t first_element = 0;  // index of x's first element in the unsharded tensor
+
+  bool active() const { return probability > 0; }
+};
+
+std::uint64_t dropout_key(std::int64_t seed, std::int64_t step, std::uint64_t site);
+
+// x is contiguous. Zeroes element i where philox(key, i/4)[i mod 4] < probability·2³², multiplies the others by
+// 1/(1 − probability). Forward and backward are the same operation.
+void dropout_(at::Tensor& x, const Dropout& dropout);
+
+}  // namespace llmtrain::kernels

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+
+namespace llmtrain::kernels {
+
+// The three matrix products of a linear layer. Matrices are contiguous along their last axis; weights are
+// [output, input] as everywhere. On the CPU in fp32 and bf16 they run in oneDNN, elsewhere in LibTorch. Products
+// accumulate in fp32. Blocking on the CPU; ordered on the current stream on a GPU.
+
+// y[T, out] = x[T, in] · weightᵀ (+ bias), in x's dtype.
+at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias);
+
+// dx[T, in] = dy[T, out] · weight, in dy's dtype.
+at::Tensor linear_backward_input(const at::Tensor& dy, const at::Tensor& weight);
+
+// dweight[out, in] += dyᵀ · x. dweight may be wider than the operands (bf16 operands, fp32 sum).
+void linear_backward_weight(const at::Tensor& dy, const at::Tensor& x, at::Tensor& dweight);
+
+// dbias[out] += column sums of dy.
+void linear_backward_bias(const at::Tensor& dy, at::Tensor& dbias);
+
+}  // namespace llmtrain::kernels

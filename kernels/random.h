@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace llmtrain::kernels {
+
+// Fills x (contiguous) with normal numbers: element i is Box-Muller (in float64) of philox(key, (first_element + i)/2),
+// so any slice of a tensor can be made without the rest.
+void fill_normal_(at::Tensor& x, std::uint64_t key, double standard_deviation, std::int64_t first_element = 0);
+
+}  // namespace llmtrain::kernels
