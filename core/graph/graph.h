@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -21,25 +22,43 @@ enum class ShardAxis { none, output, input };
 
 // What a parameter is for: the modules find theirs by role, so that its name is written once.
 enum class ParameterRole {
-  token_embedding, position_embedding,
-  attention_norm_weight, attention_norm_bias,
-  query_weight, key_weight, value_weight, query_bias, key_bias, value_bias,
-  query_norm_weight, key_norm_weight,
-  attention_output_weight, attention_output_bias,
-  ffn_norm_weight, ffn_norm_bias,
-  ffn_gate_weight, ffn_gate_bias, ffn_up_weight, ffn_up_bias, ffn_down_weight, ffn_down_bias,
-  final_norm_weight, final_norm_bias,
+  token_embedding,
+  position_embedding,
+  attention_norm_weight,
+  attention_norm_bias,
+  query_weight,
+  key_weight,
+  value_weight,
+  query_bias,
+  key_bias,
+  value_bias,
+  query_norm_weight,
+  key_norm_weight,
+  attention_output_weight,
+  attention_output_bias,
+  ffn_norm_weight,
+  ffn_norm_bias,
+  ffn_gate_weight,
+  ffn_gate_bias,
+  ffn_up_weight,
+  ffn_up_bias,
+  ffn_down_weight,
+  ffn_down_bias,
+  final_norm_weight,
+  final_norm_bias,
   head_weight,
 };
 
+// Parameters whose gradients come from one matrix product stand next to each other, so that flat storage makes them one
+// matrix: query, key, value weights; their biases; for swiglu gate and up weights; their biases.
 struct Parameter {
-  std::string name;                 // "layers.3.attention.query.weight": the logical name everywhere
+  std::string name;  // "layers.3.attention.query.weight": the logical name everywhere
   ParameterRole role{};
   std::vector<std::int64_t> shape;  // linear weights are [output, input]
   ShardAxis shard_axis = ShardAxis::none;
   Initialization initialization = Initialization::normal;
-  double standard_deviation = 0;    // of `normal`
-  bool decays = false;              // weight matrices and embeddings, not biases, norms, learned positions
+  double standard_deviation = 0;  // of `normal`
+  bool decays = false;            // weight matrices and embeddings, not biases, norms, learned positions
 
   std::int64_t elements() const;
 };
@@ -49,15 +68,18 @@ enum class BlockKind { embedding, layer, head };
 // A unit that a stage is made of: the embedding, one transformer layer, or final norm with head.
 struct Block {
   BlockKind kind{};
-  std::int64_t layer = -1;             // index of a transformer layer
+  std::int64_t layer = -1;              // index of a transformer layer
   std::vector<std::size_t> parameters;  // indices into Graph::parameters, each parameter in exactly one block
 };
 
 // Work of one block on `tokens` tokens that come in sequences of `sequence_length`.
 struct BlockCost {
-  double forward_flops = 0;    // matrix products and attention, 2 per multiply-add, attention not halved for causality
-  double backward_flops = 0;   // twice the forward
-  double forward_bytes = 0;    // read and written by the forward's operators once, at `bytes_per_element`
+  double forward_flops = 0;   // matrix products and attention, 2 per multiply-add, attention not halved for causality
+  double backward_flops = 0;  // twice the forward
+  // What the forward's operators (norm, linear, rope, attention, activation, dropout, addition, cross-entropy) read and
+  // write, each operand once, at `bytes_per_element`. Attention keeps no scores unless dropout asks for them. Token ids
+  // and saved statistics are left out.
+  double forward_bytes = 0;
 };
 
 struct Graph {
@@ -65,14 +87,22 @@ struct Graph {
   std::vector<Parameter> parameters;  // in the order of the blocks
   std::vector<Block> blocks;          // embedding, layers, head
 
+  // `model` is resolved and valid (core/recipe). Throws Error(bad_recipe) for mixture of experts.
   static Graph build(const ModelRecipe& model);
 
   std::int64_t parameter_count() const;
+  // Parameters that grow with the vocabulary or the positions: both embeddings and an untied head. The rest is what
+  // scaling laws and model cards call non-embedding parameters (Kaplan et al., arXiv 2001.08361).
+  std::int64_t embedding_parameter_count() const;
+  std::int64_t non_embedding_parameter_count() const;
   // Throws std::out_of_range when the block has no parameter of that role.
   const Parameter& parameter(std::size_t block, ParameterRole role) const;
   bool has_parameter(std::size_t block, ParameterRole role) const;
+  // [vocab_size, hidden_size]: what makes logits, head.weight or with tied embeddings the token embedding.
+  const Parameter& logits_weight() const;
   BlockCost cost(std::size_t block, std::int64_t tokens, std::int64_t sequence_length, double bytes_per_element) const;
-  // Matrix products and attention of one training step on one token, forward and backward, without recompute.
+  // Matrix products and attention of one training step on one token, forward and backward, without recompute: for
+  // GPT-2 shapes 72·l·h²(1 + s/6h + V/12lh) (Narayanan et al., arXiv 2104.04473, without its recompute).
   double training_flops_per_token(std::int64_t sequence_length) const;
 };
 
