@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+// Scalar functions without branches or calls, so that the compiler vectorises the loops around them. Everything lies in
+// an unnamed namespace: each source is compiled once per instruction-set level and keeps its own copy (level.h).
+namespace llmtrain::kernels::vector {
+namespace {
+
+// One rounding where the processor has the instruction: stated rather than left to the compiler, so that two loops over
+// the same expression give the same bits.
+inline float multiply_add(float a, float b, float c) {
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+  return __builtin_fmaf(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
+// e^x to 2 ulp: Cody and Waite's reduction to |r| ≤ ln 2 / 2, then Cephes' polynomial. Overflows to infinity,
+// underflows through the subnormal numbers to 0, keeps NaN.
+inline float exponential(float x) {
+  const float bounded = x > 89.0F ? 89.0F : (x < -104.0F ? -104.0F : x);
+  // Adding 1.5·2²³ rounds to the nearest integer and leaves it in the low bits.
+  constexpr float rounding = 12582912.0F;
+  const float shifted = multiply_add(bounded, 1.44269504088896341F, rounding);
+  const float n = shifted - rounding;
+  const float r = multiply_add(n, 2.12194440e-4F, multiply_add(n, -0.693359375F, bounded));
+  float p = 1.9875691500e-4F;
+  p = multiply_add(p, r, 1.3981999507e-3F);
+  p = multiply_add(p, r, 8.3334519073e-3F);
+  p = multiply_add(p, r, 4.1665795894e-2F);
+  p = multiply_add(p, r, 1.6666665459e-1F);
+  p = multiply_add(p, r, 5.0000001201e-1F);
+  p = multiply_add(p, r * r, r) + 1.0F;
+  // 2ⁿ in two factors: n reaches −150 and 128, beyond the exponents of one float.
+  const std::int32_t exponent = __builtin_bit_cast(std::int32_t, shifted) - 0x4B400000;
+  const std::int32_t half = exponent >> 1;
+  const float low = __builtin_bit_cast(float, (half + 127) << 23);
+  const float high = __builtin_bit_cast(float, (exponent - half + 127) << 23);
+  return p * low * high;
+}
+
+// ln x to 2 ulp for positive normal x (Cephes' polynomial on [√½, √2]).
+inline float logarithm(float x) {
+  const std::int32_t bits = __builtin_bit_cast(std::int32_t, x);
+  const std::int32_t exponent = (bits - 0x3F3504F3) >> 23;
+  const float m = __builtin_bit_cast(float, bits - exponent * (1 << 23)) - 1.0F;
+  const float n = static_cast<float>(exponent);
+  float p = 7.0376836292e-2F;
+  p = multiply_add(p, m, -1.1514610310e-1F);
+  p = multiply_add(p, m, 1.1676998740e-1F);
+  p = multiply_add(p, m, -1.2420140846e-1F);
+  p = multiply_add(p, m, 1.4249322787e-1F);
+  p = multiply_add(p, m, -1.6668057665e-1F);
+  p = multiply_add(p, m, 2.0000714765e-1F);
+  p = multiply_add(p, m, -2.4999993993e-1F);
+  p = multiply_add(p, m, 3.3333331174e-1F);
+  const float square = m * m;
+  const float tail = multiply_add(n, -2.12194440e-4F, multiply_add(square, -0.5F, p * m * square));
+  return multiply_add(n, 0.693359375F, m + tail);
+}
+
+inline float sigmoid(float x) { return 1.0F / (1.0F + exponential(-x)); }
+
+// bfloat16 is the upper half of a float.
+inline float to_float(std::uint16_t bits) { return __builtin_bit_cast(float, static_cast<std::uint32_t>(bits) << 16); }
+inline float to_float(float x) { return x; }
+
+// Rounds to nearest, ties to even; NaN stays NaN.
+inline std::uint16_t to_bf16(float x) {
+  const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, x);
+  const std::uint32_t rounded = (bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16;
+  return static_cast<std::uint16_t>(x == x ? rounded : 0x7FC0U);
+}
+
+// Stores a float in either of the two types that the loops are written for.
+inline void store(float& place, float x) { place = x; }
+inline void store(std::uint16_t& place, float x) { place = to_bf16(x); }
+
+}  // namespace
+}  // namespace llmtrain::kernels::vector
