@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/graph/graph.h"
+
+#include <catch2/catch.hpp>
+#include <set>
+#include <stdexcept>
+
+#include "core/base/error.h"
+#include "tests/core/graph/models.h"
+
+namespace llmtrain {
+namespace {
+
+using Role = ParameterRole;
+
+TEST_CASE("parameter counts of published models") {
+  CHECK(Graph::build(test::gpt2_model(12, 768, 12)).parameter_count() == 124'439'808);
+  CHECK(Graph::build(test::gpt2_model(24, 1024, 16)).parameter_count() == 354'823'168);
+  CHECK(Graph::build(test::gpt2_model(36, 1280, 20)).parameter_count() == 774'030'080);
+  CHECK(Graph::build(test::gpt2_model(48, 1600, 25)).parameter_count() == 1'557'611'200);
+  CHECK(Graph::build(test::llama2_7b()).parameter_count() == 6'738'415'616);
+  CHECK(Graph::build(test::llama3_8b()).parameter_count() == 8'030'261'248);
+  CHECK(Graph::build(test::qwen3_600m()).parameter_count() == 596'049'920);
+}
+
+TEST_CASE("embedding parameters are the tables and an untied head") {
+  const Graph gpt2 = Graph::build(test::gpt2_model(12, 768, 12));
+  CHECK(gpt2.embedding_parameter_count() == (50257 + 1024) * 768);
+  CHECK(gpt2.non_embedding_parameter_count() == 85'056'000);  // 12 layers of 12·768² + 13·768, and the last norm
+  CHECK(Graph::build(test::llama3_8b()).embedding_parameter_count() == 2 * 128256LL * 4096);
+  CHECK(Graph::build(test::qwen3_600m()).embedding_parameter_count() == 151936LL * 1024);
+}
+
+// Independent of the table: one layer's size from the keys alone.
+std::int64_t layer_size(const ModelRecipe& m) {
+  const std::int64_t query = m.heads * m.head_dim;
+  const std::int64_t keys_and_values = 2 * m.kv_heads * m.head_dim;
+  const std::int64_t inner = (m.activation == Activation::swiglu ? 2 : 1) * m.ffn_hidden_size;
+  const std::int64_t matrices =
+      m.hidden_size * (query + keys_and_values + query) + m.hidden_size * (inner + m.ffn_hidden_size);
+  const std::int64_t norms = m.hidden_size * 2 * (m.bias && m.norm == NormKind::layernorm ? 2 : 1);
+  const std::int64_t biases = (m.qkv_bias ? query + keys_and_values : 0) + (m.bias ? inner + 2 * m.hidden_size : 0);
+  return matrices + norms + biases + (m.qk_norm ? 2 * m.head_dim : 0);
+}
+
+TEST_CASE("every combination of keys builds a model of the right size") {
+  for (const ModelRecipe& m : test::all_small_models()) {
+    const std::int64_t tables = m.hidden_size * (m.vocab_size * (m.tie_embeddings ? 1 : 2) +
+                                                 (m.position == Position::learned ? m.max_sequence_length : 0));
+    const std::int64_t final_norm = m.hidden_size * (m.bias && m.norm == NormKind::layernorm ? 2 : 1);
+    const Graph graph = Graph::build(m);
+    REQUIRE(graph.parameter_count() == tables + final_norm + m.layers * layer_size(m));
+    REQUIRE(graph.embedding_parameter_count() == tables);
+  }
+}
+
+TEST_CASE("names are unique and each parameter is in exactly one block, in order") {
+  for (const ModelRecipe& model : test::all_small_models()) {
+    const Graph graph = Graph::build(model);
+    std::set<std::string> names;
+    for (const Parameter& parameter : graph.parameters) REQUIRE(names.insert(parameter.name).second);
+    std::size_t next = 0;
+    for (const Block& block : graph.blocks)
+      for (const std::size_t index : block.parameters) REQUIRE(index == next++);
+    REQUIRE(next == graph.parameters.size());
+  }
+}
+
+TEST_CASE("blocks are the embedding, the layers and the head") {
+  const Graph graph = Graph::build(test::gpt2_model(3, 64, 4));
+  REQUIRE(graph.blocks.size() == 5);
+  CHECK(graph.blocks.front().kind == BlockKind::embedding);
+  CHECK(graph.blocks.front().layer == -1);
+  for (std::size_t layer = 0; layer < 3; ++layer) {
+    CHECK(graph.blocks[layer + 1].kind == BlockKind::layer);
+    CHECK(graph.blocks[layer + 1].layer == static_cast<std::int64_t>(layer));
+  }
+  CHECK(graph.blocks.back().kind == BlockKind::head);
+}
+
+TEST_CASE("parameters are found by block and role") {
+  const Graph graph = Graph::build(test::llama3_8b());
+  CHECK(graph.parameter(0, Role::token_embedding).name == "embedding.token.weight");
+  CHECK(graph.parameter(8, Role::key_weight).name == "layers.7.attention.key.weight");
+  CHECK(graph.parameter(33, Role::head_weight).name == "head.weight");
+  CHECK(graph.has_parameter(1, Role::ffn_gate_weight));
+  CHECK_FALSE(graph.has_parameter(1, Role::ffn_gate_bias));
+  CHECK_FALSE(graph.has_parameter(0, Role::position_embedding));
+  CHECK_THROWS_AS(graph.parameter(1, Role::query_bias), std::out_of_range);
+  CHECK_THROWS_AS(graph.parameter(34, Role::head_weight), std::out_of_range);
+  CHECK_THROWS_AS(graph.has_parameter(34, Role::head_weight), std::out_of_range);
+}
+
+TEST_CASE("logits come from the head, or from the tied token embedding") {
+  CHECK(Graph::build(test::llama3_8b()).logits_weight().name == "head.weight");
+  const Graph tied = Graph::build(test::qwen3_600m());
+  CHECK(tied.logits_weight().name == "embedding.token.weight");
+  CHECK_FALSE(tied.has_parameter(tied.blocks.size() - 1, Role::head_weight));
+}
+
+TEST_CASE("mixture of experts is refused by name") {
+  ModelRecipe model = test::gpt2_model(2, 64, 4);
+  model.moe.emplace();
+  try {
+    Graph::build(model);
+    FAIL("built a mixture of experts");
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::bad_recipe);
+    CHECK_THAT(error.what(), Catch::Contains("model/moe"));
+  }
+}
+
+}  // namespace
+}  // namespace llmtrain

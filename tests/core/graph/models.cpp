@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/core/graph/models.h"
+
+namespace llmtrain::test {
+
+ModelRecipe gpt2_model(std::int64_t layers, std::int64_t hidden, std::int64_t heads) {
+  ModelRecipe model;
+  model.layers = layers;
+  model.hidden_size = hidden;
+  model.heads = model.kv_heads = heads;
+  model.head_dim = hidden / heads;
+  model.ffn_hidden_size = 4 * hidden;
+  model.vocab_size = 50257;
+  model.max_sequence_length = 1024;
+  return model;
+}
+
+ModelRecipe llama2_7b() {
+  ModelRecipe model;
+  model.architecture = Architecture::llama;
+  model.layers = 32;
+  model.hidden_size = 4096;
+  model.heads = model.kv_heads = 32;
+  model.head_dim = 128;
+  model.ffn_hidden_size = 11008;
+  model.vocab_size = 32000;
+  model.max_sequence_length = 4096;
+  model.activation = Activation::swiglu;
+  model.norm = NormKind::rmsnorm;
+  model.position = Position::rope;
+  model.bias = model.qkv_bias = model.tie_embeddings = false;
+  return model;
+}
+
+ModelRecipe llama3_8b() {
+  ModelRecipe model = llama2_7b();
+  model.kv_heads = 8;
+  model.ffn_hidden_size = 14336;
+  model.vocab_size = 128256;
+  return model;
+}
+
+ModelRecipe qwen3_600m() {
+  ModelRecipe model = llama2_7b();
+  model.layers = 28;
+  model.hidden_size = 1024;
+  model.heads = 16;
+  model.kv_heads = 8;
+  model.ffn_hidden_size = 3072;
+  model.vocab_size = 151936;
+  model.tie_embeddings = model.qk_norm = true;
+  return model;
+}
+
+std::vector<ModelRecipe> all_small_models() {
+  std::vector<ModelRecipe> models;
+  for (unsigned bits = 0; bits < 512; ++bits) {
+    const auto chosen = [bits](unsigned bit) { return (bits >> bit & 1U) != 0; };
+    ModelRecipe model;
+    model.layers = 2;
+    model.hidden_size = 24;
+    model.heads = 4;
+    model.kv_heads = chosen(0) ? 4 : 2;
+    model.head_dim = chosen(1) ? 6 : 10;
+    model.ffn_hidden_size = 50;
+    model.vocab_size = 97;
+    model.max_sequence_length = 16;
+    model.bias = chosen(2);
+    model.qkv_bias = chosen(3);
+    model.qk_norm = chosen(4);
+    model.tie_embeddings = chosen(5);
+    model.norm = chosen(6) ? NormKind::layernorm : NormKind::rmsnorm;
+    model.activation = chosen(7) ? Activation::gelu : Activation::swiglu;
+    model.position = chosen(8) ? Position::learned : Position::rope;
+    models.push_back(model);
+  }
+  return models;
+}
+
+}  // namespace llmtrain::test

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/recipe/recipe.h"
+
+namespace llmtrain::test {
+
+// Published models, written out key by key: these tests do not depend on the presets of core/recipe.
+ModelRecipe gpt2_model(std::int64_t layers, std::int64_t hidden, std::int64_t heads);
+ModelRecipe llama2_7b();
+ModelRecipe llama3_8b();
+ModelRecipe qwen3_600m();
+
+// A small model for every combination of the keys that add or remove parameters.
+std::vector<ModelRecipe> all_small_models();
+
+}  // namespace llmtrain::test
