@@ -1,1 +1,81 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "kernels/gemm.h"
+
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/sum.h>
+
+#include "kernels/onednn_matmul.h"
+
+namespace llmtrain::kernels {
+namespace {
+
+bool is_onednn_type(at::ScalarType type) { return type == at::kFloat || type == at::kBFloat16; }
+
+MatmulElement element_of(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kFloat ? MatmulElement::fp32 : MatmulElement::bf16;
+}
+
+bool runs_in_onednn(const at::Tensor& left, const at::Tensor& right) {
+  return left.is_cpu() && is_onednn_type(left.scalar_type()) && right.scalar_type() == left.scalar_type();
+}
+
+MatmulOperand operand(const at::Tensor& matrix) { return {matrix.data_ptr(), matrix.stride(0), matrix.stride(1)}; }
+
+// destination = or += left · right.
+void multiply(const at::Tensor& left, const at::Tensor& right, const std::optional<at::Tensor>& bias,
+              at::Tensor& destination, Accumulation accumulation) {
+  MatmulProblem problem;
+  problem.m = left.size(0);
+  problem.n = right.size(1);
+  problem.k = left.size(1);
+  problem.operand_element = element_of(left);
+  problem.destination_element = element_of(destination);
+  problem.accumulate = accumulation == Accumulation::add;
+  problem.left = operand(left);
+  problem.right = operand(right);
+  problem.bias = bias ? bias->data_ptr() : nullptr;
+  problem.destination = destination.data_ptr();
+  onednn_matmul(problem);
+}
+
+void store(at::Tensor& destination, const at::Tensor& value, Accumulation accumulation) {
+  if (accumulation == Accumulation::add) {
+    destination.add_(value);
+  } else {
+    destination.copy_(value);
+  }
+}
+
+}  // namespace
+
+at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
+  if (!runs_in_onednn(x, weight)) return bias ? at::addmm(*bias, x, weight.t()) : at::mm(x, weight.t());
+  at::Tensor y = at::empty({x.size(0), weight.size(0)}, x.options());
+  multiply(x, weight.t(), bias, y, Accumulation::overwrite);
+  return y;
+}
+
+at::Tensor linear_backward_input(const at::Tensor& dy, const at::Tensor& weight) {
+  if (!runs_in_onednn(dy, weight)) return at::mm(dy, weight);
+  at::Tensor dx = at::empty({dy.size(0), weight.size(1)}, dy.options());
+  multiply(dy, weight, std::nullopt, dx, Accumulation::overwrite);
+  return dx;
+}
+
+void linear_backward_weight(const at::Tensor& dy, const at::Tensor& x, at::Tensor& dweight, Accumulation accumulation) {
+  const bool narrowing = dweight.scalar_type() != at::kFloat && dweight.scalar_type() != dy.scalar_type();
+  if (runs_in_onednn(dy, x) && is_onednn_type(dweight.scalar_type()) && !narrowing) {
+    multiply(dy.t(), x, std::nullopt, dweight, accumulation);
+  } else {
+    store(dweight, at::mm(dy.t(), x), accumulation);
+  }
+}
+
+void linear_backward_bias(const at::Tensor& dy, at::Tensor& dbias, Accumulation accumulation) {
+  const auto sum_type = dy.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  store(dbias, at::sum(dy, {0}, false, sum_type), accumulation);
+}
+
+}  // namespace llmtrain::kernels

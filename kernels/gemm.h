@@ -7,9 +7,12 @@
 
 namespace llmtrain::kernels {
 
-// The three matrix products of a linear layer. Matrices are contiguous along their last axis; weights are
-// [output, input] as everywhere. On the CPU in fp32 and bf16 they run in oneDNN, elsewhere in LibTorch. Products
-// accumulate in fp32. Blocking on the CPU; ordered on the current stream on a GPU.
+// The three matrix products of a linear layer. Matrices are contiguous; weights are [output, input] as everywhere. On
+// the CPU in fp32 and bf16 they run in oneDNN, elsewhere in LibTorch. Products accumulate in fp32. Blocking on the CPU;
+// ordered on the current stream on a GPU.
+
+// What a gradient's memory holds before: nothing yet (the step's first micro-batch), or a sum to add to.
+enum class Accumulation { overwrite, add };
 
 // y[T, out] = x[T, in] · weightᵀ (+ bias), in x's dtype.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias);
@@ -17,10 +20,10 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const std::opti
 // dx[T, in] = dy[T, out] · weight, in dy's dtype.
 at::Tensor linear_backward_input(const at::Tensor& dy, const at::Tensor& weight);
 
-// dweight[out, in] += dyᵀ · x. dweight may be wider than the operands (bf16 operands, fp32 sum).
-void linear_backward_weight(const at::Tensor& dy, const at::Tensor& x, at::Tensor& dweight);
+// dweight[out, in] = or += dyᵀ · x. dweight may be wider than the operands (bf16 operands, fp32 sum).
+void linear_backward_weight(const at::Tensor& dy, const at::Tensor& x, at::Tensor& dweight, Accumulation accumulation);
 
-// dbias[out] += column sums of dy.
-void linear_backward_bias(const at::Tensor& dy, at::Tensor& dbias);
+// dbias[out] = or += column sums of dy, in a fixed order.
+void linear_backward_bias(const at::Tensor& dy, at::Tensor& dbias, Accumulation accumulation);
 
 }  // namespace llmtrain::kernels

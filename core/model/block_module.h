@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+
+#include "core/model/micro_batch.h"
+
+namespace llmtrain {
+
+// What a block keeps of one micro-batch between its forward and its backward.
+struct SavedActivations {
+  SavedActivations() = default;
+  SavedActivations(const SavedActivations&) = delete;
+  SavedActivations& operator=(const SavedActivations&) = delete;
+  virtual ~SavedActivations() = default;
+};
+
+// One block of the Graph with its arithmetic. Forward and backward are written out, not recorded: any micro-batch's
+// backward may run at any time after its forward, in any order, which is what pipeline schedules need.
+class BlockModule {
+ public:
+  BlockModule() = default;
+  BlockModule(const BlockModule&) = delete;
+  BlockModule& operator=(const BlockModule&) = delete;
+  virtual ~BlockModule() = default;
+
+  struct Output {
+    at::Tensor activation;                    // [T, H]; of the head: losses [T] (fp32), or logits
+    std::unique_ptr<SavedActivations> saved;  // null in evaluation
+  };
+
+  // `x` is the previous block's activation; undefined for the embedding, which reads the tokens. The block may keep it.
+  virtual Output forward(const at::Tensor& x, const MicroBatch& micro, Pass pass) const = 0;
+
+  // `dy` is the gradient of the activation, and is this block's to change; undefined for the head, whose loss starts
+  // the backward. Adds to the store's gradients; returns the gradient of x, undefined for the embedding.
+  virtual at::Tensor backward(at::Tensor dy, const MicroBatch& micro,
+                              std::unique_ptr<SavedActivations> saved) const = 0;
+};
+
+}  // namespace llmtrain

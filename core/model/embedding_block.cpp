@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/model/embedding_block.h"
+
+#include "core/base/hash.h"
+#include "kernels/embedding.h"
+
+namespace llmtrain {
+
+EmbeddingBlock::EmbeddingBlock(const BlockParameters& parameters)
+    : store_(parameters.store()),
+      dropout_(parameters.model().dropout),
+      tokens_(parameters.index(ParameterRole::token_embedding)),
+      positions_(parameters.optional_index(ParameterRole::position_embedding)) {}
+
+void EmbeddingBlock::drop(at::Tensor& activation, const MicroBatch& micro) const {
+  if (dropout_ == 0) return;
+  kernels::dropout_(activation, dropout_at(micro, dropout_, stable_hash("embedding"),
+                                           micro.sequence * activation.size(1)));
+}
+
+BlockModule::Output EmbeddingBlock::forward(const at::Tensor&, const MicroBatch& micro, Pass pass) const {
+  std::optional<at::Tensor> positions;
+  if (positions_) positions = store_.weight(*positions_);
+  at::Tensor y = kernels::embedding_forward(micro.tokens, store_.weight(tokens_), positions, micro.sequence);
+  if (pass == Pass::training) drop(y, micro);
+  return {std::move(y), nullptr};
+}
+
+at::Tensor EmbeddingBlock::backward(at::Tensor dy, const MicroBatch& micro, std::unique_ptr<SavedActivations>) const {
+  drop(dy, micro);
+  at::Tensor dtokens = store_.added_gradient(tokens_);
+  std::optional<at::Tensor> dpositions;
+  if (positions_) dpositions = store_.added_gradient(*positions_);
+  kernels::embedding_backward(dy, micro.tokens, dtokens, dpositions, micro.sequence);
+  return {};
+}
+
+}  // namespace llmtrain

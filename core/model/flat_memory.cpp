@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/model/flat_memory.h"
+
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
+#include <sys/mman.h>
+
+#include <cstddef>
+#include <new>
+
+namespace llmtrain {
+namespace {
+
+constexpr std::size_t huge_page = std::size_t{2} << 20;
+
+std::size_t round_up(std::size_t bytes) { return (bytes + huge_page - 1) / huge_page * huge_page; }
+
+}  // namespace
+
+at::Tensor make_flat_memory(std::int64_t elements, at::ScalarType type, const at::Device& device) {
+  const auto options = at::TensorOptions().dtype(type).device(device);
+  const std::size_t bytes = static_cast<std::size_t>(elements) * at::elementSize(type);
+  if (!device.is_cpu() || bytes < huge_page) return at::zeros({elements}, options);
+  const std::size_t mapped = round_up(bytes);
+  void* memory = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  ::madvise(memory, mapped, MADV_HUGEPAGE);
+  return at::from_blob(memory, {elements}, [mapped](void* start) { ::munmap(start, mapped); }, options);
+}
+
+}  // namespace llmtrain

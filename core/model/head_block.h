@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "core/model/block_module.h"
+#include "core/model/block_parameters.h"
+
+namespace llmtrain {
+
+// Final norm, output projection and cross-entropy. The loss ends the model, so its gradient is known in the forward:
+// a chunk of rows at a time becomes logits, losses, the logits' gradient (in the same memory), and at once the
+// gradients of the weight and of the normed input. The logits of the whole batch never exist (as in Liger Kernel's
+// fused linear cross-entropy, Hsu et al., arXiv 2410.10989).
+class HeadBlock final : public BlockModule {
+ public:
+  // `weight` is a parameter of `weight_store`: the head's own, or the token embedding of another stage when tied.
+  HeadBlock(const BlockParameters& parameters, ParameterStore& weight_store, std::size_t weight);
+
+  Output forward(const at::Tensor& x, const MicroBatch& micro, Pass pass) const override;
+  at::Tensor backward(at::Tensor dy, const MicroBatch& micro, std::unique_ptr<SavedActivations> saved) const override;
+
+  // Logits [T, V] in the compute type.
+  at::Tensor logits(const at::Tensor& x) const;
+
+ private:
+  struct Saved;
+  at::Tensor losses(const at::Tensor& normed, const MicroBatch& micro) const;
+  at::Tensor losses_and_gradient(const at::Tensor& normed, const MicroBatch& micro, at::Tensor& dnormed) const;
+
+  ParameterStore& weight_store_;
+  std::size_t weight_;
+  NormLayer norm_;
+};
+
+}  // namespace llmtrain

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/model/micro_batch.h"
+
+namespace llmtrain {
+
+kernels::Dropout dropout_at(const MicroBatch& micro, double probability, std::uint64_t site,
+                            std::int64_t elements_per_sample) {
+  return {probability, kernels::dropout_key(micro.seed, micro.step, site), micro.first_sample * elements_per_sample};
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "kernels/dropout.h"
+
+namespace llmtrain {
+
+// One micro-batch on its way through the stages: the tokens, and where it stands in the run, which is all that dropout
+// and the loss's scale depend on.
+struct MicroBatch {
+  at::Tensor tokens;   // int64 [B·S], sequences back to back
+  at::Tensor targets;  // int64 [B·S]
+  std::int64_t batch = 0;
+  std::int64_t sequence = 0;
+  std::int64_t seed = 0;
+  std::int64_t step = 0;
+  std::int64_t first_sample = 0;  // index of the first sequence within the global batch
+  double loss_scale = 1;          // 1 / tokens of the global batch: the loss is their mean
+};
+
+// Whether a forward is followed by a backward. Evaluation keeps nothing and drops nothing.
+enum class Pass { training, evaluation };
+
+// The dropout of one site for this micro-batch; `elements_per_sample` places it in the unsharded tensor.
+kernels::Dropout dropout_at(const MicroBatch& micro, double probability, std::uint64_t site,
+                            std::int64_t elements_per_sample);
+
+}  // namespace llmtrain

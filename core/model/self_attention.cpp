@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/model/self_attention.h"
+
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros_like.h>
+
+#include "core/base/hash.h"
+
+namespace llmtrain {
+namespace {
+
+using Role = ParameterRole;
+using kernels::AttentionMethod;
+
+AttentionMethod method_for(const ModelRecipe& model, AttentionKernel kernel) {
+  const bool math = kernel == AttentionKernel::math || model.dropout > 0;
+  return math ? AttentionMethod::math : AttentionMethod::flash;
+}
+
+std::optional<NormLayer> head_norm(const BlockParameters& parameters, Role weight) {
+  if (!parameters.optional_index(weight)) return std::nullopt;
+  return NormLayer(parameters.store(), NormKind::rmsnorm, parameters.model().norm_eps, parameters.index(weight),
+                   std::nullopt);
+}
+
+}  // namespace
+
+SelfAttention::SelfAttention(const BlockParameters& parameters, AttentionKernel kernel, Recompute recompute,
+                             const kernels::RopeTable* rope)
+    : heads_(parameters.model().heads),
+      kv_heads_(parameters.model().kv_heads),
+      head_dim_(parameters.model().head_dim),
+      dropout_(parameters.model().dropout),
+      dropout_site_(stable_hash("layers." + std::to_string(parameters.block().layer) + ".attention.probabilities")),
+      method_(method_for(parameters.model(), kernel)),
+      keeps_probabilities_(method_ == AttentionMethod::flash || recompute == Recompute::none),
+      rope_(rope),
+      projection_(parameters.linear(Role::query_weight, Role::value_weight, Role::query_bias, Role::value_bias)),
+      output_(parameters.linear(Role::attention_output_weight, Role::attention_output_weight,
+                                Role::attention_output_bias, Role::attention_output_bias)),
+      query_norm_(head_norm(parameters, Role::query_norm_weight)),
+      key_norm_(head_norm(parameters, Role::key_norm_weight)) {}
+
+SelfAttention::Views SelfAttention::split(const at::Tensor& query_key_value, const MicroBatch& micro) const {
+  const at::Tensor heads = query_key_value.view({micro.batch, micro.sequence, heads_ + 2 * kv_heads_, head_dim_});
+  return {heads.narrow(2, 0, heads_), heads.narrow(2, heads_, kv_heads_),
+          heads.narrow(2, heads_ + kv_heads_, kv_heads_)};
+}
+
+at::Tensor SelfAttention::normed(const NormLayer& norm, const at::Tensor& x, NormLayer::Statistics& statistics) const {
+  const at::Tensor rows = x.contiguous().view({-1, head_dim_});
+  return norm.forward(rows, statistics).view(x.sizes());
+}
+
+void SelfAttention::norm_backward(const NormLayer& norm, const at::Tensor& x, const NormLayer::Statistics& statistics,
+                                  at::Tensor& gradient) const {
+  const at::Tensor rows = x.contiguous().view({-1, head_dim_});
+  at::Tensor dx = at::zeros_like(rows);
+  norm.backward(gradient.contiguous().view({-1, head_dim_}), rows, statistics, dx);
+  gradient = dx.view(x.sizes());
+}
+
+void SelfAttention::rotate(at::Tensor heads, const MicroBatch& micro, kernels::RopeDirection direction) const {
+  if (rope_ == nullptr) return;
+  at::Tensor tokens = heads.view({micro.batch * micro.sequence, heads.size(2), head_dim_});
+  kernels::rope_(tokens, *rope_, micro.sequence, direction);
+}
+
+SelfAttention::Views SelfAttention::attention_inputs(const MicroBatch& micro, Saved& saved) const {
+  Views views = split(saved.query_key_value, micro);
+  if (saved.query.defined()) {
+    views.query = saved.query;
+    views.key = saved.key;
+  }
+  return views;
+}
+
+kernels::Dropout SelfAttention::probability_dropout(const MicroBatch& micro, Pass pass) const {
+  if (pass == Pass::evaluation || dropout_ == 0) return {};
+  return dropout_at(micro, dropout_, dropout_site_, heads_ * micro.sequence * micro.sequence);
+}
+
+at::Tensor SelfAttention::forward(const at::Tensor& x, const MicroBatch& micro, Pass pass, Saved& saved) const {
+  saved.query_key_value = projection_.forward(x);
+  if (query_norm_) {
+    const Views raw = split(saved.query_key_value, micro);
+    saved.query = normed(*query_norm_, raw.query, saved.query_statistics);
+    saved.key = normed(*key_norm_, raw.key, saved.key_statistics);
+  }
+  const Views views = attention_inputs(micro, saved);
+  rotate(views.query, micro, kernels::RopeDirection::forward);
+  rotate(views.key, micro, kernels::RopeDirection::forward);
+  saved.attention =
+      kernels::attention_forward(views.query, views.key, views.value, method_, probability_dropout(micro, pass));
+  if (!keeps_probabilities_) saved.attention.statistics.reset();
+  return output_.forward(saved.attention.out.view({x.size(0), heads_ * head_dim_}));
+}
+
+at::Tensor SelfAttention::backward(const at::Tensor& dy, const at::Tensor& x, const MicroBatch& micro,
+                                   Saved& saved) const {
+  const Views views = attention_inputs(micro, saved);
+  const kernels::Dropout dropout = probability_dropout(micro, Pass::training);
+  if (!saved.attention.statistics.defined())
+    saved.attention = kernels::attention_forward(views.query, views.key, views.value, method_, dropout);
+  const at::Tensor flat_out = saved.attention.out.view({x.size(0), heads_ * head_dim_});
+  const at::Tensor dout = output_.backward(dy, flat_out).view(saved.attention.out.sizes());
+  auto gradients = kernels::attention_backward(dout, views.query, views.key, views.value, saved.attention, method_,
+                                               dropout);
+  saved.attention = {};
+
+  // The three gradients meet in one matrix, as the projection made them from one.
+  const at::Tensor gradient = at::empty_like(saved.query_key_value);
+  const Views parts = split(gradient, micro);
+  parts.query.copy_(gradients.query);
+  parts.key.copy_(gradients.key);
+  parts.value.copy_(gradients.value);
+  rotate(parts.query, micro, kernels::RopeDirection::backward);
+  rotate(parts.key, micro, kernels::RopeDirection::backward);
+  if (query_norm_) {
+    const Views raw = split(saved.query_key_value, micro);
+    at::Tensor dquery = parts.query, dkey = parts.key;
+    norm_backward(*query_norm_, raw.query, saved.query_statistics, dquery);
+    norm_backward(*key_norm_, raw.key, saved.key_statistics, dkey);
+    parts.query.copy_(dquery);
+    parts.key.copy_(dkey);
+  }
+  saved = {};
+  return projection_.backward(gradient, x);
+}
+
+}  // namespace llmtrain

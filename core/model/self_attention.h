@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+
+#include "core/model/block_parameters.h"
+#include "core/model/micro_batch.h"
+#include "core/recipe/recipe.h"
+#include "kernels/attention.h"
+#include "kernels/rope.h"
+
+namespace llmtrain {
+
+// Causal self-attention with grouped queries, rotary positions and query-key norms, from the normed input to the output
+// projection. Backward by hand: no autograd, so what is kept between the passes is exactly `Saved`.
+class SelfAttention {
+ public:
+  struct Saved {
+    at::Tensor query_key_value;  // [T, (heads + 2·kv_heads)·D], after RoPE unless there are query-key norms
+    at::Tensor query, key;       // normed and rotated copies [B, S, ·, D]; only with query-key norms
+    NormLayer::Statistics query_statistics, key_statistics;
+    kernels::AttentionOutput attention;  // statistics undefined when it is computed again in the backward
+  };
+
+  SelfAttention(const BlockParameters& parameters, AttentionKernel kernel, Recompute recompute,
+                const kernels::RopeTable* rope);
+
+  // x [T, H] → [T, H]. `rope` of the constructor outlives this object.
+  at::Tensor forward(const at::Tensor& x, const MicroBatch& micro, Pass pass, Saved& saved) const;
+  // x is the forward's input; returns its gradient. Leaves `saved` empty.
+  at::Tensor backward(const at::Tensor& dy, const at::Tensor& x, const MicroBatch& micro, Saved& saved) const;
+
+ private:
+  struct Views {
+    at::Tensor query, key, value;  // [B, S, ·, D]
+  };
+  Views split(const at::Tensor& query_key_value, const MicroBatch& micro) const;
+  at::Tensor normed(const NormLayer& norm, const at::Tensor& x, NormLayer::Statistics& statistics) const;
+  void norm_backward(const NormLayer& norm, const at::Tensor& x, const NormLayer::Statistics& statistics,
+                     at::Tensor& gradient) const;
+  void rotate(at::Tensor heads, const MicroBatch& micro, kernels::RopeDirection direction) const;
+  Views attention_inputs(const MicroBatch& micro, Saved& saved) const;
+  kernels::Dropout probability_dropout(const MicroBatch& micro, Pass pass) const;
+
+  std::int64_t heads_, kv_heads_, head_dim_;
+  double dropout_;
+  std::uint64_t dropout_site_;
+  kernels::AttentionMethod method_;
+  bool keeps_probabilities_;
+  const kernels::RopeTable* rope_;  // null without rotary positions
+  LinearLayer projection_, output_;
+  std::optional<NormLayer> query_norm_, key_norm_;
+};
+
+}  // namespace llmtrain

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/model/transformer_layer.h"
+
+#include <string>
+#include <utility>
+
+#include "core/base/hash.h"
+
+namespace llmtrain {
+namespace {
+
+using Role = ParameterRole;
+
+std::uint64_t residual_site(const BlockParameters& parameters, const std::string& branch) {
+  return stable_hash("layers." + std::to_string(parameters.block().layer) + "." + branch + ".residual");
+}
+
+}  // namespace
+
+struct TransformerLayer::Saved : SavedActivations {
+  at::Tensor x;               // the layer's input
+  at::Tensor attention_input;  // its norm; undefined when it is computed again
+  NormLayer::Statistics attention_statistics;
+  SelfAttention::Saved attention;
+  at::Tensor middle;     // x + attention
+  at::Tensor ffn_input;  // its norm; undefined when it is computed again
+  NormLayer::Statistics ffn_statistics;
+  FeedForward::Saved feed_forward;
+};
+
+TransformerLayer::TransformerLayer(const BlockParameters& parameters, AttentionKernel kernel, Recompute recompute,
+                                   const kernels::RopeTable* rope)
+    : dropout_(parameters.model().dropout),
+      recompute_(recompute),
+      attention_site_(residual_site(parameters, "attention")),
+      ffn_site_(residual_site(parameters, "ffn")),
+      attention_norm_(parameters.norm(Role::attention_norm_weight, Role::attention_norm_bias)),
+      ffn_norm_(parameters.norm(Role::ffn_norm_weight, Role::ffn_norm_bias)),
+      // Within a layer that runs again as a whole nothing else needs to be made again.
+      attention_(parameters, kernel, recompute == Recompute::full ? Recompute::none : recompute, rope),
+      feed_forward_(parameters, recompute == Recompute::full ? Recompute::none : recompute) {}
+
+void TransformerLayer::drop(at::Tensor& branch, const MicroBatch& micro, Pass pass, std::uint64_t site) const {
+  if (pass == Pass::evaluation || dropout_ == 0) return;
+  kernels::dropout_(branch, dropout_at(micro, dropout_, site, micro.sequence * branch.size(1)));
+}
+
+at::Tensor TransformerLayer::branch_gradient(const at::Tensor& dy, const MicroBatch& micro, std::uint64_t site) const {
+  if (dropout_ == 0) return dy;
+  at::Tensor gradient = dy.clone();
+  drop(gradient, micro, Pass::training, site);
+  return gradient;
+}
+
+at::Tensor TransformerLayer::run(const at::Tensor& x, const MicroBatch& micro, Pass pass, Saved& saved) const {
+  saved.attention_input = attention_norm_.forward(x, saved.attention_statistics);
+  saved.middle = attention_.forward(saved.attention_input, micro, pass, saved.attention);
+  drop(saved.middle, micro, pass, attention_site_);
+  saved.middle.add_(x);
+  saved.ffn_input = ffn_norm_.forward(saved.middle, saved.ffn_statistics);
+  at::Tensor y = feed_forward_.forward(saved.ffn_input, saved.feed_forward);
+  drop(y, micro, pass, ffn_site_);
+  return y.add_(saved.middle);
+}
+
+BlockModule::Output TransformerLayer::forward(const at::Tensor& x, const MicroBatch& micro, Pass pass) const {
+  auto saved = std::make_unique<Saved>();
+  at::Tensor y = run(x, micro, pass, *saved);
+  if (pass == Pass::evaluation) return {std::move(y), nullptr};
+  if (recompute_ == Recompute::full) saved = std::make_unique<Saved>();
+  if (recompute_ == Recompute::selective) {
+    saved->attention_input.reset();
+    saved->ffn_input.reset();
+  }
+  saved->x = x;
+  return {std::move(y), std::move(saved)};
+}
+
+at::Tensor TransformerLayer::backward(at::Tensor dy, const MicroBatch& micro,
+                                      std::unique_ptr<SavedActivations> kept) const {
+  auto& saved = static_cast<Saved&>(*kept);
+  if (recompute_ == Recompute::full) run(saved.x, micro, Pass::training, saved);
+  if (!saved.ffn_input.defined()) saved.ffn_input = ffn_norm_.recompute(saved.middle, saved.ffn_statistics);
+  const at::Tensor dffn =
+      feed_forward_.backward(branch_gradient(dy, micro, ffn_site_), saved.ffn_input, saved.feed_forward);
+  saved.ffn_input.reset();
+  ffn_norm_.backward(dffn, saved.middle, saved.ffn_statistics, dy);
+  saved.middle.reset();
+
+  if (!saved.attention_input.defined())
+    saved.attention_input = attention_norm_.recompute(saved.x, saved.attention_statistics);
+  const at::Tensor dattention =
+      attention_.backward(branch_gradient(dy, micro, attention_site_), saved.attention_input, micro, saved.attention);
+  attention_norm_.backward(dattention, saved.x, saved.attention_statistics, dy);
+  return dy;
+}
+
+}  // namespace llmtrain

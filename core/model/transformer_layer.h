@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "core/model/block_module.h"
+#include "core/model/feed_forward.h"
+#include "core/model/self_attention.h"
+
+namespace llmtrain {
+
+// A pre-norm transformer layer: x + attention(norm(x)), then the same with the feed-forward network. Recompute "full"
+// keeps x alone and runs the forward again; "selective" keeps what matrix products made and makes norms, activations
+// and attention probabilities again.
+class TransformerLayer final : public BlockModule {
+ public:
+  TransformerLayer(const BlockParameters& parameters, AttentionKernel kernel, Recompute recompute,
+                   const kernels::RopeTable* rope);
+
+  Output forward(const at::Tensor& x, const MicroBatch& micro, Pass pass) const override;
+  at::Tensor backward(at::Tensor dy, const MicroBatch& micro, std::unique_ptr<SavedActivations> saved) const override;
+
+ private:
+  struct Saved;
+  at::Tensor run(const at::Tensor& x, const MicroBatch& micro, Pass pass, Saved& saved) const;
+  // The residual branch's dropout in place; `site` tells attention and feed-forward apart.
+  void drop(at::Tensor& branch, const MicroBatch& micro, Pass pass, std::uint64_t site) const;
+  at::Tensor branch_gradient(const at::Tensor& dy, const MicroBatch& micro, std::uint64_t site) const;
+
+  double dropout_;
+  Recompute recompute_;
+  std::uint64_t attention_site_, ffn_site_;
+  NormLayer attention_norm_, ffn_norm_;
+  SelfAttention attention_;
+  FeedForward feed_forward_;
+};
+
+}  // namespace llmtrain
