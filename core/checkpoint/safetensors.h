@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/file.h"
+
+namespace llmtrain {
+
+// A safetensors file: eight bytes of header length (little endian), a JSON header, the tensors' bytes (little endian,
+// row-major) without a gap. https://github.com/huggingface/safetensors, README, "Format".
+
+// Bits of one element of a safetensors dtype ("F32": 32, "F4": 4); none for a name that the format does not know.
+std::optional<std::int64_t> safetensors_bits(std::string_view dtype);
+
+// Bytes of a tensor; none for an unknown dtype, a negative dimension, a part of a byte, or more than int64 holds.
+std::optional<std::int64_t> safetensors_bytes(std::string_view dtype, std::span<const std::int64_t> shape);
+
+// A tensor of a file; its bytes are [begin, end) of the data that follow the header.
+struct SafetensorsEntry {
+  std::string name;
+  std::string dtype;
+  std::vector<std::int64_t> shape;
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+};
+
+// A file opened for reading: mapped, not copied. Safe against hostile files: every rule of the format is checked before
+// a size is believed, memory grows with the number of tensors alone. Stricter than the format in this: no key may stand
+// twice, unknown keys of a tensor, control characters in names, more than 64 dimensions and more than 262,144 tensors
+// are refused.
+class SafetensorsFile {
+ public:
+  // Throws Error(missing_input), or Error(bad_data) that names the file, the tensor and the rule.
+  explicit SafetensorsFile(std::filesystem::path file);
+
+  const std::filesystem::path& path() const { return path_; }
+  const std::vector<SafetensorsEntry>& entries() const { return entries_; }  // in the order of their names
+  const SafetensorsEntry* find(std::string_view name) const;
+  // The tensor's bytes, which need not be aligned to its elements. They live as long as this object.
+  std::span<const std::byte> bytes(const SafetensorsEntry& entry) const;
+
+ private:
+  std::filesystem::path path_;
+  MappedFile mapped_;
+  std::size_t data_start_ = 0;
+  std::vector<SafetensorsEntry> entries_;
+};
+
+// A tensor to write, contiguous, in memory that the caller owns.
+struct SafetensorsTensor {
+  std::string name;
+  std::string dtype;
+  std::vector<std::int64_t> shape;
+  const void* data = nullptr;
+};
+
+struct WrittenFile {
+  std::int64_t bytes = 0;
+  std::string sha256;  // of the whole file, 64 hexadecimal digits
+};
+
+// Writes a file as the reference implementation does (tensors by falling alignment, then name; the header padded to
+// eight bytes): beside its place, flushed to the disk, then renamed over `file`. Blocks until it is on the disk. Throws
+// Error(cannot_write), and Error(internal_error) for tensors that cannot stand in one file (a name twice, an unknown
+// dtype).
+WrittenFile write_safetensors(const std::filesystem::path& file, std::vector<SafetensorsTensor> tensors,
+                              const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
+
+}  // namespace llmtrain

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
+#include "core/base/hash.h"
+#include "core/checkpoint/safetensors.h"
+#include "core/checkpoint/safetensors_dtype.h"
+#include "core/checkpoint/safetensors_header.h"
+
+namespace llmtrain {
+namespace {
+
+std::int64_t checked_bytes(const SafetensorsTensor& tensor) {
+  const auto bytes = safetensors_bytes(tensor.dtype, tensor.shape);
+  if (!bytes || (tensor.data == nullptr && *bytes > 0) || tensor.name.empty() || tensor.name == "__metadata__")
+    throw Error(ExitCode::internal_error, "the tensor \"" + tensor.name + "\" of dtype " + tensor.dtype +
+                                              " cannot be written to a safetensors file");
+  return *bytes;
+}
+
+// What is written must be what the strict reader takes: no name twice, none that it cannot print.
+void check_header(const std::string& header, const std::filesystem::path& file) {
+  try {
+    parse_safetensors_header(header, file.string());
+  } catch (const Error& error) {
+    throw Error(ExitCode::internal_error, error.what());
+  }
+}
+
+void sort_as_reference(std::vector<SafetensorsTensor>& tensors) {
+  std::sort(tensors.begin(), tensors.end(), [](const SafetensorsTensor& a, const SafetensorsTensor& b) {
+    const auto first = safetensors_order(a.dtype);
+    const auto second = safetensors_order(b.dtype);
+    return first != second ? first > second : a.name < b.name;
+  });
+}
+
+std::string header_of(const std::vector<SafetensorsTensor>& tensors,
+                      const std::map<std::string, std::string>& metadata) {
+  nlohmann::ordered_json::object_t header;
+  if (!metadata.empty()) header.emplace_back("__metadata__", metadata);
+  std::int64_t offset = 0;
+  for (const SafetensorsTensor& tensor : tensors) {
+    const std::int64_t end = offset + checked_bytes(tensor);
+    nlohmann::ordered_json entry;
+    entry["dtype"] = tensor.dtype;
+    entry["shape"] = tensor.shape;
+    entry["data_offsets"] = {offset, end};
+    header.emplace_back(tensor.name, std::move(entry));
+    offset = end;
+  }
+  std::string text = nlohmann::ordered_json(std::move(header)).dump();
+  text.append((8 - text.size() % 8) % 8, ' ');
+  return text;
+}
+
+// Bytes go to the file and into the hash together, piece by piece, while the processor's cache holds them.
+class HashingWriter {
+ public:
+  explicit HashingWriter(const std::filesystem::path& file) : writer_(file) {}
+
+  void write(const void* bytes, std::size_t count) {
+    constexpr std::size_t piece = 1 << 20;
+    const char* next = static_cast<const char*>(bytes);
+    for (std::size_t done = 0; done < count; done += piece) {
+      const std::size_t now = std::min(piece, count - done);
+      hash_.update(next + done, now);
+      writer_.write(next + done, now);
+    }
+    bytes_ += static_cast<std::int64_t>(count);
+  }
+
+  WrittenFile close() {
+    writer_.close();
+    return {bytes_, hash_.hexadecimal()};
+  }
+
+ private:
+  FileWriter writer_;
+  Sha256 hash_;
+  std::int64_t bytes_ = 0;
+};
+
+void write_length(HashingWriter& writer, std::size_t length) {
+  std::array<unsigned char, 8> bytes{};
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<unsigned char>(length >> (8 * i));
+  writer.write(bytes.data(), bytes.size());
+}
+
+void put_in_place(const std::filesystem::path& aside, const std::filesystem::path& file) {
+  std::error_code error;
+  std::filesystem::rename(aside, file, error);
+  if (error) {
+    std::error_code ignored;
+    std::filesystem::remove(aside, ignored);
+    throw Error(ExitCode::cannot_write, file.string() + ": cannot be replaced: " + error.message());
+  }
+  flush_directory(file.parent_path());
+}
+
+}  // namespace
+
+WrittenFile write_safetensors(const std::filesystem::path& file, std::vector<SafetensorsTensor> tensors,
+                              const std::map<std::string, std::string>& metadata) {
+  sort_as_reference(tensors);
+  const std::string header = header_of(tensors, metadata);
+  if (header.size() > safetensors_header_limit)
+    throw Error(ExitCode::internal_error, file.string() + ": too many tensors for the header of one safetensors file");
+  check_header(header, file);
+
+  const std::filesystem::path aside = file.string() + ".tmp";
+  HashingWriter writer(aside);
+  write_length(writer, header.size());
+  writer.write(header.data(), header.size());
+  for (const SafetensorsTensor& tensor : tensors)
+    writer.write(tensor.data, static_cast<std::size_t>(checked_bytes(tensor)));
+  WrittenFile written = writer.close();
+  put_in_place(aside, file);
+  return written;
+}
+
+}  // namespace llmtrain
