@@ -16,7 +16,9 @@ struct Stage {
 
 // Splits the blocks over pipeline × loops stages as `pipeline.balance` says: "layers" gives every stage the same number
 // of transformer layers (embedding with the first, head with the last), "blocks" counts the embedding and the head as
-// a layer each, a list gives the layers of each stage. Throws Error(bad_recipe) when it does not come out even.
+// a layer each, so that the first and the last stage may hold no transformer layer, a list gives the layers of each
+// stage. Stage i lives on pipeline rank i mod pipeline_ranks. Throws Error(bad_recipe), which names the nearest legal
+// values, when it does not come out even or leaves a stage with no block at all.
 std::vector<Stage> place_blocks(const Graph& graph, const PipelineRecipe& pipeline, std::int64_t pipeline_ranks);
 
 }  // namespace llmtrain

@@ -32,12 +32,16 @@ struct Instruction {
   bool operator==(const Instruction&) const = default;
 };
 
-// One line: "Forward stage 2 micro 0", "SendActivation stage 2 micro 0 peer 1", "OptimizerStep".
+// One line, the operation and the fields that are not -1: "Forward stage 2 micro 0", "SendActivation stage 2 micro 0
+// peer 1", "OptimizerStep".
 std::string to_text(const Instruction& instruction);
 
 struct RankSchedule {
   std::vector<Instruction> instructions;
 };
+
+// A line for each instruction, each with its end of line.
+std::string to_text(const RankSchedule& schedule);
 
 struct ScheduleShape {
   PipelineSchedule kind = PipelineSchedule::breadth_first;
@@ -49,8 +53,10 @@ struct ScheduleShape {
 };
 
 // The schedule of the only rank of a pipeline of one (Lamy-Poirier, arXiv 2211.05953, section 3). breadth_first and
-// gpipe pass all micro-batches through a stage before the next one, and back in reverse order; 1f1b and interleaved
-// finish one micro-batch, forward and backward, before the next, so they hold one micro-batch's activations.
+// gpipe pass all micro-batches through a stage before the next one, and back through the stages in reverse; 1f1b and
+// interleaved finish one micro-batch, forward and backward, before the next, so they hold one micro-batch's
+// activations. Every schedule takes the backwards of a stage in the order of the micro-batches, so that all of them
+// sum a parameter's gradients in the same order. One rank has no one to reduce gradients with. `shape.pipeline` is 1.
 RankSchedule single_rank_schedule(const ScheduleShape& shape);
 
 }  // namespace llmtrain

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/schedule.h"
+
+#include <rapidcheck.h>
+#include <rapidcheck/catch.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <map>
+#include <utility>
+
+namespace llmtrain {
+namespace {
+
+using Kind = PipelineSchedule;
+
+std::string text(Kind kind, std::int32_t loops, std::int32_t micro_batches) {
+  return to_text(single_rank_schedule({.kind = kind, .pipeline = 1, .loops = loops, .micro_batches = micro_batches}));
+}
+
+TEST_CASE("an instruction's line names what is meant and nothing else") {
+  CHECK(to_text({.operation = Operation::forward, .stage = 2, .micro = 0}) == "Forward stage 2 micro 0");
+  CHECK(to_text({.operation = Operation::backward, .stage = 0, .micro = 3}) == "Backward stage 0 micro 3");
+  CHECK(to_text({.operation = Operation::send_activation, .stage = 2, .micro = 0, .peer = 1}) ==
+        "SendActivation stage 2 micro 0 peer 1");
+  CHECK(to_text({.operation = Operation::receive_activation, .stage = 3, .micro = 0, .peer = 0}) ==
+        "RecvActivation stage 3 micro 0 peer 0");
+  CHECK(to_text({.operation = Operation::send_gradient, .stage = 1, .micro = 4, .peer = 2}) ==
+        "SendGradient stage 1 micro 4 peer 2");
+  CHECK(to_text({.operation = Operation::receive_gradient, .stage = 1, .micro = 4, .peer = 2}) ==
+        "RecvGradient stage 1 micro 4 peer 2");
+  CHECK(to_text({.operation = Operation::gather_weights, .stage = 5}) == "GatherWeights stage 5");
+  CHECK(to_text({.operation = Operation::free_weights, .stage = 5}) == "FreeWeights stage 5");
+  CHECK(to_text({.operation = Operation::reduce_gradients, .stage = 0}) == "ReduceGradients stage 0");
+  CHECK(to_text({.operation = Operation::optimizer_step}) == "OptimizerStep");
+}
+
+TEST_CASE("breadth-first: every micro-batch through a stage before the next stage") {
+  const std::string expected =
+      "Forward stage 0 micro 0\n"
+      "Forward stage 0 micro 1\n"
+      "Forward stage 0 micro 2\n"
+      "Forward stage 1 micro 0\n"
+      "Forward stage 1 micro 1\n"
+      "Forward stage 1 micro 2\n"
+      "Backward stage 1 micro 0\n"
+      "Backward stage 1 micro 1\n"
+      "Backward stage 1 micro 2\n"
+      "Backward stage 0 micro 0\n"
+      "Backward stage 0 micro 1\n"
+      "Backward stage 0 micro 2\n"
+      "OptimizerStep\n";
+  CHECK(text(Kind::breadth_first, 2, 3) == expected);
+  CHECK(text(Kind::gpipe, 2, 3) == expected);
+}
+
+TEST_CASE("1f1b and interleaved: one micro-batch after the other") {
+  const std::string expected =
+      "Forward stage 0 micro 0\n"
+      "Forward stage 1 micro 0\n"
+      "Forward stage 2 micro 0\n"
+      "Backward stage 2 micro 0\n"
+      "Backward stage 1 micro 0\n"
+      "Backward stage 0 micro 0\n"
+      "Forward stage 0 micro 1\n"
+      "Forward stage 1 micro 1\n"
+      "Forward stage 2 micro 1\n"
+      "Backward stage 2 micro 1\n"
+      "Backward stage 1 micro 1\n"
+      "Backward stage 0 micro 1\n"
+      "OptimizerStep\n";
+  CHECK(text(Kind::one_forward_one_backward, 3, 2) == expected);
+  CHECK(text(Kind::interleaved, 3, 2) == expected);
+}
+
+TEST_CASE("one stage and one micro-batch are the same for every schedule") {
+  for (const Kind kind : {Kind::breadth_first, Kind::gpipe, Kind::one_forward_one_backward, Kind::interleaved})
+    CHECK(text(kind, 1, 1) == "Forward stage 0 micro 0\nBackward stage 0 micro 0\nOptimizerStep\n");
+}
+
+ScheduleShape any_shape() {
+  return {
+      .kind = *rc::gen::element(Kind::breadth_first, Kind::gpipe, Kind::one_forward_one_backward, Kind::interleaved),
+      .pipeline = 1,
+      .loops = *rc::gen::inRange(1, 14),
+      .micro_batches = *rc::gen::inRange(1, 18)};
+}
+
+using StageAndMicro = std::pair<std::int32_t, std::int32_t>;
+
+// Where each (stage, micro-batch) stands in the schedule; none may stand there twice.
+std::map<StageAndMicro, std::size_t> places(const RankSchedule& schedule, Operation operation) {
+  std::map<StageAndMicro, std::size_t> result;
+  for (std::size_t i = 0; i < schedule.instructions.size(); ++i) {
+    const Instruction& instruction = schedule.instructions[i];
+    if (instruction.operation != operation) continue;
+    RC_ASSERT(result.emplace(StageAndMicro{instruction.stage, instruction.micro}, i).second);
+  }
+  return result;
+}
+
+// Highest number of (stage, micro-batch) pairs whose activations wait for their backward.
+std::int64_t most_in_flight(const RankSchedule& schedule) {
+  std::int64_t now = 0, most = 0;
+  for (const Instruction& instruction : schedule.instructions) {
+    if (instruction.operation == Operation::forward) most = std::max(most, ++now);
+    if (instruction.operation == Operation::backward) --now;
+  }
+  return most;
+}
+
+TEST_CASE("properties of every schedule of one rank") {
+  rc::prop("each stage passes each micro-batch once forward and once backward, and the optimizer comes last", [] {
+    const ScheduleShape shape = any_shape();
+    const RankSchedule schedule = single_rank_schedule(shape);
+    const auto pairs = static_cast<std::size_t>(shape.stages() * shape.micro_batches);
+    const auto forward = places(schedule, Operation::forward), backward = places(schedule, Operation::backward);
+    for (std::int32_t stage = 0; stage < shape.stages(); ++stage)
+      for (std::int32_t micro = 0; micro < shape.micro_batches; ++micro) {
+        RC_ASSERT(forward.count({stage, micro}) == 1U);
+        RC_ASSERT(backward.count({stage, micro}) == 1U);
+      }
+    RC_ASSERT(schedule.instructions.size() == 2 * pairs + 1);
+    RC_ASSERT(schedule.instructions.back() == Instruction{.operation = Operation::optimizer_step});
+  });
+
+  rc::prop("activations flow up the stages, gradients down, and each backward follows its forward", [] {
+    const ScheduleShape shape = any_shape();
+    const RankSchedule schedule = single_rank_schedule(shape);
+    const auto forward = places(schedule, Operation::forward), backward = places(schedule, Operation::backward);
+    for (std::int32_t micro = 0; micro < shape.micro_batches; ++micro) {
+      for (std::int32_t stage = 1; stage < shape.stages(); ++stage) {
+        RC_ASSERT(forward.at({stage - 1, micro}) < forward.at({stage, micro}));
+        RC_ASSERT(backward.at({stage, micro}) < backward.at({stage - 1, micro}));
+      }
+      RC_ASSERT(forward.at({shape.stages() - 1, micro}) < backward.at({shape.stages() - 1, micro}));
+    }
+  });
+
+  rc::prop("each stage sums its gradients in the order of the micro-batches", [] {
+    const ScheduleShape shape = any_shape();
+    const auto backward = places(single_rank_schedule(shape), Operation::backward);
+    for (std::int32_t stage = 0; stage < shape.stages(); ++stage)
+      for (std::int32_t micro = 1; micro < shape.micro_batches; ++micro)
+        RC_ASSERT(backward.at({stage, micro - 1}) < backward.at({stage, micro}));
+  });
+
+  rc::prop("breadth-first keeps all micro-batches' activations, 1f1b one micro-batch's", [] {
+    const ScheduleShape shape = any_shape();
+    const bool all = shape.kind == Kind::breadth_first || shape.kind == Kind::gpipe;
+    const std::int64_t micro_batches = all ? shape.micro_batches : 1;
+    RC_ASSERT(most_in_flight(single_rank_schedule(shape)) == shape.stages() * micro_batches);
+  });
+}
+
+}  // namespace
+}  // namespace llmtrain
