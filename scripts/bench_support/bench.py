@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Times training steps of llmtrain against PyTorch eager and torch.compile on this machine's CPU.
+
+All sides train the same model at the same batch, precision and number of threads, each in a process of its own, and
+take turns of a few steps, so that they see the same machine. bf16 means fp32 weights and optimizer state with bf16
+products (autocast in PyTorch); "all bf16" rows keep even weights and moments in bf16: less work, less exact.
+"""
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import cases
+from worker import Worker
+
+TURN_SECONDS = 2.0
+WARM_UP_STEPS = 4
+
+
+def sides(precision, compile_too):
+    """(name, further arguments of torch_worker.py) of each PyTorch side; the first is the one to beat."""
+    numerics = [("", "fp32")] if precision == "fp32" else [("", "autocast_bf16"), (", all bf16", "pure_bf16")]
+    for suffix, name in numerics:
+        yield "eager" + suffix, ["--precision", name]
+        if compile_too:
+            yield "compiled" + suffix, ["--precision", name, "--compiled"]
+
+
+def start_workers(options, recipe_path, precision, folder):
+    environment = dict(os.environ, OMP_NUM_THREADS=str(options.threads), TOKENIZERS_PARALLELISM="false",
+                       TORCHINDUCTOR_CACHE_DIR=str(folder.parent / "llmtrain-bench-inductor"))
+    commands = [("llmtrain", [options.step_worker, str(recipe_path)])]
+    script = str(Path(__file__).with_name("torch_worker.py"))
+    for name, arguments in sides(precision, not options.no_compile):
+        commands.append((name, [sys.executable, script, str(recipe_path), *arguments]))
+    if options.only_torch:
+        commands.pop(0)
+    for name, command in commands:
+        worker = Worker(name, command, environment, folder / f"{name}.log")
+        yield worker, worker.warm_up(WARM_UP_STEPS)
+
+
+def warn_when_busy():
+    load = os.getloadavg()[0]
+    if load > 0.5 * os.cpu_count():
+        print(f"scripts/bench: warning: the machine is busy (load {load:.2f} on {os.cpu_count()} cores); "
+              "ratios still compare, absolute figures do not", file=sys.stderr)
+    return load
+
+
+def warn_when_idle_workers_spin(workers):
+    """A waiting process whose thread pool spins would slow all others."""
+    before = [worker.cpu_seconds() for worker in workers]
+    time.sleep(1)
+    for worker, seconds in zip(workers, before):
+        if worker.cpu_seconds() - seconds > 0.1:
+            print(f"scripts/bench: warning: {worker.name} uses the processor while it waits", file=sys.stderr)
+
+
+def run_case(name, options, folder):
+    recipe, recipe_path = cases.write_case(name, folder)
+    load = warn_when_busy()
+    workers, steps = [], []
+    for worker, step_seconds in start_workers(options, recipe_path, name.rsplit("-", 1)[1], folder):
+        workers.append(worker)
+        steps.append(max(1, min(200, round(TURN_SECONDS / step_seconds))))
+    warn_when_idle_workers_spin(workers)
+    for round_index in range(options.rounds):
+        order = list(zip(workers, steps))
+        for worker, count in order[round_index % len(order):] + order[: round_index % len(order)]:
+            worker.run(count)
+    for worker in workers:
+        worker.close()
+    print_table(name, recipe, workers)
+    return {"case": name, "recipe": recipe, "load_before": load,
+            "sides": [{"side": worker.name, "median_seconds": worker.median(), "peak_bytes": worker.peak_bytes,
+                       "tokens_per_second": cases.tokens_per_step(recipe) / worker.median(),
+                       "seconds_by_round": worker.turns} for worker in workers]}
+
+
+def print_table(name, recipe, workers):
+    """Speed-up: how many times faster the first side is than this one; memory: its peak over this one's."""
+    ours = workers[0]
+    print(f"\n{name}: {cases.tokens_per_step(recipe)} tokens a step")
+    print(f"  {'side':<20} {'tokens/s':>9} {'ms/step':>9} {'fastest':>9} {'steps':>6} {'peak MiB':>9} "
+          f"{ours.name + ' speed-up':>18} {'memory':>7}")
+    for worker in workers:
+        median, fastest = worker.median(), min(worker.samples())
+        ratio = "" if worker is ours else f"{median / ours.median():.2f}x"
+        memory = "" if worker is ours else f"{ours.peak_bytes / worker.peak_bytes:.2f}x"
+        print(f"  {worker.name:<20} {cases.tokens_per_step(recipe) / median:>9.0f} {median * 1e3:>9.1f} "
+              f"{fastest * 1e3:>9.1f} {len(worker.samples()):>6} {worker.peak_bytes / 2**20:>9.0f} "
+              f"{ratio:>18} {memory:>7}", flush=True)
+
+
+def processor():
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        return next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), "unknown")
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", nargs="+", choices=cases.NAMES, default=cases.NAMES, metavar="CASE",
+                        help=f"of {', '.join(cases.NAMES)} (default: all)")
+    parser.add_argument("--rounds", type=int, default=10, help="turns of each side (default: 10)")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of each side (default: all cores)")
+    parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out (it needs a minute a case)")
+    parser.add_argument("--only-torch", action="store_true", help="time the PyTorch sides alone")
+    parser.add_argument("--output", type=Path, default=cases.ROOT / "runs" / "bench.json",
+                        help="every sample as JSON (default: runs/bench.json)")
+    parser.add_argument("--step-worker", required=True, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def main():
+    options = parse_arguments()
+    result = {"processor": processor(), "threads": options.threads, "rounds": options.rounds, "cases": []}
+    print(f"{result['processor']}, {options.threads} threads, {options.rounds} rounds")
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    for name in options.cases:
+        with tempfile.TemporaryDirectory(prefix="llmtrain-bench-") as folder:
+            result["cases"].append(run_case(name, options, Path(folder)))
+        options.output.write_text(json.dumps(result, indent=1), encoding="utf-8")
+    print(f"\nevery sample: {options.output}")
+
+
+if __name__ == "__main__":
+    main()

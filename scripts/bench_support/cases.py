@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the bench trains: each case is one recipe, which every side reads."""
+import json
+import random
+from array import array
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+GPT2 = {"architecture": "gpt2", "layers": 12, "hidden_size": 768, "heads": 12, "vocab_size": 50257,
+        "max_sequence_length": 1024}
+PRECISIONS = ("fp32", "bf16")
+NAMES = [f"{model}-{precision}" for model in ("gpt2-4x64", "gpt2-4x256", "quickstart") for precision in PRECISIONS]
+
+
+def _gpt2(sequence_length):
+    return {"model": dict(GPT2), "batch": {"global": 4, "micro": 4, "sequence_length": sequence_length}}
+
+
+def _quickstart():
+    with open(ROOT / "recipes" / "quickstart.json", encoding="utf-8") as file:
+        recipe = json.load(file)
+    if recipe["model"].get("dropout", 0) != 0:
+        raise SystemExit("scripts/bench: the quickstart model has dropout, which the PyTorch side here does not have")
+    return {key: recipe[key] for key in ("model", "batch", "memory", "pipeline") if key in recipe}
+
+
+def _write_tokens(path, vocab_size):
+    generator = random.Random(0)
+    array("H", (generator.randrange(vocab_size) for _ in range(300_000))).tofile(path.open("wb"))
+
+
+def write_case(name, folder):
+    """Writes the case's recipe and its random tokens into `folder`; returns (recipe, path of the recipe)."""
+    model, precision = name.rsplit("-", 1)
+    recipe = _quickstart() if model == "quickstart" else _gpt2(int(model.split("x")[1]))
+    tokens = folder / f"{name}.bin"
+    _write_tokens(tokens, recipe["model"]["vocab_size"])
+    recipe.update(
+        name=name,
+        data={"train": [{"path": str(tokens)}], "shuffle": False},
+        training={"steps": 1_000_000, "learning_rate": {"schedule": "constant", "peak": 3e-4}},
+        precision={"compute": precision},
+    )
+    path = folder / f"{name}.json"
+    path.write_text(json.dumps(recipe, indent=1), encoding="utf-8")
+    return recipe, path
+
+
+def tokens_per_step(recipe):
+    return recipe["batch"]["global"] * recipe["batch"].get("sequence_length", recipe["model"]["max_sequence_length"])

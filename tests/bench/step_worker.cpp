@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+
+#include "core/recipe/recipe_io.h"
+#include "parallel/engine/trainer.h"
+
+// The training process that scripts/bench drives: it reads "run N" and "memory" from standard input, a line each, and
+// answers each with one line of JSON.
+
+namespace {
+
+using nlohmann::json;
+
+json train(llmtrain::Trainer& trainer, std::int64_t steps) {
+  using Clock = std::chrono::steady_clock;
+  json seconds = json::array();
+  double loss = 0;
+  for (std::int64_t i = 0; i < steps; ++i) {
+    const auto start = Clock::now();
+    loss = trainer.step().loss;
+    seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+  }
+  return {{"seconds", seconds}, {"loss", loss}};
+}
+
+// VmHWM: the largest resident set this process ever had.
+json peak_memory() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    std::istringstream words(line);
+    std::string key;
+    std::int64_t kibibytes = 0;
+    if (words >> key >> kibibytes && key == "VmHWM:") return {{"peak_bytes", kibibytes * 1024}};
+  }
+  return {{"peak_bytes", 0}};
+}
+
+void serve(llmtrain::Trainer& trainer) {
+  std::cout << json{{"ready", true}} << std::endl;
+  for (std::string line; std::getline(std::cin, line);) {
+    std::istringstream words(line);
+    std::string command;
+    std::int64_t steps = 1;
+    words >> command >> steps;
+    std::cout << (command == "memory" ? peak_memory() : train(trainer, steps)) << std::endl;
+  }
+}
+
+}  // namespace
+
+int main(int argument_count, char** arguments) {
+  if (argument_count != 2) {
+    std::cerr << "usage: step_worker RECIPE\n";
+    return 2;
+  }
+  try {
+    llmtrain::Trainer trainer(llmtrain::read_recipe(arguments[1]));
+    serve(trainer);
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << '\n';
+    return 1;
+  }
+}
