@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/data/blend.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace llmtrain {
+namespace {
+
+constexpr std::int64_t largest_exact_sum = 65536;
+constexpr double approximate_sum = 1 << 20;
+// Far above the rounding of weight·sum in double, far below what a run could show.
+constexpr double tolerance = 1e-9;
+
+std::vector<double> scaled_to_sum_one(std::span<const double> weights) {
+  // Divided by the largest first: the sum of huge weights would overflow.
+  const double largest = *std::max_element(weights.begin(), weights.end());
+  std::vector<double> result;
+  for (const double weight : weights) result.push_back(weight / largest);
+  const double sum = std::accumulate(result.begin(), result.end(), 0.0);
+  for (double& weight : result) weight /= sum;
+  return result;
+}
+
+bool represents(std::int64_t sum, const std::vector<double>& weights) {
+  return std::all_of(weights.begin(), weights.end(), [sum](double weight) {
+    const double share = weight * static_cast<double>(sum);
+    const double nearest = std::round(share);
+    return nearest >= 1 && std::abs(share - nearest) <= tolerance;
+  });
+}
+
+std::vector<std::int64_t> integer_shares(const std::vector<double>& weights) {
+  double sum = approximate_sum;
+  for (std::int64_t candidate = 1; candidate <= largest_exact_sum; ++candidate) {
+    if (!represents(candidate, weights)) continue;
+    sum = static_cast<double>(candidate);
+    break;
+  }
+  std::vector<std::int64_t> shares;
+  for (const double weight : weights) shares.push_back(std::max<std::int64_t>(1, std::llround(weight * sum)));
+  return shares;
+}
+
+}  // namespace
+
+Blend::Blend(std::span<const double> weights) : shares_(integer_shares(scaled_to_sum_one(weights))) {
+  const std::int64_t period = std::accumulate(shares_.begin(), shares_.end(), std::int64_t{0});
+  table_.reserve(static_cast<std::size_t>(period));
+  std::vector<std::int64_t> deficits(shares_.size(), 0);  // in units of 1 / period
+  std::vector<std::uint32_t> taken(shares_.size(), 0);
+  for (std::int64_t position = 0; position < period; ++position) {
+    for (std::size_t i = 0; i < shares_.size(); ++i) deficits[i] += shares_[i];
+    const auto source = static_cast<std::size_t>(std::max_element(deficits.begin(), deficits.end()) - deficits.begin());
+    table_.push_back({static_cast<std::uint32_t>(source), taken[source]++});
+    deficits[source] -= period;
+  }
+}
+
+Blend::Choice Blend::at(std::int64_t position) const {
+  const Entry& entry = table_[static_cast<std::size_t>(position % period())];
+  return {entry.source, position / period() * shares_[entry.source] + entry.take};
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+namespace llmtrain {
+
+// The finaliser of SplitMix64 (Steele, Lea, Flood: "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014):
+// every bit of the result depends on every bit of `value`.
+constexpr std::uint64_t mix_bits(std::uint64_t value) noexcept {
+  value += 0x9E3779B97F4A7C15ULL;
+  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9ULL;
+  value = (value ^ (value >> 27)) * 0x94D049BB133111EBULL;
+  return value ^ (value >> 31);
+}
+
+// A keyed bijection of 0 … size − 1, with random access in constant time and without memory: a generalised Feistel
+// network with cycle walking (Black, Rogaway: "Ciphers with Arbitrary Finite Domains", CT-RSA 2002). An index is a
+// pair of digits, below `rows_` and `columns_`; each round adds a hash of one digit to the other. rows_ · columns_
+// exceeds `size` by less than a row, so walking is rare. Not for secrecy. Resumed runs rely on its values: they are
+// part of the contract. `size` is at least 1.
+class Permutation {
+ public:
+  Permutation(std::uint64_t key, std::uint64_t size) noexcept : key_(mix_bits(key)), size_(size) {
+    columns_ = static_cast<std::uint64_t>(std::sqrt(static_cast<double>(size)));
+    rows_ = (size + columns_ - 1) / columns_;
+  }
+
+  // `index` is below the size.
+  std::uint64_t operator()(std::uint64_t index) const noexcept {
+    do {
+      index = network(index);
+    } while (index >= size_);
+    return index;
+  }
+
+ private:
+  std::uint64_t network(std::uint64_t index) const noexcept {
+    std::uint64_t row = index / columns_;
+    std::uint64_t column = index % columns_;
+    for (std::uint64_t round = 0; round < rounds; round += 2) {
+      row = (row + mix_bits(mix_bits(key_ + round) ^ column) % rows_) % rows_;
+      column = (column + mix_bits(mix_bits(key_ + round + 1) ^ row) % columns_) % columns_;
+    }
+    return row * columns_ + column;
+  }
+
+  // With eight, sizes below ten still favour some places by 2 %.
+  static constexpr std::uint64_t rounds = 12;
+
+  std::uint64_t key_;
+  std::uint64_t size_;
+  std::uint64_t rows_;
+  std::uint64_t columns_;
+};
+
+}  // namespace llmtrain
