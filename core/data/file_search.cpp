@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/data/file_search.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <fstream>
+#include <set>
+#include <string_view>
+#include <system_error>
+
+#include "core/base/error.h"
+
+namespace llmtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool has_wildcard(std::string_view text) { return text.find_first_of("*?[") != std::string_view::npos; }
+
+bool is_build_folder(std::string_view name) {
+  return name.starts_with("build") && (name.size() == 5 || std::isalnum(static_cast<unsigned char>(name[5])) == 0);
+}
+
+bool is_binary(const fs::path& file) {
+  std::array<char, 8192> head{};
+  std::ifstream stream(file, std::ios::binary);
+  stream.read(head.data(), head.size());
+  const auto end = head.begin() + stream.gcount();
+  return std::find(head.begin(), end, '\0') != end;
+}
+
+std::vector<fs::directory_entry> entries(const fs::path& folder) {
+  std::error_code failure;
+  std::vector<fs::directory_entry> result;
+  fs::directory_iterator entry(folder.empty() ? fs::path(".") : folder, failure);
+  for (; !failure && entry != fs::directory_iterator(); entry.increment(failure)) result.push_back(*entry);
+  if (failure) throw Error(ExitCode::bad_data, folder.string() + ": cannot be listed: " + failure.message());
+  return result;
+}
+
+bool is_file(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored);
+}
+
+bool is_folder(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+
+// Expands a pattern, part by part, into the regular files that match.
+class Search {
+ public:
+  explicit Search(std::vector<std::string> parts) : parts_(std::move(parts)) {}
+
+  std::set<std::string> from(const fs::path& folder) {
+    expand(folder, 0);
+    return std::move(found_);
+  }
+
+ private:
+  bool is_last(std::size_t part) const { return part + 1 == parts_.size(); }
+
+  void expand(const fs::path& folder, std::size_t part) {
+    if (parts_[part] == "**") {
+      expand_any_depth(folder, part);
+    } else if (has_wildcard(parts_[part])) {
+      expand_names(folder, part);
+    } else {
+      take(folder / parts_[part], part);
+    }
+  }
+
+  void expand_any_depth(const fs::path& folder, std::size_t part) {
+    expand(folder, part + 1);
+    for (const auto& entry : entries(folder)) {
+      const std::string name = entry.path().filename().string();
+      std::error_code ignored;
+      if (name.starts_with('.') || is_build_folder(name) || entry.is_symlink(ignored)) continue;
+      if (is_folder(entry.path())) expand(folder / name, part);
+    }
+  }
+
+  void expand_names(const fs::path& folder, std::size_t part) {
+    const std::string& pattern = parts_[part];
+    for (const auto& entry : entries(folder)) {
+      const std::string name = entry.path().filename().string();
+      if (::fnmatch(pattern.c_str(), name.c_str(), FNM_PERIOD) != 0) continue;
+      if (is_build_folder(name) && !pattern.starts_with("build") && is_folder(entry.path())) continue;
+      take(folder / name, part);
+    }
+  }
+
+  void take(const fs::path& path, std::size_t part) {
+    if (is_last(part)) {
+      if (is_file(path)) found_.insert(path.string());
+    } else if (is_folder(path)) {
+      expand(path, part + 1);
+    }
+  }
+
+  std::vector<std::string> parts_;
+  std::set<std::string> found_;
+};
+
+std::vector<std::string> parts_of(const fs::path& pattern) {
+  std::vector<std::string> parts;
+  for (const auto& part : pattern.relative_path()) {
+    const bool repeated = part == "**" && !parts.empty() && parts.back() == "**";
+    if (!part.empty() && !repeated) parts.push_back(part.string());
+  }
+  if (parts.back() == "**") parts.emplace_back("*");
+  return parts;
+}
+
+std::vector<fs::path> usable(const std::set<std::string>& found, const std::string& path) {
+  const bool token_files = path.ends_with(".bin");
+  std::vector<fs::path> files;
+  for (const fs::path file : found) {
+    if (token_files || (file.extension() != ".bin" && !is_binary(file))) files.push_back(file);
+  }
+  if (!files.empty()) return files;
+  throw Error(ExitCode::bad_data, "'" + path + "': holds no file that can be used (" + std::to_string(found.size()) +
+                                      " looked at); hidden files, build folders and binary files are left out, and "
+                                      "token files are found by a pattern that ends in .bin only");
+}
+
+std::vector<fs::path> matches(const std::string& pattern) {
+  const auto found = Search(parts_of(pattern)).from(fs::path(pattern).root_path());
+  if (!found.empty()) return usable(found, pattern);
+  throw Error(ExitCode::missing_input, "'" + pattern +
+                                           "': no file matches this pattern; '*' and '?' stay within one name and skip "
+                                           "hidden ones, '**' stands for any number of folders");
+}
+
+}  // namespace
+
+std::vector<fs::path> find_files(const std::string& path) {
+  std::error_code failure;
+  const fs::file_status status = fs::status(path, failure);
+  if (fs::is_regular_file(status)) return {path};
+  if (fs::is_directory(status)) return usable(Search({"**", "*"}).from(path), path);
+  if (has_wildcard(path) && !fs::exists(status)) return matches(path);
+  if (status.type() == fs::file_type::not_found) {
+    throw Error(ExitCode::missing_input, "'" + path + "': no such file; give a file, a folder or a glob that exists");
+  }
+  const std::string reason = failure ? "cannot be opened: " + failure.message() : "is neither a file nor a folder";
+  throw Error(ExitCode::bad_data, "'" + path + "': " + reason);
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+#include "tests/core/data/data_files.h"
+#include "tests/support/temporary_directory.h"
+
+namespace llmtrain::test {
+
+TEST_CASE("An error names the role and the index of its source") {
+  const TemporaryDirectory folder;
+  const std::string good = folder.write("a.txt", "long enough").string();
+  const std::string missing = (folder.path() / "b.txt").string();
+  require_error(ExitCode::missing_input, {"data/validation/1/path: ", missing, "no such file"}, [&] {
+    Dataset({{good, 1}, {missing, 1}}, {}, 4, 256, false, 1, "data/validation");
+  });
+}
+
+TEST_CASE("A glob without match is missing input with its pointer") {
+  const TemporaryDirectory folder;
+  const std::string pattern = (folder.path() / "*.txt").string();
+  require_error(ExitCode::missing_input, {"data/train/0/path: ", pattern}, [&] { open(pattern, {}); });
+}
+
+TEST_CASE("A source one token short of a sample is refused with both counts") {
+  const TemporaryDirectory folder;
+  const std::string path = folder.write("a.txt", "1234").string();
+  require_error(ExitCode::bad_data, {"data/train/0/path", path, "holds 4 tokens in 1 file", "needs 5"},
+                [&] { open(path, {.sequence_length = 4}); });
+  CHECK(open(path, {.sequence_length = 3}).samples() == 1);
+}
+
+TEST_CASE("An empty file is refused, in every format") {
+  const TemporaryDirectory folder;
+  folder.write("d.idx", megatron_index({}));
+  for (const auto& [name, bytes] : {std::pair<std::string, std::string>{"a.txt", ""},
+                                    {"b.bin", ""},
+                                    {"c.bin", llmc_header(20240520, 1, 0)},
+                                    {"d.bin", ""},
+                                    {"e.jsonl", "\n"}}) {
+    const std::string path = folder.write(name, bytes).string();
+    require_error(ExitCode::bad_data, {path, "holds 0 tokens", "needs 5"}, [&] { open(path, {}); });
+  }
+}
+
+TEST_CASE("One short source in a blend is refused, however long the others are") {
+  const TemporaryDirectory folder;
+  const std::string good = folder.write("a.txt", "long enough").string();
+  const std::string shorter = folder.write("b.txt", "abc").string();
+  require_error(ExitCode::bad_data, {"data/train/1/path", "holds 3 tokens"}, [&] {
+    open({{good, 1}, {shorter, 1}}, {});
+  });
+}
+
+TEST_CASE("No source at all is a recipe error") {
+  require_error(ExitCode::bad_recipe, {"data/train", "path"}, [] { open(std::vector<DataSource>{}, {}); });
+}
+
+TEST_CASE("A weight that is not a positive number is a recipe error") {
+  const TemporaryDirectory folder;
+  const std::string path = folder.write("a.txt", "long enough").string();
+  for (const double weight : {0.0, -1.0, std::numeric_limits<double>::infinity(), std::nan("")}) {
+    require_error(ExitCode::bad_recipe, {"data/train/1/weight", "positive"}, [&] {
+      open({{path, 1}, {path, weight}}, {});
+    });
+  }
+}
+
+TEST_CASE("A buffer or a position that cannot be is refused") {
+  const TemporaryDirectory folder;
+  const auto dataset = open(folder.write("a.txt", "long enough").string(), {});
+  Tokens tokens(5);
+  CHECK_THROWS_AS(dataset.read(-1, tokens), std::invalid_argument);
+  tokens.resize(4);
+  CHECK_THROWS_AS(dataset.read(0, tokens), std::invalid_argument);
+}
+
+}  // namespace llmtrain::test

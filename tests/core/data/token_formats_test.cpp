@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every file is written here byte by byte, by the published layouts.
+#include <catch2/catch.hpp>
+
+#include "core/data/token_source.h"
+#include "tests/core/data/data_files.h"
+#include "tests/support/temporary_directory.h"
+
+namespace llmtrain::test {
+namespace {
+
+Tokens all_tokens(const std::filesystem::path& path, std::int64_t vocab_size = 1 << 20, MappingBudget budget = {},
+                  const TokenizerRecipe& tokenizer = {}) {
+  const TokenSource source(path.string(), tokenizer, vocab_size, budget);
+  Tokens tokens(static_cast<std::size_t>(source.tokens()));
+  source.read(0, tokens);
+  return tokens;
+}
+
+template <std::integral Integer>
+void check_megatron(std::uint8_t code, const Tokens& tokens) {
+  const TemporaryDirectory folder;
+  const auto count = static_cast<std::int32_t>(tokens.size());
+  folder.write("a.idx", megatron_index({.code = code, .token_bytes = sizeof(Integer), .lengths = {2, 0, count - 2}}));
+  CHECK(all_tokens(folder.write("a.bin", little_endian<Integer>(tokens)), 1LL << 40) == tokens);
+}
+
+}  // namespace
+
+TEST_CASE("Text is its bytes") {
+  const TemporaryDirectory folder;
+  CHECK(all_tokens(folder.write("a.txt", "Aé\n"), 256) == Tokens{65, 0xC3, 0xA9, 10});
+}
+
+TEST_CASE("A file that is named is taken, also with NUL bytes or a hidden name") {
+  const TemporaryDirectory folder;
+  CHECK(all_tokens(folder.write(".hidden", std::string("a\0b", 3)), 256) == Tokens{97, 0, 98});
+}
+
+TEST_CASE("A .bin file is raw little-endian uint16") {
+  const TemporaryDirectory folder;
+  const auto file = folder.write("a.bin", std::string("\x01\x00\x00\x02\xff\xff", 6));
+  CHECK(all_tokens(file) == Tokens{1, 512, 65535});
+}
+
+TEST_CASE("An llm.c file holds uint16 or uint32 after 1024 bytes") {
+  const TemporaryDirectory folder;
+  const Tokens small{50256, 0, 1};
+  const Tokens large{128000, 0, 65536};
+  CHECK(all_tokens(folder.write("a.bin", llmc_header(20240520, 1, 3) + little_endian<std::uint16_t>(small))) == small);
+  CHECK(all_tokens(folder.write("b.bin", llmc_header(20240801, 7, 3) + little_endian<std::uint32_t>(large))) == large);
+}
+
+TEST_CASE("An llm.c file is known by its magic, also with an .idx beside it") {
+  const TemporaryDirectory folder;
+  folder.write("a.idx", "anything");
+  CHECK(all_tokens(folder.write("a.bin", llmc_header(20240520, 1, 1) + little_endian<std::uint16_t>(Tokens{7}))) ==
+        Tokens{7});
+}
+
+TEST_CASE("A Megatron pair holds each type of integer") {
+  check_megatron<std::uint8_t>(1, {0, 255, 7, 8});
+  check_megatron<std::int8_t>(2, {0, 127, 7, 8});
+  check_megatron<std::int16_t>(3, {0, 32767, 7, 8});
+  check_megatron<std::int32_t>(4, {0, 1 << 30, 7, 8});
+  check_megatron<std::int64_t>(5, {0, 1LL << 39, 7, 8});
+  check_megatron<std::uint16_t>(8, {0, 65535, 7, 8});
+}
+
+TEST_CASE("A Megatron index of multimodal data has a mode for each sequence") {
+  const TemporaryDirectory folder;
+  folder.write("a.idx", megatron_index({.lengths = {1, 2}}) + std::string(2, '\0'));
+  CHECK(all_tokens(folder.write("a.bin", little_endian<std::uint16_t>(Tokens{4, 5, 6}))) == Tokens{4, 5, 6});
+}
+
+TEST_CASE("JSON Lines are the texts one after another") {
+  const TemporaryDirectory folder;
+  const auto file = folder.write("a.jsonl",
+                                 "{\"text\": \"ab\\u00e9\"}\n\n  \r\n{\"id\": 3, \"text\": \"\\n\"}\r\n"
+                                 "{\"text\": \"\"}\n{\"text\": \"z\", \"meta\": {\"text\": \"no\"}}");
+  CHECK(all_tokens(file, 256) == Tokens{97, 98, 0xC3, 0xA9, 10, 122});
+}
+
+TEST_CASE("Tokenised files are read with any tokenizer") {
+  const TemporaryDirectory folder;
+  const auto file = folder.write("a.bin", little_endian<std::uint16_t>(Tokens{4, 5}));
+  CHECK(all_tokens(file, 10, {}, {TokenizerKind::sentencepiece, "t.model"}) == Tokens{4, 5});
+  CHECK(all_tokens(file, 10, {}, {TokenizerKind::huggingface, "t.json"}) == Tokens{4, 5});
+}
+
+TEST_CASE("Files beyond the budget of mappings are read all the same") {
+  const TemporaryDirectory folder;
+  folder.write("a.txt", "ab");
+  folder.write("b.txt", "cd");
+  folder.write("c.jsonl", "{\"text\": \"ef\"}");
+  folder.write("d.txt", "gh");
+  for (const std::int64_t budget : {0, 1, 2, 9}) CHECK(all_tokens(folder.path(), 256, {budget}) == range('a', 8));
+}
+
+TEST_CASE("A glob of token files is one sequence, whatever their formats") {
+  const TemporaryDirectory folder;
+  folder.write("s_0.bin", llmc_header(20240520, 1, 2) + little_endian<std::uint16_t>(Tokens{0, 1}));
+  folder.write("s_1.bin", little_endian<std::uint16_t>(Tokens{2}));
+  folder.write("s_2.idx", megatron_index({.code = 4, .token_bytes = 4, .lengths = {1, 1}}));
+  folder.write("s_2.bin", little_endian<std::int32_t>(Tokens{3, 4}));
+  CHECK(all_tokens(folder.path() / "s_*.bin") == range(0, 5));
+}
+
+TEST_CASE("The largest id may be one below the vocabulary") {
+  const TemporaryDirectory folder;
+  CHECK(all_tokens(folder.write("a.bin", little_endian<std::uint16_t>(Tokens{99, 0})), 100) == Tokens{99, 0});
+  CHECK(all_tokens(folder.write("a.txt", "~"), 127) == Tokens{126});
+}
+
+TEST_CASE("A read may begin and end anywhere, across files and empty files") {
+  const TemporaryDirectory folder;
+  for (const auto& [name, text] : {std::pair{"a", "a"}, {"b", "bcd"}, {"c", ""}, {"d", "ef"}, {"e", "ghij"}}) {
+    folder.write(name, text);
+  }
+  MappingBudget budget;
+  const TokenSource source(folder.path().string(), {}, 256, budget);
+  CHECK(source.files() == 5);
+  REQUIRE(source.tokens() == 10);
+  for (std::int64_t first = 0; first < 10; ++first) {
+    for (std::int64_t count = 0; first + count <= 10; ++count) {
+      Tokens tokens(static_cast<std::size_t>(count));
+      source.read(first, tokens);
+      CHECK(tokens == range('a' + first, count));
+    }
+  }
+}
+
+}  // namespace llmtrain::test
