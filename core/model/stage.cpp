@@ -26,7 +26,7 @@ std::vector<std::size_t> parameters_of(const Graph& graph, std::span<const std::
   return parameters;
 }
 
-Stage::Stage(const Graph& graph, std::span<const std::size_t> blocks, ParameterStore& store,
+StageModule::StageModule(const Graph& graph, std::span<const std::size_t> blocks, ParameterStore& store,
              ParameterStore& embedding_store, const StageOptions& options) {
   for (const std::size_t block : blocks) {
     const BlockParameters parameters(graph, block, store);
@@ -46,7 +46,7 @@ Stage::Stage(const Graph& graph, std::span<const std::size_t> blocks, ParameterS
   }
 }
 
-at::Tensor Stage::forward(at::Tensor x, std::int64_t index, const MicroBatch& micro, Pass pass) {
+at::Tensor StageModule::forward(at::Tensor x, std::int64_t index, const MicroBatch& micro, Pass pass) {
   SavedBlocks saved;
   for (const auto& block : blocks_) {
     BlockModule::Output output = block->forward(x, micro, pass);
@@ -57,7 +57,7 @@ at::Tensor Stage::forward(at::Tensor x, std::int64_t index, const MicroBatch& mi
   return x;
 }
 
-at::Tensor Stage::backward(at::Tensor dy, std::int64_t index, const MicroBatch& micro) {
+at::Tensor StageModule::backward(at::Tensor dy, std::int64_t index, const MicroBatch& micro) {
   SavedBlocks saved = std::move(saved_.at(index));
   saved_.erase(index);
   for (std::size_t i = blocks_.size(); i-- > 0;)
@@ -65,7 +65,7 @@ at::Tensor Stage::backward(at::Tensor dy, std::int64_t index, const MicroBatch& 
   return dy;
 }
 
-at::Tensor Stage::logits(at::Tensor x, const MicroBatch& micro) {
+at::Tensor StageModule::logits(at::Tensor x, const MicroBatch& micro) {
   for (std::size_t i = 0; i + 1 < blocks_.size(); ++i) x = blocks_[i]->forward(x, micro, Pass::evaluation).activation;
   return head_->logits(x);
 }

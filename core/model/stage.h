@@ -29,11 +29,11 @@ struct StageOptions {
 std::vector<std::size_t> parameters_of(const Graph& graph, std::span<const std::size_t> blocks);
 
 // Consecutive blocks of the Graph on one rank, and what they keep of every micro-batch under way.
-class Stage {
+class StageModule {
  public:
   // `store` holds the blocks' parameters, `embedding_store` the token embedding (for a tied head); both outlive this.
-  Stage(const Graph& graph, std::span<const std::size_t> blocks, ParameterStore& store,
-        ParameterStore& embedding_store, const StageOptions& options);
+  StageModule(const Graph& graph, std::span<const std::size_t> blocks, ParameterStore& store,
+              ParameterStore& embedding_store, const StageOptions& options);
 
   // Runs the blocks on micro-batch number `index`. In training its saved activations stay until its backward.
   at::Tensor forward(at::Tensor x, std::int64_t index, const MicroBatch& micro, Pass pass);

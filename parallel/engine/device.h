@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <string>
+
+#include "core/recipe/recipe.h"
+
+namespace llmtrain {
+
+// The device that the recipe asks for: "auto" is a GPU where there is one, else the CPU. Loads the CUDA part of the
+// runtime when it is needed. Throws Error(bad_recipe) when "cuda" is asked for and there is none, with the reason.
+c10::Device choose_device(DeviceKind kind);
+
+// "CPU, 2 threads, AVX-512" or the GPU's name and memory.
+std::string describe_device(const c10::Device& device);
+
+// Threads for this rank: OMP_NUM_THREADS where it is set, else all processors that the process may use.
+void use_all_processors();
+
+// Bytes that the process holds now and at its peak: resident memory, or what LibTorch allocated on the GPU.
+std::int64_t memory_now(const c10::Device& device);
+std::int64_t memory_peak(const c10::Device& device);
+
+}  // namespace llmtrain

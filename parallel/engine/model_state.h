@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "core/checkpoint/checkpoint.h"
+#include "core/checkpoint/huggingface.h"
+#include "parallel/engine/local_model.h"
+
+namespace llmtrain {
+
+// Moves a model's state between its flat memory and checkpoints. A checkpoint names a parameter's weights `<name>` in
+// the compute type, and `<name>.master`, `<name>.m`, `<name>.v` in fp32; without a rounded copy the weights are their
+// own master and no `.master` is written.
+
+// Slices that point into the model's memory; what lies on a GPU is copied into `copies` first, which must live as long.
+std::vector<TensorSlice> state_slices(const LocalModel& model, std::vector<at::Tensor>& copies);
+
+// Sets weights and moments from a checkpoint. Throws Error(bad_data) when a tensor is missing or has another shape.
+void load_state(LocalModel& model, const CheckpointReader& checkpoint);
+
+// Sets the weights alone, from a checkpoint (its master weights where it has them) or from named tensors.
+void load_weights(LocalModel& model, const CheckpointReader& checkpoint);
+void load_weights(LocalModel& model, const NamedWeights& weights);
+
+// The model's weights in fp32 on the CPU, by name.
+NamedWeights named_weights(const LocalModel& model);
+
+}  // namespace llmtrain

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "core/recipe/recipe.h"
+
+namespace llmtrain {
+
+// The folder of one run: recipe.json, metrics.jsonl, log/, checkpoints/. Held by one process at a time.
+class RunDirectory {
+ public:
+  // Makes the folder `recipe.log.directory` with recipe.json, or takes up the run that it holds. Refuses with
+  // Error(bad_recipe) and changes nothing when it holds other files, another recipe's run (each key that differs is
+  // named, with both values; keys that cannot change the numbers may differ: description, batch.micro, parallel,
+  // pipeline, memory, kernels, cluster, launch, checkpoint, log), a run although `checkpoint.resume` is "never", or a
+  // run that another process is training. Throws Error(cannot_write) when it cannot be made.
+  explicit RunDirectory(const Recipe& recipe);
+  ~RunDirectory();
+  RunDirectory(const RunDirectory&) = delete;
+  RunDirectory& operator=(const RunDirectory&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
+  std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
+  std::filesystem::path log_file() const { return path_ / "log" / "rank-00000.log"; }
+
+  // The checkpoint to go on from: what `checkpoint.resume` names, else the newest whole one of this folder; none at the
+  // start. Damaged ones that were passed over are logged as warnings.
+  std::optional<std::filesystem::path> checkpoint_to_resume() const;
+
+ private:
+  std::filesystem::path path_;
+  std::string resume_;
+  int lock_ = -1;
+};
+
+}  // namespace llmtrain

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/base/log.h"
+#include "core/recipe/recipe.h"
+
+namespace llmtrain {
+
+// What the program asks of the training runtime, a shared library (libllmtrain_runtime.so) beside it that brings
+// LibTorch in. This header names no LibTorch type: the program answers `validate` and `schema` without it. Every
+// function throws Error as its declaration in parallel/engine says.
+
+struct RunRequest {
+  Recipe recipe;  // resolved; --run-dir and --resume have already changed it
+  Verbosity verbosity = Verbosity::normal;
+};
+
+struct EvaluateRequest {
+  Recipe recipe;                   // its data.validation is what is evaluated (data.train without it)
+  std::string checkpoint;          // a checkpoint's folder
+  std::optional<std::string> data;  // a file, folder or glob to evaluate instead
+  std::int64_t batches = 0;        // global batches; 0: all of one pass
+};
+
+struct EvaluateResult {
+  double loss = 0;  // nats a token
+  double perplexity = 0;
+  std::int64_t tokens = 0;
+  std::int64_t step = 0;  // of the checkpoint
+};
+
+struct SampleRequest {
+  Recipe recipe;
+  std::string checkpoint;
+  std::string prompt;
+  std::int64_t tokens = 200;
+  double temperature = 0.8;  // 0: always the most likely token
+  std::int64_t top_k = 0;    // 0: all
+  std::int64_t seed = 1234;
+};
+
+struct ExportRequest {
+  Recipe recipe;
+  std::string checkpoint;
+  std::string destination;  // a new folder
+};
+
+struct RuntimeVersions {
+  std::string libtorch;     // "2.11.0"
+  std::string cpu;          // vector instructions that LibTorch uses
+  std::string cuda_device;  // the GPU's name and memory, or why there is none
+};
+
+class RuntimeInterface {
+ public:
+  virtual ~RuntimeInterface() = default;
+  virtual int run(const RunRequest& request) = 0;  // returns an ExitCode
+  virtual EvaluateResult evaluate(const EvaluateRequest& request) = 0;
+  virtual std::string sample(const SampleRequest& request) = 0;  // the prompt and what follows
+  virtual void export_huggingface(const ExportRequest& request) = 0;
+  virtual RuntimeVersions versions() = 0;
+};
+
+}  // namespace llmtrain
+
+// Never null; lives as long as the library.
+extern "C" llmtrain::RuntimeInterface* llmtrain_runtime();

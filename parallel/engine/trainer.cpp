@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/engine/trainer.h"
+
+#include <string>
+
+#include "core/base/error.h"
+#include "core/checkpoint/huggingface.h"
+#include "core/recipe/recipe_io.h"
+#include "parallel/engine/batch_loader.h"
+#include "parallel/engine/device.h"
+#include "parallel/engine/evaluation.h"
+#include "parallel/engine/model_state.h"
+
+namespace llmtrain {
+namespace {
+
+constexpr std::string_view huggingface_prefix = "hf:";
+
+Dataset open_data(const Recipe& recipe, const std::vector<DataSource>& sources, bool shuffle, const std::string& role) {
+  return Dataset(sources, recipe.data.tokenizer, recipe.batch.sequence_length, recipe.model.vocab_size, shuffle,
+                 recipe.seed, role);
+}
+
+std::optional<Dataset> open_validation(const Recipe& recipe) {
+  if (recipe.data.validation.empty()) return std::nullopt;
+  return open_data(recipe, recipe.data.validation, false, "data/validation");
+}
+
+RankSchedule schedule_of(const Recipe& recipe) {
+  ScheduleShape shape;
+  shape.kind = recipe.pipeline.schedule;
+  shape.loops = static_cast<std::int32_t>(recipe.pipeline.loops);
+  shape.micro_batches = static_cast<std::int32_t>(recipe.batch.global / recipe.batch.micro);
+  return single_rank_schedule(shape);
+}
+
+void load_first_weights(LocalModel& model, const std::string& source) {
+  if (source.starts_with(huggingface_prefix)) {
+    load_weights(model, load_huggingface(source.substr(huggingface_prefix.size()), model.graph()));
+    return;
+  }
+  const CheckpointReader checkpoint(source);
+  checkpoint.verify();
+  load_weights(model, checkpoint);
+}
+
+}  // namespace
+
+Trainer::Trainer(const Recipe& recipe)
+    : recipe_(recipe),
+      train_(open_data(recipe_, recipe_.data.train, recipe_.data.shuffle, "data/train")),
+      validation_(open_validation(recipe_)),
+      model_(recipe_, choose_device(recipe_.cluster.device)),
+      schedule_(schedule_of(recipe_)),
+      runner_(model_, schedule_, recipe_.training) {
+  if (recipe_.training.init_from) load_first_weights(model_, *recipe_.training.init_from);
+}
+
+StepResult Trainer::step() {
+  const auto micros = load_batch(train_, recipe_, steps_done_, model_.device());
+  const StepResult result = runner_.step(micros, steps_done_);
+  ++steps_done_;
+  return result;
+}
+
+double Trainer::evaluate() {
+  return llmtrain::evaluate(model_, *validation_, recipe_, recipe_.training.evaluate_batches * recipe_.batch.global)
+      .loss;
+}
+
+CheckpointState Trainer::state() const {
+  CheckpointState state;
+  state.step = steps_done_;
+  state.data_position = steps_done_ * recipe_.batch.global;
+  state.seed = recipe_.seed;
+  state.recipe = to_json(recipe_);
+  return state;
+}
+
+void Trainer::resume(const CheckpointReader& checkpoint) {
+  load_state(model_, checkpoint);
+  steps_done_ = checkpoint.state().step;
+}
+
+}  // namespace llmtrain

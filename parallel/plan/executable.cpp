@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/executable.h"
+
+namespace llmtrain {
+namespace {
+
+class Refusals {
+ public:
+  void refuse_if(bool wanted, const std::string& pointer, const std::string& value, const std::string& instead) {
+    if (wanted) reasons_.push_back(pointer + ": " + value + " can be planned but not run yet; " + instead);
+  }
+  void one_only(const std::string& pointer, std::int64_t value) {
+    refuse_if(value != 1, pointer, std::to_string(value), "run takes 1");
+  }
+  std::vector<std::string> take() { return std::move(reasons_); }
+
+ private:
+  std::vector<std::string> reasons_;
+};
+
+void refuse_precision(const PrecisionRecipe& precision, Refusals& refusals) {
+  refusals.refuse_if(precision.compute == DataType::fp16, "/precision/compute", "fp16", "use \"bf16\" or \"fp32\"");
+  refusals.refuse_if(precision.gradients == DataType::fp16, "/precision/gradients", "fp16", "use \"bf16\" or \"fp32\"");
+  refusals.refuse_if(precision.fp8_level != Fp8Level::off, "/precision/fp8_level", "an FP8 level", "use \"off\"");
+}
+
+void refuse_parallel(const ParallelRecipe& parallel, Refusals& refusals) {
+  refusals.one_only("/parallel/tensor", parallel.tensor);
+  refusals.refuse_if(parallel.sequence, "/parallel/sequence", "true", "use false");
+  refusals.one_only("/parallel/pipeline", parallel.pipeline);
+  refusals.one_only("/parallel/context", parallel.context);
+  refusals.one_only("/parallel/expert", parallel.expert);
+  refusals.one_only("/parallel/expert_tensor", parallel.expert_tensor);
+  refusals.one_only("/parallel/data", parallel.data.value_or(1));
+  refusals.one_only("/parallel/zero_shard_ranks", parallel.zero_shard_ranks.value_or(1));
+}
+
+void refuse_launch(const Recipe& recipe, Refusals& refusals) {
+  refusals.one_only("/cluster/nodes", recipe.cluster.nodes);
+  refusals.one_only("/cluster/devices_per_node", recipe.cluster.devices_per_node.value_or(1));
+  refusals.one_only("/launch/ranks", recipe.launch.ranks.value_or(1));
+  refusals.refuse_if(recipe.launch.backend == CommunicationBackend::nccl, "/launch/backend", "nccl",
+                     "use \"auto\": one rank does not communicate");
+}
+
+void refuse_memory(const MemoryRecipe& memory, Refusals& refusals) {
+  refusals.refuse_if(memory.offload.optimizer, "/memory/offload/optimizer", "true", "use false");
+  refusals.refuse_if(memory.offload.weights, "/memory/offload/weights", "true", "use false");
+  refusals.refuse_if(memory.offload.activations, "/memory/offload/activations", "true", "use false");
+}
+
+}  // namespace
+
+std::vector<std::string> not_executable(const Recipe& recipe) {
+  Refusals refusals;
+  refusals.refuse_if(recipe.model.moe.has_value(), "/model/moe", "a mixture of experts", "leave it out");
+  refusals.refuse_if(recipe.data.tokenizer.kind != TokenizerKind::bytes, "/data/tokenizer", "a tokenizer file",
+                     "use \"bytes\", also with tokenised .bin files");
+  refuse_precision(recipe.precision, refusals);
+  refuse_parallel(recipe.parallel, refusals);
+  refuse_memory(recipe.memory, refusals);
+  refuse_launch(recipe, refusals);
+  return refusals.take();
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/recipe/recipe.h"
+
+namespace llmtrain {
+
+// What this version cannot execute of a recipe that can be planned, one entry a key: "/parallel/tensor: 2: …". Empty
+// when it can run. No key is ever ignored silently.
+std::vector<std::string> not_executable(const Recipe& recipe);
+
+}  // namespace llmtrain
