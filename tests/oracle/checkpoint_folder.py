@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes and reads checkpoint folders (docs: core/checkpoint/manifest.h) with the public safetensors package."""
+import hashlib
+import json
+
+import safetensors.torch
+import torch
+
+DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16"}
+
+
+def write(folder, weights, recipe):
+    """A checkpoint without optimizer state, as `training.init_from` takes it."""
+    folder.mkdir(parents=True)
+    file = folder / "weights.safetensors"
+    safetensors.torch.save_file({name: tensor.contiguous() for name, tensor in weights.items()}, file)
+    content = file.read_bytes()
+    tensors = [{"name": name, "dtype": DTYPES[tensor.dtype], "shape": list(tensor.shape), "scale": 1,
+                "slices": [{"file": file.name, "offset": [0] * tensor.dim(), "shape": list(tensor.shape)}]}
+               for name, tensor in weights.items()]
+    manifest = {"format": "llmtrain checkpoint", "version": 1, "step": 0, "data_position": 0, "seed": 0,
+                "recipe": recipe, "tensors": tensors,
+                "files": [{"name": file.name, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}]}
+    text = json.dumps(manifest)[:-1]
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    (folder / "manifest.json").write_text(f'{text},\n"sha256": "{digest}"\n}}\n', encoding="utf-8")
+
+
+def read(folder):
+    """Every logical tensor of the checkpoint, put together from its slices."""
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    files = {file["name"]: safetensors.torch.load_file(folder / file["name"]) for file in manifest["files"]}
+    tensors = {}
+    for tensor in manifest["tensors"]:
+        if len(tensor["slices"]) != 1:
+            raise ValueError(f"{folder}: {tensor['name']} is in {len(tensor['slices'])} slices, one rank writes one")
+        tensors[tensor["name"]] = files[tensor["slices"][0]["file"]][tensor["name"]]
+    return tensors

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trains the reference model as a recipe says, with PyTorch's own optimizer and clipping."""
+import math
+
+import numpy
+import torch
+from torch.nn import functional
+
+from reference_model import ReferenceModel
+
+
+def learning_rate(recipe, step):
+    """Learning rate of `step`, counted from 0."""
+    training = recipe["training"]
+    options = {"schedule": "cosine", "peak": 3e-4, "minimum": 0.0, "warmup_steps": 0, "decay_steps": training["steps"],
+               **training.get("learning_rate", {})}
+    peak, minimum, warmup = options["peak"], options["minimum"], options["warmup_steps"]
+    if step < warmup:
+        return peak * (step + 1) / warmup
+    end = options["decay_steps"]
+    start = max(warmup, end - end // 5) if options["schedule"] == "wsd" else warmup
+    done = min(1.0, max(0, step - start) / max(1, end - start))
+    factor = {"constant": 1.0, "cosine": (1 + math.cos(math.pi * done)) / 2}.get(options["schedule"], 1 - done)
+    return minimum + (peak - minimum) * factor
+
+
+def make_optimizer(model, recipe):
+    """AdamW that decays weight matrices and embeddings, not biases, norms or learned positions."""
+    options = {"beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "weight_decay": 0.1,
+               **recipe["training"].get("optimizer", {})}
+    decayed, others = [], []
+    for name, parameter in model.named_parameters():
+        decays = parameter.dim() == 2 and name != "embedding.position.weight"
+        (decayed if decays else others).append(parameter)
+    groups = [{"params": decayed, "weight_decay": options["weight_decay"]}, {"params": others, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, betas=(options["beta1"], options["beta2"]), eps=options["eps"])
+
+
+def batch(tokens, step, global_batch, length):
+    """Inputs and targets of a step: samples step·G … step·G + G - 1 of the unshuffled, endlessly repeated order."""
+    samples = (len(tokens) - 1) // length
+    starts = [(step * global_batch + index) % samples * length for index in range(global_batch)]
+    rows = torch.stack([tokens[start : start + length + 1] for start in starts])
+    return rows[:, :-1], rows[:, 1:]
+
+
+def read_tokens(path):
+    return torch.from_numpy(numpy.fromfile(path, dtype="<u2").astype(numpy.int64))
+
+
+def mean_loss(model, inputs, targets):
+    return functional.cross_entropy(model(inputs).flatten(0, 1), targets.flatten())
+
+
+def train(recipe, weights, tokens, dtype=torch.float32):
+    """One row {step, loss, grad_norm, learning_rate} a step, and the trained model."""
+    model = ReferenceModel(recipe["model"]).to(dtype)
+    model.load_state_dict(weights)
+    optimizer = make_optimizer(model, recipe)
+    clip_norm = recipe["training"].get("clip_norm", 1.0)
+    length = recipe["batch"].get("sequence_length", recipe["model"]["max_sequence_length"])
+    rows = []
+    for step in range(recipe["training"]["steps"]):
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(recipe, step)
+        optimizer.zero_grad()
+        loss = mean_loss(model, *batch(tokens, step, recipe["batch"]["global"], length))
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), clip_norm if clip_norm > 0 else math.inf)
+        optimizer.step()
+        rows.append({"step": step, "loss": loss.item(), "grad_norm": norm.item(),
+                     "learning_rate": learning_rate(recipe, step)})
+    return rows, model

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the program under test; CTest names it in LLMTRAIN_PROGRAM."""
+import json
+import os
+import subprocess
+
+
+def train(recipe_path, run_directory):
+    """The training rows of metrics.jsonl of a whole run."""
+    command = [os.environ["LLMTRAIN_PROGRAM"], "run", str(recipe_path), "--run-dir", str(run_directory)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise AssertionError(f"{' '.join(command)} ended with {result.returncode}:\n{result.stdout}{result.stderr}")
+    lines = (run_directory / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return [row for row in map(json.loads, lines) if "loss" in row]
+
+
+def worst(rows, expected, key):
+    """The largest relative difference of a column, and the row's index."""
+    differences = [abs(row[key] - other[key]) / abs(other[key]) for row, other in zip(rows, expected, strict=True)]
+    return max((difference, index) for index, difference in enumerate(differences))

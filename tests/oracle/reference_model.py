@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A GPT in plain PyTorch with autograd, written from docs/recipe.md alone: what llmtrain's own model must equal.
+
+Clear before fast. Parameter names are llmtrain's logical names, so that a state_dict is a checkpoint's content.
+"""
+import math
+from types import SimpleNamespace
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+PRESETS = {
+    "gpt2": dict(position="learned", norm="layernorm", activation="gelu_tanh", bias=True, qkv_bias=True,
+                 tie_embeddings=True),
+    "gpt-rope": dict(position="rope", norm="layernorm", activation="gelu_tanh", bias=True, qkv_bias=True,
+                     tie_embeddings=False),
+    "llama": dict(position="rope", norm="rmsnorm", activation="swiglu", bias=False, qkv_bias=False,
+                  tie_embeddings=False),
+}
+ACTIVATIONS = {
+    "gelu": functional.gelu,
+    "gelu_tanh": lambda x: functional.gelu(x, approximate="tanh"),
+    "swiglu": functional.silu,
+}
+
+
+def resolve(model):
+    """The `model` section of a recipe with the preset's values and the defaults filled in."""
+    hidden = model["hidden_size"]
+    llama_ffn = math.ceil(8 * hidden / 3 / 256) * 256
+    defaults = dict(kv_heads=model["heads"], head_dim=hidden // model["heads"], norm_eps=1e-5, rope_theta=10000.0,
+                    qk_norm=False, ffn_hidden_size=llama_ffn if model["architecture"] == "llama" else 4 * hidden)
+    return SimpleNamespace(**{**defaults, **PRESETS[model["architecture"]], **model})
+
+
+class RmsNorm(nn.Module):
+    def __init__(self, size, eps):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(size))
+        self.eps = eps
+
+    def forward(self, x):
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight
+
+
+def make_norm(config):
+    if config.norm == "rmsnorm":
+        return RmsNorm(config.hidden_size, config.norm_eps)
+    return nn.LayerNorm(config.hidden_size, eps=config.norm_eps, bias=config.bias)
+
+
+def rotate(x, theta):
+    """Rotary positions on [batch, heads, time, head_dim], the two halves of a head as the pairs (as in Llama)."""
+    half = x.shape[-1] // 2
+    frequencies = theta ** (-torch.arange(half, dtype=torch.float64) / half)
+    angles = torch.outer(torch.arange(x.shape[-2], dtype=torch.float64), frequencies)
+    cosine, sine = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    first, second = x[..., :half], x[..., half:]
+    return torch.cat((first * cosine - second * sine, second * cosine + first * sine), -1)
+
+
+class Attention(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+        query_size, kv_size = config.heads * config.head_dim, config.kv_heads * config.head_dim
+        self.query = nn.Linear(config.hidden_size, query_size, bias=config.qkv_bias)
+        self.key = nn.Linear(config.hidden_size, kv_size, bias=config.qkv_bias)
+        self.value = nn.Linear(config.hidden_size, kv_size, bias=config.qkv_bias)
+        self.output = nn.Linear(query_size, config.hidden_size, bias=config.bias)
+        if config.qk_norm:
+            self.query_norm = RmsNorm(config.head_dim, config.norm_eps)
+            self.key_norm = RmsNorm(config.head_dim, config.norm_eps)
+
+    def forward(self, x):
+        batch, time, _ = x.shape
+        query, key, value = (projection(x).view(batch, time, -1, self.config.head_dim)
+                             for projection in (self.query, self.key, self.value))
+        if self.config.qk_norm:
+            query, key = self.query_norm(query), self.key_norm(key)
+        query, key, value = (tensor.transpose(1, 2) for tensor in (query, key, value))
+        if self.config.position == "rope":
+            query, key = rotate(query, self.config.rope_theta), rotate(key, self.config.rope_theta)
+        group = self.config.heads // self.config.kv_heads  # query heads that share a key and value head
+        key, value = key.repeat_interleave(group, 1), value.repeat_interleave(group, 1)
+        scores = query @ key.transpose(-1, -2) / math.sqrt(self.config.head_dim)
+        future = torch.ones(time, time, dtype=torch.bool).triu(1)
+        weights = scores.masked_fill(future, -torch.inf).softmax(-1)
+        return self.output((weights @ value).transpose(1, 2).reshape(batch, time, -1))
+
+
+class FeedForward(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.activation = ACTIVATIONS[config.activation]
+        if config.activation == "swiglu":
+            self.gate = nn.Linear(config.hidden_size, config.ffn_hidden_size, bias=config.bias)
+        self.up = nn.Linear(config.hidden_size, config.ffn_hidden_size, bias=config.bias)
+        self.down = nn.Linear(config.ffn_hidden_size, config.hidden_size, bias=config.bias)
+
+    def forward(self, x):
+        if hasattr(self, "gate"):
+            return self.down(self.activation(self.gate(x)) * self.up(x))
+        return self.down(self.activation(self.up(x)))
+
+
+class Layer(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.attention_norm, self.attention = make_norm(config), Attention(config)
+        self.ffn_norm, self.ffn = make_norm(config), FeedForward(config)
+
+    def forward(self, x):
+        x = x + self.attention(self.attention_norm(x))
+        return x + self.ffn(self.ffn_norm(x))
+
+
+class ReferenceModel(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.config = config = resolve(model)
+        self.embedding = nn.ModuleDict({"token": nn.Embedding(config.vocab_size, config.hidden_size)})
+        if config.position == "learned":
+            self.embedding["position"] = nn.Embedding(config.max_sequence_length, config.hidden_size)
+        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
+        self.final_norm = make_norm(config)
+        if not config.tie_embeddings:
+            self.head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+
+    def forward(self, tokens):
+        x = self.embedding["token"](tokens)
+        if self.config.position == "learned":
+            x = x + self.embedding["position"].weight[: tokens.shape[-1]]
+        for layer in self.layers:
+            x = layer(x)
+        head = self.embedding["token"] if self.config.tie_embeddings else self.head
+        return functional.linear(self.final_norm(x), head.weight)
+
+    def randomize(self, seed):
+        """Weights under which every parameter matters: no bias is zero, no norm is one."""
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for name, parameter in self.named_parameters():
+                noise = torch.randn(parameter.shape, generator=generator)
+                is_norm = "norm" in name and name.endswith("weight")
+                fan_in = parameter.shape[-1] if parameter.dim() == 2 and "embedding" not in name else 100
+                parameter.copy_(1 + 0.1 * noise if is_norm else noise * fan_in ** -0.5)

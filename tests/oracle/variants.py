@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recipes that together meet every key of `model` but moe and dropout, each in an odd shape too."""
+import json
+from array import array
+from random import Random
+
+# 130 samples and a rest: an epoch ends in the middle of a batch of 8, and 50 steps see three of them.
+SAMPLES, REST = 130, 5
+STEPS = 50
+# Long enough a warm-up that rounding does not grow (design: "stable steps").
+STABLE = {"schedule": "cosine", "peak": 3e-4, "warmup_steps": 20}
+
+
+def _variant(architecture, layers, hidden, heads, vocab, length, micro=8, training=None, sequence_length=None, **keys):
+    model = {"architecture": architecture, "layers": layers, "hidden_size": hidden, "heads": heads,
+             "vocab_size": vocab, "max_sequence_length": length, **keys}
+    return {"model": model, "batch": {"global": 8, "micro": micro, "sequence_length": sequence_length or length},
+            "training": {"steps": STEPS, "learning_rate": STABLE, **(training or {})}}
+
+
+VARIANTS = {
+    "gpt2": _variant("gpt2", 2, 64, 4, 257, 32),
+    "gpt-rope": _variant("gpt-rope", 3, 96, 4, 211, 48, micro=4),
+    "llama": _variant("llama", 2, 96, 6, 300, 64, micro=2),
+    "llama, 6 heads on 2, head_dim 20": _variant("llama", 2, 64, 6, 256, 32, kv_heads=2, head_dim=20),
+    "llama, one key head, qk_norm (Qwen3)": _variant(
+        "llama", 2, 80, 5, 256, 33, kv_heads=1, head_dim=32, qk_norm=True, tie_embeddings=True, norm_eps=1e-6,
+        training={"learning_rate": {**STABLE, "schedule": "wsd", "minimum": 1e-5}}),
+    "llama, qkv_bias, theta 1e6 (Qwen2)": _variant(
+        "llama", 2, 64, 4, 203, 48, kv_heads=2, qkv_bias=True, rope_theta=1e6, ffn_hidden_size=150,
+        training={"optimizer": {"beta1": 0.85, "beta2": 0.99, "eps": 1e-4, "weight_decay": 0.3}}),
+    "gpt2, untied, exact gelu": _variant(
+        "gpt2", 2, 64, 4, 211, 40, tie_embeddings=False, activation="gelu",
+        training={"learning_rate": {**STABLE, "schedule": "linear", "minimum": 3e-5, "decay_steps": 40}}),
+    "gpt2, no bias": _variant("gpt2", 3, 64, 2, 256, 32, bias=False, qkv_bias=False,
+                              training={"clip_norm": 0.3, "learning_rate": {**STABLE, "schedule": "constant"}}),
+    "gpt2, rmsnorm, swiglu with bias": _variant("gpt2", 2, 72, 3, 256, 48, micro=1, norm="rmsnorm",
+                                                activation="swiglu", ffn_hidden_size=100),
+    "gpt-rope, qk_norm, bias on qkv alone": _variant("gpt-rope", 2, 64, 4, 203, 32, kv_heads=2, head_dim=12,
+                                                     qk_norm=True, bias=False, norm_eps=1e-3),
+    "llama, layernorm with bias, learned, short sequences": _variant(
+        "llama", 2, 64, 4, 256, 64, sequence_length=40, norm="layernorm", bias=True, qkv_bias=True, position="learned",
+        activation="gelu", ffn_hidden_size=96, training={"clip_norm": 0}),
+}
+
+
+def write_tokens(path, recipe, seed=0):
+    """Tokens with something to learn: each depends on the one before, up to noise."""
+    vocab, random, token = recipe["model"]["vocab_size"], Random(seed), 0
+    tokens = array("H")
+    for _ in range(SAMPLES * recipe["batch"]["sequence_length"] + 1 + REST):
+        token = (3 * token + 1 + random.randrange(4)) % vocab
+        tokens.append(token)
+    with path.open("wb") as file:
+        tokens.tofile(file)
+
+
+def complete(variant, tokens, **sections):
+    """The whole recipe of a variant: its data in order, its log quiet; `sections` are added or merged."""
+    recipe = {**variant, "data": {"train": [{"path": str(tokens)}], "shuffle": False}, "log": {"tensorboard": False}}
+    for name, section in sections.items():
+        recipe[name] = {**recipe.get(name, {}), **section}
+    return recipe
+
+
+def write_recipe(path, recipe):
+    path.write_text(json.dumps(recipe, indent=1), encoding="utf-8")
+    return path
