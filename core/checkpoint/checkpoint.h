@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
@@ -15,6 +16,8 @@ namespace llmtrain {
 // A checkpoint is a folder with manifest.json and safetensors files. The manifest names every logical tensor, its
 // dtype, shape and scale, and which slice of it lies in which file, with a SHA-256 of each file; it says nothing of
 // ranks, so any layout reads any checkpoint. Links no LibTorch.
+
+struct Manifest;  // core/checkpoint/manifest.h documents manifest.json
 
 // A contiguous slice of a logical tensor, in memory that the caller owns. For a whole tensor `offset` is all zeros and
 // `slice_shape` equals `shape`.
@@ -39,9 +42,11 @@ struct CheckpointState {
 // it, every file flushed, then renamed, then `<checkpoints>/latest` replaced. Then removes all but the newest `keep`
 // checkpoints (0 keeps all), never the one just written. Leftovers of a killed write are removed first. Returns the
 // folder. Throws Error(cannot_write) that names path and reason (a full disk: how much is needed and free), leaving
-// earlier checkpoints as they were.
+// earlier checkpoints as they were; Error(internal_error) for slices that do not cover their tensors. A slice goes
+// whole into a file; a new file is begun where the last would pass `file_bytes`. One writer at a time and folder.
 std::filesystem::path write_checkpoint(const std::filesystem::path& checkpoints, const CheckpointState& state,
-                                       std::span<const TensorSlice> tensors, std::int64_t keep);
+                                       std::span<const TensorSlice> tensors, std::int64_t keep,
+                                       std::int64_t file_bytes = 5'000'000'000);
 
 struct LogicalTensor {
   std::string name;
@@ -52,44 +57,35 @@ struct LogicalTensor {
 
 class CheckpointReader {
  public:
-  // Reads the manifest. Throws Error(missing_input) without a manifest, Error(bad_data) when it is not a manifest or
-  // names files outside the folder.
+  // Reads the manifest and checks it against itself (that the slices cover every tensor, too). Throws
+  // Error(missing_input) without a manifest, Error(bad_data) when it is not a manifest or names files outside the
+  // folder.
   explicit CheckpointReader(const std::filesystem::path& folder);
 
   const std::filesystem::path& folder() const { return folder_; }
-  const CheckpointState& state() const { return state_; }
-  const std::vector<LogicalTensor>& tensors() const { return tensors_; }
+  const CheckpointState& state() const;
+  const std::vector<LogicalTensor>& tensors() const;
   const LogicalTensor* find(const std::string& name) const;
 
-  // Compares size and SHA-256 of every file with the manifest, and that the slices cover every tensor. Throws
-  // Error(bad_data) that names the file and its tensors.
+  // Compares size and SHA-256 of every file with the manifest, and its slices with what the file holds. Throws
+  // Error(bad_data) that names the file and its tensors. Symbolic links are refused.
   void verify() const;
 
-  // Elements [begin, end) of the tensor in row-major order into `destination` of exactly that many bytes.
+  // Elements [begin, end) of the tensor in row-major order into `destination` of exactly that many bytes. Threads may
+  // read at the same time. Throws Error(bad_data) when the files are not what the manifest says (sizes and shapes; only
+  // verify() compares hashes), Error(internal_error) for a tensor or a range that is not there.
   void read(const std::string& name, std::int64_t begin, std::int64_t end, std::span<std::byte> destination) const;
 
  private:
-  struct Piece {
-    std::string tensor;
-    std::string file;
-    std::vector<std::int64_t> offset;
-    std::vector<std::int64_t> shape;
-  };
-  struct File {
-    std::string name;
-    std::int64_t bytes = 0;
-    std::string sha256;
-  };
-
+  struct OpenFiles;
   std::filesystem::path folder_;
-  CheckpointState state_;
-  std::vector<LogicalTensor> tensors_;
-  std::vector<Piece> pieces_;
-  std::vector<File> files_;
+  std::shared_ptr<const Manifest> manifest_;
+  std::shared_ptr<OpenFiles> open_;
 };
 
 // The newest checkpoint of the folder that is whole: what `latest` names if it verifies, else the newest other one that
-// does; the ones passed over are named in `skipped` with the reason. None when there is none.
+// does; the ones passed over are named in `skipped` with the reason. None when there is none. Reads all files to verify
+// them. Throws Error(bad_data) when the folder is there and cannot be listed.
 std::optional<std::filesystem::path> find_checkpoint(const std::filesystem::path& checkpoints,
                                                      std::vector<std::string>& skipped);
 

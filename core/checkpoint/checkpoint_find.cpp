@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "core/base/error.h"
+#include "core/checkpoint/checkpoint.h"
+#include "core/checkpoint/checkpoint_folder.h"
+#include "core/checkpoint/json_file.h"
+
+namespace llmtrain {
+namespace {
+
+// The step that `latest` names; none without the file or when it names nothing, which is then in `skipped`.
+std::optional<std::int64_t> latest_step(const std::filesystem::path& file, std::vector<std::string>& skipped) {
+  std::error_code error;
+  if (!std::filesystem::exists(std::filesystem::symlink_status(file, error))) return std::nullopt;
+  try {
+    std::string text = read_text_file(file);
+    if (text.ends_with('\n')) text.pop_back();
+    const auto step = checkpoint_step(text);
+    if (!step) skipped.push_back(file.string() + ": does not hold the name of a checkpoint; it is ignored");
+    return step;
+  } catch (const Error& refusal) {
+    skipped.push_back(refusal.what());
+    return std::nullopt;
+  }
+}
+
+bool is_whole(const CheckpointFolder& folder, std::vector<std::string>& skipped) {
+  try {
+    const CheckpointReader reader(folder.path);
+    if (reader.state().step != folder.step)
+      throw Error(ExitCode::bad_data, folder.path.string() + ": holds step " + std::to_string(reader.state().step) +
+                                          ", not the one of its name");
+    reader.verify();
+    return true;
+  } catch (const Error& error) {
+    skipped.push_back(error.what());
+    return false;
+  }
+}
+
+}  // namespace
+
+std::optional<std::filesystem::path> find_checkpoint(const std::filesystem::path& checkpoints,
+                                                     std::vector<std::string>& skipped) {
+  std::vector<CheckpointFolder> folders = list_checkpoints(checkpoints);
+  const auto latest = latest_step(checkpoints / "latest", skipped);
+  const auto named = [&latest](const CheckpointFolder& folder) { return latest && folder.step == *latest; };
+  if (latest && std::none_of(folders.begin(), folders.end(), named))
+    skipped.push_back((checkpoints / "latest").string() + ": names " + checkpoint_name(*latest) +
+                      ", which is not there");
+  std::stable_partition(folders.begin(), folders.end(), named);
+  for (const CheckpointFolder& folder : folders)
+    if (is_whole(folder, skipped)) return folder.path;
+  return std::nullopt;
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/checkpoint/checkpoint_folder.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+
+#include "core/base/error.h"
+#include "core/base/file.h"
+#include "core/base/log.h"
+
+namespace llmtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view replaced_ending = ".replaced";
+constexpr std::string_view aside_mark = ".tmp-";
+
+[[noreturn]] void cannot_write(const fs::path& path, const std::string& what, const std::string& reason) {
+  throw Error(ExitCode::cannot_write, path.string() + ": " + what + ": " + reason);
+}
+
+// A link counts as itself, wherever it leads.
+bool is_there(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(fs::symlink_status(path, error));
+}
+
+std::vector<fs::path> entries_of(const fs::path& folder) {
+  std::vector<fs::path> paths;
+  std::error_code error;
+  if (!is_there(folder)) return paths;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+    paths.push_back(entry->path());
+  if (error)
+    throw Error(ExitCode::bad_data, folder.string() + ": the checkpoints in it cannot be listed: " + error.message());
+  return paths;
+}
+
+void rename_or_throw(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  fs::rename(from, to, error);
+  if (error) cannot_write(to, "cannot be put in place", error.message());
+}
+
+void remove_or_throw(const fs::path& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  if (error) cannot_write(path, "cannot be removed", error.message());
+}
+
+// The step of a name with an ending, such as "step-00000100.replaced".
+std::optional<std::int64_t> step_before(const std::string& name, std::string_view mark) {
+  const std::size_t position = name.find(mark);
+  return position == std::string::npos ? std::nullopt : checkpoint_step(name.substr(0, position));
+}
+
+bool is_replaced(const std::string& name) {
+  return name.ends_with(replaced_ending) && step_before(name, replaced_ending).has_value();
+}
+
+fs::path without_ending(const fs::path& replaced) {
+  const std::string text = replaced.string();
+  return text.substr(0, text.size() - replaced_ending.size());
+}
+
+// Renamed first, so that a kill while it is being removed leaves no half of a checkpoint under its name.
+void remove_checkpoint(const fs::path& path) {
+  const fs::path aside = path.string() + std::string(aside_mark) + "removed";
+  remove_or_throw(aside);
+  rename_or_throw(path, aside);
+  remove_or_throw(aside);
+}
+
+}  // namespace
+
+std::string checkpoint_name(std::int64_t step) {
+  std::string digits = std::to_string(step);
+  if (digits.size() < 8) digits.insert(0, 8 - digits.size(), '0');
+  return "step-" + digits;
+}
+
+std::optional<std::int64_t> checkpoint_step(std::string_view name) {
+  constexpr std::string_view start = "step-";
+  if (!name.starts_with(start)) return std::nullopt;
+  const std::string_view digits = name.substr(start.size());
+  std::int64_t step = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
+  if (error != std::errc() || step < 0 || checkpoint_name(step) != name) return std::nullopt;
+  return step;
+}
+
+std::vector<CheckpointFolder> list_checkpoints(const fs::path& checkpoints) {
+  std::vector<CheckpointFolder> folders;
+  for (const fs::path& path : entries_of(checkpoints)) {
+    const std::string name = path.filename().string();
+    const bool counts = is_replaced(name) && !is_there(without_ending(path));
+    const auto step = counts ? step_before(name, replaced_ending) : checkpoint_step(name);
+    std::error_code error;
+    if (step && fs::is_directory(path, error)) folders.push_back({*step, path});
+  }
+  std::sort(folders.begin(), folders.end(), [](const auto& a, const auto& b) { return a.step > b.step; });
+  return folders;
+}
+
+void clear_leftovers(const fs::path& checkpoints) {
+  for (const fs::path& path : entries_of(checkpoints)) {
+    const std::string name = path.filename().string();
+    if (step_before(name, aside_mark)) remove_or_throw(path);
+    if (!is_replaced(name)) continue;
+    if (is_there(without_ending(path)))
+      remove_checkpoint(path);
+    else
+      rename_or_throw(path, without_ending(path));
+  }
+}
+
+void put_checkpoint_in_place(const fs::path& aside, const fs::path& place) {
+  if (!is_there(place)) {
+    rename_or_throw(aside, place);
+    flush_directory(place.parent_path());
+    return;
+  }
+  if (::renameat2(AT_FDCWD, aside.c_str(), AT_FDCWD, place.c_str(), RENAME_EXCHANGE) != 0) {
+    if (errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP)
+      cannot_write(place, "cannot be replaced", std::strerror(errno));
+    put_checkpoint_in_two_steps(aside, place);
+    return;
+  }
+  flush_directory(place.parent_path());
+  remove_or_throw(aside);
+}
+
+void put_checkpoint_in_two_steps(const fs::path& aside, const fs::path& place) {
+  const fs::path replaced = place.string() + std::string(replaced_ending);
+  rename_or_throw(place, replaced);
+  rename_or_throw(aside, place);
+  flush_directory(place.parent_path());
+  remove_checkpoint(replaced);
+}
+
+void remove_old_checkpoints(const fs::path& checkpoints, const fs::path& written, std::int64_t keep) {
+  if (keep == 0) return;
+  std::vector<CheckpointFolder> folders = list_checkpoints(checkpoints);
+  for (std::size_t i = static_cast<std::size_t>(keep); i < folders.size(); ++i) {
+    if (folders[i].path.filename() == written.filename()) continue;
+    try {
+      remove_checkpoint(folders[i].path);
+    } catch (const Error& error) {
+      log().warn("an old checkpoint stays: {}", error.what());
+    }
+  }
+}
+
+}  // namespace llmtrain

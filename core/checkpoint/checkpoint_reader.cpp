@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "core/base/error.h"
+#include "core/base/file.h"
+#include "core/base/hash.h"
+#include "core/checkpoint/checkpoint.h"
+#include "core/checkpoint/json_file.h"
+#include "core/checkpoint/manifest.h"
+#include "core/checkpoint/safetensors.h"
+
+namespace llmtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse(const fs::path& file, const std::string& what) {
+  throw Error(ExitCode::bad_data, file.string() + ": " + what + "; use another checkpoint, or copy this one again");
+}
+
+Manifest read_manifest(const fs::path& folder) {
+  const fs::path file = folder / "manifest.json";
+  std::error_code error;
+  if (!fs::exists(fs::symlink_status(file, error)))
+    throw Error(ExitCode::missing_input, folder.string() + ": is not a checkpoint, it has no manifest.json");
+  return parse_manifest(read_text_file(file), file.string());
+}
+
+// "3 tensors: a, b, c": at most three by name.
+std::string tensors_in(const Manifest& manifest, std::size_t file) {
+  constexpr std::size_t shown = 3;
+  std::size_t count = 0;
+  std::string names;
+  for (std::size_t i = 0; i < manifest.tensors.size(); ++i)
+    for (const ManifestSlice& slice : manifest.slices[i])
+      if (slice.file == file && ++count <= shown) names.append(count == 1 ? "" : ", ").append(manifest.tensors[i].name);
+  if (count > shown) names += ", …";
+  return std::to_string(count) + (count == 1 ? " tensor: " : " tensors: ") + names;
+}
+
+// A link may lead anywhere and a pipe would make the reader wait: a checkpoint has neither.
+void check_regular(const fs::path& path) {
+  std::error_code error;
+  const auto kind = fs::symlink_status(path, error).type();
+  if (kind == fs::file_type::not_found) refuse(path, "the manifest names this file, and it is not there");
+  if (kind != fs::file_type::regular) refuse(path, "is not a regular file, as the files of a checkpoint are");
+}
+
+void verify_file(const fs::path& path, const ManifestFile& file, const std::string& tensors) {
+  check_regular(path);
+  const MappedFile mapped(path);
+  const auto bytes = mapped.bytes();
+  if (static_cast<std::int64_t>(bytes.size()) != file.bytes)
+    refuse(path, "has " + std::to_string(bytes.size()) + " bytes, the manifest says " + std::to_string(file.bytes) +
+                     " (it holds " + tensors + ")");
+  Sha256 hash;
+  hash.update(bytes.data(), bytes.size());
+  const std::string digits = hash.hexadecimal();
+  if (digits != file.sha256)
+    refuse(path, "is damaged: its SHA-256 is " + digits + ", the manifest says " + file.sha256 + " (it holds " +
+                     tensors + ")");
+}
+
+// The bytes of a slice, once the file's own header agrees with the manifest.
+std::span<const std::byte> slice_bytes(const SafetensorsFile& file, const LogicalTensor& tensor, const SliceBox& box) {
+  const std::string name = slice_name(tensor.name, tensor.shape, box);
+  const SafetensorsEntry* entry = file.find(name);
+  if (entry == nullptr) refuse(file.path(), "does not hold " + name + ", which the manifest places there");
+  if (entry->dtype != tensor.dtype || entry->shape != box.shape)
+    refuse(file.path(), "holds " + name + " with another dtype or shape than the manifest says");
+  return file.bytes(*entry);
+}
+
+}  // namespace
+
+// Files are mapped when they are first asked for and stay so.
+struct CheckpointReader::OpenFiles {
+  std::mutex mutex;
+  std::map<std::size_t, SafetensorsFile> files;
+
+  const SafetensorsFile& open(const fs::path& folder, const Manifest& manifest, std::size_t index) {
+    const std::lock_guard lock(mutex);
+    const auto found = files.find(index);
+    if (found != files.end()) return found->second;
+    const fs::path path = folder / manifest.files[index].name;
+    check_regular(path);
+    return files.emplace(index, SafetensorsFile(path)).first->second;
+  }
+};
+
+CheckpointReader::CheckpointReader(const fs::path& folder)
+    : folder_(folder),
+      manifest_(std::make_shared<Manifest>(read_manifest(folder))),
+      open_(std::make_shared<OpenFiles>()) {}
+
+const CheckpointState& CheckpointReader::state() const { return manifest_->state; }
+
+const std::vector<LogicalTensor>& CheckpointReader::tensors() const { return manifest_->tensors; }
+
+const LogicalTensor* CheckpointReader::find(const std::string& name) const {
+  const auto found = manifest_->index.find(name);
+  return found == manifest_->index.end() ? nullptr : &manifest_->tensors[found->second];
+}
+
+void CheckpointReader::verify() const {
+  for (std::size_t i = 0; i < manifest_->files.size(); ++i)
+    verify_file(folder_ / manifest_->files[i].name, manifest_->files[i], tensors_in(*manifest_, i));
+  for (std::size_t i = 0; i < manifest_->tensors.size(); ++i)
+    for (const ManifestSlice& slice : manifest_->slices[i])
+      slice_bytes(open_->open(folder_, *manifest_, slice.file), manifest_->tensors[i], slice.box);
+}
+
+void CheckpointReader::read(const std::string& name, std::int64_t begin, std::int64_t end,
+                            std::span<std::byte> destination) const {
+  const auto found = manifest_->index.find(name);
+  if (found == manifest_->index.end())
+    throw Error(ExitCode::internal_error, folder_.string() + ": has no tensor " + name);
+  const LogicalTensor& tensor = manifest_->tensors[found->second];
+  const std::int64_t width = *safetensors_bits(tensor.dtype) / 8;
+  if (begin < 0 || begin > end || end > element_count(tensor.shape) ||
+      static_cast<std::int64_t>(destination.size()) != (end - begin) * width)
+    throw Error(ExitCode::internal_error, folder_.string() + ": elements " + std::to_string(begin) + " to " +
+                                              std::to_string(end) + " of " + name + " were asked for wrongly");
+  for (const ManifestSlice& slice : manifest_->slices[found->second]) {
+    const auto bytes = slice_bytes(open_->open(folder_, *manifest_, slice.file), tensor, slice.box);
+    visit_runs(tensor.shape, slice.box, begin, end, [&](const ElementRun& run) {
+      std::memcpy(destination.data() + (run.in_tensor - begin) * width, bytes.data() + run.in_slice * width,
+                  static_cast<std::size_t>(run.count * width));
+    });
+  }
+}
+
+}  // namespace llmtrain

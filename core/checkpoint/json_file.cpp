@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/checkpoint/json_file.h"
+
+#include <set>
+#include <type_traits>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/base/file.h"
+
+namespace llmtrain {
+namespace {
+
+constexpr std::size_t depth_limit = 64;
+constexpr std::uintmax_t size_limit = 100'000'000;
+
+[[noreturn]] void refuse(const std::string& file, const std::string& what) {
+  throw Error(ExitCode::bad_data, file + ": is not strict JSON: " + what + "; correct it or copy it again");
+}
+
+// Looks at a text before any tree is built from it: copying and destroying a tree recurses, so it must be shallow.
+class StrictReader : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  StrictReader(const std::string& file, std::size_t key_limit) : file_(file), key_limit_(key_limit) {}
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(std::size_t) override { return enter(); }
+  bool start_array(std::size_t) override { return enter(); }
+  bool end_object() override { return leave(); }
+  bool end_array() override { return leave(); }
+
+  bool key(string_t& name) override {
+    if (!keys_.back().insert(name).second) refuse(file_, "the key \"" + name + "\" stands twice in one object");
+    if (keys_.back().size() > key_limit_) refuse(file_, "an object has too many keys");
+    return true;
+  }
+
+  bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception& error) override {
+    refuse(file_, error.what());
+  }
+
+ private:
+  bool enter() {
+    if (keys_.size() == depth_limit) refuse(file_, "it is nested more than 64 levels deep");
+    keys_.emplace_back();
+    return true;
+  }
+
+  bool leave() {
+    keys_.pop_back();
+    return true;
+  }
+
+  const std::string& file_;
+  const std::size_t key_limit_;
+  std::vector<std::set<std::string>> keys_;
+};
+
+}  // namespace
+
+template <typename Json>
+Json parse_json(std::string_view text, const std::string& file) {
+  if (text.find('\0') != std::string_view::npos) refuse(file, "it has a NUL character");
+  if (text.substr(0, 3) == "\xef\xbb\xbf") refuse(file, "it starts with a byte order mark");
+  // An object that keeps its order searches all its keys for each new one.
+  constexpr bool keeps_order = std::is_same_v<Json, nlohmann::ordered_json>;
+  StrictReader reader(file, keeps_order ? 4096 : size_limit);
+  nlohmann::json::sax_parse(text, &reader);
+  return Json::parse(text);
+}
+
+template nlohmann::json parse_json<nlohmann::json>(std::string_view, const std::string&);
+template nlohmann::ordered_json parse_json<nlohmann::ordered_json>(std::string_view, const std::string&);
+
+std::string read_text_file(const std::filesystem::path& file) {
+  std::error_code error;
+  const auto kind = std::filesystem::status(file, error).type();
+  if (kind == std::filesystem::file_type::not_found)
+    throw Error(ExitCode::missing_input, file.string() + ": is not there");
+  // Opening a pipe would wait for its writer for ever.
+  if (kind != std::filesystem::file_type::regular)
+    throw Error(ExitCode::bad_data, file.string() + ": is not a regular file");
+  if (std::filesystem::file_size(file, error) > size_limit)
+    throw Error(ExitCode::bad_data, file.string() + ": has more than 100 MB, which no such file needs");
+  return read_file(file);
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+namespace llmtrain {
+
+// Strict JSON from outside: RFC 8259, no key twice in an object, at most 64 levels. Throws Error(bad_data) that names
+// `file`. The objects of Json decide whether their order is kept.
+template <typename Json>
+Json parse_json(std::string_view text, const std::string& file);
+
+extern template nlohmann::json parse_json<nlohmann::json>(std::string_view, const std::string&);
+extern template nlohmann::ordered_json parse_json<nlohmann::ordered_json>(std::string_view, const std::string&);
+
+// The text of a file of at most 100 MB. Throws Error(missing_input), Error(bad_data).
+std::string read_text_file(const std::filesystem::path& file);
+
+}  // namespace llmtrain

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/checkpoint/manifest.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "core/base/error.h"
+#include "core/checkpoint/safetensors.h"
+
+namespace llmtrain {
+namespace {
+
+// Finding overlaps compares slices with each other: more of them than any machine has devices would only cost time.
+constexpr std::size_t slice_limit = 16'384;
+
+[[noreturn]] void refuse(const std::string& file, const std::string& what) {
+  throw Error(ExitCode::bad_data, file + ": " + what + "; this checkpoint cannot be used");
+}
+
+// A plain name: nothing that leads out of the folder, hides in it or takes the manifest's place.
+bool is_file_name(const std::string& name) {
+  constexpr std::string_view ending = ".safetensors";
+  const auto allowed = [](unsigned char character) {
+    return std::isalnum(character) != 0 || character == '-' || character == '_' || character == '.';
+  };
+  return name.size() > ending.size() && name.size() <= 255 && name.front() != '.' && name.ends_with(ending) &&
+         std::all_of(name.begin(), name.end(), allowed);
+}
+
+bool is_sha256(const std::string& text) {
+  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+void check_state(const CheckpointState& state, const std::string& file) {
+  if (state.step < 0) refuse(file, "/step is " + std::to_string(state.step) + ", it must be 0 or more");
+  if (state.data_position < 0)
+    refuse(file, "/data_position is " + std::to_string(state.data_position) + ", it must be 0 or more");
+}
+
+void check_files(const std::vector<ManifestFile>& files, const std::string& file) {
+  std::set<std::string> names;
+  for (const ManifestFile& entry : files) {
+    if (!is_file_name(entry.name))
+      refuse(file, "/files names \"" + entry.name + "\": a plain name of a .safetensors file in its folder is needed");
+    if (!names.insert(entry.name).second) refuse(file, "/files names \"" + entry.name + "\" twice");
+    if (entry.bytes < 0) refuse(file, "/files gives \"" + entry.name + "\" a negative size");
+    if (!is_sha256(entry.sha256)) refuse(file, "/files gives \"" + entry.name + "\" something that is no SHA-256");
+  }
+}
+
+void check_tensor(const LogicalTensor& tensor, const std::vector<ManifestSlice>& slices, const std::string& file) {
+  const std::string what = "tensor \"" + tensor.name + "\" ";
+  if (tensor.name.empty()) refuse(file, "a tensor has no name");
+  if (safetensors_bits(tensor.dtype).value_or(1) % 8 != 0)
+    refuse(file, what + "has the dtype \"" + tensor.dtype + "\", a dtype of safetensors with whole bytes is needed");
+  const bool dimensions = std::none_of(tensor.shape.begin(), tensor.shape.end(), [](auto size) { return size < 0; });
+  if (!dimensions || !safetensors_bytes(tensor.dtype, tensor.shape)) refuse(file, what + "has a size that cannot be");
+  if (!std::isfinite(tensor.scale)) refuse(file, what + "has a scale that is no finite number");
+  if (slices.size() > slice_limit) refuse(file, what + "has more than 16384 slices");
+
+  std::vector<SliceBox> boxes;
+  for (const ManifestSlice& slice : slices) {
+    if (!lies_within(tensor.shape, slice.box)) refuse(file, what + "has a slice that lies outside of it");
+    boxes.push_back(slice.box);
+  }
+  if (!cover_exactly(tensor.shape, std::move(boxes)))
+    refuse(file, what + "has slices that do not cover each of its elements once");
+}
+
+}  // namespace
+
+void check_manifest(Manifest& manifest, const std::string& file) {
+  check_state(manifest.state, file);
+  check_files(manifest.files, file);
+  for (std::size_t i = 0; i < manifest.tensors.size(); ++i) {
+    check_tensor(manifest.tensors[i], manifest.slices[i], file);
+    if (!manifest.index.emplace(manifest.tensors[i].name, i).second)
+      refuse(file, "tensor \"" + manifest.tensors[i].name + "\" stands twice");
+  }
+}
+
+}  // namespace llmtrain

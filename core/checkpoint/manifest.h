@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "core/checkpoint/checkpoint.h"
+#include "core/checkpoint/tensor_slice.h"
+
+namespace llmtrain {
+
+// manifest.json, format version 1:
+//   format         "llmtrain checkpoint"
+//   version        1; a reader refuses others
+//   step, data_position, seed, recipe    the CheckpointState
+//   tensors        [{name, dtype, shape, scale, slices: [{file, offset, shape}]}]: the slices cover the tensor, each
+//                  element once; dtype is one of safetensors' names with whole bytes, scale a finite number
+//   files          [{name, bytes, sha256}]: regular files of the folder, no paths; sha256 of the whole file
+//   sha256         of the manifest's own text up to this key, so that a change of any bit of it is seen
+// In a file, a slice bears the name that slice_name() gives.
+struct ManifestSlice {
+  std::size_t file = 0;  // index into files
+  SliceBox box;
+};
+
+struct ManifestFile {
+  std::string name;
+  std::int64_t bytes = 0;
+  std::string sha256;
+};
+
+struct Manifest {
+  CheckpointState state;
+  std::vector<LogicalTensor> tensors;
+  std::vector<std::vector<ManifestSlice>> slices;  // of each tensor
+  std::vector<ManifestFile> files;
+  std::unordered_map<std::string, std::size_t> index;  // from a tensor's name into tensors and slices
+};
+
+// Fills the index and checks every rule above; `file` is named in messages. Throws Error(bad_data).
+void check_manifest(Manifest& manifest, const std::string& file);
+
+std::string manifest_text(const Manifest& manifest);
+
+// Throws Error(bad_data) that names `file` and what is wrong with it.
+Manifest parse_manifest(std::string_view text, const std::string& file);
+
+}  // namespace llmtrain

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/checkpoint/checkpoint.h"
+
+namespace llmtrain::test {
+
+// A small checkpoint with every kind of tensor: whole, in four quarters, a scalar, an empty one, one with a scale.
+// Another `salt` gives other bytes of the same shapes.
+class SampleCheckpoint {
+ public:
+  explicit SampleCheckpoint(int salt);
+  SampleCheckpoint(const SampleCheckpoint&) = delete;
+  SampleCheckpoint& operator=(const SampleCheckpoint&) = delete;
+
+  const CheckpointState& state() const { return state_; }
+  const std::vector<TensorSlice>& slices() const { return slices_; }
+
+  // Writes it as that step, in files of about 200 bytes of tensors.
+  std::filesystem::path write(const std::filesystem::path& checkpoints, std::int64_t step, std::int64_t keep = 0);
+  // Whether every tensor of the checkpoint has these bytes.
+  bool is_in(const std::filesystem::path& folder) const;
+
+ private:
+  void add(const std::string& name, const std::string& dtype, std::vector<std::int64_t> shape, double scale = 1);
+  void add_quarters(const std::string& name, std::int64_t rows, std::int64_t columns);
+
+  CheckpointState state_;
+  std::map<std::string, std::vector<unsigned char>> bytes_;  // of whole tensors
+  std::vector<std::vector<unsigned char>> parts_;
+  std::vector<TensorSlice> slices_;
+  int salt_;
+};
+
+}  // namespace llmtrain::test

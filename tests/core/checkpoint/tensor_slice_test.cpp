@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/checkpoint/tensor_slice.h"
+
+#include <rapidcheck.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace llmtrain {
+namespace {
+
+using Numbers = std::vector<std::int64_t>;
+
+// Whether element `flat` of the tensor lies in the box, and as which of its elements: counted one by one.
+std::optional<std::int64_t> place_in_box(const Numbers& shape, const SliceBox& box, std::int64_t flat) {
+  Numbers index(shape.size());
+  for (std::size_t axis = shape.size(); axis-- > 0; flat /= shape[axis]) index[axis] = flat % shape[axis];
+  std::int64_t place = 0;
+  for (std::size_t axis = 0; axis < shape.size(); ++axis) {
+    const std::int64_t inside = index[axis] - box.offset[axis];
+    if (inside < 0 || inside >= box.shape[axis]) return std::nullopt;
+    place = place * box.shape[axis] + inside;
+  }
+  return place;
+}
+
+SliceBox random_box(const Numbers& shape) {
+  SliceBox box;
+  for (const std::int64_t size : shape) {
+    box.offset.push_back(*rc::gen::inRange<std::int64_t>(0, size + 1));
+    box.shape.push_back(*rc::gen::inRange<std::int64_t>(0, size - box.offset.back() + 1));
+  }
+  return box;
+}
+
+Numbers random_shape() {
+  return *rc::gen::resize(4, rc::gen::container<Numbers>(rc::gen::inRange<std::int64_t>(1, 5)));
+}
+
+bool runs_match_counting() {
+  const Numbers shape = random_shape();
+  const SliceBox box = random_box(shape);
+  const std::int64_t elements = element_count(shape);
+  const std::int64_t begin = *rc::gen::inRange<std::int64_t>(0, elements + 1);
+  const std::int64_t end = *rc::gen::inRange<std::int64_t>(begin, elements + 1);
+
+  Numbers expected(static_cast<std::size_t>(elements), -1);
+  for (std::int64_t flat = begin; flat < end; ++flat)
+    expected[static_cast<std::size_t>(flat)] = place_in_box(shape, box, flat).value_or(-1);
+  Numbers visited(static_cast<std::size_t>(elements), -1);
+  visit_runs(shape, box, begin, end, [&](const ElementRun& run) {
+    for (std::int64_t i = 0; i < run.count; ++i)
+      visited.at(static_cast<std::size_t>(run.in_tensor + i)) = run.in_slice + i;
+  });
+  RC_ASSERT(visited == expected);
+  return true;
+}
+
+bool cover_matches_counting() {
+  const Numbers shape = random_shape();
+  std::vector<SliceBox> boxes;
+  const int count = *rc::gen::inRange(0, 4);
+  for (int i = 0; i < count; ++i) boxes.push_back(random_box(shape));
+  bool once = true;
+  for (std::int64_t flat = 0; flat < element_count(shape); ++flat)
+    once &= 1 == std::count_if(boxes.begin(), boxes.end(),
+                               [&](const SliceBox& box) { return place_in_box(shape, box, flat).has_value(); });
+  RC_ASSERT(cover_exactly(shape, boxes) == once);
+  return true;
+}
+
+TEST_CASE("runs of a slice are those that counting finds") { CHECK(rc::check("runs", runs_match_counting)); }
+TEST_CASE("covers are those that counting finds") { CHECK(rc::check("covers", cover_matches_counting)); }
+
+TEST_CASE("boxes cover a tensor, or not") {
+  CHECK(cover_exactly({4, 6}, {{{0, 0}, {2, 6}}, {{2, 0}, {2, 3}}, {{2, 3}, {2, 3}}}));
+  CHECK_FALSE(cover_exactly({4, 6}, {{{0, 0}, {2, 6}}, {{2, 0}, {2, 3}}}));
+  CHECK_FALSE(cover_exactly({4, 6}, {{{0, 0}, {2, 6}}, {{1, 0}, {2, 6}}}));
+  CHECK_FALSE(cover_exactly({2}, {{{0}, {2}}, {{0}, {2}}}));
+  CHECK(cover_exactly({}, {{{}, {}}}));
+  CHECK_FALSE(cover_exactly({}, {}));
+  CHECK_FALSE(cover_exactly({}, {{{}, {}}, {{}, {}}}));
+  CHECK(cover_exactly({0, 3}, {}));
+}
+
+TEST_CASE("a whole tensor is one run") {
+  int runs = 0;
+  visit_runs({3, 4, 5}, {{0, 0, 0}, {3, 4, 5}}, 0, 60,
+             [&](const ElementRun& run) { runs += run.count == 60 ? 1 : 100; });
+  CHECK(runs == 1);
+}
+
+TEST_CASE("a box outside of its tensor is seen whatever its numbers") {
+  CHECK(lies_within({4}, {{4}, {0}}));
+  CHECK_FALSE(lies_within({4}, {{3}, {2}}));
+  CHECK_FALSE(lies_within({4}, {{-1}, {2}}));
+  CHECK_FALSE(lies_within({4}, {{1}, {-1}}));
+  CHECK_FALSE(lies_within({4}, {{1}, {INT64_MAX}}));
+  CHECK_FALSE(lies_within({4}, {{INT64_MAX}, {INT64_MAX}}));
+  CHECK_FALSE(lies_within({4}, {{0, 0}, {1, 1}}));
+}
+
+TEST_CASE("a slice's name tells where it lies") {
+  CHECK(slice_name("w", {4, 6}, {{0, 0}, {4, 6}}) == "w");
+  CHECK(slice_name("w", {4, 6}, {{2, 0}, {2, 3}}) == "w[2:4,0:3]");
+}
+
+}  // namespace
+}  // namespace llmtrain
