@@ -5,10 +5,12 @@
 #include <exception>
 #include <fstream>
 #include <iostream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "core/recipe/recipe_io.h"
+#include "parallel/engine/evaluation.h"
 #include "parallel/engine/trainer.h"
 
 // logits_tool RECIPE OUTPUT TOKEN...: writes the logits [T, vocab_size] of the untrained model as raw float32.
@@ -17,7 +19,7 @@ namespace {
 
 void write_logits(const std::string& recipe, const std::string& output, const std::vector<std::int64_t>& tokens) {
   llmtrain::Trainer trainer(llmtrain::read_recipe(recipe));
-  const at::Tensor logits = trainer.logits(at::tensor(tokens, at::kLong)).contiguous();
+  const at::Tensor logits = llmtrain::logits_of(trainer.model(), at::tensor(tokens, at::kLong)).contiguous();
   std::ofstream file(output, std::ios::binary);
   file.write(static_cast<const char*>(logits.const_data_ptr()), static_cast<std::streamsize>(logits.nbytes()));
   if (!file) throw std::runtime_error("cannot write " + output);
