@@ -82,6 +82,10 @@ void use_all_processors() {
   if (::sched_getaffinity(0, sizeof(allowed), &allowed) == 0) at::set_num_threads(CPU_COUNT(&allowed));
 }
 
+void synchronize(const c10::Device& device) {
+  if (!device.is_cpu()) cuda_part().interface->synchronize();
+}
+
 std::int64_t memory_now(const c10::Device& device) {
   if (device.is_cpu()) return kibibytes_of_status("VmRSS") * 1024;
   return cuda_part().interface->allocated_bytes(device.index());

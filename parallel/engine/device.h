@@ -20,6 +20,9 @@ std::string describe_device(const c10::Device& device);
 // Threads for this rank: OMP_NUM_THREADS where it is set, else all processors that the process may use.
 void use_all_processors();
 
+// Waits until the device has done all that was asked of it.
+void synchronize(const c10::Device& device);
+
 // Bytes that the process holds now and at its peak: resident memory, or what LibTorch allocated on the GPU.
 std::int64_t memory_now(const c10::Device& device);
 std::int64_t memory_peak(const c10::Device& device);

@@ -62,6 +62,8 @@ void Runner::optimizer_step() {
   }
   result_.gradient_norm = std::sqrt(squares);
   result_.learning_rate = learning_rate_at(training_.learning_rate, step_);
+  result_.skipped = !std::isfinite(result_.gradient_norm);
+  if (result_.skipped) return;
   const double coefficient = clipping_coefficient(result_.gradient_norm, training_.clip_norm);
   for (auto& stage : model_.stages()) {
     stage.optimizer->update({stage.store->master(), stage.store->gradients(), stage.store->compute_copy(),

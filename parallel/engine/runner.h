@@ -18,6 +18,7 @@ struct StepResult {
   double loss = 0;           // mean over the global batch's tokens
   double gradient_norm = 0;  // before clipping
   double learning_rate = 0;
+  bool skipped = false;  // the gradient norm was not finite, and the weights are as before
 };
 
 // Executes a rank's schedule: one method per instruction, in the schedule's order, nothing else.

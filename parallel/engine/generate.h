@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "parallel/engine/local_model.h"
+
+namespace llmtrain {
+
+struct GenerateOptions {
+  std::int64_t tokens = 200;
+  double temperature = 0.8;  // 0: always the most likely token
+  std::int64_t top_k = 0;    // 0: all
+  std::int64_t seed = 1234;
+  std::optional<std::chrono::milliseconds> time_limit;  // stops early
+};
+
+// Continues `prompt` (at least one token) token by token and returns the whole. The model sees at most its
+// max_sequence_length last tokens. The same model, prompt and options give the same text.
+std::vector<std::int64_t> generate(LocalModel& model, std::vector<std::int64_t> prompt, const GenerateOptions& options);
+
+}  // namespace llmtrain

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <ATen/Context.h>
+#include <torch/headeronly/version.h>
+
+#include <cmath>
+
+#include "core/base/error.h"
+#include "core/data/tokenizer.h"
+#include "parallel/engine/device.h"
+#include "parallel/engine/evaluation.h"
+#include "parallel/engine/generate.h"
+#include "parallel/engine/model_state.h"
+#include "parallel/engine/runtime_interface.h"
+#include "parallel/engine/training_loop.h"
+
+namespace llmtrain {
+namespace {
+
+// A model with a checkpoint's weights.
+class LoadedModel {
+ public:
+  LoadedModel(const Recipe& recipe, const std::string& folder)
+      : checkpoint_(folder), model_(recipe, choose_device(recipe.cluster.device)) {
+    checkpoint_.verify();
+    load_weights(model_, checkpoint_);
+  }
+
+  LocalModel& model() { return model_; }
+  std::int64_t step() const { return checkpoint_.state().step; }
+
+ private:
+  CheckpointReader checkpoint_;
+  LocalModel model_;
+};
+
+// What an evaluation reads: the file that the caller names, else the recipe's validation data, else its training data.
+std::vector<DataSource> evaluation_sources(const EvaluateRequest& request) {
+  if (request.data) return {DataSource{*request.data, 1}};
+  const DataRecipe& data = request.recipe.data;
+  return data.validation.empty() ? data.train : data.validation;
+}
+
+class Runtime final : public RuntimeInterface {
+ public:
+  int run(const RunRequest& request) override {
+    return static_cast<int>(run_training(request.recipe, request.verbosity));
+  }
+
+  EvaluateResult evaluate(const EvaluateRequest& request) override {
+    use_all_processors();
+    const Recipe& recipe = request.recipe;
+    const Dataset dataset(evaluation_sources(request), recipe.data.tokenizer, recipe.batch.sequence_length,
+                          recipe.model.vocab_size, false, recipe.seed, "data");
+    LoadedModel loaded(recipe, request.checkpoint);
+    const Evaluation evaluation =
+        llmtrain::evaluate(loaded.model(), dataset, recipe, request.batches * recipe.batch.global);
+    return {evaluation.loss, std::exp(evaluation.loss), evaluation.tokens, loaded.step()};
+  }
+
+  std::string sample(const SampleRequest& request) override {
+    use_all_processors();
+    LoadedModel loaded(request.recipe, request.checkpoint);
+    GenerateOptions options;
+    options.tokens = request.tokens;
+    options.temperature = request.temperature;
+    options.top_k = request.top_k;
+    options.seed = request.seed;
+    const TokenizerRecipe& tokenizer = request.recipe.data.tokenizer;
+    const std::string prompt = request.prompt.empty() ? "\n" : request.prompt;
+    return decode(tokenizer, generate(loaded.model(), encode(tokenizer, prompt), options));
+  }
+
+  void export_huggingface(const ExportRequest& request) override {
+    LoadedModel loaded(request.recipe, request.checkpoint);
+    save_huggingface(request.destination, loaded.model().graph(), named_weights(loaded.model()));
+  }
+
+  RuntimeVersions versions() override {
+    RuntimeVersions versions;
+    versions.libtorch = TORCH_VERSION;
+    versions.cpu = at::get_cpu_capability();
+    try {
+      versions.cuda_device = describe_device(choose_device(DeviceKind::cuda));
+    } catch (const Error& none) {
+      versions.cuda_device = none.what();
+    }
+    return versions;
+  }
+};
+
+}  // namespace
+}  // namespace llmtrain
+
+extern "C" llmtrain::RuntimeInterface* llmtrain_runtime() {
+  static llmtrain::Runtime runtime;
+  return &runtime;
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/engine/start_screen.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <string>
+
+#include "core/base/log.h"
+#include "core/base/units.h"
+#include "parallel/engine/device.h"
+
+namespace llmtrain {
+namespace {
+
+std::string architecture_name(Architecture architecture) {
+  switch (architecture) {
+    case Architecture::gpt2: return "gpt2";
+    case Architecture::gpt_rope: return "gpt-rope";
+    default: return "llama";
+  }
+}
+
+std::string type_name(DataType type) {
+  switch (type) {
+    case DataType::fp32: return "fp32";
+    case DataType::bf16: return "bf16";
+    default: return "fp16";
+  }
+}
+
+std::string model_line(const Recipe& recipe, const Graph& graph) {
+  const ModelRecipe& model = recipe.model;
+  return fmt::format("{}, {} layers × {} wide, {} heads, vocabulary {}: {} parameters",
+                     architecture_name(model.architecture), model.layers, model.hidden_size, model.heads,
+                     model.vocab_size, format_count(static_cast<double>(graph.parameter_count())));
+}
+
+std::string batch_line(const Recipe& recipe) {
+  const BatchRecipe& batch = recipe.batch;
+  return fmt::format("{} sequences × {} tokens = {} tokens a step, in {} micro-batches; {} steps", batch.global,
+                     batch.sequence_length, batch.global * batch.sequence_length, batch.global / batch.micro,
+                     recipe.training.steps);
+}
+
+std::string memory_line(const Recipe& recipe, LocalModel& model) {
+  std::int64_t weights = 0, gradients = 0, moments = 0;
+  for (auto& stage : model.stages()) {
+    weights += static_cast<std::int64_t>(stage.store->master().nbytes());
+    if (stage.store->compute_copy()) weights += static_cast<std::int64_t>(stage.store->compute_copy()->nbytes());
+    gradients += static_cast<std::int64_t>(stage.store->gradients().nbytes());
+    moments += static_cast<std::int64_t>(stage.optimizer->first_moment().nbytes() * 2);
+  }
+  return fmt::format("weights {} ({} compute, fp32 master), gradients {}, moments {}", format_bytes(weights),
+                     type_name(recipe.precision.compute), format_bytes(gradients), format_bytes(moments));
+}
+
+std::string data_line(const Trainer& trainer) {
+  const Dataset& train = trainer.train_data();
+  std::string text = fmt::format("{} tokens in {} files", format_count(static_cast<double>(train.tokens())),
+                                 train.files());
+  if (const Dataset* validation = trainer.validation_data())
+    text += fmt::format("; validation {} tokens in {} files", format_count(static_cast<double>(validation->tokens())),
+                        validation->files());
+  return text;
+}
+
+}  // namespace
+
+void show_start_screen(const Recipe& recipe, Trainer& trainer, const RunDirectory& directory) {
+  const auto show = [](const char* what, const std::string& text) { log().info("  {:<9}{}", what, text); };
+  log().info("llmtrain: {}", recipe.name);
+  show("model", model_line(recipe, trainer.model().graph()));
+  show("batch", batch_line(recipe));
+  show("memory", memory_line(recipe, trainer.model()));
+  show("device", describe_device(trainer.model().device()));
+  show("data", data_line(trainer));
+  show("run", directory.path().string());
+}
+
+}  // namespace llmtrain

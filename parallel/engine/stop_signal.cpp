@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/engine/stop_signal.h"
+
+#include <utility>
+
+namespace llmtrain {
+namespace {
+
+volatile std::sig_atomic_t stop_requested = 0;
+
+void note_request(int signal) {
+  stop_requested = 1;
+  if (signal == SIGINT) std::signal(SIGINT, SIG_DFL);
+}
+
+}  // namespace
+
+StopSignal::StopSignal(std::filesystem::path stop_file) : stop_file_(std::move(stop_file)) {
+  stop_requested = 0;
+  struct sigaction action {};
+  action.sa_handler = note_request;
+  action.sa_flags = SA_RESTART;
+  for (std::size_t i = 0; i < signals.size(); ++i) ::sigaction(signals[i], &action, &former_[i]);
+}
+
+StopSignal::~StopSignal() {
+  for (std::size_t i = 0; i < signals.size(); ++i) ::sigaction(signals[i], &former_[i], nullptr);
+}
+
+bool StopSignal::requested() const { return stop_requested != 0 || std::filesystem::exists(stop_file_); }
+
+}  // namespace llmtrain
