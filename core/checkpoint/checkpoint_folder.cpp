@@ -54,14 +54,15 @@ void remove_or_throw(const fs::path& path) {
   if (error) cannot_write(path, "cannot be removed", error.message());
 }
 
-// The step of a name with an ending, such as "step-00000100.replaced".
-std::optional<std::int64_t> step_before(const std::string& name, std::string_view mark) {
-  const std::size_t position = name.find(mark);
-  return position == std::string::npos ? std::nullopt : checkpoint_step(name.substr(0, position));
+// The step of a name with an ending: "step-00000100.replaced".
+std::optional<std::int64_t> leading_step(const std::string& name) {
+  return checkpoint_step(name.substr(0, name.find('.')));
 }
 
+bool is_aside(const std::string& name) { return leading_step(name) && name.find(aside_mark) != std::string::npos; }
+
 bool is_replaced(const std::string& name) {
-  return name.ends_with(replaced_ending) && step_before(name, replaced_ending).has_value();
+  return leading_step(name) && name == checkpoint_name(*leading_step(name)).append(replaced_ending);
 }
 
 fs::path without_ending(const fs::path& replaced) {
@@ -100,7 +101,7 @@ std::vector<CheckpointFolder> list_checkpoints(const fs::path& checkpoints) {
   for (const fs::path& path : entries_of(checkpoints)) {
     const std::string name = path.filename().string();
     const bool counts = is_replaced(name) && !is_there(without_ending(path));
-    const auto step = counts ? step_before(name, replaced_ending) : checkpoint_step(name);
+    const auto step = counts ? leading_step(name) : checkpoint_step(name);
     std::error_code error;
     if (step && fs::is_directory(path, error)) folders.push_back({*step, path});
   }
@@ -111,7 +112,7 @@ std::vector<CheckpointFolder> list_checkpoints(const fs::path& checkpoints) {
 void clear_leftovers(const fs::path& checkpoints) {
   for (const fs::path& path : entries_of(checkpoints)) {
     const std::string name = path.filename().string();
-    if (step_before(name, aside_mark)) remove_or_throw(path);
+    if (is_aside(name)) remove_or_throw(path);
     if (!is_replaced(name)) continue;
     if (is_there(without_ending(path)))
       remove_checkpoint(path);

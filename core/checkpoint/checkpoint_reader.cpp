@@ -10,6 +10,7 @@
 #include "core/checkpoint/json_file.h"
 #include "core/checkpoint/manifest.h"
 #include "core/checkpoint/safetensors.h"
+#include "core/checkpoint/utf8.h"
 
 namespace llmtrain {
 namespace {
@@ -35,7 +36,8 @@ std::string tensors_in(const Manifest& manifest, std::size_t file) {
   std::string names;
   for (std::size_t i = 0; i < manifest.tensors.size(); ++i)
     for (const ManifestSlice& slice : manifest.slices[i])
-      if (slice.file == file && ++count <= shown) names.append(count == 1 ? "" : ", ").append(manifest.tensors[i].name);
+      if (slice.file == file && ++count <= shown)
+        names.append(count == 1 ? "" : ", ").append(quoted_text(manifest.tensors[i].name));
   if (count > shown) names += ", …";
   return std::to_string(count) + (count == 1 ? " tensor: " : " tensors: ") + names;
 }
@@ -67,9 +69,9 @@ void verify_file(const fs::path& path, const ManifestFile& file, const std::stri
 std::span<const std::byte> slice_bytes(const SafetensorsFile& file, const LogicalTensor& tensor, const SliceBox& box) {
   const std::string name = slice_name(tensor.name, tensor.shape, box);
   const SafetensorsEntry* entry = file.find(name);
-  if (entry == nullptr) refuse(file.path(), "does not hold " + name + ", which the manifest places there");
+  if (entry == nullptr) refuse(file.path(), "does not hold " + quoted_text(name) + ", which the manifest places there");
   if (entry->dtype != tensor.dtype || entry->shape != box.shape)
-    refuse(file.path(), "holds " + name + " with another dtype or shape than the manifest says");
+    refuse(file.path(), "holds " + quoted_text(name) + " with another dtype or shape than the manifest says");
   return file.bytes(*entry);
 }
 

@@ -7,6 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/base/file.h"
+#include "core/checkpoint/utf8.h"
 
 namespace llmtrain {
 namespace {
@@ -36,7 +37,8 @@ class StrictReader : public nlohmann::json_sax<nlohmann::json> {
   bool end_array() override { return leave(); }
 
   bool key(string_t& name) override {
-    if (!keys_.back().insert(name).second) refuse(file_, "the key \"" + name + "\" stands twice in one object");
+    if (!keys_.back().insert(name).second)
+      refuse(file_, "the key " + quoted_text(name) + " stands twice in one object");
     if (keys_.back().size() > key_limit_) refuse(file_, "an object has too many keys");
     return true;
   }

@@ -7,6 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/checkpoint/safetensors.h"
+#include "core/checkpoint/utf8.h"
 
 namespace llmtrain {
 namespace {
@@ -42,18 +43,21 @@ void check_files(const std::vector<ManifestFile>& files, const std::string& file
   std::set<std::string> names;
   for (const ManifestFile& entry : files) {
     if (!is_file_name(entry.name))
-      refuse(file, "/files names \"" + entry.name + "\": a plain name of a .safetensors file in its folder is needed");
-    if (!names.insert(entry.name).second) refuse(file, "/files names \"" + entry.name + "\" twice");
-    if (entry.bytes < 0) refuse(file, "/files gives \"" + entry.name + "\" a negative size");
-    if (!is_sha256(entry.sha256)) refuse(file, "/files gives \"" + entry.name + "\" something that is no SHA-256");
+      refuse(file, "/files names " + quoted_text(entry.name) +
+                       ": a plain name of a .safetensors file in its folder is needed");
+    if (!names.insert(entry.name).second) refuse(file, "/files names " + quoted_text(entry.name) + " twice");
+    if (entry.bytes < 0) refuse(file, "/files gives " + quoted_text(entry.name) + " a negative size");
+    if (!is_sha256(entry.sha256))
+      refuse(file, "/files gives " + quoted_text(entry.name) + " something that is no SHA-256");
   }
 }
 
 void check_tensor(const LogicalTensor& tensor, const std::vector<ManifestSlice>& slices, const std::string& file) {
-  const std::string what = "tensor \"" + tensor.name + "\" ";
+  const std::string what = "tensor " + quoted_text(tensor.name) + " ";
   if (tensor.name.empty()) refuse(file, "a tensor has no name");
   if (safetensors_bits(tensor.dtype).value_or(1) % 8 != 0)
-    refuse(file, what + "has the dtype \"" + tensor.dtype + "\", a dtype of safetensors with whole bytes is needed");
+    refuse(file,
+           what + "has the dtype " + quoted_text(tensor.dtype) + ", a dtype of safetensors with whole bytes is needed");
   const bool dimensions = std::none_of(tensor.shape.begin(), tensor.shape.end(), [](auto size) { return size < 0; });
   if (!dimensions || !safetensors_bytes(tensor.dtype, tensor.shape)) refuse(file, what + "has a size that cannot be");
   if (!std::isfinite(tensor.scale)) refuse(file, what + "has a scale that is no finite number");
@@ -76,7 +80,7 @@ void check_manifest(Manifest& manifest, const std::string& file) {
   for (std::size_t i = 0; i < manifest.tensors.size(); ++i) {
     check_tensor(manifest.tensors[i], manifest.slices[i], file);
     if (!manifest.index.emplace(manifest.tensors[i].name, i).second)
-      refuse(file, "tensor \"" + manifest.tensors[i].name + "\" stands twice");
+      refuse(file, "tensor " + quoted_text(manifest.tensors[i].name) + " stands twice");
   }
 }
 

@@ -5,6 +5,7 @@
 #include "core/base/hash.h"
 #include "core/checkpoint/json_file.h"
 #include "core/checkpoint/manifest.h"
+#include "core/checkpoint/utf8.h"
 
 namespace llmtrain {
 namespace {
@@ -95,7 +96,7 @@ class MemberReader {
 
   void finish() const {
     for (const auto& item : object_.items())
-      if (!read_.contains(item.key())) fail("has the unknown key \"" + item.key() + "\"");
+      if (!read_.contains(item.key())) fail("has the unknown key " + quoted_text(item.key()));
   }
 
  private:

@@ -100,14 +100,15 @@ class HeaderParser {
     std::array<bool, 3> seen{};
     object([&](const std::string& key) {
       const std::size_t index = key == "dtype" ? 0 : key == "shape" ? 1 : key == "data_offsets" ? 2 : 3;
-      if (index == 3) fail("tensor \"" + entry.name + "\" has an unknown key");
-      if (std::exchange(seen[index], true)) fail("tensor \"" + entry.name + "\" has the key \"" + key + "\" twice");
+      if (index == 3) fail("tensor " + quoted_text(entry.name) + " has an unknown key");
+      if (std::exchange(seen[index], true))
+        fail("tensor " + quoted_text(entry.name) + " has the key \"" + key + "\" twice");
       if (index == 0) entry.dtype = string();
       if (index == 1) entry.shape = shape();
       if (index == 2) std::tie(entry.begin, entry.end) = offsets();
     });
     if (!seen[0] || !seen[1] || !seen[2])
-      fail("tensor \"" + entry.name + "\" lacks one of \"dtype\", \"shape\" and \"data_offsets\"");
+      fail("tensor " + quoted_text(entry.name) + " lacks one of \"dtype\", \"shape\" and \"data_offsets\"");
     return entry;
   }
 
@@ -211,7 +212,7 @@ class HeaderParser {
   void refuse_duplicate(std::vector<std::string_view>& names) const {
     std::sort(names.begin(), names.end());
     const auto twice = std::adjacent_find(names.begin(), names.end());
-    if (twice != names.end()) refuse_safetensors(file_, "the key \"" + std::string(*twice) + "\" stands twice");
+    if (twice != names.end()) refuse_safetensors(file_, "the key " + quoted_text(*twice) + " stands twice");
   }
 
   std::string_view text_;

@@ -5,6 +5,7 @@
 
 #include "core/checkpoint/safetensors.h"
 #include "core/checkpoint/safetensors_header.h"
+#include "core/checkpoint/utf8.h"
 
 namespace llmtrain {
 namespace {
@@ -27,10 +28,10 @@ std::size_t header_length(std::span<const std::byte> bytes, const std::string& f
 void check_size(const SafetensorsEntry& entry, const std::string& file) {
   const auto bytes = safetensors_bytes(entry.dtype, entry.shape);
   if (!bytes)
-    refuse_safetensors(
-        file, "tensor \"" + entry.name + "\" has an unknown dtype (\"" + entry.dtype + "\") or a size that cannot be");
+    refuse_safetensors(file, "tensor " + quoted_text(entry.name) + " has an unknown dtype (" +
+                                 quoted_text(entry.dtype) + ") or a size that cannot be");
   if (entry.end - entry.begin != static_cast<std::uint64_t>(*bytes))
-    refuse_safetensors(file, "tensor \"" + entry.name + "\" needs " + std::to_string(*bytes) +
+    refuse_safetensors(file, "tensor " + quoted_text(entry.name) + " needs " + std::to_string(*bytes) +
                                  " bytes, its offsets are " + std::to_string(entry.begin) + " and " +
                                  std::to_string(entry.end));
 }
@@ -43,7 +44,7 @@ void check_layout(std::vector<SafetensorsEntry>& entries, std::size_t data_bytes
   std::uint64_t next = 0;
   for (const SafetensorsEntry& entry : entries) {
     if (entry.begin != next || entry.end < entry.begin)
-      refuse_safetensors(file, "tensor \"" + entry.name + "\" has the offsets " + std::to_string(entry.begin) +
+      refuse_safetensors(file, "tensor " + quoted_text(entry.name) + " has the offsets " + std::to_string(entry.begin) +
                                    " and " + std::to_string(entry.end) + ", the one before it ends at " +
                                    std::to_string(next));
     check_size(entry, file);

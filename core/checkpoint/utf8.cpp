@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/checkpoint/utf8.h"
 
+#include <nlohmann/json.hpp>
+
 namespace llmtrain {
 namespace {
 
@@ -70,6 +72,13 @@ void append_utf8(std::string& text, std::uint32_t code_point) {
     continuation(6);
     continuation(0);
   }
+}
+
+std::string quoted_text(std::string_view text) {
+  constexpr std::size_t limit = 200;
+  std::string shown(text.substr(0, limit));
+  if (text.size() > limit) shown += "…";
+  return nlohmann::json(shown).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace llmtrain
