@@ -1,1 +1,79 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "kernels/activation.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+
+#include <vector>
+
+#include "kernels/reference/activation.h"
+#include "kernels/vector/activation.h"
+#include "kernels/vector/level.h"
+#include "kernels/vector_dispatch.h"
+
+namespace llmtrain::kernels {
+namespace {
+
+template <class Element>
+vector::ActivationKernels<Element> loops() {
+  return vector::at_level([]<int level> { return vector::activation_kernels_for<level, Element>(); });
+}
+
+template <class Element>
+vector::ActivationLoop<Element> forward_loop(ActivationKind kind) {
+  switch (kind) {
+    case ActivationKind::gelu:
+      return loops<Element>().gelu_forward;
+    case ActivationKind::gelu_tanh:
+      return loops<Element>().gelu_tanh_forward;
+    default:
+      return loops<Element>().swiglu_forward;
+  }
+}
+
+template <class Element>
+vector::ActivationLoop<Element> backward_loop(ActivationKind kind) {
+  switch (kind) {
+    case ActivationKind::gelu:
+      return loops<Element>().gelu_backward;
+    case ActivationKind::gelu_tanh:
+      return loops<Element>().gelu_tanh_backward;
+    default:
+      return loops<Element>().swiglu_backward;
+  }
+}
+
+}  // namespace
+
+at::Tensor activation_forward(const at::Tensor& x, ActivationKind kind) {
+  if (!is_vector_array(x)) return reference::activation_forward(x, kind);
+  const std::int64_t width = kind == ActivationKind::swiglu ? x.size(-1) / 2 : x.size(-1);
+  std::vector<std::int64_t> shape = x.sizes().vec();
+  shape.back() = width;
+  const at::Tensor y = at::empty(shape, x.options());
+  with_element_of(x, [&]<class Element> {
+    forward_loop<Element>(kind)({.dy = nullptr,
+                                 .x = elements<Element>(x),
+                                 .out = mutable_elements<Element>(y),
+                                 .rows = width == 0 ? 0 : y.numel() / width,
+                                 .width = width});
+  });
+  return y;
+}
+
+at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& x, ActivationKind kind) {
+  const bool same_type = dy.scalar_type() == x.scalar_type();
+  if (!is_vector_array(x) || !is_vector_array(dy) || !same_type) return reference::activation_backward(dy, x, kind);
+  const std::int64_t width = dy.size(-1);
+  const at::Tensor dx = at::empty_like(x);
+  with_element_of(x, [&]<class Element> {
+    backward_loop<Element>(kind)({.dy = elements<Element>(dy),
+                                  .x = elements<Element>(x),
+                                  .out = mutable_elements<Element>(dx),
+                                  .rows = width == 0 ? 0 : dy.numel() / width,
+                                  .width = width});
+  });
+  return dx;
+}
+
+}  // namespace llmtrain::kernels

@@ -1,1 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "kernels/rope.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/outer.h>
+#include <ATen/ops/pow.h>
+
+#include <algorithm>
+#include <string>
+
+#include "core/base/error.h"
+#include "kernels/reference/rope.h"
+#include "kernels/vector/level.h"
+#include "kernels/vector/rope.h"
+#include "kernels/vector_dispatch.h"
+
+namespace llmtrain::kernels {
+namespace {
+
+void check_table(const at::Tensor& x, const RopeTable& table, std::int64_t sequence_length) {
+  const bool enough_positions = std::min(x.size(0), sequence_length) <= table.cosine.size(0);
+  if (sequence_length > 0 && enough_positions && x.size(2) == 2 * table.cosine.size(1)) return;
+  throw Error(ExitCode::internal_error, "rope: the table is for " + std::to_string(table.cosine.size(0)) +
+                                            " positions and head_dim " + std::to_string(2 * table.cosine.size(1)) +
+                                            "; it is asked for sequence_length " + std::to_string(sequence_length) +
+                                            " and head_dim " + std::to_string(x.size(2)));
+}
+
+}  // namespace
+
+RopeTable make_rope_table(std::int64_t positions, std::int64_t head_dim, double theta, const at::Device& device) {
+  const at::Tensor exponents = at::arange(0, head_dim, 2, at::kDouble).div(-static_cast<double>(head_dim));
+  const at::Tensor angles = at::outer(at::arange(positions, at::kDouble), at::pow(theta, exponents));
+  return {.cosine = angles.cos().to(device, at::kFloat), .sine = angles.sin().to(device, at::kFloat)};
+}
+
+void rope_(at::Tensor& x, const RopeTable& table, std::int64_t sequence_length, RopeDirection direction) {
+  check_table(x, table, sequence_length);
+  if (!has_vector_type(x) || x.stride(-1) != 1 || table.cosine.scalar_type() != at::kFloat) {
+    reference::rope_(x, table, sequence_length, direction);
+    return;
+  }
+  with_element_of(x, [&]<class Element> {
+    const auto loop = vector::at_level([]<int level> { return vector::rope_loop_for<level, Element>(); });
+    loop({.x = mutable_elements<Element>(x),
+          .cosine = table.cosine.const_data_ptr<float>(),
+          .sine = table.sine.const_data_ptr<float>(),
+          .tokens = x.size(0),
+          .heads = x.size(1),
+          .half = x.size(2) / 2,
+          .token_stride = x.stride(0),
+          .head_stride = x.stride(1),
+          .sequence_length = sequence_length,
+          .direction = direction == RopeDirection::forward ? 1.0F : -1.0F});
+  });
+}
+
+}  // namespace llmtrain::kernels

@@ -62,7 +62,18 @@ inline float logarithm(float x) {
   return multiply_add(n, 0.693359375F, m + tail);
 }
 
-inline float sigmoid(float x) { return 1.0F / (1.0F + exponential(-x)); }
+// σ(x) = 1/(1 + e^−x) and 1 − σ(x), both to a few ulp: the difference would lose the second for large x. The bound
+// keeps e^−x·σ(x) from becoming ∞·0, and σ a normal number.
+struct Logistic {
+  float value;
+  float complement;
+};
+
+inline Logistic logistic(float x) {
+  const float power = exponential(x < -87.0F ? 87.0F : -x);
+  const float value = 1.0F / (1.0F + power);
+  return {value, power * value};
+}
 
 // bfloat16 is the upper half of a float.
 inline float to_float(std::uint16_t bits) { return __builtin_bit_cast(float, static_cast<std::uint32_t>(bits) << 16); }

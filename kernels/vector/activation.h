@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+namespace llmtrain::kernels::vector {
+
+// A [rows, width] array of outputs; the inputs of swiglu are twice as wide (kernels/activation.h). Rows are shared
+// among the threads of OpenMP. Inputs and outputs do not overlap.
+template <class Element>
+struct ActivationArrays {
+  const Element* dy;  // backward only
+  const Element* x;
+  Element* out;
+  std::int64_t rows;
+  std::int64_t width;
+};
+
+template <class Element>
+using ActivationLoop = void (*)(const ActivationArrays<Element>& arrays);
+
+template <class Element>
+struct ActivationKernels {
+  ActivationLoop<Element> gelu_forward;
+  ActivationLoop<Element> gelu_backward;
+  ActivationLoop<Element> gelu_tanh_forward;
+  ActivationLoop<Element> gelu_tanh_backward;
+  ActivationLoop<Element> swiglu_forward;
+  ActivationLoop<Element> swiglu_backward;
+};
+
+// Element is float or std::uint16_t (bf16).
+template <int level, class Element>
+ActivationKernels<Element> activation_kernels_for();
+
+}  // namespace llmtrain::kernels::vector
