@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Fails on an #include against the order of the folders.
+
+One shared include root hides a wrong include from the compiler. The allowed dependencies are those that the folders'
+CMakeLists.txt name in llmtrain_library(... DEPENDS ...), llmtrain_test and target_link_libraries, and no other list:
+a file may include its own folder's headers and those of every folder that its target reaches. The folders and the
+program in LIGHT answer where LibTorch, MPI and CUDA are not installed, so no header of these may be reached from
+them, directly or through other headers of the project.
+"""
+
+import argparse
+import pathlib
+import re
+import sys
+
+# Targets that link no LibTorch, MPI or CUDA.
+LIGHT = ("core_base", "core_recipe", "core_graph", "parallel_plan", "llmtrain")
+HEAVY = re.compile(r"(ATen|torch|c10|caffe2)/|(mpi|nccl|cuda\w*|cub\w*|cooperative_groups)(\.h|\.cuh|/)")
+CREATE = ("llmtrain_library", "llmtrain_test", "add_executable", "add_library")
+SECTIONS = ("SOURCES", "DEPENDS", "PACKAGES", "LABELS", "TIMEOUT", "PUBLIC", "PRIVATE", "INTERFACE")
+SOURCE_SUFFIXES = (".h", ".cuh", ".cpp", ".cu")
+
+
+class Target:
+    """What CMake knows of one library or program: its folder, its sources and the names that it links."""
+
+    def __init__(self, name, folder):
+        self.name = name
+        self.folder = folder
+        self.sources = []
+        self.links = []
+
+
+def cmake_commands(text):
+    """Yields (command, arguments) for the plain commands of a CMakeLists.txt."""
+    text = re.sub(r"#[^\n]*", "", text)
+    for match in re.finditer(r"(\w+)\s*\(([^()]*)\)", text):
+        yield match[1].lower(), match[2].replace('"', " ").split()
+
+
+def read_targets(root):
+    """All targets of the tree, by name."""
+    targets = {}
+    for file in sorted(root.rglob("CMakeLists.txt")):
+        folder = file.parent.relative_to(root)
+        if is_ignored(folder):
+            continue
+        for command, arguments in cmake_commands(file.read_text()):
+            if command in CREATE and arguments:
+                targets[arguments[0]] = Target(arguments[0], folder.as_posix())
+                if command == "llmtrain_test":
+                    targets[arguments[0]].links.append("test_support")
+            if command not in CREATE + ("target_link_libraries", "target_sources") or arguments[0] not in targets:
+                continue
+            target = targets[arguments[0]]
+            section = "DEPENDS" if command == "target_link_libraries" else "SOURCES"
+            for argument in arguments[1:]:
+                if argument in SECTIONS:
+                    is_visibility = argument in ("PUBLIC", "PRIVATE", "INTERFACE")
+                    section = section if is_visibility else argument
+                elif section == "DEPENDS":
+                    target.links.append(argument)
+                elif section == "SOURCES":
+                    target.sources.append((folder / argument).as_posix())
+    return targets
+
+
+def is_ignored(folder):
+    return any(part.startswith((".", "build", "runs")) for part in folder.parts)
+
+
+def reachable(targets, name):
+    """The target and all that it links, directly or not."""
+    seen, waiting = set(), [name]
+    while waiting:
+        current = waiting.pop()
+        if current in targets and current not in seen:
+            seen.add(current)
+            waiting.extend(targets[current].links)
+    return seen
+
+
+def read_includes(root):
+    """For each source file the lines that include something: {file: [(line number, header)]}."""
+    includes = {}
+    for file in sorted(root.rglob("*")):
+        path = file.relative_to(root)
+        if file.suffix in SOURCE_SUFFIXES and not is_ignored(path.parent):
+            lines = file.read_text(errors="replace").splitlines()
+            matches = ((number, re.match(r'\s*#\s*include\s*[<"]([^">]+)', line)) for number, line in enumerate(lines, 1))
+            includes[path.as_posix()] = [(number, match[1]) for number, match in matches if match]
+    return includes
+
+
+class Checker:
+    def __init__(self, root):
+        self.targets = read_targets(root)
+        self.includes = read_includes(root)
+        self.folders = sorted({target.folder for target in self.targets.values()}, key=len, reverse=True)
+        self.tops = {file.split("/")[0] for file in self.includes}
+        self.problems = set()
+
+    def folder_of(self, file):
+        """The library folder that a file belongs to: the deepest that has a target."""
+        return next((folder for folder in self.folders if file.startswith(folder + "/")), None)
+
+    def targets_of(self, file):
+        """The targets that compile a file; for a header, or where CMake hides it in a variable, its folder's."""
+        owners = [target for target in self.targets.values() if file in target.sources]
+        return owners or [target for target in self.targets.values() if target.folder == self.folder_of(file)]
+
+    def check_file(self, file):
+        owners = self.targets_of(file)
+        if not owners:
+            self.problems.add(f"{file}: belongs to no target: name it in its folder's CMakeLists.txt")
+            return
+        names = {name for owner in owners for name in reachable(self.targets, owner.name)}
+        allowed = {self.targets[name].folder for name in names}
+        for number, header in self.includes[file]:
+            if header.split("/")[0] not in self.tops:
+                continue
+            folder = self.folder_of(header)
+            if header not in self.includes:
+                self.problems.add(f"{file}:{number}: {header} is no file of the project")
+            elif folder not in allowed:
+                owner = "/".join(sorted(owner.name for owner in owners))
+                self.problems.add(f"{file}:{number}: {header} is in {folder}, which {owner} does not depend on")
+
+    def check_light(self, name):
+        """Follows the project's headers from all that a light target compiles."""
+        target = self.targets[name]
+        sources = [file for file in self.includes if target in self.targets_of(file) and not file.startswith("tests/")]
+        waiting, seen = [(file, file) for file in sources], set()
+        while waiting:
+            file, path = waiting.pop()
+            if file in seen:
+                continue
+            seen.add(file)
+            for number, header in self.includes[file]:
+                if header in self.includes:
+                    waiting.append((header, f"{path} > {header}"))
+                elif HEAVY.match(header):
+                    self.problems.add(f"{file}:{number}: {header} may not be reached from {name} (by {path})")
+
+    def run(self):
+        for file in self.includes:
+            self.check_file(file)
+        for name in LIGHT:
+            if name in self.targets:
+                self.check_light(name)
+        return sorted(self.problems)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("root", nargs="?", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parents[1])
+    problems = Checker(parser.parse_args().root.resolve()).run()
+    for problem in problems:
+        print(problem)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
