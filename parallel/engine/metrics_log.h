@@ -3,15 +3,13 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
-#include <memory>
 #include <optional>
 
 #include "core/recipe/recipe.h"
+#include "parallel/engine/append_file.h"
+#include "parallel/engine/tensorboard_writer.h"
 
 namespace llmtrain {
-
-class TensorboardWriter;
 
 // One training row: see docs for each field. `step` counts finished steps, so that row 100 and checkpoint 100 belong
 // together.
@@ -33,21 +31,21 @@ struct EvaluationRow {
   double validation_loss = 0;
 };
 
-// metrics.jsonl (training and evaluation rows, one object a line, flushed at once; losses with 17 significant digits;
-// a number that is not finite is null) and, if the recipe wants it, a TensorBoard event file beside it.
+// metrics.jsonl (training and evaluation rows, one object a line, flushed at once; losses with 17 significant digits,
+// the other numbers with as many as tell them apart; one that is not finite is null) and, if the recipe wants it, a
+// TensorBoard event file beside it. Every failure to write is Error(cannot_write).
 class MetricsLog {
  public:
-  // Rows of steps after `steps_done` are dropped from an existing file: a resumed run writes them again.
+  // Drops what a resumed run writes again from an existing file, at once: rows of steps after `steps_done` (all rows
+  // when it is 0), and lines that are no rows, as a crash may leave them.
   MetricsLog(const std::filesystem::path& run_directory, const LogRecipe& recipe, std::int64_t steps_done);
-  ~MetricsLog();
 
   void write(const TrainingRow& row);
   void write(const EvaluationRow& row);
 
  private:
-  std::filesystem::path file_;
-  std::ofstream stream_;
-  std::unique_ptr<TensorboardWriter> tensorboard_;  // null when not wanted
+  AppendFile file_;
+  std::optional<TensorboardWriter> tensorboard_;
 };
 
 }  // namespace llmtrain

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -12,11 +13,12 @@ namespace llmtrain {
 // The folder of one run: recipe.json, metrics.jsonl, log/, checkpoints/. Held by one process at a time.
 class RunDirectory {
  public:
-  // Makes the folder `recipe.log.directory` with recipe.json, or takes up the run that it holds. Refuses with
-  // Error(bad_recipe) and changes nothing when it holds other files, another recipe's run (each key that differs is
-  // named, with both values; keys that cannot change the numbers may differ: description, batch.micro, parallel,
-  // pipeline, memory, kernels, cluster, launch, checkpoint, log), a run although `checkpoint.resume` is "never", or a
-  // run that another process is training. Throws Error(cannot_write) when it cannot be made.
+  // Makes the folder `recipe.log.directory` with recipe.json, or takes up the run that it holds (recipe.json stays as
+  // it is). Refuses with Error(bad_recipe) and changes nothing when it holds other files, another recipe's run (each
+  // key that differs is named, with both values; keys that cannot change the numbers may differ: $schema, description,
+  // batch.micro, parallel, pipeline, memory, kernels, cluster, launch, checkpoint, log), a run although
+  // `checkpoint.resume` is "never", or a run that another process is training. Throws Error(cannot_write) when it
+  // cannot be made.
   explicit RunDirectory(const Recipe& recipe);
   ~RunDirectory();
   RunDirectory(const RunDirectory&) = delete;
@@ -27,14 +29,18 @@ class RunDirectory {
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
   std::filesystem::path log_file() const { return path_ / "log" / "rank-00000.log"; }
 
-  // The checkpoint to go on from: what `checkpoint.resume` names, else the newest whole one of this folder; none at the
-  // start. Damaged ones that were passed over are logged as warnings.
+  // The checkpoint to go on from, verified: what `checkpoint.resume` names (a checkpoint, or a run directory whose
+  // newest whole one is meant), else the newest whole one of this folder; none at the start. Damaged ones that were
+  // passed over are logged as warnings. Throws Error(bad_data) when there are some and all are damaged,
+  // Error(missing_input) when what is named is not there.
   std::optional<std::filesystem::path> checkpoint_to_resume() const;
 
  private:
+  class Lock;
+
   std::filesystem::path path_;
   std::string resume_;
-  int lock_ = -1;
+  std::unique_ptr<Lock> lock_;
 };
 
 }  // namespace llmtrain
