@@ -8,8 +8,9 @@
 
 namespace llmtrain {
 
-// A recipe, resolved: every default and preset is filled in. Keys, defaults, ranges and help of each field stand in
-// the key table (core/recipe/key_table.h), nowhere else. Sizes are in elements, batch sizes in sequences.
+// A recipe, resolved: every default and preset is filled in. A member's initialiser is its key's fixed default; names,
+// ranges, help and the defaults that other keys decide stand in the key table (core/recipe/key_table.h), nowhere else.
+// Sizes are in elements, batch sizes in sequences.
 
 enum class Architecture { gpt2, gpt_rope, llama };
 enum class Activation { gelu, gelu_tanh, swiglu };
@@ -32,6 +33,8 @@ struct MixtureOfExpertsRecipe {
   double balance_coefficient = 0.01;
   double z_coefficient = 0;
   double jitter = 0;
+
+  bool operator==(const MixtureOfExpertsRecipe&) const = default;
 };
 
 struct ModelRecipe {
@@ -56,6 +59,8 @@ struct ModelRecipe {
   double dropout = 0;
   double init_std = 0.02;
   std::optional<MixtureOfExpertsRecipe> moe;
+
+  bool operator==(const ModelRecipe&) const = default;
 };
 
 enum class TokenizerKind { bytes, sentencepiece, huggingface };
@@ -63,11 +68,15 @@ enum class TokenizerKind { bytes, sentencepiece, huggingface };
 struct TokenizerRecipe {
   TokenizerKind kind = TokenizerKind::bytes;
   std::string file;  // empty for bytes
+
+  bool operator==(const TokenizerRecipe&) const = default;
 };
 
 struct DataSource {
   std::string path;  // file, folder or glob; absolute after reading
   double weight = 1;
+
+  bool operator==(const DataSource&) const = default;
 };
 
 struct DataRecipe {
@@ -75,12 +84,16 @@ struct DataRecipe {
   std::vector<DataSource> train;
   std::vector<DataSource> validation;
   bool shuffle = true;
+
+  bool operator==(const DataRecipe&) const = default;
 };
 
 struct BatchRecipe {
   std::int64_t global = 0;
   std::int64_t micro = 0;
   std::int64_t sequence_length = 0;
+
+  bool operator==(const BatchRecipe&) const = default;
 };
 
 enum class LearningRateSchedule { cosine, linear, constant, wsd };
@@ -91,6 +104,8 @@ struct OptimizerRecipe {
   double beta2 = 0.95;
   double eps = 1e-8;
   double weight_decay = 0.1;
+
+  bool operator==(const OptimizerRecipe&) const = default;
 };
 
 struct LearningRateRecipe {
@@ -99,6 +114,8 @@ struct LearningRateRecipe {
   double minimum = 0;
   std::int64_t warmup_steps = 0;
   std::int64_t decay_steps = 0;
+
+  bool operator==(const LearningRateRecipe&) const = default;
 };
 
 struct TrainingRecipe {
@@ -109,6 +126,8 @@ struct TrainingRecipe {
   double clip_norm = 1;                  // 0: off
   OptimizerRecipe optimizer;
   LearningRateRecipe learning_rate;
+
+  bool operator==(const TrainingRecipe&) const = default;
 };
 
 enum class DataType { fp32, bf16, fp16 };
@@ -118,6 +137,8 @@ struct PrecisionRecipe {
   DataType compute = DataType::fp32;
   DataType gradients = DataType::fp32;
   Fp8Level fp8_level = Fp8Level::off;
+
+  bool operator==(const PrecisionRecipe&) const = default;
 };
 
 struct ParallelRecipe {
@@ -131,6 +152,8 @@ struct ParallelRecipe {
   std::int64_t zero_stage = 0;
   std::optional<std::int64_t> zero_shard_ranks;  // none: all data-parallel ranks
   bool overlap = true;
+
+  bool operator==(const ParallelRecipe&) const = default;
 };
 
 enum class PipelineSchedule { breadth_first, gpipe, one_forward_one_backward, interleaved };
@@ -139,12 +162,16 @@ enum class BalanceKind { layers, blocks, list };
 struct BalanceRecipe {
   BalanceKind kind = BalanceKind::layers;
   std::vector<std::int64_t> layers_per_stage;  // for list
+
+  bool operator==(const BalanceRecipe&) const = default;
 };
 
 struct PipelineRecipe {
   PipelineSchedule schedule = PipelineSchedule::breadth_first;
   std::int64_t loops = 1;
   BalanceRecipe balance;
+
+  bool operator==(const PipelineRecipe&) const = default;
 };
 
 enum class Recompute { none, selective, full };
@@ -153,17 +180,23 @@ struct OffloadRecipe {
   bool optimizer = false;
   bool weights = false;
   bool activations = false;
+
+  bool operator==(const OffloadRecipe&) const = default;
 };
 
 struct MemoryRecipe {
   Recompute recompute = Recompute::none;
   OffloadRecipe offload;
+
+  bool operator==(const MemoryRecipe&) const = default;
 };
 
 enum class AttentionKernel { automatic, flash, math };
 
 struct KernelsRecipe {
   AttentionKernel attention = AttentionKernel::automatic;
+
+  bool operator==(const KernelsRecipe&) const = default;
 };
 
 enum class DeviceKind { automatic, cpu, cuda };
@@ -173,6 +206,8 @@ struct ClusterRecipe {
   std::int64_t nodes = 1;
   std::optional<std::int64_t> devices_per_node;  // none: auto
   DeviceKind device = DeviceKind::automatic;
+
+  bool operator==(const ClusterRecipe&) const = default;
 };
 
 enum class CommunicationBackend { automatic, local, mpi, nccl };
@@ -182,6 +217,8 @@ struct LaunchRecipe {
   CommunicationBackend backend = CommunicationBackend::automatic;
   double link_delay_microseconds = 0;
   double watchdog_seconds = 600;
+
+  bool operator==(const LaunchRecipe&) const = default;
 };
 
 struct CheckpointRecipe {
@@ -189,12 +226,16 @@ struct CheckpointRecipe {
   std::int64_t keep = 3;
   bool async = true;
   std::string resume = "auto";  // "auto", "never" or a checkpoint's folder
+
+  bool operator==(const CheckpointRecipe&) const = default;
 };
 
 struct LogRecipe {
   std::string directory;
   std::int64_t every = 1;
   bool tensorboard = true;
+
+  bool operator==(const LogRecipe&) const = default;
 };
 
 struct Recipe {
@@ -215,6 +256,8 @@ struct Recipe {
   LaunchRecipe launch;
   CheckpointRecipe checkpoint;
   LogRecipe log;
+
+  bool operator==(const Recipe&) const = default;
 };
 
 }  // namespace llmtrain

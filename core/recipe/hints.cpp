@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/recipe/hints.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "core/recipe/json_text.h"
+#include "core/recipe/key_reference.h"
+
+namespace llmtrain {
+namespace {
+
+constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
+constexpr std::size_t longest_name = 40;
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return result;
+}
+
+// Insertions, deletions, replacements and swaps of neighbours (optimal string alignment).
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> before(b.size() + 1);
+  std::vector<std::size_t> above(b.size() + 1);
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) above[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+    std::swap(before, above);
+    std::swap(above, row);
+  }
+  return above[b.size()];
+}
+
+// The distance where it is small against the word's length, else `none`.
+std::size_t nearness(std::string_view written, std::string_view word) {
+  const auto allowed = std::min<std::size_t>(3, std::max<std::size_t>(1, written.size() / 3));
+  const auto difference = std::max(written.size(), word.size()) - std::min(written.size(), word.size());
+  if (written.size() > longest_name || difference > allowed) return none;
+  const auto distance = edit_distance(lower(written), lower(word));
+  // A two-letter word is one edit away from too much.
+  return distance == 0 || (distance <= allowed && written.size() > 2) ? distance : none;
+}
+
+// What the same thing is called in Hugging Face, nanoGPT, Megatron, DeepSpeed and papers.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 47> synonyms = {{
+    {"tp", "/parallel/tensor"},
+    {"pp", "/parallel/pipeline"},
+    {"dp", "/parallel/data"},
+    {"cp", "/parallel/context"},
+    {"ep", "/parallel/expert"},
+    {"sp", "/parallel/sequence"},
+    {"tensor_parallel", "/parallel/tensor"},
+    {"tensor_model_parallel_size", "/parallel/tensor"},
+    {"pipeline_parallel", "/parallel/pipeline"},
+    {"pipeline_model_parallel_size", "/parallel/pipeline"},
+    {"data_parallel", "/parallel/data"},
+    {"zero", "/parallel/zero_stage"},
+    {"lr", "/training/learning_rate/peak"},
+    {"max_lr", "/training/learning_rate/peak"},
+    {"min_lr", "/training/learning_rate/minimum"},
+    {"lr_schedule", "/training/learning_rate/schedule"},
+    {"warmup", "/training/learning_rate/warmup_steps"},
+    {"max_steps", "/training/steps"},
+    {"iterations", "/training/steps"},
+    {"max_iters", "/training/steps"},
+    {"grad_clip", "/training/clip_norm"},
+    {"max_grad_norm", "/training/clip_norm"},
+    {"n_layer", "/model/layers"},
+    {"n_layers", "/model/layers"},
+    {"num_layers", "/model/layers"},
+    {"num_hidden_layers", "/model/layers"},
+    {"n_embd", "/model/hidden_size"},
+    {"d_model", "/model/hidden_size"},
+    {"n_head", "/model/heads"},
+    {"num_attention_heads", "/model/heads"},
+    {"num_key_value_heads", "/model/kv_heads"},
+    {"intermediate_size", "/model/ffn_hidden_size"},
+    {"d_ff", "/model/ffn_hidden_size"},
+    {"max_position_embeddings", "/model/max_sequence_length"},
+    {"n_positions", "/model/max_sequence_length"},
+    {"block_size", "/model/max_sequence_length"},
+    {"context_length", "/model/max_sequence_length"},
+    {"rms_norm_eps", "/model/norm_eps"},
+    {"tie_word_embeddings", "/model/tie_embeddings"},
+    {"seq_len", "/batch/sequence_length"},
+    {"batch_size", "/batch/global"},
+    {"global_batch_size", "/batch/global"},
+    {"micro_batch_size", "/batch/micro"},
+    {"dtype", "/precision/compute"},
+    {"gradient_checkpointing", "/memory/recompute"},
+    {"schema", "/$schema"},
+    {"num_experts", "/model/moe/experts"},
+}};
+
+std::string_view name_of(std::string_view pointer) { return pointer.substr(pointer.rfind('/') + 1); }
+std::string_view section_of(std::string_view pointer) { return pointer.substr(0, pointer.rfind('/')); }
+
+// Entries of a list have the same keys: those of the first stand for all.
+std::string with_first_entries(const std::string& pointer) {
+  std::string result;
+  for (const auto& key : split_pointer(pointer)) {
+    const bool is_index = !key.empty() && key.find_first_not_of("0123456789") == std::string::npos;
+    result = append_key(result, is_index ? "0" : key);
+  }
+  return result;
+}
+
+std::string nearest_among(const std::vector<std::string>& pointers, std::string_view name, std::size_t at_most) {
+  const std::string* best = nullptr;
+  std::size_t best_distance = at_most + 1;
+  for (const auto& pointer : pointers) {
+    const auto distance = nearness(name, name_of(pointer));
+    if (distance < best_distance) {
+      best = &pointer;
+      best_distance = distance;
+    }
+  }
+  return best == nullptr ? "" : *best;
+}
+
+}  // namespace
+
+std::string_view nearest_word(std::string_view written, Words words) {
+  std::string_view best;
+  std::size_t best_distance = none;
+  for (const auto word : words) {
+    const auto distance = nearness(written, word);
+    if (distance < best_distance) {
+      best = word;
+      best_distance = distance;
+    }
+  }
+  return best;
+}
+
+std::string nearest_key(const std::string& pointer) {
+  static const std::vector<std::string> everywhere = key_pointers();
+  const auto written = with_first_entries(pointer);
+  const auto name = name_of(written);
+  std::vector<std::string> here;
+  for (const auto& key : everywhere) {
+    if (section_of(key) == section_of(written)) here.push_back(key);
+  }
+  if (auto near = nearest_among(here, name, none - 1); !near.empty()) return near;
+  for (const auto& [word, meant] : synonyms) {
+    if (lower(name) == word) return std::string(meant);
+  }
+  return nearest_among(everywhere, name, name.size() < 6 ? 0 : 1);
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "core/recipe/key_visitor.h"
+
+namespace llmtrain {
+
+// The word that was probably meant, or empty: few edits away, whatever the case.
+std::string_view nearest_word(std::string_view written, Words words);
+
+// The pointer of the key that was probably meant by `pointer`, or empty: a near name in the same section, a name that
+// other programs use for it, or the same or a near name elsewhere in the recipe.
+std::string nearest_key(const std::string& pointer);
+
+}  // namespace llmtrain

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace llmtrain {
+
+// A document with its keys in the order in which they were written.
+using Json = nlohmann::ordered_json;
+
+struct JsonText {
+  Json value;
+  std::vector<std::string> duplicates;  // JSON pointers of keys that were given again; the first value stays
+  std::string error;                    // why the text is no JSON, in plain words with line and column; empty: it is
+};
+
+// Lists and objects may lie this deep in each other.
+inline constexpr std::size_t deepest_nesting = 64;
+
+// Strict JSON (RFC 8259): no comments, no trailing commas, no NaN, no numbers beyond a double, no byte order mark,
+// UTF-8 only. Never throws for what the text holds.
+JsonText parse_json(std::string_view text);
+
+// `pointer` and one more key, escaped as RFC 6901 says; and back.
+std::string append_key(const std::string& pointer, std::string_view key);
+std::vector<std::string> split_pointer(std::string_view pointer);
+
+// One line of at most about 60 characters that shows a value or a key in a message.
+std::string shown_value(const Json& value);
+std::string shown_text(std::string_view text);
+
+// "a string", "a list", …
+std::string_view kind_of(const Json& value);
+
+}  // namespace llmtrain

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/recipe/overrides.h"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace llmtrain {
+namespace {
+
+bool is_index(std::string_view key) {
+  return !key.empty() && key.size() < 7 && key.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+std::vector<std::string> split_path(std::string_view path) {
+  std::vector<std::string> keys(1);
+  for (const char c : path.substr(path.starts_with('/') ? 1 : 0)) {
+    if (c == '.' || c == '/') {
+      keys.emplace_back();
+    } else {
+      keys.back() += c;
+    }
+  }
+  return keys;
+}
+
+bool is_utf8(const std::string& text) {
+  try {
+    return !Json(text).dump().empty();
+  } catch (const Json::type_error&) {
+    return false;
+  }
+}
+
+// The JSON that the text is, or the text itself as a string.
+Json value_of(const std::string& text, std::vector<std::string>& duplicates) {
+  auto json = parse_json(text);
+  if (!json.error.empty()) return text;
+  duplicates = std::move(json.duplicates);
+  return std::move(json.value);
+}
+
+struct Step {
+  Json* child = nullptr;
+  bool made = false;  // was not there before
+};
+
+// The child of `parent` called `key`, made where it is not there; nothing for an index that a list does not have.
+std::optional<Step> step_into(Json& parent, const std::string& key) {
+  if (!parent.is_array()) {
+    const bool made = !parent.contains(key);
+    return Step{&parent[key], made};
+  }
+  if (!is_index(key)) return std::nullopt;
+  const auto index = std::stoul(key);
+  if (index > parent.size()) return std::nullopt;
+  const bool made = index == parent.size();
+  if (made) parent.push_back(nullptr);
+  return Step{&parent[index], made};
+}
+
+std::string list_problem(const std::string& pointer, std::size_t size) {
+  return pointer + ": is not in the list; must be an index from 0 to " + std::to_string(size);
+}
+
+// Puts `value` where `keys` lead. What was made or replaced on the way counts as overridden.
+std::string put(Document& document, const std::vector<std::string>& keys, Json value) {
+  Json* place = &document.root;
+  std::string pointer;
+  std::string overridden;
+  for (const auto& key : keys) {
+    if (!place->is_structured()) *place = is_index(key) ? Json::array() : Json::object();
+    const auto size = place->size();
+    const auto step = step_into(*place, key);
+    pointer = append_key(pointer, key);
+    if (!step) return list_problem(pointer, size);
+    place = step->child;
+    if (overridden.empty() && (step->made || !place->is_structured())) overridden = pointer;
+  }
+  *place = std::move(value);
+  document.overridden.push_back(overridden.empty() ? pointer : overridden);
+  return "";
+}
+
+}  // namespace
+
+std::string apply_override(const std::string& text, Document& document) {
+  if (!is_utf8(text)) return shown_text(text) + ": the text is not UTF-8; write it in UTF-8";
+  const auto equals = text.find('=');
+  const auto path = text.substr(0, equals);
+  const auto keys = split_path(path);
+  const bool is_path = !path.empty() && keys.size() <= deepest_nesting &&
+                       std::none_of(keys.begin(), keys.end(), [](const std::string& key) { return key.empty(); });
+  if (equals == std::string::npos || !is_path) {
+    return shown_text(text) + ": is no setting; must be pointer.path=JSON, as in batch.micro=4";
+  }
+  std::vector<std::string> duplicates;
+  Json value = value_of(text.substr(equals + 1), duplicates);
+  if (!duplicates.empty()) {
+    return shown_text(path) + duplicates.front() + ": is given twice; a key may stand once";
+  }
+  return put(document, keys, std::move(value));
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "core/recipe/document.h"
+
+namespace llmtrain {
+
+// Puts one `--set pointer.path=JSON` into the document. Sections that are not there are made, an entry one past the end
+// of a list is appended, and a plain value in the way gives place. Returns what is wrong with the text, or nothing.
+std::string apply_override(const std::string& text, Document& document);
+
+}  // namespace llmtrain

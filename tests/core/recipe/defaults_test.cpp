@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/core/recipe/good_recipe.h"
+#include "tests/support/temporary_directory.h"
+
+namespace llmtrain {
+namespace {
+
+using test::Json;
+using test::parse;
+using test::small_recipe;
+
+// The table of presets and the defaults of docs/recipe.md, written here a second time on purpose.
+TEST_CASE("Each architecture has its presets", "[recipe]") {
+  const std::vector<std::pair<std::string, std::string>> presets = {
+      {"gpt2", R"({"architecture": "gpt2", "layers": 4, "hidden_size": 64, "heads": 8, "kv_heads": 8, "head_dim": 8,
+        "ffn_hidden_size": 256, "vocab_size": 512, "max_sequence_length": 128, "activation": "gelu_tanh",
+        "norm": "layernorm", "norm_eps": 1e-5, "position": "learned", "rope_theta": 10000.0, "bias": true,
+        "qkv_bias": true, "qk_norm": false, "tie_embeddings": true, "dropout": 0.0, "init_std": 0.02, "moe": null})"},
+      {"gpt-rope", R"({"architecture": "gpt-rope", "layers": 4, "hidden_size": 64, "heads": 8, "kv_heads": 8,
+        "head_dim": 8, "ffn_hidden_size": 256, "vocab_size": 512, "max_sequence_length": 128,
+        "activation": "gelu_tanh", "norm": "layernorm", "norm_eps": 1e-5, "position": "rope", "rope_theta": 10000.0,
+        "bias": true, "qkv_bias": true, "qk_norm": false, "tie_embeddings": false, "dropout": 0.0, "init_std": 0.02,
+        "moe": null})"},
+      {"llama", R"({"architecture": "llama", "layers": 4, "hidden_size": 64, "heads": 8, "kv_heads": 8, "head_dim": 8,
+        "ffn_hidden_size": 256, "vocab_size": 512, "max_sequence_length": 128, "activation": "swiglu",
+        "norm": "rmsnorm", "norm_eps": 1e-5, "position": "rope", "rope_theta": 10000.0, "bias": false,
+        "qkv_bias": false, "qk_norm": false, "tie_embeddings": false, "dropout": 0.0, "init_std": 0.02,
+        "moe": null})"},
+  };
+  for (const auto& [architecture, expected] : presets) {
+    auto json = small_recipe();
+    json["model"]["architecture"] = architecture;
+    CHECK(to_json(parse(json))["model"] == Json::parse(expected));
+  }
+  CHECK(parse(small_recipe()).model.architecture == Architecture::gpt2);
+}
+
+TEST_CASE("The llama feed-forward width is 8h/3, rounded up to a multiple of 256", "[recipe]") {
+  const std::vector<std::pair<int, int>> published = {{4096, 11008}, {5120, 13824}, {6656, 17920}, {8192, 22016}};
+  for (const auto& [hidden_size, expected] : published) {
+    auto json = small_recipe();
+    json["model"]["architecture"] = "llama";
+    json["model"]["hidden_size"] = hidden_size;
+    CHECK(parse(json).model.ffn_hidden_size == expected);
+  }
+}
+
+TEST_CASE("Every key but the required ones has its documented default", "[recipe]") {
+  const auto json = to_json(parse(small_recipe()));
+  auto expected = Json::parse(R"({
+    "name": "run", "description": "", "seed": 1234,
+    "data": {"tokenizer": "bytes", "train": [], "validation": [], "shuffle": true},
+    "batch": {"global": 8, "micro": 2, "sequence_length": 128},
+    "training": {"steps": 100, "init_from": null, "evaluate_every": 0, "evaluate_batches": 0, "clip_norm": 1.0,
+      "optimizer": {"name": "adamw", "beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "weight_decay": 0.1},
+      "learning_rate": {"schedule": "cosine", "peak": 3e-4, "minimum": 0.0, "warmup_steps": 0, "decay_steps": 100}},
+    "precision": {"compute": "fp32", "gradients": "fp32", "fp8_level": "off"},
+    "parallel": {"tensor": 1, "sequence": false, "pipeline": 1, "context": 1, "expert": 1, "expert_tensor": 1,
+      "data": "auto", "zero_stage": 0, "zero_shard_ranks": "auto", "overlap": true},
+    "pipeline": {"schedule": "breadth_first", "loops": 1, "balance": "layers"},
+    "memory": {"recompute": "none", "offload": {"optimizer": false, "weights": false, "activations": false}},
+    "kernels": {"attention": "auto"},
+    "cluster": {"profile": "auto", "nodes": 1, "devices_per_node": "auto", "device": "auto"},
+    "launch": {"ranks": "auto", "backend": "auto", "link_delay_microseconds": 0.0, "watchdog_seconds": 600.0},
+    "checkpoint": {"every": 0, "keep": 3, "async": true, "resume": "auto"},
+    "log": {"directory": "runs/run", "every": 1, "tensorboard": true}})");
+  expected["model"] = json["model"];
+  CHECK(nlohmann::json(json) == nlohmann::json(expected));
+}
+
+TEST_CASE("Defaults follow the keys that decide them", "[recipe]") {
+  auto json = small_recipe();
+  json["name"] = "other";
+  json["training"]["steps"] = 77;
+  json["parallel"]["tensor"] = 4;
+  json["model"]["moe"] = {{"experts", 8}};
+  json["model"]["ffn_hidden_size"] = 48;
+  const auto recipe = parse(json);
+  CHECK(recipe.log.directory == "runs/other");
+  CHECK(recipe.training.learning_rate.decay_steps == 77);
+  CHECK(recipe.parallel.sequence);
+  CHECK(recipe.parallel.expert_tensor == 4);
+  CHECK(recipe.model.moe->ffn_hidden_size == 48);
+  CHECK(recipe.model.moe->top_k == 1);
+}
+
+TEST_CASE("A preset's key can be overridden, and the others stay", "[recipe]") {
+  auto json = small_recipe();
+  json["model"]["architecture"] = "llama";
+  json["model"]["norm"] = "layernorm";
+  const auto model = parse(json).model;
+  CHECK(model.norm == NormKind::layernorm);
+  CHECK(model.activation == Activation::swiglu);
+}
+
+TEST_CASE("A resolved recipe written and read again is the same", "[recipe]") {
+  for (const auto& json : {small_recipe(), test::large_recipe()}) {
+    const auto recipe = parse(json);
+    const auto text = to_json(recipe).dump();
+    CHECK(parse(text) == recipe);
+    CHECK(to_json(parse(text)).dump() == text);
+  }
+}
+
+TEST_CASE("A recipe that gives every key is written as it was", "[recipe]") {
+  auto expected = test::large_recipe();
+  expected["data"]["validation"][0]["weight"] = 1.0;
+  CHECK(nlohmann::json(to_json(parse(test::large_recipe()))) == nlohmann::json(expected));
+}
+
+TEST_CASE("Paths resolve against the recipe's folder", "[recipe]") {
+  const test::TemporaryDirectory directory;
+  auto json = small_recipe();
+  json["data"] = Json::parse(R"({"tokenizer": {"huggingface": "./tokenizer.json"},
+    "train": [{"path": "../text/*.txt"}, {"path": "a/../b.txt"}, {"path": "/absolute.txt"}]})");
+  json["training"]["init_from"] = "hf:models/gpt2";
+  json["checkpoint"]["resume"] = "old/run";
+  json["cluster"]["profile"] = "my.json";
+  json["log"]["directory"] = "here";
+  const auto recipe = read_recipe(directory.write("recipes/a.json", json.dump()));
+  const auto root = std::filesystem::canonical(directory.path()).string();
+  CHECK(recipe.data.tokenizer.file == root + "/recipes/tokenizer.json");
+  CHECK(recipe.data.train[0].path == root + "/text/*.txt");
+  CHECK(recipe.data.train[1].path == root + "/recipes/a/../b.txt");
+  CHECK(recipe.data.train[2].path == "/absolute.txt");
+  CHECK(recipe.training.init_from == "hf:" + root + "/recipes/models/gpt2");
+  CHECK(recipe.checkpoint.resume == root + "/recipes/old/run");
+  CHECK(recipe.cluster.profile == root + "/recipes/my.json");
+  CHECK(recipe.log.directory == "here");
+}
+
+TEST_CASE("Words in place of paths stay words", "[recipe]") {
+  auto json = small_recipe();
+  json["checkpoint"]["resume"] = "never";
+  json["cluster"]["profile"] = "h200";
+  const auto recipe = parse(json);
+  CHECK(recipe.checkpoint.resume == "never");
+  CHECK(recipe.cluster.profile == "h200");
+}
+
+TEST_CASE("A recipe file that is not there or no file is told apart", "[recipe]") {
+  const test::TemporaryDirectory directory;
+  const auto code_of = [](const std::filesystem::path& file) {
+    try {
+      read_recipe(file);
+    } catch (const Error& error) {
+      return error.code();
+    }
+    return ExitCode::done;
+  };
+  CHECK(code_of(directory.path() / "none.json") == ExitCode::missing_input);
+  CHECK(code_of(directory.path()) == ExitCode::bad_recipe);
+  CHECK(code_of(directory.write("large.json", std::string(2 << 20, ' '))) == ExitCode::bad_recipe);
+  CHECK(code_of(directory.write("good.json", small_recipe().dump())) == ExitCode::done);
+}
+
+}  // namespace
+}  // namespace llmtrain

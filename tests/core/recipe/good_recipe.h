@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/recipe/recipe_io.h"
+
+namespace llmtrain::test {
+
+using Json = nlohmann::ordered_json;
+
+// Only what has no default.
+inline Json small_recipe() {
+  return Json::parse(R"({
+    "model": {"layers": 4, "hidden_size": 64, "heads": 8, "vocab_size": 512, "max_sequence_length": 128},
+    "batch": {"global": 8, "micro": 2},
+    "training": {"steps": 100}})");
+}
+
+// A value in every section, none of them the default.
+inline Json large_recipe() {
+  return Json::parse(R"({
+    "$schema": "recipe.schema.json", "name": "large", "description": "every section", "seed": 7,
+    "model": {"architecture": "llama", "layers": 8, "hidden_size": 64, "heads": 8, "kv_heads": 4, "head_dim": 16,
+      "ffn_hidden_size": 192, "vocab_size": 1000, "max_sequence_length": 256, "activation": "gelu",
+      "norm": "layernorm", "norm_eps": 1e-6, "position": "rope", "rope_theta": 500000, "bias": true,
+      "qkv_bias": true, "qk_norm": true, "tie_embeddings": true, "dropout": 0.1, "init_std": 0.01,
+      "moe": {"experts": 8, "top_k": 2, "every": 2, "capacity_factor": -1.5, "ffn_hidden_size": 96,
+        "shared_experts": 1, "router": "cosine", "priority": "score", "balance_loss": "load_importance",
+        "balance_coefficient": 0.02, "z_coefficient": 0.001, "jitter": 0.01}},
+    "data": {"tokenizer": {"sentencepiece": "/data/tokens.model"}, "shuffle": false,
+      "train": [{"path": "/data/a.txt", "weight": 0.75}, {"path": "/data/b*.bin", "weight": 0.25}],
+      "validation": [{"path": "/data/c.txt"}]},
+    "batch": {"global": 64, "micro": 2, "sequence_length": 128},
+    "training": {"steps": 1000, "init_from": "hf:/models/gpt2", "evaluate_every": 10, "evaluate_batches": 4,
+      "clip_norm": 0.5,
+      "optimizer": {"name": "adamw", "beta1": 0.8, "beta2": 0.99, "eps": 1e-6, "weight_decay": 0.01},
+      "learning_rate": {"schedule": "wsd", "peak": 1e-3, "minimum": 1e-5, "warmup_steps": 10, "decay_steps": 900}},
+    "precision": {"compute": "bf16", "gradients": "bf16", "fp8_level": "O2"},
+    "parallel": {"tensor": 2, "sequence": false, "pipeline": 2, "context": 2, "expert": 2, "expert_tensor": 1,
+      "data": 4, "zero_stage": 2, "zero_shard_ranks": 2, "overlap": false},
+    "pipeline": {"schedule": "interleaved", "loops": 2, "balance": [3, 1, 2, 2]},
+    "memory": {"recompute": "selective", "offload": {"optimizer": true, "weights": true, "activations": true}},
+    "kernels": {"attention": "math"},
+    "cluster": {"profile": "a100-80gb", "nodes": 4, "devices_per_node": 8, "device": "cuda"},
+    "launch": {"ranks": 32, "backend": "mpi", "link_delay_microseconds": 5, "watchdog_seconds": 60},
+    "checkpoint": {"every": 50, "keep": 2, "async": false, "resume": "/runs/large/checkpoints/latest"},
+    "log": {"directory": "elsewhere", "every": 5, "tensorboard": false}})");
+}
+
+inline Recipe parse(const std::string& text, const std::vector<Override>& overrides = {}) {
+  return parse_recipe(text, "r.json", "/recipes", overrides);
+}
+inline Recipe parse(const Json& json, const std::vector<Override>& overrides = {}) {
+  return parse(json.dump(), overrides);
+}
+
+// The lines of the error that the text gives; none when it is a good recipe.
+inline std::vector<std::string> complaints(const std::string& text, const std::vector<Override>& overrides = {}) {
+  std::vector<std::string> lines;
+  try {
+    parse(text, overrides);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::bad_recipe) throw;
+    const std::string all = error.what();
+    for (std::size_t begin = 0; begin <= all.size();) {
+      const auto end = std::min(all.find('\n', begin), all.size());
+      lines.push_back(all.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  }
+  return lines;
+}
+
+}  // namespace llmtrain::test

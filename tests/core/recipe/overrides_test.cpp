@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/core/recipe/good_recipe.h"
+
+namespace llmtrain {
+namespace {
+
+using test::complaints;
+using test::Json;
+using test::parse;
+using test::small_recipe;
+
+TEST_CASE("An override sets any key, with dots or slashes", "[recipe]") {
+  const auto recipe = parse(small_recipe(), {"batch.micro=4", "/model/kv_heads=2", "training/learning_rate.peak=1e-3",
+                                             "model.moe.experts=8", "pipeline.balance=[4]", "parallel.data=\"auto\""});
+  CHECK(recipe.batch.micro == 4);
+  CHECK(recipe.model.kv_heads == 2);
+  CHECK(recipe.training.learning_rate.peak == 1e-3);
+  CHECK(recipe.model.moe->experts == 8);
+  CHECK(recipe.pipeline.balance.layers_per_stage == std::vector<std::int64_t>{4});
+}
+
+TEST_CASE("A value that is no JSON is a string", "[recipe]") {
+  const auto recipe =
+      parse(small_recipe(), {"name=trial", "model.architecture=llama", "description=a=b \"c", "log.directory=x"});
+  CHECK(recipe.name == "trial");
+  CHECK(recipe.model.architecture == Architecture::llama);
+  CHECK(recipe.description == "a=b \"c");
+  CHECK(recipe.log.directory == "x");
+}
+
+TEST_CASE("Later overrides win over earlier ones and over the recipe", "[recipe]") {
+  CHECK(parse(small_recipe(), {"seed=1", "seed=2"}).seed == 2);
+}
+
+TEST_CASE("An override replaces, makes and appends entries of lists", "[recipe]") {
+  auto json = small_recipe();
+  json["data"]["train"] = Json::parse(R"([{"path": "/a.bin"}])");
+  const auto recipe =
+      parse(json, {"data.train.0.weight=2", "data.train.1.path=/b.bin", "data.validation.0.path=/c.bin"});
+  CHECK(recipe.data.train == std::vector<DataSource>{{"/a.bin", 2}, {"/b.bin", 1}});
+  CHECK(recipe.data.validation == std::vector<DataSource>{{"/c.bin", 1}});
+}
+
+TEST_CASE("An override replaces a word by an object and null by a section", "[recipe]") {
+  auto json = small_recipe();
+  json["data"]["tokenizer"] = "bytes";
+  json["model"]["moe"] = nullptr;
+  const auto recipe = parse(json, {"data.tokenizer.huggingface=/t.json", "model.moe.experts=2"});
+  CHECK(recipe.data.tokenizer == TokenizerRecipe{TokenizerKind::huggingface, "/t.json"});
+  CHECK(recipe.model.moe->experts == 2);
+}
+
+TEST_CASE("A path in an override resolves against the working directory", "[recipe]") {
+  auto json = small_recipe();
+  json["data"]["train"] = Json::parse(R"([{"path": "a.bin"}, {"path": "b.bin"}])");
+  const auto recipe = parse(json, {"data.train.1.path=c.bin", "training.init_from=hf:m", "checkpoint.resume=auto"});
+  const auto here = std::filesystem::canonical(".").string();
+  CHECK(recipe.data.train[0].path == "/recipes/a.bin");
+  CHECK(recipe.data.train[1].path == here + "/c.bin");
+  CHECK(recipe.training.init_from == "hf:" + here + "/m");
+  CHECK(recipe.checkpoint.resume == "auto");
+}
+
+TEST_CASE("What is wrong with an override is told as --set", "[recipe]") {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"batch.micro=0", "--set: /batch/micro: 0 is out of range; must be a whole number from 1"},
+      {"batch.micro=two", "--set: /batch/micro: \"two\" is a string"},
+      {"batch.micro=NaN", "--set: /batch/micro: \"NaN\" is a string"},
+      {"batch.micr=2",
+       "--set: /batch/micr: is no key of a recipe; llmtrain schema lists all keys; did you mean \"micro\"?"},
+      {"modle.layers=2",
+       "--set: /modle: is no key of a recipe; llmtrain schema lists all keys; did you mean \"model\"?"},
+      {"seed.x=2", "--set: /seed: is an object; must be a whole number"},
+      {"model.kv_heads=3", "--set: /model/kv_heads: 3 does not divide 8"},
+      {"name=5", "--set: /name: 5 is a number"},
+      {"data.train.5.path=a", "--set: /data/train/5: is not in the list; must be an index from 0 to 0"},
+      {"data.train=[{\"path\": \"/a.bin\", \"path\": \"/b.bin\"}]", "--set: data.train/0/path: is given twice"},
+      {"seed", "--set: seed: is no setting; must be pointer.path=JSON"},
+      {"=5", "--set: =5: is no setting"},
+      {"", "--set: : is no setting"},
+      {"model..layers=5", "is no setting"},
+      {"name=\xFF", "the text is not UTF-8"},
+  };
+  for (const auto& [text, words] : cases) {
+    auto json = small_recipe();
+    json["data"]["train"] = Json::array();
+    const auto lines = complaints(json.dump(), {text});
+    CAPTURE(text, lines);
+    REQUIRE(lines.size() == 1);
+    CHECK_THAT(lines[0], Catch::Contains(words));
+  }
+}
+
+TEST_CASE("Overrides of hostile depth are refused", "[recipe]") {
+  std::string path = "a";
+  for (int i = 0; i < 100'000; ++i) path += ".a";
+  const auto lines = complaints(small_recipe().dump(), {path + "=1"});
+  REQUIRE(lines.size() == 1);
+  CHECK(lines[0].size() < 250);
+}
+
+TEST_CASE("Errors of the file and of overrides come together", "[recipe]") {
+  auto json = small_recipe();
+  json["seed"] = -1;
+  CHECK(complaints(json.dump(), {"batch.micro=0", "oops"}).size() == 3);
+}
+
+}  // namespace
+}  // namespace llmtrain

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <set>
+#include <string>
+#include <utility>
+#include <valijson/adapters/nlohmann_json_adapter.hpp>
+#include <valijson/schema.hpp>
+#include <valijson/schema_parser.hpp>
+#include <valijson/validator.hpp>
+#include <vector>
+
+#include "core/recipe/key_reference.h"
+#include "tests/core/recipe/good_recipe.h"
+
+namespace llmtrain {
+namespace {
+
+using test::Json;
+using test::large_recipe;
+using test::small_recipe;
+
+// An independent judge of the schema.
+class SchemaJudge {
+ public:
+  SchemaJudge() {
+    const nlohmann::json text = recipe_schema();
+    valijson::adapters::NlohmannJsonAdapter adapter(text);
+    valijson::SchemaParser(valijson::SchemaParser::kDraft7).populateSchema(adapter, schema_);
+  }
+  bool accepts(const nlohmann::json& recipe) {
+    valijson::adapters::NlohmannJsonAdapter adapter(recipe);
+    return valijson::Validator(valijson::Validator::kStrongTypes).validate(schema_, adapter, nullptr);
+  }
+
+ private:
+  valijson::Schema schema_;
+};
+
+void collect_keys(const Json& schema, const std::string& pointer, std::set<std::string>& keys) {
+  if (schema.contains("oneOf")) {
+    for (const auto& kind : schema["oneOf"]) collect_keys(kind, pointer, keys);
+  }
+  if (schema.contains("items")) collect_keys(schema["items"], pointer + "/0", keys);
+  if (!schema.contains("properties")) return;
+  for (const auto& [name, property] : schema["properties"].items()) {
+    keys.insert(pointer + "/" + name);
+    collect_keys(property, pointer + "/" + name, keys);
+  }
+}
+
+TEST_CASE("The schema accepts good recipes", "[recipe]") {
+  SchemaJudge judge;
+  for (const auto& json : {small_recipe(), large_recipe()}) {
+    CHECK(judge.accepts(json));
+    CHECK(judge.accepts(to_json(test::parse(json))));
+  }
+}
+
+TEST_CASE("The schema refuses bad recipes", "[recipe]") {
+  SchemaJudge judge;
+  const std::vector<std::pair<std::string, std::string>> changes = {
+      {"/extra", "1"},
+      {"/model/extra", "1"},
+      {"/model/layers", "0"},
+      {"/model/layers", "4.5"},
+      {"/model/layers", R"("4")"},
+      {"/model/dropout", "1"},
+      {"/model/norm_eps", "0"},
+      {"/model/architecture", R"("gpt3")"},
+      {"/model/moe", "{}"},
+      {"/model/moe", R"({"experts": 4, "expert": 4})"},
+      {"/name", R"("a/b")"},
+      {"/data", R"({"tokenizer": "words"})"},
+      {"/data", R"({"tokenizer": {"sentencepiece": "a", "huggingface": "b"}})"},
+      {"/data", R"({"train": [{"weight": 1}]})"},
+      {"/data", R"({"train": [{"path": "a", "weight": 0}]})"},
+      {"/training/init_from", "5"},
+      {"/parallel", R"({"data": "all"})"},
+      {"/parallel", R"({"data": 0})"},
+      {"/pipeline", R"({"balance": "even"})"},
+      {"/pipeline", R"({"balance": [1.5]})"},
+      {"/batch", "{}"},
+      {"/model", "null"},
+  };
+  for (const auto& [pointer, value] : changes) {
+    CAPTURE(pointer, value);
+    auto json = small_recipe();
+    json[Json::json_pointer(pointer)] = Json::parse(value);
+    CHECK_FALSE(judge.accepts(json));
+  }
+  CHECK_FALSE(judge.accepts(Json::object()));
+}
+
+TEST_CASE("The schema, the reference and a written recipe hold the same keys", "[recipe]") {
+  std::set<std::string> in_schema;
+  collect_keys(recipe_schema(), "", in_schema);
+  const auto pointers = key_pointers();
+  CHECK(in_schema == std::set<std::string>(pointers.begin(), pointers.end()));
+  CHECK(in_schema.size() == pointers.size());
+
+  const auto written = to_json(test::parse(large_recipe()));
+  for (const auto& pointer : pointers) {
+    CAPTURE(pointer);
+    CHECK((written.contains(Json::json_pointer(pointer)) || pointer == "/data/tokenizer/huggingface"));
+  }
+  const auto reference = recipe_reference_markdown();
+  for (auto pointer : pointers) {
+    std::replace(pointer.begin() + 1, pointer.end(), '/', '.');
+    CHECK_THAT(reference, Catch::Contains("`" + pointer.substr(1) + "`"));
+  }
+}
+
+TEST_CASE("Every property of the schema has a description and a default, or is required", "[recipe]") {
+  const auto schema = recipe_schema();
+  CHECK(schema["$schema"] == "http://json-schema.org/draft-07/schema#");
+  for (const auto& pointer : key_pointers()) {
+    if (pointer.find("/0/") != std::string::npos || pointer.find("tokenizer/") != std::string::npos) continue;
+    CAPTURE(pointer);
+    std::string path;
+    for (const auto c : pointer) path += c == '/' ? std::string("/properties/") : std::string(1, c);
+    const auto& property = schema[Json::json_pointer(path)];
+    REQUIRE(property.contains("description"));
+    const auto description = property["description"].get<std::string>();
+    CHECK(description.size() > 5);
+    const auto parent = schema[Json::json_pointer(path).parent_pointer().parent_pointer()];
+    const auto required = parent.value("required", Json::array());
+    const auto name = pointer.substr(pointer.rfind('/') + 1);
+    const bool is_required = std::find(required.begin(), required.end(), name) != required.end();
+    CHECK((is_required || property.contains("default") || property.contains("properties") ||
+           description.find("Default: ") != std::string::npos));
+  }
+}
+
+}  // namespace
+}  // namespace llmtrain
