@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "apps/llmtrain/checkpoint_inspect.h"
+#include "apps/llmtrain/checkpoint_source.h"
+#include "apps/llmtrain/commands.h"
+#include "apps/llmtrain/executable_recipe.h"
+#include "apps/llmtrain/runtime.h"
+#include "apps/llmtrain/standard_streams.h"
+#include "core/base/error.h"
+#include "core/checkpoint/checkpoint.h"
+
+namespace llmtrain::app {
+namespace {
+
+struct CheckpointOptions {
+  std::string source;
+  std::string destination;
+  std::string format;
+  bool json = false;
+};
+
+int inspect(const CheckpointOptions& options) {
+  const FoundCheckpoint found = find_source(options.source);
+  warn_of_damaged(found.damaged);
+  const CheckpointReader reader(found.folder);
+  write_result(options.json ? describe_as_json(reader) : describe_as_text(reader));
+  return 0;
+}
+
+// A damaged checkpoint beside a whole one is still what this command is asked about.
+int verify(const CheckpointOptions& options) {
+  const FoundCheckpoint found = find_source(options.source);
+  warn_of_damaged(found.damaged);
+  CheckpointReader(found.folder).verify();
+  write_result(found.folder.string() + ": ok\n");
+  return static_cast<int>(found.damaged.empty() ? ExitCode::done : ExitCode::bad_data);
+}
+
+void require_new_folder(const std::string& destination) {
+  std::error_code failed;
+  const auto status = std::filesystem::status(destination, failed);
+  const bool free = !std::filesystem::exists(status) ||
+                    (std::filesystem::is_directory(status) && std::filesystem::is_empty(destination, failed));
+  if (destination.empty() || !free) {
+    throw Error(ExitCode::cannot_write,
+                "\"" + destination + "\": is there already and is no empty folder; name a new one");
+  }
+}
+
+int export_to(const CheckpointOptions& options) {
+  require_new_folder(options.destination);
+  const CheckpointSource source = open_source(options.source, {});
+  require_executable(source.recipe, source.checkpoint.string());
+  load_runtime().export_huggingface({source.recipe, source.checkpoint.string(), options.destination});
+  write_result(options.destination + ": written from " + source.checkpoint.string() + "\n");
+  return 0;
+}
+
+using Body = int (*)(const CheckpointOptions&);
+
+CLI::App* add_command(CLI::App& parent, const char* name, const char* help,
+                      const std::shared_ptr<CheckpointOptions>& options, Body body, Action& action) {
+  CLI::App* command = parent.add_subcommand(name, help);
+  command->add_option("SOURCE", options->source, "A run's directory (its newest checkpoint) or a checkpoint's folder")
+      ->required()
+      ->type_name("");
+  command->callback([options, body, &action] { action = [options, body] { return body(*options); }; });
+  return command;
+}
+
+}  // namespace
+
+void add_checkpoint(CLI::App& program, Action& action) {
+  const auto options = std::make_shared<CheckpointOptions>();
+  CLI::App* parent = program.add_subcommand("checkpoint", "Describes, verifies and exports checkpoints");
+  parent->require_subcommand(0, 1);
+  parent->footer("Example:\n  llmtrain checkpoint inspect runs/quickstart");
+
+  CLI::App* command = add_command(*parent, "inspect", "Says what a checkpoint holds", options, inspect, action);
+  command->add_flag("--json", options->json, "Print JSON");
+  command->footer("Example:\n  llmtrain checkpoint inspect runs/quickstart");
+
+  command = add_command(*parent, "verify", "Compares every file with its SHA-256", options, verify, action);
+  command->footer("Example:\n  llmtrain checkpoint verify runs/quickstart/checkpoints/step-00000100");
+
+  command = add_command(*parent, "export", "Writes a model for other programs", options, export_to, action);
+  command->add_option("DIRECTORY", options->destination, "A new folder")->required()->type_name("");
+  command->add_option("--to", options->format, "hf: what transformers' from_pretrained loads")
+      ->required()
+      ->type_name("FORMAT")
+      ->check(CLI::IsMember({"hf"}));
+  command->footer("Example:\n  llmtrain checkpoint export runs/quickstart my-model --to hf");
+}
+
+}  // namespace llmtrain::app

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/llmtrain/checkpoint_source.h"
+
+#include <optional>
+#include <system_error>
+
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/checkpoint/checkpoint.h"
+
+namespace llmtrain::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool holds(const fs::path& folder, const char* name) {
+  std::error_code failed;
+  return fs::exists(folder / name, failed);
+}
+
+FoundCheckpoint newest(const fs::path& checkpoints) {
+  FoundCheckpoint found;
+  const auto folder = find_checkpoint(checkpoints, found.damaged);
+  if (folder) {
+    found.folder = *folder;
+    return found;
+  }
+  std::string reasons;
+  for (const auto& reason : found.damaged) reasons += "\n" + reason;
+  if (!reasons.empty()) throw Error(ExitCode::bad_data, checkpoints.string() + ": holds no whole checkpoint" + reasons);
+  throw Error(ExitCode::missing_input,
+              checkpoints.string() + ": holds no checkpoint yet; the run must reach checkpoint.every steps or its end");
+}
+
+// The folder that a recipe's file stands for; any other source stands for itself.
+std::string without_recipe(const std::string& source, const std::vector<Override>& overrides) {
+  std::error_code failed;
+  return fs::is_regular_file(source, failed) ? read_recipe(source, overrides).log.directory : source;
+}
+
+// The manifest is data: a recipe in it that cannot be read is a damaged checkpoint, not the user's recipe.
+Recipe recipe_of(const fs::path& checkpoint, const std::vector<Override>& overrides) {
+  const CheckpointReader reader(checkpoint);
+  const std::string text = reader.state().recipe.dump();
+  const std::string name = (checkpoint / "manifest.json").string();
+  try {
+    const Recipe recipe = parse_recipe(text, name, checkpoint);
+    if (overrides.empty()) return recipe;
+  } catch (const Error& error) {
+    throw Error(ExitCode::bad_data, std::string(error.what()) + "\n" + name + ": its recipe is not of this version");
+  }
+  return parse_recipe(text, name, checkpoint, overrides);
+}
+
+}  // namespace
+
+FoundCheckpoint find_source(const std::string& source) {
+  std::error_code failed;
+  const fs::path path(source);
+  const auto status = fs::status(path, failed);
+  if (!fs::exists(status)) {
+    throw Error(ExitCode::missing_input, source + ": is not there; give a run's directory or a checkpoint's folder");
+  }
+  if (!fs::is_directory(status)) {
+    throw Error(ExitCode::bad_data, source + ": is a file; give a run's directory or a checkpoint's folder");
+  }
+  if (holds(path, "manifest.json")) return {path, {}};
+  if (holds(path, "checkpoints")) return newest(path / "checkpoints");
+  if (holds(path, "latest")) return newest(path);
+  throw Error(ExitCode::missing_input,
+              source +
+                  ": holds no checkpoint (manifest.json, or a folder checkpoints); give a run's directory or a "
+                  "checkpoint's folder");
+}
+
+CheckpointSource open_source(const std::string& source, const std::vector<Override>& overrides) {
+  const FoundCheckpoint found = find_source(without_recipe(source, overrides));
+  warn_of_damaged(found.damaged);
+  return {recipe_of(found.folder, overrides), found.folder};
+}
+
+void warn_of_damaged(const std::vector<std::string>& damaged) {
+  for (const std::string& reason : damaged) log().warn(reason);
+}
+
+}  // namespace llmtrain::app

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+
+namespace CLI {
+class App;
+}
+
+namespace llmtrain::app {
+
+// What the command line asked for, set while it is parsed. Returns the exit code; throws Error.
+using Action = std::function<int()>;
+
+// Each adds one command with its flags to the program. `action` outlives the parsing.
+void add_run(CLI::App& program, Action& action);
+void add_validate(CLI::App& program, Action& action);
+void add_schema(CLI::App& program, Action& action);
+void add_sample(CLI::App& program, Action& action);
+void add_evaluate(CLI::App& program, Action& action);
+void add_checkpoint(CLI::App& program, Action& action);
+void add_doctor(CLI::App& program, Action& action);
+
+}  // namespace llmtrain::app

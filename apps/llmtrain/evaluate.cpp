@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <spdlog/fmt/fmt.h>
+#include <CLI/CLI.hpp>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "apps/llmtrain/checkpoint_source.h"
+#include "apps/llmtrain/commands.h"
+#include "apps/llmtrain/executable_recipe.h"
+#include "apps/llmtrain/flags.h"
+#include "apps/llmtrain/runtime.h"
+#include "apps/llmtrain/standard_streams.h"
+
+namespace llmtrain::app {
+namespace {
+
+struct EvaluateOptions {
+  std::string source;
+  std::vector<Override> overrides;
+  EvaluateRequest request;
+  bool json = false;
+};
+
+std::string as_json(const EvaluateRequest& request, const EvaluateResult& result) {
+  const nlohmann::ordered_json json = {{"checkpoint", request.checkpoint},
+                                       {"step", result.step},
+                                       {"loss", result.loss},
+                                       {"perplexity", result.perplexity},
+                                       {"tokens", result.tokens}};
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+std::string as_text(const EvaluateRequest& request, const EvaluateResult& result) {
+  return fmt::format(
+      "checkpoint  {}\nstep        {}\ntokens      {}\nloss        {:.6f} nats a token\nperplexity  {:.4g}\n",
+      request.checkpoint, result.step, result.tokens, result.loss, result.perplexity);
+}
+
+int evaluate(const EvaluateOptions& options) {
+  auto source = open_source(options.source, options.overrides);
+  require_executable(source.recipe, source.checkpoint.string());
+  EvaluateRequest request = options.request;
+  request.recipe = std::move(source.recipe);
+  request.checkpoint = source.checkpoint.string();
+  const EvaluateResult result = load_runtime().evaluate(request);
+  write_result(options.json ? as_json(request, result) : as_text(request, result));
+  return 0;
+}
+
+}  // namespace
+
+void add_evaluate(CLI::App& program, Action& action) {
+  const auto options = std::make_shared<EvaluateOptions>();
+  CLI::App* command = program.add_subcommand("eval", "Measures loss and perplexity of a trained model");
+  command->add_option("SOURCE", options->source, "A run's directory, a checkpoint's folder, or a recipe")
+      ->required()
+      ->type_name("");
+  command->add_option("--data", options->request.data, "A file, folder or glob instead of the recipe's data.validation")
+      ->type_name("FILE");
+  command->add_option("--batches", options->request.batches, "Global batches to read; 0: all the data once")
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(not_negative());
+  add_set_flag(*command, options->overrides);
+  command->add_flag("--json", options->json, "Print JSON");
+  command->footer("Example:\n  llmtrain eval runs/quickstart --data README.md");
+  command->callback([options, &action] { action = [options] { return evaluate(*options); }; });
+}
+
+}  // namespace llmtrain::app

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <spdlog/fmt/fmt.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "apps/llmtrain/findings.h"
+#include "apps/llmtrain/runtime.h"
+#include "core/base/error.h"
+#include "core/base/file.h"
+
+namespace llmtrain::app {
+namespace {
+
+#ifdef __clang__
+constexpr const char* compiler = "Clang " __clang_version__;
+#else
+constexpr const char* compiler = "GCC " __VERSION__;
+#endif
+
+void find_runtime(std::vector<Finding>& findings) {
+  try {
+    const RuntimeVersions versions = load_runtime().versions();
+    findings.push_back({FindingState::ok, "LibTorch", versions.libtorch + ", " + versions.cpu, ""});
+    findings.push_back({FindingState::ok, "GPU", versions.cuda_device, ""});
+  } catch (const std::exception& error) {
+    findings.push_back({FindingState::missing, "LibTorch", error.what(), "scripts/setup && scripts/build"});
+  }
+}
+
+std::string on_path(const std::string& program) {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path != nullptr ? path : "");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const std::string file = folder + "/" + program;
+    if (::access(file.c_str(), X_OK) == 0) return file;
+  }
+  return "";
+}
+
+void find_driver(std::vector<Finding>& findings) {
+  const std::string version = value_in("/proc/driver/nvidia/version", "NVRM version");
+  findings.push_back(version.empty() ? Finding{FindingState::ok, "NVIDIA driver", "none; the CPU trains", ""}
+                                     : Finding{FindingState::ok, "NVIDIA driver", version, ""});
+}
+
+std::string toolkit_version(const std::string& folder) {
+  try {
+    return nlohmann::json::parse(read_file(folder + "/version.json")).at("cuda").at("version");
+  } catch (const std::exception&) {
+    return "of unknown version";
+  }
+}
+
+void find_toolkit(std::vector<Finding>& findings) {
+  std::error_code failed;
+  std::string compiler_file = on_path("nvcc");
+  if (compiler_file.empty() && ::access("/usr/local/cuda/bin/nvcc", X_OK) == 0) {
+    compiler_file = "/usr/local/cuda/bin/nvcc";
+  }
+  if (compiler_file.empty()) {
+    findings.push_back({FindingState::ok, "CUDA toolkit", "none; only a build for GPUs needs it", ""});
+    return;
+  }
+  const auto folder = std::filesystem::weakly_canonical(compiler_file, failed).parent_path().parent_path().string();
+  findings.push_back({FindingState::ok, "CUDA toolkit", toolkit_version(folder) + " in " + folder, ""});
+}
+
+std::string first_output_line(const char* command) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(::popen(command, "r"), ::pclose);
+  std::array<char, 256> buffer{};
+  if (pipe == nullptr || std::fgets(buffer.data(), buffer.size(), pipe.get()) == nullptr) return "";
+  const std::string line(buffer.data());
+  return line.substr(0, line.find('\n'));
+}
+
+void find_mpi(std::vector<Finding>& findings) {
+  const std::string file = on_path("mpirun");
+  if (file.empty()) {
+    findings.push_back({FindingState::note, "MPI", "mpirun is not on PATH; only several processes need it",
+                        "apt-get install openmpi-bin libopenmpi-dev"});
+    return;
+  }
+  const std::string version = first_output_line("mpirun --version 2>/dev/null");
+  findings.push_back({FindingState::ok, "MPI", (version.empty() ? "of unknown version" : version) + ", " + file, ""});
+}
+
+}  // namespace
+
+void find_software(std::vector<Finding>& findings) {
+  findings.push_back({FindingState::ok, "llmtrain", fmt::format("{}, built by {}", LLMTRAIN_VERSION, compiler), ""});
+  find_runtime(findings);
+  find_driver(findings);
+  find_toolkit(findings);
+  find_mpi(findings);
+}
+
+}  // namespace llmtrain::app

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "core/recipe/recipe_io.h"
+
+namespace llmtrain::app {
+
+// `--set pointer.path=JSON`, repeatable.
+void add_set_flag(CLI::App& command, std::vector<Override>& overrides);
+
+// The override that puts a text, whatever it looks like, at `pointer_path`.
+Override text_override(const std::string& pointer_path, const std::string& text);
+
+// Flag values that are numbers of at least 0; "nan" and "inf" are refused.
+CLI::Validator not_negative();
+
+}  // namespace llmtrain::app

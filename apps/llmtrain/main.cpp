@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <CLI/CLI.hpp>
+#include <exception>
+#include <new>
+#include <string>
+
+#include "apps/llmtrain/commands.h"
+#include "apps/llmtrain/standard_streams.h"
+#include "apps/llmtrain/usage.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
+
+namespace llmtrain::app {
+namespace {
+
+int parse_and_act(int argument_count, char** arguments) {
+  Action action;
+  CLI::App program("Trains large language models from one recipe.", "llmtrain");
+  program.set_version_flag("--version", "llmtrain " LLMTRAIN_VERSION);
+  program.require_subcommand(0, 1);
+  program.footer(
+      "Example:\n  llmtrain run recipes/quickstart.json\n\nllmtrain COMMAND --help shows a command's flags.");
+  for (const auto add : {add_run, add_validate, add_schema, add_sample, add_evaluate, add_checkpoint, add_doctor}) {
+    add(program, action);
+  }
+  try {
+    program.parse(argument_count, arguments);
+  } catch (const CLI::ParseError& stop) {
+    return show_help_or_refuse(program, stop);
+  }
+  if (!action) refuse_without_command(program);
+  return action();
+}
+
+int fail(ExitCode code, const std::string& message) {
+  log().error(message);
+  return static_cast<int>(code);
+}
+
+}  // namespace
+}  // namespace llmtrain::app
+
+int main(int argument_count, char** arguments) {
+  using namespace llmtrain;
+  app::prepare_standard_streams();
+  try {
+    return app::parse_and_act(argument_count, arguments);
+  } catch (const Error& error) {
+    return app::fail(error.code(), error.what());
+  } catch (const std::bad_alloc&) {
+    return app::fail(ExitCode::internal_error, "out of memory: this machine cannot hold what was asked for");
+  } catch (const std::exception& error) {
+    return app::fail(ExitCode::internal_error, std::string("internal error: ") + error.what());
+  }
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/llmtrain/commands.h"
+#include "apps/llmtrain/executable_recipe.h"
+#include "apps/llmtrain/flags.h"
+#include "apps/llmtrain/runtime.h"
+#include "core/base/error.h"
+#include "core/recipe/recipe_io.h"
+
+namespace llmtrain::app {
+namespace {
+
+struct RunOptions {
+  std::string recipe;
+  std::vector<Override> overrides;
+  std::optional<std::string> directory;
+  std::optional<std::string> resume;
+  std::optional<std::int64_t> ranks;
+  bool quiet = false;
+  bool verbose = false;
+};
+
+std::vector<Override> all_overrides(const RunOptions& options) {
+  auto overrides = options.overrides;
+  if (options.directory) overrides.push_back(text_override("log.directory", *options.directory));
+  if (options.resume) overrides.push_back(text_override("checkpoint.resume", *options.resume));
+  if (options.ranks) overrides.push_back("launch.ranks=" + std::to_string(*options.ranks));
+  return overrides;
+}
+
+int run(const RunOptions& options) {
+  RunRequest request;
+  request.recipe = read_recipe(options.recipe, all_overrides(options));
+  request.verbosity = options.quiet ? Verbosity::quiet : options.verbose ? Verbosity::verbose : Verbosity::normal;
+  require_executable(request.recipe, options.recipe);
+  if (request.recipe.data.train.empty()) {
+    throw Error(ExitCode::bad_recipe, options.recipe +
+                                          ": /data/train: is missing; run needs at least one source, as in "
+                                          "[{\"path\": \"text.txt\"}]");
+  }
+  set_verbosity(request.verbosity);
+  return load_runtime().run(request);
+}
+
+}  // namespace
+
+void add_run(CLI::App& program, Action& action) {
+  const auto options = std::make_shared<RunOptions>();
+  CLI::App* command = program.add_subcommand("run", "Trains the model of a recipe");
+  command->add_option("RECIPE", options->recipe, "The recipe's file")->required()->type_name("");
+  add_set_flag(*command, options->overrides);
+  command->add_option("--run-dir", options->directory, "Where the run's files go (log.directory)")->type_name("DIR");
+  command
+      ->add_option("--resume", options->resume,
+                   "Go on with the run that the directory holds, or not, or from a checkpoint (checkpoint.resume)")
+      ->type_name("auto|never|PATH");
+  command->add_option("--ranks", options->ranks, "Processes that train together (launch.ranks)")->type_name("N");
+  CLI::Option* quiet = command->add_flag("-q,--quiet", options->quiet, "Show warnings and errors only");
+  command->add_flag("-v,--verbose", options->verbose, "Show details")->excludes(quiet);
+  command->footer(
+      "Examples:\n  llmtrain run recipes/quickstart.json\n"
+      "  llmtrain run recipes/quickstart.json --set training.steps=50 --run-dir runs/short");
+  command->callback([options, &action] { action = [options] { return run(*options); }; });
+}
+
+}  // namespace llmtrain::app

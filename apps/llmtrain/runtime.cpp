@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/llmtrain/runtime.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "core/base/error.h"
+
+namespace llmtrain::app {
+namespace {
+
+std::vector<std::string> candidates() {
+  std::vector<std::string> files;
+  std::error_code failed;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", failed);
+  if (!failed) files.push_back(program.parent_path() / "libllmtrain_runtime.so");
+  const char* named = std::getenv("LLMTRAIN_RUNTIME");
+  if (named != nullptr && *named != '\0') files.push_back(std::filesystem::absolute(named));
+  return files;
+}
+
+}  // namespace
+
+RuntimeInterface& load_runtime() {
+  std::string reasons;
+  for (const std::string& file : candidates()) {
+    // LibTorch's own libraries look each other's symbols up globally.
+    if (void* library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL)) {
+      using Entry = RuntimeInterface* (*)();
+      if (auto* entry = reinterpret_cast<Entry>(::dlsym(library, "llmtrain_runtime"))) return *entry();
+    }
+    const char* reason = ::dlerror();
+    reasons += (reasons.empty() ? "" : "; ") + (reason != nullptr ? std::string(reason) : file);
+  }
+  throw Error(ExitCode::missing_input, "the training runtime cannot be loaded: " + reasons +
+                                           "; run scripts/setup and scripts/build where llmtrain's sources are (they "
+                                           "install LibTorch), or set LLMTRAIN_RUNTIME to a libllmtrain_runtime.so");
+}
+
+}  // namespace llmtrain::app

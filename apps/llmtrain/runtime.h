@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "parallel/engine/runtime_interface.h"
+
+namespace llmtrain::app {
+
+// Loads the training runtime, which brings LibTorch in: libllmtrain_runtime.so beside the program, else the file that
+// LLMTRAIN_RUNTIME in the environment names. Throws Error(missing_input) that says what to install.
+RuntimeInterface& load_runtime();
+
+}  // namespace llmtrain::app

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <CLI/CLI.hpp>
+
+#include "apps/llmtrain/commands.h"
+#include "apps/llmtrain/standard_streams.h"
+#include "core/recipe/recipe_io.h"
+
+namespace llmtrain::app {
+
+void add_schema(CLI::App& program, Action& action) {
+  CLI::App* command = program.add_subcommand("schema", "Prints the JSON Schema of a recipe");
+  command->footer("Example:\n  llmtrain schema > recipe.schema.json");
+  command->callback([&action] {
+    action = [] {
+      write_result(recipe_schema().dump(2) + "\n");
+      return 0;
+    };
+  });
+}
+
+}  // namespace llmtrain::app

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/llmtrain/standard_streams.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstddef>
+#include <cstring>
+#include <string>
+
+#include "core/base/error.h"
+
+namespace llmtrain::app {
+
+void prepare_standard_streams() {
+  std::signal(SIGPIPE, SIG_IGN);
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    // Read-only, so that results that go nowhere are still an error.
+    if (::fcntl(descriptor, F_GETFD) == -1) static_cast<void>(::open("/dev/null", O_RDONLY));
+  }
+}
+
+void write_result(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(STDOUT_FILENO, text.data(), text.size());
+    if (written >= 0) {
+      text.remove_prefix(static_cast<std::size_t>(written));
+    } else if (errno == EPIPE) {
+      return;
+    } else if (errno != EINTR) {
+      throw Error(ExitCode::cannot_write, std::string("cannot write to standard output: ") + std::strerror(errno));
+    }
+  }
+}
+
+}  // namespace llmtrain::app

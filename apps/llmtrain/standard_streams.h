@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string_view>
+
+namespace llmtrain::app {
+
+// Call first. A reader that goes away (`| head -1`) must not end the program, and a standard stream that the caller
+// closed must not become the next file that is opened.
+void prepare_standard_streams();
+
+// Writes a command's result to standard output. A reader that has gone away is no error. Throws Error(cannot_write).
+void write_result(std::string_view text);
+
+}  // namespace llmtrain::app

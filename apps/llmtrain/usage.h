@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+namespace CLI {
+class App;
+class ParseError;
+}  // namespace CLI
+
+namespace llmtrain::app {
+
+// After a stopped parse: writes the help or version that was asked for and returns 0, or throws Error(bad_recipe) with
+// one line that says what is wrong with the command line.
+int show_help_or_refuse(const CLI::App& program, const CLI::ParseError& stop);
+
+// Throws Error(bad_recipe): the command line names no command, or one that needs another (`llmtrain checkpoint`).
+[[noreturn]] void refuse_without_command(const CLI::App& program);
+
+}  // namespace llmtrain::app
