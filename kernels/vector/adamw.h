@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+namespace llmtrain::kernels::vector {
+
+struct AdamwConstants {
+  float gradient_scale;
+  float decay;  // 1 − learning rate · weight decay
+  float one_minus_beta1;
+  float beta2;
+  float one_minus_beta2;
+  float root_of_correction;  // √(1 − beta2^step)
+  float eps;
+  float step_size;  // learning rate / (1 − beta1^step)
+};
+
+template <class Gradient>
+struct AdamwArrays {
+  float* weights;
+  float* m;
+  float* v;
+  const Gradient* gradients;
+  std::uint16_t* compute_weights;  // bf16; null when not wanted
+};
+
+// Updates elements [begin, end).
+struct AdamwKernels {
+  void (*fp32)(const AdamwArrays<float>& arrays, const AdamwConstants& constants, std::int64_t begin, std::int64_t end);
+  void (*bf16)(const AdamwArrays<std::uint16_t>& arrays, const AdamwConstants& constants, std::int64_t begin,
+               std::int64_t end);
+};
+
+template <int level>
+AdamwKernels adamw_kernels_for();
+
+}  // namespace llmtrain::kernels::vector

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+namespace llmtrain::kernels {
+
+// Calls check.operator()<level>() for every instruction-set level that was compiled and that this processor has, so
+// that a test reaches the loops that the dispatch would not choose here.
+template <class Check>
+void at_every_level(Check check) {
+#if defined(__x86_64__)
+  check.template operator()<2>();
+  if (__builtin_cpu_supports("x86-64-v3")) check.template operator()<3>();
+  if (__builtin_cpu_supports("x86-64-v4")) check.template operator()<4>();
+#else
+  check.template operator()<0>();
+#endif
+}
+
+}  // namespace llmtrain::kernels
