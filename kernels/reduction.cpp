@@ -1,1 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "kernels/reduction.h"
+
+#include <ATen/ops/linalg_vector_norm.h>
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "kernels/parallel_for.h"
+#include "kernels/vector/level.h"
+#include "kernels/vector/reduction.h"
+
+namespace llmtrain::kernels {
+namespace {
+
+constexpr std::int64_t block = 16384;
+
+template <class Value>
+double sum_over_blocks(double (*kernel)(const Value*, std::int64_t), const at::Tensor& x) {
+  const auto* values = static_cast<const Value*>(x.const_data_ptr());
+  const std::int64_t n = x.numel();
+  std::vector<double> sums((n + block - 1) / block);
+  at::parallel_for(0, static_cast<std::int64_t>(sums.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) sums[i] = kernel(values + i * block, std::min(block, n - i * block));
+  });
+  return std::accumulate(sums.begin(), sums.end(), 0.0);
+}
+
+double reference_sum(const at::Tensor& x) {
+  const double norm = at::linalg_vector_norm(x, 2, at::OptionalIntArrayRef(), false, at::kDouble).item<double>();
+  return norm * norm;
+}
+
+}  // namespace
+
+double sum_of_squares(const at::Tensor& x) {
+  const auto kernels = vector::at_level([]<int level> { return vector::sum_of_squares_kernels_for<level>(); });
+  const bool flat = x.device().is_cpu() && x.is_contiguous();
+  if (flat && x.scalar_type() == at::kFloat) return sum_over_blocks(kernels.fp32, x);
+  if (flat && x.scalar_type() == at::kBFloat16) return sum_over_blocks(kernels.bf16, x);
+  return reference_sum(x);
+}
+
+}  // namespace llmtrain::kernels
