@@ -5,7 +5,8 @@
 
 namespace llmtrain::kernels {
 
-// losses[t] = log Σ_v exp(logits[t, v]) − logits[t, targets[t]], fp32 (float64 for float64 logits). targets is int64 [T].
+// losses[t] = log Σ_v exp(logits[t, v]) − logits[t, targets[t]], fp32 (float64 for float64 logits). targets is int64
+// [T]. Throws Error(bad_data) for a target outside [0, V), before anything is changed.
 at::Tensor cross_entropy_forward(const at::Tensor& logits, const at::Tensor& targets);
 
 // The same, and logits becomes its own gradient: scale·(softmax(logits) − one_hot(targets)), rounded to its dtype.

@@ -1,1 +1,75 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "kernels/vector/cross_entropy.h"
+
+#include "kernels/vector/math.h"
+
+namespace llmtrain::kernels::vector {
+namespace {
+
+// Exponentials added in fp32 before their sum joins the row's float64 sum.
+constexpr std::int64_t block = 1024;
+
+struct RowStatistics {
+  float maximum;
+  double sum;  // Σ exp(logit − maximum)
+};
+
+template <class Value>
+float maximum_of(const Value* logits, std::int64_t columns) {
+  float maximum = -__builtin_inff();
+#pragma omp simd reduction(max : maximum)
+  for (std::int64_t i = 0; i < columns; ++i) {
+    const float x = to_float(logits[i]);
+    maximum = x > maximum ? x : maximum;
+  }
+  return maximum;
+}
+
+template <class Value>
+float exponential_sum(const Value* logits, std::int64_t columns, float maximum) {
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t i = 0; i < columns; ++i) sum += exponential(to_float(logits[i]) - maximum);
+  return sum;
+}
+
+template <class Value>
+RowStatistics statistics_of(const Value* logits, std::int64_t columns) {
+  RowStatistics row{.maximum = maximum_of(logits, columns), .sum = 0};
+  for (std::int64_t i = 0; i < columns; i += block) {
+    row.sum += exponential_sum(logits + i, columns - i < block ? columns - i : block, row.maximum);
+  }
+  return row;
+}
+
+float loss_of(const RowStatistics& row, float target_logit) {
+  const double distance = static_cast<double>(row.maximum) - static_cast<double>(target_logit);
+  return static_cast<float>(__builtin_log(row.sum) + distance);
+}
+
+template <class Value>
+float loss(const Value* logits, std::int64_t columns, std::int64_t target) {
+  return loss_of(statistics_of(logits, columns), to_float(logits[target]));
+}
+
+template <class Value>
+float loss_and_gradient(Value* logits, std::int64_t columns, std::int64_t target, float scale) {
+  const RowStatistics row = statistics_of(logits, columns);
+  const float target_logit = to_float(logits[target]);
+  const auto factor = static_cast<float>(static_cast<double>(scale) / row.sum);
+  for (std::int64_t i = 0; i < columns; ++i) {
+    store(logits[i], exponential(to_float(logits[i]) - row.maximum) * factor);
+  }
+  store(logits[target], exponential(target_logit - row.maximum) * factor - scale);
+  return loss_of(row, target_logit);
+}
+
+}  // namespace
+
+template <>
+CrossEntropyKernels cross_entropy_kernels_for<LLMTRAIN_VECTOR_LEVEL>() {
+  return {.fp32 = {loss<float>, loss_and_gradient<float>},
+          .bf16 = {loss<std::uint16_t>, loss_and_gradient<std::uint16_t>}};
+}
+
+}  // namespace llmtrain::kernels::vector
