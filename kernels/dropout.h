@@ -11,16 +11,18 @@ namespace llmtrain::kernels {
 // same on every layout and can be made again in the backward instead of being saved.
 struct Dropout {
   double probability = 0;
-  std::uint64_t key = 0;          // dropout_key(): which site of which step
+  std::uint64_t key = 0;           // dropout_key(): which site of which step
   std::int64_t first_element = 0;  // index of x's first element in the unsharded tensor
 
   bool active() const { return probability > 0; }
 };
 
+// The first two words of philox(seed, counter = (step, site)).
 std::uint64_t dropout_key(std::int64_t seed, std::int64_t step, std::uint64_t site);
 
 // x is contiguous. Zeroes element i where philox(key, i/4)[i mod 4] < probability·2³², multiplies the others by
-// 1/(1 − probability). Forward and backward are the same operation.
+// 1/(1 − probability). Forward and backward are the same operation. Throws Error(internal_error) for a probability
+// outside [0, 1) or an x that is not contiguous.
 void dropout_(at::Tensor& x, const Dropout& dropout);
 
 }  // namespace llmtrain::kernels
