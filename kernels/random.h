@@ -8,7 +8,8 @@
 namespace llmtrain::kernels {
 
 // Fills x (contiguous) with normal numbers: element i is Box-Muller (in float64) of philox(key, (first_element + i)/2),
-// so any slice of a tensor can be made without the rest.
+// so any slice of a tensor can be made without the rest. Even elements take the cosine, odd ones the sine. fp32 and
+// float64 are rounded from float64, other types from fp32; the bits are the same on every processor and device.
 void fill_normal_(at::Tensor& x, std::uint64_t key, double standard_deviation, std::int64_t first_element = 0);
 
 }  // namespace llmtrain::kernels
