@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <ATen/Context.h>
+#include <ATen/Version.h>
 #include <torch/headeronly/version.h>
 
 #include <cmath>

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/gemm.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/randn.h>
+
+#include <array>
+#include <catch2/catch.hpp>
+#include <vector>
+
+namespace llmtrain::kernels {
+namespace {
+
+at::Tensor random(at::IntArrayRef shape, at::ScalarType type) { return at::randn(shape, at::kFloat).to(type); }
+
+// Largest error against float64, relative to the size of the sum of absolute products: what rounding can cost at most.
+double error(const at::Tensor& result, const at::Tensor& exact, const at::Tensor& magnitude) {
+  return ((result.to(at::kDouble) - exact).abs() / (magnitude + 1e-30)).max().item<double>();
+}
+
+struct Shape {
+  std::int64_t tokens, input, output;
+};
+const std::vector<Shape> shapes{{1, 1, 1}, {3, 5, 7}, {64, 48, 257}, {17, 128, 96}, {256, 64, 33}};
+
+// One rounding of the result and fp32 sums of at most a few hundred terms.
+double tolerance(at::ScalarType type) { return type == at::kBFloat16 ? 1.0 / 256 : 1e-6; }
+
+}  // namespace
+
+TEST_CASE("a linear layer's products equal float64's up to rounding", "[gemm]") {
+  const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kDouble);
+  for (const Shape& shape : shapes) {
+    const at::Tensor x = random({shape.tokens, shape.input}, type);
+    const at::Tensor weight = random({shape.output, shape.input}, type);
+    const at::Tensor bias = random({shape.output}, type);
+    const at::Tensor dy = random({shape.tokens, shape.output}, type);
+    const at::Tensor x64 = x.to(at::kDouble), w64 = weight.to(at::kDouble), d64 = dy.to(at::kDouble);
+    const at::Tensor b64 = bias.to(at::kDouble);
+
+    CHECK(error(kernels::linear(x, weight, std::nullopt), at::mm(x64, w64.t()), at::mm(x64.abs(), w64.t().abs())) <
+          tolerance(type));
+    CHECK(error(kernels::linear(x, weight, bias), at::mm(x64, w64.t()) + b64, at::mm(x64.abs(), w64.t().abs()) + b64.abs()) <
+          tolerance(type));
+    CHECK(error(linear_backward_input(dy, weight), at::mm(d64, w64), at::mm(d64.abs(), w64.abs())) < tolerance(type));
+  }
+}
+
+TEST_CASE("weight gradients overwrite or add, in the type of their memory", "[gemm]") {
+  const auto type = GENERATE(at::kFloat, at::kBFloat16);
+  const auto memory = GENERATE(at::kFloat, at::kBFloat16);
+  for (const Shape& shape : shapes) {
+    const at::Tensor x = random({shape.tokens, shape.input}, type);
+    const at::Tensor dy = random({shape.tokens, shape.output}, type);
+    const at::Tensor before = random({shape.output, shape.input}, memory);
+    const at::Tensor product = at::mm(dy.to(at::kDouble).t(), x.to(at::kDouble));
+    const at::Tensor magnitude = at::mm(dy.to(at::kDouble).t().abs(), x.to(at::kDouble).abs());
+    // bf16 memory below fp32 operands rounds once more.
+    const double bound = memory == at::kBFloat16 ? 2.5 / 256 : 1e-6;
+
+    at::Tensor overwritten = before.clone();
+    linear_backward_weight(dy, x, overwritten, Accumulation::overwrite);
+    CHECK(error(overwritten, product, magnitude) < bound);
+    at::Tensor added = before.clone();
+    linear_backward_weight(dy, x, added, Accumulation::add);
+    CHECK(error(added, product + before.to(at::kDouble), magnitude + before.to(at::kDouble).abs()) < bound);
+  }
+}
+
+TEST_CASE("bias gradients are column sums", "[gemm]") {
+  const at::Tensor dy = random({129, 37}, at::kFloat);
+  at::Tensor dbias = random({37}, at::kFloat);
+  const at::Tensor before = dbias.to(at::kDouble);
+  const at::Tensor sum = dy.to(at::kDouble).sum(0);
+  linear_backward_bias(dy, dbias, Accumulation::add);
+  CHECK((dbias.to(at::kDouble) - sum - before).abs().max().item<double>() < 1e-4);
+  linear_backward_bias(dy, dbias, Accumulation::overwrite);
+  CHECK((dbias.to(at::kDouble) - sum).abs().max().item<double>() < 1e-4);
+}
+
+TEST_CASE("the same product repeats bitwise", "[gemm]") {
+  const at::Tensor x = random({64, 96}, at::kFloat), weight = random({80, 96}, at::kFloat);
+  const at::Tensor first = kernels::linear(x, weight, std::nullopt);
+  for (int i = 0; i < 5; ++i) CHECK(kernels::linear(x, weight, std::nullopt).equal(first));
+}
+
+}  // namespace llmtrain::kernels
