@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""scripts/check_style.py must find what it is there for."""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "check_style.py"
+LICENCE = "// SPDX-License-Identifier: Apache-2.0\n"
+
+
+def function(lines, head="void f() {"):
+    """A function of so many lines."""
+    return head + "\n" + "  call();\n" * (lines - 2) + "}\n"
+
+
+class CheckStyleTest(unittest.TestCase):
+    def problems(self, text, name="core/a.cpp"):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, name)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+            result = subprocess.run([sys.executable, SCRIPT, folder], capture_output=True, text=True)
+        self.assertEqual(result.stderr, "")
+        self.assertEqual(result.returncode, 1 if result.stdout else 0)
+        return result.stdout.splitlines()
+
+    def assert_long_function(self, text, line, count):
+        expected = f"core/a.cpp:{line}: a function of {count} lines; 60 are allowed: give its parts names"
+        self.assertEqual(self.problems(LICENCE + text), [expected])
+
+    def test_good_file_passes(self):
+        self.assertEqual(self.problems(LICENCE + function(60)), [])
+
+    def test_licence_is_required(self):
+        self.assertEqual(
+            self.problems("int a;\n"), ["core/a.cpp:1: the first line must hold SPDX-License-Identifier: Apache-2.0"]
+        )
+
+    def test_licence_may_follow_the_interpreter(self):
+        self.assertEqual(self.problems("#!/bin/bash\n# SPDX-License-Identifier: Apache-2.0\n", "scripts/tool"), [])
+
+    def test_file_of_401_lines_fails(self):
+        self.assertEqual(self.problems(LICENCE + "\n" * 399), [])
+        self.assertEqual(len(self.problems(LICENCE + "\n" * 400)), 1)
+
+    def test_unfinished_work_fails(self):
+        for word in ("TO" "DO", "FIX" "ME"):
+            with self.subTest(word):
+                self.assertEqual(len(self.problems(f"{LICENCE}// {word}: later\n")), 1)
+
+    def test_function_of_61_lines_fails(self):
+        self.assert_long_function(function(61), 2, 61)
+
+    def test_function_in_a_namespace_and_a_class_fails(self):
+        self.assert_long_function("namespace a {\nclass B {\n" + function(61) + "};\n}\n", 4, 61)
+
+    def test_template_function_fails(self):
+        self.assert_long_function(function(61, "template <class A, class B = vector<A>> void f(enum C c) {"), 2, 61)
+
+    def test_function_of_c_fails(self):
+        self.assert_long_function(function(61, 'extern "C" void f() {'), 2, 61)
+        self.assert_long_function('extern "C" {\n' + function(61) + "}\n", 3, 61)
+
+    def test_constructor_with_braced_members_fails(self):
+        self.assert_long_function(function(61, "A::A() : a_{1}, b_{2} {"), 2, 61)
+
+    def test_braces_in_text_and_comments_do_not_count(self):
+        text = "void f() {\n  g(\"}\", '{', R\"x(}})x\"); // }\n  /* } */\n" + "  call();\n" * 60 + "}\n"
+        self.assert_long_function(text, 2, 64)
+
+    def test_functions_beside_each_other_are_counted_alone(self):
+        self.assertEqual(self.problems(LICENCE + function(50) + function(50) + "struct A { int a{1}; };\n" + function(50)), [])
+
+    def test_python_function_of_61_lines_fails(self):
+        text = "# SPDX-License-Identifier: Apache-2.0\ndef f():\n" + "    call()\n" * 60
+        self.assertEqual(len(self.problems(text, "scripts/a.py")), 1)
+
+    def test_built_files_are_left_out(self):
+        self.assertEqual(self.problems("int a;\n", "build-asan/a.cpp"), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
