@@ -1,0 +1,253 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Holds our export and import to the real transformers and safetensors packages: huggingface_roundtrip_test.py TOOL."""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import safetensors.torch
+import torch
+import transformers
+
+TOOL = ""
+
+SHAPE = {"layers": 2, "hidden_size": 24, "heads": 4, "vocab_size": 29, "max_sequence_length": 16}
+
+# Our model keys, and the class that the export must load as.
+MODELS = {
+    "gpt2": ({"architecture": "gpt2"}, "GPT2LMHeadModel"),
+    "gpt2_untied_exact_gelu": (
+        {"architecture": "gpt2", "tie_embeddings": False, "activation": "gelu", "ffn_hidden_size": 40, "norm_eps": 1e-6},
+        "GPT2LMHeadModel",
+    ),
+    "llama": ({"architecture": "llama", "kv_heads": 2, "head_dim": 10}, "LlamaForCausalLM"),
+    "llama_tied": ({"architecture": "llama", "tie_embeddings": True, "rope_theta": 500000}, "LlamaForCausalLM"),
+    "llama_biases": ({"architecture": "llama", "bias": True, "qkv_bias": True, "kv_heads": 1}, "LlamaForCausalLM"),
+    "llama_uneven": ({"architecture": "llama", "hidden_size": 26, "head_dim": 8}, "MistralForCausalLM"),
+    "qwen2": ({"architecture": "llama", "qkv_bias": True, "kv_heads": 2, "norm_eps": 1e-6}, "Qwen2ForCausalLM"),
+    "qwen2_head_dim": ({"architecture": "llama", "qkv_bias": True, "head_dim": 10}, "Qwen2ForCausalLM"),
+    "qwen3": ({"architecture": "llama", "qk_norm": True, "kv_heads": 2, "head_dim": 12}, "Qwen3ForCausalLM"),
+    "qwen3_tied": ({"architecture": "llama", "qk_norm": True, "tie_embeddings": True}, "Qwen3ForCausalLM"),
+}
+
+
+def gpt2_tensors(ours, tied):
+    """The state of a GPT2LMHeadModel from our weights, written from the documentation of both sides."""
+    state = {
+        "transformer.wte.weight": ours["embedding.token.weight"],
+        "transformer.wpe.weight": ours["embedding.position.weight"],
+        "transformer.ln_f.weight": ours["final_norm.weight"],
+        "transformer.ln_f.bias": ours["final_norm.bias"],
+        "lm_head.weight": ours["embedding.token.weight" if tied else "head.weight"],
+    }
+    for layer in range(SHAPE["layers"]):
+        mine, theirs = f"layers.{layer}.", f"transformer.h.{layer}."
+        for kind in ("weight", "bias"):
+            parts = [ours[f"{mine}attention.{part}.{kind}"] for part in ("query", "key", "value")]
+            state[f"{theirs}attn.c_attn.{kind}"] = torch.cat(parts).t() if kind == "weight" else torch.cat(parts)
+            state[f"{theirs}ln_1.{kind}"] = ours[f"{mine}attention_norm.{kind}"]
+            state[f"{theirs}ln_2.{kind}"] = ours[f"{mine}ffn_norm.{kind}"]
+            for linear, name in (("attn.c_proj", "attention.output"), ("mlp.c_fc", "ffn.up"), ("mlp.c_proj", "ffn.down")):
+                tensor = ours[f"{mine}{name}.{kind}"]
+                state[f"{theirs}{linear}.{kind}"] = tensor.t() if kind == "weight" else tensor
+    return state
+
+
+def llama_tensors(ours, tied):
+    """The state of a model of the Llama family from our weights."""
+    parts = {
+        "attention_norm": "input_layernorm",
+        "ffn_norm": "post_attention_layernorm",
+        "attention.query": "self_attn.q_proj",
+        "attention.key": "self_attn.k_proj",
+        "attention.value": "self_attn.v_proj",
+        "attention.output": "self_attn.o_proj",
+        "attention.query_norm": "self_attn.q_norm",
+        "attention.key_norm": "self_attn.k_norm",
+        "ffn.gate": "mlp.gate_proj",
+        "ffn.up": "mlp.up_proj",
+        "ffn.down": "mlp.down_proj",
+    }
+    state = {
+        "model.embed_tokens.weight": ours["embedding.token.weight"],
+        "model.norm.weight": ours["final_norm.weight"],
+        "lm_head.weight": ours["embedding.token.weight" if tied else "head.weight"],
+    }
+    for name, tensor in ours.items():
+        if name.startswith("layers."):
+            _, layer, rest = name.split(".", 2)
+            part, kind = rest.rsplit(".", 1)
+            state[f"model.layers.{layer}.{parts[part]}.{kind}"] = tensor
+    return state
+
+
+def small(name):
+    """A tiny random model of transformers, as its own classes make it."""
+    torch.manual_seed(3)
+    common = {"vocab_size": 29, "bos_token_id": None, "eos_token_id": None}
+    llama = common | {
+        "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "max_position_embeddings": 16,
+    }  # fmt: skip
+    configs = {
+        "gpt2": lambda: transformers.GPT2Config(n_embd=24, n_layer=2, n_head=4, n_positions=16, **common),
+        "gpt2_untied": lambda: transformers.GPT2Config(
+            n_embd=24, n_layer=2, n_head=4, n_positions=16, n_inner=40, activation_function="gelu",
+            tie_word_embeddings=False, **common
+        ),
+        "llama": lambda: transformers.LlamaConfig(rope_parameters={"rope_theta": 5e5, "rope_type": "default"}, **llama),
+        "llama_biases": lambda: transformers.LlamaConfig(
+            attention_bias=True, mlp_bias=True, tie_word_embeddings=True, head_dim=10, **llama
+        ),
+        "mistral": lambda: transformers.MistralConfig(sliding_window=None, head_dim=8, **llama),
+        "qwen2": lambda: transformers.Qwen2Config(tie_word_embeddings=True, **llama),
+        "qwen3": lambda: transformers.Qwen3Config(head_dim=12, **llama),
+    }  # fmt: skip
+    model = transformers.AutoModelForCausalLM.from_config(configs[name]())
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.uniform_(-1, 1)  # biases and norms, too, or mixing them up would not show
+    return model
+
+
+class RoundTrip(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = pathlib.Path(holder.name)
+
+    def tool(self, *words):
+        done = subprocess.run([TOOL, *map(str, words)], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def write_recipe(self, model):
+        recipe = {"model": model, "batch": {"global": 1, "micro": 1}, "training": {"steps": 1}}
+        (self.folder / "recipe.json").write_text(json.dumps(recipe))
+        return self.folder / "recipe.json"
+
+    def assert_same(self, actual, expected):
+        self.assertEqual(sorted(actual), sorted(expected))
+        for name, tensor in expected.items():
+            self.assertEqual(actual[name].dtype, tensor.dtype, name)
+            self.assertTrue(torch.equal(actual[name], tensor), name)
+
+    def load(self, folder):
+        model, report = transformers.AutoModelForCausalLM.from_pretrained(
+            folder, output_loading_info=True, dtype="auto", local_files_only=True
+        )
+        for kind in ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs"):
+            self.assertFalse(report[kind], f"{kind}: {report[kind]}")
+        return model
+
+    def check_export(self, keys, class_name, dtype):
+        recipe = self.write_recipe(SHAPE | keys)
+        self.tool("export", recipe, self.folder / "hf", self.folder / "ours.safetensors", dtype)
+        model = self.load(self.folder / "hf")
+        self.assertEqual(type(model).__name__, class_name)
+        ours = safetensors.torch.load_file(self.folder / "ours.safetensors")
+        tensors = gpt2_tensors if class_name == "GPT2LMHeadModel" else llama_tensors
+        self.assert_same(model.state_dict(), tensors(ours, "head.weight" not in ours))
+        with safetensors.safe_open(self.folder / "hf" / "model.safetensors", "pt") as file:
+            self.assertEqual(file.metadata(), {"format": "pt"})
+        # Through transformers' own writer and back to us.
+        model.save_pretrained(self.folder / "again")
+        self.tool("import", self.folder / "again", recipe, self.folder / "back.safetensors")
+        self.assert_same(safetensors.torch.load_file(self.folder / "back.safetensors"), ours)
+        return model
+
+    def check_import(self, model, folder):
+        recipe = self.write_recipe(json.loads(self.tool("model", folder)))
+        self.tool("import", folder, recipe, self.folder / "ours.safetensors")
+        ours = safetensors.torch.load_file(self.folder / "ours.safetensors")
+        tensors = gpt2_tensors if model.config.model_type == "gpt2" else llama_tensors
+        state = {name: tensor.float() if tensor.dtype == torch.float16 else tensor for name, tensor in model.state_dict().items()}
+        self.assert_same(tensors(ours, "head.weight" not in ours), state)
+
+    def test_transformers_loads_every_export(self):
+        for name, (keys, class_name) in MODELS.items():
+            with self.subTest(name):
+                self.check_export(keys, class_name, "fp32")
+
+    def test_bf16_is_exported_as_such(self):
+        model = self.check_export({"architecture": "llama"}, "LlamaForCausalLM", "bf16")
+        self.assertEqual(model.dtype, torch.bfloat16)
+
+    def test_exported_configuration_says_what_the_recipe_said(self):
+        keys = {"architecture": "llama", "rope_theta": 500000, "norm_eps": 3e-6, "kv_heads": 2, "head_dim": 10}
+        config = self.check_export(keys, "LlamaForCausalLM", "fp32").config
+        self.assertEqual(config.rope_parameters, {"rope_theta": 500000, "rope_type": "default"})
+        self.assertEqual((config.rms_norm_eps, config.num_key_value_heads, config.head_dim), (3e-6, 2, 10))
+        self.assertEqual((config.max_position_embeddings, config.tie_word_embeddings), (16, False))
+        self.assertIsNone(config.eos_token_id)
+        keys = {"architecture": "gpt2", "norm_eps": 3e-6, "ffn_hidden_size": 40}
+        config = self.check_export(keys, "GPT2LMHeadModel", "fp32").config
+        self.assertEqual((config.activation_function, config.layer_norm_epsilon, config.n_inner), ("gelu_new", 3e-6, 40))
+        self.assertIsNone(config.bos_token_id)
+
+    def test_models_of_transformers_are_imported(self):
+        for name in ("gpt2", "gpt2_untied", "llama", "llama_biases", "mistral", "qwen2", "qwen3"):
+            with self.subTest(name):
+                model = small(name)
+                model.save_pretrained(self.folder / name)
+                self.check_import(model, self.folder / name)
+
+    def test_shards_are_imported(self):
+        model = small("llama")
+        model.save_pretrained(self.folder / "shards", max_shard_size="8KB")
+        self.assertTrue((self.folder / "shards" / "model.safetensors.index.json").exists())
+        self.check_import(model, self.folder / "shards")
+
+    def test_half_precision_is_imported(self):
+        for dtype in (torch.float16, torch.bfloat16):
+            with self.subTest(dtype):
+                model = small("qwen2").to(dtype)
+                model.save_pretrained(self.folder / str(dtype))
+                self.check_import(model, self.folder / str(dtype))
+
+    def test_older_names_and_buffers_are_imported(self):
+        model = small("gpt2")
+        model.save_pretrained(self.folder / "old")
+        state = {name.removeprefix("transformer."): tensor.clone() for name, tensor in model.state_dict().items()}
+        for layer in range(2):
+            state[f"h.{layer}.attn.bias"] = torch.ones(1, 1, 16, 16).tril()
+            state[f"h.{layer}.attn.masked_bias"] = torch.tensor(-1e4)
+        safetensors.torch.save_file(state, self.folder / "old" / "model.safetensors")
+        self.check_import(model, self.folder / "old")
+
+    def test_version_4_configurations_are_imported(self):
+        model = small("llama")
+        model.save_pretrained(self.folder / "v4")
+        file = self.folder / "v4" / "config.json"
+        config = json.loads(file.read_text())
+        config["rope_theta"] = config.pop("rope_parameters")["rope_theta"]
+        config |= {"rope_scaling": None, "torch_dtype": config.pop("dtype"), "pretraining_tp": 1}
+        file.write_text(json.dumps(config))
+        self.check_import(model, self.folder / "v4")
+
+    def test_safetensors_files_are_the_reference_writers_byte_for_byte(self):
+        torch.manual_seed(5)
+        dtypes = (
+            torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16,
+            torch.int8, torch.uint8, torch.bool, torch.float8_e4m3fn, torch.float8_e5m2, torch.complex64,
+        )  # fmt: skip
+        state = {}
+        for index, dtype in enumerate(dtypes):
+            for shape in ((), (3,), (2, 0), (2, 3, 5)):
+                state[f"t{index}.{len(shape)}ü\"{shape}"] = (torch.rand(shape) * 100).to(dtype)
+        safetensors.torch.save_file(state, self.folder / "theirs.safetensors", metadata={"format": "pt"})
+        self.tool("copy", self.folder / "theirs.safetensors", self.folder / "ours.safetensors")
+        self.assertEqual(
+            (self.folder / "ours.safetensors").read_bytes(), (self.folder / "theirs.safetensors").read_bytes()
+        )
+
+
+if __name__ == "__main__":
+    TOOL = sys.argv.pop(1)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    unittest.main()

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Serves huggingface_roundtrip_test.py, which has the real transformers and safetensors packages at hand:
+//   export RECIPE FOLDER OURS DTYPE   random weights into a transformers folder, and under our names into a file
+//   import FOLDER RECIPE OURS         the weights of a transformers folder under our names into a file
+//   model FOLDER                      the folder's config.json in our keys, on standard output
+//   copy FROM TO                      a safetensors file, read and written again
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+
+#include <cstdio>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/checkpoint/huggingface.h"
+#include "core/checkpoint/safetensors.h"
+#include "core/recipe/recipe_io.h"
+
+namespace {
+
+using llmtrain::Graph;
+using llmtrain::NamedWeights;
+
+at::Tensor random_tensor(const std::vector<std::int64_t>& shape, std::mt19937& random) {
+  at::Tensor tensor = at::empty(shape, at::dtype(at::kFloat));
+  std::uniform_real_distribution<float> values(-1, 1);
+  for (std::int64_t i = 0; i < tensor.numel(); ++i) tensor.data_ptr<float>()[i] = values(random);
+  return tensor;
+}
+
+NamedWeights random_weights(const Graph& graph, at::ScalarType type) {
+  std::mt19937 random(7);
+  NamedWeights weights;
+  for (const auto& parameter : graph.parameters)
+    weights[parameter.name] = random_tensor(parameter.shape, random).to(type);
+  return weights;
+}
+
+void save_ours(const NamedWeights& weights, const std::string& file) {
+  std::vector<llmtrain::SafetensorsTensor> tensors;
+  for (const auto& [name, tensor] : weights)
+    tensors.push_back(
+        {name, tensor.scalar_type() == at::kFloat ? "F32" : "BF16", tensor.sizes().vec(), tensor.data_ptr()});
+  llmtrain::write_safetensors(file, std::move(tensors));
+}
+
+void copy_file(const std::string& from, const std::string& to) {
+  const llmtrain::SafetensorsFile file(from);
+  std::vector<llmtrain::SafetensorsTensor> tensors;
+  for (const auto& entry : file.entries())
+    tensors.push_back({entry.name, entry.dtype, entry.shape, file.bytes(entry).data()});
+  llmtrain::write_safetensors(to, std::move(tensors));
+}
+
+Graph graph_of(const std::string& recipe) { return Graph::build(llmtrain::read_recipe(recipe).model); }
+
+int run(const std::vector<std::string>& words) {
+  if (words.size() == 5 && words[0] == "export") {
+    const Graph graph = graph_of(words[1]);
+    const NamedWeights weights = random_weights(graph, words[4] == "bf16" ? at::kBFloat16 : at::kFloat);
+    llmtrain::save_huggingface(words[2], graph, weights);
+    save_ours(weights, words[3]);
+  } else if (words.size() == 4 && words[0] == "import") {
+    save_ours(llmtrain::load_huggingface(words[1], graph_of(words[2])), words[3]);
+  } else if (words.size() == 2 && words[0] == "model") {
+    llmtrain::Recipe recipe;
+    recipe.model = llmtrain::model_recipe_from_huggingface(words[1]);
+    std::puts(llmtrain::to_json(recipe)["model"].dump().c_str());
+  } else if (words.size() == 3 && words[0] == "copy") {
+    copy_file(words[1], words[2]);
+  } else {
+    std::fputs("huggingface_tool: export, import, model or copy is needed\n", stderr);
+    return 2;
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  try {
+    return run({words + 1, words + count});
+  } catch (const llmtrain::Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return static_cast<int>(error.code());
+  }
+}
