@@ -63,7 +63,7 @@ void add_evaluate(CLI::App& program, Action& action) {
   command->add_option("--batches", options->request.batches, "Global batches to read; 0: all the data once")
       ->type_name("N")
       ->capture_default_str()
-      ->check(not_negative());
+      ->check(whole_number_not_negative());
   add_set_flag(*command, options->overrides);
   command->add_flag("--json", options->json, "Print JSON");
   command->footer("Example:\n  llmtrain eval runs/quickstart --data README.md");

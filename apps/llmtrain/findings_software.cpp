@@ -5,15 +5,13 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
+#include <exception>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <sstream>
+#include <string>
 
 #include "apps/llmtrain/findings.h"
 #include "apps/llmtrain/runtime.h"
-#include "core/base/error.h"
-#include "core/base/file.h"
 
 namespace llmtrain::app {
 namespace {
@@ -50,34 +48,23 @@ void find_driver(std::vector<Finding>& findings) {
                                      : Finding{FindingState::ok, "NVIDIA driver", version, ""});
 }
 
-std::string toolkit_version(const std::string& folder) {
-  try {
-    return nlohmann::json::parse(read_file(folder + "/version.json")).at("cuda").at("version");
-  } catch (const std::exception&) {
-    return "of unknown version";
+// The first line of what a command prints that holds `word`.
+std::string output_line(const char* command, const char* word) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(::popen(command, "r"), ::pclose);
+  std::array<char, 256> buffer{};
+  while (pipe != nullptr && std::fgets(buffer.data(), buffer.size(), pipe.get()) != nullptr) {
+    const std::string line(buffer.data());
+    if (line.find(word) != std::string::npos) return line.substr(0, line.find('\n'));
   }
+  return "";
 }
 
 void find_toolkit(std::vector<Finding>& findings) {
-  std::error_code failed;
-  std::string compiler_file = on_path("nvcc");
-  if (compiler_file.empty() && ::access("/usr/local/cuda/bin/nvcc", X_OK) == 0) {
-    compiler_file = "/usr/local/cuda/bin/nvcc";
-  }
-  if (compiler_file.empty()) {
-    findings.push_back({FindingState::ok, "CUDA toolkit", "none; only a build for GPUs needs it", ""});
-    return;
-  }
-  const auto folder = std::filesystem::weakly_canonical(compiler_file, failed).parent_path().parent_path().string();
-  findings.push_back({FindingState::ok, "CUDA toolkit", toolkit_version(folder) + " in " + folder, ""});
-}
-
-std::string first_output_line(const char* command) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(::popen(command, "r"), ::pclose);
-  std::array<char, 256> buffer{};
-  if (pipe == nullptr || std::fgets(buffer.data(), buffer.size(), pipe.get()) == nullptr) return "";
-  const std::string line(buffer.data());
-  return line.substr(0, line.find('\n'));
+  const std::string line =
+      output_line("nvcc --version 2>/dev/null || /usr/local/cuda/bin/nvcc --version 2>/dev/null", "release");
+  findings.push_back(line.empty()
+                         ? Finding{FindingState::ok, "CUDA toolkit", "none; only a build for GPUs needs it", ""}
+                         : Finding{FindingState::ok, "CUDA toolkit", line.substr(line.find("release")), ""});
 }
 
 void find_mpi(std::vector<Finding>& findings) {
@@ -87,7 +74,7 @@ void find_mpi(std::vector<Finding>& findings) {
                         "apt-get install openmpi-bin libopenmpi-dev"});
     return;
   }
-  const std::string version = first_output_line("mpirun --version 2>/dev/null");
+  const std::string version = output_line("mpirun --version 2>/dev/null", "");
   findings.push_back({FindingState::ok, "MPI", (version.empty() ? "of unknown version" : version) + ", " + file, ""});
 }
 

@@ -1,9 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/llmtrain/flags.h"
 
+#include <charconv>
 #include <cmath>
+#include <cstdint>
+#include <optional>
+#include <system_error>
 
 namespace llmtrain::app {
+namespace {
+
+template <class Number>
+std::optional<Number> number_in(const std::string& text) {
+  Number value{};
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return failure == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
+}
+
+// CLI11 takes a number beyond 64 bits for the largest one, and "nan" for a number above any minimum.
+template <class Number, class Rule>
+CLI::Validator numbers(const std::string& rule_words, Rule rule) {
+  const auto check = [rule_words, rule](const std::string& text) {
+    const auto value = number_in<Number>(text);
+    return value && rule(*value) ? std::string() : "\"" + text + "\" is not " + rule_words;
+  };
+  return {check, "", ""};
+}
+
+}  // namespace
 
 void add_set_flag(CLI::App& command, std::vector<Override>& overrides) {
   command.add_option("--set", overrides, "Changes a key of the recipe, as in batch.micro=4; repeatable")
@@ -20,12 +44,15 @@ Override text_override(const std::string& pointer_path, const std::string& text)
 }
 
 CLI::Validator not_negative() {
-  const auto check = [](const std::string& text) {
-    double value = 0;
-    const bool valid = CLI::detail::lexical_cast(text, value) && std::isfinite(value) && value >= 0;
-    return valid ? std::string() : "\"" + text + "\" is not a number of at least 0";
-  };
-  return {check, "", "not_negative"};
+  return numbers<double>("a number of at least 0", [](double value) { return std::isfinite(value) && value >= 0; });
+}
+
+CLI::Validator whole_number() {
+  return numbers<std::int64_t>("a whole number", [](std::int64_t) { return true; });
+}
+
+CLI::Validator whole_number_not_negative() {
+  return numbers<std::int64_t>("a whole number of at least 0", [](std::int64_t value) { return value >= 0; });
 }
 
 }  // namespace llmtrain::app

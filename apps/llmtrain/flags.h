@@ -15,7 +15,9 @@ void add_set_flag(CLI::App& command, std::vector<Override>& overrides);
 // The override that puts a text, whatever it looks like, at `pointer_path`.
 Override text_override(const std::string& pointer_path, const std::string& text);
 
-// Flag values that are numbers of at least 0; "nan" and "inf" are refused.
+// Flag values: numbers of at least 0, where "nan" and "inf" are none; whole numbers that fit 64 bits.
 CLI::Validator not_negative();
+CLI::Validator whole_number();
+CLI::Validator whole_number_not_negative();
 
 }  // namespace llmtrain::app

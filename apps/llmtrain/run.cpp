@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <CLI/CLI.hpp>
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,7 +20,7 @@ struct RunOptions {
   std::vector<Override> overrides;
   std::optional<std::string> directory;
   std::optional<std::string> resume;
-  std::optional<std::int64_t> ranks;
+  std::optional<std::string> ranks;
   bool quiet = false;
   bool verbose = false;
 };
@@ -30,7 +29,7 @@ std::vector<Override> all_overrides(const RunOptions& options) {
   auto overrides = options.overrides;
   if (options.directory) overrides.push_back(text_override("log.directory", *options.directory));
   if (options.resume) overrides.push_back(text_override("checkpoint.resume", *options.resume));
-  if (options.ranks) overrides.push_back("launch.ranks=" + std::to_string(*options.ranks));
+  if (options.ranks) overrides.push_back("launch.ranks=" + *options.ranks);
   return overrides;
 }
 

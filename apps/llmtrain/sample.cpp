@@ -45,7 +45,7 @@ void add_sample(CLI::App& program, Action& action) {
   command->add_option("--tokens", request.tokens, "How many tokens to write")
       ->type_name("N")
       ->capture_default_str()
-      ->check(not_negative());
+      ->check(whole_number_not_negative());
   command->add_option("--temperature", request.temperature, "0: always the most likely token; 1: as the model says")
       ->type_name("F")
       ->capture_default_str()
@@ -53,10 +53,11 @@ void add_sample(CLI::App& program, Action& action) {
   command->add_option("--top-k", request.top_k, "Choose among the N most likely tokens; 0: among all")
       ->type_name("N")
       ->capture_default_str()
-      ->check(not_negative());
+      ->check(whole_number_not_negative());
   command->add_option("--seed", request.seed, "The same seed writes the same text")
       ->type_name("N")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(whole_number());
   add_set_flag(*command, options->overrides);
   command->footer("Example:\n  llmtrain sample runs/quickstart --prompt \"The \" --tokens 200");
   command->callback([options, &action] { action = [options] { return sample(*options); }; });

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the built program as users do, and holds every answer to what all its answers have in common."""
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+PROGRAM = pathlib.Path(os.environ["LLMTRAIN_PROGRAM"])
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+EXIT_CODES = {0, 2, 65, 66, 69, 73, 75}  # and 1, which no test expects but doctor's
+ACCIDENTS = ("terminate", "what():", "internal error", "Exception raised from", "assert", "core dumped", "std::",
+             "Segmentation", "Sanitizer", "json.exception", "filesystem error")
+
+SMALL = {
+    "name": "small",
+    "model": {"architecture": "gpt2", "layers": 1, "hidden_size": 16, "heads": 2, "vocab_size": 256,
+              "max_sequence_length": 16},
+    "batch": {"global": 2, "micro": 2},
+    "training": {"steps": 2},
+}
+
+
+def small(changes=None, **sections):
+    """A recipe that is right but for `changes` (a pointer path to a value; None of a value removes the key)."""
+    recipe = json.loads(json.dumps({**SMALL, **sections}))
+    for path, value in (changes or {}).items():
+        *above, last = path.split(".")
+        place = recipe
+        for key in above:
+            place = place.setdefault(key, {})
+        if value is None:
+            place.pop(last)
+        else:
+            place[last] = value
+    return recipe
+
+
+def tree_hash(folder):
+    """Of every name, kind, permission and content below a folder."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        status = path.lstat()
+        digest.update(f"{path.relative_to(folder)} {status.st_mode:o}".encode("utf-8", "surrogateescape"))
+        if path.is_file():
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+class ProgramTest(unittest.TestCase):
+    """Each test has an empty working folder of its own, outside the source tree."""
+
+    maxDiff = None
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="llmtrain-test-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def write(self, name, content):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, dict):
+            content = json.dumps(content)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    def run_program(self, *arguments, program=PROGRAM, environment=None, **options):
+        """Runs it in the test's folder; an accident (a crash, a stack trace, an unknown exit code) fails the test."""
+        variables = {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", "LC_ALL": "C", **(environment or {})}
+        options.setdefault("stdin", subprocess.DEVNULL)
+        options.setdefault("stdout", subprocess.PIPE)
+        options.setdefault("stderr", subprocess.PIPE)
+        result = subprocess.run([program, *arguments], cwd=self.folder, env=variables, check=False, **options)
+        result.stdout = (result.stdout or b"").decode("utf-8", "replace")
+        result.stderr = (result.stderr or b"").decode("utf-8", "replace")
+        said = f"{arguments}: {result.returncode}\n{result.stdout}{result.stderr}"
+        self.assertIn(result.returncode, EXIT_CODES | ({1} if "doctor" in arguments else set()), said)
+        for accident in ACCIDENTS:
+            self.assertNotIn(accident, result.stderr, said)
+        return result
+
+    def refused(self, code, fragments, *arguments, **options):
+        """The command ends with `code`, says every fragment on standard error, nothing on standard output, and leaves
+        the folder as it was."""
+        before = tree_hash(self.folder)
+        result = self.run_program(*arguments, **options)
+        said = f"{arguments}: {result.returncode}\n{result.stdout}{result.stderr}"
+        self.assertEqual(result.returncode, code, said)
+        self.assertEqual(result.stdout, "", said)
+        for fragment in fragments:
+            self.assertIn(fragment, result.stderr, said)
+        self.assertEqual(tree_hash(self.folder), before, f"{arguments}: changed files that it refused")
+        return result
