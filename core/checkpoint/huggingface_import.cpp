@@ -75,7 +75,7 @@ class ConfigReader {
   }
 
   static std::string shown(const Json& value) {
-    return value.is_string() ? quoted_text(value.get<std::string>()) : quoted_text(value.dump());
+    return value.is_string() ? quoted_text(value.get<std::string>()) : value.dump().substr(0, 200);
   }
 
  private:

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/checkpoint/huggingface.h"
+#include "tests/core/checkpoint/huggingface_fixture.h"
+
+namespace llmtrain {
+namespace {
+
+using test::check_error;
+using test::gpt2_model;
+using test::Json;
+using test::JsonCase;
+using test::llama_model;
+using test::SavedModel;
+using test::Strings;
+
+TEST_CASE("every key that disagrees with config.json is named at once") {
+  const SavedModel saved(gpt2_model());
+  ModelRecipe other = llama_model();
+  other.layers = 3;
+  other.hidden_size = 12;
+  other.heads = 4;
+  other.kv_heads = 1;
+  other.head_dim = 5;
+  other.ffn_hidden_size = 7;
+  other.vocab_size = 13;
+  other.max_sequence_length = 9;
+  other.norm_eps = 1e-6;
+  other.qk_norm = true;
+  check_error(
+      ExitCode::bad_recipe,
+      {"/model/layers: is 3 in the recipe and 2 in ", "/model/hidden_size", "/model/heads", "/model/kv_heads",
+       "/model/head_dim", "/model/ffn_hidden_size", "/model/vocab_size", "/model/max_sequence_length",
+       "/model/activation", "/model/norm: is \"rmsnorm\" in the recipe and \"layernorm\" in ", "/model/norm_eps",
+       "/model/position", "/model/bias", "/model/qkv_bias", "/model/qk_norm", "/model/tie_embeddings"},
+      [&] { load_huggingface(saved.path(), Graph::build(other)); });
+}
+
+TEST_CASE("rope_theta is compared where it counts, dropout and initialization never") {
+  const SavedModel llama(llama_model());
+  ModelRecipe model = llama_model();
+  model.dropout = 0.25;
+  model.init_std = 0.5;
+  CHECK_NOTHROW(load_huggingface(llama.path(), Graph::build(model)));
+  model.rope_theta = 500000;
+  check_error(ExitCode::bad_recipe, {"/model/rope_theta: is 500000.0 in the recipe and 10000.0"},
+              [&] { load_huggingface(llama.path(), Graph::build(model)); });
+  const SavedModel gpt2(gpt2_model());
+  ModelRecipe learned = gpt2_model();
+  learned.rope_theta = 500000;
+  CHECK_NOTHROW(load_huggingface(gpt2.path(), Graph::build(learned)));
+}
+
+const std::vector<JsonCase> gpt2_configs{
+    {"another model type", [](Json& c) { c["model_type"] = "bloom"; }, {"/model_type", "\"bloom\"", "qwen3"}},
+    {"no model type", [](Json& c) { c.erase("model_type"); }, {"/model_type"}},
+    {"attention without scale", [](Json& c) { c["scale_attn_weights"] = false; }, {"/scale_attn_weights"}},
+    {"scale by layer", [](Json& c) { c["scale_attn_by_inverse_layer_idx"] = true; }, {"/scale_attn_by_inverse"}},
+    {"cross attention", [](Json& c) { c["add_cross_attention"] = true; }, {"/add_cross_attention"}},
+    {"relu", [](Json& c) { c["activation_function"] = "relu"; }, {"/activation_function", "\"relu\""}},
+    {"no width", [](Json& c) { c.erase("n_embd"); }, {"/n_embd: is missing"}},
+    {"a text as a size", [](Json& c) { c["n_layer"] = "2"; }, {"/n_layer", "a size from 1"}},
+    {"a negative size", [](Json& c) { c["n_layer"] = -2; }, {"/n_layer: is -2"}},
+    {"a huge size", [](Json& c) { c["n_layer"] = 1ULL << 63; }, {"/n_layer: is 9223372036854775808"}},
+    {"heads that do not divide", [](Json& c) { c["n_head"] = 3; }, {"/n_head: is 3, which does not divide"}},
+    {"a text as eps", [](Json& c) { c["layer_norm_epsilon"] = "small"; }, {"/layer_norm_epsilon", "a number"}},
+    {"a number as a switch", [](Json& c) { c["tie_word_embeddings"] = 1; }, {"/tie_word_embeddings", "true or false"}},
+    {"a list", [](Json& c) { c = Json::array(); }, {"is not a JSON object"}},
+    {"two problems",
+     [](Json& c) {
+       c["n_layer"] = 0;
+       c["n_embd"] = 0;
+     },
+     {"/n_layer", "/n_embd"}},
+};
+
+const std::vector<JsonCase> llama_configs{
+    {"scaled RoPE", [](Json& c) { c["rope_parameters"]["rope_type"] = "llama3"; }, {"rope_type", "\"llama3\""}},
+    {"scaled RoPE of version 4",
+     [](Json& c) {
+       c["rope_scaling"] = {{"type", "linear"}, {"factor", 2.0}};
+     },
+     {"/rope_scaling/rope_type", "\"linear\""}},
+    {"RoPE by layer",
+     [](Json& c) {
+       c["rope_parameters"] = {{"full_attention", {{"rope_theta", 1e4}}}};
+     },
+     {"/rope_parameters/full_attention"}},
+    {"a part of the head", [](Json& c) { c["rope_parameters"]["partial_rotary_factor"] = 0.5; }, {"partial_rotary"}},
+    {"RoPE that is a text", [](Json& c) { c["rope_parameters"] = "default"; }, {"/rope_parameters", "an object"}},
+    {"biases in attention alone", [](Json& c) { c["attention_bias"] = true; }, {"/attention_bias", "/mlp_bias"}},
+    {"biases in the mlp alone", [](Json& c) { c["mlp_bias"] = true; }, {"/attention_bias", "/mlp_bias"}},
+    {"gelu", [](Json& c) { c["hidden_act"] = "gelu"; }, {"/hidden_act", "\"gelu\""}},
+    {"a sliding window",
+     [](Json& c) {
+       c["model_type"] = "mistral";
+       c["sliding_window"] = 4;
+     },
+     {"/sliding_window: is 4"}},
+    {"a sliding window of qwen",
+     [](Json& c) {
+       c["model_type"] = "qwen2";
+       c["use_sliding_window"] = true;
+       c["sliding_window"] = 4;
+     },
+     {"/sliding_window: is 4"}},
+    {"layers of another kind",
+     [](Json& c) {
+       c["layer_types"] = {"full_attention", "sliding_attention"};
+     },
+     {"/layer_types", "sliding_attention"}},
+    {"biases in qwen3",
+     [](Json& c) {
+       c["model_type"] = "qwen3";
+       c["attention_bias"] = true;
+     },
+     {"/attention_bias"}},
+    {"no key heads in mistral",
+     [](Json& c) {
+       c["model_type"] = "mistral";
+       c.erase("num_key_value_heads");
+     },
+     {"/num_key_value_heads: is missing"}},
+};
+
+void check_configs(const ModelRecipe& model, const std::vector<JsonCase>& cases) {
+  for (const JsonCase& changed : cases) {
+    INFO(changed.what);
+    const SavedModel saved(model);
+    saved.change_config(changed.change);
+    Strings parts = changed.parts;
+    parts.push_back((saved.path() / "config.json").string());
+    check_error(ExitCode::bad_data, parts, [&] { model_recipe_from_huggingface(saved.path()); });
+    check_error(ExitCode::bad_data, parts, [&] { saved.load(); });
+  }
+}
+
+TEST_CASE("a config.json of GPT-2 that our keys cannot express is refused") {
+  check_configs(gpt2_model(), gpt2_configs);
+}
+TEST_CASE("a config.json of Llama that our keys cannot express is refused") {
+  check_configs(llama_model(), llama_configs);
+}
+
+TEST_CASE("configurations that mean the same are taken") {
+  const std::vector<std::function<void(Json&)>> changes{
+      [](Json& c) { c["rope_scaling"] = nullptr; },
+      [](Json& c) {
+        c["rope_scaling"] = {{"type", "default"}};
+      },
+      [](Json& c) { c.erase("rope_parameters"); },
+      [](Json& c) { c.erase("rope_theta"); },
+      [](Json& c) {
+        c["model_type"] = "mistral";
+        c["sliding_window"] = nullptr;
+      },
+      [](Json& c) {
+        c["model_type"] = "mistral";
+        c["sliding_window"] = 6;
+      },
+      [](Json& c) { c["num_key_value_heads"] = nullptr; },
+      [](Json& c) { c["head_dim"] = nullptr; },
+      [](Json& c) {
+        c["attention_dropout"] = 0.5;
+        c["pretraining_tp"] = 1;
+      },
+  };
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    INFO("change " << i);
+    const SavedModel saved(llama_model());
+    saved.change_config(changes[i]);
+    saved.check_same();
+  }
+}
+
+TEST_CASE("a config.json that is no JSON is refused") {
+  for (const std::string text : {"", "{", "{\"a\":1,\"a\":2}", "{\"a\":NaN}", "\xef\xbb\xbf{}"}) {
+    INFO(text);
+    const test::TemporaryDirectory folder;
+    folder.write("config.json", text);
+    check_error(ExitCode::bad_data, {"config.json", "strict JSON"},
+                [&] { model_recipe_from_huggingface(folder.path()); });
+  }
+}
+
+}  // namespace
+}  // namespace llmtrain

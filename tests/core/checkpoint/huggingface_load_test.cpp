@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/checkpoint/huggingface.h"
+#include "tests/core/checkpoint/huggingface_fixture.h"
+
+namespace llmtrain {
+namespace {
+
+namespace fs = std::filesystem;
+using test::check_error;
+using test::gpt2_model;
+using test::Json;
+using test::JsonCase;
+using test::llama_model;
+using test::named;
+using test::SavedModel;
+using test::Strings;
+
+TEST_CASE("weights survive export and import") {
+  SavedModel(gpt2_model()).check_same();
+  SavedModel(llama_model()).check_same();
+}
+
+TEST_CASE("tensors that are missing, unexpected or of another shape are all named") {
+  const SavedModel saved(llama_model());
+  const float value = 1;
+  saved.change_tensors([&](std::vector<SafetensorsTensor>& tensors) {
+    named(tensors, "model.layers.1.mlp.up_proj.weight").name = "model.layers.1.mlp.upper_proj.weight";
+    named(tensors, "model.norm.weight") = {"model.norm.weight", "F32", {1}, &value};
+  });
+  check_error(
+      ExitCode::bad_data,
+      {"\"model.layers.1.mlp.up_proj.weight\" is missing", "\"model.layers.1.mlp.upper_proj.weight\" is unexpected",
+       "\"model.norm.weight\" has the shape [1], config.json makes it [8]", saved.path().string()},
+      [&] { saved.load(); });
+}
+
+TEST_CASE("a dtype that no weight has is refused") {
+  const SavedModel saved(llama_model());
+  saved.change_tensors([](auto& tensors) { named(tensors, "model.norm.weight").dtype = "I32"; });
+  check_error(ExitCode::bad_data, {"model.norm.weight", "I32"}, [&] { saved.load(); });
+}
+
+TEST_CASE("a thousand wrong tensors do not make a thousand lines") {
+  ModelRecipe model = llama_model();
+  model.layers = 100;
+  const SavedModel saved(model);
+  saved.change_tensors([](auto& tensors) { tensors.clear(); });
+  check_error(ExitCode::bad_data, {"and more"}, [&] { saved.load(); });
+}
+
+TEST_CASE("a head beside a tied embedding must be the embedding") {
+  const SavedModel saved(gpt2_model());
+  std::vector<float> other(88, 1.0F);
+  saved.change_tensors([](auto& tensors) {
+    tensors.push_back({"lm_head.weight", "F32", {11, 8}, named(tensors, "transformer.wte.weight").data});
+  });
+  saved.check_same();
+  saved.change_tensors([&](auto& tensors) { named(tensors, "lm_head.weight").data = other.data(); });
+  check_error(ExitCode::bad_data, {"lm_head.weight", "differs"}, [&] { saved.load(); });
+}
+
+TEST_CASE("a name with and without its prefix is refused") {
+  const SavedModel saved(gpt2_model());
+  saved.change_tensors([](auto& tensors) {
+    SafetensorsTensor copy = named(tensors, "transformer.ln_f.weight");
+    copy.name = "ln_f.weight";
+    tensors.push_back(copy);
+  });
+  check_error(ExitCode::bad_data, {"ln_f.weight", "twice"}, [&] { saved.load(); });
+}
+
+// Puts the weights into two files with an index.
+void shard(const SavedModel& saved, const std::function<void(Json&)>& change) {
+  const fs::path file = saved.path() / "model.safetensors";
+  Json index;
+  {
+    const SafetensorsFile opened(file);
+    std::vector<SafetensorsTensor> halves[2];
+    for (std::size_t i = 0; i < opened.entries().size(); ++i) {
+      const auto& entry = opened.entries()[i];
+      halves[i % 2].push_back({entry.name, entry.dtype, entry.shape, opened.bytes(entry).data()});
+      index["weight_map"][entry.name] = i % 2 == 0 ? "a.safetensors" : "b.safetensors";
+    }
+    write_safetensors(saved.path() / "a.safetensors", halves[0]);
+    write_safetensors(saved.path() / "b.safetensors", halves[1]);
+  }
+  fs::remove(file);
+  change(index);
+  saved.folder().write("model.safetensors.index.json", index.dump());
+}
+
+TEST_CASE("weights in several files are loaded, links among them") {
+  const SavedModel saved(llama_model());
+  shard(saved, [](Json&) {});
+  fs::create_directory(saved.path() / "blobs");
+  fs::rename(saved.path() / "b.safetensors", saved.path() / "blobs" / "0123");
+  fs::create_symlink("blobs/0123", saved.path() / "b.safetensors");
+  saved.check_same();
+}
+
+TEST_CASE("an index that leads elsewhere or lies is refused") {
+  const std::string norm = "model.norm.weight";
+  const std::vector<JsonCase> cases{
+      {"a path upwards",
+       [&](Json& i) { i["weight_map"][norm] = "../../etc/passwd"; },
+       {"../../etc/passwd", "plain name"}},
+      {"upwards with the ending", [&](Json& i) { i["weight_map"][norm] = "../a.safetensors"; }, {"plain name"}},
+      {"an absolute path", [&](Json& i) { i["weight_map"][norm] = "/tmp/a.safetensors"; }, {"plain name"}},
+      {"a number", [&](Json& i) { i["weight_map"][norm] = 1; }, {"plain name"}},
+      {"a NUL", [&](Json& i) { i["weight_map"][norm] = std::string("a\0.safetensors", 14); }, {"plain name"}},
+      {"another file",
+       [&](Json& i) {
+         i["weight_map"][norm] = i["weight_map"][norm] == "a.safetensors" ? "b.safetensors" : "a.safetensors";
+       },
+       {norm, "does not hold it"}},
+      {"a tensor too few", [&](Json& i) { i["weight_map"].erase(norm); }, {"does not name", norm}},
+      {"a tensor too many", [&](Json& i) { i["weight_map"]["x"] = "a.safetensors"; }, {"\"x\"", "does not hold it"}},
+      {"no map", [&](Json& i) { i.erase("weight_map"); }, {"weight_map"}},
+      {"a list", [&](Json& i) { i = Json::array(); }, {"weight_map"}},
+  };
+  for (const JsonCase& changed : cases) {
+    INFO(changed.what);
+    const SavedModel saved(llama_model());
+    shard(saved, changed.change);
+    Strings parts = changed.parts;
+    parts.emplace_back("model.safetensors.index.json");
+    check_error(ExitCode::bad_data, parts, [&] { saved.load(); });
+  }
+}
+
+TEST_CASE("files that are not there are missing input") {
+  const test::TemporaryDirectory empty;
+  check_error(ExitCode::missing_input, {"config.json"}, [&] { model_recipe_from_huggingface(empty.path()); });
+  const SavedModel saved(llama_model());
+  fs::remove(saved.path() / "model.safetensors");
+  check_error(ExitCode::missing_input, {"model.safetensors.index.json"}, [&] { saved.load(); });
+  saved.folder().write("pytorch_model.bin", "x");
+  check_error(ExitCode::missing_input, {"safe_serialization=True"}, [&] { saved.load(); });
+  const SavedModel sharded(llama_model());
+  shard(sharded, [](Json&) {});
+  fs::remove(sharded.path() / "b.safetensors");
+  check_error(ExitCode::missing_input, {"b.safetensors"}, [&] { sharded.load(); });
+}
+
+}  // namespace
+}  // namespace llmtrain

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/base/file.h"
+#include "core/checkpoint/huggingface.h"
+#include "tests/core/checkpoint/huggingface_fixture.h"
+
+namespace llmtrain {
+namespace {
+
+namespace fs = std::filesystem;
+using test::check_error;
+using test::counted_weights;
+using test::gpt2_model;
+using test::Json;
+using test::llama_model;
+using test::SavedModel;
+using test::Strings;
+
+struct ExportCase {
+  std::string what;
+  ModelRecipe model;
+  Strings parts;
+};
+
+ModelRecipe changed(ModelRecipe model, const std::function<void(ModelRecipe&)>& change) {
+  change(model);
+  return model;
+}
+
+TEST_CASE("a model that no architecture of transformers has is refused by its keys") {
+  using M = ModelRecipe&;
+  const std::vector<ExportCase> cases{
+      {"gpt-rope",
+       changed(gpt2_model(), [](M m) { m.position = Position::rope; }),
+       {"/model/norm", "/model/activation"}},
+      {"learned, rmsnorm",
+       changed(gpt2_model(), [](M m) { m.norm = NormKind::rmsnorm; }),
+       {"/model/norm: is \"rmsnorm\""}},
+      {"learned, swiglu", changed(gpt2_model(), [](M m) { m.activation = Activation::swiglu; }), {"/model/activation"}},
+      {"learned, no biases",
+       changed(gpt2_model(), [](M m) { m.bias = m.qkv_bias = false; }),
+       {"/model/bias", "/model/qkv_bias"}},
+      {"learned, head norms", changed(gpt2_model(), [](M m) { m.qk_norm = true; }), {"/model/qk_norm"}},
+      {"learned, grouped heads", changed(gpt2_model(), [](M m) { m.kv_heads = 1; }), {"/model/kv_heads: is 1"}},
+      {"learned, wide heads", changed(gpt2_model(), [](M m) { m.head_dim = 8; }), {"/model/head_dim: is 8"}},
+      {"rope, layernorm", changed(llama_model(), [](M m) { m.norm = NormKind::layernorm; }), {"/model/norm"}},
+      {"rope, gelu", changed(llama_model(), [](M m) { m.activation = Activation::gelu; }), {"/model/activation"}},
+      {"biases but of query", changed(llama_model(), [](M m) { m.bias = true; }), {"/model/qkv_bias"}},
+      {"head norms, biases",
+       changed(llama_model(), [](M m) { m.qk_norm = m.bias = m.qkv_bias = true; }),
+       {"/model/bias", "/model/qkv_bias", "Qwen3"}},
+      {"biases, uneven heads",
+       changed(llama_model(),
+               [](M m) {
+                 m.bias = m.qkv_bias = true;
+                 m.heads = m.kv_heads = 3;
+               }),
+       {"/model/heads"}},
+  };
+  for (const ExportCase& refused : cases) {
+    INFO(refused.what);
+    const test::TemporaryDirectory folder;
+    const Graph graph = Graph::build(refused.model);
+    check_error(ExitCode::bad_recipe, refused.parts,
+                [&] { save_huggingface(folder.path() / "out", graph, counted_weights(graph)); });
+    CHECK(fs::is_empty(folder.path()));
+  }
+}
+
+TEST_CASE("weights that are not the model's are not exported") {
+  const test::TemporaryDirectory folder;
+  const Graph graph = Graph::build(llama_model());
+  const auto refused = [&](const std::function<void(NamedWeights&)>& change, const std::string& part) {
+    NamedWeights weights = counted_weights(graph);
+    change(weights);
+    check_error(ExitCode::bad_data, {part}, [&] { save_huggingface(folder.path() / "out", graph, weights); });
+    CHECK(fs::is_empty(folder.path()));
+  };
+  refused([](NamedWeights& w) { w.erase("final_norm.weight"); }, "\"final_norm.weight\" are missing");
+  refused([](NamedWeights& w) { w["x"] = w["final_norm.weight"]; }, "\"x\" have no place");
+  refused([](NamedWeights& w) { w["head.weight"] = w["head.weight"].t(); }, "\"head.weight\" have another shape");
+  refused([](NamedWeights& w) { w["head.weight"] = w["head.weight"].to(at::kBFloat16); }, "another type");
+  refused(
+      [](NamedWeights& w) {
+        for (auto& [name, tensor] : w) tensor = tensor.to(at::kDouble);
+      },
+      "another type");
+}
+
+TEST_CASE("tokens that end a text are named only where the vocabulary tells them") {
+  const auto end_of_text = [](std::int64_t vocabulary) {
+    ModelRecipe model = gpt2_model();
+    model.vocab_size = vocabulary;
+    const SavedModel saved(model);
+    const Json generation = Json::parse(read_file(saved.path() / "generation_config.json"));
+    const Json config = Json::parse(read_file(saved.path() / "config.json"));
+    CHECK(config["eos_token_id"] == config["bos_token_id"]);
+    CHECK(generation.value("eos_token_id", Json()) == config["eos_token_id"]);
+    return config["eos_token_id"];
+  };
+  CHECK(end_of_text(11).is_null());
+  CHECK(end_of_text(50257) == 50256);
+  CHECK(end_of_text(50304) == 50256);
+  CHECK(end_of_text(50305).is_null());
+}
+
+TEST_CASE("a folder that cannot be made is an error that names it") {
+  const test::TemporaryDirectory folder;
+  const auto file = folder.write("file", "x");
+  const Graph graph = Graph::build(gpt2_model());
+  check_error(ExitCode::cannot_write, {file.string()},
+              [&] { save_huggingface(file / "out", graph, counted_weights(graph)); });
+}
+
+}  // namespace
+}  // namespace llmtrain
