@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/engine/checkpoint_saver.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <numeric>
+#include <optional>
+#include <string>
+
+#include "core/base/error.h"
+#include "tests/parallel/engine/captured_log.h"
+#include "tests/parallel/engine/full_disk.h"
+#include "tests/support/child_process.h"
+#include "tests/support/temporary_directory.h"
+
+namespace llmtrain {
+namespace {
+
+namespace fs = std::filesystem;
+using test::TemporaryDirectory;
+
+enum class Mode { synchronous, asynchronous };
+
+CheckpointRecipe recipe_of(Mode mode) {
+  CheckpointRecipe recipe;
+  recipe.async = mode == Mode::asynchronous;
+  return recipe;
+}
+
+CheckpointState state_of(std::int64_t step) {
+  CheckpointState state;
+  state.step = step;
+  state.data_position = 8 * step;
+  state.recipe = {{"name", "test"}};
+  return state;
+}
+
+// A model of one weight in two slices and one bias, whose memory changes from step to step.
+class Model {
+ public:
+  void train(float step) {
+    std::iota(weight_.begin(), weight_.end(), step);
+    std::fill(bias_.begin(), bias_.end(), step);
+  }
+  std::vector<TensorSlice> slices() const {
+    return {{"weight", "F32", {2, half}, {0, 0}, {1, half}, weight_.data()},
+            {"weight", "F32", {2, half}, {1, 0}, {1, half}, weight_.data() + half},
+            {"bias", "F32", {3}, {0}, {3}, bias_.data()}};
+  }
+  bool is_in(const fs::path& folder) const {
+    const CheckpointReader reader(folder);
+    reader.verify();
+    std::vector<float> weight(weight_.size()), bias(bias_.size());
+    reader.read("weight", 0, 2 * half, std::as_writable_bytes(std::span(weight)));
+    reader.read("bias", 0, 3, std::as_writable_bytes(std::span(bias)));
+    return weight == weight_ && bias == bias_;
+  }
+
+ private:
+  static constexpr std::int64_t half = 50'000;
+  std::vector<float> weight_ = std::vector<float>(2 * half);
+  std::vector<float> bias_ = std::vector<float>(3);
+};
+
+std::optional<fs::path> newest(const fs::path& checkpoints) {
+  std::vector<std::string> skipped;
+  return find_checkpoint(checkpoints, skipped);
+}
+
+std::size_t checkpoints_in(const fs::path& folder) {
+  std::size_t count = 0;
+  for (const auto& entry : fs::directory_iterator(folder)) count += entry.is_directory() ? 1 : 0;
+  return count;
+}
+
+// What the call threw, "" when it did not.
+template <class Call>
+std::string error_of(Call call) {
+  try {
+    call();
+    return "";
+  } catch (const Error& error) {
+    return std::to_string(static_cast<int>(error.code())) + " " + error.what();
+  }
+}
+
+TEST_CASE("without async a checkpoint is on the disk when write() returns") {
+  const TemporaryDirectory folder;
+  CheckpointSaver saver(folder.path(), recipe_of(Mode::synchronous));
+  Model model;
+  model.train(1);
+  saver.write(state_of(1), model.slices());
+  REQUIRE(newest(folder.path()) == folder.path() / "step-00000001");
+  CHECK(model.is_in(folder.path() / "step-00000001"));
+}
+
+TEST_CASE("with async the checkpoint holds what the memory held when write() was called") {
+  const TemporaryDirectory folder;
+  CheckpointSaver saver(folder.path(), recipe_of(Mode::asynchronous));
+  Model saved, model;
+  saved.train(1);
+  model.train(1);
+  saver.write(state_of(1), model.slices());
+  for (float step = 2; step < 50; ++step) model.train(step);  // beside the writing thread
+  saver.finish();
+  CHECK(saved.is_in(folder.path() / "step-00000001"));
+  CHECK_FALSE(model.is_in(folder.path() / "step-00000001"));
+}
+
+TEST_CASE("the memory may go away when write() has returned") {
+  const TemporaryDirectory folder;
+  CheckpointSaver saver(folder.path(), recipe_of(Mode::asynchronous));
+  Model same;
+  same.train(3);
+  {
+    Model model;
+    model.train(3);
+    saver.write(state_of(3), model.slices());
+  }
+  saver.finish();
+  CHECK(same.is_in(folder.path() / "step-00000003"));
+}
+
+TEST_CASE("the state is written with the tensors") {
+  const TemporaryDirectory folder;
+  CheckpointSaver saver(folder.path(), recipe_of(Mode::asynchronous));
+  saver.write(state_of(5), Model().slices());
+  saver.finish();
+  const CheckpointReader reader(folder.path() / "step-00000005");
+  CHECK(reader.state().step == 5);
+  CHECK(reader.state().data_position == 40);
+  CHECK(reader.state().recipe["name"] == "test");
+}
+
+TEST_CASE("the next write waits for the one before") {
+  const TemporaryDirectory folder;
+  CheckpointSaver saver(folder.path(), recipe_of(Mode::asynchronous));
+  std::vector<Model> saved(5);
+  Model model;
+  for (std::int64_t step = 1; step <= 4; ++step) {
+    model.train(static_cast<float>(step));
+    saved[static_cast<std::size_t>(step)] = model;
+    saver.write(state_of(step), model.slices());
+    if (step > 1)
+      CHECK(saved[static_cast<std::size_t>(step - 1)].is_in(folder.path() /
+                                                            fs::path("step-0000000" + std::to_string(step - 1))));
+  }
+  saver.finish();
+  CHECK(saved[4].is_in(folder.path() / "step-00000004"));
+  CHECK(newest(folder.path()) == folder.path() / "step-00000004");
+}
+
+TEST_CASE("as many checkpoints are kept as the recipe says") {
+  for (const Mode mode : {Mode::synchronous, Mode::asynchronous}) {
+    for (const std::int64_t keep : {0, 1, 3}) {
+      const TemporaryDirectory folder;
+      CheckpointRecipe recipe = recipe_of(mode);
+      recipe.keep = keep;
+      CheckpointSaver saver(folder.path(), recipe);
+      for (std::int64_t step = 1; step <= 5; ++step) saver.write(state_of(step), Model().slices());
+      saver.finish();
+      CHECK(checkpoints_in(folder.path()) == static_cast<std::size_t>(keep == 0 ? 5 : keep));
+    }
+  }
+}
+
+TEST_CASE("the end waits until the checkpoint is on the disk") {
+  const TemporaryDirectory folder;
+  Model model;
+  model.train(1);
+  CheckpointSaver(folder.path(), recipe_of(Mode::asynchronous)).write(state_of(1), model.slices());
+  CHECK(model.is_in(folder.path() / "step-00000001"));
+}
+
+TEST_CASE("nothing to write: finish() and the end return at once") {
+  const TemporaryDirectory folder;
+  CheckpointSaver saver(folder.path(), recipe_of(Mode::asynchronous));
+  saver.finish();
+  saver.finish();
+  CHECK(checkpoints_in(folder.path()) == 0);
+}
+
+TEST_CASE("without async a failure is thrown by its own write") {
+  const TemporaryDirectory folder;
+  CheckpointSaver saver(folder.write("file", ""), recipe_of(Mode::synchronous));
+  CHECK_THAT(error_of([&] { saver.write(state_of(1), Model().slices()); }),
+             Catch::StartsWith("73 " + (folder.path() / "file").string()));
+  CHECK(error_of([&] { saver.finish(); }) == "");
+}
+
+TEST_CASE("with async a failure is thrown by finish(), once") {
+  const TemporaryDirectory folder;
+  CheckpointSaver saver(folder.write("file", ""), recipe_of(Mode::asynchronous));
+  CHECK(error_of([&] { saver.write(state_of(1), Model().slices()); }) == "");
+  CHECK_THAT(error_of([&] { saver.finish(); }), Catch::StartsWith("73 " + (folder.path() / "file").string()));
+  CHECK(error_of([&] { saver.finish(); }) == "");
+}
+
+TEST_CASE("with async a failure is thrown by the next write, which writes nothing; the one after it does") {
+  const TemporaryDirectory folder;
+  const fs::path place = folder.write("place", "");
+  CheckpointSaver saver(place, recipe_of(Mode::asynchronous));
+  saver.write(state_of(1), Model().slices());
+  CHECK_THAT(error_of([&] { saver.write(state_of(2), Model().slices()); }), Catch::StartsWith("73 " + place.string()));
+  fs::remove(place);
+  saver.finish();
+  CHECK_FALSE(fs::exists(place));
+  saver.write(state_of(3), Model().slices());
+  saver.finish();
+  CHECK(newest(place) == place / "step-00000003");
+}
+
+TEST_CASE("a failure that nobody asked for is logged at the end") {
+  const TemporaryDirectory folder;
+  const test::CapturedLog messages;
+  CheckpointSaver(folder.write("file", ""), recipe_of(Mode::asynchronous)).write(state_of(1), Model().slices());
+  CHECK_THAT(messages.text(),
+             Catch::Contains("the last checkpoint was not saved: " + (folder.path() / "file").string()));
+}
+
+TEST_CASE("slices that do not cover their tensor are refused, and an unknown dtype before it is copied") {
+  const TemporaryDirectory folder;
+  CheckpointSaver saver(folder.path(), recipe_of(Mode::asynchronous));
+  auto slices = Model().slices();
+  slices[2].dtype = "FLOAT";
+  CHECK_THAT(error_of([&] { saver.write(state_of(1), slices); }), Catch::StartsWith("1 ") && Catch::Contains("bias"));
+  const Model model;
+  slices = model.slices();
+  slices.erase(slices.begin());
+  saver.write(state_of(1), slices);
+  CHECK_THAT(error_of([&] { saver.finish(); }), Catch::StartsWith("1 ") && Catch::Contains("weight"));
+}
+
+TEST_CASE("on a full disk the failure surfaces and the earlier checkpoint stays whole") {
+  for (const Mode mode : {Mode::synchronous, Mode::asynchronous}) {
+    const TemporaryDirectory folder;
+    CHECK(test::in_child([&]() -> std::string {
+            const std::string reason = test::limit_room(folder.path(), 1 << 20);
+            const fs::path checkpoints = folder.path() / "checkpoints";
+            Model model;
+            model.train(1);
+            CheckpointSaver saver(checkpoints, recipe_of(mode));
+            saver.write(state_of(1), model.slices());
+            saver.finish();
+            const std::vector<float> large(1 << 19);
+            const TensorSlice slice{"large", "F32", {1 << 19}, {0}, {1 << 19}, large.data()};
+            const std::string error = error_of([&] {
+              saver.write(state_of(2), std::span(&slice, 1));
+              saver.finish();
+            });
+            if (!error.starts_with("73 ") || error.find(reason) == std::string::npos) return "threw " + error;
+            if (newest(checkpoints) != checkpoints / "step-00000001") return "step 1 is not the newest";
+            return model.is_in(checkpoints / "step-00000001") ? "" : "step 1 is damaged";
+          }) == "");
+  }
+}
+
+}  // namespace
+}  // namespace llmtrain

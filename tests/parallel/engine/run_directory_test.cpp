@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/engine/run_directory.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/base/file.h"
+#include "core/checkpoint/checkpoint.h"
+#include "core/recipe/recipe_io.h"
+#include "tests/parallel/engine/captured_log.h"
+#include "tests/parallel/engine/run_recipe.h"
+#include "tests/support/child_process.h"
+#include "tests/support/temporary_directory.h"
+
+namespace llmtrain {
+namespace {
+
+namespace fs = std::filesystem;
+using test::run_recipe;
+using test::TemporaryDirectory;
+
+// All that a folder holds: {path: text}.
+std::map<std::string, std::string> contents(const fs::path& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    files[fs::relative(entry.path(), folder).string()] = entry.is_directory() ? "/" : read_file(entry.path());
+  return files;
+}
+
+// Exit code and message of what the call threw; "" when it did not.
+template <class Call>
+std::string error_of(Call call) {
+  try {
+    call();
+    return "";
+  } catch (const Error& error) {
+    return std::to_string(static_cast<int>(error.code())) + " " + error.what();
+  }
+}
+
+std::string refusal_of(const Recipe& recipe) {
+  return error_of([&] { const RunDirectory directory(recipe); });
+}
+
+fs::path write_step(const fs::path& checkpoints, std::int64_t step) {
+  const std::array<float, 4> values{1, 2, 3, 4};
+  const TensorSlice slice{"weight", "F32", {4}, {0}, {4}, values.data()};
+  CheckpointState state;
+  state.step = step;
+  state.recipe = nlohmann::ordered_json::object();
+  return write_checkpoint(checkpoints, state, std::span(&slice, 1), 0);
+}
+
+void damage(const fs::path& checkpoint) {
+  for (const auto& entry : fs::directory_iterator(checkpoint))
+    if (entry.path().extension() == ".safetensors") fs::resize_file(entry.path(), fs::file_size(entry.path()) - 1);
+}
+
+TEST_CASE("a new folder is made, with its parents, the resolved recipe and places for log and checkpoints") {
+  const TemporaryDirectory folder;
+  const fs::path path = folder.path() / "runs" / "first";
+  const Recipe recipe = run_recipe(path);
+  const RunDirectory directory(recipe);
+  CHECK(directory.path() == path);
+  CHECK(directory.metrics() == path / "metrics.jsonl");
+  CHECK(directory.checkpoints() == path / "checkpoints");
+  CHECK(directory.log_file() == path / "log" / "rank-00000.log");
+  CHECK(fs::is_directory(path / "checkpoints"));
+  CHECK(fs::is_directory(path / "log"));
+  CHECK(parse_recipe(read_file(path / "recipe.json"), "recipe.json", "/elsewhere") == recipe);
+  CHECK_FALSE(directory.checkpoint_to_resume());
+}
+
+TEST_CASE("an empty folder, and what a killed start left, count as new") {
+  const TemporaryDirectory folder;
+  CHECK(refusal_of(run_recipe(folder.path())) == "");
+  const TemporaryDirectory left;
+  left.write(".lock", "");
+  left.write("recipe.json.tmp", "{\"na");
+  fs::create_directories(left.path() / "log");
+  fs::create_directories(left.path() / "checkpoints");
+  CHECK(refusal_of(run_recipe(left.path(), {"checkpoint.resume=never"})) == "");
+  CHECK(fs::exists(left.path() / "recipe.json"));
+  CHECK_FALSE(fs::exists(left.path() / "recipe.json.tmp"));
+}
+
+TEST_CASE("a folder with other files is refused and nothing in it changes") {
+  for (const char* name : {"thesis.tex", ".hidden", "metrics.jsonl", "STOP", "log/old.txt", "checkpoints/latest"}) {
+    const TemporaryDirectory folder;
+    folder.write(name, "keep me");
+    const auto before = contents(folder.path());
+    const std::string first = fs::path(name).begin()->string();
+    CHECK(refusal_of(run_recipe(folder.path())) ==
+          "2 " + folder.path().string() + ": holds " + first +
+              " and no run; choose another --run-dir, a new or an empty folder");
+    CHECK(contents(folder.path()) == before);
+  }
+}
+
+TEST_CASE("a file in the folder's place is refused") {
+  const TemporaryDirectory folder;
+  const fs::path file = folder.write("run", "keep me");
+  CHECK(refusal_of(run_recipe(file)) == "73 " + file.string() + ": is not a folder; choose another --run-dir");
+  CHECK_THAT(refusal_of(run_recipe(file / "below")), Catch::StartsWith("73 " + (file / "below").string()));
+  CHECK(read_file(file) == "keep me");
+}
+
+TEST_CASE("the same recipe takes its run up again and leaves recipe.json alone") {
+  const TemporaryDirectory folder;
+  const Recipe recipe = run_recipe(folder.path() / "run");
+  { const RunDirectory directory(recipe); }
+  const auto before = contents(folder.path() / "run");
+  const RunDirectory directory(recipe);
+  CHECK(contents(folder.path() / "run") == before);
+}
+
+TEST_CASE("another recipe is refused with each key that differs, and nothing changes") {
+  const TemporaryDirectory folder;
+  const fs::path path = folder.path() / "run";
+  { const RunDirectory directory(run_recipe(path)); }
+  const auto before = contents(path);
+  CHECK(refusal_of(run_recipe(path, {"seed=7", "training.learning_rate.peak=0.001", "model.architecture=gpt-rope",
+                                     "data.train.0.path=\"/other/text.txt\"", "parallel.zero_stage=1"})) ==
+        "2 " + path.string() +
+            ": holds the run of another recipe; choose another --run-dir, or give these keys the run's values:"
+            "\n  /seed: 7, in the run 1234"
+            "\n  /model/architecture: \"gpt-rope\", in the run \"gpt2\""
+            "\n  /model/position: \"rope\", in the run \"learned\""
+            "\n  /model/tie_embeddings: false, in the run true"
+            "\n  /data/train/0/path: \"/other/text.txt\", in the run \"/data/text.txt\""
+            "\n  /training/learning_rate/peak: 0.001, in the run 0.0003");
+  CHECK(contents(path) == before);
+}
+
+TEST_CASE("every key that changes the numbers is compared") {
+  const TemporaryDirectory folder;
+  const fs::path path = folder.path() / "run";
+  { const RunDirectory directory(run_recipe(path)); }
+  for (const char* change :
+       {"name=other", "model.layers=5", "model.dropout=0.1", "data.shuffle=false", "batch.global=16",
+        "batch.sequence_length=8", "training.steps=11", "training.clip_norm=0", "training.init_from=\"hf:/gpt2\"",
+        "training.optimizer.beta2=0.99", "training.learning_rate.warmup_steps=2", "precision.compute=bf16",
+        "data.train.1={\"path\":\"more.txt\"}", "data.validation.0={\"path\":\"more.txt\"}",
+        "data.tokenizer={\"huggingface\":\"tokenizer.json\"}", "model.moe={\"experts\":4}"}) {
+    INFO(change);
+    const std::string key = std::string(change).substr(0, std::string(change).find_first_of(".="));
+    CHECK_THAT(refusal_of(run_recipe(path, {change})),
+               Catch::StartsWith("2 ") && Catch::Contains("another recipe") && Catch::Contains("\n  /" + key));
+  }
+}
+
+TEST_CASE("a run goes on in another layout and with other habits") {
+  const TemporaryDirectory folder;
+  const fs::path path = folder.path() / "run";
+  { const RunDirectory directory(run_recipe(path)); }
+  for (const char* change :
+       {"$schema=recipe.schema.json", "description=\"second try\"", "batch.micro=2", "parallel.pipeline=2",
+        "parallel.zero_stage=1", "pipeline.loops=2", "pipeline.balance=[2,2]", "memory.recompute=full",
+        "kernels.attention=math", "cluster.nodes=2", "cluster.device=cpu", "launch.watchdog_seconds=10",
+        "checkpoint.every=5", "checkpoint.async=false", "log.every=10", "log.tensorboard=false"}) {
+    INFO(change);
+    std::vector<Override> overrides{change};
+    if (std::string(change).starts_with("pipeline.balance")) overrides.push_back("parallel.pipeline=2");
+    CHECK(refusal_of(run_recipe(path, overrides)) == "");
+  }
+}
+
+TEST_CASE("resume never refuses a folder with a run, whatever its recipe, and changes nothing") {
+  const TemporaryDirectory folder;
+  const fs::path path = folder.path() / "run";
+  { const RunDirectory directory(run_recipe(path, {"checkpoint.resume=never"})); }
+  const auto before = contents(path);
+  for (const char* seed : {"seed=1234", "seed=7"})
+    CHECK(refusal_of(run_recipe(path, {"checkpoint.resume=never", seed})) ==
+          "2 " + path.string() +
+              ": holds a run, and checkpoint.resume is \"never\"; choose another --run-dir, or set checkpoint.resume "
+              "to \"auto\" to go on with that run");
+  CHECK(contents(path) == before);
+}
+
+TEST_CASE("a recipe.json that is none is refused and stays") {
+  for (const char* text : {"", "{", "{\"model\": 1}", "[]"}) {
+    const TemporaryDirectory folder;
+    folder.write("recipe.json", text);
+    CHECK_THAT(refusal_of(run_recipe(folder.path())),
+               Catch::StartsWith("2 " + folder.path().string() + ": holds a recipe.json that is not a run's") &&
+                   Catch::Contains("--run-dir"));
+    CHECK(contents(folder.path()) == std::map<std::string, std::string>{{"recipe.json", text}});
+  }
+}
+
+TEST_CASE("a run that another process trains is refused, until that process ends") {
+  const TemporaryDirectory folder;
+  const Recipe recipe = run_recipe(folder.path() / "run");
+  const auto from_another_process = [&] { return test::in_child([&] { return refusal_of(recipe); }); };
+  {
+    const RunDirectory directory(recipe);
+    const auto before = contents(folder.path() / "run");
+    CHECK(from_another_process() == "2 " + (folder.path() / "run").string() +
+                                        ": another process is training in it; wait for its end, or choose another "
+                                        "--run-dir");
+    CHECK(contents(folder.path() / "run") == before);
+  }
+  CHECK(from_another_process() == "");
+}
+
+TEST_CASE("a process that is killed leaves no lock") {
+  const TemporaryDirectory folder;
+  const Recipe recipe = run_recipe(folder.path() / "run");
+  CHECK(test::in_child([&]() -> std::string {
+          const RunDirectory directory(recipe);
+          std::raise(SIGKILL);
+          return "alive";
+        }) == "killed by signal " + std::to_string(SIGKILL));
+  CHECK(refusal_of(recipe) == "");
+}
+
+TEST_CASE("of processes that start at the same time in a new folder, one trains") {
+  const TemporaryDirectory folder;
+  constexpr int processes = 8;
+  for (int round = 0; round < 10; ++round) {
+    const Recipe recipe = run_recipe(folder.path() / std::to_string(round));
+    std::array<int, 2> start{}, answer{}, end{};
+    REQUIRE((::pipe(start.data()) == 0 && ::pipe(answer.data()) == 0 && ::pipe(end.data()) == 0));
+    std::vector<pid_t> children;
+    for (int i = 0; i < processes; ++i) {
+      const pid_t child = ::fork();
+      if (child == 0) {
+        ::close(start[1]);
+        ::close(end[1]);
+        char byte = 0;
+        bool told = ::read(start[0], &byte, 1) == 0;
+        try {
+          const RunDirectory directory(recipe);
+          told = told && ::write(answer[1], "1", 1) == 1 && ::read(end[0], &byte, 1) == 0;
+        } catch (const Error& error) {
+          told = told && ::write(answer[1], error.code() == ExitCode::bad_recipe ? "0" : "?", 1) == 1;
+        }
+        ::_exit(told ? 0 : 1);
+      }
+      children.push_back(child);
+    }
+    ::close(start[1]);
+    std::string answers(processes, ' ');
+    for (char& character : answers) REQUIRE(::read(answer[0], &character, 1) == 1);
+    for (const int descriptor : {start[0], answer[0], answer[1], end[0], end[1]}) ::close(descriptor);
+    for (const pid_t child : children) {
+      int status = -1;
+      REQUIRE(::waitpid(child, &status, 0) == child);
+      CHECK(status == 0);
+    }
+    std::sort(answers.begin(), answers.end());
+    CHECK(answers == "00000001");
+    CHECK(refusal_of(recipe) == "");
+  }
+}
+
+TEST_CASE("killed at any point of its start, the folder counts as new or as the run") {
+  try {
+    test::killed_at_system_call(0, [] {});
+  } catch (const std::runtime_error& error) {
+    WARN("left out: " << error.what());
+    return;
+  }
+  const TemporaryDirectory folder;
+  bool killed = true;
+  for (int call = 0; killed; ++call) {
+    const Recipe recipe = run_recipe(folder.path() / std::to_string(call));
+    killed = test::killed_at_system_call(call, [&] { const RunDirectory directory(recipe); });
+    INFO("killed in front of system call " << call);
+    REQUIRE(refusal_of(recipe) == "");
+    REQUIRE(parse_recipe(read_file(fs::path(recipe.log.directory) / "recipe.json"), "recipe.json", "/") == recipe);
+    CHECK((!killed || call < 1000));
+  }
+}
+
+TEST_CASE("auto resumes from the newest whole checkpoint and names the damaged ones") {
+  const TemporaryDirectory folder;
+  const RunDirectory directory(run_recipe(folder.path() / "run"));
+  CHECK_FALSE(directory.checkpoint_to_resume());
+  const fs::path first = write_step(directory.checkpoints(), 1);
+  CHECK(directory.checkpoint_to_resume() == first);
+  const fs::path second = write_step(directory.checkpoints(), 2);
+  CHECK(directory.checkpoint_to_resume() == second);
+  damage(second);
+  const test::CapturedLog messages;
+  const auto found = directory.checkpoint_to_resume();
+  CHECK(found == first);
+  CHECK_THAT(messages.text(), Catch::Contains(second.string()) && Catch::Contains("passed over"));
+}
+
+TEST_CASE("a run whose checkpoints are all damaged does not start anew by itself") {
+  const TemporaryDirectory folder;
+  const RunDirectory directory(run_recipe(folder.path() / "run"));
+  damage(write_step(directory.checkpoints(), 1));
+  const test::CapturedLog messages;
+  CHECK_THAT(error_of([&] { directory.checkpoint_to_resume(); }),
+             Catch::StartsWith("65 " + directory.checkpoints().string()) && Catch::Contains("step-00000001") &&
+                 Catch::Contains("--resume"));
+}
+
+TEST_CASE("resume takes a checkpoint or a run directory") {
+  const TemporaryDirectory folder;
+  const fs::path other = folder.path() / "other";
+  write_step(other / "checkpoints", 1);
+  const fs::path newest = write_step(other / "checkpoints", 2);
+  const auto resumed = [&](const fs::path& path) {
+    const auto recipe = run_recipe(folder.path() / "run", {"checkpoint.resume=\"" + path.string() + "\""});
+    return RunDirectory(recipe).checkpoint_to_resume();
+  };
+  CHECK(resumed(other / "checkpoints" / "step-00000001") == other / "checkpoints" / "step-00000001");
+  CHECK(resumed(other) == newest);
+  damage(newest);
+  const test::CapturedLog messages;
+  CHECK(resumed(other) == other / "checkpoints" / "step-00000001");
+  CHECK_THAT(error_of([&] { resumed(newest); }), Catch::StartsWith("65 " + newest.string()));
+}
+
+TEST_CASE("resume names what is missing") {
+  const TemporaryDirectory folder;
+  fs::create_directories(folder.path() / "empty run" / "checkpoints");
+  const auto error_of_resume = [&](const fs::path& path) {
+    const auto recipe = run_recipe(folder.path() / "run", {"checkpoint.resume=\"" + path.string() + "\""});
+    return error_of([&] { RunDirectory(recipe).checkpoint_to_resume(); });
+  };
+  const fs::path absent = folder.path() / "absent", empty = folder.path() / "empty run", file = folder.write("f", "");
+  CHECK(error_of_resume(absent) == "66 " + absent.string() + ": checkpoint.resume names it and it is not there");
+  CHECK(error_of_resume(empty) ==
+        "66 " + empty.string() + ": checkpoint.resume names this run, and it holds no checkpoint");
+  CHECK_THAT(error_of_resume(file), Catch::StartsWith("66 " + file.string()));
+}
+
+}  // namespace
+}  // namespace llmtrain

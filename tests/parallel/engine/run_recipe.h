@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "core/recipe/recipe_io.h"
+
+namespace llmtrain::test {
+
+// A small recipe whose run directory is this folder.
+Recipe run_recipe(const std::filesystem::path& directory, std::vector<Override> overrides = {});
+
+}  // namespace llmtrain::test

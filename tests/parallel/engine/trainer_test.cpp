@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/engine/trainer.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "core/checkpoint/checkpoint.h"
+#include "core/recipe/recipe_io.h"
+#include "parallel/engine/model_state.h"
+#include "tests/support/temporary_directory.h"
+
+namespace llmtrain {
+namespace {
+
+using test::TemporaryDirectory;
+
+// Bytes with some order in them, so that there is something to learn.
+std::string training_text() {
+  std::string text;
+  for (int i = 0; text.size() < 6000; ++i) text += "line " + std::to_string(i * i) + " of the text;\n";
+  return text;
+}
+
+struct Run {
+  std::vector<double> losses;
+  std::vector<double> norms;
+};
+
+class Setting {
+ public:
+  Setting() { data_ = directory_.write("text.txt", training_text()).string(); }
+
+  Recipe recipe(const std::vector<std::string>& overrides) const {
+    std::string text = R"({"model": {"architecture": "llama", "layers": 3, "hidden_size": 32, "heads": 4,
+      "kv_heads": 2, "ffn_hidden_size": 48, "vocab_size": 256, "max_sequence_length": 24},
+      "data": {"train": [{"path": "DATA"}], "validation": [{"path": "DATA"}]},
+      "batch": {"global": 8, "micro": 8},
+      "training": {"steps": 20, "evaluate_batches": 2, "learning_rate": {"warmup_steps": 20}},
+      "cluster": {"device": "cpu"}})";
+    for (std::size_t at = text.find("DATA"); at != std::string::npos; at = text.find("DATA"))
+      text.replace(at, 4, data_);
+    return parse_recipe(text, "test", directory_.path(), overrides);
+  }
+
+  Run train(const std::vector<std::string>& overrides, std::int64_t steps = 6) const {
+    Trainer trainer(recipe(overrides));
+    return train(trainer, steps);
+  }
+
+  static Run train(Trainer& trainer, std::int64_t steps) {
+    Run run;
+    for (std::int64_t i = 0; i < steps; ++i) {
+      const StepResult result = trainer.step();
+      run.losses.push_back(result.loss);
+      run.norms.push_back(result.gradient_norm);
+    }
+    return run;
+  }
+
+  const TemporaryDirectory& directory() const { return directory_; }
+
+ private:
+  TemporaryDirectory directory_;
+  std::string data_;
+};
+
+void check_close(const Run& a, const Run& b, double loss_tolerance, double norm_tolerance) {
+  REQUIRE(a.losses.size() == b.losses.size());
+  for (std::size_t i = 0; i < a.losses.size(); ++i) {
+    CHECK(a.losses[i] == Approx(b.losses[i]).epsilon(loss_tolerance));
+    CHECK(a.norms[i] == Approx(b.norms[i]).epsilon(norm_tolerance));
+  }
+}
+
+void check_equal(const Run& a, const Run& b) {
+  CHECK(a.losses == b.losses);
+  CHECK(a.norms == b.norms);
+}
+
+}  // namespace
+
+TEST_CASE("the same recipe gives bitwise the same losses", "[trainer]") {
+  const Setting setting;
+  for (const std::string compute : {"fp32", "bf16"}) {
+    const std::vector<std::string> overrides{"precision.compute=\"" + compute + "\""};
+    check_equal(setting.train(overrides), setting.train(overrides));
+  }
+}
+
+TEST_CASE("the first loss is that of guessing", "[trainer]") {
+  const Setting setting;
+  // Small weights: nearly uniform over the 256 bytes.
+  CHECK(setting.train({}, 1).losses.front() == Approx(std::log(256.0)).epsilon(0.01));
+}
+
+TEST_CASE("training learns", "[trainer]") {
+  const Setting setting;
+  const Run run = setting.train({"training.learning_rate.peak=0.01"}, 20);
+  CHECK(run.losses.back() < run.losses.front() - 2);
+}
+
+TEST_CASE("losses do not depend on micro-batches, stages, schedule or recompute", "[trainer]") {
+  const Setting setting;
+  const std::string dropout = GENERATE("0", "0.2");
+  const std::string set_dropout = "model.dropout=" + dropout;
+  const Run expected = setting.train({set_dropout});
+  const std::vector<std::vector<std::string>> layouts{
+      {"batch.micro=1"},
+      {"batch.micro=4", "pipeline.loops=3", "pipeline.schedule=\"breadth_first\""},
+      {"batch.micro=2", "pipeline.loops=3", "pipeline.schedule=\"interleaved\""},
+      {"batch.micro=4", "pipeline.loops=3", "pipeline.schedule=\"gpipe\""},
+      {"batch.micro=4", "pipeline.loops=3", "pipeline.schedule=\"1f1b\""},
+      {"pipeline.loops=2", "pipeline.balance=[1,2]", "memory.recompute=\"selective\""},
+      {"pipeline.loops=5", "pipeline.balance=\"blocks\"", "memory.recompute=\"full\"", "batch.micro=2"},
+  };
+  for (std::vector<std::string> layout : layouts) {
+    INFO(layout.front());
+    layout.push_back(set_dropout);
+    // Sums in another order: fp32 rounding.
+    check_close(setting.train(layout), expected, 1e-5, 1e-4);
+  }
+}
+
+TEST_CASE("recompute changes no bit", "[trainer]") {
+  const Setting setting;
+  const std::string set_dropout = GENERATE("model.dropout=0", "model.dropout=0.1");
+  const Run expected = setting.train({set_dropout});
+  check_equal(setting.train({set_dropout, "memory.recompute=\"selective\""}), expected);
+  check_equal(setting.train({set_dropout, "memory.recompute=\"full\""}), expected);
+}
+
+TEST_CASE("tied embeddings on different stages are one parameter", "[trainer]") {
+  const Setting setting;
+  const std::vector<std::string> tied{"model.tie_embeddings=true"};
+  check_close(setting.train({"model.tie_embeddings=true", "pipeline.loops=3", "batch.micro=2"}), setting.train(tied),
+              1e-5, 1e-4);
+}
+
+TEST_CASE("bf16 follows fp32", "[trainer]") {
+  const Setting setting;
+  const Run expected = setting.train({});
+  check_close(setting.train({"precision.compute=\"bf16\""}), expected, 2e-2, 0.1);
+  check_close(setting.train({"precision.compute=\"bf16\"", "precision.gradients=\"bf16\"", "batch.micro=4"}), expected,
+              2e-2, 0.1);
+}
+
+TEST_CASE("resuming is bitwise the same as never having stopped", "[trainer]") {
+  const Setting setting;
+  const std::string compute = GENERATE("precision.compute=\"fp32\"", "precision.compute=\"bf16\"");
+  const std::vector<std::string> overrides{compute, "model.dropout=0.1"};
+  const Run whole = setting.train(overrides, 8);
+
+  const auto folder = setting.directory().path() / "checkpoints";
+  {
+    Trainer first(setting.recipe(overrides));
+    Setting::train(first, 5);
+    std::vector<at::Tensor> copies;
+    write_checkpoint(folder, first.state(), state_slices(first.model(), copies), 0);
+  }
+  Trainer second(setting.recipe(overrides));
+  second.resume(CheckpointReader(folder / "step-00000005"));
+  CHECK(second.steps_done() == 5);
+  const Run rest = Setting::train(second, 3);
+  CHECK(rest.losses == std::vector<double>(whole.losses.begin() + 5, whole.losses.end()));
+
+  // Another layout reads the same checkpoint; then numbers agree up to bf16's rounding.
+  Trainer other(setting.recipe({compute, "model.dropout=0.1", "pipeline.loops=3", "batch.micro=2"}));
+  other.resume(CheckpointReader(folder / "step-00000005"));
+  CHECK(Setting::train(other, 1).losses.front() == Approx(whole.losses[5]).epsilon(1e-2));
+}
+
+TEST_CASE("a gradient that is not finite leaves the weights as they were", "[trainer]") {
+  const Setting setting;
+  Trainer trainer(setting.recipe({}));
+  const at::Tensor weights = trainer.model().stages().front().store->master();
+  // One element of the embedding of "l", which the text is full of.
+  weights.data_ptr<float>()[static_cast<std::size_t>('l') * 32] = std::nanf("");
+  const at::Tensor before = weights.nan_to_num(7.0);
+  CHECK(trainer.step().skipped);
+  CHECK(weights.nan_to_num(7.0).equal(before));
+}
+
+TEST_CASE("evaluation drops nothing and changes nothing", "[trainer]") {
+  const Setting setting;
+  Trainer trainer(setting.recipe({"model.dropout=0.5"}));
+  const double first = trainer.evaluate();
+  CHECK(trainer.evaluate() == first);
+  Trainer plain(setting.recipe({"model.dropout=0"}));
+  // Flash and math attention sum in another order.
+  CHECK(plain.evaluate() == Approx(first).epsilon(1e-5));
+}
+
+}  // namespace llmtrain
