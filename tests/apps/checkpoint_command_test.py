@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""checkpoint inspect, verify and export: what they say of whole checkpoints, of damaged ones, and of nonsense."""
+import json
+import os
+import pathlib
+import shutil
+import unittest
+
+import checkpoint_folder
+from program import ProgramTest, small
+
+
+def flip_a_bit(path, place):
+    content = bytearray(path.read_bytes())
+    content[place] ^= 4
+    path.write_bytes(content)
+
+
+def remove(key):
+    return lambda manifest: manifest.pop(key)
+
+
+def put(key, value):
+    return lambda manifest: manifest.update({key: value})
+
+
+class Whole(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.checkpoints = self.folder / "run" / "checkpoints"
+        for step in (5, 7):
+            checkpoint_folder.write(self.checkpoints / f"step-{step:08}", small(), step)
+        (self.checkpoints / "latest").write_text("step-00000007\n", encoding="utf-8")
+
+    def test_inspect_tells_everything(self):
+        answer = json.loads(self.run_program("checkpoint", "inspect", "run", "--json").stdout)
+        self.assertEqual((answer["step"], answer["data_position"], answer["parameters"]), (7, 14, 3 * 4 + 5))
+        self.assertEqual([(t["name"], t["dtype"], t["shape"]) for t in answer["tensors"]][0],
+                         ("a.weight", "F32", [3, 4]))
+        self.assertEqual(len(answer["tensors"]), 4)
+        folder = self.checkpoints / "step-00000007"
+        self.assertEqual({file["name"]: file["bytes"] for file in answer["files"]},
+                         {path.name: path.stat().st_size for path in folder.iterdir()})
+        self.assertEqual(answer["bytes"], sum(path.stat().st_size for path in folder.iterdir()))
+        self.assertEqual(answer["recipe"], small())
+
+    def test_inspect_for_people(self):
+        text = self.run_program("checkpoint", "inspect", "run").stdout
+        for line in ("step           7", "parameters     17", "  a.weight    F32   [3, 4]", "  b           F32   [5]"):
+            self.assertIn(line + "\n", text)
+
+    def test_any_name_of_a_checkpoint(self):
+        for source in ("run", "run/", "run/checkpoints", "run/checkpoints/step-00000007", str(self.checkpoints)):
+            with self.subTest(source):
+                answer = json.loads(self.run_program("checkpoint", "inspect", source, "--json").stdout)
+                self.assertEqual(answer["step"], 7)
+
+    def test_verify(self):
+        result = self.run_program("checkpoint", "verify", "run")
+        self.assertEqual((result.returncode, result.stdout), (0, "run/checkpoints/step-00000007: ok\n"))
+
+    def test_damaged_newest(self):
+        flip_a_bit(self.checkpoints / "step-00000007" / "part.safetensors", -1)
+        result = self.run_program("checkpoint", "verify", "run")
+        self.assertEqual((result.returncode, result.stdout), (65, "run/checkpoints/step-00000005: ok\n"))
+        self.assertIn("step-00000007", result.stderr)
+        result = self.run_program("checkpoint", "inspect", "run", "--json")
+        self.assertEqual((result.returncode, json.loads(result.stdout)["step"]), (0, 5))
+        self.refused(65, ["part.safetensors"], "checkpoint", "verify", "run/checkpoints/step-00000007")
+
+    def test_all_damaged(self):
+        for step in (5, 7):
+            os.truncate(self.checkpoints / f"step-{step:08}" / "part.safetensors", 20)
+        for command in ("inspect", "verify"):
+            self.refused(65, ["no whole checkpoint", "step-00000005", "step-00000007"], "checkpoint", command, "run")
+        self.refused(65, ["no whole checkpoint"], "sample", "run")
+
+    def test_export_never_overwrites(self):
+        self.write("full/notes.txt", "mine")
+        self.write("file", "mine")
+        for destination in ("full", "file", "run", ".", "", "/"):
+            with self.subTest(destination):
+                self.refused(73, ["name a new one"], "checkpoint", "export", "run", destination, "--to", "hf")
+
+
+class Damaged(ProgramTest):
+    """Every kind of damage to a checkpoint's folder, named with its file."""
+
+    MANIFESTS = {
+        "no recipe": remove("recipe"),
+        "no tensors": remove("tensors"),
+        "unknown key": put("ranks", 4),
+        "other format": put("format", "other"),
+        "newer version": put("version", 2),
+        "negative step": put("step", -1),
+        "text for a step": put("step", "7"),
+        "file outside the folder": put("files", [{"name": "../part.safetensors", "bytes": 1, "sha256": "0" * 64}]),
+        "no hash": put("files", [{"name": "part.safetensors", "bytes": 1}]),
+        "tensor that is not covered": lambda manifest: manifest["tensors"][0].update(slices=[]),
+        "unknown dtype": lambda manifest: manifest["tensors"][0].update(dtype="F31"),
+        "negative shape": lambda manifest: manifest["tensors"][0].update(shape=[-3, 4]),
+        "endless shape": lambda manifest: manifest["tensors"][0].update(shape=[2**62, 2**62]),
+        "unknown file": lambda manifest: manifest["tensors"][0]["slices"][0].update(file="other.safetensors"),
+        "name twice": lambda manifest: manifest["tensors"][1].update(name="a.weight"),
+    }
+    TEXTS = {"empty": b"", "no JSON": b"checkpoint", "list": b"[]", "empty object": b"{}", "binary": bytes(range(256)),
+             "deep": b"[" * 100000, "no UTF-8": b'{"format": "\xff"}'}
+
+    def test_manifests(self):
+        for number, (name, edit) in enumerate(self.MANIFESTS.items()):
+            with self.subTest(name):
+                folder = f"c{number}"
+                checkpoint_folder.write(self.folder / folder, small(), edit=edit)
+                for command in ("inspect", "verify"):
+                    self.refused(65, [f"{folder}/manifest.json"], "checkpoint", command, folder)
+
+    def test_texts(self):
+        for name, text in self.TEXTS.items():
+            with self.subTest(name):
+                self.write("c/manifest.json", text)
+                for command in ("inspect", "verify"):
+                    self.refused(65, ["c/manifest.json"], "checkpoint", command, "c")
+
+    def test_every_flipped_bit_is_seen(self):
+        checkpoint_folder.write(self.folder / "c", small())
+        for name in ("manifest.json", "part.safetensors"):
+            path = self.folder / "c" / name
+            whole = path.read_bytes()
+            for place in range(0, len(whole) - 2, len(whole) // 40):
+                flip_a_bit(path, place)
+                self.refused(65, [name], "checkpoint", "verify", "c")
+                path.write_bytes(whole)
+        self.assertEqual(self.run_program("checkpoint", "verify", "c").returncode, 0)
+
+    def test_files(self):
+        def shorten(part):
+            os.truncate(part, part.stat().st_size - 1)
+
+        def lengthen(part):
+            part.write_bytes(part.read_bytes() + b"0")
+
+        def replace_by_link(part):
+            shutil.move(part, self.folder / "elsewhere")
+            part.symlink_to(self.folder / "elsewhere")
+
+        def replace_by_folder(part):
+            part.unlink()
+            part.mkdir()
+
+        for number, damage in enumerate((pathlib.Path.unlink, shorten, lengthen, replace_by_link, replace_by_folder)):
+            with self.subTest(damage.__name__):
+                checkpoint_folder.write(self.folder / f"c{number}", small())
+                damage(self.folder / f"c{number}" / "part.safetensors")
+                self.refused(65, ["part.safetensors"], "checkpoint", "verify", f"c{number}")
+
+    def test_recipe_of_another_version(self):
+        checkpoint_folder.write(self.folder / "c", {"epochs": 3})
+        for command in (["sample", "c"], ["eval", "c"], ["checkpoint", "export", "c", "out", "--to", "hf"]):
+            self.refused(65, ["manifest.json", "/epochs"], *command)
+
+    def test_recipe_that_cannot_be_executed(self):
+        checkpoint_folder.write(self.folder / "c", small({"precision.compute": "fp16"}))
+        self.refused(2, ["/precision/compute:"], "sample", "c")
+
+    def test_wrong_override(self):
+        checkpoint_folder.write(self.folder / "c", small())
+        self.refused(2, ["/cluster/device:"], "sample", "c", "--set", "cluster.device=gpu")
+
+
+class Nonsense(ProgramTest):
+    COMMANDS = (["checkpoint", "inspect"], ["checkpoint", "verify"], ["sample"], ["eval"])
+
+    def test_sources(self):
+        self.write("text.txt", "hello")
+        self.write("folder/notes.txt", "hello")
+        self.write("young/recipe.json", small())
+        (self.folder / "young" / "checkpoints").mkdir()
+        self.write("odd/checkpoints", "a file")
+        cases = {"nowhere": 66, "": 66, "folder": 66, "young": 66, "text.txt/x": 66, "odd": 65}
+        for command in self.COMMANDS:
+            for source, code in cases.items():
+                with self.subTest(f"{command} {source}"):
+                    self.refused(code, [source], *command, source)
+
+    def test_files(self):
+        self.write("text.txt", "hello")
+        for command in ("inspect", "verify"):
+            self.refused(65, ["text.txt", "is a file"], "checkpoint", command, "text.txt")
+        for command in ("sample", "eval"):
+            self.refused(2, ["text.txt", "line 1"], command, "text.txt")
+
+    def test_recipe_without_a_run(self):
+        self.write("recipe.json", small())
+        self.refused(66, ["runs/small"], "sample", "recipe.json")
+        self.refused(66, ["runs/small"], "eval", "recipe.json")
+
+
+if __name__ == "__main__":
+    unittest.main()
