@@ -3,139 +3,34 @@
 
 #include <ATen/ops/empty.h>
 
-#include <algorithm>
-#include <bit>
-#include <cmath>
-
 #include "kernels/parallel_for.h"
-#include "kernels/philox.h"
-
-// The mathematical functions of C libraries differ in the last bit from one version and processor to the next, and
-// initial weights must not. So logarithm, sine and cosine are written here in additions, multiplications and
-// divisions, which IEEE 754 rounds alike everywhere; CMakeLists.txt keeps the compiler from fusing any of them.
+#include "kernels/vector/level.h"
+#include "kernels/vector/random.h"
 
 namespace llmtrain::kernels {
 namespace {
 
+// Elements per thread below which starting a second one costs more than it saves.
 constexpr std::int64_t grain = 8192;
-constexpr int pairs_per_block = 64;
-constexpr int elements_per_block = 2 * pairs_per_block;
 
-// The upper 52 of 64 bits as a multiple of 2⁻⁵² in [0, 1).
-double uniform(std::uint32_t low, std::uint32_t high) {
-  const std::uint64_t bits = low | static_cast<std::uint64_t>(high) << 32;
-  return std::bit_cast<double>(bits >> 12 | 0x3FF0000000000000ULL) - 1.0;
-}
-
-// ln x for normal x in (0, 1]: x = m·2^e with m in (√½, √2], then ln m = 2·artanh s with s = (m − 1)/(m + 1).
-double logarithm(double x) {
-  const auto bits = std::bit_cast<std::uint64_t>(x);
-  const double biased = std::bit_cast<double>(bits >> 52 | 0x4330000000000000ULL) - 4503599627370496.0;
-  const double whole = std::bit_cast<double>((bits & 0x000FFFFFFFFFFFFFULL) | 0x3FF0000000000000ULL);
-  const bool large = whole > 1.4142135623730951;
-  const double m = large ? whole * 0.5 : whole;
-  const double e = biased - (large ? 1022.0 : 1023.0);
-  const double s = (m - 1.0) / (m + 1.0);
-  const double z = s * s;
-  double series = 1.0 / 21;
-  series = series * z + 1.0 / 19;
-  series = series * z + 1.0 / 17;
-  series = series * z + 1.0 / 15;
-  series = series * z + 1.0 / 13;
-  series = series * z + 1.0 / 11;
-  series = series * z + 1.0 / 9;
-  series = series * z + 1.0 / 7;
-  series = series * z + 1.0 / 5;
-  series = series * z + 1.0 / 3;
-  return e * 0.6931471805599453 + (2.0 * s + 2.0 * s * z * series);
-}
-
-struct Direction {
-  double cosine, sine;
-};
-
-// Of the angle 2π·turn, turn in [0, 1): the nearest quarter turn, and Taylor's series within π/4 of it.
-Direction direction_of(double turn) {
-  constexpr double rounding = 6755399441055744.0;  // 1.5·2⁵²: rounds to an integer and leaves it in the low bits
-  const double shifted = turn * 4.0 + rounding;
-  const auto quarter = std::bit_cast<std::uint64_t>(shifted);
-  const double angle = (turn * 4.0 - (shifted - rounding)) * 1.5707963267948966;
-  const double z = angle * angle;
-  double sine = -1.0 / 1307674368000;
-  sine = sine * z + 1.0 / 6227020800;
-  sine = sine * z - 1.0 / 39916800;
-  sine = sine * z + 1.0 / 362880;
-  sine = sine * z - 1.0 / 5040;
-  sine = sine * z + 1.0 / 120;
-  sine = sine * z - 1.0 / 6;
-  sine = sine * z * angle + angle;
-  double cosine = 1.0 / 20922789888000;
-  cosine = cosine * z - 1.0 / 87178291200;
-  cosine = cosine * z + 1.0 / 479001600;
-  cosine = cosine * z - 1.0 / 3628800;
-  cosine = cosine * z + 1.0 / 40320;
-  cosine = cosine * z - 1.0 / 720;
-  cosine = cosine * z + 1.0 / 24;
-  cosine = cosine * z - 1.0 / 2;
-  cosine = cosine * z + 1.0;
-  // Branches would keep the loop from being vectorised: swap by mask, change signs by bits.
-  const auto c = std::bit_cast<std::uint64_t>(cosine);
-  const auto s = std::bit_cast<std::uint64_t>(sine);
-  const std::uint64_t swap = (c ^ s) & (0 - (quarter & 1));
-  return {std::bit_cast<double>((c ^ swap) ^ ((quarter + 1) & 2) << 62),
-          std::bit_cast<double>((s ^ swap) ^ (quarter & 2) << 62)};
-}
-
-// Standard normal numbers 2·first_pair … 2·first_pair + elements_per_block − 1 of the key's sequence.
-void fill_block(std::uint64_t key, std::uint64_t first_pair, double (&normal)[elements_per_block]) {
-  double radius_uniform[pairs_per_block], turn[pairs_per_block], square[pairs_per_block];
-  for (int i = 0; i < pairs_per_block; ++i) {
-    const auto words = philox(key, first_pair + static_cast<std::uint64_t>(i), 0);
-    radius_uniform[i] = 1.0 - uniform(words[0], words[1]);
-    turn[i] = uniform(words[2], words[3]);
-  }
-  for (int i = 0; i < pairs_per_block; ++i) square[i] = -2.0 * logarithm(radius_uniform[i]);
-  for (int i = 0; i < pairs_per_block; ++i) {
-    const Direction direction = direction_of(turn[i]);
-    const double radius = std::sqrt(square[i]);
-    normal[2 * i] = radius * direction.cosine;
-    normal[2 * i + 1] = radius * direction.sine;
-  }
-}
-
-template <class Value>
-void fill_range(Value* x, std::int64_t n, std::uint64_t first_element, std::uint64_t key, double standard_deviation) {
-  double normal[elements_per_block];
-  std::uint64_t pair = first_element / 2;
-  auto skipped = static_cast<std::int64_t>(first_element % 2);
-  while (n > 0) {
-    fill_block(key, pair, normal);
-    const std::int64_t length = std::min(n, elements_per_block - skipped);
-    for (std::int64_t i = 0; i < length; ++i) x[i] = static_cast<Value>(normal[skipped + i] * standard_deviation);
-    x += length;
-    n -= length;
-    pair += pairs_per_block;
-    skipped = 0;
-  }
-}
-
-template <class Value>
-void fill_on_cpu(at::Tensor& x, std::uint64_t key, double standard_deviation, std::int64_t first_element) {
+template <class Value, class Kernel>
+void fill_on_cpu(Kernel kernel, at::Tensor& x, const vector::NormalSequence& sequence, std::int64_t first_element) {
   auto* values = x.data_ptr<Value>();
   at::parallel_for(0, x.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
-    const auto first = static_cast<std::uint64_t>(first_element + begin);
-    fill_range(values + begin, end - begin, first, key, standard_deviation);
+    kernel(values + begin, end - begin, static_cast<std::uint64_t>(first_element + begin), sequence);
   });
 }
 
 }  // namespace
 
 void fill_normal_(at::Tensor& x, std::uint64_t key, double standard_deviation, std::int64_t first_element) {
-  const bool fits = x.device().is_cpu() && x.is_contiguous();
-  if (fits && x.scalar_type() == at::kFloat) return fill_on_cpu<float>(x, key, standard_deviation, first_element);
-  if (fits && x.scalar_type() == at::kDouble) return fill_on_cpu<double>(x, key, standard_deviation, first_element);
+  const vector::NormalSequence sequence{.key = key, .standard_deviation = standard_deviation};
+  const auto kernels = vector::at_level([]<int level> { return vector::random_kernels_for<level>(); });
+  const bool flat = x.device().is_cpu() && x.is_contiguous();
+  if (flat && x.scalar_type() == at::kFloat) return fill_on_cpu<float>(kernels.fp32, x, sequence, first_element);
+  if (flat && x.scalar_type() == at::kDouble) return fill_on_cpu<double>(kernels.fp64, x, sequence, first_element);
   at::Tensor values = at::empty(x.sizes(), at::kFloat);
-  fill_on_cpu<float>(values, key, standard_deviation, first_element);
+  fill_on_cpu<float>(kernels.fp32, values, sequence, first_element);
   x.copy_(values);
 }
 

@@ -12,7 +12,9 @@
 #include <numbers>
 
 #include "kernels/philox.h"
+#include "kernels/vector/random.h"
 #include "tests/kernels/thread_count.h"
+#include "tests/kernels/vector_levels.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -52,13 +54,31 @@ TEST_CASE("every element is Box and Muller's of its own counter") {
 
 // The contract across machines: these bits may never change. Each agrees with the formula above.
 TEST_CASE("the numbers are the same bits everywhere") {
-  const at::Tensor x = normal(6, 0, 0, 1, at::kDouble);
   const double golden[6] = {-0x1.9ffd9aa3bc9b7p+0, -0x1.44b28888d8c8dp+0, 0x1.d85c966f9a5f2p-1,
                             0x1.c085bbe7cc11fp-3,  -0x1.e97e1a57636ccp-4, 0x1.bd00a70b7399p-1};
-  for (int i = 0; i < 6; ++i) {
-    CHECK(x.data_ptr<double>()[i] == golden[i]);
-    CHECK(golden[i] == Approx(box_muller(0, i)).epsilon(1e-14));
-  }
+  at_every_level([&]<int level> {
+    double x[6];
+    vector::random_kernels_for<level>().fp64(x, 6, 0, {.key = 0, .standard_deviation = 1});
+    for (int i = 0; i < 6; ++i) CHECK(x[i] == golden[i]);
+  });
+  for (int i = 0; i < 6; ++i) CHECK(golden[i] == Approx(box_muller(0, i)).epsilon(1e-14));
+}
+
+TEST_CASE("every level makes the same bits, in any alignment") {
+  const std::int64_t offset = GENERATE(0, 1, 3);
+  const std::int64_t n = GENERATE(1, 127, 1000, 30000);
+  const std::uint64_t first_element = GENERATE(0, 5);
+  const at::Tensor expected = normal(n, 11, static_cast<std::int64_t>(first_element), 0.5);
+  const at::Tensor wide = normal(n, 11, static_cast<std::int64_t>(first_element), 0.5, at::kDouble);
+  at_every_level([&]<int level> {
+    const auto kernels = vector::random_kernels_for<level>();
+    const at::Tensor single = at::zeros({offset + n}, at::kFloat);
+    kernels.fp32(single.data_ptr<float>() + offset, n, first_element, {.key = 11, .standard_deviation = 0.5});
+    CHECK(at::equal(single.narrow(0, offset, n), expected));
+    const at::Tensor twice = at::zeros({offset + n}, at::kDouble);
+    kernels.fp64(twice.data_ptr<double>() + offset, n, first_element, {.key = 11, .standard_deviation = 0.5});
+    CHECK(at::equal(twice.narrow(0, offset, n), wide));
+  });
 }
 
 TEST_CASE("a slice is made without the rest") {
