@@ -16,7 +16,7 @@ LAYOUTS = [
     (1, "breadth_first", 3, "layers", "full"),
     (4, "breadth_first", 5, "blocks", "selective"),
     (2, "breadth_first", 2, [1, 2], "full"),
-    (8, "breadth_first", 3, [1, 0, 2], "selective"),
+    (8, "breadth_first", 3, [0, 1, 2], "selective"),
     (8, "gpipe", 1, "layers", "selective"),
     (2, "gpipe", 1, "layers", "full"),
     (8, "1f1b", 1, "layers", "full"),

@@ -20,11 +20,11 @@ from oracle_train import read_tokens, train
 from reference_model import ReferenceModel, resolve
 from variants import VARIANTS, complete, write_recipe, write_tokens
 
-# Relative. This model in float32 against itself in float64: losses 3e-7, norms 4e-7, changes of weights 1.3e-4.
-LOSS, NORM, LEARNING_RATE = 1e-5, 1e-5, 1e-12
-WEIGHT_CHANGE = 2e-3  # of the change that training made to a parameter, in the L2 norm
-LOGITS = 1e-5         # of the largest logit
-BF16_LOSS = 1e-2
+# Relative; "change" is of the change that training made to a parameter, in the L2 norm. The reference in float32 and in
+# float64 differ by 3e-7 in losses, 4e-7 in norms and 1.3e-4 in changes.
+LEARNING_RATE, LOGITS = 1e-12, 1e-5
+FP32 = {"loss": 1e-5, "grad_norm": 1e-5, "change": 5e-4}
+BF16 = {"loss": 2e-3, "grad_norm": 1e-2, "change": 6e-2}
 torch.set_num_threads(1)  # the models are tiny, and a team of threads waits for its slowest
 
 
@@ -66,34 +66,32 @@ class OracleTest(unittest.TestCase):
         self.assertLessEqual(difference, tolerance, f"{key} of row {index}: {rows[index][key]} instead of "
                                                     f"{expected[index][key]}")
 
-    def assert_same_change(self, case, model):
+    def assert_same_change(self, case, model, tolerance):
         """Every parameter went where PyTorch's went: a gradient or a decay that is wrong shows here first."""
-        trained, config = case.trained_weights(), model.config
+        trained = case.trained_weights()
         for name, parameter in model.state_dict().items():
-            if name.endswith("key.bias") and config.position == "learned" and not config.qk_norm:
-                continue  # softmax does not see it: its gradient is rounding, which Adam makes as large as any other
+            if name.endswith("key.bias") and not model.config.qk_norm:
+                continue  # softmax hardly sees it: its gradient is little but rounding, which Adam makes large
+            actual = trained.get(f"{name}.master", trained[name])
             change = (parameter - case.weights[name]).norm()
-            difference = (trained[name].float() - parameter).norm()
-            self.assertLessEqual(difference / change, WEIGHT_CHANGE, f"{name} after training")
+            self.assertLessEqual((actual - parameter).norm() / change, tolerance, f"{name} after training")
 
-    def check_training(self, case):
+    def check_training(self, case, tolerances):
         expected, model = case.expected()
         actual = case.actual()
         self.assertEqual(len(actual), len(expected))
         self.assertLess(expected[-1]["loss"], expected[0]["loss"])
-        for key, tolerance in (("learning_rate", LEARNING_RATE), ("loss", LOSS), ("grad_norm", NORM)):
-            self.assert_close(actual, expected, key, tolerance)
-        self.assert_same_change(case, model)
+        self.assert_close(actual, expected, "learning_rate", LEARNING_RATE)
+        self.assert_close(actual, expected, "loss", tolerances["loss"])
+        self.assert_close(actual, expected, "grad_norm", tolerances["grad_norm"])
+        self.assert_same_change(case, model, tolerances["change"])
 
     def test_training_equals_pytorch(self):
-        self.for_each(VARIANTS, self.check_training)
-
-    def check_bf16(self, case):
-        self.assert_close(case.actual(), case.expected()[0], "loss", BF16_LOSS)
+        self.for_each(VARIANTS, lambda case: self.check_training(case, FP32))
 
     def test_bf16_stays_near_fp32(self):
-        self.for_each(["gpt2", "gpt-rope", "llama", "llama, one key head, qk_norm (Qwen3)"], self.check_bf16,
-                      precision={"compute": "bf16"})
+        self.for_each(["gpt2", "gpt-rope", "llama", "llama, one key head, qk_norm (Qwen3)"],
+                      lambda case: self.check_training(case, BF16), precision={"compute": "bf16"})
 
     def check_logits(self, case):
         model = ReferenceModel(case.recipe["model"])

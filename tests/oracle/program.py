@@ -8,7 +8,8 @@ import subprocess
 def train(recipe_path, run_directory):
     """The training rows of metrics.jsonl of a whole run."""
     command = [os.environ["LLMTRAIN_PROGRAM"], "run", str(recipe_path), "--run-dir", str(run_directory)]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, errors="replace",
+                            check=False)
     if result.returncode != 0:
         raise AssertionError(f"{' '.join(command)} ended with {result.returncode}:\n{result.stdout}{result.stderr}")
     lines = (run_directory / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
