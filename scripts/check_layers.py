@@ -3,10 +3,11 @@
 """Fails on an #include against the order of the folders.
 
 One shared include root hides a wrong include from the compiler. The allowed dependencies are those that the folders'
-CMakeLists.txt name in llmtrain_library(... DEPENDS ...), llmtrain_test and target_link_libraries, and no other list:
-a file may include its own folder's headers and those of every folder that its target reaches. The folders and the
-program in LIGHT answer where LibTorch, MPI and CUDA are not installed, so no header of these may be reached from
-them, directly or through other headers of the project.
+CMakeLists.txt name in llmtrain_library(... DEPENDS ...), llmtrain_test and target_link_libraries, and no other list.
+A folder's headers belong to its targets; add_library(NAME INTERFACE x.h) gives x.h to NAME alone, for those that need
+an interface and do not link what is behind it. A file may include its own folder's headers and those of every folder that its target reaches. The targets in LIGHT
+work where LibTorch, MPI and CUDA are not installed, so no header of these may be reached from them and from all that
+they link, directly or through other headers of the project.
 """
 
 import argparse
@@ -14,7 +15,6 @@ import pathlib
 import re
 import sys
 
-# Targets that link no LibTorch, MPI or CUDA.
 LIGHT = ("core_base", "core_recipe", "core_graph", "parallel_plan", "llmtrain")
 HEAVY = re.compile(r"(ATen|torch|c10|caffe2)/|(mpi|nccl|cuda\w*|cub\w*|cooperative_groups)(\.h|\.cuh|/)")
 CREATE = ("llmtrain_library", "llmtrain_test", "add_executable", "add_library")
@@ -30,6 +30,10 @@ class Target:
         self.folder = folder
         self.sources = []
         self.links = []
+
+    def is_interface(self):
+        """Whether it is the owner of the headers that it names, and of nothing else."""
+        return bool(self.sources) and all(source.endswith(".h") for source in self.sources)
 
 
 def cmake_commands(text):
@@ -106,9 +110,10 @@ class Checker:
         return next((folder for folder in self.folders if file.startswith(folder + "/")), None)
 
     def targets_of(self, file):
-        """The targets that compile a file; for a header, or where CMake hides it in a variable, its folder's."""
+        """The targets that name a file; for a header, or where CMake hides it in a variable, those of its folder."""
         owners = [target for target in self.targets.values() if file in target.sources]
-        return owners or [target for target in self.targets.values() if target.folder == self.folder_of(file)]
+        folder = [target for target in self.targets.values() if target.folder == self.folder_of(file)]
+        return owners or [target for target in folder if not target.is_interface()]
 
     def check_file(self, file):
         owners = self.targets_of(file)
@@ -116,21 +121,19 @@ class Checker:
             self.problems.add(f"{file}: belongs to no target: name it in its folder's CMakeLists.txt")
             return
         names = {name for owner in owners for name in reachable(self.targets, owner.name)}
-        allowed = {self.targets[name].folder for name in names}
         for number, header in self.includes[file]:
             if header.split("/")[0] not in self.tops:
                 continue
-            folder = self.folder_of(header)
             if header not in self.includes:
                 self.problems.add(f"{file}:{number}: {header} is no file of the project")
-            elif folder not in allowed:
+            elif names.isdisjoint(target.name for target in self.targets_of(header)):
+                folder = self.folder_of(header)
                 owner = "/".join(sorted(owner.name for owner in owners))
                 self.problems.add(f"{file}:{number}: {header} is in {folder}, which {owner} does not depend on")
 
     def check_light(self, name):
-        """Follows the project's headers from all that a light target compiles."""
-        target = self.targets[name]
-        sources = [file for file in self.includes if target in self.targets_of(file) and not file.startswith("tests/")]
+        """Follows the project's headers from all that a light target compiles, and its folder's where it is alone."""
+        sources = [file for file in self.includes if self.targets_of(file) == [self.targets[name]]]
         waiting, seen = [(file, file) for file in sources], set()
         while waiting:
             file, path = waiting.pop()
@@ -146,9 +149,8 @@ class Checker:
     def run(self):
         for file in self.includes:
             self.check_file(file)
-        for name in LIGHT:
-            if name in self.targets:
-                self.check_light(name)
+        for name in sorted({light for root in LIGHT for light in reachable(self.targets, root)}):
+            self.check_light(name)
         return sorted(self.problems)
 
 

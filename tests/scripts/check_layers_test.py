@@ -95,6 +95,25 @@ class CheckLayersTest(unittest.TestCase):
         expected = "apps/llmtrain/main.cpp:1: core/model/model.h is in core/model, which llmtrain does not depend on"
         self.assertEqual((status, lines), (1, [expected]))
 
+    def test_interface_opens_the_headers_that_it_names_and_no_others(self):
+        changes = {
+            "core/model/CMakeLists.txt": TREE["core/model/CMakeLists.txt"] + "add_library(entry INTERFACE entry.h)\n",
+            "core/model/entry.h": "",
+            "core/model/model.h": "",
+            "apps/llmtrain/CMakeLists.txt": TREE["apps/llmtrain/CMakeLists.txt"].replace("core_graph", "core_graph entry"),
+            "apps/llmtrain/main.cpp": '#include "core/model/entry.h"\n',
+        }
+        self.assertEqual(self.run_on(changes), (0, []))
+        changes["apps/llmtrain/main.cpp"] = '#include "core/model/model.h"\n'
+        expected = "apps/llmtrain/main.cpp:1: core/model/model.h is in core/model, which llmtrain does not depend on"
+        self.assertEqual(self.run_on(changes), (1, [expected]))
+
+    def test_libtorch_in_what_a_light_target_links_fails(self):
+        changes = {"core/graph/CMakeLists.txt": "llmtrain_library(core_graph SOURCES graph.cpp DEPENDS core_base tool)\n"}
+        changes["core/tool/CMakeLists.txt"] = "llmtrain_library(tool SOURCES tool.cpp)\n"
+        changes["core/tool/tool.cpp"] = "#include <ATen/ATen.h>\n"
+        self.assert_fails(changes, "core/tool/tool.cpp:1: ATen/ATen.h may not be reached from tool (by core/tool/tool.cpp)")
+
     def test_test_of_a_lower_folder_may_not_include_an_upper_one(self):
         self.assert_fails(
             {"tests/core/graph/graph_test.cpp": '#include "kernels/norm.h"\n'},
