@@ -161,7 +161,7 @@ std::string_view kind_of(const Json& value) {
     case Json::value_t::string:
       return "a string";
     case Json::value_t::boolean:
-      return "true or false";
+      return "a truth value";
     default:
       return "a number";
   }

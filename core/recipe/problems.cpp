@@ -43,7 +43,7 @@ void Problems::add_missing(const std::string& pointer, const std::string& rule) 
 void Problems::add_unknown(const std::string& pointer, const std::string& meant) {
   add(pointer, "is no key of a recipe", "llmtrain schema lists all keys",
       meant.empty() ? "" : shown_key(meant, pointer));
-  if (!meant.empty() && meant_.size() < most_problems) meant_.push_back(meant);
+  if (!meant.empty() && !document_.holds(meant) && meant_.size() < most_problems) meant_.push_back(meant);
 }
 
 bool Problems::is_clean(std::string_view pointer) const {

@@ -39,7 +39,7 @@ class Problems {
 
   const Document& document_;
   std::vector<Problem> problems_;
-  std::vector<std::string> meant_;  // keys that unknown ones resemble
+  std::vector<std::string> meant_;  // absent keys that unknown ones resemble
 };
 
 }  // namespace llmtrain

@@ -50,22 +50,20 @@ std::string choice_words(Words words) {
 std::string text_words(const TextRule& rule) {
   std::string words;
   for (const auto word : rule.words) words += quoted(word) + ", ";
-  if (!words.empty()) words = words.substr(0, words.size() - 2) + " or ";
+  const auto either = words.empty() ? words : words.substr(0, words.size() - 2) + " or ";
   switch (rule.kind) {
-    case TextKind::plain:
-    case TextKind::schema_link:
-      return "a text";
     case TextKind::name:
       return "a text of 1 to 200 characters without slash or control characters";
     case TextKind::path:
     case TextKind::working_path:
-      return words + "a path";
+      return either + "a path";
     case TextKind::path_or_name:
       return words + "a name or a path";
     case TextKind::checkpoint_source:
       return "null, a path, or \"hf:\" and a path";
+    default:
+      return "a text";
   }
-  return "";
 }
 
 std::string tokenizer_words() { return R"("bytes", {"sentencepiece": FILE} or {"huggingface": FILE})"; }

@@ -2,6 +2,7 @@
 #include "core/recipe/rules.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace llmtrain {
 namespace {
@@ -10,12 +11,16 @@ std::int64_t nearest_multiple(std::int64_t value, std::int64_t divisor) {
   return std::max<std::int64_t>(1, (value + divisor / 2) / divisor) * divisor;
 }
 
+// Divisors come in pairs around the root.
 std::int64_t nearest_divisor(std::int64_t value, std::int64_t whole) {
-  for (std::int64_t distance = 0; distance < std::max(value, whole); ++distance) {
-    if (value > distance && whole % (value - distance) == 0) return value - distance;
-    if (whole % (value + distance) == 0) return value + distance;
+  std::int64_t nearest = 1;
+  for (std::int64_t small = 1; small * small <= whole; ++small) {
+    if (whole % small != 0) continue;
+    for (const auto divisor : {small, whole / small}) {
+      if (std::abs(divisor - value) < std::abs(nearest - value)) nearest = divisor;
+    }
   }
-  return 1;
+  return nearest;
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ class RuleCheck {
   Problems& problems_;
 };
 
-// Every rule between keys (design: docs/recipe.md).
+// Every rule between keys.
 void check_rules(const Recipe& recipe, const Document& document, Problems& problems);
 
 // Its parts, one a file.

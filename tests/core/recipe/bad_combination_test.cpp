@@ -168,6 +168,10 @@ TEST_CASE("Products of sizes that no computer can count are refused", "[recipe]"
   });
 }
 
+TEST_CASE("An unknown key beside the one that was meant hides nothing", "[recipe]") {
+  CHECK(complaints_of(R"({"modle": {}, "model": {"kv_heads": 3}})").size() == 2);
+}
+
 TEST_CASE("What follows from a wrong value is not told again", "[recipe]") {
   check({
       {R"({"model": {"heads": 0, "kv_heads": 3}})", "/model/heads", {}},

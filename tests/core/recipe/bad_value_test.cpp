@@ -53,7 +53,7 @@ TEST_CASE("A value of the wrong type or out of range is refused with its rule", 
       {"/model/layers", "8.0", "/model/layers", {"8.0 is not a whole number", "did you mean 8?"}},
       {"/model/layers", "4.5", "/model/layers", {"4.5 is not a whole number"}},
       {"/model/layers", R"("4")", "/model/layers", {"\"4\" is a string", "whole number", "did you mean 4?"}},
-      {"/model/layers", "true", "/model/layers", {"true is true or false", "whole number"}},
+      {"/model/layers", "true", "/model/layers", {"true is a truth value", "whole number"}},
       {"/model/layers", "[4]", "/model/layers", {"is a list", "whole number"}},
       {"/model/hidden_size", "1000000000", "/model/hidden_size", {"out of range"}},
       {"/model/heads", "-8", "/model/heads", {"-8 is out of range"}},
@@ -66,6 +66,12 @@ TEST_CASE("A value of the wrong type or out of range is refused with its rule", 
       {"/model/moe", "8", "/model/moe", {"8 is a number", "null or an object"}},
       {"/model/moe", "{}", "/model/moe/experts", {"is missing", "whole number"}},
       {"/model/moe", R"({"experts": 4, "router": "linaer"})", "/model/moe/router", {"did you mean \"linear\"?"}},
+  };
+  for (const auto& bad : cases) check_one_complaint(bad);
+}
+
+TEST_CASE("Sections, lists and words of the wrong kind are refused with their rule", "[recipe]") {
+  const std::vector<BadValue> cases = {
       {"/data", R"([])", "/data", {"is a list; must be an object"}},
       {"/data/tokenizer", R"("byte")", "/data/tokenizer", {"\"byte\" is unknown", "did you mean \"bytes\"?"}},
       {"/data/tokenizer", "{}", "/data/tokenizer", {"is an empty object", "{\"sentencepiece\": FILE}"}},

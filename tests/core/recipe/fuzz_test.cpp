@@ -80,12 +80,13 @@ bool is_recipe(const std::string& text) {
 }
 
 TEST_CASE("Broken bytes of a recipe end in nothing but a recipe error", "[recipe]") {
-  const auto text = test::large_recipe().dump();
+  const auto large = test::large_recipe().dump();
+  const auto small = test::small_recipe().dump();
   Mutator mutate;
-  std::size_t good = 0;
-  for (int i = 0; i < 50'000; ++i) good += is_recipe(mutate(text)) ? 1 : 0;
+  int good = 0;
+  for (int i = 0; i < 80'000; ++i) good += is_recipe(mutate(i % 2 == 0 ? large : small)) ? 1 : 0;
   CHECK(good > 0);
-  CHECK(good < 50'000);
+  CHECK(good < 80'000);
 }
 
 TEST_CASE("Broken values of a recipe end in nothing but a recipe error", "[recipe]") {
@@ -93,10 +94,10 @@ TEST_CASE("Broken values of a recipe end in nothing but a recipe error", "[recip
                                     1e18,    0.5,    -0.0,    true, "auto", "",        "O1",       "rope",
                                     nullptr, {1, 2}, "gpipe", "/",  1e9,    INT64_MAX, UINT64_MAX, 64};
   Mutator random;
-  std::size_t good = 0;
+  int good = 0;
   const auto text = to_json(test::parse(test::small_recipe()));
   const auto large = test::large_recipe();
-  for (int i = 0; i < 50'000; ++i) {
+  for (int i = 0; i < 20'000; ++i) {
     auto json = i % 2 == 0 ? text : large;
     const auto places = leaves(json);
     for (std::size_t edit = 1 + random.below(3); edit > 0; --edit) {
@@ -105,7 +106,7 @@ TEST_CASE("Broken values of a recipe end in nothing but a recipe error", "[recip
     good += is_recipe(json.dump()) ? 1 : 0;
   }
   CHECK(good > 0);
-  CHECK(good < 50'000);
+  CHECK(good < 20'000);
 }
 
 }  // namespace
