@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recipes that cannot be: each is refused by validate and run alike, with the place and the rule."""
 import json
-import os
 import unittest
 
-from program import SMALL, ProgramTest, small
+from program import SMALL, ProgramTest, needs_nobody, small, without_rights
 
 # A change of a right recipe, and what the message must say.
 VALUES = {
@@ -116,10 +115,13 @@ class BadRecipe(ProgramTest):
                     self.assertIn(result.returncode, (2, 65, 66), result.stderr)
                     self.assertIn(file[:20], result.stderr)
 
-    @unittest.skipIf(os.geteuid() == 0, "root may read every file")
+    @needs_nobody()
     def test_no_permission(self):
+        self.folder.chmod(0o755)
         self.write("recipe.json", small()).chmod(0)
-        self.refused_by_both(65, ["ermission denied"], "recipe.json")
+        for command in ("validate", "run"):
+            result = self.refused(2, [], command, "recipe.json", preexec_fn=without_rights)
+            self.assertEqual(result.stderr, "recipe.json: cannot be opened: Permission denied\n")
 
     def test_several(self):
         self.write("right.json", small())

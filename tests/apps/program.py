@@ -50,6 +50,23 @@ def tree_hash(folder):
     return digest.hexdigest()
 
 
+def without_rights():
+    """For preexec_fn: root may read and write everything, so that tests of permissions run as nobody."""
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+
+
+def needs_nobody():
+    """Skips a test where the program cannot be run without root's rights, in a folder that only root may enter."""
+    try:
+        subprocess.run([PROGRAM, "--version"], preexec_fn=without_rights, capture_output=True, check=True)
+        return lambda test: test
+    except (OSError, subprocess.SubprocessError):
+        return unittest.skip("nobody may not run the program: it lies in a folder that only root may enter")
+
+
 class ProgramTest(unittest.TestCase):
     """Each test has an empty working folder of its own, outside the source tree."""
 

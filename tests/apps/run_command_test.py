@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands that load the training runtime: data that cannot be, run directories, disks, and a whole small run."""
+import json
+import os
+import resource
+import signal
+import struct
+import subprocess
+import unittest
+
+import checkpoint_folder
+from program import PROGRAM, ProgramTest, needs_nobody, small, without_rights
+
+TEXT = "The quick brown fox jumps over the lazy dog.\n" * 40
+
+
+def words(*tokens):
+    return struct.pack(f"<{len(tokens)}H", *tokens)
+
+
+def llm_c(magic=20240520, version=1, count=100, tokens=words(*range(100))):
+    return struct.pack("<256i", magic, version, count, *[0] * 253) + tokens
+
+
+class Run(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.write("text.txt", TEXT)
+        self.write("recipe.json", self.recipe())
+
+    def recipe(self, changes=None):
+        return small({"data": {"train": [{"path": "text.txt"}]}, **(changes or {})})
+
+    def train(self, *arguments, **options):
+        result = self.run_program("run", "recipe.json", "-q", *arguments, **options)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result
+
+    def rows(self, folder="runs/small"):
+        return [json.loads(line) for line in (self.folder / folder / "metrics.jsonl").read_text().splitlines()]
+
+
+class BadData(Run):
+    """Nothing is left of a run that could not begin, so that the mended recipe runs in the same directory."""
+
+    FILES = {
+        "empty text": ("a.txt", b"", 65),
+        "short text": ("a.txt", b"0123456789", 65),
+        "empty tokens": ("a.bin", b"", 65),
+        "odd tokens": ("a.bin", words(*range(100)) + b"x", 65),
+        "short tokens": ("a.bin", words(1, 2, 3), 65),
+        "token beyond the vocabulary": ("a.bin", words(*range(99), 256), 65),
+        "llm.c, other version": ("a.bin", llm_c(version=9), 65),
+        "llm.c, header alone": ("a.bin", llm_c(tokens=b"", count=0), 65),
+        "llm.c, half a header": ("a.bin", llm_c()[:500], 65),
+        "llm.c, fewer tokens than it says": ("a.bin", llm_c(count=200), 65),
+        "llm.c, more tokens than it says": ("a.bin", llm_c(count=50), 65),
+        "llm.c, negative count": ("a.bin", llm_c(count=-1), 65),
+        "llm.c, token beyond the vocabulary": ("a.bin", llm_c(tokens=words(*range(99), 999)), 65),
+        "JSON Lines, no JSON": ("a.jsonl", b'{"text": "' + TEXT[:44].encode() + b'"}\n{"text": ', 65),
+        "JSON Lines, no text": ("a.jsonl", b'{"txt": "hello"}\n', 65),
+        "JSON Lines, text is a number": ("a.jsonl", b'{"text": 3}\n', 65),
+    }
+
+    def test_files(self):
+        for name, (file, content, code) in self.FILES.items():
+            with self.subTest(name):
+                self.write(file, content)
+                self.refused(code, [file], "run", "recipe.json", "--set", f"data.train.0.path={file}")
+
+    def test_llm_c_that_is_right(self):
+        self.write("a.bin", llm_c())
+        self.train("--set", "data.train.0.path=a.bin", "--set", "training.steps=1")
+
+    def test_megatron_index(self):
+        self.write("a.bin", words(*range(100)))
+        for index in (b"", b"MMIDIDX\x00\x00", b"nonsense" * 10, b"MMIDIDX\x00\x00" + b"\xff" * 40):
+            with self.subTest(index[:12]):
+                self.write("a.idx", index)
+                self.refused(65, ["a.idx"], "run", "recipe.json", "--set", "data.train.0.path=a.bin")
+
+    def test_places(self):
+        (self.folder / "empty").mkdir()
+        (self.folder / "loop.txt").symlink_to("loop.txt")
+        for path, code in (("nowhere.txt", 66), ("nowhere/*.txt", 66), ("*.none", 66), ("text.txt/x", 66),
+                           ("empty", 65)):
+            with self.subTest(path):
+                self.refused(code, [path], "run", "recipe.json", "--set", f"data.train.0.path={path}")
+        result = self.run_program("run", "recipe.json", "--set", "data.train.0.path=loop.txt")
+        self.assertIn(result.returncode, (65, 66))
+        self.assertIn("loop.txt", result.stderr)
+
+    def test_validation_data(self):
+        self.refused(66, ["nowhere.txt"], "run", "recipe.json", "--set", 'data.validation=[{"path":"nowhere.txt"}]')
+
+    def test_first_weights(self):
+        self.write("hf/config.json", "{}")
+        self.write("broken/config.json", "{")
+        for source, codes in (("nowhere", (66,)), ("hf:nowhere", (66,)), ("text.txt", (65, 66)), ("hf:text.txt", (65, 66)),
+                              ("hf:hf", (2, 65)), ("hf:broken", (65,))):
+            with self.subTest(source):
+                result = self.run_program("run", "recipe.json", "--set", f"training.init_from={source}")
+                self.assertIn(result.returncode, codes, result.stderr)
+                self.assertIn(source.removeprefix("hf:"), result.stderr)
+                self.assertFalse((self.folder / "runs").exists())
+
+    def test_a_mistake_can_be_mended(self):
+        self.refused(66, ["nowhere.txt"], "run", "recipe.json", "--set", "data.train.0.path=nowhere.txt")
+        self.train()
+
+    @needs_nobody()
+    def test_no_permission(self):
+        self.folder.chmod(0o777)
+        (self.folder / "text.txt").chmod(0)
+        self.refused(65, ["text.txt", "ermission denied"], "run", "recipe.json", preexec_fn=without_rights)
+
+
+class RunDirectory(Run):
+    def test_other_files(self):
+        self.write("work/thesis.txt", "years")
+        self.refused(2, ["work", "thesis.txt"], "run", "recipe.json", "--run-dir", "work")
+
+    def test_other_files_by_the_name_of_a_run(self):
+        self.write("work/recipe.json", "years")
+        self.refused(2, ["work"], "run", "recipe.json", "--run-dir", "work")
+
+    def test_a_file(self):
+        self.refused(73, ["text.txt"], "run", "recipe.json", "--run-dir", "text.txt")
+        self.refused(73, ["text.txt"], "run", "recipe.json", "--run-dir", "text.txt/run")
+
+    def test_another_recipe(self):
+        self.train()
+        self.refused(2, ["runs/small", "/seed", "/model/hidden_size", "32"], "run", "recipe.json", "--set", "seed=9",
+                     "--set", "model.hidden_size=32")
+
+    def test_never(self):
+        self.train()
+        self.refused(2, ["runs/small", "never"], "run", "recipe.json", "--resume", "never")
+
+    def test_resume_from_nothing(self):
+        self.write("folder/notes.txt", "mine")
+        for source, codes in (("nowhere", (66,)), ("folder", (65, 66)), ("text.txt", (65, 66))):
+            with self.subTest(source):
+                result = self.run_program("run", "recipe.json", "--resume", source)
+                self.assertIn(result.returncode, codes, result.stderr)
+                self.assertIn(source, result.stderr)
+
+    def test_resume_from_another_model(self):
+        checkpoint_folder.write(self.folder / "other", small())
+        result = self.run_program("run", "recipe.json", "--resume", "other")
+        self.assertIn(result.returncode, (2, 65), result.stderr)
+        self.assertIn("other", result.stderr)
+
+    def test_damaged_checkpoint(self):
+        self.train()
+        for part in (self.folder / "runs/small/checkpoints").glob("step-*/*.safetensors"):
+            os.truncate(part, 40)
+        rows = self.rows()
+        result = self.run_program("run", "recipe.json")
+        self.assertEqual(result.returncode, 65)
+        self.assertIn("runs/small/checkpoints", result.stderr)
+        self.assertEqual(self.rows(), rows)
+
+    @needs_nobody()
+    def test_read_only(self):
+        self.folder.chmod(0o755)
+        (self.folder / "runs").mkdir()
+        self.refused(73, ["runs/small", "ermission denied"], "run", "recipe.json", preexec_fn=without_rights)
+
+    @needs_nobody()
+    def test_run_of_another_user(self):
+        self.train()
+        self.folder.chmod(0o755)
+        self.refused(73, ["runs/small", "ermission denied"], "run", "recipe.json", preexec_fn=without_rights)
+
+
+class Disk(Run):
+    # Weights and moments are about 1 MB: far more than either limit, while the run's first files fit.
+    BIG = ["--set", "model.hidden_size=64", "--set", "model.vocab_size=1024"]
+
+    def assert_full(self, result):
+        self.assertEqual(result.returncode, 73, result.stderr)
+        self.assertFalse(list(self.folder.rglob("step-*/manifest.json")), "a checkpoint that is not whole")
+
+    def test_file_size_limit(self):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+
+        self.assert_full(self.run_program("run", "recipe.json", "-q", *self.BIG, preexec_fn=limit))
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root may mount a small disk")
+    def test_full_disk(self):
+        disk = self.folder / "disk"
+        disk.mkdir()
+        mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", disk]
+        if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+            self.skipTest("no right to mount here")
+        self.addCleanup(subprocess.run, ["umount", disk], check=True)
+        result = self.run_program("run", "recipe.json", "-q", *self.BIG, "--run-dir", "disk/run")
+        self.assert_full(result)
+        self.assertIn("disk/run", result.stderr)
+        self.assertIn("No space left", result.stderr)
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root may mount a small disk")
+    def test_disk_that_is_full_before(self):
+        disk = self.folder / "disk"
+        disk.mkdir()
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", disk], check=False).returncode != 0:
+            self.skipTest("no right to mount here")
+        self.addCleanup(subprocess.run, ["umount", disk], check=True)
+        (disk / "other").write_bytes(b"x" * 4096)
+        result = self.run_program("run", "recipe.json", "-q", "--run-dir", "disk/run")
+        self.assertEqual(result.returncode, 73, result.stderr)
+
+
+class SmallRun(Run):
+    def test_run_sample_eval_export(self):
+        self.train("--set", 'data.validation=[{"path":"text.txt"}]', "--set", "training.steps=4")
+        self.assertEqual([row["step"] for row in self.rows() if "loss" in row], [1, 2, 3, 4])
+
+        evaluated = json.loads(self.run_program("eval", "runs/small", "--json").stdout)
+        last = [row for row in self.rows() if "validation_loss" in row][-1]
+        self.assertEqual(evaluated["step"], 4)
+        self.assertAlmostEqual(evaluated["loss"], last["validation_loss"], delta=1e-6 * last["validation_loss"])
+        self.assertGreater(evaluated["perplexity"], 1)
+        other = json.loads(self.run_program("eval", "recipe.json", "--json", "--data", "recipe.json").stdout)
+        self.assertNotEqual(other["loss"], evaluated["loss"])
+
+        greedy = ["sample", "runs/small", "--prompt", "The ", "--tokens", "8"]
+        first = self.run_program(*greedy, "--temperature", "0")
+        self.assertTrue(first.stdout.startswith("The "), first.stdout)
+        self.assertEqual(first.stdout, self.run_program(*greedy, "--top-k", "1", "--seed", "9").stdout)
+
+        parameters = json.loads(self.run_program("checkpoint", "inspect", "runs/small", "--json").stdout)["parameters"]
+        self.assertIn(f"{parameters:,} parameters", self.run_program("validate", "recipe.json").stdout)
+        self.assertEqual(self.run_program("checkpoint", "verify", "runs/small").returncode, 0)
+        self.assertEqual(self.run_program("checkpoint", "export", "runs/small", "out", "--to", "hf").returncode, 0)
+        self.assertTrue((self.folder / "out" / "config.json").exists())
+        self.refused(73, ["out"], "checkpoint", "export", "runs/small", "out", "--to", "hf")
+
+    def test_the_same_command_again(self):
+        self.train()
+        rows = self.rows()
+        result = self.run_program("run", "recipe.json")
+        self.assertEqual(result.returncode, 0)
+        self.assertIn("2", result.stderr)
+        self.assertEqual(self.rows(), rows)
+
+    def test_quiet_and_verbose(self):
+        self.assertEqual(self.train("--run-dir", "a").stderr, "")
+        normal = self.run_program("run", "recipe.json", "--run-dir", "b")
+        self.assertIn("small", normal.stderr)
+        self.assertEqual(self.run_program("run", "recipe.json", "--run-dir", "c", "-v").returncode, 0)
+
+    def test_stop_on_request(self):
+        """Stopped and taken up again, a run is bitwise what it would have been."""
+        long = ["--set", "training.steps=3000", "--set", "log.every=1"]
+        variables = {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1"}
+        with subprocess.Popen([PROGRAM, "run", "recipe.json", *long], cwd=self.folder, env=variables,
+                              stderr=subprocess.PIPE, text=True) as process:
+            for line in process.stderr:
+                if line.startswith("step "):
+                    break
+            process.send_signal(signal.SIGTERM)
+            rest = process.stderr.read()
+        self.assertEqual(process.returncode, 75, rest)
+        self.assertIn("run the same command again", rest)
+        done = len(self.rows())
+        self.assertLess(done, 3000)
+        self.train(*long)
+        self.assertEqual([row["step"] for row in self.rows()], list(range(1, 3001)))
+        self.train(*long, "--run-dir", "whole")
+        self.assertEqual([row["loss"] for row in self.rows()], [row["loss"] for row in self.rows("whole")])
+
+    def test_options_that_disagree_with_the_data(self):
+        self.train()
+        self.refused(66, ["nowhere.txt"], "eval", "runs/small", "--data", "nowhere.txt")
+        self.write("empty.txt", "")
+        self.refused(65, ["empty.txt"], "eval", "runs/small", "--data", "empty.txt")
+
+    def test_doctor(self):
+        answer = self.run_program("doctor", "--json")
+        findings = {finding["name"]: finding for finding in json.loads(answer.stdout)["findings"]}
+        self.assertEqual(answer.returncode, 0, answer.stdout)
+        self.assertRegex(findings["LibTorch"]["text"], r"^\d+\.\d+")
+        for name in ("llmtrain", "processor", "vectors", "cores", "memory", "disk", "MPI", "stack", "OMP_NUM_THREADS"):
+            self.assertIn(name, findings)
+        for finding in findings.values():
+            self.assertIn(finding["state"], ("ok", "note", "missing"))
+            self.assertEqual(finding["state"] == "ok", finding["fix"] == "")
+        few = json.loads(self.run_program("doctor", "--json", environment={"OMP_NUM_THREADS": "none"}).stdout)
+        self.assertIn("OMP_NUM_THREADS", [f["name"] for f in few["findings"] if f["state"] == "note"])
+
+
+if __name__ == "__main__":
+    unittest.main()
