@@ -20,9 +20,8 @@ struct Normal {
 // Φ(−|x|) = e^(−x²/2)·t·P(t) with t = 1/(1 + 0.35|x|): a relative minimax fit of P to float64 values of erfc,
 // to 3.2e−8. One exponential serves both, and the lower tail keeps its relative accuracy.
 inline Normal normal(float x) {
-  const float magnitude = x < 0.0F ? -x : x;
-  const float power = exponential(-0.5F * x * x);
-  const float t = 1.0F / multiply_add(0.35F, magnitude, 1.0F);
+  const float power = bounded_exponential(at_least(-0.5F * x * x, -87.0F));
+  const float t = 1.0F / multiply_add(0.35F, __builtin_fabsf(x), 1.0F);
   float p = -2.916394174e-2F;
   p = multiply_add(p, t, 1.440609097e-1F);
   p = multiply_add(p, t, -2.559021115e-1F);

@@ -18,15 +18,22 @@ inline float multiply_add(float a, float b, float c) {
 #endif
 }
 
-// e^x to 2 ulp: Cody and Waite's reduction to |r| ≤ ln 2 / 2, then Cephes' polynomial. Overflows to infinity,
-// underflows through the subnormal numbers to 0, keeps NaN.
-inline float exponential(float x) {
-  const float bounded = x > 89.0F ? 89.0F : (x < -104.0F ? -104.0F : x);
+// Lower and upper bound of x in one instruction each; NaN stays NaN.
+inline float at_least(float x, float bound) { return x < bound ? bound : x; }
+inline float at_most(float x, float bound) { return x > bound ? bound : x; }
+
+// e^x = significand · 2ⁿ by Cody and Waite's reduction to |r| ≤ ln 2 / 2 and Cephes' polynomial.
+struct Power {
+  float significand;
+  std::int32_t shifted_exponent;  // n + 0x4B400000, the bits of 1.5·2²³ + n: the low nine bits are those of n
+};
+
+inline Power split_exponential(float x) {
   // Adding 1.5·2²³ rounds to the nearest integer and leaves it in the low bits.
   constexpr float rounding = 12582912.0F;
-  const float shifted = multiply_add(bounded, 1.44269504088896341F, rounding);
+  const float shifted = multiply_add(x, 1.44269504088896341F, rounding);
   const float n = shifted - rounding;
-  const float r = multiply_add(n, 2.12194440e-4F, multiply_add(n, -0.693359375F, bounded));
+  const float r = multiply_add(n, 2.12194440e-4F, multiply_add(n, -0.693359375F, x));
   float p = 1.9875691500e-4F;
   p = multiply_add(p, r, 1.3981999507e-3F);
   p = multiply_add(p, r, 8.3334519073e-3F);
@@ -34,12 +41,25 @@ inline float exponential(float x) {
   p = multiply_add(p, r, 1.6666665459e-1F);
   p = multiply_add(p, r, 5.0000001201e-1F);
   p = multiply_add(p, r * r, r) + 1.0F;
-  // 2ⁿ in two factors: n reaches −150 and 128, beyond the exponents of one float.
-  const std::int32_t exponent = __builtin_bit_cast(std::int32_t, shifted) - 0x4B400000;
+  return {p, __builtin_bit_cast(std::int32_t, shifted)};
+}
+
+// e^x to 2 ulp. Overflows to infinity, underflows through the subnormal numbers to 0, keeps NaN.
+inline float exponential(float x) {
+  const Power power = split_exponential(at_least(at_most(x, 89.0F), -104.0F));
+  // Two factors: the exponent reaches −150 and 128, beyond those of one float.
+  const std::int32_t exponent = power.shifted_exponent - 0x4B400000;
   const std::int32_t half = exponent >> 1;
   const float low = __builtin_bit_cast(float, (half + 127) << 23);
   const float high = __builtin_bit_cast(float, (exponent - half + 127) << 23);
-  return p * low * high;
+  return power.significand * low * high;
+}
+
+// The same for |x| ≤ 87, where 2ⁿ is a normal number: n is added to the exponent.
+inline float bounded_exponential(float x) {
+  const Power power = split_exponential(x);
+  const std::int32_t bits = __builtin_bit_cast(std::int32_t, power.significand);
+  return __builtin_bit_cast(float, bits + (power.shifted_exponent << 23));
 }
 
 // ln x to 2 ulp for positive normal x (Cephes' polynomial on [√½, √2]).
@@ -62,15 +82,15 @@ inline float logarithm(float x) {
   return multiply_add(n, 0.693359375F, m + tail);
 }
 
-// σ(x) = 1/(1 + e^−x) and 1 − σ(x), both to a few ulp: the difference would lose the second for large x. The bound
-// keeps e^−x·σ(x) from becoming ∞·0, and σ a normal number.
+// σ(x) = 1/(1 + e^−x) and 1 − σ(x), both to a few ulp for |x| ≤ 87: the difference would lose the second for large x.
+// Beyond, both stay at their values there, below 2e−38 from the truth.
 struct Logistic {
   float value;
   float complement;
 };
 
 inline Logistic logistic(float x) {
-  const float power = exponential(x < -87.0F ? 87.0F : -x);
+  const float power = bounded_exponential(-at_least(at_most(x, 87.0F), -87.0F));
   const float value = 1.0F / (1.0F + power);
   return {value, power * value};
 }

@@ -14,35 +14,45 @@ struct Statistics {
   float rstd;
 };
 
-template <class Element>
-float row_sum(const Element* x, std::int64_t width) {
-  float sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (std::int64_t i = 0; i < width; ++i) sum += to_float(x[i]);
-  return sum;
+// Σ term(i). Four sums at a time: one alone would wait for the latency of each addition.
+template <class Term>
+float sum_terms(std::int64_t width, Term term) {
+  const std::int64_t quarter = width / 4;
+  float first = 0;
+  float second = 0;
+  float third = 0;
+  float fourth = 0;
+#pragma omp simd reduction(+ : first, second, third, fourth)
+  for (std::int64_t i = 0; i < quarter; ++i) {
+    first += term(i);
+    second += term(quarter + i);
+    third += term(2 * quarter + i);
+    fourth += term(3 * quarter + i);
+  }
+  for (std::int64_t i = 4 * quarter; i < width; ++i) first += term(i);
+  return (first + second) + (third + fourth);
 }
 
-// residual += x; the sum is that of the rounded result, as if it had been read back.
 template <class Element>
-float add_row(Element* __restrict residual, const Element* __restrict x, std::int64_t width) {
-  float sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (std::int64_t i = 0; i < width; ++i) {
+float row_sum(const Element* x, std::int64_t width) {
+  return sum_terms(width, [=](std::int64_t i) { return to_float(x[i]); });
+}
+
+// residual += x; the sum is that of the rounded result.
+template <class Element>
+float add_row(Element* residual, const Element* x, std::int64_t width) {
+  return sum_terms(width, [=](std::int64_t i) {
     store(residual[i], to_float(residual[i]) + to_float(x[i]));
-    sum += to_float(residual[i]);
-  }
-  return sum;
+    return to_float(residual[i]);
+  });
 }
 
 template <class Element>
 float row_squares(const Element* x, float mean, std::int64_t width) {
-  float sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (std::int64_t i = 0; i < width; ++i) {
+  return sum_terms(width, [=](std::int64_t i) {
     const float centred = to_float(x[i]) - mean;
-    sum = multiply_add(centred, centred, sum);
-  }
-  return sum;
+    return centred * centred;
+  });
 }
 
 // Two passes over a row that lies in the cache by then: the variance does not cancel as Σx² − (Σx)² would.

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/randn.h>
+
+#include <cmath>
+
+namespace llmtrain::kernels {
+
+// The largest relative error of rounding to the nearest number of 24 and of 8 significant bits.
+inline const double fp32_rounding = std::ldexp(1.0, -24);
+inline const double bf16_rounding = std::ldexp(1.0, -8);
+
+// The largest |got − want| ÷ (1 + |want|): relative for large values, absolute for small ones.
+inline double largest_error(const at::Tensor& got, const at::Tensor& want) {
+  const at::Tensor exact = want.to(at::kDouble);
+  return ((got.to(at::kDouble) - exact).abs() / (exact.abs() + 1)).max().item<double>();
+}
+
+// The largest |got − want| ÷ |want|.
+inline double largest_relative_error(const at::Tensor& got, const at::Tensor& want) {
+  const at::Tensor exact = want.to(at::kDouble);
+  return ((got.to(at::kDouble) - exact).abs() / exact.abs()).max().item<double>();
+}
+
+inline at::Tensor random_tensor(at::IntArrayRef shape, at::ScalarType type) { return at::randn(shape).to(type); }
+
+}  // namespace llmtrain::kernels
