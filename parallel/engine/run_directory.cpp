@@ -140,7 +140,7 @@ Contents check_contents(const fs::path& folder, const Recipe& recipe) {
 
 std::optional<fs::path> newest_checkpoint(const fs::path& checkpoints) {
   std::vector<std::string> skipped;
-  const auto found = find_checkpoint(checkpoints, skipped);
+  auto found = find_checkpoint(checkpoints, skipped);
   for (const std::string& reason : skipped) log().warn("{}; passed over", reason);
   if (!found && !skipped.empty())
     throw Error(ExitCode::bad_data, checkpoints.string() + ": no checkpoint in it is whole (" + skipped.front() +

@@ -73,12 +73,12 @@ std::size_t checkpoints_in(const fs::path& folder) {
   return count;
 }
 
-// What the call threw, "" when it did not.
+// Exit code and message of what the call threw.
 template <class Call>
 std::string error_of(Call call) {
   try {
     call();
-    return "";
+    return "no error";
   } catch (const Error& error) {
     return std::to_string(static_cast<int>(error.code())) + " " + error.what();
   }
@@ -185,15 +185,15 @@ TEST_CASE("without async a failure is thrown by its own write") {
   CheckpointSaver saver(folder.write("file", ""), recipe_of(Mode::synchronous));
   CHECK_THAT(error_of([&] { saver.write(state_of(1), Model().slices()); }),
              Catch::StartsWith("73 " + (folder.path() / "file").string()));
-  CHECK(error_of([&] { saver.finish(); }) == "");
+  CHECK(error_of([&] { saver.finish(); }) == "no error");
 }
 
 TEST_CASE("with async a failure is thrown by finish(), once") {
   const TemporaryDirectory folder;
   CheckpointSaver saver(folder.write("file", ""), recipe_of(Mode::asynchronous));
-  CHECK(error_of([&] { saver.write(state_of(1), Model().slices()); }) == "");
+  CHECK(error_of([&] { saver.write(state_of(1), Model().slices()); }) == "no error");
   CHECK_THAT(error_of([&] { saver.finish(); }), Catch::StartsWith("73 " + (folder.path() / "file").string()));
-  CHECK(error_of([&] { saver.finish(); }) == "");
+  CHECK(error_of([&] { saver.finish(); }) == "no error");
 }
 
 TEST_CASE("with async a failure is thrown by the next write, which writes nothing; the one after it does") {
@@ -250,8 +250,8 @@ TEST_CASE("on a full disk the failure surfaces and the earlier checkpoint stays 
             });
             if (!error.starts_with("73 ") || error.find(reason) == std::string::npos) return "threw " + error;
             if (newest(checkpoints) != checkpoints / "step-00000001") return "step 1 is not the newest";
-            return model.is_in(checkpoints / "step-00000001") ? "" : "step 1 is damaged";
-          }) == "");
+            return model.is_in(checkpoints / "step-00000001") ? "no error" : "step 1 is damaged";
+          }) == "no error");
   }
 }
 

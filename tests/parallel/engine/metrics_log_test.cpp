@@ -125,7 +125,7 @@ TEST_CASE("a number that is not finite is null") {
 TEST_CASE("a row can be read as soon as it is written") {
   const TemporaryDirectory folder;
   MetricsLog log(folder.path(), plain, 0);
-  CHECK(outline(folder.path()) == "");
+  CHECK(outline(folder.path()).empty());
   log.write(row_of(1));
   CHECK(outline(folder.path()) == "T1");
   log.write(EvaluationRow{1, 2});
@@ -234,8 +234,9 @@ TEST_CASE("on a full disk the row is an error that names the file, and no part o
           }
           const auto lines = lines_of(folder.path());
           if (!read_file(folder.path() / "metrics.jsonl").ends_with("}\n")) return "a part of a row stays";
-          return lines.size() + 1 == static_cast<std::size_t>(step) ? "" : std::to_string(lines.size()) + " rows";
-        }) == "");
+          return lines.size() + 1 == static_cast<std::size_t>(step) ? "no error"
+                                                                    : std::to_string(lines.size()) + " rows";
+        }) == "no error");
 }
 
 TEST_CASE("a folder that is not there is an error that names the file") {

@@ -36,12 +36,12 @@ std::map<std::string, std::string> contents(const fs::path& folder) {
   return files;
 }
 
-// Exit code and message of what the call threw; "" when it did not.
+// Exit code and message of what the call threw.
 template <class Call>
 std::string error_of(Call call) {
   try {
     call();
-    return "";
+    return "no error";
   } catch (const Error& error) {
     return std::to_string(static_cast<int>(error.code())) + " " + error.what();
   }
@@ -82,13 +82,13 @@ TEST_CASE("a new folder is made, with its parents, the resolved recipe and place
 
 TEST_CASE("an empty folder, and what a killed start left, count as new") {
   const TemporaryDirectory folder;
-  CHECK(refusal_of(run_recipe(folder.path())) == "");
+  CHECK(refusal_of(run_recipe(folder.path())) == "no error");
   const TemporaryDirectory left;
   left.write(".lock", "");
   left.write("recipe.json.tmp", "{\"na");
   fs::create_directories(left.path() / "log");
   fs::create_directories(left.path() / "checkpoints");
-  CHECK(refusal_of(run_recipe(left.path(), {"checkpoint.resume=never"})) == "");
+  CHECK(refusal_of(run_recipe(left.path(), {"checkpoint.resume=never"})) == "no error");
   CHECK(fs::exists(left.path() / "recipe.json"));
   CHECK_FALSE(fs::exists(left.path() / "recipe.json.tmp"));
 }
@@ -169,8 +169,8 @@ TEST_CASE("a run goes on in another layout and with other habits") {
         "checkpoint.every=5", "checkpoint.async=false", "log.every=10", "log.tensorboard=false"}) {
     INFO(change);
     std::vector<Override> overrides{change};
-    if (std::string(change).starts_with("pipeline.balance")) overrides.push_back("parallel.pipeline=2");
-    CHECK(refusal_of(run_recipe(path, overrides)) == "");
+    if (std::string(change).starts_with("pipeline.balance")) overrides.emplace_back("parallel.pipeline=2");
+    CHECK(refusal_of(run_recipe(path, overrides)) == "no error");
   }
 }
 
@@ -210,7 +210,7 @@ TEST_CASE("a run that another process trains is refused, until that process ends
                                         "--run-dir");
     CHECK(contents(folder.path() / "run") == before);
   }
-  CHECK(from_another_process() == "");
+  CHECK(from_another_process() == "no error");
 }
 
 TEST_CASE("a process that is killed leaves no lock") {
@@ -221,7 +221,7 @@ TEST_CASE("a process that is killed leaves no lock") {
           std::raise(SIGKILL);
           return "alive";
         }) == "killed by signal " + std::to_string(SIGKILL));
-  CHECK(refusal_of(recipe) == "");
+  CHECK(refusal_of(recipe) == "no error");
 }
 
 TEST_CASE("of processes that start at the same time in a new folder, one trains") {
@@ -260,7 +260,7 @@ TEST_CASE("of processes that start at the same time in a new folder, one trains"
     }
     std::sort(answers.begin(), answers.end());
     CHECK(answers == "00000001");
-    CHECK(refusal_of(recipe) == "");
+    CHECK(refusal_of(recipe) == "no error");
   }
 }
 
@@ -277,7 +277,7 @@ TEST_CASE("killed at any point of its start, the folder counts as new or as the 
     const Recipe recipe = run_recipe(folder.path() / std::to_string(call));
     killed = test::killed_at_system_call(call, [&] { const RunDirectory directory(recipe); });
     INFO("killed in front of system call " << call);
-    REQUIRE(refusal_of(recipe) == "");
+    REQUIRE(refusal_of(recipe) == "no error");
     REQUIRE(parse_recipe(read_file(fs::path(recipe.log.directory) / "recipe.json"), "recipe.json", "/") == recipe);
     CHECK((!killed || call < 1000));
   }

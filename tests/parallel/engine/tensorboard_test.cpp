@@ -164,8 +164,8 @@ TEST_CASE("on a full disk a point is an error that names the file, and no part o
             if (error.code() != ExitCode::cannot_write) return "another exit code";
             if (!std::string_view(error.what()).starts_with(expected)) return error.what();
           }
-          return records_of(only_file(folder.path())).size() == 2 + written ? "" : "another number of records";
-        }) == "");
+          return records_of(only_file(folder.path())).size() == 2 + written ? "no error" : "another number of records";
+        }) == "no error");
 }
 
 }  // namespace
