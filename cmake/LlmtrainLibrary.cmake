@@ -6,6 +6,7 @@ target_compile_options(llmtrain_options INTERFACE -Wall -Wextra -Wpedantic -Wsha
   -Woverloaded-virtual $<$<BOOL:${LLMTRAIN_WERROR}>:-Werror>)
 target_include_directories(llmtrain_options INTERFACE ${CMAKE_SOURCE_DIR})
 if(LLMTRAIN_SANITIZE)
+  target_compile_definitions(llmtrain_options INTERFACE LLMTRAIN_SANITIZED)
   target_compile_options(llmtrain_options INTERFACE -fsanitize=${LLMTRAIN_SANITIZE} -fno-omit-frame-pointer
     -fno-sanitize-recover=all)
   target_link_options(llmtrain_options INTERFACE -fsanitize=${LLMTRAIN_SANITIZE})

@@ -15,6 +15,8 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/flash_attention_cpu.h"
+
 namespace llmtrain::kernels {
 namespace {
 
@@ -78,6 +80,7 @@ AttentionGradients math_backward(const at::Tensor& dout, const at::Tensor& query
 }
 
 AttentionOutput flash_forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) {
+  if (has_cpu_flash_attention(query)) return cpu_flash_attention_forward(query, key, value);
   const auto heads = query.size(2);
   const at::Tensor q = by_head(query), k = share_heads(key, heads), v = share_heads(value, heads);
   if (query.is_cpu()) {
@@ -92,6 +95,7 @@ AttentionOutput flash_forward(const at::Tensor& query, const at::Tensor& key, co
 
 AttentionGradients flash_backward(const at::Tensor& dout, const at::Tensor& query, const at::Tensor& key,
                                   const at::Tensor& value, const AttentionOutput& saved) {
+  if (has_cpu_flash_attention(query)) return cpu_flash_attention_backward(dout, query, key, value, saved);
   const auto heads = query.size(2);
   const at::Tensor q = by_head(query), k = share_heads(key, heads), v = share_heads(value, heads);
   const at::Tensor out = by_head(saved.out), gradient = by_head(dout);

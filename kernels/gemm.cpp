@@ -6,7 +6,7 @@
 #include <ATen/ops/mm.h>
 #include <ATen/ops/sum.h>
 
-#include "kernels/onednn_matmul.h"
+#include "kernels/onednn/matmul.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -18,7 +18,8 @@ MatmulElement element_of(const at::Tensor& tensor) {
 }
 
 bool runs_in_onednn(const at::Tensor& left, const at::Tensor& right) {
-  return left.is_cpu() && is_onednn_type(left.scalar_type()) && right.scalar_type() == left.scalar_type();
+  return left.is_cpu() && is_onednn_type(left.scalar_type()) && right.scalar_type() == left.scalar_type() &&
+         has_onednn();
 }
 
 MatmulOperand operand(const at::Tensor& matrix) { return {matrix.data_ptr(), matrix.stride(0), matrix.stride(1)}; }
@@ -37,6 +38,7 @@ void multiply(const at::Tensor& left, const at::Tensor& right, const std::option
   problem.right = operand(right);
   problem.bias = bias ? bias->data_ptr() : nullptr;
   problem.destination = destination.data_ptr();
+  problem.destination_row_stride = destination.size(1);
   onednn_matmul(problem);
 }
 

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <dlfcn.h>
+
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "kernels/onednn/matmul.h"
+#include "kernels/onednn/matmul_library.h"
+
+namespace llmtrain::kernels {
+namespace {
+
+using Matmul = decltype(&llmtrain_onednn_matmul);
+
+Matmul load() {
+#if defined(LLMTRAIN_SANITIZED)
+  return nullptr;
+#else
+  // By its bare name: found through the run path of the library or program that this code is part of.
+  void* library = ::dlopen("libllmtrain_onednn.so", RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+  if (library == nullptr) {
+    log().warn("oneDNN cannot be loaded ({}): matrix products take LibTorch's slower way", ::dlerror());
+    return nullptr;
+  }
+  return reinterpret_cast<Matmul>(::dlsym(library, "llmtrain_onednn_matmul"));
+#endif
+}
+
+Matmul matmul() {
+  static const Matmul loaded = load();
+  return loaded;
+}
+
+}  // namespace
+
+bool has_onednn() { return matmul() != nullptr; }
+
+void onednn_matmul(const MatmulProblem& problem) {
+  if (const char* failure = matmul()(&problem)) throw Error(ExitCode::internal_error, failure);
+}
+
+}  // namespace llmtrain::kernels

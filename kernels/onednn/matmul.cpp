@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/onednn/matmul_library.h"
+
+#include <omp.h>
+
+#include <array>
+#include <exception>
+#include <map>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <string>
+
+namespace llmtrain::kernels {
+namespace {
+
+using dnnl::memory;
+
+memory::data_type data_type(MatmulElement element) {
+  return element == MatmulElement::fp32 ? memory::data_type::f32 : memory::data_type::bf16;
+}
+
+// oneDNN keeps built primitives in a cache of its own, together with their engine: all threads use the same.
+const dnnl::engine& the_engine() {
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+dnnl::stream& this_stream() {
+  thread_local dnnl::stream stream(the_engine());
+  return stream;
+}
+
+// A product of one shape, with memory objects that are pointed anew at every call.
+struct Product {
+  dnnl::matmul primitive;
+  memory left, right, bias, destination;
+};
+
+memory unbound(const memory::desc& description) { return memory(description, the_engine(), nullptr); }
+
+Product make_product(const MatmulProblem& problem) {
+  const auto operand = data_type(problem.operand_element);
+  const memory::desc left({problem.m, problem.k}, operand,
+                          memory::dims{problem.left.row_stride, problem.left.column_stride});
+  const memory::desc right({problem.k, problem.n}, operand,
+                           memory::dims{problem.right.row_stride, problem.right.column_stride});
+  const memory::desc bias({1, problem.n}, operand, memory::format_tag::ab);
+  const memory::desc destination({problem.m, problem.n}, data_type(problem.destination_element),
+                                 memory::dims{problem.destination_row_stride, std::int64_t{1}});
+  dnnl::primitive_attr attributes;
+  if (problem.accumulate) {
+    dnnl::post_ops sum;
+    sum.append_sum(1.0F);
+    attributes.set_post_ops(sum);
+  }
+  const auto description = problem.bias == nullptr ? dnnl::matmul::desc(left, right, destination)
+                                                   : dnnl::matmul::desc(left, right, bias, destination);
+  return {dnnl::matmul({description, attributes, the_engine()}), unbound(left), unbound(right), unbound(bias),
+          unbound(destination)};
+}
+
+// Building a primitive costs more than running a small one, and a training step asks for the same few again and again.
+// A primitive divides its work by the threads that were there when it was built: the number belongs to the key.
+Product& cached_product(const MatmulProblem& problem) {
+  using Key = std::array<std::int64_t, 13>;
+  thread_local std::map<Key, Product> cache;
+  const Key key{problem.m,
+                problem.n,
+                problem.k,
+                static_cast<std::int64_t>(problem.operand_element),
+                static_cast<std::int64_t>(problem.destination_element),
+                problem.accumulate ? 1 : 0,
+                problem.left.row_stride,
+                problem.left.column_stride,
+                problem.right.row_stride,
+                problem.right.column_stride,
+                problem.bias == nullptr ? 0 : 1,
+                problem.destination_row_stride,
+                omp_in_parallel() ? 1 : omp_get_max_threads()};
+  const auto found = cache.find(key);
+  return found != cache.end() ? found->second : cache.emplace(key, make_product(problem)).first->second;
+}
+
+dnnl_exec_arg_t bind(int argument, memory& memory, const void* data) {
+  memory.set_data_handle(const_cast<void*>(data), this_stream());
+  return {argument, memory.get()};
+}
+
+void run(const MatmulProblem& problem) {
+  Product& product = cached_product(problem);
+  // The C call takes a plain array; the C++ one would build a hash map for every small product of attention.
+  const std::array arguments{
+      bind(DNNL_ARG_SRC, product.left, problem.left.data), bind(DNNL_ARG_WEIGHTS, product.right, problem.right.data),
+      bind(DNNL_ARG_DST, product.destination, problem.destination), bind(DNNL_ARG_BIAS, product.bias, problem.bias)};
+  const int count = problem.bias == nullptr ? 3 : 4;
+  dnnl::error::wrap_c_api(dnnl_primitive_execute(product.primitive.get(), this_stream().get(), count, arguments.data()),
+                          "oneDNN could not run a matrix product");
+  this_stream().wait();
+}
+
+}  // namespace
+}  // namespace llmtrain::kernels
+
+const char* llmtrain_onednn_matmul(const llmtrain::kernels::MatmulProblem* problem) {
+  try {
+    llmtrain::kernels::run(*problem);
+    return nullptr;
+  } catch (const std::exception& failure) {
+    thread_local std::string message;
+    message = failure.what();
+    return message.c_str();
+  }
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+namespace llmtrain::kernels {
+
+// A matrix product in oneDNN on plain row-major memory.
+enum class MatmulElement { fp32, bf16 };
+
+// An operand as it enters the product: element (i, j) lies at data[i·row_stride + j·column_stride], one stride is 1.
+struct MatmulOperand {
+  const void* data = nullptr;
+  std::int64_t row_stride = 0;
+  std::int64_t column_stride = 0;
+};
+
+// destination[m, n] = left[m, k] · right[k, n] (+ bias[n]), or added to what the destination holds. Destination rows
+// lie destination_row_stride ≥ n apart; bias is contiguous. Supported: operands fp32 with destination fp32; operands
+// bf16 with destination bf16 or fp32.
+struct MatmulProblem {
+  std::int64_t m = 0, n = 0, k = 0;
+  MatmulElement operand_element = MatmulElement::fp32;
+  MatmulElement destination_element = MatmulElement::fp32;
+  bool accumulate = false;
+  MatmulOperand left, right;
+  const void* bias = nullptr;  // of the operands' element, or null
+  void* destination = nullptr;
+  std::int64_t destination_row_stride = 0;
+};
+
+// Whether libllmtrain_onednn.so and the oneDNN that it brings can be loaded. Not in sanitizer builds, which refuse to
+// load it the way that it must be (matmul_library.h): everything has another way there.
+bool has_onednn();
+
+// Blocking; uses the OpenMP threads, or the calling one alone inside a parallel region. Repeats bitwise for the same
+// problem and thread count. Only where has_onednn(). Throws Error(internal_error) when oneDNN refuses.
+void onednn_matmul(const MatmulProblem& problem);
+
+}  // namespace llmtrain::kernels

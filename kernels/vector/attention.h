@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+namespace llmtrain::kernels::vector {
+
+// Scores of a block of consecutive queries against keys 0 … keys − 1, fp32, row after row. Query `i` of the block is
+// number first_query + i and sees keys up to its own number.
+struct ScoreBlock {
+  std::int64_t queries = 0;
+  std::int64_t keys = 0;
+  std::int64_t first_query = 0;
+  float scale = 1;
+};
+
+// `Value` is what the next matrix product takes: float, or the bits of a bf16. For float the outputs may be the memory
+// of the scores (probabilities) and of the probability gradients (score gradients).
+template <class Value>
+struct AttentionLoops {
+  // probabilities = softmax(scale·scores) over the keys that each query sees, 0 beyond; log_sum_exp [queries].
+  void (*softmax)(const ScoreBlock& block, const float* scores, Value* probabilities, float* log_sum_exp);
+  // The probabilities again from log_sum_exp, and score_gradients = scale·probabilities·(dprobabilities − delta), 0
+  // beyond what a query sees. delta [queries] is Σ dout·out of each query.
+  void (*softmax_backward)(const ScoreBlock& block, const float* scores, const float* log_sum_exp,
+                           const float* dprobabilities, const float* delta, Value* probabilities,
+                           Value* score_gradients);
+  // Σ a·b.
+  float (*dot)(const Value* a, const Value* b, std::int64_t count);
+  // Rounds fp32 sums into their tensor.
+  void (*copy)(const float* source, Value* destination, std::int64_t count);
+};
+
+struct AttentionKernels {
+  AttentionLoops<float> fp32;
+  AttentionLoops<std::uint16_t> bf16;
+};
+
+template <int level>
+AttentionKernels attention_kernels_for();
+
+}  // namespace llmtrain::kernels::vector
