@@ -43,31 +43,44 @@ def start_workers(options, recipe_path, precision, folder):
         yield worker, worker.warm_up(WARM_UP_STEPS)
 
 
-def warn_when_busy():
+def warn(message):
+    print(f"scripts/bench: warning: {message}", file=sys.stderr)
+
+
+def warn_when_loaded():
     load = os.getloadavg()[0]
     if load > 0.5 * os.cpu_count():
-        print(f"scripts/bench: warning: the machine is busy (load {load:.2f} on {os.cpu_count()} cores); "
-              "ratios still compare, absolute figures do not", file=sys.stderr)
+        warn(f"the machine is busy (load {load:.2f} on {os.cpu_count()} cores): the figures will be rough")
     return load
 
 
-def warn_when_idle_workers_spin(workers):
-    """A waiting process whose thread pool spins would slow all others."""
-    before = [worker.cpu_seconds() for worker in workers]
+def busy_seconds():
+    """Of all cores since the machine started: everything but idle and waiting for disks."""
+    with open("/proc/stat", encoding="ascii") as file:
+        times = [int(field) for field in file.readline().split()[1:9]]
+    return (sum(times) - times[3] - times[4]) / os.sysconf("SC_CLK_TCK")
+
+
+def busy_cores_while_waiting(workers):
+    """Cores in use while every side waits for its turn; a side whose thread pool spins then slows all others."""
+    before, total = [worker.cpu_seconds() for worker in workers], busy_seconds()
     time.sleep(1)
+    busy = busy_seconds() - total
     for worker, seconds in zip(workers, before):
         if worker.cpu_seconds() - seconds > 0.1:
-            print(f"scripts/bench: warning: {worker.name} uses the processor while it waits", file=sys.stderr)
+            warn(f"{worker.name} uses the processor while it waits")
+    if busy > 0.25:
+        warn(f"other processes keep {busy:.1f} of {os.cpu_count()} cores busy: the figures will be rough")
+    return busy
 
 
 def run_case(name, options, folder):
     recipe, recipe_path = cases.write_case(name, folder)
-    load = warn_when_busy()
     workers, steps = [], []
     for worker, step_seconds in start_workers(options, recipe_path, name.rsplit("-", 1)[1], folder):
         workers.append(worker)
         steps.append(max(1, min(200, round(TURN_SECONDS / step_seconds))))
-    warn_when_idle_workers_spin(workers)
+    busy = busy_cores_while_waiting(workers)
     for round_index in range(options.rounds):
         order = list(zip(workers, steps))
         for worker, count in order[round_index % len(order):] + order[: round_index % len(order)]:
@@ -75,7 +88,7 @@ def run_case(name, options, folder):
     for worker in workers:
         worker.close()
     print_table(name, recipe, workers)
-    return {"case": name, "recipe": recipe, "load_before": load,
+    return {"case": name, "recipe": recipe, "busy_cores_while_waiting": busy,
             "sides": [{"side": worker.name, "median_seconds": worker.median(), "peak_bytes": worker.peak_bytes,
                        "tokens_per_second": cases.tokens_per_step(recipe) / worker.median(),
                        "seconds_by_round": worker.turns} for worker in workers]}
@@ -118,7 +131,8 @@ def parse_arguments():
 
 def main():
     options = parse_arguments()
-    result = {"processor": processor(), "threads": options.threads, "rounds": options.rounds, "cases": []}
+    result = {"processor": processor(), "threads": options.threads, "rounds": options.rounds,
+              "load_before": warn_when_loaded(), "cases": []}
     print(f"{result['processor']}, {options.threads} threads, {options.rounds} rounds")
     options.output.parent.mkdir(parents=True, exist_ok=True)
     for name in options.cases:
