@@ -20,7 +20,7 @@ std::optional<std::int64_t> latest_step(const std::filesystem::path& file, std::
     if (!step) skipped.push_back(file.string() + ": does not hold the name of a checkpoint; it is ignored");
     return step;
   } catch (const Error& refusal) {
-    skipped.push_back(refusal.what());
+    skipped.emplace_back(refusal.what());
     return std::nullopt;
   }
 }
@@ -34,7 +34,7 @@ bool is_whole(const CheckpointFolder& folder, std::vector<std::string>& skipped)
     reader.verify();
     return true;
   } catch (const Error& error) {
-    skipped.push_back(error.what());
+    skipped.emplace_back(error.what());
     return false;
   }
 }

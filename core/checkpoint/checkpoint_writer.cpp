@@ -134,7 +134,7 @@ fs::path write_and_commit(const fs::path& checkpoints, TensorSlices slices, cons
                           Manifest& manifest) {
   make_folder(checkpoints);
   clear_leftovers(checkpoints);
-  const fs::path place = checkpoints / checkpoint_name(manifest.state.step);
+  fs::path place = checkpoints / checkpoint_name(manifest.state.step);
   const FolderAside aside(place.string() + ".tmp-" + std::to_string(::getpid()));
   for (std::size_t i = 0; i < manifest.files.size(); ++i) write_file(aside.path(), slices, files, i, manifest.files[i]);
   write_manifest(aside.path(), manifest);
