@@ -9,7 +9,7 @@ namespace llmtrain::app {
 void require_executable(const Recipe& recipe, const std::string& name) {
   std::string lines;
   for (const std::string& reason : not_executable(recipe)) {
-    lines += (lines.empty() ? "" : "\n") + name + ": " + reason;
+    lines.append(lines.empty() ? "" : "\n").append(name).append(": ").append(reason);
   }
   if (!lines.empty()) throw Error(ExitCode::bad_recipe, lines);
 }

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -36,7 +37,7 @@ std::string on_path(const std::string& program) {
   const char* path = std::getenv("PATH");
   std::istringstream folders(path != nullptr ? path : "");
   for (std::string folder; std::getline(folders, folder, ':');) {
-    const std::string file = folder + "/" + program;
+    const std::string file = std::filesystem::path(folder) / program;
     if (::access(file.c_str(), X_OK) == 0) return file;
   }
   return "";
