@@ -4,11 +4,13 @@
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
 #include <dlfcn.h>
+#include <malloc.h>
 #include <sched.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 
 #include "core/base/error.h"
 #include "core/base/units.h"
@@ -76,7 +78,9 @@ std::string describe_device(const c10::Device& device) {
   return std::string(properties.name) + ", " + format_bytes(properties.memory_bytes);
 }
 
-void use_all_processors() {
+void prepare_process() {
+  ::mallopt(M_MMAP_MAX, 0);
+  ::mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
   if (std::getenv("OMP_NUM_THREADS") != nullptr) return;
   cpu_set_t allowed;
   if (::sched_getaffinity(0, sizeof(allowed), &allowed) == 0) at::set_num_threads(CPU_COUNT(&allowed));

@@ -17,8 +17,10 @@ c10::Device choose_device(DeviceKind kind);
 // "CPU, 2 threads, AVX-512" or the GPU's name and memory.
 std::string describe_device(const c10::Device& device);
 
-// Threads for this rank: OMP_NUM_THREADS where it is set, else all processors that the process may use.
-void use_all_processors();
+// Sets the process up for training, once, before the first tensor: as many threads as OMP_NUM_THREADS says, else as it
+// may use processors; and an allocator that keeps freed memory, because a step frees and takes the same large tensors
+// again, and pages that come anew from the system must be cleared each time.
+void prepare_process();
 
 // Waits until the device has done all that was asked of it.
 void synchronize(const c10::Device& device);

@@ -47,7 +47,7 @@ class Runtime final : public RuntimeInterface {
   }
 
   EvaluateResult evaluate(const EvaluateRequest& request) override {
-    use_all_processors();
+    prepare_process();
     const Recipe& recipe = request.recipe;
     const Dataset dataset(evaluation_sources(request), recipe.data.tokenizer, recipe.batch.sequence_length,
                           recipe.model.vocab_size, false, recipe.seed, "data");
@@ -58,7 +58,7 @@ class Runtime final : public RuntimeInterface {
   }
 
   std::string sample(const SampleRequest& request) override {
-    use_all_processors();
+    prepare_process();
     LoadedModel loaded(request.recipe, request.checkpoint);
     GenerateOptions options;
     options.tokens = request.tokens;

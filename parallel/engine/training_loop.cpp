@@ -142,7 +142,7 @@ void show_end(const RunDirectory& directory) {
 
 ExitCode run_training(const Recipe& recipe, Verbosity verbosity) {
   set_verbosity(verbosity);
-  use_all_processors();
+  prepare_process();
   const RunDirectory directory(recipe);
   log_to_file(directory.log_file());
   const auto checkpoint = directory.checkpoint_to_resume();

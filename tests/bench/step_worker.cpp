@@ -9,6 +9,7 @@
 #include <string>
 
 #include "core/recipe/recipe_io.h"
+#include "parallel/engine/device.h"
 #include "parallel/engine/trainer.h"
 
 // The training process that scripts/bench drives: it reads "run N" and "memory" from standard input, a line each, and
@@ -61,6 +62,7 @@ int main(int argument_count, char** arguments) {
     return 2;
   }
   try {
+    llmtrain::prepare_process();
     llmtrain::Trainer trainer(llmtrain::read_recipe(arguments[1]));
     serve(trainer);
   } catch (const std::exception& error) {
