@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <CLI/CLI.hpp>
+#include <memory>
 
 #include "apps/llmtrain/commands.h"
 #include "apps/llmtrain/standard_streams.h"
@@ -10,9 +11,11 @@ namespace llmtrain::app {
 void add_schema(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand("schema", "Prints the JSON Schema of a recipe");
   command->footer("Example:\n  llmtrain schema > recipe.schema.json");
-  command->callback([&action] {
-    action = [] {
-      write_result(recipe_schema().dump(2) + "\n");
+  const auto markdown = std::make_shared<bool>(false);
+  command->add_flag("--markdown", *markdown, "A table of all keys for people instead, as in docs/recipe.md");
+  command->callback([markdown, &action] {
+    action = [markdown] {
+      write_result(*markdown ? recipe_reference_markdown() : recipe_schema().dump(2) + "\n");
       return 0;
     };
   });

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/data/tokenizer.h"
 #include "parallel/engine/device.h"
 #include "parallel/engine/evaluation.h"
@@ -67,7 +68,7 @@ class Runtime final : public RuntimeInterface {
     options.seed = request.seed;
     const TokenizerRecipe& tokenizer = request.recipe.data.tokenizer;
     const std::string prompt = request.prompt.empty() ? "\n" : request.prompt;
-    return decode(tokenizer, generate(loaded.model(), encode(tokenizer, prompt), options));
+    return printable(decode(tokenizer, generate(loaded.model(), encode(tokenizer, prompt), options)));
   }
 
   void export_huggingface(const ExportRequest& request) override {

@@ -20,10 +20,10 @@ struct RunRequest {
 };
 
 struct EvaluateRequest {
-  Recipe recipe;                   // its data.validation is what is evaluated (data.train without it)
-  std::string checkpoint;          // a checkpoint's folder
+  Recipe recipe;                    // its data.validation is what is evaluated (data.train without it)
+  std::string checkpoint;           // a checkpoint's folder
   std::optional<std::string> data;  // a file, folder or glob to evaluate instead
-  std::int64_t batches = 0;        // global batches; 0: all of one pass
+  std::int64_t batches = 0;         // global batches; 0: all of one pass
 };
 
 struct EvaluateResult {
@@ -60,7 +60,7 @@ class RuntimeInterface {
   virtual ~RuntimeInterface() = default;
   virtual int run(const RunRequest& request) = 0;  // returns an ExitCode
   virtual EvaluateResult evaluate(const EvaluateRequest& request) = 0;
-  virtual std::string sample(const SampleRequest& request) = 0;  // the prompt and what follows
+  virtual std::string sample(const SampleRequest& request) = 0;  // the prompt and what follows, fit for a terminal
   virtual void export_huggingface(const ExportRequest& request) = 0;
   virtual RuntimeVersions versions() = 0;
 };

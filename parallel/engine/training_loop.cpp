@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "core/base/units.h"
+#include "core/base/printable.h"
 #include "core/data/tokenizer.h"
 #include "parallel/engine/checkpoint_saver.h"
 #include "parallel/engine/device.h"
@@ -129,7 +129,7 @@ void show_sample(const Recipe& recipe, Trainer& trainer) {
   options.time_limit = std::chrono::seconds(5);
   options.seed = recipe.seed;
   const auto tokens = generate(trainer.model(), encode(recipe.data.tokenizer, "\n"), options);
-  log().info("the model writes:\n{}", decode(recipe.data.tokenizer, tokens));
+  log().info("the model writes:\n{}", printable(decode(recipe.data.tokenizer, tokens)));
 }
 
 void show_end(const RunDirectory& directory) {
