@@ -138,7 +138,8 @@ std::string complaint_of_failed_write(const fs::path& checkpoints, const std::st
     const std::string message = error.what();
     if (error.code() != ExitCode::cannot_write) return "another exit code: " + message;
     for (const std::string& part : {reason, checkpoints.string(), std::string("takes about"), std::string("are free")})
-      if (message.find(part) == std::string::npos) return "the message lacks \"" + part + "\": " + message;
+      if (message.find(part) == std::string::npos)
+        return std::string("the message lacks ").append(part).append(": ").append(message);
   }
   for (const auto& entry : fs::directory_iterator(checkpoints))
     if (entry.path().filename() != "latest" && entry.path().filename() != "step-00000001")
@@ -155,11 +156,13 @@ TEST_CASE("a write that the system cuts at any byte leaves the earlier checkpoin
   const auto manifest = fs::file_size(written / "manifest.json");
   for (rlim_t bytes = 0; bytes < manifest; bytes += 1 + bytes / 16) {
     INFO("files of at most " << bytes << " bytes");
-    CHECK(test::in_child([&]() -> std::string {
-            std::signal(SIGXFSZ, SIG_IGN);
-            limit_file_size(bytes);
-            return complaint_of_failed_write(folder.path(), std::strerror(EFBIG));
-          }) == "");
+    const std::string complaint = test::in_child([&]() -> std::string {
+      std::signal(SIGXFSZ, SIG_IGN);
+      limit_file_size(bytes);
+      return complaint_of_failed_write(folder.path(), std::strerror(EFBIG));
+    });
+    INFO(complaint);
+    CHECK(complaint.empty());
   }
 }
 
@@ -197,10 +200,11 @@ TEST_CASE("a full disk is an error with the numbers, and leaves the earlier chec
     fs::resize_file(filler, fs::file_size(filler) - 8192);  // two pages free: too little for three files
     return complaint_of_failed_write(checkpoints, std::strerror(ENOSPC));
   });
+  INFO(result);
   if (result == "no right to mount")
     WARN("the full disk was left out: mounting one is not allowed here");
   else
-    CHECK(result == "");
+    CHECK(result.empty());
 }
 
 TEST_CASE("a place that cannot be written is an error that names it") {
