@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <functional>
-
-namespace CLI {
-class App;
-}
 
 namespace llmtrain::app {
 

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-namespace CLI {
-class App;
-class ParseError;
-}  // namespace CLI
+#include <CLI/CLI.hpp>
 
 namespace llmtrain::app {
 
