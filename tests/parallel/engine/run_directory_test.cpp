@@ -158,10 +158,11 @@ TEST_CASE("every key that changes the numbers is compared") {
   }
 }
 
-TEST_CASE("a run goes on in another layout and with other habits") {
+TEST_CASE("a run goes on in another layout and with other habits; recipe.json says how it began") {
   const TemporaryDirectory folder;
   const fs::path path = folder.path() / "run";
   { const RunDirectory directory(run_recipe(path)); }
+  const auto before = contents(path);
   for (const char* change :
        {"$schema=recipe.schema.json", "description=\"second try\"", "batch.micro=2", "parallel.pipeline=2",
         "parallel.zero_stage=1", "pipeline.loops=2", "pipeline.balance=[2,2]", "memory.recompute=full",
@@ -171,6 +172,7 @@ TEST_CASE("a run goes on in another layout and with other habits") {
     std::vector<Override> overrides{change};
     if (std::string(change).starts_with("pipeline.balance")) overrides.emplace_back("parallel.pipeline=2");
     CHECK(refusal_of(run_recipe(path, overrides)) == "no error");
+    CHECK(contents(path) == before);
   }
 }
 
