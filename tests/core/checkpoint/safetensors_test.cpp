@@ -3,9 +3,9 @@
 
 #include <rapidcheck.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
-#include <cstring>
-#include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -160,8 +160,8 @@ bool round_trip() {
     RC_ASSERT(entry->dtype == tensor.dtype);
     RC_ASSERT(entry->shape == tensor.shape);
     const auto bytes = file.bytes(*entry);
-    RC_ASSERT(bytes.size() == tensor.bytes.size());
-    RC_ASSERT(bytes.empty() || std::memcmp(bytes.data(), tensor.bytes.data(), bytes.size()) == 0);
+    const auto expected = std::as_bytes(std::span(tensor.bytes));
+    RC_ASSERT(std::equal(bytes.begin(), bytes.end(), expected.begin(), expected.end()));
   }
   return true;
 }
