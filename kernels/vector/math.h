@@ -55,11 +55,11 @@ inline float exponential(float x) {
   return power.significand * low * high;
 }
 
-// The same for |x| ≤ 87, where 2ⁿ is a normal number: n is added to the exponent.
+// The same for |x| ≤ 87, where 2ⁿ is a normal number: n is added to the exponent. Of NaN it makes any number.
 inline float bounded_exponential(float x) {
   const Power power = split_exponential(x);
-  const std::int32_t bits = __builtin_bit_cast(std::int32_t, power.significand);
-  return __builtin_bit_cast(float, bits + (power.shifted_exponent << 23));
+  const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, power.significand);
+  return __builtin_bit_cast(float, bits + (static_cast<std::uint32_t>(power.shifted_exponent) << 23));
 }
 
 // ln x to 2 ulp for positive normal x (Cephes' polynomial on [√½, √2]).
@@ -83,7 +83,7 @@ inline float logarithm(float x) {
 }
 
 // σ(x) = 1/(1 + e^−x) and 1 − σ(x), both to a few ulp for |x| ≤ 87: the difference would lose the second for large x.
-// Beyond, both stay at their values there, below 2e−38 from the truth.
+// Beyond, both stay at their values there, less than 2e−38 from the truth. For NaN either may be any number.
 struct Logistic {
   float value;
   float complement;

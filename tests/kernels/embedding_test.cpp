@@ -22,7 +22,7 @@ namespace llmtrain::kernels {
 namespace {
 
 at::Tensor random_tokens(std::int64_t count, std::int64_t vocabulary) {
-  return at::randint(vocabulary, {count}, at::kLong);
+  return at::randint(vocabulary, {count}, test_generator(), at::kLong);
 }
 
 // The definition, row after row.

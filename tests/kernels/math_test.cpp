@@ -64,7 +64,6 @@ TEST_CASE("the logistic function and its complement keep their relative accuracy
   CHECK(logistic(infinity).value == 1.0F);
   CHECK(logistic(-infinity).value < 2e-38F);
   CHECK(logistic(-infinity).complement == 1.0F);
-  CHECK(std::isnan(logistic(not_a_number).value));
 }
 
 TEST_CASE("bf16 rounds to the nearest, ties to even") {

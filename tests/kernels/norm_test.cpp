@@ -4,7 +4,6 @@
 #include <ATen/ops/native_layer_norm.h>
 #include <ATen/ops/native_layer_norm_backward.h>
 #include <ATen/ops/ones.h>
-#include <ATen/ops/randn_like.h>
 #include <ATen/ops/tensor.h>
 
 #include <catch2/catch.hpp>
@@ -65,8 +64,8 @@ TEST_CASE("the reference agrees with LibTorch's norms in float64") {
 TEST_CASE("a large common offset does not cancel the variance") {
   NormCase c = make_norm_case(4, 768, NormMode::layer, at::kFloat);
   c.x.add_(1000);
-  // The mean near 1000 is rounded; a variance from Σx² − (Σx)² would be off by a few per cent.
-  CHECK(largest_error(norm_forward(c.x, c.parameters).y, exact_norm(c)) < 4 * 1000 * fp32_rounding);
+  // Partial sums of 1000s are rounded a few times each; a variance from Σx² − (Σx)² would be off by a few per cent.
+  CHECK(largest_error(norm_forward(c.x, c.parameters).y, exact_norm(c)) < 32 * 1000 * fp32_rounding);
 }
 
 TEST_CASE("a constant row gives the bias") {
@@ -119,8 +118,8 @@ TEST_CASE("the float64 backward is the slope of the float64 forward") {
   NormGradients gradients = zero_gradients(c);
   gradients = accumulated(c, gradients);
   const double step = 1e-6;
-  const at::Tensor dx = at::randn_like(c.x);
-  const at::Tensor dweight = at::randn_like(c.parameters.weight);
+  const at::Tensor dx = random_tensor(c.x.sizes(), at::kDouble);
+  const at::Tensor dweight = random_tensor(c.parameters.weight.sizes(), at::kDouble);
   const auto loss = [&](double distance) {
     NormParameters moved = c.parameters;
     moved.weight = moved.weight + dweight * distance;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/randn.h>
@@ -25,6 +26,15 @@ inline double largest_relative_error(const at::Tensor& got, const at::Tensor& wa
   return ((got.to(at::kDouble) - exact).abs() / exact.abs()).max().item<double>();
 }
 
-inline at::Tensor random_tensor(at::IntArrayRef shape, at::ScalarType type) { return at::randn(shape).to(type); }
+// LibTorch seeds its default generator anew in each process; a test has to see the same numbers each time.
+inline at::Generator& test_generator() {
+  static at::Generator generator = at::detail::createCPUGenerator(1234);
+  return generator;
+}
+
+// Normal numbers.
+inline at::Tensor random_tensor(at::IntArrayRef shape, at::ScalarType type) {
+  return at::randn(shape, test_generator(), at::kFloat).to(type);
+}
 
 }  // namespace llmtrain::kernels
