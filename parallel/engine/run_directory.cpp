@@ -190,6 +190,12 @@ class RunDirectory::Lock {
   int descriptor_ = -1;
 };
 
+void RunDirectory::check(const Recipe& recipe) {
+  check_contents(recipe.log.directory, recipe);
+  const std::string& resume = recipe.checkpoint.resume;
+  if (resume != "auto" && resume != "never") named_checkpoint(resume);
+}
+
 RunDirectory::RunDirectory(const Recipe& recipe) : path_(recipe.log.directory), resume_(recipe.checkpoint.resume) {
   check_contents(path_, recipe);  // before the lock's file is left in a folder that is not ours
   make_folder(path_);

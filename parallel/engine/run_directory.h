@@ -13,6 +13,10 @@ namespace llmtrain {
 // The folder of one run: recipe.json, metrics.jsonl, log/, checkpoints/. Held by one process at a time.
 class RunDirectory {
  public:
+  // Throws what the constructor and checkpoint_to_resume() would, as far as it can be seen without writing: so that
+  // neither a model is built for nothing, nor a run begun whose data turns out to be wrong.
+  static void check(const Recipe& recipe);
+
   // Makes the folder `recipe.log.directory` with recipe.json, or takes up the run that it holds (recipe.json stays as
   // it is). Refuses with Error(bad_recipe) and changes nothing when it holds other files, another recipe's run (each
   // key that differs is named, with both values; keys that cannot change the numbers may differ: $schema, description,

@@ -143,10 +143,11 @@ void show_end(const RunDirectory& directory) {
 ExitCode run_training(const Recipe& recipe, Verbosity verbosity) {
   set_verbosity(verbosity);
   prepare_process();
+  RunDirectory::check(recipe);
+  Trainer trainer(recipe);
   const RunDirectory directory(recipe);
   log_to_file(directory.log_file());
   const auto checkpoint = directory.checkpoint_to_resume();
-  Trainer trainer(recipe);
   show_start_screen(recipe, trainer, directory);
   if (checkpoint) {
     trainer.resume(CheckpointReader(*checkpoint));
