@@ -111,7 +111,8 @@ TEST_CASE("twenty fused steps agree with PyTorch's AdamW in fp32 and float64") {
   }
   CHECK(distance(ours.weights, theirs.weights) < 5e-6);
   CHECK(distance(ours.weights, wide.weights) < 5e-6);
-  CHECK(distance(ours.m, wide.m) < 1e-6);
+  // Gradients of size one can cancel in m: its rounding is theirs, not its own size's.
+  CHECK((ours.m.to(at::kDouble) - wide.m).abs().max().item<double>() < 2e-6);
   CHECK(distance(ours.v, wide.v) < 1e-6);
 }
 
