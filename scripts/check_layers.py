@@ -5,8 +5,8 @@
 One shared include root hides a wrong include from the compiler. The allowed dependencies are those that the folders'
 CMakeLists.txt name in llmtrain_library(... DEPENDS ...), llmtrain_test and target_link_libraries, and no other list.
 A folder's headers belong to its targets; add_library(NAME INTERFACE x.h) gives x.h to NAME alone, for those that need
-an interface and do not link what is behind it. A file may include its own folder's headers and those of every folder that its target reaches. The targets in LIGHT
-work where LibTorch, MPI and CUDA are not installed, so no header of these may be reached from them and from all that
+an interface and do not link what is behind it. A file may include its own folder's headers and those of every folder
+that its target reaches. The targets in LIGHT work where LibTorch, MPI and CUDA are not installed, so no header of these may be reached from them and from all that
 they link, directly or through other headers of the project.
 """
 

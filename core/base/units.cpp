@@ -13,7 +13,8 @@ std::string format_bytes(std::int64_t bytes) {
   constexpr std::array names{"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
   double value = static_cast<double>(bytes);
   std::size_t unit = 0;
-  for (; std::abs(value) >= 1024 && unit + 1 < names.size(); ++unit) value /= 1024;
+  // From 1023.5 on it would be written as 1024 of the smaller unit.
+  for (; std::abs(value) >= (unit == 0 ? 1024 : 1023.5) && unit + 1 < names.size(); ++unit) value /= 1024;
   if (unit == 0) return fmt::format("{} B", bytes);
   const int decimals = std::abs(value) >= 100 ? 0 : std::abs(value) >= 10 ? 1 : 2;
   return fmt::format("{:.{}f} {}", value, decimals, names[unit]);
@@ -22,13 +23,14 @@ std::string format_bytes(std::int64_t bytes) {
 std::string format_count(double count) {
   constexpr std::array names{"", "k", "M", "B", "T"};
   std::size_t unit = 0;
-  for (; std::abs(count) >= 1000 && unit + 1 < names.size(); ++unit) count /= 1000;
+  // What would round up to 1000 is written as 1 of the next unit.
+  for (; std::abs(count) >= (unit == 0 ? 999.5 : 999.95) && unit + 1 < names.size(); ++unit) count /= 1000;
   return unit == 0 ? fmt::format("{:.0f}", count) : fmt::format("{:.1f}{}", count, names[unit]);
 }
 
 std::string format_duration(double seconds) {
-  if (seconds < 1) return fmt::format("{:.0f}ms", seconds * 1000);
-  if (seconds < 60) return fmt::format("{:.1f}s", seconds);
+  if (seconds < 0.9995) return fmt::format("{:.0f}ms", seconds * 1000);
+  if (seconds < 59.95) return fmt::format("{:.1f}s", seconds);
   const auto whole = static_cast<std::int64_t>(std::llround(seconds));
   if (whole < 3600) return fmt::format("{}m {:02}s", whole / 60, whole % 60);
   if (whole < 86400) return fmt::format("{}h {:02}m", whole / 3600, whole / 60 % 60);

@@ -44,7 +44,9 @@ class StrictReader : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception& error) override {
-    refuse(file_, error.what());
+    const std::string_view text = error.what();  // "[json.exception.parse_error.101] parse error at line 1, …"
+    const auto prefix = text.find("] ");
+    refuse(file_, std::string(prefix == std::string_view::npos ? text : text.substr(prefix + 2)));
   }
 
  private:

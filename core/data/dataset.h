@@ -29,7 +29,7 @@ class Dataset {
   // Error(bad_data) when a file cannot be what it claims, holds a token id that is not below `vocab_size`, or when a
   // source is shorter than one sample, and Error(bad_recipe) when there is no source, a weight is not positive, or
   // `tokenizer` cannot be used on a text file. Messages begin with the source, "<role>/<index>/path": `role` is
-  // "data/train", say.
+  // "/data/train", say.
   Dataset(const std::vector<DataSource>& sources, const TokenizerRecipe& tokenizer, std::int64_t sequence_length,
           std::int64_t vocab_size, bool shuffle, std::int64_t seed, const std::string& role);
   ~Dataset();

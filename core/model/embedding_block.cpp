@@ -14,8 +14,8 @@ EmbeddingBlock::EmbeddingBlock(const BlockParameters& parameters)
 
 void EmbeddingBlock::drop(at::Tensor& activation, const MicroBatch& micro) const {
   if (dropout_ == 0) return;
-  kernels::dropout_(activation, dropout_at(micro, dropout_, stable_hash("embedding"),
-                                           micro.sequence * activation.size(1)));
+  kernels::dropout_(activation,
+                    dropout_at(micro, dropout_, stable_hash("embedding"), micro.sequence * activation.size(1)));
 }
 
 BlockModule::Output EmbeddingBlock::forward(const at::Tensor&, const MicroBatch& micro, Pass pass) const {

@@ -9,9 +9,12 @@ using kernels::ActivationKind;
 
 ActivationKind activation_kind(Activation activation) {
   switch (activation) {
-    case Activation::gelu: return ActivationKind::gelu;
-    case Activation::gelu_tanh: return ActivationKind::gelu_tanh;
-    default: return ActivationKind::swiglu;
+    case Activation::gelu:
+      return ActivationKind::gelu;
+    case Activation::gelu_tanh:
+      return ActivationKind::gelu_tanh;
+    default:
+      return ActivationKind::swiglu;
   }
 }
 
@@ -27,8 +30,8 @@ FeedForward::FeedForward(const BlockParameters& parameters, Recompute recompute)
     : activation_(activation_kind(parameters.model().activation)),
       keeps_activated_(recompute == Recompute::none),
       up_(up_projection(parameters)),
-      down_(parameters.linear(Role::ffn_down_weight, Role::ffn_down_weight, Role::ffn_down_bias,
-                              Role::ffn_down_bias)) {}
+      down_(parameters.linear(Role::ffn_down_weight, Role::ffn_down_weight, Role::ffn_down_bias, Role::ffn_down_bias)) {
+}
 
 at::Tensor FeedForward::forward(const at::Tensor& x, Saved& saved) const {
   saved.hidden = up_.forward(x);

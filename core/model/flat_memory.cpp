@@ -25,7 +25,8 @@ at::Tensor make_flat_memory(std::int64_t elements, at::ScalarType type, const at
   void* memory = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
   ::madvise(memory, mapped, MADV_HUGEPAGE);
-  return at::from_blob(memory, {elements}, [mapped](void* start) { ::munmap(start, mapped); }, options);
+  return at::from_blob(
+      memory, {elements}, [mapped](void* start) { ::munmap(start, mapped); }, options);
 }
 
 }  // namespace llmtrain

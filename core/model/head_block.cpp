@@ -67,8 +67,8 @@ at::Tensor HeadBlock::losses_and_gradient(const at::Tensor& normed, const MicroB
     const at::Tensor chunk = normed.narrow(0, begin, rows);
     at::Tensor logits = kernels::linear(chunk, weight, std::nullopt);
     losses.narrow(0, begin, rows)
-        .copy_(kernels::cross_entropy_forward_backward_(logits, micro.targets.narrow(0, begin, rows),
-                                                        micro.loss_scale));
+        .copy_(
+            kernels::cross_entropy_forward_backward_(logits, micro.targets.narrow(0, begin, rows), micro.loss_scale));
     auto dweight = weight_store_.gradient(weight_);
     kernels::linear_backward_weight(logits, chunk, dweight.tensor, dweight.accumulation);
     dnormed.narrow(0, begin, rows).copy_(kernels::linear_backward_input(logits, weight));

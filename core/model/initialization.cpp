@@ -18,8 +18,12 @@ void initialize_weights(ParameterStore& store, const Graph& graph, std::int64_t 
     const Parameter& parameter = graph.parameters[range.parameter];
     at::Tensor weights = store.master().slice(0, range.begin, range.end);
     switch (parameter.initialization) {
-      case Initialization::zeros: weights.zero_(); break;
-      case Initialization::ones: weights.fill_(1); break;
+      case Initialization::zeros:
+        weights.zero_();
+        break;
+      case Initialization::ones:
+        weights.fill_(1);
+        break;
       case Initialization::normal:
         kernels::fill_normal_(weights, stream_key(seed, parameter.name), parameter.standard_deviation);
         break;

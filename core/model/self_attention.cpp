@@ -104,8 +104,8 @@ at::Tensor SelfAttention::backward(const at::Tensor& dy, const at::Tensor& x, co
     saved.attention = kernels::attention_forward(views.query, views.key, views.value, method_, dropout);
   const at::Tensor flat_out = saved.attention.out.view({x.size(0), heads_ * head_dim_});
   const at::Tensor dout = output_.backward(dy, flat_out).view(saved.attention.out.sizes());
-  auto gradients = kernels::attention_backward(dout, views.query, views.key, views.value, saved.attention, method_,
-                                               dropout);
+  auto gradients =
+      kernels::attention_backward(dout, views.query, views.key, views.value, saved.attention, method_, dropout);
   saved.attention = {};
 
   // The three gradients meet in one matrix, as the projection made them from one.

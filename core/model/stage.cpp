@@ -27,11 +27,13 @@ std::vector<std::size_t> parameters_of(const Graph& graph, std::span<const std::
 }
 
 StageModule::StageModule(const Graph& graph, std::span<const std::size_t> blocks, ParameterStore& store,
-             ParameterStore& embedding_store, const StageOptions& options) {
+                         ParameterStore& embedding_store, const StageOptions& options) {
   for (const std::size_t block : blocks) {
     const BlockParameters parameters(graph, block, store);
     switch (graph.blocks[block].kind) {
-      case BlockKind::embedding: blocks_.push_back(std::make_unique<EmbeddingBlock>(parameters)); break;
+      case BlockKind::embedding:
+        blocks_.push_back(std::make_unique<EmbeddingBlock>(parameters));
+        break;
       case BlockKind::layer:
         blocks_.push_back(
             std::make_unique<TransformerLayer>(parameters, options.attention, options.recompute, options.rope));
@@ -60,8 +62,7 @@ at::Tensor StageModule::forward(at::Tensor x, std::int64_t index, const MicroBat
 at::Tensor StageModule::backward(at::Tensor dy, std::int64_t index, const MicroBatch& micro) {
   SavedBlocks saved = std::move(saved_.at(index));
   saved_.erase(index);
-  for (std::size_t i = blocks_.size(); i-- > 0;)
-    dy = blocks_[i]->backward(std::move(dy), micro, std::move(saved[i]));
+  for (std::size_t i = blocks_.size(); i-- > 0;) dy = blocks_[i]->backward(std::move(dy), micro, std::move(saved[i]));
   return dy;
 }
 

@@ -18,7 +18,7 @@ std::uint64_t residual_site(const BlockParameters& parameters, const std::string
 }  // namespace
 
 struct TransformerLayer::Saved : SavedActivations {
-  at::Tensor x;               // the layer's input
+  at::Tensor x;                // the layer's input
   at::Tensor attention_input;  // its norm; undefined when it is computed again
   NormLayer::Statistics attention_statistics;
   SelfAttention::Saved attention;

@@ -23,8 +23,8 @@ std::vector<OptimizerSegment> merge_segments(const std::vector<OptimizerSegment>
 
 // What one update needs beside the moments. All tensors are flat and of the same length.
 struct OptimizerUpdate {
-  at::Tensor weights;                        // fp32 master weights, changed in place
-  at::Tensor gradients;                      // any float type
+  at::Tensor weights;                         // fp32 master weights, changed in place
+  at::Tensor gradients;                       // any float type
   std::optional<at::Tensor> compute_weights;  // receives the rounded weights
   double learning_rate = 0;
   double gradient_scale = 1;  // the clipping coefficient
@@ -48,7 +48,8 @@ class AdamwOptimizer {
   at::Tensor first_moment_, second_moment_;
 };
 
-// PyTorch's clip_grad_norm_: the factor that brings a gradient of this norm to at most `clip_norm`; 1 when it is off (0).
+// PyTorch's clip_grad_norm_: the factor that brings a gradient of this norm to at most `clip_norm`; 1 when it is off
+// (0).
 double clipping_coefficient(double norm, double clip_norm);
 
 }  // namespace llmtrain

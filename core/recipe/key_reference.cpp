@@ -74,7 +74,8 @@ class KeyLister final : public KeyVisitor {
   void leave_list() override { sections_.pop_back(); }
 
   void add(const Key& key, std::string values, std::string value) {
-    auto words = key.default_words.empty() ? std::move(value) : key.default_words;
+    auto words = std::move(value);
+    if (!key.default_words.empty()) words = key.default_words;
     if (key.presence == Presence::required) words = "required";
     entries.push_back(
         {append_key(sections_.back(), key.name), std::move(values), std::move(words), std::string(key.help)});

@@ -6,13 +6,6 @@
 namespace llmtrain::kernels::vector {
 namespace {
 
-// e^x for x ≤ 0; what underflows is 0.
-inline float decay(float x) {
-  constexpr float least = -87.0F;
-  const float value = bounded_exponential(at_least(x, least));
-  return x < least ? 0.0F : value;
-}
-
 std::int64_t visible_keys(const ScoreBlock& block, std::int64_t query) {
   const std::int64_t seen = block.first_query + query + 1;
   return seen < block.keys ? seen : block.keys;

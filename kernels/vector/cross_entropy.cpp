@@ -9,26 +9,6 @@ namespace {
 // Exponentials added in fp32 before their sum joins the row's float64 sum.
 constexpr std::int64_t block = 1024;
 
-// e^x for x ≤ 0, to 2 ulp; 0 where it is below the normal numbers; keeps NaN. Without overflow and subnormal results it
-// takes two thirds of the time of exponential(), whose reduction and polynomial it has.
-inline float decay(float x) {
-  constexpr float least = -87.0F;
-  const float bounded = x < least ? least : x;
-  constexpr float rounding = 12582912.0F;
-  const float shifted = multiply_add(bounded, 1.44269504088896341F, rounding);
-  const float n = shifted - rounding;
-  const float r = multiply_add(n, 2.12194440e-4F, multiply_add(n, -0.693359375F, bounded));
-  float p = 1.9875691500e-4F;
-  p = multiply_add(p, r, 1.3981999507e-3F);
-  p = multiply_add(p, r, 8.3334519073e-3F);
-  p = multiply_add(p, r, 4.1665795894e-2F);
-  p = multiply_add(p, r, 1.6666665459e-1F);
-  p = multiply_add(p, r, 5.0000001201e-1F);
-  p = multiply_add(p, r * r, r) + 1.0F;
-  const std::uint32_t power = (__builtin_bit_cast(std::uint32_t, shifted) - (0x4B400000U - 127U)) << 23;
-  return x < least ? 0.0F : p * __builtin_bit_cast(float, power);
-}
-
 struct RowStatistics {
   float maximum;
   double sum;  // Σ exp(logit − maximum)

@@ -16,9 +16,12 @@ template <class Choose>
 auto at_level(Choose choose) {
 #if defined(__x86_64__)
   switch (level()) {
-    case 4: return choose.template operator()<4>();
-    case 3: return choose.template operator()<3>();
-    default: return choose.template operator()<2>();
+    case 4:
+      return choose.template operator()<4>();
+    case 3:
+      return choose.template operator()<3>();
+    default:
+      return choose.template operator()<2>();
   }
 #else
   return choose.template operator()<0>();

@@ -62,6 +62,15 @@ inline float bounded_exponential(float x) {
   return __builtin_bit_cast(float, bits + (static_cast<std::uint32_t>(power.shifted_exponent) << 23));
 }
 
+// e^x for x ≤ 0, to 2 ulp; 0 where it is below the normal numbers; keeps NaN. Without overflow and subnormal results it
+// takes two thirds of the time of exponential().
+inline float decay(float x) {
+  constexpr float least = -87.0F;
+  const Power power = split_exponential(at_least(x, least));
+  const auto scale = (static_cast<std::uint32_t>(power.shifted_exponent) - (0x4B400000U - 127U)) << 23;
+  return x < least ? 0.0F : power.significand * __builtin_bit_cast(float, scale);
+}
+
 // ln x to 2 ulp for positive normal x (Cephes' polynomial on [√½, √2]).
 inline float logarithm(float x) {
   const std::int32_t bits = __builtin_bit_cast(std::int32_t, x);

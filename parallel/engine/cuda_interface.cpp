@@ -38,7 +38,9 @@ std::int64_t peak_allocated_bytes(int device) { return allocated(device).peak; }
 
 void synchronize() { c10::cuda::device_synchronize(); }
 
-constexpr LlmtrainCudaInterface interface{device_count, describe, allocated_bytes, peak_allocated_bytes, synchronize};
+constexpr LlmtrainCudaInterface interface {
+  device_count, describe, allocated_bytes, peak_allocated_bytes, synchronize
+};
 
 }  // namespace
 

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-// What the runtime asks of the CUDA part, a shared library of its own (libllmtrain_cuda.so) that is loaded when a recipe
-// runs on a GPU: half a gigabyte of libtorch_cuda would otherwise slow down every start on a CPU. Loading it also
-// registers LibTorch's CUDA operators. Plain C, so that it is found by name.
+// What the runtime asks of the CUDA part, a shared library of its own (libllmtrain_cuda.so) that is loaded when a
+// recipe runs on a GPU: half a gigabyte of libtorch_cuda would otherwise slow down every start on a CPU. Loading it
+// also registers LibTorch's CUDA operators. Plain C, so that it is found by name.
 extern "C" {
 
 struct LlmtrainCudaDevice {
@@ -14,10 +14,10 @@ struct LlmtrainCudaDevice {
 };
 
 struct LlmtrainCudaInterface {
-  int (*device_count)();                                   // 0 also when the driver is missing
+  int (*device_count)();  // 0 also when the driver is missing
   void (*describe)(int device, LlmtrainCudaDevice* result);
-  std::int64_t (*allocated_bytes)(int device);              // by LibTorch's caching allocator, now
-  std::int64_t (*peak_allocated_bytes)(int device);         // since the start
+  std::int64_t (*allocated_bytes)(int device);       // by LibTorch's caching allocator, now
+  std::int64_t (*peak_allocated_bytes)(int device);  // since the start
   void (*synchronize)();
 };
 

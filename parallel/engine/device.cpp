@@ -70,9 +70,12 @@ c10::Device choose_device(DeviceKind kind) {
   throw Error(ExitCode::bad_recipe, "/cluster/device: \"cuda\": " + cuda_part().reason + "; use \"cpu\" or \"auto\"");
 }
 
+std::string describe_gpu() {
+  return cuda_part().interface != nullptr ? describe_device({c10::kCUDA, 0}) : cuda_part().reason;
+}
+
 std::string describe_device(const c10::Device& device) {
-  if (device.is_cpu())
-    return "CPU, " + std::to_string(at::get_num_threads()) + " threads, " + at::get_cpu_capability();
+  if (device.is_cpu()) return "CPU, " + std::to_string(at::get_num_threads()) + " threads, " + at::get_cpu_capability();
   LlmtrainCudaDevice properties{};
   cuda_part().interface->describe(device.index(), &properties);
   return std::string(properties.name) + ", " + format_bytes(properties.memory_bytes);

@@ -17,6 +17,9 @@ c10::Device choose_device(DeviceKind kind);
 // "CPU, 2 threads, AVX-512" or the GPU's name and memory.
 std::string describe_device(const c10::Device& device);
 
+// The first GPU's name and memory, or why there is none. Loads the CUDA part of the runtime.
+std::string describe_gpu();
+
 // Sets the process up for training, once, before the first tensor: as many threads as OMP_NUM_THREADS says, else as it
 // may use processors; and an allocator that keeps freed memory, because a step frees and takes the same large tensors
 // again, and pages that come anew from the system must be cleared each time.

@@ -9,9 +9,12 @@ namespace {
 
 at::ScalarType scalar_type(DataType type) {
   switch (type) {
-    case DataType::fp32: return at::kFloat;
-    case DataType::bf16: return at::kBFloat16;
-    default: return at::kHalf;
+    case DataType::fp32:
+      return at::kFloat;
+    case DataType::bf16:
+      return at::kBFloat16;
+    default:
+      return at::kHalf;
   }
 }
 

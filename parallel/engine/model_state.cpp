@@ -14,10 +14,14 @@ namespace {
 
 std::string dtype_name(at::ScalarType type) {
   switch (type) {
-    case at::kFloat: return "F32";
-    case at::kBFloat16: return "BF16";
-    case at::kHalf: return "F16";
-    default: throw Error(ExitCode::internal_error, "no checkpoint holds this tensor type");
+    case at::kFloat:
+      return "F32";
+    case at::kBFloat16:
+      return "BF16";
+    case at::kHalf:
+      return "F16";
+    default:
+      throw Error(ExitCode::internal_error, "no checkpoint holds this tensor type");
   }
 }
 
@@ -79,7 +83,8 @@ void read_into(const CheckpointReader& checkpoint, const std::string& name, cons
 template <class Model, class Function>
 void for_parameters(Model& model, Function function) {
   for (auto& stage : model.stages()) {
-    for (const FlatRange& range : stage.store->ranges()) function(model.graph().parameters[range.parameter], range, stage);
+    for (const FlatRange& range : stage.store->ranges())
+      function(model.graph().parameters[range.parameter], range, stage);
   }
 }
 

@@ -24,10 +24,17 @@ StepResult Runner::step(std::span<const MicroBatch> micros, std::int64_t step) {
   for (auto& stage : model_.stages()) stage.store->start_step();
   for (const Instruction& instruction : schedule_.instructions) {
     switch (instruction.operation) {
-      case Operation::forward: forward(instruction); break;
-      case Operation::backward: backward(instruction); break;
-      case Operation::optimizer_step: optimizer_step(); break;
-      default: throw Error(ExitCode::internal_error, "the runner cannot execute \"" + to_text(instruction) + "\"");
+      case Operation::forward:
+        forward(instruction);
+        break;
+      case Operation::backward:
+        backward(instruction);
+        break;
+      case Operation::optimizer_step:
+        optimizer_step();
+        break;
+      default:
+        throw Error(ExitCode::internal_error, "the runner cannot execute \"" + to_text(instruction) + "\"");
     }
   }
   result_.loss = std::accumulate(losses_.begin(), losses_.end(), 0.0) * micros.front().loss_scale;

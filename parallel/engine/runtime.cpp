@@ -51,7 +51,7 @@ class Runtime final : public RuntimeInterface {
     prepare_process();
     const Recipe& recipe = request.recipe;
     const Dataset dataset(evaluation_sources(request), recipe.data.tokenizer, recipe.batch.sequence_length,
-                          recipe.model.vocab_size, false, recipe.seed, "data");
+                          recipe.model.vocab_size, false, recipe.seed, "/data");
     LoadedModel loaded(recipe, request.checkpoint);
     const Evaluation evaluation =
         llmtrain::evaluate(loaded.model(), dataset, recipe, request.batches * recipe.batch.global);
@@ -80,11 +80,7 @@ class Runtime final : public RuntimeInterface {
     RuntimeVersions versions;
     versions.libtorch = TORCH_VERSION;
     versions.cpu = at::get_cpu_capability();
-    try {
-      versions.cuda_device = describe_device(choose_device(DeviceKind::cuda));
-    } catch (const Error& none) {
-      versions.cuda_device = none.what();
-    }
+    versions.cuda_device = describe_gpu();
     return versions;
   }
 };

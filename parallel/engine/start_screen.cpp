@@ -14,17 +14,23 @@ namespace {
 
 std::string architecture_name(Architecture architecture) {
   switch (architecture) {
-    case Architecture::gpt2: return "gpt2";
-    case Architecture::gpt_rope: return "gpt-rope";
-    default: return "llama";
+    case Architecture::gpt2:
+      return "gpt2";
+    case Architecture::gpt_rope:
+      return "gpt-rope";
+    default:
+      return "llama";
   }
 }
 
 std::string type_name(DataType type) {
   switch (type) {
-    case DataType::fp32: return "fp32";
-    case DataType::bf16: return "bf16";
-    default: return "fp16";
+    case DataType::fp32:
+      return "fp32";
+    case DataType::bf16:
+      return "bf16";
+    default:
+      return "fp16";
   }
 }
 
@@ -56,8 +62,8 @@ std::string memory_line(const Recipe& recipe, LocalModel& model) {
 
 std::string data_line(const Trainer& trainer) {
   const Dataset& train = trainer.train_data();
-  std::string text = fmt::format("{} tokens in {} files", format_count(static_cast<double>(train.tokens())),
-                                 train.files());
+  std::string text =
+      fmt::format("{} tokens in {} files", format_count(static_cast<double>(train.tokens())), train.files());
   if (const Dataset* validation = trainer.validation_data())
     text += fmt::format("; validation {} tokens in {} files", format_count(static_cast<double>(validation->tokens())),
                         validation->files());

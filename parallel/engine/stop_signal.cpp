@@ -27,6 +27,14 @@ StopSignal::~StopSignal() {
   for (std::size_t i = 0; i < signals.size(); ++i) ::sigaction(signals[i], &former_[i], nullptr);
 }
 
-bool StopSignal::requested() const { return stop_requested != 0 || std::filesystem::exists(stop_file_); }
+bool StopSignal::requested() const {
+  std::error_code unreadable;  // is no request
+  return stop_requested != 0 || std::filesystem::exists(stop_file_, unreadable);
+}
+
+void StopSignal::acknowledge() {
+  std::error_code missing;  // a signal asked, not the file
+  std::filesystem::remove(stop_file_, missing);
+}
 
 }  // namespace llmtrain

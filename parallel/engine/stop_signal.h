@@ -8,8 +8,8 @@
 namespace llmtrain {
 
 // Notes a request to stop: SIGUSR1 (what Slurm is told to send before its time is up), SIGTERM, SIGINT, or a file of
-// this name. The training loop asks once a step. A second SIGINT ends the process at once. One object at a time; its end
-// puts the former handlers back.
+// this name. The training loop asks once a step. A second SIGINT ends the process at once. One object at a time; its
+// end puts the former handlers back.
 class StopSignal {
  public:
   explicit StopSignal(std::filesystem::path stop_file);
@@ -18,6 +18,7 @@ class StopSignal {
   StopSignal& operator=(const StopSignal&) = delete;
 
   bool requested() const;
+  void acknowledge();  // removes the file, so that the run can be taken up again
 
  private:
   static constexpr std::array signals{SIGUSR1, SIGTERM, SIGINT};

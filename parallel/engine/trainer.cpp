@@ -23,7 +23,7 @@ Dataset open_data(const Recipe& recipe, const std::vector<DataSource>& sources, 
 
 std::optional<Dataset> open_validation(const Recipe& recipe) {
   if (recipe.data.validation.empty()) return std::nullopt;
-  return open_data(recipe, recipe.data.validation, false, "data/validation");
+  return open_data(recipe, recipe.data.validation, false, "/data/validation");
 }
 
 RankSchedule schedule_of(const Recipe& recipe) {
@@ -48,7 +48,7 @@ void load_first_weights(LocalModel& model, const std::string& source) {
 
 Trainer::Trainer(const Recipe& recipe)
     : recipe_(recipe),
-      train_(open_data(recipe_, recipe_.data.train, recipe_.data.shuffle, "data/train")),
+      train_(open_data(recipe_, recipe_.data.train, recipe_.data.shuffle, "/data/train")),
       validation_(open_validation(recipe_)),
       model_(recipe_, choose_device(recipe_.cluster.device)),
       schedule_(schedule_of(recipe_)),

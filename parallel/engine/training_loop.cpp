@@ -93,8 +93,8 @@ class TrainingLoop {
     if (trainer_.validation_data() == nullptr) return;
     const double loss = trainer_.evaluate();
     metrics_.write(EvaluationRow{trainer_.steps_done(), loss});
-    progress_.note(fmt::format("step {}: validation loss {:.4f}, perplexity {:.2f}", trainer_.steps_done(), loss,
-                               std::exp(loss)));
+    progress_.note(
+        fmt::format("step {}: validation loss {:.4f}, perplexity {:.2f}", trainer_.steps_done(), loss, std::exp(loss)));
   }
 
   void save() {
@@ -105,8 +105,9 @@ class TrainingLoop {
   ExitCode stop() {
     save();
     saver_.finish();
-    progress_.note(fmt::format("stopped on request after step {}; run the same command again to go on",
-                               trainer_.steps_done()));
+    stop_.acknowledge();
+    progress_.note(
+        fmt::format("stopped on request after step {}; run the same command again to go on", trainer_.steps_done()));
     return ExitCode::stopped;
   }
 

@@ -63,8 +63,7 @@ double slope(Inputs x, at::Tensor Inputs::*input, std::int64_t element, Attentio
 void check_gradients(const Shape& shape, AttentionMethod method, const Dropout& dropout) {
   const Inputs x = random_inputs(shape, at::kDouble);
   const AttentionOutput saved = attention_forward(x.query, x.key, x.value, method, dropout);
-  const AttentionGradients gradients =
-      attention_backward(x.dout, x.query, x.key, x.value, saved, method, dropout);
+  const AttentionGradients gradients = attention_backward(x.dout, x.query, x.key, x.value, saved, method, dropout);
   const auto check = [&](at::Tensor Inputs::*input, const at::Tensor& gradient) {
     const at::Tensor flat = gradient.contiguous().view(-1);
     for (std::int64_t i = 0; i < flat.size(0); i += 7)

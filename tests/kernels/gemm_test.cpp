@@ -41,8 +41,8 @@ TEST_CASE("a linear layer's products equal float64's up to rounding", "[gemm]") 
 
     CHECK(error(kernels::linear(x, weight, std::nullopt), at::mm(x64, w64.t()), at::mm(x64.abs(), w64.t().abs())) <
           tolerance(type));
-    CHECK(error(kernels::linear(x, weight, bias), at::mm(x64, w64.t()) + b64, at::mm(x64.abs(), w64.t().abs()) + b64.abs()) <
-          tolerance(type));
+    CHECK(error(kernels::linear(x, weight, bias), at::mm(x64, w64.t()) + b64,
+                at::mm(x64.abs(), w64.t().abs()) + b64.abs()) < tolerance(type));
     CHECK(error(linear_backward_input(dy, weight), at::mm(d64, w64), at::mm(d64.abs(), w64.abs())) < tolerance(type));
   }
 }

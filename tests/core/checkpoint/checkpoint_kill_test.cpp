@@ -17,7 +17,7 @@
 #include "core/checkpoint/checkpoint.h"
 #include "core/checkpoint/checkpoint_folder.h"
 #include "tests/core/checkpoint/checkpoint_fixture.h"
-#include "tests/core/checkpoint/child_process.h"
+#include "tests/support/child_process.h"
 #include "tests/support/temporary_directory.h"
 
 namespace llmtrain {

@@ -21,13 +21,13 @@ TEST_CASE("An error names the role and the index of its source") {
 TEST_CASE("A glob without match is missing input with its pointer") {
   const TemporaryDirectory folder;
   const std::string pattern = (folder.path() / "*.txt").string();
-  require_error(ExitCode::missing_input, {"data/train/0/path: ", pattern}, [&] { open(pattern, {}); });
+  require_error(ExitCode::missing_input, {"/data/train/0/path: ", pattern}, [&] { open(pattern, {}); });
 }
 
 TEST_CASE("A source one token short of a sample is refused with both counts") {
   const TemporaryDirectory folder;
   const std::string path = folder.write("a.txt", "1234").string();
-  require_error(ExitCode::bad_data, {"data/train/0/path", path, "holds 4 tokens in 1 file", "needs 5"},
+  require_error(ExitCode::bad_data, {"/data/train/0/path", path, "holds 4 tokens in 1 file", "needs 5"},
                 [&] { open(path, {.sequence_length = 4}); });
   CHECK(open(path, {.sequence_length = 3}).samples() == 1);
 }
@@ -49,20 +49,20 @@ TEST_CASE("One short source in a blend is refused, however long the others are")
   const TemporaryDirectory folder;
   const std::string good = folder.write("a.txt", "long enough").string();
   const std::string shorter = folder.write("b.txt", "abc").string();
-  require_error(ExitCode::bad_data, {"data/train/1/path", "holds 3 tokens"}, [&] {
+  require_error(ExitCode::bad_data, {"/data/train/1/path", "holds 3 tokens"}, [&] {
     open({{good, 1}, {shorter, 1}}, {});
   });
 }
 
 TEST_CASE("No source at all is a recipe error") {
-  require_error(ExitCode::bad_recipe, {"data/train", "path"}, [] { open(std::vector<DataSource>{}, {}); });
+  require_error(ExitCode::bad_recipe, {"/data/train", "path"}, [] { open(std::vector<DataSource>{}, {}); });
 }
 
 TEST_CASE("A weight that is not a positive number is a recipe error") {
   const TemporaryDirectory folder;
   const std::string path = folder.write("a.txt", "long enough").string();
   for (const double weight : {0.0, -1.0, std::numeric_limits<double>::infinity(), std::nan("")}) {
-    require_error(ExitCode::bad_recipe, {"data/train/1/weight", "positive"}, [&] {
+    require_error(ExitCode::bad_recipe, {"/data/train/1/weight", "positive"}, [&] {
       open({{path, 1}, {path, weight}}, {});
     });
   }

@@ -7,7 +7,7 @@
 namespace llmtrain::test {
 namespace {
 
-const std::string pointer = "data/train/0/path";
+const std::string pointer = "/data/train/0/path";
 const std::string ten_ids = little_endian<std::uint16_t>(range(0, 10));
 
 // One file in a fresh folder must be refused as bad data, in a message with the pointer, the file and these parts.

@@ -26,13 +26,15 @@ TEST_CASE("each of the signals is a request, and nothing else is") {
 
 TEST_CASE("a file of the given name is a request as long as it is there") {
   const TemporaryDirectory folder;
-  const StopSignal stop(folder.path() / "STOP");
+  StopSignal stop(folder.path() / "STOP");
   folder.write("stop", "");
   CHECK_FALSE(stop.requested());
   folder.write("STOP", "");
   CHECK(stop.requested());
-  std::filesystem::remove(folder.path() / "STOP");
+  stop.acknowledge();
   CHECK_FALSE(stop.requested());
+  CHECK_FALSE(std::filesystem::exists(folder.path() / "STOP"));
+  stop.acknowledge();
 }
 
 TEST_CASE("a new object starts without a request") {
