@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace llmtrain {
+
+// What each instruction of a schedule takes, in seconds: the cost model writes it, the simulator reads it. Neither
+// knows how the other works.
+
+// One stage, one micro-batch. Collectives inside a pass (tensor, sequence, context, expert) occupy the rank: they are
+// part of the pass, and are told apart for the report alone.
+struct PassCost {
+  double seconds = 0;                // the whole pass, collectives and recompute included
+  double communication_seconds = 0;  // of it, collectives that nothing hides
+  double recompute_seconds = 0;      // of it, the repeated forward (backward passes only)
+};
+
+struct StageCost {
+  PassCost forward;
+  PassCost backward;
+  double gather_seconds = 0;  // all-gather of the stage's weights (ZeRO-3, and after the step at ZeRO-1 and -2)
+  double reduce_seconds = 0;  // all-reduce or reduce-scatter of the stage's gradients
+};
+
+struct StepCosts {
+  std::vector<StageCost> stages;          // by stage, pipeline × loops of them
+  std::vector<double> transfer_seconds;   // of a boundary tensor between pipeline rank r and (r + 1) mod pipeline
+  std::vector<double> optimizer_seconds;  // by pipeline rank: clipping, the step, casts
+  double step_overhead_seconds = 0;       // once a step, all ranks: data loading, synchronisation, logging
+  double compute_slowdown = 0;            // part of a collective's duration that it takes from a pass beside it
+  bool overlap = true;                    // gathers and reductions beside passes; transfers always are
+  bool blocking_transfers = false;        // send and receive hold the compute stream, as Megatron's 1F1B does
+};
+
+// One line of the communication table (design.md §5): bytes that the busiest rank sends in one step.
+struct CommunicationEntry {
+  std::string collective;  // "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_receive", "broadcast"
+  std::string purpose;     // "data_parallel", "tensor_parallel", "pipeline", "expert", "context", "control"
+  std::string group;       // what kind of tensor, as "gradients", "weights", "activations"
+  std::int64_t ranks = 1;
+  double bytes_per_rank_per_step = 0;
+  double seconds = 0;  // of one step
+};
+
+}  // namespace llmtrain

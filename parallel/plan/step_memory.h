@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace llmtrain {
+
+// Bytes by what they are for, as a plan reports and a run counts them (design.md §5).
+enum class MemoryCategory {
+  weights,
+  gradients,
+  master_weights,
+  optimizer,
+  activations,
+  buffers,
+  communication,
+  framework,
+};
+constexpr std::size_t memory_categories = 8;
+
+struct MemoryBytes {
+  std::array<double, memory_categories> bytes{};
+
+  double& operator[](MemoryCategory category) { return bytes[static_cast<std::size_t>(category)]; }
+  double operator[](MemoryCategory category) const { return bytes[static_cast<std::size_t>(category)]; }
+  double total() const {
+    double sum = 0;
+    for (const double part : bytes) sum += part;
+    return sum;
+  }
+};
+
+// What a stage's instructions take and give back on one rank (the one of its data-parallel group that holds most).
+struct StageMemory {
+  MemoryBytes resident;            // all the time: shards or whole weights, gradients, master weights, moments
+  double gathered_weights = 0;     // GatherWeights … FreeWeights (ZeRO-3): category weights
+  double unreduced_gradients = 0;  // first Backward … ReduceGradients (ZeRO-2 and -3): category gradients
+  double saved_activations = 0;    // Forward … Backward of one micro-batch: what the backward needs
+  double forward_workspace = 0;    // during one Forward, besides what is saved: category buffers
+  double backward_workspace = 0;   // during one Backward (recomputed activations, logits' gradients): buffers
+  double boundary_activation = 0;  // one received or sent tensor: category communication
+};
+
+struct StepMemory {
+  std::vector<StageMemory> stages;  // by stage
+  MemoryBytes rank;                 // on every rank whatever it holds: framework, communication buffers
+  double optimizer_workspace = 0;   // during OptimizerStep: buffers
+};
+
+}  // namespace llmtrain
