@@ -47,10 +47,11 @@ std::string Progress::bar(std::int64_t step) const {
 std::string Progress::line(const TrainingRow& row) const {
   const double elapsed = std::chrono::duration<double>(Clock::now() - start_).count();
   const double left = elapsed / static_cast<double>(row.step - first_) * static_cast<double>(total_ - row.step);
-  return fmt::format("step {:>{}}/{}  loss {:.4f}  grad norm {:.2f}  lr {:.2e}  {} tok/s  MFU {:.0f} %  {}  {} left",
+  const std::string time = row.step == total_ ? "in " + format_duration(elapsed) : format_duration(left) + " left";
+  return fmt::format("step {:>{}}/{}  loss {:.4f}  grad norm {:.2f}  lr {:.2e}  {} tok/s  MFU {:.0f} %  {}  {}",
                      row.step, fmt::formatted_size("{}", total_), total_, row.loss, row.gradient_norm,
                      row.learning_rate, format_count(row.tokens_per_second), 100 * row.mfu,
-                     format_bytes(row.memory_bytes), format_duration(left));
+                     format_bytes(row.memory_bytes), time);
 }
 
 bool Progress::due(std::int64_t step) {

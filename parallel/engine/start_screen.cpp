@@ -43,9 +43,8 @@ std::string model_line(const Recipe& recipe, const Graph& graph) {
 
 std::string batch_line(const Recipe& recipe) {
   const BatchRecipe& batch = recipe.batch;
-  return fmt::format("{} sequences × {} tokens = {} tokens a step, in {} micro-batches; {} steps", batch.global,
-                     batch.sequence_length, batch.global * batch.sequence_length, batch.global / batch.micro,
-                     recipe.training.steps);
+  return fmt::format("{} sequences × {} tokens = {} tokens a step, {} at a time; {} steps", batch.global,
+                     batch.sequence_length, batch.global * batch.sequence_length, batch.micro, recipe.training.steps);
 }
 
 std::string memory_line(const Recipe& recipe, LocalModel& model) {

@@ -42,12 +42,13 @@ class TrainingLoop {
         peak_flops_(measure_matmul_rate(trainer.model().device(), trainer.model().compute_type())) {}
 
   ExitCode run() {
-    if (trainer_.steps_done() == 0) evaluate();
+    const bool evaluates = recipe_.training.evaluate_every > 0;
+    if (evaluates && trainer_.steps_done() == 0) evaluate();
     while (trainer_.steps_done() < recipe_.training.steps) {
       train_step();
       const std::int64_t step = trainer_.steps_done();
       const bool last = step == recipe_.training.steps;
-      if (last || every(recipe_.training.evaluate_every)) evaluate();
+      if ((evaluates && last) || every(recipe_.training.evaluate_every)) evaluate();
       if (!last && stop_.requested()) return stop();
       if (!last && every(recipe_.checkpoint.every)) save();
     }
