@@ -214,9 +214,16 @@ class Disk(Run):
 
 
 class SmallRun(Run):
+    def test_evaluates_never(self):
+        self.train("--set", 'data.validation=[{"path":"text.txt"}]', "--set", "training.evaluate_every=0")
+        self.assertEqual([row for row in self.rows() if "validation_loss" in row], [])
+
     def test_run_sample_eval_export(self):
-        self.train("--set", 'data.validation=[{"path":"text.txt"}]', "--set", "training.steps=4")
+        validation = ("--set", 'data.validation=[{"path":"text.txt"}]')
+        self.train(*validation, "--set", "training.steps=4", "--set", "training.evaluate_every=3")
         self.assertEqual([row["step"] for row in self.rows() if "loss" in row], [1, 2, 3, 4])
+
+        self.assertEqual([row["step"] for row in self.rows() if "validation_loss" in row], [0, 3, 4])
 
         evaluated = json.loads(self.run_program("eval", "runs/small", "--json").stdout)
         last = [row for row in self.rows() if "validation_loss" in row][-1]
