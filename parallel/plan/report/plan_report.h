@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/recipe/recipe.h"
+#include "parallel/plan/mesh.h"
+#include "parallel/plan/schedule.h"
+#include "parallel/plan/simulator.h"
+#include "parallel/plan/step_costs.h"
+#include "parallel/plan/step_memory.h"
+
+namespace llmtrain {
+
+// All that `llmtrain plan` says of a recipe (design: docs/planner.md). Times in seconds, sizes in bytes, a device is
+// one rank's GPU or CPU. The definitions of bubble, model and hardware FLOPs, and of the bytes stand there.
+
+struct PlannedStep {
+  double seconds = 0;
+  double compute_seconds = 0;               // passes of the busiest rank, without the collectives inside them
+  double recompute_seconds = 0;             // of it
+  double tensor_communication_seconds = 0;  // collectives inside the passes of the busiest rank
+  double optimizer_seconds = 0;
+  double overhead_seconds = 0;
+  double bubble_fraction = 0;
+  double exposed_communication_seconds = 0;  // collectives and transfers that no computation hides
+};
+
+struct PlannedThroughput {
+  double tokens_per_second = 0;
+  double tokens_per_second_per_device = 0;
+  double samples_per_second = 0;
+  double model_tflops_per_device = 0;
+  double hardware_tflops_per_device = 0;
+  double mfu = 0;
+  double hfu = 0;
+};
+
+struct PlannedRun {
+  double tokens = 0;
+  double seconds = 0;
+  double device_hours = 0;
+};
+
+// One entry for each distinct rank: those of a pipeline rank's tensor, context and data groups are alike.
+struct PlannedRank {
+  std::int64_t rank = 0;   // the first of them
+  std::int64_t count = 1;  // how many are alike
+  std::int64_t pipeline_rank = 0;
+  double peak_bytes = 0;
+  MemoryBytes bytes;      // each category's high-water mark
+  double host_bytes = 0;  // offloaded
+  std::string peak_instruction;
+};
+
+struct PlannedCommunication {
+  CommunicationEntry entry;
+  double exposed_seconds = 0;
+};
+
+// A change of one recipe key that would make the plan fit or faster, with what it would give.
+struct PlanSuggestion {
+  std::string change;  // "parallel.zero_stage=1", as --set takes it
+  double step_seconds = 0;
+  double peak_bytes = 0;
+  bool fits = false;
+};
+
+struct PlanReport {
+  Recipe recipe;  // resolved
+  std::string profile;
+  double device_memory_bytes = 0;
+  bool fits = false;
+  std::vector<std::string> warnings;
+  std::int64_t total_parameters = 0;
+  std::int64_t active_parameters = 0;
+  std::int64_t embedding_parameters = 0;
+  Mesh mesh;
+  PlannedStep step;
+  PlannedThroughput throughput;
+  PlannedRun run;
+  std::vector<PlannedRank> ranks;
+  std::vector<PlannedCommunication> communication;
+  std::vector<PlanSuggestion> suggestions;  // the three cheapest, cheapest first; empty unless asked for
+};
+
+// The report with what it was computed from, for the timeline and the trace.
+struct Plan {
+  PlanReport report;
+  Schedule schedule;
+  StepCosts costs;
+  StepMemory memory;
+  Simulation simulation;  // with its timeline where that was asked for
+};
+
+}  // namespace llmtrain
