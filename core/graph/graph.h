@@ -16,8 +16,8 @@ namespace llmtrain {
 
 enum class Initialization { normal, ones, zeros };
 
-// How tensor parallelism splits a parameter: not at all, by output features (rows, axis 0) or by input features
-// (columns, axis 1).
+// How tensor parallelism splits a parameter: not at all, by output features (rows, the first axis after the experts')
+// or by input features (columns, the last axis).
 enum class ShardAxis { none, output, input };
 
 // What a parameter is for: the modules find theirs by role, so that its name is written once.
@@ -44,6 +44,15 @@ enum class ParameterRole {
   ffn_up_bias,
   ffn_down_weight,
   ffn_down_bias,
+  router_weight,
+  router_projection_weight,
+  router_temperature,
+  expert_gate_weight,
+  expert_gate_bias,
+  expert_up_weight,
+  expert_up_bias,
+  expert_down_weight,
+  expert_down_bias,
   final_norm_weight,
   final_norm_bias,
   head_weight,
@@ -51,10 +60,19 @@ enum class ParameterRole {
 
 // Parameters whose gradients come from one matrix product stand next to each other, so that flat storage makes them one
 // matrix: query, key, value weights; their biases; for swiglu gate and up weights; their biases.
+//
+// A layer with a mixture of experts has, in place of the feed-forward network: router_weight [experts, hidden] (cosine:
+// router_projection_weight [256, hidden], router_weight [experts, 256], and a temperature τ [1] that starts at 0 and
+// scales the cosines by 2·exp(τ), at most 100; Chi et al., arXiv 2204.09179); with `shared_experts` one dense
+// feed-forward network as wide as all of them, in the roles ffn_*, which computes the same as several side by side; and
+// the routed experts, all of a layer in one parameter a matrix, for grouped products.
 struct Parameter {
   std::string name;  // "layers.3.attention.query.weight": the logical name everywhere
   ParameterRole role{};
-  std::vector<std::int64_t> shape;  // linear weights are [output, input]
+  std::vector<std::int64_t> shape;  // linear weights are [output, input], of experts [experts, output, input]
+  // The first axis counts routed experts: it is dealt over `parallel.expert` ranks, and `shard_axis` is split over
+  // `parallel.expert_tensor` ranks in place of `parallel.tensor`.
+  bool has_expert_axis = false;
   ShardAxis shard_axis = ShardAxis::none;
   Initialization initialization = Initialization::normal;
   double standard_deviation = 0;  // of `normal`
@@ -72,10 +90,12 @@ struct Block {
   std::vector<std::size_t> parameters;  // indices into Graph::parameters, each parameter in exactly one block
 };
 
-// Work of one block on `tokens` tokens that come in sequences of `sequence_length`.
+// Work of one block on `tokens` tokens that come in sequences of `sequence_length`. Routing is taken as even. An expert
+// computes the tokens that it keeps: top_k a token, or `capacity_factor` times top_k where that is above 0 and below 1.
 struct BlockCost {
   double forward_flops = 0;   // matrix products and attention, 2 per multiply-add, attention not halved for causality
   double backward_flops = 0;  // twice the forward
+  double padding_flops = 0;   // forward products on places that a capacity_factor above 1 leaves empty; no model FLOPs
   // What the forward's operators (norm, linear, rope, attention, activation, dropout, addition, cross-entropy) read and
   // write, each operand once, at `bytes_per_element`. Attention keeps no scores unless dropout asks for them. Token ids
   // and saved statistics are left out.
@@ -87,10 +107,12 @@ struct Graph {
   std::vector<Parameter> parameters;  // in the order of the blocks
   std::vector<Block> blocks;          // embedding, layers, head
 
-  // `model` is resolved and valid (core/recipe). Throws Error(bad_recipe) for mixture of experts.
+  // `model` is resolved and valid (core/recipe).
   static Graph build(const ModelRecipe& model);
 
   std::int64_t parameter_count() const;
+  // Parameters that one token meets: all but the routed experts that it does not go to.
+  std::int64_t active_parameter_count() const;
   // Parameters that grow with the vocabulary or the positions: both embeddings and an untied head. The rest is what
   // scaling laws and model cards call non-embedding parameters (Kaplan et al., arXiv 2001.08361).
   std::int64_t embedding_parameter_count() const;

@@ -31,7 +31,7 @@ RankSchedule schedule_of(const Recipe& recipe) {
   shape.kind = recipe.pipeline.schedule;
   shape.loops = static_cast<std::int32_t>(recipe.pipeline.loops);
   shape.micro_batches = static_cast<std::int32_t>(recipe.batch.global / recipe.batch.micro);
-  return single_rank_schedule(shape);
+  return make_schedule(shape).ranks.front();
 }
 
 void load_first_weights(LocalModel& model, const std::string& source) {

@@ -1,78 +1,158 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/plan/schedule.h"
 
+#include <algorithm>
+
+#include "core/base/error.h"
+#include "parallel/plan/pass_order.h"
+#include "parallel/plan/weight_holds.h"
+
 namespace llmtrain {
 
 namespace {
 
-const char* name(Operation operation) {
-  switch (operation) {
-    case Operation::forward:
-      return "Forward";
-    case Operation::backward:
-      return "Backward";
-    case Operation::send_activation:
-      return "SendActivation";
-    case Operation::receive_activation:
-      return "RecvActivation";
-    case Operation::send_gradient:
-      return "SendGradient";
-    case Operation::receive_gradient:
-      return "RecvGradient";
-    case Operation::gather_weights:
-      return "GatherWeights";
-    case Operation::free_weights:
-      return "FreeWeights";
-    case Operation::reduce_gradients:
-      return "ReduceGradients";
-    case Operation::optimizer_step:
-      return "OptimizerStep";
+// Writes the instructions of one rank around its passes.
+class RankWriter {
+ public:
+  RankWriter(const ScheduleShape& shape, std::int32_t rank)
+      : shape_(shape), rank_(rank), passes_(pass_order(shape, rank)) {
+    if (shape.sharding() == 3) holds_ = hold_weights(passes_, shape.gather_group());
+    frees_ = holds_;
+    std::sort(frees_.begin(), frees_.end(),
+              [](const WeightHold& a, const WeightHold& b) { return a.free_after < b.free_after; });
+    const std::size_t instructions_a_pass = shape.pipeline == 1 ? 1 : 3;
+    instructions_.reserve(passes_.size() * instructions_a_pass + 2 * holds_.size() + reductions() + updates() + 1);
   }
-  return "";
-}
 
-// Half-open range of micro-batches.
-struct MicroRange {
-  std::int32_t first = 0;
-  std::int32_t last = 0;
+  RankSchedule write() {
+    gather_before(0);
+    for (std::size_t i = 0; i < passes_.size(); ++i) {
+      receive(passes_[i]);
+      compute(passes_[i]);
+      send(passes_[i]);
+      free_after(i);
+      // Before the reduction, because the next stage waits for its weights and nothing but the last step for gradients.
+      gather_before(i + 1);
+      reduce_after(passes_[i]);
+    }
+    instructions_.push_back({.operation = Operation::optimizer_step});
+    if (updates() > 0) gather_updates();
+    return {std::move(instructions_)};
+  }
+
+ private:
+  std::size_t reductions() const {
+    if (!shape_.reduces) return 0;
+    return static_cast<std::size_t>(shape_.loops) *
+           static_cast<std::size_t>(shape_.micro_batches / shape_.reduction_group());
+  }
+  // ZeRO-1 and -2 shard the optimizer's weights, and the whole ones come from all shards.
+  std::size_t updates() const {
+    return shape_.sharding() == 1 || shape_.sharding() == 2 ? static_cast<std::size_t>(shape_.loops) : 0;
+  }
+
+  std::int32_t rank_behind() const { return (rank_ + 1) % shape_.pipeline; }
+  std::int32_t rank_before() const { return (rank_ + shape_.pipeline - 1) % shape_.pipeline; }
+  bool has_stage_before(const Pass& pass) const { return shape_.pipeline > 1 && pass.stage > 0; }
+  bool has_stage_behind(const Pass& pass) const { return shape_.pipeline > 1 && pass.stage + 1 < shape_.stages(); }
+
+  void transfer(Operation operation, const Pass& pass, std::int32_t peer) {
+    instructions_.push_back({.operation = operation, .stage = pass.stage, .micro = pass.micro, .peer = peer});
+  }
+
+  void receive(const Pass& pass) {
+    if (pass.direction == Direction::forward) {
+      if (has_stage_before(pass)) transfer(Operation::receive_activation, pass, rank_before());
+    } else if (has_stage_behind(pass)) {
+      transfer(Operation::receive_gradient, pass, rank_behind());
+    }
+  }
+
+  void compute(const Pass& pass) {
+    const bool forward = pass.direction == Direction::forward;
+    instructions_.push_back({.operation = forward ? Operation::forward : Operation::backward,
+                             .stage = pass.stage,
+                             .micro = pass.micro});
+  }
+
+  void send(const Pass& pass) {
+    if (pass.direction == Direction::forward) {
+      if (has_stage_behind(pass)) transfer(Operation::send_activation, pass, rank_behind());
+    } else if (has_stage_before(pass)) {
+      transfer(Operation::send_gradient, pass, rank_before());
+    }
+  }
+
+  void gather_before(std::size_t pass) {
+    for (; gathered_ < holds_.size() && holds_[gathered_].gather_before == pass; ++gathered_)
+      instructions_.push_back({.operation = Operation::gather_weights, .stage = holds_[gathered_].stage});
+  }
+
+  void free_after(std::size_t pass) {
+    for (; freed_ < frees_.size() && frees_[freed_].free_after == pass; ++freed_)
+      instructions_.push_back({.operation = Operation::free_weights, .stage = frees_[freed_].stage});
+  }
+
+  // Backwards of a stage come in the order of the micro-batches, so the last of a group ends it.
+  void reduce_after(const Pass& pass) {
+    if (!shape_.reduces || pass.direction == Direction::forward) return;
+    if ((pass.micro + 1) % shape_.reduction_group() == 0)
+      instructions_.push_back({.operation = Operation::reduce_gradients, .stage = pass.stage});
+  }
+
+  void gather_updates() {
+    for (std::int32_t stage = rank_; stage < shape_.stages(); stage += shape_.pipeline)
+      instructions_.push_back({.operation = Operation::gather_weights, .stage = stage});
+  }
+
+  const ScheduleShape& shape_;
+  std::int32_t rank_;
+  std::vector<Pass> passes_;
+  std::vector<WeightHold> holds_, frees_;  // by gather_before, by free_after
+  std::size_t gathered_ = 0, freed_ = 0;
+  std::vector<Instruction> instructions_;
 };
 
-// Takes the range through all stages, one stage after the other, and back.
-void append_forward_backward(RankSchedule& schedule, std::int32_t stages, MicroRange range) {
-  for (std::int32_t stage = 0; stage < stages; ++stage)
-    for (std::int32_t micro = range.first; micro < range.last; ++micro)
-      schedule.instructions.push_back({.operation = Operation::forward, .stage = stage, .micro = micro});
-  for (std::int32_t stage = stages - 1; stage >= 0; --stage)
-    for (std::int32_t micro = range.first; micro < range.last; ++micro)
-      schedule.instructions.push_back({.operation = Operation::backward, .stage = stage, .micro = micro});
-}
-
-bool takes_all_micro_batches_at_once(PipelineSchedule kind) {
-  return kind == PipelineSchedule::breadth_first || kind == PipelineSchedule::gpipe;
+void check_shape(const ScheduleShape& shape) {
+  if (shape.pipeline == 1) return;
+  const bool one_stage_a_rank =
+      shape.kind == PipelineSchedule::gpipe || shape.kind == PipelineSchedule::one_forward_one_backward;
+  if (one_stage_a_rank && shape.loops > 1) {
+    throw Error(ExitCode::bad_recipe, "/pipeline/loops: " + std::to_string(shape.loops) +
+                                          " does not go with gpipe and 1f1b, which run one stage a rank; set it to 1");
+  }
+  const bool interleaves = shape.kind == PipelineSchedule::interleaved && shape.loops > 1;
+  if (interleaves && shape.micro_batches % shape.pipeline != 0) {
+    const std::int32_t nearest =
+        std::max(1, (shape.micro_batches + shape.pipeline / 2) / shape.pipeline) * shape.pipeline;
+    throw Error(ExitCode::bad_recipe, "/batch/global: makes " + std::to_string(shape.micro_batches) +
+                                          " micro-batches; interleaved needs a multiple of the " +
+                                          std::to_string(shape.pipeline) + " pipeline ranks, as " +
+                                          std::to_string(nearest));
+  }
 }
 
 }  // namespace
 
-std::string to_text(const Instruction& instruction) {
-  std::string text = name(instruction.operation);
-  if (instruction.stage >= 0) text += " stage " + std::to_string(instruction.stage);
-  if (instruction.micro >= 0) text += " micro " + std::to_string(instruction.micro);
-  if (instruction.peer >= 0) text += " peer " + std::to_string(instruction.peer);
-  return text;
+std::int32_t ScheduleShape::gather_group() const {
+  switch (kind) {
+    case PipelineSchedule::breadth_first:
+    case PipelineSchedule::gpipe:
+      return micro_batches;
+    case PipelineSchedule::interleaved:
+      return loops > 1 ? pipeline : 1;
+    case PipelineSchedule::one_forward_one_backward:
+      break;
+  }
+  return 1;
 }
 
-std::string to_text(const RankSchedule& schedule) {
-  std::string text;
-  for (const Instruction& instruction : schedule.instructions) text += to_text(instruction) + '\n';
-  return text;
-}
-
-RankSchedule single_rank_schedule(const ScheduleShape& shape) {
-  const std::int32_t group = takes_all_micro_batches_at_once(shape.kind) ? shape.micro_batches : 1;
-  RankSchedule schedule;
-  for (std::int32_t micro = 0; micro < shape.micro_batches; micro += group)
-    append_forward_backward(schedule, shape.stages(), {.first = micro, .last = micro + group});
-  schedule.instructions.push_back({.operation = Operation::optimizer_step});
+Schedule make_schedule(const ScheduleShape& shape) {
+  check_shape(shape);
+  Schedule schedule{.shape = shape, .ranks = {}};
+  schedule.ranks.reserve(static_cast<std::size_t>(shape.pipeline));
+  for (std::int32_t rank = 0; rank < shape.pipeline; ++rank)
+    schedule.ranks.push_back(RankWriter(shape, rank).write());
   return schedule;
 }
 

@@ -10,7 +10,7 @@
 namespace llmtrain {
 
 // What a rank does in one step, as data: the simulator prices this list and the runner executes it.
-enum class Operation {
+enum class Operation : std::uint8_t {
   forward,
   backward,
   send_activation,
@@ -46,17 +46,49 @@ std::string to_text(const RankSchedule& schedule);
 struct ScheduleShape {
   PipelineSchedule kind = PipelineSchedule::breadth_first;
   std::int32_t pipeline = 1;  // ranks
-  std::int32_t loops = 1;     // stages on each rank
+  std::int32_t loops = 1;     // stages on each rank; stage i lives on rank i mod pipeline
   std::int32_t micro_batches = 1;
+  std::int32_t zero_stage = 0;  // 0 to 3
+  bool reduces = false;         // more than one rank holds the same parameters; without it zero_stage means nothing
 
   std::int32_t stages() const { return pipeline * loops; }
+  // ZeRO's stage as far as there are ranks to shard over.
+  std::int32_t sharding() const { return reduces ? zero_stage : 0; }
+  // Micro-batches that a stage takes with its weights gathered once: all (breadth_first, gpipe), as many as ranks
+  // (interleaved over more than one rank), or one, as ordinary FSDP.
+  std::int32_t gather_group() const;
+  // Micro-batches whose gradients are summed before they are reduced: gather_group() where gradients are sharded
+  // (ZeRO-2 and -3), else all of the step.
+  std::int32_t reduction_group() const { return sharding() >= 2 ? gather_group() : micro_batches; }
 };
 
-// The schedule of the only rank of a pipeline of one (Lamy-Poirier, arXiv 2211.05953, section 3). breadth_first and
-// gpipe pass all micro-batches through a stage before the next one, and back through the stages in reverse; 1f1b and
-// interleaved finish one micro-batch, forward and backward, before the next, so they hold one micro-batch's
-// activations. Every schedule takes the backwards of a stage in the order of the micro-batches, so that all of them
-// sum a parameter's gradients in the same order. One rank has no one to reduce gradients with. `shape.pipeline` is 1.
-RankSchedule single_rank_schedule(const ScheduleShape& shape);
+struct Schedule {
+  ScheduleShape shape;
+  std::vector<RankSchedule> ranks;  // by pipeline rank
+};
+
+// Each rank's text after a line "Rank r".
+std::string to_text(const Schedule& schedule);
+
+// What every pipeline rank does in one step. The order of the passes:
+//   gpipe          all forwards, then all backwards (Huang et al., arXiv 1811.06965);
+//   1f1b           pipeline − rank − 1 forwards, then a forward and a backward in turn (Narayanan et al., arXiv
+//                  2104.04473, section 2.2.1);
+//   interleaved    depth first: as many micro-batches as ranks through each of the rank's stages, after a warm-up of
+//                  2 · (pipeline − rank − 1) + (loops − 1) · pipeline forwards (ibid., section 2.2.2); 1f1b with one loop;
+//   breadth_first  all micro-batches through a stage before the next one, and back through the stages in reverse
+//                  (Lamy-Poirier, arXiv 2211.05953, section 3).
+// Over one rank 1f1b and interleaved finish one micro-batch, forward and backward, before the next. Every schedule takes
+// the backwards of a stage in the order of the micro-batches, so that all sum a parameter's gradients in the same order.
+//
+// Between ranks: a receive stands before the pass that needs its tensor, a send after the pass that made it; activations
+// and gradients travel in channels of their own. ZeRO-3 gathers a stage's weights before use and frees them after it,
+// once in each direction for every gather_group(); the gather is issued one stage ahead of its use, never with more than
+// two stages gathered, and a stage is freed before it is gathered again. Gradients are reduced after the last backward of
+// each reduction_group(). At ZeRO-1 and -2 the updated weights of each stage are gathered after OptimizerStep.
+//
+// Throws Error(bad_recipe) for gpipe and 1f1b with more than one stage on each of several ranks, and for interleaved with
+// micro-batches that are no multiple of the ranks.
+Schedule make_schedule(const ScheduleShape& shape);
 
 }  // namespace llmtrain
