@@ -5,7 +5,6 @@
 #include <set>
 #include <stdexcept>
 
-#include "core/base/error.h"
 #include "tests/core/graph/models.h"
 
 namespace llmtrain {
@@ -96,18 +95,6 @@ TEST_CASE("logits come from the head, or from the tied token embedding") {
   const Graph tied = Graph::build(test::qwen3_600m());
   CHECK(tied.logits_weight().name == "embedding.token.weight");
   CHECK_FALSE(tied.has_parameter(tied.blocks.size() - 1, Role::head_weight));
-}
-
-TEST_CASE("mixture of experts is refused by name") {
-  ModelRecipe model = test::gpt2_model(2, 64, 4);
-  model.moe.emplace();
-  try {
-    Graph::build(model);
-    FAIL("built a mixture of experts");
-  } catch (const Error& error) {
-    CHECK(error.code() == ExitCode::bad_recipe);
-    CHECK_THAT(error.what(), Catch::Contains("model/moe"));
-  }
 }
 
 }  // namespace

@@ -52,6 +52,25 @@ ModelRecipe qwen3_600m() {
   return model;
 }
 
+ModelRecipe mixtral_8x7b() {
+  ModelRecipe model = llama3_8b();
+  model.vocab_size = 32000;
+  model.moe = MixtureOfExpertsRecipe{.experts = 8, .top_k = 2, .ffn_hidden_size = 14336};
+  return model;
+}
+
+ModelRecipe qwen3_30b_a3b() {
+  ModelRecipe model = llama2_7b();
+  model.layers = 48;
+  model.hidden_size = 2048;
+  model.kv_heads = 4;
+  model.ffn_hidden_size = 6144;
+  model.vocab_size = 151936;
+  model.qk_norm = true;
+  model.moe = MixtureOfExpertsRecipe{.experts = 128, .top_k = 8, .ffn_hidden_size = 768};
+  return model;
+}
+
 std::vector<ModelRecipe> all_small_models() {
   std::vector<ModelRecipe> models;
   for (unsigned bits = 0; bits < 512; ++bits) {

@@ -13,6 +13,8 @@ ModelRecipe gpt2_model(std::int64_t layers, std::int64_t hidden, std::int64_t he
 ModelRecipe llama2_7b();
 ModelRecipe llama3_8b();
 ModelRecipe qwen3_600m();
+ModelRecipe mixtral_8x7b();   // 8 experts, top 2
+ModelRecipe qwen3_30b_a3b();  // 128 narrow experts, top 8
 
 // A small model for every combination of the keys that add or remove parameters.
 std::vector<ModelRecipe> all_small_models();

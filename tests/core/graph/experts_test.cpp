@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/graph/experts.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "core/graph/graph.h"
+#include "tests/core/graph/models.h"
+
+namespace llmtrain {
+namespace {
+
+using Role = ParameterRole;
+using Shape = std::vector<std::int64_t>;
+
+// A small GPT-2 of four layers with eight experts in every second one.
+ModelRecipe small_mixture() {
+  ModelRecipe model = test::gpt2_model(4, 64, 4);
+  model.moe = MixtureOfExpertsRecipe{.experts = 8, .top_k = 2, .every = 2, .ffn_hidden_size = 96};
+  return model;
+}
+
+std::vector<std::string> names_of(const Graph& graph, std::size_t block, const std::string& part) {
+  std::vector<std::string> names;
+  for (const std::size_t index : graph.blocks[block].parameters)
+    if (graph.parameters[index].name.find(part) != std::string::npos) names.push_back(graph.parameters[index].name);
+  return names;
+}
+
+TEST_CASE("parameter counts of published mixtures of experts") {
+  const Graph mixtral = Graph::build(test::mixtral_8x7b());
+  CHECK(mixtral.parameter_count() == 46'702'792'704);
+  CHECK(mixtral.active_parameter_count() == 12'879'925'248);
+  const Graph qwen = Graph::build(test::qwen3_30b_a3b());
+  CHECK(qwen.parameter_count() == 30'532'122'624);
+  CHECK(qwen.active_parameter_count() == 3'353'032'704);
+}
+
+TEST_CASE("a dense model is all active") {
+  const Graph graph = Graph::build(test::qwen3_600m());
+  CHECK(graph.active_parameter_count() == graph.parameter_count());
+}
+
+TEST_CASE("the last of every so many layers has experts") {
+  ModelRecipe model = small_mixture();
+  const Graph graph = Graph::build(model);
+  for (std::int64_t layer = 0; layer < 4; ++layer) {
+    const auto block = static_cast<std::size_t>(layer + 1);
+    CHECK(has_experts(model, layer) == (layer == 1 || layer == 3));
+    CHECK(graph.has_parameter(block, Role::expert_up_weight) == has_experts(model, layer));
+    CHECK(graph.has_parameter(block, Role::ffn_up_weight) == !has_experts(model, layer));
+  }
+  model.moe->every = 1;
+  for (std::int64_t layer = 0; layer < 4; ++layer) CHECK(has_experts(model, layer));
+  CHECK_FALSE(has_experts(test::gpt2_model(4, 64, 4), 0));
+}
+
+TEST_CASE("names, shapes and axes of experts") {
+  const Graph graph = Graph::build(small_mixture());
+  CHECK(names_of(graph, 2, ".ffn.") ==
+        std::vector<std::string>{"layers.1.ffn.router.weight", "layers.1.ffn.experts.up.weight",
+                                 "layers.1.ffn.experts.up.bias", "layers.1.ffn.experts.down.weight",
+                                 "layers.1.ffn.experts.down.bias"});
+  const Parameter& up = graph.parameter(2, Role::expert_up_weight);
+  CHECK(up.shape == Shape{8, 96, 64});
+  CHECK(up.has_expert_axis);
+  CHECK(up.shard_axis == ShardAxis::output);
+  CHECK(up.standard_deviation == 0.02);
+  CHECK(up.decays);
+  const Parameter& down = graph.parameter(2, Role::expert_down_weight);
+  CHECK(down.shape == Shape{8, 64, 96});
+  CHECK(down.shard_axis == ShardAxis::input);
+  CHECK(down.standard_deviation == Approx(0.02 / std::sqrt(8.0)));
+  CHECK(graph.parameter(2, Role::expert_up_bias).shape == Shape{8, 96});
+  CHECK_FALSE(graph.parameter(2, Role::expert_down_bias).decays);
+  const Parameter& router = graph.parameter(2, Role::router_weight);
+  CHECK(router.shape == Shape{8, 64});
+  CHECK(router.shard_axis == ShardAxis::none);
+  CHECK_FALSE(router.has_expert_axis);
+}
+
+TEST_CASE("shared experts are one wide feed-forward network, and gates stand beside ups") {
+  ModelRecipe model = test::mixtral_8x7b();
+  model.layers = 1;
+  model.moe->shared_experts = 2;
+  const Graph graph = Graph::build(model);
+  CHECK(names_of(graph, 1, ".ffn.") ==
+        std::vector<std::string>{"layers.0.ffn.router.weight", "layers.0.ffn.shared.gate.weight",
+                                 "layers.0.ffn.shared.up.weight", "layers.0.ffn.shared.down.weight",
+                                 "layers.0.ffn.experts.gate.weight", "layers.0.ffn.experts.up.weight",
+                                 "layers.0.ffn.experts.down.weight"});
+  CHECK(graph.parameter(1, Role::ffn_up_weight).shape == Shape{2 * 14336, 4096});
+  CHECK_FALSE(graph.parameter(1, Role::ffn_up_weight).has_expert_axis);
+}
+
+TEST_CASE("the cosine router compares in a narrower space") {
+  ModelRecipe model = small_mixture();
+  model.moe->router = Router::cosine;
+  const Graph graph = Graph::build(model);
+  CHECK(graph.parameter(2, Role::router_projection_weight).shape == Shape{256, 64});
+  CHECK(graph.parameter(2, Role::router_weight).shape == Shape{8, 256});
+  CHECK(graph.parameter(2, Role::router_temperature).shape == Shape{1});
+  CHECK_FALSE(graph.parameter(2, Role::router_temperature).decays);
+}
+
+TEST_CASE("capacity is the published one") {
+  MixtureOfExpertsRecipe moe{.experts = 8, .top_k = 2, .capacity_factor = 1.0};
+  CHECK(expert_capacity(moe, 4096) == 1024);
+  moe.capacity_factor = 1.25;
+  CHECK(expert_capacity(moe, 4096) == 1280);
+  CHECK(expert_capacity(moe, 4097) == 2 * 641);  // ⌊1.25·513⌋
+  for (const double dropless : {0.0, -1.5}) {
+    moe.capacity_factor = dropless;
+    CHECK(expert_capacity(moe, 4097) == 1026);
+  }
+}
+
+TEST_CASE("FLOPs count the experts that a token goes to") {
+  ModelRecipe model = test::mixtral_8x7b();
+  const double expert = 2.0 * 3 * 4096 * 14336, router = 2.0 * 4096 * 8;
+  const double attention = 2.0 * 4096 * (4096 + 2 * 1024 + 4096) + 4.0 * 512 * 4096;
+  const auto layer = [&] { return Graph::build(model).cost(1, 10, 512, 2); };
+  CHECK(layer().forward_flops == Approx(10 * (attention + router + 2 * expert)));
+  CHECK(layer().padding_flops == 0);
+  model.moe->capacity_factor = 1.5;
+  CHECK(layer().forward_flops == Approx(10 * (attention + router + 2 * expert)));
+  CHECK(layer().padding_flops == Approx(10 * expert));
+  model.moe->capacity_factor = 0.5;
+  CHECK(layer().forward_flops == Approx(10 * (attention + router + expert)));
+  model.moe->capacity_factor = 0;
+  model.moe->shared_experts = 1;
+  CHECK(layer().forward_flops == Approx(10 * (attention + router + 3 * expert)));
+  CHECK(layer().backward_flops == 2 * layer().forward_flops);
+}
+
+TEST_CASE("biases of experts are no products") {
+  ModelRecipe model = small_mixture();
+  const double with = Graph::build(model).training_flops_per_token(32);
+  model.bias = false;
+  CHECK(Graph::build(model).training_flops_per_token(32) == with);
+}
+
+TEST_CASE("experts read and write more than one dense network of their width") {
+  ModelRecipe dense = test::mixtral_8x7b(), mixture = dense;
+  dense.moe.reset();
+  const double weights = 2.0 * 7 * 3 * 4096 * 14336;  // seven more experts
+  const auto bytes = [](const ModelRecipe& model) { return Graph::build(model).cost(1, 100, 512, 2).forward_bytes; };
+  CHECK(bytes(mixture) > bytes(dense) + weights);
+}
+
+}  // namespace
+}  // namespace llmtrain
