@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/cost/collective_cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace llmtrain {
+namespace {
+
+double part(std::int64_t ranks) { return static_cast<double>(ranks - 1) / static_cast<double>(ranks); }
+
+double doublings(double count) { return count > 1 ? std::log2(count) : 0; }
+
+double node_count(const RankGroup& group) {
+  return static_cast<double>(group.ranks) / static_cast<double>(std::max<std::int64_t>(1, group.inside_node));
+}
+
+// Between two measured sizes straight in the logarithms; below the first the fixed part of the first two points'
+// line; above the last at its bandwidth.
+double looked_up(const CollectiveTable& table, double bytes) {
+  const auto& points = table.points;
+  const auto above =
+      std::find_if(points.begin(), points.end(), [&](const auto& point) { return point.bytes >= bytes; });
+  if (above == points.end()) return points.back().seconds * bytes / points.back().bytes;
+  if (above == points.begin()) {
+    if (points.size() == 1) return points[0].seconds;
+    const double slope = (points[1].seconds - points[0].seconds) / (points[1].bytes - points[0].bytes);
+    return points[0].seconds - slope * (points[0].bytes - bytes);
+  }
+  const auto& below = *(above - 1);
+  const double share = std::log(bytes / below.bytes) / std::log(above->bytes / below.bytes);
+  return below.seconds * std::pow(above->seconds / below.seconds, share);
+}
+
+}  // namespace
+
+double all_reduce_bytes(double bytes, std::int64_t ranks) { return 2 * part(ranks) * bytes; }
+double all_gather_bytes(double bytes, std::int64_t ranks) { return part(ranks) * bytes; }
+
+CollectiveCost::CollectiveCost(const ClusterProfile& profile, std::int64_t devices_per_node)
+    : profile_(profile), devices_per_node_(static_cast<double>(std::max<std::int64_t>(1, devices_per_node))) {}
+
+double CollectiveCost::inside_node(double bytes, std::int64_t ranks) const {
+  if (ranks <= 1 || bytes <= 0) return 0;
+  const NodeProfile& node = profile_.node;
+  for (const CollectiveTable& table : node.all_reduce) {
+    if (table.ranks == ranks) return looked_up(table, bytes);
+  }
+  return 2 * part(ranks) * bytes / (node.link_bandwidth * node.link_efficiency) +
+         2 * node.latency_seconds * doublings(static_cast<double>(ranks));
+}
+
+double CollectiveCost::between_nodes(double bytes, const RankGroup& group, double efficiency) const {
+  const double nodes = node_count(group);
+  if (nodes <= 1 || bytes <= 0) return 0;
+  const NetworkProfile& network = profile_.network;
+  const double share = std::min(1.0, static_cast<double>(group.inside_node) / devices_per_node_);
+  const double bandwidth = static_cast<double>(network.adapters) * network.adapter_bandwidth * efficiency * share;
+  return 2 * (nodes - 1) / nodes * bytes / bandwidth + 2 * network.latency_seconds * doublings(nodes);
+}
+
+double CollectiveCost::all_reduce(double bytes, const RankGroup& group) const {
+  if (group.ranks <= 1) return 0;
+  return std::max(inside_node(bytes, std::min(group.inside_node, group.ranks)),
+                  between_nodes(bytes, group, profile_.network.efficiency));
+}
+
+double CollectiveCost::half_reduction(double bytes, const RankGroup& group, double efficiency) const {
+  if (group.ranks <= 1) return 0;
+  return std::max(inside_node(bytes, std::min(group.inside_node, group.ranks)),
+                  between_nodes(bytes, group, efficiency)) /
+         2;
+}
+
+double CollectiveCost::all_gather(double bytes, const RankGroup& group) const {
+  return half_reduction(bytes, group, profile_.network.efficiency);
+}
+
+double CollectiveCost::reduce_scatter(double bytes, const RankGroup& group) const { return all_gather(bytes, group); }
+
+double CollectiveCost::gather_weights(double bytes, const RankGroup& group) const {
+  return half_reduction(bytes, group, profile_.network.gather_efficiency);
+}
+
+double CollectiveCost::broadcast(double bytes, const RankGroup& group) const {
+  if (group.ranks <= 1) return 0;
+  return point_to_point(bytes, {2, group.stride, group.inside_node > 1 ? 2 : 1}) *
+         std::ceil(doublings(static_cast<double>(group.ranks)));
+}
+
+double CollectiveCost::all_to_all(double bytes, const RankGroup& group, AllToAllAlgorithm algorithm) const {
+  if (group.ranks <= 1) return 0;
+  const double inside = static_cast<double>(std::min(group.inside_node, group.ranks));
+  const double ranks = static_cast<double>(group.ranks), nodes = node_count(group);
+  const NodeProfile& node = profile_.node;
+  const NetworkProfile& network = profile_.network;
+  const double remote = bytes * (ranks - inside) / ranks;
+  const double rank_bandwidth =
+      static_cast<double>(network.adapters) * network.adapter_bandwidth * network.efficiency / devices_per_node_;
+  const double link = node.link_bandwidth * node.link_efficiency;
+  if (algorithm == AllToAllAlgorithm::linear) {
+    return bytes * (inside - 1) / ranks / link + (inside - 1) * node.latency_seconds + remote / rank_bandwidth +
+           (ranks - inside) * network.latency_seconds;
+  }
+  const double copies = 4 * bytes / (profile_.device.memory_bandwidth * profile_.memory.fraction);
+  return copies + bytes * (inside - 1) / inside / link + (inside - 1) * node.latency_seconds + remote / rank_bandwidth +
+         (nodes - 1) * network.latency_seconds;
+}
+
+double CollectiveCost::all_to_all(double bytes, const RankGroup& group) const {
+  return std::min(all_to_all(bytes, group, AllToAllAlgorithm::linear),
+                  all_to_all(bytes, group, AllToAllAlgorithm::two_dimensional));
+}
+
+double CollectiveCost::point_to_point(double bytes, const RankGroup& group) const {
+  if (group.ranks <= 1 || bytes <= 0) return 0;
+  const NodeProfile& node = profile_.node;
+  if (group.inside_node > 1) return bytes / (node.link_bandwidth * node.link_efficiency) + node.latency_seconds;
+  const NetworkProfile& network = profile_.network;
+  const double bandwidth = static_cast<double>(network.adapters) * network.adapter_bandwidth *
+                           network.point_to_point_efficiency / devices_per_node_;
+  return bytes / bandwidth + network.latency_seconds;
+}
+
+}  // namespace llmtrain

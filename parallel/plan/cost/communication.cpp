@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "core/graph/experts.h"
+#include "parallel/plan/cost/block_cost.h"
+#include "parallel/plan/cost/boundary.h"
+#include "parallel/plan/cost/data_parallel_cost.h"
+#include "parallel/plan/cost/expert_traffic.h"
+#include "parallel/plan/cost/step_cost_model.h"
+#include "parallel/plan/schedule.h"
+
+namespace llmtrain {
+namespace {
+
+// Everything that the entries are counted from.
+struct Traffic {
+  const CostContext& context;
+  const Graph& graph;
+  const std::vector<Stage>& stages;
+  std::vector<ParameterShare> shares;
+  double micro_batches = 0;
+  double gathers = 0;     // of one stage's weights in a step
+  double reductions = 0;  // of one stage's gradients
+  std::vector<CommunicationEntry> entries{};
+
+  void add(CommunicationEntry entry) {
+    if (entry.ranks > 1 && entry.bytes_per_rank_per_step > 0) entries.push_back(std::move(entry));
+  }
+};
+
+ScheduleShape shape_of(const Recipe& recipe, const Mesh& mesh) {
+  ScheduleShape shape;
+  shape.kind = recipe.pipeline.schedule;
+  shape.pipeline = static_cast<std::int32_t>(mesh.pipeline);
+  shape.loops = static_cast<std::int32_t>(recipe.pipeline.loops);
+  shape.micro_batches = static_cast<std::int32_t>(mesh.micro_batches(recipe.batch));
+  shape.zero_stage = static_cast<std::int32_t>(recipe.parallel.zero_stage);
+  shape.reduces = data_group(mesh).ranks > 1;
+  return shape;
+}
+
+// The busiest pipeline rank's sum of something over its stages.
+double busiest(const Traffic& traffic, const std::function<double(std::size_t)>& of_stage) {
+  const auto ranks = static_cast<std::size_t>(traffic.context.mesh.pipeline);
+  std::vector<double> sums(ranks, 0);
+  for (std::size_t stage = 0; stage < traffic.stages.size(); ++stage) sums[stage % ranks] += of_stage(stage);
+  return *std::max_element(sums.begin(), sums.end());
+}
+
+double busiest_layers(const Traffic& traffic, LayerKind kind) {
+  return busiest(traffic, [&](std::size_t stage) {
+    double layers = 0;
+    for (const std::size_t index : traffic.stages[stage].blocks) {
+      const Block& block = traffic.graph.blocks[index];
+      if (block.kind != BlockKind::layer) continue;
+      const bool experts = has_experts(traffic.graph.model, block.layer);
+      if (experts == (kind == LayerKind::experts)) ++layers;
+    }
+    return layers;
+  });
+}
+
+void add_gradients(Traffic& traffic) {
+  const Recipe& recipe = traffic.context.recipe;
+  const Mesh& mesh = traffic.context.mesh;
+  const CollectiveCost& collectives = traffic.context.collectives;
+  const bool sharded = recipe.parallel.zero_stage > 0;
+  const RankGroup dense = sharded ? shard_group(mesh) : data_group(mesh);
+  const RankGroup experts = expert_data_group(mesh), replicas = replica_group(mesh);
+  const double bytes = traffic.reductions * busiest(traffic, [&](std::size_t stage) {
+                         return data_parallel_traffic(recipe, traffic.shares[stage]).gradient_bytes;
+                       });
+  const double expert_bytes = traffic.reductions * busiest(traffic, [&](std::size_t stage) {
+                                return data_parallel_traffic(recipe, traffic.shares[stage]).expert_gradient_bytes;
+                              });
+  const auto add = [&](const std::string& group, double full, const RankGroup& ranks) {
+    const std::string collective = sharded ? "reduce_scatter" : "all_reduce";
+    const double sent = sharded ? all_gather_bytes(full, ranks.ranks) : all_reduce_bytes(full, ranks.ranks);
+    const double seconds = sharded ? collectives.reduce_scatter(full, ranks) : collectives.all_reduce(full, ranks);
+    traffic.add({collective, "data_parallel", group, ranks.ranks, sent, seconds});
+  };
+  add("gradients", bytes, dense);
+  add("expert gradients", expert_bytes, experts);
+  if (!sharded) return;
+  const double part = bytes / static_cast<double>(dense.ranks);
+  traffic.add({"all_reduce", "data_parallel", "gradient shards", replicas.ranks, all_reduce_bytes(part, replicas.ranks),
+               collectives.all_reduce(part, replicas)});
+}
+
+void add_weights(Traffic& traffic) {
+  const Recipe& recipe = traffic.context.recipe;
+  const Mesh& mesh = traffic.context.mesh;
+  if (recipe.parallel.zero_stage == 0) return;
+  const auto add = [&](const std::string& group, const RankGroup& ranks, double DataParallelTraffic::*member) {
+    const double bytes = traffic.gathers * busiest(traffic, [&](std::size_t stage) {
+                           return data_parallel_traffic(recipe, traffic.shares[stage]).*member;
+                         });
+    const CollectiveCost& collectives = traffic.context.collectives;
+    const double seconds = recipe.parallel.zero_stage == 3 ? collectives.gather_weights(bytes, ranks)
+                                                           : collectives.all_gather(bytes, ranks);
+    traffic.add({"all_gather", "data_parallel", group, ranks.ranks, all_gather_bytes(bytes, ranks.ranks), seconds});
+  };
+  add("weights", shard_group(mesh), &DataParallelTraffic::weight_bytes);
+  add("expert weights", expert_data_group(mesh), &DataParallelTraffic::expert_weight_bytes);
+}
+
+// Four all-reduces a layer and micro-batch, or with sequence parallelism as many all-gathers and reduce-scatters and
+// two gathers more in the backward; a repeated forward repeats its own.
+void add_tensor_parallel(Traffic& traffic) {
+  const CostContext& context = traffic.context;
+  const RankGroup group = tensor_group(context.mesh);
+  if (group.ranks <= 1) return;
+  const bool full = context.recipe.memory.recompute == Recompute::full;
+  const double passes = (full ? 3 : 2) * traffic.micro_batches;
+  const double halves = 2 * busiest_layers(traffic, LayerKind::dense) + busiest_layers(traffic, LayerKind::experts);
+  const double element = context.roofline.element_bytes();
+  const double tensor = context.shape.tokens * context.shape.hidden * element;
+  const CollectiveCost& collectives = context.collectives;
+  if (!context.recipe.parallel.sequence) {
+    const double bytes = passes * halves * tensor;
+    traffic.add({"all_reduce", "tensor_parallel", "activations", group.ranks, all_reduce_bytes(bytes, group.ranks),
+                 passes * halves * collectives.all_reduce(tensor, group)});
+    return;
+  }
+  const bool fp8 = context.recipe.precision.fp8_level != Fp8Level::off;
+  const double gathered = (passes + traffic.micro_batches) * halves;
+  const double gather_bytes = fp8 ? tensor / element : tensor;
+  traffic.add({"all_gather", "tensor_parallel", "activations", group.ranks,
+               all_gather_bytes(gathered * gather_bytes, group.ranks),
+               gathered * collectives.all_gather(gather_bytes, group)});
+  traffic.add({"reduce_scatter", "tensor_parallel", "activations", group.ranks,
+               all_gather_bytes(passes * halves * tensor, group.ranks),
+               passes * halves * collectives.reduce_scatter(tensor, group)});
+  const double gradient = context.recipe.precision.gradients == DataType::fp32 ? 4 : 2;
+  const double norms = gradient * busiest(traffic, [&](std::size_t stage) { return traffic.shares[stage].replicated; });
+  traffic.add({"all_reduce", "tensor_parallel", "norm gradients", group.ranks, all_reduce_bytes(norms, group.ranks),
+               collectives.all_reduce(norms, group)});
+}
+
+void add_context_and_experts(Traffic& traffic) {
+  const CostContext& context = traffic.context;
+  const LayerShape& shape = context.shape;
+  const RankGroup ring = context_group(context.mesh), exchange = expert_group(context.mesh);
+  const double layers = busiest(traffic, [&](std::size_t stage) {
+    const auto& blocks = traffic.stages[stage].blocks;
+    return static_cast<double>(std::count_if(blocks.begin(), blocks.end(), [&](std::size_t block) {
+      return traffic.graph.blocks[block].kind == BlockKind::layer;
+    }));
+  });
+  const double passes = context.recipe.memory.recompute == Recompute::none ? 3 : 4;
+  const double part = 2 * shape.tokens * shape.key_width * context.roofline.element_bytes();
+  const double hops = passes * layers * traffic.micro_batches * static_cast<double>(ring.ranks - 1);
+  traffic.add({"send_receive", "context", "keys and values", ring.ranks, hops * part,
+               hops * context.collectives.point_to_point(part, ring)});
+  if (!context.recipe.model.moe) return;
+  const bool full = context.recipe.memory.recompute == Recompute::full;
+  const double count = (full ? 6 : 4) * traffic.micro_batches * busiest_layers(traffic, LayerKind::experts);
+  const double bytes = expert_traffic(context.recipe, context.mesh).exchange_bytes;
+  traffic.add({"all_to_all", "expert", "tokens", exchange.ranks, count * all_gather_bytes(bytes, exchange.ranks),
+               count * context.collectives.all_to_all(bytes, exchange)});
+}
+
+// Every stage but the last sends activations, every stage but the first gradients.
+void add_pipeline(Traffic& traffic) {
+  const CostContext& context = traffic.context;
+  const Mesh& mesh = context.mesh;
+  if (mesh.pipeline <= 1) return;
+  const std::size_t last = traffic.stages.size() - 1;
+  const double sends = traffic.micro_batches * busiest(traffic, [&](std::size_t stage) {
+                         return (stage < last ? 1.0 : 0.0) + (stage > 0 ? 1.0 : 0.0);
+                       });
+  const RankGroup neighbours = pipeline_neighbours(mesh);
+  traffic.add({"send_receive", "pipeline", "activations", 2, sends * boundary_bytes(context.recipe, mesh),
+               sends * boundary_seconds(context, neighbours)});
+  if (!context.recipe.parallel.sequence) {
+    const double whole = boundary_tensor_bytes(context.recipe, mesh);
+    const RankGroup tensor = tensor_group(mesh);
+    traffic.add({"all_gather", "pipeline", "activations", tensor.ranks, sends * all_gather_bytes(whole, tensor.ranks),
+                 sends * context.collectives.all_gather(whole, tensor)});
+  }
+  const double gradient = context.recipe.precision.gradients == DataType::fp32 ? 4 : 2;
+  const double tied = gradient * tied_embedding_elements(traffic.graph, mesh, traffic.stages);
+  traffic.add({"all_reduce", "pipeline", "tied embedding", 2, all_reduce_bytes(tied, 2),
+               context.collectives.all_reduce(tied, tied_embedding_group(mesh))});
+}
+
+}  // namespace
+
+std::vector<CommunicationEntry> communication_of(const Recipe& recipe, const Graph& graph, const Mesh& mesh,
+                                                 const std::vector<Stage>& stages, const ClusterProfile& profile) {
+  const CostConstants constants;
+  const CostContext context(recipe, mesh, profile, constants);
+  const ScheduleShape shape = shape_of(recipe, mesh);
+  Traffic traffic{context, graph, stages, parameter_shares(graph, mesh, stages)};
+  traffic.micro_batches = shape.micro_batches;
+  traffic.reductions = traffic.micro_batches / shape.reduction_group();
+  traffic.gathers = recipe.parallel.zero_stage == 3 ? 2 * traffic.micro_batches / shape.gather_group() : 1;
+  add_gradients(traffic);
+  add_weights(traffic);
+  add_tensor_parallel(traffic);
+  add_context_and_experts(traffic);
+  add_pipeline(traffic);
+  // The gradients' squared norm and the loss, over all ranks.
+  const RankGroup world{mesh.world(), 1, std::min(mesh.world(), mesh.devices_per_node)};
+  traffic.add({"all_reduce", "control", "scalars", world.ranks, all_reduce_bytes(16, world.ranks),
+               context.collectives.all_reduce(16, world)});
+  return traffic.entries;
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+namespace llmtrain {
+
+// What the cost model assumes of programs on every machine. Fitted once, over all published rows that are not kept out
+// of the fit (scripts/score_planner): none of them belongs to one model, row or source.
+struct CostConstants {
+  double elementwise = 1;          // bytes of norms, activations, residuals, over what the operators need at least
+  double softmax_forward = 1;      // passes over the scores, over one read and one write
+  double softmax_backward = 1;     // over two reads and one write
+  double cross_entropy = 2;        // passes over the logits in 32 bits in each direction
+  double cast = 1;                 // bytes of FP8 casts and transposes, over what they need at least
+  double optimizer = 1;            // bytes of clipping and update, over what they need at least
+  double sequence_regather = 0.5;  // share of the extra all-gather in the backward of sequence parallelism that shows
+  double step_seconds = 1e-3;      // once a step: data, synchronisation, logging
+  double tensor_seconds = 1e-5;    // for each parameter tensor in the optimizer step, on the host
+  double transfer_seconds = 1e-4;  // host time of one send and receive between stages
+};
+
+}  // namespace llmtrain

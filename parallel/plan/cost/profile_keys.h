@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "parallel/plan/cost/cluster_profile.h"
+
+namespace llmtrain {
+
+// Every key of a profile with its range, once: reading and writing are visitors. A visitor has text(), number(),
+// integer(), section(), tables(), price() and sources(), as ProfileReader and ProfileWriter.
+
+struct ProfileRange {
+  double minimum = 0;
+  double maximum = 0;
+};
+
+constexpr ProfileRange fraction_range{1e-6, 1};
+constexpr ProfileRange fraction_or_none_range{0, 1};
+constexpr ProfileRange rate_range{1, 1e18};
+constexpr ProfileRange rate_or_none_range{0, 1e18};
+constexpr ProfileRange seconds_range{0, 1};
+constexpr ProfileRange size_range{0, 1e15};
+constexpr ProfileRange count_range{1, 1e6};
+
+template <class Visitor>
+void visit_device(Visitor& visitor, DeviceProfile& device) {
+  visitor.number("memory_bytes", device.memory_bytes, size_range);
+  visitor.number("memory_bandwidth", device.memory_bandwidth, rate_range);
+  visitor.section("peak_flops", [&] {
+    visitor.number("fp32", device.peak_flops.fp32, rate_range);
+    visitor.number("tf32", device.peak_flops.tf32, rate_or_none_range);
+    visitor.number("bf16", device.peak_flops.bf16, rate_range);
+    visitor.number("fp16", device.peak_flops.fp16, rate_range);
+    visitor.number("fp8", device.peak_flops.fp8, rate_or_none_range);
+  });
+  visitor.number("kernel_seconds", device.kernel_seconds, seconds_range);
+  visitor.number("pcie_bandwidth", device.pcie_bandwidth, rate_range);
+}
+
+template <class Visitor>
+void visit_efficiency(Visitor& visitor, ClusterProfile& profile) {
+  visitor.section("matrix", [&] {
+    visitor.number("peak_fraction", profile.matrix.peak_fraction, fraction_range);
+    visitor.number("inner_half", profile.matrix.inner_half, size_range);
+    visitor.number("outer_half", profile.matrix.outer_half, size_range);
+    visitor.number("fp8_peak_fraction", profile.matrix.fp8_peak_fraction, fraction_or_none_range);
+  });
+  visitor.section("attention", [&] {
+    visitor.number("forward_fraction", profile.attention.forward_fraction, fraction_range);
+    visitor.number("backward_fraction", profile.attention.backward_fraction, fraction_range);
+  });
+  visitor.section("memory", [&] {
+    visitor.number("fraction", profile.memory.fraction, fraction_range);
+    visitor.number("half_bytes", profile.memory.half_bytes, size_range);
+  });
+  visitor.section("host", [&] {
+    visitor.number("operator_seconds", profile.host.operator_seconds, seconds_range);
+    visitor.number("collective_seconds", profile.host.collective_seconds, seconds_range);
+  });
+}
+
+template <class Visitor>
+void visit_links(Visitor& visitor, ClusterProfile& profile) {
+  visitor.section("node", [&] {
+    visitor.integer("devices", profile.node.devices, count_range);
+    visitor.number("link_bandwidth", profile.node.link_bandwidth, rate_range);
+    visitor.number("link_efficiency", profile.node.link_efficiency, fraction_range);
+    visitor.number("latency_seconds", profile.node.latency_seconds, seconds_range);
+    visitor.tables("all_reduce", profile.node.all_reduce);
+  });
+  visitor.section("network", [&] {
+    visitor.integer("adapters", profile.network.adapters, count_range);
+    visitor.number("adapter_bandwidth", profile.network.adapter_bandwidth, rate_range);
+    visitor.number("efficiency", profile.network.efficiency, fraction_range);
+    visitor.number("gather_efficiency", profile.network.gather_efficiency, fraction_range);
+    visitor.number("point_to_point_efficiency", profile.network.point_to_point_efficiency, fraction_range);
+    visitor.number("latency_seconds", profile.network.latency_seconds, seconds_range);
+  });
+}
+
+template <class Visitor>
+void visit_profile(Visitor& visitor, ClusterProfile& profile) {
+  visitor.text("name", profile.name);
+  visitor.text("description", profile.description);
+  visitor.section("device", [&] { visit_device(visitor, profile.device); });
+  visit_efficiency(visitor, profile);
+  visit_links(visitor, profile);
+  visitor.number("compute_slowdown", profile.compute_slowdown, fraction_or_none_range);
+  visitor.price("price_per_device_hour", profile.price_per_device_hour);
+  visitor.sources("sources", profile.sources);
+}
+
+}  // namespace llmtrain

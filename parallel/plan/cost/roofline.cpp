@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/cost/roofline.h"
+
+#include <algorithm>
+
+namespace llmtrain {
+namespace {
+
+double saturating(double size, double half) { return size / (size + half); }
+
+}  // namespace
+
+Roofline::Roofline(const ClusterProfile& profile, DataType compute)
+    : profile_(profile),
+      peak_(peak_flops(profile, {compute, DataType::fp32, Fp8Level::off})),
+      element_bytes_(compute == DataType::fp32 ? 4 : 2) {}
+
+double Roofline::memory_seconds(double bytes) const {
+  // bytes ÷ (bandwidth · fraction · bytes ÷ (bytes + half)): a fixed start beside the transfer.
+  return (bytes + profile_.memory.half_bytes) / (profile_.device.memory_bandwidth * profile_.memory.fraction);
+}
+
+Work Roofline::product(const MatrixProduct& product, MatrixType type) const {
+  if (product.rows <= 0 || product.batch <= 0) return {};
+  const bool fp8 =
+      type == MatrixType::fp8 && profile_.device.peak_flops.fp8 > 0 && profile_.matrix.fp8_peak_fraction > 0;
+  const MatrixProfile& curve = profile_.matrix;
+  const double peak = fp8 ? profile_.device.peak_flops.fp8 * curve.fp8_peak_fraction : peak_ * curve.peak_fraction;
+  const double efficiency = saturating(product.inner, curve.inner_half) * saturating(product.rows, curve.outer_half) *
+                            saturating(product.columns, curve.outer_half);
+  const double flops = 2 * product.batch * product.rows * product.columns * product.inner;
+  const double operand_bytes = fp8 ? 1 : element_bytes_;
+  const double bytes = product.batch * (operand_bytes * product.inner * (product.rows + product.columns) +
+                                        element_bytes_ * product.rows * product.columns);
+  const double seconds = std::max(flops / (peak * efficiency), memory_seconds(bytes));
+  return {seconds + profile_.device.kernel_seconds, 1};
+}
+
+Work Roofline::pass(double bytes) const {
+  if (bytes <= 0) return {};
+  return {memory_seconds(bytes) + profile_.device.kernel_seconds, 1};
+}
+
+Work Roofline::attention_forward(double flops) const {
+  return {flops / (peak_ * profile_.attention.forward_fraction) + profile_.device.kernel_seconds, 1};
+}
+
+Work Roofline::attention_backward(double flops) const {
+  return {flops / (peak_ * profile_.attention.backward_fraction) + profile_.device.kernel_seconds, 1};
+}
+
+double Roofline::seconds(const Work& work) const {
+  return std::max(work.seconds, work.operators * profile_.host.operator_seconds);
+}
+
+}  // namespace llmtrain
