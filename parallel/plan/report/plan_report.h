@@ -7,8 +7,6 @@
 
 #include "core/recipe/recipe.h"
 #include "parallel/plan/mesh.h"
-#include "parallel/plan/schedule.h"
-#include "parallel/plan/simulator.h"
 #include "parallel/plan/step_costs.h"
 #include "parallel/plan/step_memory.h"
 
@@ -17,15 +15,17 @@ namespace llmtrain {
 // All that `llmtrain plan` says of a recipe (design: docs/planner.md). Times in seconds, sizes in bytes, a device is
 // one rank's GPU or CPU. The definitions of bubble, model and hardware FLOPs, and of the bytes stand there.
 
+// Of the rank with the most busy time. What is left of `seconds` when all parts are taken away is the bubble
+// (step_split.h).
 struct PlannedStep {
   double seconds = 0;
-  double compute_seconds = 0;               // passes of the busiest rank, without the collectives inside them
+  double compute_seconds = 0;               // passes, without the collectives inside them
   double recompute_seconds = 0;             // of it
-  double tensor_communication_seconds = 0;  // collectives inside the passes of the busiest rank
+  double tensor_communication_seconds = 0;  // collectives inside passes: tensor, sequence, context, expert
   double optimizer_seconds = 0;
   double overhead_seconds = 0;
-  double bubble_fraction = 0;
-  double exposed_communication_seconds = 0;  // collectives and transfers that no computation hides
+  double bubble_fraction = 0;                // of the window of passes, not of the whole step
+  double exposed_communication_seconds = 0;  // all that no computation hides, collectives inside passes included
 };
 
 struct PlannedThroughput {
@@ -71,7 +71,7 @@ struct PlanSuggestion {
 struct PlanReport {
   Recipe recipe;  // resolved
   std::string profile;
-  double device_memory_bytes = 0;
+  double device_memory_bytes = 0;  // 0: the profile states none
   bool fits = false;
   std::vector<std::string> warnings;
   std::int64_t total_parameters = 0;
@@ -84,15 +84,6 @@ struct PlanReport {
   std::vector<PlannedRank> ranks;
   std::vector<PlannedCommunication> communication;
   std::vector<PlanSuggestion> suggestions;  // the three cheapest, cheapest first; empty unless asked for
-};
-
-// The report with what it was computed from, for the timeline and the trace.
-struct Plan {
-  PlanReport report;
-  Schedule schedule;
-  StepCosts costs;
-  StepMemory memory;
-  Simulation simulation;  // with its timeline where that was asked for
 };
 
 }  // namespace llmtrain

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/report/report_json.h"
+
+#include <cmath>
+#include <cstdint>
+
+#include "core/base/error.h"
+#include "core/recipe/json_text.h"
+#include "core/recipe/recipe_io.h"
+#include "parallel/plan/report/memory_names.h"
+
+namespace llmtrain {
+namespace {
+
+// A whole number where it is one to the reader; what no integer holds stays as it is.
+Json whole(double value) {
+  constexpr double largest_exact = 9007199254740992;  // 2^53
+  if (!(std::abs(value) <= largest_exact)) return value;
+  return static_cast<std::int64_t>(std::llround(value));
+}
+
+Json mesh_json(const Mesh& mesh) {
+  return {{"world", mesh.world()},
+          {"data", mesh.data},
+          {"tensor", mesh.tensor},
+          {"pipeline", mesh.pipeline},
+          {"context", mesh.context},
+          {"expert", mesh.expert},
+          {"expert_tensor", mesh.expert_tensor},
+          {"zero_shard_ranks", mesh.zero_shard},
+          {"devices_per_node", mesh.devices_per_node}};
+}
+
+Json step_json(const PlannedStep& step) {
+  return {{"seconds", step.seconds},
+          {"compute_seconds", step.compute_seconds},
+          {"recompute_seconds", step.recompute_seconds},
+          {"tensor_communication_seconds", step.tensor_communication_seconds},
+          {"optimizer_seconds", step.optimizer_seconds},
+          {"overhead_seconds", step.overhead_seconds},
+          {"bubble_fraction", step.bubble_fraction},
+          {"exposed_communication_seconds", step.exposed_communication_seconds}};
+}
+
+Json throughput_json(const PlannedThroughput& throughput) {
+  return {{"tokens_per_second", throughput.tokens_per_second},
+          {"tokens_per_second_per_device", throughput.tokens_per_second_per_device},
+          {"samples_per_second", throughput.samples_per_second},
+          {"model_tflops_per_device", throughput.model_tflops_per_device},
+          {"hardware_tflops_per_device", throughput.hardware_tflops_per_device},
+          {"mfu", throughput.mfu},
+          {"hfu", throughput.hfu}};
+}
+
+Json rank_json(const PlannedRank& rank) {
+  Json bytes = Json::object();
+  for (const MemoryName& name : memory_names) bytes[std::string(name.key)] = whole(rank.bytes[name.category]);
+  return {{"rank", rank.rank},
+          {"count", rank.count},
+          {"pipeline_rank", rank.pipeline_rank},
+          {"peak_bytes", whole(rank.peak_bytes)},
+          {"bytes", bytes},
+          {"host_bytes", whole(rank.host_bytes)},
+          {"peak_instruction", rank.peak_instruction}};
+}
+
+Json communication_json(const PlannedCommunication& line) {
+  return {{"collective", line.entry.collective},
+          {"purpose", line.entry.purpose},
+          {"group", line.entry.group},
+          {"ranks", line.entry.ranks},
+          {"bytes_per_rank_per_step", whole(line.entry.bytes_per_rank_per_step)},
+          {"seconds", line.entry.seconds},
+          {"exposed_seconds", line.exposed_seconds}};
+}
+
+Json suggestion_json(const PlanSuggestion& suggestion) {
+  return {{"change", suggestion.change},
+          {"step_seconds", suggestion.step_seconds},
+          {"peak_bytes", whole(suggestion.peak_bytes)},
+          {"fits", suggestion.fits}};
+}
+
+template <class List, class Write>
+Json list_json(const List& list, Write write) {
+  Json entries = Json::array();
+  for (const auto& entry : list) entries.push_back(write(entry));
+  return entries;
+}
+
+// JSON has no infinity, and a null in a number's place would reach a script unseen.
+void require_finite(const Json& value, const std::string& pointer) {
+  if (value.is_number_float() && !std::isfinite(value.get<double>()))
+    throw Error(ExitCode::internal_error,
+                "the plan's " + pointer + " is not a finite number; please report this with the recipe");
+  if (!value.is_structured()) return;
+  for (const auto& [key, inner] : value.items()) require_finite(inner, append_key(pointer, key));
+}
+
+}  // namespace
+
+nlohmann::ordered_json to_json(const PlanReport& report) {
+  Json json = {
+      {"recipe", to_json(report.recipe)},
+      {"profile", report.profile},
+      {"device_memory_bytes", whole(report.device_memory_bytes)},
+      {"fits", report.fits},
+      {"warnings", list_json(report.warnings, [](const std::string& warning) { return Json(warning); })},
+      {"parameters",
+       {{"total", report.total_parameters},
+        {"active", report.active_parameters},
+        {"embedding", report.embedding_parameters}}},
+      {"mesh", mesh_json(report.mesh)},
+      {"step", step_json(report.step)},
+      {"throughput", throughput_json(report.throughput)},
+      {"run",
+       {{"tokens", whole(report.run.tokens)},
+        {"seconds", report.run.seconds},
+        {"device_hours", report.run.device_hours}}},
+      {"ranks", list_json(report.ranks, rank_json)},
+      {"communication", list_json(report.communication, communication_json)},
+      {"suggestions", list_json(report.suggestions, suggestion_json)},
+  };
+  require_finite(json, "");
+  return json;
+}
+
+std::string report_json(const PlanReport& report) {
+  // A file name may hold bytes that are no UTF-8; a report of it is better than none.
+  return to_json(report).dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
+}
+
+}  // namespace llmtrain

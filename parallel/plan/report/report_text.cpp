@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/report/report_text.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+#include <vector>
+
+#include "core/base/printable.h"
+#include "core/base/units.h"
+#include "parallel/plan/report/memory_names.h"
+#include "parallel/plan/report/step_split.h"
+#include "parallel/plan/report/text_layout.h"
+
+namespace llmtrain {
+namespace {
+
+constexpr std::size_t page_width = 100;
+constexpr std::size_t left_width = 48;
+constexpr std::size_t label_width = 8;  // "Speed   ", "Run     "
+constexpr std::size_t suggestion_width = 48;
+
+enum class Ink { plain, strong, good, notice, bad, memory };
+
+class Paint {
+ public:
+  explicit Paint(TextColour colour) : colour_(colour) {}
+
+  std::string operator()(Ink ink, std::string_view text) const {
+    if (colour_ == TextColour::off || ink == Ink::plain || text.empty()) return std::string(text);
+    return fmt::format("\x1b[{}m{}\x1b[0m", code(ink), text);
+  }
+
+ private:
+  static std::string_view code(Ink ink) {
+    switch (ink) {
+      case Ink::strong:
+        return "1";
+      case Ink::good:
+        return "32";
+      case Ink::notice:
+        return "33";
+      case Ink::bad:
+        return "1;31";
+      default:
+        return "36";
+    }
+  }
+
+  TextColour colour_;
+};
+
+std::string bytes_text(double bytes) { return format_bytes(std::llround(bytes)); }
+
+std::string percent(double fraction) { return fmt::format("{:.1f} %", 100 * fraction); }
+
+// A line of the two tables: what it is, and its bar.
+struct Row {
+  std::string text;
+  std::string bar;
+  Ink ink = Ink::plain;
+};
+
+std::string mesh_text(const Mesh& mesh) {
+  std::string text;
+  const auto add = [&text](std::string_view name, std::int64_t ranks) {
+    if (ranks > 1) text += fmt::format("{}{} {}", text.empty() ? "" : " × ", name, ranks);
+  };
+  add("tensor", mesh.tensor);
+  add("context", mesh.context);
+  add("data", mesh.data);
+  add("pipeline", mesh.pipeline);
+  if (mesh.expert > 1) text += fmt::format(", expert {} within data", mesh.expert);
+  return text;
+}
+
+// `first` in front of the first line, as many spaces in front of the others.
+void write_wrapped(std::string& page, const std::string& first, const std::string& text, const Paint& paint) {
+  bool is_first = true;
+  for (const std::string& line : wrapped(printable(text), page_width - columns(first))) {
+    page += (is_first ? paint(Ink::strong, first) : std::string(columns(first), ' ')) + line + '\n';
+    is_first = false;
+  }
+}
+
+void write_title(std::string& page, const PlanReport& report, const Paint& paint) {
+  const std::string name = clipped(printable(report.recipe.name), 60);
+  std::string rest = ": " + format_count(static_cast<double>(report.total_parameters)) + " parameters";
+  if (report.active_parameters != report.total_parameters)
+    rest += fmt::format(" ({} active)", format_count(static_cast<double>(report.active_parameters)));
+  const std::int64_t world = report.mesh.world();
+  rest += fmt::format(" on {} {} of {}", world, world == 1 ? "device" : "devices", printable(report.profile));
+  const std::string mesh = mesh_text(report.mesh);
+  if (!mesh.empty()) rest += ", " + mesh;
+  const auto lines = wrapped(name + rest, page_width);
+  // A name with spaces may be broken over lines; then nothing is emphasised.
+  const bool whole_name = lines.front().compare(0, name.size(), name) == 0;
+  page += whole_name ? paint(Ink::strong, name) + lines.front().substr(name.size()) : lines.front();
+  page += '\n';
+  for (std::size_t i = 1; i < lines.size(); ++i) page += lines[i] + '\n';
+}
+
+void write_verdict(std::string& page, const PlanReport& report, const Paint& paint) {
+  const PlannedRank& rank = fullest_rank(report);
+  const double limit = report.device_memory_bytes;
+  const std::string needs = "the fullest rank needs " + bytes_text(rank.peak_bytes);
+  if (limit <= 0) {
+    page += paint(Ink::strong, "Memory:") + " " + needs + ", the profile states no limit\n";
+  } else if (report.fits) {
+    page += paint(Ink::good, "Fits:") + fmt::format(" {} of {} ({:.0f} %), {} are free\n", needs, bytes_text(limit),
+                                                    100 * rank.peak_bytes / limit, bytes_text(limit - rank.peak_bytes));
+  } else {
+    page += paint(Ink::bad, "Does not fit:") + fmt::format(" {} of {}, {} too much\n", needs, bytes_text(limit),
+                                                           bytes_text(std::max(0.0, rank.peak_bytes - limit)));
+  }
+  std::string where = fmt::format("rank {}", rank.rank);
+  if (rank.count > 1) where += fmt::format(" and {} like it", rank.count - 1);
+  if (!rank.peak_instruction.empty()) where += ", fullest at " + printable(rank.peak_instruction);
+  if (rank.host_bytes > 0) where += fmt::format(", and {} of the host's memory", bytes_text(rank.host_bytes));
+  write_wrapped(page, "  ", where, paint);
+}
+
+std::vector<Row> memory_rows(const PlanReport& report) {
+  const PlannedRank& rank = fullest_rank(report);
+  const double full = std::max(rank.peak_bytes, report.device_memory_bytes);
+  const Ink ink = report.fits ? Ink::memory : Ink::bad;
+  std::vector<Row> rows;
+  for (const MemoryName& name : memory_names) {
+    const double bytes = rank.bytes[name.category];
+    if (bytes <= 0) continue;
+    rows.push_back(
+        {"  " + left_aligned(name.label, 15) + right_aligned(bytes_text(bytes), 9) + "  ", bar(bytes / full, 18), ink});
+  }
+  return rows;
+}
+
+std::vector<Row> step_rows(const PlannedStep& step) {
+  std::vector<Row> rows;
+  for (const StepShare& share : split_step(step)) {
+    if (share.seconds <= 0) continue;
+    const double fraction = share.seconds / step.seconds;
+    rows.push_back({left_aligned(share.label, 24) + right_aligned(format_duration(share.seconds), 7) +
+                        right_aligned(fmt::format("{:.0f} %", 100 * fraction), 6) + "  ",
+                    bar(fraction, 13), share.part == StepPart::compute ? Ink::good : Ink::notice});
+  }
+  return rows;
+}
+
+void write_tables(std::string& page, const PlanReport& report, const Paint& paint) {
+  const auto left = memory_rows(report);
+  const auto right = step_rows(report.step);
+  page += paint(Ink::strong, left_aligned("Memory of the fullest rank", left_width)) +
+          paint(Ink::strong, "Step of " + format_duration(report.step.seconds)) + '\n';
+  for (std::size_t i = 0; i < std::max(left.size(), right.size()); ++i) {
+    const Row memory = i < left.size() ? left[i] : Row{};
+    const Row time = i < right.size() ? right[i] : Row{};
+    const std::size_t used = columns(memory.text) + columns(memory.bar);
+    page += memory.text + paint(memory.ink, memory.bar);
+    if (!time.text.empty()) page += std::string(left_width - used, ' ') + time.text + paint(time.ink, time.bar);
+    page += '\n';
+  }
+}
+
+std::string label(std::string_view text) { return left_aligned(text, label_width); }
+
+void write_figures(std::string& page, const PlanReport& report, const Paint& paint) {
+  const PlannedThroughput& speed = report.throughput;
+  write_wrapped(page, label("Speed"),
+                fmt::format("{} tokens/s, {} tokens a day; MFU {}, HFU {}, {:.3g} TFLOP/s a device",
+                            format_count(speed.tokens_per_second), format_count(speed.tokens_per_second * 86400),
+                            percent(speed.mfu), percent(speed.hfu), speed.model_tflops_per_device),
+                paint);
+  write_wrapped(page, label("Bubble"), percent(report.step.bubble_fraction) + " of the pipeline's time", paint);
+  write_wrapped(page, label("Run"),
+                fmt::format("{} steps, {} tokens: {}, {} device-hours", report.recipe.training.steps,
+                            format_count(report.run.tokens), format_duration(report.run.seconds),
+                            format_count(report.run.device_hours)),
+                paint);
+}
+
+struct Traffic {
+  double bytes = 0;
+  double seconds = 0;
+  double exposed_seconds = 0;
+};
+
+std::string traffic_text(std::string_view purpose, const Traffic& traffic) {
+  std::string text = fmt::format("{} {} in {}", purpose, bytes_text(traffic.bytes), format_duration(traffic.seconds));
+  std::replace(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(purpose.size()), '_', ' ');
+  if (traffic.exposed_seconds <= 0.005 * traffic.seconds) return text + " (hidden)";
+  if (traffic.exposed_seconds >= 0.995 * traffic.seconds) return text + " (none hidden)";
+  return text + fmt::format(" ({} not hidden)", format_duration(traffic.exposed_seconds));
+}
+
+void write_communication(std::string& page, const PlanReport& report, const Paint& paint) {
+  std::vector<std::pair<std::string, Traffic>> purposes;
+  for (const PlannedCommunication& line : report.communication) {
+    auto place = std::find_if(purposes.begin(), purposes.end(),
+                              [&line](const auto& known) { return known.first == line.entry.purpose; });
+    if (place == purposes.end()) place = purposes.insert(purposes.end(), {line.entry.purpose, {}});
+    place->second.bytes += line.entry.bytes_per_rank_per_step;
+    place->second.seconds += line.entry.seconds;
+    place->second.exposed_seconds += line.exposed_seconds;
+  }
+  std::stable_sort(purposes.begin(), purposes.end(),
+                   [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
+  std::string text;
+  for (const auto& [purpose, traffic] : purposes) {
+    // Scalars: the table of the page and the JSON have them.
+    if (purpose == "control") continue;
+    text += (text.empty() ? "" : "; ") + traffic_text(purpose, traffic);
+  }
+  if (!text.empty()) write_wrapped(page, label("Sends"), text + "; by the busiest rank, each step", paint);
+}
+
+void write_warnings(std::string& page, const PlanReport& report, const Paint& paint) {
+  if (report.warnings.empty()) return;
+  page += '\n' + paint(Ink::notice, "Warnings") + '\n';
+  for (const std::string& warning : report.warnings) write_wrapped(page, "  - ", warning, paint);
+}
+
+void write_suggestions(std::string& page, const PlanReport& report, const Paint& paint) {
+  if (report.suggestions.empty()) return;
+  page += '\n' + paint(Ink::strong, report.fits ? "Changes that make it faster" : "Changes that make it fit") + '\n';
+  for (const PlanSuggestion& suggestion : report.suggestions) {
+    const double change = suggestion.step_seconds / report.step.seconds - 1;
+    const std::string figures =
+        fmt::format("{} a step ({:+.0f} %), {}{}", format_duration(suggestion.step_seconds), 100 * change,
+                    bytes_text(suggestion.peak_bytes), suggestion.fits ? "" : ", does not fit");
+    const std::string set = "  --set " + printable(suggestion.change);
+    if (columns(set) < suggestion_width && suggestion_width + columns(figures) <= page_width) {
+      page += left_aligned(set, suggestion_width) + figures + '\n';
+    } else {
+      for (const std::string& line : wrapped(set, page_width - 2)) page += "  " + line + '\n';
+      write_wrapped(page, "      ", figures, paint);
+    }
+  }
+}
+
+}  // namespace
+
+const PlannedRank& fullest_rank(const PlanReport& report) {
+  return *std::max_element(report.ranks.begin(), report.ranks.end(),
+                           [](const PlannedRank& a, const PlannedRank& b) { return a.peak_bytes < b.peak_bytes; });
+}
+
+std::string report_text(const PlanReport& report, TextColour colour) {
+  const Paint paint(colour);
+  std::string page;
+  write_title(page, report, paint);
+  page += '\n';
+  write_verdict(page, report, paint);
+  page += '\n';
+  write_tables(page, report, paint);
+  page += '\n';
+  write_figures(page, report, paint);
+  write_communication(page, report, paint);
+  write_warnings(page, report, paint);
+  write_suggestions(page, report, paint);
+  return page;
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/report/step_split.h"
+
+#include <algorithm>
+
+namespace llmtrain {
+
+std::array<StepShare, step_parts> split_step(const PlannedStep& step) {
+  const double compute = step.compute_seconds - step.recompute_seconds;
+  const double exposed = std::max(0.0, step.exposed_communication_seconds - step.tensor_communication_seconds);
+  const double known = step.compute_seconds + step.tensor_communication_seconds + exposed + step.optimizer_seconds +
+                       step.overhead_seconds;
+  return {{{StepPart::compute, "compute", compute},
+           {StepPart::recompute, "recompute", step.recompute_seconds},
+           {StepPart::communication_in_passes, "communication in passes", step.tensor_communication_seconds},
+           {StepPart::bubble, "bubble", std::max(0.0, step.seconds - known)},
+           {StepPart::exposed_communication, "exposed communication", exposed},
+           {StepPart::optimizer, "optimizer", step.optimizer_seconds},
+           {StepPart::overhead, "overhead", step.overhead_seconds}}};
+}
+
+}  // namespace llmtrain

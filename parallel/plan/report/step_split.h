@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "parallel/plan/report/plan_report.h"
+
+namespace llmtrain {
+
+// Where the busiest rank's time goes. A part is in exactly one place: compute is without recompute, exposed
+// communication is what passes do not hold.
+enum class StepPart {
+  compute,
+  recompute,
+  communication_in_passes,
+  bubble,
+  exposed_communication,
+  optimizer,
+  overhead,
+};
+constexpr std::size_t step_parts = 7;
+
+struct StepShare {
+  StepPart part{};
+  std::string_view label;
+  double seconds = 0;
+};
+
+// In the order of StepPart, zeros too. The seconds sum to the step's, unless the other parts alone exceed it: then the
+// bubble is 0.
+std::array<StepShare, step_parts> split_step(const PlannedStep& step);
+
+}  // namespace llmtrain

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/report/text_layout.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace llmtrain {
+namespace {
+
+bool starts_code_point(char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U; }
+
+// Bytes of the first `width` columns.
+std::size_t prefix_bytes(std::string_view text, std::size_t width) {
+  std::size_t byte = 0;
+  for (std::size_t column = 0; byte < text.size(); ++byte)
+    if (starts_code_point(text[byte]) && column++ == width) break;
+  return byte;
+}
+
+}  // namespace
+
+std::size_t columns(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), starts_code_point));
+}
+
+std::string clipped(std::string_view text, std::size_t width) {
+  if (columns(text) <= width) return std::string(text);
+  if (width == 0) return "";
+  return std::string(text.substr(0, prefix_bytes(text, width - 1))) + "…";
+}
+
+std::string left_aligned(std::string_view text, std::size_t width) {
+  std::string result = clipped(text, width);
+  return result.append(width - columns(result), ' ');
+}
+
+std::string right_aligned(std::string_view text, std::size_t width) {
+  const std::string result = clipped(text, width);
+  return std::string(width - columns(result), ' ') + result;
+}
+
+std::string bar(double fraction, std::size_t width) {
+  constexpr std::array<std::string_view, 8> eighths{"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+  if (!(fraction > 0)) return "";
+  const double full = 8 * static_cast<double>(width);
+  const auto units = static_cast<std::size_t>(std::clamp(std::round(fraction * full), 1.0, full));
+  std::string text;
+  for (std::size_t i = 0; i < units / 8; ++i) text += "█";
+  return text += eighths[units % 8];
+}
+
+std::vector<std::string> wrapped(std::string_view text, std::size_t width) {
+  std::vector<std::string> lines;
+  std::string line;
+  while (!text.empty()) {
+    std::string_view word = text.substr(0, text.find_first_of(" \n\t"));
+    text.remove_prefix(std::min(text.size(), word.size() + 1));
+    if (word.empty()) continue;
+    if (!line.empty() && columns(line) + 1 + columns(word) > width) {
+      lines.push_back(line);
+      line.clear();
+    }
+    for (; columns(word) > width; word.remove_prefix(prefix_bytes(word, width)))
+      lines.emplace_back(word.substr(0, prefix_bytes(word, width)));
+    if (!line.empty()) line += ' ';
+    line += word;
+  }
+  if (!line.empty()) lines.push_back(line);
+  return lines;
+}
+
+}  // namespace llmtrain

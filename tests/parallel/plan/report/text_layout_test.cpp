@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/report/text_layout.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "parallel/plan/report/step_split.h"
+#include "tests/parallel/plan/report/sample_report.h"
+
+namespace llmtrain {
+namespace {
+
+TEST_CASE("a code point is a column") {
+  CHECK(columns("") == 0);
+  CHECK(columns("abc") == 3);
+  CHECK(columns("é…█") == 3);
+}
+
+TEST_CASE("text is cut and filled by columns, not by bytes") {
+  CHECK(clipped("höhe", 4) == "höhe");
+  CHECK(clipped("höhen", 4) == "höh…");
+  CHECK(clipped("höhen", 0).empty());
+  CHECK(left_aligned("é", 3) == "é  ");
+  CHECK(right_aligned("é", 3) == "  é");
+  CHECK(right_aligned("abcd", 3) == "ab…");
+}
+
+TEST_CASE("a bar has eighths, and shows what is little") {
+  CHECK(bar(0, 4).empty());
+  CHECK(bar(-1, 4).empty());
+  CHECK(bar(std::nan(""), 4).empty());
+  CHECK(bar(1e-9, 4) == "▏");
+  CHECK(bar(0.5, 4) == "██");
+  CHECK(bar(0.53125, 4) == "██▏");
+  CHECK(bar(1, 4) == "████");
+  CHECK(bar(7, 4) == "████");
+}
+
+TEST_CASE("lines break at spaces, and words where they must") {
+  CHECK(wrapped("", 5).empty());
+  CHECK(wrapped("  one  two\nthree ", 7) == std::vector<std::string>{"one two", "three"});
+  CHECK(wrapped("éééé éé", 4) == std::vector<std::string>{"éééé", "éé"});
+  CHECK(wrapped("a bcdefgh i", 3) == std::vector<std::string>{"a", "bcd", "efg", "h i"});
+}
+
+TEST_CASE("the parts of a step sum to it") {
+  const auto parts = split_step(test::sample_report().step);
+  const double expected[] = {12.5, 5, 2.5, 3, 1, 0.75, 0.25};
+  double sum = 0;
+  for (std::size_t i = 0; i < step_parts; ++i) {
+    CHECK(parts[i].part == static_cast<StepPart>(i));
+    CHECK(parts[i].seconds == Approx(expected[i]));
+    sum += parts[i].seconds;
+  }
+  CHECK(sum == Approx(25));
+}
+
+TEST_CASE("a step whose parts fill it has no bubble") {
+  PlannedStep step{.seconds = 10, .compute_seconds = 9, .optimizer_seconds = 1.1};
+  CHECK(split_step(step)[static_cast<std::size_t>(StepPart::bubble)].seconds == 0);
+}
+
+}  // namespace
+}  // namespace llmtrain
