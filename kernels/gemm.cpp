@@ -50,6 +50,13 @@ void store(at::Tensor& destination, const at::Tensor& value, Accumulation accumu
   }
 }
 
+// The product in fp32 where 16-bit operands are summed into fp32 memory, so that it is not rounded to 16 bits on its way.
+at::Tensor reference_product(const at::Tensor& left, const at::Tensor& right, at::ScalarType destination) {
+  if (destination != at::kFloat || left.scalar_type() == destination) return at::mm(left, right);
+  if (left.is_cuda()) return at::mm(left, right, destination);
+  return at::mm(left.to(destination), right.to(destination));
+}
+
 }  // namespace
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
@@ -71,7 +78,7 @@ void linear_backward_weight(const at::Tensor& dy, const at::Tensor& x, at::Tenso
   if (runs_in_onednn(dy, x) && is_onednn_type(dweight.scalar_type()) && !narrowing) {
     multiply(dy.t(), x, std::nullopt, dweight, accumulation);
   } else {
-    store(dweight, at::mm(dy.t(), x), accumulation);
+    store(dweight, reference_product(dy.t(), x, dweight.scalar_type()), accumulation);
   }
 }
 
