@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/graph/saved_tensors.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "tests/core/graph/models.h"
+
+namespace llmtrain {
+namespace {
+
+PassSetting cuda_setting(std::int64_t batch, std::int64_t sequence) {
+  PassSetting setting;
+  setting.kernels = KernelSet::cuda;
+  setting.batch = batch;
+  setting.sequence_length = sequence;
+  setting.compute = DataType::bf16;
+  setting.attention = AttentionMethod::math;
+  return setting;
+}
+
+ModelRecipe dropping(ModelRecipe model) {
+  model.dropout = 0.1;
+  return model;
+}
+
+double bytes_of(const Graph& graph, std::size_t block, const PassSetting& setting, const std::string& name) {
+  double bytes = 0;
+  for (const SavedTensor& row : saved_tensors(graph, block, setting))
+    if (row.name == name) bytes += row.bytes;
+  return bytes;
+}
+
+struct Shape {
+  std::int64_t s, b, h, a, t;
+};
+
+TEST_CASE("a layer keeps what the activation recompute paper counts, to the byte") {
+  for (const Shape& shape :
+       {Shape{2048, 4, 6144, 64, 8}, Shape{1024, 3, 768, 12, 1}, Shape{64, 1, 64, 4, 4}, Shape{128, 5, 96, 6, 2}}) {
+    const Graph graph = Graph::build(dropping(test::gpt2_model(2, shape.h, shape.a)));
+    PassSetting setting = cuda_setting(shape.b, shape.s);
+    const double s = static_cast<double>(shape.s), b = static_cast<double>(shape.b), h = static_cast<double>(shape.h);
+    const double a = static_cast<double>(shape.a), t = static_cast<double>(shape.t);
+    const double sbh = s * b * h, scores = 5 * a * s * s * b;
+    const auto saved = [&] { return saved_bytes(graph, 1, setting); };
+    CHECK(saved() == 34 * sbh + scores);
+    setting.recompute = Recompute::selective;
+    CHECK(saved() == sbh * 34);
+    setting.recompute = Recompute::full;
+    CHECK(saved() == sbh * 2);
+
+    setting.shards.tensor = shape.t;
+    setting.recompute = Recompute::none;
+    CHECK(saved() == 10 * sbh + (24 * sbh + scores) / t);
+    setting.recompute = Recompute::selective;
+    CHECK(saved() == 10 * sbh + 24 * sbh / t);
+
+    setting.splits_sequence = true;
+    CHECK(saved() == 34 * sbh / t);
+    setting.recompute = Recompute::none;
+    CHECK(saved() == (34 * sbh + scores) / t);
+  }
+}
+
+TEST_CASE("embedding and head keep the paper's extra terms") {
+  const double s = 128, b = 2, h = 64, v = 50257 + 7;  // padded to a multiple of eight ranks
+  const Graph graph = Graph::build(dropping(test::gpt2_model(2, 64, 4)));
+  PassSetting setting = cuda_setting(2, 128);
+  setting.shards.tensor = 8;
+  setting.splits_sequence = true;
+  CHECK(saved_bytes(graph, 0, setting) == s * b * h / 8);
+  CHECK(saved_bytes(graph, 3, setting) == 4 * s * b * h / 8 * (1 + v / h));
+}
+
+TEST_CASE("masks are there only with dropout") {
+  const Graph graph = Graph::build(test::gpt2_model(2, 64, 4));
+  const double s = 128, b = 2, h = 64, a = 4;
+  CHECK(saved_bytes(graph, 1, cuda_setting(2, 128)) == s * b * h * (32 + 2 * a * s / h));
+  CHECK(saved_bytes(graph, 0, cuda_setting(2, 128)) == 0);
+}
+
+TEST_CASE("flash attention keeps a number a row in place of the scores") {
+  const Graph graph = Graph::build(test::gpt2_model(2, 64, 4));
+  PassSetting setting = cuda_setting(2, 128);
+  setting.attention = AttentionMethod::flash;
+  const double kept = 128 * 2 * (32 * 64 + 4 * 4);
+  CHECK(saved_bytes(graph, 1, setting) == kept);
+  setting.recompute = Recompute::selective;
+  CHECK(saved_bytes(graph, 1, setting) == kept);
+}
+
+TEST_CASE("dropout takes the math path") {
+  const ModelRecipe model = test::gpt2_model(2, 64, 4);
+  CHECK(attention_method(model, AttentionKernel::automatic) == AttentionMethod::flash);
+  CHECK(attention_method(model, AttentionKernel::math) == AttentionMethod::math);
+  CHECK(attention_method(dropping(model), AttentionKernel::automatic) == AttentionMethod::math);
+}
+
+TEST_CASE("grouped heads, gates and query-key norms") {
+  const Graph graph = Graph::build(test::qwen3_600m());  // q 2048, k = v 1024, 16 + 8 heads, gated 3072
+  PassSetting setting = cuda_setting(1, 512);
+  setting.attention = AttentionMethod::flash;
+  const double h = 1024, q = 2048, k = 1024, f = 3072;
+  const double elements = 4 * h + (q + k) + (q + 2 * k) + q + 3 * f;
+  CHECK(saved_bytes(graph, 1, setting) == 512 * (2 * elements + 4 * (16 + 8) + 4 * 16));
+  // Sixteen ranks share eight key heads: each holds a whole one.
+  setting.shards.tensor = 16;
+  CHECK(bytes_of(graph, 1, setting, "attention.key") == 512 * 2 * 128);
+  CHECK(bytes_of(graph, 1, setting, "attention.query") == 512 * 2 * 128);
+}
+
+TEST_CASE("context parallelism keeps a rank's part of each sequence against all of its keys") {
+  const Graph graph = Graph::build(dropping(test::gpt2_model(2, 64, 4)));
+  PassSetting setting = cuda_setting(2, 128);
+  const double whole = saved_bytes(graph, 1, setting), head = saved_bytes(graph, 3, setting);
+  setting.context = 4;
+  CHECK(saved_bytes(graph, 1, setting) == whole / 4);
+  CHECK(saved_bytes(graph, 3, setting) == head / 4);
+}
+
+TEST_CASE("FP8 keeps inputs of products as one byte in both orders") {
+  const Graph graph = Graph::build(test::gpt2_model(2, 64, 4));
+  PassSetting setting = cuda_setting(2, 128);
+  setting.attention = AttentionMethod::flash;
+  const double wide = saved_bytes(graph, 1, setting);
+  setting.fp8_level = Fp8Level::o1;
+  CHECK(saved_bytes(graph, 1, setting) == wide + 2 * 128 * 2 * 64);  // flash attention's output besides
+  setting.attention = AttentionMethod::math;
+  CHECK(saved_bytes(graph, 1, setting) == saved_bytes(graph, 1, cuda_setting(2, 128)));
+}
+
+TEST_CASE("the CPU keeps statistics, and no masks") {
+  const Graph graph = Graph::build(dropping(test::gpt2_model(2, 64, 4)));
+  PassSetting setting;
+  setting.batch = 2;
+  setting.sequence_length = 128;
+  setting.attention = AttentionMethod::math;
+  const double tokens = 256, h = 64, residual = 4 * tokens * h, scores = 4 * 2 * 4.0 * 128 * 128;
+  const double statistics = 2 * 2 * 4 * tokens;
+  CHECK(saved_bytes(graph, 1, setting) == 16 * residual + scores + statistics);
+  CHECK(saved_bytes(graph, 0, setting) == 0);
+  CHECK(saved_bytes(graph, 3, setting) == 2 * residual + 2 * 4 * tokens);
+  setting.recompute = Recompute::selective;  // two norms, the activation's output and the scores go
+  CHECK(saved_bytes(graph, 1, setting) == 10 * residual + statistics);
+  setting.recompute = Recompute::full;
+  CHECK(saved_bytes(graph, 1, setting) == residual);
+  setting.compute = DataType::bf16;
+  CHECK(saved_bytes(graph, 1, setting) == residual / 2);
+}
+
+TEST_CASE("experts keep their places' inputs, inner tensors and answers") {
+  ModelRecipe model = test::mixtral_8x7b();
+  const Graph graph = Graph::build(model);
+  PassSetting setting = cuda_setting(1, 512);
+  setting.attention = AttentionMethod::flash;
+  const double rows = 2 * 512;  // top 2 of eight, even
+  CHECK(bytes_of(graph, 1, setting, "experts.input") == 2 * rows * 4096);
+  CHECK(bytes_of(graph, 1, setting, "experts.hidden") == 2 * rows * 2 * 14336);
+  CHECK(bytes_of(graph, 1, setting, "experts.activated") == 2 * rows * 14336);
+  CHECK(bytes_of(graph, 1, setting, "experts.output") == 2 * rows * 4096);
+  CHECK(bytes_of(graph, 1, setting, "experts.probabilities") == 4 * 512 * 8);
+  CHECK(bytes_of(graph, 1, setting, "ffn.hidden") == 0);
+  // Spreading experts over ranks sends as many places to a rank as it gives away; splitting an expert narrows it.
+  setting.shards = {.tensor = 2, .expert = 4, .expert_tensor = 2};
+  CHECK(bytes_of(graph, 1, setting, "experts.input") == 2 * rows * 4096);
+  CHECK(bytes_of(graph, 1, setting, "experts.activated") == 2 * rows * 14336 / 2);
+  // Whole experts on each of two tensor ranks: each computes half the tokens.
+  setting.shards.expert_tensor = 1;
+  CHECK(bytes_of(graph, 1, setting, "experts.activated") == 2 * rows / 2 * 14336);
+  model.moe->shared_experts = 1;
+  CHECK(bytes_of(Graph::build(model), 1, setting, "ffn.activated") == 2 * 512 * 14336.0 / 2);
+}
+
+TEST_CASE("more recompute keeps less, and a pass holds at least what it keeps") {
+  for (const KernelSet kernels : {KernelSet::cpu, KernelSet::cuda})
+    for (const AttentionMethod method : {AttentionMethod::flash, AttentionMethod::math})
+      for (const ModelRecipe& model : test::all_small_models()) {
+        const Graph graph = Graph::build(model);
+        PassSetting setting = cuda_setting(3, 16);
+        setting.kernels = kernels;
+        setting.attention = method;
+        double before = saved_bytes(graph, 1, setting);
+        for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+          setting.recompute = recompute;
+          const double saved = saved_bytes(graph, 1, setting);
+          const PassPeak peak = pass_peak(graph, 1, setting);
+          REQUIRE(saved <= before);
+          REQUIRE(peak.forward > saved);
+          REQUIRE(peak.backward > saved);
+          before = saved;
+        }
+        REQUIRE(before == boundary_bytes(model, setting));
+      }
+}
+
+TEST_CASE("full recompute holds one layer's tensors while it goes back through it") {
+  const Graph graph = Graph::build(test::gpt2_model(2, 64, 4));
+  PassSetting setting = cuda_setting(2, 128);
+  const PassPeak plain = pass_peak(graph, 1, setting);
+  setting.recompute = Recompute::full;
+  CHECK(pass_peak(graph, 1, setting).backward == plain.backward);
+}
+
+TEST_CASE("the CPU's head holds a chunk of logits, CUDA's all of them") {
+  const Graph graph = Graph::build(test::gpt2_model(2, 64, 4));
+  PassSetting setting;
+  setting.batch = 8;
+  setting.sequence_length = 1024;
+  const double tokens = 8192, residual = 4 * tokens * 64;
+  // 128 MiB hold 667 rows of fp32 logits: thirteen chunks of 631 rows.
+  const double saved = 2 * residual + 8 * tokens;
+  CHECK(pass_peak(graph, 3, setting).forward == saved + residual + 4 * tokens + 4 * 631.0 * (50257 + 64));
+  CHECK(pass_peak(graph, 3, setting).backward == saved + residual);
+  setting.kernels = KernelSet::cuda;
+  setting.compute = DataType::bf16;
+  const double logits = tokens * 50257;
+  CHECK(pass_peak(graph, 3, setting).forward == 2 * residual / 2 + (4 + 2 + 4) * logits);
+  CHECK(pass_peak(graph, 3, setting).backward == 3 * residual / 2 + (4 + 2) * logits);
+}
+
+}  // namespace
+}  // namespace llmtrain
