@@ -34,6 +34,9 @@ struct MemoryBytes {
 };
 
 // What a stage's instructions take and give back on one rank (the one of its data-parallel group that holds most).
+// Workspaces are the most that is alive during the pass less the saved activations after it, so that a pass's peak is
+// saved_activations + workspace with the micro-batch's own saved activations in it. Between two stages of one rank
+// (pipeline 1) the tensor that one hands to the other, and later its gradient, is a saved activation of the first.
 struct StageMemory {
   MemoryBytes resident;            // all the time: shards or whole weights, gradients, master weights, moments
   double gathered_weights = 0;     // GatherWeights … FreeWeights (ZeRO-3): category weights
@@ -42,6 +45,9 @@ struct StageMemory {
   double forward_workspace = 0;    // during one Forward, besides what is saved: category buffers
   double backward_workspace = 0;   // during one Backward (recomputed activations, logits' gradients): buffers
   double boundary_activation = 0;  // one received or sent tensor: category communication
+  // What memory.offload moved to the host, on no device: states of this rank, and activations of one micro-batch.
+  MemoryBytes host_resident;
+  double host_activations = 0;
 };
 
 struct StepMemory {

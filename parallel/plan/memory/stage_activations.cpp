@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/memory/stage_activations.h"
+
+#include <algorithm>
+
+namespace llmtrain {
+
+PassSetting pass_setting(const Recipe& recipe, const Mesh& mesh, KernelSet kernels) {
+  PassSetting setting;
+  setting.kernels = kernels;
+  setting.batch = recipe.batch.micro;
+  setting.sequence_length = recipe.batch.sequence_length;
+  setting.shards = {mesh.tensor, mesh.expert, mesh.expert_tensor};
+  setting.splits_sequence = recipe.parallel.sequence && mesh.tensor > 1;
+  setting.context = mesh.context;
+  setting.compute = recipe.precision.compute;
+  setting.fp8_level = recipe.precision.fp8_level;
+  setting.attention = attention_method(recipe.model, recipe.kernels.attention);
+  setting.recompute = recipe.memory.recompute;
+  return setting;
+}
+
+StageActivations stage_activations(const Graph& graph, const Stage& stage, const PassSetting& setting,
+                                   const StageEnds& ends) {
+  const double boundary = boundary_bytes(graph.model, setting);
+  const double input_elsewhere = ends.receives_locally ? boundary : 0;
+  StageActivations result;
+  double before = 0, forward_peak = 0, backward_peak = 0;
+  for (const std::size_t block : stage.blocks) {
+    const PassPeak peak = pass_peak(graph, block, setting);
+    const double saved = saved_bytes(graph, block, setting);
+    forward_peak = std::max(forward_peak, before + peak.forward);
+    backward_peak = std::max(backward_peak, before + peak.backward);
+    result.largest_block = std::max(result.largest_block, saved);
+    before += saved;
+  }
+  result.saved = before - input_elsewhere + (ends.hands_on_locally ? boundary : 0);
+  result.forward_workspace = std::max(0.0, forward_peak - input_elsewhere - result.saved);
+  result.backward_workspace = std::max(0.0, backward_peak - input_elsewhere - result.saved);
+  result.boundary = boundary;
+  return result;
+}
+
+}  // namespace llmtrain

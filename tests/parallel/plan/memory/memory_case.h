@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/graph/graph.h"
+#include "core/graph/saved_tensors.h"
+#include "core/recipe/recipe.h"
+#include "parallel/plan/mesh.h"
+#include "parallel/plan/placement.h"
+#include "parallel/plan/step_memory.h"
+
+namespace llmtrain::test {
+
+// A recipe with the mesh that it asks for, written out, so that these tests need neither the reader nor the mesh's
+// rules.
+struct MemoryCase {
+  Recipe recipe;
+  Mesh mesh;
+  KernelSet kernels = KernelSet::cuda;
+
+  Graph graph() const { return Graph::build(recipe.model); }
+  std::vector<Stage> stages() const;
+  StepMemory memory() const;
+};
+
+// GPT-2's shapes in bf16 with fp32 gradients, one sequence a micro-batch, no dropout.
+MemoryCase gpt_case(std::int64_t layers, std::int64_t hidden, std::int64_t heads, std::int64_t vocabulary,
+                    std::int64_t sequence);
+
+// Most bytes on any pipeline rank under 1F1B, or with loops under Megatron's interleaved order (Narayanan et al.,
+// arXiv 2104.04473), from the order of the passes alone.
+double peak_bytes(const MemoryCase& memory_case);
+
+}  // namespace llmtrain::test

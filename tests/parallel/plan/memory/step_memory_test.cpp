@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/step_memory.h"
+
+#include <catch2/catch.hpp>
+
+#include "tests/parallel/plan/memory/memory_case.h"
+
+namespace llmtrain::test {
+namespace {
+
+using Category = MemoryCategory;
+
+double saved_of_all(const StepMemory& memory) {
+  double saved = 0;
+  for (const StageMemory& stage : memory.stages) saved += stage.saved_activations;
+  return saved;
+}
+
+TEST_CASE("cutting one rank's model into stages moves activations between them and loses none") {
+  for (const KernelSet kernels : {KernelSet::cpu, KernelSet::cuda}) {
+    MemoryCase value = gpt_case(4, 64, 4, 96, 32);
+    value.kernels = kernels;
+    const double whole = saved_of_all(value.memory());
+    for (const std::int64_t loops : {2, 4}) {
+      value.recipe.pipeline.loops = loops;
+      CHECK(saved_of_all(value.memory()) == whole);
+    }
+  }
+}
+
+TEST_CASE("stages of a pipeline keep what they received") {
+  MemoryCase value = gpt_case(4, 64, 4, 96, 32);
+  value.recipe.pipeline.loops = 2;
+  const StepMemory here = value.memory();
+  value.recipe.pipeline.loops = 1;
+  value.mesh.pipeline = 2;
+  const StepMemory apart = value.memory();
+  const double boundary = 2 * 32 * 64;
+  CHECK(apart.stages[0].boundary_activation == boundary);
+  CHECK(apart.stages[0].saved_activations == here.stages[0].saved_activations - boundary);
+  CHECK(apart.stages[1].saved_activations == here.stages[1].saved_activations + boundary);
+}
+
+TEST_CASE("one CPU rank of a small fp32 model, every category") {
+  MemoryCase value = gpt_case(2, 64, 4, 96, 32);
+  value.kernels = KernelSet::cpu;
+  value.recipe.precision.compute = DataType::fp32;
+  value.recipe.batch = {.global = 4, .micro = 2, .sequence_length = 32};
+  const StepMemory memory = value.memory();
+  const auto parameters = static_cast<double>(value.graph().parameter_count());
+  const StageMemory& stage = memory.stages.front();
+  CHECK(stage.resident[Category::weights] == 4 * parameters);
+  CHECK(stage.resident[Category::gradients] == 4 * parameters);
+  CHECK(stage.resident[Category::master_weights] == 0);
+  CHECK(stage.resident[Category::optimizer] == 8 * parameters);
+  // A layer: sixteen residual widths, statistics of two norms, flash attention's row statistics. The head: its input,
+  // its gradient, statistics.
+  const double tokens = 64, residual = 4 * tokens * 64;
+  const double layer = 16 * residual + 4 * 4 * tokens + 4 * tokens * 4;
+  CHECK(stage.saved_activations == 2 * layer + 2 * residual + 8 * tokens);
+  // The forward's fullest moment is the head's: normed rows, losses, logits and their product's result.
+  CHECK(stage.forward_workspace == residual + 4 * tokens + 4 * tokens * (96 + 64));
+  // The backward's is the last layer's, when the head's tensors are gone: the gradients of its output and of the
+  // activation's input.
+  CHECK(stage.backward_workspace == 5 * residual - (2 * residual + 8 * tokens));
+  CHECK(memory.rank[Category::buffers] == 16 * 4 * 32);
+  CHECK(memory.rank[Category::communication] == 0);
+  value.recipe.precision.compute = DataType::bf16;
+  CHECK(value.memory().stages.front().resident[Category::weights] == 2 * parameters);
+  CHECK(value.memory().stages.front().resident[Category::master_weights] == 4 * parameters);
+}
+
+TEST_CASE("recompute trades saved activations for working memory") {
+  MemoryCase value = gpt_case(8, 64, 4, 96, 32);
+  value.recipe.kernels.attention = AttentionKernel::math;
+  const StageMemory none = value.memory().stages.front();
+  value.recipe.memory.recompute = Recompute::selective;
+  const StageMemory selective = value.memory().stages.front();
+  value.recipe.memory.recompute = Recompute::full;
+  const StageMemory full = value.memory().stages.front();
+  CHECK(none.saved_activations > selective.saved_activations);
+  CHECK(selective.saved_activations > full.saved_activations);
+  CHECK(none.backward_workspace < full.backward_workspace);
+  CHECK(none.saved_activations + none.backward_workspace > full.saved_activations + full.backward_workspace);
+}
+
+TEST_CASE("every way to split a model leaves less of it on a rank") {
+  MemoryCase value = gpt_case(8, 64, 8, 96, 32);
+  value.recipe.batch.global = 8;
+  const auto resident = [&] { return value.memory().stages.front().resident.total(); };
+  const auto saved = [&] { return value.memory().stages.front().saved_activations; };
+  double before = resident(), saved_before = saved();
+  for (const std::int64_t tensor : {2, 4, 8}) {
+    value.mesh.tensor = tensor;
+    CHECK(resident() < before);
+    CHECK(saved() < saved_before);
+    before = resident();
+    saved_before = saved();
+  }
+  value.recipe.parallel.sequence = true;
+  CHECK(saved() < saved_before);
+  value.mesh.data = value.mesh.zero_shard = 8;
+  for (const std::int64_t stage : {1, 2, 3}) {
+    value.recipe.parallel.zero_stage = stage;
+    CHECK(resident() < before);
+    before = resident();
+  }
+  value.mesh.pipeline = 2;
+  CHECK(resident() < before);
+}
+
+TEST_CASE("offload moves bytes to the host and loses none") {
+  MemoryCase value = gpt_case(8, 64, 8, 96, 32);
+  const StageMemory before = value.memory().stages.front();
+  value.recipe.memory.offload = {.optimizer = true, .weights = true, .activations = true};
+  const StageMemory after = value.memory().stages.front();
+  for (const Category category : {Category::weights, Category::master_weights, Category::optimizer})
+    CHECK(after.resident[category] + after.host_resident[category] == before.resident[category]);
+  CHECK(after.resident[Category::optimizer] == 0);
+  CHECK(after.resident[Category::master_weights] == 0);
+  CHECK(after.resident[Category::weights] < before.resident[Category::weights]);
+  CHECK(after.resident[Category::gradients] == before.resident[Category::gradients]);
+  CHECK(after.saved_activations == 0);
+  CHECK(after.host_activations == before.saved_activations);
+  CHECK(after.backward_workspace > before.backward_workspace);
+  CHECK(after.backward_workspace < before.backward_workspace + before.saved_activations);
+}
+
+TEST_CASE("every rank carries the framework, and a communicator for each kind of group") {
+  MemoryCase value = gpt_case(8, 64, 8, 96, 32);
+  const auto communication = [&] { return value.memory().rank[Category::communication]; };
+  CHECK(value.memory().rank[Category::framework] > 0);
+  CHECK(communication() == 0);
+  value.mesh.pipeline = 2;
+  const double transfers = communication();
+  CHECK(transfers > 0);
+  value.mesh.tensor = 2;
+  const double collective = communication() - transfers;
+  CHECK(collective > transfers);
+  value.recipe.batch.global = 2;
+  value.mesh.data = 2;
+  CHECK(communication() == Approx(transfers + 2 * collective));
+}
+
+}  // namespace
+}  // namespace llmtrain::test
