@@ -128,13 +128,17 @@ std::vector<std::int64_t> split_layers(const Request& request, const std::vector
 
 }  // namespace
 
-std::vector<Stage> place_blocks(const Graph& graph, const PipelineRecipe& pipeline, std::int64_t pipeline_ranks) {
-  const Request request{.layers = static_cast<std::int64_t>(graph.blocks.size()) - 2,
-                        .ranks = pipeline_ranks,
-                        .loops = pipeline.loops,
-                        .kind = pipeline.balance.kind};
+std::vector<std::int64_t> layers_per_stage(std::int64_t layers, const PipelineRecipe& pipeline,
+                                           std::int64_t pipeline_ranks) {
+  const Request request{
+      .layers = layers, .ranks = pipeline_ranks, .loops = pipeline.loops, .kind = pipeline.balance.kind};
   check_number_of_stages(request);
-  std::vector<std::int64_t> blocks_per_stage = split_layers(request, pipeline.balance.layers_per_stage);
+  return split_layers(request, pipeline.balance.layers_per_stage);
+}
+
+std::vector<Stage> place_blocks(const Graph& graph, const PipelineRecipe& pipeline, std::int64_t pipeline_ranks) {
+  const auto layers = static_cast<std::int64_t>(graph.blocks.size()) - 2;
+  std::vector<std::int64_t> blocks_per_stage = layers_per_stage(layers, pipeline, pipeline_ranks);
   ++blocks_per_stage.front();
   ++blocks_per_stage.back();
   std::vector<Stage> stages;

@@ -70,9 +70,8 @@ class RankWriter {
 
   void compute(const Pass& pass) {
     const bool forward = pass.direction == Direction::forward;
-    instructions_.push_back({.operation = forward ? Operation::forward : Operation::backward,
-                             .stage = pass.stage,
-                             .micro = pass.micro});
+    instructions_.push_back(
+        {.operation = forward ? Operation::forward : Operation::backward, .stage = pass.stage, .micro = pass.micro});
   }
 
   void send(const Pass& pass) {
@@ -151,8 +150,7 @@ Schedule make_schedule(const ScheduleShape& shape) {
   check_shape(shape);
   Schedule schedule{.shape = shape, .ranks = {}};
   schedule.ranks.reserve(static_cast<std::size_t>(shape.pipeline));
-  for (std::int32_t rank = 0; rank < shape.pipeline; ++rank)
-    schedule.ranks.push_back(RankWriter(shape, rank).write());
+  for (std::int32_t rank = 0; rank < shape.pipeline; ++rank) schedule.ranks.push_back(RankWriter(shape, rank).write());
   return schedule;
 }
 

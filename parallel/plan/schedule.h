@@ -75,20 +75,23 @@ std::string to_text(const Schedule& schedule);
 //   1f1b           pipeline − rank − 1 forwards, then a forward and a backward in turn (Narayanan et al., arXiv
 //                  2104.04473, section 2.2.1);
 //   interleaved    depth first: as many micro-batches as ranks through each of the rank's stages, after a warm-up of
-//                  2 · (pipeline − rank − 1) + (loops − 1) · pipeline forwards (ibid., section 2.2.2); 1f1b with one loop;
+//                  2 · (pipeline − rank − 1) + (loops − 1) · pipeline forwards (ibid., section 2.2.2); 1f1b with one
+//                  loop;
 //   breadth_first  all micro-batches through a stage before the next one, and back through the stages in reverse
 //                  (Lamy-Poirier, arXiv 2211.05953, section 3).
-// Over one rank 1f1b and interleaved finish one micro-batch, forward and backward, before the next. Every schedule takes
-// the backwards of a stage in the order of the micro-batches, so that all sum a parameter's gradients in the same order.
+// Over one rank 1f1b and interleaved finish one micro-batch, forward and backward, before the next. Every schedule
+// takes the backwards of a stage in the order of the micro-batches, so that all sum a parameter's gradients in the same
+// order.
 //
-// Between ranks: a receive stands before the pass that needs its tensor, a send after the pass that made it; activations
-// and gradients travel in channels of their own. ZeRO-3 gathers a stage's weights before use and frees them after it,
-// once in each direction for every gather_group(); the gather is issued one stage ahead of its use, never with more than
-// two stages gathered, and a stage is freed before it is gathered again. Gradients are reduced after the last backward of
-// each reduction_group(). At ZeRO-1 and -2 the updated weights of each stage are gathered after OptimizerStep.
+// Between ranks: a receive stands before the pass that needs its tensor, a send after the pass that made it;
+// activations and gradients travel in channels of their own. ZeRO-3 gathers a stage's weights before use and frees them
+// after it, once in each direction for every gather_group(); the gather is issued one stage ahead of its use, never
+// with more than two stages gathered, and a stage is freed before it is gathered again. Gradients are reduced after the
+// last backward of each reduction_group(). At ZeRO-1 and -2 the updated weights of each stage are gathered after
+// OptimizerStep.
 //
-// Throws Error(bad_recipe) for gpipe and 1f1b with more than one stage on each of several ranks, and for interleaved with
-// micro-batches that are no multiple of the ranks.
+// Throws Error(bad_recipe) for gpipe and 1f1b with more than one stage on each of several ranks, and for interleaved
+// with micro-batches that are no multiple of the ranks.
 Schedule make_schedule(const ScheduleShape& shape);
 
 }  // namespace llmtrain

@@ -14,6 +14,8 @@ namespace {
 
 using Kind = PipelineSchedule;
 
+RankSchedule single_rank_schedule(const ScheduleShape& shape) { return make_schedule(shape).ranks.at(0); }
+
 std::string text(Kind kind, std::int32_t loops, std::int32_t micro_batches) {
   return to_text(single_rank_schedule({.kind = kind, .pipeline = 1, .loops = loops, .micro_batches = micro_batches}));
 }

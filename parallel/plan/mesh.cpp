@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/mesh.h"
+
+#include <algorithm>
+
+namespace llmtrain {
+
+namespace {
+
+// `ranks` ranks, `stride` apart.
+struct Axis {
+  std::int64_t ranks = 1;
+  std::int64_t stride = 1;
+};
+
+// How many of the axis's ranks, counted from the first, lie within `span` ranks.
+std::int64_t count_within(const Axis& axis, std::int64_t span) {
+  return std::clamp<std::int64_t>((span + axis.stride - 1) / axis.stride, 1, axis.ranks);
+}
+
+// All ranks of a near axis, repeated along a far one.
+RankGroup group_of(const Mesh& mesh, const Axis& near, const Axis& far = {}) {
+  const std::int64_t node = mesh.devices_per_node;
+  const std::int64_t near_inside = count_within(near, node);
+  const bool far_inside = near_inside == near.ranks && near.ranks * near.stride <= node;
+  return {.ranks = near.ranks * far.ranks,
+          .stride = near.ranks > 1 ? near.stride : far.stride,
+          .inside_node = near_inside * (far_inside ? count_within(far, node) : 1)};
+}
+
+std::int64_t model_ranks(const Mesh& mesh) { return mesh.tensor * mesh.context; }
+
+}  // namespace
+
+RankGroup tensor_group(const Mesh& mesh) { return group_of(mesh, {mesh.tensor, 1}); }
+
+RankGroup context_group(const Mesh& mesh) { return group_of(mesh, {mesh.context, mesh.tensor}); }
+
+RankGroup data_group(const Mesh& mesh) { return group_of(mesh, {mesh.data * mesh.context, mesh.tensor}); }
+
+RankGroup shard_group(const Mesh& mesh) { return group_of(mesh, {mesh.zero_shard * mesh.context, mesh.tensor}); }
+
+RankGroup replica_group(const Mesh& mesh) {
+  return group_of(mesh, {mesh.data / mesh.zero_shard, model_ranks(mesh) * mesh.zero_shard});
+}
+
+RankGroup expert_group(const Mesh& mesh) { return group_of(mesh, {mesh.expert, model_ranks(mesh)}); }
+
+RankGroup expert_data_group(const Mesh& mesh) {
+  const std::int64_t copies = mesh.tensor / mesh.expert_tensor;
+  // With whole tensor groups on an expert the nearest copies are those of the context ranks.
+  const Axis near = copies > 1 ? Axis{copies * mesh.context, mesh.expert_tensor} : Axis{mesh.context, mesh.tensor};
+  return group_of(mesh, near, {mesh.data / mesh.expert, model_ranks(mesh) * mesh.expert});
+}
+
+RankGroup pipeline_neighbours(const Mesh& mesh, std::int64_t pipeline_rank) {
+  const std::int64_t stride = mesh.world() / mesh.pipeline;
+  const std::int64_t next = (pipeline_rank + 1) % mesh.pipeline;
+  const std::int64_t node = pipeline_rank * stride / mesh.devices_per_node;
+  const bool together = node == next * stride / mesh.devices_per_node;
+  return {.ranks = 2, .stride = stride, .inside_node = together ? 2 : 1};
+}
+
+RankGroup pipeline_neighbours(const Mesh& mesh) {
+  const bool together = mesh.world() <= mesh.devices_per_node;
+  return {.ranks = 2, .stride = mesh.world() / mesh.pipeline, .inside_node = together ? 2 : 1};
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "parallel/plan/schedule.h"
+
+namespace llmtrain {
+
+enum class Direction : std::uint8_t { forward, backward };
+
+// One micro-batch through one stage of a rank.
+struct Pass {
+  Direction direction{};
+  std::int32_t stage = 0;
+  std::int32_t micro = 0;
+
+  bool operator==(const Pass&) const = default;
+};
+
+// The passes of a pipeline rank in the order that make_schedule() states. The shape can run.
+std::vector<Pass> pass_order(const ScheduleShape& shape, std::int32_t rank);
+
+}  // namespace llmtrain

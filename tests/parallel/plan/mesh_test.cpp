@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/mesh.h"
+
+#include <rapidcheck.h>
+#include <rapidcheck/catch.h>
+
+#include <catch2/catch.hpp>
+#include <functional>
+#include <set>
+
+#include "core/base/error.h"
+
+namespace llmtrain {
+namespace {
+
+// 8 layers of 8 heads in batches of 64, on one device unless the test changes it.
+Recipe recipe() {
+  Recipe recipe;
+  recipe.model.layers = recipe.model.heads = recipe.model.kv_heads = 8;
+  recipe.model.hidden_size = recipe.model.ffn_hidden_size = 64;
+  recipe.batch = {.global = 64, .micro = 1, .sequence_length = 32};
+  return recipe;
+}
+
+Recipe with(const std::function<void(Recipe&)>& change) {
+  Recipe changed = recipe();
+  change(changed);
+  return changed;
+}
+
+std::string failure(const Recipe& recipe, std::int64_t devices_per_node = 8) {
+  try {
+    make_mesh(recipe, devices_per_node);
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::bad_recipe);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST_CASE("the world is launch.ranks, the explicit degrees, or the cluster") {
+  CHECK(make_mesh(recipe(), 8).world() == 8);
+  CHECK(make_mesh(recipe(), 8).data == 8);
+  CHECK(make_mesh(with([](Recipe& r) { r.cluster.nodes = 4; }), 8).data == 32);
+  CHECK(make_mesh(with([](Recipe& r) { r.launch.ranks = 2; }), 8).data == 2);
+  CHECK(make_mesh(with([](Recipe& r) { r.parallel.data = 4, r.parallel.tensor = 2; }), 4).world() == 8);
+  const Mesh mesh = make_mesh(with([](Recipe& r) { r.parallel.tensor = r.parallel.pipeline = 2; }), 8);
+  CHECK(mesh.data == 2);
+  CHECK(mesh.zero_shard == 2);
+  CHECK(mesh.micro_batches(recipe().batch) == 32);
+}
+
+TEST_CASE("every reason is told at once, each with the nearest legal value") {
+  CHECK(
+      failure(with([](Recipe& r) {
+                r.parallel.tensor = 3;
+                r.parallel.data = 5;
+                r.parallel.expert = 2;
+                r.pipeline.loops = 3;
+                r.batch.sequence_length = 31;
+                r.parallel.sequence = true;
+              }),
+              15) ==
+      "/parallel/tensor: 3 does not divide 8; must divide model.heads; did you mean 2?\n"
+      "/batch/sequence_length: 31 is not a multiple of 3; must be a multiple of parallel.context × parallel.tensor, as "
+      "parallel.sequence splits it; did you mean 30?\n"
+      "/parallel/expert: 2 ranks have no experts to split; must be 1 without model.moe; did you mean 1?\n"
+      "/batch/global: 64 is not a multiple of 5; must be a multiple of batch.micro × parallel.data; did you mean 65?\n"
+      "/pipeline/balance: \"layers\" cannot split 8 layers evenly over the 3 stages (pipeline 1 × loops 3); set "
+      "/pipeline/loops to 2 or /model/layers to 9, or give the layers of each stage: [3, 3, 2]");
+}
+
+TEST_CASE("a world that the degrees do not divide") {
+  CHECK(failure(with([](Recipe& r) { r.launch.ranks = 5, r.parallel.tensor = 2; })) ==
+        "/launch/ranks: 5 is not a multiple of 2; must be a multiple of parallel.tensor × pipeline × context; did you "
+        "mean 6?");
+  CHECK(
+      failure(with([](Recipe& r) { r.launch.ranks = 4, r.parallel.tensor = 2, r.parallel.data = 4; })) ==
+      "/launch/ranks: 4 disagrees with parallel; must be parallel.tensor × pipeline × context × data; did you mean 8?");
+  CHECK(failure(with([](Recipe& r) { r.cluster.nodes = 3, r.parallel.tensor = r.parallel.pipeline = 4; })) ==
+        "/cluster/nodes: 3 × 8 devices is not a multiple of 16; nodes × devices_per_node must be a multiple of "
+        "parallel.tensor × pipeline × context; did you mean 4?");
+}
+
+TEST_CASE("nodes are filled evenly") {
+  CHECK(failure(with([](Recipe& r) { r.parallel.data = 16; })) == "no error");
+  CHECK(failure(with([](Recipe& r) { r.parallel.data = 4, r.cluster.nodes = 1; })) == "no error");
+  CHECK(failure(with([](Recipe& r) { r.parallel.data = 12, r.batch.global = 12; })) ==
+        "/cluster/devices_per_node: 12 ranks do not fill nodes of 8 devices; must divide the ranks; did you mean 6?");
+  CHECK(failure(with([](Recipe& r) { r.parallel.data = 16, r.cluster.nodes = 4; })) ==
+        "/cluster/nodes: 4 × 8 devices are not the 16 ranks; must be the ranks ÷ devices_per_node; did you mean 2?");
+}
+
+TEST_CASE("a schedule that cannot run") {
+  CHECK_THAT(failure(with([](Recipe& r) {
+               r.parallel.pipeline = 2, r.pipeline.loops = 2, r.pipeline.schedule = PipelineSchedule::gpipe;
+             })),
+             Catch::StartsWith("/pipeline/loops: 2 does not go with this schedule"));
+  CHECK_THAT(failure(with([](Recipe& r) {
+               r.parallel.pipeline = 4, r.parallel.data = 2, r.pipeline.loops = 2, r.batch.global = 20;
+               r.pipeline.schedule = PipelineSchedule::interleaved;
+             })),
+             Catch::StartsWith("/batch/global: 20 is not a multiple of 8") && Catch::EndsWith("did you mean 24?"));
+}
+
+TEST_CASE("experts and shards divide the data ranks") {
+  const auto experts = [](Recipe& r) {
+    r.model.moe = MixtureOfExpertsRecipe{.experts = 12, .ffn_hidden_size = 64};
+    r.parallel.data = 8;
+  };
+  CHECK(failure(with([&](Recipe& r) { experts(r), r.parallel.expert = 4; })) == "no error");
+  CHECK(failure(with([&](Recipe& r) { experts(r), r.parallel.expert = 6; })) ==
+        "/parallel/expert: 6 does not divide 12 experts and 8 data ranks; must divide model.moe.experts and "
+        "parallel.data; did you mean 4?");
+  CHECK_THAT(failure(with([&](Recipe& r) { experts(r), r.parallel.expert = 8; })), Catch::Contains("did you mean 4?"));
+  CHECK_THAT(failure(with([&](Recipe& r) { experts(r), r.parallel.expert_tensor = 2; })),
+             Catch::Contains("/parallel/expert_tensor: 2 does not divide 1; must divide parallel.tensor"));
+  CHECK_THAT(failure(with([](Recipe& r) { r.parallel.data = 8, r.parallel.zero_shard_ranks = 3; })),
+             Catch::Contains("/parallel/zero_shard_ranks: 3 does not divide 8") && Catch::Contains("did you mean 2?"));
+}
+
+TEST_CASE("degrees beyond all sense are one plain reason") {
+  CHECK(failure(with([](Recipe& r) {
+          r.parallel.tensor = r.parallel.pipeline = r.parallel.context = 1 << 20;
+          r.parallel.data = 1 << 20;
+        })) == "/parallel: makes more than 2^24 ranks; lower it to at most 16777216 ranks in all");
+  CHECK_THAT(failure(with([](Recipe& r) { r.cluster.nodes = 1LL << 40; })), Catch::StartsWith("/cluster/nodes: makes"));
+  CHECK_THAT(failure(with([](Recipe& r) { r.launch.ranks = 1LL << 40; })), Catch::StartsWith("/launch/ranks: makes"));
+}
+
+TEST_CASE("groups of ranks on nodes of eight") {
+  const Mesh mesh{.tensor = 4,
+                  .context = 2,
+                  .data = 6,
+                  .pipeline = 2,
+                  .expert = 2,
+                  .expert_tensor = 4,
+                  .zero_shard = 3,
+                  .devices_per_node = 8};
+  CHECK(tensor_group(mesh) == RankGroup{4, 1, 4});
+  CHECK(context_group(mesh) == RankGroup{2, 4, 2});
+  CHECK(data_group(mesh) == RankGroup{12, 4, 2});
+  CHECK(shard_group(mesh) == RankGroup{6, 4, 2});
+  CHECK(replica_group(mesh) == RankGroup{2, 24, 1});
+  CHECK(expert_group(mesh) == RankGroup{2, 8, 1});
+  CHECK(expert_data_group(mesh) == RankGroup{6, 4, 2});
+  CHECK(pipeline_neighbours(mesh) == RankGroup{2, 48, 1});
+}
+
+TEST_CASE("pipeline neighbours share a node where their numbers do") {
+  const Mesh mesh{.tensor = 4, .pipeline = 4, .devices_per_node = 8};
+  CHECK(pipeline_neighbours(mesh, 0).inside_node == 2);
+  CHECK(pipeline_neighbours(mesh, 1).inside_node == 1);
+  CHECK(pipeline_neighbours(mesh, 2).inside_node == 2);
+  CHECK(pipeline_neighbours(mesh, 3).inside_node == 1);
+  CHECK(pipeline_neighbours(mesh).inside_node == 1);
+  CHECK(pipeline_neighbours({.tensor = 2, .pipeline = 4, .devices_per_node = 8}).inside_node == 2);
+}
+
+// Counts what the header says of rank 0's group by going through all ranks.
+std::int64_t count_members(const Mesh& mesh,
+                           const std::function<bool(std::int64_t t, std::int64_t c, std::int64_t d)>& in,
+                           std::int64_t span) {
+  std::int64_t count = 0;
+  for (std::int64_t d = 0; d < mesh.data; ++d)
+    for (std::int64_t c = 0; c < mesh.context; ++c)
+      for (std::int64_t t = 0; t < mesh.tensor; ++t)
+        if (in(t, c, d) && (d * mesh.context + c) * mesh.tensor + t < span) ++count;
+  return count;
+}
+
+TEST_CASE("groups agree with a count over all ranks") {
+  rc::prop("ranks and ranks inside the first node", [] {
+    const auto power = [](int most) { return std::int64_t{1} << *rc::gen::inRange(0, most); };
+    Mesh mesh{.tensor = power(4), .context = power(3), .data = power(5), .devices_per_node = power(5)};
+    mesh.expert = std::min(mesh.data, power(4));
+    mesh.zero_shard = std::min(mesh.data, power(4));
+    mesh.expert_tensor = std::min(mesh.tensor, power(4));
+    const auto agrees = [&](const RankGroup& group, const auto& in) {
+      RC_ASSERT(group.ranks == count_members(mesh, in, mesh.world()));
+      RC_ASSERT(group.inside_node == count_members(mesh, in, mesh.devices_per_node));
+    };
+    using Index = std::int64_t;
+    agrees(tensor_group(mesh), [](Index, Index c, Index d) { return c == 0 && d == 0; });
+    agrees(context_group(mesh), [](Index t, Index, Index d) { return t == 0 && d == 0; });
+    agrees(data_group(mesh), [](Index t, Index, Index) { return t == 0; });
+    agrees(shard_group(mesh), [&](Index t, Index, Index d) { return t == 0 && d < mesh.zero_shard; });
+    agrees(replica_group(mesh), [&](Index t, Index c, Index d) { return t + c == 0 && d % mesh.zero_shard == 0; });
+    agrees(expert_group(mesh), [&](Index t, Index c, Index d) { return t + c == 0 && d < mesh.expert; });
+    agrees(expert_data_group(mesh),
+           [&](Index t, Index, Index d) { return t % mesh.expert_tensor == 0 && d % mesh.expert == 0; });
+  });
+}
+
+}  // namespace
+}  // namespace llmtrain

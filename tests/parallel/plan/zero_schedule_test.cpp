@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <rapidcheck.h>
+#include <rapidcheck/catch.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "parallel/plan/schedule.h"
+#include "tests/parallel/plan/pass_text.h"
+#include "tests/parallel/plan/random_shape.h"
+
+namespace llmtrain {
+namespace {
+
+using Kind = PipelineSchedule;
+
+ScheduleShape zero(std::int32_t zero_stage, Kind kind, std::int32_t pipeline, std::int32_t loops,
+                   std::int32_t micro_batches) {
+  return {.kind = kind,
+          .pipeline = pipeline,
+          .loops = loops,
+          .micro_batches = micro_batches,
+          .zero_stage = zero_stage,
+          .reduces = true};
+}
+
+std::string first_rank(const ScheduleShape& shape) { return pass_text(make_schedule(shape).ranks.front()); }
+
+TEST_CASE("breadth-first at ZeRO-3 gathers a stage for all micro-batches, one stage ahead") {
+  CHECK(first_rank(zero(3, Kind::breadth_first, 2, 2, 2)) ==
+        "+0 +2 F0.0 F0.1 -0 F2.0 F2.1 -2 +2 +0 B2.0 B2.1 -2 R2 B0.0 B0.1 -0 R0 step");
+  CHECK(first_rank(zero(3, Kind::breadth_first, 1, 3, 1)) ==
+        "+0 +1 F0.0 -0 +2 F1.0 -1 F2.0 -2 +2 +1 B2.0 -2 +0 R2 B1.0 -1 R1 B0.0 -0 R0 step");
+  CHECK(first_rank(zero(3, Kind::gpipe, 1, 1, 2)) == "+0 F0.0 F0.1 -0 +0 B0.0 B0.1 -0 R0 step");
+}
+
+TEST_CASE("ordinary FSDP at ZeRO-3 gathers and reduces for every micro-batch") {
+  CHECK(first_rank(zero(3, Kind::interleaved, 1, 2, 2)) ==
+        "+0 +1 F0.0 -0 F1.0 -1 +1 +0 B1.0 -1 R1 B0.0 -0 +0 +1 R0 F0.1 -0 F1.1 -1 +1 +0 B1.1 -1 R1 B0.1 -0 R0 step");
+  CHECK(first_rank(zero(3, Kind::one_forward_one_backward, 2, 1, 2)) ==
+        "+0 F0.0 -0 +0 F0.1 -0 +0 B0.0 -0 +0 R0 B0.1 -0 R0 step");
+}
+
+TEST_CASE("interleaved at ZeRO-3 gathers for as many micro-batches as ranks, one stage in each direction") {
+  CHECK(
+      pass_text(make_schedule(zero(3, Kind::interleaved, 2, 2, 4)).ranks[1]) ==
+      "+1 +3 F1.0 F1.1 -1 +1 F3.0 B3.0 F3.1 B3.1 -3 +3 R3 F1.2 B1.0 F1.3 B1.1 -1 +1 R1 F3.2 B3.2 F3.3 B3.3 -3 R3 B1.2 "
+      "B1.3 -1 R1 step");
+}
+
+TEST_CASE("ZeRO-0 to -2 keep weights, and -1 and -2 gather what the step has updated") {
+  CHECK(first_rank(zero(0, Kind::breadth_first, 2, 2, 2)) == "F0.0 F0.1 F2.0 F2.1 B2.0 B2.1 R2 B0.0 B0.1 R0 step");
+  CHECK(first_rank(zero(1, Kind::breadth_first, 2, 2, 2)) ==
+        "F0.0 F0.1 F2.0 F2.1 B2.0 B2.1 R2 B0.0 B0.1 R0 step +0 +2");
+  CHECK(first_rank(zero(2, Kind::breadth_first, 2, 2, 2)) == first_rank(zero(1, Kind::breadth_first, 2, 2, 2)));
+  CHECK(first_rank(zero(0, Kind::interleaved, 1, 2, 2)) == "F0.0 F1.0 B1.0 B0.0 F0.1 F1.1 B1.1 R1 B0.1 R0 step");
+  CHECK(first_rank(zero(2, Kind::interleaved, 1, 2, 2)) ==
+        "F0.0 F1.0 B1.0 R1 B0.0 R0 F0.1 F1.1 B1.1 R1 B0.1 R0 step +0 +1");
+}
+
+TEST_CASE("one rank with the parameters has no one to gather from or reduce with") {
+  ScheduleShape shape = zero(3, Kind::breadth_first, 1, 2, 1);
+  shape.reduces = false;
+  CHECK(first_rank(shape) == "F0.0 F1.0 B1.0 B0.0 step");
+}
+
+std::int64_t count(const RankSchedule& schedule, Operation operation, std::int32_t stage) {
+  return std::count_if(schedule.instructions.begin(), schedule.instructions.end(), [&](const Instruction& instruction) {
+    return instruction.operation == operation && instruction.stage == stage;
+  });
+}
+
+TEST_CASE("how often weights are gathered and gradients reduced") {
+  rc::prop("breadth-first gathers twice and reduces once per stage and step; depth-first once a group", [] {
+    ScheduleShape shape = random_shape();
+    shape.reduces = true;
+    const Schedule schedule = make_schedule(shape);
+    const bool all_at_once = shape.kind == Kind::breadth_first || shape.kind == Kind::gpipe;
+    const bool grouped = shape.kind == Kind::interleaved && shape.loops > 1;
+    const std::int32_t group = all_at_once ? shape.micro_batches : grouped ? shape.pipeline : 1;
+    const std::int64_t groups = shape.micro_batches / group;
+    for (std::int32_t stage = 0; stage < shape.stages(); ++stage) {
+      const RankSchedule& rank = schedule.ranks[static_cast<std::size_t>(stage % shape.pipeline)];
+      const std::int64_t gathers = count(rank, Operation::gather_weights, stage);
+      const std::int64_t frees = count(rank, Operation::free_weights, stage);
+      RC_ASSERT(count(rank, Operation::reduce_gradients, stage) == (shape.zero_stage >= 2 ? groups : 1));
+      RC_ASSERT(frees == (shape.zero_stage == 3 ? gathers : 0));
+      if (shape.zero_stage == 0) RC_ASSERT(gathers == 0);
+      if (shape.zero_stage == 1 || shape.zero_stage == 2) RC_ASSERT(gathers == 1);
+      if (shape.zero_stage == 3 && group == shape.micro_batches) RC_ASSERT(gathers <= 2 * groups);
+      if (shape.zero_stage == 3 && (all_at_once || !grouped)) RC_ASSERT(gathers == 2 * groups);
+      // A stage in use in both directions at once is gathered for both.
+      if (shape.zero_stage == 3 && grouped) RC_ASSERT((gathers >= groups && gathers <= 2 * groups));
+    }
+  });
+
+  rc::prop("at most two stages are gathered at once, and every pass finds its own", [] {
+    ScheduleShape shape = random_shape();
+    shape.reduces = true;
+    shape.zero_stage = 3;
+    for (const RankSchedule& rank : make_schedule(shape).ranks) {
+      std::vector<bool> held(static_cast<std::size_t>(shape.stages()), false);
+      for (const Instruction& instruction : rank.instructions) {
+        const auto stage = static_cast<std::size_t>(std::max(instruction.stage, 0));
+        const bool is_pass =
+            instruction.operation == Operation::forward || instruction.operation == Operation::backward;
+        if (is_pass) RC_ASSERT(held[stage]);
+        if (instruction.operation == Operation::gather_weights) RC_ASSERT(!held[stage]);
+        if (instruction.operation == Operation::gather_weights) held[stage] = true;
+        if (instruction.operation == Operation::free_weights) held[stage] = false;
+        RC_ASSERT(std::count(held.begin(), held.end(), true) <= 2);
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace llmtrain
