@@ -78,9 +78,11 @@ double largest_dealt_share(std::vector<double> sizes, std::int64_t ranks) {
   return largest;
 }
 
+// Ranks that share a parameter's shards: of those that share the dense ones' the ranks that hold the same experts.
 std::int64_t shard_ranks(const Mesh& mesh, bool is_expert) {
-  if (!is_expert) return mesh.zero_shard;
-  return std::max<std::int64_t>(1, mesh.zero_shard * mesh.tensor / (mesh.expert * mesh.expert_tensor));
+  const std::int64_t dense = mesh.zero_shard * mesh.context;
+  if (!is_expert) return dense;
+  return std::max<std::int64_t>(1, dense * mesh.tensor / (mesh.expert * mesh.expert_tensor));
 }
 
 void add_group(const Recipe& recipe, const Mesh& mesh, const Group& group, ModelStates& states) {

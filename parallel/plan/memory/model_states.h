@@ -21,10 +21,11 @@ struct ModelStates {
 };
 
 // ZeRO (Rajbhandari et al., arXiv 1910.02054) divides optimizer states and master weights (1), gradients (2) and
-// weights (3) by mesh.zero_shard, those of experts by the ranks of it that hold the same experts. A shard is rounded up
-// to whole elements. FP8 parameters have a scale a tensor, so whole tensors are dealt out, the largest first, each to
-// the rank that has least (arXiv 2310.18313, algorithm 1). With tied embeddings and a pipeline the last stage holds a
-// copy of the token embedding with all its states.
+// weights (3) by the ranks of shard_group() (mesh.zero_shard × context), those of experts by the ranks among them, and
+// among their tensor ranks, that hold the same experts. A shard is rounded up to whole elements. FP8 parameters have a
+// scale a tensor, so whole tensors are dealt out, the largest first, each to the rank that has least (arXiv 2310.18313,
+// algorithm 1). With tied embeddings and a pipeline the last stage holds a copy of the token embedding with all its
+// states.
 ModelStates model_states(const Recipe& recipe, const Graph& graph, const Mesh& mesh, const Stage& stage);
 
 }  // namespace llmtrain

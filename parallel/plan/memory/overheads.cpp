@@ -7,8 +7,8 @@ namespace {
 
 // Fitted together to the peaks that the FP8-LM paper (arXiv 2310.18313, table 5, read from the device) and the Zero
 // Bubble paper (arXiv 2401.10241, table 4, read from the allocator) print.
-constexpr double cuda_context_bytes = 1.0e9;
-constexpr double collective_group_bytes = 1.6e9;
+constexpr double cuda_context_bytes = 0.8e9;
+constexpr double collective_group_bytes = 2.0e9;
 constexpr double transfer_bytes = 0.1e9;
 
 // Resident size of the training program before it makes its first tensor.

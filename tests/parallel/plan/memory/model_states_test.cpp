@@ -109,6 +109,8 @@ TEST_CASE("sharding inside a part of the data-parallel ranks") {
   const double everywhere = states_of_stage(value);
   value.mesh.zero_shard = 16;
   CHECK(states_of_stage(value) == 4 * everywhere);
+  value.mesh.context = 4;  // context ranks hold the same parameters and share their shards
+  CHECK(states_of_stage(value) == everywhere);
 }
 
 TEST_CASE("ZeRO-2 and -3 name the whole tensors that come and go") {
