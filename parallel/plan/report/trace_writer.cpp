@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/report/trace_writer.h"
+
+#include <spdlog/fmt/compile.h>
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "parallel/plan/report/memory_names.h"
+
+namespace llmtrain {
+namespace {
+
+constexpr std::size_t flush_bytes = 1U << 20U;
+
+// Whole nanoseconds, so that the end of one event and the start of the next are the same number.
+std::int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
+
+// Microseconds, which the format counts in.
+struct Microseconds {
+  std::int64_t nanoseconds = 0;
+};
+
+void append(std::string& text, Microseconds time) {
+  fmt::format_to(std::back_inserter(text), FMT_COMPILE("{}.{:03}"), time.nanoseconds / 1000, time.nanoseconds % 1000);
+}
+
+std::string_view kind_of(Operation operation) {
+  switch (operation) {
+    case Operation::forward:
+    case Operation::backward:
+    case Operation::optimizer_step:
+      return "compute";
+    case Operation::send_activation:
+    case Operation::receive_activation:
+    case Operation::send_gradient:
+    case Operation::receive_gradient:
+      return "transfer";
+    default:
+      return "data";
+  }
+}
+
+// A tensor on its way from one stage to its neighbour.
+struct Arrow {
+  bool starts = false;
+  bool gradient = false;
+  std::int32_t boundary = 0;  // stages boundary and boundary + 1
+};
+
+std::optional<Arrow> arrow_of(const Instruction& instruction) {
+  switch (instruction.operation) {
+    case Operation::send_activation:
+      return Arrow{.starts = true, .gradient = false, .boundary = instruction.stage};
+    case Operation::receive_activation:
+      return Arrow{.starts = false, .gradient = false, .boundary = instruction.stage - 1};
+    case Operation::send_gradient:
+      return Arrow{.starts = true, .gradient = true, .boundary = instruction.stage - 1};
+    case Operation::receive_gradient:
+      return Arrow{.starts = false, .gradient = true, .boundary = instruction.stage};
+    default:
+      return std::nullopt;
+  }
+}
+
+std::string quoted(std::string_view text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace
+
+TraceWriter::TraceWriter(const std::filesystem::path& file, std::string_view title) : file_(file) {
+  text_.reserve(flush_bytes + 4096);
+  text_ = R"({"displayTimeUnit":"ms","otherData":{"title":)" + quoted(title) + "},\"traceEvents\":[";
+}
+
+void TraceWriter::begin_event() {
+  text_ += is_first_ ? "\n" : ",\n";
+  is_first_ = false;
+}
+
+void TraceWriter::flush_when_full() {
+  if (text_.size() < flush_bytes) return;
+  file_.write(text_.data(), text_.size());
+  text_.clear();
+}
+
+void TraceWriter::name_rank(std::int32_t rank, std::string_view name) {
+  begin_event();
+  text_ +=
+      fmt::format(R"({{"ph":"M","name":"process_name","pid":{},"tid":0,"args":{{"name":{}}}}},)", rank, quoted(name));
+  text_ +=
+      fmt::format(R"({{"ph":"M","name":"process_sort_index","pid":{0},"tid":0,"args":{{"sort_index":{0}}}}})", rank);
+  flush_when_full();
+}
+
+void TraceWriter::name_stream(std::int32_t rank, std::int32_t stream, std::string_view name) {
+  begin_event();
+  text_ += fmt::format(R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":{}}}}},)", rank, stream,
+                       quoted(name));
+  text_ += fmt::format(R"({{"ph":"M","name":"thread_sort_index","pid":{},"tid":{},"args":{{"sort_index":{}}}}})", rank,
+                       stream, stream);
+  flush_when_full();
+}
+
+void TraceWriter::write(const TraceRecord& record) {
+  const Instruction& instruction = record.instruction;
+  const std::int64_t start = nanoseconds(record.start_seconds);
+  const std::int64_t end = std::max(start, nanoseconds(record.end_seconds));
+  const std::string line = to_text(instruction);
+  const auto out = std::back_inserter(text_);
+  begin_event();
+  fmt::format_to(out, FMT_COMPILE(R"({{"ph":"X","pid":{},"tid":{},"ts":)"), record.rank, record.stream);
+  append(text_, {start});
+  text_ += ",\"dur\":";
+  append(text_, {end - start});
+  fmt::format_to(out, FMT_COMPILE(R"(,"cat":"{}","name":"{}","args":{{)"), kind_of(instruction.operation), line);
+  if (instruction.stage >= 0) fmt::format_to(out, FMT_COMPILE(R"("stage":{},)"), instruction.stage);
+  if (instruction.micro >= 0) fmt::format_to(out, FMT_COMPILE(R"("micro":{},)"), instruction.micro);
+  if (instruction.peer >= 0) fmt::format_to(out, FMT_COMPILE(R"("peer":{},)"), instruction.peer);
+  fmt::format_to(out, FMT_COMPILE(R"("step":{},"instruction":"{}"}}}})"), record.step, line);
+  write_arrow(record, start, end);
+  flush_when_full();
+}
+
+void TraceWriter::write_arrow(const TraceRecord& record, std::int64_t start, std::int64_t end) {
+  const auto arrow = arrow_of(record.instruction);
+  if (!arrow) return;
+  begin_event();
+  // An arrow is bound to the event around its time: the start of a send, and just in front of the end of a receive.
+  const std::int64_t time = arrow->starts ? start : std::max(start, end - 1);
+  fmt::format_to(
+      std::back_inserter(text_),
+      FMT_COMPILE(R"({{"ph":"{}","id":"{}-{}-{}-{}","cat":"transfer","name":"{}","pid":{},"tid":{}{},"ts":)"),
+      arrow->starts ? 's' : 'f', record.step, arrow->gradient ? 'g' : 'a', arrow->boundary, record.instruction.micro,
+      arrow->gradient ? "gradient" : "activation", record.rank, record.stream, arrow->starts ? "" : R"(,"bp":"e")");
+  append(text_, {time});
+  text_ += '}';
+}
+
+void TraceWriter::write_memory(std::int32_t rank, double seconds, const MemoryBytes& bytes) {
+  begin_event();
+  fmt::format_to(std::back_inserter(text_), FMT_COMPILE(R"({{"ph":"C","name":"memory","pid":{},"tid":0,"ts":)"), rank);
+  append(text_, {nanoseconds(seconds)});
+  text_ += ",\"args\":{";
+  for (const MemoryName& name : memory_names) {
+    if (name.category != memory_names.front().category) text_ += ',';
+    fmt::format_to(std::back_inserter(text_), FMT_COMPILE(R"("{}":{})"), name.label,
+                   std::llround(bytes[name.category]));
+  }
+  text_ += "}}";
+  flush_when_full();
+}
+
+void TraceWriter::close() {
+  text_ += "\n]}\n";
+  file_.write(text_.data(), text_.size());
+  file_.close();
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "core/base/file.h"
+#include "parallel/plan/schedule.h"
+#include "parallel/plan/step_memory.h"
+
+namespace llmtrain {
+
+// One instruction as it ran, planned or measured. Times are seconds from the trace's start.
+struct TraceRecord {
+  std::int32_t rank = 0;
+  std::int32_t stream = 0;  // records of one rank and stream do not overlap
+  std::int32_t step = 0;    // tells transfers of several steps apart
+  Instruction instruction;
+  double start_seconds = 0;
+  double end_seconds = 0;
+};
+
+// Writes a timeline in the trace-event format of Chrome and Perfetto (ui.perfetto.dev opens it): a process for each
+// rank, a thread for each stream, a complete event for each record with stage, micro-batch and the instruction's line
+// as its arguments, an arrow from each send to its receive, counters for memory. Records may come in any order and are
+// written at once, so memory does not grow with them. Errors writing the file are Error(cannot_write); a file that was
+// not closed is removed again.
+class TraceWriter {
+ public:
+  // `title` stands in the file's metadata.
+  TraceWriter(const std::filesystem::path& file, std::string_view title);
+
+  void name_rank(std::int32_t rank, std::string_view name);
+  void name_stream(std::int32_t rank, std::int32_t stream, std::string_view name);
+  void write(const TraceRecord& record);
+  // Bytes that the rank holds from now on, by category.
+  void write_memory(std::int32_t rank, double seconds, const MemoryBytes& bytes);
+  // Ends the file and flushes it to the disk.
+  void close();
+
+ private:
+  void write_arrow(const TraceRecord& record, std::int64_t start, std::int64_t end);
+  void begin_event();
+  void flush_when_full();
+
+  FileWriter file_;
+  std::string text_;
+  bool is_first_ = true;
+};
+
+}  // namespace llmtrain
