@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "tests/parallel/plan/simulator_case.h"
+
+namespace llmtrain {
+namespace {
+
+using Kind = PipelineSchedule;
+using Category = MemoryCategory;
+
+Simulation run(const ScheduleShape& shape, const CaseSeconds& seconds = {}) {
+  return simulate(make_schedule(shape), equal_costs(shape, seconds), equal_memory(shape), Timeline::record);
+}
+
+// Bytes of the category after each change of it.
+std::vector<double> course(const RankSimulation& rank, Category category) {
+  std::vector<double> bytes;
+  for (const MemorySample& sample : rank.memory)
+    if (bytes.empty() || bytes.back() != sample.bytes[category]) bytes.push_back(sample.bytes[category]);
+  return bytes;
+}
+
+TEST_CASE("activations are kept from forward to backward, workspaces during their pass") {
+  const Simulation simulation = run({.micro_batches = 2}, {.optimizer = 1});
+  const RankSimulation& rank = simulation.ranks[0];
+  CHECK(course(rank, Category::activations) == std::vector<double>{16, 32, 16, 0});
+  CHECK(course(rank, Category::buffers) == std::vector<double>{1, 2, 8, 0});
+  CHECK(course(rank, Category::weights) == std::vector<double>{4096});
+  // At the first backward: two micro-batches and its workspace.
+  CHECK(rank.peak_bytes == 65536 + 4096 + 8192 + 32 + 2);
+  CHECK(rank.peak_instruction == 2);
+  CHECK(rank.high_water[Category::buffers] == 8);
+  CHECK(rank.high_water[Category::framework] == 65536);
+  CHECK(rank.final_bytes.total() == 65536 + 4096 + 8192);
+}
+
+TEST_CASE("two stages of a rank are resident together") {
+  const Simulation simulation = run({.loops = 3, .micro_batches = 1});
+  CHECK(simulation.ranks[0].final_bytes[Category::optimizer] == 3 * 8192);
+}
+
+TEST_CASE("a tensor is there from its transfer to the pass that takes it, and from its pass to its transfer's end") {
+  const Simulation simulation = run({.kind = Kind::gpipe, .pipeline = 2, .micro_batches = 1}, {.transfer = 0.5});
+  // Rank 0: made in F0 (0 to 1), sent until 1.5; the gradient comes from 4.5 and is used until 7.
+  const auto& first = simulation.ranks[0].memory;
+  const auto at = [&](double seconds) {
+    double bytes = 0;
+    for (const MemorySample& sample : first)
+      if (sample.seconds <= seconds) bytes = sample.bytes[Category::communication];
+    return bytes;
+  };
+  CHECK(at(0) == 4);
+  CHECK(at(1.4) == 4);
+  CHECK(at(1.5) == 0);
+  CHECK(at(4.4) == 0);
+  CHECK(at(4.5) == 4);
+  CHECK(at(6.9) == 4);
+  CHECK(at(7) == 0);
+  // Rank 1: comes from 1, used until 2.5; its gradient made from 2.5, sent until 5.
+  CHECK(course(simulation.ranks[1], Category::communication) == std::vector<double>{0, 4, 0});
+  CHECK(simulation.ranks[1].final_bytes[Category::communication] == 0);
+}
+
+TEST_CASE("ZeRO-3 holds two gathered stages, or one where the rank has one") {
+  ScheduleShape shape{.loops = 4, .micro_batches = 2, .zero_stage = 3, .reduces = true};
+  CHECK(run(shape, {.gather = 0.5}).ranks[0].high_water[Category::weights] == 4 * 4096 + 2 * 64);
+  shape.loops = 1;
+  CHECK(run(shape, {.gather = 0.5}).ranks[0].high_water[Category::weights] == 4096 + 64);
+  shape.zero_stage = 1;
+  CHECK(run(shape, {.gather = 0.5}).ranks[0].high_water[Category::weights] == 4096);
+}
+
+TEST_CASE("whole gradients are there from a group's first backward to the end of its reduction") {
+  const ScheduleShape shape{.loops = 2, .micro_batches = 2, .zero_stage = 2, .reduces = true};
+  // B1 ends at 8 and its reduction at 11, B0 at 12 and its at 15.
+  const Simulation simulation = run(shape, {.reduce = 3});
+  CHECK(course(simulation.ranks[0], Category::gradients) == std::vector<double>{0, 32, 64, 32, 0});
+  ScheduleShape alone = shape;
+  alone.reduces = false;
+  CHECK(run(alone).ranks[0].high_water[Category::gradients] == 0);
+}
+
+TEST_CASE("without a timeline there are the same peaks and no samples") {
+  const ScheduleShape shape{.pipeline = 3, .loops = 2, .micro_batches = 4, .zero_stage = 3, .reduces = true};
+  const CaseSeconds seconds{.transfer = 0.25, .gather = 0.5, .reduce = 0.5};
+  const Simulation with = run(shape, seconds);
+  const Simulation without = simulate(make_schedule(shape), equal_costs(shape, seconds), equal_memory(shape));
+  CHECK(without.timeline.empty());
+  CHECK(without.step_seconds == with.step_seconds);
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    CHECK(without.ranks[rank].memory.empty());
+    CHECK(without.ranks[rank].peak_bytes == with.ranks[rank].peak_bytes);
+    double peak = 0;
+    for (const MemorySample& sample : with.ranks[rank].memory) peak = std::max(peak, sample.bytes.total());
+    CHECK(peak == with.ranks[rank].peak_bytes);
+  }
+}
+
+}  // namespace
+}  // namespace llmtrain

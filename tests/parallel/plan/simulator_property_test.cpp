@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <rapidcheck.h>
+#include <rapidcheck/catch.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <map>
+#include <tuple>
+
+#include "tests/parallel/plan/random_shape.h"
+#include "tests/parallel/plan/simulator_case.h"
+
+namespace llmtrain {
+namespace {
+
+using Kind = PipelineSchedule;
+
+double eighths(int most) { return *rc::gen::inRange(0, most) / 8.0; }
+
+// Another cost for each stage, in exact binary fractions.
+StepCosts random_costs(const ScheduleShape& shape) {
+  StepCosts costs = equal_costs(shape, {});
+  for (StageCost& stage : costs.stages)
+    stage = {.forward = {.seconds = 0.125 + eighths(16)},
+             .backward = {.seconds = 0.125 + eighths(32)},
+             .gather_seconds = eighths(16),
+             .reduce_seconds = eighths(16)};
+  for (double& seconds : costs.transfer_seconds) seconds = eighths(8);
+  for (double& seconds : costs.optimizer_seconds) seconds = eighths(8);
+  costs.step_overhead_seconds = eighths(8);
+  costs.compute_slowdown = eighths(7);
+  costs.overlap = *rc::gen::arbitrary<bool>();
+  costs.blocking_transfers = *rc::gen::arbitrary<bool>();
+  return costs;
+}
+
+using PassName = std::tuple<Operation, std::int32_t, std::int32_t>;
+
+// The longest chain of passes, each after the one before it on its rank and after its input has come; found by going
+// through all passes until nothing moves.
+double critical_path(const Schedule& schedule, const StepCosts& costs) {
+  const ScheduleShape& shape = schedule.shape;
+  std::map<PassName, double> ends;
+  const auto hop = [&](std::int32_t from_stage) {
+    return shape.pipeline == 1 ? 0 : costs.transfer_seconds[static_cast<std::size_t>(from_stage % shape.pipeline)];
+  };
+  double longest = 0;
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (const RankSchedule& rank : schedule.ranks) {
+      double clock = 0;
+      for (const Instruction& i : rank.instructions) {
+        const bool forward = i.operation == Operation::forward;
+        if (!forward && i.operation != Operation::backward) continue;
+        double start = clock;
+        if (forward && i.stage > 0)
+          start = std::max(start, ends[{Operation::forward, i.stage - 1, i.micro}] + hop(i.stage - 1));
+        if (!forward && i.stage + 1 < shape.stages())
+          start = std::max(start, ends[{Operation::backward, i.stage + 1, i.micro}] + hop(i.stage));
+        const StageCost& cost = costs.stages[static_cast<std::size_t>(i.stage)];
+        clock = start + (forward ? cost.forward : cost.backward).seconds;
+        double& end = ends[{i.operation, i.stage, i.micro}];
+        moved = moved || end != clock;
+        end = clock;
+      }
+      longest = std::max(longest, clock);
+    }
+  }
+  return longest;
+}
+
+TEST_CASE("time") {
+  rc::prop("a step takes at least its critical path, and no longer without collectives and transfers", [] {
+    const ScheduleShape shape = random_shape();
+    const Schedule schedule = make_schedule(shape);
+    StepCosts costs = random_costs(shape);
+    const StepMemory memory = equal_memory(shape);
+    RC_ASSERT(simulate(schedule, costs, memory).step_seconds >= critical_path(schedule, costs) - 1e-9);
+    for (StageCost& stage : costs.stages) stage.gather_seconds = stage.reduce_seconds = 0;
+    std::fill(costs.transfer_seconds.begin(), costs.transfer_seconds.end(), 0);
+    std::fill(costs.optimizer_seconds.begin(), costs.optimizer_seconds.end(), 0);
+    const double expected = critical_path(schedule, costs) + costs.step_overhead_seconds;
+    RC_ASSERT(std::abs(simulate(schedule, costs, memory).step_seconds - expected) < 1e-9);
+  });
+
+  rc::prop("the bubble of equal stages with free communication is (p − 1) / (m·v + p − 1)", [] {
+    const ScheduleShape shape = random_shape();
+    // Breadth-first needs as many micro-batches as ranks to keep them all busy from loop to loop.
+    RC_PRE(shape.loops == 1 || shape.micro_batches >= shape.pipeline);
+    const double ranks_behind = shape.pipeline - 1;
+    const double expected = ranks_behind / (shape.micro_batches * shape.loops + ranks_behind);
+    const Simulation simulation = simulate(make_schedule(shape), equal_costs(shape, {}), equal_memory(shape));
+    RC_ASSERT(std::abs(simulation.bubble_fraction - expected) < 1e-9);
+  });
+
+  rc::prop("no stream does two things at once, and the compute stream's add up", [] {
+    const ScheduleShape shape = random_shape();
+    const Schedule schedule = make_schedule(shape);
+    const Simulation simulation = simulate(schedule, random_costs(shape), equal_memory(shape), Timeline::record);
+    // Sending and receiving are two links of the transfer stream.
+    std::map<std::tuple<std::int32_t, Stream, bool>, double> free_at;
+    std::vector<double> computing(schedule.ranks.size(), 0);
+    for (const TimelineEntry& entry : simulation.timeline) {
+      const auto rank = static_cast<std::size_t>(entry.rank);
+      const Operation operation =
+          schedule.ranks[rank].instructions[static_cast<std::size_t>(entry.instruction)].operation;
+      const bool receives = operation == Operation::receive_activation || operation == Operation::receive_gradient;
+      double& free = free_at[{entry.rank, entry.stream, receives}];
+      RC_ASSERT(entry.start_seconds >= free - 1e-9);
+      free = entry.end_seconds;
+      if (entry.stream == Stream::compute) computing[rank] += entry.end_seconds - entry.start_seconds;
+    }
+    std::size_t timed = 0;
+    for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+      const RankSimulation& result = simulation.ranks[rank];
+      RC_ASSERT(std::abs(computing[rank] - result.busy_seconds - result.optimizer_seconds) < 1e-9);
+      timed += static_cast<std::size_t>(
+          std::count_if(schedule.ranks[rank].instructions.begin(), schedule.ranks[rank].instructions.end(),
+                        [](const Instruction& i) { return i.operation != Operation::free_weights; }));
+    }
+    RC_ASSERT(simulation.timeline.size() == timed);
+  });
+}
+
+TEST_CASE("memory") {
+  rc::prop("memory comes back to where it was, and the peak is between its largest part and the sum of all", [] {
+    const ScheduleShape shape = random_shape();
+    const StepMemory memory = equal_memory(shape);
+    const Simulation simulation = simulate(make_schedule(shape), random_costs(shape), memory);
+    MemoryBytes resident = memory.rank;
+    resident[MemoryCategory::weights] += shape.loops * 4096;
+    resident[MemoryCategory::optimizer] += shape.loops * 8192;
+    for (const RankSimulation& rank : simulation.ranks) {
+      RC_ASSERT(rank.final_bytes.bytes == resident.bytes);
+      RC_ASSERT(rank.peak_bytes > resident.total());
+      RC_ASSERT(rank.peak_bytes <= rank.high_water.total());
+    }
+  });
+
+  rc::prop("1f1b keeps the activations of p − r micro-batches on rank r, breadth-first those of all", [] {
+    ScheduleShape shape = random_shape();
+    shape.kind = *rc::gen::element(Kind::breadth_first, Kind::one_forward_one_backward);
+    if (shape.kind == Kind::one_forward_one_backward) shape.loops = 1;
+    const Simulation simulation = simulate(make_schedule(shape), random_costs(shape), equal_memory(shape));
+    for (std::int32_t rank = 0; rank < shape.pipeline; ++rank) {
+      const std::int32_t kept = shape.kind == Kind::breadth_first
+                                    ? shape.micro_batches * shape.loops
+                                    : std::min(shape.micro_batches, shape.pipeline - rank);
+      const RankSimulation& result = simulation.ranks[static_cast<std::size_t>(rank)];
+      RC_ASSERT(result.high_water[MemoryCategory::activations] == kept * 16);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace llmtrain

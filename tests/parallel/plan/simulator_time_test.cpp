@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+#include <functional>
+
+#include "tests/parallel/plan/simulator_case.h"
+
+namespace llmtrain {
+namespace {
+
+using Kind = PipelineSchedule;
+
+struct Case {
+  ScheduleShape shape;
+  CaseSeconds seconds;
+};
+
+Simulation run(const Case& c, const std::function<void(StepCosts&)>& change = {}) {
+  StepCosts costs = equal_costs(c.shape, c.seconds);
+  if (change) change(costs);
+  return simulate(make_schedule(c.shape), costs, equal_memory(c.shape), Timeline::record);
+}
+
+// "F0.1 2-3" for each pass of the rank, "step 9-10" for its optimizer.
+std::string passes(const ScheduleShape& shape, const Simulation& simulation, std::int32_t rank, Stream stream) {
+  const Schedule schedule = make_schedule(shape);
+  std::string text;
+  const auto number = [](double value) {
+    const auto hundredths = static_cast<int>(value * 100 + 0.5);
+    std::string digits = std::to_string(hundredths / 100);
+    if (hundredths % 100 != 0) digits += "." + std::to_string(hundredths % 100);
+    return digits;
+  };
+  for (const TimelineEntry& entry : simulation.timeline) {
+    if (entry.rank != rank || entry.stream != stream) continue;
+    const Instruction& instruction =
+        schedule.ranks[static_cast<std::size_t>(rank)].instructions[static_cast<std::size_t>(entry.instruction)];
+    const std::string operation = to_text(instruction).substr(0, 1);
+    text += (text.empty() ? "" : ", ") + operation;
+    if (instruction.stage >= 0) text += std::to_string(instruction.stage);
+    if (instruction.micro >= 0) text += "." + std::to_string(instruction.micro);
+    text += " " + number(entry.start_seconds) + "-" + number(entry.end_seconds);
+  }
+  return text;
+}
+
+TEST_CASE("one rank: passes one after the other, the optimizer, the overhead of the step") {
+  const Case c{{.micro_batches = 2}, {.optimizer = 0.5}};
+  const Simulation simulation = run(c, [](StepCosts& costs) {
+    costs.step_overhead_seconds = 0.25;
+    costs.stages[0].backward = {.seconds = 2, .communication_seconds = 0.5, .recompute_seconds = 0.75};
+  });
+  CHECK(passes(c.shape, simulation, 0, Stream::compute) == "F0.0 0-1, F0.1 1-2, B0.0 2-4, B0.1 4-6, O 6-6.50");
+  CHECK(simulation.step_seconds == 6.75);
+  CHECK(simulation.window_seconds == 6);
+  CHECK(simulation.bubble_fraction == 0);
+  CHECK(simulation.ranks[0].busy_seconds == 6);
+  CHECK(simulation.ranks[0].communication_seconds == 1);
+  CHECK(simulation.ranks[0].recompute_seconds == 1.5);
+  CHECK(simulation.ranks[0].optimizer_seconds == 0.5);
+}
+
+TEST_CASE("a pass waits for its tensor to be made and to arrive") {
+  const Case c{{.kind = Kind::gpipe, .pipeline = 2, .micro_batches = 1}, {.transfer = 0.5, .optimizer = 1}};
+  const Simulation simulation = run(c);
+  CHECK(passes(c.shape, simulation, 0, Stream::compute) == "F0.0 0-1, B0.0 5-7, O 7-8");
+  CHECK(passes(c.shape, simulation, 1, Stream::compute) == "F1.0 1.50-2.50, B1.0 2.50-4.50, O 4.50-5.50");
+  CHECK(passes(c.shape, simulation, 0, Stream::transfer) == "S0.0 1-1.50, R0.0 4.50-5");
+  CHECK(simulation.step_seconds == 8);
+  CHECK(simulation.bubble_fraction == Approx(1 - 3.0 / 7));
+  CHECK(simulation.ranks[0].exposed_transfer_seconds == 0.5);
+  CHECK(simulation.ranks[1].exposed_transfer_seconds == 0.5);
+}
+
+TEST_CASE("a link carries one tensor at a time") {
+  const Case c{{.kind = Kind::gpipe, .pipeline = 2, .micro_batches = 2}, {.transfer = 3}};
+  const Simulation simulation = run(c);
+  CHECK(passes(c.shape, simulation, 0, Stream::transfer) == "S0.0 1-4, S0.1 4-7, R0.0 10-13, R0.1 13-16");
+  CHECK(passes(c.shape, simulation, 1, Stream::compute) == "F1.0 4-5, F1.1 7-8, B1.0 8-10, B1.1 10-12, O 12-12");
+}
+
+TEST_CASE("1f1b with transfers beside passes, and with transfers that hold both ranks") {
+  const Case c{{.kind = Kind::one_forward_one_backward, .pipeline = 2, .micro_batches = 2}, {.transfer = 0.5}};
+  const Simulation beside = run(c);
+  CHECK(passes(c.shape, beside, 0, Stream::compute) == "F0.0 0-1, F0.1 1-2, B0.0 5-7, B0.1 8-10, O 10-10");
+  CHECK(passes(c.shape, beside, 1, Stream::compute) ==
+        "F1.0 1.50-2.50, B1.0 2.50-4.50, F1.1 4.50-5.50, B1.1 5.50-7.50, O 7.50-7.50");
+  const Simulation holding = run(c, [](StepCosts& costs) { costs.blocking_transfers = true; });
+  CHECK(passes(c.shape, holding, 0, Stream::compute) ==
+        "F0.0 0-1, F0.1 1.50-2.50, B0.0 5-7, B0.1 8.50-10.50, O 10.50-10.50");
+  // The gradient goes while the next activation comes.
+  CHECK(passes(c.shape, holding, 1, Stream::compute) ==
+        "F1.0 1.50-2.50, B1.0 2.50-4.50, F1.1 5-6, B1.1 6-8, O 8.50-8.50");
+  CHECK(holding.ranks[1].exposed_transfer_seconds == 1);
+}
+
+const Case sharded{{.loops = 2, .micro_batches = 1, .zero_stage = 3, .reduces = true},
+                   {.gather = 1, .reduce = 1, .optimizer = 0.5}};
+
+TEST_CASE("gathers and reductions beside passes") {
+  const Simulation simulation = run(sharded);
+  CHECK(passes(sharded.shape, simulation, 0, Stream::data) == "G0 0-1, G1 1-2, G1 3-4, G0 4-5, R1 6-7, R0 8-9");
+  CHECK(passes(sharded.shape, simulation, 0, Stream::compute) == "F0.0 1-2, F1.0 2-3, B1.0 4-6, B0.0 6-8, O 9-9.50");
+  CHECK(simulation.step_seconds == 9.5);
+  CHECK(simulation.window_seconds == 7);
+  CHECK(simulation.ranks[0].busy_seconds == 6);
+  CHECK(simulation.ranks[0].exposed_data_seconds == 3);
+  CHECK(simulation.ranks[0].slowed_seconds == 0);
+}
+
+TEST_CASE("collectives slow the passes beside them") {
+  const Simulation simulation = run(sharded, [](StepCosts& costs) { costs.compute_slowdown = 0.5; });
+  CHECK(passes(sharded.shape, simulation, 0, Stream::compute) ==
+        "F0.0 1-2.50, F1.0 2.50-3.50, B1.0 4.50-7, B0.0 7-9.50, O 10.50-11");
+  CHECK(simulation.ranks[0].slowed_seconds == 1.5);
+  CHECK(simulation.ranks[0].busy_seconds == 7.5);
+  CHECK(simulation.ranks[0].exposed_data_seconds == 4.5);
+}
+
+TEST_CASE("a pass that ends beside a collective, and one that begins in the middle of it") {
+  // The gather of stage 1 runs from 1 to 5: F0 takes 1 ÷ (1 − 0.5) of it.
+  Case c = sharded;
+  const Simulation simulation = run(c, [](StepCosts& costs) {
+    costs.compute_slowdown = 0.5;
+    costs.stages[1].gather_seconds = 4;
+  });
+  CHECK(passes(c.shape, simulation, 0, Stream::compute) ==
+        "F0.0 1-3, F1.0 5-6, B1.0 10-12.50, B0.0 12.50-15, O 16-16.50");
+}
+
+TEST_CASE("without overlap gathers and reductions hold the passes") {
+  const Simulation simulation = run(sharded, [](StepCosts& costs) {
+    costs.overlap = false;
+    costs.compute_slowdown = 0.5;
+  });
+  CHECK(passes(sharded.shape, simulation, 0, Stream::compute) == "F0.0 2-3, F1.0 3-4, B1.0 6-8, B0.0 9-11, O 12-12.50");
+  CHECK(simulation.ranks[0].exposed_data_seconds == 6);
+  CHECK(simulation.ranks[0].slowed_seconds == 0);
+}
+
+TEST_CASE("updated weights are gathered after the step and lengthen it") {
+  Case c = sharded;
+  c.shape.zero_stage = 1;
+  const Simulation simulation = run(c);
+  CHECK(passes(c.shape, simulation, 0, Stream::data) == "R1 4-5, R0 6-7, G0 7.50-8.50, G1 8.50-9.50");
+  CHECK(simulation.step_seconds == 9.5);
+  CHECK(simulation.ranks[0].exposed_data_seconds == 3);
+  CHECK(run(c, [](StepCosts& costs) { costs.overlap = false; }).step_seconds == 10.5);
+}
+
+TEST_CASE("a backward waits for the buffer that the last reduction still reads") {
+  const Case c{{.kind = Kind::interleaved, .loops = 1, .micro_batches = 2, .zero_stage = 2, .reduces = true},
+               {.gather = 0, .reduce = 5}};
+  const Simulation simulation = run(c);
+  CHECK(passes(c.shape, simulation, 0, Stream::compute) == "F0.0 0-1, B0.0 1-3, F0.1 3-4, B0.1 8-10, O 15-15");
+  CHECK(simulation.ranks[0].exposed_data_seconds == 9);
+}
+
+TEST_CASE("the busiest rank tells the bubble") {
+  const Case c{{.kind = Kind::gpipe, .pipeline = 2, .micro_batches = 1}, {}};
+  const Simulation simulation = run(c, [](StepCosts& costs) { costs.stages[1].backward.seconds = 6; });
+  CHECK(simulation.window_seconds == 10);
+  CHECK(simulation.bubble_fraction == Approx(0.3));
+}
+
+}  // namespace
+}  // namespace llmtrain
