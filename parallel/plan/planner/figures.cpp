@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/planner/figures.h"
+
+#include <algorithm>
+
+namespace llmtrain {
+namespace {
+
+double tokens_per_step(const Recipe& recipe) {
+  return static_cast<double>(recipe.batch.global) * static_cast<double>(recipe.batch.sequence_length);
+}
+
+// Forward FLOPs on one token that the backward repeats.
+double recomputed_flops(const Recipe& recipe, const Graph& graph) {
+  if (recipe.memory.recompute == Recompute::none) return 0;
+  const ModelRecipe& model = graph.model;
+  const std::int64_t length = recipe.batch.sequence_length;
+  const double scores = 4.0 * static_cast<double>(length) * static_cast<double>(model.heads * model.head_dim);
+  double flops = 0;
+  for (std::size_t block = 0; block < graph.blocks.size(); ++block) {
+    if (graph.blocks[block].kind != BlockKind::layer) continue;
+    flops += recipe.memory.recompute == Recompute::full ? graph.cost(block, 1, length, 0).forward_flops : scores;
+  }
+  return flops;
+}
+
+double host_bytes(const PlanSources& sources, std::int64_t pipeline_rank) {
+  double bytes = 0;
+  const auto ranks = static_cast<std::size_t>(sources.mesh.pipeline);
+  const auto micros = static_cast<double>(sources.schedule.shape.micro_batches);
+  for (auto stage = static_cast<std::size_t>(pipeline_rank); stage < sources.memory.stages.size(); stage += ranks) {
+    const StageMemory& memory = sources.memory.stages[stage];
+    bytes += memory.host_resident.total() + memory.host_activations * micros;
+  }
+  return bytes;
+}
+
+double total_seconds(const std::vector<CommunicationEntry>& entries, std::string_view purpose) {
+  double seconds = 0;
+  for (const CommunicationEntry& entry : entries)
+    if (entry.purpose == purpose) seconds += entry.seconds;
+  return seconds;
+}
+
+}  // namespace
+
+const RankSimulation& busiest_rank(const Simulation& simulation) {
+  return *std::ranges::max_element(simulation.ranks, {}, &RankSimulation::busy_seconds);
+}
+
+PlannedStep planned_step(const PlanSources& sources) {
+  const RankSimulation& rank = busiest_rank(sources.simulation);
+  PlannedStep step;
+  step.seconds = sources.simulation.step_seconds;
+  step.compute_seconds = rank.busy_seconds - rank.communication_seconds;
+  step.recompute_seconds = rank.recompute_seconds;
+  step.tensor_communication_seconds = rank.communication_seconds;
+  step.optimizer_seconds = rank.optimizer_seconds;
+  step.overhead_seconds = sources.costs.step_overhead_seconds;
+  step.bubble_fraction = sources.simulation.bubble_fraction;
+  step.exposed_communication_seconds =
+      rank.communication_seconds + rank.exposed_data_seconds + sources.exposed_transfer_seconds;
+  return step;
+}
+
+PlannedThroughput planned_throughput(const PlanSources& sources) {
+  const Recipe& recipe = sources.recipe;
+  const auto devices = static_cast<double>(sources.mesh.world());
+  const double tokens = tokens_per_step(recipe);
+  const double model_flops = sources.graph.training_flops_per_token(recipe.batch.sequence_length) * tokens;
+  const double hardware_flops = model_flops + recomputed_flops(recipe, sources.graph) * tokens;
+  const double seconds = sources.simulation.step_seconds;
+  const double peak = peak_flops(sources.profile, recipe.precision);
+  PlannedThroughput throughput;
+  throughput.tokens_per_second = tokens / seconds;
+  throughput.tokens_per_second_per_device = tokens / seconds / devices;
+  throughput.samples_per_second = static_cast<double>(recipe.batch.global) / seconds;
+  throughput.model_tflops_per_device = model_flops / seconds / devices / 1e12;
+  throughput.hardware_tflops_per_device = hardware_flops / seconds / devices / 1e12;
+  throughput.mfu = model_flops / seconds / devices / peak;
+  throughput.hfu = hardware_flops / seconds / devices / peak;
+  return throughput;
+}
+
+PlannedRun planned_run(const PlanSources& sources) {
+  const auto steps = static_cast<double>(sources.recipe.training.steps);
+  PlannedRun run;
+  run.tokens = steps * tokens_per_step(sources.recipe);
+  run.seconds = steps * sources.simulation.step_seconds;
+  run.device_hours = run.seconds / 3600 * static_cast<double>(sources.mesh.world());
+  return run;
+}
+
+std::vector<PlannedRank> planned_ranks(const PlanSources& sources) {
+  const Mesh& mesh = sources.mesh;
+  const std::int64_t alike = mesh.data * mesh.context * mesh.tensor;
+  std::vector<PlannedRank> ranks;
+  for (std::int64_t index = 0; index < mesh.pipeline; ++index) {
+    const RankSimulation& simulated = sources.simulation.ranks[static_cast<std::size_t>(index)];
+    const auto& instructions = sources.schedule.ranks[static_cast<std::size_t>(index)].instructions;
+    PlannedRank rank;
+    rank.rank = index * alike;
+    rank.count = alike;
+    rank.pipeline_rank = index;
+    rank.peak_bytes = simulated.peak_bytes;
+    rank.bytes = simulated.high_water;
+    rank.host_bytes = host_bytes(sources, index);
+    rank.peak_instruction = to_text(instructions[static_cast<std::size_t>(simulated.peak_instruction)]);
+    ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+std::vector<PlannedCommunication> planned_communication(const PlanSources& sources,
+                                                        const std::vector<CommunicationEntry>& entries) {
+  const double data_seconds = total_seconds(entries, "data_parallel");
+  const double transfer_seconds = total_seconds(entries, "pipeline");
+  const double exposed_data = busiest_rank(sources.simulation).exposed_data_seconds;
+  std::vector<PlannedCommunication> planned;
+  for (const CommunicationEntry& entry : entries) {
+    double share = 1;
+    if (entry.purpose == "data_parallel") share = data_seconds > 0 ? std::min(1.0, exposed_data / data_seconds) : 0;
+    if (entry.purpose == "pipeline")
+      share = transfer_seconds > 0 ? std::min(1.0, sources.exposed_transfer_seconds / transfer_seconds) : 0;
+    planned.push_back({entry, share * entry.seconds});
+  }
+  return planned;
+}
+
+}  // namespace llmtrain

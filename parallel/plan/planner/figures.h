@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "core/graph/graph.h"
+#include "parallel/plan/cost/cluster_profile.h"
+#include "parallel/plan/report/plan.h"
+
+namespace llmtrain {
+
+// What the figures of a report are computed from.
+struct PlanSources {
+  const Recipe& recipe;
+  const Graph& graph;
+  const Mesh& mesh;
+  const ClusterProfile& profile;
+  const Schedule& schedule;
+  const StepCosts& costs;
+  const StepMemory& memory;
+  const Simulation& simulation;
+  double exposed_transfer_seconds = 0;  // of the step, pipeline transfers that nothing hides
+};
+
+// The rank whose passes take longest, the first of equals.
+const RankSimulation& busiest_rank(const Simulation& simulation);
+
+PlannedStep planned_step(const PlanSources& sources);
+PlannedThroughput planned_throughput(const PlanSources& sources);
+PlannedRun planned_run(const PlanSources& sources);
+std::vector<PlannedRank> planned_ranks(const PlanSources& sources);
+
+// `entries` with what nothing hides of each: all of a collective inside a pass, of data-parallel traffic and transfers
+// the simulated share.
+std::vector<PlannedCommunication> planned_communication(const PlanSources& sources,
+                                                        const std::vector<CommunicationEntry>& entries);
+
+}  // namespace llmtrain

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/planner/layouts.h"
+
+#include <vector>
+
+namespace llmtrain {
+namespace {
+
+constexpr std::int64_t largest_micro_batch = 64;
+
+std::vector<std::int64_t> divisors(std::int64_t number) {
+  std::vector<std::int64_t> found;
+  for (std::int64_t divisor = 1; divisor <= number; ++divisor)
+    if (number % divisor == 0) found.push_back(divisor);
+  return found;
+}
+
+class LayoutWalk {
+ public:
+  LayoutWalk(const Recipe& recipe, const Mesh& mesh, const std::function<void(const Recipe&)>& visit)
+      : layout_(recipe), fp8_level_(recipe.precision.fp8_level), mesh_(mesh), visit_(visit) {}
+
+  void walk() {
+    const ModelRecipe& model = layout_.model;
+    for (const std::int64_t tensor : divisors(mesh_.devices_per_node)) {
+      if (model.heads % tensor != 0 || model.ffn_hidden_size % tensor != 0) continue;
+      for (const std::int64_t pipeline : divisors(model.layers)) {
+        const std::int64_t others = tensor * pipeline * mesh_.context;
+        if (mesh_.world() % others != 0) continue;
+        set_mesh(tensor, pipeline, mesh_.world() / others);
+      }
+    }
+  }
+
+ private:
+  void set_mesh(std::int64_t tensor, std::int64_t pipeline, std::int64_t data) {
+    if (layout_.batch.global % data != 0 || data % mesh_.expert != 0) return;
+    layout_.parallel.tensor = tensor;
+    layout_.parallel.sequence = tensor > 1 && layout_.batch.sequence_length % (tensor * mesh_.context) == 0;
+    layout_.parallel.expert_tensor = layout_.model.moe ? tensor : layout_.parallel.tensor;
+    layout_.parallel.pipeline = pipeline;
+    layout_.parallel.data = data;
+    layout_.parallel.zero_shard_ranks.reset();
+    for (std::int64_t micro = 1; micro <= largest_micro_batch; micro *= 2) {
+      if ((layout_.batch.global / data) % micro != 0) break;
+      layout_.batch.micro = micro;
+      set_pipeline(layout_.batch.global / data / micro);
+    }
+  }
+
+  void set_pipeline(std::int64_t micros) {
+    PipelineRecipe& pipeline = layout_.pipeline;
+    pipeline.balance = {};
+    if (layout_.parallel.pipeline == 1) return set_single_rank();
+    pipeline.schedule = PipelineSchedule::one_forward_one_backward;
+    pipeline.loops = 1;
+    set_sharding();
+    const std::int64_t layers_a_rank = layout_.model.layers / layout_.parallel.pipeline;
+    for (const std::int64_t loops : divisors(layers_a_rank)) {
+      pipeline.loops = loops;
+      pipeline.schedule = PipelineSchedule::breadth_first;
+      set_sharding();
+      if (loops == 1 || micros % layout_.parallel.pipeline != 0) continue;
+      pipeline.schedule = PipelineSchedule::interleaved;
+      set_sharding();
+    }
+  }
+
+  // One rank needs no loops, but for ZeRO-3, which gathers a layer at a time.
+  void set_single_rank() {
+    layout_.pipeline.schedule = PipelineSchedule::breadth_first;
+    layout_.pipeline.loops = 1;
+    set_sharding();
+    if (*layout_.parallel.data == 1) return;
+    layout_.pipeline.loops = layout_.model.layers;
+    layout_.parallel.zero_stage = 3;
+    for (const auto schedule : {PipelineSchedule::breadth_first, PipelineSchedule::interleaved}) {
+      layout_.pipeline.schedule = schedule;
+      set_memory();
+    }
+  }
+
+  void set_sharding() {
+    const std::int64_t highest = *layout_.parallel.data * mesh_.context > 1 ? 3 : 0;
+    for (std::int64_t stage = 0; stage <= highest; ++stage) {
+      layout_.parallel.zero_stage = stage;
+      set_memory();
+    }
+  }
+
+  void set_memory() {
+    for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+      layout_.memory.recompute = recompute;
+      for (int level = 0; level <= static_cast<int>(fp8_level_); ++level) {
+        layout_.precision.fp8_level = static_cast<Fp8Level>(level);
+        visit_(layout_);
+      }
+    }
+  }
+
+  Recipe layout_;
+  Fp8Level fp8_level_;
+  const Mesh& mesh_;
+  const std::function<void(const Recipe&)>& visit_;
+};
+
+}  // namespace
+
+void for_each_layout(const Recipe& recipe, const Mesh& mesh, const std::function<void(const Recipe&)>& visit) {
+  LayoutWalk(recipe, mesh, visit).walk();
+}
+
+}  // namespace llmtrain

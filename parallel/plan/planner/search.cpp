@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/planner/search.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "core/base/error.h"
+#include "core/graph/graph.h"
+#include "parallel/plan/cost/step_cost_model.h"
+#include "parallel/plan/memory/memory_model.h"
+#include "parallel/plan/planner/layouts.h"
+#include "parallel/plan/planner/planner.h"
+#include "parallel/plan/planner/setting.h"
+#include "parallel/plan/report/report_text.h"
+
+namespace llmtrain {
+namespace {
+
+constexpr std::size_t simulated_by_time = 48;    // of the layouts that fit, the fastest by the estimate
+constexpr std::size_t simulated_by_memory = 24;  // and of the estimates' front towards less memory
+
+struct Estimate {
+  Recipe recipe;
+  double seconds = 0;
+  double bytes = 0;
+};
+
+// Passes of stages that a rank has begun and not finished, at most.
+double passes_in_flight(const ScheduleShape& shape, std::int64_t rank) {
+  const double all = static_cast<double>(shape.micro_batches) * shape.loops;
+  const double after = shape.pipeline - 1 - static_cast<double>(rank);
+  switch (shape.kind) {
+    case PipelineSchedule::one_forward_one_backward:
+      return std::min(all, after + 1);
+    case PipelineSchedule::interleaved:
+      if (shape.loops == 1) return std::min(all, after + 1);
+      if (shape.pipeline == 1) return shape.loops;
+      return std::min(all, 2 * after + (shape.loops - 1.0) * shape.pipeline + 1);
+    default:
+      return all;
+  }
+}
+
+double rank_bytes(const PlanSetting& setting, const StepMemory& memory, std::int64_t rank) {
+  double resident = memory.rank.total(), saved = 0, workspace = 0, gathered = 0;
+  for (auto stage = static_cast<std::size_t>(rank); stage < memory.stages.size();
+       stage += static_cast<std::size_t>(setting.mesh.pipeline)) {
+    const StageMemory& bytes = memory.stages[stage];
+    resident += bytes.resident.total();
+    saved += bytes.saved_activations / setting.shape.loops;
+    workspace = std::max(workspace, bytes.backward_workspace);
+    gathered = std::max(gathered, bytes.gathered_weights + bytes.unreduced_gradients);
+  }
+  return resident + saved * passes_in_flight(setting.shape, rank) + workspace + gathered;
+}
+
+double estimate_bytes(const PlanSetting& setting, const StepMemory& memory) {
+  double largest = 0;
+  for (std::int64_t rank = 0; rank < setting.mesh.pipeline; ++rank)
+    largest = std::max(largest, rank_bytes(setting, memory, rank));
+  return largest;
+}
+
+// Passes of the busiest rank, one stage's pass for each other rank (the bubble of equal stages), optimizer and
+// overhead.
+double estimate_seconds(const PlanSetting& setting, const StepCosts& costs) {
+  std::vector<double> busy(static_cast<std::size_t>(setting.mesh.pipeline));
+  double passes = 0;
+  for (std::size_t stage = 0; stage < costs.stages.size(); ++stage) {
+    const double pass = costs.stages[stage].forward.seconds + costs.stages[stage].backward.seconds;
+    busy[stage % busy.size()] += pass * setting.shape.micro_batches;
+    passes += pass;
+  }
+  const double bubble = passes / static_cast<double>(costs.stages.size()) * static_cast<double>(busy.size() - 1);
+  return *std::ranges::max_element(busy) + bubble + *std::ranges::max_element(costs.optimizer_seconds) +
+         costs.step_overhead_seconds;
+}
+
+class Search {
+ public:
+  Search(const Recipe& recipe, const ClusterProfile& profile)
+      : recipe_(recipe), profile_(profile), graph_(Graph::build(recipe.model)) {}
+
+  SearchResult run() {
+    const Mesh mesh = make_setting(recipe_, graph_, profile_).mesh;
+    for_each_layout(recipe_, mesh, [this](const Recipe& layout) { consider(layout); });
+    result_.fitting = static_cast<std::int64_t>(estimates_.size());
+    for (const Estimate& estimate : promising()) simulate_one(estimate.recipe);
+    keep_front();
+    return std::move(result_);
+  }
+
+ private:
+  void consider(const Recipe& layout) {
+    try {
+      const PlanSetting setting = make_setting(layout, graph_, profile_);
+      ++result_.layouts;
+      const StepMemory memory = make_step_memory(layout, graph_, setting.mesh, setting.stages, setting.kernels);
+      const double bytes = estimate_bytes(setting, memory);
+      if (profile_.device.memory_bytes > 0 && bytes > profile_.device.memory_bytes) return;
+      const StepCosts costs = make_step_costs(layout, graph_, setting.mesh, setting.stages, profile_);
+      estimates_.push_back({layout, estimate_seconds(setting, costs), bytes});
+    } catch (const Error&) {
+      // The walk leaves the finer rules of layouts to those who know them.
+    }
+  }
+
+  std::vector<Estimate> promising() {
+    std::ranges::stable_sort(estimates_, {}, &Estimate::seconds);
+    std::vector<Estimate> chosen;
+    std::optional<double> least;
+    std::size_t smaller = 0;
+    for (const Estimate& estimate : estimates_) {
+      const bool is_smaller = !least || estimate.bytes < *least;
+      if (is_smaller) least = estimate.bytes;
+      if (chosen.size() >= simulated_by_time && (!is_smaller || ++smaller > simulated_by_memory)) continue;
+      chosen.push_back(estimate);
+    }
+    return chosen;
+  }
+
+  void simulate_one(const Recipe& layout) {
+    const PlanReport report = make_plan(layout, profile_).report;
+    ++result_.simulated;
+    if (report.fits) result_.front.push_back({layout, report.step.seconds, fullest_rank(report).peak_bytes});
+  }
+
+  void keep_front() {
+    auto& front = result_.front;
+    std::ranges::stable_sort(front, {}, &SearchCandidate::step_seconds);
+    std::vector<SearchCandidate> kept;
+    for (SearchCandidate& candidate : front)
+      if (kept.empty() || candidate.peak_bytes < kept.back().peak_bytes) kept.push_back(std::move(candidate));
+    front = std::move(kept);
+  }
+
+  const Recipe& recipe_;
+  const ClusterProfile& profile_;
+  Graph graph_;
+  std::vector<Estimate> estimates_;
+  SearchResult result_;
+};
+
+}  // namespace
+
+SearchResult search_layouts(const Recipe& recipe, const ClusterProfile& profile) {
+  return Search(recipe, profile).run();
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/recipe/recipe.h"
+#include "parallel/plan/cost/cluster_profile.h"
+
+namespace llmtrain {
+
+// One layout of the recipe's model and batch, simulated.
+struct SearchCandidate {
+  Recipe recipe;
+  double step_seconds = 0;
+  double peak_bytes = 0;  // of the fullest rank
+};
+
+struct SearchResult {
+  std::vector<SearchCandidate> front;  // no other is both faster and smaller; fastest first; empty when none fits
+  std::int64_t layouts = 0;            // legal ones
+  std::int64_t fitting = 0;            // of these, by the estimate of their memory
+  std::int64_t simulated = 0;
+};
+
+// Walks the legal layouts of the recipe's model, batch and world: mesh, ZeRO stage, schedule and loops, micro-batch,
+// recompute, and FP8 levels up to the recipe's own; context and expert ranks, kernels and offload stay as they are. All
+// are priced; those that fit the device by a lower estimate of their memory are ranked by a lower estimate of their
+// time, and the best of them simulated. Throws Error(bad_recipe) as make_mesh() does.
+SearchResult search_layouts(const Recipe& recipe, const ClusterProfile& profile);
+
+}  // namespace llmtrain

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <functional>
+
+#include "core/base/error.h"
+#include "parallel/plan/planner/planner.h"
+#include "parallel/plan/report/report_text.h"
+
+namespace llmtrain {
+namespace {
+
+constexpr std::size_t suggestion_count = 3;
+constexpr double worthwhile = 0.98;  // of the step's time: less gain is within the model's error
+
+struct Change {
+  std::string text;
+  Recipe recipe;
+};
+
+class Changes {
+ public:
+  explicit Changes(const Recipe& recipe) : recipe_(recipe) {}
+
+  template <typename Edit>
+  void add(const std::string& text, Edit edit) {
+    Change change{text, recipe_};
+    edit(change.recipe);
+    if (!(change.recipe == recipe_)) changes_.push_back(std::move(change));
+  }
+  std::vector<Change> take() { return std::move(changes_); }
+
+ private:
+  const Recipe& recipe_;
+  std::vector<Change> changes_;
+};
+
+void change_batch(const Recipe& recipe, Changes& changes) {
+  for (const std::int64_t micro : {recipe.batch.micro / 2, recipe.batch.micro * 2}) {
+    if (micro == 0) continue;
+    changes.add("batch.micro=" + std::to_string(micro), [&](Recipe& other) { other.batch.micro = micro; });
+  }
+}
+
+// A degree times two takes its ranks from data parallelism, so that the world stays.
+void change_degrees(const Plan& plan, Changes& changes) {
+  const Mesh& mesh = plan.report.mesh;
+  if (mesh.data % 2 != 0) return;
+  const auto half = mesh.data / 2;
+  const auto take = [&](const std::string& key, std::int64_t degree, auto member) {
+    changes.add("parallel." + key + "=" + std::to_string(degree) + " parallel.data=" + std::to_string(half),
+                [&](Recipe& other) {
+                  other.parallel.*member = degree;
+                  other.parallel.data = half;
+                  other.parallel.expert_tensor = std::min(other.parallel.expert_tensor, other.parallel.tensor);
+                });
+  };
+  take("tensor", mesh.tensor * 2, &ParallelRecipe::tensor);
+  take("pipeline", mesh.pipeline * 2, &ParallelRecipe::pipeline);
+}
+
+void change_sharding(const Plan& plan, Changes& changes) {
+  if (plan.report.mesh.data > 1) {
+    for (const std::int64_t stage : {0, 1, 2, 3}) {
+      changes.add("parallel.zero_stage=" + std::to_string(stage),
+                  [&](Recipe& other) { other.parallel.zero_stage = stage; });
+    }
+  }
+  if (plan.report.mesh.tensor > 1)
+    changes.add("parallel.sequence=true", [](Recipe& other) { other.parallel.sequence = true; });
+  changes.add("parallel.overlap=true", [](Recipe& other) { other.parallel.overlap = true; });
+}
+
+void change_memory(Changes& changes) {
+  changes.add("memory.recompute=none", [](Recipe& other) { other.memory.recompute = Recompute::none; });
+  changes.add("memory.recompute=selective", [](Recipe& other) { other.memory.recompute = Recompute::selective; });
+  changes.add("memory.recompute=full", [](Recipe& other) { other.memory.recompute = Recompute::full; });
+  changes.add("kernels.attention=flash", [](Recipe& other) { other.kernels.attention = AttentionKernel::flash; });
+}
+
+void change_pipeline(const Plan& plan, Changes& changes) {
+  if (plan.report.mesh.pipeline == 1) return;
+  const PipelineRecipe& now = plan.report.recipe.pipeline;
+  const auto use = [&](const std::string& name, PipelineSchedule schedule, std::int64_t loops) {
+    std::string text = "pipeline.schedule=" + name;
+    if (loops != now.loops) text += " pipeline.loops=" + std::to_string(loops);
+    changes.add(text, [&](Recipe& other) {
+      other.pipeline.schedule = schedule;
+      other.pipeline.loops = loops;
+    });
+  };
+  for (const std::int64_t loops : {now.loops, now.loops * 2}) {
+    use("breadth_first", PipelineSchedule::breadth_first, loops);
+    use("interleaved", PipelineSchedule::interleaved, loops);
+  }
+  use("1f1b", PipelineSchedule::one_forward_one_backward, 1);
+}
+
+std::vector<Change> neighbours(const Plan& plan) {
+  Changes changes(plan.report.recipe);
+  change_sharding(plan, changes);
+  change_memory(changes);
+  change_batch(plan.report.recipe, changes);
+  change_pipeline(plan, changes);
+  change_degrees(plan, changes);
+  return changes.take();
+}
+
+}  // namespace
+
+std::vector<PlanSuggestion> suggest(const Plan& plan, const ClusterProfile& profile) {
+  std::vector<PlanSuggestion> suggestions;
+  for (const Change& change : neighbours(plan)) {
+    try {
+      const PlanReport report = make_plan(change.recipe, profile).report;
+      const bool faster = report.step.seconds < worthwhile * plan.report.step.seconds;
+      if (!report.fits || (plan.report.fits && !faster)) continue;
+      suggestions.push_back({change.text, report.step.seconds, fullest_rank(report).peak_bytes, report.fits});
+    } catch (const Error&) {
+      // A neighbour that cannot be laid out is no suggestion.
+    }
+  }
+  std::ranges::stable_sort(suggestions, {}, &PlanSuggestion::step_seconds);
+  if (suggestions.size() > suggestion_count) suggestions.resize(suggestion_count);
+  return suggestions;
+}
+
+}  // namespace llmtrain
