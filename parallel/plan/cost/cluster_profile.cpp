@@ -12,6 +12,7 @@ namespace {
 class ProfileWriter {
  public:
   void text(const char* name, const std::string& field) { top()[name] = field; }
+  void kind(const char* name, DeviceKind field) { top()[name] = field == DeviceKind::cpu ? "cpu" : "cuda"; }
   void number(const char* name, double field, ProfileRange) { top()[name] = field; }
   void integer(const char* name, std::int64_t field, ProfileRange) { top()[name] = field; }
   void sources(const char* name, const std::map<std::string, std::string>& field) { top()[name] = field; }

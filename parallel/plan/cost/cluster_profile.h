@@ -28,6 +28,7 @@ struct PeakFlops {
 };
 
 struct DeviceProfile {
+  DeviceKind kind = DeviceKind::cuda;  // cpu or cuda: which operators run
   double memory_bytes = 0;  // 0: not stated
   double memory_bandwidth = 0;
   PeakFlops peak_flops;

@@ -15,6 +15,7 @@ struct ProfileRange {
 
 constexpr ProfileRange fraction_range{1e-6, 1};
 constexpr ProfileRange fraction_or_none_range{0, 1};
+constexpr ProfileRange slowdown_range{0, 0.9};
 constexpr ProfileRange rate_range{1, 1e18};
 constexpr ProfileRange rate_or_none_range{0, 1e18};
 constexpr ProfileRange seconds_range{0, 1};
@@ -23,6 +24,7 @@ constexpr ProfileRange count_range{1, 1e6};
 
 template <class Visitor>
 void visit_device(Visitor& visitor, DeviceProfile& device) {
+  visitor.kind("kind", device.kind);
   visitor.number("memory_bytes", device.memory_bytes, size_range);
   visitor.number("memory_bandwidth", device.memory_bandwidth, rate_range);
   visitor.section("peak_flops", [&] {
@@ -84,7 +86,7 @@ void visit_profile(Visitor& visitor, ClusterProfile& profile) {
   visitor.section("device", [&] { visit_device(visitor, profile.device); });
   visit_efficiency(visitor, profile);
   visit_links(visitor, profile);
-  visitor.number("compute_slowdown", profile.compute_slowdown, fraction_or_none_range);
+  visitor.number("compute_slowdown", profile.compute_slowdown, slowdown_range);
   visitor.price("price_per_device_hour", profile.price_per_device_hour);
   visitor.sources("sources", profile.sources);
 }

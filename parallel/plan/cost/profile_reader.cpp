@@ -49,6 +49,13 @@ void ProfileReader::text(std::string_view name, std::string& field) {
   field = value->get<std::string>();
 }
 
+void ProfileReader::kind(std::string_view name, DeviceKind& field) {
+  const Json* value = take(name, "\"cpu\" or \"cuda\"");
+  if (value == nullptr) return;
+  if (*value != "cpu" && *value != "cuda") return wrong(name, *value, "must be \"cpu\" or \"cuda\"");
+  field = *value == "cpu" ? DeviceKind::cpu : DeviceKind::cuda;
+}
+
 void ProfileReader::number(std::string_view name, double& field, ProfileRange range) {
   const Json* value = take(name, "a number");
   if (value == nullptr) return;

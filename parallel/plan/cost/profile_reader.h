@@ -19,6 +19,7 @@ class ProfileReader {
   ProfileReader(const Json& root, std::string file);
 
   void text(std::string_view name, std::string& field);
+  void kind(std::string_view name, DeviceKind& field);
   void number(std::string_view name, double& field, ProfileRange range);
   void integer(std::string_view name, std::int64_t& field, ProfileRange range);
   void tables(std::string_view name, std::vector<CollectiveTable>& field);
