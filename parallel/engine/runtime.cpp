@@ -7,6 +7,7 @@
 #include "core/base/error.h"
 #include "core/base/printable.h"
 #include "core/data/tokenizer.h"
+#include "parallel/engine/calibrate.h"
 #include "parallel/engine/device.h"
 #include "parallel/engine/evaluation.h"
 #include "parallel/engine/generate.h"
@@ -74,6 +75,11 @@ class Runtime final : public RuntimeInterface {
   void export_huggingface(const ExportRequest& request) override {
     LoadedModel loaded(request.recipe, request.checkpoint);
     save_huggingface(request.destination, loaded.model().graph(), named_weights(loaded.model()));
+  }
+
+  ClusterProfile calibrate(DeviceKind device, const ClusterProfile& base) override {
+    prepare_process();
+    return llmtrain::calibrate(device, base);
   }
 
   RuntimeVersions versions() override {

@@ -7,6 +7,7 @@
 
 #include "core/base/log.h"
 #include "core/recipe/recipe.h"
+#include "parallel/plan/cost/cluster_profile.h"
 
 namespace llmtrain {
 
@@ -62,6 +63,7 @@ class RuntimeInterface {
   virtual EvaluateResult evaluate(const EvaluateRequest& request) = 0;
   virtual std::string sample(const SampleRequest& request) = 0;  // the prompt and what follows, fit for a terminal
   virtual void export_huggingface(const ExportRequest& request) = 0;
+  virtual ClusterProfile calibrate(DeviceKind device, const ClusterProfile& base) = 0;
   virtual RuntimeVersions versions() = 0;
 };
 
