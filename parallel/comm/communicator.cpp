@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/comm/communicator.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/base/units.h"
+
+namespace llmtrain {
+namespace {
+
+[[noreturn]] void refuse(const Request& request, const std::string& reason) {
+  throw Error(ExitCode::internal_error, request.description() + ": " + reason);
+}
+
+void check_same_type(const Request& request, const ConstArray& input, const ConstArray& output) {
+  if (input.type != output.type) {
+    refuse(request, "the output holds " + std::string(element_name(output.type)) + "; input and output have one type");
+  }
+}
+
+void check_count(const Request& request, std::int64_t actual, std::int64_t expected, const char* what) {
+  if (actual == expected) return;
+  refuse(request,
+         std::string(what) + " has " + std::to_string(actual) + " elements; it must have " + std::to_string(expected));
+}
+
+void check_position(const Request& request) {
+  if (request.peer < 0 || request.peer >= request.group.size())
+    refuse(request, "the group has positions 0 to " + std::to_string(request.group.size() - 1));
+}
+
+Request make_request(Collective collective, const Group& group, Purpose purpose, const ConstArray& array) {
+  if (!group.is_valid()) throw Error(ExitCode::internal_error, "an operation needs a group: call make_group first");
+  Request request;
+  request.collective = collective;
+  request.purpose = purpose;
+  request.group = group;
+  request.type = array.type;
+  request.input = array.data;
+  request.count = array.count;
+  return request;
+}
+
+void check_counts(const Request& request, std::span<const std::int64_t> counts, const ConstArray& array,
+                  const char* what) {
+  if (counts.size() != static_cast<std::size_t>(request.group.size()))
+    throw Error(ExitCode::internal_error, std::string("all_to_all_v: ") + what + " counts: one for each position");
+  if (std::any_of(counts.begin(), counts.end(), [](std::int64_t count) { return count < 0; }))
+    throw Error(ExitCode::internal_error, std::string("all_to_all_v: ") + what + " counts must not be negative");
+  check_count(request, array.count, std::accumulate(counts.begin(), counts.end(), std::int64_t{0}), what);
+}
+
+}  // namespace
+
+Communicator::Communicator(int rank, int size) : rank_(rank), size_(size), log_(std::make_shared<OperationLog>()) {}
+
+Communicator::~Communicator() = default;
+
+Group Communicator::make_group(const std::string& name, std::vector<int> ranks) {
+  const auto place = std::find(ranks.begin(), ranks.end(), rank_);
+  const bool is_distinct = std::set<int>(ranks.begin(), ranks.end()).size() == ranks.size();
+  const bool is_in_world = std::all_of(ranks.begin(), ranks.end(), [&](int rank) { return rank >= 0 && rank < size_; });
+  if (place == ranks.end() || !is_distinct || !is_in_world) {
+    throw Error(ExitCode::internal_error, "group " + name + ": its ranks must differ, be below " +
+                                              std::to_string(size_) + " and have rank " + std::to_string(rank_) +
+                                              " among them");
+  }
+  const int position = static_cast<int>(place - ranks.begin());
+  return Group(join_group(name, std::move(ranks), position));
+}
+
+Handle Communicator::all_reduce(const Group& group, Purpose purpose, Array data, Reduction reduction) {
+  Request request = make_request(Collective::all_reduce, group, purpose, data);
+  request.output = data.data;
+  request.reduction = reduction;
+  return Handle(start(std::move(request)));
+}
+
+Handle Communicator::all_gather(const Group& group, Purpose purpose, ConstArray input, Array output) {
+  Request request = make_request(Collective::all_gather, group, purpose, input);
+  check_same_type(request, input, output);
+  check_count(request, output.count, input.count * group.size(), "the output");
+  request.output = output.data;
+  return Handle(start(std::move(request)));
+}
+
+Handle Communicator::reduce_scatter(const Group& group, Purpose purpose, ConstArray input, Array output,
+                                    Reduction reduction) {
+  Request request = make_request(Collective::reduce_scatter, group, purpose, input);
+  request.count = output.count;
+  check_same_type(request, input, output);
+  check_count(request, input.count, output.count * group.size(), "the input");
+  request.output = output.data;
+  request.reduction = reduction;
+  return Handle(start(std::move(request)));
+}
+
+Handle Communicator::all_to_all(const Group& group, Purpose purpose, ConstArray input, Array output) {
+  if (!group.is_valid()) throw Error(ExitCode::internal_error, "an operation needs a group: call make_group first");
+  const std::vector<std::int64_t> counts(static_cast<std::size_t>(group.size()), input.count / group.size());
+  return all_to_all_v(group, purpose, input, output, {counts, counts});
+}
+
+Handle Communicator::all_to_all_v(const Group& group, Purpose purpose, ConstArray input, Array output,
+                                  const AllToAllCounts& counts) {
+  Request request = make_request(Collective::all_to_all, group, purpose, input);
+  request.input_counts.assign(counts.input.begin(), counts.input.end());
+  request.output_counts.assign(counts.output.begin(), counts.output.end());
+  check_same_type(request, input, output);
+  check_counts(request, counts.input, input, "the input");
+  check_counts(request, counts.output, output, "the output");
+  request.output = output.data;
+  return Handle(start(std::move(request)));
+}
+
+Handle Communicator::broadcast(const Group& group, Purpose purpose, Array data, int root) {
+  Request request = make_request(Collective::broadcast, group, purpose, data);
+  request.output = data.data;
+  request.peer = root;
+  check_position(request);
+  return Handle(start(std::move(request)));
+}
+
+Handle Communicator::send(const Group& group, Purpose purpose, ConstArray data, int position) {
+  Request request = make_request(Collective::send, group, purpose, data);
+  request.peer = position;
+  check_position(request);
+  return Handle(start(std::move(request)));
+}
+
+Handle Communicator::receive(const Group& group, Purpose purpose, Array data, int position) {
+  Request request = make_request(Collective::receive, group, purpose, data);
+  request.output = data.data;
+  request.peer = position;
+  check_position(request);
+  return Handle(start(std::move(request)));
+}
+
+Handle Communicator::barrier(const Group& group, Purpose purpose) {
+  return Handle(start(make_request(Collective::barrier, group, purpose, {})));
+}
+
+std::string timeout_message(const Timeout& timeout) {
+  return "rank " + std::to_string(timeout.rank) + " waited " + format_duration(timeout.seconds) + " in " +
+         timeout.operation + " for " + timeout.missing +
+         ": it hangs or is lost; see its log, or raise launch.watchdog_seconds if it only is slow";
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/comm/failure.h"
+
+#include <utility>
+
+namespace llmtrain {
+
+bool FailureNote::set(Failure failure) {
+  const std::lock_guard lock(mutex_);
+  if (failure_) return false;
+  failure_ = std::move(failure);
+  is_set_.store(true, std::memory_order_release);
+  return true;
+}
+
+std::optional<Failure> FailureNote::get() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+void FailureNote::raise(int rank) const {
+  const Failure failure = get().value();
+  const std::string origin = failure.rank == rank ? "" : "rank " + std::to_string(failure.rank) + ": ";
+  throw Error(failure.code, origin + failure.message);
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace llmtrain {
+
+// The ranks of a strided group of the mesh that hold `rank`: `ranks` of them, the nearest two `stride` apart, as a
+// RankGroup says. Right where groups are aligned, as all of the mesh are but pairs of pipeline neighbours: these talk
+// through the group of their whole pipeline.
+std::vector<int> strided_ranks(int rank, std::int64_t ranks, std::int64_t stride);
+
+// A set of ranks that talk to each other, as one of them sees it: made once by Communicator::make_group, copied
+// freely. Positions in the group run from 0 in the order of `ranks()`.
+class Group {
+ public:
+  // What a backend keeps of a group; backends derive from it.
+  struct State {
+    State(std::string given_name, std::vector<int> given_ranks, int given_position);
+    virtual ~State();
+    State(const State&) = delete;
+    State& operator=(const State&) = delete;
+
+    const std::string name;
+    const std::vector<int> ranks;
+    const int position;
+  };
+
+  Group() = default;
+  explicit Group(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+  bool is_valid() const { return state_ != nullptr; }
+  int size() const { return static_cast<int>(state_->ranks.size()); }
+  int position() const { return state_->position; }                // of this rank
+  const std::vector<int>& ranks() const { return state_->ranks; }  // of the world, by position
+  const std::string& name() const { return state_->name; }         // for messages
+  std::string description() const;                                 // "tensor [2 3]"
+  State& state() const { return *state_; }
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace llmtrain

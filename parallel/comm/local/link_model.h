@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <mutex>
+#include <vector>
+
+#include "parallel/comm/operation_log.h"
+#include "parallel/comm/request.h"
+
+namespace llmtrain {
+
+// When things would arrive over an imitated network in which each rank has one link: see LocalOptions.
+class LinkModel {
+ public:
+  LinkModel(int ranks, double delay_seconds, double bytes_per_second);
+
+  bool is_off() const { return delay_seconds_ == 0 && bytes_per_second_ == 0; }
+
+  struct Passage {
+    Clock::time_point left;     // the sender's memory is free
+    Clock::time_point arrived;  // the receiver has it
+  };
+  Passage message(int sender, double bytes, Clock::time_point start);
+
+  // When a collective ends that all its members have started by `start`; `requests` are theirs, by position.
+  Clock::time_point collective(const std::vector<Request>& requests, Clock::time_point start);
+
+ private:
+  Clock::duration sending_time(double bytes) const;
+
+  std::mutex mutex_;
+  double delay_seconds_;
+  double bytes_per_second_;
+  std::vector<Clock::time_point> free_from_;  // each rank's link
+};
+
+}  // namespace llmtrain

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/comm/local/local_communicator.h"
+
+#include <atomic>
+#include <numeric>
+#include <utility>
+
+#include "parallel/comm/local/local_exchange.h"
+
+namespace llmtrain {
+namespace {
+
+struct LocalGroup : Group::State {
+  LocalGroup(std::string given_name, std::vector<int> given_ranks, int given_position,
+             std::shared_ptr<LocalMeeting> given_meeting)
+      : State(std::move(given_name), std::move(given_ranks), given_position), meeting(std::move(given_meeting)) {}
+
+  std::shared_ptr<LocalMeeting> meeting;
+  std::uint64_t started = 0;  // collectives of this rank
+};
+
+// What this rank has to do with an exchange: which it is and which member of it.
+struct Place {
+  std::shared_ptr<LocalExchange> exchange;
+  int member = 0;
+};
+
+// Both sides count their messages; the n-th sent is the n-th received.
+Place find_message(LocalShared& shared, LocalGroup& group, const Request& request) {
+  const bool is_sender = request.collective == Collective::send;
+  const std::pair positions =
+      is_sender ? std::pair{group.position, request.peer} : std::pair{request.peer, group.position};
+  LocalMeeting::Line& line = group.meeting->lines[positions];
+  const std::uint64_t number = is_sender ? line.sent++ : line.received++;
+  const int member = is_sender ? 0 : 1;
+  if (const auto entry = line.open.find(number); entry != line.open.end()) {
+    std::shared_ptr<LocalExchange> exchange = entry->second.lock();
+    line.open.erase(entry);
+    if (exchange != nullptr) return {std::move(exchange), member};
+  }
+  const std::vector<int> ranks{group.ranks[static_cast<std::size_t>(positions.first)],
+                               group.ranks[static_cast<std::size_t>(positions.second)]};
+  auto exchange = std::make_shared<LocalExchange>(shared, ranks);
+  line.open[number] = exchange;
+  return {std::move(exchange), member};
+}
+
+Place find_collective(LocalShared& shared, LocalGroup& group) {
+  std::weak_ptr<LocalExchange>& entry = group.meeting->collectives[group.started++];
+  std::shared_ptr<LocalExchange> exchange = entry.lock();
+  if (exchange == nullptr) exchange = std::make_shared<LocalExchange>(shared, group.ranks);
+  entry = exchange;
+  return {std::move(exchange), group.position};
+}
+
+class LocalOperation : public Operation {
+ public:
+  LocalOperation(std::shared_ptr<LocalShared> shared, int rank, Request request, Place place,
+                 std::shared_ptr<OperationLog> log, const OperationLog::Entry& entry)
+      : Operation(std::move(log), entry),
+        shared_(std::move(shared)),
+        rank_(rank),
+        request_(std::move(request)),
+        place_(std::move(place)) {}
+
+  bool done() override {
+    if (shared_->failure().is_set()) return true;
+    exchange().help();
+    if (exchange().is_done()) return Clock::now() >= exchange().finish_time(place_.member);
+    return Clock::now() >= deadline();
+  }
+
+  void wait() override {
+    Doorbell& bell = shared_->bell(rank_);
+    const Clock::time_point until = deadline();
+    while (!exchange().is_done()) {
+      exchange().help();
+      const bool has_news = bell.wait_until(
+          until, [this] { return shared_->failure().is_set() || exchange().is_done() || exchange().has_work(); });
+      if (shared_->failure().is_set() && !exchange().is_done()) raise();
+      if (!has_news) time_out();
+    }
+    const bool has_failed =
+        bell.wait_until(exchange().finish_time(place_.member), [this] { return shared_->failure().is_set(); });
+    if (has_failed) raise();
+  }
+
+  void withdraw() noexcept override { exchange().withdraw(); }
+
+ private:
+  LocalExchange& exchange() const { return *place_.exchange; }
+
+  // The watchdog's patience starts when somebody first asks.
+  Clock::time_point deadline() {
+    const Clock::rep now = Clock::now().time_since_epoch().count();
+    Clock::rep asked = 0;
+    if (first_asked_.compare_exchange_strong(asked, now)) asked = now;
+    const auto patience = std::chrono::duration<double>(shared_->watchdog_seconds());
+    return Clock::time_point(Clock::duration(asked)) + std::chrono::duration_cast<Clock::duration>(patience);
+  }
+
+  [[noreturn]] void raise() {
+    withdraw();
+    shared_->failure().raise(rank_);
+  }
+
+  [[noreturn]] void time_out() {
+    std::vector<int> missing = exchange().missing();
+    // All are here: one stopped in the middle of its pieces.
+    if (missing.empty()) {
+      for (const int other : request_.group.ranks()) {
+        if (other != rank_) missing.push_back(other);
+      }
+    }
+    shared_->fail({rank_, ExitCode::rank_lost,
+                   timeout_message({rank_, shared_->watchdog_seconds(), request_.description(),
+                                    shared_->describe_ranks(missing)})});
+    raise();
+  }
+
+  std::shared_ptr<LocalShared> shared_;
+  int rank_;
+  Request request_;
+  Place place_;
+  std::atomic<Clock::rep> first_asked_{0};
+};
+
+}  // namespace
+
+LocalCommunicator::LocalCommunicator(std::shared_ptr<LocalShared> shared, int rank)
+    : Communicator(rank, shared->size()), shared_(std::move(shared)) {
+  shared_->set_log(rank, shared_log());
+  std::vector<int> all(static_cast<std::size_t>(size()));
+  std::iota(all.begin(), all.end(), 0);
+  set_world(make_group("world", all));
+}
+
+void LocalCommunicator::abort(ExitCode code, const std::string& message) { shared_->fail({rank(), code, message}); }
+
+std::shared_ptr<Group::State> LocalCommunicator::join_group(const std::string& name, std::vector<int> ranks,
+                                                            int position) {
+  std::shared_ptr<LocalMeeting> meeting = shared_->meeting(rank(), name, ranks);
+  return std::make_shared<LocalGroup>(name, std::move(ranks), position, std::move(meeting));
+}
+
+std::shared_ptr<Operation> LocalCommunicator::start(Request request) {
+  if (shared_->failure().is_set()) shared_->failure().raise(rank());
+  auto& group = static_cast<LocalGroup&>(request.group.state());
+  const OperationLog::Entry entry = shared_log()->start(request);
+  const bool is_message = request.collective == Collective::send || request.collective == Collective::receive;
+  Place place;
+  {
+    const std::lock_guard lock(group.meeting->mutex);
+    place = is_message ? find_message(*shared_, group, request) : find_collective(*shared_, group);
+  }
+  const std::uint64_t number = group.started - 1;
+  if (place.exchange->join(place.member, request, shared_log(), entry) && !is_message) {
+    const std::lock_guard lock(group.meeting->mutex);
+    group.meeting->collectives.erase(number);
+  }
+  return std::make_shared<LocalOperation>(shared_, rank(), std::move(request), std::move(place), shared_log(), entry);
+}
+
+}  // namespace llmtrain

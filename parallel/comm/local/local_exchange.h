@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "parallel/comm/local/local_shared.h"
+#include "parallel/comm/local/pieces.h"
+#include "parallel/comm/operation.h"
+
+namespace llmtrain {
+
+// One operation that several ranks do together: each joins with its request, whoever waits then does its pieces. Of a
+// message the sender is member 0 and the receiver member 1.
+class LocalExchange {
+ public:
+  // `ranks`: of the world, by member.
+  LocalExchange(LocalShared& shared, std::vector<int> ranks);
+
+  // Whether all have joined. The last one gives the operation free, and does it at once where it is small. Throws Error
+  // where the requests do not fit together, after taking the ranks down.
+  bool join(int member, const Request& request, const std::shared_ptr<OperationLog>& log,
+            const OperationLog::Entry& entry);
+
+  // Does pieces until none is left for the taking.
+  void help();
+  bool has_work() const;
+  // All pieces are done: whether the imitated network has delivered is `finish_time`'s matter.
+  bool is_done() const { return done_.load(std::memory_order_acquire); }
+  Clock::time_point finish_time(int member) const { return finish_[static_cast<std::size_t>(member)]; }
+
+  // No thread touches any member's memory when this returns, nor ever after.
+  void withdraw() noexcept;
+
+  // The ranks that have not joined.
+  std::vector<int> missing() const;
+
+ private:
+  void prepare();
+  void plan_finish(Clock::time_point now);
+  void complete();
+
+  LocalShared& shared_;
+  const std::vector<int> ranks_;
+
+  struct Member {
+    bool has_joined = false;
+    std::shared_ptr<OperationLog> log;
+    OperationLog::Entry entry;
+  };
+  mutable std::mutex mutex_;
+  std::size_t joined_ = 0;
+  std::vector<Member> members_;
+  std::vector<Request> requests_;
+  std::vector<Piece> pieces_;
+  std::vector<Clock::time_point> finish_;
+
+  std::atomic<bool> ready_{false};
+  std::atomic<bool> withdrawn_{false};
+  std::atomic<bool> done_{false};
+  std::atomic<int> helpers_{0};
+  std::atomic<std::size_t> taken_{0};
+  std::atomic<std::size_t> finished_{0};
+};
+
+}  // namespace llmtrain

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "parallel/comm/communicator.h"
+
+namespace llmtrain {
+
+struct LocalOptions {
+  double watchdog_seconds = 600;
+  // A network to imitate, where either is not 0: each hop takes `link_delay_microseconds`, and what one rank sends
+  // leaves it at `link_bytes_per_second` (0: at once), one thing after the other. A message leaves when it is sent; a
+  // collective when all members have started it, and takes the ring algorithm's hops and bytes.
+  std::int64_t link_delay_microseconds = 0;
+  double link_bytes_per_second = 0;
+};
+
+class LocalShared;
+
+// Ranks as threads of one process, which read and write each other's memory. Whoever waits does the work, piece by
+// piece, also for ranks that do not wait yet; nobody spins. It lives longer than its communicators.
+class LocalWorld {
+ public:
+  explicit LocalWorld(int ranks, const LocalOptions& options = {});
+  ~LocalWorld();
+  LocalWorld(const LocalWorld&) = delete;
+  LocalWorld& operator=(const LocalWorld&) = delete;
+
+  // One for each rank, used by that rank's thread.
+  std::unique_ptr<Communicator> communicator(int rank);
+
+  // Runs `work` as every rank, each on its own thread, and returns when all have ended. When a rank throws, the others
+  // go down with its message. Throws what the first that failed threw.
+  void run(const std::function<void(Communicator&)>& work);
+
+ private:
+  std::shared_ptr<LocalShared> shared_;
+};
+
+}  // namespace llmtrain

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/comm/operation_log.h"
+
+#include "core/base/units.h"
+
+namespace llmtrain {
+namespace {
+
+double seconds_between(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+}  // namespace
+
+OperationLog::Entry OperationLog::start(const Request& request) {
+  const std::lock_guard lock(mutex_);
+  const Entry entry{++started_, request.purpose, request.collective, Clock::now()};
+  last_[entry.number % remembered] = {entry, request, OperationRecord::State::started};
+  CommunicationCount& count = count_of(entry);
+  ++count.calls;
+  count.bytes += request.ring_bytes();
+  return entry;
+}
+
+void OperationLog::finish(const Entry& entry, Clock::time_point when) {
+  const std::lock_guard lock(mutex_);
+  count_of(entry).seconds += seconds_between(entry.started, when);
+  Remembered& slot = last_[entry.number % remembered];
+  if (slot.entry.number == entry.number) slot.state = OperationRecord::State::done;
+}
+
+void OperationLog::add_wait(const Entry& entry, double seconds) {
+  const std::lock_guard lock(mutex_);
+  count_of(entry).waited_seconds += seconds;
+}
+
+CommunicationCount& OperationLog::count_of(const Entry& entry) {
+  return counts_[static_cast<std::size_t>(entry.purpose) * collectives + static_cast<std::size_t>(entry.collective)];
+}
+
+std::vector<CommunicationCount> OperationLog::counts() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<CommunicationCount> result;
+  for (std::size_t i = 0; i < counts_.size(); ++i) {
+    if (counts_[i].calls == 0) continue;
+    result.push_back(counts_[i]);
+    result.back().purpose = static_cast<Purpose>(i / collectives);
+    result.back().collective = static_cast<Collective>(i % collectives);
+  }
+  return result;
+}
+
+void OperationLog::reset_counts() {
+  const std::lock_guard lock(mutex_);
+  counts_ = {};
+}
+
+OperationRecord OperationLog::record(std::uint64_t number) const {
+  const Remembered& slot = last_[number % remembered];
+  return {number, slot.request.description(), slot.state, seconds_between(slot.entry.started, Clock::now())};
+}
+
+std::vector<OperationRecord> OperationLog::last_operations() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<OperationRecord> result;
+  const std::uint64_t first = started_ < remembered ? 1 : started_ - remembered + 1;
+  for (std::uint64_t number = first; number <= started_; ++number) result.push_back(record(number));
+  return result;
+}
+
+std::string OperationLog::last_operation() const {
+  const std::lock_guard lock(mutex_);
+  if (started_ == 0) return "none";
+  const OperationRecord last = record(started_);
+  return last.description + (last.state == OperationRecord::State::done ? ", done" : ", not done") + ", started " +
+         format_duration(last.age_seconds) + " ago";
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+namespace llmtrain::reduction_loops {
+
+// The loops over one block of at most block_elements, compiled once per instruction-set level (x86-64-v2, v3 and v4;
+// elsewhere one level, 0). `accumulator` holds float for the floating types, else the type itself; arrays are aligned
+// to their elements. Each pointer has the element type of the table's name.
+inline constexpr std::size_t block_elements = 2048;
+
+struct Loops {
+  void (*load)(void* accumulator, const void* source, std::size_t count);
+  void (*add)(void* accumulator, const void* source, std::size_t count);
+  void (*maximum)(void* accumulator, const void* source, std::size_t count);
+  void (*minimum)(void* accumulator, const void* source, std::size_t count);
+  void (*store)(void* destination, const void* accumulator, std::size_t count);
+};
+
+// By ElementType.
+using LoopTable = Loops[8];
+
+template <int level>
+const LoopTable& loop_table();
+
+}  // namespace llmtrain::reduction_loops

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/comm/request.h"
+
+#include <numeric>
+
+namespace llmtrain {
+
+std::int64_t Request::total_count() const {
+  switch (collective) {
+    case Collective::all_gather:
+    case Collective::reduce_scatter:
+      return count * group.size();
+    case Collective::all_to_all:
+      return std::accumulate(input_counts.begin(), input_counts.end(), std::int64_t{0});
+    default:
+      return count;
+  }
+}
+
+double Request::ring_bytes() const {
+  const double size = static_cast<double>(element_size(type));
+  if (collective == Collective::all_to_all) {
+    const std::int64_t kept = input_counts[static_cast<std::size_t>(group.position())];
+    return static_cast<double>(total_count() - kept) * size;
+  }
+  if (collective == Collective::broadcast && peer != group.position()) return 0;
+  return llmtrain::ring_bytes(collective, group.size(), static_cast<double>(total_count()) * size);
+}
+
+std::string Request::description() const {
+  std::string text(collective_name(collective));
+  if (collective != Collective::barrier)
+    text += " of " + std::to_string(total_count()) + " " + std::string(element_name(type));
+  if (collective == Collective::send) text += " to rank ";
+  if (collective == Collective::receive || collective == Collective::broadcast) text += " from rank ";
+  if (peer >= 0) text += std::to_string(group.ranks()[static_cast<std::size_t>(peer)]);
+  return text + " for " + std::string(purpose_name(purpose)) + " in group " + group.description();
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/comm/local/link_model.h"
+
+#include <catch2/catch.hpp>
+
+#include "parallel/comm/local/local_world.h"
+#include "tests/parallel/comm/numbers.h"
+
+using namespace llmtrain;
+using namespace llmtrain::test;
+
+namespace {
+
+double seconds(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+std::vector<Request> requests(Collective collective, std::int64_t bytes) {
+  std::vector<Request> result(4);
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    result[i].collective = collective;
+    result[i].count = bytes;
+    result[i].group = Group(std::make_shared<Group::State>("world", std::vector<int>{0, 1, 2, 3}, static_cast<int>(i)));
+  }
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("messages leave one after the other and arrive a delay later") {
+  LinkModel links(2, 0.5, 100);
+  const Clock::time_point start = Clock::now();
+  const LinkModel::Passage first = links.message(0, 100, start);
+  const LinkModel::Passage second = links.message(0, 200, start);
+  const LinkModel::Passage back = links.message(1, 100, start);
+  CHECK(seconds(start, first.left) == Approx(1));
+  CHECK(seconds(start, first.arrived) == Approx(1.5));
+  CHECK(seconds(start, second.left) == Approx(3));
+  CHECK(seconds(start, second.arrived) == Approx(3.5));
+  CHECK(seconds(start, back.arrived) == Approx(1.5));
+}
+
+TEST_CASE("collectives take the ring's hops and bytes, and the links of all members") {
+  LinkModel links(4, 0.5, 100);
+  const Clock::time_point start = Clock::now();
+  // 2 · 3/4 of 200 bytes at 100 a second, and 6 hops.
+  CHECK(seconds(start, links.collective(requests(Collective::all_reduce, 200), start)) == Approx(3 + 3));
+  // The links are free after the bytes; each sends 3 parts of 100.
+  CHECK(seconds(start, links.collective(requests(Collective::all_gather, 100), start)) == Approx(3 + 3 + 1.5));
+  LinkModel delay_only(4, 0.5, 0);
+  CHECK(seconds(start, delay_only.collective(requests(Collective::reduce_scatter, 100), start)) == Approx(1.5));
+  CHECK(seconds(start, delay_only.collective(requests(Collective::barrier, 0), start)) == Approx(1));
+}
+
+TEST_CASE("an imitated network delays the receiver, and work hides the delay") {
+  LocalOptions options;
+  options.link_delay_microseconds = 20000;
+  LocalWorld world(2, options);
+  world.run([](Communicator& communicator) {
+    Values data(ElementType::float32, 16);
+    const Clock::time_point start = Clock::now();
+    if (communicator.rank() == 0) {
+      communicator.send(communicator.world(), Purpose::pipeline, data.array(), 1).wait();
+    } else {
+      communicator.receive(communicator.world(), Purpose::pipeline, data.array(), 0).wait();
+    }
+    const Clock::time_point middle = Clock::now();
+    communicator.all_reduce(communicator.world(), Purpose::control, data.array()).wait();
+    if (communicator.rank() == 1 && seconds(start, middle) < 0.019)
+      throw std::runtime_error("the message came too soon");
+    if (seconds(middle, Clock::now()) < 0.039) throw std::runtime_error("the sum came too soon");
+  });
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <thread>
+
+#include "core/base/error.h"
+#include "parallel/comm/local/local_world.h"
+#include "tests/parallel/comm/numbers.h"
+#include "tests/parallel/comm/rank_harness.h"
+
+using namespace llmtrain;
+using namespace llmtrain::test;
+
+namespace {
+
+// What every rank saw: "" for those that ended without an error.
+struct Outcome {
+  ExitCode code = ExitCode::done;
+  std::string message;
+};
+
+std::vector<Outcome> outcomes(LocalWorld& world, int ranks, const std::function<void(Communicator&)>& work) {
+  std::vector<Outcome> result(static_cast<std::size_t>(ranks));
+  try {
+    world.run([&](Communicator& communicator) {
+      try {
+        work(communicator);
+      } catch (const Error& error) {
+        result[static_cast<std::size_t>(communicator.rank())] = {error.code(), error.what()};
+        throw;
+      }
+    });
+  } catch (const Error&) {
+  }
+  return result;
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("a rank that throws takes the others down with its message") {
+  for (const int ranks : {2, 4, 8}) {
+    LocalWorld world(ranks);
+    const std::vector<Outcome> seen = outcomes(world, ranks, [](Communicator& communicator) {
+      Values data(ElementType::float32, 100000);
+      communicator.all_reduce(communicator.world(), Purpose::data_parallel, data.array()).wait();
+      Handle open = communicator.all_reduce(communicator.world(), Purpose::data_parallel, data.array());
+      if (communicator.rank() == 1) throw Error(ExitCode::bad_data, "shard 3 is broken");
+      Values other(ElementType::float32, 100000);
+      communicator.all_reduce(communicator.world(), Purpose::data_parallel, other.array()).wait();
+    });
+    for (int rank = 0; rank < ranks; ++rank) {
+      const Outcome& outcome = seen[static_cast<std::size_t>(rank)];
+      CHECK(outcome.code == ExitCode::bad_data);
+      CHECK(outcome.message == (rank == 1 ? "shard 3 is broken" : "rank 1: shard 3 is broken"));
+    }
+  }
+}
+
+TEST_CASE("any exception takes the world down, and run throws the first") {
+  LocalWorld world(3);
+  CHECK_THROWS_WITH(world.run([](Communicator& communicator) {
+    if (communicator.rank() == 2) throw std::runtime_error("out of paper");
+    communicator.barrier(communicator.world()).wait();
+  }),
+                    Catch::Contains("out of paper"));
+}
+
+TEST_CASE("a rank that hangs is named, with its last operation, and nobody waits on") {
+  LocalOptions options;
+  options.watchdog_seconds = 0.2;
+  LocalWorld world(3, options);
+  std::atomic<int> ended{0};
+  const std::vector<Outcome> seen = outcomes(world, 3, [&](Communicator& communicator) {
+    Values data(ElementType::bfloat16, 64);
+    communicator.all_gather(communicator.world(), Purpose::control, {}, {}).wait();
+    if (communicator.rank() == 2) {
+      while (ended < 2) std::this_thread::yield();
+      return;
+    }
+    struct Count {
+      std::atomic<int>& number;
+      ~Count() { ++number; }
+    } count{ended};
+    communicator.all_reduce(communicator.world(), Purpose::tensor_parallel, data.array()).wait();
+  });
+  CHECK(seen[2].message.empty());
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    CHECK(seen[rank].code == ExitCode::rank_lost);
+    CHECK(contains(seen[rank].message, "in all_reduce of 64 bf16 for tensor_parallel in group world [0 1 2]"));
+    CHECK(contains(seen[rank].message, "for rank 2 (last operation: all_gather of 0 uint8 for control"));
+    CHECK(contains(seen[rank].message, "launch.watchdog_seconds"));
+  }
+}
+
+TEST_CASE("the watchdog also serves a rank that only asks, and a message without its other side") {
+  LocalOptions options;
+  options.watchdog_seconds = 0.1;
+  LocalWorld world(2, options);
+  const std::vector<Outcome> seen = outcomes(world, 2, [](Communicator& communicator) {
+    if (communicator.rank() == 1) return;
+    Values data(ElementType::float32, 8);
+    Handle handle = communicator.receive(communicator.world(), Purpose::pipeline, data.array(), 1);
+    while (!handle.done()) std::this_thread::yield();
+    handle.wait();
+  });
+  CHECK(seen[0].code == ExitCode::rank_lost);
+  CHECK(contains(seen[0].message, "receive of 8 fp32 from rank 1 for pipeline in group world [0 1] for rank 1"));
+}
+
+TEST_CASE("requests that do not fit together are an error that names both") {
+  LocalWorld world(2);
+  const std::vector<Outcome> seen = outcomes(world, 2, [](Communicator& communicator) {
+    Values data(ElementType::float32, 8 + communicator.rank());
+    communicator.all_reduce(communicator.world(), Purpose::data_parallel, data.array()).wait();
+  });
+  for (const Outcome& outcome : seen) {
+    CHECK(outcome.code == ExitCode::internal_error);
+    CHECK(contains(outcome.message, "all_reduce of 8 fp32"));
+    CHECK(contains(outcome.message, "all_reduce of 9 fp32"));
+  }
+}
+
+TEST_CASE("after a failure nothing starts, and the failure can be read") {
+  LocalWorld world(2);
+  const std::vector<Outcome> seen = outcomes(world, 2, [](Communicator& communicator) {
+    expect(!communicator.failure() || communicator.rank() == 0, "no failure yet");
+    if (communicator.rank() == 1) communicator.abort(ExitCode::stopped, "enough");
+    while (!communicator.failure()) std::this_thread::yield();
+    expect(communicator.failure()->rank == 1 && communicator.failure()->message == "enough", "failure");
+    communicator.barrier(communicator.world());
+  });
+  CHECK(seen[0].message == "rank 1: enough");
+  CHECK(seen[1].message == "enough");
+  CHECK(seen[0].code == ExitCode::stopped);
+}
+
+TEST_CASE("another thread reads a rank's operations meanwhile") {
+  LocalWorld world(2);
+  world.run([](Communicator& communicator) {
+    std::atomic<bool> stop{false};
+    std::thread reader([&] {
+      while (!stop) {
+        for (const OperationRecord& record : communicator.log().last_operations())
+          expect(!record.description.empty(), "a record without words");
+      }
+    });
+    Values data(ElementType::float32, 300);
+    for (int i = 0; i < 200; ++i) communicator.all_reduce(communicator.world(), Purpose::control, data.array()).wait();
+    stop = true;
+    reader.join();
+  });
+}
+
+TEST_CASE("a handle that goes waits for its operation") {
+  LocalWorld world(2);
+  world.run([](Communicator& communicator) {
+    Values data(ElementType::float32, 100000);
+    for (std::int64_t i = 0; i < data.count(); ++i) data.set(i, 1);
+    { const Handle handle = communicator.all_reduce(communicator.world(), Purpose::control, data.array()); }
+    for (std::int64_t i = 0; i < data.count(); ++i) expect(data.get(i) == 2, "the sum is in place");
+  });
+}

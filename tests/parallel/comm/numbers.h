@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "parallel/comm/element_type.h"
+
+namespace llmtrain::test {
+
+// Memory of a type, at an address that is off its alignment by `offset` bytes.
+class Values {
+ public:
+  Values(ElementType type, std::int64_t count, int offset = 0);
+
+  // Rounds to the type by looking for the nearest value (of two the even one), without the code under test.
+  void set(std::int64_t index, double value);
+  double get(std::int64_t index) const;
+
+  Array array() { return {address(0), count_, type_}; }
+  Array part(std::int64_t begin, std::int64_t count) { return {address(begin), count, type_}; }
+  std::int64_t count() const { return count_; }
+  bool operator==(const Values& other) const;  // by bits
+
+ private:
+  std::byte* address(std::int64_t index);
+  const std::byte* address(std::int64_t index) const;
+
+  ElementType type_;
+  std::int64_t count_;
+  std::size_t offset_;
+  std::vector<std::byte> bytes_;
+};
+
+const std::vector<ElementType>& all_types();
+
+// A whole number of at most 3 in size that all types can hold; different for each rank and index.
+double small_number(ElementType type, int rank, std::int64_t index);
+
+// The value of a bit pattern of a floating type below fp32, from the definition of the format.
+double decode(ElementType type, unsigned bits);
+// The pattern of the nearest value; of two as near the even one. Infinity or NaN beyond the range.
+unsigned encode(ElementType type, double value);
+
+}  // namespace llmtrain::test
