@@ -42,7 +42,7 @@ void offload_activations(double largest_block, StageMemory& stage) {
 }
 
 StageMemory make_stage(const Recipe& recipe, const Graph& graph, const Mesh& mesh, const Stage& placed,
-                       const PassSetting& setting) {
+                       const BlockActivations& blocks) {
   const ModelStates states = model_states(recipe, graph, mesh, placed);
   StageMemory stage;
   stage.resident = states.resident;
@@ -55,7 +55,7 @@ StageMemory make_stage(const Recipe& recipe, const Graph& graph, const Mesh& mes
   const bool has_neighbours_here = mesh.pipeline == 1;
   const StageEnds ends{has_neighbours_here && placed.blocks.front() != 0,
                        has_neighbours_here && placed.blocks.back() + 1 != graph.blocks.size()};
-  const StageActivations activations = stage_activations(graph, placed, setting, ends);
+  const StageActivations activations = stage_activations(blocks, placed, ends);
   stage.saved_activations = activations.saved;
   stage.forward_workspace = activations.forward_workspace;
   stage.backward_workspace = activations.backward_workspace;
@@ -78,9 +78,9 @@ double input_bytes(const Recipe& recipe, const Mesh& mesh) {
 
 StepMemory make_step_memory(const Recipe& recipe, const Graph& graph, const Mesh& mesh,
                             const std::vector<Stage>& stages, KernelSet kernels) {
-  const PassSetting setting = pass_setting(recipe, mesh, kernels);
+  const BlockActivations blocks(graph, pass_setting(recipe, mesh, kernels));
   StepMemory memory;
-  for (const Stage& placed : stages) memory.stages.push_back(make_stage(recipe, graph, mesh, placed, setting));
+  for (const Stage& placed : stages) memory.stages.push_back(make_stage(recipe, graph, mesh, placed, blocks));
   memory.rank[Category::framework] = framework_bytes(kernels);
   memory.rank[Category::communication] = communicator_bytes(kernels, mesh);
   memory.rank[Category::buffers] = input_bytes(recipe, mesh);

@@ -2,6 +2,10 @@
 #include "parallel/plan/memory/stage_activations.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
+
+#include "core/graph/experts.h"
 
 namespace llmtrain {
 
@@ -20,24 +24,33 @@ PassSetting pass_setting(const Recipe& recipe, const Mesh& mesh, KernelSet kerne
   return setting;
 }
 
-StageActivations stage_activations(const Graph& graph, const Stage& stage, const PassSetting& setting,
-                                   const StageEnds& ends) {
-  const double boundary = boundary_bytes(graph.model, setting);
-  const double input_elsewhere = ends.receives_locally ? boundary : 0;
+BlockActivations::BlockActivations(const Graph& graph, const PassSetting& setting)
+    : boundary_(boundary_bytes(graph.model, setting)) {
+  std::map<std::pair<BlockKind, bool>, std::size_t> known;
+  for (std::size_t block = 0; block < graph.blocks.size(); ++block) {
+    const Block& described = graph.blocks[block];
+    const bool is_mixture = described.kind == BlockKind::layer && has_experts(graph.model, described.layer);
+    const auto [kind, is_new] = known.try_emplace({described.kind, is_mixture}, entries_.size());
+    if (is_new) entries_.push_back({saved_bytes(graph, block, setting), pass_peak(graph, block, setting)});
+    kinds_.push_back(kind->second);
+  }
+}
+
+StageActivations stage_activations(const BlockActivations& blocks, const Stage& stage, const StageEnds& ends) {
+  const double input_elsewhere = ends.receives_locally ? blocks.boundary() : 0;
   StageActivations result;
   double before = 0, forward_peak = 0, backward_peak = 0;
   for (const std::size_t block : stage.blocks) {
-    const PassPeak peak = pass_peak(graph, block, setting);
-    const double saved = saved_bytes(graph, block, setting);
+    const auto& [saved, peak] = blocks.of(block);
     forward_peak = std::max(forward_peak, before + peak.forward);
     backward_peak = std::max(backward_peak, before + peak.backward);
     result.largest_block = std::max(result.largest_block, saved);
     before += saved;
   }
-  result.saved = before - input_elsewhere + (ends.hands_on_locally ? boundary : 0);
+  result.saved = before - input_elsewhere + (ends.hands_on_locally ? blocks.boundary() : 0);
   result.forward_workspace = std::max(0.0, forward_peak - input_elsewhere - result.saved);
   result.backward_workspace = std::max(0.0, backward_peak - input_elsewhere - result.saved);
-  result.boundary = boundary;
+  result.boundary = blocks.boundary();
   return result;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <vector>
+
 #include "core/graph/saved_tensors.h"
 #include "core/recipe/recipe.h"
 #include "parallel/plan/mesh.h"
@@ -10,6 +12,24 @@ namespace llmtrain {
 
 // How a rank of the mesh runs a block on one micro-batch of the recipe.
 PassSetting pass_setting(const Recipe& recipe, const Mesh& mesh, KernelSet kernels);
+
+// What each block of the graph keeps and holds in one micro-batch. Layers that are alike are worked out once.
+class BlockActivations {
+ public:
+  BlockActivations(const Graph& graph, const PassSetting& setting);
+
+  struct Entry {
+    double saved = 0;
+    PassPeak peak;
+  };
+  const Entry& of(std::size_t block) const { return entries_[kinds_[block]]; }
+  double boundary() const { return boundary_; }
+
+ private:
+  std::vector<std::size_t> kinds_;  // block → index into entries_
+  std::vector<Entry> entries_;
+  double boundary_ = 0;
+};
 
 // Activations of one stage and one micro-batch, as StageMemory counts them.
 struct StageActivations {
@@ -26,7 +46,6 @@ struct StageEnds {
   bool hands_on_locally = false;
 };
 
-StageActivations stage_activations(const Graph& graph, const Stage& stage, const PassSetting& setting,
-                                   const StageEnds& ends);
+StageActivations stage_activations(const BlockActivations& blocks, const Stage& stage, const StageEnds& ends);
 
 }  // namespace llmtrain

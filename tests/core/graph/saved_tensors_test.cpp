@@ -194,6 +194,26 @@ TEST_CASE("more recompute keeps less, and a pass holds at least what it keeps") 
       }
 }
 
+TEST_CASE("working memory of a fp32 layer, operator by operator") {
+  const Graph graph = Graph::build(test::gpt2_model(2, 64, 4));
+  PassSetting setting;
+  setting.batch = 2;
+  setting.sequence_length = 128;
+  const double residual = 4 * 256 * 64, saved = saved_bytes(graph, 1, setting);
+  // Backward: the gradients of the output and of the activation's input, four residuals wide.
+  CHECK(pass_peak(graph, 1, setting).forward == saved + residual);
+  CHECK(pass_peak(graph, 1, setting).backward == saved + 5 * residual);
+  // Four heads of 128 × 128 scores are as wide as two residuals. Attention's half is live then with four residuals and
+  // the scores, the gradients of the output, the half behind, attention's output (1 each) and query, key, value (3),
+  // and the gradients of probabilities and scores.
+  setting.sequence_length = 512;
+  setting.batch = 1;
+  setting.attention = AttentionMethod::math;
+  const double wide = 4 * 512 * 64, scores = 4 * 4 * 512.0 * 512, statistics = 8 * 512;
+  CHECK(pass_peak(graph, 1, setting).forward == Approx((1 + 1 + 3 + 1) * wide + statistics + 2 * scores));
+  CHECK(pass_peak(graph, 1, setting).backward == Approx((1 + 1 + 3 + 1 + 6) * wide + statistics + 3 * scores));
+}
+
 TEST_CASE("full recompute holds one layer's tensors while it goes back through it") {
   const Graph graph = Graph::build(test::gpt2_model(2, 64, 4));
   PassSetting setting = cuda_setting(2, 128);
