@@ -36,7 +36,8 @@ struct MemoryBytes {
 // What a stage's instructions take and give back on one rank (the one of its data-parallel group that holds most).
 // Workspaces are the most that is alive during the pass less the saved activations after it, so that a pass's peak is
 // saved_activations + workspace with the micro-batch's own saved activations in it. Between two stages of one rank
-// (pipeline 1) the tensor that one hands to the other, and later its gradient, is a saved activation of the first.
+// (pipeline 1) the tensor that one hands to the other, and later its gradient, is a saved activation of the first. What
+// a pass receives from or sends to another rank is counted as boundary_activation while it runs, not as workspace.
 struct StageMemory {
   MemoryBytes resident;            // all the time: shards or whole weights, gradients, master weights, moments
   double gathered_weights = 0;     // GatherWeights … FreeWeights (ZeRO-3): category weights

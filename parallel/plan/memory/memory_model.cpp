@@ -52,9 +52,9 @@ StageMemory make_stage(const Recipe& recipe, const Graph& graph, const Mesh& mes
   const bool reduces_flat = mesh.data > 1 && states.unreduced_gradients == 0;
   if (reduces_flat) stage.resident[Category::communication] += states.fp8_gradients;
 
-  const bool has_neighbours_here = mesh.pipeline == 1;
-  const StageEnds ends{has_neighbours_here && placed.blocks.front() != 0,
-                       has_neighbours_here && placed.blocks.back() + 1 != graph.blocks.size()};
+  const Neighbour elsewhere = mesh.pipeline == 1 ? Neighbour::same_rank : Neighbour::other_rank;
+  const bool is_first = placed.blocks.front() == 0, is_last = placed.blocks.back() + 1 == graph.blocks.size();
+  const StageEnds ends{is_first ? Neighbour::none : elsewhere, is_last ? Neighbour::none : elsewhere};
   const StageActivations activations = stage_activations(blocks, placed, ends);
   stage.saved_activations = activations.saved;
   stage.forward_workspace = activations.forward_workspace;

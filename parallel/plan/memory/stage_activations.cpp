@@ -37,7 +37,10 @@ BlockActivations::BlockActivations(const Graph& graph, const PassSetting& settin
 }
 
 StageActivations stage_activations(const BlockActivations& blocks, const Stage& stage, const StageEnds& ends) {
-  const double input_elsewhere = ends.receives_locally ? blocks.boundary() : 0;
+  const auto boundary_if = [&](bool condition) { return condition ? blocks.boundary() : 0.0; };
+  const double input_elsewhere = boundary_if(ends.before == Neighbour::same_rank);
+  const double counted_elsewhere = input_elsewhere + boundary_if(ends.before == Neighbour::other_rank) +
+                                   boundary_if(ends.behind == Neighbour::other_rank);
   StageActivations result;
   double before = 0, forward_peak = 0, backward_peak = 0;
   for (const std::size_t block : stage.blocks) {
@@ -47,9 +50,9 @@ StageActivations stage_activations(const BlockActivations& blocks, const Stage& 
     result.largest_block = std::max(result.largest_block, saved);
     before += saved;
   }
-  result.saved = before - input_elsewhere + (ends.hands_on_locally ? blocks.boundary() : 0);
-  result.forward_workspace = std::max(0.0, forward_peak - input_elsewhere - result.saved);
-  result.backward_workspace = std::max(0.0, backward_peak - input_elsewhere - result.saved);
+  result.saved = before - input_elsewhere + boundary_if(ends.behind == Neighbour::same_rank);
+  result.forward_workspace = std::max(0.0, forward_peak - counted_elsewhere - result.saved);
+  result.backward_workspace = std::max(0.0, backward_peak - counted_elsewhere - result.saved);
   result.boundary = blocks.boundary();
   return result;
 }

@@ -40,10 +40,13 @@ struct StageActivations {
   double largest_block = 0;  // of what is saved
 };
 
-// Which ends of a stage touch another stage of the same rank (pipeline 1): its output is saved here, its input there.
+// Where the stage before and the stage behind are. Between stages of one rank (pipeline 1) the tensor that passes is
+// saved by the first of them. What passes to or from another rank is counted as communication while a pass runs, so
+// the workspaces leave it out.
+enum class Neighbour { none, same_rank, other_rank };
 struct StageEnds {
-  bool receives_locally = false;
-  bool hands_on_locally = false;
+  Neighbour before = Neighbour::none;
+  Neighbour behind = Neighbour::none;
 };
 
 StageActivations stage_activations(const BlockActivations& blocks, const Stage& stage, const StageEnds& ends);

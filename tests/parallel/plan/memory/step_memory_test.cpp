@@ -39,6 +39,9 @@ TEST_CASE("stages of a pipeline keep what they received") {
   CHECK(apart.stages[0].boundary_activation == boundary);
   CHECK(apart.stages[0].saved_activations == here.stages[0].saved_activations - boundary);
   CHECK(apart.stages[1].saved_activations == here.stages[1].saved_activations + boundary);
+  // While a pass runs, what came from another rank is counted as communication, and is part of the same fullest moment.
+  CHECK(apart.stages[0].backward_workspace == here.stages[0].backward_workspace);
+  CHECK(apart.stages[1].forward_workspace == here.stages[1].forward_workspace - boundary);
 }
 
 TEST_CASE("one CPU rank of a small fp32 model, every category") {
