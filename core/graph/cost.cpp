@@ -47,7 +47,7 @@ void add_products(const Graph& graph, const Parameter& parameter, Work& work) {
     return;
   }
   const MixtureOfExpertsRecipe& moe = *graph.model.moe;
-  const double of_one_expert = 2 * static_cast<double>(parameter.elements() / moe.experts);
+  const double of_one_expert = 2 * static_cast<double>(parameter.elements()) / static_cast<double>(moe.experts);
   const ExpertLoad load = expert_load(moe);
   work.flops_per_token += load.kept * of_one_expert;
   work.padding_flops_per_token += load.padding * of_one_expert;
