@@ -12,6 +12,8 @@ using Action = std::function<int()>;
 // Each adds one command with its flags to the program. `action` outlives the parsing.
 void add_run(CLI::App& program, Action& action);
 void add_validate(CLI::App& program, Action& action);
+void add_calibrate(CLI::App& program, Action& action);
+void add_plan(CLI::App& program, Action& action);
 void add_schema(CLI::App& program, Action& action);
 void add_sample(CLI::App& program, Action& action);
 void add_evaluate(CLI::App& program, Action& action);

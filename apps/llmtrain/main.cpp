@@ -20,7 +20,8 @@ int parse_and_act(int argument_count, char** arguments) {
   program.require_subcommand(0, 1);
   program.footer(
       "Example:\n  llmtrain run recipes/quickstart.json\n\nllmtrain COMMAND --help shows a command's flags.");
-  for (const auto add : {add_run, add_validate, add_schema, add_sample, add_evaluate, add_checkpoint, add_doctor}) {
+  for (const auto add : {add_run, add_plan, add_validate, add_schema, add_sample, add_evaluate, add_checkpoint,
+                         add_calibrate, add_doctor}) {
     add(program, action);
   }
   try {

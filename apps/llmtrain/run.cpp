@@ -8,6 +8,7 @@
 #include "apps/llmtrain/commands.h"
 #include "apps/llmtrain/executable_recipe.h"
 #include "apps/llmtrain/flags.h"
+#include "apps/llmtrain/plan.h"
 #include "apps/llmtrain/runtime.h"
 #include "core/base/error.h"
 #include "core/recipe/recipe_io.h"
@@ -21,6 +22,7 @@ struct RunOptions {
   std::optional<std::string> directory;
   std::optional<std::string> resume;
   std::optional<std::string> ranks;
+  bool dry_run = false;
   bool quiet = false;
   bool verbose = false;
 };
@@ -36,6 +38,7 @@ std::vector<Override> all_overrides(const RunOptions& options) {
 int run(const RunOptions& options) {
   RunRequest request;
   request.recipe = read_recipe(options.recipe, all_overrides(options));
+  if (options.dry_run) return show_plan(options.recipe, request.recipe, {});
   request.verbosity = options.quiet ? Verbosity::quiet : options.verbose ? Verbosity::verbose : Verbosity::normal;
   require_executable(request.recipe, options.recipe);
   if (request.recipe.data.train.empty()) {
@@ -60,6 +63,7 @@ void add_run(CLI::App& program, Action& action) {
                    "Go on with the run that the directory holds, or not, or from a checkpoint (checkpoint.resume)")
       ->type_name("auto|never|PATH");
   command->add_option("--ranks", options->ranks, "Processes that train together (launch.ranks)")->type_name("N");
+  command->add_flag("--dry-run", options->dry_run, "Show the plan, as llmtrain plan does, and run nothing");
   CLI::Option* quiet = command->add_flag("-q,--quiet", options->quiet, "Show warnings and errors only");
   command->add_flag("-v,--verbose", options->verbose, "Show details")->excludes(quiet);
   command->footer(

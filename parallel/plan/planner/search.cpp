@@ -16,8 +16,8 @@
 namespace llmtrain {
 namespace {
 
-constexpr std::size_t simulated_by_time = 48;    // of the layouts that fit, the fastest by the estimate
-constexpr std::size_t simulated_by_memory = 24;  // and of the estimates' front towards less memory
+constexpr std::size_t simulated_by_time = 100;    // of the layouts that fit, the fastest by the estimate
+constexpr std::size_t simulated_by_memory = 100;  // and of the estimates' front towards less memory
 
 struct Estimate {
   Recipe recipe;
@@ -61,8 +61,23 @@ double estimate_bytes(const PlanSetting& setting, const StepMemory& memory) {
   return largest;
 }
 
-// Passes of the busiest rank, one stage's pass for each other rank (the bubble of equal stages), optimizer and
-// overhead.
+// Gathers and reductions of the rank that has most of them, in one step.
+double data_seconds(const PlanSetting& setting, const StepCosts& costs) {
+  const ScheduleShape& shape = setting.shape;
+  const double gathers = shape.sharding() == 3  ? 2.0 * shape.micro_batches / shape.gather_group()
+                         : shape.sharding() > 0 ? 1
+                                                : 0;
+  const double reductions = shape.reduces ? static_cast<double>(shape.micro_batches) / shape.reduction_group() : 0;
+  std::vector<double> busy(static_cast<std::size_t>(shape.pipeline));
+  for (std::size_t stage = 0; stage < costs.stages.size(); ++stage) {
+    const StageCost& cost = costs.stages[stage];
+    busy[stage % busy.size()] += gathers * cost.gather_seconds + reductions * cost.reduce_seconds;
+  }
+  return *std::ranges::max_element(busy);
+}
+
+// The busiest rank's passes and one stage's pass for each other rank (the bubble of equal stages), or the data-parallel
+// traffic where that is longer; optimizer and overhead.
 double estimate_seconds(const PlanSetting& setting, const StepCosts& costs) {
   std::vector<double> busy(static_cast<std::size_t>(setting.mesh.pipeline));
   double passes = 0;
@@ -72,7 +87,9 @@ double estimate_seconds(const PlanSetting& setting, const StepCosts& costs) {
     passes += pass;
   }
   const double bubble = passes / static_cast<double>(costs.stages.size()) * static_cast<double>(busy.size() - 1);
-  return *std::ranges::max_element(busy) + bubble + *std::ranges::max_element(costs.optimizer_seconds) +
+  const double window = *std::ranges::max_element(busy) + bubble;
+  const double data = data_seconds(setting, costs);
+  return (costs.overlap ? std::max(window, data) : window + data) + *std::ranges::max_element(costs.optimizer_seconds) +
          costs.step_overhead_seconds;
 }
 

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "apps/llmtrain/commands.h"
+#include "apps/llmtrain/profiles.h"
+#include "apps/llmtrain/runtime.h"
+#include "apps/llmtrain/standard_streams.h"
+#include "core/base/file.h"
+#include "core/base/log.h"
+
+namespace llmtrain::app {
+namespace {
+
+struct CalibrateOptions {
+  std::optional<std::string> output;
+  std::string device = "auto";
+};
+
+DeviceKind device_kind(const std::string& name) {
+  return name == "cpu" ? DeviceKind::cpu : name == "cuda" ? DeviceKind::cuda : DeviceKind::automatic;
+}
+
+int calibrate(const CalibrateOptions& options) {
+  const std::filesystem::path folder = profiles_folder();
+  const std::string file = options.output.value_or((folder / "local.json").string());
+  log().info("measuring matrix products, attention and memory; leave the machine to it for some seconds");
+  const ClusterProfile profile = load_runtime().calibrate(device_kind(options.device), load_profile("cpu", folder));
+  const std::string text = to_json(profile).dump(2) + "\n";
+  if (file == "-") {
+    write_result(text);
+    return 0;
+  }
+  write_file_atomically(file, text);
+  log().info("{}: plans with \"cluster\": {{\"profile\": \"auto\"}} use it from now on", file);
+  return 0;
+}
+
+}  // namespace
+
+void add_calibrate(CLI::App& program, Action& action) {
+  const auto options = std::make_shared<CalibrateOptions>();
+  CLI::App* command = program.add_subcommand("calibrate", "Measures this machine, so that plans for it are right");
+  command->add_option("--output", options->output, "Where the profile goes (default: recipes/clusters/local.json)")
+      ->type_name("FILE|-");
+  command->add_option("--device", options->device, "What to measure")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+      ->type_name("auto|cpu|cuda");
+  command->footer("Example:\n  llmtrain calibrate && llmtrain plan recipes/quickstart.json");
+  command->callback([options, &action] { action = [options] { return calibrate(*options); }; });
+}
+
+}  // namespace llmtrain::app

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/llmtrain/plan.h"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "apps/llmtrain/commands.h"
+#include "apps/llmtrain/flags.h"
+#include "apps/llmtrain/profiles.h"
+#include "apps/llmtrain/search.h"
+#include "apps/llmtrain/standard_streams.h"
+#include "core/base/error.h"
+#include "core/base/file.h"
+#include "core/base/log.h"
+#include "core/recipe/recipe_io.h"
+#include "parallel/plan/planner/planner.h"
+#include "parallel/plan/report/report_html.h"
+#include "parallel/plan/report/report_json.h"
+#include "parallel/plan/report/report_text.h"
+#include "parallel/plan/report/trace.h"
+
+namespace llmtrain::app {
+namespace {
+
+struct PlanOptions {
+  std::string recipe;
+  std::vector<Override> overrides;
+  std::optional<std::string> ranks;
+  bool search = false;
+  std::optional<std::string> output;
+  PlanOutputs outputs;
+};
+
+TextColour colour_of_output() {
+  return ::isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr ? TextColour::on : TextColour::off;
+}
+
+// Planning names keys by their pointers, a line each; a person wants the file too.
+Error with_file(const std::string& file, const Error& error) {
+  if (error.code() != ExitCode::bad_recipe || std::string_view(error.what()).starts_with(file)) return error;
+  std::string text = file + ": ";
+  for (const char letter : std::string_view(error.what())) {
+    text += letter;
+    if (letter == '\n') text += file + ": ";
+  }
+  return {error.code(), text};
+}
+
+Plan plan_of(const std::string& file, const Recipe& recipe, const ClusterProfile& profile, Timeline timeline) {
+  try {
+    return make_plan(recipe, profile, timeline);
+  } catch (const Error& error) {
+    throw with_file(file, error);
+  }
+}
+
+int search(const PlanOptions& options, const Recipe& recipe) {
+  SearchOutputs outputs;
+  outputs.json = options.outputs.json;
+  outputs.best = options.output.value_or(std::filesystem::path(options.recipe).stem().string() + ".best.json");
+  try {
+    return show_search(options.recipe, recipe, outputs);
+  } catch (const Error& error) {
+    throw with_file(options.recipe, error);
+  }
+}
+
+int plan(const PlanOptions& options) {
+  std::vector<Override> overrides = options.overrides;
+  if (options.ranks) overrides.push_back("launch.ranks=" + *options.ranks);
+  if (options.search) return search(options, read_recipe(options.recipe, overrides));
+  return show_plan(options.recipe, read_recipe(options.recipe, overrides), options.outputs);
+}
+
+}  // namespace
+
+int show_plan(const std::string& file, const Recipe& recipe, const PlanOutputs& outputs) {
+  const ClusterProfile profile = profile_of(recipe);
+  const bool draws = outputs.html || outputs.trace;
+  Plan plan = plan_of(file, recipe, profile, draws ? Timeline::record : Timeline::leave_out);
+  plan.report.suggestions = suggest(plan, profile);
+  if (outputs.html) write_file_atomically(*outputs.html, report_html(plan));
+  if (outputs.trace) write_trace(*outputs.trace, plan);
+  write_result(outputs.json ? report_json(plan.report) : report_text(plan.report, colour_of_output()));
+  if (outputs.html) log().info("the plan as a page: {}", *outputs.html);
+  if (outputs.trace) log().info("its timeline for ui.perfetto.dev: {}", *outputs.trace);
+  return static_cast<int>(ExitCode::done);
+}
+
+void add_plan(CLI::App& program, Action& action) {
+  const auto options = std::make_shared<PlanOptions>();
+  CLI::App* command = program.add_subcommand("plan", "Prices a recipe: memory, time, cost; needs no GPU");
+  command->add_option("RECIPE", options->recipe, "The recipe's file")->required()->type_name("");
+  add_set_flag(*command, options->overrides);
+  command->add_option("--ranks", options->ranks, "Devices that train together (launch.ranks)")->type_name("N");
+  command->add_flag("--json", options->outputs.json, "Print the whole report as JSON");
+  CLI::Option* search = command->add_flag("--search", options->search, "Search the layouts of its model and batch");
+  command->add_option("--output", options->output, "Where the search puts the fastest recipe (default: NAME.best.json)")
+      ->type_name("FILE")
+      ->needs(search);
+  CLI::Option* html =
+      command->add_option("--html", options->outputs.html, "Write a page with timeline and memory")->type_name("FILE");
+  CLI::Option* trace =
+      command->add_option("--trace", options->outputs.trace, "Write the timeline for Perfetto")->type_name("FILE");
+  search->excludes(html, trace);
+  command->footer(
+      "Examples:\n  llmtrain plan recipes/papers/gpt3-175b.json\n"
+      "  llmtrain plan recipe.json --set parallel.zero_stage=1 --html plan.html");
+  command->callback([options, &action] { action = [options] { return plan(*options); }; });
+}
+
+}  // namespace llmtrain::app

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "core/recipe/recipe.h"
+
+namespace llmtrain::app {
+
+// What `plan` and `run --dry-run` show of a recipe's plan, and where.
+struct PlanOutputs {
+  bool json = false;
+  std::optional<std::string> html;  // files
+  std::optional<std::string> trace;
+};
+
+// Plans the recipe of a file, prints the summary or JSON on standard output and writes the files. Throws Error.
+int show_plan(const std::string& file, const Recipe& recipe, const PlanOutputs& outputs);
+
+}  // namespace llmtrain::app

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "core/recipe/recipe.h"
+
+namespace llmtrain::app {
+
+struct SearchOutputs {
+  bool json = false;
+  std::string best;  // the file of the fastest recipe
+};
+
+// Searches the layouts of a file's recipe, prints the front of time and memory and writes the fastest recipe. Throws
+// Error(bad_recipe) when no layout fits.
+int show_search(const std::string& file, const Recipe& recipe, const SearchOutputs& outputs);
+
+}  // namespace llmtrain::app

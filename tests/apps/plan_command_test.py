@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`llmtrain plan` as people and scripts use it: the summary, JSON, page and trace, warnings, and what it refuses."""
+import json
+import math
+import unittest
+
+from program import PROGRAM, SOURCE, ProgramTest, small
+
+CONTRACT = {
+    "recipe": dict, "fits": bool, "warnings": list,
+    "parameters": {"total": int, "active": int, "embedding": int},
+    "mesh": {key: int for key in ("world", "data", "tensor", "pipeline", "context", "expert")},
+    "step": {key: float for key in ("seconds", "compute_seconds", "bubble_fraction", "exposed_communication_seconds")},
+    "throughput": {key: float for key in (
+        "tokens_per_second", "tokens_per_second_per_device", "samples_per_second", "model_tflops_per_device",
+        "hardware_tflops_per_device", "mfu", "hfu")},
+    "run": {"tokens": int, "seconds": float, "device_hours": float},
+}
+CATEGORIES = {"weights", "gradients", "master_weights", "optimizer", "activations", "buffers", "communication",
+              "framework"}
+PAPERS = sorted((SOURCE / "recipes" / "papers").glob("*.json"))
+GPT3 = str(SOURCE / "recipes" / "papers" / "gpt3-175b.json")
+
+
+class PlanTest(ProgramTest):
+    def plan(self, *arguments):
+        result = self.run_program("plan", *arguments)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result
+
+    def report(self, *arguments):
+        return json.loads(self.plan(*arguments, "--json").stdout)
+
+    def plan_refused(self, parts, *arguments):
+        result = self.run_program("plan", *arguments)
+        self.assertEqual(result.returncode, 2, result.stdout + result.stderr)
+        for part in parts:
+            self.assertIn(part, result.stderr)
+
+
+class Contract(PlanTest):
+    def check_shape(self, value, shape, path):
+        if isinstance(shape, dict):
+            for key, inner in shape.items():
+                self.check_shape(value[key], inner, f"{path}/{key}")
+        elif shape is float:
+            self.assertIsInstance(value, (int, float), path)
+            self.assertTrue(math.isfinite(value), path)
+        else:
+            self.assertIsInstance(value, shape, path)
+
+    def test_every_paper_recipe_has_every_field(self):
+        for paper in PAPERS:
+            with self.subTest(paper.name):
+                report = self.report(str(paper))
+                self.check_shape(report, CONTRACT, "")
+                self.assertEqual(sum(rank["count"] for rank in report["ranks"]), report["mesh"]["world"])
+                for rank in report["ranks"]:
+                    self.assertEqual(set(rank["bytes"]), CATEGORIES)
+                    self.assertLessEqual(rank["peak_bytes"], sum(rank["bytes"].values()) + 16)
+                for entry in report["communication"]:
+                    self.assertLessEqual(entry["exposed_seconds"], entry["seconds"] * 1.0001)
+
+    def test_figures_agree_with_each_other(self):
+        report = self.report(GPT3)
+        recipe, step = report["recipe"], report["step"]["seconds"]
+        tokens = recipe["batch"]["global"] * recipe["batch"]["sequence_length"]
+        self.assertAlmostEqual(report["throughput"]["tokens_per_second"], tokens / step, delta=1e-6 * tokens / step)
+        self.assertEqual(report["run"]["tokens"], tokens * recipe["training"]["steps"])
+        model = recipe["model"]
+        layers, hidden, length = model["layers"], model["hidden_size"], recipe["batch"]["sequence_length"]
+        flops = 72 * recipe["batch"]["global"] * layers * length * hidden**2 * (
+            1 + length / (6 * hidden) + model["vocab_size"] / (12 * layers * hidden))
+        self.assertAlmostEqual(report["throughput"]["model_tflops_per_device"],
+                               flops / step / report["mesh"]["world"] / 1e12, delta=0.01)
+
+    def test_same_in_run(self):
+        self.assertEqual(self.plan(GPT3).stdout, self.run_program("run", GPT3, "--dry-run").stdout)
+
+
+class Files(PlanTest):
+    def test_page_and_trace(self):
+        self.plan(GPT3, "--html", "plan.html", "--trace", "plan.json")
+        page = (self.folder / "plan.html").read_text()
+        self.assertIn("<svg" if "<svg" in page else "<canvas", page)
+        for foreign in ('src="http', 'href="http', "url(http", "@import"):
+            self.assertNotIn(foreign, page)
+        trace = json.loads((self.folder / "plan.json").read_text())
+        events = trace["traceEvents"] if isinstance(trace, dict) else trace
+        self.assertGreater(len(events), 1000)
+
+    def test_folder_that_is_not_there(self):
+        for flag in ("--html", "--trace"):
+            result = self.run_program("plan", GPT3, flag, "nowhere/plan")
+            self.assertEqual(result.returncode, 73, result.stderr)
+
+
+class Bad(PlanTest):
+    def test_layouts(self):
+        for changes, parts in {
+            ("parallel.tensor=7",): ["/parallel/tensor"],
+            ("parallel.data=7",): ["7"],
+            ("pipeline.loops=5",): ["96 layers", "80 stages"],
+            ("parallel.pipeline=5",): ["/model/layers"],
+            ("cluster.profile=a100-80bg",): ["a100-80gb"],
+            ("cluster.profile=./none.json",): [],
+            ("pipeline.schedule=gpipe",): ["/pipeline/loops"],
+        }.items():
+            with self.subTest(changes):
+                arguments = [word for change in changes for word in ("--set", change)]
+                result = self.run_program("plan", GPT3, *arguments)
+                self.assertIn(result.returncode, (2, 66), result.stderr)
+                self.assertNotIn("internal", result.stderr)
+                for part in parts:
+                    self.assertIn(part, result.stderr)
+
+    def test_profiles(self):
+        for text in ("", "{}", "[]", '{"name": 3}', '{"device": {"memory_bytes": -1}}', '{"nodes": 1}'):
+            self.write("bad.json", text)
+            with self.subTest(text):
+                self.plan_refused(["bad.json"], GPT3, "--set", "cluster.profile=./bad.json")
+
+
+class Warnings(PlanTest):
+    def warned(self, part, *changes):
+        report = self.report(GPT3, *[word for change in changes for word in ("--set", change)])
+        self.assertTrue(any(part in warning for warning in report["warnings"]), report["warnings"])
+        return report
+
+    def test_does_not_fit(self):
+        report = self.warned("does not fit", "memory.recompute=none", "batch.micro=4")
+        self.assertFalse(report["fits"])
+
+    def test_few_micro_batches(self):
+        self.warned("micro-batches", "batch.global=64", "pipeline.schedule=1f1b", "pipeline.loops=1")
+
+    def test_fp8_without_fp8_units(self):
+        self.warned("fp8_level", "precision.fp8_level=O1", "precision.compute=bf16")
+
+
+if __name__ == "__main__":
+    unittest.main()
