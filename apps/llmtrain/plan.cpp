@@ -93,6 +93,18 @@ int show_plan(const std::string& file, const Recipe& recipe, const PlanOutputs& 
   return static_cast<int>(ExitCode::done);
 }
 
+std::optional<RunPlan> plan_for_run(const std::string& file, const Recipe& recipe) {
+  if (recipe.cluster.profile == "auto" && profile_names(profiles_folder()).empty()) return std::nullopt;
+  const Plan plan = plan_of(file, recipe, profile_of(recipe), Timeline::record);
+  RunPlan summary;
+  summary.profile = plan.report.profile;
+  summary.step_seconds = plan.report.step.seconds;
+  summary.peak_bytes = fullest_rank(plan.report).peak_bytes;
+  summary.json = report_json(plan.report);
+  summary.page = report_html(plan);
+  return summary;
+}
+
 void add_plan(CLI::App& program, Action& action) {
   const auto options = std::make_shared<PlanOptions>();
   CLI::App* command = program.add_subcommand("plan", "Prices a recipe: memory, time, cost; needs no GPU");

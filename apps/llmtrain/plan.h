@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/recipe/recipe.h"
+#include "parallel/engine/runtime_interface.h"
 
 namespace llmtrain::app {
 
@@ -17,5 +18,9 @@ struct PlanOutputs {
 
 // Plans the recipe of a file, prints the summary or JSON on standard output and writes the files. Throws Error.
 int show_plan(const std::string& file, const Recipe& recipe, const PlanOutputs& outputs);
+
+// The plan of a recipe that is about to run, for its log and folder. None where there are no profiles to price it with
+// and the recipe names none. Throws Error.
+std::optional<RunPlan> plan_for_run(const std::string& file, const Recipe& recipe);
 
 }  // namespace llmtrain::app

@@ -47,6 +47,7 @@ int run(const RunOptions& options) {
                                           "[{\"path\": \"text.txt\"}]");
   }
   set_verbosity(request.verbosity);
+  request.plan = plan_for_run(options.recipe, request.recipe);
   return load_runtime().run(request);
 }
 

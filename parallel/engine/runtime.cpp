@@ -45,7 +45,7 @@ std::vector<DataSource> evaluation_sources(const EvaluateRequest& request) {
 class Runtime final : public RuntimeInterface {
  public:
   int run(const RunRequest& request) override {
-    return static_cast<int>(run_training(request.recipe, request.verbosity));
+    return static_cast<int>(run_training(request));
   }
 
   EvaluateResult evaluate(const EvaluateRequest& request) override {

@@ -15,9 +15,19 @@ namespace llmtrain {
 // LibTorch in. This header names no LibTorch type: the program answers `validate` and `schema` without it. Every
 // function throws Error as its declaration in parallel/engine says.
 
+// What the plan of a run says, for its log and its folder.
+struct RunPlan {
+  std::string profile;
+  double step_seconds = 0;
+  double peak_bytes = 0;
+  std::string json;  // plan.json
+  std::string page;  // report.html
+};
+
 struct RunRequest {
   Recipe recipe;  // resolved; --run-dir and --resume have already changed it
   Verbosity verbosity = Verbosity::normal;
+  std::optional<RunPlan> plan;
 };
 
 struct EvaluateRequest {

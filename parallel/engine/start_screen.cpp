@@ -69,9 +69,15 @@ std::string data_line(const Trainer& trainer) {
   return text;
 }
 
+std::string plan_line(const RunPlan& plan) {
+  return fmt::format("{} a step, {} at most (profile {})", format_duration(plan.step_seconds),
+                     format_bytes(static_cast<std::int64_t>(plan.peak_bytes)), plan.profile);
+}
+
 }  // namespace
 
-void show_start_screen(const Recipe& recipe, Trainer& trainer, const RunDirectory& directory) {
+void show_start_screen(const RunRequest& request, Trainer& trainer, const RunDirectory& directory) {
+  const Recipe& recipe = request.recipe;
   const auto show = [](const char* what, const std::string& text) { log().info("  {:<9}{}", what, text); };
   log().info("llmtrain: {}", recipe.name);
   show("model", model_line(recipe, trainer.model().graph()));
@@ -79,6 +85,7 @@ void show_start_screen(const Recipe& recipe, Trainer& trainer, const RunDirector
   show("memory", memory_line(recipe, trainer.model()));
   show("device", describe_device(trainer.model().device()));
   show("data", data_line(trainer));
+  if (request.plan) show("plan", plan_line(*request.plan));
   show("run", directory.path().string());
 }
 

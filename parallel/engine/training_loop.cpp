@@ -3,12 +3,16 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "core/base/file.h"
 #include "core/base/printable.h"
+#include "core/base/units.h"
 #include "core/data/tokenizer.h"
 #include "parallel/engine/checkpoint_saver.h"
 #include "parallel/engine/device.h"
@@ -57,6 +61,14 @@ class TrainingLoop {
     return ExitCode::done;
   }
 
+  // The median over this process's steps; the first warms up.
+  double typical_step_seconds() const {
+    std::vector<double> sorted(step_seconds_.begin() + (step_seconds_.size() > 1 ? 1 : 0), step_seconds_.end());
+    const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
+    std::nth_element(sorted.begin(), middle, sorted.end());
+    return *middle;
+  }
+
  private:
   bool every(std::int64_t interval) const { return interval > 0 && trainer_.steps_done() % interval == 0; }
 
@@ -69,6 +81,7 @@ class TrainingLoop {
     }
     const bool last = trainer_.steps_done() == recipe_.training.steps;
     const TrainingRow row = make_row(result, seconds_since(start));
+    step_seconds_.push_back(row.step_seconds);
     if (last || every(recipe_.log.every)) metrics_.write(row);
     progress_.show(row);
   }
@@ -121,6 +134,7 @@ class TrainingLoop {
   StopSignal stop_{directory_.path() / "STOP"};
   double peak_flops_;
   std::int64_t skipped_ = 0;
+  std::vector<double> step_seconds_;
 };
 
 // A taste of what the model learned; bytes alone can be shown without a tokenizer's file.
@@ -134,6 +148,18 @@ void show_sample(const Recipe& recipe, Trainer& trainer) {
   log().info("the model writes:\n{}", printable(decode(recipe.data.tokenizer, tokens)));
 }
 
+void keep_plan(const RunPlan& plan, const RunDirectory& directory) {
+  write_file_atomically(directory.path() / "plan.json", plan.json);
+  write_file_atomically(directory.path() / "report.html", plan.page);
+}
+
+void compare_with_plan(const RunPlan& plan, double step_seconds, Trainer& trainer) {
+  log().info("a step took {} (median), planned {}; memory {} at its peak, planned {} (profile {})",
+             format_duration(step_seconds), format_duration(plan.step_seconds),
+             format_bytes(memory_peak(trainer.model().device())),
+             format_bytes(static_cast<std::int64_t>(plan.peak_bytes)), plan.profile);
+}
+
 void show_end(const RunDirectory& directory) {
   const std::string path = directory.path().string();
   log().info("done. {}/metrics.jsonl has every step, {}/checkpoints the model,", path, path);
@@ -142,15 +168,17 @@ void show_end(const RunDirectory& directory) {
 
 }  // namespace
 
-ExitCode run_training(const Recipe& recipe, Verbosity verbosity) {
-  set_verbosity(verbosity);
+ExitCode run_training(const RunRequest& request) {
+  const Recipe& recipe = request.recipe;
+  set_verbosity(request.verbosity);
   prepare_process();
   RunDirectory::check(recipe);
   Trainer trainer(recipe);
   const RunDirectory directory(recipe);
   log_to_file(directory.log_file());
   const auto checkpoint = directory.checkpoint_to_resume();
-  show_start_screen(recipe, trainer, directory);
+  if (request.plan) keep_plan(*request.plan, directory);
+  show_start_screen(request, trainer, directory);
   if (checkpoint) {
     trainer.resume(CheckpointReader(*checkpoint));
     log().info("resuming after step {} from {}", trainer.steps_done(), checkpoint->string());
@@ -159,8 +187,10 @@ ExitCode run_training(const Recipe& recipe, Verbosity verbosity) {
     log().info("all {} steps are done already", recipe.training.steps);
     return ExitCode::done;
   }
-  const ExitCode code = TrainingLoop(recipe, directory, trainer, verbosity).run();
-  if (code == ExitCode::done && verbosity != Verbosity::quiet) show_sample(recipe, trainer);
+  TrainingLoop loop(recipe, directory, trainer, request.verbosity);
+  const ExitCode code = loop.run();
+  if (request.plan) compare_with_plan(*request.plan, loop.typical_step_seconds(), trainer);
+  if (code == ExitCode::done && request.verbosity != Verbosity::quiet) show_sample(recipe, trainer);
   if (code == ExitCode::done) show_end(directory);
   return code;
 }

@@ -59,7 +59,7 @@ PlannedStep planned_step(const PlanSources& sources) {
   step.overhead_seconds = sources.costs.step_overhead_seconds;
   step.bubble_fraction = sources.simulation.bubble_fraction;
   step.exposed_communication_seconds =
-      rank.communication_seconds + rank.exposed_data_seconds + sources.exposed_transfer_seconds;
+      rank.communication_seconds + rank.exposed_data_seconds + rank.exposed_transfer_seconds;
   return step;
 }
 
@@ -115,13 +115,14 @@ std::vector<PlannedCommunication> planned_communication(const PlanSources& sourc
                                                         const std::vector<CommunicationEntry>& entries) {
   const double data_seconds = total_seconds(entries, "data_parallel");
   const double transfer_seconds = total_seconds(entries, "pipeline");
-  const double exposed_data = busiest_rank(sources.simulation).exposed_data_seconds;
+  const RankSimulation& busiest = busiest_rank(sources.simulation);
   std::vector<PlannedCommunication> planned;
   for (const CommunicationEntry& entry : entries) {
     double share = 1;
-    if (entry.purpose == "data_parallel") share = data_seconds > 0 ? std::min(1.0, exposed_data / data_seconds) : 0;
+    if (entry.purpose == "data_parallel")
+      share = data_seconds > 0 ? std::min(1.0, busiest.exposed_data_seconds / data_seconds) : 0;
     if (entry.purpose == "pipeline")
-      share = transfer_seconds > 0 ? std::min(1.0, sources.exposed_transfer_seconds / transfer_seconds) : 0;
+      share = transfer_seconds > 0 ? std::min(1.0, busiest.exposed_transfer_seconds / transfer_seconds) : 0;
     planned.push_back({entry, share * entry.seconds});
   }
   return planned;

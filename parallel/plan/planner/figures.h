@@ -19,7 +19,6 @@ struct PlanSources {
   const StepCosts& costs;
   const StepMemory& memory;
   const Simulation& simulation;
-  double exposed_transfer_seconds = 0;  // of the step, pipeline transfers that nothing hides
 };
 
 // The rank whose passes take longest, the first of equals.

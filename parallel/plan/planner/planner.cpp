@@ -14,19 +14,10 @@
 namespace llmtrain {
 namespace {
 
-// What the step is longer by for its pipeline transfers.
-double exposed_transfers(const Plan& plan) {
-  if (plan.schedule.shape.pipeline == 1) return 0;
-  StepCosts free_transfers = plan.costs;
-  std::ranges::fill(free_transfers.transfer_seconds, 0.0);
-  const double without = simulate(plan.schedule, free_transfers, plan.memory).step_seconds;
-  return std::max(0.0, plan.simulation.step_seconds - without);
-}
-
 void fill_report(Plan& plan, const Graph& graph, const PlanSetting& setting, const ClusterProfile& profile) {
   PlanReport& report = plan.report;
-  const PlanSources sources{report.recipe, graph,           setting.mesh,           profile, plan.schedule, plan.costs,
-                            plan.memory,   plan.simulation, exposed_transfers(plan)};
+  const PlanSources sources{report.recipe, graph,      setting.mesh, profile,
+                            plan.schedule, plan.costs, plan.memory,  plan.simulation};
   report.profile = profile.name;
   report.device_memory_bytes = profile.device.memory_bytes;
   report.total_parameters = graph.parameter_count();
