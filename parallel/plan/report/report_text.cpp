@@ -10,6 +10,7 @@
 
 #include "core/base/printable.h"
 #include "core/base/units.h"
+#include "parallel/plan/report/duration_text.h"
 #include "parallel/plan/report/memory_names.h"
 #include "parallel/plan/report/step_split.h"
 #include "parallel/plan/report/text_layout.h"
@@ -141,7 +142,7 @@ std::vector<Row> step_rows(const PlannedStep& step) {
   for (const StepShare& share : split_step(step)) {
     if (share.seconds <= 0) continue;
     const double fraction = share.seconds / step.seconds;
-    rows.push_back({left_aligned(share.label, 24) + right_aligned(format_duration(share.seconds), 7) +
+    rows.push_back({left_aligned(share.label, 24) + right_aligned(duration_text(share.seconds), 7) +
                         right_aligned(fmt::format("{:.0f} %", 100 * fraction), 6) + "  ",
                     bar(fraction, 13), share.part == StepPart::compute ? Ink::good : Ink::notice});
   }
@@ -152,7 +153,7 @@ void write_tables(std::string& page, const PlanReport& report, const Paint& pain
   const auto left = memory_rows(report);
   const auto right = step_rows(report.step);
   page += paint(Ink::strong, left_aligned("Memory of the fullest rank", left_width)) +
-          paint(Ink::strong, "Step of " + format_duration(report.step.seconds)) + '\n';
+          paint(Ink::strong, "Step of " + duration_text(report.step.seconds)) + '\n';
   for (std::size_t i = 0; i < std::max(left.size(), right.size()); ++i) {
     const Row memory = i < left.size() ? left[i] : Row{};
     const Row time = i < right.size() ? right[i] : Row{};
@@ -175,7 +176,7 @@ void write_figures(std::string& page, const PlanReport& report, const Paint& pai
   write_wrapped(page, label("Bubble"), percent(report.step.bubble_fraction) + " of the pipeline's time", paint);
   write_wrapped(page, label("Run"),
                 fmt::format("{} steps, {} tokens: {}, {} device-hours", report.recipe.training.steps,
-                            format_count(report.run.tokens), format_duration(report.run.seconds),
+                            format_count(report.run.tokens), duration_text(report.run.seconds),
                             format_count(report.run.device_hours)),
                 paint);
 }
@@ -187,11 +188,11 @@ struct Traffic {
 };
 
 std::string traffic_text(std::string_view purpose, const Traffic& traffic) {
-  std::string text = fmt::format("{} {} in {}", purpose, bytes_text(traffic.bytes), format_duration(traffic.seconds));
+  std::string text = fmt::format("{} {} in {}", purpose, bytes_text(traffic.bytes), duration_text(traffic.seconds));
   std::replace(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(purpose.size()), '_', ' ');
   if (traffic.exposed_seconds <= 0.005 * traffic.seconds) return text + " (hidden)";
   if (traffic.exposed_seconds >= 0.995 * traffic.seconds) return text + " (none hidden)";
-  return text + fmt::format(" ({} not hidden)", format_duration(traffic.exposed_seconds));
+  return text + fmt::format(" ({} not hidden)", duration_text(traffic.exposed_seconds));
 }
 
 void write_communication(std::string& page, const PlanReport& report, const Paint& paint) {
@@ -227,7 +228,7 @@ void write_suggestions(std::string& page, const PlanReport& report, const Paint&
   for (const PlanSuggestion& suggestion : report.suggestions) {
     const double change = suggestion.step_seconds / report.step.seconds - 1;
     const std::string figures =
-        fmt::format("{} a step ({:+.0f} %), {}{}", format_duration(suggestion.step_seconds), 100 * change,
+        fmt::format("{} a step ({:+.0f} %), {}{}", duration_text(suggestion.step_seconds), 100 * change,
                     bytes_text(suggestion.peak_bytes), suggestion.fits ? "" : ", does not fit");
     const std::string set = "  --set " + printable(suggestion.change);
     if (columns(set) < suggestion_width && suggestion_width + columns(figures) <= page_width) {

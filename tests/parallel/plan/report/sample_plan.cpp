@@ -62,21 +62,24 @@ void report_ranks(Plan& plan) {
 Plan sample_plan(const ScheduleShape& shape) {
   Plan plan;
   plan.report = sample_report();
-  plan.report.device_memory_bytes = 8192 * mib;
+  plan.report.device_memory_bytes = 10240 * mib;
+  plan.report.suggestions.clear();
   plan.schedule = make_schedule(shape);
   plan.costs = sample_costs(shape);
   plan.memory = sample_memory(shape);
   plan.simulation = simulate(plan.schedule, plan.costs, plan.memory, Timeline::record);
-  const RankSimulation& rank = plan.simulation.ranks.front();
+  const RankSimulation& first = plan.simulation.ranks.front();
   plan.report.step = {.seconds = plan.simulation.step_seconds,
-                      .compute_seconds = rank.busy_seconds - rank.communication_seconds - rank.slowed_seconds,
-                      .recompute_seconds = rank.recompute_seconds,
-                      .tensor_communication_seconds = rank.communication_seconds,
-                      .optimizer_seconds = rank.optimizer_seconds,
+                      .compute_seconds = first.busy_seconds - first.communication_seconds - first.slowed_seconds,
+                      .recompute_seconds = first.recompute_seconds,
+                      .tensor_communication_seconds = first.communication_seconds,
+                      .optimizer_seconds = first.optimizer_seconds,
                       .overhead_seconds = plan.costs.step_overhead_seconds,
                       .bubble_fraction = plan.simulation.bubble_fraction,
-                      .exposed_communication_seconds = rank.communication_seconds + rank.exposed_data_seconds};
+                      .exposed_communication_seconds = first.communication_seconds + first.exposed_data_seconds};
   report_ranks(plan);
+  for (const PlannedRank& rank : plan.report.ranks)
+    if (rank.peak_bytes > plan.report.device_memory_bytes) plan.report.fits = false;
   return plan;
 }
 

@@ -6,7 +6,7 @@
 namespace llmtrain::test {
 
 // A plan with made-up costs whose timeline and memory are the simulator's: per pass a forward of 1 ms and a backward of
-// 2 ms, transfers of 0.1 ms, gathers and reductions of 0.8 ms, and 0.5 ms of optimizer, on devices of 8 GiB.
+// 2 ms, transfers of 0.1 ms, gathers and reductions of 0.8 ms, and 0.5 ms of optimizer, on devices of 10 GiB.
 Plan sample_plan(const ScheduleShape& shape);
 
 }  // namespace llmtrain::test

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+namespace llmtrain {
+
+// As format_duration() (core/base/units.h), with three digits below a second, where the parts of a step lie: "86.2ms",
+// "512µs".
+std::string duration_text(double seconds);
+
+}  // namespace llmtrain

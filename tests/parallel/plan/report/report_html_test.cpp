@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/report/report_html.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include "core/recipe/json_text.h"
+#include "parallel/plan/report/html_text.h"
+#include "parallel/plan/report/timeline_selection.h"
+#include "tests/parallel/plan/report/sample_plan.h"
+
+namespace llmtrain {
+namespace {
+
+const ScheduleShape looped{.kind = PipelineSchedule::breadth_first,
+                           .pipeline = 4,
+                           .loops = 2,
+                           .micro_batches = 8,
+                           .zero_stage = 3,
+                           .reduces = true};
+
+// 64 ranks, 512 micro-batches, 4 stages each: 786,000 instructions that take time.
+const ScheduleShape huge{.kind = PipelineSchedule::interleaved,
+                         .pipeline = 64,
+                         .loops = 4,
+                         .micro_batches = 512,
+                         .zero_stage = 1,
+                         .reduces = true};
+
+std::size_t count(std::string_view text, std::string_view part) {
+  std::size_t found = 0;
+  for (std::size_t at = text.find(part); at != std::string_view::npos; at = text.find(part, at + part.size())) ++found;
+  return found;
+}
+
+// Why the tags of a page do not nest, or empty. What stands in scripts and style sheets is no markup.
+std::string nesting_error(const std::string& page) {
+  const std::set<std::string> empty_elements = {"meta", "br", "!DOCTYPE"};
+  std::vector<std::string> open;
+  for (std::size_t at = page.find('<'); at != std::string::npos; at = page.find('<', at + 1)) {
+    const std::size_t end = page.find('>', at);
+    if (end == std::string::npos) return "a tag without its end";
+    std::string tag = page.substr(at + 1, end - at - 1);
+    const bool closes = tag.front() == '/', is_whole = tag.back() == '/';
+    if (std::count(tag.begin(), tag.end(), '"') % 2 != 0) return "quotes of <" + tag;
+    const std::string name = tag.substr(closes ? 1 : 0, tag.find_first_of(" /", 1) - (closes ? 1 : 0));
+    if (closes) {
+      if (open.empty() || open.back() != name) return "</" + name + "> at " + std::to_string(at);
+      open.pop_back();
+    } else if (!is_whole && empty_elements.count(name) == 0) {
+      open.push_back(name);
+    }
+    if (!closes && (name == "script" || name == "style")) at = page.find("</" + name, end) - 1;
+  }
+  return open.empty() ? "" : "<" + open.back() + "> is open";
+}
+
+Json embedded(const std::string& page, const std::string& id) {
+  const std::string start = "id=\"" + id + "\">";
+  const std::size_t from = page.find(start) + start.size();
+  const JsonText text = parse_json(std::string_view(page).substr(from, page.find("</script>", from) - from));
+  REQUIRE(text.error.empty());
+  return text.value;
+}
+
+TEST_CASE("the check for nesting finds what is wrong") {
+  CHECK(nesting_error("<p><b>x</b></p>").empty());
+  CHECK_FALSE(nesting_error("<p><b>x</p></b>").empty());
+  CHECK_FALSE(nesting_error("<p>").empty());
+  CHECK_FALSE(nesting_error("<p class=\"a>x</p>").empty());
+}
+
+TEST_CASE("a page is well formed, fetches nothing and has all its parts") {
+  const std::string page = report_html(test::sample_plan(looped));
+  CHECK(nesting_error(page) == "");
+  for (const char* outside : {"http:", "https:", "src=", "href=", "@import", "url(//"})
+    CHECK(count(page, outside) == 0);
+  for (const char* title : {"Warnings", "Where the time goes", "Schedule", "Memory over time", "Memory per rank",
+                            "Communication", "Recipe"})
+    CHECK(count(page, std::string("<h2>") + title) == 1);
+  CHECK(count(page, "limit of the device: 10.0 GiB") == 1);
+  CHECK(count(page, "gpt3-175b") >= 3);
+  CHECK(page.find("nan") == std::string::npos);
+  CHECK(page.find("inf") == std::string::npos);
+}
+
+TEST_CASE("text of a recipe and of messages is escaped") {
+  Plan plan = test::sample_plan(looped);
+  plan.report.recipe.name = "<script>alert('a')</script>";
+  plan.report.recipe.description = "a & b \"c\"";
+  plan.report.profile = "<profile>";
+  plan.report.warnings = {"</ul><img>", "\x01"};
+  plan.report.suggestions = {{.change = "a=<b>", .step_seconds = 1, .peak_bytes = 1, .fits = true}};
+  plan.report.ranks[0].peak_instruction = "<i>";
+  plan.report.communication[0].entry.group = "<td>";
+  const std::string page = report_html(plan);
+  CHECK(nesting_error(page) == "");
+  CHECK(count(page, "alert(&#39;a&#39;)") == 3);
+  CHECK(count(page, "alert('a')") == 0);
+  CHECK(count(page, "a &amp; b &quot;c&quot;") == 1);
+  for (const char* text : {"&lt;profile&gt;", "&lt;/ul&gt;&lt;img&gt;", "a=&lt;b&gt;", "&lt;td&gt;"})
+    CHECK(count(page, text) == 1);
+  CHECK(page.find('\x01') == std::string::npos);
+}
+
+TEST_CASE("the script knows every instruction that is drawn") {
+  const Plan plan = test::sample_plan(looped);
+  const std::string page = report_html(plan);
+  const Json data = embedded(page, "timeline-data");
+  std::size_t values = 0;
+  for (const Json& row : data.at("rows")) values += row.at(2).size();
+  CHECK(values == 8 * plan.simulation.timeline.size());
+  CHECK(data.at("rows").size() == 4);
+  const TimelineEntry& first = plan.simulation.timeline[0];
+  const Instruction& instruction = plan.schedule.ranks[0].instructions[static_cast<std::size_t>(first.instruction)];
+  CHECK(data.at("rows").at(0).at(2).at(0) == static_cast<int>(instruction.operation));
+  CHECK(data.at("rows").at(0).at(2).at(1) == instruction.stage);
+  CHECK(data.at("tick").get<double>() * 1e6 == Approx(plan.simulation.step_seconds));
+  // Each box once, and each pass with room for it shows its micro-batch.
+  const std::size_t from = page.find("class=\"stretch\"");
+  const std::string boxes = page.substr(from, page.find("class=\"found\"", from) - from);
+  CHECK(count(boxes, "z") == plan.simulation.timeline.size());
+  CHECK(count(page, "class=\"on-light\"") == 4 * 2 * 8);
+  CHECK(count(page, "class=\"on-dark\"") == 4 * 2 * 8);
+}
+
+TEST_CASE("the script knows the peak of the fullest rank") {
+  const Plan plan = test::sample_plan(looped);
+  const Json data = embedded(report_html(plan), "memory-data");
+  double peak = 0, fullest = 0;
+  for (const Json& column : data.at("columns")) {
+    REQUIRE(column.size() == 1 + memory_categories);
+    double sum = 0;
+    for (std::size_t i = 1; i < column.size(); ++i) sum += column.at(i).get<double>();
+    peak = std::max(peak, sum);
+  }
+  for (const RankSimulation& rank : plan.simulation.ranks) fullest = std::max(fullest, rank.peak_bytes);
+  CHECK(peak == Approx(fullest / (1024.0 * 1024)).epsilon(1e-3));
+}
+
+TEST_CASE("a huge plan is a page below 2 MB that says what it leaves out") {
+  const Plan plan = test::sample_plan(huge);
+  const std::string page = report_html(plan);
+  CHECK(page.size() < 2'000'000);
+  CHECK(nesting_error(page) == "");
+  CHECK(count(page, "16 of 64 pipeline ranks are drawn") == 1);
+  CHECK(count(page, "of their 194704 instructions and is left out") == 1);
+  CHECK(count(page, "<figure>") == 16);
+  CHECK(count(page, "class=\"cut\"") == 1);
+}
+
+TEST_CASE("without a timeline a page has the rest") {
+  Plan plan = test::sample_plan(looped);
+  plan.simulation.timeline.clear();
+  for (RankSimulation& rank : plan.simulation.ranks) rank.memory.clear();
+  const std::string page = report_html(plan);
+  CHECK(nesting_error(page) == "");
+  CHECK(count(page, "<h2>Schedule") == 0);
+  CHECK(count(page, "<h2>Memory over time") == 0);
+  CHECK(count(page, "<h2>Memory per rank") == 1);
+}
+
+TEST_CASE("one rank, no limit of memory, no data-parallel ranks") {
+  Plan plan = test::sample_plan({.kind = PipelineSchedule::breadth_first, .loops = 1, .micro_batches = 1});
+  plan.report.device_memory_bytes = 0;
+  const std::string page = report_html(plan);
+  CHECK(nesting_error(page) == "");
+  CHECK(count(page, "No limit of memory is known") == 1);
+  CHECK(count(page, "class=\"limit\"") == 0);
+  CHECK(count(page, "gather weights") == 0);
+  CHECK(count(page, "<figure>") == 0);
+}
+
+TEST_CASE("a limit far above what is used does not flatten the chart") {
+  Plan plan = test::sample_plan(looped);
+  plan.report.device_memory_bytes = 1e12;
+  const std::string page = report_html(plan);
+  CHECK(count(page, "class=\"limit\"") == 0);
+  CHECK(count(page, "the device&#39;s 931 GiB are far above") + count(page, "the device's 931 GiB are far above") == 1);
+}
+
+TEST_CASE("numbers of a drawing are short") {
+  CHECK(svg_number(3) == "3");
+  CHECK(svg_number(0.1 + 0.2) == "0.3");
+  CHECK(svg_number(-1.005) == "-1");
+  CHECK(svg_number(12.345678) == "12.35");
+  CHECK(svg_number(1e-9) == "0");
+}
+
+}  // namespace
+}  // namespace llmtrain
