@@ -31,8 +31,8 @@ struct StepCosts {
   std::vector<double> optimizer_seconds;  // by pipeline rank: clipping, the step, casts
   double step_overhead_seconds = 0;       // once a step, all ranks: data loading, synchronisation, logging
   double compute_slowdown = 0;            // part of a collective's duration that it takes from a pass beside it
-  bool overlap = true;                    // gathers and reductions beside passes; transfers always are
-  bool blocking_transfers = false;        // send and receive hold the compute stream, as Megatron's 1F1B does
+  bool overlap = true;                    // gathers and reductions beside passes
+  bool blocking_transfers = false;        // send and receive hold the compute stream: without overlap, as in Megatron
 };
 
 // One line of the communication table (design.md §5): bytes that the busiest rank sends in one step.

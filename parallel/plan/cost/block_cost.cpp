@@ -2,6 +2,7 @@
 #include "parallel/plan/cost/block_cost.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace llmtrain {
 namespace {
@@ -62,7 +63,13 @@ PassPair feed_forward_half(const CostContext& context, LayerKind kind) {
   return cost;
 }
 
-PassCost pass_cost(const CostContext& context, const Segment& pass, const Segment& recomputed) {
+PassCost forward_cost(const CostContext& context, const Segment& pass) {
+  return {context.roofline.seconds(pass.work) + pass.communication_seconds, pass.communication_seconds, 0};
+}
+
+PassCost backward_cost(const CostContext& context, Segment pass, const Segment& recomputed) {
+  // The backward's operators are started without the program that described them.
+  pass.work.operators *= context.constants.backward_host;
   PassCost cost;
   const double alone = context.roofline.seconds(pass.work) + pass.communication_seconds;
   cost.seconds = context.roofline.seconds(pass.work + recomputed.work) + pass.communication_seconds +
@@ -81,7 +88,9 @@ CostContext::CostContext(const Recipe& recipe_in, const Mesh& mesh_in, const Clu
       constants(constants_in),
       shape(make_layer_shape(recipe_in, mesh_in)),
       roofline(profile, recipe_in.precision.compute),
-      collectives(profile, mesh_in.devices_per_node) {}
+      collectives(profile, mesh_in.devices_per_node),
+      wait_seconds(profile.host.collective_seconds * std::log2(static_cast<double>(mesh_in.tensor))),
+      compute_slowdown(profile.compute_slowdown) {}
 
 PassPair linear_cost(const CostContext& context, const MatrixProduct& product) {
   const MatrixType type = is_fp8(context) ? MatrixType::fp8 : MatrixType::compute;
@@ -110,7 +119,7 @@ PassPair tensor_parallel_cost(const CostContext& context) {
   const double bytes = context.shape.tokens * context.shape.hidden * context.roofline.element_bytes();
   PassPair cost;
   if (!context.recipe.parallel.sequence) {
-    cost.forward.communication_seconds = context.collectives.all_reduce(bytes, group);
+    cost.forward.communication_seconds = context.collectives.all_reduce(bytes, group) + context.wait_seconds;
     cost.backward.communication_seconds = cost.forward.communication_seconds;
     return cost;
   }
@@ -118,8 +127,11 @@ PassPair tensor_parallel_cost(const CostContext& context) {
   // FP8 goes through the gathers: the cast stands before them.
   const double gathered = is_fp8(context) ? gather / context.roofline.element_bytes() : gather;
   const double scattered = context.collectives.reduce_scatter(bytes, group);
-  cost.forward.communication_seconds = gathered + scattered;
-  cost.backward.communication_seconds = gathered + scattered + context.constants.sequence_regather * gathered;
+  // What goes beside products takes its part of their time.
+  const double shown = context.constants.tensor_overlap == TensorOverlap::products ? context.compute_slowdown : 1;
+  cost.forward.communication_seconds = shown * (gathered + scattered) + 2 * context.wait_seconds;
+  cost.backward.communication_seconds =
+      cost.forward.communication_seconds + context.constants.sequence_regather * gathered;
   return cost;
 }
 
@@ -143,8 +155,8 @@ StageCost layer_cost(const CostContext& context, LayerKind kind) {
     recomputed = attention_cost(context).forward;
   }
   StageCost cost;
-  cost.forward = pass_cost(context, layer.forward, {});
-  cost.backward = pass_cost(context, layer.backward, recomputed);
+  cost.forward = forward_cost(context, layer.forward);
+  cost.backward = backward_cost(context, layer.backward, recomputed);
   return cost;
 }
 
@@ -162,8 +174,8 @@ StageCost embedding_cost(const CostContext& context) {
     cost.forward.communication_seconds = context.collectives.all_reduce(bytes, group);
   }
   StageCost stage;
-  stage.forward = pass_cost(context, cost.forward, {});
-  stage.backward = pass_cost(context, cost.backward, {});
+  stage.forward = forward_cost(context, cost.forward);
+  stage.backward = backward_cost(context, cost.backward, {});
   return stage;
 }
 
@@ -189,8 +201,8 @@ StageCost head_cost(const CostContext& context) {
     cost.backward.communication_seconds = context.collectives.all_reduce(bytes, group);
   }
   StageCost stage;
-  stage.forward = pass_cost(context, cost.forward, {});
-  stage.backward = pass_cost(context, cost.backward, {});
+  stage.forward = forward_cost(context, cost.forward);
+  stage.backward = backward_cost(context, cost.backward, {});
   return stage;
 }
 

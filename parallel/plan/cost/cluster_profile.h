@@ -29,15 +29,16 @@ struct PeakFlops {
 
 struct DeviceProfile {
   DeviceKind kind = DeviceKind::cuda;  // cpu or cuda: which operators run
-  double memory_bytes = 0;  // 0: not stated
+  double memory_bytes = 0;             // 0: not stated
   double memory_bandwidth = 0;
   PeakFlops peak_flops;
   double kernel_seconds = 0;  // from the end of one kernel to the start of the next
   double pcie_bandwidth = 0;  // to the host's memory
 };
 
-// How much of the peak a matrix product of m × n × k gets:
-// peak_fraction · k / (k + inner_half) · m / (m + outer_half) · n / (n + outer_half).
+// How much of the peak a matrix product with an inner dimension k and r results gets, batches counted together:
+// peak_fraction · k / (k + inner_half) · r / (r + outer_half²). The first factor is the pipeline that each tile of
+// results fills and drains, the second the share of the device's processors that have a tile.
 struct MatrixProfile {
   double peak_fraction = 0;
   double inner_half = 0;

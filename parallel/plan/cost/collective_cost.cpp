@@ -117,8 +117,10 @@ double CollectiveCost::point_to_point(double bytes, const RankGroup& group) cons
   const NodeProfile& node = profile_.node;
   if (group.inside_node > 1) return bytes / (node.link_bandwidth * node.link_efficiency) + node.latency_seconds;
   const NetworkProfile& network = profile_.network;
-  const double bandwidth = static_cast<double>(network.adapters) * network.adapter_bandwidth *
-                           network.point_to_point_efficiency / devices_per_node_;
+  // Of a node's ranks those within one stride of its edge cross it at once; each has one adapter at most.
+  const double crossing = std::min(devices_per_node_, static_cast<double>(std::max<std::int64_t>(1, group.stride)));
+  const double bandwidth = network.adapter_bandwidth * network.point_to_point_efficiency *
+                           std::min(1.0, static_cast<double>(network.adapters) / crossing);
   return bytes / bandwidth + network.latency_seconds;
 }
 

@@ -28,7 +28,7 @@ class CollectiveCost {
   // messages to the same node first (Hwang et al., arXiv 2206.03382, section 3.4).
   double all_to_all(double bytes, const RankGroup& group, AllToAllAlgorithm algorithm) const;
   double all_to_all(double bytes, const RankGroup& group) const;  // the faster of both
-  // One message between neighbours, while every rank of the node sends one.
+  // One message between neighbours, while all others of the kind send theirs.
   double point_to_point(double bytes, const RankGroup& group) const;
 
  private:

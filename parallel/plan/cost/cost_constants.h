@@ -5,7 +5,13 @@ namespace llmtrain {
 
 // What the cost model assumes of programs on every machine. Fitted once, over all published rows that are not kept out
 // of the fit (scripts/score_planner): none of them belongs to one model, row or source.
+enum class TensorOverlap {
+  none,
+  products,  // gathers and scatters of sequence parallelism go beside the products that they feed (--tp-comm-overlap)
+};
+
 struct CostConstants {
+  TensorOverlap tensor_overlap = TensorOverlap::none;  // what llmtrain does
   double elementwise = 1;          // bytes of norms, activations, residuals, over what the operators need at least
   double softmax_forward = 1;      // passes over the scores, over one read and one write
   double softmax_backward = 1;     // over two reads and one write
@@ -13,6 +19,7 @@ struct CostConstants {
   double cast = 1;                 // bytes of FP8 casts and transposes, over what they need at least
   double optimizer = 1;            // bytes of clipping and update, over what they need at least
   double sequence_regather = 0.5;  // share of the extra all-gather in the backward of sequence parallelism that shows
+  double backward_host = 0.3;      // host time to start a backward operator, over that of a forward one
   double step_seconds = 1e-3;      // once a step: data, synchronisation, logging
   double tensor_seconds = 1e-5;    // for each parameter tensor in the optimizer step, on the host
   double transfer_seconds = 1e-4;  // host time of one send and receive between stages

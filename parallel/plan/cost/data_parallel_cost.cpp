@@ -55,7 +55,7 @@ double gather_seconds(const Recipe& recipe, const Mesh& mesh, const CollectiveCo
 double exposed_beside_pass(double collective_seconds, double pass_seconds, double buckets, double slowdown) {
   if (buckets <= 1) return collective_seconds;
   const double early = (buckets - 1) / buckets;
-  const double hidden = std::min(collective_seconds * early, pass_seconds * early / (1 + slowdown));
+  const double hidden = std::min(collective_seconds * early, pass_seconds * early / (1 - slowdown));
   return collective_seconds - hidden + slowdown * hidden;
 }
 

@@ -26,9 +26,10 @@ Work Roofline::product(const MatrixProduct& product, MatrixType type) const {
       type == MatrixType::fp8 && profile_.device.peak_flops.fp8 > 0 && profile_.matrix.fp8_peak_fraction > 0;
   const MatrixProfile& curve = profile_.matrix;
   const double peak = fp8 ? profile_.device.peak_flops.fp8 * curve.fp8_peak_fraction : peak_ * curve.peak_fraction;
-  const double efficiency = saturating(product.inner, curve.inner_half) * saturating(product.rows, curve.outer_half) *
-                            saturating(product.columns, curve.outer_half);
-  const double flops = 2 * product.batch * product.rows * product.columns * product.inner;
+  const double results = product.batch * product.rows * product.columns;
+  const double efficiency =
+      saturating(product.inner, curve.inner_half) * saturating(results, curve.outer_half * curve.outer_half);
+  const double flops = 2 * results * product.inner;
   const double operand_bytes = fp8 ? 1 : element_bytes_;
   const double bytes = product.batch * (operand_bytes * product.inner * (product.rows + product.columns) +
                                         element_bytes_ * product.rows * product.columns);

@@ -135,7 +135,7 @@ StepCosts make_step_costs(const Recipe& recipe, const Graph& graph, const Mesh& 
   costs.step_overhead_seconds = constants.step_seconds;
   costs.compute_slowdown = profile.compute_slowdown;
   costs.overlap = recipe.parallel.overlap;
-  costs.blocking_transfers = recipe.pipeline.schedule == PipelineSchedule::one_forward_one_backward;
+  costs.blocking_transfers = !recipe.parallel.overlap;
   return costs;
 }
 

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "published_rows.h"
+
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <stdexcept>
+
+#include "core/recipe/recipe_io.h"
+
+namespace llmtrain::published {
+namespace {
+
+using Columns = std::map<std::string, std::string>;
+
+// Fields of a line; a field in quotes may hold commas.
+std::vector<std::string> split(const std::string& line) {
+  std::vector<std::string> fields(1);
+  bool quoted = false;
+  for (const char character : line) {
+    if (character == '"') {
+      quoted = !quoted;
+    } else if (character == ',' && !quoted) {
+      fields.emplace_back();
+    } else if (character != '\r') {
+      fields.back() += character;
+    }
+  }
+  return fields;
+}
+
+std::int64_t whole(const Columns& columns, const std::string& name) { return std::stoll(columns.at(name)); }
+bool truth(const Columns& columns, const std::string& name) { return columns.at(name) == "true"; }
+
+// The Zero Bubble paper prints no vocabulary. With the 51,200 of the table its head would take 1.7 layers' products in
+// the smaller model, while the printed bubbles are those of even stages: 32,000, which makes it one layer, is assumed.
+std::int64_t vocabulary_of(const Columns& columns) {
+  return columns.at("source").starts_with("Zero Bubble") ? 32000 : whole(columns, "vocab");
+}
+
+nlohmann::json model_of(const Columns& columns) {
+  nlohmann::json model = {
+      {"architecture", columns.at("architecture")}, {"layers", whole(columns, "layers")},
+      {"hidden_size", whole(columns, "hidden")},    {"heads", whole(columns, "heads")},
+      {"kv_heads", whole(columns, "kv_heads")},     {"ffn_hidden_size", whole(columns, "ffn")},
+      {"vocab_size", vocabulary_of(columns)},       {"max_sequence_length", whole(columns, "sequence")},
+      {"dropout", std::stod(columns.at("dropout"))}};
+  if (columns.at("note").find("no biases") != std::string::npos) model["bias"] = model["qkv_bias"] = false;
+  return model;
+}
+
+bool starts_with(const Columns& columns, const std::string& name, const std::string& start) {
+  return columns.at(name).starts_with(start);
+}
+
+// Where the number of loops is not printed, one layer a stage is assumed, as NVIDIA's own configurations have it.
+std::int64_t loops_of(const Columns& columns) {
+  const std::int64_t layers = whole(columns, "layers"), pipeline = whole(columns, "pipeline");
+  if (starts_with(columns, "loops", "one layer")) return (layers + 2) / pipeline;
+  const bool unknown = columns.at("note").find("number of loops not printed") != std::string::npos;
+  return unknown && pipeline > 1 ? layers / pipeline : whole(columns, "loops");
+}
+
+// Where the gradients' type is not printed, Megatron's --grad-reduce-in-bf16 is assumed.
+std::string gradients_of(const Columns& columns) {
+  return starts_with(columns, "source", "Megatron-LM README") ? "bf16" : columns.at("gradients");
+}
+
+nlohmann::json recipe_of(const Columns& columns) {
+  const bool by_blocks = starts_with(columns, "loops", "one layer") || starts_with(columns, "source", "Zero Bubble");
+  return {{"model", model_of(columns)},
+          {"batch", {{"global", whole(columns, "global_batch")}, {"micro", whole(columns, "micro_batch")}}},
+          {"training", {{"steps", 1}}},
+          {"precision",
+           {{"compute", columns.at("compute")},
+            {"gradients", gradients_of(columns)},
+            {"fp8_level", columns.at("fp8_level")}}},
+          {"parallel",
+           {{"tensor", whole(columns, "tensor")},
+            {"sequence", truth(columns, "sequence_parallel")},
+            {"context", whole(columns, "context")},
+            {"pipeline", whole(columns, "pipeline")},
+            {"data", whole(columns, "data")},
+            {"zero_stage", whole(columns, "zero")},
+            {"overlap", truth(columns, "overlap")}}},
+          {"pipeline",
+           {{"schedule", columns.at("schedule")},
+            {"loops", loops_of(columns)},
+            {"balance", by_blocks ? "blocks" : "layers"}}},
+          {"memory", {{"recompute", columns.at("recompute")}}},
+          {"kernels", {{"attention", truth(columns, "flash_attention") ? "flash" : "math"}}},
+          {"cluster",
+           {{"profile", columns.at("hardware")},
+            {"devices_per_node", whole(columns, "devices_per_node")},
+            {"nodes", (whole(columns, "devices") + whole(columns, "devices_per_node") - 1) /
+                          whole(columns, "devices_per_node")}}}};
+}
+
+ScheduleShape shape_of(const Recipe& recipe, const Mesh& mesh) {
+  ScheduleShape shape;
+  shape.kind = recipe.pipeline.schedule;
+  shape.pipeline = static_cast<std::int32_t>(mesh.pipeline);
+  shape.loops = static_cast<std::int32_t>(recipe.pipeline.loops);
+  shape.micro_batches = static_cast<std::int32_t>(mesh.micro_batches(recipe.batch));
+  shape.zero_stage = static_cast<std::int32_t>(recipe.parallel.zero_stage);
+  shape.reduces = data_group(mesh).ranks > 1;
+  return shape;
+}
+
+double weight_traffic_gibibytes(const Plan& plan, const ClusterProfile& profile) {
+  double bytes = 0;
+  for (const auto& entry : communication_of(plan.recipe, plan.graph, plan.mesh, plan.stages, profile)) {
+    if (entry.purpose == "data_parallel") bytes += entry.bytes_per_rank_per_step;
+  }
+  return bytes / (1024.0 * 1024 * 1024);
+}
+
+}  // namespace
+
+std::vector<Row> read_rows(const std::filesystem::path& csv) {
+  std::ifstream file(csv);
+  std::string line;
+  if (!std::getline(file, line)) throw std::runtime_error("cannot read " + csv.string());
+  const std::vector<std::string> names = split(line);
+  std::map<std::string, int> counts;
+  std::vector<Row> rows;
+  while (std::getline(file, line)) {
+    const std::vector<std::string> fields = split(line);
+    if (fields.size() != names.size()) throw std::runtime_error("bad line: " + line);
+    Columns columns;
+    for (std::size_t index = 0; index < names.size(); ++index) columns[names[index]] = fields[index];
+    Row row;
+    row.source = columns["source"];
+    row.hardware = columns["hardware"];
+    row.metric = columns["metric"];
+    row.note = columns["note"];
+    row.value = std::stod(columns["value"]);
+    row.recipe_text = recipe_of(columns).dump();
+    row.held_out = counts[row.source + row.metric]++ % 3 == 2;
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+Plan::Plan(const Row& row, std::int64_t devices_per_node)
+    : recipe(parse_recipe(row.recipe_text, row.source, ".")),
+      graph(Graph::build(recipe.model)),
+      mesh(make_mesh(recipe, recipe.cluster.devices_per_node.value_or(devices_per_node))),
+      stages(place_blocks(graph, recipe.pipeline, mesh.pipeline)),
+      schedule(make_schedule(shape_of(recipe, mesh))) {}
+
+std::optional<double> predict(const Row& row, const Plan& plan, const ClusterProfile& profile,
+                              const CostConstants& constants) {
+  if (row.metric == "data_parallel_communication") return weight_traffic_gibibytes(plan, profile);
+  if (row.metric == "activations" || row.metric == "model_states" || row.metric == "peak_memory") return std::nullopt;
+  CostConstants of_row = constants;
+  if (row.note.find("overlap of all communication on") != std::string::npos) {
+    of_row.tensor_overlap = TensorOverlap::products;
+  }
+  StepCosts costs = make_step_costs(plan.recipe, plan.graph, plan.mesh, plan.stages, profile, of_row);
+  // Computed from profiled times of passes and transfers, which go beside the passes there.
+  if (row.metric == "bubble_fraction") costs.blocking_transfers = false;
+  StepMemory memory;
+  memory.stages.resize(plan.stages.size());
+  const Simulation simulation = simulate(plan.schedule, costs, memory);
+  const auto samples = static_cast<double>(plan.recipe.batch.global) / simulation.step_seconds;
+  const auto devices = static_cast<double>(plan.mesh.world());
+  const std::int64_t length = plan.recipe.batch.sequence_length;
+  const double tokens = samples * static_cast<double>(length);
+  if (row.metric == "step_seconds") return simulation.step_seconds;
+  if (row.metric == "bubble_fraction") return simulation.bubble_fraction;
+  if (row.metric == "samples_per_second") return samples;
+  if (row.metric == "samples_per_second_per_device") return samples / devices;
+  if (row.metric == "tokens_per_second_per_device") return tokens / devices;
+  if (row.metric == "model_tflops_per_device") {
+    return tokens / devices * plan.graph.training_flops_per_token(length) / 1e12;
+  }
+  throw std::runtime_error("unknown metric " + row.metric);
+}
+
+}  // namespace llmtrain::published

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/graph/graph.h"
+#include "parallel/plan/cost/step_cost_model.h"
+#include "parallel/plan/schedule.h"
+#include "parallel/plan/simulator.h"
+
+namespace llmtrain::published {
+
+// One measured value of tests/published/calibration.csv.
+struct Row {
+  std::string source;
+  std::string hardware;
+  std::string metric;
+  std::string note;
+  double value = 0;
+  std::string recipe_text;
+  bool held_out = false;  // every third row of its source and kind of metric: in no fit
+};
+
+std::vector<Row> read_rows(const std::filesystem::path& csv);
+
+// What does not change with profiles and constants, made once for a row.
+struct Plan {
+  explicit Plan(const Row& row, std::int64_t devices_per_node);
+
+  Recipe recipe;
+  Graph graph;
+  Mesh mesh;
+  std::vector<Stage> stages;
+  Schedule schedule;
+};
+
+// The prediction in the row's unit; none for memory, which the memory model's own tests hold.
+std::optional<double> predict(const Row& row, const Plan& plan, const ClusterProfile& profile,
+                              const CostConstants& constants = {});
+
+}  // namespace llmtrain::published
