@@ -70,7 +70,8 @@ class Communicator {
   Handle barrier(const Group& group, Purpose purpose = Purpose::control);
 
   // Takes all ranks down: their operations, waited for or started from now on, throw Error(code, message), with
-  // "rank N: " before the message on the others. The first failure of all wins. Any thread may call it.
+  // "rank N: " before the message on the others. The first failure of all wins. Any thread may call it. Say why before:
+  // a launcher ends the other processes as soon as one has ended.
   virtual void abort(ExitCode code, const std::string& message) = 0;
   // What took the ranks down, once this rank knows.
   virtual std::optional<Failure> failure() const = 0;

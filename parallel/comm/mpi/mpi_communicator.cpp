@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/comm/mpi/mpi_communicator.h"
+
+#include <cstdlib>
+#include <numeric>
+#include <utility>
+
+#include "core/base/error.h"
+#include "parallel/comm/mpi/mpi_check.h"
+
+namespace llmtrain {
+namespace {
+
+// Operations of one group that may be under way before two of them have the same number; tags hold twice as many.
+constexpr int lanes = 1 << 20;
+
+struct MpiGroup : Group::State {
+  using State::State;
+  MPI_Comm communicator = MPI_COMM_NULL;
+  int started = 0;  // collectives of this rank
+};
+
+MPI_Comm communicator_of(const std::vector<int>& ranks) {
+  MPI_Group world = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
+  MPI_Comm communicator = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_group(MPI_COMM_WORLD, &world), "make a group");
+  check_mpi(MPI_Group_incl(world, static_cast<int>(ranks.size()), ranks.data(), &members), "make a group");
+  check_mpi(MPI_Comm_create_group(MPI_COMM_WORLD, members, 0, &communicator), "make a group");
+  check_mpi(MPI_Comm_set_errhandler(communicator, MPI_ERRORS_RETURN), "set an error handler");
+  MPI_Group_free(&members);
+  MPI_Group_free(&world);
+  return communicator;
+}
+
+MPI_Comm copy_of_world() {
+  MPI_Comm communicator = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &communicator), "make a communicator");
+  check_mpi(MPI_Comm_set_errhandler(communicator, MPI_ERRORS_RETURN), "set an error handler");
+  return communicator;
+}
+
+}  // namespace
+
+MpiSession::MpiSession() {
+  int is_running = 0;
+  MPI_Initialized(&is_running);
+  int provided = MPI_THREAD_SINGLE;
+  if (is_running != 0) {
+    MPI_Query_thread(&provided);
+  } else {
+    // Where MPI itself blocks, at its start and end, ranks that share a core must not spin either.
+    setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+    if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS)
+      throw Error(ExitCode::internal_error, "MPI cannot start: see its messages above");
+    is_owner_ = true;
+  }
+  if (provided < MPI_THREAD_SERIALIZED) {
+    throw Error(ExitCode::internal_error,
+                "this MPI offers no MPI_THREAD_SERIALIZED, which overlapping communication with work needs: use "
+                "Open MPI 4.1 or another MPI that has it");
+  }
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+  MPI_Comm_size(MPI_COMM_WORLD, &size_);
+}
+
+MpiSession::~MpiSession() {
+  if (is_owner_) MPI_Finalize();
+}
+
+MpiCommunicator::MpiCommunicator(std::unique_ptr<MpiSession> session, const MpiOptions& options)
+    : Communicator(session->rank(), session->size()), session_(std::move(session)) {
+  meeting_ = copy_of_world();
+  std::vector<int> all(static_cast<std::size_t>(size()));
+  std::iota(all.begin(), all.end(), 0);
+  auto world = std::make_shared<MpiGroup>("world", std::move(all), rank());
+  world->communicator = copy_of_world();
+  // From here on another thread is in MPI too.
+  engine_ = std::make_shared<MpiEngine>(rank(), size(), options, shared_log());
+  set_world(Group(world));
+}
+
+MpiCommunicator::~MpiCommunicator() {
+  engine_->stop();
+  if (engine_->failure().is_set() || engine_->is_frozen()) session_->leave_open();
+}
+
+void MpiCommunicator::abort(ExitCode code, const std::string& message) { engine_->fail({rank(), code, message}); }
+
+void MpiCommunicator::meet(const std::string& name, const std::vector<int>& ranks, int position) {
+  Request request;
+  request.collective = Collective::barrier;
+  request.group = Group(std::make_shared<Group::State>(name, ranks, position));
+  // Making a group is no operation that a plan knows: this log is thrown away.
+  auto log = std::make_shared<OperationLog>();
+  const OperationLog::Entry entry = log->start(request);
+  auto operation = std::make_shared<MpiOperation>(engine_, request, std::move(log), entry);
+  engine_->start(operation, [&] { return start_meeting(ranks, position, meeting_); });
+  operation->wait();
+}
+
+std::shared_ptr<Group::State> MpiCommunicator::join_group(const std::string& name, std::vector<int> ranks,
+                                                          int position) {
+  engine_->raise_if_failed();
+  meet(name, ranks, position);
+  auto group = std::make_shared<MpiGroup>(name, std::move(ranks), position);
+  engine_->in_mpi([&] { group->communicator = communicator_of(group->ranks); });
+  return group;
+}
+
+std::shared_ptr<Operation> MpiCommunicator::start(Request request) {
+  engine_->raise_if_failed();
+  auto& group = static_cast<MpiGroup&>(request.group.state());
+  const bool is_message = request.collective == Collective::send || request.collective == Collective::receive;
+  const MpiLane lane{group.communicator, is_message ? 0 : group.started++ % lanes};
+  const OperationLog::Entry entry = shared_log()->start(request);
+  auto operation = std::make_shared<MpiOperation>(engine_, request, shared_log(), entry);
+  engine_->start(operation, [&] { return start_steps(request, lane); });
+  return operation;
+}
+
+std::unique_ptr<Communicator> join_mpi_world(const MpiOptions& options) {
+  return std::make_unique<MpiCommunicator>(std::make_unique<MpiSession>(), options);
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "parallel/comm/communicator.h"
+#include "parallel/comm/mpi/mpi_engine.h"
+
+namespace llmtrain {
+
+// Starts MPI where nobody has, and ends it then; not after a failure, which is told before.
+class MpiSession {
+ public:
+  MpiSession();
+  ~MpiSession();
+  MpiSession(const MpiSession&) = delete;
+  MpiSession& operator=(const MpiSession&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  void leave_open() { is_owner_ = false; }
+
+ private:
+  bool is_owner_ = false;
+  int rank_ = 0;
+  int size_ = 1;
+};
+
+// This process as one rank of its MPI world.
+class MpiCommunicator : public Communicator {
+ public:
+  MpiCommunicator(std::unique_ptr<MpiSession> session, const MpiOptions& options);
+  ~MpiCommunicator() override;
+
+  void abort(ExitCode code, const std::string& message) override;
+  std::optional<Failure> failure() const override { return engine_->failure().get(); }
+
+ private:
+  std::shared_ptr<Group::State> join_group(const std::string& name, std::vector<int> ranks, int position) override;
+  std::shared_ptr<Operation> start(Request request) override;
+  void meet(const std::string& name, const std::vector<int>& ranks, int position);
+
+  std::unique_ptr<MpiSession> session_;
+  // Where the members of a group meet: making it blocks in MPI, where no watchdog reaches.
+  MPI_Comm meeting_ = MPI_COMM_NULL;
+  std::shared_ptr<MpiEngine> engine_;
+};
+
+}  // namespace llmtrain

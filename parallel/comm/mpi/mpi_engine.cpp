@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/comm/mpi/mpi_engine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "parallel/comm/communicator.h"
+
+namespace llmtrain {
+namespace {
+
+using namespace std::chrono_literals;
+
+// How long a rank that waits only yields its core after something has moved; then it sleeps between looks.
+constexpr auto yielding = 5ms;
+constexpr auto short_sleep = 50us;
+constexpr auto helper_sleep = 100us;
+// The control channel is read at least this often.
+constexpr auto idle_sleep = 50ms;
+// What ranks have to answer a question, and to learn of a failure.
+constexpr auto answer_time = 1s;
+
+class CountUp {
+ public:
+  explicit CountUp(std::atomic<int>& count) : count_(count) { ++count_; }
+  ~CountUp() { --count_; }
+  CountUp(const CountUp&) = delete;
+  CountUp& operator=(const CountUp&) = delete;
+
+ private:
+  std::atomic<int>& count_;
+};
+
+}  // namespace
+
+MpiOperation::MpiOperation(std::shared_ptr<MpiEngine> engine, Request request, std::shared_ptr<OperationLog> log,
+                           const OperationLog::Entry& entry)
+    : Operation(std::move(log), entry), engine_(std::move(engine)), request_(std::move(request)) {}
+
+bool MpiOperation::done() { return engine_->is_done(*this); }
+
+void MpiOperation::wait() { engine_->wait(*this); }
+
+void MpiOperation::withdraw() noexcept { engine_->withdraw(*this); }
+
+MpiEngine::MpiEngine(int rank, int size, const MpiOptions& options, std::shared_ptr<OperationLog> log)
+    : rank_(rank),
+      options_(options),
+      log_(std::move(log)),
+      control_(rank, size,
+               {[this](const Failure& failure) { failure_.set(failure); }, [this] { return log_->last_operation(); }}),
+      helper_([this] { look_after(); }) {}
+
+MpiEngine::~MpiEngine() { stop(); }
+
+void MpiEngine::stop() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (has_stopped_) return;
+    has_stopped_ = true;
+  }
+  changed_.notify_all();
+  helper_.join();
+  if (!is_frozen()) control_.close();
+}
+
+void MpiEngine::start(const std::shared_ptr<MpiOperation>& operation, const MakeSteps& make_steps) {
+  {
+    const std::lock_guard lock(mutex_);
+    operation->steps_ = make_steps();
+    if (advance(*operation)) return;
+    open_.push_back(operation);
+  }
+  changed_.notify_one();
+}
+
+bool MpiEngine::advance(MpiOperation& operation) {
+  if (!operation.steps_->advance()) return false;
+  operation.steps_.reset();
+  operation.log().finish(operation.entry(), Clock::now());
+  operation.is_done_.store(true, std::memory_order_release);
+  ++finished_;
+  return true;
+}
+
+void MpiEngine::progress() {
+  if (is_frozen()) return;
+  try {
+    control_.progress();
+    if (failure_.is_set()) return;
+    open_.remove_if([this](const std::shared_ptr<MpiOperation>& operation) { return advance(*operation); });
+  } catch (const Error& error) {
+    note_error(error);
+  }
+}
+
+void MpiEngine::note_error(const Error& error) {
+  if (failure_.set({rank_, error.code(), error.what()})) control_.tell_failure(*failure_.get());
+}
+
+void MpiEngine::look_after() {
+  std::uint64_t finished = 0;
+  Clock::time_point last_change = Clock::now();
+  std::unique_lock lock(mutex_);
+  while (!has_stopped_) {
+    if (waiting_.load() == 0) progress();
+    if (finished_ != finished) last_change = Clock::now();
+    finished = finished_;
+    const bool is_idle = open_.empty() || waiting_.load() > 0;
+    const bool is_slow = Clock::now() - last_change > yielding;
+    changed_.wait_for(lock, is_idle   ? std::chrono::microseconds(idle_sleep)
+                            : is_slow ? 5 * helper_sleep
+                                      : helper_sleep);
+  }
+}
+
+Clock::time_point MpiEngine::deadline(MpiOperation& operation) const {
+  const Clock::rep now = Clock::now().time_since_epoch().count();
+  Clock::rep asked = 0;
+  if (operation.first_asked_.compare_exchange_strong(asked, now)) asked = now;
+  const auto patience = std::chrono::duration<double>(options_.watchdog_seconds);
+  return Clock::time_point(Clock::duration(asked)) + std::chrono::duration_cast<Clock::duration>(patience);
+}
+
+bool MpiEngine::is_done(MpiOperation& operation) {
+  if (operation.is_done_.load(std::memory_order_acquire) || failure_.is_set() || is_frozen()) return true;
+  in_mpi([this] { progress(); });
+  return operation.is_done_.load(std::memory_order_acquire) || failure_.is_set() || Clock::now() >= deadline(operation);
+}
+
+void MpiEngine::wait(MpiOperation& operation) {
+  const CountUp waiting(waiting_);
+  const Clock::time_point until = deadline(operation);
+  std::uint64_t finished = 0;
+  Clock::time_point last_change = Clock::now();
+  while (!operation.is_done_.load(std::memory_order_acquire)) {
+    if (failure_.is_set() || is_frozen()) {
+      withdraw(operation);
+      raise_if_failed();
+    }
+    in_mpi([&] {
+      progress();
+      if (std::exchange(finished, finished_) != finished_) last_change = Clock::now();
+    });
+    if (operation.is_done_.load(std::memory_order_acquire)) return;
+    const Clock::time_point now = Clock::now();
+    if (now >= until) time_out(operation);
+    if (now - last_change < yielding) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(short_sleep);
+    }
+  }
+}
+
+void MpiEngine::time_out(MpiOperation& operation) {
+  std::vector<int> missing;
+  in_mpi([&] {
+    if (operation.steps_ == nullptr) return;
+    for (const int position : operation.steps_->open_peers())
+      missing.push_back(operation.request_.group.ranks()[static_cast<std::size_t>(position)]);
+  });
+  fail(
+      {rank_, ExitCode::rank_lost,
+       timeout_message({rank_, options_.watchdog_seconds, operation.request_.description(), describe_ranks(missing)})});
+  withdraw(operation);
+  failure_.raise(rank_);
+}
+
+std::string MpiEngine::describe_ranks(const std::vector<int>& ranks) {
+  in_mpi([&] {
+    for (const int rank : ranks) control_.ask(rank);
+  });
+  const Clock::time_point until = Clock::now() + answer_time;
+  const auto all_have_answered = [&] {
+    return std::all_of(ranks.begin(), ranks.end(), [&](int rank) { return control_.answers().count(rank) > 0; });
+  };
+  std::string text;
+  while (text.empty()) {
+    in_mpi([&] {
+      if (!is_frozen()) control_.progress();
+      if (!all_have_answered() && Clock::now() < until) return;
+      for (const int rank : ranks) {
+        const auto answer = control_.answers().find(rank);
+        text +=
+            (text.empty() ? "rank " : ", rank ") + std::to_string(rank) +
+            (answer == control_.answers().end() ? " (does not answer)" : " (last operation: " + answer->second + ")");
+      }
+      if (ranks.empty()) text = "its end";
+    });
+    std::this_thread::sleep_for(short_sleep);
+  }
+  return text;
+}
+
+void MpiEngine::fail(const Failure& failure) {
+  if (!failure_.set(failure)) return;
+  try {
+    in_mpi([&] { control_.tell_failure(failure); });
+    const Clock::time_point until = Clock::now() + answer_time;
+    bool is_sending = !is_frozen();
+    while (is_sending && Clock::now() < until) {
+      in_mpi([&] {
+        if (!is_frozen()) control_.progress();
+        is_sending = !is_frozen() && control_.is_sending();
+      });
+      std::this_thread::sleep_for(short_sleep);
+    }
+  } catch (const Error& error) {
+    log().debug("the other ranks could not be told of a failure: {}", error.what());
+  }
+}
+
+void MpiEngine::raise_if_failed() const {
+  if (failure_.is_set()) failure_.raise(rank_);
+  if (is_frozen())
+    throw Error(ExitCode::internal_error, "an exception has left operations under way: abort, and end the process");
+}
+
+void MpiEngine::withdraw(MpiOperation& operation) noexcept {
+  const std::lock_guard lock(mutex_);
+  // Its own memory stays: MPI still knows it.
+  if (operation.steps_ != nullptr) is_frozen_ = true;
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "parallel/comm/failure.h"
+#include "parallel/comm/mpi/control_channel.h"
+#include "parallel/comm/mpi/mpi_steps.h"
+#include "parallel/comm/mpi/mpi_world.h"
+#include "parallel/comm/operation.h"
+
+namespace llmtrain {
+
+class MpiEngine;
+
+// One operation of this rank.
+class MpiOperation : public Operation, public std::enable_shared_from_this<MpiOperation> {
+ public:
+  MpiOperation(std::shared_ptr<MpiEngine> engine, Request request, std::shared_ptr<OperationLog> log,
+               const OperationLog::Entry& entry);
+
+  bool done() override;
+  void wait() override;
+  void withdraw() noexcept override;
+
+ private:
+  friend class MpiEngine;
+
+  std::shared_ptr<MpiEngine> engine_;
+  Request request_;
+  std::unique_ptr<MpiSteps> steps_;  // under the engine's mutex; empty when done
+  std::atomic<bool> is_done_{false};
+  std::atomic<Clock::rep> first_asked_{0};
+};
+
+// Moves all operations of this process on: whoever waits does it, else a thread of its own.
+class MpiEngine {
+ public:
+  MpiEngine(int rank, int size, const MpiOptions& options, std::shared_ptr<OperationLog> log);
+  ~MpiEngine();
+  MpiEngine(const MpiEngine&) = delete;
+  MpiEngine& operator=(const MpiEngine&) = delete;
+
+  // Runs `work` while no other thread is in MPI.
+  template <class Work>
+  void in_mpi(Work work) {
+    const std::lock_guard lock(mutex_);
+    work();
+  }
+
+  // `make_steps` is called under the mutex.
+  using MakeSteps = std::function<std::unique_ptr<MpiSteps>()>;
+  void start(const std::shared_ptr<MpiOperation>& operation, const MakeSteps& make_steps);
+  void wait(MpiOperation& operation);
+  bool is_done(MpiOperation& operation);
+  // MPI cannot take a message back. So once the memory of one goes, nobody calls MPI any more, but for telling others
+  // why: it would go on with all messages. The process must end.
+  void withdraw(MpiOperation& operation) noexcept;
+  bool is_frozen() const { return is_frozen_.load(); }
+
+  const FailureNote& failure() const { return failure_; }
+  void fail(const Failure& failure);
+  void raise_if_failed() const;
+  // No more operations; the thread has ended.
+  void stop() noexcept;
+
+ private:
+  // All three under the mutex.
+  void progress();
+  bool advance(MpiOperation& operation);
+  void note_error(const Error& error);
+
+  void look_after();
+  Clock::time_point deadline(MpiOperation& operation) const;
+  [[noreturn]] void time_out(MpiOperation& operation);
+  std::string describe_ranks(const std::vector<int>& ranks);
+
+  int rank_;
+  MpiOptions options_;
+  std::shared_ptr<OperationLog> log_;
+  FailureNote failure_;
+
+  std::mutex mutex_;
+  ControlChannel control_;
+  std::list<std::shared_ptr<MpiOperation>> open_;
+  std::uint64_t finished_ = 0;
+
+  std::atomic<int> waiting_{0};  // threads in wait()
+  std::condition_variable changed_;
+  bool has_stopped_ = false;
+  std::atomic<bool> is_frozen_{false};
+  std::thread helper_;
+};
+
+}  // namespace llmtrain

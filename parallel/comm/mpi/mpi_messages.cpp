@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/comm/mpi/mpi_messages.h"
+
+#include <algorithm>
+#include <string>
+
+#include "core/base/error.h"
+#include "parallel/comm/mpi/mpi_check.h"
+
+namespace llmtrain {
+namespace {
+
+// Parts of this size keep one call into MPI short; MPI itself counts to 2³¹.
+constexpr std::int64_t part_bytes = std::int64_t{4} << 20;
+
+// Calls `work(begin, count)` for each part, at least once.
+template <class Work>
+void for_parts(std::int64_t bytes, Work work) {
+  std::int64_t begin = 0;
+  do {
+    const std::int64_t count = std::min(part_bytes, bytes - begin);
+    work(begin, static_cast<int>(count));
+    begin += count;
+  } while (begin < bytes);
+}
+
+}  // namespace
+
+void MpiMessages::send(const void* data, std::int64_t bytes, const MpiRoute& route) {
+  for_parts(bytes, [&](std::int64_t begin, int count) {
+    const void* from = static_cast<const char*>(data) + begin;
+    MPI_Request request = MPI_REQUEST_NULL;
+    check_mpi(MPI_Isend(from, count, MPI_BYTE, route.peer, route.tag, route.communicator, &request), "send");
+    requests_.push_back(request);
+    parts_.push_back({route.peer, -1});
+  });
+}
+
+void MpiMessages::receive(void* data, std::int64_t bytes, const MpiRoute& route) {
+  for_parts(bytes, [&](std::int64_t begin, int count) {
+    void* to = static_cast<char*>(data) + begin;
+    MPI_Request request = MPI_REQUEST_NULL;
+    check_mpi(MPI_Irecv(to, count, MPI_BYTE, route.peer, route.tag, route.communicator, &request), "receive");
+    requests_.push_back(request);
+    parts_.push_back({route.peer, count});
+  });
+}
+
+bool MpiMessages::are_done() {
+  if (requests_.empty()) return true;
+  statuses_.resize(requests_.size());
+  int done = 0;
+  check_mpi(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, statuses_.data()), "go on");
+  if (done == 0) return false;
+  check_sizes();
+  requests_.clear();
+  parts_.clear();
+  return true;
+}
+
+void MpiMessages::check_sizes() {
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    if (parts_[i].receive_bytes < 0) continue;
+    int bytes = 0;
+    check_mpi(MPI_Get_count(&statuses_[i], MPI_BYTE, &bytes), "count");
+    if (bytes == parts_[i].receive_bytes) continue;
+    throw Error(ExitCode::internal_error, "position " + std::to_string(parts_[i].peer) + " sent " +
+                                              std::to_string(bytes) + " bytes where this rank awaits " +
+                                              std::to_string(parts_[i].receive_bytes) + "; they must agree");
+  }
+}
+
+std::vector<int> MpiMessages::open_peers() {
+  std::vector<int> receiving, sending;
+  for (std::size_t i = 0; i < requests_.size(); ++i) {
+    int done = 0;
+    MPI_Request_get_status(requests_[i], &done, MPI_STATUS_IGNORE);
+    if (done == 0) (parts_[i].receive_bytes >= 0 ? receiving : sending).push_back(parts_[i].peer);
+  }
+  std::vector<int>& open = receiving.empty() ? sending : receiving;
+  std::sort(open.begin(), open.end());
+  open.erase(std::unique(open.begin(), open.end()), open.end());
+  return open;
+}
+
+}  // namespace llmtrain

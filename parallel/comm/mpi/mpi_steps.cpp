@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/comm/mpi/mpi_steps.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "parallel/comm/reduction/ordered_reduction.h"
+
+namespace llmtrain {
+namespace {
+
+// An all_reduce of no more than this goes whole from each to each: one trip instead of two.
+constexpr std::int64_t small_reduction_bytes = 1 << 14;
+
+const std::byte* input_at(const Request& request, std::int64_t element) {
+  return static_cast<const std::byte*>(request.input) + element * element_size(request.type);
+}
+
+std::byte* output_at(const Request& request, std::int64_t element) {
+  return static_cast<std::byte*>(request.output) + element * element_size(request.type);
+}
+
+void copy(void* to, const void* from, std::int64_t bytes) {
+  if (bytes > 0 && to != from) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+}
+
+// All messages leave at once, straight from and to the caller's memory.
+class DirectSteps : public MpiSteps {
+ public:
+  MpiMessages& messages() { return messages_; }
+
+  bool advance() override { return messages_.are_done(); }
+  std::vector<int> open_peers() override { return messages_.open_peers(); }
+
+ private:
+  MpiMessages messages_;
+};
+
+std::unique_ptr<MpiSteps> start_message(const Request& request, const MpiLane& lane) {
+  auto steps = std::make_unique<DirectSteps>();
+  const std::int64_t bytes = request.count * element_size(request.type);
+  if (request.collective == Collective::send) {
+    steps->messages().send(request.input, bytes, lane.message_route(request.peer));
+  } else {
+    steps->messages().receive(request.output, bytes, lane.message_route(request.peer));
+  }
+  return steps;
+}
+
+std::unique_ptr<MpiSteps> start_barrier(const Request& request, const MpiLane& lane) {
+  auto steps = std::make_unique<DirectSteps>();
+  for (int peer = 0; peer < request.group.size(); ++peer) {
+    if (peer == request.group.position()) continue;
+    steps->messages().receive(nullptr, 0, lane.route(peer));
+    steps->messages().send(nullptr, 0, lane.route(peer));
+  }
+  return steps;
+}
+
+std::unique_ptr<MpiSteps> start_all_gather(const Request& request, const MpiLane& lane) {
+  auto steps = std::make_unique<DirectSteps>();
+  const std::int64_t bytes = request.count * element_size(request.type);
+  const int ranks = request.group.size(), own = request.group.position();
+  copy(output_at(request, own * request.count), request.input, bytes);
+  // Each begins with its neighbour, so that not all send to one.
+  for (int step = 1; step < ranks && bytes > 0; ++step) {
+    const int to = (own + step) % ranks, from = (own + ranks - step) % ranks;
+    steps->messages().receive(output_at(request, from * request.count), bytes, lane.route(from));
+    steps->messages().send(request.input, bytes, lane.route(to));
+  }
+  return steps;
+}
+
+std::vector<std::int64_t> starts_of(const std::vector<std::int64_t>& counts) {
+  std::vector<std::int64_t> starts(counts.size());
+  std::exclusive_scan(counts.begin(), counts.end(), starts.begin(), std::int64_t{0});
+  return starts;
+}
+
+std::unique_ptr<MpiSteps> start_all_to_all(const Request& request, const MpiLane& lane) {
+  auto steps = std::make_unique<DirectSteps>();
+  const std::int64_t size = element_size(request.type);
+  const std::vector<std::int64_t> inputs = starts_of(request.input_counts), outputs = starts_of(request.output_counts);
+  const auto ranks = inputs.size();
+  const auto own = static_cast<std::size_t>(request.group.position());
+  copy(output_at(request, outputs[own]), input_at(request, inputs[own]), request.input_counts[own] * size);
+  for (std::size_t step = 1; step < ranks; ++step) {
+    const std::size_t to = (own + step) % ranks, from = (own + ranks - step) % ranks;
+    // Also empty parts travel: ranks that disagree on one notice.
+    steps->messages().receive(output_at(request, outputs[from]), request.output_counts[from] * size,
+                              lane.route(static_cast<int>(from)));
+    steps->messages().send(input_at(request, inputs[to]), request.input_counts[to] * size,
+                           lane.route(static_cast<int>(to)));
+  }
+  return steps;
+}
+
+// Down a binomial tree: position v, counted from the root, gets it from v without its highest bit.
+class TreeSteps : public MpiSteps {
+ public:
+  TreeSteps(const Request& request, const MpiLane& lane)
+      : request_(request),
+        lane_(lane),
+        ranks_(request.group.size()),
+        place_((request.group.position() - request.peer + ranks_) % ranks_) {
+    if (place_ == 0) return;
+    int parent_bit = 1;
+    while (parent_bit * 2 <= place_) parent_bit *= 2;
+    messages_.receive(request_.output, bytes(), lane_.route(position(place_ - parent_bit)));
+  }
+
+  bool advance() override {
+    if (!messages_.are_done()) return false;
+    if (has_passed_on_) return true;
+    has_passed_on_ = true;
+    int bit = 1;
+    while (bit <= place_) bit *= 2;
+    for (; place_ + bit < ranks_; bit *= 2)
+      messages_.send(request_.output, bytes(), lane_.route(position(place_ + bit)));
+    return messages_.are_done();
+  }
+
+  std::vector<int> open_peers() override { return messages_.open_peers(); }
+
+ private:
+  std::int64_t bytes() const { return request_.count * element_size(request_.type); }
+  int position(int place) const { return (place + request_.peer) % ranks_; }
+
+  Request request_;
+  MpiLane lane_;
+  int ranks_;
+  int place_;
+  bool has_passed_on_ = false;
+  MpiMessages messages_;
+};
+
+// Everybody gets everything and adds it up.
+class SmallReductionSteps : public MpiSteps {
+ public:
+  SmallReductionSteps(const Request& request, const MpiLane& lane)
+      : request_(request), bytes_(request.count * element_size(request.type)) {
+    const int ranks = request.group.size(), own = request.group.position();
+    // A copy leaves, for the sums go to the place it came from.
+    inputs_.resize(static_cast<std::size_t>(bytes_ * ranks));
+    copy(input_of(own), request.input, bytes_);
+    for (int peer = 0; peer < ranks && bytes_ > 0; ++peer) {
+      if (peer == own) continue;
+      messages_.receive(input_of(peer), bytes_, lane.route(peer));
+      messages_.send(input_of(own), bytes_, lane.route(peer));
+    }
+  }
+
+  bool advance() override {
+    if (!messages_.are_done()) return false;
+    std::vector<const void*> sources;
+    for (int peer = 0; peer < request_.group.size(); ++peer) sources.push_back(input_of(peer));
+    void* const destination[] = {request_.output};
+    reduce_in_order({request_.type, request_.reduction, sources, destination, request_.count});
+    return true;
+  }
+
+  std::vector<int> open_peers() override { return messages_.open_peers(); }
+
+ private:
+  std::byte* input_of(int position) { return inputs_.data() + position * bytes_; }
+
+  Request request_;
+  std::int64_t bytes_;
+  std::vector<std::byte> inputs_;
+  MpiMessages messages_;
+};
+
+// Its peers are ranks of the world, which must become positions of the group.
+class MeetingSteps : public DirectSteps {
+ public:
+  explicit MeetingSteps(const std::vector<int>& ranks) : ranks_(ranks) {}
+
+  std::vector<int> open_peers() override {
+    std::vector<int> peers = DirectSteps::open_peers();
+    for (int& peer : peers) peer = static_cast<int>(std::find(ranks_.begin(), ranks_.end(), peer) - ranks_.begin());
+    return peers;
+  }
+
+ private:
+  std::vector<int> ranks_;
+};
+
+}  // namespace
+
+std::unique_ptr<MpiSteps> start_meeting(const std::vector<int>& ranks, int position, MPI_Comm communicator) {
+  auto steps = std::make_unique<MeetingSteps>(ranks);
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (static_cast<int>(i) == position) continue;
+    steps->messages().receive(nullptr, 0, {communicator, ranks[i], 0});
+    steps->messages().send(nullptr, 0, {communicator, ranks[i], 0});
+  }
+  return steps;
+}
+
+std::unique_ptr<MpiSteps> start_steps(const Request& request, const MpiLane& lane) {
+  switch (request.collective) {
+    case Collective::all_reduce:
+      if (request.count * element_size(request.type) > small_reduction_bytes)
+        return start_ordered_reduction(request, lane);
+      return std::make_unique<SmallReductionSteps>(request, lane);
+    case Collective::reduce_scatter:
+      return start_ordered_reduction(request, lane);
+    case Collective::all_gather:
+      return start_all_gather(request, lane);
+    case Collective::all_to_all:
+      return start_all_to_all(request, lane);
+    case Collective::broadcast:
+      return std::make_unique<TreeSteps>(request, lane);
+    case Collective::barrier:
+      return start_barrier(request, lane);
+    case Collective::send:
+    case Collective::receive:
+      break;
+  }
+  return start_message(request, lane);
+}
+
+}  // namespace llmtrain

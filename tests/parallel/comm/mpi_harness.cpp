@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The suite as one rank of an MPI world: all ranks run the same cases in the same order.
+#define CATCH_CONFIG_RUNNER
+#include <catch2/catch.hpp>
+#include <stdexcept>
+
+#include "parallel/comm/mpi/mpi_world.h"
+#include "tests/parallel/comm/rank_harness.h"
+
+namespace llmtrain::test {
+namespace {
+
+std::unique_ptr<Communicator>& communicator() {
+  static std::unique_ptr<Communicator> world;
+  return world;
+}
+
+}  // namespace
+
+std::vector<int> rank_counts() { return {communicator()->size()}; }
+
+void on_ranks(int ranks, const std::function<void(Communicator&)>& work) {
+  if (ranks != communicator()->size()) throw std::runtime_error("the MPI world has another size");
+  try {
+    work(*communicator());
+  } catch (const std::exception& error) {
+    communicator()->abort(ExitCode::internal_error, error.what());
+    throw;
+  }
+  communicator()->barrier(communicator()->world()).wait();
+}
+
+void expect(bool condition, const std::string& message) {
+  if (!condition) throw std::runtime_error(message);
+}
+
+}  // namespace llmtrain::test
+
+int main(int count, char* arguments[]) {
+  llmtrain::test::communicator() = llmtrain::join_mpi_world({.watchdog_seconds = 60});
+  const int failures = Catch::Session().run(count, arguments);
+  llmtrain::test::communicator().reset();
+  return failures == 0 ? 0 : 1;
+}
