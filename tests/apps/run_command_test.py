@@ -214,6 +214,19 @@ class Disk(Run):
 
 
 class SmallRun(Run):
+    def test_plan_beside_what_was_measured(self):
+        self.train()
+        folder = self.folder / "runs" / "small"
+        plan = json.loads((folder / "plan.json").read_text())
+        self.assertEqual(plan["recipe"]["model"]["layers"], 1)
+        self.assertIn("</html>", (folder / "report.html").read_text())
+        log = (folder / "log" / "rank-00000.log").read_text()
+        self.assertRegex(log, r"a step took \S+ \(median\), planned \S+; memory .* at its peak, planned ")
+
+    def test_profile_that_is_not_there(self):
+        self.refused(2, ["/cluster/profile", "a100-80gb"], "run", "recipe.json", "--set", "cluster.profile=a100-80g")
+        self.assertFalse((self.folder / "runs").exists())
+
     def test_evaluates_never(self):
         self.train("--set", 'data.validation=[{"path":"text.txt"}]', "--set", "training.evaluate_every=0")
         self.assertEqual([row for row in self.rows() if "validation_loss" in row], [])
