@@ -105,7 +105,7 @@ std::string headline_section(const PlanReport& report) {
                fmt::format("tokens/s, {} a day", format_count(speed.tokens_per_second * 86400)));
   text += card("MFU", percent(speed.mfu),
                fmt::format("HFU {}, {:.3g} TFLOP/s a device", percent(speed.hfu), speed.model_tflops_per_device));
-  text += card("Bubble", percent(report.step.bubble_fraction), "of the pipeline's time");
+  text += card("Bubble", percent(report.step.bubble_fraction), "idle between the first and the last pass");
   text += card("Run", duration_text(report.run.seconds),
                fmt::format("{} device-hours, {} tokens", format_count(report.run.device_hours),
                            format_count(report.run.tokens)));
@@ -115,7 +115,7 @@ std::string headline_section(const PlanReport& report) {
 std::string step_section(const PlanReport& report) {
   std::string bar, list;
   for (const StepShare& share : split_step(report.step)) {
-    if (share.seconds <= 0) continue;
+    if (share.seconds < negligible_share * report.step.seconds) continue;
     const double fraction = share.seconds / report.step.seconds;
     const int part = static_cast<int>(share.part);
     bar += fmt::format("<i class=\"p{}\" style=\"width:{:.3f}%\" title=\"{}: {}\"></i>", part, 100 * fraction,

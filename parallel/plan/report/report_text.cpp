@@ -140,10 +140,10 @@ std::vector<Row> memory_rows(const PlanReport& report) {
 std::vector<Row> step_rows(const PlannedStep& step) {
   std::vector<Row> rows;
   for (const StepShare& share : split_step(step)) {
-    if (share.seconds <= 0) continue;
+    if (share.seconds < negligible_share * step.seconds) continue;
     const double fraction = share.seconds / step.seconds;
     rows.push_back({left_aligned(share.label, 24) + right_aligned(duration_text(share.seconds), 7) +
-                        right_aligned(fmt::format("{:.0f} %", 100 * fraction), 6) + "  ",
+                        right_aligned(fraction < 0.005 ? "<1 %" : fmt::format("{:.0f} %", 100 * fraction), 6) + "  ",
                     bar(fraction, 13), share.part == StepPart::compute ? Ink::good : Ink::notice});
   }
   return rows;
@@ -173,7 +173,8 @@ void write_figures(std::string& page, const PlanReport& report, const Paint& pai
                             format_count(speed.tokens_per_second), format_count(speed.tokens_per_second * 86400),
                             percent(speed.mfu), percent(speed.hfu), speed.model_tflops_per_device),
                 paint);
-  write_wrapped(page, label("Bubble"), percent(report.step.bubble_fraction) + " of the pipeline's time", paint);
+  write_wrapped(page, label("Bubble"),
+                percent(report.step.bubble_fraction) + " idle between the first and the last pass", paint);
   write_wrapped(page, label("Run"),
                 fmt::format("{} steps, {} tokens: {}, {} device-hours", report.recipe.training.steps,
                             format_count(report.run.tokens), duration_text(report.run.seconds),

@@ -21,6 +21,9 @@ enum class StepPart {
 };
 constexpr std::size_t step_parts = 7;
 
+// Of a step: what is less is the rounding of sums and is not shown.
+constexpr double negligible_share = 1e-6;
+
 struct StepShare {
   StepPart part{};
   std::string_view label;

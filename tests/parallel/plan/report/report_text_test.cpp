@@ -20,18 +20,18 @@ Fits: the fullest rank needs 60.0 GiB of 80.0 GiB (75 %), 20.0 GiB are free
 
 Memory of the fullest rank                      Step of 25.0s
   weights         2.50 GiB  ▋                   compute                   12.5s  50 %  ██████▌
-  gradients       5.00 GiB  █▏                  recompute                  5.0s  20 %  ██▋
-  master weights  5.00 GiB  █▏                  communication in passes    2.5s  10 %  █▎
-  optimizer       10.0 GiB  ██▎                 bubble                     3.0s  12 %  █▌
-  activations     32.0 GiB  ███████▎            exposed communication      1.0s   4 %  ▌
+  gradients       5.00 GiB  █▏                  recompute                 5.00s  20 %  ██▋
+  master weights  5.00 GiB  █▏                  communication in passes   2.50s  10 %  █▎
+  optimizer       10.0 GiB  ██▎                 bubble                    3.00s  12 %  █▌
+  activations     32.0 GiB  ███████▎            exposed communication     1.00s   4 %  ▌
   buffers         4.00 GiB  ▉                   optimizer                 750ms   3 %  ▍
   communication   1.00 GiB  ▎                   overhead                  250ms   1 %  ▏
   framework       1.50 GiB  ▍
 
 Speed   125.8k tokens/s, 10.9B tokens a day; MFU 42.5 %, HFU 56.1 %, 133 TFLOP/s a device
-Bubble  7.2 % of the pipeline's time
+Bubble  7.2 % idle between the first and the last pass
 Run     95367 steps, 300.0B tokens: 27d 14h, 678.2k device-hours
-Sends   tensor parallel 300 GiB in 2.5s (none hidden); data parallel 8.75 GiB in 800ms (none
+Sends   tensor parallel 300 GiB in 2.50s (none hidden); data parallel 8.75 GiB in 800ms (none
         hidden); pipeline 9.00 GiB in 600ms (200ms not hidden); by the busiest rank, each step
 
 Warnings
@@ -104,6 +104,16 @@ TEST_CASE("one device, no limit, experts, host memory") {
              Catch::Contains("Memory: the fullest rank needs 60.0 GiB, the profile states no limit\n"
                              "  rank 0, fullest at Backward stage 0 micro 3, and 12.0 GiB of the host's memory\n"));
   for (const char* word : {"Sends", "Warnings", "Changes"}) CHECK_THAT(text, !Catch::Contains(word));
+}
+
+TEST_CASE("parts that are the rounding of sums, and parts that are little") {
+  PlanReport report = test::sample_report();
+  report.step.compute_seconds += 3 - 1e-9;  // all of the bubble
+  report.step.optimizer_seconds = 0.01;
+  report.step.seconds -= 0.74;
+  const std::string text = report_text(report, TextColour::off);
+  CHECK_THAT(text, !Catch::Contains("  bubble"));
+  CHECK_THAT(text, Catch::Contains("optimizer                10.0ms  <1 %"));
 }
 
 TEST_CASE("no control character of a recipe reaches the terminal") {

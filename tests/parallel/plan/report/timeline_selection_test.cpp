@@ -124,6 +124,9 @@ TEST_CASE("short times keep three digits") {
   CHECK(duration_text(0.00123456) == "1.23ms");
   CHECK(duration_text(0.0864) == "86.4ms");
   CHECK(duration_text(0.75) == "750ms");
+  CHECK(duration_text(0.9996) == "1.00s");
+  CHECK(duration_text(1.786) == "1.79s");
+  CHECK(duration_text(9.996) == "10.0s");
   CHECK(duration_text(25) == "25.0s");
 }
 
