@@ -11,7 +11,8 @@
 
 namespace llmtrain {
 
-// Where an instruction ran: each rank has these streams, and each is busy with one instruction at a time.
+// Where an instruction ran: each rank has these streams. Compute and data do one instruction at a time, transfer one
+// send and one receive.
 enum class Stream { compute, data, transfer };
 
 struct TimelineEntry {

@@ -52,7 +52,8 @@ PlannedStep planned_step(const PlanSources& sources) {
   const RankSimulation& rank = busiest_rank(sources.simulation);
   PlannedStep step;
   step.seconds = sources.simulation.step_seconds;
-  step.compute_seconds = rank.busy_seconds - rank.communication_seconds;
+  // What collectives beside the passes take from them is exposed communication.
+  step.compute_seconds = rank.busy_seconds - rank.communication_seconds - rank.slowed_seconds;
   step.recompute_seconds = rank.recompute_seconds;
   step.tensor_communication_seconds = rank.communication_seconds;
   step.optimizer_seconds = rank.optimizer_seconds;
