@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/comm/nccl/cuda_handles.h"
+
+#include <string>
+
+#include "core/base/error.h"
+
+namespace llmtrain {
+
+void check_cuda(cudaError_t status, const char* what) {
+  if (status != cudaSuccess)
+    throw Error(ExitCode::rank_lost, std::string("CUDA cannot ") + what + ": " + cudaGetErrorString(status));
+}
+
+void check_nccl(ncclResult_t status, const char* what) {
+  if (status == ncclSuccess) return;
+  throw Error(ExitCode::rank_lost, std::string("NCCL cannot ") + what + ": " + ncclGetErrorString(status) +
+                                       "; NCCL_DEBUG=INFO makes it say more");
+}
+
+CudaStream::CudaStream() {
+  int lowest = 0, highest = 0;
+  check_cuda(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "tell the priorities of streams");
+  check_cuda(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, highest), "make a stream");
+}
+
+CudaStream::~CudaStream() { cudaStreamDestroy(stream_); }
+
+CudaEvent::CudaEvent() { check_cuda(cudaEventCreate(&event_), "make an event"); }
+
+CudaEvent::~CudaEvent() { cudaEventDestroy(event_); }
+
+void CudaEvent::record(cudaStream_t stream) { check_cuda(cudaEventRecord(event_, stream), "record an event"); }
+
+bool CudaEvent::has_passed() const {
+  const cudaError_t status = cudaEventQuery(event_);
+  if (status == cudaErrorNotReady) return false;
+  check_cuda(status, "finish an operation");
+  return true;
+}
+
+double CudaEvent::seconds_between(const CudaEvent& from, const CudaEvent& to) {
+  float milliseconds = 0;
+  check_cuda(cudaEventElapsedTime(&milliseconds, from.get(), to.get()), "time an operation");
+  return milliseconds * 1e-3;
+}
+
+NcclLink::NcclLink(const ncclUniqueId& id, int size, int position) {
+  check_nccl(ncclCommInitRank(&communicator_, size, id, position), "connect the ranks of a group");
+}
+
+NcclLink::~NcclLink() {
+  if (!is_aborted_) ncclCommDestroy(communicator_);
+}
+
+void NcclLink::abort() noexcept {
+  is_aborted_ = true;
+  ncclCommAbort(communicator_);
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/comm/nccl/nccl_watch.h"
+
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace llmtrain {
+namespace {
+
+constexpr auto look_every = std::chrono::milliseconds(20);
+
+}  // namespace
+
+NcclWatch::NcclWatch(std::shared_ptr<Communicator> host, std::shared_ptr<OperationLog> log, double watchdog_seconds,
+                     int device)
+    : host_(std::move(host)),
+      log_(std::move(log)),
+      watchdog_seconds_(watchdog_seconds),
+      thread_([this, device] { look_after(device); }) {}
+
+NcclWatch::~NcclWatch() {
+  {
+    const std::lock_guard lock(mutex_);
+    has_stopped_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void NcclWatch::add(std::shared_ptr<NcclWork> work) {
+  const std::lock_guard lock(mutex_);
+  open_.push_back(std::move(work));
+}
+
+void NcclWatch::add(const std::shared_ptr<NcclLink>& link) {
+  const std::lock_guard lock(mutex_);
+  links_.push_back(link);
+}
+
+void NcclWatch::look_after(int device) {
+  cudaSetDevice(device);
+  std::unique_lock lock(mutex_);
+  while (!has_stopped_) {
+    try {
+      note_ends();
+    } catch (const Error& error) {
+      host_->abort(error.code(), error.what());
+    }
+    if (host_->failure()) {
+      abort_links();
+      return;
+    }
+    changed_.wait_for(lock, look_every);
+  }
+}
+
+void NcclWatch::note_ends() {
+  for (auto place = open_.begin(); place != open_.end();) {
+    const NcclWork& work = **place;
+    const double age = std::chrono::duration<double>(Clock::now() - work.entry.started).count();
+    if (work.end.has_passed()) {
+      const std::chrono::duration<double> took(CudaEvent::seconds_between(work.begin, work.end));
+      log_->finish(work.entry, work.entry.started + std::chrono::duration_cast<Clock::duration>(took));
+      place = open_.erase(place);
+    } else if (age > watchdog_seconds_) {
+      throw Error(ExitCode::rank_lost,
+                  timeout_message({host_->rank(), watchdog_seconds_, work.description, "another rank of its group"}));
+    } else {
+      ++place;
+    }
+  }
+}
+
+void NcclWatch::abort_links() {
+  for (const std::weak_ptr<NcclLink>& entry : links_) {
+    if (const std::shared_ptr<NcclLink> link = entry.lock()) link->abort();
+  }
+  links_.clear();
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <condition_variable>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "parallel/comm/communicator.h"
+#include "parallel/comm/nccl/cuda_handles.h"
+
+namespace llmtrain {
+
+// An operation on the device, between two events.
+struct NcclWork {
+  OperationLog::Entry entry;
+  std::string description;
+  CudaEvent begin, end;
+};
+
+// Looks at a rank's operations from a thread of its own: notes their times, finds those that hang, and frees the device
+// from them once a rank has failed.
+class NcclWatch {
+ public:
+  NcclWatch(std::shared_ptr<Communicator> host, std::shared_ptr<OperationLog> log, double watchdog_seconds, int device);
+  ~NcclWatch();
+  NcclWatch(const NcclWatch&) = delete;
+  NcclWatch& operator=(const NcclWatch&) = delete;
+
+  void add(std::shared_ptr<NcclWork> work);
+  // It is aborted when a rank fails.
+  void add(const std::shared_ptr<NcclLink>& link);
+
+ private:
+  void look_after(int device);
+  // Both under the mutex.
+  void note_ends();
+  void abort_links();
+
+  std::shared_ptr<Communicator> host_;
+  std::shared_ptr<OperationLog> log_;
+  double watchdog_seconds_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool has_stopped_ = false;
+  std::list<std::shared_ptr<NcclWork>> open_;
+  std::vector<std::weak_ptr<NcclLink>> links_;
+  std::thread thread_;
+};
+
+}  // namespace llmtrain
