@@ -2,7 +2,6 @@
 #include "parallel/plan/cost/block_cost.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace llmtrain {
 namespace {
@@ -81,16 +80,15 @@ PassCost backward_cost(const CostContext& context, Segment pass, const Segment& 
 
 }  // namespace
 
-CostContext::CostContext(const Recipe& recipe_in, const Mesh& mesh_in, const ClusterProfile& profile,
+CostContext::CostContext(const Recipe& recipe_in, const Mesh& mesh_in, const ClusterProfile& profile_in,
                          const CostConstants& constants_in)
     : recipe(recipe_in),
       mesh(mesh_in),
       constants(constants_in),
       shape(make_layer_shape(recipe_in, mesh_in)),
-      roofline(profile, recipe_in.precision.compute),
-      collectives(profile, mesh_in.devices_per_node),
-      wait_seconds(profile.host.collective_seconds * std::log2(static_cast<double>(mesh_in.tensor))),
-      compute_slowdown(profile.compute_slowdown) {}
+      roofline(profile_in, recipe_in.precision.compute),
+      collectives(profile_in, mesh_in.devices_per_node),
+      profile(profile_in) {}
 
 PassPair linear_cost(const CostContext& context, const MatrixProduct& product) {
   const MatrixType type = is_fp8(context) ? MatrixType::fp8 : MatrixType::compute;
@@ -119,7 +117,7 @@ PassPair tensor_parallel_cost(const CostContext& context) {
   const double bytes = context.shape.tokens * context.shape.hidden * context.roofline.element_bytes();
   PassPair cost;
   if (!context.recipe.parallel.sequence) {
-    cost.forward.communication_seconds = context.collectives.all_reduce(bytes, group) + context.wait_seconds;
+    cost.forward.communication_seconds = context.collectives.all_reduce(bytes, group);
     cost.backward.communication_seconds = cost.forward.communication_seconds;
     return cost;
   }
@@ -128,8 +126,9 @@ PassPair tensor_parallel_cost(const CostContext& context) {
   const double gathered = is_fp8(context) ? gather / context.roofline.element_bytes() : gather;
   const double scattered = context.collectives.reduce_scatter(bytes, group);
   // What goes beside products takes its part of their time.
-  const double shown = context.constants.tensor_overlap == TensorOverlap::products ? context.compute_slowdown : 1;
-  cost.forward.communication_seconds = shown * (gathered + scattered) + 2 * context.wait_seconds;
+  const double shown =
+      context.constants.tensor_overlap == TensorOverlap::products ? context.profile.compute_slowdown : 1;
+  cost.forward.communication_seconds = shown * (gathered + scattered);
   cost.backward.communication_seconds =
       cost.forward.communication_seconds + context.constants.sequence_regather * gathered;
   return cost;
@@ -202,6 +201,7 @@ StageCost head_cost(const CostContext& context) {
   }
   StageCost stage;
   stage.forward = forward_cost(context, cost.forward);
+  stage.forward.seconds += context.profile.host.micro_batch_seconds;
   stage.backward = backward_cost(context, cost.backward, {});
   return stage;
 }

@@ -17,10 +17,9 @@ struct CostContext {
   LayerShape shape;
   Roofline roofline;
   CollectiveCost collectives;
-  double wait_seconds = 0;      // of one collective of the tensor group, for its slowest rank
-  double compute_slowdown = 0;  // as in the profile
+  const ClusterProfile& profile;
 
-  CostContext(const Recipe& recipe_in, const Mesh& mesh_in, const ClusterProfile& profile,
+  CostContext(const Recipe& recipe_in, const Mesh& mesh_in, const ClusterProfile& profile_in,
               const CostConstants& constants_in);
 };
 

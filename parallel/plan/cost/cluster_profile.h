@@ -58,12 +58,14 @@ struct MemoryProfile {
   double half_bytes = 0;
 };
 
-// The program around the kernels: what a framework needs on the host to start one operator. Where this is slower than
-// the device, the device waits.
+// The program around the kernels. Where a framework's host needs longer to start operators than the device to run them,
+// the device waits.
 struct HostProfile {
-  double operator_seconds = 0;
-  double collective_seconds =
-      0;  // a collective inside a pass waits for the slowest rank: for each doubling of the ranks
+  double operator_seconds = 0;     // to start one operator of a forward
+  double transfer_seconds = 0;     // a send or receive between stages
+  double micro_batch_seconds = 0;  // a micro-batch with its loss: data, bookkeeping, synchronisation
+  double tensor_seconds = 0;       // a parameter tensor in the optimizer step
+  double step_seconds = 0;         // once a step
 };
 
 struct CollectivePoint {

@@ -12,17 +12,14 @@ enum class TensorOverlap {
 
 struct CostConstants {
   TensorOverlap tensor_overlap = TensorOverlap::none;  // what llmtrain does
-  double elementwise = 1;          // bytes of norms, activations, residuals, over what the operators need at least
-  double softmax_forward = 1;      // passes over the scores, over one read and one write
-  double softmax_backward = 1;     // over two reads and one write
-  double cross_entropy = 2;        // passes over the logits in 32 bits in each direction
-  double cast = 1;                 // bytes of FP8 casts and transposes, over what they need at least
-  double optimizer = 1;            // bytes of clipping and update, over what they need at least
-  double sequence_regather = 0.5;  // share of the extra all-gather in the backward of sequence parallelism that shows
-  double backward_host = 0.3;      // host time to start a backward operator, over that of a forward one
-  double step_seconds = 1e-3;      // once a step: data, synchronisation, logging
-  double tensor_seconds = 1e-5;    // for each parameter tensor in the optimizer step, on the host
-  double transfer_seconds = 1e-4;  // host time of one send and receive between stages
+  double elementwise = 0.8;          // bytes of norms, activations, residuals, over what the operators need at least
+  double softmax_forward = 0.602;    // passes over the scores, over one read and one write
+  double softmax_backward = 2.49;    // over two reads and one write
+  double cross_entropy = 4.5;        // passes over the logits in 32 bits in each direction
+  double cast = 1.0;                 // bytes of FP8 casts and transposes, over what they need at least
+  double optimizer = 0.7;            // bytes of clipping and update, over what they need at least
+  double sequence_regather = 0.231;  // share of the extra all-gather in the backward of sequence parallelism that shows
+  double backward_host = 0.143;      // host time to start a backward operator, over that of a forward one
 };
 
 }  // namespace llmtrain

@@ -37,7 +37,7 @@ double optimizer_seconds(const CostContext& context, const ClusterProfile& profi
   }
   const double elements = (share.linear + share.other) / dense_ranks + share.experts / expert_ranks;
   const double bytes = elements * optimizer_bytes_per_parameter(precision) * context.constants.optimizer;
-  double seconds = context.roofline.pass(bytes).seconds + share.tensors * context.constants.tensor_seconds;
+  double seconds = context.roofline.pass(bytes).seconds + share.tensors * profile.host.tensor_seconds;
   if (context.recipe.memory.offload.optimizer) {
     const double moved = elements * (gradient_bytes(precision) + weight_bytes(precision));
     seconds += moved / profile.device.pcie_bandwidth;

@@ -56,7 +56,10 @@ void visit_efficiency(Visitor& visitor, ClusterProfile& profile) {
   });
   visitor.section("host", [&] {
     visitor.number("operator_seconds", profile.host.operator_seconds, seconds_range);
-    visitor.number("collective_seconds", profile.host.collective_seconds, seconds_range);
+    visitor.number("transfer_seconds", profile.host.transfer_seconds, seconds_range);
+    visitor.number("micro_batch_seconds", profile.host.micro_batch_seconds, seconds_range);
+    visitor.number("tensor_seconds", profile.host.tensor_seconds, seconds_range);
+    visitor.number("step_seconds", profile.host.step_seconds, seconds_range);
   });
 }
 

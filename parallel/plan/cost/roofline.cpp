@@ -10,6 +10,11 @@ double saturating(double size, double half) { return size / (size + half); }
 
 }  // namespace
 
+double shape_efficiency(const MatrixProfile& curve, const MatrixProduct& product) {
+  const double results = product.batch * product.rows * product.columns;
+  return saturating(product.inner, curve.inner_half) * saturating(results, curve.outer_half * curve.outer_half);
+}
+
 Roofline::Roofline(const ClusterProfile& profile, DataType compute)
     : profile_(profile),
       peak_(peak_flops(profile, {compute, DataType::fp32, Fp8Level::off})),
@@ -26,10 +31,8 @@ Work Roofline::product(const MatrixProduct& product, MatrixType type) const {
       type == MatrixType::fp8 && profile_.device.peak_flops.fp8 > 0 && profile_.matrix.fp8_peak_fraction > 0;
   const MatrixProfile& curve = profile_.matrix;
   const double peak = fp8 ? profile_.device.peak_flops.fp8 * curve.fp8_peak_fraction : peak_ * curve.peak_fraction;
-  const double results = product.batch * product.rows * product.columns;
-  const double efficiency =
-      saturating(product.inner, curve.inner_half) * saturating(results, curve.outer_half * curve.outer_half);
-  const double flops = 2 * results * product.inner;
+  const double efficiency = shape_efficiency(curve, product);
+  const double flops = 2 * product.batch * product.rows * product.columns * product.inner;
   const double operand_bytes = fp8 ? 1 : element_bytes_;
   const double bytes = product.batch * (operand_bytes * product.inner * (product.rows + product.columns) +
                                         element_bytes_ * product.rows * product.columns);

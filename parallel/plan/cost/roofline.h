@@ -29,6 +29,9 @@ struct MatrixProduct {
   double batch = 1;
 };
 
+// The part of MatrixProfile::peak_fraction that a product of this shape gets.
+double shape_efficiency(const MatrixProfile& curve, const MatrixProduct& product);
+
 enum class MatrixType { compute, fp8 };
 
 // Operators of one device on a roofline: the slower of arithmetic and memory, each with an efficiency that depends on

@@ -132,7 +132,7 @@ StepCosts make_step_costs(const Recipe& recipe, const Graph& graph, const Mesh& 
     costs.transfer_seconds.push_back(boundary_seconds(context, pipeline_neighbours(mesh, rank)));
   }
   costs.optimizer_seconds = optimizer_by_rank(context, profile, graph, stages, shares);
-  costs.step_overhead_seconds = constants.step_seconds;
+  costs.step_overhead_seconds = profile.host.step_seconds;
   costs.compute_slowdown = profile.compute_slowdown;
   costs.overlap = recipe.parallel.overlap;
   costs.blocking_transfers = !recipe.parallel.overlap;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "published_rows.h"
+#include "tests/parallel/plan/cost/published_rows.h"
 
 #include <fstream>
 #include <map>
@@ -33,19 +33,25 @@ std::vector<std::string> split(const std::string& line) {
 std::int64_t whole(const Columns& columns, const std::string& name) { return std::stoll(columns.at(name)); }
 bool truth(const Columns& columns, const std::string& name) { return columns.at(name) == "true"; }
 
-// The Zero Bubble paper prints no vocabulary. With the 51,200 of the table its head would take 1.7 layers' products in
-// the smaller model, while the printed bubbles are those of even stages: 32,000, which makes it one layer, is assumed.
-std::int64_t vocabulary_of(const Columns& columns) {
-  return columns.at("source").starts_with("Zero Bubble") ? 32000 : whole(columns, "vocab");
-}
+bool is_zero_bubble(const Columns& columns) { return columns.at("source").starts_with("Zero Bubble"); }
+
+// The Zero Bubble paper prints neither vocabulary nor dropout. Its script takes a SentencePiece tokenizer and
+// Megatron's default dropout (sail-sg/zero-bubble-pipeline-parallelism, examples/pretrain_zero_bubble.sh). With the
+// 51,200 of the table the head would take 1.7 layers' products in the smaller model, while the printed bubbles are
+// those of even stages: 32,000, which makes it one layer, is assumed.
+std::int64_t vocabulary_of(const Columns& columns) { return is_zero_bubble(columns) ? 32000 : whole(columns, "vocab"); }
+double dropout_of(const Columns& columns) { return is_zero_bubble(columns) ? 0.1 : std::stod(columns.at("dropout")); }
 
 nlohmann::json model_of(const Columns& columns) {
-  nlohmann::json model = {
-      {"architecture", columns.at("architecture")}, {"layers", whole(columns, "layers")},
-      {"hidden_size", whole(columns, "hidden")},    {"heads", whole(columns, "heads")},
-      {"kv_heads", whole(columns, "kv_heads")},     {"ffn_hidden_size", whole(columns, "ffn")},
-      {"vocab_size", vocabulary_of(columns)},       {"max_sequence_length", whole(columns, "sequence")},
-      {"dropout", std::stod(columns.at("dropout"))}};
+  nlohmann::json model = {{"architecture", columns.at("architecture")},
+                          {"layers", whole(columns, "layers")},
+                          {"hidden_size", whole(columns, "hidden")},
+                          {"heads", whole(columns, "heads")},
+                          {"kv_heads", whole(columns, "kv_heads")},
+                          {"ffn_hidden_size", whole(columns, "ffn")},
+                          {"vocab_size", vocabulary_of(columns)},
+                          {"max_sequence_length", whole(columns, "sequence")},
+                          {"dropout", dropout_of(columns)}};
   if (columns.at("note").find("no biases") != std::string::npos) model["bias"] = model["qkv_bias"] = false;
   return model;
 }

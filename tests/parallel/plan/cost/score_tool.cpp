@@ -8,7 +8,7 @@
 #include <string>
 
 #include "core/base/file.h"
-#include "published_rows.h"
+#include "tests/parallel/plan/cost/published_rows.h"
 
 namespace {
 
@@ -26,9 +26,6 @@ const std::map<std::string, double CostConstants::*>& constant_members() {
       {"optimizer", &CostConstants::optimizer},
       {"sequence_regather", &CostConstants::sequence_regather},
       {"backward_host", &CostConstants::backward_host},
-      {"step_seconds", &CostConstants::step_seconds},
-      {"tensor_seconds", &CostConstants::tensor_seconds},
-      {"transfer_seconds", &CostConstants::transfer_seconds},
   };
   return members;
 }

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/cost/cluster_profile.h"
+
+#include <catch2/catch.hpp>
+#include <fstream>
+
+#include "core/base/error.h"
+#include "core/base/file.h"
+#include "tests/support/temporary_directory.h"
+
+namespace llmtrain {
+namespace {
+
+const std::filesystem::path shipped = std::filesystem::path(LLMTRAIN_SOURCE_DIR) / "recipes/clusters";
+
+nlohmann::ordered_json cpu_json() { return nlohmann::ordered_json::parse(read_file(shipped / "cpu.json")); }
+
+std::string message_of(const nlohmann::ordered_json& json) {
+  try {
+    parse_profile(json.dump(), "p.json");
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::bad_recipe);
+    return error.what();
+  }
+  return "";
+}
+
+TEST_CASE("every shipped profile reads, and is written as it is read") {
+  const std::vector<std::string> expected = {"a100-40gb",     "a100-80gb", "a100-80gb-800gbps", "b200", "cpu",
+                                             "h100-sxm-80gb", "h200",      "v100-32gb"};
+  const std::vector<std::string> names = profile_names(shipped);
+  for (const std::string& name : expected) CHECK(std::count(names.begin(), names.end(), name) == 1);
+  for (const std::string& name : names) {
+    const ClusterProfile profile = load_profile(name, shipped);
+    CHECK(profile.name == name);
+    for (const char* section : {"device", "matrix", "attention", "memory", "host", "node", "network"}) {
+      CHECK(profile.sources.contains(section));
+    }
+    CHECK(to_json(parse_profile(to_json(profile).dump(), name)) == to_json(profile));
+  }
+}
+
+TEST_CASE("a GPU profile holds what its maker states") {
+  const ClusterProfile a100 = load_profile("a100-80gb", shipped);
+  CHECK(a100.device.peak_flops.bf16 == 312e12);
+  CHECK(a100.node.devices == 8);
+  CHECK(static_cast<double>(a100.network.adapters) * a100.network.adapter_bandwidth == Approx(200e9));
+  const ClusterProfile slower = load_profile("a100-80gb-800gbps", shipped);
+  CHECK(static_cast<double>(slower.network.adapters) * slower.network.adapter_bandwidth == Approx(100e9));
+  CHECK(a100.node.all_reduce.size() == 7);
+}
+
+TEST_CASE("MFU divides by the peak of the compute type, FP8's at FP8 levels") {
+  const ClusterProfile h100 = load_profile("h100-sxm-80gb", shipped);
+  CHECK(peak_flops(h100, {DataType::bf16, DataType::fp32, Fp8Level::off}) == h100.device.peak_flops.bf16);
+  CHECK(peak_flops(h100, {DataType::fp32, DataType::fp32, Fp8Level::off}) == h100.device.peak_flops.fp32);
+  CHECK(peak_flops(h100, {DataType::bf16, DataType::fp32, Fp8Level::o2}) == h100.device.peak_flops.fp8);
+  const ClusterProfile a100 = load_profile("a100-80gb", shipped);
+  CHECK(peak_flops(a100, {DataType::bf16, DataType::fp32, Fp8Level::o2}) == a100.device.peak_flops.bf16);
+}
+
+TEST_CASE("a bad profile is told with file, pointer and rule, all at once") {
+  auto json = cpu_json();
+  CHECK(message_of(json).empty());
+  json["memory"]["fracton"] = 1;
+  json["matrix"]["peak_fraction"] = 1.5;
+  json["node"]["devices"] = 2.5;
+  json["device"].erase("memory_bandwidth");
+  const std::string message = message_of(json);
+  CHECK_THAT(message, Catch::Contains("p.json: /memory/fracton: is no key") && Catch::Contains("\"fraction\""));
+  CHECK_THAT(message, Catch::Contains("p.json: /matrix/peak_fraction: 1.5: must be a number from"));
+  CHECK_THAT(message, Catch::Contains("p.json: /node/devices: 2.5: must be a whole number"));
+  CHECK_THAT(message, Catch::Contains("p.json: /device/memory_bandwidth: is missing"));
+}
+
+TEST_CASE("a bad table, section or price is told") {
+  auto json = cpu_json();
+  json["node"]["all_reduce"] = {{{"ranks", 2}, {"points", {{1024, 1e-5}, {512, 2e-5}}}}};
+  CHECK_THAT(message_of(json), Catch::Contains("/node/all_reduce/0/points: [512,") && Catch::Contains("grow"));
+  json["node"]["all_reduce"] = {{{"ranks", 1}, {"points", {{1024, 1e-5}}}}};
+  CHECK_THAT(message_of(json), Catch::Contains("/node/all_reduce/0: must be"));
+  json = cpu_json();
+  json["network"] = 3;
+  json["price_per_device_hour"] = "2";
+  json["sources"]["host"] = 1;
+  const std::string message = message_of(json);
+  CHECK_THAT(message, Catch::Contains("/network: 3: must be an object"));
+  CHECK_THAT(message, Catch::Contains("/price_per_device_hour: ") && Catch::Contains("must be a number"));
+  CHECK_THAT(message, Catch::Contains("/sources: 1: must be an object of texts"));
+}
+
+TEST_CASE("text that is no profile is told") {
+  CHECK_THROWS_WITH(parse_profile("{", "p.json"), Catch::StartsWith("p.json: "));
+  CHECK_THROWS_WITH(parse_profile("[]", "p.json"), Catch::Contains("must be an object"));
+  CHECK_THROWS_WITH(parse_profile(R"({"name": "a", "name": "b"})", "p.json"), Catch::Contains("/name: is given twice"));
+}
+
+TEST_CASE("a profile is found by name, by file and as this machine's own") {
+  const test::TemporaryDirectory folder;
+  const auto write = [&](const std::string& name) {
+    auto json = cpu_json();
+    json["name"] = name;
+    std::ofstream(folder.path() / (name + ".json")) << json;
+  };
+  write("cpu");
+  CHECK(load_profile("cpu", folder.path()).name == "cpu");
+  CHECK(load_profile("auto", folder.path()).name == "cpu");
+  write("local");
+  CHECK(load_profile("auto", folder.path()).name == "local");
+  CHECK(load_profile((folder.path() / "local.json").string(), "/nowhere").name == "local");
+  CHECK_THROWS_WITH(load_profile("cpv", folder.path()), Catch::Contains("did you mean \"cpu\"?"));
+  CHECK_THROWS_WITH(load_profile("h100", "/nowhere"), Catch::Contains("there are none"));
+  CHECK_THROWS_AS(load_profile("/nowhere/x.json", folder.path()), Error);
+}
+
+}  // namespace
+}  // namespace llmtrain

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/cost/collective_cost.h"
+
+#include <catch2/catch.hpp>
+
+namespace llmtrain {
+namespace {
+
+// Links of 100 GB/s inside nodes of 8, four adapters of 10 GB/s between them, no latency.
+ClusterProfile plain_profile() {
+  ClusterProfile profile;
+  profile.device.memory_bandwidth = 1e12;
+  profile.memory = {1, 0};
+  profile.node = {8, 100e9, 1, 0, {}};
+  profile.network = {4, 10e9, 1, 0.5, 1, 0};
+  return profile;
+}
+
+constexpr double megabyte = 1e6;
+
+TEST_CASE("ring algorithms send what the papers count") {
+  CHECK(all_reduce_bytes(800, 8) == 2 * 700);
+  CHECK(all_gather_bytes(800, 8) == 700);
+  CHECK(all_reduce_bytes(800, 1) == 0);
+}
+
+TEST_CASE("a group of one takes no time") {
+  const ClusterProfile profile = plain_profile();
+  const CollectiveCost cost(profile, 8);
+  const RankGroup one{1, 1, 1};
+  CHECK(cost.all_reduce(megabyte, one) == 0);
+  CHECK(cost.all_gather(megabyte, one) == 0);
+  CHECK(cost.gather_weights(megabyte, one) == 0);
+  CHECK(cost.broadcast(megabyte, one) == 0);
+  CHECK(cost.all_to_all(megabyte, one) == 0);
+  CHECK(cost.point_to_point(megabyte, one) == 0);
+}
+
+TEST_CASE("a ring inside a node takes its bytes over the link") {
+  ClusterProfile profile = plain_profile();
+  const RankGroup node{8, 1, 8};
+  const double ring = 2 * 7.0 / 8 * 100 * megabyte / 100e9;
+  CHECK(CollectiveCost(profile, 8).all_reduce(100 * megabyte, node) == Approx(ring));
+  CHECK(CollectiveCost(profile, 8).all_gather(100 * megabyte, node) == Approx(ring / 2));
+  CHECK(CollectiveCost(profile, 8).reduce_scatter(100 * megabyte, node) == Approx(ring / 2));
+  profile.node.latency_seconds = 1e-5;
+  CHECK(CollectiveCost(profile, 8).all_reduce(0.001, node) == Approx(2 * 3 * 1e-5));
+}
+
+TEST_CASE("a measured table stands in for the formula") {
+  ClusterProfile profile = plain_profile();
+  profile.node.all_reduce = {{8, {{1e6, 1e-4}, {4e6, 4e-4}, {1e8, 1e-3}}}};
+  const CollectiveCost cost(profile, 8);
+  const RankGroup node{8, 1, 8};
+  CHECK(cost.all_reduce(1e6, node) == Approx(1e-4));
+  CHECK(cost.all_reduce(4e6, node) == Approx(4e-4));
+  CHECK(cost.all_reduce(2e6, node) == Approx(2e-4));
+  CHECK(cost.all_reduce(2e8, node) == Approx(2e-3));
+  CHECK(cost.all_reduce(5e5, node) == Approx(5e-5));
+  CHECK(cost.all_reduce(1e6, {4, 1, 4}) == Approx(2 * 0.75 * 1e6 / 100e9));
+}
+
+TEST_CASE("ranks of a node share its adapters") {
+  const ClusterProfile profile = plain_profile();
+  const CollectiveCost cost(profile, 8);
+  // Whole nodes: two nodes' ring over 40 GB/s, which is slower than the links.
+  CHECK(cost.all_reduce(100 * megabyte, {16, 1, 8}) == Approx(2 * 0.5 * 100 * megabyte / 40e9));
+  // One rank of each node, while the seven others do the same: an eighth of the adapters each.
+  CHECK(cost.all_reduce(100 * megabyte, {2, 8, 1}) == Approx(8 * 2 * 0.5 * 100 * megabyte / 40e9));
+  CHECK(cost.gather_weights(100 * megabyte, {16, 1, 8}) == Approx(2 * cost.all_gather(100 * megabyte, {16, 1, 8})));
+}
+
+TEST_CASE("a message takes one adapter at most") {
+  const ClusterProfile profile = plain_profile();
+  const CollectiveCost cost(profile, 8);
+  CHECK(cost.point_to_point(megabyte, {2, 1, 2}) == Approx(megabyte / 100e9));
+  CHECK(cost.point_to_point(megabyte, {2, 1, 1}) == Approx(megabyte / 10e9));
+  CHECK(cost.point_to_point(megabyte, {2, 8, 1}) == Approx(2 * megabyte / 10e9));
+  CHECK(cost.point_to_point(megabyte, {2, 64, 1}) == Approx(2 * megabyte / 10e9));
+  CHECK(cost.broadcast(megabyte, {8, 1, 8}) == Approx(3 * megabyte / 100e9));
+}
+
+TEST_CASE("2DH all-to-all wins for small messages over many nodes, linear for large ones over few") {
+  ClusterProfile profile = plain_profile();
+  profile.node.latency_seconds = 1e-6;
+  profile.network.latency_seconds = 1e-5;
+  const CollectiveCost cost(profile, 8);
+  const RankGroup many{1024, 1, 8}, few{16, 1, 8};
+  const auto linear = AllToAllAlgorithm::linear, two_dimensional = AllToAllAlgorithm::two_dimensional;
+  CHECK(cost.all_to_all(megabyte, many, two_dimensional) < cost.all_to_all(megabyte, many, linear));
+  CHECK(cost.all_to_all(256 * megabyte, few, linear) < cost.all_to_all(256 * megabyte, few, two_dimensional));
+  CHECK(cost.all_to_all(megabyte, many) == cost.all_to_all(megabyte, many, two_dimensional));
+  CHECK(cost.all_to_all(256 * megabyte, few) == cost.all_to_all(256 * megabyte, few, linear));
+  // Inside a node: 7 of 8 parts over the link, a latency each.
+  CHECK(cost.all_to_all(8 * megabyte, {8, 1, 8}, linear) == Approx(7 * megabyte / 100e9 + 7e-6));
+}
+
+TEST_CASE("collectives never get faster with bytes or nodes") {
+  ClusterProfile profile = plain_profile();
+  profile.node.latency_seconds = 1e-6;
+  profile.network.latency_seconds = 1e-5;
+  const CollectiveCost cost(profile, 8);
+  for (double bytes = 1000; bytes < 1e9; bytes *= 3) {
+    for (std::int64_t nodes = 1; nodes < 512; nodes *= 2) {
+      const RankGroup group{8 * nodes, 1, 8}, larger{16 * nodes, 1, 8};
+      CHECK(cost.all_reduce(bytes * 1.1, group) >= cost.all_reduce(bytes, group));
+      CHECK(cost.all_reduce(bytes, larger) >= cost.all_reduce(bytes, group));
+      CHECK(cost.all_to_all(bytes * 1.1, group) >= cost.all_to_all(bytes, group));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace llmtrain

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+#include <numeric>
+
+#include "core/recipe/recipe_io.h"
+#include "parallel/plan/cost/data_parallel_cost.h"
+#include "parallel/plan/cost/optimizer_cost.h"
+#include "parallel/plan/cost/step_cost_model.h"
+
+namespace llmtrain {
+namespace {
+
+const std::filesystem::path clusters = std::filesystem::path(LLMTRAIN_SOURCE_DIR) / "recipes/clusters";
+
+// GPT-2's shapes: 8 layers of 1024 on 16 ranks of two nodes, unless `overrides` say otherwise.
+Recipe recipe_of(std::vector<std::string> overrides = {}) {
+  const std::string text = R"({"model": {"architecture": "gpt2", "layers": 8, "hidden_size": 1024, "heads": 16,
+    "vocab_size": 51200, "max_sequence_length": 1024}, "batch": {"global": 64, "micro": 1}, "training": {"steps": 1},
+    "precision": {"compute": "bf16"}, "parallel": {"overlap": false}, "pipeline": {"schedule": "1f1b"},
+    "cluster": {"profile": "a100-80gb", "nodes": 2, "devices_per_node": 8}})";
+  return parse_recipe(text, "test", ".", overrides);
+}
+
+struct Planned {
+  explicit Planned(const std::vector<std::string>& overrides, const std::string& profile_name = "a100-80gb")
+      : recipe(recipe_of(overrides)),
+        graph(Graph::build(recipe.model)),
+        mesh(make_mesh(recipe, 8)),
+        stages(place_blocks(graph, recipe.pipeline, mesh.pipeline)),
+        profile(load_profile(profile_name, clusters)) {}
+
+  StepCosts costs() const { return make_step_costs(recipe, graph, mesh, stages, profile); }
+  std::vector<CommunicationEntry> communication() const {
+    return communication_of(recipe, graph, mesh, stages, profile);
+  }
+  double bytes(const std::string& collective, const std::string& purpose) const {
+    double sum = 0;
+    for (const CommunicationEntry& entry : communication()) {
+      if (entry.collective == collective && entry.purpose == purpose) sum += entry.bytes_per_rank_per_step;
+    }
+    return sum;
+  }
+
+  Recipe recipe;
+  Graph graph;
+  Mesh mesh;
+  std::vector<Stage> stages;
+  ClusterProfile profile;
+};
+
+TEST_CASE("full recomputation repeats the layers' forward, and nothing else") {
+  const Planned none({"memory.recompute=none"}), full({"memory.recompute=full"});
+  const StageCost without = none.costs().stages.front(), with = full.costs().stages.front();
+  CHECK(without.backward.recompute_seconds == 0);
+  CHECK(with.forward.seconds == Approx(without.forward.seconds));
+  CHECK(with.backward.seconds == Approx(without.backward.seconds + with.backward.recompute_seconds));
+  CHECK(with.backward.recompute_seconds > 0.5 * without.forward.seconds);
+  CHECK(with.backward.recompute_seconds < without.forward.seconds);
+}
+
+TEST_CASE("selective recomputation repeats less than the layer, and nothing where scores are not kept") {
+  const Planned full({"memory.recompute=full", "kernels.attention=math"});
+  const Planned selective({"memory.recompute=selective", "kernels.attention=math"});
+  const Planned fused({"memory.recompute=selective", "kernels.attention=flash"});
+  const auto recomputed = [](const Planned& plan) { return plan.costs().stages.front().backward.recompute_seconds; };
+  CHECK(recomputed(selective) > 0);
+  CHECK(recomputed(selective) < recomputed(full));
+  CHECK(recomputed(fused) == 0);
+}
+
+TEST_CASE("stages add up to the whole model") {
+  const Planned whole({}), split({"parallel.pipeline=4"});
+  const StepCosts one = whole.costs(), four = split.costs();
+  REQUIRE(four.stages.size() == 4);
+  double forward = 0, backward = 0;
+  for (const StageCost& stage : four.stages) {
+    forward += stage.forward.seconds;
+    backward += stage.backward.seconds;
+  }
+  CHECK(forward == Approx(one.stages.front().forward.seconds));
+  CHECK(backward == Approx(one.stages.front().backward.seconds));
+  CHECK(four.transfer_seconds.size() == 4);
+  CHECK(four.optimizer_seconds.size() == 4);
+  CHECK(four.transfer_seconds.front() > 0);
+  CHECK(one.transfer_seconds == std::vector<double>{0});
+  CHECK(four.blocking_transfers);
+}
+
+TEST_CASE("replicated gradients are reduced by a ring over all their bytes") {
+  const Planned plan({});
+  const auto parameters = static_cast<double>(plan.graph.parameter_count());
+  CHECK(plan.bytes("all_reduce", "data_parallel") == Approx(2 * 15.0 / 16 * 4 * parameters));
+  const Planned low({"precision.gradients=\"bf16\""});
+  CHECK(low.bytes("all_reduce", "data_parallel") == Approx(2 * 15.0 / 16 * 2 * parameters));
+}
+
+TEST_CASE("ZeRO's volumes are those of its paper: twice the parameters, three times at stage 3") {
+  for (const int stage : {1, 2}) {
+    const Planned plan({"parallel.zero_stage=" + std::to_string(stage), "precision.gradients=\"bf16\"",
+                        "pipeline.schedule=\"breadth_first\""});
+    const auto parameters = static_cast<double>(plan.graph.parameter_count());
+    CHECK(plan.bytes("reduce_scatter", "data_parallel") == Approx(15.0 / 16 * 2 * parameters));
+    CHECK(plan.bytes("all_gather", "data_parallel") == Approx(15.0 / 16 * 2 * parameters));
+  }
+  const Planned plan({"parallel.zero_stage=3", "precision.gradients=\"bf16\"", "pipeline.loops=8",
+                      "pipeline.schedule=\"breadth_first\""});
+  const auto parameters = static_cast<double>(plan.graph.parameter_count());
+  CHECK(plan.bytes("reduce_scatter", "data_parallel") == Approx(15.0 / 16 * 2 * parameters));
+  CHECK(plan.bytes("all_gather", "data_parallel") == Approx(2 * 15.0 / 16 * 2 * parameters));
+  // Ordinary FSDP gathers and reduces for each of the four micro-batches.
+  const Planned ordinary({"parallel.zero_stage=3", "precision.gradients=\"bf16\"", "pipeline.loops=8",
+                          "pipeline.schedule=\"interleaved\""});
+  CHECK(ordinary.bytes("all_gather", "data_parallel") == Approx(4 * plan.bytes("all_gather", "data_parallel")));
+  CHECK(ordinary.bytes("reduce_scatter", "data_parallel") == Approx(4 * plan.bytes("reduce_scatter", "data_parallel")));
+}
+
+TEST_CASE("shards inside a node leave an all-reduce of one shard between nodes") {
+  const Planned plan({"parallel.zero_stage=1", "parallel.zero_shard_ranks=8"});
+  const auto parameters = static_cast<double>(plan.graph.parameter_count());
+  CHECK(plan.bytes("reduce_scatter", "data_parallel") == Approx(7.0 / 8 * 4 * parameters));
+  CHECK(plan.bytes("all_reduce", "data_parallel") == Approx(2 * 0.5 * 4 * parameters / 8));
+}
+
+TEST_CASE("FP8 levels shorten linear layers alone") {
+  ParameterShare share;
+  share.linear = 1000;
+  share.other = 10;
+  Recipe recipe = recipe_of({"parallel.zero_stage=1"});
+  const auto sizes = [&](Fp8Level level) {
+    recipe.precision.fp8_level = level;
+    const DataParallelTraffic traffic = data_parallel_traffic(recipe, share);
+    return std::pair{traffic.gradient_bytes, traffic.weight_bytes};
+  };
+  CHECK(sizes(Fp8Level::off) == std::pair{4040.0, 2020.0});
+  CHECK(sizes(Fp8Level::o1) == std::pair{1040.0, 2020.0});
+  CHECK(sizes(Fp8Level::o3) == std::pair{1040.0, 1020.0});
+}
+
+TEST_CASE("tensor parallelism reduces four times a layer and micro-batch, six with recomputation") {
+  const double tensor = 1024.0 * 1024 * 2;
+  const Planned none({"parallel.tensor=8", "parallel.sequence=false"});
+  const double micro_batches = 32, layers = 8;
+  CHECK(none.bytes("all_reduce", "tensor_parallel") == Approx(4 * layers * micro_batches * 2 * 7.0 / 8 * tensor));
+  const Planned full({"parallel.tensor=8", "parallel.sequence=false", "memory.recompute=full"});
+  CHECK(full.bytes("all_reduce", "tensor_parallel") == Approx(1.5 * none.bytes("all_reduce", "tensor_parallel")));
+  const Planned sequence({"parallel.tensor=8"});
+  CHECK(sequence.bytes("reduce_scatter", "tensor_parallel") == Approx(4 * layers * micro_batches * 7.0 / 8 * tensor));
+  CHECK(sequence.bytes("all_gather", "tensor_parallel") == Approx(6 * layers * micro_batches * 7.0 / 8 * tensor));
+  CHECK(none.costs().stages.front().forward.communication_seconds > 0);
+  CHECK(sequence.costs().stages.front().forward.communication_seconds > 0);
+}
+
+TEST_CASE("inner pipeline ranks send each boundary both ways") {
+  const Planned plan({"parallel.pipeline=4"});
+  CHECK(plan.bytes("send_receive", "pipeline") == Approx(2 * 16 * 1024.0 * 1024 * 2));
+  CHECK(plan.bytes("all_reduce", "pipeline") == Approx(51200.0 * 1024 * 4));
+}
+
+TEST_CASE("experts exchange their places twice in each direction") {
+  const std::vector<std::string> mixture = {"model.moe={\"experts\": 16, \"top_k\": 2}", "parallel.expert=8"};
+  const Planned plan(mixture);
+  const double places = 16.0 * 2 * (1024.0 / 16);
+  const double micro_batches = 4, layers = 8;
+  CHECK(plan.bytes("all_to_all", "expert") == Approx(4 * layers * micro_batches * 7.0 / 8 * places * 1024 * 2));
+  const Planned dense({});
+  CHECK(plan.costs().stages.front().forward.seconds > dense.costs().stages.front().forward.seconds);
+  CHECK(plan.costs().stages.front().forward.communication_seconds > 0);
+}
+
+TEST_CASE("context parallelism sends keys and values around") {
+  const Planned plan({"parallel.context=4", "kernels.attention=flash"});
+  const double part = 2 * 1024.0 / 4 * 1024 * 2;
+  CHECK(plan.bytes("send_receive", "context") == Approx(3 * 8 * 16 * 3 * part));
+}
+
+TEST_CASE("more work is never faster") {
+  const auto forward = [](const std::vector<std::string>& overrides) {
+    return Planned(overrides).costs().stages.front().forward.seconds;
+  };
+  const double base = forward({});
+  CHECK(forward({"batch.micro=2"}) > base);
+  CHECK(forward({"model.layers=9"}) > base);
+  CHECK(forward({"model.ffn_hidden_size=8192"}) >= base);
+  CHECK(forward({"model.vocab_size=102400"}) > base);
+  CHECK(forward({"model.dropout=0.1"}) > base);
+  CHECK(forward({"batch.micro=4"}) < 4 * base);
+}
+
+TEST_CASE("the optimizer's traffic is shared by ZeRO's shards") {
+  const Planned whole({}), sharded({"parallel.zero_stage=1"});
+  CHECK(sharded.costs().optimizer_seconds.front() < whole.costs().optimizer_seconds.front() / 4);
+  PrecisionRecipe precision{DataType::bf16, DataType::fp32, Fp8Level::off};
+  CHECK(optimizer_bytes_per_parameter(precision) == 3 * 4 + 2 * 12 + 2);
+  precision.fp8_level = Fp8Level::o3;
+  CHECK(optimizer_bytes_per_parameter(precision) == 3 * 1 + 2 * 2 * 5 + 1);
+  CHECK(Planned({"memory.offload.optimizer=true"}).costs().optimizer_seconds.front() >
+        2 * whole.costs().optimizer_seconds.front());
+}
+
+TEST_CASE("traffic beside a pass leaves its last bucket and what the pass is too short for") {
+  CHECK(exposed_beside_pass(1, 100, 10, 0) == Approx(0.1));
+  CHECK(exposed_beside_pass(1, 100, 1, 0) == 1);
+  CHECK(exposed_beside_pass(1, 0, 10, 0) == 1);
+  CHECK(exposed_beside_pass(10, 5, 10, 0) == Approx(10 - 4.5));
+  CHECK(exposed_beside_pass(1, 100, 10, 0.5) == Approx(0.1 + 0.45));
+}
+
+TEST_CASE("FP8 products are faster where they are large, and a device without them takes the compute type") {
+  const std::vector<std::string> large = {"model.hidden_size=8192", "model.heads=64", "batch.micro=4"};
+  auto with_fp8 = large;
+  with_fp8.emplace_back("precision.fp8_level=\"O2\"");
+  CHECK(Planned(with_fp8, "h100-sxm-80gb").costs().stages.front().forward.seconds <
+        Planned(large, "h100-sxm-80gb").costs().stages.front().forward.seconds);
+  CHECK(Planned(with_fp8, "a100-80gb").costs().stages.front().forward.seconds >
+        Planned(large, "a100-80gb").costs().stages.front().forward.seconds);
+}
+
+}  // namespace
+}  // namespace llmtrain
