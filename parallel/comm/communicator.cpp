@@ -30,7 +30,8 @@ void check_count(const Request& request, std::int64_t actual, std::int64_t expec
 
 void check_position(const Request& request) {
   if (request.peer < 0 || request.peer >= request.group.size())
-    refuse(request, "the group has positions 0 to " + std::to_string(request.group.size() - 1));
+    refuse(request, "there is no position " + std::to_string(request.peer) + "; the group has 0 to " +
+                        std::to_string(request.group.size() - 1));
 }
 
 Request make_request(Collective collective, const Group& group, Purpose purpose, const ConstArray& array) {

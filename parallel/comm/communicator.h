@@ -47,8 +47,8 @@ class Communicator {
   int size() const { return size_; }
   // All ranks, by rank.
   const Group& world() const { return world_; }
-  // A group of `ranks` in the given order, of which this rank is one. Blocks until all members have called it, with the
-  // same ranks; members make the groups that they share in the same order. `name` is for messages.
+  // A group of `ranks` in the given order, of which this rank is one. May block until all members have called it, with
+  // the same ranks; members make the groups that they share in the same order. `name` is for messages.
   Group make_group(const std::string& name, std::vector<int> ranks);
 
   // data = combination of all ranks' data, in place.

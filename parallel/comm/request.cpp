@@ -31,9 +31,10 @@ std::string Request::description() const {
   std::string text(collective_name(collective));
   if (collective != Collective::barrier)
     text += " of " + std::to_string(total_count()) + " " + std::string(element_name(type));
-  if (collective == Collective::send) text += " to rank ";
-  if (collective == Collective::receive || collective == Collective::broadcast) text += " from rank ";
-  if (peer >= 0) text += std::to_string(group.ranks()[static_cast<std::size_t>(peer)]);
+  if (peer >= 0 && peer < group.size()) {
+    text += collective == Collective::send ? " to rank " : " from rank ";
+    text += std::to_string(group.ranks()[static_cast<std::size_t>(peer)]);
+  }
   return text + " for " + std::string(purpose_name(purpose)) + " in group " + group.description();
 }
 

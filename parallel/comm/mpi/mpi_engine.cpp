@@ -16,9 +16,12 @@ using namespace std::chrono_literals;
 // How long a rank that waits only yields its core after something has moved; then it sleeps between looks.
 constexpr auto yielding = 5ms;
 constexpr auto short_sleep = 50us;
-constexpr auto helper_sleep = 100us;
-// The control channel is read at least this often.
-constexpr auto idle_sleep = 50ms;
+// How long the engine's own thread sleeps between looks: while messages move, in between, and when nothing has been
+// started for a while and only the control channel is read.
+constexpr std::chrono::microseconds busy_sleep = 100us;
+constexpr std::chrono::microseconds helper_sleep = 500us;
+constexpr std::chrono::microseconds resting_sleep = 20ms;
+constexpr auto resting_after = 200ms;
 // What ranks have to answer a question, and to learn of a failure.
 constexpr auto answer_time = 1s;
 
@@ -67,13 +70,10 @@ void MpiEngine::stop() noexcept {
 }
 
 void MpiEngine::start(const std::shared_ptr<MpiOperation>& operation, const MakeSteps& make_steps) {
-  {
-    const std::lock_guard lock(mutex_);
-    operation->steps_ = make_steps();
-    if (advance(*operation)) return;
-    open_.push_back(operation);
-  }
-  changed_.notify_one();
+  const std::lock_guard lock(mutex_);
+  ++changes_;
+  operation->steps_ = make_steps();
+  if (!advance(*operation)) open_.push_back(operation);
 }
 
 bool MpiEngine::advance(MpiOperation& operation) {
@@ -81,7 +81,7 @@ bool MpiEngine::advance(MpiOperation& operation) {
   operation.steps_.reset();
   operation.log().finish(operation.entry(), Clock::now());
   operation.is_done_.store(true, std::memory_order_release);
-  ++finished_;
+  ++changes_;
   return true;
 }
 
@@ -101,18 +101,17 @@ void MpiEngine::note_error(const Error& error) {
 }
 
 void MpiEngine::look_after() {
-  std::uint64_t finished = 0;
+  std::uint64_t changes = 0;
   Clock::time_point last_change = Clock::now();
   std::unique_lock lock(mutex_);
   while (!has_stopped_) {
     if (waiting_.load() == 0) progress();
-    if (finished_ != finished) last_change = Clock::now();
-    finished = finished_;
-    const bool is_idle = open_.empty() || waiting_.load() > 0;
-    const bool is_slow = Clock::now() - last_change > yielding;
-    changed_.wait_for(lock, is_idle   ? std::chrono::microseconds(idle_sleep)
-                            : is_slow ? 5 * helper_sleep
-                                      : helper_sleep);
+    if (changes_ != changes) last_change = Clock::now();
+    changes = changes_;
+    // Starting an operation wakes nobody: a rank that waits at once would share its core for nothing.
+    const bool is_busy = !open_.empty() && waiting_.load() == 0 && Clock::now() - last_change < yielding;
+    const bool is_resting = open_.empty() && Clock::now() - last_change > resting_after;
+    changed_.wait_for(lock, is_busy ? busy_sleep : is_resting ? resting_sleep : helper_sleep);
   }
 }
 
@@ -133,7 +132,7 @@ bool MpiEngine::is_done(MpiOperation& operation) {
 void MpiEngine::wait(MpiOperation& operation) {
   const CountUp waiting(waiting_);
   const Clock::time_point until = deadline(operation);
-  std::uint64_t finished = 0;
+  std::uint64_t changes = 0;
   Clock::time_point last_change = Clock::now();
   while (!operation.is_done_.load(std::memory_order_acquire)) {
     if (failure_.is_set() || is_frozen()) {
@@ -142,7 +141,7 @@ void MpiEngine::wait(MpiOperation& operation) {
     }
     in_mpi([&] {
       progress();
-      if (std::exchange(finished, finished_) != finished_) last_change = Clock::now();
+      if (std::exchange(changes, changes_) != changes_) last_change = Clock::now();
     });
     if (operation.is_done_.load(std::memory_order_acquire)) return;
     const Clock::time_point now = Clock::now();

@@ -91,7 +91,7 @@ class MpiEngine {
   std::mutex mutex_;
   ControlChannel control_;
   std::list<std::shared_ptr<MpiOperation>> open_;
-  std::uint64_t finished_ = 0;
+  std::uint64_t changes_ = 0;  // operations started and finished
 
   std::atomic<int> waiting_{0};  // threads in wait()
   std::condition_variable changed_;
