@@ -19,6 +19,7 @@
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/recipe/recipe_io.h"
+#include "parallel/plan/planner/fp8_payoff.h"
 #include "parallel/plan/planner/planner.h"
 #include "parallel/plan/report/report_html.h"
 #include "parallel/plan/report/report_json.h"
@@ -54,7 +55,9 @@ Error with_file(const std::string& file, const Error& error) {
 
 Plan plan_of(const std::string& file, const Recipe& recipe, const ClusterProfile& profile, Timeline timeline) {
   try {
-    return make_plan(recipe, profile, timeline);
+    Plan plan = make_plan(recipe, profile, timeline);
+    if (auto warning = fp8_does_not_pay(plan, profile)) plan.report.warnings.push_back(*std::move(warning));
+    return plan;
   } catch (const Error& error) {
     throw with_file(file, error);
   }
