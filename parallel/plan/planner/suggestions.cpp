@@ -42,20 +42,38 @@ void change_batch(const Recipe& recipe, Changes& changes) {
 }
 
 // A degree times two takes its ranks from data parallelism, so that the world stays.
+std::string halved_data(const Mesh& mesh, const std::string& key, std::int64_t degree) {
+  return "parallel." + key + "=" + std::to_string(degree) + " parallel.data=" + std::to_string(mesh.data / 2);
+}
+
+// Keys whose defaults follow `tensor` are written out where they change, so that the words as --set give this recipe
+// whether or not the recipe's file states them.
+void change_tensor(const Plan& plan, Changes& changes) {
+  const Mesh& mesh = plan.report.mesh;
+  const Recipe& now = plan.report.recipe;
+  const std::int64_t degree = mesh.tensor * 2;
+  const bool splits_experts = now.model.moe && now.parallel.expert_tensor == now.parallel.tensor;
+  std::string text = halved_data(mesh, "tensor", degree);
+  if (mesh.tensor == 1) text += " parallel.sequence=true";
+  if (now.model.moe) {
+    text += " parallel.expert_tensor=" + std::to_string(splits_experts ? degree : now.parallel.expert_tensor);
+  }
+  changes.add(text, [&](Recipe& other) {
+    other.parallel.tensor = degree;
+    other.parallel.data = mesh.data / 2;
+    other.parallel.sequence = other.parallel.sequence || mesh.tensor == 1;
+    if (splits_experts || !now.model.moe) other.parallel.expert_tensor = degree;
+  });
+}
+
 void change_degrees(const Plan& plan, Changes& changes) {
   const Mesh& mesh = plan.report.mesh;
   if (mesh.data % 2 != 0) return;
-  const auto half = mesh.data / 2;
-  const auto take = [&](const std::string& key, std::int64_t degree, auto member) {
-    changes.add("parallel." + key + "=" + std::to_string(degree) + " parallel.data=" + std::to_string(half),
-                [&](Recipe& other) {
-                  other.parallel.*member = degree;
-                  other.parallel.data = half;
-                  other.parallel.expert_tensor = std::min(other.parallel.expert_tensor, other.parallel.tensor);
-                });
-  };
-  take("tensor", mesh.tensor * 2, &ParallelRecipe::tensor);
-  take("pipeline", mesh.pipeline * 2, &ParallelRecipe::pipeline);
+  change_tensor(plan, changes);
+  changes.add(halved_data(mesh, "pipeline", mesh.pipeline * 2), [&](Recipe& other) {
+    other.parallel.pipeline = mesh.pipeline * 2;
+    other.parallel.data = mesh.data / 2;
+  });
 }
 
 void change_sharding(const Plan& plan, Changes& changes) {
