@@ -27,7 +27,7 @@ std::string passes(const ScheduleShape& shape, const Simulation& simulation, std
   const auto number = [](double value) {
     const auto hundredths = static_cast<int>(value * 100 + 0.5);
     std::string digits = std::to_string(hundredths / 100);
-    if (hundredths % 100 != 0) digits += "." + std::to_string(hundredths % 100);
+    if (hundredths % 100 != 0) digits.append(".").append(std::to_string(hundredths % 100));
     return digits;
   };
   for (const TimelineEntry& entry : simulation.timeline) {
@@ -37,8 +37,8 @@ std::string passes(const ScheduleShape& shape, const Simulation& simulation, std
     const std::string operation = to_text(instruction).substr(0, 1);
     text += (text.empty() ? "" : ", ") + operation;
     if (instruction.stage >= 0) text += std::to_string(instruction.stage);
-    if (instruction.micro >= 0) text += "." + std::to_string(instruction.micro);
-    text += " " + number(entry.start_seconds) + "-" + number(entry.end_seconds);
+    if (instruction.micro >= 0) text.append(".").append(std::to_string(instruction.micro));
+    text.append(" ").append(number(entry.start_seconds)).append("-").append(number(entry.end_seconds));
   }
   return text;
 }
