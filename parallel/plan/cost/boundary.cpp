@@ -14,7 +14,6 @@ double boundary_bytes(const Recipe& recipe, const Mesh& mesh) {
 }
 
 double boundary_seconds(const CostContext& context, const RankGroup& neighbours) {
-  if (neighbours.ranks <= 1) return 0;
   double seconds = context.profile.host.transfer_seconds +
                    context.collectives.point_to_point(boundary_bytes(context.recipe, context.mesh), neighbours);
   if (!context.recipe.parallel.sequence) {

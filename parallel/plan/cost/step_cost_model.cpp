@@ -129,7 +129,8 @@ StepCosts make_step_costs(const Recipe& recipe, const Graph& graph, const Mesh& 
     costs.stages.push_back(cost);
   }
   for (std::int64_t rank = 0; rank < mesh.pipeline; ++rank) {
-    costs.transfer_seconds.push_back(boundary_seconds(context, pipeline_neighbours(mesh, rank)));
+    costs.transfer_seconds.push_back(mesh.pipeline > 1 ? boundary_seconds(context, pipeline_neighbours(mesh, rank))
+                                                       : 0);
   }
   costs.optimizer_seconds = optimizer_by_rank(context, profile, graph, stages, shares);
   costs.step_overhead_seconds = profile.host.step_seconds;

@@ -173,7 +173,7 @@ TEST_CASE("context parallelism sends keys and values around") {
   CHECK(plan.bytes("send_receive", "context") == Approx(3 * 8 * 16 * 3 * part));
 }
 
-TEST_CASE("more work is never faster") {
+TEST_CASE("a step with more work is never faster") {
   const auto forward = [](const std::vector<std::string>& overrides) {
     return Planned(overrides).costs().stages.front().forward.seconds;
   };
