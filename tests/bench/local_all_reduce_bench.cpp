@@ -14,7 +14,7 @@ using namespace llmtrain;
 
 namespace {
 
-constexpr int rounds = 15;
+constexpr int rounds = 60;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
