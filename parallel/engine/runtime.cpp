@@ -44,9 +44,7 @@ std::vector<DataSource> evaluation_sources(const EvaluateRequest& request) {
 
 class Runtime final : public RuntimeInterface {
  public:
-  int run(const RunRequest& request) override {
-    return static_cast<int>(run_training(request));
-  }
+  int run(const RunRequest& request) override { return static_cast<int>(run_training(request)); }
 
   EvaluateResult evaluate(const EvaluateRequest& request) override {
     prepare_process();
