@@ -14,6 +14,7 @@ void add_run(CLI::App& program, Action& action);
 void add_validate(CLI::App& program, Action& action);
 void add_calibrate(CLI::App& program, Action& action);
 void add_plan(CLI::App& program, Action& action);
+void add_support(CLI::App& program, Action& action);
 void add_schema(CLI::App& program, Action& action);
 void add_sample(CLI::App& program, Action& action);
 void add_evaluate(CLI::App& program, Action& action);

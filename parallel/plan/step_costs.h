@@ -18,6 +18,9 @@ struct PassCost {
   double recompute_seconds = 0;      // of it, the repeated forward (backward passes only)
 };
 
+// With overlap a stage's tensors go bucket by bucket, a bucket a block, beside its own last backward (reductions) and
+// beside the next step's first forward (the gather of updated weights at ZeRO-1 and -2): the seconds are what is left
+// of the collective where that pass ends.
 struct StageCost {
   PassCost forward;
   PassCost backward;

@@ -3,13 +3,13 @@
 
 namespace llmtrain {
 
-// What the cost model assumes of programs on every machine. Fitted once, over all published rows that are not kept out
-// of the fit (scripts/score_planner): none of them belongs to one model, row or source.
 enum class TensorOverlap {
   none,
   products,  // gathers and scatters of sequence parallelism go beside the products that they feed (--tp-comm-overlap)
 };
 
+// What the cost model assumes of programs on every machine. Fitted once, over all published rows that are not kept out
+// of the fit (scripts/score_planner): none of them belongs to one model, row or source.
 struct CostConstants {
   TensorOverlap tensor_overlap = TensorOverlap::none;  // what llmtrain does
   double elementwise = 0.8;          // bytes of norms, activations, residuals, over what the operators need at least

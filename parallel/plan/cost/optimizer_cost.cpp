@@ -4,11 +4,10 @@
 namespace llmtrain {
 namespace {
 
-// Read and written once each pass.
+// Master weight and both moments, read or written once; FP8's two passes read and write them twice.
 double state_bytes(const PrecisionRecipe& precision) {
   const bool low_moments = precision.fp8_level == Fp8Level::o2 || precision.fp8_level == Fp8Level::o3;
-  if (low_moments) return 2 * (2 + 1 + 2);
-  return precision.compute == DataType::fp32 ? 4 + 4 + 4 : 4 + 4 + 4;
+  return low_moments ? 2 * (2 + 1 + 2) : 4 + 4 + 4;
 }
 
 double gradient_bytes(const PrecisionRecipe& precision) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/plan/cost/parameter_share.h"
 
-#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <optional>
@@ -54,7 +54,7 @@ class BlockShares {
 
   const ParameterShare& of(const Block& block) {
     const bool experts = block.kind == BlockKind::layer && has_experts(graph_.model, block.layer);
-    auto& share = shares_[static_cast<std::size_t>(block.kind) + (experts ? 3 : 0)];
+    auto& share = experts ? experts_ : plain_[static_cast<std::size_t>(block.kind)];
     if (!share) share = share_of(graph_, block, mesh_);
     return *share;
   }
@@ -62,7 +62,8 @@ class BlockShares {
  private:
   const Graph& graph_;
   const Mesh& mesh_;
-  std::optional<ParameterShare> shares_[4 + 1];
+  std::array<std::optional<ParameterShare>, 3> plain_;  // by kind of block
+  std::optional<ParameterShare> experts_;
 };
 
 std::size_t stage_of(const Graph& graph, const std::vector<Stage>& stages, BlockKind kind) {

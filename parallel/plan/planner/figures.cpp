@@ -35,6 +35,9 @@ double host_bytes(const PlanSources& sources, std::int64_t pipeline_rank) {
   return bytes;
 }
 
+// The simulator takes times from each other: what is nothing may come out a rounding error below it.
+double exposed_data_seconds(const RankSimulation& rank) { return std::max(0.0, rank.exposed_data_seconds); }
+
 double total_seconds(const std::vector<CommunicationEntry>& entries, std::string_view purpose) {
   double seconds = 0;
   for (const CommunicationEntry& entry : entries)
@@ -60,7 +63,7 @@ PlannedStep planned_step(const PlanSources& sources) {
   step.overhead_seconds = sources.costs.step_overhead_seconds;
   step.bubble_fraction = sources.simulation.bubble_fraction;
   step.exposed_communication_seconds =
-      rank.communication_seconds + rank.exposed_data_seconds + rank.exposed_transfer_seconds;
+      rank.communication_seconds + exposed_data_seconds(rank) + rank.exposed_transfer_seconds;
   return step;
 }
 
@@ -121,7 +124,7 @@ std::vector<PlannedCommunication> planned_communication(const PlanSources& sourc
   for (const CommunicationEntry& entry : entries) {
     double share = 1;
     if (entry.purpose == "data_parallel")
-      share = data_seconds > 0 ? std::min(1.0, busiest.exposed_data_seconds / data_seconds) : 0;
+      share = data_seconds > 0 ? std::min(1.0, exposed_data_seconds(busiest) / data_seconds) : 0;
     if (entry.purpose == "pipeline")
       share = transfer_seconds > 0 ? std::min(1.0, busiest.exposed_transfer_seconds / transfer_seconds) : 0;
     planned.push_back({entry, share * entry.seconds});

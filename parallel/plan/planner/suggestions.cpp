@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "core/base/error.h"
+#include "core/recipe/recipe_io.h"
 #include "parallel/plan/planner/planner.h"
 #include "parallel/plan/report/report_text.h"
 
@@ -113,6 +114,9 @@ void change_pipeline(const Plan& plan, Changes& changes) {
   use("1f1b", PipelineSchedule::one_forward_one_backward, 1);
 }
 
+// Planning takes recipes for checked: what keys may stand together is the reader's to say.
+void require_valid(const Recipe& recipe) { parse_recipe(to_json(recipe).dump(), recipe.name, "."); }
+
 std::vector<Change> neighbours(const Plan& plan) {
   Changes changes(plan.report.recipe);
   change_sharding(plan, changes);
@@ -129,12 +133,13 @@ std::vector<PlanSuggestion> suggest(const Plan& plan, const ClusterProfile& prof
   std::vector<PlanSuggestion> suggestions;
   for (const Change& change : neighbours(plan)) {
     try {
+      require_valid(change.recipe);
       const PlanReport report = make_plan(change.recipe, profile).report;
       const bool faster = report.step.seconds < worthwhile * plan.report.step.seconds;
       if (!report.fits || (plan.report.fits && !faster)) continue;
       suggestions.push_back({change.text, report.step.seconds, fullest_rank(report).peak_bytes, report.fits});
     } catch (const Error&) {
-      // A neighbour that cannot be laid out is no suggestion.
+      // A neighbour that is no recipe or cannot be laid out is no suggestion.
     }
   }
   std::ranges::stable_sort(suggestions, {}, &PlanSuggestion::step_seconds);

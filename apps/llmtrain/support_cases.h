@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/recipe/recipe_io.h"
+#include "parallel/plan/cost/cluster_profile.h"
+
+namespace llmtrain::app {
+
+// One value of a recipe's key that a user may want: a small recipe with it, and with what it needs to make sense.
+struct SupportCase {
+  std::string key;                                         // "parallel.zero_stage"
+  std::string value;                                       // as --set takes it
+  std::vector<std::pair<std::string, std::string>> needs;  // other keys and their values
+
+  std::vector<Override> overrides() const;
+};
+
+// What the program makes of a recipe. `plan_reason` and `run_reason` are empty where it can, else the first reason.
+struct Support {
+  bool plans = false;
+  bool runs = false;
+  std::string plan_reason;
+  std::string run_reason;
+};
+
+// Two cases at once whose answer does not follow from theirs alone.
+struct SupportPair {
+  const SupportCase* first = nullptr;
+  const SupportCase* second = nullptr;
+  Support support;
+};
+
+const std::vector<SupportCase>& support_cases();
+
+// The small recipe that the cases change, as JSON text: one device of the profile "cpu".
+const char* support_recipe();
+
+// What the program makes of the small recipe with these overrides. `profile` is the one that it names.
+Support support_of(const std::vector<Override>& overrides, const ClusterProfile& profile);
+
+// All pairs that both can plan but not together, or that run differently than both alone say. Two values of one key,
+// and cases that need different values of one key, are no pair.
+std::vector<SupportPair> surprising_pairs(const std::vector<Support>& alone, const ClusterProfile& profile);
+
+}  // namespace llmtrain::app

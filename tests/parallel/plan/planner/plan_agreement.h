@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "parallel/plan/cost/cluster_profile.h"
+#include "parallel/plan/report/plan.h"
+
+namespace llmtrain::test {
+
+// What does not agree in a plan's report, one sentence each: figures that follow from others, sums, bounds.
+std::vector<std::string> disagreements(const Plan& plan, const ClusterProfile& profile);
+
+}  // namespace llmtrain::test

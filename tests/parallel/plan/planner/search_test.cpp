@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/planner/search.h"
+
+#include <catch2/catch.hpp>
+#include <limits>
+
+#include "core/base/error.h"
+#include "parallel/plan/planner/layouts.h"
+#include "parallel/plan/planner/planner.h"
+#include "planner_case.h"
+
+namespace llmtrain::test {
+namespace {
+
+struct Exhaustive {
+  std::vector<SearchCandidate> fitting;
+  double fastest = std::numeric_limits<double>::infinity();
+  double smallest = std::numeric_limits<double>::infinity();
+};
+
+// Simulates all that the walk visits.
+Exhaustive simulate_all(const Recipe& recipe, const ClusterProfile& cluster) {
+  Exhaustive all;
+  for_each_layout(recipe, make_plan(recipe, cluster).report.mesh, [&](const Recipe& layout) {
+    try {
+      const PlanReport report = make_plan(layout, cluster).report;
+      if (!report.fits) return;
+      all.fitting.push_back({layout, report.step.seconds, peak_bytes(report)});
+      all.fastest = std::min(all.fastest, report.step.seconds);
+      all.smallest = std::min(all.smallest, peak_bytes(report));
+    } catch (const Error&) {
+      // Not every layout of the walk is legal.
+    }
+  });
+  return all;
+}
+
+void check_front(const SearchResult& result, const ClusterProfile& cluster) {
+  REQUIRE(!result.front.empty());
+  CHECK(result.layouts >= result.fitting);
+  CHECK(result.fitting >= result.simulated);
+  for (std::size_t next = 1; next < result.front.size(); ++next) {
+    CHECK(result.front[next].step_seconds >= result.front[next - 1].step_seconds);
+    CHECK(result.front[next].peak_bytes < result.front[next - 1].peak_bytes);
+  }
+  for (const SearchCandidate& candidate : result.front) {
+    const Recipe again = parse_recipe(to_json(candidate.recipe).dump(), "front", "/");
+    CHECK(again == candidate.recipe);
+    const PlanReport report = make_plan(again, cluster).report;
+    CHECK(report.fits);
+    CHECK(report.step.seconds == candidate.step_seconds);
+    CHECK(peak_bytes(report) == candidate.peak_bytes);
+  }
+}
+
+TEST_CASE("a search finds the fastest of all layouts, and a front towards the smallest") {
+  const auto overrides = GENERATE(std::vector<Override>{}, std::vector<Override>{"model.hidden_size=6144"},
+                                  std::vector<Override>{"batch.global=64", "precision.gradients=\"fp16\""},
+                                  std::vector<Override>{"cluster.nodes=2", "batch.sequence_length=256"});
+  const Recipe recipe = small_gpt(overrides);
+  const ClusterProfile cluster = profile_of(recipe);
+  const Exhaustive all = simulate_all(recipe, cluster);
+  const SearchResult result = search_layouts(recipe, cluster);
+  CHECK(all.fitting.size() > 100);
+  check_front(result, cluster);
+  CHECK(result.front.front().step_seconds == all.fastest);
+  CHECK(result.front.back().peak_bytes <= 1.05 * all.smallest);
+}
+
+TEST_CASE("a search's front is near the front of all layouts everywhere") {
+  const Recipe recipe = small_gpt({"model.hidden_size=4096"});
+  const ClusterProfile cluster = profile_of(recipe);
+  const auto front = search_layouts(recipe, cluster).front;
+  for (const SearchCandidate& one : simulate_all(recipe, cluster).fitting) {
+    const bool covered = std::ranges::any_of(front, [&](const SearchCandidate& other) {
+      return other.step_seconds <= 1.1 * one.step_seconds && other.peak_bytes <= 1.1 * one.peak_bytes;
+    });
+    INFO(to_json(one.recipe)["parallel"].dump() << to_json(one.recipe)["pipeline"].dump());
+    CHECK(covered);
+  }
+}
+
+TEST_CASE("a search tries FP8 levels only where the recipe allows them") {
+  const auto levels = [](const char* level) {
+    const Recipe recipe = small_gpt({"cluster.profile=h100-sxm-80gb", "model.hidden_size=4096",
+                                     "precision.compute=bf16", std::string("precision.fp8_level=") + level});
+    std::int64_t highest = 0;
+    for (const SearchCandidate& candidate : search_layouts(recipe, profile_of(recipe)).front)
+      highest = std::max(highest, static_cast<std::int64_t>(candidate.recipe.precision.fp8_level));
+    return highest;
+  };
+  CHECK(levels("off") == 0);
+  CHECK(levels("O1") <= 1);
+  CHECK(levels("O3") == 3);
+}
+
+TEST_CASE("a search keeps experts, context ranks and offload as they are") {
+  const Recipe recipe = small_gpt({"model.moe={\"experts\": 4}", "parallel.expert=4", "parallel.context=2"});
+  const SearchResult result = search_layouts(recipe, profile_of(recipe));
+  check_front(result, profile_of(recipe));
+  for (const SearchCandidate& candidate : result.front) {
+    CHECK(candidate.recipe.parallel.expert == 4);
+    CHECK(candidate.recipe.parallel.context == 2);
+    CHECK(candidate.recipe.model == recipe.model);
+    CHECK(candidate.recipe.batch.global == recipe.batch.global);
+  }
+}
+
+TEST_CASE("what fits nowhere has no front") {
+  const Recipe recipe = small_gpt({"model.hidden_size=65536"});
+  const SearchResult result = search_layouts(recipe, profile_of(recipe));
+  CHECK(result.front.empty());
+  CHECK(result.layouts > 100);
+}
+
+}  // namespace
+}  // namespace llmtrain::test

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+#include <functional>
+#include <sstream>
+
+#include "parallel/plan/planner/planner.h"
+#include "planner_case.h"
+
+namespace llmtrain::test {
+namespace {
+
+using Reader = std::function<Recipe(const std::vector<Override>&)>;
+
+std::vector<Override> words_of(const std::string& change) {
+  std::istringstream stream(change);
+  std::vector<Override> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+// Applies each suggestion as a user would, with --set, and plans again. Returns how many there were.
+std::size_t check_promises(const Reader& read, const std::vector<Override>& overrides) {
+  const Recipe recipe = read(overrides);
+  const ClusterProfile cluster = profile_of(recipe);
+  const Plan plan = make_plan(recipe, cluster);
+  const auto suggestions = suggest(plan, cluster);
+  CHECK(suggestions.size() <= 3);
+  double before = 0;
+  for (const PlanSuggestion& suggestion : suggestions) {
+    INFO(suggestion.change);
+    std::vector<Override> all = overrides;
+    for (const Override& word : words_of(suggestion.change)) all.push_back(word);
+    const PlanReport report = make_plan(read(all), cluster).report;
+    CHECK(report.step.seconds == suggestion.step_seconds);
+    CHECK(peak_bytes(report) == suggestion.peak_bytes);
+    CHECK(report.fits);
+    CHECK(suggestion.fits);
+    CHECK(report.mesh.world() == plan.report.mesh.world());
+    CHECK((!plan.report.fits || suggestion.step_seconds < 0.98 * plan.report.step.seconds));
+    CHECK(suggestion.step_seconds >= before);
+    before = suggestion.step_seconds;
+  }
+  return suggestions.size();
+}
+
+TEST_CASE("a suggestion holds what it promises when it is applied") {
+  std::size_t count = 0;
+  for (const char* change : {"seed=1", "memory.recompute=full", "parallel.zero_stage=3", "parallel.pipeline=2",
+                             "parallel.tensor=2", "batch.micro=2", "model.hidden_size=4096"}) {
+    INFO(change);
+    count += check_promises(small_gpt, {change});
+  }
+  for (const std::string& name : paper_names()) {
+    if (name.starts_with("zero")) continue;
+    INFO(name);
+    count += check_promises([&](const std::vector<Override>& overrides) { return paper(name, overrides); }, {});
+  }
+  CHECK(count > 10);
+}
+
+TEST_CASE("a recipe that does not fit is told what makes it fit") {
+  CHECK(check_promises(small_gpt, {"model.hidden_size=8192", "model.heads=64", "parallel.zero_stage=0"}) > 0);
+}
+
+TEST_CASE("more tensor ranks take their default keys with them, experts' too") {
+  const auto read = [](const std::vector<Override>& overrides) { return small_gpt(overrides); };
+  CHECK(check_promises(read, {"model.hidden_size=5120", "model.heads=40", "model.moe={\"experts\": 4, \"every\": 2}"}) >
+        0);
+}
+
+}  // namespace
+}  // namespace llmtrain::test
