@@ -15,6 +15,7 @@
 #include "kernels/attention.h"
 #include "kernels/gemm.h"
 #include "parallel/engine/device.h"
+#include "parallel/plan/cost/roofline.h"
 
 namespace llmtrain {
 namespace {
@@ -105,25 +106,27 @@ double fastest(const std::vector<Product>& measured, at::ScalarType type) {
   return rate;
 }
 
-double shape_efficiency(const Product& product, double inner_half, double outer_half) {
-  const auto saturating = [](std::int64_t size, double half) {
-    return static_cast<double>(size) / (static_cast<double>(size) + half);
-  };
-  return saturating(product.inner, inner_half) * saturating(product.rows, outer_half) *
-         saturating(product.columns, outer_half);
+// Of the three products of a layer together: their times add up.
+double layer_efficiency(const Product& product, const MatrixProfile& curve) {
+  const auto rows = static_cast<double>(product.rows), columns = static_cast<double>(product.columns);
+  const auto inner = static_cast<double>(product.inner);
+  return 3 /
+         (1 / shape_efficiency(curve, {rows, columns, inner}) + 1 / shape_efficiency(curve, {rows, inner, columns}) +
+          1 / shape_efficiency(curve, {columns, inner, rows}));
 }
 
 // The curve with the least squared error of the logarithms: both halves from a grid, the fraction in closed form.
 MatrixProfile fit_curve(const std::vector<Product>& measured, const PeakFlops& peak) {
-  constexpr std::array<double, 9> halves{0, 2, 4, 8, 16, 32, 64, 128, 256};
+  constexpr std::array<double, 11> halves{0, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024};
   MatrixProfile best;
   double least = 1e30;
   for (const double inner_half : halves) {
     for (const double outer_half : halves) {
+      const MatrixProfile curve{1, inner_half, outer_half, 0};
       double sum = 0, squares = 0;
       for (const Product& product : measured) {
         const double top = product.type == at::kFloat ? peak.fp32 : peak.bf16;
-        const double error = std::log(product.rate / top / shape_efficiency(product, inner_half, outer_half));
+        const double error = std::log(product.rate / top / layer_efficiency(product, curve));
         sum += error;
         squares += error * error;
       }
@@ -169,6 +172,7 @@ void measure_memory(const c10::Device& device, ClusterProfile& profile) {
   profile.device.memory_bandwidth = bytes / large_seconds;
   profile.device.kernel_seconds = start;
   profile.host.operator_seconds = start;
+  profile.host.tensor_seconds = 0;  // the optimizer updates flat memory, not tensors
   profile.memory.fraction = 1;
   // Mid-sized passes of a CPU stay in its caches: they may be faster than the rate, never slower than the start.
   const double rest = medium_seconds - bytes / 16 / profile.device.memory_bandwidth - start;
