@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdlib>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -157,6 +158,22 @@ std::string nearest_key(const std::string& pointer) {
     if (lower(name) == word) return std::string(meant);
   }
   return nearest_among(everywhere, name, name.size() < 6 ? 0 : 1);
+}
+
+std::int64_t nearest_multiple(std::int64_t value, std::int64_t divisor) {
+  return std::max<std::int64_t>(1, (value + divisor / 2) / divisor) * divisor;
+}
+
+// Divisors come in pairs around the root.
+std::int64_t nearest_divisor(std::int64_t value, std::int64_t whole) {
+  std::int64_t nearest = 1;
+  for (std::int64_t small = 1; small * small <= whole; ++small) {
+    if (whole % small != 0) continue;
+    for (const auto divisor : {small, whole / small}) {
+      if (std::abs(divisor - value) < std::abs(nearest - value)) nearest = divisor;
+    }
+  }
+  return nearest;
 }
 
 }  // namespace llmtrain

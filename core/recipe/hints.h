@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -14,5 +15,9 @@ std::string_view nearest_word(std::string_view written, Words words);
 // The pointer of the key that was probably meant by `pointer`, or empty: a near name in the same section, a name that
 // other programs use for it, or the same or a near name elsewhere in the recipe.
 std::string nearest_key(const std::string& pointer);
+
+// The positive multiple of `divisor`, and the divisor of `whole`, that lie nearest to `value`.
+std::int64_t nearest_multiple(std::int64_t value, std::int64_t divisor);
+std::int64_t nearest_divisor(std::int64_t value, std::int64_t whole);
 
 }  // namespace llmtrain

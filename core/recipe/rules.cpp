@@ -2,28 +2,10 @@
 #include "core/recipe/rules.h"
 
 #include <algorithm>
-#include <cstdlib>
+
+#include "core/recipe/hints.h"
 
 namespace llmtrain {
-namespace {
-
-std::int64_t nearest_multiple(std::int64_t value, std::int64_t divisor) {
-  return std::max<std::int64_t>(1, (value + divisor / 2) / divisor) * divisor;
-}
-
-// Divisors come in pairs around the root.
-std::int64_t nearest_divisor(std::int64_t value, std::int64_t whole) {
-  std::int64_t nearest = 1;
-  for (std::int64_t small = 1; small * small <= whole; ++small) {
-    if (whole % small != 0) continue;
-    for (const auto divisor : {small, whole / small}) {
-      if (std::abs(divisor - value) < std::abs(nearest - value)) nearest = divisor;
-    }
-  }
-  return nearest;
-}
-
-}  // namespace
 
 bool RuleCheck::are_clean(std::initializer_list<std::string_view> pointers) const {
   return std::all_of(pointers.begin(), pointers.end(),

@@ -26,13 +26,8 @@ std::optional<Dataset> open_validation(const Recipe& recipe) {
   return open_data(recipe, recipe.data.validation, false, "/data/validation");
 }
 
-RankSchedule schedule_of(const Recipe& recipe) {
-  ScheduleShape shape;
-  shape.kind = recipe.pipeline.schedule;
-  shape.loops = static_cast<std::int32_t>(recipe.pipeline.loops);
-  shape.micro_batches = static_cast<std::int32_t>(recipe.batch.global / recipe.batch.micro);
-  return make_schedule(shape).ranks.front();
-}
+// One rank's: a mesh of one.
+RankSchedule schedule_of(const Recipe& recipe) { return make_schedule(schedule_shape(recipe, Mesh{})).ranks.front(); }
 
 void load_first_weights(LocalModel& model, const std::string& source) {
   if (source.starts_with(huggingface_prefix)) {

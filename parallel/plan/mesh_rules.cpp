@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cstdlib>
 #include <numeric>
 #include <string>
 
 #include "core/base/error.h"
+#include "core/recipe/hints.h"
 #include "parallel/plan/mesh.h"
 #include "parallel/plan/placement.h"
 
@@ -13,22 +13,6 @@ namespace llmtrain {
 namespace {
 
 constexpr std::int64_t most_ranks = 1 << 24;
-
-std::int64_t nearest_multiple(std::int64_t value, std::int64_t divisor) {
-  return std::max<std::int64_t>(1, (value + divisor / 2) / divisor) * divisor;
-}
-
-// Divisors come in pairs around the root.
-std::int64_t nearest_divisor(std::int64_t value, std::int64_t whole) {
-  std::int64_t nearest = 1;
-  for (std::int64_t small = 1; small * small <= whole; ++small) {
-    if (whole % small != 0) continue;
-    for (const auto divisor : {small, whole / small}) {
-      if (std::abs(divisor - value) < std::abs(nearest - value)) nearest = divisor;
-    }
-  }
-  return nearest;
-}
 
 std::string times(std::int64_t count, const std::string& what) { return std::to_string(count) + " " + what; }
 

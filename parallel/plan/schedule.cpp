@@ -133,6 +133,17 @@ void check_shape(const ScheduleShape& shape) {
 
 }  // namespace
 
+ScheduleShape schedule_shape(const Recipe& recipe, const Mesh& mesh) {
+  ScheduleShape shape;
+  shape.kind = recipe.pipeline.schedule;
+  shape.pipeline = static_cast<std::int32_t>(mesh.pipeline);
+  shape.loops = static_cast<std::int32_t>(recipe.pipeline.loops);
+  shape.micro_batches = static_cast<std::int32_t>(mesh.micro_batches(recipe.batch));
+  shape.zero_stage = static_cast<std::int32_t>(recipe.parallel.zero_stage);
+  shape.reduces = data_group(mesh).ranks > 1;
+  return shape;
+}
+
 std::int32_t ScheduleShape::gather_group() const {
   switch (kind) {
     case PipelineSchedule::breadth_first:

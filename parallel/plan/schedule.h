@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/recipe/recipe.h"
+#include "parallel/plan/mesh.h"
 
 namespace llmtrain {
 
@@ -61,6 +62,9 @@ struct ScheduleShape {
   // (ZeRO-2 and -3), else all of the step.
   std::int32_t reduction_group() const { return sharding() >= 2 ? gather_group() : micro_batches; }
 };
+
+// Of the schedule that the recipe asks for on its mesh.
+ScheduleShape schedule_shape(const Recipe& recipe, const Mesh& mesh);
 
 struct Schedule {
   ScheduleShape shape;

@@ -32,17 +32,6 @@ struct Traffic {
   }
 };
 
-ScheduleShape shape_of(const Recipe& recipe, const Mesh& mesh) {
-  ScheduleShape shape;
-  shape.kind = recipe.pipeline.schedule;
-  shape.pipeline = static_cast<std::int32_t>(mesh.pipeline);
-  shape.loops = static_cast<std::int32_t>(recipe.pipeline.loops);
-  shape.micro_batches = static_cast<std::int32_t>(mesh.micro_batches(recipe.batch));
-  shape.zero_stage = static_cast<std::int32_t>(recipe.parallel.zero_stage);
-  shape.reduces = data_group(mesh).ranks > 1;
-  return shape;
-}
-
 // The busiest pipeline rank's sum of something over its stages.
 double busiest(const Traffic& traffic, const std::function<double(std::size_t)>& of_stage) {
   const auto ranks = static_cast<std::size_t>(traffic.context.mesh.pipeline);
@@ -194,7 +183,7 @@ std::vector<CommunicationEntry> communication_of(const Recipe& recipe, const Gra
                                                  const std::vector<Stage>& stages, const ClusterProfile& profile) {
   const CostConstants constants;
   const CostContext context(recipe, mesh, profile, constants);
-  const ScheduleShape shape = shape_of(recipe, mesh);
+  const ScheduleShape shape = schedule_shape(recipe, mesh);
   Traffic traffic{context, graph, stages, parameter_shares(graph, mesh, stages)};
   traffic.micro_batches = shape.micro_batches;
   traffic.reductions = traffic.micro_batches / shape.reduction_group();

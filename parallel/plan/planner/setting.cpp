@@ -10,17 +10,6 @@ KernelSet kernel_set(const Recipe& recipe, const ClusterProfile& profile) {
   return kind == DeviceKind::cuda ? KernelSet::cuda : KernelSet::cpu;
 }
 
-ScheduleShape schedule_shape(const Recipe& recipe, const Mesh& mesh) {
-  ScheduleShape shape;
-  shape.kind = recipe.pipeline.schedule;
-  shape.pipeline = static_cast<std::int32_t>(mesh.pipeline);
-  shape.loops = static_cast<std::int32_t>(recipe.pipeline.loops);
-  shape.micro_batches = static_cast<std::int32_t>(mesh.micro_batches(recipe.batch));
-  shape.zero_stage = static_cast<std::int32_t>(recipe.parallel.zero_stage);
-  shape.reduces = data_group(mesh).ranks > 1;
-  return shape;
-}
-
 }  // namespace
 
 PlanSetting make_setting(const Recipe& recipe, const Graph& graph, const ClusterProfile& profile) {

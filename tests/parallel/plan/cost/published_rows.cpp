@@ -103,17 +103,6 @@ nlohmann::json recipe_of(const Columns& columns) {
                           whole(columns, "devices_per_node")}}}};
 }
 
-ScheduleShape shape_of(const Recipe& recipe, const Mesh& mesh) {
-  ScheduleShape shape;
-  shape.kind = recipe.pipeline.schedule;
-  shape.pipeline = static_cast<std::int32_t>(mesh.pipeline);
-  shape.loops = static_cast<std::int32_t>(recipe.pipeline.loops);
-  shape.micro_batches = static_cast<std::int32_t>(mesh.micro_batches(recipe.batch));
-  shape.zero_stage = static_cast<std::int32_t>(recipe.parallel.zero_stage);
-  shape.reduces = data_group(mesh).ranks > 1;
-  return shape;
-}
-
 double weight_traffic_gibibytes(const Plan& plan, const ClusterProfile& profile) {
   double bytes = 0;
   for (const auto& entry : communication_of(plan.recipe, plan.graph, plan.mesh, plan.stages, profile)) {
@@ -154,7 +143,7 @@ Plan::Plan(const Row& row, std::int64_t devices_per_node)
       graph(Graph::build(recipe.model)),
       mesh(make_mesh(recipe, recipe.cluster.devices_per_node.value_or(devices_per_node))),
       stages(place_blocks(graph, recipe.pipeline, mesh.pipeline)),
-      schedule(make_schedule(shape_of(recipe, mesh))) {}
+      schedule(make_schedule(schedule_shape(recipe, mesh))) {}
 
 std::optional<double> predict(const Row& row, const Plan& plan, const ClusterProfile& profile,
                               const CostConstants& constants) {

@@ -15,12 +15,7 @@
 namespace llmtrain {
 namespace {
 
-const ScheduleShape looped{.kind = PipelineSchedule::breadth_first,
-                           .pipeline = 4,
-                           .loops = 2,
-                           .micro_batches = 8,
-                           .zero_stage = 3,
-                           .reduces = true};
+using test::looped;
 
 // 64 ranks, 512 micro-batches, 4 stages each: 786,000 instructions that take time.
 const ScheduleShape huge{.kind = PipelineSchedule::interleaved,

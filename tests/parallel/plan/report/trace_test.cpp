@@ -17,12 +17,7 @@
 namespace llmtrain {
 namespace {
 
-const ScheduleShape looped{.kind = PipelineSchedule::breadth_first,
-                           .pipeline = 4,
-                           .loops = 2,
-                           .micro_batches = 8,
-                           .zero_stage = 3,
-                           .reduces = true};
+using test::looped;
 
 Json parsed(const std::filesystem::path& file) {
   const JsonText text = parse_json(read_file(file));
