@@ -87,7 +87,7 @@ class Communicator {
 
  private:
   virtual std::shared_ptr<Group::State> join_group(const std::string& name, std::vector<int> ranks, int position) = 0;
-  virtual std::shared_ptr<Operation> start(Request request) = 0;
+  virtual std::shared_ptr<PendingOperation> start(Request request) = 0;
 
   int rank_;
   int size_;

@@ -9,12 +9,12 @@
 
 namespace llmtrain {
 
-Operation::Operation(std::shared_ptr<OperationLog> log, const OperationLog::Entry& entry)
+PendingOperation::PendingOperation(std::shared_ptr<OperationLog> log, const OperationLog::Entry& entry)
     : log_(std::move(log)), entry_(entry) {}
 
-Operation::~Operation() = default;
+PendingOperation::~PendingOperation() = default;
 
-Handle::Handle(std::shared_ptr<Operation> operation)
+Handle::Handle(std::shared_ptr<PendingOperation> operation)
     : operation_(std::move(operation)), exceptions_(std::uncaught_exceptions()) {}
 
 Handle::~Handle() { release(); }
@@ -31,7 +31,7 @@ Handle& Handle::operator=(Handle&& other) noexcept {
 bool Handle::done() const { return operation_ == nullptr || operation_->done(); }
 
 void Handle::wait() {
-  const std::shared_ptr<Operation> operation = std::move(operation_);
+  const std::shared_ptr<PendingOperation> operation = std::move(operation_);
   if (operation == nullptr) return;
   const Clock::time_point start = Clock::now();
   operation->wait();

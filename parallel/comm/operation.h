@@ -8,12 +8,12 @@
 namespace llmtrain {
 
 // One rank's part in one operation under way; backends derive from it. The thread that waits does the work.
-class Operation {
+class PendingOperation {
  public:
-  Operation(std::shared_ptr<OperationLog> log, const OperationLog::Entry& entry);
-  virtual ~Operation();
-  Operation(const Operation&) = delete;
-  Operation& operator=(const Operation&) = delete;
+  PendingOperation(std::shared_ptr<OperationLog> log, const OperationLog::Entry& entry);
+  virtual ~PendingOperation();
+  PendingOperation(const PendingOperation&) = delete;
+  PendingOperation& operator=(const PendingOperation&) = delete;
 
   // Whether wait() returns, or throws, at once. Moves the operation on.
   virtual bool done() = 0;
@@ -36,7 +36,7 @@ class Operation {
 class Handle {
  public:
   Handle() = default;
-  explicit Handle(std::shared_ptr<Operation> operation);
+  explicit Handle(std::shared_ptr<PendingOperation> operation);
   ~Handle();
   Handle(Handle&& other) noexcept = default;
   Handle& operator=(Handle&& other) noexcept;
@@ -51,7 +51,7 @@ class Handle {
  private:
   void release() noexcept;
 
-  std::shared_ptr<Operation> operation_;
+  std::shared_ptr<PendingOperation> operation_;
   int exceptions_ = 0;  // that were under way where the handle was made
 };
 

@@ -53,11 +53,11 @@ Place find_collective(LocalShared& shared, LocalGroup& group) {
   return {std::move(exchange), group.position};
 }
 
-class LocalOperation : public Operation {
+class LocalOperation : public PendingOperation {
  public:
   LocalOperation(std::shared_ptr<LocalShared> shared, int rank, Request request, Place place,
                  std::shared_ptr<OperationLog> log, const OperationLog::Entry& entry)
-      : Operation(std::move(log), entry),
+      : PendingOperation(std::move(log), entry),
         shared_(std::move(shared)),
         rank_(rank),
         request_(std::move(request)),
@@ -143,7 +143,7 @@ std::shared_ptr<Group::State> LocalCommunicator::join_group(const std::string& n
   return std::make_shared<LocalGroup>(name, std::move(ranks), position, std::move(meeting));
 }
 
-std::shared_ptr<Operation> LocalCommunicator::start(Request request) {
+std::shared_ptr<PendingOperation> LocalCommunicator::start(Request request) {
   if (shared_->failure().is_set()) shared_->failure().raise(rank());
   auto& group = static_cast<LocalGroup&>(request.group.state());
   const OperationLog::Entry entry = shared_log()->start(request);

@@ -20,7 +20,7 @@ class LocalCommunicator : public Communicator {
 
  private:
   std::shared_ptr<Group::State> join_group(const std::string& name, std::vector<int> ranks, int position) override;
-  std::shared_ptr<Operation> start(Request request) override;
+  std::shared_ptr<PendingOperation> start(Request request) override;
 
   std::shared_ptr<LocalShared> shared_;
 };

@@ -107,7 +107,7 @@ std::shared_ptr<Group::State> MpiCommunicator::join_group(const std::string& nam
   return group;
 }
 
-std::shared_ptr<Operation> MpiCommunicator::start(Request request) {
+std::shared_ptr<PendingOperation> MpiCommunicator::start(Request request) {
   engine_->raise_if_failed();
   auto& group = static_cast<MpiGroup&>(request.group.state());
   const bool is_message = request.collective == Collective::send || request.collective == Collective::receive;

@@ -39,7 +39,7 @@ class MpiCommunicator : public Communicator {
 
  private:
   std::shared_ptr<Group::State> join_group(const std::string& name, std::vector<int> ranks, int position) override;
-  std::shared_ptr<Operation> start(Request request) override;
+  std::shared_ptr<PendingOperation> start(Request request) override;
   void meet(const std::string& name, const std::vector<int>& ranks, int position);
 
   std::unique_ptr<MpiSession> session_;

@@ -40,7 +40,7 @@ class CountUp {
 
 MpiOperation::MpiOperation(std::shared_ptr<MpiEngine> engine, Request request, std::shared_ptr<OperationLog> log,
                            const OperationLog::Entry& entry)
-    : Operation(std::move(log), entry), engine_(std::move(engine)), request_(std::move(request)) {}
+    : PendingOperation(std::move(log), entry), engine_(std::move(engine)), request_(std::move(request)) {}
 
 bool MpiOperation::done() { return engine_->is_done(*this); }
 

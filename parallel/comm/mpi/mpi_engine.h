@@ -22,7 +22,7 @@ namespace llmtrain {
 class MpiEngine;
 
 // One operation of this rank.
-class MpiOperation : public Operation, public std::enable_shared_from_this<MpiOperation> {
+class MpiOperation : public PendingOperation, public std::enable_shared_from_this<MpiOperation> {
  public:
   MpiOperation(std::shared_ptr<MpiEngine> engine, Request request, std::shared_ptr<OperationLog> log,
                const OperationLog::Entry& entry);

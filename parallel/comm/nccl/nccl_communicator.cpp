@@ -42,11 +42,11 @@ std::set<std::pair<int, int>> neighbour_pairs(int size) {
   return pairs;
 }
 
-class NcclOperation : public Operation {
+class NcclOperation : public PendingOperation {
  public:
   NcclOperation(std::shared_ptr<OperationLog> log, std::shared_ptr<NcclWork> work, std::shared_ptr<Communicator> host,
                 std::function<void*()> compute_stream)
-      : Operation(std::move(log), work->entry),
+      : PendingOperation(std::move(log), work->entry),
         work_(std::move(work)),
         host_(std::move(host)),
         compute_stream_(std::move(compute_stream)) {}
@@ -71,10 +71,10 @@ class NcclOperation : public Operation {
 };
 
 // A barrier of the host.
-class HostOperation : public Operation {
+class HostOperation : public PendingOperation {
  public:
   HostOperation(std::shared_ptr<OperationLog> log, const OperationLog::Entry& entry, Handle handle)
-      : Operation(std::move(log), entry), handle_(std::move(handle)) {}
+      : PendingOperation(std::move(log), entry), handle_(std::move(handle)) {}
 
   bool done() override { return handle_.done(); }
   void wait() override {
@@ -147,7 +147,7 @@ NcclLink& NcclCommunicator::link_of(const Request& request) {
   return *place->second;
 }
 
-std::shared_ptr<Operation> NcclCommunicator::start(Request request) {
+std::shared_ptr<PendingOperation> NcclCommunicator::start(Request request) {
   if (request.collective == Collective::barrier) {
     const Group& host_group = static_cast<NcclGroup&>(request.group.state()).host;
     const OperationLog::Entry entry = shared_log()->start(request);

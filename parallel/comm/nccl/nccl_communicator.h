@@ -22,7 +22,7 @@ class NcclCommunicator : public Communicator {
 
  private:
   std::shared_ptr<Group::State> join_group(const std::string& name, std::vector<int> ranks, int position) override;
-  std::shared_ptr<Operation> start(Request request) override;
+  std::shared_ptr<PendingOperation> start(Request request) override;
 
   void connect_neighbours(NcclGroup& group);
   std::shared_ptr<NcclLink> connect_pair(NcclGroup& group, int from, int to);
