@@ -42,17 +42,6 @@ TextColour colour_of_output() {
   return ::isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr ? TextColour::on : TextColour::off;
 }
 
-// Planning names keys by their pointers, a line each; a person wants the file too.
-Error with_file(const std::string& file, const Error& error) {
-  if (error.code() != ExitCode::bad_recipe || std::string_view(error.what()).starts_with(file)) return error;
-  std::string text = file + ": ";
-  for (const char letter : std::string_view(error.what())) {
-    text += letter;
-    if (letter == '\n') text += file + ": ";
-  }
-  return {error.code(), text};
-}
-
 Plan plan_of(const std::string& file, const Recipe& recipe, const ClusterProfile& profile, Timeline timeline) {
   try {
     Plan plan = make_plan(recipe, profile, timeline);
@@ -82,6 +71,16 @@ int plan(const PlanOptions& options) {
 }
 
 }  // namespace
+
+Error with_file(const std::string& file, const Error& error) {
+  if (error.code() != ExitCode::bad_recipe || std::string_view(error.what()).starts_with(file)) return error;
+  std::string text = file + ": ";
+  for (const char letter : std::string_view(error.what())) {
+    text += letter;
+    if (letter == '\n') text += file + ": ";
+  }
+  return {error.code(), text};
+}
 
 int show_plan(const std::string& file, const Recipe& recipe, const PlanOutputs& outputs) {
   const ClusterProfile profile = profile_of(recipe);

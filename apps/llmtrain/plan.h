@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "core/base/error.h"
 #include "core/recipe/recipe.h"
 #include "parallel/engine/runtime_interface.h"
 
@@ -15,6 +16,9 @@ struct PlanOutputs {
   std::optional<std::string> html;  // files
   std::optional<std::string> trace;
 };
+
+// Planning names keys by their pointers, a line each; a person wants the file before them too.
+Error with_file(const std::string& file, const Error& error);
 
 // Plans the recipe of a file, prints the summary or JSON on standard output and writes the files. Throws Error.
 int show_plan(const std::string& file, const Recipe& recipe, const PlanOutputs& outputs);

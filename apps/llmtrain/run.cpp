@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "apps/llmtrain/commands.h"
 #include "apps/llmtrain/executable_recipe.h"
 #include "apps/llmtrain/flags.h"
+#include "apps/llmtrain/launch.h"
 #include "apps/llmtrain/plan.h"
 #include "apps/llmtrain/runtime.h"
 #include "core/base/error.h"
@@ -35,7 +38,7 @@ std::vector<Override> all_overrides(const RunOptions& options) {
   return overrides;
 }
 
-int run(const RunOptions& options) {
+int run_here(const RunOptions& options, const std::optional<Launcher>& launcher) {
   RunRequest request;
   request.recipe = read_recipe(options.recipe, all_overrides(options));
   if (options.dry_run) return show_plan(options.recipe, request.recipe, {});
@@ -46,9 +49,25 @@ int run(const RunOptions& options) {
                                           ": /data/train: is missing; run needs at least one source, as in "
                                           "[{\"path\": \"text.txt\"}]");
   }
+  request.launch = decide_launch(options.recipe, request.recipe, launcher);
+  RuntimeInterface& runtime = load_runtime();
+  if (!launcher && request.recipe.launch.backend == CommunicationBackend::automatic && !runtime.has_mpi())
+    request.launch.backend = CommunicationBackend::local;
+  if (starts_processes(request.launch, launcher)) return start_ranks(request.launch.ranks);
   set_verbosity(request.verbosity);
-  request.plan = plan_for_run(options.recipe, request.recipe);
-  return load_runtime().run(request);
+  if (!launcher || launcher->rank == 0) request.plan = plan_for_run(options.recipe, request.recipe);
+  return runtime.run(request);
+}
+
+int run(const RunOptions& options) {
+  const std::optional<Launcher> launcher = find_launcher();
+  try {
+    return run_here(options, launcher);
+  } catch (const Error&) {
+    // The first rank finds the same in the same recipe and says so; its end ends this one.
+    if (launcher && launcher->rank > 0) std::this_thread::sleep_for(std::chrono::seconds(2));
+    throw;
+  }
 }
 
 }  // namespace

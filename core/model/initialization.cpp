@@ -13,10 +13,10 @@ std::uint64_t stream_key(std::int64_t seed, const std::string& name) {
 
 }  // namespace
 
-void initialize_weights(ParameterStore& store, const Graph& graph, std::int64_t seed) {
+void initialize_weights(const at::Tensor& flat, const ParameterStore& store, const Graph& graph, std::int64_t seed) {
   for (const FlatRange& range : store.ranges()) {
     const Parameter& parameter = graph.parameters[range.parameter];
-    at::Tensor weights = store.master().slice(0, range.begin, range.end);
+    at::Tensor weights = flat.slice(0, range.begin, range.end);
     switch (parameter.initialization) {
       case Initialization::zeros:
         weights.zero_();
@@ -29,7 +29,6 @@ void initialize_weights(ParameterStore& store, const Graph& graph, std::int64_t 
         break;
     }
   }
-  store.refresh_compute_copy();
 }
 
 }  // namespace llmtrain

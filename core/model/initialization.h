@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 
 #include "core/graph/graph.h"
@@ -8,7 +10,8 @@
 
 namespace llmtrain {
 
-// Fills a store's master weights as the Graph says. A parameter's values depend on (seed, its name) only.
-void initialize_weights(ParameterStore& store, const Graph& graph, std::int64_t seed);
+// Fills `flat`, fp32 memory of the store's parameters, as the Graph says. A parameter's values depend on (seed, its
+// name) only.
+void initialize_weights(const at::Tensor& flat, const ParameterStore& store, const Graph& graph, std::int64_t seed);
 
 }  // namespace llmtrain

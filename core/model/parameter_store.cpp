@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/model/parameter_store.h"
 
-#include "core/model/flat_memory.h"
+#include <utility>
 
 namespace llmtrain {
 
-ParameterStore::ParameterStore(const Graph& graph, std::span<const std::size_t> parameters, StoreTypes types,
-                               const at::Device& device)
+ParameterStore::ParameterStore(const Graph& graph, std::span<const std::size_t> parameters)
     : graph_(graph), written_(parameters.size(), false) {
   std::int64_t end = 0;
   for (const std::size_t parameter : parameters) {
@@ -15,9 +14,6 @@ ParameterStore::ParameterStore(const Graph& graph, std::span<const std::size_t> 
     position_.emplace(parameter, ranges_.size());
     ranges_.push_back({parameter, begin, end});
   }
-  master_ = make_flat_memory(end, at::kFloat, device);
-  gradients_ = make_flat_memory(end, types.gradients, device);
-  if (types.compute != at::kFloat) compute_copy_ = make_flat_memory(end, types.compute, device);
 }
 
 at::Tensor ParameterStore::view(const at::Tensor& flat, std::size_t first, std::size_t last) const {
@@ -32,10 +28,14 @@ at::Tensor ParameterStore::view(const at::Tensor& flat, std::size_t first, std::
 at::Tensor ParameterStore::weight(std::size_t parameter) const { return fused_weight(parameter, parameter); }
 
 at::Tensor ParameterStore::fused_weight(std::size_t first, std::size_t last) const {
-  return view(compute_copy_ ? *compute_copy_ : master_, first, last);
+  if (!weights_.defined()) return kept_.at(first);
+  return view(weights_, first, last);
 }
 
+void ParameterStore::keep(std::size_t parameter) { kept_[parameter] = weight(parameter).clone(); }
+
 ParameterStore::GradientTarget ParameterStore::fused_gradient(std::size_t first, std::size_t last) {
+  if (!gradients_.defined()) gradients_ = gradient_source_();
   const bool written = written_[position(first)];
   for (std::size_t i = position(first); i <= position(last); ++i) written_[i] = true;
   return {view(gradients_, first, last), written ? kernels::Accumulation::add : kernels::Accumulation::overwrite};
@@ -47,17 +47,18 @@ at::Tensor ParameterStore::added_gradient(std::size_t parameter) {
   return target.tensor;
 }
 
-void ParameterStore::start_step() { written_.assign(written_.size(), false); }
-
-void ParameterStore::finish_gradients() {
-  for (std::size_t i = 0; i < ranges_.size(); ++i) {
+at::Tensor ParameterStore::take_gradients() {
+  if (!gradients_.defined()) gradients_ = gradient_source_();
+  for (std::size_t i = 0; i < ranges_.size(); ++i)
     if (!written_[i]) gradients_.slice(0, ranges_[i].begin, ranges_[i].end).zero_();
-    written_[i] = true;
-  }
+  at::Tensor taken = std::move(gradients_);
+  drop_gradients();
+  return taken;
 }
 
-void ParameterStore::refresh_compute_copy() {
-  if (compute_copy_) compute_copy_->copy_(master_);
+void ParameterStore::drop_gradients() {
+  written_.assign(written_.size(), false);
+  gradients_.reset();
 }
 
 }  // namespace llmtrain

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -14,11 +15,6 @@
 
 namespace llmtrain {
 
-struct StoreTypes {
-  at::ScalarType compute = at::kFloat;    // what the modules multiply with
-  at::ScalarType gradients = at::kFloat;  // accumulation
-};
-
 // A parameter's place in the flat memory of its store, in elements.
 struct FlatRange {
   std::size_t parameter = 0;  // index into Graph::parameters
@@ -26,42 +22,48 @@ struct FlatRange {
   std::int64_t end = 0;
 };
 
-// The parameters of one stage in flat memory, back to back in the Graph's order without padding, so that weights which
-// are multiplied together (query, key, value; gate, up) are one matrix, and so that the optimizer and the checkpoint
-// see long arrays. Master weights are fp32; with another compute type there is a rounded copy for the modules.
+// The parameters of one stage as the modules see them: views of flat memory, back to back in the Graph's order without
+// gaps, so that weights which are multiplied together (query, key, value; gate, up) are one matrix, and so that the
+// optimizer, the collectives and the checkpoint see long arrays. The memory is lent: its owner decides which part of it
+// this rank keeps, and when the whole of it is here.
 class ParameterStore {
  public:
-  ParameterStore(const Graph& graph, std::span<const std::size_t> parameters, StoreTypes types,
-                 const at::Device& device);
+  ParameterStore(const Graph& graph, std::span<const std::size_t> parameters);
 
-  // Views in the compute type. `fused` gives consecutive parameters of equal trailing shape as one tensor.
+  // Views in the compute type; the weights must be attached. `fused` gives consecutive parameters of equal trailing
+  // shape as one tensor.
   at::Tensor weight(std::size_t parameter) const;
   at::Tensor fused_weight(std::size_t first, std::size_t last) const;
 
-  // A gradient to be written by a kernel that can overwrite: `accumulation` says whether this step already wrote it.
+  // A gradient to be written by a kernel that can overwrite: `accumulation` says whether it holds something already.
   struct GradientTarget {
     at::Tensor tensor;
     kernels::Accumulation accumulation;
   };
   GradientTarget gradient(std::size_t parameter) { return fused_gradient(parameter, parameter); }
   GradientTarget fused_gradient(std::size_t first, std::size_t last);
-  // The same for kernels that only add: zeroed at the step's first use.
+  // The same for kernels that only add: zeroed at its first use.
   at::Tensor added_gradient(std::size_t parameter);
 
-  // Forgets the gradients: the next write of each overwrites.
-  void start_step();
-  // Zeroes what no micro-batch wrote, so that the flat gradients are whole.
-  void finish_gradients();
+  // Lends flat weights, at least elements() of them.
+  void attach_weights(at::Tensor flat) { weights_ = std::move(flat); }
+  void detach_weights() { weights_.reset(); }
+  // One parameter stays readable after the weights are detached, as a copy of its own, until release_kept().
+  void keep(std::size_t parameter);
+  void release_kept() { kept_.clear(); }
+
+  // Where flat memory for gradients comes from, at least elements() of it, whenever the first of them is written.
+  using GradientSource = std::function<at::Tensor()>;
+  void set_gradient_source(GradientSource source) { gradient_source_ = std::move(source); }
+  // The flat gradients of all that was written since the last call, zero where nothing was. The next write overwrites,
+  // in new memory of the source.
+  at::Tensor take_gradients();
+  // Forgets what was written.
+  void drop_gradients();
 
   const std::vector<FlatRange>& ranges() const { return ranges_; }
   bool contains(std::size_t parameter) const { return position_.count(parameter) != 0; }
-  std::int64_t elements() const { return master_.numel(); }
-  const at::Tensor& master() const { return master_; }        // [elements] fp32
-  const at::Tensor& gradients() const { return gradients_; }  // [elements]
-  // The copy for the modules; none when they use the master weights themselves.
-  const std::optional<at::Tensor>& compute_copy() const { return compute_copy_; }
-  // Rounds the master weights into the copy: after they were set from outside.
-  void refresh_compute_copy();
+  std::int64_t elements() const { return ranges_.empty() ? 0 : ranges_.back().end; }
 
  private:
   std::size_t position(std::size_t parameter) const { return position_.at(parameter); }
@@ -70,9 +72,10 @@ class ParameterStore {
   const Graph& graph_;
   std::vector<FlatRange> ranges_;
   std::unordered_map<std::size_t, std::size_t> position_;  // parameter → index into ranges_
-  std::vector<bool> written_;                              // this step's gradient of ranges_[i] holds something
-  at::Tensor master_, gradients_;
-  std::optional<at::Tensor> compute_copy_;
+  std::vector<bool> written_;                              // the gradient of ranges_[i] holds something
+  at::Tensor weights_, gradients_;                         // undefined while they are not here
+  std::unordered_map<std::size_t, at::Tensor> kept_;
+  GradientSource gradient_source_;
 };
 
 }  // namespace llmtrain

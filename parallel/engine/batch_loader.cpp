@@ -22,10 +22,11 @@ MicroBatch load_micro_batch(const Dataset& dataset, const SampleRange& samples, 
 }
 
 std::vector<MicroBatch> load_batch(const Dataset& dataset, const Recipe& recipe, std::int64_t step,
-                                   const at::Device& device) {
+                                   const DataRank& rank, const at::Device& device) {
   const BatchRecipe& batch = recipe.batch;
+  const std::int64_t share = batch.global / rank.ranks, begin = rank.position * share;
   std::vector<MicroBatch> micros;
-  for (std::int64_t first = 0; first < batch.global; first += batch.micro) {
+  for (std::int64_t first = begin; first < begin + share; first += batch.micro) {
     micros.push_back(
         load_micro_batch(dataset, {step * batch.global + first, batch.micro, batch.sequence_length}, device));
     MicroBatch& micro = micros.back();

@@ -22,9 +22,15 @@ struct SampleRange {
 // Tokens and targets of these samples, on `device`; the fields about the run are left as they are by default.
 MicroBatch load_micro_batch(const Dataset& dataset, const SampleRange& samples, const at::Device& device);
 
-// The global batch of a step (from 0), cut into micro-batches. The batch of step k is samples k·global … of the data
-// set's order, whatever the layout.
+// One of the ranks that share the samples of a batch.
+struct DataRank {
+  std::int64_t position = 0;
+  std::int64_t ranks = 1;
+};
+
+// This rank's part of the global batch of a step (from 0), cut into micro-batches. The batch of step k is samples
+// k·global … of the data set's order, whatever the layout; each rank takes as many, next to each other.
 std::vector<MicroBatch> load_batch(const Dataset& dataset, const Recipe& recipe, std::int64_t step,
-                                   const at::Device& device);
+                                   const DataRank& rank, const at::Device& device);
 
 }  // namespace llmtrain

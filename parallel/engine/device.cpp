@@ -7,6 +7,7 @@
 #include <malloc.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -81,13 +82,17 @@ std::string describe_device(const c10::Device& device) {
   return std::string(properties.name) + ", " + format_bytes(properties.memory_bytes);
 }
 
-void prepare_process() {
+void prepare_process(std::int64_t ranks) {
   ::mallopt(M_MMAP_MAX, 0);
   ::mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
   if (std::getenv("OMP_NUM_THREADS") != nullptr) return;
   cpu_set_t allowed;
-  if (::sched_getaffinity(0, sizeof(allowed), &allowed) == 0) at::set_num_threads(CPU_COUNT(&allowed));
+  if (::sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
+  at::set_num_threads(static_cast<int>(std::max<std::int64_t>(1, CPU_COUNT(&allowed) / ranks)));
 }
+
+// LibTorch keeps the number for threads to come, and takes it over in each when that first computes.
+void prepare_rank_thread() { at::init_num_threads(); }
 
 void synchronize(const c10::Device& device) {
   if (!device.is_cpu()) cuda_part().interface->synchronize();

@@ -20,10 +20,13 @@ std::string describe_device(const c10::Device& device);
 // The first GPU's name and memory, or why there is none. Loads the CUDA part of the runtime.
 std::string describe_gpu();
 
-// Sets the process up for training, once, before the first tensor: as many threads as OMP_NUM_THREADS says, else as it
-// may use processors; and an allocator that keeps freed memory, because a step frees and takes the same large tensors
-// again, and pages that come anew from the system must be cleared each time.
-void prepare_process();
+// Sets the process up for training, once, before the first tensor: as many threads for each rank as OMP_NUM_THREADS
+// says, else its part of the processors that this process may use, where `ranks` share them; and an allocator that
+// keeps freed memory, because a step frees and takes the same large tensors again, and pages that come anew from the
+// system must be cleared each time.
+void prepare_process(std::int64_t ranks = 1);
+// The same threads for another thread of the process, which is a rank of its own.
+void prepare_rank_thread();
 
 // Waits until the device has done all that was asked of it.
 void synchronize(const c10::Device& device);

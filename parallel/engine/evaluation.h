@@ -17,10 +17,12 @@ struct Evaluation {
 };
 
 // The model's loss on the first `samples` samples of the data set (all of one pass when 0), micro-batches of the
-// recipe's size. Keeps no activations and drops nothing.
+// recipe's size, which the model's ranks share: all call it together, and get the same. Keeps no activations and drops
+// nothing.
 Evaluation evaluate(LocalModel& model, const Dataset& dataset, const Recipe& recipe, std::int64_t samples);
 
-// Logits [T, vocab_size] in fp32 of one sequence of T tokens (int64, on the CPU), T ≤ max_sequence_length.
+// Logits [T, vocab_size] in fp32 of one sequence of T tokens (int64, on the CPU), T ≤ max_sequence_length. The whole
+// weights must be here: not at ZeRO-3.
 at::Tensor logits_of(LocalModel& model, const at::Tensor& tokens);
 
 }  // namespace llmtrain

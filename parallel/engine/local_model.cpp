@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/engine/local_model.h"
 
-#include "core/model/flat_memory.h"
-#include "core/model/initialization.h"
-
 namespace llmtrain {
 namespace {
 
@@ -18,27 +15,20 @@ at::ScalarType scalar_type(DataType type) {
   }
 }
 
-std::vector<OptimizerSegment> segments_of(const Graph& graph, const ParameterStore& store) {
-  std::vector<OptimizerSegment> segments;
-  for (const FlatRange& range : store.ranges())
-    segments.push_back({range.begin, range.end, graph.parameters[range.parameter].decays});
-  return segments;
-}
-
-std::unique_ptr<AdamwOptimizer> make_optimizer(const OptimizerRecipe& recipe, const Graph& graph,
-                                               const ParameterStore& store) {
-  const at::Device device = store.master().device();
-  return std::make_unique<AdamwOptimizer>(recipe, segments_of(graph, store),
-                                          make_flat_memory(store.elements(), at::kFloat, device),
-                                          make_flat_memory(store.elements(), at::kFloat, device));
+ShardingOptions sharding_of(const Recipe& recipe, const at::Device& device) {
+  ShardingOptions options;
+  options.zero_stage = recipe.parallel.zero_stage;
+  options.compute = scalar_type(recipe.precision.compute);
+  options.gradients = scalar_type(recipe.precision.gradients);
+  options.device = device;
+  options.optimizer = recipe.training.optimizer;
+  return options;
 }
 
 }  // namespace
 
-LocalModel::LocalModel(const Recipe& recipe, const at::Device& device)
-    : graph_(Graph::build(recipe.model)),
-      device_(device),
-      types_{scalar_type(recipe.precision.compute), scalar_type(recipe.precision.gradients)} {
+LocalModel::LocalModel(const Recipe& recipe, const at::Device& device, const DataParallel& ranks)
+    : graph_(Graph::build(recipe.model)), device_(device), sharding_(sharding_of(recipe, device)), ranks_(ranks) {
   if (recipe.model.position == Position::rope) {
     rope_ = kernels::make_rope_table(recipe.model.max_sequence_length, recipe.model.head_dim, recipe.model.rope_theta,
                                      device);
@@ -48,13 +38,23 @@ LocalModel::LocalModel(const Recipe& recipe, const at::Device& device)
 
 void LocalModel::add_stage(const Recipe& recipe, const Stage& placed) {
   StageState state;
-  state.store = std::make_unique<ParameterStore>(graph_, parameters_of(graph_, placed.blocks), types_, device_);
-  initialize_weights(*state.store, graph_, recipe.seed);
-  state.optimizer = make_optimizer(recipe.training.optimizer, graph_, *state.store);
+  state.store = std::make_unique<ParameterStore>(graph_, parameters_of(graph_, placed.blocks));
+  state.parameters = std::make_unique<ShardedParameters>(graph_, *state.store, sharding_, ranks_);
+  state.parameters->initialize(recipe.seed);
   ParameterStore& embedding_store = stages_.empty() ? *state.store : *stages_.front().store;
   const StageOptions options{recipe.kernels.attention, recipe.memory.recompute, rope_ ? &*rope_ : nullptr};
   state.stage = std::make_unique<StageModule>(graph_, placed.blocks, *state.store, embedding_store, options);
   stages_.push_back(std::move(state));
+}
+
+void LocalModel::free(std::size_t stage, FreeAfter pass) {
+  const bool is_shared = graph_.model.tie_embeddings && stages_.size() > 1;
+  const bool holds_embedding = stage == 0, holds_head = stage + 1 == stages_.size();
+  // The head's only products with the embedding are in its forward.
+  if (is_shared && holds_embedding && pass == FreeAfter::forward)
+    stages_.front().store->keep(graph_.blocks.front().parameters.front());
+  if (is_shared && holds_head) stages_.front().store->release_kept();
+  stages_[stage].parameters->free();
 }
 
 }  // namespace llmtrain

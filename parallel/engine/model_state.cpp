@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/base/error.h"
+#include "parallel/shard/flat_shards.h"
 
 namespace llmtrain {
 namespace {
@@ -38,24 +39,27 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return text + "]";
 }
 
+// Where parameters lie in flat memory that holds the whole of a stage.
 class SliceCollector {
  public:
   SliceCollector(std::vector<TensorSlice>& slices, std::vector<at::Tensor>& copies)
       : slices_(slices), copies_(copies) {}
 
-  void add(const std::string& name, const Parameter& parameter, const at::Tensor& values) {
-    at::Tensor resident = values;
-    if (!values.is_cpu()) {
-      resident = values.cpu();
-      copies_.push_back(resident);
+  // `suffix` tells apart what is kept of a parameter. Flat memory that is not there gives nothing.
+  void add(const LocalModel& model, const ParameterStore& store, const at::Tensor& flat, const std::string& suffix) {
+    if (!flat.defined()) return;
+    const at::Tensor resident = flat.cpu();
+    copies_.push_back(resident);
+    for (const FlatRange& range : store.ranges()) {
+      const Parameter& parameter = model.graph().parameters[range.parameter];
+      TensorSlice slice;
+      slice.name = parameter.name + suffix;
+      slice.dtype = dtype_name(flat.scalar_type());
+      slice.shape = slice.slice_shape = parameter.shape;
+      slice.offset.assign(parameter.shape.size(), 0);
+      slice.data = resident.slice(0, range.begin, range.end).data_ptr();
+      slices_.push_back(std::move(slice));
     }
-    TensorSlice slice;
-    slice.name = name;
-    slice.dtype = dtype_name(values.scalar_type());
-    slice.shape = slice.slice_shape = parameter.shape;
-    slice.offset.assign(parameter.shape.size(), 0);
-    slice.data = resident.data_ptr();
-    slices_.push_back(std::move(slice));
   }
 
  private:
@@ -63,9 +67,18 @@ class SliceCollector {
   std::vector<at::Tensor>& copies_;
 };
 
-// Copies a whole logical tensor of the checkpoint into flat memory, converting its type.
+// A parameter's elements that this rank owns: `begin` … of the parameter, from `place` on in the owned memory.
+struct OwnedElements {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t place = 0;
+
+  at::Tensor in(const at::Tensor& flat) const { return flat.slice(0, place, place + end - begin); }
+};
+
+// Copies a part of a logical tensor of the checkpoint into flat memory, converting its type.
 void read_into(const CheckpointReader& checkpoint, const std::string& name, const Parameter& parameter,
-               at::Tensor destination) {
+               const OwnedElements& elements, const at::Tensor& flat) {
   const LogicalTensor* tensor = checkpoint.find(name);
   const std::string where = checkpoint.folder().string() + ": " + name;
   if (tensor == nullptr) throw Error(ExitCode::bad_data, where + ": is missing; it is no checkpoint of this model");
@@ -73,27 +86,34 @@ void read_into(const CheckpointReader& checkpoint, const std::string& name, cons
     throw Error(ExitCode::bad_data, where + ": has shape " + shape_text(tensor->shape) + ", the recipe's model has " +
                                         shape_text(parameter.shape));
   }
-  const at::Tensor values = at::empty({parameter.elements()}, at::dtype(scalar_type(*tensor)));
-  checkpoint.read(name, 0, parameter.elements(),
+  const at::Tensor values = at::empty({elements.end - elements.begin}, at::dtype(scalar_type(*tensor)));
+  checkpoint.read(name, elements.begin, elements.end,
                   std::span<std::byte>(static_cast<std::byte*>(values.data_ptr()), values.nbytes()));
-  destination.copy_(values);
+  elements.in(flat).copy_(values);
 }
 
-// Calls `function(parameter, range, stage)` for every parameter of the model.
+// Calls `function(parameter, elements, memory)` for every parameter that this rank owns something of.
 template <class Model, class Function>
-void for_parameters(Model& model, Function function) {
+void for_owned(Model& model, Function function) {
   for (auto& stage : model.stages()) {
-    for (const FlatRange& range : stage.store->ranges())
-      function(model.graph().parameters[range.parameter], range, stage);
+    const FlatInterval owned = stage.parameters->owned();
+    for (const FlatRange& range : stage.store->ranges()) {
+      const FlatInterval part = intersection({range.begin, range.end}, owned);
+      if (part.count() == 0) continue;
+      const OwnedElements elements{part.begin - range.begin, part.end - range.begin, part.begin - owned.begin};
+      function(model.graph().parameters[range.parameter], elements, *stage.parameters);
+    }
   }
 }
 
-at::Tensor part(const at::Tensor& flat, const FlatRange& range) { return flat.slice(0, range.begin, range.end); }
-
-void read_master(const CheckpointReader& checkpoint, const Parameter& parameter, at::Tensor destination) {
+void read_master(const CheckpointReader& checkpoint, const Parameter& parameter, const OwnedElements& elements,
+                 const at::Tensor& flat) {
   const std::string master = parameter.name + ".master";
-  read_into(checkpoint, checkpoint.find(master) != nullptr ? master : parameter.name, parameter,
-            std::move(destination));
+  read_into(checkpoint, checkpoint.find(master) != nullptr ? master : parameter.name, parameter, elements, flat);
+}
+
+void publish(LocalModel& model) {
+  for (auto& stage : model.stages()) stage.parameters->publish();
 }
 
 }  // namespace
@@ -101,42 +121,46 @@ void read_master(const CheckpointReader& checkpoint, const Parameter& parameter,
 std::vector<TensorSlice> state_slices(const LocalModel& model, std::vector<at::Tensor>& copies) {
   std::vector<TensorSlice> slices;
   SliceCollector collector(slices, copies);
-  for_parameters(model, [&](const Parameter& parameter, const FlatRange& range, const LocalModel::StageState& stage) {
-    const auto& copy = stage.store->compute_copy();
-    if (copy) collector.add(parameter.name, parameter, part(*copy, range));
-    collector.add(parameter.name + (copy ? ".master" : ""), parameter, part(stage.store->master(), range));
-    collector.add(parameter.name + ".m", parameter, part(stage.optimizer->first_moment(), range));
-    collector.add(parameter.name + ".v", parameter, part(stage.optimizer->second_moment(), range));
-  });
+  for (const auto& stage : model.stages()) {
+    const ShardedParameters& parameters = *stage.parameters;
+    const auto add = [&](const at::Tensor& owned, const std::string& suffix) {
+      collector.add(model, *stage.store, parameters.collect_owned(owned), suffix);
+    };
+    const auto rounded = parameters.rounded();
+    if (rounded) add(*rounded, "");
+    add(parameters.master(), rounded ? ".master" : "");
+    add(parameters.first_moment(), ".m");
+    add(parameters.second_moment(), ".v");
+  }
   return slices;
 }
 
 void load_state(LocalModel& model, const CheckpointReader& checkpoint) {
   load_weights(model, checkpoint);
-  for_parameters(model, [&](const Parameter& parameter, const FlatRange& range, const LocalModel::StageState& stage) {
-    read_into(checkpoint, parameter.name + ".m", parameter, part(stage.optimizer->first_moment(), range));
-    read_into(checkpoint, parameter.name + ".v", parameter, part(stage.optimizer->second_moment(), range));
+  for_owned(model, [&](const Parameter& parameter, const OwnedElements& elements, const ShardedParameters& memory) {
+    read_into(checkpoint, parameter.name + ".m", parameter, elements, memory.first_moment());
+    read_into(checkpoint, parameter.name + ".v", parameter, elements, memory.second_moment());
   });
 }
 
 void load_weights(LocalModel& model, const CheckpointReader& checkpoint) {
-  for_parameters(model, [&](const Parameter& parameter, const FlatRange& range, const LocalModel::StageState& stage) {
-    read_master(checkpoint, parameter, part(stage.store->master(), range));
+  for_owned(model, [&](const Parameter& parameter, const OwnedElements& elements, const ShardedParameters& memory) {
+    read_master(checkpoint, parameter, elements, memory.master());
   });
-  for (auto& stage : model.stages()) stage.store->refresh_compute_copy();
+  publish(model);
 }
 
 void load_weights(LocalModel& model, const NamedWeights& weights) {
-  for_parameters(model, [&](const Parameter& parameter, const FlatRange& range, const LocalModel::StageState& stage) {
-    part(stage.store->master(), range).copy_(weights.at(parameter.name).reshape({-1}));
+  for_owned(model, [&](const Parameter& parameter, const OwnedElements& elements, const ShardedParameters& memory) {
+    elements.in(memory.master()).copy_(weights.at(parameter.name).reshape({-1}).slice(0, elements.begin, elements.end));
   });
-  for (auto& stage : model.stages()) stage.store->refresh_compute_copy();
+  publish(model);
 }
 
 NamedWeights named_weights(const LocalModel& model) {
   NamedWeights weights;
-  for_parameters(model, [&](const Parameter& parameter, const FlatRange& range, const LocalModel::StageState& stage) {
-    weights[parameter.name] = part(stage.store->master(), range).cpu().view(parameter.shape);
+  for_owned(model, [&](const Parameter& parameter, const OwnedElements& elements, const ShardedParameters& memory) {
+    weights[parameter.name] = elements.in(memory.master()).cpu().view(parameter.shape);
   });
   return weights;
 }

@@ -4,6 +4,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,34 +20,54 @@ struct StepResult {
   double loss = 0;           // mean over the global batch's tokens
   double gradient_norm = 0;  // before clipping
   double learning_rate = 0;
-  bool skipped = false;  // the gradient norm was not finite, and the weights are as before
+  bool skipped = false;         // the gradient norm was not finite, and the weights are as before
+  bool stop_requested = false;  // of any rank: all go on or all stop
 };
+
+// Whether this rank has been asked to stop after the step.
+enum class StopRequest { none, stop };
 
 // Executes a rank's schedule: one method per instruction, in the schedule's order, nothing else.
 class Runner {
  public:
   // All arguments outlive the runner. The schedule is for as many micro-batches as every step() gets.
-  Runner(LocalModel& model, const RankSchedule& schedule, const TrainingRecipe& training);
+  Runner(LocalModel& model, const RankSchedule& schedule, const Recipe& recipe);
 
-  // One training step on the global batch; `step` counts from 0.
-  StepResult step(std::span<const MicroBatch> micros, std::int64_t step);
+  // One training step on this rank's part of the global batch; `step` counts from 0. All ranks take it together.
+  StepResult step(std::span<const MicroBatch> micros, std::int64_t step, StopRequest stop = StopRequest::none);
+
+  // Is told of each instruction when it begins.
+  using Observer = std::function<void(const Instruction&)>;
+  void set_observer(Observer observer) { observer_ = std::move(observer); }
 
  private:
+  void execute(const Instruction& instruction);
   void forward(const Instruction& instruction);
   void backward(const Instruction& instruction);
+  void gather_weights(const Instruction& instruction);
+  void free_weights(const Instruction& instruction);
+  void reduce_gradients(const Instruction& instruction);
   void optimizer_step();
+
+  void finish_step();
+  void combine_ranks(double squares);
+  ShardedParameters& parameters(std::size_t stage) { return *model_.stages()[stage].parameters; }
 
   // What passes from one stage to its neighbour on this rank: [stage][micro].
   using Mailbox = std::vector<std::vector<at::Tensor>>;
 
   LocalModel& model_;
   const RankSchedule& schedule_;
-  const TrainingRecipe& training_;
+  const Recipe& recipe_;
+  Observer observer_;
 
   std::span<const MicroBatch> micros_;
   Mailbox activations_, gradients_;
-  std::vector<double> losses_;  // sum of each micro-batch
+  std::vector<LocalModel::FreeAfter> last_pass_;  // of each stage
+  std::optional<std::size_t> reducing_;           // the stage whose reduction is under way
+  std::vector<double> losses_;                    // sum of each micro-batch
   std::int64_t step_ = 0;
+  StopRequest stop_ = StopRequest::none;
   StepResult result_;
 };
 

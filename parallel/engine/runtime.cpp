@@ -12,8 +12,8 @@
 #include "parallel/engine/evaluation.h"
 #include "parallel/engine/generate.h"
 #include "parallel/engine/model_state.h"
+#include "parallel/engine/run_ranks.h"
 #include "parallel/engine/runtime_interface.h"
-#include "parallel/engine/training_loop.h"
 
 namespace llmtrain {
 namespace {
@@ -44,7 +44,7 @@ std::vector<DataSource> evaluation_sources(const EvaluateRequest& request) {
 
 class Runtime final : public RuntimeInterface {
  public:
-  int run(const RunRequest& request) override { return static_cast<int>(run_training(request)); }
+  int run(const RunRequest& request) override { return static_cast<int>(run_ranks(request)); }
 
   EvaluateResult evaluate(const EvaluateRequest& request) override {
     prepare_process();
@@ -87,6 +87,8 @@ class Runtime final : public RuntimeInterface {
     versions.cuda_device = describe_gpu();
     return versions;
   }
+
+  bool has_mpi() override { return has_mpi_part(); }
 };
 
 }  // namespace

@@ -24,10 +24,19 @@ struct RunPlan {
   std::string page;  // report.html
 };
 
+// Which ranks train together.
+struct RunLaunch {
+  std::int64_t ranks = 1;
+  std::int64_t ranks_here = 1;  // processes that share the processors that this one may use
+  CommunicationBackend backend = CommunicationBackend::local;  // local: threads of this process; or mpi
+  std::string launcher;                                        // what started the processes, for the log
+};
+
 struct RunRequest {
   Recipe recipe;  // resolved; --run-dir and --resume have already changed it
   Verbosity verbosity = Verbosity::normal;
   std::optional<RunPlan> plan;
+  RunLaunch launch;
 };
 
 struct EvaluateRequest {
@@ -69,12 +78,14 @@ struct RuntimeVersions {
 class RuntimeInterface {
  public:
   virtual ~RuntimeInterface() = default;
-  virtual int run(const RunRequest& request) = 0;  // returns an ExitCode
+  virtual int run(const RunRequest& request) = 0;  // returns an ExitCode; a rank that another one takes down returns
+                                                   // its code, and says nothing
   virtual EvaluateResult evaluate(const EvaluateRequest& request) = 0;
   virtual std::string sample(const SampleRequest& request) = 0;  // the prompt and what follows, fit for a terminal
   virtual void export_huggingface(const ExportRequest& request) = 0;
   virtual ClusterProfile calibrate(DeviceKind device, const ClusterProfile& base) = 0;
   virtual RuntimeVersions versions() = 0;
+  virtual bool has_mpi() = 0;  // whether the part that joins MPI was built
 };
 
 }  // namespace llmtrain

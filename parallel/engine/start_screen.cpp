@@ -50,10 +50,10 @@ std::string batch_line(const Recipe& recipe) {
 std::string memory_line(const Recipe& recipe, LocalModel& model) {
   std::int64_t weights = 0, gradients = 0, moments = 0;
   for (auto& stage : model.stages()) {
-    weights += static_cast<std::int64_t>(stage.store->master().nbytes());
-    if (stage.store->compute_copy()) weights += static_cast<std::int64_t>(stage.store->compute_copy()->nbytes());
-    gradients += static_cast<std::int64_t>(stage.store->gradients().nbytes());
-    moments += static_cast<std::int64_t>(stage.optimizer->first_moment().nbytes() * 2);
+    const ShardedParameters::Bytes bytes = stage.parameters->bytes();
+    weights += bytes.weights;
+    gradients += bytes.gradients;
+    moments += bytes.moments;
   }
   return fmt::format("weights {} ({} compute, fp32 master), gradients {}, moments {}", format_bytes(weights),
                      type_name(recipe.precision.compute), format_bytes(gradients), format_bytes(moments));
@@ -67,6 +67,13 @@ std::string data_line(const Trainer& trainer) {
     text += fmt::format("; validation {} tokens in {} files", format_count(static_cast<double>(validation->tokens())),
                         validation->files());
   return text;
+}
+
+std::string ranks_line(const RunLaunch& launch, const Recipe& recipe) {
+  const std::string kind = launch.backend == CommunicationBackend::local ? "threads of this process"
+                                                                         : "processes, started by " + launch.launcher;
+  return fmt::format("{} {}; ZeRO-{} over {}", launch.ranks, kind, recipe.parallel.zero_stage,
+                     recipe.parallel.zero_shard_ranks.value_or(launch.ranks));
 }
 
 std::string plan_line(const RunPlan& plan) {
@@ -85,6 +92,7 @@ void show_start_screen(const RunRequest& request, Trainer& trainer, const RunDir
   show("memory", memory_line(recipe, trainer.model()));
   show("device", describe_device(trainer.model().device()));
   show("data", data_line(trainer));
+  if (request.launch.ranks > 1) show("ranks", ranks_line(request.launch, recipe));
   if (request.plan) show("plan", plan_line(*request.plan));
   show("run", directory.path().string());
 }

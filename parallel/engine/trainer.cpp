@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/engine/trainer.h"
 
+#include <algorithm>
 #include <string>
 
 #include "core/base/error.h"
@@ -26,8 +27,17 @@ std::optional<Dataset> open_validation(const Recipe& recipe) {
   return open_data(recipe, recipe.data.validation, false, "/data/validation");
 }
 
-// One rank's: a mesh of one.
-RankSchedule schedule_of(const Recipe& recipe) { return make_schedule(schedule_shape(recipe, Mesh{})).ranks.front(); }
+Mesh mesh_of(const Recipe& recipe, const Communicator* communicator) {
+  if (communicator == nullptr) return {};
+  Recipe sized = recipe;
+  sized.launch.ranks = communicator->size();
+  const std::int64_t each_node = std::max<std::int64_t>(1, communicator->size() / recipe.cluster.nodes);
+  return make_mesh(sized, recipe.cluster.devices_per_node.value_or(each_node));
+}
+
+DataParallel ranks_of(Communicator* communicator, const Mesh& mesh) {
+  return communicator != nullptr ? DataParallel(*communicator, mesh) : DataParallel();
+}
 
 void load_first_weights(LocalModel& model, const std::string& source) {
   if (source.starts_with(huggingface_prefix)) {
@@ -41,19 +51,21 @@ void load_first_weights(LocalModel& model, const std::string& source) {
 
 }  // namespace
 
-Trainer::Trainer(const Recipe& recipe)
+Trainer::Trainer(const Recipe& recipe, Communicator* communicator)
     : recipe_(recipe),
+      mesh_(mesh_of(recipe, communicator)),
       train_(open_data(recipe_, recipe_.data.train, recipe_.data.shuffle, "/data/train")),
       validation_(open_validation(recipe_)),
-      model_(recipe_, choose_device(recipe_.cluster.device)),
-      schedule_(schedule_of(recipe_)),
-      runner_(model_, schedule_, recipe_.training) {
+      model_(recipe_, choose_device(recipe_.cluster.device), ranks_of(communicator, mesh_)),
+      schedule_(make_schedule(schedule_shape(recipe_, mesh_)).ranks.front()),
+      runner_(model_, schedule_, recipe_) {
   if (recipe_.training.init_from) load_first_weights(model_, *recipe_.training.init_from);
 }
 
-StepResult Trainer::step() {
-  const auto micros = load_batch(train_, recipe_, steps_done_, model_.device());
-  const StepResult result = runner_.step(micros, steps_done_);
+StepResult Trainer::step(StopRequest stop) {
+  const DataRank rank{model_.ranks().position(), model_.ranks().ranks()};
+  const auto micros = load_batch(train_, recipe_, steps_done_, rank, model_.device());
+  const StepResult result = runner_.step(micros, steps_done_, stop);
   ++steps_done_;
   return result;
 }

@@ -10,8 +10,10 @@
 #include "core/checkpoint/checkpoint.h"
 #include "core/data/dataset.h"
 #include "core/recipe/recipe.h"
+#include "parallel/comm/communicator.h"
 #include "parallel/engine/local_model.h"
 #include "parallel/engine/runner.h"
+#include "parallel/plan/mesh.h"
 #include "parallel/plan/schedule.h"
 
 namespace llmtrain {
@@ -20,13 +22,15 @@ namespace llmtrain {
 // disk. Blocking. Throws Error for what the recipe's files cannot be.
 class Trainer {
  public:
-  // Opens the data, builds the model with its first weights (the recipe's init_from, else its seed).
-  explicit Trainer(const Recipe& recipe);
+  // Opens the data, builds the model with its first weights (the recipe's init_from, else its seed). Without a
+  // communicator this rank trains alone, whatever the recipe says of others; else all ranks of its world build theirs
+  // together, as one of the layout that the recipe gives a world of this size, and make the same calls.
+  explicit Trainer(const Recipe& recipe, Communicator* communicator = nullptr);
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
   std::int64_t steps_done() const { return steps_done_; }
-  StepResult step();
+  StepResult step(StopRequest stop = StopRequest::none);
 
   // Mean loss over the validation data: training.evaluate_batches global batches of it, or all. The recipe must name
   // validation data.
@@ -40,9 +44,13 @@ class Trainer {
   const Dataset& train_data() const { return train_; }
   const Dataset* validation_data() const { return validation_ ? &*validation_ : nullptr; }
   LocalModel& model() { return model_; }
+  // What one step does on this rank.
+  const RankSchedule& schedule() const { return schedule_; }
+  Runner& runner() { return runner_; }
 
  private:
   Recipe recipe_;
+  Mesh mesh_;
   Dataset train_;
   std::optional<Dataset> validation_;
   LocalModel model_;

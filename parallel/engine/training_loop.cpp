@@ -21,7 +21,9 @@
 #include "parallel/engine/metrics_log.h"
 #include "parallel/engine/model_state.h"
 #include "parallel/engine/progress.h"
+#include "parallel/engine/rank_log.h"
 #include "parallel/engine/run_directory.h"
+#include "parallel/engine/same_recipe.h"
 #include "parallel/engine/start_screen.h"
 #include "parallel/engine/stop_signal.h"
 #include "parallel/engine/trainer.h"
@@ -33,31 +35,42 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// One run from its start (or its checkpoint) to its last step.
+// What the first rank alone does of a run: it keeps the results and speaks.
+struct FirstRank {
+  FirstRank(const RunRequest& request, const RunDirectory& directory, Trainer& trainer)
+      : metrics(directory.path(), request.recipe.log, trainer.steps_done()),
+        saver(directory.checkpoints(), request.recipe.checkpoint),
+        progress(request.recipe.training.steps, trainer.steps_done(), request.verbosity == Verbosity::quiet),
+        stop(directory.path() / "STOP"),
+        peak_flops(measure_matmul_rate(trainer.model().device(), trainer.model().compute_type())) {}
+
+  MetricsLog metrics;
+  CheckpointSaver saver;
+  Progress progress;
+  StopSignal stop;
+  double peak_flops;  // of one rank
+};
+
+// One run from its start (or its checkpoint) to its last step, on one rank.
 class TrainingLoop {
  public:
-  TrainingLoop(const Recipe& recipe, const RunDirectory& directory, Trainer& trainer, Verbosity verbosity)
-      : recipe_(recipe),
-        directory_(directory),
-        trainer_(trainer),
-        metrics_(directory.path(), recipe.log, trainer.steps_done()),
-        saver_(directory.checkpoints(), recipe.checkpoint),
-        progress_(recipe.training.steps, trainer.steps_done(), verbosity == Verbosity::quiet),
-        peak_flops_(measure_matmul_rate(trainer.model().device(), trainer.model().compute_type())) {}
+  // `first` is null on the ranks that are not the first.
+  TrainingLoop(const Recipe& recipe, Trainer& trainer, FirstRank* first, spdlog::logger& logger)
+      : recipe_(recipe), trainer_(trainer), first_(first), logger_(logger) {}
 
   ExitCode run() {
     const bool evaluates = recipe_.training.evaluate_every > 0;
     if (evaluates && trainer_.steps_done() == 0) evaluate();
     while (trainer_.steps_done() < recipe_.training.steps) {
-      train_step();
+      const bool stops = train_step();
       const std::int64_t step = trainer_.steps_done();
       const bool last = step == recipe_.training.steps;
       if ((evaluates && last) || every(recipe_.training.evaluate_every)) evaluate();
-      if (!last && stop_.requested()) return stop();
+      if (!last && stops) return stop();
       if (!last && every(recipe_.checkpoint.every)) save();
     }
     save();
-    saver_.finish();
+    finish_saving();
     return ExitCode::done;
   }
 
@@ -72,18 +85,32 @@ class TrainingLoop {
  private:
   bool every(std::int64_t interval) const { return interval > 0 && trainer_.steps_done() % interval == 0; }
 
-  void train_step() {
+  // Whether the ranks were asked to stop.
+  bool train_step() {
+    const bool asked = first_ != nullptr && first_->stop.requested();
     const auto start = Clock::now();
-    const StepResult result = trainer_.step();
-    if (result.skipped) {
-      ++skipped_;
-      progress_.note(fmt::format("step {}: the gradient is not finite; its update was skipped", trainer_.steps_done()));
+    const StepResult result = trainer_.step(asked ? StopRequest::stop : StopRequest::none);
+    step_seconds_.push_back(seconds_since(start));
+    if (result.skipped) ++skipped_;
+    if (first_ != nullptr) {
+      show(result);
+    } else {
+      logger_.debug("step {}: loss {}, {}", trainer_.steps_done(), result.loss, format_duration(step_seconds_.back()));
     }
+    return result.stop_requested || (first_ != nullptr && asked_alone());
+  }
+
+  // A request that came during the step: others hear of it in the next one, where there are any.
+  bool asked_alone() const { return trainer_.model().ranks().ranks() == 1 && first_->stop.requested(); }
+
+  void show(const StepResult& result) {
+    if (result.skipped)
+      first_->progress.note(
+          fmt::format("step {}: the gradient is not finite; its update was skipped", trainer_.steps_done()));
     const bool last = trainer_.steps_done() == recipe_.training.steps;
-    const TrainingRow row = make_row(result, seconds_since(start));
-    step_seconds_.push_back(row.step_seconds);
-    if (last || every(recipe_.log.every)) metrics_.write(row);
-    progress_.show(row);
+    const TrainingRow row = make_row(result, step_seconds_.back());
+    if (last || every(recipe_.log.every)) first_->metrics.write(row);
+    first_->progress.show(row);
   }
 
   TrainingRow make_row(const StepResult& result, double seconds) const {
@@ -97,7 +124,8 @@ class TrainingLoop {
     row.step_seconds = seconds;
     row.tokens_per_second = static_cast<double>(step_tokens) / seconds;
     const Graph& graph = trainer_.model().graph();
-    row.mfu = row.tokens_per_second * graph.training_flops_per_token(recipe_.batch.sequence_length) / peak_flops_;
+    const double peak_flops = first_->peak_flops * trainer_.model().ranks().ranks();
+    row.mfu = row.tokens_per_second * graph.training_flops_per_token(recipe_.batch.sequence_length) / peak_flops;
     row.memory_bytes = memory_peak(trainer_.model().device());
     row.skipped = skipped_;
     return row;
@@ -106,33 +134,36 @@ class TrainingLoop {
   void evaluate() {
     if (trainer_.validation_data() == nullptr) return;
     const double loss = trainer_.evaluate();
-    metrics_.write(EvaluationRow{trainer_.steps_done(), loss});
-    progress_.note(
+    if (first_ == nullptr) return;
+    first_->metrics.write(EvaluationRow{trainer_.steps_done(), loss});
+    first_->progress.note(
         fmt::format("step {}: validation loss {:.4f}, perplexity {:.2f}", trainer_.steps_done(), loss, std::exp(loss)));
   }
 
   void save() {
     std::vector<at::Tensor> copies;
-    saver_.write(trainer_.state(), state_slices(trainer_.model(), copies));
+    const auto slices = state_slices(trainer_.model(), copies);
+    if (first_ != nullptr) first_->saver.write(trainer_.state(), slices);
+  }
+
+  void finish_saving() {
+    if (first_ != nullptr) first_->saver.finish();
   }
 
   ExitCode stop() {
     save();
-    saver_.finish();
-    stop_.acknowledge();
-    progress_.note(
+    finish_saving();
+    if (first_ == nullptr) return ExitCode::stopped;
+    first_->stop.acknowledge();
+    first_->progress.note(
         fmt::format("stopped on request after step {}; run the same command again to go on", trainer_.steps_done()));
     return ExitCode::stopped;
   }
 
   const Recipe& recipe_;
-  const RunDirectory& directory_;
   Trainer& trainer_;
-  MetricsLog metrics_;
-  CheckpointSaver saver_;
-  Progress progress_;
-  StopSignal stop_{directory_.path() / "STOP"};
-  double peak_flops_;
+  FirstRank* first_;
+  spdlog::logger& logger_;
   std::int64_t skipped_ = 0;
   std::vector<double> step_seconds_;
 };
@@ -153,11 +184,14 @@ void keep_plan(const RunPlan& plan, const RunDirectory& directory) {
   write_file_atomically(directory.path() / "report.html", plan.page);
 }
 
-void compare_with_plan(const RunPlan& plan, double step_seconds, Trainer& trainer) {
+void compare_with_plan(const RunRequest& request, double step_seconds, Trainer& trainer) {
+  const RunPlan& plan = *request.plan;
+  const bool shares_memory = request.launch.backend == CommunicationBackend::local;
+  const double ranks = shares_memory ? static_cast<double>(request.launch.ranks) : 1;
   log().info("a step took {} (median), planned {}; memory {} at its peak, planned {} (profile {})",
              format_duration(step_seconds), format_duration(plan.step_seconds),
              format_bytes(memory_peak(trainer.model().device())),
-             format_bytes(static_cast<std::int64_t>(plan.peak_bytes)), plan.profile);
+             format_bytes(static_cast<std::int64_t>(ranks * plan.peak_bytes)), plan.profile);
 }
 
 void show_end(const RunDirectory& directory) {
@@ -166,19 +200,15 @@ void show_end(const RunDirectory& directory) {
   log().info("{} what was shown here. Try: llmtrain sample {} --prompt \"…\"", directory.log_file().string(), path);
 }
 
-}  // namespace
-
-ExitCode run_training(const RunRequest& request) {
+// The first rank's, with all that it leaves and shows.
+ExitCode train_first(const RunRequest& request, Trainer& trainer, Communicator* communicator) {
   const Recipe& recipe = request.recipe;
-  set_verbosity(request.verbosity);
-  prepare_process();
-  RunDirectory::check(recipe);
-  Trainer trainer(recipe);
   const RunDirectory directory(recipe);
   log_to_file(directory.log_file());
   const auto checkpoint = directory.checkpoint_to_resume();
   if (request.plan) keep_plan(*request.plan, directory);
   show_start_screen(request, trainer, directory);
+  if (communicator != nullptr) share_text(*communicator, checkpoint ? checkpoint->string() : "");
   if (checkpoint) {
     trainer.resume(CheckpointReader(*checkpoint));
     log().info("resuming after step {} from {}", trainer.steps_done(), checkpoint->string());
@@ -187,12 +217,35 @@ ExitCode run_training(const RunRequest& request) {
     log().info("all {} steps are done already", recipe.training.steps);
     return ExitCode::done;
   }
-  TrainingLoop loop(recipe, directory, trainer, request.verbosity);
+  FirstRank first(request, directory, trainer);
+  TrainingLoop loop(recipe, trainer, &first, log());
   const ExitCode code = loop.run();
-  if (request.plan) compare_with_plan(*request.plan, loop.typical_step_seconds(), trainer);
-  if (code == ExitCode::done && request.verbosity != Verbosity::quiet) show_sample(recipe, trainer);
+  if (request.plan) compare_with_plan(request, loop.typical_step_seconds(), trainer);
+  // ZeRO-3 has the weights here only while all ranks work together.
+  const bool has_weights = !trainer.model().gathers_for_use();
+  if (code == ExitCode::done && request.verbosity != Verbosity::quiet && has_weights) show_sample(recipe, trainer);
   if (code == ExitCode::done) show_end(directory);
   return code;
+}
+
+ExitCode train_other(const RunRequest& request, Trainer& trainer, Communicator& communicator) {
+  const std::string checkpoint = share_text(communicator, "");
+  const RankLog logger(request, communicator.rank());
+  logger.get().info("rank {} of {}", communicator.rank(), communicator.size());
+  if (!checkpoint.empty()) trainer.resume(CheckpointReader(checkpoint));
+  if (trainer.steps_done() >= request.recipe.training.steps) return ExitCode::done;
+  return TrainingLoop(request.recipe, trainer, nullptr, logger.get()).run();
+}
+
+}  // namespace
+
+ExitCode run_training(const RunRequest& request, Communicator* communicator) {
+  const Recipe& recipe = request.recipe;
+  const bool is_first = communicator == nullptr || communicator->rank() == 0;
+  if (communicator != nullptr) check_same_recipe(*communicator, recipe);
+  if (is_first) RunDirectory::check(recipe);
+  Trainer trainer(recipe, communicator);
+  return is_first ? train_first(request, trainer, communicator) : train_other(request, trainer, *communicator);
 }
 
 }  // namespace llmtrain

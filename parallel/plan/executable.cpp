@@ -31,16 +31,11 @@ void refuse_parallel(const ParallelRecipe& parallel, Refusals& refusals) {
   refusals.one_only("/parallel/context", parallel.context);
   refusals.one_only("/parallel/expert", parallel.expert);
   refusals.one_only("/parallel/expert_tensor", parallel.expert_tensor);
-  refusals.one_only("/parallel/data", parallel.data.value_or(1));
-  refusals.one_only("/parallel/zero_shard_ranks", parallel.zero_shard_ranks.value_or(1));
 }
 
 void refuse_launch(const Recipe& recipe, Refusals& refusals) {
-  refusals.one_only("/cluster/nodes", recipe.cluster.nodes);
-  refusals.one_only("/cluster/devices_per_node", recipe.cluster.devices_per_node.value_or(1));
-  refusals.one_only("/launch/ranks", recipe.launch.ranks.value_or(1));
   refusals.refuse_if(recipe.launch.backend == CommunicationBackend::nccl, "/launch/backend", "nccl",
-                     "use \"auto\": one rank does not communicate");
+                     "use \"auto\", \"mpi\" or \"local\"");
 }
 
 void refuse_memory(const MemoryRecipe& memory, Refusals& refusals) {

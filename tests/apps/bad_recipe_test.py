@@ -182,9 +182,6 @@ class NotExecutable(ProgramTest):
         "/parallel/tensor": {"parallel.tensor": 2},
         "/parallel/pipeline": {"parallel.pipeline": 2, "model.layers": 2},
         "/parallel/context": {"parallel.context": 2},
-        "/parallel/data": {"parallel.data": 2, "batch.micro": 1},
-        "/cluster/nodes": {"cluster.nodes": 2},
-        "/launch/ranks": {"launch.ranks": 2},
         "/launch/backend": {"launch.backend": "nccl"},
         "/memory/offload/optimizer": {"memory.offload.optimizer": True},
         "/memory/offload/weights": {"memory.offload.weights": True},
@@ -200,10 +197,15 @@ class NotExecutable(ProgramTest):
                 self.refused(2, [f"recipe.json: {pointer}:"], "run", "recipe.json")
 
     def test_all_at_once(self):
-        changes = {"precision.compute": "fp16", "memory.offload.weights": True, "cluster.nodes": 2}
+        changes = {"precision.compute": "fp16", "memory.offload.weights": True,
+                   "memory.offload.optimizer": True}
         self.write("recipe.json", small({"data.train": [{"path": "nowhere.txt"}], **changes}))
         result = self.refused(2, [], "run", "recipe.json")
         self.assertEqual(len(result.stderr.splitlines()), 3, result.stderr)
+
+    def test_nodes_need_a_launcher(self):
+        self.write("recipe.json", small({"data.train": [{"path": "nowhere.txt"}], "cluster.nodes": 2}))
+        self.refused(2, ["recipe.json: /cluster/nodes:", "srun"], "run", "recipe.json")
 
     def test_run_needs_data(self):
         self.write("recipe.json", small())

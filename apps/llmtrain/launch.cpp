@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/llmtrain/launch.h"
+
+#include <algorithm>
+
+#include "apps/llmtrain/plan.h"
+#include "core/base/error.h"
+#include "parallel/plan/mesh.h"
+
+namespace llmtrain::app {
+namespace {
+
+std::int64_t ranks_asked_for(const Recipe& recipe) {
+  if (recipe.launch.ranks) return *recipe.launch.ranks;
+  if (recipe.parallel.data) return *recipe.parallel.data;
+  return recipe.cluster.nodes * recipe.cluster.devices_per_node.value_or(1);
+}
+
+[[noreturn]] void refuse(const std::string& file, const std::string& reason) {
+  throw Error(ExitCode::bad_recipe, file + ": " + reason);
+}
+
+std::int64_t decide_ranks(const std::string& file, const Recipe& recipe, const std::optional<Launcher>& launcher) {
+  if (!launcher) return ranks_asked_for(recipe);
+  const auto& asked = recipe.launch.ranks;
+  if (asked && *asked != launcher->ranks) {
+    refuse(file, "/launch/ranks: " + std::to_string(*asked) + " disagrees with the " + std::to_string(launcher->ranks) +
+                     " that " + launcher->name + " has started; start as many, or leave it \"auto\"");
+  }
+  return launcher->ranks;
+}
+
+CommunicationBackend decide_backend(const std::string& file, const Recipe& recipe, std::int64_t ranks,
+                                    const std::optional<Launcher>& launcher) {
+  const bool is_local = recipe.launch.backend == CommunicationBackend::local;
+  if (is_local && ranks > 1 && launcher) {
+    refuse(file, "/launch/backend: \"local\" keeps all ranks in one process, and " + launcher->name + " has started " +
+                     std::to_string(ranks) + "; use \"auto\" or \"mpi\"");
+  }
+  return is_local || ranks == 1 ? CommunicationBackend::local : CommunicationBackend::mpi;
+}
+
+}  // namespace
+
+RunLaunch decide_launch(const std::string& file, Recipe& recipe, const std::optional<Launcher>& launcher) {
+  RunLaunch launch;
+  launch.ranks = decide_ranks(file, recipe, launcher);
+  launch.backend = decide_backend(file, recipe, launch.ranks, launcher);
+  if (recipe.cluster.nodes > 1 && !launcher) {
+    refuse(file, "/cluster/nodes: " + std::to_string(recipe.cluster.nodes) +
+                     " nodes are started by srun or mpirun, not from one of them; start the run with one of these");
+  }
+  if (launcher) {
+    launch.launcher = launcher->name;
+    launch.ranks_here = launcher->ranks_here;
+  }
+  recipe.launch.ranks = launch.ranks;
+  try {
+    const std::int64_t here = std::max<std::int64_t>(1, launch.ranks / recipe.cluster.nodes);
+    make_mesh(recipe, recipe.cluster.devices_per_node.value_or(here));
+  } catch (const Error& error) {
+    throw with_file(file, error);
+  }
+  return launch;
+}
+
+bool starts_processes(const RunLaunch& launch, const std::optional<Launcher>& launcher) {
+  return launch.backend == CommunicationBackend::mpi && !launcher;
+}
+
+}  // namespace llmtrain::app

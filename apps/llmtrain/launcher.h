@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace llmtrain::app {
+
+// What has started this process as one of several ranks.
+struct Launcher {
+  std::string name;  // "mpirun"
+  std::int64_t rank = 0;
+  std::int64_t ranks = 1;
+  std::int64_t ranks_here = 1;  // on this node
+};
+
+// From the variables that Open MPI's mpirun, srun (PMIx, PMI2), other PMI launchers and torchrun set; none where this
+// process was started by itself.
+std::optional<Launcher> find_launcher();
+
+// Starts this program, with the arguments that it was given, as so many ranks on this node through mpirun, and returns
+// their exit code. SIGTERM and SIGINT, once, ask the ranks to stop as SIGUSR1 does. Throws Error(missing_input) where
+// there is no mpirun.
+int start_ranks(std::int64_t ranks);
+
+}  // namespace llmtrain::app

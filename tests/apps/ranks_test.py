@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs on several ranks, as threads and as processes under mpirun: the same numbers, one voice, and trouble."""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+import unittest
+
+from program import PROGRAM, ProgramTest, small
+
+TEXT = "The quick brown fox jumps over the lazy dog.\n" * 40
+BACKENDS = ("local", "mpi") if shutil.which("mpirun") else ("local",)
+
+
+class Ranks(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.write("text.txt", TEXT)
+        self.write("recipe.json", small({
+            "data": {"train": [{"path": "text.txt"}], "validation": [{"path": "text.txt"}]},
+            "model.layers": 2, "batch": {"global": 8, "micro": 1},
+            "training": {"steps": 20, "evaluate_every": 10, "evaluate_batches": 2,
+                         "learning_rate": {"warmup_steps": 20}}}))
+
+    def run_ranks(self, *arguments, **options):
+        return self.run_program("run", "recipe.json", *arguments, **options)
+
+    def train(self, folder, *arguments):
+        result = self.run_ranks("-q", "--run-dir", folder, *arguments)
+        self.assertEqual((result.returncode, result.stderr, result.stdout), (0, "", ""))
+        return self.rows(folder)
+
+    def rows(self, folder):
+        return [json.loads(line) for line in (self.folder / folder / "metrics.jsonl").read_text().splitlines()]
+
+    def assert_close(self, rows, expected):
+        self.assertEqual([row["step"] for row in rows], [row["step"] for row in expected])
+        for row, wanted in zip(rows, expected):
+            for name, tolerance in (("loss", 1e-5), ("validation_loss", 1e-5), ("grad_norm", 1e-4)):
+                if name in wanted:
+                    self.assertAlmostEqual(row[name], wanted[name], delta=tolerance * wanted[name])
+
+    def test_the_same_numbers(self):
+        expected = self.train("alone")
+        for backend in BACKENDS:
+            losses = None
+            for ranks, stage, loops in ((2, 0, 1), (2, 3, 2), (4, 1, 2), (4, 2, 1)):
+                with self.subTest(backend=backend, ranks=ranks, stage=stage):
+                    layout = ["--ranks", str(ranks), "--set", f"launch.backend={backend}", "--set",
+                              f"parallel.zero_stage={stage}", "--set", f"pipeline.loops={loops}"]
+                    rows = self.train(f"{backend}-{ranks}-{stage}", *layout)
+                    self.assert_close(rows, expected)
+                    if losses is None:
+                        losses = [row.get("loss") for row in rows]
+                        again = self.train(f"{backend}-again", *layout)
+                        self.assertEqual([row.get("loss") for row in again], losses)
+
+    def test_goes_on_with_other_ranks(self):
+        expected = self.train("alone")
+        self.train("four", "--ranks", "4", "--set", "launch.backend=local", "--set", "parallel.zero_stage=3", "--set",
+                   "checkpoint.every=10")
+        rows = self.train("two", "--ranks", "2", "--set", "launch.backend=local", "--resume",
+                          "four/checkpoints/step-00000010")
+        self.assert_close(rows, [row for row in expected if row["step"] > 10])
+
+    def test_one_voice_and_a_log_for_each(self):
+        for backend in BACKENDS:
+            with self.subTest(backend):
+                result = self.run_ranks("--ranks", "2", "--run-dir", backend, "--set", f"launch.backend={backend}")
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertEqual(result.stderr.count("llmtrain: small"), 1, result.stderr)
+                self.assertEqual(result.stderr.count("done. "), 1, result.stderr)
+                self.assertIn("mpirun" if backend == "mpi" else "threads", result.stderr)
+                logs = sorted(path.name for path in (self.folder / backend / "log").iterdir())
+                self.assertEqual(logs, ["rank-00000.log", "rank-00001.log"])
+
+    def test_world_that_does_not_fit(self):
+        cases = ((["--ranks", "3"], "recipe.json: /batch/global:"),
+                 (["--ranks", "2", "--set", "parallel.data=4"], "--set: /launch/ranks:"))
+        for arguments, reason in cases:
+            result = self.refused(2, [reason], "run", "recipe.json", *arguments)
+            self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
+
+    @unittest.skipUnless("mpi" in BACKENDS, "no mpirun")
+    def test_world_of_the_launcher_that_does_not_fit(self):
+        result = self.under_mpirun(2, "--ranks", "4")
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertEqual(result.stderr.count("/launch/ranks: 4 disagrees with the 2 that mpirun has started"), 1)
+
+    @unittest.skipUnless("mpi" in BACKENDS, "no mpirun")
+    def test_is_a_rank_under_mpirun(self):
+        result = self.under_mpirun(2, "--run-dir", "started")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("started by mpirun", result.stderr)
+        self.assertEqual(len(self.rows("started")), 23)
+
+    def under_mpirun(self, ranks, *arguments):
+        command = ["mpirun", "--quiet", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(ranks),
+                   PROGRAM, "run", "recipe.json", *arguments]
+        return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False, timeout=120,
+                              env={**os.environ, "OMP_NUM_THREADS": "1"})
+
+    def test_a_rank_that_fails(self):
+        """The second rank cannot open its log."""
+        for backend in BACKENDS:
+            with self.subTest(backend):
+                layout = ("--run-dir", backend, "--set", f"launch.backend={backend}")
+                self.assertEqual(self.run_ranks("-q", *layout).returncode, 0)
+                (self.folder / backend / "log" / "rank-00001.log").mkdir()
+                start = time.monotonic()
+                result = self.run_ranks("--ranks", "2", "-q", *layout)
+                self.assertEqual(result.returncode, 73, result.stderr)
+                self.assertEqual(result.stderr.count("rank-00001.log"), 1, result.stderr)
+                self.assertLess(time.monotonic() - start, 30)
+
+    def test_missing_data_is_said_once(self):
+        for backend in BACKENDS:
+            result = self.run_ranks("--ranks", "2", "--set", f"launch.backend={backend}", "--set",
+                                    "data.train.0.path=nowhere.txt")
+            self.assertEqual(result.returncode, 66, result.stderr)
+            self.assertEqual(result.stderr.count("nowhere.txt"), 1, result.stderr)
+
+    def test_stop_on_request(self):
+        for backend in BACKENDS:
+            with self.subTest(backend):
+                long = ["--ranks", "2", "--run-dir", backend, "--set", f"launch.backend={backend}", "--set",
+                        "training.steps=100000", "--set", "training.evaluate_every=0"]
+                with subprocess.Popen([PROGRAM, "run", "recipe.json", *long], cwd=self.folder, stderr=subprocess.PIPE,
+                                      text=True) as process:
+                    for line in process.stderr:
+                        if line.startswith("step "):
+                            break
+                    process.send_signal(signal.SIGTERM)
+                    rest = process.stderr.read()
+                self.assertEqual(process.returncode, 75, rest)
+                self.assertIn("run the same command again", rest)
+
+
+if __name__ == "__main__":
+    unittest.main()

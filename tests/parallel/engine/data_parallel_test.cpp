@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several ranks train what one rank trains: against the single-rank run, and against the plan.
+#include <catch2/catch.hpp>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/checkpoint/checkpoint.h"
+#include "parallel/comm/local/local_world.h"
+#include "parallel/engine/model_state.h"
+#include "parallel/engine/trainer.h"
+#include "parallel/plan/cost/cluster_profile.h"
+#include "parallel/plan/planner/planner.h"
+#include "tests/parallel/engine/training_setting.h"
+
+namespace llmtrain {
+namespace {
+
+using test::check_close;
+using test::check_equal;
+using test::Run;
+using test::TrainingSetting;
+using Overrides = std::vector<std::string>;
+
+Overrides operator+(Overrides left, const Overrides& right) {
+  left.insert(left.end(), right.begin(), right.end());
+  return left;
+}
+
+// Every rank's run, by rank.
+std::vector<Run> train_ranks(const TrainingSetting& setting, int ranks, const Overrides& overrides,
+                             std::int64_t steps) {
+  const Recipe recipe = setting.recipe(overrides);
+  std::vector<Run> runs(static_cast<std::size_t>(ranks));
+  LocalWorld world(ranks);
+  world.run([&](Communicator& communicator) {
+    Trainer trainer(recipe, &communicator);
+    runs[static_cast<std::size_t>(communicator.rank())] = TrainingSetting::train(trainer, steps);
+  });
+  for (const Run& run : runs) check_equal(run, runs.front());
+  return runs;
+}
+
+Run train(const TrainingSetting& setting, int ranks, const Overrides& overrides, std::int64_t steps = 20) {
+  return train_ranks(setting, ranks, overrides, steps).front();
+}
+
+std::string zero(int stage) { return "parallel.zero_stage=" + std::to_string(stage); }
+
+struct Layout {
+  int ranks;
+  Overrides overrides;
+};
+
+// Every world with every ZeRO stage, and loops, schedules and micro-batches in turn.
+std::vector<Layout> layouts() {
+  const std::vector<Overrides> cuts{
+      {"batch.micro=1"},
+      {"batch.micro=1", "pipeline.loops=3", "pipeline.schedule=\"breadth_first\""},
+      {"batch.micro=1", "pipeline.loops=3", "pipeline.schedule=\"interleaved\""},
+      {"batch.micro=1", "pipeline.loops=5", "pipeline.balance=\"blocks\"", "pipeline.schedule=\"breadth_first\""},
+      {"batch.micro=1", "pipeline.loops=2", "pipeline.balance=[1,2]", "pipeline.schedule=\"1f1b\"",
+       "parallel.overlap=false"},
+      {"batch.micro=1", "pipeline.loops=3", "pipeline.schedule=\"gpipe\"", "memory.recompute=\"full\""},
+      {"batch.micro=2", "pipeline.loops=3"},
+  };
+  std::vector<Layout> layouts;
+  std::size_t next = 0;
+  for (const int ranks : {2, 4, 8}) {
+    for (int stage = 0; stage <= 3; ++stage) {
+      for (int i = 0; i < (ranks == 8 ? 1 : 3); ++i) {
+        Overrides cut = cuts[next++ % cuts.size()];
+        if (ranks == 8) cut.front() = "batch.micro=1";
+        layouts.push_back({ranks, cut + Overrides{zero(stage)}});
+      }
+    }
+  }
+  return layouts;
+}
+
+}  // namespace
+
+TEST_CASE("ranks that share the batch learn what one rank learns", "[ranks]") {
+  const TrainingSetting setting;
+  const Overrides model =
+      GENERATE(Overrides{}, Overrides{"model.architecture=\"gpt2\"", "model.dropout=0.1"},
+               Overrides{"model.tie_embeddings=true", "model.vocab_size=257", "model.qk_norm=true"});
+  const Run expected = setting.train(model, 20);
+  for (const Layout& layout : layouts()) {
+    std::string words = std::to_string(layout.ranks) + " ranks";
+    for (const std::string& override : layout.overrides) words += " " + override;
+    INFO(words);
+    check_close(train(setting, layout.ranks, model + layout.overrides), expected, 1e-5, 1e-4);
+  }
+}
+
+TEST_CASE("the same layout gives bitwise the same, and so does every ZeRO stage", "[ranks]") {
+  const TrainingSetting setting;
+  const Overrides compute = GENERATE(Overrides{}, Overrides{"precision.compute=\"bf16\""});
+  const Overrides cut = Overrides{"batch.micro=1", "pipeline.loops=3"} + compute;
+  const Run expected = train(setting, 4, cut, 6);
+  check_equal(train(setting, 4, cut, 6), expected);
+  for (int stage = 1; stage <= 3; ++stage) check_equal(train(setting, 4, cut + Overrides{zero(stage)}, 6), expected);
+}
+
+TEST_CASE("shards inside a group, copies across", "[ranks]") {
+  const TrainingSetting setting;
+  const Run expected = setting.train({}, 20);
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (const std::string shards : {"1", "2"}) {
+      INFO("ZeRO-" << stage << " over " << shards);
+      const Overrides layout{"batch.micro=1", "pipeline.loops=3", zero(stage), "parallel.zero_shard_ranks=" + shards};
+      check_close(train(setting, 4, layout), expected, 1e-5, 1e-4);
+    }
+  }
+}
+
+TEST_CASE("bf16 on ranks follows fp32", "[ranks]") {
+  const TrainingSetting setting;
+  const Run expected = setting.train({}, 6);
+  const Overrides types = GENERATE(Overrides{"precision.compute=\"bf16\""},
+                                   Overrides{"precision.compute=\"bf16\"", "precision.gradients=\"bf16\""});
+  for (const int stage : {0, 3})
+    check_close(train(setting, 2, types + Overrides{"batch.micro=2", zero(stage)}, 6), expected, 2e-2, 0.1);
+}
+
+TEST_CASE("ranks share an evaluation", "[ranks]") {
+  const TrainingSetting setting;
+  const Overrides model{"training.evaluate_batches=0", "model.tie_embeddings=true", "batch.micro=2",
+                        "pipeline.loops=3"};
+  Trainer alone(setting.recipe(model));
+  const double expected = alone.evaluate();
+  for (const int stage : {0, 3}) {
+    const Recipe recipe = setting.recipe(model + Overrides{zero(stage)});
+    LocalWorld world(4);
+    std::vector<double> losses(4);
+    world.run([&](Communicator& communicator) {
+      Trainer trainer(recipe, &communicator);
+      losses[static_cast<std::size_t>(communicator.rank())] = trainer.evaluate();
+    });
+    for (const double loss : losses) CHECK(loss == Approx(expected).epsilon(1e-6));
+  }
+}
+
+TEST_CASE("any layout goes on from any checkpoint", "[ranks]") {
+  const TrainingSetting setting;
+  const Overrides compute = GENERATE(Overrides{}, Overrides{"precision.compute=\"bf16\""});
+  const double tolerance = compute.empty() ? 1e-5 : 1e-2;
+  const Overrides sharded = compute + Overrides{"batch.micro=1", "pipeline.loops=3", zero(3)};
+  const Run whole = train(setting, 4, sharded, 8);
+  const auto folder = setting.directory().path() / "checkpoints";
+  const auto save = [&](Trainer& trainer) {
+    std::vector<at::Tensor> copies;
+    const auto slices = state_slices(trainer.model(), copies);
+    if (trainer.model().ranks().is_first()) write_checkpoint(folder, trainer.state(), slices, 0);
+  };
+  LocalWorld(4).run([&](Communicator& communicator) {
+    Trainer trainer(setting.recipe(sharded), &communicator);
+    TrainingSetting::train(trainer, 5);
+    save(trainer);
+  });
+  const auto checkpoint = folder / "step-00000005";
+  const std::vector<double> rest(whole.losses.begin() + 5, whole.losses.end());
+  const auto resume = [&](int ranks, const Overrides& overrides) {
+    std::vector<double> losses;
+    LocalWorld(ranks).run([&](Communicator& communicator) {
+      Trainer trainer(setting.recipe(overrides), &communicator);
+      trainer.resume(CheckpointReader(checkpoint));
+      const Run run = TrainingSetting::train(trainer, 3);
+      if (communicator.rank() == 0) losses = run.losses;
+    });
+    return losses;
+  };
+  CHECK(resume(4, sharded) == rest);
+  const std::vector<Layout> others{{2, compute + Overrides{"batch.micro=4", zero(1)}},
+                                   {8, compute + Overrides{"batch.micro=1", zero(2)}},
+                                   {1, compute}};
+  for (const Layout& other : others) {
+    const auto losses = resume(other.ranks, other.overrides);
+    for (std::size_t i = 0; i < rest.size(); ++i) CHECK(losses[i] == Approx(rest[i]).epsilon(tolerance));
+  }
+}
+
+TEST_CASE("a step sends what the plan says, and does what the schedule says", "[ranks]") {
+  const TrainingSetting setting;
+  const std::string schedule = GENERATE("\"breadth_first\"", "\"interleaved\"");
+  const int stage = GENERATE(0, 1, 2, 3);
+  const std::string shards = GENERATE("2", "4");
+  const Recipe recipe = setting.recipe({"batch.micro=1", "pipeline.loops=3", "pipeline.schedule=" + schedule,
+                                        zero(stage), "parallel.zero_shard_ranks=" + shards, "launch.ranks=4"});
+  const auto profile = load_profile("cpu", std::string(LLMTRAIN_SOURCE_DIR) + "/recipes/clusters");
+  const Plan plan = make_plan(recipe, profile, Timeline::leave_out);
+  double planned = 0;
+  for (const auto& [entry, exposed] : plan.report.communication)
+    if (entry.purpose == "data_parallel") planned += entry.bytes_per_rank_per_step;
+  REQUIRE(planned > 0);
+
+  std::mutex mutex;
+  LocalWorld(4).run([&](Communicator& communicator) {
+    Trainer trainer(recipe, &communicator);
+    std::string executed;
+    trainer.runner().set_observer([&](const Instruction& instruction) { executed += to_text(instruction) + "\n"; });
+    communicator.log().reset_counts();
+    trainer.step();
+    double sent = 0;
+    for (const CommunicationCount& count : communicator.log().counts())
+      if (count.purpose == Purpose::data_parallel) sent += count.bytes;
+    const std::lock_guard lock(mutex);
+    CHECK(sent == planned);
+    CHECK(executed == to_text(plan.schedule.ranks.front()));
+  });
+}
+
+TEST_CASE("a rank that throws ends the step of all with its message", "[ranks]") {
+  const TrainingSetting setting;
+  const Recipe recipe = setting.recipe({"batch.micro=1", zero(2)});
+  LocalWorld world(4);
+  const auto work = [&](Communicator& communicator) {
+    Trainer trainer(recipe, &communicator);
+    trainer.step();
+    if (communicator.rank() == 2) throw Error(ExitCode::bad_data, "tokens.bin: sample 7 is gone");
+    trainer.step();
+  };
+  CHECK_THROWS_WITH(world.run(work), Catch::Contains("sample 7 is gone"));
+}
+
+}  // namespace llmtrain
