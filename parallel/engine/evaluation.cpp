@@ -42,21 +42,23 @@ Evaluation evaluate(LocalModel& model, const Dataset& dataset, const Recipe& rec
     }
     sum += loss_sum(model, own);
   }
-  const std::vector<double> sums = ranks.exchange(std::array{sum});
+  const std::vector<double> sums = ranks.exchange(std::array{model.tensor().position() == 0 ? sum : 0});
   const std::int64_t tokens = count * recipe.batch.sequence_length;
   return {std::accumulate(sums.begin(), sums.end(), 0.0) / static_cast<double>(tokens), tokens};
 }
 
 at::Tensor logits_of(LocalModel& model, const at::Tensor& tokens) {
   MicroBatch micro;
-  micro.tokens = tokens.to(model.device());
-  micro.batch = 1;
+  // As often as there are tensor ranks, so that these may split the rows whatever the length.
+  micro.batch = model.tensor().ranks();
+  micro.tokens = tokens.to(model.device()).repeat({micro.batch});
   micro.sequence = tokens.size(0);
   at::Tensor x;
   auto& stages = model.stages();
   for (std::size_t i = 0; i + 1 < stages.size(); ++i)
     x = stages[i].stage->forward(std::move(x), 0, micro, Pass::evaluation);
-  return stages.back().stage->logits(std::move(x), micro).to(at::kCPU, at::kFloat);
+  const at::Tensor logits = stages.back().stage->logits(std::move(x), micro);
+  return logits.narrow(0, 0, micro.sequence).to(at::kCPU, at::kFloat);
 }
 
 }  // namespace llmtrain

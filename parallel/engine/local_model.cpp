@@ -27,8 +27,13 @@ ShardingOptions sharding_of(const Recipe& recipe, const at::Device& device) {
 
 }  // namespace
 
-LocalModel::LocalModel(const Recipe& recipe, const at::Device& device, const DataParallel& ranks)
-    : graph_(Graph::build(recipe.model)), device_(device), sharding_(sharding_of(recipe, device)), ranks_(ranks) {
+LocalModel::LocalModel(const Recipe& recipe, const at::Device& device, const DataParallel& ranks,
+                       const TensorParallel& tensor)
+    : graph_(Graph::build(recipe.model)),
+      device_(device),
+      sharding_(sharding_of(recipe, device)),
+      ranks_(ranks),
+      tensor_(tensor) {
   if (recipe.model.position == Position::rope) {
     rope_ = kernels::make_rope_table(recipe.model.max_sequence_length, recipe.model.head_dim, recipe.model.rope_theta,
                                      device);
@@ -38,11 +43,13 @@ LocalModel::LocalModel(const Recipe& recipe, const at::Device& device, const Dat
 
 void LocalModel::add_stage(const Recipe& recipe, const Stage& placed) {
   StageState state;
-  state.store = std::make_unique<ParameterStore>(graph_, parameters_of(graph_, placed.blocks));
-  state.parameters = std::make_unique<ShardedParameters>(graph_, *state.store, sharding_, ranks_);
+  const ShardPlace place{.degrees = {.tensor = tensor_.ranks()}, .tensor = tensor_.position()};
+  state.store = std::make_unique<ParameterStore>(graph_, parameters_of(graph_, placed.blocks), place);
+  state.parameters = std::make_unique<ShardedParameters>(graph_, *state.store, sharding_, ranks_, tensor_);
   state.parameters->initialize(recipe.seed);
   ParameterStore& embedding_store = stages_.empty() ? *state.store : *stages_.front().store;
-  const StageOptions options{recipe.kernels.attention, recipe.memory.recompute, rope_ ? &*rope_ : nullptr};
+  const StageOptions options{recipe.kernels.attention, recipe.memory.recompute, rope_ ? &*rope_ : nullptr, &tensor_,
+                             tensor_.rows()};
   state.stage = std::make_unique<StageModule>(graph_, placed.blocks, *state.store, embedding_store, options);
   stages_.push_back(std::move(state));
 }

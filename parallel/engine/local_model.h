@@ -16,6 +16,7 @@
 #include "parallel/plan/placement.h"
 #include "parallel/shard/data_parallel.h"
 #include "parallel/shard/sharded_parameters.h"
+#include "parallel/shard/tensor_parallel.h"
 
 namespace llmtrain {
 
@@ -23,8 +24,10 @@ namespace llmtrain {
 // Weights start as the recipe's seed says.
 class LocalModel {
  public:
-  // `ranks` hold the same parameters and shard their states as `parallel.zero_stage` says; all build it together.
-  LocalModel(const Recipe& recipe, const at::Device& device, const DataParallel& ranks = {});
+  // `ranks` hold the same parameters and shard their states as `parallel.zero_stage` says; `tensor` hold the other
+  // features of the same layers. All build it together.
+  LocalModel(const Recipe& recipe, const at::Device& device, const DataParallel& ranks = {},
+             const TensorParallel& tensor = {});
   LocalModel(const LocalModel&) = delete;
   LocalModel& operator=(const LocalModel&) = delete;
 
@@ -41,6 +44,7 @@ class LocalModel {
   const std::vector<StageState>& stages() const { return stages_; }
   at::ScalarType compute_type() const { return sharding_.compute; }
   const DataParallel& ranks() const { return ranks_; }
+  const TensorParallel& tensor() const { return tensor_; }
 
   // Starts to bring a stage's weights here, and lets them go again (ZeRO-3). A tied head on another stage still has the
   // token embedding after the embedding's stage is freed, until its own stage is.
@@ -56,6 +60,7 @@ class LocalModel {
   at::Device device_;
   ShardingOptions sharding_;
   DataParallel ranks_;
+  TensorParallel tensor_;
   std::optional<kernels::RopeTable> rope_;
   std::vector<StageState> stages_;
 };

@@ -116,11 +116,12 @@ void Runner::optimizer_step() {
   for (auto& stage : model_.stages()) stage.parameters->update(result_.learning_rate, coefficient, step_ + 1);
 }
 
-// Loss and norm are of all ranks; of those with the same shard one counts.
+// Loss and norm are of all ranks; of those with the same shard, and of tensor ranks with the same loss, one counts.
 void Runner::combine_ranks(double squares) {
   const DataParallel& ranks = model_.ranks();
   const double loss = std::accumulate(losses_.begin(), losses_.end(), 0.0);
-  const std::array<double, 3> mine{loss, ranks.replica() == 0 ? squares : 0, stop_ == StopRequest::stop ? 1.0 : 0.0};
+  const std::array<double, 3> mine{model_.tensor().position() == 0 ? loss : 0, ranks.replica() == 0 ? squares : 0,
+                                   stop_ == StopRequest::stop ? 1.0 : 0.0};
   const std::vector<double> all = ranks.exchange(mine);
   std::array<double, 3> sums{};
   for (std::size_t i = 0; i < all.size(); ++i) sums[i % sums.size()] += all[i];

@@ -39,6 +39,10 @@ DataParallel ranks_of(Communicator* communicator, const Mesh& mesh) {
   return communicator != nullptr ? DataParallel(*communicator, mesh) : DataParallel();
 }
 
+TensorParallel tensor_of(Communicator* communicator, const Mesh& mesh, const Recipe& recipe) {
+  return communicator != nullptr ? TensorParallel(*communicator, mesh, recipe) : TensorParallel();
+}
+
 void load_first_weights(LocalModel& model, const std::string& source) {
   if (source.starts_with(huggingface_prefix)) {
     load_weights(model, load_huggingface(source.substr(huggingface_prefix.size()), model.graph()));
@@ -56,7 +60,8 @@ Trainer::Trainer(const Recipe& recipe, Communicator* communicator)
       mesh_(mesh_of(recipe, communicator)),
       train_(open_data(recipe_, recipe_.data.train, recipe_.data.shuffle, "/data/train")),
       validation_(open_validation(recipe_)),
-      model_(recipe_, choose_device(recipe_.cluster.device), ranks_of(communicator, mesh_)),
+      model_(recipe_, choose_device(recipe_.cluster.device), ranks_of(communicator, mesh_),
+             tensor_of(communicator, mesh_, recipe_)),
       schedule_(make_schedule(schedule_shape(recipe_, mesh_)).ranks.front()),
       runner_(model_, schedule_, recipe_) {
   if (recipe_.training.init_from) load_first_weights(model_, *recipe_.training.init_from);
