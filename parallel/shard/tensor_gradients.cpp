@@ -8,12 +8,6 @@
 namespace llmtrain {
 namespace {
 
-using Role = ParameterRole;
-
-bool sees_part_of_the_work(Role role, ActivationRows rows) {
-  return rows == ActivationRows::split || role == Role::query_norm_weight || role == Role::key_norm_weight;
-}
-
 void append(std::vector<FlatInterval>& intervals, const FlatInterval& interval) {
   if (interval.count() == 0) return;
   if (!intervals.empty() && intervals.back().end == interval.begin) {
@@ -49,15 +43,18 @@ TensorGradients::TensorGradients(const Graph& graph, const ParameterStore& store
                                  FlatInterval owned)
     : ranks_(ranks), owned_(owned) {
   for (const FlatRange& range : store.ranges()) {
-    const Parameter& parameter = graph.parameters[range.parameter];
-    const LocalPart& part = store.part(range.parameter);
     const FlatInterval here = intersection({range.begin, range.end}, owned);
-    if (part.copy == 0) append(counted_, here);
-    if (part.copies == 1) continue;
-    if (parameter.shard_axis != ShardAxis::none) {
-      append(summed_over_copies_, here);
-    } else if (sees_part_of_the_work(parameter.role, ranks.rows())) {
-      append(summed_, here);
+    if (store.part(range.parameter).copy == 0) append(counted_, here);
+    const bool splits_sequence = ranks.rows() == ActivationRows::split;
+    switch (gradient_sum(graph.model, graph.parameters[range.parameter], ranks.ranks(), splits_sequence)) {
+      case GradientSum::tensor_group:
+        append(summed_, here);
+        break;
+      case GradientSum::same_heads:
+        append(summed_over_copies_, here);
+        break;
+      case GradientSum::none:
+        break;
     }
   }
 }

@@ -13,11 +13,7 @@
 
 namespace llmtrain {
 
-// What the tensor ranks owe each other of a store's gradients. Most parameters are a rank's own, or every rank makes
-// the same gradient of them. Summed over the tensor group are those that every rank holds whole but of whose work it
-// sees a part: the norms of its query and key heads; and where rows are split the other norms, the biases of
-// row-parallel layers and the positions (Korthikanti et al., arXiv 2205.05198). Heads of keys and values that several
-// ranks hold are summed over these.
+// What the tensor ranks owe each other of a store's gradients: the sums of core/graph/sharding.h's gradient_sum().
 class TensorGradients {
  public:
   // Of the elements `owned` of the store, the same on all ranks of the tensor group.

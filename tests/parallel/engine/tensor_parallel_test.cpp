@@ -3,12 +3,15 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
 #include <vector>
 
 #include "core/base/error.h"
 #include "parallel/engine/evaluation.h"
+#include "parallel/plan/cost/cluster_profile.h"
+#include "parallel/plan/planner/planner.h"
 #include "tests/parallel/engine/train_ranks.h"
 
 namespace llmtrain {
@@ -23,7 +26,7 @@ using test::TrainingSetting;
 using test::zero;
 using test::operator+;
 
-constexpr std::int64_t steps = 8;
+constexpr std::int64_t steps = 6;
 
 const Overrides gpt2{"model.architecture=\"gpt2\"", "model.kv_heads=4", "model.vocab_size=257"};
 const Overrides llama{"model.qk_norm=true"};  // 2 heads of keys and values
@@ -45,7 +48,7 @@ std::string words_of(const Layout& layout) {
   return words;
 }
 
-// Both degrees with rows whole and split, alone and with data ranks at every ZeRO stage; recompute, loops and
+// Both degrees with rows whole and split, alone and with data ranks at the ZeRO stages; recompute, loops and
 // micro-batches in turn.
 std::vector<Layout> layouts() {
   const std::vector<Overrides> cuts{
@@ -60,7 +63,7 @@ std::vector<Layout> layouts() {
   for (const int ranks : {2, 4}) {
     for (const bool sequence : {false, true}) {
       layouts.push_back({ranks, cuts[next++ % cuts.size()] + tensor(ranks, sequence)});
-      for (int stage = 0; stage <= 3; ++stage)
+      for (int stage = ranks == 2 ? 0 : 2; stage <= 3; ++stage)
         layouts.push_back({2 * ranks, cuts[next++ % cuts.size()] + tensor(ranks, sequence) + Overrides{zero(stage)}});
     }
   }
@@ -140,6 +143,32 @@ TEST_CASE("tensor ranks share an evaluation and make the same logits", "[ranks]"
     for (const double value : losses) CHECK(value == Approx(loss).epsilon(1e-6));
     for (const double error : errors) CHECK(error < 1e-5);
   }
+}
+
+TEST_CASE("a step on tensor ranks sends what the plan says", "[ranks]") {
+  const TrainingSetting setting;
+  const Overrides model = GENERATE(gpt2 + Overrides{"batch.micro=2"}, llama + Overrides{"batch.micro=4"});
+  const bool sequence = GENERATE(false, true);
+  const std::string recompute = GENERATE("none", "full");
+  const int stage = GENERATE(0, 1, 3);
+  const Recipe recipe = setting.recipe(
+      model + tensor(4, sequence) +
+      Overrides{zero(stage), "memory.recompute=\"" + recompute + "\"", "pipeline.loops=3", "launch.ranks=8"});
+  const auto profile = load_profile("cpu", std::string(LLMTRAIN_SOURCE_DIR) + "/recipes/clusters");
+  double planned = 0;
+  for (const auto& [entry, exposed] : make_plan(recipe, profile, Timeline::leave_out).report.communication)
+    if (entry.purpose == "data_parallel" || entry.purpose == "tensor_parallel")
+      planned += entry.bytes_per_rank_per_step;
+
+  std::vector<double> sent(8);
+  LocalWorld(8).run([&](Communicator& communicator) {
+    Trainer trainer(recipe, &communicator);
+    communicator.log().reset_counts();
+    trainer.step();
+    for (const CommunicationCount& count : communicator.log().counts())
+      if (count.purpose != Purpose::control) sent[static_cast<std::size_t>(communicator.rank())] += count.bytes;
+  });
+  CHECK(*std::max_element(sent.begin(), sent.end()) == planned);
 }
 
 TEST_CASE("padding of the vocabulary stays zero", "[ranks]") {
