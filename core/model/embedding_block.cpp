@@ -8,8 +8,9 @@
 
 namespace llmtrain {
 
-EmbeddingBlock::EmbeddingBlock(const BlockParameters& parameters)
-    : store_(parameters.store()),
+EmbeddingBlock::EmbeddingBlock(const BlockParameters& parameters, ParameterStore& token_store)
+    : token_store_(token_store),
+      store_(parameters.store()),
       split_(parameters.split()),
       dropout_(parameters.model().dropout),
       tokens_(parameters.index(ParameterRole::token_embedding)),
@@ -20,11 +21,11 @@ void EmbeddingBlock::drop(at::Tensor& activation, const MicroBatch& micro) const
 }
 
 at::Tensor EmbeddingBlock::rows_of(const at::Tensor& tokens) const {
-  return tokens.sub(split_.position() * store_.part(tokens_).shape[0]);
+  return tokens.sub(split_.position() * token_store_.part(tokens_).shape[0]);
 }
 
 at::Tensor EmbeddingBlock::is_elsewhere(const at::Tensor& rows) const {
-  return rows.lt(0).logical_or_(rows.ge(store_.part(tokens_).shape[0]));
+  return rows.lt(0).logical_or_(rows.ge(token_store_.part(tokens_).shape[0]));
 }
 
 at::Tensor EmbeddingBlock::position_ids(std::int64_t rows, const MicroBatch& micro) const {
@@ -35,12 +36,12 @@ at::Tensor EmbeddingBlock::position_ids(std::int64_t rows, const MicroBatch& mic
 at::Tensor EmbeddingBlock::embed(const MicroBatch& micro) const {
   std::optional<at::Tensor> positions;
   if (positions_) positions = store_.weight(*positions_);
-  return kernels::embedding_forward(micro.tokens, store_.weight(tokens_), positions, micro.sequence);
+  return kernels::embedding_forward(micro.tokens, token_store_.weight(tokens_), positions, micro.sequence);
 }
 
 at::Tensor EmbeddingBlock::embed_split(const MicroBatch& micro) const {
   const at::Tensor rows = rows_of(micro.tokens);
-  const at::Tensor table = store_.weight(tokens_);
+  const at::Tensor table = token_store_.weight(tokens_);
   at::Tensor y = kernels::embedding_forward(rows.clamp(0, table.size(0) - 1), table, std::nullopt, micro.sequence);
   y = split_.own_sum(y.masked_fill_(is_elsewhere(rows).unsqueeze(1), 0));
   if (positions_) {
@@ -57,7 +58,7 @@ BlockModule::Output EmbeddingBlock::forward(const at::Tensor&, const MicroBatch&
 }
 
 void EmbeddingBlock::add_gradients(const at::Tensor& dy, const MicroBatch& micro) const {
-  at::Tensor dtokens = store_.added_gradient(tokens_);
+  at::Tensor dtokens = token_store_.added_gradient(tokens_);
   std::optional<at::Tensor> dpositions;
   if (positions_) dpositions = store_.added_gradient(*positions_);
   kernels::embedding_backward(dy, micro.tokens, dtokens, dpositions, micro.sequence);
@@ -69,7 +70,7 @@ void EmbeddingBlock::add_split_gradients(const at::Tensor& dy, const MicroBatch&
     kernels::embedding_backward(dy, position_ids(dy.size(0), micro), dpositions, std::nullopt, micro.sequence);
   }
   const at::Tensor whole = split_.whole_rows(dy);
-  at::Tensor dtokens = store_.added_gradient(tokens_);
+  at::Tensor dtokens = token_store_.added_gradient(tokens_);
   const at::Tensor rows = rows_of(micro.tokens);
   const at::Tensor here = is_elsewhere(rows).logical_not_().nonzero().squeeze(1);
   if (here.numel() == 0) return;

@@ -13,7 +13,8 @@ namespace llmtrain {
 // embedding.
 class EmbeddingBlock final : public BlockModule {
  public:
-  explicit EmbeddingBlock(const BlockParameters& parameters);
+  // `token_store` holds the token embedding, the block's own store the rest.
+  EmbeddingBlock(const BlockParameters& parameters, ParameterStore& token_store);
 
   Output forward(const at::Tensor& x, const MicroBatch& micro, Pass pass) const override;
   at::Tensor backward(at::Tensor dy, const MicroBatch& micro, std::unique_ptr<SavedActivations> saved) const override;
@@ -30,6 +31,7 @@ class EmbeddingBlock final : public BlockModule {
   void add_gradients(const at::Tensor& dy, const MicroBatch& micro) const;
   void add_split_gradients(const at::Tensor& dy, const MicroBatch& micro) const;
 
+  ParameterStore& token_store_;
   ParameterStore& store_;
   TensorSplit split_;
   double dropout_;

@@ -44,9 +44,9 @@ Handle DataParallel::gather(const at::Tensor& part, const at::Tensor& whole) con
 }
 
 at::Tensor DataParallel::collect(const at::Tensor& part) const {
-  if (shards() == 1) return is_first() ? part : at::Tensor();
   if (replica() > 0) return {};
-  if (!is_first()) {
+  if (shards() == 1) return part;
+  if (shard() > 0) {
     communicator_->send(shard_, Purpose::control, array_of(part), 0).wait();
     return {};
   }
@@ -57,6 +57,14 @@ at::Tensor DataParallel::collect(const at::Tensor& part) const {
     communicator_->receive(shard_, Purpose::control, array_of(piece), shard).wait();
   }
   return whole;
+}
+
+void DataParallel::send_to_first(const at::Tensor& flat) const {
+  communicator_->send(communicator_->world(), Purpose::control, array_of(flat), 0).wait();
+}
+
+void DataParallel::receive_from(int rank, const at::Tensor& flat) const {
+  communicator_->receive(communicator_->world(), Purpose::control, array_of(flat), rank).wait();
 }
 
 std::vector<double> DataParallel::exchange(std::span<const double> values) const {

@@ -21,8 +21,8 @@ ElementType element_type(at::ScalarType type) {
 
 }  // namespace
 
-Array array_of(const at::Tensor& contiguous) {
-  return {contiguous.data_ptr(), contiguous.numel(), element_type(contiguous.scalar_type())};
+Array array_of(const at::Tensor& tensor) {
+  return {tensor.data_ptr(), tensor.numel(), element_type(tensor.scalar_type())};
 }
 
 }  // namespace llmtrain

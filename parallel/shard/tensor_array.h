@@ -3,12 +3,12 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "parallel/comm/element_type.h"
+#include "parallel/comm/communicator.h"
 
 namespace llmtrain {
 
-// A contiguous tensor's memory as a Communicator takes it. Throws Error(internal_error) for a type that ranks do not
+// A contiguous tensor's memory as the Communicator takes it. Throws Error(internal_error) for types that ranks do not
 // exchange.
-Array array_of(const at::Tensor& contiguous);
+Array array_of(const at::Tensor& tensor);
 
 }  // namespace llmtrain

@@ -35,10 +35,10 @@ void TensorParallel::sum(const at::Tensor& x) const {
   if (group_.is_valid()) communicator_->all_reduce(group_, Purpose::tensor_parallel, array_of(x)).wait();
 }
 
-at::Tensor TensorParallel::gather_rows(const at::Tensor& part) const {
+at::Tensor TensorParallel::gather_rows(const at::Tensor& part, Purpose purpose) const {
   if (!group_.is_valid()) return part;
   at::Tensor whole = with_rows(part, part.size(0) * ranks());
-  communicator_->all_gather(group_, Purpose::tensor_parallel, array_of(part), array_of(whole)).wait();
+  communicator_->all_gather(group_, purpose, array_of(part), array_of(whole)).wait();
   return whole;
 }
 

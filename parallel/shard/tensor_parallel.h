@@ -26,7 +26,8 @@ class TensorParallel final : public TensorRanks {
   ActivationRows rows() const { return rows_; }
 
   void sum(const at::Tensor& x) const override;
-  at::Tensor gather_rows(const at::Tensor& part) const override;
+  at::Tensor gather_rows(const at::Tensor& part) const override { return gather_rows(part, Purpose::tensor_parallel); }
+  at::Tensor gather_rows(const at::Tensor& part, Purpose purpose) const;
   at::Tensor scatter_sum_rows(const at::Tensor& whole) const override;
   // In place, over the ranks with the same heads of keys and values.
   void sum_copies(const at::Tensor& x) const;

@@ -12,7 +12,7 @@
 #include "parallel/engine/evaluation.h"
 #include "parallel/plan/cost/cluster_profile.h"
 #include "parallel/plan/planner/planner.h"
-#include "tests/parallel/engine/ranks_setting.h"
+#include "tests/parallel/engine/train_ranks.h"
 
 namespace llmtrain {
 namespace {
@@ -21,7 +21,7 @@ using test::check_close;
 using test::check_equal;
 using test::Overrides;
 using test::Run;
-using test::train_on_ranks;
+using test::train_ranks;
 using test::TrainingSetting;
 using test::zero;
 using test::operator+;
@@ -79,7 +79,7 @@ TEST_CASE("whatever the tensor ranks, the model learns what one rank learns", "[
   const Run expected = setting.train(model, steps);
   for (const Layout& layout : layouts()) {
     INFO(words_of(layout));
-    check_close(train_on_ranks(setting, layout.ranks, model + layout.overrides, steps), expected, 1e-5, 1e-4);
+    check_close(train_ranks(setting, layout.ranks, model + layout.overrides, steps), expected, 1e-5, 1e-4);
   }
 }
 
@@ -88,10 +88,10 @@ TEST_CASE("recompute changes no bit on tensor ranks, nor does another run", "[ra
   const Overrides compute = GENERATE(Overrides{}, Overrides{"precision.compute=\"bf16\""});
   const bool sequence = GENERATE(false, true);
   const Overrides layout = gpt2 + compute + tensor(2, sequence) + Overrides{"batch.micro=2", "model.dropout=0.1"};
-  const Run expected = train_on_ranks(setting, 4, layout, 4);
-  check_equal(train_on_ranks(setting, 4, layout, 4), expected);
+  const Run expected = train_ranks(setting, 4, layout, 4);
+  check_equal(train_ranks(setting, 4, layout, 4), expected);
   for (const std::string kept : {"selective", "full"})
-    check_equal(train_on_ranks(setting, 4, layout + Overrides{"memory.recompute=\"" + kept + "\""}, 4), expected);
+    check_equal(train_ranks(setting, 4, layout + Overrides{"memory.recompute=\"" + kept + "\""}, 4), expected);
 }
 
 TEST_CASE("shards inside a group, copies across, on tensor ranks", "[ranks]") {
@@ -101,7 +101,7 @@ TEST_CASE("shards inside a group, copies across, on tensor ranks", "[ranks]") {
     INFO("ZeRO-" << stage);
     const Overrides layout =
         tensor(2, true) + Overrides{"batch.micro=1", zero(stage), "parallel.zero_shard_ranks=2", "pipeline.loops=3"};
-    check_close(train_on_ranks(setting, 8, llama + layout, steps), expected, 1e-5, 1e-4);
+    check_close(train_ranks(setting, 8, llama + layout, steps), expected, 1e-5, 1e-4);
   }
 }
 
@@ -112,7 +112,7 @@ TEST_CASE("a tensor rank may have no row of the vocabulary", "[ranks]") {
       gpt2 + Overrides{"model.layers=1",           "model.hidden_size=64",     "model.heads=32", "model.kv_heads=4",
                        "model.ffn_hidden_size=64", "batch.sequence_length=16", "batch.global=2", "batch.micro=2"};
   const Run expected = setting.train(model, 3);
-  check_close(train_on_ranks(setting, 32, model + tensor(32, false), 3), expected, 1e-5, 1e-4);
+  check_close(train_ranks(setting, 32, model + tensor(32, false), 3), expected, 1e-5, 1e-4);
 }
 
 TEST_CASE("bf16 on tensor ranks follows fp32", "[ranks]") {
@@ -120,7 +120,7 @@ TEST_CASE("bf16 on tensor ranks follows fp32", "[ranks]") {
   const Run expected = setting.train(llama, 6);
   const Overrides types = GENERATE(Overrides{"precision.compute=\"bf16\""},
                                    Overrides{"precision.compute=\"bf16\"", "precision.gradients=\"bf16\""});
-  check_close(train_on_ranks(setting, 4, llama + types + tensor(4, true), 6), expected, 2e-2, 0.1);
+  check_close(train_ranks(setting, 4, llama + types + tensor(4, true), 6), expected, 2e-2, 0.1);
 }
 
 TEST_CASE("tensor ranks share an evaluation and make the same logits", "[ranks]") {
@@ -178,7 +178,7 @@ TEST_CASE("padding of the vocabulary stays zero", "[ranks]") {
     Trainer trainer(recipe, &communicator);
     TrainingSetting::train(trainer, 3);
     if (communicator.rank() != 3) return;  // 65 rows on each, and on the last 62 real ones
-    const auto& stage = trainer.model().stages().front();
+    const ParameterUnit& stage = *trainer.model().units().front();
     const at::Tensor embedding = stage.store->weight(stage.store->ranges().front().parameter);
     if (embedding.size(0) != 65 || embedding.narrow(0, 62, 3).any().item<bool>() ||
         !embedding.narrow(0, 0, 62).any().item<bool>())

@@ -16,10 +16,16 @@ inline Overrides operator+(Overrides left, const Overrides& right) {
   return left;
 }
 
+inline std::string in_words(int ranks, const Overrides& overrides) {
+  std::string words = std::to_string(ranks) + " ranks";
+  for (const std::string& override : overrides) words += " " + override;
+  return words;
+}
+
 inline std::string zero(int stage) { return "parallel.zero_stage=" + std::to_string(stage); }
 
-// A run on ranks as threads, which all see the same.
-inline Run train_on_ranks(const TrainingSetting& setting, int ranks, const Overrides& overrides, std::int64_t steps) {
+// Trains on threads as ranks, which all must report the same; their run.
+inline Run train_ranks(const TrainingSetting& setting, int ranks, const Overrides& overrides, std::int64_t steps = 20) {
   const Recipe recipe = setting.recipe(overrides);
   std::vector<Run> runs(static_cast<std::size_t>(ranks));
   LocalWorld world(ranks);

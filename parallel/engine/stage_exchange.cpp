@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/engine/stage_exchange.h"
+
+#include <ATen/ops/empty.h>
+
+#include <utility>
+
+namespace llmtrain {
+
+void StageExchange::start(std::size_t stages, std::size_t micros) {
+  micros_ = micros;
+  for (auto* slots : {&activations_, &gradients_}) {
+    slots->clear();
+    slots->resize(stages * micros);
+  }
+}
+
+StageExchange::Slot& StageExchange::slot(Channel channel, std::size_t stage, std::size_t micro) {
+  return (channel == Channel::activations ? activations_ : gradients_)[stage * micros_ + micro];
+}
+
+void StageExchange::put(Channel channel, std::size_t stage, std::size_t micro, at::Tensor tensor) {
+  slot(channel, stage, micro).tensor = std::move(tensor);
+}
+
+bool StageExchange::travels_in_parts(std::int64_t rows) const {
+  const TensorParallel& tensor = groups_.tensor;
+  return tensor.ranks() > 1 && tensor.rows() == ActivationRows::whole && rows % tensor.ranks() == 0;
+}
+
+at::Tensor StageExchange::take(Channel channel, std::size_t stage, std::size_t micro) {
+  Slot& slot = this->slot(channel, stage, micro);
+  slot.arriving.wait();
+  at::Tensor tensor = std::move(slot.tensor);
+  return slot.is_part ? groups_.tensor.gather_rows(tensor, Purpose::pipeline) : tensor;
+}
+
+void StageExchange::send(Channel channel, std::size_t stage, std::size_t micro, int position) {
+  drop_sent();
+  at::Tensor tensor = take(channel, stage, micro).contiguous();
+  if (travels_in_parts(tensor.size(0))) {
+    const std::int64_t rows = tensor.size(0) / groups_.tensor.ranks();
+    tensor = tensor.narrow(0, groups_.tensor.position() * rows, rows);
+  }
+  Handle handle = groups_.pipeline.send(channel, tensor, position);
+  sending_.push_back({std::move(tensor), std::move(handle)});
+}
+
+void StageExchange::receive(Channel channel, std::size_t stage, std::size_t micro, const BoundaryShape& shape,
+                            int position) {
+  Slot& slot = this->slot(channel, stage, micro);
+  const bool is_split = groups_.tensor.rows() == ActivationRows::split;
+  slot.is_part = travels_in_parts(shape.tokens);
+  const std::int64_t rows = is_split || slot.is_part ? shape.tokens / groups_.tensor.ranks() : shape.tokens;
+  slot.tensor = at::empty({rows, shape.hidden}, shape.options);
+  slot.arriving = groups_.pipeline.receive(channel, slot.tensor, position);
+}
+
+void StageExchange::drop_sent() {
+  std::erase_if(sending_, [](const Sending& sending) { return sending.handle.done(); });
+}
+
+void StageExchange::finish() {
+  for (Sending& sending : sending_) sending.handle.wait();
+  sending_.clear();
+}
+
+}  // namespace llmtrain
