@@ -46,7 +46,7 @@ class LocalModel {
   // token embedding after the embedding's stage is freed, until its own stage is.
   void gather(std::size_t stage) { stages_[stage].parameters->gather(); }
   enum class FreeAfter { forward, backward };
-  bool gathers_for_use() const { return sharding_.zero_stage == 3 && ranks_.ranks() > 1; }
+  bool gathers_for_use() const { return sharding_.zero_stage == 3 && ranks_.shards() > 1; }
   void free(std::size_t stage, FreeAfter pass);
 
  private:

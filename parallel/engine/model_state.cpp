@@ -8,7 +8,7 @@
 #include <string>
 
 #include "core/base/error.h"
-#include "parallel/shard/flat_shards.h"
+#include "parallel/plan/flat_shards.h"
 
 namespace llmtrain {
 namespace {

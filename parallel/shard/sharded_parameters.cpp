@@ -24,7 +24,7 @@ ShardedParameters::ShardedParameters(const Graph& graph, ParameterStore& store, 
     : graph_(graph),
       store_(store),
       ranks_(ranks),
-      zero_stage_(ranks.ranks() > 1 ? options.zero_stage : 0),
+      zero_stage_(ranks.shards() > 1 ? options.zero_stage : 0),
       options_(options),
       shards_{store.elements(), ranks.shards()},
       place_(place_of(shards_, zero_stage_, ranks.shard())) {
