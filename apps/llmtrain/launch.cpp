@@ -12,8 +12,10 @@ namespace {
 
 std::int64_t ranks_asked_for(const Recipe& recipe) {
   if (recipe.launch.ranks) return *recipe.launch.ranks;
-  if (recipe.parallel.data) return *recipe.parallel.data;
-  return recipe.cluster.nodes * recipe.cluster.devices_per_node.value_or(1);
+  const ParallelRecipe& parallel = recipe.parallel;
+  const std::int64_t one_copy = parallel.tensor * parallel.pipeline * parallel.context;
+  if (parallel.data) return one_copy * *parallel.data;
+  return std::max(one_copy, recipe.cluster.nodes * recipe.cluster.devices_per_node.value_or(1));
 }
 
 [[noreturn]] void refuse(const std::string& file, const std::string& reason) {

@@ -2,6 +2,9 @@
 #include "core/graph/sharding.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <numeric>
 
 namespace llmtrain {
 
@@ -15,7 +18,68 @@ bool belongs_to_kv_heads(Role role) {
   return role == Role::key_weight || role == Role::value_weight || role == Role::key_bias || role == Role::value_bias;
 }
 
+bool grows_with_vocabulary(Role role) { return role == Role::token_embedding || role == Role::head_weight; }
+
+std::int64_t product(const std::vector<std::int64_t>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+// Gives one of `ranks` ranks its share of an axis that they divide.
+void split_axis(LocalPart& part, std::size_t axis, std::int64_t ranks, std::int64_t position) {
+  part.shape[axis] /= ranks;
+  part.real_shape[axis] = part.shape[axis];
+  part.offset[axis] = position * part.shape[axis];
+}
+
+void split_vocabulary(LocalPart& part, std::int64_t ranks, std::int64_t position) {
+  const std::int64_t vocabulary = part.shape[0];
+  part.shape[0] = divide_up(vocabulary, ranks);
+  part.offset[0] = std::min(position * part.shape[0], vocabulary);
+  part.real_shape[0] = std::min(part.shape[0], vocabulary - part.offset[0]);
+}
+
+void split_kv_heads(LocalPart& part, const ModelRecipe& model, const ShardPlace& place) {
+  const std::int64_t parts = std::min(model.kv_heads, place.degrees.tensor);
+  part.copies = place.degrees.tensor / parts;
+  part.copy = place.tensor % part.copies;
+  split_axis(part, 0, parts, place.tensor / part.copies);
+}
+
+void split_expert(LocalPart& part, ShardAxis axis, const ShardPlace& place) {
+  split_axis(part, 0, place.degrees.expert, place.expert);
+  if (axis == ShardAxis::none) return;
+  const std::int64_t ranks = place.degrees.expert_tensor;
+  split_axis(part, axis == ShardAxis::output ? 1 : part.shape.size() - 1, ranks, place.tensor % ranks);
+  part.copies = place.degrees.tensor / ranks;
+  part.copy = place.tensor / ranks;
+}
+
 }  // namespace
+
+std::int64_t LocalPart::elements() const { return product(shape); }
+
+std::int64_t LocalPart::real_elements() const { return product(real_shape); }
+
+LocalPart local_part(const ModelRecipe& model, const Parameter& parameter, const ShardPlace& place) {
+  LocalPart part{parameter.shape, parameter.shape, std::vector<std::int64_t>(parameter.shape.size(), 0),
+                 place.degrees.tensor, place.tensor};
+  if (parameter.has_expert_axis) {
+    split_expert(part, parameter.shard_axis, place);
+    return part;
+  }
+  if (parameter.shard_axis == ShardAxis::none) return part;
+  part.copies = 1;
+  part.copy = 0;
+  if (belongs_to_kv_heads(parameter.role)) {
+    split_kv_heads(part, model, place);
+  } else if (grows_with_vocabulary(parameter.role)) {
+    split_vocabulary(part, place.degrees.tensor, place.tensor);
+  } else {
+    const std::size_t axis = parameter.shard_axis == ShardAxis::output ? 0 : parameter.shape.size() - 1;
+    split_axis(part, axis, place.degrees.tensor, place.tensor);
+  }
+  return part;
+}
 
 std::int64_t local_vocabulary(const ModelRecipe& model, std::int64_t tensor) {
   return divide_up(model.vocab_size, tensor);
@@ -33,8 +97,7 @@ std::int64_t local_elements(const ModelRecipe& model, const Parameter& parameter
   }
   if (parameter.shard_axis == ShardAxis::none) return elements;
   if (belongs_to_kv_heads(parameter.role)) return elements / model.kv_heads * local_kv_heads(model, degrees.tensor);
-  if (parameter.role == Role::token_embedding || parameter.role == Role::head_weight)
-    return local_vocabulary(model, degrees.tensor) * model.hidden_size;
+  if (grows_with_vocabulary(parameter.role)) return local_vocabulary(model, degrees.tensor) * model.hidden_size;
   return divide_up(elements, degrees.tensor);
 }
 

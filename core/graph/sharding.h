@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "core/graph/graph.h"
 
@@ -14,11 +15,37 @@ struct ShardDegrees {
   std::int64_t expert_tensor = 1;  // the features of one expert
 };
 
+// Where one rank stands among those that split the parameters.
+struct ShardPlace {
+  ShardDegrees degrees;
+  std::int64_t tensor = 0;  // below degrees.tensor; the features of an expert follow it, modulo degrees.expert_tensor
+  std::int64_t expert = 0;  // below degrees.expert
+};
+
+// What one rank holds of a parameter. Padding lies behind all that is real, so that the real elements come first in the
+// rank's memory; a rank may hold nothing but padding.
+struct LocalPart {
+  std::vector<std::int64_t> shape;       // in the rank's memory
+  std::vector<std::int64_t> real_shape;  // of it what is no padding; only the first axis can be shorter
+  std::vector<std::int64_t> offset;      // of its first element in the whole parameter
+  // How many ranks of the tensor group hold this part, and which of them this rank is: 0 is the first. The ranks that
+  // share a head of keys and values are neighbours.
+  std::int64_t copies = 1;
+  std::int64_t copy = 0;
+
+  std::int64_t elements() const;       // padding included
+  std::int64_t real_elements() const;  // without
+};
+
 // Rows of the vocabulary on one rank: where `tensor` does not divide them they are padded to a multiple.
 std::int64_t local_vocabulary(const ModelRecipe& model, std::int64_t tensor);
 
 // Key and value heads on one rank: where there are fewer than ranks, several ranks hold the same one.
 std::int64_t local_kv_heads(const ModelRecipe& model, std::int64_t tensor);
+
+// The part of a parameter that the rank at `place` holds. The degrees divide what they split, but for the vocabulary,
+// which is padded, and the heads of keys and values, which are repeated.
+LocalPart local_part(const ModelRecipe& model, const Parameter& parameter, const ShardPlace& place);
 
 // Elements of a parameter on one rank, padding and repeated heads included.
 std::int64_t local_elements(const ModelRecipe& model, const Parameter& parameter, const ShardDegrees& degrees);

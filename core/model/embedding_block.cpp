@@ -6,8 +6,9 @@
 
 namespace llmtrain {
 
-EmbeddingBlock::EmbeddingBlock(const BlockParameters& parameters)
-    : store_(parameters.store()),
+EmbeddingBlock::EmbeddingBlock(const BlockParameters& parameters, ParameterStore& token_store)
+    : token_store_(token_store),
+      store_(parameters.store()),
       dropout_(parameters.model().dropout),
       tokens_(parameters.index(ParameterRole::token_embedding)),
       positions_(parameters.optional_index(ParameterRole::position_embedding)) {}
@@ -21,14 +22,14 @@ void EmbeddingBlock::drop(at::Tensor& activation, const MicroBatch& micro) const
 BlockModule::Output EmbeddingBlock::forward(const at::Tensor&, const MicroBatch& micro, Pass pass) const {
   std::optional<at::Tensor> positions;
   if (positions_) positions = store_.weight(*positions_);
-  at::Tensor y = kernels::embedding_forward(micro.tokens, store_.weight(tokens_), positions, micro.sequence);
+  at::Tensor y = kernels::embedding_forward(micro.tokens, token_store_.weight(tokens_), positions, micro.sequence);
   if (pass == Pass::training) drop(y, micro);
   return {std::move(y), nullptr};
 }
 
 at::Tensor EmbeddingBlock::backward(at::Tensor dy, const MicroBatch& micro, std::unique_ptr<SavedActivations>) const {
   drop(dy, micro);
-  at::Tensor dtokens = store_.added_gradient(tokens_);
+  at::Tensor dtokens = token_store_.added_gradient(tokens_);
   std::optional<at::Tensor> dpositions;
   if (positions_) dpositions = store_.added_gradient(*positions_);
   kernels::embedding_backward(dy, micro.tokens, dtokens, dpositions, micro.sequence);

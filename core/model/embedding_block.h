@@ -11,7 +11,8 @@ namespace llmtrain {
 // Token embedding, plus learned positions where the model has them, plus dropout.
 class EmbeddingBlock final : public BlockModule {
  public:
-  explicit EmbeddingBlock(const BlockParameters& parameters);
+  // `token_store` holds the token embedding, the block's own store the rest.
+  EmbeddingBlock(const BlockParameters& parameters, ParameterStore& token_store);
 
   Output forward(const at::Tensor& x, const MicroBatch& micro, Pass pass) const override;
   at::Tensor backward(at::Tensor dy, const MicroBatch& micro, std::unique_ptr<SavedActivations> saved) const override;
@@ -19,6 +20,7 @@ class EmbeddingBlock final : public BlockModule {
  private:
   void drop(at::Tensor& activation, const MicroBatch& micro) const;
 
+  ParameterStore& token_store_;
   ParameterStore& store_;
   double dropout_;
   std::size_t tokens_;

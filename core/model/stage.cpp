@@ -32,7 +32,7 @@ StageModule::StageModule(const Graph& graph, std::span<const std::size_t> blocks
     const BlockParameters parameters(graph, block, store);
     switch (graph.blocks[block].kind) {
       case BlockKind::embedding:
-        blocks_.push_back(std::make_unique<EmbeddingBlock>(parameters));
+        blocks_.push_back(std::make_unique<EmbeddingBlock>(parameters, embedding_store));
         break;
       case BlockKind::layer:
         blocks_.push_back(

@@ -31,7 +31,8 @@ std::vector<std::size_t> parameters_of(const Graph& graph, std::span<const std::
 // Consecutive blocks of the Graph on one rank, and what they keep of every micro-batch under way.
 class StageModule {
  public:
-  // `store` holds the blocks' parameters, `embedding_store` the token embedding (for a tied head); both outlive this.
+  // `store` holds the blocks' parameters, `embedding_store` the token embedding that the
+  // embedding block and a tied head read; both outlive this.
   StageModule(const Graph& graph, std::span<const std::size_t> blocks, ParameterStore& store,
               ParameterStore& embedding_store, const StageOptions& options);
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/engine/evaluation.h"
 
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -9,28 +11,64 @@
 #include <vector>
 
 #include "parallel/engine/batch_loader.h"
+#include "parallel/engine/stage_exchange.h"
 
 namespace llmtrain {
 namespace {
 
-// Without a micro-batch the rank only takes its part in bringing the weights here.
-double loss_sum(LocalModel& model, const std::optional<MicroBatch>& micro) {
-  at::Tensor x;
-  for (std::size_t i = 0; i < model.stages().size(); ++i) {
-    LocalModel::StageState& stage = model.stages()[i];
-    if (model.gathers_for_use()) model.gather(i);
-    stage.parameters->finish_gather();
-    if (micro) x = stage.stage->forward(std::move(x), 0, *micro, Pass::evaluation);
-    if (model.gathers_for_use()) model.free(i, LocalModel::FreeAfter::forward);
+// Forward passes through the stages of all ranks, with what they send each other.
+class EvaluationPass {
+ public:
+  explicit EvaluationPass(LocalModel& model) : model_(model), exchange_(model.groups().pipeline) {}
+
+  // The sum of the losses where the head is, else 0. Without a micro-batch the rank only takes its part in bringing
+  // the weights here. Does not wait for what it sends.
+  double loss_sum(const std::optional<MicroBatch>& micro) {
+    exchange_.start(model_.stage_count(), 1);
+    // A rank that is ahead waits: what it sent would fill the memory.
+    if (++passes_ % model_.groups().pipeline.ranks() == 0) exchange_.finish();
+    double loss = 0;
+    for (const std::size_t stage : model_.held_stages()) {
+      if (model_.gathers_for_use()) model_.gather(stage);
+      model_.finish_gather(stage);
+      if (micro) loss += run(stage, *micro);
+      if (model_.gathers_for_use()) model_.free(stage, LocalModel::FreeAfter::forward);
+    }
+    return loss;
   }
-  return micro ? x.sum(at::kDouble).item<double>() : 0;
-}
+
+  void finish() { exchange_.finish(); }
+
+ private:
+  using Channel = StageExchange::Channel;
+
+  double run(std::size_t stage, const MicroBatch& micro) {
+    const PipelineParallel& pipeline = model_.groups().pipeline;
+    const int ranks = pipeline.ranks(), position = pipeline.position();
+    if (ranks > 1 && stage > 0) {
+      at::Tensor input = at::empty({micro.tokens.size(0), model_.graph().model.hidden_size},
+                                   at::TensorOptions(model_.device()).dtype(model_.compute_type()));
+      exchange_.receive(Channel::activations, stage, 0, std::move(input), (position + ranks - 1) % ranks);
+    }
+    at::Tensor output =
+        model_.stage(stage).module->forward(exchange_.take(Channel::activations, stage, 0), 0, micro, Pass::evaluation);
+    if (model_.is_last(stage)) return output.sum(at::kDouble).item<double>();
+    exchange_.put(Channel::activations, stage + 1, 0, std::move(output));
+    if (ranks > 1) exchange_.send(Channel::activations, stage + 1, 0, (position + 1) % ranks);
+    return 0;
+  }
+
+  LocalModel& model_;
+  StageExchange exchange_;
+  int passes_ = 0;
+};
 
 }  // namespace
 
 Evaluation evaluate(LocalModel& model, const Dataset& dataset, const Recipe& recipe, std::int64_t samples) {
   const std::int64_t count = samples == 0 ? dataset.samples() : std::min(samples, dataset.samples());
-  const DataParallel& ranks = model.ranks();
+  const DataParallel& ranks = model.groups().data;
+  EvaluationPass pass(model);
   const std::int64_t micro = recipe.batch.micro;
   double sum = 0;
   for (std::int64_t round = 0; round < count; round += micro * ranks.ranks()) {
@@ -40,8 +78,9 @@ Evaluation evaluate(LocalModel& model, const Dataset& dataset, const Recipe& rec
       const SampleRange range{first, std::min(micro, count - first), recipe.batch.sequence_length};
       own = load_micro_batch(dataset, range, model.device());
     }
-    sum += loss_sum(model, own);
+    sum += pass.loss_sum(own);
   }
+  pass.finish();
   const std::vector<double> sums = ranks.exchange(std::array{sum});
   const std::int64_t tokens = count * recipe.batch.sequence_length;
   return {std::accumulate(sums.begin(), sums.end(), 0.0) / static_cast<double>(tokens), tokens};
@@ -53,10 +92,10 @@ at::Tensor logits_of(LocalModel& model, const at::Tensor& tokens) {
   micro.batch = 1;
   micro.sequence = tokens.size(0);
   at::Tensor x;
-  auto& stages = model.stages();
-  for (std::size_t i = 0; i + 1 < stages.size(); ++i)
-    x = stages[i].stage->forward(std::move(x), 0, micro, Pass::evaluation);
-  return stages.back().stage->logits(std::move(x), micro).to(at::kCPU, at::kFloat);
+  const std::size_t last = model.stage_count() - 1;
+  for (std::size_t stage = 0; stage < last; ++stage)
+    x = model.stage(stage).module->forward(std::move(x), 0, micro, Pass::evaluation);
+  return model.stage(last).module->logits(std::move(x), micro).to(at::kCPU, at::kFloat);
 }
 
 }  // namespace llmtrain

@@ -14,49 +14,77 @@
 #include "core/recipe/recipe.h"
 #include "kernels/rope.h"
 #include "parallel/plan/placement.h"
-#include "parallel/shard/data_parallel.h"
+#include "parallel/shard/rank_groups.h"
 #include "parallel/shard/sharded_parameters.h"
 
 namespace llmtrain {
 
+// Parameters as the modules see them, and the memory behind them.
+struct ParameterUnit {
+  std::unique_ptr<ParameterStore> store;
+  std::unique_ptr<ShardedParameters> parameters;
+};
+
 // Everything of the model that lives on this rank: its stages, their parameters, gradients and optimizer states.
-// Weights start as the recipe's seed says.
+// Weights start as the recipe's seed says. Stages are named by their index in the whole model.
 class LocalModel {
  public:
-  // `ranks` hold the same parameters and shard their states as `parallel.zero_stage` says; all build it together.
-  LocalModel(const Recipe& recipe, const at::Device& device, const DataParallel& ranks = {});
+  // The ranks hold stages of the model as `parallel` says; all build it together.
+  LocalModel(const Recipe& recipe, const at::Device& device, const RankGroups& groups = {});
   LocalModel(const LocalModel&) = delete;
   LocalModel& operator=(const LocalModel&) = delete;
 
-  // A stage's parameters as its modules see them, the memory behind them, and the modules.
-  struct StageState {
-    std::unique_ptr<ParameterStore> store;
-    std::unique_ptr<ShardedParameters> parameters;
-    std::unique_ptr<StageModule> stage;
+  struct StageState : ParameterUnit {
+    std::unique_ptr<StageModule> module;
   };
 
   const Graph& graph() const { return graph_; }
   const at::Device& device() const { return device_; }
-  std::vector<StageState>& stages() { return stages_; }
-  const std::vector<StageState>& stages() const { return stages_; }
   at::ScalarType compute_type() const { return sharding_.compute; }
-  const DataParallel& ranks() const { return ranks_; }
+  const RankGroups& groups() const { return groups_; }
 
-  // Starts to bring a stage's weights here, and lets them go again (ZeRO-3). A tied head on another stage still has the
-  // token embedding after the embedding's stage is freed, until its own stage is.
-  void gather(std::size_t stage) { stages_[stage].parameters->gather(); }
+  // Of the whole model, and those that this rank holds, in order.
+  std::size_t stage_count() const { return stages_.size() * pipeline_ranks(); }
+  std::vector<std::size_t> held_stages() const;
+  StageState& stage(std::size_t stage) { return stages_[stage / pipeline_ranks()]; }
+  bool is_last(std::size_t stage) const { return stage + 1 == stage_count(); }
+
+  // The parameters of each unit on a pipeline rank, in the order of units().
+  std::vector<std::vector<std::size_t>> unit_parameters(int pipeline_position) const;
+  // All parameter memory of this rank.
+  std::vector<const ParameterUnit*> units() const;
+  // With tied embeddings the first and the last rank of a pipeline hold the token embedding together: as a unit of its
+  // own, because a stage of theirs may have reduced its gradients long before the other adds to them. Null on others.
+  const ParameterUnit* shared_embedding() const { return shared_embedding_ ? &*shared_embedding_ : nullptr; }
+  // Whether the unit's gradients and states count on this rank: of parameters held together the first rank's do.
+  bool counts(const ParameterUnit& unit) const;
+  bool shares_embedding_at(int pipeline_position) const;
+
+  // Starts to bring a stage's weights here; finish_gather() waits for them. free() lets them go again (ZeRO-3): a tied
+  // head on another stage of this rank still has the token embedding after the embedding's stage is freed, until its
+  // own stage is.
+  void gather(std::size_t stage);
+  void finish_gather(std::size_t stage);
   enum class FreeAfter { forward, backward };
-  bool gathers_for_use() const { return sharding_.zero_stage == 3 && ranks_.shards() > 1; }
+  // Whether this rank alone can run the model.
+  bool holds_all_weights() const { return !gathers_for_use() && pipeline_ranks() == 1; }
+  bool gathers_for_use() const { return sharding_.zero_stage == 3 && groups_.data.shards() > 1; }
   void free(std::size_t stage, FreeAfter pass);
 
  private:
-  void add_stage(const Recipe& recipe, const Stage& placed);
+  std::size_t pipeline_ranks() const { return static_cast<std::size_t>(groups_.pipeline.ranks()); }
+  bool shares_embedding(std::size_t stage) const;
+  ParameterUnit make_unit(const std::vector<std::size_t>& parameters, std::int64_t seed) const;
+  void add_stage(const Recipe& recipe, ParameterUnit unit, const Stage& placed);
+  ParameterStore& embedding_store(ParameterStore& own);
 
   Graph graph_;
   at::Device device_;
   ShardingOptions sharding_;
-  DataParallel ranks_;
+  RankGroups groups_;
+  std::vector<Stage> placed_;  // of the whole model
   std::optional<kernels::RopeTable> rope_;
+  std::optional<ParameterUnit> shared_embedding_;
   std::vector<StageState> stages_;
 };
 

@@ -39,19 +39,76 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return text + "]";
 }
 
-// Where parameters lie in flat memory that holds the whole of a stage.
+// What is kept of a unit's parameters, in the order in which it passes between ranks.
+struct StatePart {
+  at::Tensor owned;
+  std::string suffix;  // of the names in the checkpoint
+};
+
+std::vector<StatePart> state_parts(const ShardedParameters& parameters) {
+  std::vector<StatePart> parts;
+  const auto rounded = parameters.rounded();
+  if (rounded) parts.push_back({*rounded, ""});
+  parts.push_back({parameters.master(), rounded ? ".master" : ""});
+  parts.push_back({parameters.first_moment(), ".m"});
+  parts.push_back({parameters.second_moment(), ".v"});
+  return parts;
+}
+
+// Brings all ranks' state to the first one as slices of the whole model's tensors.
 class SliceCollector {
  public:
-  SliceCollector(std::vector<TensorSlice>& slices, std::vector<at::Tensor>& copies)
-      : slices_(slices), copies_(copies) {}
+  SliceCollector(const LocalModel& model, std::vector<at::Tensor>& copies) : model_(model), copies_(copies) {}
 
-  // `suffix` tells apart what is kept of a parameter. Flat memory that is not there gives nothing.
-  void add(const LocalModel& model, const ParameterStore& store, const at::Tensor& flat, const std::string& suffix) {
-    if (!flat.defined()) return;
+  std::vector<TensorSlice> collect() {
+    for (int position = 0; position < model_.groups().pipeline.ranks(); ++position) {
+      if (position == model_.groups().pipeline.position()) {
+        give();
+      } else if (model_.groups().data.is_first()) {
+        receive(position);
+      }
+    }
+    return std::move(slices_);
+  }
+
+ private:
+  void give() {
+    const DataParallel& data = model_.groups().data;
+    for (const ParameterUnit* unit : model_.units()) {
+      if (!model_.counts(*unit)) continue;
+      for (const StatePart& part : state_parts(*unit->parameters)) {
+        const at::Tensor whole = unit->parameters->collect_owned(part.owned);
+        if (!whole.defined()) continue;
+        if (data.is_first()) {
+          add(*unit->store, whole, part.suffix);
+        } else {
+          data.send_to_first(whole.slice(0, 0, unit->store->elements()));
+        }
+      }
+    }
+  }
+
+  // The rank's parts are of the types of this one's.
+  void receive(int position) {
+    const RankGroups& groups = model_.groups();
+    const auto rank = static_cast<int>(position * (groups.mesh.world() / groups.mesh.pipeline));
+    auto units = model_.unit_parameters(position);
+    if (model_.shares_embedding_at(position)) units.erase(units.begin());
+    for (const auto& parameters : units) {
+      const ParameterStore layout(model_.graph(), parameters);
+      for (const StatePart& part : state_parts(*model_.units().front()->parameters)) {
+        const at::Tensor whole = at::empty({layout.elements()}, part.owned.options());
+        groups.data.receive_from(rank, whole);
+        add(layout, whole, part.suffix);
+      }
+    }
+  }
+
+  void add(const ParameterStore& layout, const at::Tensor& flat, const std::string& suffix) {
     const at::Tensor resident = flat.cpu();
     copies_.push_back(resident);
-    for (const FlatRange& range : store.ranges()) {
-      const Parameter& parameter = model.graph().parameters[range.parameter];
+    for (const FlatRange& range : layout.ranges()) {
+      const Parameter& parameter = model_.graph().parameters[range.parameter];
       TensorSlice slice;
       slice.name = parameter.name + suffix;
       slice.dtype = dtype_name(flat.scalar_type());
@@ -62,9 +119,9 @@ class SliceCollector {
     }
   }
 
- private:
-  std::vector<TensorSlice>& slices_;
+  const LocalModel& model_;
   std::vector<at::Tensor>& copies_;
+  std::vector<TensorSlice> slices_;
 };
 
 // A parameter's elements that this rank owns: `begin` … of the parameter, from `place` on in the owned memory.
@@ -93,15 +150,15 @@ void read_into(const CheckpointReader& checkpoint, const std::string& name, cons
 }
 
 // Calls `function(parameter, elements, memory)` for every parameter that this rank owns something of.
-template <class Model, class Function>
-void for_owned(Model& model, Function function) {
-  for (auto& stage : model.stages()) {
-    const FlatInterval owned = stage.parameters->owned();
-    for (const FlatRange& range : stage.store->ranges()) {
+template <class Function>
+void for_owned(const LocalModel& model, Function function) {
+  for (const ParameterUnit* unit : model.units()) {
+    const FlatInterval owned = unit->parameters->owned();
+    for (const FlatRange& range : unit->store->ranges()) {
       const FlatInterval part = intersection({range.begin, range.end}, owned);
       if (part.count() == 0) continue;
       const OwnedElements elements{part.begin - range.begin, part.end - range.begin, part.begin - owned.begin};
-      function(model.graph().parameters[range.parameter], elements, *stage.parameters);
+      function(model.graph().parameters[range.parameter], elements, *unit->parameters);
     }
   }
 }
@@ -113,26 +170,13 @@ void read_master(const CheckpointReader& checkpoint, const Parameter& parameter,
 }
 
 void publish(LocalModel& model) {
-  for (auto& stage : model.stages()) stage.parameters->publish();
+  for (const ParameterUnit* unit : model.units()) unit->parameters->publish();
 }
 
 }  // namespace
 
 std::vector<TensorSlice> state_slices(const LocalModel& model, std::vector<at::Tensor>& copies) {
-  std::vector<TensorSlice> slices;
-  SliceCollector collector(slices, copies);
-  for (const auto& stage : model.stages()) {
-    const ShardedParameters& parameters = *stage.parameters;
-    const auto add = [&](const at::Tensor& owned, const std::string& suffix) {
-      collector.add(model, *stage.store, parameters.collect_owned(owned), suffix);
-    };
-    const auto rounded = parameters.rounded();
-    if (rounded) add(*rounded, "");
-    add(parameters.master(), rounded ? ".master" : "");
-    add(parameters.first_moment(), ".m");
-    add(parameters.second_moment(), ".v");
-  }
-  return slices;
+  return SliceCollector(model, copies).collect();
 }
 
 void load_state(LocalModel& model, const CheckpointReader& checkpoint) {

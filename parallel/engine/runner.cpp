@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/engine/runner.h"
 
+#include <ATen/ops/empty.h>
+
 #include <array>
 #include <cmath>
 #include <numeric>
@@ -14,6 +16,7 @@ namespace llmtrain {
 namespace {
 
 using FreeAfter = LocalModel::FreeAfter;
+using Channel = StageExchange::Channel;
 
 std::size_t stage_of(const Instruction& instruction) { return static_cast<std::size_t>(instruction.stage); }
 std::size_t micro_of(const Instruction& instruction) { return static_cast<std::size_t>(instruction.micro); }
@@ -21,18 +24,16 @@ std::size_t micro_of(const Instruction& instruction) { return static_cast<std::s
 }  // namespace
 
 Runner::Runner(LocalModel& model, const RankSchedule& schedule, const Recipe& recipe)
-    : model_(model), schedule_(schedule), recipe_(recipe) {}
+    : model_(model), schedule_(schedule), recipe_(recipe), exchange_(model.groups().pipeline) {}
 
 StepResult Runner::step(std::span<const MicroBatch> micros, std::int64_t step, StopRequest stop) {
   micros_ = micros;
   step_ = step;
   stop_ = stop;
   losses_.assign(micros.size(), 0);
-  const std::vector<at::Tensor> empty(micros.size());
-  activations_.assign(model_.stages().size() + 1, empty);
-  gradients_.assign(model_.stages().size() + 1, empty);
-  last_pass_.assign(model_.stages().size(), FreeAfter::forward);
-  for (auto& stage : model_.stages()) stage.parameters->start_step();
+  exchange_.start(model_.stage_count(), micros.size());
+  last_pass_.assign(model_.stage_count(), FreeAfter::forward);
+  for (const ParameterUnit* unit : model_.units()) unit->parameters->start_step();
   for (const Instruction& instruction : schedule_.instructions) {
     if (observer_) observer_(instruction);
     execute(instruction);
@@ -47,6 +48,14 @@ void Runner::execute(const Instruction& instruction) {
       return forward(instruction);
     case Operation::backward:
       return backward(instruction);
+    case Operation::send_activation:
+      return send_activation(instruction);
+    case Operation::receive_activation:
+      return receive_activation(instruction);
+    case Operation::send_gradient:
+      return send_gradient(instruction);
+    case Operation::receive_gradient:
+      return receive_gradient(instruction);
     case Operation::gather_weights:
       return gather_weights(instruction);
     case Operation::free_weights:
@@ -55,37 +64,59 @@ void Runner::execute(const Instruction& instruction) {
       return reduce_gradients(instruction);
     case Operation::optimizer_step:
       return optimizer_step();
-    default:
-      throw Error(ExitCode::internal_error, "the runner cannot execute \"" + to_text(instruction) + "\"");
   }
+  throw Error(ExitCode::internal_error, "the runner cannot execute \"" + to_text(instruction) + "\"");
 }
 
 void Runner::forward(const Instruction& instruction) {
   const std::size_t stage = stage_of(instruction), micro = micro_of(instruction);
-  parameters(stage).finish_gather();
-  at::Tensor output = model_.stages()[stage].stage->forward(std::move(activations_[stage][micro]), instruction.micro,
-                                                            micros_[micro], Pass::training);
+  model_.finish_gather(stage);
+  at::Tensor output = model_.stage(stage).module->forward(exchange_.take(Channel::activations, stage, micro),
+                                                          instruction.micro, micros_[micro], Pass::training);
   last_pass_[stage] = FreeAfter::forward;
-  if (stage + 1 == model_.stages().size()) {
+  if (model_.is_last(stage)) {
     losses_[micro] = output.sum(at::kDouble).item<double>();
   } else {
-    activations_[stage + 1][micro] = std::move(output);
+    exchange_.put(Channel::activations, stage + 1, micro, std::move(output));
   }
 }
 
 void Runner::backward(const Instruction& instruction) {
   const std::size_t stage = stage_of(instruction), micro = micro_of(instruction);
-  parameters(stage).finish_gather();
-  at::Tensor gradient = model_.stages()[stage].stage->backward(std::move(gradients_[stage + 1][micro]),
-                                                               instruction.micro, micros_[micro]);
+  model_.finish_gather(stage);
+  at::Tensor gradient = model_.stage(stage).module->backward(exchange_.take(Channel::gradients, stage, micro),
+                                                             instruction.micro, micros_[micro]);
   last_pass_[stage] = FreeAfter::backward;
-  gradients_[stage][micro] = std::move(gradient);
+  if (stage > 0) exchange_.put(Channel::gradients, stage - 1, micro, std::move(gradient));
+}
+
+at::Tensor Runner::empty_activation(std::size_t micro) const {
+  return at::empty({micros_[micro].tokens.size(0), recipe_.model.hidden_size},
+                   at::TensorOptions(model_.device()).dtype(model_.compute_type()));
+}
+
+void Runner::send_activation(const Instruction& instruction) {
+  exchange_.send(Channel::activations, stage_of(instruction) + 1, micro_of(instruction), instruction.peer);
+}
+
+void Runner::receive_activation(const Instruction& instruction) {
+  const std::size_t micro = micro_of(instruction);
+  exchange_.receive(Channel::activations, stage_of(instruction), micro, empty_activation(micro), instruction.peer);
+}
+
+void Runner::send_gradient(const Instruction& instruction) {
+  exchange_.send(Channel::gradients, stage_of(instruction) - 1, micro_of(instruction), instruction.peer);
+}
+
+void Runner::receive_gradient(const Instruction& instruction) {
+  const std::size_t micro = micro_of(instruction);
+  exchange_.receive(Channel::gradients, stage_of(instruction), micro, empty_activation(micro), instruction.peer);
 }
 
 void Runner::gather_weights(const Instruction& instruction) {
   const std::size_t stage = stage_of(instruction);
   model_.gather(stage);
-  if (!recipe_.parallel.overlap) parameters(stage).finish_gather();
+  if (!recipe_.parallel.overlap) model_.finish_gather(stage);
 }
 
 void Runner::free_weights(const Instruction& instruction) {
@@ -102,11 +133,13 @@ void Runner::reduce_gradients(const Instruction& instruction) {
   if (!recipe_.parallel.overlap) parameters(stage).finish_reduction();
 }
 
+// The shared embedding is reduced here: both ends of the pipeline have written all of its gradients.
 void Runner::optimizer_step() {
+  if (const ParameterUnit* shared = model_.shared_embedding()) shared->parameters->reduce();
   double squares = 0;
-  for (auto& stage : model_.stages()) {
-    stage.parameters->collect();
-    squares += stage.parameters->sum_of_squares();
+  for (const ParameterUnit* unit : model_.units()) {
+    unit->parameters->collect();
+    if (model_.counts(*unit)) squares += unit->parameters->sum_of_squares();
   }
   reducing_.reset();
   combine_ranks(squares);
@@ -114,12 +147,13 @@ void Runner::optimizer_step() {
   result_.skipped = !std::isfinite(result_.gradient_norm);
   if (result_.skipped) return;
   const double coefficient = clipping_coefficient(result_.gradient_norm, recipe_.training.clip_norm);
-  for (auto& stage : model_.stages()) stage.parameters->update(result_.learning_rate, coefficient, step_ + 1);
+  for (const ParameterUnit* unit : model_.units())
+    unit->parameters->update(result_.learning_rate, coefficient, step_ + 1);
 }
 
 // Loss and norm are of all ranks; of those with the same shard one counts.
 void Runner::combine_ranks(double squares) {
-  const DataParallel& ranks = model_.ranks();
+  const DataParallel& ranks = model_.groups().data;
   const double loss = std::accumulate(losses_.begin(), losses_.end(), 0.0);
   const std::array<double, step_scalars> mine{loss, ranks.replica() == 0 ? squares : 0,
                                               stop_ == StopRequest::stop ? 1.0 : 0.0};
@@ -133,7 +167,8 @@ void Runner::combine_ranks(double squares) {
 
 // What the schedule gathered after the update is there for whatever comes next.
 void Runner::finish_step() {
-  for (auto& stage : model_.stages()) stage.parameters->finish_gather();
+  exchange_.finish();
+  for (const ParameterUnit* unit : model_.units()) unit->parameters->finish_gather();
 }
 
 }  // namespace llmtrain

@@ -12,6 +12,7 @@
 #include "core/model/micro_batch.h"
 #include "core/recipe/recipe.h"
 #include "parallel/engine/local_model.h"
+#include "parallel/engine/stage_exchange.h"
 #include "parallel/plan/schedule.h"
 
 namespace llmtrain {
@@ -44,6 +45,10 @@ class Runner {
   void execute(const Instruction& instruction);
   void forward(const Instruction& instruction);
   void backward(const Instruction& instruction);
+  void send_activation(const Instruction& instruction);
+  void receive_activation(const Instruction& instruction);
+  void send_gradient(const Instruction& instruction);
+  void receive_gradient(const Instruction& instruction);
   void gather_weights(const Instruction& instruction);
   void free_weights(const Instruction& instruction);
   void reduce_gradients(const Instruction& instruction);
@@ -51,10 +56,8 @@ class Runner {
 
   void finish_step();
   void combine_ranks(double squares);
-  ShardedParameters& parameters(std::size_t stage) { return *model_.stages()[stage].parameters; }
-
-  // What passes from one stage to its neighbour on this rank: [stage][micro].
-  using Mailbox = std::vector<std::vector<at::Tensor>>;
+  ShardedParameters& parameters(std::size_t stage) { return *model_.stage(stage).parameters; }
+  at::Tensor empty_activation(std::size_t micro) const;
 
   LocalModel& model_;
   const RankSchedule& schedule_;
@@ -62,7 +65,7 @@ class Runner {
   Observer observer_;
 
   std::span<const MicroBatch> micros_;
-  Mailbox activations_, gradients_;
+  StageExchange exchange_;
   std::vector<LocalModel::FreeAfter> last_pass_;  // of each stage
   std::optional<std::size_t> reducing_;           // the stage whose reduction is under way
   std::vector<double> losses_;                    // sum of each micro-batch

@@ -49,8 +49,8 @@ std::string batch_line(const Recipe& recipe) {
 
 std::string memory_line(const Recipe& recipe, LocalModel& model) {
   std::int64_t weights = 0, gradients = 0, moments = 0;
-  for (auto& stage : model.stages()) {
-    const ShardedParameters::Bytes bytes = stage.parameters->bytes();
+  for (const ParameterUnit* unit : model.units()) {
+    const ShardedParameters::Bytes bytes = unit->parameters->bytes();
     weights += bytes.weights;
     gradients += bytes.gradients;
     moments += bytes.moments;
@@ -69,11 +69,40 @@ std::string data_line(const Trainer& trainer) {
   return text;
 }
 
-std::string ranks_line(const RunLaunch& launch, const Recipe& recipe) {
+std::string schedule_name(PipelineSchedule schedule) {
+  switch (schedule) {
+    case PipelineSchedule::gpipe:
+      return "gpipe";
+    case PipelineSchedule::one_forward_one_backward:
+      return "1f1b";
+    case PipelineSchedule::interleaved:
+      return "interleaved";
+    default:
+      return "breadth first";
+  }
+}
+
+// "tensor 2 × pipeline 2 × data 4, ZeRO-3 over 4", axes of one rank left out.
+std::string layout_text(const Recipe& recipe, const RankGroups& groups) {
+  const Mesh& mesh = groups.mesh;
+  std::string text;
+  const auto add = [&](const char* axis, std::int64_t ranks) {
+    if (ranks > 1) text += fmt::format("{}{} {}", text.empty() ? "" : " × ", axis, ranks);
+  };
+  add("tensor", mesh.tensor);
+  add("context", mesh.context);
+  add("pipeline", mesh.pipeline);
+  add("data", mesh.data);
+  if (mesh.pipeline > 1) text += fmt::format(", {}", schedule_name(recipe.pipeline.schedule));
+  if (groups.data.ranks() > 1)
+    text += fmt::format(", ZeRO-{} over {}", recipe.parallel.zero_stage, groups.data.shards());
+  return text;
+}
+
+std::string ranks_line(const RunLaunch& launch, const Recipe& recipe, const RankGroups& groups) {
   const std::string kind = launch.backend == CommunicationBackend::local ? "threads of this process"
                                                                          : "processes, started by " + launch.launcher;
-  return fmt::format("{} {}; ZeRO-{} over {}", launch.ranks, kind, recipe.parallel.zero_stage,
-                     recipe.parallel.zero_shard_ranks.value_or(launch.ranks));
+  return fmt::format("{} {}: {}", launch.ranks, kind, layout_text(recipe, groups));
 }
 
 std::string plan_line(const RunPlan& plan) {
@@ -92,7 +121,7 @@ void show_start_screen(const RunRequest& request, Trainer& trainer, const RunDir
   show("memory", memory_line(recipe, trainer.model()));
   show("device", describe_device(trainer.model().device()));
   show("data", data_line(trainer));
-  if (request.launch.ranks > 1) show("ranks", ranks_line(request.launch, recipe));
+  if (request.launch.ranks > 1) show("ranks", ranks_line(request.launch, recipe, trainer.model().groups()));
   if (request.plan) show("plan", plan_line(*request.plan));
   show("run", directory.path().string());
 }

@@ -35,8 +35,12 @@ Mesh mesh_of(const Recipe& recipe, const Communicator* communicator) {
   return make_mesh(sized, recipe.cluster.devices_per_node.value_or(each_node));
 }
 
-DataParallel ranks_of(Communicator* communicator, const Mesh& mesh) {
-  return communicator != nullptr ? DataParallel(*communicator, mesh) : DataParallel();
+RankGroups groups_of(Communicator* communicator, const Mesh& mesh) {
+  return communicator != nullptr ? RankGroups(*communicator, mesh) : RankGroups();
+}
+
+RankSchedule schedule_of(const Recipe& recipe, const Mesh& mesh, const RankGroups& groups) {
+  return make_schedule(schedule_shape(recipe, mesh)).ranks[static_cast<std::size_t>(groups.pipeline.position())];
 }
 
 void load_first_weights(LocalModel& model, const std::string& source) {
@@ -56,14 +60,15 @@ Trainer::Trainer(const Recipe& recipe, Communicator* communicator)
       mesh_(mesh_of(recipe, communicator)),
       train_(open_data(recipe_, recipe_.data.train, recipe_.data.shuffle, "/data/train")),
       validation_(open_validation(recipe_)),
-      model_(recipe_, choose_device(recipe_.cluster.device), ranks_of(communicator, mesh_)),
-      schedule_(make_schedule(schedule_shape(recipe_, mesh_)).ranks.front()),
+      model_(recipe_, choose_device(recipe_.cluster.device), groups_of(communicator, mesh_)),
+      schedule_(schedule_of(recipe_, mesh_, model_.groups())),
       runner_(model_, schedule_, recipe_) {
   if (recipe_.training.init_from) load_first_weights(model_, *recipe_.training.init_from);
 }
 
 StepResult Trainer::step(StopRequest stop) {
-  const DataRank rank{model_.ranks().position(), model_.ranks().ranks()};
+  const DataParallel& data = model_.groups().data;
+  const DataRank rank{data.position(), data.ranks()};
   const auto micros = load_batch(train_, recipe_, steps_done_, rank, model_.device());
   const StepResult result = runner_.step(micros, steps_done_, stop);
   ++steps_done_;

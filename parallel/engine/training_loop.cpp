@@ -101,7 +101,7 @@ class TrainingLoop {
   }
 
   // A request that came during the step: others hear of it in the next one, where there are any.
-  bool asked_alone() const { return trainer_.model().ranks().ranks() == 1 && first_->stop.requested(); }
+  bool asked_alone() const { return trainer_.model().groups().data.world() == 1 && first_->stop.requested(); }
 
   void show(const StepResult& result) {
     if (result.skipped)
@@ -124,7 +124,7 @@ class TrainingLoop {
     row.step_seconds = seconds;
     row.tokens_per_second = static_cast<double>(step_tokens) / seconds;
     const Graph& graph = trainer_.model().graph();
-    const double peak_flops = first_->peak_flops * trainer_.model().ranks().ranks();
+    const double peak_flops = first_->peak_flops * trainer_.model().groups().data.world();
     row.mfu = row.tokens_per_second * graph.training_flops_per_token(recipe_.batch.sequence_length) / peak_flops;
     row.memory_bytes = memory_peak(trainer_.model().device());
     row.skipped = skipped_;
@@ -221,8 +221,8 @@ ExitCode train_first(const RunRequest& request, Trainer& trainer, Communicator* 
   TrainingLoop loop(recipe, trainer, &first, log());
   const ExitCode code = loop.run();
   if (request.plan) compare_with_plan(request, loop.typical_step_seconds(), trainer);
-  // ZeRO-3 has the weights here only while all ranks work together.
-  const bool has_weights = !trainer.model().gathers_for_use();
+  // Else the weights are here only while all ranks work together.
+  const bool has_weights = trainer.model().holds_all_weights();
   if (code == ExitCode::done && request.verbosity != Verbosity::quiet && has_weights) show_sample(recipe, trainer);
   if (code == ExitCode::done) show_end(directory);
   return code;

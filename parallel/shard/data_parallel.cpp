@@ -3,25 +3,10 @@
 
 #include <ATen/ops/empty.h>
 
-#include "core/base/error.h"
+#include "parallel/shard/tensor_array.h"
 
 namespace llmtrain {
 namespace {
-
-ElementType element_type(at::ScalarType type) {
-  switch (type) {
-    case at::kFloat:
-      return ElementType::float32;
-    case at::kBFloat16:
-      return ElementType::bfloat16;
-    case at::kHalf:
-      return ElementType::float16;
-    default:
-      throw Error(ExitCode::internal_error, "ranks exchange no tensors of this type");
-  }
-}
-
-Array array_of(const at::Tensor& flat) { return {flat.data_ptr(), flat.numel(), element_type(flat.scalar_type())}; }
 
 Group make_group(Communicator& communicator, const std::string& name, const RankGroup& group) {
   return communicator.make_group(name, strided_ranks(communicator.rank(), group.ranks, group.stride));
@@ -59,9 +44,9 @@ Handle DataParallel::gather(const at::Tensor& part, const at::Tensor& whole) con
 }
 
 at::Tensor DataParallel::collect(const at::Tensor& part) const {
-  if (shards() == 1) return is_first() ? part : at::Tensor();
   if (replica() > 0) return {};
-  if (!is_first()) {
+  if (shards() == 1) return part;
+  if (shard() > 0) {
     communicator_->send(shard_, Purpose::control, array_of(part), 0).wait();
     return {};
   }
@@ -74,8 +59,16 @@ at::Tensor DataParallel::collect(const at::Tensor& part) const {
   return whole;
 }
 
+void DataParallel::send_to_first(const at::Tensor& flat) const {
+  communicator_->send(communicator_->world(), Purpose::control, array_of(flat), 0).wait();
+}
+
+void DataParallel::receive_from(int rank, const at::Tensor& flat) const {
+  communicator_->receive(communicator_->world(), Purpose::control, array_of(flat), rank).wait();
+}
+
 std::vector<double> DataParallel::exchange(std::span<const double> values) const {
-  if (ranks() == 1) return {values.begin(), values.end()};
+  if (communicator_ == nullptr) return {values.begin(), values.end()};
   std::vector<double> all(values.size() * static_cast<std::size_t>(communicator_->size()));
   const auto bytes = [](std::size_t count) { return static_cast<std::int64_t>(count * sizeof(double)); };
   communicator_

@@ -27,8 +27,12 @@ class DataParallel {
   int shard() const { return communicator_ ? shard_.position() : 0; }
   int replicas() const { return communicator_ ? replica_.size() : 1; }
   int replica() const { return communicator_ ? replica_.position() : 0; }
-  // Rank of the whole world that speaks and writes.
-  bool is_first() const { return communicator_ == nullptr || communicator_->rank() == 0; }
+  // Of those that hold the same parameters this one stands for all where something is done once.
+  bool is_leader() const { return shard() == 0 && replica() == 0; }
+
+  // Of the whole world.
+  int world() const { return communicator_ ? communicator_->size() : 1; }
+  bool is_first() const { return communicator_ == nullptr || communicator_->rank() == 0; }  // it speaks and writes
 
   // Flat, contiguous tensors; they stay as they are until the handle is done. Where a group has one rank, nothing is
   // sent and `whole` is what this rank gives.
@@ -36,10 +40,14 @@ class DataParallel {
   Handle sum_replicas(const at::Tensor& part) const;  // in place, over the ranks with the same part
   Handle scatter_sum(const at::Tensor& whole, const at::Tensor& part) const;  // this rank's part of the shards' sum
   Handle gather(const at::Tensor& part, const at::Tensor& whole) const;       // of all shards
-  // On the first rank all shards of the first replica, back to back; undefined on the others. Blocks.
+  // On the leader all shards of the first replica, back to back; undefined on the others. Blocks.
   at::Tensor collect(const at::Tensor& part) const;
 
-  // Every rank's values, rank by rank: sums in float64 do not depend on the ranks' order. Blocks.
+  // A flat tensor to the first rank of the world, which receives it from `rank`. Both block.
+  void send_to_first(const at::Tensor& flat) const;
+  void receive_from(int rank, const at::Tensor& flat) const;
+
+  // The values of every rank of the world, rank by rank: sums in float64 do not depend on the ranks' order. Blocks.
   std::vector<double> exchange(std::span<const double> values) const;
 
  private:

@@ -108,6 +108,7 @@ void ShardedParameters::free() {
 void ShardedParameters::reduce() {
   finish_reduction();
   unreduced_ = store_.take_gradients();
+  if (partner_sum_) partner_sum_(unreduced_.slice(0, 0, shards_.elements)).wait();
   is_reducing_ = true;
   if (zero_stage_ == 0) {
     reduction_ = ranks_.sum(unreduced_.slice(0, 0, shards_.elements));
@@ -159,7 +160,7 @@ std::optional<at::Tensor> ShardedParameters::rounded() const {
 
 at::Tensor ShardedParameters::collect_owned(const at::Tensor& owned) const {
   if (zero_stage_ > 0) return ranks_.collect(owned);
-  return ranks_.is_first() ? owned : at::Tensor();
+  return ranks_.is_leader() ? owned : at::Tensor();
 }
 
 ShardedParameters::Bytes ShardedParameters::bytes() const {

@@ -4,8 +4,10 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "core/graph/graph.h"
 #include "core/model/parameter_store.h"
@@ -48,6 +50,10 @@ class ShardedParameters {
   void finish_gather();
   void free();
 
+  // The same parameters on ranks that are not of these: `sum` adds their gradients in place, before each reduction.
+  using PartnerSum = std::function<Handle(const at::Tensor&)>;
+  void set_partner(PartnerSum sum) { partner_sum_ = std::move(sum); }
+
   // Starts to sum what was written of the gradients over all ranks, and to what was reduced in this step before;
   // finish_reduction() waits. Without a call to reduce() in a step collect() takes the gradients as this rank has them.
   void reduce();
@@ -69,8 +75,8 @@ class ShardedParameters {
   // The rounded copy of what is owned; none where the modules use the master weights.
   std::optional<at::Tensor> rounded() const;
 
-  // Of a tensor over what is owned, as those above, the whole on the first rank, undefined on the others. All ranks
-  // call it together.
+  // Of a tensor over what is owned, as those above, the whole on the leader of the ranks, undefined on the others. All
+  // of them call it together.
   at::Tensor collect_owned(const at::Tensor& owned) const;
 
   // What this rank keeps all the time.
@@ -102,6 +108,7 @@ class ShardedParameters {
 
   at::Tensor gathered_;             // at stage 3, from gather() to free()
   at::Tensor unreduced_, partial_;  // while a reduction is under way
+  PartnerSum partner_sum_;
   Handle gather_, reduction_;
   bool is_reducing_ = false;
   bool has_reduced_ = false;  // in this step

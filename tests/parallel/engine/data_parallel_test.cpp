@@ -6,46 +6,24 @@
 #include <vector>
 
 #include "core/checkpoint/checkpoint.h"
-#include "parallel/comm/local/local_world.h"
 #include "parallel/engine/model_state.h"
 #include "parallel/engine/trainer.h"
 #include "parallel/plan/cost/cluster_profile.h"
 #include "parallel/plan/planner/planner.h"
-#include "tests/parallel/engine/training_setting.h"
+#include "tests/parallel/engine/train_ranks.h"
 
 namespace llmtrain {
 namespace {
 
 using test::check_close;
 using test::check_equal;
+using test::in_words;
+using test::Overrides;
 using test::Run;
+using test::train_ranks;
 using test::TrainingSetting;
-using Overrides = std::vector<std::string>;
-
-Overrides operator+(Overrides left, const Overrides& right) {
-  left.insert(left.end(), right.begin(), right.end());
-  return left;
-}
-
-// Every rank's run, by rank.
-std::vector<Run> train_ranks(const TrainingSetting& setting, int ranks, const Overrides& overrides,
-                             std::int64_t steps) {
-  const Recipe recipe = setting.recipe(overrides);
-  std::vector<Run> runs(static_cast<std::size_t>(ranks));
-  LocalWorld world(ranks);
-  world.run([&](Communicator& communicator) {
-    Trainer trainer(recipe, &communicator);
-    runs[static_cast<std::size_t>(communicator.rank())] = TrainingSetting::train(trainer, steps);
-  });
-  for (const Run& run : runs) check_equal(run, runs.front());
-  return runs;
-}
-
-Run train(const TrainingSetting& setting, int ranks, const Overrides& overrides, std::int64_t steps = 20) {
-  return train_ranks(setting, ranks, overrides, steps).front();
-}
-
-std::string zero(int stage) { return "parallel.zero_stage=" + std::to_string(stage); }
+using test::zero;
+using test::operator+;
 
 struct Layout {
   int ranks;
@@ -87,10 +65,8 @@ TEST_CASE("ranks that share the batch learn what one rank learns", "[ranks]") {
                Overrides{"model.tie_embeddings=true", "model.vocab_size=257", "model.qk_norm=true"});
   const Run expected = setting.train(model, 20);
   for (const Layout& layout : layouts()) {
-    std::string words = std::to_string(layout.ranks) + " ranks";
-    for (const std::string& override : layout.overrides) words += " " + override;
-    INFO(words);
-    check_close(train(setting, layout.ranks, model + layout.overrides), expected, 1e-5, 1e-4);
+    INFO(in_words(layout.ranks, layout.overrides));
+    check_close(train_ranks(setting, layout.ranks, model + layout.overrides), expected, 1e-5, 1e-4);
   }
 }
 
@@ -98,9 +74,10 @@ TEST_CASE("the same layout gives bitwise the same, and so does every ZeRO stage"
   const TrainingSetting setting;
   const Overrides compute = GENERATE(Overrides{}, Overrides{"precision.compute=\"bf16\""});
   const Overrides cut = Overrides{"batch.micro=1", "pipeline.loops=3"} + compute;
-  const Run expected = train(setting, 4, cut, 6);
-  check_equal(train(setting, 4, cut, 6), expected);
-  for (int stage = 1; stage <= 3; ++stage) check_equal(train(setting, 4, cut + Overrides{zero(stage)}, 6), expected);
+  const Run expected = train_ranks(setting, 4, cut, 6);
+  check_equal(train_ranks(setting, 4, cut, 6), expected);
+  for (int stage = 1; stage <= 3; ++stage)
+    check_equal(train_ranks(setting, 4, cut + Overrides{zero(stage)}, 6), expected);
 }
 
 TEST_CASE("shards inside a group, copies across", "[ranks]") {
@@ -110,7 +87,7 @@ TEST_CASE("shards inside a group, copies across", "[ranks]") {
     for (const std::string shards : {"1", "2"}) {
       INFO("ZeRO-" << stage << " over " << shards);
       const Overrides layout{"batch.micro=1", "pipeline.loops=3", zero(stage), "parallel.zero_shard_ranks=" + shards};
-      check_close(train(setting, 4, layout), expected, 1e-5, 1e-4);
+      check_close(train_ranks(setting, 4, layout), expected, 1e-5, 1e-4);
     }
   }
 }
@@ -121,7 +98,7 @@ TEST_CASE("bf16 on ranks follows fp32", "[ranks]") {
   const Overrides types = GENERATE(Overrides{"precision.compute=\"bf16\""},
                                    Overrides{"precision.compute=\"bf16\"", "precision.gradients=\"bf16\""});
   for (const int stage : {0, 3})
-    check_close(train(setting, 2, types + Overrides{"batch.micro=2", zero(stage)}, 6), expected, 2e-2, 0.1);
+    check_close(train_ranks(setting, 2, types + Overrides{"batch.micro=2", zero(stage)}, 6), expected, 2e-2, 0.1);
 }
 
 TEST_CASE("ranks share an evaluation", "[ranks]") {
@@ -147,12 +124,12 @@ TEST_CASE("any layout goes on from any checkpoint", "[ranks]") {
   const Overrides compute = GENERATE(Overrides{}, Overrides{"precision.compute=\"bf16\""});
   const double tolerance = compute.empty() ? 1e-5 : 1e-2;
   const Overrides sharded = compute + Overrides{"batch.micro=1", "pipeline.loops=3", zero(3)};
-  const Run whole = train(setting, 4, sharded, 8);
+  const Run whole = train_ranks(setting, 4, sharded, 8);
   const auto folder = setting.directory().path() / "checkpoints";
   const auto save = [&](Trainer& trainer) {
     std::vector<at::Tensor> copies;
     const auto slices = state_slices(trainer.model(), copies);
-    if (trainer.model().ranks().is_first()) write_checkpoint(folder, trainer.state(), slices, 0);
+    if (trainer.model().groups().data.is_first()) write_checkpoint(folder, trainer.state(), slices, 0);
   };
   LocalWorld(4).run([&](Communicator& communicator) {
     Trainer trainer(setting.recipe(sharded), &communicator);

@@ -49,6 +49,19 @@ const std::vector<Layout> layouts{
     {2, {"parallel.zero_stage=3", "pipeline.loops=4", "memory.recompute=\"selective\""}},
     {2, {"model.architecture=\"gpt2\"", "model.dropout=0.1", "parallel.zero_stage=2", "pipeline.loops=2"}},
     {8, {"parallel.zero_stage=3", "pipeline.loops=4", "batch.global=16"}},
+    {2, {"parallel.pipeline=2", "pipeline.schedule=\"gpipe\""}},
+    {2, {"parallel.pipeline=2", "pipeline.schedule=\"1f1b\"", "model.tie_embeddings=true"}},
+    {2, {"parallel.pipeline=2", "pipeline.loops=2"}},
+    {2, {"parallel.pipeline=2", "pipeline.loops=2", "parallel.overlap=false"}},
+    {2, {"parallel.pipeline=2", "pipeline.balance=[1,3]", "memory.recompute=\"full\""}},
+    {4, {"parallel.pipeline=2", "pipeline.loops=2", "parallel.zero_stage=3"}},
+    {4, {"parallel.pipeline=2", "pipeline.loops=2", "parallel.zero_stage=3", "pipeline.schedule=\"interleaved\""}},
+    {4, {"parallel.pipeline=2", "pipeline.loops=3", "parallel.zero_stage=2", "pipeline.balance=\"blocks\""}},
+    {4,
+     {"parallel.pipeline=2", "pipeline.loops=2", "parallel.zero_stage=3", "model.tie_embeddings=true",
+      "precision.compute=\"bf16\""}},
+    {4, {"parallel.pipeline=4", "pipeline.schedule=\"1f1b\""}},
+    {8, {"parallel.pipeline=4", "parallel.zero_stage=1", "model.architecture=\"gpt2\""}},
 };
 
 Recipe recipe_of(const TrainingSetting& setting, const Layout& layout) {
@@ -119,8 +132,8 @@ RankRun run_rank(const Recipe& recipe, Communicator& communicator) {
     run.executed.push_back(std::exchange(executed, {}));
   }
   run.peak = watch.memory().peak();
-  for (const auto& stage : trainer.model().stages()) {
-    const auto bytes = stage.parameters->bytes();
+  for (const ParameterUnit* unit : trainer.model().units()) {
+    const auto bytes = unit->parameters->bytes();
     run.kept.weights += bytes.weights;
     run.kept.gradients += bytes.gradients;
     run.kept.moments += bytes.moments;

@@ -113,7 +113,7 @@ TEST_CASE("resuming is bitwise the same as never having stopped", "[trainer]") {
 TEST_CASE("a gradient that is not finite leaves the weights as they were", "[trainer]") {
   const Setting setting;
   Trainer trainer(setting.recipe({}));
-  const at::Tensor weights = trainer.model().stages().front().parameters->master();
+  const at::Tensor weights = trainer.model().units().front()->parameters->master();
   // One element of the embedding of "l", which the text is full of.
   weights.data_ptr<float>()[static_cast<std::size_t>('l') * 32] = std::nanf("");
   const at::Tensor before = weights.nan_to_num(7.0);

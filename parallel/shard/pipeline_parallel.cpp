@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/shard/pipeline_parallel.h"
+
+#include <vector>
+
+#include "parallel/shard/tensor_array.h"
+
+namespace llmtrain {
+
+PipelineParallel::PipelineParallel(Communicator& communicator, const Mesh& mesh) {
+  if (mesh.pipeline == 1) return;
+  communicator_ = &communicator;
+  const std::vector<int> ranks = strided_ranks(communicator.rank(), mesh.pipeline, mesh.world() / mesh.pipeline);
+  activations_ = communicator.make_group("pipeline activations", ranks);
+  gradients_ = communicator.make_group("pipeline gradients", ranks);
+  if (is_end()) ends_ = communicator.make_group("pipeline ends", {ranks.front(), ranks.back()});
+}
+
+Handle PipelineParallel::send(Channel channel, const at::Tensor& tensor, int position) const {
+  return communicator_->send(group(channel), Purpose::pipeline, array_of(tensor), position);
+}
+
+Handle PipelineParallel::receive(Channel channel, const at::Tensor& tensor, int position) const {
+  return communicator_->receive(group(channel), Purpose::pipeline, array_of(tensor), position);
+}
+
+Handle PipelineParallel::sum_ends(const at::Tensor& tensor) const {
+  return communicator_->all_reduce(ends_, Purpose::pipeline, array_of(tensor));
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that hold stages of the model train what one rank trains.
+#include <catch2/catch.hpp>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/checkpoint/checkpoint.h"
+#include "parallel/engine/model_state.h"
+#include "parallel/engine/trainer.h"
+#include "tests/parallel/engine/train_ranks.h"
+
+namespace llmtrain {
+namespace {
+
+using test::check_close;
+using test::check_equal;
+using test::in_words;
+using test::Overrides;
+using test::Run;
+using test::train_ranks;
+using test::TrainingSetting;
+using test::zero;
+using test::operator+;
+
+struct Layout {
+  int pipeline;
+  int data;
+  Overrides overrides;
+
+  int ranks() const { return pipeline * data; }
+  Overrides all() const {
+    return Overrides{"parallel.pipeline=" + std::to_string(pipeline), "batch.micro=1"} + overrides;
+  }
+};
+
+// Every schedule, on models of six layers.
+std::vector<Layout> schedules() {
+  return {
+      {2, 1, {"pipeline.schedule=\"gpipe\""}},
+      {2, 1, {"pipeline.schedule=\"1f1b\"", "memory.recompute=\"selective\""}},
+      {3, 1, {"pipeline.schedule=\"1f1b\"", "memory.recompute=\"full\""}},
+      {4, 1, {"pipeline.schedule=\"1f1b\"", "pipeline.balance=[1,2,2,1]"}},
+      {2, 1, {"pipeline.schedule=\"breadth_first\"", "pipeline.loops=3"}},
+      {3, 1, {"pipeline.schedule=\"breadth_first\"", "pipeline.loops=2", "parallel.overlap=false"}},
+      {2, 1, {"pipeline.schedule=\"interleaved\"", "pipeline.loops=3"}},
+      {4, 1, {"pipeline.schedule=\"breadth_first\"", "pipeline.loops=2", "pipeline.balance=\"blocks\""}},
+      {8, 1, {"pipeline.schedule=\"1f1b\"", "pipeline.balance=\"blocks\""}},
+  };
+}
+
+// With every ZeRO stage.
+std::vector<Layout> sharded() {
+  std::vector<Layout> layouts;
+  for (int stage = 0; stage <= 3; ++stage) {
+    layouts.push_back({2, 2, {zero(stage), "pipeline.schedule=\"1f1b\""}});
+    layouts.push_back({2, 2, {zero(stage), "pipeline.schedule=\"breadth_first\"", "pipeline.loops=3"}});
+    layouts.push_back({2, 2, {zero(stage), "pipeline.schedule=\"interleaved\"", "pipeline.loops=3"}});
+  }
+  layouts.push_back({2, 4, {zero(3), "pipeline.schedule=\"breadth_first\"", "parallel.zero_shard_ranks=2"}});
+  return layouts;
+}
+
+std::vector<Overrides> models() {
+  const std::string layers = "model.layers=6";
+  return {{layers},
+          {layers, "model.architecture=\"gpt2\"", "model.dropout=0.1"},
+          {layers, "model.tie_embeddings=true", "model.vocab_size=257"}};
+}
+
+}  // namespace
+
+TEST_CASE("stages on several ranks learn what one rank learns", "[ranks]") {
+  const TrainingSetting setting;
+  const Overrides model = GENERATE(from_range(models()));
+  const Run expected = setting.train(model, 12);
+  auto layouts = schedules();
+  for (const Layout& layout : sharded()) layouts.push_back(layout);
+  for (const Layout& layout : layouts) {
+    INFO(in_words(layout.ranks(), layout.all()));
+    check_close(train_ranks(setting, layout.ranks(), model + layout.all(), 12), expected, 1e-5, 1e-4);
+  }
+}
+
+TEST_CASE("a pipeline gives bitwise the same twice, and at every ZeRO stage", "[ranks]") {
+  const TrainingSetting setting;
+  const Overrides compute = GENERATE(Overrides{}, Overrides{"precision.compute=\"bf16\""});
+  const Overrides model = Overrides{"model.layers=6", "model.tie_embeddings=true"} + compute;
+  const Layout layout{2, 2, {"pipeline.schedule=\"breadth_first\"", "pipeline.loops=3"}};
+  const Run expected = train_ranks(setting, 4, model + layout.all(), 6);
+  check_equal(train_ranks(setting, 4, model + layout.all(), 6), expected);
+  for (int stage = 1; stage <= 3; ++stage)
+    check_equal(train_ranks(setting, 4, model + layout.all() + Overrides{zero(stage)}, 6), expected);
+}
+
+TEST_CASE("both ends of a pipeline keep the same tied embedding", "[ranks]") {
+  const TrainingSetting setting;
+  const int stage = GENERATE(0, 2, 3);
+  const Recipe recipe = setting.recipe(Overrides{"model.layers=6", "model.tie_embeddings=true"} +
+                                       Layout{2, 2, {zero(stage), "pipeline.loops=3"}}.all());
+  std::mutex mutex;
+  std::vector<at::Tensor> shards(4);
+  LocalWorld(4).run([&](Communicator& communicator) {
+    Trainer trainer(recipe, &communicator);
+    TrainingSetting::train(trainer, 3);
+    const std::lock_guard lock(mutex);
+    shards[static_cast<std::size_t>(communicator.rank())] =
+        trainer.model().shared_embedding()->parameters->master().clone();
+  });
+  CHECK(shards[0].equal(shards[2]));
+  CHECK(shards[1].equal(shards[3]));
+}
+
+TEST_CASE("a pipeline evaluates what one rank evaluates", "[ranks]") {
+  const TrainingSetting setting;
+  const Overrides model{"training.evaluate_batches=0", "model.layers=6", "model.tie_embeddings=true"};
+  Trainer alone(setting.recipe(model));
+  const double expected = alone.evaluate();
+  const Layout layout = GENERATE(Layout{2, 1, {"pipeline.loops=3"}}, Layout{2, 4, {zero(3)}}, Layout{3, 1, {}});
+  const Recipe recipe = setting.recipe(model + layout.all());
+  std::vector<double> losses(static_cast<std::size_t>(layout.ranks()));
+  LocalWorld(layout.ranks()).run([&](Communicator& communicator) {
+    Trainer trainer(recipe, &communicator);
+    losses[static_cast<std::size_t>(communicator.rank())] = trainer.evaluate();
+  });
+  for (const double loss : losses) CHECK(loss == Approx(expected).epsilon(1e-6));
+}
+
+TEST_CASE("pipelines go on from each other's checkpoints", "[ranks]") {
+  const TrainingSetting setting;
+  const Overrides model = GENERATE(from_range(models()));
+  const Layout saved{2, 2, {zero(3), "pipeline.loops=3"}};
+  const Run whole = train_ranks(setting, 4, model + saved.all(), 8);
+  const auto folder = setting.directory().path() / "checkpoints";
+  LocalWorld(4).run([&](Communicator& communicator) {
+    Trainer trainer(setting.recipe(model + saved.all()), &communicator);
+    TrainingSetting::train(trainer, 5);
+    std::vector<at::Tensor> copies;
+    const auto slices = state_slices(trainer.model(), copies);
+    if (communicator.rank() == 0) write_checkpoint(folder, trainer.state(), slices, 0);
+  });
+  const std::vector<double> rest(whole.losses.begin() + 5, whole.losses.end());
+  const auto resume = [&](int ranks, const Overrides& overrides) {
+    std::vector<double> losses;
+    LocalWorld(ranks).run([&](Communicator& communicator) {
+      Trainer trainer(setting.recipe(overrides), &communicator);
+      trainer.resume(CheckpointReader(folder / "step-00000005"));
+      const Run run = TrainingSetting::train(trainer, 3);
+      if (communicator.rank() == 0) losses = run.losses;
+    });
+    return losses;
+  };
+  CHECK(resume(4, model + saved.all()) == rest);
+  const auto check = [&](const std::vector<double>& losses) {
+    for (std::size_t i = 0; i < rest.size(); ++i) CHECK(losses[i] == Approx(rest[i]).epsilon(1e-5));
+  };
+  check(resume(1, model));
+  check(resume(3, model + Layout{3, 1, {"pipeline.schedule=\"1f1b\""}}.all()));
+  check(resume(2, model + Layout{1, 2, {zero(2)}}.all()));
+}
+
+TEST_CASE("each rank of a pipeline executes its part of the schedule", "[ranks]") {
+  const TrainingSetting setting;
+  const std::string schedule = GENERATE("breadth_first", "interleaved");
+  const Recipe recipe =
+      setting.recipe(Overrides{"model.layers=6"} +
+                     Layout{2, 2, {zero(3), "pipeline.loops=3", "pipeline.schedule=\"" + schedule + "\""}}.all());
+  Mesh mesh;
+  mesh.pipeline = mesh.data = mesh.zero_shard = 2;
+  const Schedule expected = make_schedule(schedule_shape(recipe, mesh));
+  std::mutex mutex;
+  LocalWorld(4).run([&](Communicator& communicator) {
+    Trainer trainer(recipe, &communicator);
+    std::string executed;
+    trainer.runner().set_observer([&](const Instruction& instruction) { executed += to_text(instruction) + "\n"; });
+    trainer.step();
+    const std::lock_guard lock(mutex);
+    CHECK(executed == to_text(expected.ranks[static_cast<std::size_t>(communicator.rank() / 2)]));
+  });
+}
+
+// Lamy-Poirier, arXiv 2211.05953, section 4: the point of breadth first.
+TEST_CASE("breadth first gathers a stage twice a step and reduces it once, depth first as often as it turns",
+          "[ranks]") {
+  const TrainingSetting setting;
+  const std::string schedule = GENERATE("breadth_first", "interleaved");
+  const Recipe recipe =
+      setting.recipe(Overrides{"model.layers=6", "batch.global=16"} +
+                     Layout{2, 2, {zero(3), "pipeline.loops=3", "pipeline.schedule=\"" + schedule + "\""}}.all());
+  std::mutex mutex;
+  LocalWorld(4).run([&](Communicator& communicator) {
+    Trainer trainer(recipe, &communicator);
+    communicator.log().reset_counts();
+    trainer.step();
+    const std::lock_guard lock(mutex);
+    for (const CommunicationCount& count : communicator.log().counts()) {
+      if (count.purpose != Purpose::data_parallel) continue;
+      const bool gathers = count.collective == Collective::all_gather;
+      if (schedule == "breadth_first") {
+        CHECK(count.calls == 3 * (gathers ? 2 : 1));
+      } else {
+        CHECK(count.calls > 3 * (gathers ? 2 : 1));
+      }
+    }
+  });
+}
+
+}  // namespace llmtrain
