@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <functional>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -25,6 +26,7 @@ struct Traffic {
   double micro_batches = 0;
   std::vector<double> gathers{};     // in a step, of each stage's weights
   std::vector<double> reductions{};  // and of its gradients
+  double shared_embedding = 0;       // elements of the token embedding that both ends of a pipeline hold
   std::vector<CommunicationEntry> entries{};
 
   void add(CommunicationEntry entry) {
@@ -49,11 +51,24 @@ std::vector<double> count_by_stage(const Schedule& schedule, Operation operation
   return counts;
 }
 
-// The busiest pipeline rank's bytes of one part of the data-parallel traffic that each stage has as often as said.
-double busiest_traffic(const Traffic& traffic, const std::vector<double>& counts, double DataParallelTraffic::*member) {
+// At most how often a step moves the embedding that the ends of a pipeline share.
+constexpr double once = 1, with_its_stages = std::numeric_limits<double>::infinity();
+
+// The busiest pipeline rank's bytes of one part of the data-parallel traffic, which each stage has `counts` times. A
+// shared embedding is no part of its stages then: it has padding and, at the end of a step, a reduction of its own.
+double busiest_traffic(const Traffic& traffic, const std::vector<double>& counts, double shared_at_most,
+                       double DataParallelTraffic::*member) {
+  const auto bytes_of = [&](const ParameterShare& share) {
+    return data_parallel_traffic(traffic.context.recipe, traffic.context.mesh, share).*member;
+  };
+  ParameterShare shared;
+  shared.other = traffic.shared_embedding;
   return busiest(traffic, [&](std::size_t stage) {
-    return counts[stage] *
-           data_parallel_traffic(traffic.context.recipe, traffic.context.mesh, traffic.shares[stage]).*member;
+    const bool shares = shared.other > 0 && (stage == 0 || stage + 1 == traffic.stages.size());
+    if (!shares) return counts[stage] * bytes_of(traffic.shares[stage]);
+    ParameterShare own = traffic.shares[stage];
+    own.other -= shared.other;
+    return counts[stage] * bytes_of(own) + std::min(shared_at_most, counts[stage]) * bytes_of(shared);
   });
 }
 
@@ -77,8 +92,9 @@ void add_gradients(Traffic& traffic) {
   const bool sharded = recipe.parallel.zero_stage > 0;
   const RankGroup dense = sharded ? shard_group(mesh) : data_group(mesh);
   const RankGroup experts = expert_data_group(mesh), replicas = replica_group(mesh);
-  const double bytes = busiest_traffic(traffic, traffic.reductions, &DataParallelTraffic::gradient_bytes);
-  const double expert_bytes = busiest_traffic(traffic, traffic.reductions, &DataParallelTraffic::expert_gradient_bytes);
+  const double bytes = busiest_traffic(traffic, traffic.reductions, once, &DataParallelTraffic::gradient_bytes);
+  const double expert_bytes =
+      busiest_traffic(traffic, traffic.reductions, once, &DataParallelTraffic::expert_gradient_bytes);
   const auto add = [&](const std::string& group, double full, const RankGroup& ranks) {
     const std::string collective = sharded ? "reduce_scatter" : "all_reduce";
     const double sent = sharded ? all_gather_bytes(full, ranks.ranks) : all_reduce_bytes(full, ranks.ranks);
@@ -98,7 +114,7 @@ void add_weights(Traffic& traffic) {
   const Mesh& mesh = traffic.context.mesh;
   if (recipe.parallel.zero_stage == 0) return;
   const auto add = [&](const std::string& group, const RankGroup& ranks, double DataParallelTraffic::*member) {
-    const double bytes = busiest_traffic(traffic, traffic.gathers, member);
+    const double bytes = busiest_traffic(traffic, traffic.gathers, with_its_stages, member);
     const CollectiveCost& collectives = traffic.context.collectives;
     const double seconds = recipe.parallel.zero_stage == 3 ? collectives.gather_weights(bytes, ranks)
                                                            : collectives.all_gather(bytes, ranks);
@@ -183,7 +199,7 @@ void add_pipeline(Traffic& traffic) {
                  sends * context.collectives.all_gather(whole, tensor)});
   }
   const double gradient = context.recipe.precision.gradients == DataType::fp32 ? 4 : 2;
-  const double tied = gradient * tied_embedding_elements(traffic.graph, mesh, traffic.stages);
+  const double tied = gradient * traffic.shared_embedding;
   traffic.add({"all_reduce", "pipeline", "tied embedding", 2, all_reduce_bytes(tied, 2),
                context.collectives.all_reduce(tied, tied_embedding_group(mesh))});
 }
@@ -196,6 +212,7 @@ std::vector<CommunicationEntry> communication_of(const Recipe& recipe, const Gra
   const CostConstants constants;
   const CostContext context(recipe, mesh, profile, constants);
   Traffic traffic{context, graph, stages, parameter_shares(graph, mesh, stages)};
+  traffic.shared_embedding = tied_embedding_elements(graph, mesh, stages);
   traffic.micro_batches = schedule.shape.micro_batches;
   traffic.reductions = count_by_stage(schedule, Operation::reduce_gradients);
   traffic.gathers = count_by_stage(schedule, Operation::gather_weights);
