@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,6 +26,7 @@ struct RunOptions {
   std::optional<std::string> directory;
   std::optional<std::string> resume;
   std::optional<std::string> ranks;
+  std::optional<std::string> trace;
   bool dry_run = false;
   bool quiet = false;
   bool verbose = false;
@@ -38,10 +40,23 @@ std::vector<Override> all_overrides(const RunOptions& options) {
   return overrides;
 }
 
+// Before hours of training, not after them.
+void require_folder_of(const std::string& file) {
+  const auto folder = std::filesystem::absolute(file).parent_path();
+  if (std::filesystem::is_directory(folder)) return;
+  throw Error(ExitCode::cannot_write, "--trace: " + folder.string() + ": no such folder; make it first");
+}
+
 int run_here(const RunOptions& options, const std::optional<Launcher>& launcher) {
   RunRequest request;
   request.recipe = read_recipe(options.recipe, all_overrides(options));
-  if (options.dry_run) return show_plan(options.recipe, request.recipe, {});
+  if (options.dry_run) {
+    PlanOutputs outputs;
+    outputs.trace = options.trace;
+    return show_plan(options.recipe, request.recipe, outputs);
+  }
+  if (options.trace) require_folder_of(*options.trace);
+  request.trace = options.trace;
   request.verbosity = options.quiet ? Verbosity::quiet : options.verbose ? Verbosity::verbose : Verbosity::normal;
   require_executable(request.recipe, options.recipe);
   if (request.recipe.data.train.empty()) {
@@ -83,6 +98,8 @@ void add_run(CLI::App& program, Action& action) {
                    "Go on with the run that the directory holds, or not, or from a checkpoint (checkpoint.resume)")
       ->type_name("auto|never|PATH");
   command->add_option("--ranks", options->ranks, "Processes that train together (launch.ranks)")->type_name("N");
+  command->add_option("--trace", options->trace, "Write the timeline of the last three steps of all ranks for Perfetto")
+      ->type_name("FILE");
   command->add_flag("--dry-run", options->dry_run, "Show the plan, as llmtrain plan does, and run nothing");
   CLI::Option* quiet = command->add_flag("-q,--quiet", options->quiet, "Show warnings and errors only");
   command->add_flag("-v,--verbose", options->verbose, "Show details")->excludes(quiet);

@@ -3,28 +3,19 @@
 
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <functional>
+#include <numeric>
 #include <span>
 #include <string>
 
 #include "core/base/error.h"
+#include "core/graph/sharding.h"
 #include "parallel/plan/flat_shards.h"
 
 namespace llmtrain {
 namespace {
-
-std::string dtype_name(at::ScalarType type) {
-  switch (type) {
-    case at::kFloat:
-      return "F32";
-    case at::kBFloat16:
-      return "BF16";
-    case at::kHalf:
-      return "F16";
-    default:
-      throw Error(ExitCode::internal_error, "no checkpoint holds this tensor type");
-  }
-}
 
 at::ScalarType scalar_type(const LogicalTensor& tensor) {
   if (tensor.dtype == "F32") return at::kFloat;
@@ -39,103 +30,31 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return text + "]";
 }
 
-// What is kept of a unit's parameters, in the order in which it passes between ranks.
-struct StatePart {
-  at::Tensor owned;
-  std::string suffix;  // of the names in the checkpoint
-};
-
-std::vector<StatePart> state_parts(const ShardedParameters& parameters) {
-  std::vector<StatePart> parts;
-  const auto rounded = parameters.rounded();
-  if (rounded) parts.push_back({*rounded, ""});
-  parts.push_back({parameters.master(), rounded ? ".master" : ""});
-  parts.push_back({parameters.first_moment(), ".m"});
-  parts.push_back({parameters.second_moment(), ".v"});
-  return parts;
-}
-
-// Brings all ranks' state to the first one as slices of the whole model's tensors.
-class SliceCollector {
- public:
-  SliceCollector(const LocalModel& model, std::vector<at::Tensor>& copies) : model_(model), copies_(copies) {}
-
-  std::vector<TensorSlice> collect() {
-    for (int position = 0; position < model_.groups().pipeline.ranks(); ++position) {
-      if (position == model_.groups().pipeline.position()) {
-        give();
-      } else if (model_.groups().data.is_first()) {
-        receive(position);
-      }
-    }
-    return std::move(slices_);
-  }
-
- private:
-  void give() {
-    const DataParallel& data = model_.groups().data;
-    for (const ParameterUnit* unit : model_.units()) {
-      if (!model_.counts(*unit)) continue;
-      for (const StatePart& part : state_parts(*unit->parameters)) {
-        const at::Tensor whole = unit->parameters->collect_owned(part.owned);
-        if (!whole.defined()) continue;
-        if (data.is_first()) {
-          add(*unit->store, whole, part.suffix);
-        } else {
-          data.send_to_first(whole.slice(0, 0, unit->store->elements()));
-        }
-      }
-    }
-  }
-
-  // The rank's parts are of the types of this one's.
-  void receive(int position) {
-    const RankGroups& groups = model_.groups();
-    const auto rank = static_cast<int>(position * (groups.mesh.world() / groups.mesh.pipeline));
-    auto units = model_.unit_parameters(position);
-    if (model_.shares_embedding_at(position)) units.erase(units.begin());
-    for (const auto& parameters : units) {
-      const ParameterStore layout(model_.graph(), parameters);
-      for (const StatePart& part : state_parts(*model_.units().front()->parameters)) {
-        const at::Tensor whole = at::empty({layout.elements()}, part.owned.options());
-        groups.data.receive_from(rank, whole);
-        add(layout, whole, part.suffix);
-      }
-    }
-  }
-
-  void add(const ParameterStore& layout, const at::Tensor& flat, const std::string& suffix) {
-    const at::Tensor resident = flat.cpu();
-    copies_.push_back(resident);
-    for (const FlatRange& range : layout.ranges()) {
-      const Parameter& parameter = model_.graph().parameters[range.parameter];
-      TensorSlice slice;
-      slice.name = parameter.name + suffix;
-      slice.dtype = dtype_name(flat.scalar_type());
-      slice.shape = slice.slice_shape = parameter.shape;
-      slice.offset.assign(parameter.shape.size(), 0);
-      slice.data = resident.slice(0, range.begin, range.end).data_ptr();
-      slices_.push_back(std::move(slice));
-    }
-  }
-
-  const LocalModel& model_;
-  std::vector<at::Tensor>& copies_;
-  std::vector<TensorSlice> slices_;
-};
-
-// A parameter's elements that this rank owns: `begin` … of the parameter, from `place` on in the owned memory.
+// What this rank owns of its part of a parameter: elements [begin, end) of the part, from `place` on in the owned
+// memory.
 struct OwnedElements {
+  LocalPart part;
   std::int64_t begin = 0;
   std::int64_t end = 0;
   std::int64_t place = 0;
 
-  at::Tensor in(const at::Tensor& flat) const { return flat.slice(0, place, place + end - begin); }
+  // Those of them that are no padding, in a tensor over what is owned.
+  at::Tensor in(const at::Tensor& flat) const { return flat.slice(0, place, place + real_end() - begin); }
+  std::int64_t real_end() const { return std::max(begin, std::min(end, part.real_elements())); }
 };
 
-// Copies a part of a logical tensor of the checkpoint into flat memory, converting its type.
-void read_into(const CheckpointReader& checkpoint, const std::string& name, const Parameter& parameter,
-               const OwnedElements& elements, const at::Tensor& flat) {
+// The part's elements of rows of the whole parameter, flat.
+at::Tensor cut(at::Tensor rows, const LocalPart& part) {
+  for (std::size_t axis = 1; axis < part.shape.size(); ++axis)
+    rows = rows.narrow(static_cast<std::int64_t>(axis), part.offset[axis], part.real_shape[axis]);
+  return rows.reshape({-1});
+}
+
+std::int64_t row_elements(const std::vector<std::int64_t>& shape) {
+  return std::accumulate(shape.begin() + 1, shape.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+void check_shape(const CheckpointReader& checkpoint, const std::string& name, const Parameter& parameter) {
   const LogicalTensor* tensor = checkpoint.find(name);
   const std::string where = checkpoint.folder().string() + ": " + name;
   if (tensor == nullptr) throw Error(ExitCode::bad_data, where + ": is missing; it is no checkpoint of this model");
@@ -143,10 +62,24 @@ void read_into(const CheckpointReader& checkpoint, const std::string& name, cons
     throw Error(ExitCode::bad_data, where + ": has shape " + shape_text(tensor->shape) + ", the recipe's model has " +
                                         shape_text(parameter.shape));
   }
-  const at::Tensor values = at::empty({elements.end - elements.begin}, at::dtype(scalar_type(*tensor)));
-  checkpoint.read(name, elements.begin, elements.end,
-                  std::span<std::byte>(static_cast<std::byte*>(values.data_ptr()), values.nbytes()));
-  elements.in(flat).copy_(values);
+}
+
+// Copies what is owned of a logical tensor of the checkpoint into flat memory, converting its type. Whole rows are read
+// and cut, so that only the rows are read that are needed.
+void read_into(const CheckpointReader& checkpoint, const std::string& name, const Parameter& parameter,
+               const OwnedElements& elements, const at::Tensor& flat) {
+  check_shape(checkpoint, name, parameter);
+  const LocalPart& part = elements.part;
+  const std::int64_t own_row = row_elements(part.shape), whole_row = row_elements(parameter.shape);
+  if (elements.real_end() == elements.begin) return;
+  const std::int64_t first = elements.begin / own_row, last = (elements.real_end() + own_row - 1) / own_row;
+  std::vector<std::int64_t> shape = parameter.shape;
+  shape[0] = last - first;
+  const at::Tensor rows = at::empty(shape, at::dtype(scalar_type(*checkpoint.find(name))));
+  checkpoint.read(name, (part.offset[0] + first) * whole_row, (part.offset[0] + last) * whole_row,
+                  std::span<std::byte>(static_cast<std::byte*>(rows.data_ptr()), rows.nbytes()));
+  const std::int64_t skipped = first * own_row;
+  elements.in(flat).copy_(cut(rows, part).slice(0, elements.begin - skipped, elements.real_end() - skipped));
 }
 
 // Calls `function(parameter, elements, memory)` for every parameter that this rank owns something of.
@@ -155,10 +88,13 @@ void for_owned(const LocalModel& model, Function function) {
   for (const ParameterUnit* unit : model.units()) {
     const FlatInterval owned = unit->parameters->owned();
     for (const FlatRange& range : unit->store->ranges()) {
-      const FlatInterval part = intersection({range.begin, range.end}, owned);
-      if (part.count() == 0) continue;
-      const OwnedElements elements{part.begin - range.begin, part.end - range.begin, part.begin - owned.begin};
-      function(model.graph().parameters[range.parameter], elements, *unit->parameters);
+      const FlatInterval common = intersection({range.begin, range.end}, owned);
+      if (common.count() == 0) continue;
+      const Parameter& parameter = model.graph().parameters[range.parameter];
+      function(parameter,
+               OwnedElements{local_part(model.graph().model, parameter, model.groups().shard_place()),
+                             common.begin - range.begin, common.end - range.begin, common.begin - owned.begin},
+               *unit->parameters);
     }
   }
 }
@@ -174,10 +110,6 @@ void publish(LocalModel& model) {
 }
 
 }  // namespace
-
-std::vector<TensorSlice> state_slices(const LocalModel& model, std::vector<at::Tensor>& copies) {
-  return SliceCollector(model, copies).collect();
-}
 
 void load_state(LocalModel& model, const CheckpointReader& checkpoint) {
   load_weights(model, checkpoint);
@@ -196,7 +128,9 @@ void load_weights(LocalModel& model, const CheckpointReader& checkpoint) {
 
 void load_weights(LocalModel& model, const NamedWeights& weights) {
   for_owned(model, [&](const Parameter& parameter, const OwnedElements& elements, const ShardedParameters& memory) {
-    elements.in(memory.master()).copy_(weights.at(parameter.name).reshape({-1}).slice(0, elements.begin, elements.end));
+    const LocalPart& part = elements.part;
+    const at::Tensor rows = weights.at(parameter.name).narrow(0, part.offset[0], part.real_shape[0]);
+    elements.in(memory.master()).copy_(cut(rows, part).slice(0, elements.begin, elements.real_end()));
   });
   publish(model);
 }

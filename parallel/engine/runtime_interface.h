@@ -36,6 +36,7 @@ struct RunRequest {
   Recipe recipe;  // resolved; --run-dir and --resume have already changed it
   Verbosity verbosity = Verbosity::normal;
   std::optional<RunPlan> plan;
+  std::optional<std::string> trace;  // a file for the timeline of the last steps
   RunLaunch launch;
 };
 

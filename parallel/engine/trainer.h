@@ -41,6 +41,7 @@ class Trainer {
   // Goes on from a checkpoint of the same model as if training had never stopped.
   void resume(const CheckpointReader& checkpoint);
 
+  const Recipe& recipe() const { return recipe_; }
   const Dataset& train_data() const { return train_; }
   const Dataset* validation_data() const { return validation_ ? &*validation_ : nullptr; }
   LocalModel& model() { return model_; }

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@
 #include "parallel/engine/progress.h"
 #include "parallel/engine/rank_log.h"
 #include "parallel/engine/run_directory.h"
+#include "parallel/engine/run_trace.h"
 #include "parallel/engine/same_recipe.h"
 #include "parallel/engine/start_screen.h"
 #include "parallel/engine/stop_signal.h"
@@ -55,8 +57,10 @@ struct FirstRank {
 class TrainingLoop {
  public:
   // `first` is null on the ranks that are not the first.
-  TrainingLoop(const Recipe& recipe, Trainer& trainer, FirstRank* first, spdlog::logger& logger)
-      : recipe_(recipe), trainer_(trainer), first_(first), logger_(logger) {}
+  TrainingLoop(const RunRequest& request, Trainer& trainer, FirstRank* first, spdlog::logger& logger)
+      : recipe_(request.recipe), trainer_(trainer), first_(first), logger_(logger), trace_file_(request.trace) {
+    if (trace_file_) trace_.emplace(trainer);
+  }
 
   ExitCode run() {
     const bool evaluates = recipe_.training.evaluate_every > 0;
@@ -69,9 +73,7 @@ class TrainingLoop {
       if (!last && stops) return stop();
       if (!last && every(recipe_.checkpoint.every)) save();
     }
-    save();
-    finish_saving();
-    return ExitCode::done;
+    return end(ExitCode::done);
   }
 
   // The median over this process's steps; the first warms up.
@@ -91,6 +93,7 @@ class TrainingLoop {
     const auto start = Clock::now();
     const StepResult result = trainer_.step(asked ? StopRequest::stop : StopRequest::none);
     step_seconds_.push_back(seconds_since(start));
+    if (trace_) trace_->end_step();
     if (result.skipped) ++skipped_;
     if (first_ != nullptr) {
       show(result);
@@ -151,13 +154,19 @@ class TrainingLoop {
   }
 
   ExitCode stop() {
-    save();
-    finish_saving();
-    if (first_ == nullptr) return ExitCode::stopped;
+    const ExitCode code = end(ExitCode::stopped);
+    if (first_ == nullptr) return code;
     first_->stop.acknowledge();
     first_->progress.note(
         fmt::format("stopped on request after step {}; run the same command again to go on", trainer_.steps_done()));
-    return ExitCode::stopped;
+    return code;
+  }
+
+  ExitCode end(ExitCode code) {
+    save();
+    finish_saving();
+    if (trace_) trace_->write(*trace_file_);
+    return code;
   }
 
   const Recipe& recipe_;
@@ -166,6 +175,8 @@ class TrainingLoop {
   spdlog::logger& logger_;
   std::int64_t skipped_ = 0;
   std::vector<double> step_seconds_;
+  const std::optional<std::string>& trace_file_;
+  std::optional<RunTrace> trace_;
 };
 
 // A taste of what the model learned; bytes alone can be shown without a tokenizer's file.
@@ -218,12 +229,13 @@ ExitCode train_first(const RunRequest& request, Trainer& trainer, Communicator* 
     return ExitCode::done;
   }
   FirstRank first(request, directory, trainer);
-  TrainingLoop loop(recipe, trainer, &first, log());
+  TrainingLoop loop(request, trainer, &first, log());
   const ExitCode code = loop.run();
   if (request.plan) compare_with_plan(request, loop.typical_step_seconds(), trainer);
   // Else the weights are here only while all ranks work together.
   const bool has_weights = trainer.model().holds_all_weights();
   if (code == ExitCode::done && request.verbosity != Verbosity::quiet && has_weights) show_sample(recipe, trainer);
+  if (request.trace) log().info("the timeline of the last steps for ui.perfetto.dev: {}", *request.trace);
   if (code == ExitCode::done) show_end(directory);
   return code;
 }
@@ -234,7 +246,7 @@ ExitCode train_other(const RunRequest& request, Trainer& trainer, Communicator& 
   logger.get().info("rank {} of {}", communicator.rank(), communicator.size());
   if (!checkpoint.empty()) trainer.resume(CheckpointReader(checkpoint));
   if (trainer.steps_done() >= request.recipe.training.steps) return ExitCode::done;
-  return TrainingLoop(request.recipe, trainer, nullptr, logger.get()).run();
+  return TrainingLoop(request, trainer, nullptr, logger.get()).run();
 }
 
 }  // namespace

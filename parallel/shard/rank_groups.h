@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "core/graph/sharding.h"
 #include "parallel/shard/data_parallel.h"
 #include "parallel/shard/pipeline_parallel.h"
 
@@ -12,9 +13,16 @@ struct RankGroups {
   RankGroups() = default;
   // Blocks until all ranks of the world have called it. The communicator outlives this.
   RankGroups(Communicator& communicator, const Mesh& given)
-      : mesh(given), data(communicator, mesh), pipeline(communicator, mesh) {}
+      : mesh(given),
+        tensor_position(communicator.rank() % mesh.tensor),
+        data(communicator, mesh),
+        pipeline(communicator, mesh) {}
+
+  // Which part of the parameters is this rank's.
+  ShardPlace shard_place() const { return {{mesh.tensor, 1, 1}, tensor_position}; }
 
   Mesh mesh;
+  std::int64_t tensor_position = 0;
   DataParallel data;
   PipelineParallel pipeline;
 };

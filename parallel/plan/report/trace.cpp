@@ -5,29 +5,43 @@
 #include <string>
 #include <string_view>
 
-#include "parallel/plan/report/trace_writer.h"
-
 namespace llmtrain {
 namespace {
 
 // Links take both directions at once, so sends and receives have a thread each.
 constexpr std::array<std::string_view, 4> thread_names{"compute", "data parallel", "sends", "receives"};
 
-std::int32_t thread_of(Stream stream, Operation operation) {
-  const bool receives = operation == Operation::receive_activation || operation == Operation::receive_gradient;
-  return static_cast<std::int32_t>(stream) + (stream == Stream::transfer && receives ? 1 : 0);
-}
-
 void write_names(TraceWriter& writer, const Plan& plan) {
   for (std::size_t pipeline_rank = 0; pipeline_rank < plan.schedule.ranks.size(); ++pipeline_rank) {
     const auto rank = static_cast<std::int32_t>(pipeline_rank);
     writer.name_rank(rank, "pipeline rank " + std::to_string(rank));
-    for (std::size_t stream = 0; stream < thread_names.size(); ++stream)
-      writer.name_stream(rank, static_cast<std::int32_t>(stream), thread_names[stream]);
+    name_trace_threads(writer, rank);
   }
 }
 
 }  // namespace
+
+void name_trace_threads(TraceWriter& writer, std::int32_t rank) {
+  for (std::size_t thread = 0; thread < thread_names.size(); ++thread)
+    writer.name_stream(rank, static_cast<std::int32_t>(thread), thread_names[thread]);
+}
+
+std::int32_t trace_thread(Operation operation) {
+  switch (operation) {
+    case Operation::forward:
+    case Operation::backward:
+    case Operation::optimizer_step:
+      return 0;
+    case Operation::send_activation:
+    case Operation::send_gradient:
+      return 2;
+    case Operation::receive_activation:
+    case Operation::receive_gradient:
+      return 3;
+    default:
+      return 1;
+  }
+}
 
 void write_trace(const std::filesystem::path& file, const Plan& plan) {
   TraceWriter writer(file, "llmtrain plan: " + plan.report.recipe.name);
@@ -36,7 +50,7 @@ void write_trace(const std::filesystem::path& file, const Plan& plan) {
     const auto& instructions = plan.schedule.ranks.at(static_cast<std::size_t>(entry.rank)).instructions;
     const Instruction& instruction = instructions.at(static_cast<std::size_t>(entry.instruction));
     writer.write({.rank = entry.rank,
-                  .stream = thread_of(entry.stream, instruction.operation),
+                  .stream = trace_thread(instruction.operation),
                   .instruction = instruction,
                   .start_seconds = entry.start_seconds,
                   .end_seconds = entry.end_seconds});

@@ -135,9 +135,10 @@ void TraceWriter::write_arrow(const TraceRecord& record, std::int64_t start, std
   const std::int64_t time = arrow->starts ? start : std::max(start, end - 1);
   fmt::format_to(
       std::back_inserter(text_),
-      FMT_COMPILE(R"({{"ph":"{}","id":"{}-{}-{}-{}","cat":"transfer","name":"{}","pid":{},"tid":{}{},"ts":)"),
-      arrow->starts ? 's' : 'f', record.step, arrow->gradient ? 'g' : 'a', arrow->boundary, record.instruction.micro,
-      arrow->gradient ? "gradient" : "activation", record.rank, record.stream, arrow->starts ? "" : R"(,"bp":"e")");
+      FMT_COMPILE(R"({{"ph":"{}","id":"{}-{}-{}-{}-{}","cat":"transfer","name":"{}","pid":{},"tid":{}{},"ts":)"),
+      arrow->starts ? 's' : 'f', record.lane, record.step, arrow->gradient ? 'g' : 'a', arrow->boundary,
+      record.instruction.micro, arrow->gradient ? "gradient" : "activation", record.rank, record.stream,
+      arrow->starts ? "" : R"(,"bp":"e")");
   append(text_, {time});
   text_ += '}';
 }

@@ -17,6 +17,7 @@ struct TraceRecord {
   std::int32_t rank = 0;
   std::int32_t stream = 0;  // records of one rank and stream do not overlap
   std::int32_t step = 0;    // tells transfers of several steps apart
+  std::int32_t lane = 0;    // tells transfers of several copies of the model apart
   Instruction instruction;
   double start_seconds = 0;
   double end_seconds = 0;
