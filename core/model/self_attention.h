@@ -14,7 +14,8 @@
 namespace llmtrain {
 
 // Causal self-attention with grouped queries, rotary positions and query-key norms, from the normed input to the output
-// projection. Backward by hand: no autograd, so what is kept between the passes is exactly `Saved`.
+// projection. A tensor rank has heads / ranks consecutive query heads and the key and value heads that these read.
+// Backward by hand: no autograd, so what is kept between the passes is exactly `Saved`.
 class SelfAttention {
  public:
   struct Saved {
@@ -27,7 +28,8 @@ class SelfAttention {
   SelfAttention(const BlockParameters& parameters, AttentionKernel kernel, Recompute recompute,
                 const kernels::RopeTable* rope);
 
-  // x [T, H] → [T, H]. `rope` of the constructor outlives this object.
+  // x [R, H] → [R, H], this rank's rows; in between it has all rows of its heads. `rope` of the constructor outlives
+  // this object.
   at::Tensor forward(const at::Tensor& x, const MicroBatch& micro, Pass pass, Saved& saved) const;
   // x is the forward's input; returns its gradient. Leaves `saved` empty.
   at::Tensor backward(const at::Tensor& dy, const at::Tensor& x, const MicroBatch& micro, Saved& saved) const;
@@ -44,13 +46,15 @@ class SelfAttention {
   Views attention_inputs(const MicroBatch& micro, Saved& saved) const;
   kernels::Dropout probability_dropout(const MicroBatch& micro, Pass pass) const;
 
-  std::int64_t heads_, kv_heads_, head_dim_;
+  std::int64_t heads_, kv_heads_, head_dim_;  // heads of this rank
+  std::int64_t first_head_, all_heads_;
   double dropout_;
   std::uint64_t dropout_site_;
   kernels::AttentionMethod method_;
   bool keeps_probabilities_;
   const kernels::RopeTable* rope_;  // null without rotary positions
-  LinearLayer projection_, output_;
+  ColumnLinear projection_;
+  RowLinear output_;
   std::optional<NormLayer> query_norm_, key_norm_;
 };
 
