@@ -20,8 +20,9 @@ std::optional<Failure> FailureNote::get() const {
 
 void FailureNote::raise(int rank) const {
   const Failure failure = get().value();
-  const std::string origin = failure.rank == rank ? "" : "rank " + std::to_string(failure.rank) + ": ";
-  throw Error(failure.code, origin + failure.message);
+  const std::string name = "rank " + std::to_string(failure.rank);
+  const bool is_told = failure.rank == rank || failure.message.starts_with(name + " ");
+  throw Error(failure.code, is_told ? failure.message : name + ": " + failure.message);
 }
 
 }  // namespace llmtrain
