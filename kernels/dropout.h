@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "kernels/sequence_part.h"
+
 namespace llmtrain::kernels {
 
 // A mask that depends on (seed, step, site, element index of the unsharded tensor) and nothing else, so that it is the
@@ -24,5 +26,9 @@ std::uint64_t dropout_key(std::int64_t seed, std::int64_t step, std::uint64_t si
 // 1/(1 − probability). Forward and backward are the same operation. Throws Error(internal_error) for a probability
 // outside [0, 1) or an x that is not contiguous.
 void dropout_(at::Tensor& x, const Dropout& dropout);
+
+// The same for rows of which each group holds a part: x is [groups, rows, width] and contiguous, the unsharded tensor
+// [groups, whole, width], and a group's rows lie there as `part` says.
+void dropout_rows_(at::Tensor& x, const Dropout& dropout, const SequencePart& part);
 
 }  // namespace llmtrain::kernels

@@ -91,7 +91,7 @@ at::Tensor SelfAttention::forward(const at::Tensor& x, const MicroBatch& micro, 
   rotate(views.query, micro, kernels::RopeDirection::forward);
   rotate(views.key, micro, kernels::RopeDirection::forward);
   saved.attention =
-      kernels::attention_forward(views.query, views.key, views.value, method_, probability_dropout(micro, pass));
+      kernels::attention_forward(views.query, views.key, views.value, {method_, probability_dropout(micro, pass)});
   if (!keeps_probabilities_) saved.attention.statistics.reset();
   return output_.forward(saved.attention.out.view({x.size(0), heads_ * head_dim_}));
 }
@@ -99,13 +99,12 @@ at::Tensor SelfAttention::forward(const at::Tensor& x, const MicroBatch& micro, 
 at::Tensor SelfAttention::backward(const at::Tensor& dy, const at::Tensor& x, const MicroBatch& micro,
                                    Saved& saved) const {
   const Views views = attention_inputs(micro, saved);
-  const kernels::Dropout dropout = probability_dropout(micro, Pass::training);
+  const kernels::AttentionSetting setting{method_, probability_dropout(micro, Pass::training)};
   if (!saved.attention.statistics.defined())
-    saved.attention = kernels::attention_forward(views.query, views.key, views.value, method_, dropout);
+    saved.attention = kernels::attention_forward(views.query, views.key, views.value, setting);
   const at::Tensor flat_out = saved.attention.out.view({x.size(0), heads_ * head_dim_});
   const at::Tensor dout = output_.backward(dy, flat_out).view(saved.attention.out.sizes());
-  auto gradients =
-      kernels::attention_backward(dout, views.query, views.key, views.value, saved.attention, method_, dropout);
+  auto gradients = kernels::attention_backward(dout, views.query, views.key, views.value, saved.attention, setting);
   saved.attention = {};
 
   // The three gradients meet in one matrix, as the projection made them from one.
