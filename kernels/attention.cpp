@@ -57,8 +57,8 @@ at::Tensor causal_probabilities(const at::Tensor& query, const at::Tensor& key, 
 
 // In place on [B, heads, S_q, S].
 void drop(at::Tensor& probabilities, const AttentionSetting& setting) {
-  at::Tensor groups = probabilities.view({-1, probabilities.size(2), probabilities.size(3)});
-  dropout_rows_(groups, setting.dropout, setting.queries);
+  at::Tensor rows = probabilities.view({-1, probabilities.size(3)});
+  dropout_rows_(rows, setting.dropout, {setting.queries, probabilities.size(2)});
 }
 
 at::Tensor dropped(const at::Tensor& probabilities, const AttentionSetting& setting) {

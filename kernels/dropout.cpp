@@ -104,19 +104,13 @@ void dropout_(at::Tensor& x, const Dropout& dropout) {
   }
 }
 
-void dropout_rows_(at::Tensor& x, const Dropout& dropout, const SequencePart& part) {
-  if (part.is_whole()) return dropout_(x, dropout);
-  const std::int64_t rows = x.size(1), width = x.size(2);
-  const auto runs = part.runs_of(rows);
-  for (std::int64_t group = 0; group < x.size(0); ++group) {
-    std::int64_t row = 0;
-    for (const PositionRun& run : runs) {
-      at::Tensor piece = x.select(0, group).narrow(0, row, run.length);
-      Dropout here = dropout;
-      here.first_element += (group * part.whole + run.begin) * width;
-      dropout_(piece, here);
-      row += run.length;
-    }
+void dropout_rows_(at::Tensor& x, const Dropout& dropout, const RowsAtHand& rows) {
+  if (!dropout.active()) return;
+  for (const RowRun& run : rows_in_whole(rows.part, rows.tokens, rows.first, x.size(0))) {
+    at::Tensor piece = x.narrow(0, run.row, run.length);
+    Dropout here = dropout;
+    here.first_element += run.whole_row * x.size(1);
+    dropout_(piece, here);
   }
 }
 

@@ -27,8 +27,14 @@ std::uint64_t dropout_key(std::int64_t seed, std::int64_t step, std::uint64_t si
 // outside [0, 1) or an x that is not contiguous.
 void dropout_(at::Tensor& x, const Dropout& dropout);
 
-// The same for rows of which each group holds a part: x is [groups, rows, width] and contiguous, the unsharded tensor
-// [groups, whole, width], and a group's rows lie there as `part` says.
-void dropout_rows_(at::Tensor& x, const Dropout& dropout, const SequencePart& part);
+// Which rows of an activation are at hand: [sequences · tokens, …] from row `first` on, of [sequences · whole, …].
+struct RowsAtHand {
+  const SequencePart& part;
+  std::int64_t tokens = 0;  // of each sequence
+  std::int64_t first = 0;
+};
+
+// The same for x [rows, width], contiguous, of which the unsharded tensor has more rows.
+void dropout_rows_(at::Tensor& x, const Dropout& dropout, const RowsAtHand& rows);
 
 }  // namespace llmtrain::kernels

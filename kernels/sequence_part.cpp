@@ -3,6 +3,7 @@
 
 #include <ATen/ops/cat.h>
 
+#include <algorithm>
 #include <string>
 
 #include "core/base/error.h"
@@ -23,6 +24,29 @@ std::vector<PositionRun> SequencePart::runs_of(std::int64_t tokens) const {
                                             " positions up to " + std::to_string(end) + "; they must ascend, be " +
                                             std::to_string(tokens) + ", and end within the sequence's " +
                                             std::to_string(whole));
+}
+
+std::vector<RowRun> rows_in_whole(const SequencePart& part, std::int64_t tokens, std::int64_t first,
+                                  std::int64_t count) {
+  const std::vector<PositionRun> runs = part.runs_of(tokens);
+  const std::int64_t whole = part.whole_of(tokens), end = first + count;
+  std::vector<RowRun> result;
+  for (std::int64_t sequence = first / tokens; sequence * tokens < end; ++sequence) {
+    std::int64_t row = sequence * tokens;  // of the run's first token
+    for (const PositionRun& run : runs) {
+      const std::int64_t from = std::max(row, first), to = std::min(row + run.length, end);
+      const RowRun next{from - first, sequence * whole + run.begin + from - row, to - from};
+      row += run.length;
+      if (next.length <= 0) continue;
+      const bool goes_on = !result.empty() && result.back().whole_row + result.back().length == next.whole_row;
+      if (goes_on) {
+        result.back().length += next.length;
+      } else {
+        result.push_back(next);
+      }
+    }
+  }
+  return result;
 }
 
 at::Tensor rows_at(const at::Tensor& table, const SequencePart& part, std::int64_t tokens) {

@@ -28,6 +28,20 @@ struct SequencePart {
   std::int64_t whole_of(std::int64_t tokens) const { return is_whole() ? tokens : whole; }
 };
 
+// Rows that are consecutive both here and in the unsharded tensor.
+struct RowRun {
+  std::int64_t row = 0;
+  std::int64_t whole_row = 0;
+  std::int64_t length = 0;
+
+  bool operator==(const RowRun&) const = default;
+};
+
+// Where rows first … first + count − 1 of [sequences · tokens, …] lie in [sequences · whole, …], in as few runs as can
+// be. `tokens` of each sequence are at hand.
+std::vector<RowRun> rows_in_whole(const SequencePart& part, std::int64_t tokens, std::int64_t first,
+                                  std::int64_t count);
+
 // Rows of a table [positions, …], one for each of `tokens` tokens: the table itself where they are all, else a copy.
 at::Tensor rows_at(const at::Tensor& table, const SequencePart& part, std::int64_t tokens);
 // Puts such rows, changed, back into their table; nothing to do where they are the table itself.

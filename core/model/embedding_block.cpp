@@ -14,14 +14,12 @@ EmbeddingBlock::EmbeddingBlock(const BlockParameters& parameters, ParameterStore
       positions_(parameters.optional_index(ParameterRole::position_embedding)) {}
 
 void EmbeddingBlock::drop(at::Tensor& activation, const MicroBatch& micro) const {
-  if (dropout_ == 0) return;
-  kernels::dropout_(activation,
-                    dropout_at(micro, dropout_, stable_hash("embedding"), micro.sequence * activation.size(1)));
+  if (dropout_ > 0) drop_rows_(activation, micro, dropout_, stable_hash("embedding"));
 }
 
 BlockModule::Output EmbeddingBlock::forward(const at::Tensor&, const MicroBatch& micro, Pass pass) const {
   std::optional<at::Tensor> positions;
-  if (positions_) positions = store_.weight(*positions_);
+  if (positions_) positions = kernels::rows_at(store_.weight(*positions_), micro.part, micro.sequence);
   at::Tensor y = kernels::embedding_forward(micro.tokens, token_store_.weight(tokens_), positions, micro.sequence);
   if (pass == Pass::training) drop(y, micro);
   return {std::move(y), nullptr};
@@ -31,8 +29,13 @@ at::Tensor EmbeddingBlock::backward(at::Tensor dy, const MicroBatch& micro, std:
   drop(dy, micro);
   at::Tensor dtokens = token_store_.added_gradient(tokens_);
   std::optional<at::Tensor> dpositions;
-  if (positions_) dpositions = store_.added_gradient(*positions_);
+  at::Tensor all_positions;
+  if (positions_) {
+    all_positions = store_.added_gradient(*positions_);
+    dpositions = kernels::rows_at(all_positions, micro.part, micro.sequence);
+  }
   kernels::embedding_backward(dy, micro.tokens, dtokens, dpositions, micro.sequence);
+  if (positions_) kernels::store_rows_at(all_positions, micro.part, *dpositions);
   return {};
 }
 

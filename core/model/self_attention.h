@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "core/model/block_parameters.h"
+#include "core/model/context_ranks.h"
 #include "core/model/micro_batch.h"
 #include "core/recipe/recipe.h"
 #include "kernels/attention.h"
@@ -25,9 +26,9 @@ class SelfAttention {
   };
 
   SelfAttention(const BlockParameters& parameters, AttentionKernel kernel, Recompute recompute,
-                const kernels::RopeTable* rope);
+                const kernels::RopeTable* rope, const ContextRanks* context = nullptr);
 
-  // x [T, H] → [T, H]. `rope` of the constructor outlives this object.
+  // x [T, H] → [T, H]. `rope` and `context` of the constructor outlive this object.
   at::Tensor forward(const at::Tensor& x, const MicroBatch& micro, Pass pass, Saved& saved) const;
   // x is the forward's input; returns its gradient. Leaves `saved` empty.
   at::Tensor backward(const at::Tensor& dy, const at::Tensor& x, const MicroBatch& micro, Saved& saved) const;
@@ -42,7 +43,10 @@ class SelfAttention {
                      at::Tensor& gradient) const;
   void rotate(at::Tensor heads, const MicroBatch& micro, kernels::RopeDirection direction) const;
   Views attention_inputs(const MicroBatch& micro, Saved& saved) const;
-  kernels::Dropout probability_dropout(const MicroBatch& micro, Pass pass) const;
+  bool shares_sequences(const MicroBatch& micro) const;
+  // Keys and values of the whole sequences.
+  KeysAndValues all_keys(const Views& views, const MicroBatch& micro) const;
+  kernels::AttentionSetting setting(const MicroBatch& micro, Pass pass) const;
 
   std::int64_t heads_, kv_heads_, head_dim_;
   double dropout_;
@@ -50,6 +54,7 @@ class SelfAttention {
   kernels::AttentionMethod method_;
   bool keeps_probabilities_;
   const kernels::RopeTable* rope_;  // null without rotary positions
+  const ContextRanks* context_;     // null where no ranks share the sequences
   LinearLayer projection_, output_;
   std::optional<NormLayer> query_norm_, key_norm_;
 };

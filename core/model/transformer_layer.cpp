@@ -29,7 +29,7 @@ struct TransformerLayer::Saved : SavedActivations {
 };
 
 TransformerLayer::TransformerLayer(const BlockParameters& parameters, AttentionKernel kernel, Recompute recompute,
-                                   const kernels::RopeTable* rope)
+                                   const kernels::RopeTable* rope, const ContextRanks* context)
     : dropout_(parameters.model().dropout),
       recompute_(recompute),
       attention_site_(residual_site(parameters, "attention")),
@@ -37,12 +37,12 @@ TransformerLayer::TransformerLayer(const BlockParameters& parameters, AttentionK
       attention_norm_(parameters.norm(Role::attention_norm_weight, Role::attention_norm_bias)),
       ffn_norm_(parameters.norm(Role::ffn_norm_weight, Role::ffn_norm_bias)),
       // Within a layer that runs again as a whole nothing else needs to be made again.
-      attention_(parameters, kernel, recompute == Recompute::full ? Recompute::none : recompute, rope),
+      attention_(parameters, kernel, recompute == Recompute::full ? Recompute::none : recompute, rope, context),
       feed_forward_(parameters, recompute == Recompute::full ? Recompute::none : recompute) {}
 
 void TransformerLayer::drop(at::Tensor& branch, const MicroBatch& micro, Pass pass, std::uint64_t site) const {
   if (pass == Pass::evaluation || dropout_ == 0) return;
-  kernels::dropout_(branch, dropout_at(micro, dropout_, site, micro.sequence * branch.size(1)));
+  drop_rows_(branch, micro, dropout_, site);
 }
 
 at::Tensor TransformerLayer::branch_gradient(const at::Tensor& dy, const MicroBatch& micro, std::uint64_t site) const {
