@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/graph/sharding.h"
+#include "parallel/shard/context_parallel.h"
 #include "parallel/shard/data_parallel.h"
 #include "parallel/shard/pipeline_parallel.h"
 
@@ -15,6 +16,7 @@ struct RankGroups {
   RankGroups(Communicator& communicator, const Mesh& given)
       : mesh(given),
         tensor_position(communicator.rank() % mesh.tensor),
+        context(communicator, mesh),
         data(communicator, mesh),
         pipeline(communicator, mesh) {}
 
@@ -23,7 +25,8 @@ struct RankGroups {
 
   Mesh mesh;
   std::int64_t tensor_position = 0;
-  DataParallel data;
+  ContextParallel context;
+  DataParallel data;  // with the context ranks: they hold the same parameters
   PipelineParallel pipeline;
 };
 
