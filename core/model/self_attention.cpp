@@ -105,8 +105,9 @@ at::Tensor SelfAttention::forward(const at::Tensor& x, const MicroBatch& micro, 
   const Views views = attention_inputs(micro, saved);
   rotate(views.query, micro, kernels::RopeDirection::forward);
   rotate(views.key, micro, kernels::RopeDirection::forward);
-  const KeysAndValues all = all_keys(views, micro);
+  KeysAndValues all = all_keys(views, micro);
   saved.attention = kernels::attention_forward(views.query, all.key, all.value, setting(micro, pass));
+  all = {};
   if (!keeps_probabilities_) saved.attention.statistics.reset();
   return output_.forward(saved.attention.out.view({x.size(0), heads_ * head_dim_}));
 }
