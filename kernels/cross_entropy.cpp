@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cross_entropy.h"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/log_softmax.h>
+#include <ATen/ops/stack.h>
 
 #include <algorithm>
+#include <limits>
 #include <string>
 
 #include "core/base/error.h"
@@ -83,6 +88,57 @@ vector::CrossEntropyKernels kernels_of_processor() {
   return vector::at_level([]<int level> { return vector::cross_entropy_kernels_for<level>(); });
 }
 
+// Calls row(pointer to the row's logits, its target among these columns, its three statistics) for every row.
+template <class Value, class Row>
+void for_statistics(const at::Tensor& logits, const at::Tensor& targets, const VocabularySlice& slice,
+                    const at::Tensor& statistics, Row row) {
+  const std::int64_t columns = logits.size(1);
+  auto* values = static_cast<Value*>(logits.data_ptr());
+  const auto* target = targets.const_data_ptr<std::int64_t>();
+  auto* three = statistics.data_ptr<float>();
+  at::parallel_for(0, targets.size(0), std::max<std::int64_t>(grain / std::max<std::int64_t>(columns, 1), 1),
+                   [&](std::int64_t begin, std::int64_t end) {
+                     for (std::int64_t t = begin; t < end; ++t)
+                       row(values + t * columns, target[t] - slice.begin, three + 3 * t);
+                   });
+}
+
+template <class Value>
+void fused_statistics(const vector::CrossEntropyRow<Value>& kernel, const at::Tensor& logits, const at::Tensor& targets,
+                      const VocabularySlice& slice, const at::Tensor& statistics) {
+  const auto row = [&, columns = logits.size(1)](const Value* values, std::int64_t target, float* three) {
+    const vector::CrossEntropyStatistics result = kernel.statistics(values, columns, target);
+    three[0] = result.maximum;
+    three[1] = result.sum;
+    three[2] = result.target_logit;
+  };
+  for_statistics<Value>(logits, targets, slice, statistics, row);
+}
+
+template <class Value>
+void fused_backward(const vector::CrossEntropyRow<Value>& kernel, const at::Tensor& logits, const at::Tensor& targets,
+                    const VocabularySlice& slice, const at::Tensor& statistics, float scale) {
+  const auto row = [&, columns = logits.size(1)](Value* values, std::int64_t target, const float* three) {
+    kernel.gradient(values, columns, target, {three[0], three[1], three[2]}, scale);
+  };
+  for_statistics<Value>(logits, targets, slice, statistics, row);
+}
+
+// 1 where a column is the row's target.
+at::Tensor one_hot_here(const at::Tensor& logits, const at::Tensor& targets, const VocabularySlice& slice) {
+  const at::Tensor columns = at::arange(slice.begin, slice.begin + logits.size(1), targets.options());
+  return targets.unsqueeze(1).eq(columns.unsqueeze(0));
+}
+
+at::Tensor reference_statistics(const at::Tensor& logits, const at::Tensor& targets, const VocabularySlice& slice,
+                                const at::TensorOptions& options) {
+  const at::Tensor wide = logits.to(options.dtype());
+  const at::Tensor none = at::full({logits.size(0), 1}, -std::numeric_limits<double>::infinity(), options);
+  const at::Tensor maximum = at::cat({wide, none}, 1).amax(1);
+  const at::Tensor sum = wide.sub(maximum.unsqueeze(1)).exp().sum(1);
+  return at::stack({maximum, sum, wide.mul(one_hot_here(logits, targets, slice)).sum(1)}, 1);
+}
+
 }  // namespace
 
 at::Tensor cross_entropy_forward(const at::Tensor& logits, const at::Tensor& targets) {
@@ -107,6 +163,48 @@ at::Tensor cross_entropy_forward_backward_(at::Tensor& logits, const at::Tensor&
   const at::Tensor minus_one = at::full({targets.size(0), 1}, -1, log_probabilities.options());
   logits.copy_(log_probabilities.exp().scatter_add_(1, targets.unsqueeze(1), minus_one).mul_(scale));
   return losses;
+}
+
+at::Tensor cross_entropy_statistics(const at::Tensor& logits, const at::Tensor& targets, const VocabularySlice& slice) {
+  check_shapes(logits, targets);
+  check_targets(targets, slice.whole);
+  const auto options = logits.options().dtype(logits.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
+  if (!can_fuse(logits, targets)) return reference_statistics(logits, targets, slice, options);
+  const auto kernels = kernels_of_processor();
+  const at::Tensor statistics = at::empty({targets.size(0), 3}, options);
+  if (logits.scalar_type() == at::kFloat) {
+    fused_statistics(kernels.fp32, logits, targets, slice, statistics);
+  } else {
+    fused_statistics(kernels.bf16, logits, targets, slice, statistics);
+  }
+  return statistics;
+}
+
+at::Tensor join_cross_entropy_statistics(const at::Tensor& of_slices) {
+  const at::Tensor wide = of_slices.to(at::kDouble);
+  const at::Tensor maxima = wide.select(2, 0);
+  const at::Tensor maximum = maxima.amax(0);
+  const at::Tensor sum = wide.select(2, 1).mul(maxima.sub(maximum).exp()).sum(0);
+  return at::stack({maximum, sum, wide.select(2, 2).sum(0)}, 1).to(of_slices.scalar_type());
+}
+
+at::Tensor cross_entropy_losses(const at::Tensor& statistics) {
+  const at::Tensor wide = statistics.to(at::kDouble);
+  return wide.select(1, 1).log().add(wide.select(1, 0)).sub(wide.select(1, 2)).to(statistics.scalar_type());
+}
+
+void cross_entropy_backward_(at::Tensor& logits, const at::Tensor& targets, const VocabularySlice& slice,
+                             const at::Tensor& statistics, double scale) {
+  if (can_fuse(logits, targets) && statistics.is_contiguous()) {
+    const auto kernels = kernels_of_processor();
+    const auto narrow_scale = static_cast<float>(scale);
+    return logits.scalar_type() == at::kFloat
+               ? fused_backward(kernels.fp32, logits, targets, slice, statistics, narrow_scale)
+               : fused_backward(kernels.bf16, logits, targets, slice, statistics, narrow_scale);
+  }
+  const at::Tensor probabilities =
+      logits.to(statistics.scalar_type()).sub(statistics.narrow(1, 0, 1)).exp().div(statistics.narrow(1, 1, 1));
+  logits.copy_(probabilities.sub(one_hot_here(logits, targets, slice).to(statistics.scalar_type())).mul(scale));
 }
 
 }  // namespace llmtrain::kernels

@@ -82,6 +82,23 @@ void check(const at::Tensor& x, const Dropout& dropout) {
   if (dropout.first_element < 0 || !x.is_contiguous()) {
     throw Error(ExitCode::internal_error, "dropout: x must be contiguous and its first element must not be negative");
   }
+  if (dropout.run < 0 || (dropout.run > 0 && (x.numel() % dropout.run != 0 || dropout.stride < dropout.run))) {
+    throw Error(ExitCode::internal_error, "dropout: runs of " + std::to_string(dropout.run) + " elements, " +
+                                              std::to_string(dropout.stride) + " apart, must fill x's " +
+                                              std::to_string(x.numel()) + " and not overlap");
+  }
+}
+
+// x is one run.
+void drop_run(at::Tensor& x, const Dropout& dropout) {
+  const auto kernels = vector::at_level([]<int level> { return vector::dropout_kernels_for<level>(); });
+  if (x.device().is_cpu() && x.scalar_type() == at::kFloat) {
+    fused_dropout<float>(kernels.fp32, x, dropout);
+  } else if (x.device().is_cpu() && x.scalar_type() == at::kBFloat16) {
+    fused_dropout<std::uint16_t>(kernels.bf16, x, dropout);
+  } else {
+    reference_dropout(x, dropout);
+  }
 }
 
 }  // namespace
@@ -94,23 +111,32 @@ std::uint64_t dropout_key(std::int64_t seed, std::int64_t step, std::uint64_t si
 void dropout_(at::Tensor& x, const Dropout& dropout) {
   check(x, dropout);
   if (!dropout.active() || x.numel() == 0) return;
-  const auto kernels = vector::at_level([]<int level> { return vector::dropout_kernels_for<level>(); });
-  if (x.device().is_cpu() && x.scalar_type() == at::kFloat) {
-    fused_dropout<float>(kernels.fp32, x, dropout);
-  } else if (x.device().is_cpu() && x.scalar_type() == at::kBFloat16) {
-    fused_dropout<std::uint16_t>(kernels.bf16, x, dropout);
-  } else {
-    reference_dropout(x, dropout);
+  if (dropout.run == 0) return drop_run(x, dropout);
+  const at::Tensor flat = x.view({-1});
+  Dropout of_run = dropout;
+  for (std::int64_t begin = 0; begin < x.numel(); begin += dropout.run) {
+    at::Tensor run = flat.narrow(0, begin, dropout.run);
+    drop_run(run, of_run);
+    of_run.first_element += dropout.stride;
   }
 }
 
 void dropout_rows_(at::Tensor& x, const Dropout& dropout, const RowsAtHand& rows) {
-  if (!dropout.active()) return;
+  check(x, {dropout.probability, dropout.key, dropout.first_element});
+  if (!dropout.active() || x.numel() == 0) return;
+  const at::Tensor flat = x.view({-1});
+  const std::int64_t width = x.size(1);
   for (const RowRun& run : rows_in_whole(rows.part, rows.tokens, rows.first, x.size(0))) {
-    at::Tensor piece = x.narrow(0, run.row, run.length);
-    Dropout here = dropout;
-    here.first_element += run.whole_row * x.size(1);
-    dropout_(piece, here);
+    std::int64_t element = run.whole_row * width;
+    const std::int64_t end = element + run.length * width, offset = run.row * width - element;
+    while (element < end) {
+      const std::int64_t sample = dropout.run == 0 ? end : dropout.run;
+      const std::int64_t count = std::min(end - element, sample - element % sample);
+      const std::int64_t place = element / sample * dropout.stride + element % sample;
+      at::Tensor piece = flat.narrow(0, element + offset, count);
+      drop_run(piece, {dropout.probability, dropout.key, dropout.first_element + place});
+      element += count;
+    }
   }
 }
 

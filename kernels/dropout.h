@@ -15,6 +15,10 @@ struct Dropout {
   double probability = 0;
   std::uint64_t key = 0;           // dropout_key(): which site of which step
   std::int64_t first_element = 0;  // index of x's first element in the unsharded tensor
+  // Where x is a part of each sample, as of its attention heads: x comes in runs of `run` elements, the starts of which
+  // lie `stride` apart in the unsharded tensor. 0: all of x is one run.
+  std::int64_t run = 0;
+  std::int64_t stride = 0;
 
   bool active() const { return probability > 0; }
 };
@@ -24,7 +28,7 @@ std::uint64_t dropout_key(std::int64_t seed, std::int64_t step, std::uint64_t si
 
 // x is contiguous. Zeroes element i where philox(key, i/4)[i mod 4] < probability·2³², multiplies the others by
 // 1/(1 − probability). Forward and backward are the same operation. Throws Error(internal_error) for a probability
-// outside [0, 1) or an x that is not contiguous.
+// outside [0, 1), for an x that is not contiguous, or for runs that do not fill it.
 void dropout_(at::Tensor& x, const Dropout& dropout);
 
 // Which rows of an activation are at hand: [sequences · tokens, …] from row `first` on, of [sequences · whole, …].
@@ -34,7 +38,8 @@ struct RowsAtHand {
   std::int64_t first = 0;
 };
 
-// The same for x [rows, width], contiguous, of which the unsharded tensor has more rows.
+// The same for x [rows, width], contiguous, of which the unsharded tensor has more rows. Runs are those of whole
+// sequences' rows.
 void dropout_rows_(at::Tensor& x, const Dropout& dropout, const RowsAtHand& rows);
 
 }  // namespace llmtrain::kernels

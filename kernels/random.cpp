@@ -3,6 +3,8 @@
 
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
+
 #include "kernels/parallel_for.h"
 #include "kernels/vector/level.h"
 #include "kernels/vector/random.h"
@@ -32,6 +34,19 @@ void fill_normal_(at::Tensor& x, std::uint64_t key, double standard_deviation, s
   at::Tensor values = at::empty(x.sizes(), at::kFloat);
   fill_on_cpu<float>(kernels.fp32, values, sequence, first_element);
   x.copy_(values);
+}
+
+void fill_normal_block_(at::Tensor& x, std::uint64_t key, double standard_deviation, std::int64_t first_element,
+                        std::int64_t row_stride) {
+  const std::int64_t rows = x.size(0);
+  const std::int64_t least_rows = std::max<std::int64_t>(1, grain / std::max<std::int64_t>(1, x.size(1)));
+  // A row is short: threads share the rows, and fill_normal_ stays on one of them.
+  at::parallel_for(0, rows, least_rows, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      at::Tensor row = x.select(0, r);
+      fill_normal_(row, key, standard_deviation, first_element + r * row_stride);
+    }
+  });
 }
 
 }  // namespace llmtrain::kernels

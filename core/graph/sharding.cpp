@@ -81,6 +81,17 @@ LocalPart local_part(const ModelRecipe& model, const Parameter& parameter, const
   return part;
 }
 
+GradientSum gradient_sum(const ModelRecipe& model, const Parameter& parameter, std::int64_t tensor,
+                         bool splits_sequence) {
+  if (tensor == 1 || parameter.has_expert_axis) return GradientSum::none;
+  if (parameter.shard_axis != ShardAxis::none) {
+    const bool repeats = belongs_to_kv_heads(parameter.role) && tensor > model.kv_heads;
+    return repeats ? GradientSum::same_heads : GradientSum::none;
+  }
+  const bool is_of_heads = parameter.role == Role::query_norm_weight || parameter.role == Role::key_norm_weight;
+  return splits_sequence || is_of_heads ? GradientSum::tensor_group : GradientSum::none;
+}
+
 std::int64_t local_vocabulary(const ModelRecipe& model, std::int64_t tensor) {
   return divide_up(model.vocab_size, tensor);
 }

@@ -50,4 +50,12 @@ LocalPart local_part(const ModelRecipe& model, const Parameter& parameter, const
 // Elements of a parameter on one rank, padding and repeated heads included.
 std::int64_t local_elements(const ModelRecipe& model, const Parameter& parameter, const ShardDegrees& degrees);
 
+// With whom a rank of a tensor group sums a parameter's gradient once a step, because each sees a part of the work on
+// what they hold alike: with nobody where the parameter is its own, or where all make the same gradient; with the whole
+// group the norms of its query and key heads, and where sequences are split over the ranks all that works on rows of
+// tokens (Korthikanti et al., arXiv 2205.05198); with the ranks that share its heads of keys and values.
+enum class GradientSum { none, tensor_group, same_heads };
+GradientSum gradient_sum(const ModelRecipe& model, const Parameter& parameter, std::int64_t tensor,
+                         bool splits_sequence);
+
 }  // namespace llmtrain

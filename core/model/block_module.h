@@ -27,7 +27,9 @@ class BlockModule {
   virtual ~BlockModule() = default;
 
   struct Output {
-    at::Tensor activation;                    // [T, H]; of the head: losses [T] (fp32), or logits
+    // [T, H], of which a tensor rank may have its own rows only (sequence parallelism); of the head: losses of all rows
+    // [T] (fp32), the same on every tensor rank.
+    at::Tensor activation;
     std::unique_ptr<SavedActivations> saved;  // null in evaluation
   };
 

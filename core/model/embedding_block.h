@@ -8,7 +8,9 @@
 
 namespace llmtrain {
 
-// Token embedding, plus learned positions where the model has them, plus dropout.
+// Token embedding, plus learned positions where the model has them, plus dropout. Each tensor rank has some rows of the
+// token table, and all have the positions: a token of another rank's rows gives zero here, and the ranks' sum is the
+// embedding.
 class EmbeddingBlock final : public BlockModule {
  public:
   // `token_store` holds the token embedding, the block's own store the rest.
@@ -19,9 +21,19 @@ class EmbeddingBlock final : public BlockModule {
 
  private:
   void drop(at::Tensor& activation, const MicroBatch& micro) const;
+  // The tokens' rows in this rank's table, which does not hold all of them.
+  at::Tensor rows_of(const at::Tensor& tokens) const;
+  at::Tensor is_elsewhere(const at::Tensor& rows) const;
+  // Of this rank's rows of the activation.
+  at::Tensor position_ids(std::int64_t rows, const MicroBatch& micro) const;
+  at::Tensor embed(const MicroBatch& micro) const;
+  at::Tensor embed_split(const MicroBatch& micro) const;
+  void add_gradients(const at::Tensor& dy, const MicroBatch& micro) const;
+  void add_split_gradients(const at::Tensor& dy, const MicroBatch& micro) const;
 
   ParameterStore& token_store_;
   ParameterStore& store_;
+  TensorSplit split_;
   double dropout_;
   std::size_t tokens_;
   std::optional<std::size_t> positions_;

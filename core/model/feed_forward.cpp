@@ -18,10 +18,10 @@ ActivationKind activation_kind(Activation activation) {
   }
 }
 
-LinearLayer up_projection(const BlockParameters& parameters) {
+ColumnLinear up_projection(const BlockParameters& parameters) {
   const bool gated = parameters.model().activation == Activation::swiglu;
-  return parameters.linear(gated ? Role::ffn_gate_weight : Role::ffn_up_weight, Role::ffn_up_weight,
-                           gated ? Role::ffn_gate_bias : Role::ffn_up_bias, Role::ffn_up_bias);
+  return parameters.column_linear(gated ? Role::ffn_gate_weight : Role::ffn_up_weight, Role::ffn_up_weight,
+                                  gated ? Role::ffn_gate_bias : Role::ffn_up_bias, Role::ffn_up_bias);
 }
 
 }  // namespace
@@ -30,8 +30,7 @@ FeedForward::FeedForward(const BlockParameters& parameters, Recompute recompute)
     : activation_(activation_kind(parameters.model().activation)),
       keeps_activated_(recompute == Recompute::none),
       up_(up_projection(parameters)),
-      down_(parameters.linear(Role::ffn_down_weight, Role::ffn_down_weight, Role::ffn_down_bias, Role::ffn_down_bias)) {
-}
+      down_(parameters.row_linear(Role::ffn_down_weight, Role::ffn_down_bias)) {}
 
 at::Tensor FeedForward::forward(const at::Tensor& x, Saved& saved) const {
   saved.hidden = up_.forward(x);

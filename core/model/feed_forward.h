@@ -13,20 +13,22 @@ namespace llmtrain {
 class FeedForward {
  public:
   struct Saved {
+    // With F features of this rank, of all rows.
     at::Tensor hidden;     // [T, F], or [T, 2F] gate and up for swiglu: the activation's input
     at::Tensor activated;  // [T, F]; undefined when it is computed again in the backward
   };
 
   FeedForward(const BlockParameters& parameters, Recompute recompute);
 
-  at::Tensor forward(const at::Tensor& x, Saved& saved) const;  // [T, H] → [T, H]
+  at::Tensor forward(const at::Tensor& x, Saved& saved) const;  // this rank's rows: [R, H] → [R, H]
   // x is the forward's input; returns its gradient. Leaves `saved` empty.
   at::Tensor backward(const at::Tensor& dy, const at::Tensor& x, Saved& saved) const;
 
  private:
   kernels::ActivationKind activation_;
   bool keeps_activated_;
-  LinearLayer up_, down_;
+  ColumnLinear up_;
+  RowLinear down_;
 };
 
 }  // namespace llmtrain

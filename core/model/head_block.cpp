@@ -3,11 +3,11 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "kernels/cross_entropy.h"
 #include "kernels/gemm.h"
 
 namespace llmtrain {
@@ -40,47 +40,86 @@ at::Tensor empty_losses(const at::Tensor& normed) {
 struct HeadBlock::Saved : SavedActivations {
   at::Tensor x;
   NormLayer::Statistics statistics;
-  at::Tensor dnormed;  // gradient of the loss at the normed input
+  at::Tensor dnormed;  // gradient of the loss at this rank's rows of the normed input
 };
 
 HeadBlock::HeadBlock(const BlockParameters& parameters, ParameterStore& weight_store, std::size_t weight)
     : weight_store_(weight_store),
       weight_(weight),
+      split_(parameters.split()),
+      slice_{weight_store.part(weight).offset[0], parameters.model().vocab_size},
+      columns_(weight_store.part(weight).real_shape[0]),
       norm_(parameters.norm(ParameterRole::final_norm_weight, ParameterRole::final_norm_bias)) {}
 
-at::Tensor HeadBlock::losses(const at::Tensor& normed, const MicroBatch& micro) const {
+at::Tensor HeadBlock::project(const at::Tensor& chunk) const {
+  if (columns_ == 0) return at::empty({chunk.size(0), 0}, chunk.options());
+  return kernels::linear(chunk, weight_store_.weight(weight_).narrow(0, 0, columns_), std::nullopt);
+}
+
+at::Tensor HeadBlock::whole_statistics(const at::Tensor& logits, const at::Tensor& targets) const {
+  const at::Tensor own = kernels::cross_entropy_statistics(logits, targets, slice_);
+  return kernels::join_cross_entropy_statistics(split_.gather(own).view({split_.ranks(), own.size(0), own.size(1)}));
+}
+
+at::Tensor HeadBlock::row_losses(const at::Tensor& logits, const at::Tensor& targets) const {
+  if (split_.ranks() == 1) return kernels::cross_entropy_forward(logits, targets);
+  return kernels::cross_entropy_losses(whole_statistics(logits, targets));
+}
+
+at::Tensor HeadBlock::row_losses_and_gradient(at::Tensor& logits, const at::Tensor& targets, double scale) const {
+  if (split_.ranks() == 1) return kernels::cross_entropy_forward_backward_(logits, targets, scale);
+  const at::Tensor statistics = whole_statistics(logits, targets);
+  kernels::cross_entropy_backward_(logits, targets, slice_, statistics, scale);
+  return kernels::cross_entropy_losses(statistics);
+}
+
+void HeadBlock::add_weight_gradient(const at::Tensor& dlogits, const at::Tensor& chunk) const {
+  auto dweight = weight_store_.gradient(weight_);
+  const std::int64_t padding = dweight.tensor.size(0) - columns_;
+  if (padding > 0 && dweight.accumulation == kernels::Accumulation::overwrite)
+    dweight.tensor.narrow(0, columns_, padding).zero_();
+  if (columns_ == 0) return;
+  at::Tensor real = dweight.tensor.narrow(0, 0, columns_);
+  kernels::linear_backward_weight(dlogits, chunk, real, dweight.accumulation);
+}
+
+at::Tensor HeadBlock::input_gradient(const at::Tensor& dlogits) const {
   const at::Tensor weight = weight_store_.weight(weight_);
+  if (columns_ == 0) return at::zeros({dlogits.size(0), weight.size(1)}, dlogits.options());
+  return kernels::linear_backward_input(dlogits, weight.narrow(0, 0, columns_));
+}
+
+at::Tensor HeadBlock::losses(const at::Tensor& normed, const MicroBatch& micro) const {
   at::Tensor losses = empty_losses(normed);
-  for_chunks(normed, weight.size(0), [&](std::int64_t begin, std::int64_t rows) {
-    const at::Tensor logits = kernels::linear(normed.narrow(0, begin, rows), weight, std::nullopt);
-    losses.narrow(0, begin, rows).copy_(kernels::cross_entropy_forward(logits, micro.targets.narrow(0, begin, rows)));
+  for_chunks(normed, weight_store_.part(weight_).shape[0], [&](std::int64_t begin, std::int64_t rows) {
+    const at::Tensor logits = project(normed.narrow(0, begin, rows));
+    losses.narrow(0, begin, rows).copy_(row_losses(logits, micro.targets.narrow(0, begin, rows)));
   });
   return losses;
 }
 
 at::Tensor HeadBlock::losses_and_gradient(const at::Tensor& normed, const MicroBatch& micro,
                                           at::Tensor& dnormed) const {
-  const at::Tensor weight = weight_store_.weight(weight_);
   at::Tensor losses = empty_losses(normed);
   dnormed = at::empty_like(normed);
-  for_chunks(normed, weight.size(0), [&](std::int64_t begin, std::int64_t rows) {
+  for_chunks(normed, weight_store_.part(weight_).shape[0], [&](std::int64_t begin, std::int64_t rows) {
     const at::Tensor chunk = normed.narrow(0, begin, rows);
-    at::Tensor logits = kernels::linear(chunk, weight, std::nullopt);
-    losses.narrow(0, begin, rows)
-        .copy_(
-            kernels::cross_entropy_forward_backward_(logits, micro.targets.narrow(0, begin, rows), micro.loss_scale));
-    auto dweight = weight_store_.gradient(weight_);
-    kernels::linear_backward_weight(logits, chunk, dweight.tensor, dweight.accumulation);
-    dnormed.narrow(0, begin, rows).copy_(kernels::linear_backward_input(logits, weight));
+    const at::Tensor targets = micro.targets.narrow(0, begin, rows);
+    at::Tensor logits = project(chunk);
+    losses.narrow(0, begin, rows).copy_(row_losses_and_gradient(logits, targets, micro.loss_scale));
+    add_weight_gradient(logits, chunk);
+    dnormed.narrow(0, begin, rows).copy_(input_gradient(logits));
   });
   return losses;
 }
 
 BlockModule::Output HeadBlock::forward(const at::Tensor& x, const MicroBatch& micro, Pass pass) const {
   auto saved = std::make_unique<Saved>();
-  const at::Tensor normed = norm_.forward(x, saved->statistics);
+  const at::Tensor normed = split_.whole_rows(norm_.forward(x, saved->statistics));
   if (pass == Pass::evaluation) return {losses(normed, micro), nullptr};
-  at::Tensor result = losses_and_gradient(normed, micro, saved->dnormed);
+  at::Tensor dnormed;
+  at::Tensor result = losses_and_gradient(normed, micro, dnormed);
+  saved->dnormed = split_.own_sum(std::move(dnormed));
   saved->x = x;
   return {std::move(result), std::move(saved)};
 }
@@ -94,7 +133,10 @@ at::Tensor HeadBlock::backward(at::Tensor, const MicroBatch&, std::unique_ptr<Sa
 
 at::Tensor HeadBlock::logits(const at::Tensor& x) const {
   NormLayer::Statistics statistics;
-  return kernels::linear(norm_.forward(x, statistics), weight_store_.weight(weight_), std::nullopt);
+  const at::Tensor normed = split_.whole_rows(norm_.forward(x, statistics));
+  const at::Tensor slice = kernels::linear(normed, weight_store_.weight(weight_), std::nullopt);
+  if (split_.ranks() == 1) return slice;
+  return split_.gather(slice.t()).narrow(0, 0, slice_.whole).t().contiguous();
 }
 
 }  // namespace llmtrain

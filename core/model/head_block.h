@@ -3,13 +3,15 @@
 
 #include "core/model/block_module.h"
 #include "core/model/block_parameters.h"
+#include "kernels/cross_entropy.h"
 
 namespace llmtrain {
 
 // Final norm, output projection and cross-entropy. The loss ends the model, so its gradient is known in the forward:
 // a chunk of rows at a time becomes logits, losses, the logits' gradient (in the same memory), and at once the
 // gradients of the weight and of the normed input. The logits of the whole batch never exist (as in Liger Kernel's
-// fused linear cross-entropy, Hsu et al., arXiv 2410.10989).
+// fused linear cross-entropy, Hsu et al., arXiv 2410.10989). A tensor rank makes the logits of its slice of the
+// vocabulary, for all rows; the ranks tell each other three numbers a row.
 class HeadBlock final : public BlockModule {
  public:
   // `weight` is a parameter of `weight_store`: the head's own, or the token embedding of another stage when tied.
@@ -18,16 +20,26 @@ class HeadBlock final : public BlockModule {
   Output forward(const at::Tensor& x, const MicroBatch& micro, Pass pass) const override;
   at::Tensor backward(at::Tensor dy, const MicroBatch& micro, std::unique_ptr<SavedActivations> saved) const override;
 
-  // Logits [T, V] in the compute type.
+  // Logits [T, V] of all rows in the compute type, on every tensor rank.
   at::Tensor logits(const at::Tensor& x) const;
 
  private:
   struct Saved;
   at::Tensor losses(const at::Tensor& normed, const MicroBatch& micro) const;
   at::Tensor losses_and_gradient(const at::Tensor& normed, const MicroBatch& micro, at::Tensor& dnormed) const;
+  // Of a chunk: this rank's logits, whose gradient is made in their place, and what comes of it.
+  at::Tensor project(const at::Tensor& chunk) const;
+  at::Tensor whole_statistics(const at::Tensor& logits, const at::Tensor& targets) const;
+  at::Tensor row_losses(const at::Tensor& logits, const at::Tensor& targets) const;
+  at::Tensor row_losses_and_gradient(at::Tensor& logits, const at::Tensor& targets, double scale) const;
+  void add_weight_gradient(const at::Tensor& dlogits, const at::Tensor& chunk) const;
+  at::Tensor input_gradient(const at::Tensor& dlogits) const;
 
   ParameterStore& weight_store_;
   std::size_t weight_;
+  TensorSplit split_;
+  kernels::VocabularySlice slice_;
+  std::int64_t columns_;  // of the slice, without padding
   NormLayer norm_;
 };
 

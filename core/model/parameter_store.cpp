@@ -5,22 +5,23 @@
 
 namespace llmtrain {
 
-ParameterStore::ParameterStore(const Graph& graph, std::span<const std::size_t> parameters)
-    : graph_(graph), written_(parameters.size(), false) {
+ParameterStore::ParameterStore(const Graph& graph, std::span<const std::size_t> parameters, const ShardPlace& place)
+    : written_(parameters.size(), false) {
   std::int64_t end = 0;
   for (const std::size_t parameter : parameters) {
     const std::int64_t begin = end;
-    end += graph.parameters[parameter].elements();
+    parts_.push_back(local_part(graph.model, graph.parameters[parameter], place));
+    end += parts_.back().elements();
     position_.emplace(parameter, ranges_.size());
     ranges_.push_back({parameter, begin, end});
   }
 }
 
 at::Tensor ParameterStore::view(const at::Tensor& flat, std::size_t first, std::size_t last) const {
-  std::vector<std::int64_t> shape = graph_.parameters[first].shape;
+  std::vector<std::int64_t> shape = part(first).shape;
   const FlatRange& begin = ranges_[position(first)];
   const FlatRange& end = ranges_[position(last)];
-  const std::int64_t row = graph_.parameters[first].elements() / shape[0];
+  const std::int64_t row = part(first).elements() / shape[0];
   shape[0] = (end.end - begin.begin) / row;
   return flat.slice(0, begin.begin, end.end).view(shape);
 }

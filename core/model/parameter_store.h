@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/graph/graph.h"
+#include "core/graph/sharding.h"
 #include "kernels/gemm.h"
 
 namespace llmtrain {
@@ -25,10 +26,11 @@ struct FlatRange {
 // The parameters of one stage as the modules see them: views of flat memory, back to back in the Graph's order without
 // gaps, so that weights which are multiplied together (query, key, value; gate, up) are one matrix, and so that the
 // optimizer, the collectives and the checkpoint see long arrays. The memory is lent: its owner decides which part of it
-// this rank keeps, and when the whole of it is here.
+// this rank keeps, and when the whole of it is here. On a tensor rank they are its parts of the parameters, with their
+// padding: as many elements in the same places on each.
 class ParameterStore {
  public:
-  ParameterStore(const Graph& graph, std::span<const std::size_t> parameters);
+  ParameterStore(const Graph& graph, std::span<const std::size_t> parameters, const ShardPlace& place = {});
 
   // Views in the compute type; the weights must be attached. `fused` gives consecutive parameters of equal trailing
   // shape as one tensor.
@@ -62,6 +64,8 @@ class ParameterStore {
   void drop_gradients();
 
   const std::vector<FlatRange>& ranges() const { return ranges_; }
+  // What this rank has of a parameter.
+  const LocalPart& part(std::size_t parameter) const { return parts_[position(parameter)]; }
   bool contains(std::size_t parameter) const { return position_.count(parameter) != 0; }
   std::int64_t elements() const { return ranges_.empty() ? 0 : ranges_.back().end; }
 
@@ -69,8 +73,8 @@ class ParameterStore {
   std::size_t position(std::size_t parameter) const { return position_.at(parameter); }
   at::Tensor view(const at::Tensor& flat, std::size_t first, std::size_t last) const;
 
-  const Graph& graph_;
   std::vector<FlatRange> ranges_;
+  std::vector<LocalPart> parts_;                           // of ranges_[i]
   std::unordered_map<std::size_t, std::size_t> position_;  // parameter → index into ranges_
   std::vector<bool> written_;                              // the gradient of ranges_[i] holds something
   at::Tensor weights_, gradients_;                         // undefined while they are not here

@@ -29,18 +29,19 @@ std::optional<NormLayer> head_norm(const BlockParameters& parameters, Role weigh
 
 SelfAttention::SelfAttention(const BlockParameters& parameters, AttentionKernel kernel, Recompute recompute,
                              const kernels::RopeTable* rope, const ContextRanks* context)
-    : heads_(parameters.model().heads),
-      kv_heads_(parameters.model().kv_heads),
+    : heads_(parameters.model().heads / parameters.split().ranks()),
+      kv_heads_(local_kv_heads(parameters.model(), parameters.split().ranks())),
       head_dim_(parameters.model().head_dim),
+      first_head_(parameters.split().position() * heads_),
+      all_heads_(parameters.model().heads),
       dropout_(parameters.model().dropout),
       dropout_site_(stable_hash("layers." + std::to_string(parameters.block().layer) + ".attention.probabilities")),
       method_(method_for(parameters.model(), kernel)),
       keeps_probabilities_(method_ == AttentionMethod::flash || recompute == Recompute::none),
       rope_(rope),
       context_(context),
-      projection_(parameters.linear(Role::query_weight, Role::value_weight, Role::query_bias, Role::value_bias)),
-      output_(parameters.linear(Role::attention_output_weight, Role::attention_output_weight,
-                                Role::attention_output_bias, Role::attention_output_bias)),
+      projection_(parameters.column_linear(Role::query_weight, Role::value_weight, Role::query_bias, Role::value_bias)),
+      output_(parameters.row_linear(Role::attention_output_weight, Role::attention_output_bias)),
       query_norm_(head_norm(parameters, Role::query_norm_weight)),
       key_norm_(head_norm(parameters, Role::key_norm_weight)) {}
 
@@ -87,12 +88,19 @@ KeysAndValues SelfAttention::all_keys(const Views& views, const MicroBatch& micr
   return shares_sequences(micro) ? context_->gather(own) : own;
 }
 
+kernels::Dropout SelfAttention::probability_dropout(const MicroBatch& micro, Pass pass) const {
+  if (pass == Pass::evaluation || dropout_ == 0) return {};
+  const std::int64_t length = micro.part.whole_of(micro.sequence), each_head = length * length;
+  kernels::Dropout dropout = dropout_at(micro, dropout_, dropout_site_, all_heads_ * each_head);
+  if (heads_ == all_heads_) return dropout;
+  dropout.first_element += first_head_ * each_head;
+  dropout.run = heads_ * each_head;
+  dropout.stride = all_heads_ * each_head;
+  return dropout;
+}
+
 kernels::AttentionSetting SelfAttention::setting(const MicroBatch& micro, Pass pass) const {
-  kernels::AttentionSetting setting{method_, {}, micro.part};
-  const std::int64_t length = micro.part.whole_of(micro.sequence);
-  if (pass == Pass::training && dropout_ > 0)
-    setting.dropout = dropout_at(micro, dropout_, dropout_site_, heads_ * length * length);
-  return setting;
+  return {method_, probability_dropout(micro, pass), micro.part};
 }
 
 at::Tensor SelfAttention::forward(const at::Tensor& x, const MicroBatch& micro, Pass pass, Saved& saved) const {
@@ -109,7 +117,7 @@ at::Tensor SelfAttention::forward(const at::Tensor& x, const MicroBatch& micro, 
   saved.attention = kernels::attention_forward(views.query, all.key, all.value, setting(micro, pass));
   all = {};
   if (!keeps_probabilities_) saved.attention.statistics.reset();
-  return output_.forward(saved.attention.out.view({x.size(0), heads_ * head_dim_}));
+  return output_.forward(saved.attention.out.view({micro.batch * micro.sequence, heads_ * head_dim_}));
 }
 
 at::Tensor SelfAttention::backward(const at::Tensor& dy, const at::Tensor& x, const MicroBatch& micro,
@@ -119,7 +127,7 @@ at::Tensor SelfAttention::backward(const at::Tensor& dy, const at::Tensor& x, co
   KeysAndValues all = all_keys(views, micro);
   if (!saved.attention.statistics.defined())
     saved.attention = kernels::attention_forward(views.query, all.key, all.value, given);
-  const at::Tensor flat_out = saved.attention.out.view({x.size(0), heads_ * head_dim_});
+  const at::Tensor flat_out = saved.attention.out.view({micro.batch * micro.sequence, heads_ * head_dim_});
   const at::Tensor dout = output_.backward(dy, flat_out).view(saved.attention.out.sizes());
   auto gradients = kernels::attention_backward(dout, views.query, all.key, all.value, saved.attention, given);
   all = {};

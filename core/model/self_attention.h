@@ -15,7 +15,8 @@
 namespace llmtrain {
 
 // Causal self-attention with grouped queries, rotary positions and query-key norms, from the normed input to the output
-// projection. Backward by hand: no autograd, so what is kept between the passes is exactly `Saved`.
+// projection. A tensor rank has heads / ranks consecutive query heads and the key and value heads that these read.
+// Backward by hand: no autograd, so what is kept between the passes is exactly `Saved`.
 class SelfAttention {
  public:
   struct Saved {
@@ -28,7 +29,8 @@ class SelfAttention {
   SelfAttention(const BlockParameters& parameters, AttentionKernel kernel, Recompute recompute,
                 const kernels::RopeTable* rope, const ContextRanks* context = nullptr);
 
-  // x [T, H] → [T, H]. `rope` and `context` of the constructor outlive this object.
+  // x [R, H] → [R, H], this rank's rows; in between it has all rows of its heads. `rope` and `context` of the
+  // constructor outlive this object.
   at::Tensor forward(const at::Tensor& x, const MicroBatch& micro, Pass pass, Saved& saved) const;
   // x is the forward's input; returns its gradient. Leaves `saved` empty.
   at::Tensor backward(const at::Tensor& dy, const at::Tensor& x, const MicroBatch& micro, Saved& saved) const;
@@ -46,16 +48,19 @@ class SelfAttention {
   bool shares_sequences(const MicroBatch& micro) const;
   // Keys and values of the whole sequences.
   KeysAndValues all_keys(const Views& views, const MicroBatch& micro) const;
+  kernels::Dropout probability_dropout(const MicroBatch& micro, Pass pass) const;
   kernels::AttentionSetting setting(const MicroBatch& micro, Pass pass) const;
 
-  std::int64_t heads_, kv_heads_, head_dim_;
+  std::int64_t heads_, kv_heads_, head_dim_;  // heads of this rank
+  std::int64_t first_head_, all_heads_;
   double dropout_;
   std::uint64_t dropout_site_;
   kernels::AttentionMethod method_;
   bool keeps_probabilities_;
   const kernels::RopeTable* rope_;  // null without rotary positions
   const ContextRanks* context_;     // null where no ranks share the sequences
-  LinearLayer projection_, output_;
+  ColumnLinear projection_;
+  RowLinear output_;
   std::optional<NormLayer> query_norm_, key_norm_;
 };
 

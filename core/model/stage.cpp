@@ -10,10 +10,10 @@ namespace llmtrain {
 namespace {
 
 std::unique_ptr<HeadBlock> make_head(const Graph& graph, const BlockParameters& parameters,
-                                     ParameterStore& embedding_store) {
+                                     ParameterStore& embedding_store, const TensorSplit& split) {
   if (const auto own = parameters.optional_index(ParameterRole::head_weight))
     return std::make_unique<HeadBlock>(parameters, parameters.store(), *own);
-  const BlockParameters embedding(graph, 0, embedding_store);
+  const BlockParameters embedding(graph, 0, embedding_store, split);
   return std::make_unique<HeadBlock>(parameters, embedding_store, embedding.index(ParameterRole::token_embedding));
 }
 
@@ -28,8 +28,9 @@ std::vector<std::size_t> parameters_of(const Graph& graph, std::span<const std::
 
 StageModule::StageModule(const Graph& graph, std::span<const std::size_t> blocks, ParameterStore& store,
                          ParameterStore& embedding_store, const StageOptions& options) {
+  const TensorSplit split(options.tensor, options.rows);
   for (const std::size_t block : blocks) {
-    const BlockParameters parameters(graph, block, store);
+    const BlockParameters parameters(graph, block, store, split);
     switch (graph.blocks[block].kind) {
       case BlockKind::embedding:
         blocks_.push_back(std::make_unique<EmbeddingBlock>(parameters, embedding_store));
@@ -39,7 +40,7 @@ StageModule::StageModule(const Graph& graph, std::span<const std::size_t> blocks
                                                              options.rope, options.context));
         break;
       case BlockKind::head: {
-        auto head = make_head(graph, parameters, embedding_store);
+        auto head = make_head(graph, parameters, embedding_store, split);
         head_ = head.get();
         blocks_.push_back(std::move(head));
         break;

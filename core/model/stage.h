@@ -24,7 +24,9 @@ struct StageOptions {
   AttentionKernel attention = AttentionKernel::automatic;
   Recompute recompute = Recompute::none;
   const kernels::RopeTable* rope = nullptr;  // outlives the stage; null without rotary positions
-  const ContextRanks* context = nullptr;     // outlives the stage; null where no ranks share the sequences
+  const TensorRanks* tensor = nullptr;       // outlives the stage; null where this rank has all features
+  ActivationRows rows = ActivationRows::whole;
+  const ContextRanks* context = nullptr;  // outlives the stage; null where no ranks share the sequences
 };
 
 // The parameters of `blocks`, in order: what a stage's store holds.
@@ -43,7 +45,7 @@ class StageModule {
   // Frees the micro-batch's saved activations block by block. Returns the gradient of the stage's input.
   at::Tensor backward(at::Tensor dy, std::int64_t index, const MicroBatch& micro);
 
-  // The head's logits [T, V]; x is the stage's input. The stage must hold the head.
+  // The head's logits [T, V], on every tensor rank; x is the stage's input. The stage must hold the head.
   at::Tensor logits(at::Tensor x, const MicroBatch& micro);
 
  private:

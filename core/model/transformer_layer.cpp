@@ -30,7 +30,8 @@ struct TransformerLayer::Saved : SavedActivations {
 
 TransformerLayer::TransformerLayer(const BlockParameters& parameters, AttentionKernel kernel, Recompute recompute,
                                    const kernels::RopeTable* rope, const ContextRanks* context)
-    : dropout_(parameters.model().dropout),
+    : split_(parameters.split()),
+      dropout_(parameters.model().dropout),
       recompute_(recompute),
       attention_site_(residual_site(parameters, "attention")),
       ffn_site_(residual_site(parameters, "ffn")),
@@ -42,7 +43,7 @@ TransformerLayer::TransformerLayer(const BlockParameters& parameters, AttentionK
 
 void TransformerLayer::drop(at::Tensor& branch, const MicroBatch& micro, Pass pass, std::uint64_t site) const {
   if (pass == Pass::evaluation || dropout_ == 0) return;
-  drop_rows_(branch, micro, dropout_, site);
+  split_.drop_rows_(branch, micro, dropout_, site);
 }
 
 at::Tensor TransformerLayer::branch_gradient(const at::Tensor& dy, const MicroBatch& micro, std::uint64_t site) const {

@@ -25,6 +25,7 @@ class TransformerLayer final : public BlockModule {
   void drop(at::Tensor& branch, const MicroBatch& micro, Pass pass, std::uint64_t site) const;
   at::Tensor branch_gradient(const at::Tensor& dy, const MicroBatch& micro, std::uint64_t site) const;
 
+  TensorSplit split_;
   double dropout_;
   Recompute recompute_;
   std::uint64_t attention_site_, ffn_site_;

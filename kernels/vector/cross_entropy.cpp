@@ -64,12 +64,29 @@ float loss_and_gradient(Value* logits, std::int64_t columns, std::int64_t target
   return loss_of(row, target_logit);
 }
 
+template <class Value>
+CrossEntropyStatistics statistics(const Value* logits, std::int64_t columns, std::int64_t target) {
+  const RowStatistics row = statistics_of(logits, columns);
+  const bool is_here = target >= 0 && target < columns;
+  return {row.maximum, static_cast<float>(row.sum), is_here ? to_float(logits[target]) : 0.0F};
+}
+
+template <class Value>
+void gradient(Value* logits, std::int64_t columns, std::int64_t target, const CrossEntropyStatistics& whole,
+              float scale) {
+  const auto factor = static_cast<float>(static_cast<double>(scale) / static_cast<double>(whole.sum));
+  for (std::int64_t i = 0; i < columns; ++i) store(logits[i], decay(to_float(logits[i]) - whole.maximum) * factor);
+  if (target >= 0 && target < columns)
+    store(logits[target], decay(whole.target_logit - whole.maximum) * factor - scale);
+}
+
 }  // namespace
 
 template <>
 CrossEntropyKernels cross_entropy_kernels_for<LLMTRAIN_VECTOR_LEVEL>() {
-  return {.fp32 = {loss<float>, loss_and_gradient<float>},
-          .bf16 = {loss<std::uint16_t>, loss_and_gradient<std::uint16_t>}};
+  return {.fp32 = {loss<float>, loss_and_gradient<float>, statistics<float>, gradient<float>},
+          .bf16 = {loss<std::uint16_t>, loss_and_gradient<std::uint16_t>, statistics<std::uint16_t>,
+                   gradient<std::uint16_t>}};
 }
 
 }  // namespace llmtrain::kernels::vector

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/engine/evaluation.h"
 
-#include <ATen/ops/empty.h>
-
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -19,7 +17,7 @@ namespace {
 // Forward passes through the stages of all ranks, with what they send each other.
 class EvaluationPass {
  public:
-  explicit EvaluationPass(LocalModel& model) : model_(model), exchange_(model.groups().pipeline) {}
+  explicit EvaluationPass(LocalModel& model) : model_(model), exchange_(model.groups()) {}
 
   // The sum of the losses where the head is, else 0. Without a micro-batch the rank only takes its part in bringing
   // the weights here. Does not wait for what it sends.
@@ -46,9 +44,9 @@ class EvaluationPass {
     const PipelineParallel& pipeline = model_.groups().pipeline;
     const int ranks = pipeline.ranks(), position = pipeline.position();
     if (ranks > 1 && stage > 0) {
-      at::Tensor input = at::empty({micro.tokens.size(0), model_.graph().model.hidden_size},
-                                   at::TensorOptions(model_.device()).dtype(model_.compute_type()));
-      exchange_.receive(Channel::activations, stage, 0, std::move(input), (position + ranks - 1) % ranks);
+      const BoundaryShape shape{micro.tokens.size(0), model_.graph().model.hidden_size,
+                                at::TensorOptions(model_.device()).dtype(model_.compute_type())};
+      exchange_.receive(Channel::activations, stage, 0, shape, (position + ranks - 1) % ranks);
     }
     at::Tensor output =
         model_.stage(stage).module->forward(exchange_.take(Channel::activations, stage, 0), 0, micro, Pass::evaluation);
@@ -81,21 +79,24 @@ Evaluation evaluate(LocalModel& model, const Dataset& dataset, const Recipe& rec
     sum += pass.loss_sum(own);
   }
   pass.finish();
-  const std::vector<double> sums = model.groups().data.exchange(std::array{sum});
+  const std::vector<double> sums =
+      model.groups().data.exchange(std::array{model.groups().tensor.position() == 0 ? sum : 0});
   const std::int64_t tokens = count * recipe.batch.sequence_length;
   return {std::accumulate(sums.begin(), sums.end(), 0.0) / static_cast<double>(tokens), tokens};
 }
 
 at::Tensor logits_of(LocalModel& model, const at::Tensor& tokens) {
   MicroBatch micro;
-  micro.tokens = tokens.to(model.device());
-  micro.batch = 1;
+  // As often as there are tensor ranks, so that these may split the rows whatever the length.
+  micro.batch = model.groups().tensor.ranks();
+  micro.tokens = tokens.to(model.device()).repeat({micro.batch});
   micro.sequence = tokens.size(0);
   at::Tensor x;
   const std::size_t last = model.stage_count() - 1;
   for (std::size_t stage = 0; stage < last; ++stage)
     x = model.stage(stage).module->forward(std::move(x), 0, micro, Pass::evaluation);
-  return model.stage(last).module->logits(std::move(x), micro).to(at::kCPU, at::kFloat);
+  const at::Tensor logits = model.stage(last).module->logits(std::move(x), micro);
+  return logits.narrow(0, 0, micro.sequence).to(at::kCPU, at::kFloat);
 }
 
 }  // namespace llmtrain

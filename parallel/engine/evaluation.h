@@ -22,7 +22,7 @@ struct Evaluation {
 Evaluation evaluate(LocalModel& model, const Dataset& dataset, const Recipe& recipe, std::int64_t samples);
 
 // Logits [T, vocab_size] in fp32 of one sequence of T tokens (int64, on the CPU), T ≤ max_sequence_length. The whole
-// weights must be here: not at ZeRO-3.
+// weights must be here: not at ZeRO-3. Tensor ranks call it together, and get the same.
 at::Tensor logits_of(LocalModel& model, const at::Tensor& tokens);
 
 }  // namespace llmtrain

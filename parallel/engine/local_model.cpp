@@ -72,16 +72,16 @@ std::vector<std::vector<std::size_t>> LocalModel::unit_parameters(int pipeline_p
 
 ParameterUnit LocalModel::make_unit(const std::vector<std::size_t>& parameters, std::int64_t seed) const {
   ParameterUnit unit;
-  unit.store = std::make_unique<ParameterStore>(graph_, parameters);
-  unit.parameters = std::make_unique<ShardedParameters>(graph_, *unit.store, sharding_, groups_.data);
+  unit.store = std::make_unique<ParameterStore>(graph_, parameters, groups_.shard_place());
+  unit.parameters = std::make_unique<ShardedParameters>(graph_, *unit.store, sharding_, groups_.data, groups_.tensor);
   unit.parameters->initialize(seed);
   return unit;
 }
 
 void LocalModel::add_stage(const Recipe& recipe, ParameterUnit unit, const Stage& placed) {
   StageState state{std::move(unit), nullptr};
-  StageOptions options{recipe.kernels.attention, recipe.memory.recompute, rope_ ? &*rope_ : nullptr};
-  if (groups_.context.ranks() > 1) options.context = &groups_.context;
+  const StageOptions options{recipe.kernels.attention, recipe.memory.recompute, rope_ ? &*rope_ : nullptr,
+                             &groups_.tensor,          groups_.tensor.rows(),   &groups_.context};
   state.module =
       std::make_unique<StageModule>(graph_, placed.blocks, *state.store, embedding_store(*state.store), options);
   stages_.push_back(std::move(state));

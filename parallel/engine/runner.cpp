@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/engine/runner.h"
 
-#include <ATen/ops/empty.h>
-
 #include <array>
 #include <cmath>
 #include <numeric>
@@ -23,7 +21,7 @@ std::size_t micro_of(const Instruction& instruction) { return static_cast<std::s
 }  // namespace
 
 Runner::Runner(LocalModel& model, const RankSchedule& schedule, const Recipe& recipe)
-    : model_(model), schedule_(schedule), recipe_(recipe), exchange_(model.groups().pipeline) {}
+    : model_(model), schedule_(schedule), recipe_(recipe), exchange_(model.groups()) {}
 
 StepResult Runner::step(std::span<const MicroBatch> micros, std::int64_t step, StopRequest stop) {
   micros_ = micros;
@@ -89,9 +87,9 @@ void Runner::backward(const Instruction& instruction) {
   if (stage > 0) exchange_.put(Channel::gradients, stage - 1, micro, std::move(gradient));
 }
 
-at::Tensor Runner::empty_activation(std::size_t micro) const {
-  return at::empty({micros_[micro].tokens.size(0), recipe_.model.hidden_size},
-                   at::TensorOptions(model_.device()).dtype(model_.compute_type()));
+BoundaryShape Runner::boundary_shape(std::size_t micro) const {
+  return {micros_[micro].tokens.size(0), recipe_.model.hidden_size,
+          at::TensorOptions(model_.device()).dtype(model_.compute_type())};
 }
 
 void Runner::send_activation(const Instruction& instruction) {
@@ -100,7 +98,7 @@ void Runner::send_activation(const Instruction& instruction) {
 
 void Runner::receive_activation(const Instruction& instruction) {
   const std::size_t micro = micro_of(instruction);
-  exchange_.receive(Channel::activations, stage_of(instruction), micro, empty_activation(micro), instruction.peer);
+  exchange_.receive(Channel::activations, stage_of(instruction), micro, boundary_shape(micro), instruction.peer);
 }
 
 void Runner::send_gradient(const Instruction& instruction) {
@@ -109,7 +107,7 @@ void Runner::send_gradient(const Instruction& instruction) {
 
 void Runner::receive_gradient(const Instruction& instruction) {
   const std::size_t micro = micro_of(instruction);
-  exchange_.receive(Channel::gradients, stage_of(instruction), micro, empty_activation(micro), instruction.peer);
+  exchange_.receive(Channel::gradients, stage_of(instruction), micro, boundary_shape(micro), instruction.peer);
 }
 
 void Runner::gather_weights(const Instruction& instruction) {
@@ -150,11 +148,12 @@ void Runner::optimizer_step() {
     unit->parameters->update(result_.learning_rate, coefficient, step_ + 1);
 }
 
-// Loss and norm are of all ranks; of those with the same shard one counts.
+// Loss and norm are of all ranks; of those with the same shard, and of tensor ranks with the same loss, one counts.
 void Runner::combine_ranks(double squares) {
   const DataParallel& ranks = model_.groups().data;
   const double loss = std::accumulate(losses_.begin(), losses_.end(), 0.0);
-  const std::array<double, 3> mine{loss, ranks.replica() == 0 ? squares : 0, stop_ == StopRequest::stop ? 1.0 : 0.0};
+  const std::array<double, 3> mine{model_.groups().tensor.position() == 0 ? loss : 0,
+                                   ranks.replica() == 0 ? squares : 0, stop_ == StopRequest::stop ? 1.0 : 0.0};
   const std::vector<double> all = ranks.exchange(mine);
   std::array<double, 3> sums{};
   for (std::size_t i = 0; i < all.size(); ++i) sums[i % sums.size()] += all[i];

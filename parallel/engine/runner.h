@@ -57,7 +57,7 @@ class Runner {
   void finish_step();
   void combine_ranks(double squares);
   ShardedParameters& parameters(std::size_t stage) { return *model_.stage(stage).parameters; }
-  at::Tensor empty_activation(std::size_t micro) const;
+  BoundaryShape boundary_shape(std::size_t micro) const;
 
   LocalModel& model_;
   const RankSchedule& schedule_;

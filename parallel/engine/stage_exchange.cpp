@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/engine/stage_exchange.h"
 
+#include <ATen/ops/empty.h>
+
 #include <utility>
 
 namespace llmtrain {
@@ -21,23 +23,37 @@ void StageExchange::put(Channel channel, std::size_t stage, std::size_t micro, a
   slot(channel, stage, micro).tensor = std::move(tensor);
 }
 
+bool StageExchange::travels_in_parts(std::int64_t rows) const {
+  const TensorParallel& tensor = groups_.tensor;
+  return tensor.ranks() > 1 && tensor.rows() == ActivationRows::whole && rows % tensor.ranks() == 0;
+}
+
 at::Tensor StageExchange::take(Channel channel, std::size_t stage, std::size_t micro) {
   Slot& slot = this->slot(channel, stage, micro);
   slot.arriving.wait();
-  return std::move(slot.tensor);
+  at::Tensor tensor = std::move(slot.tensor);
+  return slot.is_part ? groups_.tensor.gather_rows(tensor, Purpose::pipeline) : tensor;
 }
 
 void StageExchange::send(Channel channel, std::size_t stage, std::size_t micro, int position) {
   drop_sent();
   at::Tensor tensor = take(channel, stage, micro).contiguous();
-  Handle handle = pipeline_.send(channel, tensor, position);
+  if (travels_in_parts(tensor.size(0))) {
+    const std::int64_t rows = tensor.size(0) / groups_.tensor.ranks();
+    tensor = tensor.narrow(0, groups_.tensor.position() * rows, rows);
+  }
+  Handle handle = groups_.pipeline.send(channel, tensor, position);
   sending_.push_back({std::move(tensor), std::move(handle)});
 }
 
-void StageExchange::receive(Channel channel, std::size_t stage, std::size_t micro, at::Tensor tensor, int position) {
+void StageExchange::receive(Channel channel, std::size_t stage, std::size_t micro, const BoundaryShape& shape,
+                            int position) {
   Slot& slot = this->slot(channel, stage, micro);
-  slot.tensor = std::move(tensor);
-  slot.arriving = pipeline_.receive(channel, slot.tensor, position);
+  const bool is_split = groups_.tensor.rows() == ActivationRows::split;
+  slot.is_part = travels_in_parts(shape.tokens);
+  const std::int64_t rows = is_split || slot.is_part ? shape.tokens / groups_.tensor.ranks() : shape.tokens;
+  slot.tensor = at::empty({rows, shape.hidden}, shape.options);
+  slot.arriving = groups_.pipeline.receive(channel, slot.tensor, position);
 }
 
 void StageExchange::drop_sent() {

@@ -50,7 +50,7 @@ class SliceCollector {
     const RankGroups& groups = model_.groups();
     for (int position = 0; position < groups.pipeline.ranks(); ++position) {
       for (std::int64_t tensor = 0; tensor < groups.mesh.tensor; ++tensor) {
-        if (position == groups.pipeline.position() && tensor == groups.tensor_position) {
+        if (position == groups.pipeline.position() && tensor == groups.tensor.position()) {
           give();
         } else if (groups.data.is_first()) {
           receive(position, tensor);
@@ -73,7 +73,7 @@ class SliceCollector {
         const at::Tensor whole = units[i]->parameters->collect_owned(part.owned);
         if (!whole.defined()) continue;
         if (groups.data.is_first()) {
-          add(parameters[i], groups.tensor_position, whole, part.suffix);
+          add(parameters[i], groups.tensor.position(), whole, part.suffix);
         } else {
           groups.data.send_to_first(whole.slice(0, 0, elements_of(parameters[i])));
         }

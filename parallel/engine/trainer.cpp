@@ -35,8 +35,8 @@ Mesh mesh_of(const Recipe& recipe, const Communicator* communicator) {
   return make_mesh(sized, recipe.cluster.devices_per_node.value_or(each_node));
 }
 
-RankGroups groups_of(Communicator* communicator, const Mesh& mesh) {
-  return communicator != nullptr ? RankGroups(*communicator, mesh) : RankGroups();
+RankGroups groups_of(Communicator* communicator, const Mesh& mesh, const Recipe& recipe) {
+  return communicator != nullptr ? RankGroups(*communicator, mesh, recipe) : RankGroups();
 }
 
 RankSchedule schedule_of(const Recipe& recipe, const Mesh& mesh, const RankGroups& groups) {
@@ -60,7 +60,7 @@ Trainer::Trainer(const Recipe& recipe, Communicator* communicator)
       mesh_(mesh_of(recipe, communicator)),
       train_(open_data(recipe_, recipe_.data.train, recipe_.data.shuffle, "/data/train")),
       validation_(open_validation(recipe_)),
-      model_(recipe_, choose_device(recipe_.cluster.device), groups_of(communicator, mesh_)),
+      model_(recipe_, choose_device(recipe_.cluster.device), groups_of(communicator, mesh_, recipe_)),
       schedule_(schedule_of(recipe_, mesh_, model_.groups())),
       runner_(model_, schedule_, recipe_) {
   if (recipe_.training.init_from) load_first_weights(model_, *recipe_.training.init_from);

@@ -25,8 +25,6 @@ void refuse_precision(const PrecisionRecipe& precision, Refusals& refusals) {
 }
 
 void refuse_parallel(const ParallelRecipe& parallel, Refusals& refusals) {
-  refusals.one_only("/parallel/tensor", parallel.tensor);
-  refusals.refuse_if(parallel.sequence, "/parallel/sequence", "true", "use false");
   refusals.one_only("/parallel/expert", parallel.expert);
   refusals.one_only("/parallel/expert_tensor", parallel.expert_tensor);
 }

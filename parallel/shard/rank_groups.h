@@ -2,9 +2,11 @@
 #pragma once
 
 #include "core/graph/sharding.h"
+#include "core/recipe/recipe.h"
 #include "parallel/shard/context_parallel.h"
 #include "parallel/shard/data_parallel.h"
 #include "parallel/shard/pipeline_parallel.h"
+#include "parallel/shard/tensor_parallel.h"
 
 namespace llmtrain {
 
@@ -13,20 +15,20 @@ struct RankGroups {
   // One rank alone.
   RankGroups() = default;
   // Blocks until all ranks of the world have called it. The communicator outlives this.
-  RankGroups(Communicator& communicator, const Mesh& given)
+  RankGroups(Communicator& communicator, const Mesh& given, const Recipe& recipe)
       : mesh(given),
-        tensor_position(communicator.rank() % mesh.tensor),
         context(communicator, mesh),
         data(communicator, mesh),
+        tensor(communicator, mesh, recipe),
         pipeline(communicator, mesh) {}
 
   // Which part of the parameters is this rank's.
-  ShardPlace shard_place() const { return {{mesh.tensor, 1, 1}, tensor_position}; }
+  ShardPlace shard_place() const { return {{tensor.ranks(), 1, 1}, tensor.position()}; }
 
   Mesh mesh;
-  std::int64_t tensor_position = 0;
   ContextParallel context;
   DataParallel data;  // with the context ranks: they hold the same parameters
+  TensorParallel tensor;
   PipelineParallel pipeline;
 };
 

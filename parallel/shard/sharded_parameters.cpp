@@ -8,7 +8,6 @@
 
 #include "core/model/flat_memory.h"
 #include "core/model/initialization.h"
-#include "kernels/reduction.h"
 
 namespace llmtrain {
 namespace {
@@ -20,14 +19,15 @@ FlatInterval place_of(const FlatShards& shards, std::int64_t zero_stage, int ran
 }  // namespace
 
 ShardedParameters::ShardedParameters(const Graph& graph, ParameterStore& store, const ShardingOptions& options,
-                                     const DataParallel& ranks)
+                                     const DataParallel& ranks, const TensorParallel& tensor)
     : graph_(graph),
       store_(store),
       ranks_(ranks),
       zero_stage_(ranks.ranks() > 1 ? options.zero_stage : 0),
       options_(options),
       shards_{store.elements(), ranks.shards()},
-      place_(place_of(shards_, zero_stage_, ranks.shard())) {
+      place_(place_of(shards_, zero_stage_, ranks.shard())),
+      tensor_gradients_(graph, store, tensor, owned()) {
   const auto flat = [&](std::int64_t elements, at::ScalarType type) {
     return make_flat_memory(elements, type, options.device);
   };
@@ -135,17 +135,15 @@ void ShardedParameters::finish_reduction() {
 void ShardedParameters::collect() {
   finish_reduction();
   if (!has_reduced_) store_.take_gradients();
+  tensor_gradients_.sum(owned_gradients());
 }
 
 double ShardedParameters::sum_of_squares() const {
-  const FlatInterval shard = shards_.shard(ranks_.shard());
-  const std::int64_t origin = shards_from(2) ? place_.begin : 0;
-  return kernels::sum_of_squares(gradients_.slice(0, shard.begin - origin, shard.end - origin));
+  return tensor_gradients_.sum_of_squares(owned_gradients(), shards_.shard(ranks_.shard()));
 }
 
 void ShardedParameters::update(double learning_rate, double gradient_scale, std::int64_t step) {
-  optimizer_->update(
-      {master_, shards_from(2) ? gradients_ : owned_part(gradients_), rounded(), learning_rate, gradient_scale, step});
+  optimizer_->update({master_, owned_gradients(), rounded(), learning_rate, gradient_scale, step});
 }
 
 void ShardedParameters::start_step() {

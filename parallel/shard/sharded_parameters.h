@@ -14,6 +14,8 @@
 #include "core/optim/adamw_optimizer.h"
 #include "parallel/shard/data_parallel.h"
 #include "parallel/shard/flat_shards.h"
+#include "parallel/shard/tensor_gradients.h"
+#include "parallel/shard/tensor_parallel.h"
 
 namespace llmtrain {
 
@@ -31,12 +33,12 @@ struct ShardingOptions {
 // keeps the whole of the weights up to stage 2 and of the gradients up to stage 1; what it does not keep is there from
 // gather() to free(), and from the first gradient written to the end of the reduction. Master weights and moments are
 // fp32; where the modules compute in fp32 the weights are their own master. The calls are the schedule's instructions:
-// all ranks make them in the same order.
+// all ranks make them in the same order. Tensor ranks hold different parts of the model: each shards its own.
 class ShardedParameters {
  public:
   // `store`, which gets its memory from this, and the graph outlive it. Memory reads as zeros.
   ShardedParameters(const Graph& graph, ParameterStore& store, const ShardingOptions& options,
-                    const DataParallel& ranks);
+                    const DataParallel& ranks, const TensorParallel& tensor = {});
   ShardedParameters(const ShardedParameters&) = delete;
   ShardedParameters& operator=(const ShardedParameters&) = delete;
 
@@ -56,11 +58,13 @@ class ShardedParameters {
 
   // Starts to sum what was written of the gradients over all ranks, and to what was reduced in this step before;
   // finish_reduction() waits. Without a call to reduce() in a step collect() takes the gradients as this rank has them.
+  // collect() then adds what other tensor ranks have of them.
   void reduce();
   void finish_reduction();
   void collect();
 
-  // Squares of the reduced gradients of this rank's shard: all shards of a replica together are those of the stage.
+  // Squares of the reduced gradients of this rank's shard, without copies of what another tensor rank counts: all
+  // shards of a replica, of all tensor ranks, together are those of the stage.
   double sum_of_squares() const;
   // AdamW on what this rank owns. `step` counts from 1.
   void update(double learning_rate, double gradient_scale, std::int64_t step);
@@ -92,6 +96,7 @@ class ShardedParameters {
   std::vector<OptimizerSegment> owned_segments(const Graph& graph) const;
   at::Tensor make_gradients() const;
   at::Tensor owned_part(const at::Tensor& whole) const;
+  at::Tensor owned_gradients() const { return shards_from(2) ? gradients_ : owned_part(gradients_); }
 
   const Graph& graph_;
   ParameterStore& store_;
@@ -100,6 +105,7 @@ class ShardedParameters {
   ShardingOptions options_;
   FlatShards shards_;
   FlatInterval place_;  // what is owned, with its padding
+  TensorGradients tensor_gradients_;
 
   at::Tensor weights_;    // compute type: all, at stage 3 what is owned
   at::Tensor master_;     // fp32, what is owned; may be a part of weights_

@@ -2,6 +2,7 @@
 #include "kernels/cross_entropy.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
@@ -10,6 +11,7 @@
 #include <ATen/ops/one_hot.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
@@ -17,6 +19,7 @@
 #include <cmath>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "core/base/error.h"
 #include "kernels/vector/cross_entropy.h"
@@ -225,6 +228,36 @@ TEST_CASE("shapes that do not belong together are refused") {
 TEST_CASE("no rows have no losses") {
   const auto type = GENERATE(at::kFloat, at::kDouble);
   CHECK(forward_backward(at::zeros({0, 10}, type), at::zeros({0}, at::kLong), 1).losses.numel() == 0);
+}
+
+TEST_CASE("slices of the vocabulary give the losses and gradients of the whole") {
+  const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kDouble, at::kHalf);
+  const std::int64_t rows = 7, columns = 1301;
+  const double scale = 0.25;
+  const at::Tensor logits = at::randn({rows, columns}).mul_(4).to(type);
+  const at::Tensor targets = random_targets(rows, columns);
+  targets[0] = 0;
+  targets[1] = columns - 1;
+  const Result expected = expected_of(logits, targets, scale);
+  const std::vector<std::int64_t> starts{0, 1, 700, columns};  // one column alone, and at the end none
+  std::vector<at::Tensor> parts, statistics;
+  for (std::size_t i = 0; i < starts.size(); ++i) {
+    const std::int64_t end = i + 1 < starts.size() ? starts[i + 1] : columns;
+    parts.push_back(logits.slice(1, starts[i], end).contiguous());
+    statistics.push_back(cross_entropy_statistics(parts[i], targets, {starts[i], columns}));
+  }
+  const at::Tensor whole = join_cross_entropy_statistics(at::stack(statistics));
+  for (std::size_t i = 0; i < starts.size(); ++i)
+    cross_entropy_backward_(parts[i], targets, {starts[i], columns}, whole, scale);
+  CHECK(largest_difference(cross_entropy_losses(whole), expected.losses) < (type == at::kDouble ? 1e-12 : 2e-6));
+  CHECK(largest_difference(at::cat(parts, 1), expected.gradient) < gradient_tolerance(type, scale));
+}
+
+TEST_CASE("a target outside of the whole vocabulary is bad data in every slice") {
+  const at::Tensor logits = at::zeros({2, 4});
+  const at::Tensor targets = at::tensor({1, 12}, at::kLong);
+  CHECK_NOTHROW(cross_entropy_statistics(logits, targets, {4, 13}));
+  CHECK_THROWS_WITH(cross_entropy_statistics(logits, targets, {4, 12}), Catch::Contains("target 12 of token 1"));
 }
 
 }  // namespace llmtrain::kernels

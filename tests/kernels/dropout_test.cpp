@@ -52,6 +52,20 @@ TEST_CASE("dropout keeps what the words say and scales it") {
   CHECK(error <= 2 * unit * expected.abs().max().to(at::kDouble).item<double>());
 }
 
+TEST_CASE("dropout of some heads of each sample is that of the unsharded tensor") {
+  const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kDouble);
+  const std::int64_t samples = 3, heads = 4, elements = 25;  // no multiple of a counter's four words
+  const at::Tensor x = at::ones({samples, heads, elements}, type);
+  const at::Tensor expected = dropped(x, {0.4, 77, 2 * heads * elements});
+  for (const std::int64_t first : {0, 1, 2}) {
+    const at::Tensor part = x.narrow(1, first, 2).contiguous();
+    const Dropout dropout{0.4, 77, (2 * heads + first) * elements, 2 * elements, heads * elements};
+    CHECK(at::equal(dropped(part, dropout), expected.narrow(1, first, 2)));
+  }
+  CHECK_THROWS_AS(dropped(x, {0.4, 77, 0, 7, 100}), Error);
+  CHECK_THROWS_AS(dropped(x, {0.4, 77, 0, 50, 25}), Error);
+}
+
 TEST_CASE("dropout of a slice is the slice of the dropout") {
   const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kDouble);
   const Dropout whole{0.3, 99, 5};

@@ -145,4 +145,12 @@ TEST_CASE("the distribution is the normal one") {
 
 TEST_CASE("nothing is filled with nothing") { CHECK(normal(0, 1).numel() == 0); }
 
+TEST_CASE("a block of a matrix has the matrix's numbers") {
+  const std::int64_t rows = 40, columns = 37;
+  const at::Tensor whole = normal(rows * columns, 5, 3).view({rows, columns});
+  at::Tensor block = at::zeros({20, 9});
+  fill_normal_block_(block, 5, 1, 3 + 11 * columns + 13, columns);
+  CHECK(at::equal(block, whole.narrow(0, 11, 20).narrow(1, 13, 9)));
+}
+
 }  // namespace llmtrain::kernels

@@ -71,6 +71,19 @@ TEST_CASE("dropout of a part's rows is the part of the dropout") {
   CHECK(at::equal(rows, cut(whole).view({27, 5}).slice(0, first)));
 }
 
+TEST_CASE("dropout of a part of some heads is that of the whole of all heads") {
+  const Dropout dropout{0.4, 77, 12};
+  at::Tensor whole = random_tensor({2, 6, 20, 5}, at::kFloat);  // [samples, heads, positions, width]
+  at::Tensor rows = cut(whole.narrow(1, 2, 3).reshape({6, 20, 5})).reshape({54, 5});
+  dropout_(whole, dropout);
+  Dropout of_heads = dropout;
+  of_heads.first_element += 2 * 20 * 5;
+  of_heads.run = 3 * 20 * 5;
+  of_heads.stride = 6 * 20 * 5;
+  dropout_rows_(rows, of_heads, {part, 9});
+  CHECK(at::equal(rows, cut(whole.narrow(1, 2, 3).reshape({6, 20, 5})).reshape({54, 5})));
+}
+
 TEST_CASE("rotations of a part are the part of the rotation") {
   const RopeTable table = make_rope_table(24, 8, 10000, at::kCPU);
   const at::Tensor x = random_tensor({2, 20, 3, 8}, at::kFloat);

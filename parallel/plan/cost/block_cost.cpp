@@ -179,6 +179,10 @@ StageCost embedding_cost(const CostContext& context) {
   return stage;
 }
 
+double cross_entropy_exchange_bytes(const LayerShape& shape, std::int64_t tensor) {
+  return 3 * 4 * shape.tokens * static_cast<double>(tensor);
+}
+
 StageCost head_cost(const CostContext& context) {
   const LayerShape& shape = context.shape;
   PassPair cost = norm_cost(context);
@@ -192,8 +196,8 @@ StageCost head_cost(const CostContext& context) {
   cost.backward.work += context.roofline.pass(loss_bytes);
   const RankGroup group = tensor_group(context.mesh);
   const double bytes = shape.tokens * shape.hidden * context.roofline.element_bytes();
-  // Maximum, sum and target of each row, in 32 bits.
-  cost.forward.communication_seconds = 3 * context.collectives.all_reduce(4 * shape.tokens, group);
+  cost.forward.communication_seconds =
+      context.collectives.all_gather(cross_entropy_exchange_bytes(shape, group.ranks), group);
   if (context.recipe.parallel.sequence) {
     cost.forward.communication_seconds += context.collectives.all_gather(bytes, group);
     cost.backward.communication_seconds = context.collectives.reduce_scatter(bytes, group);

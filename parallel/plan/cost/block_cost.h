@@ -70,4 +70,8 @@ StageCost embedding_cost(const CostContext& context);
 StageCost layer_cost(const CostContext& context, LayerKind kind);
 StageCost head_cost(const CostContext& context);
 
+// What `tensor` ranks gather in a micro-batch to join their parts of the cross-entropy: largest logit, sum and target's
+// logit of each row, in 32 bits, of all of them.
+double cross_entropy_exchange_bytes(const LayerShape& shape, std::int64_t tensor);
+
 }  // namespace llmtrain

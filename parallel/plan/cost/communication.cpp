@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "parallel/plan/cost/data_parallel_cost.h"
 #include "parallel/plan/cost/expert_traffic.h"
 #include "parallel/plan/cost/step_cost_model.h"
+#include "parallel/plan/cost/tensor_gradient_cost.h"
 #include "parallel/plan/schedule.h"
 
 namespace llmtrain {
@@ -50,6 +52,15 @@ double busiest_layers(const Traffic& traffic, LayerKind kind) {
       if (experts == (kind == LayerKind::experts)) ++layers;
     }
     return layers;
+  });
+}
+
+double busiest_blocks(const Traffic& traffic, std::initializer_list<BlockKind> kinds) {
+  return busiest(traffic, [&](std::size_t stage) {
+    const auto& blocks = traffic.stages[stage].blocks;
+    return static_cast<double>(std::count_if(blocks.begin(), blocks.end(), [&](std::size_t block) {
+      return std::find(kinds.begin(), kinds.end(), traffic.graph.blocks[block].kind) != kinds.end();
+    }));
   });
 }
 
@@ -124,18 +135,57 @@ void add_tensor_parallel(Traffic& traffic) {
   traffic.add({"reduce_scatter", "tensor_parallel", "activations", group.ranks,
                all_gather_bytes(passes * halves * tensor, group.ranks),
                passes * halves * collectives.reduce_scatter(tensor, group)});
+}
+
+// The embedding's sum in the forward, the head's in the backward, and with split sequences the gathers of the other
+// way.
+void add_embedding_and_head(Traffic& traffic) {
+  const CostContext& context = traffic.context;
+  const RankGroup group = tensor_group(context.mesh);
+  if (group.ranks <= 1) return;
+  const CollectiveCost& collectives = context.collectives;
+  const double ends = traffic.micro_batches * busiest_blocks(traffic, {BlockKind::embedding, BlockKind::head});
+  const double tensor = context.shape.tokens * context.shape.hidden * context.roofline.element_bytes();
+  const bool split = context.recipe.parallel.sequence;
+  const std::string name = "embedding and head";
+  if (split) {
+    const double bytes = all_gather_bytes(ends * tensor, group.ranks);
+    traffic.add(
+        {"all_gather", "tensor_parallel", name, group.ranks, bytes, ends * collectives.all_gather(tensor, group)});
+    traffic.add({"reduce_scatter", "tensor_parallel", name, group.ranks, bytes,
+                 ends * collectives.reduce_scatter(tensor, group)});
+  } else {
+    traffic.add({"all_reduce", "tensor_parallel", name, group.ranks, all_reduce_bytes(ends * tensor, group.ranks),
+                 ends * collectives.all_reduce(tensor, group)});
+  }
+  const double exchange = cross_entropy_exchange_bytes(context.shape, group.ranks);
+  traffic.add({"all_gather", "tensor_parallel", "cross-entropy", group.ranks,
+               all_gather_bytes(traffic.micro_batches * exchange, group.ranks),
+               traffic.micro_batches * collectives.all_gather(exchange, group)});
+}
+
+// Once a step.
+void add_tensor_gradients(Traffic& traffic) {
+  const CostContext& context = traffic.context;
+  const CollectiveCost& collectives = context.collectives;
+  const RankGroup group = tensor_group(context.mesh), heads = same_heads_group(context.mesh, context.recipe.model);
   const double gradient = context.recipe.precision.gradients == DataType::fp32 ? 4 : 2;
-  const double norms = gradient * busiest(traffic, [&](std::size_t stage) { return traffic.shares[stage].replicated; });
-  traffic.add({"all_reduce", "tensor_parallel", "norm gradients", group.ranks, all_reduce_bytes(norms, group.ranks),
-               collectives.all_reduce(norms, group)});
+  TensorGradientShare most;
+  for (const auto& share : tensor_gradient_shares(context.recipe, traffic.graph, context.mesh, traffic.stages)) {
+    most.whole_group = std::max(most.whole_group, gradient * share.whole_group);
+    most.same_heads = std::max(most.same_heads, gradient * share.same_heads);
+  }
+  traffic.add({"all_reduce", "tensor_parallel", "norm gradients", group.ranks,
+               all_reduce_bytes(most.whole_group, group.ranks), collectives.all_reduce(most.whole_group, group)});
+  traffic.add({"all_reduce", "tensor_parallel", "key and value gradients", heads.ranks,
+               all_reduce_bytes(most.same_heads, heads.ranks), collectives.all_reduce(most.same_heads, heads)});
 }
 
 // Keys and values are gathered in the forward, also in a repeated one, and in the backward; their gradients scattered.
 void add_context(Traffic& traffic) {
   const CostContext& context = traffic.context;
   const RankGroup group = context_group(context.mesh);
-  const double layers = busiest_layers(traffic, LayerKind::dense) + busiest_layers(traffic, LayerKind::experts);
-  const double scatters = layers * traffic.micro_batches;
+  const double scatters = busiest_blocks(traffic, {BlockKind::layer}) * traffic.micro_batches;
   const double gathers = (context.recipe.memory.recompute == Recompute::full ? 3 : 2) * scatters;
   const double bytes = gathered_keys_bytes(context);
   traffic.add({"all_gather", "context", "keys and values", group.ranks, all_gather_bytes(gathers * bytes, group.ranks),
@@ -194,6 +244,8 @@ std::vector<CommunicationEntry> communication_of(const Recipe& recipe, const Gra
   add_gradients(traffic);
   add_weights(traffic);
   add_tensor_parallel(traffic);
+  add_embedding_and_head(traffic);
+  add_tensor_gradients(traffic);
   add_context(traffic);
   add_experts(traffic);
   add_pipeline(traffic);

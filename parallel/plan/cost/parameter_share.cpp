@@ -2,11 +2,11 @@
 #include "parallel/plan/cost/parameter_share.h"
 
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <optional>
 
 #include "core/graph/experts.h"
+#include "core/graph/sharding.h"
 
 namespace llmtrain {
 namespace {
@@ -17,23 +17,16 @@ bool is_linear_role(ParameterRole role) {
          role != ParameterRole::router_projection_weight;
 }
 
-double elements_on_rank(const Parameter& parameter, const Mesh& mesh) {
-  auto elements = static_cast<double>(parameter.elements());
-  if (parameter.has_expert_axis) elements /= static_cast<double>(mesh.expert);
-  if (parameter.shard_axis == ShardAxis::none) return elements;
-  const auto ranks = static_cast<double>(parameter.has_expert_axis ? mesh.expert_tensor : mesh.tensor);
-  if (parameter.role != ParameterRole::token_embedding && parameter.role != ParameterRole::head_weight) {
-    return elements / ranks;
-  }
-  const auto rows = static_cast<double>(parameter.shape[0]);  // padded to a multiple of the ranks
-  return std::ceil(rows / ranks) * elements / rows;
+double elements_on_rank(const Graph& graph, const Parameter& parameter, const Mesh& mesh) {
+  const ShardDegrees degrees{mesh.tensor, mesh.expert, mesh.expert_tensor};
+  return static_cast<double>(local_elements(graph.model, parameter, degrees));
 }
 
 ParameterShare share_of(const Graph& graph, const Block& block, const Mesh& mesh) {
   ParameterShare share;
   for (const std::size_t index : block.parameters) {
     const Parameter& parameter = graph.parameters[index];
-    const double elements = elements_on_rank(parameter, mesh);
+    const double elements = elements_on_rank(graph, parameter, mesh);
     share.tensors += 1;
     if (parameter.has_expert_axis) {
       share.experts += elements;
@@ -41,7 +34,6 @@ ParameterShare share_of(const Graph& graph, const Block& block, const Mesh& mesh
       share.linear += elements;
     } else {
       share.other += elements;
-      if (parameter.shard_axis == ShardAxis::none) share.replicated += elements;
     }
   }
   return share;
@@ -82,7 +74,6 @@ ParameterShare& ParameterShare::operator+=(const ParameterShare& share) {
   other += share.other;
   experts += share.experts;
   tensors += share.tensors;
-  replicated += share.replicated;
   return *this;
 }
 
@@ -91,7 +82,7 @@ double tied_embedding_elements(const Graph& graph, const Mesh& mesh, const std::
   const auto ranks = static_cast<std::size_t>(mesh.pipeline);
   const std::size_t head = stage_of(graph, stages, BlockKind::head);
   const std::size_t embedding = stage_of(graph, stages, BlockKind::embedding);
-  return head % ranks == embedding % ranks ? 0 : elements_on_rank(graph.logits_weight(), mesh);
+  return head % ranks == embedding % ranks ? 0 : elements_on_rank(graph, graph.logits_weight(), mesh);
 }
 
 std::vector<ParameterShare> parameter_shares(const Graph& graph, const Mesh& mesh, const std::vector<Stage>& stages) {

@@ -16,8 +16,6 @@ struct ParameterShare {
   double other = 0;  // embeddings, head, norms, biases, routers
   double experts = 0;
   double tensors = 0;
-  double replicated =
-      0;  // of `other` what every tensor rank holds whole: its gradients are summed under sequence parallelism
 
   ParameterShare& operator+=(const ParameterShare& share);
   double elements() const { return linear + other + experts; }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/plan/cost/step_cost_model.h"
+#include "parallel/plan/cost/tensor_gradient_cost.h"
 
 #include <algorithm>
 #include <array>
@@ -90,15 +91,13 @@ std::vector<double> optimizer_by_rank(const CostContext& context, const ClusterP
   const auto ranks = static_cast<std::size_t>(context.mesh.pipeline);
   std::vector<ParameterShare> by_rank(ranks);
   for (std::size_t stage = 0; stage < stages.size(); ++stage) by_rank[stage % ranks] += shares[stage];
-  const RankGroup tensor = tensor_group(context.mesh);
   const double gradient = context.recipe.precision.gradients == DataType::fp32 ? 4 : 2;
+  const auto tensor_gradients = tensor_gradient_shares(context.recipe, graph, context.mesh, stages);
   std::vector<double> seconds;
-  for (const ParameterShare& share : by_rank) {
-    double rank_seconds = optimizer_seconds(context, profile, share);
-    if (context.recipe.parallel.sequence) {
-      rank_seconds += context.collectives.all_reduce(share.replicated * gradient, tensor);
-    }
-    seconds.push_back(rank_seconds);
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    seconds.push_back(
+        optimizer_seconds(context, profile, by_rank[rank]) +
+        tensor_gradient_seconds(tensor_gradients[rank], context.recipe, context.mesh, context.collectives));
   }
   const double tied = tied_embedding_elements(graph, context.mesh, stages);
   if (tied > 0) {

@@ -126,4 +126,19 @@ TEST_CASE("experts are covered likewise", "[property]") {
     for (const Parameter& parameter : graph.parameters) check_covers(graph, parameter, degrees);
 }
 
+TEST_CASE("gradients are summed where ranks see parts of the work on what they share") {
+  const Graph graph = Graph::build(test::qwen3_600m());  // 8 heads of keys and values
+  const auto sum = [&](std::size_t block, Role role, std::int64_t tensor, bool splits_sequence) {
+    return gradient_sum(graph.model, graph.parameter(block, role), tensor, splits_sequence);
+  };
+  CHECK(sum(1, Role::ffn_norm_weight, 1, true) == GradientSum::none);
+  CHECK(sum(1, Role::ffn_norm_weight, 4, false) == GradientSum::none);
+  CHECK(sum(1, Role::ffn_norm_weight, 4, true) == GradientSum::tensor_group);
+  CHECK(sum(1, Role::key_norm_weight, 4, false) == GradientSum::tensor_group);
+  CHECK(sum(1, Role::query_weight, 16, true) == GradientSum::none);
+  CHECK(sum(1, Role::value_weight, 8, true) == GradientSum::none);
+  CHECK(sum(1, Role::value_weight, 16, false) == GradientSum::same_heads);
+  CHECK(sum(0, Role::token_embedding, 4, true) == GradientSum::none);
+}
+
 }  // namespace llmtrain

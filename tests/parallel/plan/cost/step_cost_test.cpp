@@ -33,10 +33,12 @@ struct Planned {
   std::vector<CommunicationEntry> communication() const {
     return communication_of(recipe, graph, mesh, stages, profile);
   }
-  double bytes(const std::string& collective, const std::string& purpose) const {
+  // Of every group, or of one.
+  double bytes(const std::string& collective, const std::string& purpose, const std::string& group = "") const {
     double sum = 0;
     for (const CommunicationEntry& entry : communication()) {
-      if (entry.collective == collective && entry.purpose == purpose) sum += entry.bytes_per_rank_per_step;
+      if (entry.collective == collective && entry.purpose == purpose && (group.empty() || entry.group == group))
+        sum += entry.bytes_per_rank_per_step;
     }
     return sum;
   }
@@ -140,14 +142,48 @@ TEST_CASE("tensor parallelism reduces four times a layer and micro-batch, six wi
   const double tensor = 1024.0 * 1024 * 2;
   const Planned none({"parallel.tensor=8", "parallel.sequence=false"});
   const double micro_batches = 32, layers = 8;
-  CHECK(none.bytes("all_reduce", "tensor_parallel") == Approx(4 * layers * micro_batches * 2 * 7.0 / 8 * tensor));
+  const auto activations = [](const Planned& plan, const std::string& collective) {
+    return plan.bytes(collective, "tensor_parallel", "activations");
+  };
+  CHECK(activations(none, "all_reduce") == Approx(4 * layers * micro_batches * 2 * 7.0 / 8 * tensor));
   const Planned full({"parallel.tensor=8", "parallel.sequence=false", "memory.recompute=full"});
-  CHECK(full.bytes("all_reduce", "tensor_parallel") == Approx(1.5 * none.bytes("all_reduce", "tensor_parallel")));
+  CHECK(activations(full, "all_reduce") == Approx(1.5 * activations(none, "all_reduce")));
   const Planned sequence({"parallel.tensor=8"});
-  CHECK(sequence.bytes("reduce_scatter", "tensor_parallel") == Approx(4 * layers * micro_batches * 7.0 / 8 * tensor));
-  CHECK(sequence.bytes("all_gather", "tensor_parallel") == Approx(6 * layers * micro_batches * 7.0 / 8 * tensor));
+  CHECK(activations(sequence, "reduce_scatter") == Approx(4 * layers * micro_batches * 7.0 / 8 * tensor));
+  CHECK(activations(sequence, "all_gather") == Approx(6 * layers * micro_batches * 7.0 / 8 * tensor));
   CHECK(none.costs().stages.front().forward.communication_seconds > 0);
   CHECK(sequence.costs().stages.front().forward.communication_seconds > 0);
+}
+
+TEST_CASE("the embedding and the head go through the tensor ranks once each way") {
+  const double all = 32 * 7.0 / 8 * 1024 * 1024 * 2;  // 32 micro-batches
+  const std::string name = "embedding and head";
+  const Planned whole({"parallel.tensor=8", "parallel.sequence=false"});
+  CHECK(whole.bytes("all_reduce", "tensor_parallel", name) == Approx(2 * 2 * all));
+  const Planned split({"parallel.tensor=8"});
+  CHECK(split.bytes("all_gather", "tensor_parallel", name) == Approx(2 * all));
+  CHECK(split.bytes("reduce_scatter", "tensor_parallel", name) == Approx(2 * all));
+  CHECK(split.bytes("all_gather", "tensor_parallel", "cross-entropy") == Approx(32 * 7.0 * 3 * 4 * 1024));
+  CHECK(Planned({}).bytes("all_gather", "tensor_parallel") == 0);
+}
+
+TEST_CASE("tensor ranks sum the gradients of what they share") {
+  const double ring = 2 * 7.0 / 8 * 4;
+  const auto norms = [](const std::vector<std::string>& overrides) {
+    return Planned(overrides).bytes("all_reduce", "tensor_parallel", "norm gradients");
+  };
+  // Two norms of weight and bias and two biases behind sums a layer, the last norm, and the positions.
+  const double shared = (8 * 6 + 2) * 1024 + 1024 * 1024;
+  CHECK(norms({"parallel.tensor=8"}) == Approx(ring * shared));
+  CHECK(norms({"parallel.tensor=8", "parallel.sequence=false"}) == 0);
+  CHECK(norms({"parallel.tensor=8", "parallel.sequence=false", "model.qk_norm=true"}) == Approx(ring * 8 * 2 * 64));
+  // The positions lie in the first of two shards, and half of the layers.
+  CHECK(norms({"parallel.tensor=8", "parallel.zero_stage=1"}) < ring * shared);
+  CHECK(norms({"parallel.tensor=8", "parallel.zero_stage=1"}) > ring * 1024 * 1024);
+  // Four heads of keys and values: two ranks hold each, with 64 rows of both matrices and both biases.
+  const Planned heads({"parallel.tensor=8", "model.kv_heads=4"});
+  CHECK(heads.bytes("all_reduce", "tensor_parallel", "key and value gradients") ==
+        Approx(2 * 0.5 * 4 * 8 * 2 * 64 * (1024 + 1)));
 }
 
 TEST_CASE("inner pipeline ranks send each boundary both ways") {

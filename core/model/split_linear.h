@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <optional>
+
+#include "core/model/linear_layer.h"
+#include "core/model/tensor_split.h"
+
+namespace llmtrain {
+
+// The two kinds of linear layer of tensor parallelism (Shoeybi et al., arXiv 1909.08053, section 3), with whose rows as
+// Korthikanti et al. (arXiv 2205.05198) split them. For one rank both are a plain linear layer.
+
+// This rank makes some of the output features from all input features.
+class ColumnLinear {
+ public:
+  ColumnLinear(LinearLayer linear, const TensorSplit& split) : linear_(linear), split_(split) {}
+
+  at::Tensor forward(const at::Tensor& x) const;  // own rows [R, in] → all rows [T, out/ranks]
+  // x is the forward's input, whose rows are gathered once more rather than kept; returns its gradient.
+  at::Tensor backward(const at::Tensor& dy, const at::Tensor& x) const;
+
+ private:
+  LinearLayer linear_;
+  TensorSplit split_;
+};
+
+// This rank takes some of the input features; all ranks' products are summed, and the bias is added to the sum.
+class RowLinear {
+ public:
+  RowLinear(ParameterStore& store, std::size_t weight, std::optional<std::size_t> bias, const TensorSplit& split);
+
+  at::Tensor forward(const at::Tensor& x) const;                         // all rows [T, in/ranks] → own rows [R, out]
+  at::Tensor backward(const at::Tensor& dy, const at::Tensor& x) const;  // returns dx
+
+ private:
+  ParameterStore& store_;
+  TensorSplit split_;
+  LinearLayer linear_;                    // with the bias where this rank is alone
+  std::optional<std::size_t> late_bias_;  // where it is not
+};
+
+}  // namespace llmtrain

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "core/graph/sharding.h"
+#include "core/model/micro_batch.h"
+#include "core/model/tensor_ranks.h"
+
+namespace llmtrain {
+
+// How a module of one rank works together with the other tensor ranks: the two passages between activations whose rows
+// this rank has (all, or its own) and matrix products whose features it has. One is the other's gradient, so a forward
+// that takes one takes the other in its backward. One rank alone passes everything through. Copied freely.
+class TensorSplit {
+ public:
+  TensorSplit() = default;
+  // `ranks` outlives this; null for one rank alone.
+  TensorSplit(const TensorRanks* ranks, ActivationRows rows);
+
+  std::int64_t ranks() const { return ranks_ != nullptr ? ranks_->ranks() : 1; }
+  std::int64_t position() const { return ranks_ != nullptr ? ranks_->position() : 0; }
+  ShardPlace place() const;
+
+  // Into features: all rows from each rank's. With whole rows nothing is sent.
+  at::Tensor whole_rows(const at::Tensor& own) const;
+  // Out of features: the ranks' sum, of which this one gets its rows. May use the memory of `partial`.
+  at::Tensor own_sum(at::Tensor partial) const;
+  // Of all ranks, one after the other, whatever the rows are: [R, …] → [ranks·R, …].
+  at::Tensor gather(const at::Tensor& part) const;
+
+  // The first of this rank's rows where it has `own` of them.
+  std::int64_t first_row(std::int64_t own) const { return splits_rows() ? position() * own : 0; }
+  // In place, the dropout of a site whose activation [T, H] has these rows on this rank.
+  void drop_rows_(at::Tensor& own, const MicroBatch& micro, double probability, std::uint64_t site) const;
+
+ private:
+  bool splits_rows() const { return ranks() > 1 && rows_ == ActivationRows::split; }
+
+  const TensorRanks* ranks_ = nullptr;
+  ActivationRows rows_ = ActivationRows::whole;
+};
+
+}  // namespace llmtrain

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "core/model/tensor_ranks.h"
+#include "core/recipe/recipe.h"
+#include "parallel/comm/communicator.h"
+#include "parallel/plan/mesh.h"
+
+namespace llmtrain {
+
+// The tensor ranks over a Communicator: its tensor group, and within it the neighbours that hold the same heads of keys
+// and values where there are more ranks than such heads. Copied freely.
+class TensorParallel final : public TensorRanks {
+ public:
+  // One rank alone: it talks to nobody.
+  TensorParallel() = default;
+  // Blocks until all ranks of the world have called it. The communicator outlives this.
+  TensorParallel(Communicator& communicator, const Mesh& mesh, const Recipe& recipe);
+
+  std::int64_t ranks() const override { return group_.is_valid() ? group_.size() : 1; }
+  std::int64_t position() const override { return group_.is_valid() ? group_.position() : 0; }
+  ActivationRows rows() const { return rows_; }
+
+  void sum(const at::Tensor& x) const override;
+  at::Tensor gather_rows(const at::Tensor& part) const override { return gather_rows(part, Purpose::tensor_parallel); }
+  at::Tensor gather_rows(const at::Tensor& part, Purpose purpose) const;
+  at::Tensor scatter_sum_rows(const at::Tensor& whole) const override;
+  // In place, over the ranks with the same heads of keys and values.
+  void sum_copies(const at::Tensor& x) const;
+
+ private:
+  Communicator* communicator_ = nullptr;
+  Group group_, copies_;  // not valid where they would be of one rank
+  ActivationRows rows_ = ActivationRows::whole;
+};
+
+}  // namespace llmtrain

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensor, pipeline and data ranks together train what one rank trains, and go on from each other's checkpoints.
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "core/checkpoint/checkpoint.h"
+#include "parallel/engine/model_state.h"
+#include "parallel/engine/trainer.h"
+#include "tests/parallel/engine/train_ranks.h"
+
+namespace llmtrain {
+namespace {
+
+using test::check_close;
+using test::check_equal;
+using test::in_words;
+using test::Overrides;
+using test::Run;
+using test::train_ranks;
+using test::TrainingSetting;
+using test::zero;
+using test::operator+;
+
+struct Layout {
+  int tensor;
+  int pipeline;
+  int data;
+  Overrides overrides;
+
+  int ranks() const { return tensor * pipeline * data; }
+  Overrides all() const {
+    return Overrides{"parallel.tensor=" + std::to_string(tensor), "parallel.pipeline=" + std::to_string(pipeline),
+                     "batch.micro=1"} +
+           overrides;
+  }
+};
+
+const std::string sequence = "parallel.sequence=true";
+const std::string breadth_first = "pipeline.schedule=\"breadth_first\"";
+
+std::vector<Layout> layouts() {
+  return {
+      {2, 2, 1, {"pipeline.schedule=\"1f1b\""}},
+      {2, 2, 1, {sequence, breadth_first, "pipeline.loops=2"}},
+      {2, 2, 2, {zero(3), breadth_first, "pipeline.loops=2"}},
+      {2, 2, 2, {zero(3), sequence, breadth_first, "pipeline.loops=2", "memory.recompute=\"full\""}},
+      {2, 2, 2, {zero(2), sequence, "pipeline.schedule=\"interleaved\"", "pipeline.loops=2"}},
+      {2, 2, 2, {zero(1), "pipeline.schedule=\"gpipe\"", "memory.recompute=\"selective\""}},
+      {4, 2, 1, {sequence, "pipeline.balance=[1,3]", "pipeline.schedule=\"1f1b\""}},
+      {2, 4, 1, {"pipeline.schedule=\"1f1b\""}},
+  };
+}
+
+std::vector<Overrides> models() {
+  const std::string layers = "model.layers=4";
+  return {{layers, "model.vocab_size=259"},
+          {layers, "model.architecture=\"gpt2\"", "model.dropout=0.1", "model.vocab_size=257"}};
+}
+
+}  // namespace
+
+TEST_CASE("tensor, pipeline and data ranks together learn what one rank learns", "[ranks]") {
+  const TrainingSetting setting;
+  const Overrides model = GENERATE(from_range(models()));
+  const Run expected = setting.train(model, 12);
+  for (const Layout& layout : layouts()) {
+    INFO(in_words(layout.ranks(), layout.all()));
+    check_close(train_ranks(setting, layout.ranks(), model + layout.all(), 12), expected, 1e-5, 1e-4);
+  }
+}
+
+TEST_CASE("a mix of all gives bitwise the same twice", "[ranks]") {
+  const TrainingSetting setting;
+  const Layout layout{2, 2, 2, {zero(3), sequence, breadth_first, "pipeline.loops=2"}};
+  const Overrides all = Overrides{"model.layers=4", "model.tie_embeddings=true"} + layout.all();
+  check_equal(train_ranks(setting, 8, all, 6), train_ranks(setting, 8, all, 6));
+}
+
+TEST_CASE("a mix evaluates what one rank evaluates", "[ranks]") {
+  const TrainingSetting setting;
+  const Overrides model{"training.evaluate_batches=0", "model.layers=4", "model.tie_embeddings=true"};
+  Trainer alone(setting.recipe(model));
+  const double expected = alone.evaluate();
+  const Layout layout = GENERATE(Layout{2, 2, 1, {}}, Layout{2, 2, 2, {zero(3), sequence}});
+  const Recipe recipe = setting.recipe(model + layout.all());
+  std::vector<double> losses(static_cast<std::size_t>(layout.ranks()));
+  LocalWorld(layout.ranks()).run([&](Communicator& communicator) {
+    Trainer trainer(recipe, &communicator);
+    losses[static_cast<std::size_t>(communicator.rank())] = trainer.evaluate();
+  });
+  for (const double loss : losses) CHECK(loss == Approx(expected).epsilon(1e-6));
+}
+
+TEST_CASE("any mix goes on from any mix's checkpoint", "[ranks]") {
+  const TrainingSetting setting;
+  // One head of keys and values on two ranks, a vocabulary that they do not divide.
+  const Overrides model = GENERATE(Overrides{"model.layers=4", "model.kv_heads=1", "model.vocab_size=257"},
+                                   Overrides{"model.layers=4", "model.architecture=\"gpt2\"", "model.vocab_size=259"});
+  const Overrides compute = GENERATE(Overrides{}, Overrides{"precision.compute=\"bf16\""});
+  const double tolerance = compute.empty() ? 1e-5 : 2e-2;
+  const Layout saved{2, 2, 2, {zero(2), sequence, breadth_first, "pipeline.loops=2"}};
+  const Overrides all = model + compute + saved.all();
+  const Run whole = train_ranks(setting, 8, all, 6);
+  const auto folder = setting.directory().path() / "checkpoints";
+  LocalWorld(8).run([&](Communicator& communicator) {
+    Trainer trainer(setting.recipe(all), &communicator);
+    TrainingSetting::train(trainer, 3);
+    std::vector<at::Tensor> copies;
+    const auto slices = state_slices(trainer.model(), copies);
+    if (communicator.rank() == 0) write_checkpoint(folder, trainer.state(), slices, 0);
+  });
+  const auto resume = [&](int ranks, const Overrides& overrides) {
+    std::vector<double> losses;
+    LocalWorld(ranks).run([&](Communicator& communicator) {
+      Trainer trainer(setting.recipe(overrides), &communicator);
+      trainer.resume(CheckpointReader(folder / "step-00000003"));
+      const Run run = TrainingSetting::train(trainer, 3);
+      if (communicator.rank() == 0) losses = run.losses;
+    });
+    return losses;
+  };
+  const std::vector<double> rest(whole.losses.begin() + 3, whole.losses.end());
+  CHECK(resume(8, all) == rest);
+  const std::vector<Layout> others{{1, 1, 1, {}}, {4, 1, 2, {zero(3)}}, {2, 4, 1, {"pipeline.schedule=\"1f1b\""}}};
+  for (const Layout& other : others) {
+    INFO(in_words(other.ranks(), other.all()));
+    const auto losses = resume(other.ranks(), model + compute + other.all());
+    for (std::size_t i = 0; i < rest.size(); ++i) CHECK(losses[i] == Approx(rest[i]).epsilon(tolerance));
+  }
+}
+
+}  // namespace llmtrain
