@@ -34,7 +34,7 @@ using test::operator+;
 
 struct Layout {
   int context;
-  int others;  // data × pipeline
+  int others;  // data × pipeline × tensor
   Overrides overrides;
 
   int ranks() const { return context * others; }
@@ -126,6 +126,29 @@ TEST_CASE("ranks that share sequences learn what one rank learns", "[ranks]") {
   const Overrides model = GENERATE(from_range(models()));
   const Run expected = setting.train(model, 12);
   for (const Layout& layout : layouts()) {
+    INFO(in_words(layout.ranks(), model + layout.all()));
+    check_close(train_ranks(setting, layout.ranks(), model + layout.all(), 12), expected, 1e-5, 1e-4);
+  }
+}
+
+// Every dropout mask, position and gradient of a rank that has a part of the tokens and of the features, or of the
+// tokens of its part a part.
+TEST_CASE("context, tensor and pipeline ranks together learn what one rank learns", "[ranks]") {
+  const TrainingSetting setting;
+  const std::string layers = "model.layers=4", split = "parallel.sequence=true", tensor = "parallel.tensor=2";
+  const Overrides model = GENERATE_COPY(Overrides{layers, "model.vocab_size=259", "model.qk_norm=true"},
+                                        Overrides{layers, "model.architecture=\"gpt2\"", "model.dropout=0.1",
+                                                  "model.kv_heads=4", "model.vocab_size=257"});
+  const Run expected = setting.train(model, 12);
+  const std::vector<Layout> mixes{
+      {2, 2, {tensor}},
+      {2, 2, {tensor, split, "memory.recompute=\"full\""}},
+      {2, 4, {tensor, split, zero(3), "pipeline.loops=2", "pipeline.schedule=\"breadth_first\""}},
+      {2, 4, {tensor, split, zero(2), "parallel.pipeline=2", "pipeline.loops=2", "memory.recompute=\"selective\""}},
+      {2, 4, {"parallel.tensor=4", split}},
+      {4, 2, {tensor, "kernels.attention=\"math\"", zero(1)}},
+  };
+  for (const Layout& layout : mixes) {
     INFO(in_words(layout.ranks(), model + layout.all()));
     check_close(train_ranks(setting, layout.ranks(), model + layout.all(), 12), expected, 1e-5, 1e-4);
   }

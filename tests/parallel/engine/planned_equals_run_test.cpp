@@ -69,6 +69,11 @@ const std::vector<Layout> layouts{
       "model.tie_embeddings=true", "model.vocab_size=515"}},
     {4, {"parallel.pipeline=4", "pipeline.schedule=\"1f1b\""}},
     {8, {"parallel.pipeline=4", "parallel.zero_stage=1", "model.architecture=\"gpt2\""}},
+    {2, {"parallel.context=2"}},
+    {4, {"parallel.context=2", "parallel.zero_stage=3", "pipeline.loops=4", "memory.recompute=\"full\""}},
+    {4, {"parallel.context=4", "memory.recompute=\"selective\"", "precision.compute=\"bf16\""}},
+    {4, {"parallel.context=2", "model.architecture=\"gpt2\"", "model.dropout=0.1", "model.kv_heads=4"}},
+    {4, {"parallel.context=2", "parallel.pipeline=2", "pipeline.loops=2"}},
 };
 
 Recipe recipe_of(const TrainingSetting& setting, const Layout& layout) {
