@@ -55,6 +55,10 @@ GPT2_LAYOUTS = """
 8 tensor=4 pipeline=2
 8 tensor=2 pipeline=2 zero=3 loops=2
 8 tensor=2 pipeline=2 zero=1 schedule=1f1b recompute=selective
+2 context=2
+4 context=4 recompute=full attention=math
+4 context=2 tensor=2 zero=1
+8 context=2 pipeline=2 zero=3 loops=2
 2 zero=3 loops=4 backend=mpi
 4 tensor=2 zero=2 loops=2 backend=mpi
 4 pipeline=2 zero=2 loops=2 backend=mpi
@@ -100,6 +104,10 @@ LLAMA_LAYOUTS = """
 8 tensor=4 pipeline=2 balance=[1,3]
 8 tensor=2 pipeline=2 zero=3 loops=2
 8 tensor=2 pipeline=4
+2 context=2 zero=3 loops=4 micro=2
+4 context=2 tensor=2 recompute=selective
+8 context=4 tensor=2 zero=2
+8 context=2 tensor=2 pipeline=2 loops=2
 2 zero=1 loops=2 backend=mpi
 4 pipeline=2 zero=3 loops=2 backend=mpi
 8 tensor=2 pipeline=2 zero=3 loops=2 backend=mpi
@@ -118,6 +126,7 @@ LLAMA_TWICE = """
 4 zero=3 loops=4 schedule=interleaved
 4 pipeline=4 schedule=1f1b
 4 tensor=4 sequence=false
+4 context=2 tensor=2
 4 tensor=2 pipeline=2 backend=mpi
 8 pipeline=2 zero=3 loops=2 compute=bf16
 """
@@ -128,6 +137,7 @@ BF16 = """
 4 pipeline=2 zero=2 loops=2
 4 pipeline=4 schedule=1f1b
 4 tensor=4
+4 context=2 zero=3 loops=2
 8 pipeline=2 zero=3 loops=2 recompute=full
 8 tensor=2 pipeline=2 zero=3 loops=2
 """
