@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/attention.h"
 
-#include <ATen/ops/_scaled_dot_product_efficient_attention.h>
-#include <ATen/ops/_scaled_dot_product_efficient_attention_backward.h>
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <ATen/ops/_softmax.h>
 #include <ATen/ops/_softmax_backward_data.h>
-#include <ATen/ops/empty.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/triu.h>
@@ -16,6 +12,7 @@
 #include <limits>
 
 #include "kernels/flash_attention_cpu.h"
+#include "kernels/flash_attention_library.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -40,38 +37,53 @@ at::Tensor sum_shared_heads(const at::Tensor& dx, std::int64_t kv_heads) {
   return gradient.reshape({gradient.size(0), gradient.size(1), kv_heads, heads / kv_heads, gradient.size(3)}).sum(3);
 }
 
-// Scores and softmax in fp32 at least; the result in x's dtype.
-at::Tensor causal_probabilities(const at::Tensor& query, const at::Tensor& key, double scale) {
-  const auto wide = query.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  at::Tensor scores = at::matmul(query, key.transpose(2, 3)).to(wide).mul_(scale);
-  const auto sequence = query.size(2);
-  const at::Tensor future =
-      at::full({sequence, sequence}, -std::numeric_limits<double>::infinity(), scores.options()).triu_(1);
-  return at::_softmax(scores.add_(future), 3, false).to(query.scalar_type());
+// [S_q, S]: −∞ where a key lies behind its query.
+at::Tensor future(const SequencePart& queries, std::int64_t rows, const at::Tensor& scores) {
+  std::vector<at::Tensor> pieces;
+  for (const PositionRun& run : queries.runs_of(rows)) {
+    pieces.push_back(at::full({run.length, scores.size(3)}, -std::numeric_limits<double>::infinity(), scores.options())
+                         .triu_(run.begin + 1));
+  }
+  return pieces.size() == 1 ? pieces.front() : at::cat(pieces);
 }
 
-at::Tensor dropped(const at::Tensor& probabilities, const Dropout& dropout) {
-  if (!dropout.active()) return probabilities;
+// Scores and softmax in fp32 at least; the result in query's dtype.
+at::Tensor causal_probabilities(const at::Tensor& query, const at::Tensor& key, const SequencePart& queries) {
+  const auto wide = query.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  at::Tensor scores = at::matmul(query, key.transpose(2, 3)).to(wide).mul_(scale_of(query));
+  scores.add_(future(queries, query.size(2), scores));
+  return at::_softmax(scores, 3, false).to(query.scalar_type());
+}
+
+// In place on [B, heads, S_q, S].
+void drop(at::Tensor& probabilities, const AttentionSetting& setting) {
+  at::Tensor rows = probabilities.view({-1, probabilities.size(3)});
+  dropout_rows_(rows, setting.dropout, {setting.queries, probabilities.size(2)});
+}
+
+at::Tensor dropped(const at::Tensor& probabilities, const AttentionSetting& setting) {
+  if (!setting.dropout.active()) return probabilities;
   at::Tensor result = probabilities.clone();
-  dropout_(result, dropout);
+  drop(result, setting);
   return result;
 }
 
 AttentionOutput math_forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                             const Dropout& dropout) {
+                             const AttentionSetting& setting) {
   const auto heads = query.size(2);
-  const at::Tensor probabilities = causal_probabilities(by_head(query), share_heads(key, heads), scale_of(query));
-  const at::Tensor out = at::matmul(dropped(probabilities, dropout), share_heads(value, heads));
+  const at::Tensor probabilities = causal_probabilities(by_head(query), share_heads(key, heads), setting.queries);
+  const at::Tensor out = at::matmul(dropped(probabilities, setting), share_heads(value, heads));
   return {by_head(out).contiguous(), probabilities};
 }
 
 AttentionGradients math_backward(const at::Tensor& dout, const at::Tensor& query, const at::Tensor& key,
-                                 const at::Tensor& value, const AttentionOutput& saved, const Dropout& dropout) {
+                                 const at::Tensor& value, const AttentionOutput& saved,
+                                 const AttentionSetting& setting) {
   const auto heads = query.size(2);
   const at::Tensor gradient = by_head(dout);
-  const at::Tensor dvalue = at::matmul(dropped(saved.statistics, dropout).transpose(2, 3), gradient);
+  const at::Tensor dvalue = at::matmul(dropped(saved.statistics, setting).transpose(2, 3), gradient);
   at::Tensor dprobabilities = at::matmul(gradient, share_heads(value, heads).transpose(2, 3));
-  if (dropout.active()) dropout_(dprobabilities, dropout);
+  if (setting.dropout.active()) drop(dprobabilities, setting);
   const at::Tensor dscores =
       at::_softmax_backward_data(dprobabilities, saved.statistics, 3, query.scalar_type()).mul_(scale_of(query));
   const at::Tensor dquery = at::matmul(dscores, share_heads(key, heads));
@@ -79,52 +91,41 @@ AttentionGradients math_backward(const at::Tensor& dout, const at::Tensor& query
   return {by_head(dquery), sum_shared_heads(dkey, key.size(2)), sum_shared_heads(dvalue, value.size(2))};
 }
 
-AttentionOutput flash_forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) {
-  if (has_cpu_flash_attention(query)) return cpu_flash_attention_forward(query, key, value);
+AttentionOutput flash_forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                              const SequencePart& queries) {
+  if (has_cpu_flash_attention(query)) return cpu_flash_attention_forward(query, key, value, queries);
   const auto heads = query.size(2);
-  const at::Tensor q = by_head(query), k = share_heads(key, heads), v = share_heads(value, heads);
-  if (query.is_cpu()) {
-    const auto [out, log_sum_exp] =
-        at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, true, std::nullopt, scale_of(query));
-    return {by_head(out).contiguous(), log_sum_exp};
-  }
-  const auto [out, log_sum_exp, seed, offset] =
-      at::_scaled_dot_product_efficient_attention(q, k, v, std::nullopt, true, 0.0, true, scale_of(query));
-  return {by_head(out).contiguous(), log_sum_exp};
+  const AttentionOutput output =
+      library_flash_attention_forward(by_head(query), share_heads(key, heads), share_heads(value, heads), queries);
+  return {by_head(output.out).contiguous(), output.statistics};
 }
 
 AttentionGradients flash_backward(const at::Tensor& dout, const at::Tensor& query, const at::Tensor& key,
-                                  const at::Tensor& value, const AttentionOutput& saved) {
-  if (has_cpu_flash_attention(query)) return cpu_flash_attention_backward(dout, query, key, value, saved);
+                                  const at::Tensor& value, const AttentionOutput& saved, const SequencePart& queries) {
+  if (has_cpu_flash_attention(query)) return cpu_flash_attention_backward(dout, query, key, value, saved, queries);
   const auto heads = query.size(2);
-  const at::Tensor q = by_head(query), k = share_heads(key, heads), v = share_heads(value, heads);
-  const at::Tensor out = by_head(saved.out), gradient = by_head(dout);
-  at::Tensor dq, dk, dv;
-  if (query.is_cpu()) {
-    std::tie(dq, dk, dv) = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-        gradient, q, k, v, out, saved.statistics, 0.0, true, std::nullopt, scale_of(query));
-  } else {
-    const at::Tensor unused = at::empty({}, query.options().dtype(at::kLong));  // random state: there is no dropout
-    at::Tensor dbias;
-    std::tie(dq, dk, dv, dbias) = at::_scaled_dot_product_efficient_attention_backward(
-        gradient, q, k, v, at::Tensor(), out, saved.statistics, unused, unused, 0.0, {true, true, true, false}, true,
-        scale_of(query));
-  }
-  return {by_head(dq), sum_shared_heads(dk, key.size(2)), sum_shared_heads(dv, value.size(2))};
+  const AttentionOutput by_heads{by_head(saved.out), saved.statistics};
+  const AttentionGradients d = library_flash_attention_backward(by_head(dout), by_head(query), share_heads(key, heads),
+                                                                share_heads(value, heads), by_heads, queries);
+  // Sums over the runs and over the heads of a group are rounded once.
+  const auto type = query.scalar_type();
+  return {by_head(d.query).to(type), sum_shared_heads(d.key, key.size(2)).to(type),
+          sum_shared_heads(d.value, value.size(2)).to(type)};
 }
 
 }  // namespace
 
 AttentionOutput attention_forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                                  AttentionMethod method, const Dropout& dropout) {
-  return method == AttentionMethod::flash ? flash_forward(query, key, value) : math_forward(query, key, value, dropout);
+                                  const AttentionSetting& setting) {
+  return setting.method == AttentionMethod::flash ? flash_forward(query, key, value, setting.queries)
+                                                  : math_forward(query, key, value, setting);
 }
 
 AttentionGradients attention_backward(const at::Tensor& dout, const at::Tensor& query, const at::Tensor& key,
-                                      const at::Tensor& value, const AttentionOutput& saved, AttentionMethod method,
-                                      const Dropout& dropout) {
-  return method == AttentionMethod::flash ? flash_backward(dout, query, key, value, saved)
-                                          : math_backward(dout, query, key, value, saved, dropout);
+                                      const at::Tensor& value, const AttentionOutput& saved,
+                                      const AttentionSetting& setting) {
+  return setting.method == AttentionMethod::flash ? flash_backward(dout, query, key, value, saved, setting.queries)
+                                                  : math_backward(dout, query, key, value, saved, setting);
 }
 
 }  // namespace llmtrain::kernels

@@ -121,4 +121,23 @@ void dropout_(at::Tensor& x, const Dropout& dropout) {
   }
 }
 
+void dropout_rows_(at::Tensor& x, const Dropout& dropout, const RowsAtHand& rows) {
+  check(x, {dropout.probability, dropout.key, dropout.first_element});
+  if (!dropout.active() || x.numel() == 0) return;
+  const at::Tensor flat = x.view({-1});
+  const std::int64_t width = x.size(1);
+  for (const RowRun& run : rows_in_whole(rows.part, rows.tokens, rows.first, x.size(0))) {
+    std::int64_t element = run.whole_row * width;
+    const std::int64_t end = element + run.length * width, offset = run.row * width - element;
+    while (element < end) {
+      const std::int64_t sample = dropout.run == 0 ? end : dropout.run;
+      const std::int64_t count = std::min(end - element, sample - element % sample);
+      const std::int64_t place = element / sample * dropout.stride + element % sample;
+      at::Tensor piece = flat.narrow(0, element + offset, count);
+      drop_run(piece, {dropout.probability, dropout.key, dropout.first_element + place});
+      element += count;
+    }
+  }
+}
+
 }  // namespace llmtrain::kernels

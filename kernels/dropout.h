@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "kernels/sequence_part.h"
+
 namespace llmtrain::kernels {
 
 // A mask that depends on (seed, step, site, element index of the unsharded tensor) and nothing else, so that it is the
@@ -28,5 +30,16 @@ std::uint64_t dropout_key(std::int64_t seed, std::int64_t step, std::uint64_t si
 // 1/(1 − probability). Forward and backward are the same operation. Throws Error(internal_error) for a probability
 // outside [0, 1), for an x that is not contiguous, or for runs that do not fill it.
 void dropout_(at::Tensor& x, const Dropout& dropout);
+
+// Which rows of an activation are at hand: [sequences · tokens, …] from row `first` on, of [sequences · whole, …].
+struct RowsAtHand {
+  const SequencePart& part;
+  std::int64_t tokens = 0;  // of each sequence
+  std::int64_t first = 0;
+};
+
+// The same for x [rows, width], contiguous, of which the unsharded tensor has more rows. Runs are those of whole
+// sequences' rows.
+void dropout_rows_(at::Tensor& x, const Dropout& dropout, const RowsAtHand& rows);
 
 }  // namespace llmtrain::kernels

@@ -78,35 +78,51 @@ void multiply(const Shape& shape, const MatmulOperand& left, const MatmulOperand
   onednn_matmul(problem);
 }
 
-vector::ScoreBlock block_at(std::int64_t first, std::int64_t sequence, std::int64_t head_dim) {
-  const std::int64_t queries = std::min(query_block, sequence - first);
-  return {queries, first + queries, first, static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)))};
+// Consecutive queries: from row `first_row` of the query tensor on, at the positions that `scores` says.
+struct QueryBlock {
+  std::int64_t first_row;
+  vector::ScoreBlock scores;
+};
+
+std::vector<QueryBlock> blocks_of(const SequencePart& queries, std::int64_t rows, std::int64_t head_dim) {
+  const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)));
+  std::vector<QueryBlock> blocks;
+  std::int64_t row = 0;
+  for (const PositionRun& run : queries.runs_of(rows)) {
+    for (std::int64_t offset = 0; offset < run.length; offset += query_block) {
+      const std::int64_t count = std::min(query_block, run.length - offset), first = run.begin + offset;
+      blocks.push_back({row + offset, {count, first + count, first, scale}});
+    }
+    row += run.length;
+  }
+  return blocks;
 }
 
 template <class Value>
-AttentionOutput forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) {
-  const auto batch = query.size(0), sequence = query.size(1), heads = query.size(2), dim = query.size(3);
+AttentionOutput forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                        const SequencePart& queries) {
+  const auto batch = query.size(0), query_rows = query.size(1), heads = query.size(2), dim = query.size(3);
   const auto group = heads / key.size(2);
-  const auto blocks = (sequence + query_block - 1) / query_block;
+  const auto blocks = blocks_of(queries, query_rows, dim);
+  const auto count = static_cast<std::int64_t>(blocks.size());
   AttentionOutput output{at::empty(query.sizes(), query.options()),
-                         at::empty({batch, heads, sequence}, query.options().dtype(at::kFloat))};
+                         at::empty({batch, heads, query_rows}, query.options().dtype(at::kFloat))};
   float* log_sum_exp = output.statistics.data_ptr<float>();
-  at::parallel_for(0, batch * heads * blocks, 1, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<float> scores(static_cast<std::size_t>(query_block * sequence));
+  at::parallel_for(0, batch * heads * count, 1, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<float> scores(static_cast<std::size_t>(query_block * key.size(1)));
     std::vector<Value> rounded(std::is_same_v<Value, float> ? 0 : scores.size());
     for (std::int64_t task = begin; task < end; ++task) {
-      const std::int64_t b = task / blocks / heads, h = task / blocks % heads;
-      const vector::ScoreBlock block = block_at(task % blocks * query_block, sequence, dim);
+      const std::int64_t b = task / count / heads, h = task / count % heads;
+      const auto& [first, block] = blocks[static_cast<std::size_t>(task % count)];
       const auto q = head_of<Value>(query, b, h), k = head_of<Value>(key, b, h / group);
       const auto v = head_of<Value>(value, b, h / group), out = head_of<Value>(output.out, b, h);
-      multiply<Value>({block.queries, block.keys, dim}, rows(q.row(block.first_query), q.stride),
-                      columns(k.data, k.stride), scores.data(), block.keys);
+      multiply<Value>({block.queries, block.keys, dim}, rows(q.row(first), q.stride), columns(k.data, k.stride),
+                      scores.data(), block.keys);
       Value* probabilities = rounded.data();
       if constexpr (std::is_same_v<Value, float>) probabilities = scores.data();
-      loops<Value>().softmax(block, scores.data(), probabilities,
-                             log_sum_exp + (b * heads + h) * sequence + block.first_query);
+      loops<Value>().softmax(block, scores.data(), probabilities, log_sum_exp + (b * heads + h) * query_rows + first);
       multiply<Value>({block.queries, dim, block.keys}, rows(probabilities, block.keys), rows(v.data, v.stride),
-                      out.row(block.first_query), out.stride);
+                      out.row(first), out.stride);
     }
   });
   return output;
@@ -153,8 +169,9 @@ struct BackwardHead {
 
 // Adds one block of queries to dkey and dvalue, and writes its dquery.
 template <class Value>
-void backward_block(const vector::ScoreBlock& block, const BackwardHead<Value>& head, BackwardScratch<Value>& scratch) {
-  const std::int64_t first = block.first_query, dim = head.dim;
+void backward_block(const QueryBlock& queries, const BackwardHead<Value>& head, BackwardScratch<Value>& scratch) {
+  const auto& [first, block] = queries;
+  const std::int64_t dim = head.dim;
   const Shape by_keys{block.queries, block.keys, dim}, by_dim{block.queries, dim, block.keys};
   const Shape sums{block.keys, dim, block.queries};
   for (std::int64_t i = 0; i < block.queries; ++i)
@@ -182,9 +199,11 @@ void store_sums(const std::vector<float>& sums, const Head<Value>& destination, 
 
 template <class Value>
 AttentionGradients backward(const at::Tensor& dout, const at::Tensor& query, const at::Tensor& key,
-                            const at::Tensor& value, const AttentionOutput& saved) {
-  const auto batch = query.size(0), sequence = query.size(1), heads = query.size(2), dim = query.size(3);
+                            const at::Tensor& value, const AttentionOutput& saved, const SequencePart& queries) {
+  const auto batch = query.size(0), query_rows = query.size(1), heads = query.size(2), dim = query.size(3);
   const auto kv_heads = key.size(2), group = heads / kv_heads;
+  const auto sequence = key.size(1);
+  const auto blocks = blocks_of(queries, query_rows, dim);
   const auto fresh = [](const at::Tensor& x) { return at::empty(x.sizes(), x.options()); };
   AttentionGradients gradients{fresh(query), fresh(key), fresh(value)};
   const float* log_sum_exp = saved.statistics.data_ptr<float>();
@@ -201,10 +220,9 @@ AttentionGradients backward(const at::Tensor& dout, const at::Tensor& query, con
                                        head_of<Value>(saved.out, b, h),
                                        head_of<Value>(dout, b, h),
                                        head_of<Value>(gradients.query, b, h),
-                                       log_sum_exp + (b * heads + h) * sequence,
+                                       log_sum_exp + (b * heads + h) * query_rows,
                                        dim};
-        for (std::int64_t first = 0; first < sequence; first += query_block)
-          backward_block(block_at(first, sequence, dim), head, scratch);
+        for (const QueryBlock& block : blocks) backward_block(block, head, scratch);
       }
       store_sums(scratch.dkey, head_of<Value>(gradients.key, b, kv), sequence, dim);
       store_sums(scratch.dvalue, head_of<Value>(gradients.value, b, kv), sequence, dim);
@@ -220,15 +238,17 @@ bool has_cpu_flash_attention(const at::Tensor& query) {
   return query.is_cpu() && (type == at::kFloat || type == at::kBFloat16) && has_onednn();
 }
 
-AttentionOutput cpu_flash_attention_forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) {
-  return query.scalar_type() == at::kFloat ? forward<float>(query, key, value)
-                                           : forward<std::uint16_t>(query, key, value);
+AttentionOutput cpu_flash_attention_forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                                            const SequencePart& queries) {
+  return query.scalar_type() == at::kFloat ? forward<float>(query, key, value, queries)
+                                           : forward<std::uint16_t>(query, key, value, queries);
 }
 
 AttentionGradients cpu_flash_attention_backward(const at::Tensor& dout, const at::Tensor& query, const at::Tensor& key,
-                                                const at::Tensor& value, const AttentionOutput& saved) {
-  return query.scalar_type() == at::kFloat ? backward<float>(dout, query, key, value, saved)
-                                           : backward<std::uint16_t>(dout, query, key, value, saved);
+                                                const at::Tensor& value, const AttentionOutput& saved,
+                                                const SequencePart& queries) {
+  return query.scalar_type() == at::kFloat ? backward<float>(dout, query, key, value, saved, queries)
+                                           : backward<std::uint16_t>(dout, query, key, value, saved, queries);
 }
 
 }  // namespace llmtrain::kernels

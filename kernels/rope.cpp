@@ -34,6 +34,10 @@ RopeTable make_rope_table(std::int64_t positions, std::int64_t head_dim, double 
   return {.cosine = angles.cos().to(device, at::kFloat), .sine = angles.sin().to(device, at::kFloat)};
 }
 
+RopeTable rope_rows(const RopeTable& table, const SequencePart& part, std::int64_t tokens) {
+  return {.cosine = rows_at(table.cosine, part, tokens), .sine = rows_at(table.sine, part, tokens)};
+}
+
 void rope_(at::Tensor& x, const RopeTable& table, std::int64_t sequence_length, RopeDirection direction) {
   check_table(x, table, sequence_length);
   if (!has_vector_type(x) || x.stride(-1) != 1 || table.cosine.scalar_type() != at::kFloat) {

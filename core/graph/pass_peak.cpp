@@ -23,7 +23,8 @@ struct LayerWork {
   double backward_scores = 0;    // of the math path
   double hidden = 0;             // the gradient of the activation's input
   double gathered = 0;           // full inputs that sequence parallelism brings together
-  double exchanged_keys = 0;     // keys and values of two other context ranks: in use, and on their way
+  double gathered_keys = 0;      // keys and values of whole sequences, which context ranks bring together
+  double key_gradients = 0;      // of this rank's, behind the gradient of its queries
   double dropped_residual = 0;   // the gradient behind a residual's dropout
   double weight_gradient = 0;    // 16-bit, before it becomes FP8
   double exchanged_experts = 0;  // rows on their way to the experts or back
@@ -50,7 +51,11 @@ LayerWork layer_work(const Graph& graph, std::size_t block, const PassSetting& s
   if (is_math) work.backward_scores = 2 * element * shape.scores;
   work.hidden = element * widening * (shape.tokens * shape.inner + shape.expert_rows * shape.expert_inner);
   if (setting.splits_sequence) work.gathered = 2 * element * shape.tokens * shape.hidden;
-  if (setting.context > 1) work.exchanged_keys = 2 * element * shape.tokens * 2 * shape.key;
+  if (setting.context > 1) {
+    work.gathered_keys = element * static_cast<double>(setting.context) * shape.tokens * 2 * shape.key;
+  } else {
+    work.key_gradients = element * shape.tokens * 2 * shape.key;
+  }
   if (graph.model.dropout > 0) work.dropped_residual = work.residual;
   if (setting.fp8_level != Fp8Level::off) work.weight_gradient = element * largest_weight(graph, block, setting);
   work.exchanged_experts = 2 * element * shape.expert_rows * shape.hidden;
@@ -66,15 +71,15 @@ PassPeak layer_peak(const Graph& graph, std::size_t block, const PassSetting& se
   const double attention_behind = repeats_layer ? attention : kept_bytes(rows.attention, setting.recompute);
 
   PassPeak peak;
-  peak.forward = std::max(attention + work.forward_scores + work.exchanged_keys,
+  peak.forward = std::max(attention + work.forward_scores + work.gathered_keys,
                           attention_behind + feed_forward + work.residual + work.exchanged_experts) +
                  work.gathered / 2;
   const double gradients = work.residual + work.dropped_residual + work.gathered + work.weight_gradient;
   const double in_feed_forward = attention_behind + feed_forward + work.hidden + work.exchanged_experts + gradients;
-  // Behind it stands the feed-forward half's gradient; the output's memory is free once its gradient is known.
+  // Behind it stands the feed-forward half's gradient; the output's memory is free once its gradient is known. Gathered
+  // keys stand beside their gradients, and these beside the copy that is sent.
   const double in_attention = attention + work.residual + gradients + work.query + work.query_key_value +
-                              2 * work.exchanged_keys +
-                              std::max(work.query_key_value - work.query, work.backward_scores);
+                              2 * work.gathered_keys + std::max(work.key_gradients, work.backward_scores);
   const double repeating = repeats_layer ? attention + feed_forward + 2 * work.residual : 0;
   peak.backward = std::max({in_feed_forward, in_attention, repeating});
   return peak;

@@ -35,7 +35,7 @@ at::Tensor EmbeddingBlock::position_ids(std::int64_t rows, const MicroBatch& mic
 
 at::Tensor EmbeddingBlock::embed(const MicroBatch& micro) const {
   std::optional<at::Tensor> positions;
-  if (positions_) positions = store_.weight(*positions_);
+  if (positions_) positions = kernels::rows_at(store_.weight(*positions_), micro.part, micro.sequence);
   return kernels::embedding_forward(micro.tokens, token_store_.weight(tokens_), positions, micro.sequence);
 }
 
@@ -45,8 +45,8 @@ at::Tensor EmbeddingBlock::embed_split(const MicroBatch& micro) const {
   at::Tensor y = kernels::embedding_forward(rows.clamp(0, table.size(0) - 1), table, std::nullopt, micro.sequence);
   y = split_.own_sum(y.masked_fill_(is_elsewhere(rows).unsqueeze(1), 0));
   if (positions_) {
-    y.add_(kernels::embedding_forward(position_ids(y.size(0), micro), store_.weight(*positions_), std::nullopt,
-                                      micro.sequence));
+    const at::Tensor positions = kernels::rows_at(store_.weight(*positions_), micro.part, micro.sequence);
+    y.add_(kernels::embedding_forward(position_ids(y.size(0), micro), positions, std::nullopt, micro.sequence));
   }
   return y;
 }
@@ -60,14 +60,21 @@ BlockModule::Output EmbeddingBlock::forward(const at::Tensor&, const MicroBatch&
 void EmbeddingBlock::add_gradients(const at::Tensor& dy, const MicroBatch& micro) const {
   at::Tensor dtokens = token_store_.added_gradient(tokens_);
   std::optional<at::Tensor> dpositions;
-  if (positions_) dpositions = store_.added_gradient(*positions_);
+  at::Tensor all_positions;
+  if (positions_) {
+    all_positions = store_.added_gradient(*positions_);
+    dpositions = kernels::rows_at(all_positions, micro.part, micro.sequence);
+  }
   kernels::embedding_backward(dy, micro.tokens, dtokens, dpositions, micro.sequence);
+  if (positions_) kernels::store_rows_at(all_positions, micro.part, *dpositions);
 }
 
 void EmbeddingBlock::add_split_gradients(const at::Tensor& dy, const MicroBatch& micro) const {
   if (positions_) {
-    at::Tensor dpositions = store_.added_gradient(*positions_);
+    at::Tensor all_positions = store_.added_gradient(*positions_);
+    at::Tensor dpositions = kernels::rows_at(all_positions, micro.part, micro.sequence);
     kernels::embedding_backward(dy, position_ids(dy.size(0), micro), dpositions, std::nullopt, micro.sequence);
+    kernels::store_rows_at(all_positions, micro.part, dpositions);
   }
   const at::Tensor whole = split_.whole_rows(dy);
   at::Tensor dtokens = token_store_.added_gradient(tokens_);

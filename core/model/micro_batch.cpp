@@ -8,4 +8,11 @@ kernels::Dropout dropout_at(const MicroBatch& micro, double probability, std::ui
   return {probability, kernels::dropout_key(micro.seed, micro.step, site), micro.first_sample * elements_per_sample};
 }
 
+void drop_rows_(at::Tensor& x, const MicroBatch& micro, double probability, std::uint64_t site,
+                std::int64_t first_row) {
+  const std::int64_t elements_per_sample = micro.part.whole_of(micro.sequence) * x.size(1);
+  kernels::dropout_rows_(x, dropout_at(micro, probability, site, elements_per_sample),
+                         {micro.part, micro.sequence, first_row});
+}
+
 }  // namespace llmtrain

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "kernels/dropout.h"
+#include "kernels/sequence_part.h"
 
 namespace llmtrain {
 
@@ -15,7 +16,8 @@ struct MicroBatch {
   at::Tensor tokens;   // int64 [B·S], sequences back to back
   at::Tensor targets;  // int64 [B·S]
   std::int64_t batch = 0;
-  std::int64_t sequence = 0;
+  std::int64_t sequence = 0;   // tokens of each sequence that are here
+  kernels::SequencePart part;  // which these are, where ranks share the sequences
   std::int64_t seed = 0;
   std::int64_t step = 0;
   std::int64_t first_sample = 0;  // index of the first sequence within the global batch
@@ -28,5 +30,9 @@ enum class Pass { training, evaluation };
 // The dropout of one site for this micro-batch; `elements_per_sample` places it in the unsharded tensor.
 kernels::Dropout dropout_at(const MicroBatch& micro, double probability, std::uint64_t site,
                             std::int64_t elements_per_sample);
+
+// In place, the dropout of a site whose activation is [tokens, width]; x holds its rows from `first_row` on.
+void drop_rows_(at::Tensor& x, const MicroBatch& micro, double probability, std::uint64_t site,
+                std::int64_t first_row = 0);
 
 }  // namespace llmtrain

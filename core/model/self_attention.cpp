@@ -4,6 +4,8 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <utility>
+
 #include "core/base/hash.h"
 
 namespace llmtrain {
@@ -26,7 +28,7 @@ std::optional<NormLayer> head_norm(const BlockParameters& parameters, Role weigh
 }  // namespace
 
 SelfAttention::SelfAttention(const BlockParameters& parameters, AttentionKernel kernel, Recompute recompute,
-                             const kernels::RopeTable* rope)
+                             const kernels::RopeTable* rope, const ContextRanks* context)
     : heads_(parameters.model().heads / parameters.split().ranks()),
       kv_heads_(local_kv_heads(parameters.model(), parameters.split().ranks())),
       head_dim_(parameters.model().head_dim),
@@ -37,6 +39,7 @@ SelfAttention::SelfAttention(const BlockParameters& parameters, AttentionKernel 
       method_(method_for(parameters.model(), kernel)),
       keeps_probabilities_(method_ == AttentionMethod::flash || recompute == Recompute::none),
       rope_(rope),
+      context_(context),
       projection_(parameters.column_linear(Role::query_weight, Role::value_weight, Role::query_bias, Role::value_bias)),
       output_(parameters.row_linear(Role::attention_output_weight, Role::attention_output_bias)),
       query_norm_(head_norm(parameters, Role::query_norm_weight)),
@@ -64,7 +67,7 @@ void SelfAttention::norm_backward(const NormLayer& norm, const at::Tensor& x, co
 void SelfAttention::rotate(at::Tensor heads, const MicroBatch& micro, kernels::RopeDirection direction) const {
   if (rope_ == nullptr) return;
   at::Tensor tokens = heads.view({micro.batch * micro.sequence, heads.size(2), head_dim_});
-  kernels::rope_(tokens, *rope_, micro.sequence, direction);
+  kernels::rope_(tokens, kernels::rope_rows(*rope_, micro.part, micro.sequence), micro.sequence, direction);
 }
 
 SelfAttention::Views SelfAttention::attention_inputs(const MicroBatch& micro, Saved& saved) const {
@@ -76,15 +79,28 @@ SelfAttention::Views SelfAttention::attention_inputs(const MicroBatch& micro, Sa
   return views;
 }
 
+bool SelfAttention::shares_sequences(const MicroBatch& micro) const {
+  return context_ != nullptr && !micro.part.is_whole();
+}
+
+KeysAndValues SelfAttention::all_keys(const Views& views, const MicroBatch& micro) const {
+  const KeysAndValues own{views.key, views.value};
+  return shares_sequences(micro) ? context_->gather(own) : own;
+}
+
 kernels::Dropout SelfAttention::probability_dropout(const MicroBatch& micro, Pass pass) const {
   if (pass == Pass::evaluation || dropout_ == 0) return {};
-  const std::int64_t each_head = micro.sequence * micro.sequence;
+  const std::int64_t length = micro.part.whole_of(micro.sequence), each_head = length * length;
   kernels::Dropout dropout = dropout_at(micro, dropout_, dropout_site_, all_heads_ * each_head);
   if (heads_ == all_heads_) return dropout;
   dropout.first_element += first_head_ * each_head;
   dropout.run = heads_ * each_head;
   dropout.stride = all_heads_ * each_head;
   return dropout;
+}
+
+kernels::AttentionSetting SelfAttention::setting(const MicroBatch& micro, Pass pass) const {
+  return {method_, probability_dropout(micro, pass), micro.part};
 }
 
 at::Tensor SelfAttention::forward(const at::Tensor& x, const MicroBatch& micro, Pass pass, Saved& saved) const {
@@ -97,8 +113,9 @@ at::Tensor SelfAttention::forward(const at::Tensor& x, const MicroBatch& micro, 
   const Views views = attention_inputs(micro, saved);
   rotate(views.query, micro, kernels::RopeDirection::forward);
   rotate(views.key, micro, kernels::RopeDirection::forward);
-  saved.attention =
-      kernels::attention_forward(views.query, views.key, views.value, method_, probability_dropout(micro, pass));
+  KeysAndValues all = all_keys(views, micro);
+  saved.attention = kernels::attention_forward(views.query, all.key, all.value, setting(micro, pass));
+  all = {};
   if (!keeps_probabilities_) saved.attention.statistics.reset();
   return output_.forward(saved.attention.out.view({micro.batch * micro.sequence, heads_ * head_dim_}));
 }
@@ -106,21 +123,26 @@ at::Tensor SelfAttention::forward(const at::Tensor& x, const MicroBatch& micro, 
 at::Tensor SelfAttention::backward(const at::Tensor& dy, const at::Tensor& x, const MicroBatch& micro,
                                    Saved& saved) const {
   const Views views = attention_inputs(micro, saved);
-  const kernels::Dropout dropout = probability_dropout(micro, Pass::training);
+  const kernels::AttentionSetting given = setting(micro, Pass::training);
+  KeysAndValues all = all_keys(views, micro);
   if (!saved.attention.statistics.defined())
-    saved.attention = kernels::attention_forward(views.query, views.key, views.value, method_, dropout);
+    saved.attention = kernels::attention_forward(views.query, all.key, all.value, given);
   const at::Tensor flat_out = saved.attention.out.view({micro.batch * micro.sequence, heads_ * head_dim_});
   const at::Tensor dout = output_.backward(dy, flat_out).view(saved.attention.out.sizes());
-  auto gradients =
-      kernels::attention_backward(dout, views.query, views.key, views.value, saved.attention, method_, dropout);
+  auto gradients = kernels::attention_backward(dout, views.query, all.key, all.value, saved.attention, given);
+  all = {};
   saved.attention = {};
 
   // The three gradients meet in one matrix, as the projection made them from one.
   const at::Tensor gradient = at::empty_like(saved.query_key_value);
   const Views parts = split(gradient, micro);
   parts.query.copy_(gradients.query);
-  parts.key.copy_(gradients.key);
-  parts.value.copy_(gradients.value);
+  if (shares_sequences(micro)) {
+    context_->scatter_sum({std::move(gradients.key), std::move(gradients.value)}, {parts.key, parts.value});
+  } else {
+    parts.key.copy_(gradients.key);
+    parts.value.copy_(gradients.value);
+  }
   rotate(parts.query, micro, kernels::RopeDirection::backward);
   rotate(parts.key, micro, kernels::RopeDirection::backward);
   if (query_norm_) {

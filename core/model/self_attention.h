@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "core/model/block_parameters.h"
+#include "core/model/context_ranks.h"
 #include "core/model/micro_batch.h"
 #include "core/recipe/recipe.h"
 #include "kernels/attention.h"
@@ -26,10 +27,10 @@ class SelfAttention {
   };
 
   SelfAttention(const BlockParameters& parameters, AttentionKernel kernel, Recompute recompute,
-                const kernels::RopeTable* rope);
+                const kernels::RopeTable* rope, const ContextRanks* context = nullptr);
 
-  // x [R, H] → [R, H], this rank's rows; in between it has all rows of its heads. `rope` of the constructor outlives
-  // this object.
+  // x [R, H] → [R, H], this rank's rows; in between it has all rows of its heads. `rope` and `context` of the
+  // constructor outlive this object.
   at::Tensor forward(const at::Tensor& x, const MicroBatch& micro, Pass pass, Saved& saved) const;
   // x is the forward's input; returns its gradient. Leaves `saved` empty.
   at::Tensor backward(const at::Tensor& dy, const at::Tensor& x, const MicroBatch& micro, Saved& saved) const;
@@ -44,7 +45,11 @@ class SelfAttention {
                      at::Tensor& gradient) const;
   void rotate(at::Tensor heads, const MicroBatch& micro, kernels::RopeDirection direction) const;
   Views attention_inputs(const MicroBatch& micro, Saved& saved) const;
+  bool shares_sequences(const MicroBatch& micro) const;
+  // Keys and values of the whole sequences.
+  KeysAndValues all_keys(const Views& views, const MicroBatch& micro) const;
   kernels::Dropout probability_dropout(const MicroBatch& micro, Pass pass) const;
+  kernels::AttentionSetting setting(const MicroBatch& micro, Pass pass) const;
 
   std::int64_t heads_, kv_heads_, head_dim_;  // heads of this rank
   std::int64_t first_head_, all_heads_;
@@ -53,6 +58,7 @@ class SelfAttention {
   kernels::AttentionMethod method_;
   bool keeps_probabilities_;
   const kernels::RopeTable* rope_;  // null without rotary positions
+  const ContextRanks* context_;     // null where no ranks share the sequences
   ColumnLinear projection_;
   RowLinear output_;
   std::optional<NormLayer> query_norm_, key_norm_;

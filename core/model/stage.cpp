@@ -36,8 +36,8 @@ StageModule::StageModule(const Graph& graph, std::span<const std::size_t> blocks
         blocks_.push_back(std::make_unique<EmbeddingBlock>(parameters, embedding_store));
         break;
       case BlockKind::layer:
-        blocks_.push_back(
-            std::make_unique<TransformerLayer>(parameters, options.attention, options.recompute, options.rope));
+        blocks_.push_back(std::make_unique<TransformerLayer>(parameters, options.attention, options.recompute,
+                                                             options.rope, options.context));
         break;
       case BlockKind::head: {
         auto head = make_head(graph, parameters, embedding_store, split);

@@ -11,6 +11,7 @@
 
 #include "core/graph/graph.h"
 #include "core/model/block_module.h"
+#include "core/model/context_ranks.h"
 #include "core/model/head_block.h"
 #include "core/model/parameter_store.h"
 #include "core/recipe/recipe.h"
@@ -25,6 +26,7 @@ struct StageOptions {
   const kernels::RopeTable* rope = nullptr;  // outlives the stage; null without rotary positions
   const TensorRanks* tensor = nullptr;       // outlives the stage; null where this rank has all features
   ActivationRows rows = ActivationRows::whole;
+  const ContextRanks* context = nullptr;  // outlives the stage; null where no ranks share the sequences
 };
 
 // The parameters of `blocks`, in order: what a stage's store holds.

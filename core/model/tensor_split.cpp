@@ -25,10 +25,7 @@ at::Tensor TensorSplit::gather(const at::Tensor& part) const {
 }
 
 void TensorSplit::drop_rows_(at::Tensor& own, const MicroBatch& micro, double probability, std::uint64_t site) const {
-  const std::int64_t width = own.size(1);
-  kernels::Dropout dropout = dropout_at(micro, probability, site, micro.sequence * width);
-  dropout.first_element += first_row(own.size(0)) * width;
-  kernels::dropout_(own, dropout);
+  llmtrain::drop_rows_(own, micro, probability, site, first_row(own.size(0)));
 }
 
 }  // namespace llmtrain

@@ -29,7 +29,7 @@ struct TransformerLayer::Saved : SavedActivations {
 };
 
 TransformerLayer::TransformerLayer(const BlockParameters& parameters, AttentionKernel kernel, Recompute recompute,
-                                   const kernels::RopeTable* rope)
+                                   const kernels::RopeTable* rope, const ContextRanks* context)
     : split_(parameters.split()),
       dropout_(parameters.model().dropout),
       recompute_(recompute),
@@ -38,7 +38,7 @@ TransformerLayer::TransformerLayer(const BlockParameters& parameters, AttentionK
       attention_norm_(parameters.norm(Role::attention_norm_weight, Role::attention_norm_bias)),
       ffn_norm_(parameters.norm(Role::ffn_norm_weight, Role::ffn_norm_bias)),
       // Within a layer that runs again as a whole nothing else needs to be made again.
-      attention_(parameters, kernel, recompute == Recompute::full ? Recompute::none : recompute, rope),
+      attention_(parameters, kernel, recompute == Recompute::full ? Recompute::none : recompute, rope, context),
       feed_forward_(parameters, recompute == Recompute::full ? Recompute::none : recompute) {}
 
 void TransformerLayer::drop(at::Tensor& branch, const MicroBatch& micro, Pass pass, std::uint64_t site) const {

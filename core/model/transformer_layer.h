@@ -13,7 +13,7 @@ namespace llmtrain {
 class TransformerLayer final : public BlockModule {
  public:
   TransformerLayer(const BlockParameters& parameters, AttentionKernel kernel, Recompute recompute,
-                   const kernels::RopeTable* rope);
+                   const kernels::RopeTable* rope, const ContextRanks* context = nullptr);
 
   Output forward(const at::Tensor& x, const MicroBatch& micro, Pass pass) const override;
   at::Tensor backward(at::Tensor dy, const MicroBatch& micro, std::unique_ptr<SavedActivations> saved) const override;

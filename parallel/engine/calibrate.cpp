@@ -183,12 +183,11 @@ void measure_attention(const c10::Device& device, ClusterProfile& profile) {
   const std::int64_t batch = 4, length = device.is_cpu() ? 256 : 2048, heads = 12, width = 64;
   const auto options = at::TensorOptions().dtype(device.is_cpu() ? at::kFloat : at::kBFloat16).device(device);
   const at::Tensor query = at::ones({batch, length, heads, width}, options);
-  const kernels::Dropout none{};
-  const auto method = kernels::AttentionMethod::flash;
-  const auto saved = kernels::attention_forward(query, query, query, method, none);
-  const double forward = seconds_of(device, [&] { kernels::attention_forward(query, query, query, method, none); });
+  const kernels::AttentionSetting flash{};
+  const auto saved = kernels::attention_forward(query, query, query, flash);
+  const double forward = seconds_of(device, [&] { kernels::attention_forward(query, query, query, flash); });
   const double backward =
-      seconds_of(device, [&] { kernels::attention_backward(saved.out, query, query, query, saved, method, none); });
+      seconds_of(device, [&] { kernels::attention_backward(saved.out, query, query, query, saved, flash); });
   const double half_square = static_cast<double>(length * length) / 2;
   const double flops = 4 * half_square * static_cast<double>(batch * heads * width);
   const double peak = device.is_cpu() ? profile.device.peak_flops.fp32 : profile.device.peak_flops.bf16;

@@ -65,21 +65,22 @@ class EvaluationPass {
 
 Evaluation evaluate(LocalModel& model, const Dataset& dataset, const Recipe& recipe, std::int64_t samples) {
   const std::int64_t count = samples == 0 ? dataset.samples() : std::min(samples, dataset.samples());
-  const DataParallel& ranks = model.groups().data;
+  const DataRank rank = data_rank(model.groups(), recipe.batch.sequence_length);
   EvaluationPass pass(model);
   const std::int64_t micro = recipe.batch.micro;
   double sum = 0;
-  for (std::int64_t round = 0; round < count; round += micro * ranks.ranks()) {
-    const std::int64_t first = round + micro * ranks.position();
+  for (std::int64_t round = 0; round < count; round += micro * rank.ranks) {
+    const std::int64_t first = round + micro * rank.position;
     std::optional<MicroBatch> own;
     if (first < count) {
-      const SampleRange range{first, std::min(micro, count - first), recipe.batch.sequence_length};
+      const SampleRange range{first, std::min(micro, count - first), recipe.batch.sequence_length, rank.part};
       own = load_micro_batch(dataset, range, model.device());
     }
     sum += pass.loss_sum(own);
   }
   pass.finish();
-  const std::vector<double> sums = ranks.exchange(std::array{model.groups().tensor.position() == 0 ? sum : 0});
+  const std::vector<double> sums =
+      model.groups().data.exchange(std::array{model.groups().tensor.position() == 0 ? sum : 0});
   const std::int64_t tokens = count * recipe.batch.sequence_length;
   return {std::accumulate(sums.begin(), sums.end(), 0.0) / static_cast<double>(tokens), tokens};
 }

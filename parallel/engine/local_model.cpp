@@ -81,7 +81,7 @@ ParameterUnit LocalModel::make_unit(const std::vector<std::size_t>& parameters, 
 void LocalModel::add_stage(const Recipe& recipe, ParameterUnit unit, const Stage& placed) {
   StageState state{std::move(unit), nullptr};
   const StageOptions options{recipe.kernels.attention, recipe.memory.recompute, rope_ ? &*rope_ : nullptr,
-                             &groups_.tensor, groups_.tensor.rows()};
+                             &groups_.tensor,          groups_.tensor.rows(),   &groups_.context};
   state.module =
       std::make_unique<StageModule>(graph_, placed.blocks, *state.store, embedding_store(*state.store), options);
   stages_.push_back(std::move(state));

@@ -67,8 +67,7 @@ Trainer::Trainer(const Recipe& recipe, Communicator* communicator)
 }
 
 StepResult Trainer::step(StopRequest stop) {
-  const DataParallel& data = model_.groups().data;
-  const DataRank rank{data.position(), data.ranks()};
+  const DataRank rank = data_rank(model_.groups(), recipe_.batch.sequence_length);
   const auto micros = load_batch(train_, recipe_, steps_done_, rank, model_.device());
   const StepResult result = runner_.step(micros, steps_done_, stop);
   ++steps_done_;

@@ -25,7 +25,6 @@ void refuse_precision(const PrecisionRecipe& precision, Refusals& refusals) {
 }
 
 void refuse_parallel(const ParallelRecipe& parallel, Refusals& refusals) {
-  refusals.one_only("/parallel/context", parallel.context);
   refusals.one_only("/parallel/expert", parallel.expert);
   // Left out it is the tensor ranks, and without experts it splits nothing.
   refusals.refuse_if(parallel.expert_tensor != parallel.tensor, "/parallel/expert_tensor",

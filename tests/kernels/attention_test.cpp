@@ -43,31 +43,30 @@ double expected_out(const Inputs& x, const Shape& s, std::int64_t b, std::int64_
   return weighted / sum;
 }
 
-double loss(const Inputs& x, AttentionMethod method, const Dropout& dropout) {
-  return (attention_forward(x.query, x.key, x.value, method, dropout).out * x.dout).sum().item<double>();
+double loss(const Inputs& x, const AttentionSetting& setting) {
+  return (attention_forward(x.query, x.key, x.value, setting).out * x.dout).sum().item<double>();
 }
 
 // Central difference at one element of an input.
-double slope(Inputs x, at::Tensor Inputs::*input, std::int64_t element, AttentionMethod method,
-             const Dropout& dropout) {
+double slope(Inputs x, at::Tensor Inputs::*input, std::int64_t element, const AttentionSetting& setting) {
   constexpr double step = 1e-5;
   const at::Tensor original = x.*input;
   const auto at_offset = [&](double offset) {
     x.*input = original.clone();
     (x.*input).view(-1)[element] += offset;
-    return loss(x, method, dropout);
+    return loss(x, setting);
   };
   return (at_offset(step) - at_offset(-step)) / (2 * step);
 }
 
-void check_gradients(const Shape& shape, AttentionMethod method, const Dropout& dropout) {
+void check_gradients(const Shape& shape, const AttentionSetting& setting) {
   const Inputs x = random_inputs(shape, at::kDouble);
-  const AttentionOutput saved = attention_forward(x.query, x.key, x.value, method, dropout);
-  const AttentionGradients gradients = attention_backward(x.dout, x.query, x.key, x.value, saved, method, dropout);
+  const AttentionOutput saved = attention_forward(x.query, x.key, x.value, setting);
+  const AttentionGradients gradients = attention_backward(x.dout, x.query, x.key, x.value, saved, setting);
   const auto check = [&](at::Tensor Inputs::*input, const at::Tensor& gradient) {
     const at::Tensor flat = gradient.contiguous().view(-1);
     for (std::int64_t i = 0; i < flat.size(0); i += 7)
-      CHECK(flat[i].item<double>() == Approx(slope(x, input, i, method, dropout)).margin(1e-7).epsilon(1e-5));
+      CHECK(flat[i].item<double>() == Approx(slope(x, input, i, setting)).margin(1e-7).epsilon(1e-5));
   };
   check(&Inputs::query, gradients.query);
   check(&Inputs::key, gradients.key);
@@ -80,7 +79,7 @@ TEST_CASE("attention equals its definition", "[attention]") {
   const auto method = GENERATE(AttentionMethod::flash, AttentionMethod::math);
   for (const Shape& s : {Shape{1, 1, 1, 1, 4}, Shape{2, 5, 4, 2, 6}, Shape{1, 9, 6, 1, 8}, Shape{3, 4, 3, 3, 2}}) {
     const Inputs x = random_inputs(s, at::kDouble);
-    const at::Tensor result = attention_forward(x.query, x.key, x.value, method, {}).out;
+    const at::Tensor result = attention_forward(x.query, x.key, x.value, {method}).out;
     REQUIRE(result.sizes() == x.query.sizes());
     const auto out = result.accessor<double, 4>();
     for (std::int64_t b = 0; b < s.batch; ++b)
@@ -93,23 +92,23 @@ TEST_CASE("attention equals its definition", "[attention]") {
 
 TEST_CASE("attention's gradients are its slopes", "[attention]") {
   const auto method = GENERATE(AttentionMethod::flash, AttentionMethod::math);
-  check_gradients({2, 5, 4, 2, 6}, method, {});
-  check_gradients({1, 7, 2, 2, 4}, method, {});
+  check_gradients({2, 5, 4, 2, 6}, {method});
+  check_gradients({1, 7, 2, 2, 4}, {method});
 }
 
 TEST_CASE("attention's gradients are its slopes with dropout on the probabilities", "[attention]") {
-  check_gradients({2, 6, 4, 2, 4}, AttentionMethod::math, {0.3, dropout_key(1, 2, 3), 40});
+  check_gradients({2, 6, 4, 2, 4}, {AttentionMethod::math, {0.3, dropout_key(1, 2, 3), 40}});
 }
 
 TEST_CASE("both methods agree in fp32 and bf16", "[attention]") {
   const Shape shape{2, 33, 4, 2, 16};
   for (const auto& [type, tolerance] : {std::pair{at::kFloat, 1e-5}, std::pair{at::kBFloat16, 3e-2}}) {
     const Inputs x = random_inputs(shape, type);
-    const AttentionOutput flash = attention_forward(x.query, x.key, x.value, AttentionMethod::flash, {});
-    const AttentionOutput math = attention_forward(x.query, x.key, x.value, AttentionMethod::math, {});
+    const AttentionOutput flash = attention_forward(x.query, x.key, x.value, {});
+    const AttentionOutput math = attention_forward(x.query, x.key, x.value, {AttentionMethod::math});
     CHECK((flash.out - math.out).abs().max().item<double>() < tolerance);
-    const auto a = attention_backward(x.dout, x.query, x.key, x.value, flash, AttentionMethod::flash, {});
-    const auto b = attention_backward(x.dout, x.query, x.key, x.value, math, AttentionMethod::math, {});
+    const auto a = attention_backward(x.dout, x.query, x.key, x.value, flash, {});
+    const auto b = attention_backward(x.dout, x.query, x.key, x.value, math, {AttentionMethod::math});
     // Sums over the group and the sequence: errors of some dozen terms of size one.
     CHECK((a.query - b.query).abs().max().item<double>() < 10 * tolerance);
     CHECK((a.key - b.key).abs().max().item<double>() < 10 * tolerance);
@@ -121,9 +120,8 @@ TEST_CASE("attention reads slices of a fused tensor", "[attention]") {
   const at::Tensor fused = at::randn({2, 8, 4 + 2 * 2, 16}, at::kFloat);
   const at::Tensor query = fused.narrow(2, 0, 4), key = fused.narrow(2, 4, 2), value = fused.narrow(2, 6, 2);
   for (const auto method : {AttentionMethod::flash, AttentionMethod::math}) {
-    const at::Tensor sliced = attention_forward(query, key, value, method, {}).out;
-    const at::Tensor copied =
-        attention_forward(query.contiguous(), key.contiguous(), value.contiguous(), method, {}).out;
+    const at::Tensor sliced = attention_forward(query, key, value, {method}).out;
+    const at::Tensor copied = attention_forward(query.contiguous(), key.contiguous(), value.contiguous(), {method}).out;
     CHECK((sliced - copied).abs().max().item<double>() < 1e-6);
   }
 }

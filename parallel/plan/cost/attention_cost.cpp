@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-
 #include "parallel/plan/cost/block_cost.h"
 
 namespace llmtrain {
@@ -40,23 +38,29 @@ PassPair stored_attention(const CostContext& context) {
   return cost;
 }
 
-// Keys and values go around the ring while attention works on those at hand; the backward's gradients go with them.
-void add_ring(const CostContext& context, PassPair& cost) {
-  const LayerShape& shape = context.shape;
+// Keys and values of all positions come together before attention, and again before its backward, whose gradients are
+// summed into the ranks that have the tokens.
+PassPair exchange_cost(const CostContext& context) {
   const RankGroup group = context_group(context.mesh);
-  if (group.ranks <= 1) return;
-  const auto hops = static_cast<double>(group.ranks - 1);
-  const double bytes = 2 * shape.tokens * shape.key_width * context.roofline.element_bytes();
-  const double forward = hops * context.collectives.point_to_point(bytes, group);
-  cost.forward.communication_seconds += std::max(0.0, forward - cost.forward.work.seconds);
-  cost.backward.communication_seconds += std::max(0.0, 2 * forward - cost.backward.work.seconds);
+  PassPair cost;
+  if (group.ranks <= 1) return cost;
+  const double bytes = gathered_keys_bytes(context);
+  cost.forward.communication_seconds = context.collectives.all_gather(bytes, group);
+  cost.backward.communication_seconds =
+      cost.forward.communication_seconds + context.collectives.reduce_scatter(bytes, group);
+  return cost;
 }
 
 }  // namespace
 
+double gathered_keys_bytes(const CostContext& context) {
+  const LayerShape& shape = context.shape;
+  return 2 * shape.tokens * shape.context * shape.key_width * context.roofline.element_bytes();
+}
+
 PassPair attention_cost(const CostContext& context) {
   PassPair cost = context.shape.fused_attention ? fused_attention(context) : stored_attention(context);
-  add_ring(context, cost);
+  cost += exchange_cost(context);
   return cost;
 }
 

@@ -149,9 +149,10 @@ StageCost layer_cost(const CostContext& context, LayerKind kind) {
   layer += feed_forward_half(context, kind);
   Segment recomputed;
   if (context.recipe.memory.recompute == Recompute::full) recomputed = layer.forward;
-  // Fused attention keeps no scores, so there is nothing to save by computing it again.
+  // Fused attention keeps no scores, so there is nothing to save by computing it again. What context ranks exchange is
+  // there for the backward.
   if (context.recipe.memory.recompute == Recompute::selective && !context.shape.fused_attention) {
-    recomputed = attention_cost(context).forward;
+    recomputed.work = attention_cost(context).forward.work;
   }
   StageCost cost;
   cost.forward = forward_cost(context, layer.forward);

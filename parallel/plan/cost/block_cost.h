@@ -51,7 +51,9 @@ struct PassPair {
 PassPair linear_cost(const CostContext& context, const MatrixProduct& product);
 PassPair elementwise_cost(const CostContext& context, double forward_elements, double backward_elements,
                           double mask_elements = 0);
-// The core alone: from query, key, value to what the output projection reads, with context parallelism's ring.
+// Keys and values of a micro-batch's whole sequences in one layer, which context ranks bring together.
+double gathered_keys_bytes(const CostContext& context);
+// The core alone: from query, key, value to what the output projection reads, with context parallelism's collectives.
 PassPair attention_cost(const CostContext& context);
 // The tensor group's all-reduces, or with sequence parallelism all-gathers and reduce-scatters, around one half of a
 // layer: one in each direction.

@@ -209,17 +209,24 @@ void add_tensor_gradients(Traffic& traffic) {
                all_reduce_bytes(most.same_heads, heads.ranks), collectives.all_reduce(most.same_heads, heads)});
 }
 
-void add_context_and_experts(Traffic& traffic) {
+// Keys and values are gathered in the forward, also in a repeated one, and in the backward; their gradients scattered.
+void add_context(Traffic& traffic) {
   const CostContext& context = traffic.context;
-  const LayerShape& shape = context.shape;
-  const RankGroup ring = context_group(context.mesh), exchange = expert_group(context.mesh);
-  const double layers = busiest_blocks(traffic, {BlockKind::layer});
-  const double passes = context.recipe.memory.recompute == Recompute::none ? 3 : 4;
-  const double part = 2 * shape.tokens * shape.key_width * context.roofline.element_bytes();
-  const double hops = passes * layers * traffic.micro_batches * static_cast<double>(ring.ranks - 1);
-  traffic.add({"send_receive", "context", "keys and values", ring.ranks, hops * part,
-               hops * context.collectives.point_to_point(part, ring)});
+  const RankGroup group = context_group(context.mesh);
+  const double scatters = busiest_blocks(traffic, {BlockKind::layer}) * traffic.micro_batches;
+  const double gathers = (context.recipe.memory.recompute == Recompute::full ? 3 : 2) * scatters;
+  const double bytes = gathered_keys_bytes(context);
+  traffic.add({"all_gather", "context", "keys and values", group.ranks, all_gather_bytes(gathers * bytes, group.ranks),
+               gathers * context.collectives.all_gather(bytes, group)});
+  traffic.add({"reduce_scatter", "context", "gradients of keys and values", group.ranks,
+               all_gather_bytes(scatters * bytes, group.ranks),
+               scatters * context.collectives.reduce_scatter(bytes, group)});
+}
+
+void add_experts(Traffic& traffic) {
+  const CostContext& context = traffic.context;
   if (!context.recipe.model.moe) return;
+  const RankGroup exchange = expert_group(context.mesh);
   const bool full = context.recipe.memory.recompute == Recompute::full;
   const double count = (full ? 6 : 4) * traffic.micro_batches * busiest_layers(traffic, LayerKind::experts);
   const double bytes = expert_traffic(context.recipe, context.mesh).exchange_bytes;
@@ -268,7 +275,8 @@ std::vector<CommunicationEntry> communication_of(const Recipe& recipe, const Gra
   add_tensor_parallel(traffic);
   add_embedding_and_head(traffic);
   add_tensor_gradients(traffic);
-  add_context_and_experts(traffic);
+  add_context(traffic);
+  add_experts(traffic);
   add_pipeline(traffic);
   const RankGroup world{mesh.world(), 1, std::min(mesh.world(), mesh.devices_per_node)};
   const double scalars = step_scalars * sizeof(double) * static_cast<double>(world.ranks);

@@ -78,6 +78,11 @@ const std::vector<Layout> layouts{
     {8,
      {"parallel.tensor=2", "parallel.pipeline=2", "pipeline.loops=2", "parallel.zero_stage=2",
       "parallel.sequence=false", "memory.recompute=\"selective\"", "pipeline.schedule=\"interleaved\""}},
+    {2, {"parallel.context=2"}},
+    {4, {"parallel.context=2", "parallel.zero_stage=3", "pipeline.loops=4", "memory.recompute=\"full\""}},
+    {4, {"parallel.context=4", "memory.recompute=\"selective\"", "precision.compute=\"bf16\""}},
+    {4, {"parallel.context=2", "model.architecture=\"gpt2\"", "model.dropout=0.1", "model.kv_heads=4"}},
+    {4, {"parallel.context=2", "parallel.pipeline=2", "pipeline.loops=2"}},
 };
 
 Recipe recipe_of(const TrainingSetting& setting, const Layout& layout) {

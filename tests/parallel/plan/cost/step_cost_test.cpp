@@ -203,10 +203,20 @@ TEST_CASE("experts exchange their places twice in each direction") {
   CHECK(plan.costs().stages.front().forward.communication_seconds > 0);
 }
 
-TEST_CASE("context parallelism sends keys and values around") {
+TEST_CASE("context parallelism gathers keys and values and scatters their gradients") {
+  // Both of 1024 tokens, 1024 wide, in 2 bytes; 8 layers and 16 micro-batches.
+  const double sent = 3.0 / 4 * 2 * 1024 * 1024 * 2 * 8 * 16;
   const Planned plan({"parallel.context=4", "kernels.attention=flash"});
-  const double part = 2 * 1024.0 / 4 * 1024 * 2;
-  CHECK(plan.bytes("send_receive", "context") == Approx(3 * 8 * 16 * 3 * part));
+  CHECK(plan.bytes("all_gather", "context") == Approx(2 * sent));
+  CHECK(plan.bytes("reduce_scatter", "context") == Approx(sent));
+  const Planned repeated({"parallel.context=4", "kernels.attention=flash", "memory.recompute=full"});
+  CHECK(repeated.bytes("all_gather", "context") == Approx(3 * sent));
+  CHECK(repeated.bytes("reduce_scatter", "context") == Approx(sent));
+  const Planned math({"parallel.context=4", "kernels.attention=math"});
+  const Planned selective({"parallel.context=4", "kernels.attention=math", "memory.recompute=selective"});
+  const auto waiting = [](const Planned& p) { return p.costs().stages.front().backward.communication_seconds; };
+  CHECK(waiting(selective) == waiting(math));
+  CHECK(waiting(repeated) > waiting(math));
 }
 
 TEST_CASE("a step with more work is never faster") {
