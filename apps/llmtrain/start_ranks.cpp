@@ -74,12 +74,19 @@ void refuse_without_mpirun(int pipe) {
                                            "; install Open MPI, or set launch.backend to \"local\"");
 }
 
+// "9 (Killed)".
+std::string describe(int signal) { return std::to_string(signal) + " (" + ::strsignal(signal) + ")"; }
+
 int wait_for(pid_t process) {
   int status = 0;
   while (::waitpid(process, &status, 0) < 0 && errno == EINTR) {
   }
+  // mpirun ends as a shell does: with 128 more than the signal that ended a rank.
+  constexpr int by_signal = 128;
+  if (WIFEXITED(status) && WEXITSTATUS(status) > by_signal)
+    throw Error(ExitCode::rank_lost, "a rank was ended by signal " + describe(WEXITSTATUS(status) - by_signal));
   if (WIFEXITED(status)) return WEXITSTATUS(status);
-  throw Error(ExitCode::rank_lost, "mpirun was ended by signal " + std::to_string(WTERMSIG(status)));
+  throw Error(ExitCode::rank_lost, "mpirun was ended by signal " + describe(WTERMSIG(status)));
 }
 
 // Each rank gets its part of the cores, unless the user has said how many.

@@ -3,6 +3,7 @@
 
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/Allocator.h>
 #include <sys/mman.h>
 
 #include <cstddef>
@@ -15,6 +16,11 @@ constexpr std::size_t huge_page = std::size_t{2} << 20;
 
 std::size_t round_up(std::size_t bytes) { return (bytes + huge_page - 1) / huge_page * huge_page; }
 
+// PyTorch's memory profiler hears of it as of any tensor.
+void report(void* memory, std::int64_t bytes) {
+  if (c10::memoryProfilingEnabled()) c10::reportMemoryUsageToProfiler(memory, bytes, 0, 0, at::kCPU);
+}
+
 }  // namespace
 
 at::Tensor make_flat_memory(std::int64_t elements, at::ScalarType type, const at::Device& device) {
@@ -25,8 +31,12 @@ at::Tensor make_flat_memory(std::int64_t elements, at::ScalarType type, const at
   void* memory = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
   ::madvise(memory, mapped, MADV_HUGEPAGE);
-  return at::from_blob(
-      memory, {elements}, [mapped](void* start) { ::munmap(start, mapped); }, options);
+  report(memory, static_cast<std::int64_t>(bytes));
+  const auto release = [mapped, bytes](void* start) {
+    ::munmap(start, mapped);
+    report(start, -static_cast<std::int64_t>(bytes));
+  };
+  return at::from_blob(memory, {elements}, release, options);
 }
 
 }  // namespace llmtrain

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/comm/operation_log.h"
 
+#include <algorithm>
+
 #include "core/base/units.h"
 
 namespace llmtrain {
@@ -8,6 +10,13 @@ namespace {
 
 double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
+}
+
+bool involves(const Request& request, int rank) {
+  const std::vector<int>& ranks = request.group.ranks();
+  const bool is_message = request.collective == Collective::send || request.collective == Collective::receive;
+  if (is_message) return ranks[static_cast<std::size_t>(request.peer)] == rank;
+  return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
 }
 
 }  // namespace
@@ -74,6 +83,15 @@ std::string OperationLog::last_operation() const {
   const OperationRecord last = record(started_);
   return last.description + (last.state == OperationRecord::State::done ? ", done" : ", not done") + ", started " +
          format_duration(last.age_seconds) + " ago";
+}
+
+std::string OperationLog::last_done_with(int rank) const {
+  const std::lock_guard lock(mutex_);
+  for (std::uint64_t number = started_; number > 0 && number + remembered > started_; --number) {
+    const Remembered& slot = last_[number % remembered];
+    if (slot.state == OperationRecord::State::done && involves(slot.request, rank)) return slot.request.description();
+  }
+  return "none";
 }
 
 }  // namespace llmtrain

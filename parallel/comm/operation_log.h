@@ -58,6 +58,8 @@ class OperationLog {
   std::vector<OperationRecord> last_operations() const;
   // The last of them in words: "…, done, started 1.2s ago", or "none".
   std::string last_operation() const;
+  // The last of those that are done with `rank` among them: it was there until then. "none" where there is none.
+  std::string last_done_with(int rank) const;
 
  private:
   struct Remembered {

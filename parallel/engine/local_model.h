@@ -68,7 +68,7 @@ class LocalModel {
   enum class FreeAfter { forward, backward };
   // Whether this rank alone can run the model.
   bool holds_all_weights() const { return !gathers_for_use() && pipeline_ranks() == 1 && groups_.tensor.ranks() == 1; }
-  bool gathers_for_use() const { return sharding_.zero_stage == 3 && groups_.data.ranks() > 1; }
+  bool gathers_for_use() const { return sharding_.zero_stage == 3 && groups_.data.shards() > 1; }
   void free(std::size_t stage, FreeAfter pass);
 
  private:

@@ -12,7 +12,7 @@
 
 #include "core/base/error.h"
 #include "core/graph/sharding.h"
-#include "parallel/shard/flat_shards.h"
+#include "parallel/plan/flat_shards.h"
 
 namespace llmtrain {
 namespace {

@@ -8,6 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/optim/learning_rate.h"
+#include "parallel/plan/step_scalars.h"
 
 namespace llmtrain {
 namespace {
@@ -152,10 +153,11 @@ void Runner::optimizer_step() {
 void Runner::combine_ranks(double squares) {
   const DataParallel& ranks = model_.groups().data;
   const double loss = std::accumulate(losses_.begin(), losses_.end(), 0.0);
-  const std::array<double, 3> mine{model_.groups().tensor.position() == 0 ? loss : 0,
-                                   ranks.replica() == 0 ? squares : 0, stop_ == StopRequest::stop ? 1.0 : 0.0};
+  const std::array<double, step_scalars> mine{model_.groups().tensor.position() == 0 ? loss : 0,
+                                              ranks.replica() == 0 ? squares : 0,
+                                              stop_ == StopRequest::stop ? 1.0 : 0.0};
   const std::vector<double> all = ranks.exchange(mine);
-  std::array<double, 3> sums{};
+  std::array<double, step_scalars> sums{};
   for (std::size_t i = 0; i < all.size(); ++i) sums[i % sums.size()] += all[i];
   result_.loss = sums[0] * micros_.front().loss_scale;
   result_.gradient_norm = std::sqrt(sums[1]);

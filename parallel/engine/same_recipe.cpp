@@ -17,27 +17,28 @@ std::string first_difference(const nlohmann::json& own, const nlohmann::json& ot
 
 }  // namespace
 
-std::string share_text(Communicator& communicator, const std::string& text) {
+std::string share_text(Communicator& communicator, const std::string& text, int root) {
   const Group& world = communicator.world();
   auto size = static_cast<std::int64_t>(text.size());
-  communicator.broadcast(world, Purpose::control, {&size, 1, ElementType::int64}, 0).wait();
+  communicator.broadcast(world, Purpose::control, {&size, 1, ElementType::int64}, root).wait();
   std::string shared = text;
   shared.resize(static_cast<std::size_t>(size));
-  if (size > 0) communicator.broadcast(world, Purpose::control, {shared.data(), size, ElementType::uint8}, 0).wait();
+  if (size > 0) communicator.broadcast(world, Purpose::control, {shared.data(), size, ElementType::uint8}, root).wait();
   return shared;
 }
 
 void check_same_recipe(Communicator& communicator, const Recipe& recipe) {
   const std::string own = to_json(recipe).dump();
   const std::string first = share_text(communicator, own);
-  std::int32_t differs = own == first ? 0 : 1;
-  const std::string key =
-      differs == 0 ? "" : first_difference(nlohmann::json::parse(own), nlohmann::json::parse(first));
-  communicator.all_reduce(communicator.world(), Purpose::control, {&differs, 1, ElementType::int32}).wait();
-  if (differs == 0) return;
-  throw Error(ExitCode::bad_recipe, (key.empty() ? "another rank's recipe is not the first rank's"
-                                                 : key + ": is not what the first rank's recipe says") +
-                                        std::string("; start all ranks with the same recipe and flags"));
+  // The first rank cannot differ from itself.
+  std::int32_t differing = own == first ? 0 : communicator.rank();
+  communicator.all_reduce(communicator.world(), Purpose::control, {&differing, 1, ElementType::int32}, Reduction::max)
+      .wait();
+  if (differing == 0) return;
+  const std::string key = first_difference(nlohmann::json::parse(own), nlohmann::json::parse(first));
+  throw Error(ExitCode::bad_recipe, share_text(communicator, key, differing) + ": rank " + std::to_string(differing) +
+                                        " has not what the first rank's recipe says; start all ranks with the same "
+                                        "recipe and flags");
 }
 
 }  // namespace llmtrain

@@ -8,11 +8,11 @@
 
 namespace llmtrain {
 
-// The first rank's text, on every rank. All ranks call it; blocks.
-std::string share_text(Communicator& communicator, const std::string& text);
+// The text of rank `root`, on every rank. All ranks call it; blocks.
+std::string share_text(Communicator& communicator, const std::string& text, int root = 0);
 
-// Throws Error(bad_recipe) that names the keys where this rank's recipe is not the first rank's. All ranks call it, and
-// all of them throw when one does; blocks.
+// Throws Error(bad_recipe) that names a rank whose recipe is not the first rank's, and the first key where it is not.
+// All ranks call it, and all of them throw the same; blocks.
 void check_same_recipe(Communicator& communicator, const Recipe& recipe);
 
 }  // namespace llmtrain

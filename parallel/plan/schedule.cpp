@@ -139,7 +139,7 @@ ScheduleShape schedule_shape(const Recipe& recipe, const Mesh& mesh) {
   shape.pipeline = static_cast<std::int32_t>(mesh.pipeline);
   shape.loops = static_cast<std::int32_t>(recipe.pipeline.loops);
   shape.micro_batches = static_cast<std::int32_t>(mesh.micro_batches(recipe.batch));
-  shape.zero_stage = static_cast<std::int32_t>(recipe.parallel.zero_stage);
+  shape.zero_stage = shard_group(mesh).ranks > 1 ? static_cast<std::int32_t>(recipe.parallel.zero_stage) : 0;
   shape.reduces = data_group(mesh).ranks > 1;
   return shape;
 }

@@ -27,6 +27,7 @@ struct RankClock {
   double input_ready = 0;       // transfers that the next pass waits for are done
   double longest_transfer = 0;  // of these
   double reduced = 0;           // the last reduction is done
+  std::int32_t reducing = -1;   // its stage, while the whole gradients stay
   double send_free = 0;         // links
   double receive_free = 0;
   double* awaited = nullptr;  // the arrival that the rank waits to learn
@@ -38,13 +39,14 @@ struct RankClock {
 struct StageClock {
   double gathered = 0;
   double reduced = 0;
-  std::int32_t unreduced = 0;  // backwards since the last reduction
+  std::int32_t unreduced = 0;    // backwards since the last reduction
+  bool holds_gradients = false;  // whole ones, not reduced yet
 };
 
 class Simulator {
  public:
   Simulator(const Schedule& schedule, const StepCosts& costs, const StepMemory& memory, Timeline timeline)
-      : schedule_(schedule), shape_(schedule.shape), costs_(costs), timeline_(timeline) {
+      : schedule_(schedule), shape_(schedule.shape), costs_(costs), memory_(memory), timeline_(timeline) {
     ranks_.reserve(schedule.ranks.size());
     for (std::int32_t rank = 0; rank < shape_.pipeline; ++rank) ranks_.emplace_back(shape_, memory, rank, timeline);
     stages_.resize(static_cast<std::size_t>(shape_.stages()));
@@ -146,8 +148,10 @@ class Simulator {
     const PassCost& cost = forward ? cost_of(instruction).forward : cost_of(instruction).backward;
     const double start = start_of_pass(here, instruction);
     const double end = here.data.end_of_pass(start, cost.seconds, costs_.compute_slowdown);
-    if (!forward && stage_of(instruction).unreduced++ == 0 && shape_.reduces)
-      tell(rank, start, MemoryChange::gradients_begin, instruction.stage);
+    if (!forward) ++stage_of(instruction).unreduced;
+    if (!forward) begin_gradients(rank, instruction.stage, start);
+    if (forward && instruction.stage + 1 == shape_.stages())
+      begin_gradients(rank, memory_.head_adds_to_first ? 0 : instruction.stage, start);
     tell(rank, start, forward ? MemoryChange::forward_starts : MemoryChange::backward_starts, instruction.stage);
     tell(rank, end, forward ? MemoryChange::forward_ends : MemoryChange::backward_ends, instruction.stage);
     record(rank, Stream::compute, {start, end});
@@ -160,6 +164,20 @@ class Simulator {
     first_start_ = std::min(first_start_, start);
     last_end_ = std::max(last_end_, end);
     here.clock = end;
+  }
+
+  void begin_gradients(std::int32_t rank, std::int32_t stage, double start) {
+    bool& holds = stages_[static_cast<std::size_t>(stage)].holds_gradients;
+    if (!shape_.reduces || std::exchange(holds, true)) return;
+    tell(rank, start, MemoryChange::gradients_begin, stage);
+  }
+
+  // The whole gradients stay until the rank has next to do with reductions.
+  void end_reduction(std::int32_t rank) {
+    RankClock& here = rank_of(rank);
+    if (here.reducing < 0) return;
+    tell(rank, std::max(here.clock, here.reduced), MemoryChange::gradients_are_reduced, here.reducing);
+    here.reducing = -1;
   }
 
   void run_collective(std::int32_t rank, const Instruction& instruction) {
@@ -177,9 +195,12 @@ class Simulator {
       stage_of(instruction).gathered = interval.end;
       if (shape_.sharding() == 3) tell(rank, interval.start, MemoryChange::weights_are_gathered, instruction.stage);
     } else {
+      end_reduction(rank);
       stage_of(instruction).reduced = here.reduced = interval.end;
       stage_of(instruction).unreduced = 0;
-      tell(rank, interval.end, MemoryChange::gradients_are_reduced, instruction.stage);
+      stage_of(instruction).holds_gradients = false;
+      here.reducing = instruction.stage;
+      if (!costs_.overlap) end_reduction(rank);
     }
   }
 
@@ -188,6 +209,7 @@ class Simulator {
     const double passes_done = std::max(here.clock, here.input_ready);
     const double start = std::max(passes_done, here.reduced);
     const double seconds = costs_.optimizer_seconds[static_cast<std::size_t>(rank)];
+    end_reduction(rank);
     here.result.exposed_data_seconds += start - passes_done;
     here.result.optimizer_seconds += seconds;
     here.clock = start + seconds;
@@ -272,6 +294,7 @@ class Simulator {
   const Schedule& schedule_;
   const ScheduleShape& shape_;
   const StepCosts& costs_;
+  const StepMemory& memory_;
   Timeline timeline_;
   std::vector<RankClock> ranks_;
   std::vector<StageClock> stages_;

@@ -39,9 +39,11 @@ struct MemoryBytes {
 // (pipeline 1) the tensor that one hands to the other, and later its gradient, is a saved activation of the first. What
 // a pass receives from or sends to another rank is counted as boundary_activation while it runs, not as workspace.
 struct StageMemory {
-  MemoryBytes resident;            // all the time: shards or whole weights, gradients, master weights, moments
-  double gathered_weights = 0;     // GatherWeights … FreeWeights (ZeRO-3): category weights
-  double unreduced_gradients = 0;  // first Backward … ReduceGradients (ZeRO-2 and -3): category gradients
+  MemoryBytes resident;         // all the time: shards or whole weights, gradients, master weights, moments
+  double gathered_weights = 0;  // GatherWeights … FreeWeights (ZeRO-3): category weights
+  // First Backward … the rank's next reduction or optimizer step after ReduceGradients, or with data traffic that does
+  // not overlap its end (ZeRO-2 and -3): category gradients.
+  double unreduced_gradients = 0;
   double saved_activations = 0;    // Forward … Backward of one micro-batch: what the backward needs
   double forward_workspace = 0;    // during one Forward, besides what is saved: category buffers
   double backward_workspace = 0;   // during one Backward (recomputed activations, logits' gradients): buffers
@@ -55,6 +57,9 @@ struct StepMemory {
   std::vector<StageMemory> stages;  // by stage
   MemoryBytes rank;                 // on every rank whatever it holds: framework, communication buffers
   double optimizer_workspace = 0;   // during OptimizerStep: buffers
+  // The head's gradients are computed in the last stage's Forward. They are the last stage's or, with tied embeddings
+  // on one rank, the first one's, whose unreduced gradients begin there then.
+  bool head_adds_to_first = false;
 };
 
 }  // namespace llmtrain

@@ -12,8 +12,8 @@
 #include "core/graph/graph.h"
 #include "core/model/parameter_store.h"
 #include "core/optim/adamw_optimizer.h"
+#include "parallel/plan/flat_shards.h"
 #include "parallel/shard/data_parallel.h"
-#include "parallel/shard/flat_shards.h"
 #include "parallel/shard/tensor_gradients.h"
 #include "parallel/shard/tensor_parallel.h"
 
@@ -21,7 +21,7 @@ namespace llmtrain {
 
 // How the parameters of a stage are kept.
 struct ShardingOptions {
-  std::int64_t zero_stage = 0;            // 0 to 3; means nothing for one rank alone
+  std::int64_t zero_stage = 0;            // 0 to 3; means nothing where one rank has all shards
   at::ScalarType compute = at::kFloat;    // what the modules multiply with
   at::ScalarType gradients = at::kFloat;  // accumulation and reduction
   at::Device device = at::kCPU;

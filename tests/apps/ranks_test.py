@@ -2,6 +2,7 @@
 """Runs on several ranks, as threads and as processes under mpirun: the same numbers, one voice, and trouble."""
 import json
 import os
+import pathlib
 import shutil
 import signal
 import subprocess
@@ -12,6 +13,21 @@ from program import PROGRAM, ProgramTest, small
 
 TEXT = "The quick brown fox jumps over the lazy dog.\n" * 40
 BACKENDS = ("local", "mpi") if shutil.which("mpirun") else ("local",)
+MPIRUN = ("mpirun", "--quiet", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none")
+
+
+def processes_below(pid):
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            yield child
+            yield from processes_below(child)
+
+
+def rank_process(pid, rank):
+    """Of the ranks that a program has started."""
+    variable = f"OMPI_COMM_WORLD_RANK={rank}".encode()
+    return next(int(child) for child in processes_below(pid)
+                if variable in pathlib.Path(f"/proc/{child}/environ").read_bytes().split(b"\0"))
 
 
 class Ranks(ProgramTest):
@@ -97,12 +113,81 @@ class Ranks(ProgramTest):
         self.assertEqual(len(self.rows("started")), 23)
 
     def under_mpirun(self, ranks, *arguments):
-        command = ["mpirun", "--quiet", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(ranks),
-                   PROGRAM, "run", "recipe.json", *arguments]
+        command = [*MPIRUN, "-n", str(ranks), PROGRAM, "run", "recipe.json", *arguments]
         return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False, timeout=120,
                               env={**os.environ, "OMP_NUM_THREADS": "1"})
 
-    def test_a_rank_that_fails(self):
+    def end_of_training(self, trouble, *flags):
+        """Trains without end, makes the trouble after the first step, and gives the exit code, what was said after, and
+        the seconds from its first line to the end."""
+        long = ["--ranks", "2", "--run-dir", "trouble", "--set", "training.steps=1000000", "--set",
+                "training.evaluate_every=0", "--set", "launch.watchdog_seconds=2", *flags]
+        with subprocess.Popen([PROGRAM, "run", "recipe.json", *long], cwd=self.folder, stderr=subprocess.PIPE,
+                              text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}) as process:
+            self.addCleanup(process.kill)
+            for line in process.stderr:
+                if line.startswith("step "):
+                    break
+            trouble(process.pid)
+            said = ""
+            while not said and process.poll() is None:
+                line = process.stderr.readline()
+                said = "" if line.startswith("step ") else line.strip()
+            start = time.monotonic()
+            said += process.stderr.read()
+        return process.returncode, said, time.monotonic() - start
+
+    def test_a_rank_that_fails_in_training(self):
+        """The first rank cannot keep a checkpoint: its folder has become a file."""
+        def take_folder(_):
+            checkpoints = self.folder / "trouble" / "checkpoints"
+            checkpoints.rename(self.folder / "elsewhere")
+            checkpoints.write_text("")
+
+        for backend in BACKENDS:
+            with self.subTest(backend):
+                shutil.rmtree(self.folder / "trouble", ignore_errors=True)
+                shutil.rmtree(self.folder / "elsewhere", ignore_errors=True)
+                code, said, seconds = self.end_of_training(take_folder, "--set", f"launch.backend={backend}", "--set",
+                                                           "checkpoint.every=20")
+                self.assertEqual((code, said.count("trouble/checkpoints")), (73, 1), said)
+                self.assertLess(seconds, 5)
+
+    @unittest.skipUnless("mpi" in BACKENDS, "no mpirun")
+    def test_a_rank_that_hangs(self):
+        for rank in (0, 1):
+            with self.subTest(rank=rank):
+                code, said, seconds = self.end_of_training(
+                    lambda pid, rank=rank: os.kill(rank_process(pid, rank), signal.SIGSTOP), "--set",
+                    "launch.backend=mpi")
+                self.assertEqual(code, 69, said)
+                self.assertRegex(said, f"rank {1 - rank} waited 2.0s in .* for rank {rank} "
+                                       r"\(does not answer; last operation done with it: \w+ of \d+ \w+ for \w+ ")
+                self.assertIn("launch.watchdog_seconds", said)
+                self.assertLess(seconds, 5)
+
+    @unittest.skipUnless("mpi" in BACKENDS, "no mpirun")
+    def test_a_rank_that_is_killed(self):
+        code, said, seconds = self.end_of_training(lambda pid: os.kill(rank_process(pid, 1), signal.SIGKILL), "--set",
+                                                   "launch.backend=mpi")
+        self.assertEqual(code, 69, said)
+        self.assertIn("a rank was ended by signal 9", said)
+        self.assertLess(seconds, 5)
+
+    @unittest.skipUnless("mpi" in BACKENDS, "no mpirun")
+    def test_ranks_with_different_recipes(self):
+        recipe = json.loads((self.folder / "recipe.json").read_text())
+        recipe["training"]["learning_rate"]["peak"] = 1e-2
+        self.write("other.json", recipe)
+        rank = [PROGRAM, "run", "recipe.json", "--run-dir", "different"]
+        command = [*MPIRUN, "-n", "1", *rank, ":", "-n", "1", PROGRAM, "run", "other.json", *rank[3:]]
+        result = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False, timeout=120)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertEqual(result.stderr.count("/training/learning_rate/peak: rank 1 has not what the first rank's"),
+                         1, result.stderr)
+        self.assertFalse((self.folder / "different").exists())
+
+    def test_a_rank_that_fails_at_its_start(self):
         """The second rank cannot open its log."""
         for backend in BACKENDS:
             with self.subTest(backend):

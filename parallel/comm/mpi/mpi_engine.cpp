@@ -183,9 +183,10 @@ std::string MpiEngine::describe_ranks(const std::vector<int>& ranks) {
       if (!all_have_answered() && Clock::now() < until) return;
       for (const int rank : ranks) {
         const auto answer = control_.answers().find(rank);
-        text +=
-            (text.empty() ? "rank " : ", rank ") + std::to_string(rank) +
-            (answer == control_.answers().end() ? " (does not answer)" : " (last operation: " + answer->second + ")");
+        text += (text.empty() ? "rank " : ", rank ") + std::to_string(rank) +
+                (answer == control_.answers().end()
+                     ? " (does not answer; last operation done with it: " + log_->last_done_with(rank) + ")"
+                     : " (last operation: " + answer->second + ")");
       }
       if (ranks.empty()) text = "its end";
     });

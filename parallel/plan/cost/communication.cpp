@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <functional>
 #include <initializer_list>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "parallel/plan/cost/step_cost_model.h"
 #include "parallel/plan/cost/tensor_gradient_cost.h"
 #include "parallel/plan/schedule.h"
+#include "parallel/plan/step_scalars.h"
 
 namespace llmtrain {
 namespace {
@@ -25,8 +27,9 @@ struct Traffic {
   const std::vector<Stage>& stages;
   std::vector<ParameterShare> shares;
   double micro_batches = 0;
-  double gathers = 0;     // of one stage's weights in a step
-  double reductions = 0;  // of one stage's gradients
+  std::vector<double> gathers{};     // in a step, of each stage's weights
+  std::vector<double> reductions{};  // and of its gradients
+  double shared_embedding = 0;       // elements of the token embedding that both ends of a pipeline hold
   std::vector<CommunicationEntry> entries{};
 
   void add(CommunicationEntry entry) {
@@ -40,6 +43,36 @@ double busiest(const Traffic& traffic, const std::function<double(std::size_t)>&
   std::vector<double> sums(ranks, 0);
   for (std::size_t stage = 0; stage < traffic.stages.size(); ++stage) sums[stage % ranks] += of_stage(stage);
   return *std::max_element(sums.begin(), sums.end());
+}
+
+// How often each stage has the operation in its rank's list.
+std::vector<double> count_by_stage(const Schedule& schedule, Operation operation) {
+  std::vector<double> counts(static_cast<std::size_t>(schedule.shape.stages()), 0);
+  for (const RankSchedule& rank : schedule.ranks)
+    for (const Instruction& instruction : rank.instructions)
+      if (instruction.operation == operation) ++counts[static_cast<std::size_t>(instruction.stage)];
+  return counts;
+}
+
+// At most how often a step moves the embedding that the ends of a pipeline share.
+constexpr double once = 1, with_its_stages = std::numeric_limits<double>::infinity();
+
+// The busiest pipeline rank's bytes of one part of the data-parallel traffic, which each stage has `counts` times. A
+// shared embedding is no part of its stages then: it has padding and, at the end of a step, a reduction of its own.
+double busiest_traffic(const Traffic& traffic, const std::vector<double>& counts, double shared_at_most,
+                       double DataParallelTraffic::*member) {
+  const auto bytes_of = [&](const ParameterShare& share) {
+    return data_parallel_traffic(traffic.context.recipe, traffic.context.mesh, share).*member;
+  };
+  ParameterShare shared;
+  shared.other = traffic.shared_embedding;
+  return busiest(traffic, [&](std::size_t stage) {
+    const bool shares = shared.other > 0 && (stage == 0 || stage + 1 == traffic.stages.size());
+    if (!shares) return counts[stage] * bytes_of(traffic.shares[stage]);
+    ParameterShare own = traffic.shares[stage];
+    own.other -= shared.other;
+    return counts[stage] * bytes_of(own) + std::min(shared_at_most, counts[stage]) * bytes_of(shared);
+  });
 }
 
 double busiest_layers(const Traffic& traffic, LayerKind kind) {
@@ -71,12 +104,9 @@ void add_gradients(Traffic& traffic) {
   const bool sharded = recipe.parallel.zero_stage > 0;
   const RankGroup dense = sharded ? shard_group(mesh) : data_group(mesh);
   const RankGroup experts = expert_data_group(mesh), replicas = replica_group(mesh);
-  const double bytes = traffic.reductions * busiest(traffic, [&](std::size_t stage) {
-                         return data_parallel_traffic(recipe, traffic.shares[stage]).gradient_bytes;
-                       });
-  const double expert_bytes = traffic.reductions * busiest(traffic, [&](std::size_t stage) {
-                                return data_parallel_traffic(recipe, traffic.shares[stage]).expert_gradient_bytes;
-                              });
+  const double bytes = busiest_traffic(traffic, traffic.reductions, once, &DataParallelTraffic::gradient_bytes);
+  const double expert_bytes =
+      busiest_traffic(traffic, traffic.reductions, once, &DataParallelTraffic::expert_gradient_bytes);
   const auto add = [&](const std::string& group, double full, const RankGroup& ranks) {
     const std::string collective = sharded ? "reduce_scatter" : "all_reduce";
     const double sent = sharded ? all_gather_bytes(full, ranks.ranks) : all_reduce_bytes(full, ranks.ranks);
@@ -96,9 +126,7 @@ void add_weights(Traffic& traffic) {
   const Mesh& mesh = traffic.context.mesh;
   if (recipe.parallel.zero_stage == 0) return;
   const auto add = [&](const std::string& group, const RankGroup& ranks, double DataParallelTraffic::*member) {
-    const double bytes = traffic.gathers * busiest(traffic, [&](std::size_t stage) {
-                           return data_parallel_traffic(recipe, traffic.shares[stage]).*member;
-                         });
+    const double bytes = busiest_traffic(traffic, traffic.gathers, with_its_stages, member);
     const CollectiveCost& collectives = traffic.context.collectives;
     const double seconds = recipe.parallel.zero_stage == 3 ? collectives.gather_weights(bytes, ranks)
                                                            : collectives.all_gather(bytes, ranks);
@@ -218,7 +246,7 @@ void add_pipeline(Traffic& traffic) {
                  sends * context.collectives.all_gather(whole, tensor)});
   }
   const double gradient = context.recipe.precision.gradients == DataType::fp32 ? 4 : 2;
-  const double tied = gradient * tied_embedding_elements(traffic.graph, mesh, traffic.stages);
+  const double tied = gradient * traffic.shared_embedding;
   traffic.add({"all_reduce", "pipeline", "tied embedding", 2, all_reduce_bytes(tied, 2),
                context.collectives.all_reduce(tied, tied_embedding_group(mesh))});
 }
@@ -226,14 +254,15 @@ void add_pipeline(Traffic& traffic) {
 }  // namespace
 
 std::vector<CommunicationEntry> communication_of(const Recipe& recipe, const Graph& graph, const Mesh& mesh,
-                                                 const std::vector<Stage>& stages, const ClusterProfile& profile) {
+                                                 const std::vector<Stage>& stages, const Schedule& schedule,
+                                                 const ClusterProfile& profile) {
   const CostConstants constants;
   const CostContext context(recipe, mesh, profile, constants);
-  const ScheduleShape shape = schedule_shape(recipe, mesh);
   Traffic traffic{context, graph, stages, parameter_shares(graph, mesh, stages)};
-  traffic.micro_batches = shape.micro_batches;
-  traffic.reductions = traffic.micro_batches / shape.reduction_group();
-  traffic.gathers = recipe.parallel.zero_stage == 3 ? 2 * traffic.micro_batches / shape.gather_group() : 1;
+  traffic.shared_embedding = tied_embedding_elements(graph, mesh, stages);
+  traffic.micro_batches = schedule.shape.micro_batches;
+  traffic.reductions = count_by_stage(schedule, Operation::reduce_gradients);
+  traffic.gathers = count_by_stage(schedule, Operation::gather_weights);
   add_gradients(traffic);
   add_weights(traffic);
   add_tensor_parallel(traffic);
@@ -241,10 +270,10 @@ std::vector<CommunicationEntry> communication_of(const Recipe& recipe, const Gra
   add_tensor_gradients(traffic);
   add_context_and_experts(traffic);
   add_pipeline(traffic);
-  // The gradients' squared norm and the loss, over all ranks.
   const RankGroup world{mesh.world(), 1, std::min(mesh.world(), mesh.devices_per_node)};
-  traffic.add({"all_reduce", "control", "scalars", world.ranks, all_reduce_bytes(16, world.ranks),
-               context.collectives.all_reduce(16, world)});
+  const double scalars = step_scalars * sizeof(double) * static_cast<double>(world.ranks);
+  traffic.add({"all_gather", "control", "scalars", world.ranks, all_gather_bytes(scalars, world.ranks),
+               context.collectives.all_gather(scalars, world)});
   return traffic.entries;
 }
 

@@ -2,24 +2,35 @@
 #include "parallel/plan/cost/data_parallel_cost.h"
 
 #include <algorithm>
+#include <cstdint>
+
+#include "parallel/plan/flat_shards.h"
 
 namespace llmtrain {
 namespace {
 
 double bytes_of(DataType type) { return type == DataType::fp32 ? 4 : 2; }
 
+double padding(double elements, const RankGroup& shards) {
+  const auto whole = static_cast<std::int64_t>(elements);
+  return static_cast<double>(FlatShards{whole, shards.ranks}.padded() - whole);
+}
+
 }  // namespace
 
-DataParallelTraffic data_parallel_traffic(const Recipe& recipe, const ParameterShare& share) {
+DataParallelTraffic data_parallel_traffic(const Recipe& recipe, const Mesh& mesh, const ParameterShare& share) {
   const Fp8Level level = recipe.precision.fp8_level;
   const double gradient = bytes_of(recipe.precision.gradients), weight = bytes_of(recipe.precision.compute);
   const double linear_gradient = level == Fp8Level::off ? gradient : 1;
   const double linear_weight = level == Fp8Level::o3 ? 1 : weight;
+  const bool sharded = recipe.parallel.zero_stage > 0;
+  const double other = share.other + (sharded ? padding(share.linear + share.other, shard_group(mesh)) : 0);
+  const double experts = share.experts + (sharded ? padding(share.experts, expert_data_group(mesh)) : 0);
   DataParallelTraffic traffic;
-  traffic.gradient_bytes = share.linear * linear_gradient + share.other * gradient;
-  traffic.expert_gradient_bytes = share.experts * linear_gradient;
-  traffic.weight_bytes = share.linear * linear_weight + share.other * weight;
-  traffic.expert_weight_bytes = share.experts * linear_weight;
+  traffic.gradient_bytes = share.linear * linear_gradient + other * gradient;
+  traffic.expert_gradient_bytes = experts * linear_gradient;
+  traffic.weight_bytes = share.linear * linear_weight + other * weight;
+  traffic.expert_weight_bytes = experts * linear_weight;
   return traffic;
 }
 

@@ -6,7 +6,8 @@
 
 namespace llmtrain {
 
-// What one stage's gradients and weights take to reduce and to gather, once.
+// What one stage's gradients and weights take to reduce and to gather, once. Where ZeRO shards them they are padded as
+// FlatShards says.
 struct DataParallelTraffic {
   double gradient_bytes = 0;         // the full tensors of the dense part
   double expert_gradient_bytes = 0;  // of the experts
@@ -16,7 +17,7 @@ struct DataParallelTraffic {
 
 // FP8-LM's sizes (arXiv 2310.18313, tables 5 and 6): at FP8 levels gradients of linear layers travel in one byte, at O3
 // their weights as well; all else keeps the recipe's types.
-DataParallelTraffic data_parallel_traffic(const Recipe& recipe, const ParameterShare& share);
+DataParallelTraffic data_parallel_traffic(const Recipe& recipe, const Mesh& mesh, const ParameterShare& share);
 
 // Seconds of one reduction (all-reduce, or reduce-scatter at ZeRO-1 and higher) and of one gather of weights.
 double reduction_seconds(const Recipe& recipe, const Mesh& mesh, const CollectiveCost& collectives,

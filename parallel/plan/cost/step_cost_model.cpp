@@ -74,7 +74,7 @@ void add_offload(const CostContext& context, const ClusterProfile& profile, cons
 // beside the last backward, the gather of updated weights (ZeRO-1 and -2) beside the next step's first forward.
 void add_data_parallel(const CostContext& context, const ClusterProfile& profile, const ParameterShare& share,
                        const Stage& stage, StageCost& cost) {
-  const DataParallelTraffic traffic = data_parallel_traffic(context.recipe, share);
+  const DataParallelTraffic traffic = data_parallel_traffic(context.recipe, context.mesh, share);
   cost.reduce_seconds = reduction_seconds(context.recipe, context.mesh, context.collectives, traffic);
   cost.gather_seconds = gather_seconds(context.recipe, context.mesh, context.collectives, traffic);
   if (!context.recipe.parallel.overlap) return;

@@ -9,6 +9,7 @@
 #include "parallel/plan/cost/cost_constants.h"
 #include "parallel/plan/mesh.h"
 #include "parallel/plan/placement.h"
+#include "parallel/plan/schedule.h"
 #include "parallel/plan/step_costs.h"
 
 namespace llmtrain {
@@ -19,8 +20,9 @@ StepCosts make_step_costs(const Recipe& recipe, const Graph& graph, const Mesh& 
                           const ClusterProfile& profile, const CostConstants& constants = {});
 
 // The communication table of design.md §5 for the busiest rank of each entry. Bytes are what one rank sends by the
-// ring algorithm; entries that move nothing are left out.
+// ring algorithm; entries that move nothing are left out. `schedule` is the recipe's.
 std::vector<CommunicationEntry> communication_of(const Recipe& recipe, const Graph& graph, const Mesh& mesh,
-                                                 const std::vector<Stage>& stages, const ClusterProfile& profile);
+                                                 const std::vector<Stage>& stages, const Schedule& schedule,
+                                                 const ClusterProfile& profile);
 
 }  // namespace llmtrain

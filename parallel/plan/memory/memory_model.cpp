@@ -81,6 +81,7 @@ StepMemory make_step_memory(const Recipe& recipe, const Graph& graph, const Mesh
   const BlockActivations blocks(graph, pass_setting(recipe, mesh, kernels));
   StepMemory memory;
   for (const Stage& placed : stages) memory.stages.push_back(make_stage(recipe, graph, mesh, placed, blocks));
+  memory.head_adds_to_first = graph.model.tie_embeddings && mesh.pipeline == 1;
   memory.rank[Category::framework] = framework_bytes(kernels);
   memory.rank[Category::communication] = communicator_bytes(kernels, mesh);
   memory.rank[Category::buffers] = input_bytes(recipe, mesh);

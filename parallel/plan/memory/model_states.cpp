@@ -2,12 +2,12 @@
 #include "parallel/plan/memory/model_states.h"
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <numeric>
 #include <queue>
 
 #include "core/graph/sharding.h"
+#include "parallel/plan/flat_shards.h"
 #include "parallel/plan/memory/state_bytes.h"
 
 namespace llmtrain {
@@ -59,10 +59,6 @@ Groups groups_of(const Recipe& recipe, const Graph& graph, const Mesh& mesh, con
   return groups;
 }
 
-double largest_even_share(double elements, std::int64_t ranks) {
-  return std::ceil(elements / static_cast<double>(ranks));
-}
-
 double largest_dealt_share(std::vector<double> sizes, std::int64_t ranks) {
   std::sort(sizes.begin(), sizes.end(), std::greater<>());
   if (ranks >= static_cast<std::int64_t>(sizes.size())) return sizes.empty() ? 0 : sizes.front();
@@ -90,8 +86,9 @@ void add_group(const Recipe& recipe, const Mesh& mesh, const Group& group, Model
   const StateBytes bytes = group.is_fp8 ? fp8_state_bytes(recipe.precision.fp8_level) : state_bytes(recipe.precision);
   const std::int64_t ranks = shard_ranks(mesh, group.is_expert);
   const std::int64_t stage = ranks > 1 ? recipe.parallel.zero_stage : 0;
-  const double whole = group.elements();
-  const double share = group.is_fp8 ? largest_dealt_share(group.sizes, ranks) : largest_even_share(whole, ranks);
+  const FlatShards flat{static_cast<std::int64_t>(group.elements()), ranks};
+  const double whole = static_cast<double>(group.is_fp8 ? flat.elements : flat.padded());
+  const double share = group.is_fp8 ? largest_dealt_share(group.sizes, ranks) : static_cast<double>(flat.part());
   const auto held = [&](std::int64_t sharded_from) { return stage >= sharded_from ? share : whole; };
   states.resident[Category::weights] += bytes.weight * held(3);
   states.resident[Category::gradients] += bytes.gradient * held(2);

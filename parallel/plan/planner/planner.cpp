@@ -28,8 +28,8 @@ void fill_report(Plan& plan, const Graph& graph, const PlanSetting& setting, con
   report.throughput = planned_throughput(sources);
   report.run = planned_run(sources);
   report.ranks = planned_ranks(sources);
-  report.communication =
-      planned_communication(sources, communication_of(report.recipe, graph, setting.mesh, setting.stages, profile));
+  report.communication = planned_communication(
+      sources, communication_of(report.recipe, graph, setting.mesh, setting.stages, plan.schedule, profile));
   report.warnings = plan_warnings(sources, report.ranks);
   report.fits = profile.device.memory_bytes <= 0 || std::ranges::all_of(report.ranks, [&](const PlannedRank& rank) {
                   return rank.peak_bytes <= profile.device.memory_bytes;

@@ -60,6 +60,23 @@ TEST_CASE("the last operations stay, oldest first") {
   CHECK(log.last_operation().find("all_reduce of 20 bf16 for tensor_parallel in group tensor [2 3], not done") == 0);
 }
 
+TEST_CASE("the last operation that a rank took part in is known by those that are done") {
+  OperationLog log;
+  CHECK(log.last_done_with(3) == "none");
+  const auto finish = [&](const Request& request) {
+    const OperationLog::Entry entry = log.start(request);
+    log.finish(entry, entry.started);
+  };
+  finish(request(Collective::all_reduce, 1));
+  Request send = request(Collective::send, 2);
+  send.peer = 0;
+  finish(send);
+  log.start(request(Collective::all_reduce, 3));
+  CHECK(log.last_done_with(2) == send.description());
+  CHECK(log.last_done_with(3) == request(Collective::all_reduce, 1).description());
+  CHECK(log.last_done_with(7) == "none");
+}
+
 TEST_CASE("a broadcast counts where it starts, a message names its other side") {
   OperationLog log;
   Request broadcast = request(Collective::broadcast, 10);

@@ -72,7 +72,7 @@ TEST_CASE("ZeRO-3 holds two gathered stages, or one where the rank has one") {
   CHECK(run(shape, {.gather = 0.5}).ranks[0].high_water[Category::weights] == 4096);
 }
 
-TEST_CASE("whole gradients are there from a group's first backward to the end of its reduction") {
+TEST_CASE("whole gradients are there from a group's first backward to the rank's next reduction") {
   const ScheduleShape shape{.loops = 2, .micro_batches = 2, .zero_stage = 2, .reduces = true};
   // B1 ends at 8 and its reduction at 11, B0 at 12 and its at 15.
   const Simulation simulation = run(shape, {.reduce = 3});
@@ -80,6 +80,22 @@ TEST_CASE("whole gradients are there from a group's first backward to the end of
   ScheduleShape alone = shape;
   alone.reduces = false;
   CHECK(run(alone).ranks[0].high_water[Category::gradients] == 0);
+}
+
+TEST_CASE("the head's gradients are there from its forward, with those of the micro-batch before") {
+  const ScheduleShape shape{
+      .kind = Kind::interleaved, .loops = 2, .micro_batches = 2, .zero_stage = 2, .reduces = true};
+  StepMemory memory = equal_memory(shape);
+  const auto gradients = [&] {
+    const Simulation simulation =
+        simulate(make_schedule(shape), equal_costs(shape, {.reduce = 0.5}), memory, Timeline::record);
+    return course(simulation.ranks[0], Category::gradients);
+  };
+  // F1 begins those of stage 1, B0 those of stage 0 beside them, R0 ends those of stage 1, F1 takes them anew.
+  CHECK(gradients() == std::vector<double>{0, 32, 64, 32, 64, 32, 64, 32, 0});
+  // F1 begins those of stage 0, B1 those of stage 1.
+  memory.head_adds_to_first = true;
+  CHECK(gradients() == std::vector<double>{0, 32, 64, 32, 64, 96, 64, 32, 0});
 }
 
 TEST_CASE("without a timeline there are the same peaks and no samples") {

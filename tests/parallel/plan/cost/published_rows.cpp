@@ -105,7 +105,8 @@ nlohmann::json recipe_of(const Columns& columns) {
 
 double weight_traffic_gibibytes(const Plan& plan, const ClusterProfile& profile) {
   double bytes = 0;
-  for (const auto& entry : communication_of(plan.recipe, plan.graph, plan.mesh, plan.stages, profile)) {
+  const Schedule schedule = make_schedule(schedule_shape(plan.recipe, plan.mesh));
+  for (const auto& entry : communication_of(plan.recipe, plan.graph, plan.mesh, plan.stages, schedule, profile)) {
     if (entry.purpose == "data_parallel") bytes += entry.bytes_per_rank_per_step;
   }
   return bytes / (1024.0 * 1024 * 1024);

@@ -31,7 +31,7 @@ struct Planned {
 
   StepCosts costs() const { return make_step_costs(recipe, graph, mesh, stages, profile); }
   std::vector<CommunicationEntry> communication() const {
-    return communication_of(recipe, graph, mesh, stages, profile);
+    return communication_of(recipe, graph, mesh, stages, make_schedule(schedule_shape(recipe, mesh)), profile);
   }
   // Of every group, or of one.
   double bytes(const std::string& collective, const std::string& purpose, const std::string& group = "") const {
@@ -130,7 +130,7 @@ TEST_CASE("FP8 levels shorten linear layers alone") {
   Recipe recipe = recipe_of({"parallel.zero_stage=1"});
   const auto sizes = [&](Fp8Level level) {
     recipe.precision.fp8_level = level;
-    const DataParallelTraffic traffic = data_parallel_traffic(recipe, share);
+    const DataParallelTraffic traffic = data_parallel_traffic(recipe, Mesh{}, share);
     return std::pair{traffic.gradient_bytes, traffic.weight_bytes};
   };
   CHECK(sizes(Fp8Level::off) == std::pair{4040.0, 2020.0});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/shard/flat_shards.h"
+#include "parallel/plan/flat_shards.h"
 
 #include <algorithm>
 

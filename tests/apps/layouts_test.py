@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a model is spread over ranks does not change what it learns: a table of layouts against one rank alone."""
+import json
+import os
+import shutil
+import unittest
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+
+from program import ProgramTest
+
+LOSS, NORM, LOSS_IN_BF16 = 1e-5, 1e-4, 2e-2
+# One line a layout: the ranks, then keys of the recipe by their short names. Each in fp32, 100 steps.
+KEYS = {"micro": "batch.micro", "zero": "parallel.zero_stage", "shards": "parallel.zero_shard_ranks",
+        "overlap": "parallel.overlap", "pipeline": "parallel.pipeline", "tensor": "parallel.tensor",
+        "sequence": "parallel.sequence", "context": "parallel.context", "schedule": "pipeline.schedule",
+        "loops": "pipeline.loops", "balance": "pipeline.balance", "recompute": "memory.recompute",
+        "attention": "kernels.attention", "compute": "precision.compute", "backend": "launch.backend"}
+
+# Four layers. Tied embeddings; a vocabulary that no number of tensor ranks divides.
+GPT2 = {"architecture": "gpt2", "layers": 4, "hidden_size": 32, "heads": 4, "vocab_size": 257,
+        "max_sequence_length": 16}
+GPT2_LAYOUTS = """
+1 micro=1
+1 micro=2 loops=4 recompute=full
+2 micro=4
+2 zero=1 loops=2
+2 zero=2 loops=4 schedule=interleaved
+2 zero=3 loops=4
+2 zero=3 loops=6 balance=blocks recompute=selective overlap=false
+2 pipeline=2
+2 pipeline=2 schedule=gpipe recompute=full
+2 pipeline=2 schedule=1f1b overlap=false
+2 pipeline=2 loops=2 schedule=interleaved
+2 pipeline=2 loops=3 balance=blocks recompute=selective
+2 pipeline=2 balance=[3,1]
+4 zero=1 loops=4
+4 zero=3 loops=2 shards=2
+4 zero=2 shards=1 loops=2
+4 pipeline=4 micro=2
+4 pipeline=2 zero=1 loops=2
+4 pipeline=2 zero=2 schedule=1f1b
+4 pipeline=2 zero=3 loops=2
+4 pipeline=2 zero=3 loops=2 schedule=interleaved micro=1
+8 zero=3 loops=4
+8 pipeline=4 zero=3 balance=[1,2,1,0] schedule=1f1b
+8 pipeline=2 zero=2 loops=2 recompute=full shards=2
+8 pipeline=4 zero=1 schedule=gpipe
+2 zero=3 loops=4 backend=mpi
+4 pipeline=2 zero=2 loops=2 backend=mpi
+8 pipeline=4 zero=3 backend=mpi
+"""
+
+# Untied; half as many key heads as heads.
+LLAMA = {"architecture": "llama", "layers": 4, "hidden_size": 32, "heads": 4, "kv_heads": 2, "ffn_hidden_size": 48,
+         "vocab_size": 258, "max_sequence_length": 16}
+LLAMA_LAYOUTS = """
+1 micro=4 loops=2 recompute=selective
+1 micro=1 schedule=1f1b attention=math
+2
+2 zero=1 micro=2
+2 zero=2 loops=2 schedule=gpipe
+2 zero=3 loops=4 schedule=interleaved recompute=full
+2 pipeline=2 micro=2
+2 pipeline=2 loops=2
+2 pipeline=2 loops=2 balance=[0,2,1,1]
+2 pipeline=2 schedule=1f1b recompute=full micro=2
+4 zero=2 loops=4 micro=2
+4 zero=3 loops=4 overlap=false
+4 zero=1 shards=2
+4 pipeline=4 schedule=gpipe
+4 pipeline=4 schedule=1f1b recompute=selective
+4 pipeline=2 loops=2 schedule=interleaved
+4 pipeline=2 zero=1 schedule=gpipe
+4 pipeline=2 zero=2 loops=2
+4 pipeline=2 zero=3 loops=2 recompute=full
+4 pipeline=2 zero=3 schedule=1f1b overlap=false
+8
+8 zero=1
+8 zero=2 shards=4 loops=2
+8 pipeline=2 zero=3 loops=2
+8 pipeline=4 zero=2 schedule=1f1b
+8 pipeline=2 zero=3 loops=3 balance=blocks shards=2
+2 zero=1 loops=2 backend=mpi
+4 pipeline=2 zero=3 loops=2 backend=mpi
+"""
+
+TWICE = """
+2 zero=2 loops=4
+4 zero=3 loops=4 schedule=interleaved
+4 pipeline=2 zero=3 loops=2
+4 pipeline=4 schedule=1f1b
+4 pipeline=2 zero=1 loops=2 backend=mpi
+8 pipeline=2 zero=3 loops=2 compute=bf16
+"""
+
+BF16 = """
+1
+2 zero=3 loops=4
+4 pipeline=2 zero=2 loops=2
+4 pipeline=4 schedule=1f1b
+8 pipeline=2 zero=3 loops=2 recompute=full
+"""
+
+
+def lines_of(table):
+    lines = [line for line in table.splitlines() if line]
+    return lines if shutil.which("mpirun") else [line for line in lines if "backend=mpi" not in line]
+
+
+def flags_of(line):
+    ranks, *settings = line.split()
+    flags = ["--ranks", ranks]
+    if "backend=" not in line:
+        settings.append("backend=local")
+    for setting in settings:
+        name, value = setting.split("=")
+        flags += ["--set", f"{KEYS[name]}={value}"]
+    return flags
+
+
+class Layouts(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        random, token, text = Random(1), 0, bytearray()
+        for _ in range(4000):  # something to learn: each depends on the one before, up to noise
+            token = (3 * token + 1 + random.randrange(4)) % 40
+            text.append(token)
+        self.write("text.txt", bytes(text))
+
+    def write_recipe(self, model):
+        self.write("recipe.json", {"name": "layouts", "model": model, "data": {"train": [{"path": "text.txt"}]},
+                                   "batch": {"global": 8, "micro": 1}, "log": {"tensorboard": False},
+                                   "training": {"steps": 100, "learning_rate": {"warmup_steps": 20}}})
+
+    def train(self, job):
+        """The losses and the gradient norms of a run: `job` is its folder and its layout's line."""
+        folder, line = job
+        result = self.run_program("run", "recipe.json", "-q", "--run-dir", folder, *flags_of(line))
+        self.assertEqual((result.returncode, result.stderr), (0, ""), line)
+        rows = [json.loads(row) for row in (self.folder / folder / "metrics.jsonl").read_text().splitlines()]
+        self.assertEqual(len(rows), 100, line)
+        shutil.rmtree(self.folder / folder)
+        return [row["loss"] for row in rows], [row["grad_norm"] for row in rows]
+
+    def train_all(self, lines):
+        """Each line's results. A few runs share the processors, so that none waits for a single one."""
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            return list(pool.map(self.train, ((str(index), line) for index, line in enumerate(lines))))
+
+    def assert_close(self, values, expected, tolerance):
+        worst = max(abs(value - wanted) / abs(wanted) for value, wanted in zip(values, expected, strict=True))
+        self.assertLessEqual(worst, tolerance)
+
+    def check(self, model, table, loss_tolerance, norm_tolerance=None):
+        self.write_recipe(model)
+        lines = lines_of(table)
+        expected, *results = self.train_all(["1 micro=8", *lines])
+        self.assertLess(expected[0][-1], 0.9 * expected[0][0], "nothing was learned")
+        for line, (losses, norms) in zip(lines, results, strict=True):
+            with self.subTest(line):
+                self.assert_close(losses, expected[0], loss_tolerance)
+                if norm_tolerance:
+                    self.assert_close(norms, expected[1], norm_tolerance)
+
+    def test_gpt2(self):
+        self.check(GPT2, GPT2_LAYOUTS, LOSS, NORM)
+
+    def test_llama(self):
+        self.check(LLAMA, LLAMA_LAYOUTS, LOSS, NORM)
+
+    def test_the_same_layout_gives_the_same_bits(self):
+        for model in (GPT2, LLAMA):
+            self.write_recipe(model)
+            lines = lines_of(TWICE)
+            results = self.train_all(lines + lines)
+            for line, first, second in zip(lines, results, results[len(lines):]):
+                with self.subTest(line, model=model["architecture"]):
+                    self.assertEqual(first, second)
+
+    def test_bf16(self):
+        table = "\n".join(f"{line} compute=bf16" for line in lines_of(BF16))
+        for model in (GPT2, LLAMA):
+            self.check(model, table, LOSS_IN_BF16)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a plan says of a step is what the step does: the instructions, the bytes that every rank sends, and the memory
+// that it takes.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "parallel/comm/local/local_world.h"
+#include "parallel/engine/trainer.h"
+#include "parallel/plan/cost/cluster_profile.h"
+#include "parallel/plan/planner/planner.h"
+#include "tests/parallel/engine/thread_memory.h"
+#include "tests/parallel/engine/training_setting.h"
+
+namespace llmtrain {
+namespace {
+
+using test::MemoryWatch;
+using test::TrainingSetting;
+using Category = MemoryCategory;
+using Overrides = std::vector<std::string>;
+
+struct Layout {
+  int ranks;
+  Overrides overrides;
+};
+
+// Four layers: of 11 parts of one size for ZeRO to cut, and not evenly.
+const std::vector<Layout> layouts{
+    {2, {}},
+    {2, {"parallel.zero_stage=1", "pipeline.loops=2"}},
+    {2, {"parallel.zero_stage=2", "pipeline.loops=4"}},
+    {2, {"parallel.zero_stage=3", "pipeline.loops=4"}},
+    {3, {"parallel.zero_stage=3", "pipeline.loops=2", "batch.global=12"}},
+    {4, {"parallel.zero_stage=3", "pipeline.loops=4", "pipeline.schedule=\"interleaved\""}},
+    {4, {"parallel.zero_stage=2", "pipeline.loops=4", "pipeline.schedule=\"interleaved\""}},
+    {4, {"parallel.zero_stage=3", "pipeline.loops=2", "pipeline.schedule=\"1f1b\"", "parallel.overlap=false"}},
+    {4, {"parallel.zero_stage=3", "pipeline.loops=6", "pipeline.balance=\"blocks\"", "pipeline.schedule=\"gpipe\""}},
+    {4, {"parallel.zero_stage=2", "parallel.zero_shard_ranks=2", "pipeline.loops=2"}},
+    {4, {"parallel.zero_stage=3", "parallel.zero_shard_ranks=1", "pipeline.loops=2"}},
+    {4, {"parallel.zero_stage=3", "pipeline.loops=4", "precision.compute=\"bf16\""}},
+    {4, {"parallel.zero_stage=1", "precision.compute=\"bf16\"", "precision.gradients=\"bf16\""}},
+    {4, {"parallel.zero_stage=3", "pipeline.loops=2", "model.tie_embeddings=true", "model.vocab_size=513"}},
+    {2, {"parallel.zero_stage=1", "memory.recompute=\"full\""}},
+    {2, {"parallel.zero_stage=3", "pipeline.loops=4", "memory.recompute=\"selective\""}},
+    {2, {"model.architecture=\"gpt2\"", "model.dropout=0.1", "parallel.zero_stage=2", "pipeline.loops=2"}},
+    {8, {"parallel.zero_stage=3", "pipeline.loops=4", "batch.global=16"}},
+    {2, {"parallel.pipeline=2", "pipeline.schedule=\"gpipe\""}},
+    {2, {"parallel.pipeline=2", "pipeline.schedule=\"1f1b\"", "model.tie_embeddings=true"}},
+    {2, {"parallel.pipeline=2", "pipeline.loops=2"}},
+    {2, {"parallel.pipeline=2", "pipeline.loops=2", "parallel.overlap=false"}},
+    {2, {"parallel.pipeline=2", "pipeline.balance=[1,3]", "memory.recompute=\"full\""}},
+    {4, {"parallel.pipeline=2", "pipeline.loops=2", "parallel.zero_stage=3"}},
+    {4, {"parallel.pipeline=2", "pipeline.loops=2", "parallel.zero_stage=3", "pipeline.schedule=\"interleaved\""}},
+    {4, {"parallel.pipeline=2", "pipeline.loops=3", "parallel.zero_stage=2", "pipeline.balance=\"blocks\""}},
+    {4,
+     {"parallel.pipeline=2", "pipeline.loops=2", "parallel.zero_stage=3", "model.tie_embeddings=true",
+      "precision.compute=\"bf16\""}},
+    {6,
+     {"parallel.pipeline=2", "pipeline.loops=2", "parallel.zero_stage=3", "pipeline.schedule=\"interleaved\"",
+      "batch.global=12", "model.tie_embeddings=true", "model.vocab_size=515"}},
+    {6,
+     {"parallel.pipeline=2", "parallel.zero_stage=2", "pipeline.schedule=\"1f1b\"", "batch.global=12",
+      "model.tie_embeddings=true", "model.vocab_size=515"}},
+    {4, {"parallel.pipeline=4", "pipeline.schedule=\"1f1b\""}},
+    {8, {"parallel.pipeline=4", "parallel.zero_stage=1", "model.architecture=\"gpt2\""}},
+};
+
+Recipe recipe_of(const TrainingSetting& setting, const Layout& layout) {
+  Overrides overrides{"model.layers=4",
+                      "model.hidden_size=128",
+                      "model.ffn_hidden_size=320",
+                      "model.vocab_size=512",
+                      "model.max_sequence_length=32",
+                      "batch.sequence_length=32",
+                      "batch.micro=1",
+                      "launch.ranks=" + std::to_string(layout.ranks)};
+  overrides.insert(overrides.end(), layout.overrides.begin(), layout.overrides.end());
+  return setting.recipe(overrides);
+}
+
+std::string words_of(const Layout& layout) {
+  std::string words = std::to_string(layout.ranks) + " ranks";
+  for (const std::string& override : layout.overrides) words += " " + override;
+  return words;
+}
+
+Plan plan_of(const Recipe& recipe) {
+  const auto profile = load_profile("cpu", std::string(LLMTRAIN_SOURCE_DIR) + "/recipes/clusters");
+  return make_plan(recipe, profile, Timeline::leave_out);
+}
+
+// Bytes by "purpose collective".
+using Traffic = std::map<std::string, double>;
+
+Traffic traffic_of(const OperationLog& log) {
+  Traffic traffic;
+  for (const CommunicationCount& count : log.counts()) {
+    if (count.bytes == 0) continue;
+    const std::string name =
+        count.collective == Collective::send ? "send_receive" : std::string(collective_name(count.collective));
+    traffic[std::string(purpose_name(count.purpose)).append(" ").append(name)] += count.bytes;
+  }
+  return traffic;
+}
+
+Traffic traffic_of(const Plan& plan) {
+  Traffic traffic;
+  for (const auto& [entry, exposed] : plan.report.communication)
+    traffic[std::string(entry.purpose).append(" ").append(entry.collective)] += entry.bytes_per_rank_per_step;
+  return traffic;
+}
+
+// A line each, to the byte: a ring's part of a tensor need not be a whole number.
+std::string to_text(const Traffic& traffic) {
+  std::string text;
+  for (const auto& [what, bytes] : traffic) text += what + " " + std::to_string(std::llround(bytes)) + "\n";
+  return text;
+}
+
+// What two steps of one rank did.
+struct RankRun {
+  std::int64_t pipeline_rank = 0;
+  std::vector<std::string> executed;  // by step
+  std::vector<Traffic> traffic;
+  ShardedParameters::Bytes kept;
+  std::int64_t peak = 0;
+};
+
+RankRun run_rank(const Recipe& recipe, Communicator& communicator) {
+  MemoryWatch watch;
+  Trainer trainer(recipe, &communicator);
+  RankRun run;
+  std::string executed;
+  trainer.runner().set_observer([&](const Instruction& instruction) { executed += to_text(instruction) + "\n"; });
+  watch.memory().reset_peak();
+  for (int step = 0; step < 2; ++step) {
+    communicator.log().reset_counts();
+    trainer.step();
+    run.traffic.push_back(traffic_of(communicator.log()));
+    run.executed.push_back(std::exchange(executed, {}));
+  }
+  run.peak = watch.memory().peak();
+  for (const ParameterUnit* unit : trainer.model().units()) {
+    const auto bytes = unit->parameters->bytes();
+    run.kept.weights += bytes.weights;
+    run.kept.gradients += bytes.gradients;
+    run.kept.moments += bytes.moments;
+  }
+  return run;
+}
+
+std::vector<RankRun> run_ranks(const Recipe& recipe, const Mesh& mesh) {
+  std::vector<RankRun> runs(static_cast<std::size_t>(mesh.world()));
+  LocalWorld(static_cast<int>(mesh.world())).run([&](Communicator& communicator) {
+    RankRun& run = runs[static_cast<std::size_t>(communicator.rank())];
+    run = run_rank(recipe, communicator);
+    run.pipeline_rank = communicator.rank() / (mesh.world() / mesh.pipeline);
+  });
+  return runs;
+}
+
+void check_traffic(const Plan& plan, const std::vector<RankRun>& runs) {
+  const std::string planned = to_text(traffic_of(plan));
+  for (std::size_t step = 0; step < 2; ++step) {
+    Traffic busiest;
+    for (const RankRun& run : runs)
+      for (const auto& [what, bytes] : run.traffic[step]) busiest[what] = std::max(busiest[what], bytes);
+    CHECK(to_text(busiest) == planned);
+  }
+}
+
+void check_memory(const Plan& plan, const RankRun& run) {
+  MemoryBytes resident;
+  const auto ranks = static_cast<std::size_t>(plan.schedule.shape.pipeline);
+  for (auto stage = static_cast<std::size_t>(run.pipeline_rank); stage < plan.memory.stages.size(); stage += ranks)
+    for (std::size_t i = 0; i < memory_categories; ++i)
+      resident.bytes[i] += plan.memory.stages[stage].resident.bytes[i];
+  const auto close = [](double bytes) { return Approx(bytes).epsilon(0.05); };
+  CHECK(static_cast<double>(run.kept.weights) ==
+        close(resident[Category::weights] + resident[Category::master_weights]));
+  CHECK(static_cast<double>(run.kept.gradients) == close(resident[Category::gradients]));
+  CHECK(static_cast<double>(run.kept.moments) == close(resident[Category::optimizer]));
+  const PlannedRank& planned = plan.report.ranks[static_cast<std::size_t>(run.pipeline_rank)];
+  INFO("peak at " << planned.peak_instruction);
+  CHECK(static_cast<double>(run.peak) == close(planned.peak_bytes - planned.bytes[Category::framework]));
+}
+
+}  // namespace
+
+TEST_CASE("a step does what the schedule says, sends what the plan says, and takes the memory that it says") {
+  const TrainingSetting setting;
+  for (const Layout& layout : layouts) {
+    INFO(words_of(layout));
+    const Recipe recipe = recipe_of(setting, layout);
+    const Plan plan = plan_of(recipe);
+    const auto runs = run_ranks(recipe, plan.report.mesh);
+    check_traffic(plan, runs);
+    for (const RankRun& run : runs) {
+      const std::string expected = to_text(plan.schedule.ranks[static_cast<std::size_t>(run.pipeline_rank)]);
+      CHECK(run.executed == std::vector<std::string>(2, expected));
+      check_memory(plan, run);
+    }
+  }
+}
+
+}  // namespace llmtrain
