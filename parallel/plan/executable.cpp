@@ -27,7 +27,9 @@ void refuse_precision(const PrecisionRecipe& precision, Refusals& refusals) {
 void refuse_parallel(const ParallelRecipe& parallel, Refusals& refusals) {
   refusals.one_only("/parallel/context", parallel.context);
   refusals.one_only("/parallel/expert", parallel.expert);
-  refusals.one_only("/parallel/expert_tensor", parallel.expert_tensor);
+  // Left out it is the tensor ranks, and without experts it splits nothing.
+  refusals.refuse_if(parallel.expert_tensor != parallel.tensor, "/parallel/expert_tensor",
+                     std::to_string(parallel.expert_tensor), "leave it out");
 }
 
 void refuse_launch(const Recipe& recipe, Refusals& refusals) {

@@ -8,7 +8,7 @@
 
 #include "core/graph/graph.h"
 #include "core/model/parameter_store.h"
-#include "parallel/shard/flat_shards.h"
+#include "parallel/plan/flat_shards.h"
 #include "parallel/shard/tensor_parallel.h"
 
 namespace llmtrain {

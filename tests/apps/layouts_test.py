@@ -46,7 +46,17 @@ GPT2_LAYOUTS = """
 8 pipeline=4 zero=3 balance=[1,2,1,0] schedule=1f1b
 8 pipeline=2 zero=2 loops=2 recompute=full shards=2
 8 pipeline=4 zero=1 schedule=gpipe
+2 tensor=2
+2 tensor=2 sequence=false recompute=full
+4 tensor=4
+4 tensor=2 zero=3 loops=4
+4 tensor=2 zero=1 sequence=false attention=math
+4 tensor=2 pipeline=2 loops=2
+8 tensor=4 pipeline=2
+8 tensor=2 pipeline=2 zero=3 loops=2
+8 tensor=2 pipeline=2 zero=1 schedule=1f1b recompute=selective
 2 zero=3 loops=4 backend=mpi
+4 tensor=2 zero=2 loops=2 backend=mpi
 4 pipeline=2 zero=2 loops=2 backend=mpi
 8 pipeline=4 zero=3 backend=mpi
 """
@@ -81,8 +91,18 @@ LLAMA_LAYOUTS = """
 8 pipeline=2 zero=3 loops=2
 8 pipeline=4 zero=2 schedule=1f1b
 8 pipeline=2 zero=3 loops=3 balance=blocks shards=2
+2 tensor=2 micro=2
+4 tensor=4
+4 tensor=4 sequence=false recompute=selective
+4 tensor=2 zero=2 loops=2
+4 tensor=2 pipeline=2 schedule=1f1b
+8 tensor=4 zero=3 loops=4
+8 tensor=4 pipeline=2 balance=[1,3]
+8 tensor=2 pipeline=2 zero=3 loops=2
+8 tensor=2 pipeline=4
 2 zero=1 loops=2 backend=mpi
 4 pipeline=2 zero=3 loops=2 backend=mpi
+8 tensor=2 pipeline=2 zero=3 loops=2 backend=mpi
 """
 
 TWICE = """
@@ -90,7 +110,9 @@ TWICE = """
 4 zero=3 loops=4 schedule=interleaved
 4 pipeline=2 zero=3 loops=2
 4 pipeline=4 schedule=1f1b
-4 pipeline=2 zero=1 loops=2 backend=mpi
+4 tensor=4
+8 tensor=2 pipeline=2 zero=3 loops=2
+4 tensor=2 pipeline=2 backend=mpi
 8 pipeline=2 zero=3 loops=2 compute=bf16
 """
 
@@ -99,7 +121,9 @@ BF16 = """
 2 zero=3 loops=4
 4 pipeline=2 zero=2 loops=2
 4 pipeline=4 schedule=1f1b
+4 tensor=4
 8 pipeline=2 zero=3 loops=2 recompute=full
+8 tensor=2 pipeline=2 zero=3 loops=2
 """
 
 

@@ -69,6 +69,15 @@ const std::vector<Layout> layouts{
       "model.tie_embeddings=true", "model.vocab_size=515"}},
     {4, {"parallel.pipeline=4", "pipeline.schedule=\"1f1b\""}},
     {8, {"parallel.pipeline=4", "parallel.zero_stage=1", "model.architecture=\"gpt2\""}},
+    {2, {"parallel.tensor=2"}},
+    {2, {"parallel.tensor=2", "parallel.sequence=false", "model.vocab_size=513"}},
+    {4, {"parallel.tensor=4", "model.architecture=\"gpt2\"", "model.vocab_size=513", "memory.recompute=\"full\""}},
+    {4, {"parallel.tensor=2", "pipeline.loops=4", "parallel.zero_stage=3"}},
+    {4, {"parallel.tensor=2", "parallel.pipeline=2", "pipeline.loops=2", "model.tie_embeddings=true"}},
+    {8, {"parallel.tensor=2", "parallel.pipeline=2", "pipeline.loops=2", "parallel.zero_stage=3"}},
+    {8,
+     {"parallel.tensor=2", "parallel.pipeline=2", "pipeline.loops=2", "parallel.zero_stage=2",
+      "parallel.sequence=false", "memory.recompute=\"selective\"", "pipeline.schedule=\"interleaved\""}},
 };
 
 Recipe recipe_of(const TrainingSetting& setting, const Layout& layout) {
