@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "core/graph/sharding.h"
+#include "parallel/plan/flat_shards.h"
 
 namespace llmtrain {
 namespace {
@@ -42,8 +43,8 @@ void add_stage(const Recipe& recipe, const Graph& graph, const Mesh& mesh, const
   std::int64_t total = 0;
   for (const std::size_t block : stage.blocks)
     for (const std::size_t index : graph.blocks[block].parameters) total += elements(index);
-  const auto shards = static_cast<std::int64_t>(sums.whole_group.size());
-  const std::int64_t part = std::max<std::int64_t>(1, (total + shards - 1) / shards);
+  const FlatShards shards{total, static_cast<std::int64_t>(sums.whole_group.size())};
+  const std::int64_t part = std::max<std::int64_t>(1, shards.part());
   std::int64_t begin = 0;
   for (const std::size_t block : stage.blocks) {
     for (const std::size_t index : graph.blocks[block].parameters) {
