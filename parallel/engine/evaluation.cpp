@@ -88,7 +88,8 @@ Evaluation evaluate(LocalModel& model, const Dataset& dataset, const Recipe& rec
 at::Tensor logits_of(LocalModel& model, const at::Tensor& tokens) {
   MicroBatch micro;
   // As often as there are tensor ranks where these split the rows, whatever the length.
-  micro.batch = model.groups().tensor.ranks();
+  const TensorParallel& tensor = model.groups().tensor;
+  micro.batch = tensor.rows() == ActivationRows::split ? tensor.ranks() : 1;
   micro.tokens = tokens.to(model.device()).repeat({micro.batch});
   micro.sequence = tokens.size(0);
   at::Tensor x;

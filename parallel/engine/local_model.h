@@ -67,7 +67,9 @@ class LocalModel {
   void finish_gather(std::size_t stage);
   enum class FreeAfter { forward, backward };
   // Whether this rank alone can run the model.
-  bool holds_all_weights() const { return !gathers_for_use() && pipeline_ranks() == 1 && groups_.tensor.ranks() == 1; }
+  bool holds_all_weights() const {
+    return !gathers_for_use() && groups_.mesh.tensor * groups_.mesh.context * groups_.mesh.pipeline == 1;
+  }
   bool gathers_for_use() const { return sharding_.zero_stage == 3 && groups_.data.shards() > 1; }
   void free(std::size_t stage, FreeAfter pass);
 

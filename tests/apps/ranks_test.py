@@ -92,6 +92,16 @@ class Ranks(ProgramTest):
                 logs = sorted(path.name for path in (self.folder / backend / "log").iterdir())
                 self.assertEqual(logs, ["rank-00000.log", "rank-00001.log"])
 
+    def test_ends_in_words_whatever_the_layout(self):
+        """The sample of the end is left out where the ranks would have to write it together."""
+        for axis in ("tensor", "context", "pipeline", "data"):
+            with self.subTest(axis):
+                result = self.run_ranks("--run-dir", axis, "--set", f"parallel.{axis}=2", "--set",
+                                        "launch.backend=local", "--set", "training.steps=2")
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertIn("done. ", result.stderr)
+                self.assertIn(f": {axis} 2", result.stderr)
+
     def test_world_that_does_not_fit(self):
         cases = ((["--ranks", "3"], "recipe.json: /batch/global:"),
                  (["--ranks", "2", "--set", "parallel.data=4"], "--set: /launch/ranks:"))

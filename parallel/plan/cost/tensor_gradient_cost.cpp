@@ -6,9 +6,12 @@
 #include <cstdint>
 
 #include "core/graph/sharding.h"
+#include "parallel/plan/flat_shards.h"
 
 namespace llmtrain {
 namespace {
+
+using Role = ParameterRole;
 
 // Elements on each ZeRO shard.
 using ByShard = std::vector<double>;
@@ -26,18 +29,22 @@ struct ShardSums {
   ByShard whole_group, same_heads;
 };
 
-// Walks a stage's flat memory: its parameters back to back, cut into equal parts.
+// Walks a stage's flat memory: its parameters back to back, cut into equal parts. Experts, and the token embedding that
+// both ends of a pipeline hold, lie in memory of their own.
 void add_stage(const Recipe& recipe, const Graph& graph, const Mesh& mesh, const Stage& stage, ShardSums& sums) {
+  const bool ends_share_embedding = graph.model.tie_embeddings && mesh.pipeline > 1;
   const ShardDegrees degrees{mesh.tensor, mesh.expert, mesh.expert_tensor};
   const auto elements = [&](std::size_t index) {
     const Parameter& parameter = graph.parameters[index];
-    return parameter.has_expert_axis ? 0 : local_elements(graph.model, parameter, degrees);
+    const bool is_apart =
+        parameter.has_expert_axis || (ends_share_embedding && parameter.role == Role::token_embedding);
+    return is_apart ? 0 : local_elements(graph.model, parameter, degrees);
   };
   std::int64_t total = 0;
   for (const std::size_t block : stage.blocks)
     for (const std::size_t index : graph.blocks[block].parameters) total += elements(index);
-  const auto shards = static_cast<std::int64_t>(sums.whole_group.size());
-  const std::int64_t part = std::max<std::int64_t>(1, (total + shards - 1) / shards);
+  const FlatShards shards{total, static_cast<std::int64_t>(sums.whole_group.size())};
+  const std::int64_t part = std::max<std::int64_t>(1, shards.part());
   std::int64_t begin = 0;
   for (const std::size_t block : stage.blocks) {
     for (const std::size_t index : graph.blocks[block].parameters) {
