@@ -17,7 +17,7 @@ EmbeddingBlock::EmbeddingBlock(const BlockParameters& parameters, ParameterStore
       positions_(parameters.optional_index(ParameterRole::position_embedding)) {}
 
 void EmbeddingBlock::drop(at::Tensor& activation, const MicroBatch& micro) const {
-  if (dropout_ > 0) split_.drop_rows_(activation, micro, dropout_, stable_hash("embedding"));
+  if (dropout_ > 0) split_.drop_own_rows(activation, micro, dropout_, stable_hash("embedding"));
 }
 
 at::Tensor EmbeddingBlock::rows_of(const at::Tensor& tokens) const {

@@ -24,7 +24,8 @@ at::Tensor TensorSplit::gather(const at::Tensor& part) const {
   return ranks() > 1 ? ranks_->gather_rows(part.contiguous()) : part;
 }
 
-void TensorSplit::drop_rows_(at::Tensor& own, const MicroBatch& micro, double probability, std::uint64_t site) const {
+void TensorSplit::drop_own_rows(at::Tensor& own, const MicroBatch& micro, double probability,
+                                std::uint64_t site) const {
   llmtrain::drop_rows_(own, micro, probability, site, first_row(own.size(0)));
 }
 

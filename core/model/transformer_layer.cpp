@@ -43,7 +43,7 @@ TransformerLayer::TransformerLayer(const BlockParameters& parameters, AttentionK
 
 void TransformerLayer::drop(at::Tensor& branch, const MicroBatch& micro, Pass pass, std::uint64_t site) const {
   if (pass == Pass::evaluation || dropout_ == 0) return;
-  split_.drop_rows_(branch, micro, dropout_, site);
+  split_.drop_own_rows(branch, micro, dropout_, site);
 }
 
 at::Tensor TransformerLayer::branch_gradient(const at::Tensor& dy, const MicroBatch& micro, std::uint64_t site) const {
