@@ -102,6 +102,8 @@ std::optional<RunPlan> plan_for_run(const std::string& file, const Recipe& recip
   summary.profile = plan.report.profile;
   summary.step_seconds = plan.report.step.seconds;
   summary.peak_bytes = fullest_rank(plan.report).peak_bytes;
+  const PlannedRank& first = plan.report.ranks.front();
+  summary.tensor_bytes = first.peak_bytes - first.bytes[MemoryCategory::framework];
   summary.json = report_json(plan.report);
   summary.page = report_html(plan);
   return summary;

@@ -64,18 +64,19 @@ MetricsLog::MetricsLog(const std::filesystem::path& run_directory, const LogReci
 
 void MetricsLog::write(const TrainingRow& row) {
   file_.append(fmt::format(R"({{"step":{},"loss":{},"learning_rate":{},"grad_norm":{},"tokens":{},"step_seconds":{},)"
-                           R"("tokens_per_second":{},"mfu":{},"memory_bytes":{},"skipped":{}}})"
+                           R"("tokens_per_second":{},"mfu":{},"memory_bytes":{},"tensor_bytes":{},"skipped":{}}})"
                            "\n",
                            row.step, exact_number(row.loss), number(row.learning_rate), number(row.gradient_norm),
                            row.tokens, number(row.step_seconds), number(row.tokens_per_second), number(row.mfu),
-                           row.memory_bytes, row.skipped));
+                           row.memory_bytes, row.tensor_bytes, row.skipped));
   if (!tensorboard_) return;
   tensorboard_->write(row.step, {{"train/loss", row.loss},
                                  {"train/learning_rate", row.learning_rate},
                                  {"train/grad_norm", row.gradient_norm},
                                  {"train/tokens_per_second", row.tokens_per_second},
                                  {"train/mfu", row.mfu},
-                                 {"train/memory_bytes", static_cast<double>(row.memory_bytes)}});
+                                 {"train/memory_bytes", static_cast<double>(row.memory_bytes)},
+                                 {"train/tensor_bytes", static_cast<double>(row.tensor_bytes)}});
 }
 
 void MetricsLog::write(const EvaluationRow& row) {

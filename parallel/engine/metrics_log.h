@@ -22,7 +22,8 @@ struct TrainingRow {
   double step_seconds = 0;
   double tokens_per_second = 0;
   double mfu = 0;
-  std::int64_t memory_bytes = 0;  // peak so far
+  std::int64_t memory_bytes = 0;  // of the process, peak so far
+  std::int64_t tensor_bytes = 0;  // of the first rank's tensors, peak so far
   std::int64_t skipped = 0;       // steps so far whose update was skipped
 };
 

@@ -19,9 +19,10 @@ namespace llmtrain {
 struct RunPlan {
   std::string profile;
   double step_seconds = 0;
-  double peak_bytes = 0;
-  std::string json;  // plan.json
-  std::string page;  // report.html
+  double peak_bytes = 0;    // of the fullest rank
+  double tensor_bytes = 0;  // the first rank's peak without what libraries keep
+  std::string json;         // plan.json
+  std::string page;         // report.html
 };
 
 // Which ranks train together.

@@ -28,6 +28,7 @@
 #include "parallel/engine/same_recipe.h"
 #include "parallel/engine/start_screen.h"
 #include "parallel/engine/stop_signal.h"
+#include "parallel/engine/thread_memory.h"
 #include "parallel/engine/trainer.h"
 
 namespace llmtrain {
@@ -39,18 +40,20 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 // What the first rank alone does of a run: it keeps the results and speaks.
 struct FirstRank {
-  FirstRank(const RunRequest& request, const RunDirectory& directory, Trainer& trainer)
+  FirstRank(const RunRequest& request, const RunDirectory& directory, Trainer& trainer, const ThreadMemory& tensors)
       : metrics(directory.path(), request.recipe.log, trainer.steps_done()),
         saver(directory.checkpoints(), request.recipe.checkpoint),
         progress(request.recipe.training.steps, trainer.steps_done(), request.verbosity == Verbosity::quiet),
         stop(directory.path() / "STOP"),
-        peak_flops(measure_matmul_rate(trainer.model().device(), trainer.model().compute_type())) {}
+        peak_flops(measure_matmul_rate(trainer.model().device(), trainer.model().compute_type())),
+        memory(tensors) {}
 
   MetricsLog metrics;
   CheckpointSaver saver;
   Progress progress;
   StopSignal stop;
   double peak_flops;  // of one rank
+  const ThreadMemory& memory;
 };
 
 // One run from its start (or its checkpoint) to its last step, on one rank.
@@ -130,6 +133,7 @@ class TrainingLoop {
     const double peak_flops = first_->peak_flops * trainer_.model().groups().data.world();
     row.mfu = row.tokens_per_second * graph.training_flops_per_token(recipe_.batch.sequence_length) / peak_flops;
     row.memory_bytes = memory_peak(trainer_.model().device());
+    row.tensor_bytes = first_->memory.peak();
     row.skipped = skipped_;
     return row;
   }
@@ -195,7 +199,7 @@ void keep_plan(const RunPlan& plan, const RunDirectory& directory) {
   write_file_atomically(directory.path() / "report.html", plan.page);
 }
 
-void compare_with_plan(const RunRequest& request, double step_seconds, Trainer& trainer) {
+void compare_with_plan(const RunRequest& request, double step_seconds, Trainer& trainer, const ThreadMemory& memory) {
   const RunPlan& plan = *request.plan;
   const bool shares_memory = request.launch.backend == CommunicationBackend::local;
   const double ranks = shares_memory ? static_cast<double>(request.launch.ranks) : 1;
@@ -203,6 +207,8 @@ void compare_with_plan(const RunRequest& request, double step_seconds, Trainer& 
              format_duration(step_seconds), format_duration(plan.step_seconds),
              format_bytes(memory_peak(trainer.model().device())),
              format_bytes(static_cast<std::int64_t>(ranks * plan.peak_bytes)), plan.profile);
+  log().info("{}tensors took {} at their peak, planned {}", request.launch.ranks > 1 ? "the first rank's " : "",
+             format_bytes(memory.peak()), format_bytes(static_cast<std::int64_t>(plan.tensor_bytes)));
 }
 
 void show_end(const RunDirectory& directory) {
@@ -212,7 +218,8 @@ void show_end(const RunDirectory& directory) {
 }
 
 // The first rank's, with all that it leaves and shows.
-ExitCode train_first(const RunRequest& request, Trainer& trainer, Communicator* communicator) {
+ExitCode train_first(const RunRequest& request, Trainer& trainer, Communicator* communicator,
+                     const ThreadMemory& memory) {
   const Recipe& recipe = request.recipe;
   const RunDirectory directory(recipe);
   log_to_file(directory.log_file());
@@ -228,10 +235,10 @@ ExitCode train_first(const RunRequest& request, Trainer& trainer, Communicator* 
     log().info("all {} steps are done already", recipe.training.steps);
     return ExitCode::done;
   }
-  FirstRank first(request, directory, trainer);
+  FirstRank first(request, directory, trainer, memory);
   TrainingLoop loop(request, trainer, &first, log());
   const ExitCode code = loop.run();
-  if (request.plan) compare_with_plan(request, loop.typical_step_seconds(), trainer);
+  if (request.plan) compare_with_plan(request, loop.typical_step_seconds(), trainer, memory);
   // Else the weights are here only while all ranks work together.
   const bool has_weights = trainer.model().holds_all_weights();
   if (code == ExitCode::done && request.verbosity != Verbosity::quiet && has_weights) show_sample(recipe, trainer);
@@ -256,8 +263,10 @@ ExitCode run_training(const RunRequest& request, Communicator* communicator) {
   const bool is_first = communicator == nullptr || communicator->rank() == 0;
   if (communicator != nullptr) check_same_recipe(*communicator, recipe);
   if (is_first) RunDirectory::check(recipe);
+  const MemoryWatch watch;
   Trainer trainer(recipe, communicator);
-  return is_first ? train_first(request, trainer, communicator) : train_other(request, trainer, *communicator);
+  return is_first ? train_first(request, trainer, communicator, watch.memory())
+                  : train_other(request, trainer, *communicator);
 }
 
 }  // namespace llmtrain

@@ -65,11 +65,11 @@ void write_run(const fs::path& folder, std::int64_t steps) {
 
 TEST_CASE("a training row has the keys of the contract, in this order") {
   const TemporaryDirectory folder;
-  const TrainingRow row{7, 2.5, 3e-4, 0.125, 4096, 0.5, 1024, 0.25, 1'000'000, 2};
+  const TrainingRow row{7, 2.5, 3e-4, 0.125, 4096, 0.5, 1024, 0.25, 1'000'000, 900'000, 2};
   MetricsLog(folder.path(), plain, 0).write(row);
   CHECK(read_file(folder.path() / "metrics.jsonl") ==
         "{\"step\":7,\"loss\":2.5,\"learning_rate\":0.0003,\"grad_norm\":0.125,\"tokens\":4096,\"step_seconds\":0.5,"
-        "\"tokens_per_second\":1024,\"mfu\":0.25,\"memory_bytes\":1000000,\"skipped\":2}\n");
+        "\"tokens_per_second\":1024,\"mfu\":0.25,\"memory_bytes\":1000000,\"tensor_bytes\":900000,\"skipped\":2}\n");
 }
 
 TEST_CASE("an evaluation row has its step and its loss") {
@@ -98,7 +98,7 @@ TEST_CASE("every number reads back as the same bits") {
     const auto value = std::bit_cast<double>(random());
     if (std::isfinite(value)) values.push_back(value);
   }
-  for (const double value : values) log.write(TrainingRow{1, value, value, value, 1, value, value, value, 1, 0});
+  for (const double value : values) log.write(TrainingRow{1, value, value, value, 1, value, value, value, 1, 1, 0});
   const auto lines = lines_of(folder.path());
   REQUIRE(lines.size() == values.size());
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -113,7 +113,7 @@ TEST_CASE("a number that is not finite is null") {
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();
   constexpr double infinity = std::numeric_limits<double>::infinity();
   MetricsLog log(folder.path(), plain, 0);
-  log.write(TrainingRow{1, nan, -infinity, infinity, 1, nan, nan, infinity, 1, 1});
+  log.write(TrainingRow{1, nan, -infinity, infinity, 1, nan, nan, infinity, 1, 1, 1});
   log.write(EvaluationRow{1, nan});
   const auto training = ordered_json::parse(lines_of(folder.path())[0]);
   for (const char* key : {"loss", "learning_rate", "grad_norm", "step_seconds", "tokens_per_second", "mfu"})

@@ -14,13 +14,12 @@
 #include "parallel/engine/trainer.h"
 #include "parallel/plan/cost/cluster_profile.h"
 #include "parallel/plan/planner/planner.h"
-#include "tests/parallel/engine/thread_memory.h"
+#include "parallel/engine/thread_memory.h"
 #include "tests/parallel/engine/training_setting.h"
 
 namespace llmtrain {
 namespace {
 
-using test::MemoryWatch;
 using test::TrainingSetting;
 using Category = MemoryCategory;
 using Overrides = std::vector<std::string>;

@@ -23,6 +23,7 @@ COLUMNS = {
     "train/tokens_per_second": "tokens_per_second",
     "train/mfu": "mfu",
     "train/memory_bytes": "memory_bytes",
+    "train/tensor_bytes": "tensor_bytes",
     "validation/loss": "validation_loss",
 }
 

@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <memory>
 
-namespace llmtrain::test {
+namespace llmtrain {
 
-// Bytes of the tensors that one thread holds on the CPU, as PyTorch's memory profiler hears of them.
+// Bytes of the tensors that one thread has taken and not let go, as PyTorch's memory profiler hears of them.
 class ThreadMemory : public c10::MemoryReportingInfoBase {
  public:
   void reportMemoryUsage(void*, std::int64_t size, std::size_t, std::size_t, c10::Device) override {
@@ -31,10 +31,11 @@ class ThreadMemory : public c10::MemoryReportingInfoBase {
 class MemoryWatch {
  public:
   ThreadMemory& memory() { return *memory_; }
+  const ThreadMemory& memory() const { return *memory_; }
 
  private:
   std::shared_ptr<ThreadMemory> memory_ = std::make_shared<ThreadMemory>();
   c10::DebugInfoGuard guard_{c10::DebugInfoKind::PROFILER_STATE, memory_};
 };
 
-}  // namespace llmtrain::test
+}  // namespace llmtrain
