@@ -11,10 +11,11 @@
 #include <vector>
 
 #include "parallel/comm/local/local_world.h"
+#include "parallel/engine/thread_memory.h"
 #include "parallel/engine/trainer.h"
+#include "parallel/plan/cost/boundary.h"
 #include "parallel/plan/cost/cluster_profile.h"
 #include "parallel/plan/planner/planner.h"
-#include "parallel/engine/thread_memory.h"
 #include "tests/parallel/engine/training_setting.h"
 
 namespace llmtrain {
@@ -188,6 +189,13 @@ void check_traffic(const Plan& plan, const std::vector<RankRun>& runs) {
   }
 }
 
+// A plan moves a tensor to its receiver at once. On a busy machine the receiver may come late, and the sender has it so
+// long: at most one of each micro-batch.
+double late_bytes(const Plan& plan) {
+  if (plan.report.mesh.pipeline == 1) return 0;
+  return plan.schedule.shape.micro_batches * boundary_bytes(plan.report.recipe, plan.report.mesh);
+}
+
 void check_memory(const Plan& plan, const RankRun& run) {
   MemoryBytes resident;
   const auto ranks = static_cast<std::size_t>(plan.schedule.shape.pipeline);
@@ -201,7 +209,9 @@ void check_memory(const Plan& plan, const RankRun& run) {
   CHECK(static_cast<double>(run.kept.moments) == close(resident[Category::optimizer]));
   const PlannedRank& planned = plan.report.ranks[static_cast<std::size_t>(run.pipeline_rank)];
   INFO("peak at " << planned.peak_instruction);
-  CHECK(static_cast<double>(run.peak) == close(planned.peak_bytes - planned.bytes[Category::framework]));
+  const double peak = planned.peak_bytes - planned.bytes[Category::framework];
+  CHECK(static_cast<double>(run.peak) >= 0.95 * peak);
+  CHECK(static_cast<double>(run.peak) <= 1.05 * peak + late_bytes(plan));
 }
 
 }  // namespace
