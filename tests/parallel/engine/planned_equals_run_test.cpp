@@ -13,7 +13,6 @@
 #include "parallel/comm/local/local_world.h"
 #include "parallel/engine/thread_memory.h"
 #include "parallel/engine/trainer.h"
-#include "parallel/plan/cost/boundary.h"
 #include "parallel/plan/cost/cluster_profile.h"
 #include "parallel/plan/planner/planner.h"
 #include "tests/parallel/engine/training_setting.h"
@@ -190,10 +189,11 @@ void check_traffic(const Plan& plan, const std::vector<RankRun>& runs) {
 }
 
 // A plan moves a tensor to its receiver at once. On a busy machine the receiver may come late, and the sender has it so
-// long: at most one of each micro-batch.
+// long: at most all that it sends in a step, whose end waits for them.
 double late_bytes(const Plan& plan) {
-  if (plan.report.mesh.pipeline == 1) return 0;
-  return plan.schedule.shape.micro_batches * boundary_bytes(plan.report.recipe, plan.report.mesh);
+  const Traffic traffic = traffic_of(plan);
+  const auto sent = traffic.find("pipeline send_receive");
+  return sent == traffic.end() ? 0 : sent->second;
 }
 
 void check_memory(const Plan& plan, const RankRun& run) {
