@@ -17,7 +17,8 @@ int main(int argument_count, char** arguments) {
   for (std::int64_t step = done + 1; step <= last; ++step) {
     const auto x = static_cast<double>(step);
     const double loss = step == 13 ? std::numeric_limits<double>::quiet_NaN() : 1 / x;
-    log.write(TrainingRow{step, loss, 1e-5 * x, std::sqrt(x), 512 * step, 0.1 * x, 1e6 / x, x / 1000, step << 30, step << 20, 0});
+    log.write(TrainingRow{step, loss, 1e-5 * x, std::sqrt(x), 512 * step, 0.1 * x, 1e6 / x, x / 1000, step << 30,
+                          step << 20, 0});
     if (step % 5 == 0) log.write(EvaluationRow{step, 3 / x});
   }
   return EXIT_SUCCESS;
