@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -52,6 +53,16 @@ Plan plan_of(const std::string& file, const Recipe& recipe, const ClusterProfile
   }
 }
 
+// Which ranks share a machine is for the launcher to say, not for a recipe that leaves `nodes` at one.
+Recipe place_ranks(const Recipe& recipe, const ClusterProfile& profile, const RunLaunch& launch) {
+  const ClusterRecipe& cluster = recipe.cluster;
+  Recipe placed = recipe;
+  if (profile.device.kind == DeviceKind::cpu && launch.backend == CommunicationBackend::mpi && cluster.nodes == 1 &&
+      !cluster.devices_per_node)
+    placed.cluster.nodes = std::max<std::int64_t>(1, launch.ranks / std::max<std::int64_t>(1, launch.ranks_here));
+  return placed;
+}
+
 int search(const PlanOptions& options, const Recipe& recipe) {
   SearchOutputs outputs;
   outputs.json = options.outputs.json;
@@ -95,9 +106,10 @@ int show_plan(const std::string& file, const Recipe& recipe, const PlanOutputs& 
   return static_cast<int>(ExitCode::done);
 }
 
-std::optional<RunPlan> plan_for_run(const std::string& file, const Recipe& recipe) {
+std::optional<RunPlan> plan_for_run(const std::string& file, const Recipe& recipe, const RunLaunch& launch) {
   if (recipe.cluster.profile == "auto" && profile_names(profiles_folder()).empty()) return std::nullopt;
-  const Plan plan = plan_of(file, recipe, profile_of(recipe), Timeline::record);
+  const ClusterProfile profile = profile_of(recipe);
+  const Plan plan = plan_of(file, place_ranks(recipe, profile, launch), profile, Timeline::record);
   RunPlan summary;
   summary.profile = plan.report.profile;
   summary.step_seconds = plan.report.step.seconds;

@@ -24,7 +24,7 @@ Error with_file(const std::string& file, const Error& error);
 int show_plan(const std::string& file, const Recipe& recipe, const PlanOutputs& outputs);
 
 // The plan of a recipe that is about to run, for its log and folder. None where there are no profiles to price it with
-// and the recipe names none. Throws Error.
-std::optional<RunPlan> plan_for_run(const std::string& file, const Recipe& recipe);
+// and the recipe names none. `launch` has the ranks, and how many of them are on this machine. Throws Error.
+std::optional<RunPlan> plan_for_run(const std::string& file, const Recipe& recipe, const RunLaunch& launch);
 
 }  // namespace llmtrain::app

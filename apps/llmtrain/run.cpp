@@ -70,7 +70,7 @@ int run_here(const RunOptions& options, const std::optional<Launcher>& launcher)
     request.launch.backend = CommunicationBackend::local;
   if (starts_processes(request.launch, launcher)) return start_ranks(request.launch.ranks);
   set_verbosity(request.verbosity);
-  if (!launcher || launcher->rank == 0) request.plan = plan_for_run(options.recipe, request.recipe);
+  if (!launcher || launcher->rank == 0) request.plan = plan_for_run(options.recipe, request.recipe, request.launch);
   return runtime.run(request);
 }
 

@@ -14,7 +14,7 @@ CONTRACT = {
     "throughput": {key: float for key in (
         "tokens_per_second", "tokens_per_second_per_device", "samples_per_second", "model_tflops_per_device",
         "hardware_tflops_per_device", "mfu", "hfu")},
-    "run": {"tokens": int, "seconds": float, "device_hours": float},
+    "run": {"tokens": int, "seconds": float, "device_hours": float, "price": type(None)},
 }
 CATEGORIES = {"weights", "gradients", "master_weights", "optimizer", "activations", "buffers", "communication",
               "framework"}
@@ -73,6 +73,26 @@ class Contract(PlanTest):
             1 + length / (6 * hidden) + model["vocab_size"] / (12 * layers * hidden))
         self.assertAlmostEqual(report["throughput"]["model_tflops_per_device"],
                                flops / step / report["mesh"]["world"] / 1e12, delta=0.01)
+
+    def test_price_of_the_profile(self):
+        profile = json.loads((SOURCE / "recipes" / "clusters" / "a100-80gb.json").read_text())
+        profile["price_per_device_hour"] = 1.5
+        self.write("priced.json", json.dumps(profile))
+        run = self.report(GPT3, "--set", "cluster.profile=./priced.json")["run"]
+        self.assertAlmostEqual(run["price"], 1.5 * run["device_hours"], delta=1e-6 * run["price"])
+        self.assertRegex(self.plan(GPT3, "--set", "cluster.profile=./priced.json").stdout, "device-hours for [0-9]")
+
+    def test_ranks_that_share_a_processor(self):
+        arguments = ("recipe.json", "--set", "cluster.profile=cpu")
+        self.write("recipe.json", json.dumps(small({"model.hidden_size": 1024, "batch.global": 64, "batch.micro": 16})))
+        one, shared = (self.report(*arguments, "--ranks", ranks) for ranks in ("1", "2"))
+        spread = self.report(*arguments, "--ranks", "2", "--set", "cluster.nodes=2")
+        self.assertGreater(shared["step"]["compute_seconds"], 0.9 * one["step"]["compute_seconds"])
+        self.assertLess(spread["step"]["compute_seconds"], 0.7 * one["step"]["compute_seconds"])
+        self.assertAlmostEqual(shared["run"]["device_hours"], shared["run"]["seconds"] / 3600)
+        self.assertAlmostEqual(spread["run"]["device_hours"], 2 * spread["run"]["seconds"] / 3600)
+        self.assertTrue(any("2 ranks share a device" in warning for warning in shared["warnings"]))
+        self.assertFalse(any("share a device" in warning for warning in spread["warnings"]))
 
     def test_same_in_run(self):
         self.assertEqual(self.plan(GPT3).stdout, self.run_program("run", GPT3, "--dry-run").stdout)

@@ -109,6 +109,7 @@ struct ClusterProfile {
   double compute_slowdown = 0;                  // part of a collective's time that it takes from the compute beside it
   std::optional<double> price_per_device_hour;  // an assumption, in any currency
   std::map<std::string, std::string> sources;   // by section: where the numbers come from
+  double ranks_per_device = 1;                  // in no file: share_devices() sets it
 };
 
 // The dense peak of matrix products in that type, FP8's at FP8 levels: what MFU and HFU divide by.

@@ -91,7 +91,9 @@ PlannedRun planned_run(const PlanSources& sources) {
   PlannedRun run;
   run.tokens = steps * tokens_per_step(sources.recipe);
   run.seconds = steps * sources.simulation.step_seconds;
-  run.device_hours = run.seconds / 3600 * static_cast<double>(sources.mesh.world());
+  const double devices = static_cast<double>(sources.mesh.world()) / sources.profile.ranks_per_device;
+  run.device_hours = run.seconds / 3600 * devices;
+  if (const auto& price = sources.profile.price_per_device_hour) run.price = *price * run.device_hours;
   return run;
 }
 

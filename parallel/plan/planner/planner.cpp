@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/graph/graph.h"
+#include "parallel/plan/cost/shared_devices.h"
 #include "parallel/plan/cost/step_cost_model.h"
 #include "parallel/plan/memory/memory_model.h"
 #include "parallel/plan/planner/figures.h"
@@ -38,8 +39,9 @@ void fill_report(Plan& plan, const Graph& graph, const PlanSetting& setting, con
 
 }  // namespace
 
-Plan make_plan(const Recipe& recipe, const ClusterProfile& profile, Timeline timeline) {
+Plan make_plan(const Recipe& recipe, const ClusterProfile& cluster, Timeline timeline) {
   Plan plan;
+  const ClusterProfile profile = share_devices(cluster, recipe);
   plan.report.recipe = recipe;
   const Graph graph = Graph::build(recipe.model);
   const PlanSetting setting = make_setting(recipe, graph, profile);

@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/graph/graph.h"
+#include "parallel/plan/cost/shared_devices.h"
 #include "parallel/plan/cost/step_cost_model.h"
 #include "parallel/plan/memory/memory_model.h"
 #include "parallel/plan/planner/layouts.h"
@@ -96,7 +97,7 @@ double estimate_seconds(const PlanSetting& setting, const StepCosts& costs) {
 class Search {
  public:
   Search(const Recipe& recipe, const ClusterProfile& profile)
-      : recipe_(recipe), profile_(profile), graph_(Graph::build(recipe.model)) {}
+      : recipe_(recipe), profile_(share_devices(profile, recipe)), graph_(Graph::build(recipe.model)) {}
 
   SearchResult run() {
     const Mesh mesh = make_setting(recipe_, graph_, profile_).mesh;
@@ -152,7 +153,7 @@ class Search {
   }
 
   const Recipe& recipe_;
-  const ClusterProfile& profile_;
+  const ClusterProfile profile_;  // its layouts have the recipe's ranks
   Graph graph_;
   std::vector<Estimate> estimates_;
   SearchResult result_;

@@ -30,6 +30,15 @@ void warn_of_bubble(const PlanSources& sources, std::vector<std::string>& warnin
                   shape.micro_batches, shape.pipeline, 100 * sources.simulation.bubble_fraction));
 }
 
+void warn_of_sharing(const PlanSources& sources, std::vector<std::string>& warnings) {
+  const double ranks = sources.profile.ranks_per_device;
+  if (ranks <= 1) return;
+  warnings.push_back(
+      fmt::format("{:.3g} ranks share a device of {}: each is priced with its part of the cores, memory and bandwidth; "
+                  "cluster.nodes says how many machines there are",
+                  ranks, sources.profile.name));
+}
+
 void warn_of_nodes(const PlanSources& sources, std::vector<std::string>& warnings) {
   const Mesh& mesh = sources.mesh;
   if (mesh.tensor > mesh.devices_per_node) {
@@ -65,6 +74,7 @@ std::vector<std::string> plan_warnings(const PlanSources& sources, const std::ve
   std::vector<std::string> warnings;
   warn_of_memory(sources, ranks, warnings);
   warn_of_bubble(sources, warnings);
+  warn_of_sharing(sources, warnings);
   warn_of_nodes(sources, warnings);
   warn_of_precision(sources, warnings);
   return warnings;

@@ -107,8 +107,7 @@ std::string headline_section(const PlanReport& report) {
                fmt::format("HFU {}, {:.3g} TFLOP/s a device", percent(speed.hfu), speed.model_tflops_per_device));
   text += card("Bubble", percent(report.step.bubble_fraction), "idle between the first and the last pass");
   text += card("Run", duration_text(report.run.seconds),
-               fmt::format("{} device-hours, {} tokens", format_count(report.run.device_hours),
-                           format_count(report.run.tokens)));
+               fmt::format("{}, {} tokens", cost_text(report.run), format_count(report.run.tokens)));
   return text + "</div>\n";
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,7 @@ struct PlannedRun {
   double tokens = 0;
   double seconds = 0;
   double device_hours = 0;
+  std::optional<double> price;  // in the currency of the profile's price_per_device_hour; none where it has none
 };
 
 // One entry for each distinct rank: those of a pipeline rank's tensor, context and data groups are alike.

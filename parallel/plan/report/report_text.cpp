@@ -176,9 +176,8 @@ void write_figures(std::string& page, const PlanReport& report, const Paint& pai
   write_wrapped(page, label("Bubble"),
                 percent(report.step.bubble_fraction) + " idle between the first and the last pass", paint);
   write_wrapped(page, label("Run"),
-                fmt::format("{} steps, {} tokens: {}, {} device-hours", report.recipe.training.steps,
-                            format_count(report.run.tokens), duration_text(report.run.seconds),
-                            format_count(report.run.device_hours)),
+                fmt::format("{} steps, {} tokens: {}, {}", report.recipe.training.steps,
+                            format_count(report.run.tokens), duration_text(report.run.seconds), cost_text(report.run)),
                 paint);
 }
 
@@ -242,6 +241,12 @@ void write_suggestions(std::string& page, const PlanReport& report, const Paint&
 }
 
 }  // namespace
+
+std::string cost_text(const PlannedRun& run) {
+  std::string text = format_count(run.device_hours) + " device-hours";
+  if (run.price) text += fmt::format(" for {}", format_count(*run.price));
+  return text;
+}
 
 const PlannedRank& fullest_rank(const PlanReport& report) {
   return *std::max_element(report.ranks.begin(), report.ranks.end(),

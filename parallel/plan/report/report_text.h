@@ -17,4 +17,7 @@ std::string report_text(const PlanReport& report, TextColour colour);
 // The rank that comes nearest to its device's memory, the first of equals. `report.ranks` is not empty.
 const PlannedRank& fullest_rank(const PlanReport& report);
 
+// "678.2k device-hours", and their price where the profile states one.
+std::string cost_text(const PlannedRun& run);
+
 }  // namespace llmtrain

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "parallel/plan/cost/shared_devices.h"
+
 namespace llmtrain::test {
 namespace {
 
@@ -22,7 +24,7 @@ class Judge {
   std::vector<std::string> wrong_;
 };
 
-void judge_speed(const PlanReport& report, Judge& judge) {
+void judge_speed(const PlanReport& report, const ClusterProfile& profile, Judge& judge) {
   const auto tokens = static_cast<double>(report.recipe.batch.global * report.recipe.batch.sequence_length);
   const auto devices = static_cast<double>(report.mesh.world());
   const auto steps = static_cast<double>(report.recipe.training.steps);
@@ -33,7 +35,7 @@ void judge_speed(const PlanReport& report, Judge& judge) {
              speed.tokens_per_second, "samples");
   judge.same(report.run.tokens, tokens * steps, "tokens of the run");
   judge.same(report.run.seconds, report.step.seconds * steps, "seconds of the run");
-  judge.same(report.run.device_hours, report.run.seconds / 3600 * devices, "device hours");
+  judge.same(report.run.device_hours, report.run.seconds / 3600 * devices / profile.ranks_per_device, "device hours");
   judge.require(speed.mfu > 0 && speed.mfu < 1 && speed.hfu >= speed.mfu, "MFU and HFU");
 }
 
@@ -78,9 +80,10 @@ void judge_communication(const PlanReport& report, Judge& judge) {
 
 }  // namespace
 
-std::vector<std::string> disagreements(const Plan& plan, const ClusterProfile& profile) {
+std::vector<std::string> disagreements(const Plan& plan, const ClusterProfile& cluster) {
+  const ClusterProfile profile = share_devices(cluster, plan.report.recipe);
   Judge judge;
-  judge_speed(plan.report, judge);
+  judge_speed(plan.report, profile, judge);
   judge_step(plan.report, judge);
   judge_ranks(plan, profile, judge);
   judge_communication(plan.report, judge);

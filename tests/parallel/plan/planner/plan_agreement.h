@@ -10,6 +10,6 @@
 namespace llmtrain::test {
 
 // What does not agree in a plan's report, one sentence each: figures that follow from others, sums, bounds.
-std::vector<std::string> disagreements(const Plan& plan, const ClusterProfile& profile);
+std::vector<std::string> disagreements(const Plan& plan, const ClusterProfile& cluster);
 
 }  // namespace llmtrain::test

@@ -43,6 +43,7 @@ TEST_CASE("the JSON holds every field of its contract with its type") {
                 {"tokens_per_second", "tokens_per_second_per_device", "samples_per_second", "model_tflops_per_device",
                  "hardware_tflops_per_device", "mfu", "hfu"});
   check_numbers(json, "/run", {"tokens", "seconds", "device_hours"});
+  CHECK(at(json, "/run/price").is_null());
   check_numbers(json, "/ranks/0", {"rank", "count", "peak_bytes"});
   check_numbers(
       json, "/ranks/15/bytes",

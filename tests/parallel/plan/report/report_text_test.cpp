@@ -146,7 +146,7 @@ TEST_CASE("no line is wider than 100 columns, whatever the plan says") {
     report.ranks[0].peak_instruction = word();
     report.step = {any(), any(), any(), any(), any(), any(), any(), any()};
     report.throughput = {any(), any(), any(), any(), any(), any(), any()};
-    report.run = {any(), any(), any()};
+    report.run = {any(), any(), any(), any()};
     report.warnings = {word(), word() + word()};
     for (auto& line : report.communication) line = {{word(), word(), word(), 8, any(), any()}, any()};
     for (auto& suggestion : report.suggestions) suggestion = {word(), any(), any(), random() % 2 == 0};
