@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
+
+#include "parallel/plan/cost/cluster_profile.h"
+
 namespace llmtrain {
 
 enum class TensorOverlap {
@@ -12,6 +16,8 @@ enum class TensorOverlap {
 // of the fit (scripts/score_planner): none of them belongs to one model, row or source.
 struct CostConstants {
   TensorOverlap tensor_overlap = TensorOverlap::none;  // what llmtrain does
+  // Of a program with other kernels than those that the profile was fitted to.
+  std::optional<AttentionProfile> attention = std::nullopt;
   double elementwise = 0.8;          // bytes of norms, activations, residuals, over what the operators need at least
   double softmax_forward = 0.602;    // passes over the scores, over one read and one write
   double softmax_backward = 2.49;    // over two reads and one write

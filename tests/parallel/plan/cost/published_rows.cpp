@@ -68,11 +68,6 @@ std::int64_t loops_of(const Columns& columns) {
   return unknown && pipeline > 1 ? layers / pipeline : whole(columns, "loops");
 }
 
-// Where the gradients' type is not printed, Megatron's --grad-reduce-in-bf16 is assumed.
-std::string gradients_of(const Columns& columns) {
-  return starts_with(columns, "source", "Megatron-LM README") ? "bf16" : columns.at("gradients");
-}
-
 nlohmann::json recipe_of(const Columns& columns) {
   const bool by_blocks = starts_with(columns, "loops", "one layer") || starts_with(columns, "source", "Zero Bubble");
   return {{"model", model_of(columns)},
@@ -80,7 +75,7 @@ nlohmann::json recipe_of(const Columns& columns) {
           {"training", {{"steps", 1}}},
           {"precision",
            {{"compute", columns.at("compute")},
-            {"gradients", gradients_of(columns)},
+            {"gradients", columns.at("gradients")},
             {"fp8_level", columns.at("fp8_level")}}},
           {"parallel",
            {{"tensor", whole(columns, "tensor")},
@@ -101,6 +96,22 @@ nlohmann::json recipe_of(const Columns& columns) {
             {"devices_per_node", whole(columns, "devices_per_node")},
             {"nodes", (whole(columns, "devices") + whole(columns, "devices_per_node") - 1) /
                           whole(columns, "devices_per_node")}}}};
+}
+
+bool is_megatron_core(const std::string& source) { return source.starts_with("Megatron-LM README"); }
+
+// What the README's flags switch on (overlap of tensor-parallel communication), and the attention that its program
+// takes: Megatron-Core 0.8 has TransformerEngine's, which prefers cuDNN's kernel on Hopper ("Select FusedAttention on
+// sm90 and FlashAttention on others for performance", transformer_engine/pytorch/attention.py since December 2023),
+// where the profile was fitted to FlashAttention's. The FlashAttention-3 paper measured cuDNN on this device at the
+// rows' head dimension of 128 and 4,096 tokens (arXiv 2407.08608, figures 5 and 6): 518 TFLOP/s forward with the mask
+// and 609 without, 499 backward without; the masked backward is taken to lose as much as the masked forward.
+CostConstants megatron_core(const CostConstants& constants) {
+  constexpr double peak = 989.5, forward = 518, backward = 499.0 * 518 / 609;
+  CostConstants of_program = constants;
+  of_program.tensor_overlap = TensorOverlap::products;
+  of_program.attention = AttentionProfile{forward / peak, backward / peak};
+  return of_program;
 }
 
 double weight_traffic_gibibytes(const Plan& plan, const ClusterProfile& profile) {
@@ -150,11 +161,8 @@ std::optional<double> predict(const Row& row, const Plan& plan, const ClusterPro
                               const CostConstants& constants) {
   if (row.metric == "data_parallel_communication") return weight_traffic_gibibytes(plan, profile);
   if (row.metric == "activations" || row.metric == "model_states" || row.metric == "peak_memory") return std::nullopt;
-  CostConstants of_row = constants;
-  if (row.note.find("overlap of all communication on") != std::string::npos) {
-    of_row.tensor_overlap = TensorOverlap::products;
-  }
-  StepCosts costs = make_step_costs(plan.recipe, plan.graph, plan.mesh, plan.stages, profile, of_row);
+  const CostConstants of_program = is_megatron_core(row.source) ? megatron_core(constants) : constants;
+  StepCosts costs = make_step_costs(plan.recipe, plan.graph, plan.mesh, plan.stages, profile, of_program);
   // Computed from profiled times of passes and transfers, which go beside the passes there.
   if (row.metric == "bubble_fraction") costs.blocking_transfers = false;
   StepMemory memory;

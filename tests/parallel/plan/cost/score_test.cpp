@@ -69,7 +69,7 @@ TEST_CASE("predictions stay as near to published measurements as they were") {
       {"data_parallel_communication", 4, 0.006, 0.004},
       {"Zero Bubble (arXiv 2401.", 12, 0.019, 0.019},
       {"bubble_fraction", 12, 0.013, 0.012},
-      {"Megatron-LM README H100 ", 5, 0.063, 0.12},
+      {"Megatron-LM README H100 ", 5, 0.038, 0.065},
       {"vTrain ground truth (mul", 50, 0.071, 0.05},
       {"vTrain ground truth (sin", 113, 0.058, 0.062},
       {"llm-foundry benchmarking h100-sxm-80gb", 24, 0.032, 0.043},
