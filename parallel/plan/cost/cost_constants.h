@@ -26,6 +26,8 @@ struct CostConstants {
   double optimizer = 0.7;            // bytes of clipping and update, over what they need at least
   double sequence_regather = 0.231;  // share of the extra all-gather in the backward of sequence parallelism that shows
   double backward_host = 0.143;      // host time to start a backward operator, over that of a forward one
+  double blocking_transfer =
+      2.475;  // host time of a transfer that the program waits for, over that of one beside passes
 };
 
 }  // namespace llmtrain

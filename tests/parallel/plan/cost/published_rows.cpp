@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/parallel/plan/cost/published_rows.h"
 
+#include <algorithm>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <stdexcept>
+#include <utility>
 
 #include "core/recipe/recipe_io.h"
 
@@ -114,6 +116,27 @@ CostConstants megatron_core(const CostConstants& constants) {
   return of_program;
 }
 
+// Zero Bubble's table does not measure bubbles: it simulates the schedule with profiled times, the same for all stages
+// (sail-sg/zero-bubble-pipeline-parallelism v0.1.0, zb_schedules.py: "Using uniform f/b/w timing for now", the median
+// over stages).
+StepCosts with_even_stages(StepCosts costs) {
+  std::vector<double> forward, backward;
+  for (const StageCost& stage : costs.stages) {
+    forward.push_back(stage.forward.seconds);
+    backward.push_back(stage.backward.seconds);
+  }
+  const auto median = [](std::vector<double>& seconds) {
+    std::sort(seconds.begin(), seconds.end());
+    return seconds[seconds.size() / 2];
+  };
+  const double forward_seconds = median(forward), backward_seconds = median(backward);
+  for (StageCost& stage : costs.stages) {
+    stage.forward.seconds = forward_seconds;
+    stage.backward.seconds = backward_seconds;
+  }
+  return costs;
+}
+
 double weight_traffic_gibibytes(const Plan& plan, const ClusterProfile& profile) {
   double bytes = 0;
   const Schedule schedule = make_schedule(schedule_shape(plan.recipe, plan.mesh));
@@ -162,9 +185,11 @@ std::optional<double> predict(const Row& row, const Plan& plan, const ClusterPro
   if (row.metric == "data_parallel_communication") return weight_traffic_gibibytes(plan, profile);
   if (row.metric == "activations" || row.metric == "model_states" || row.metric == "peak_memory") return std::nullopt;
   const CostConstants of_program = is_megatron_core(row.source) ? megatron_core(constants) : constants;
-  StepCosts costs = make_step_costs(plan.recipe, plan.graph, plan.mesh, plan.stages, profile, of_program);
-  // Computed from profiled times of passes and transfers, which go beside the passes there.
-  if (row.metric == "bubble_fraction") costs.blocking_transfers = false;
+  Recipe recipe = plan.recipe;
+  // Transfers go beside the passes in Zero Bubble's simulation.
+  if (row.metric == "bubble_fraction") recipe.parallel.overlap = true;
+  StepCosts costs = make_step_costs(recipe, plan.graph, plan.mesh, plan.stages, profile, of_program);
+  if (row.metric == "bubble_fraction") costs = with_even_stages(std::move(costs));
   StepMemory memory;
   memory.stages.resize(plan.stages.size());
   const Simulation simulation = simulate(plan.schedule, costs, memory);
