@@ -37,7 +37,6 @@ HOST = (
     ("/host/step_seconds", 2e-3, 1e-4, 3e-2),
     ("/host/tensor_seconds", 1e-5, 1e-7, 2e-4),
     ("/host/micro_batch_seconds", 1e-3, 1e-5, 1e-2),
-    ("/host/transfer_seconds", 1e-4, 1e-5, 2e-3),
 )
 CONSTANTS = (
     ("elementwise", 1.2, 0.8, 3),
@@ -48,6 +47,7 @@ CONSTANTS = (
     ("optimizer", 1.0, 0.7, 4),
     ("sequence_regather", 0.5, 0.01, 2),
     ("backward_host", 0.3, 0.02, 1),
+    ("blocking_transfer", 2, 1, 6),
 )
 
 

@@ -86,7 +86,7 @@ CostContext::CostContext(const Recipe& recipe_in, const Mesh& mesh_in, const Clu
       mesh(mesh_in),
       constants(constants_in),
       shape(make_layer_shape(recipe_in, mesh_in)),
-      roofline(profile_in, recipe_in.precision.compute),
+      roofline(profile_in, recipe_in.precision.compute, constants_in.attention),
       collectives(profile_in, mesh_in.devices_per_node),
       profile(profile_in) {}
 

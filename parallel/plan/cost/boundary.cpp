@@ -14,7 +14,9 @@ double boundary_bytes(const Recipe& recipe, const Mesh& mesh) {
 }
 
 double boundary_seconds(const CostContext& context, const RankGroup& neighbours) {
-  double seconds = context.profile.host.transfer_seconds +
+  // Without overlap the program waits for the device behind each transfer.
+  const double waits = context.recipe.parallel.overlap ? 1 : context.constants.blocking_transfer;
+  double seconds = waits * context.profile.host.transfer_seconds +
                    context.collectives.point_to_point(boundary_bytes(context.recipe, context.mesh), neighbours);
   if (!context.recipe.parallel.sequence) {
     const double whole = boundary_tensor_bytes(context.recipe, context.mesh);

@@ -62,7 +62,7 @@ struct MemoryProfile {
 // the device waits.
 struct HostProfile {
   double operator_seconds = 0;     // to start one operator of a forward
-  double transfer_seconds = 0;     // a send or receive between stages
+  double transfer_seconds = 0;     // a send or receive between stages that goes beside the passes, whatever its size
   double micro_batch_seconds = 0;  // a micro-batch with its loss: data, bookkeeping, synchronisation
   double tensor_seconds = 0;       // a parameter tensor in the optimizer step
   double step_seconds = 0;         // once a step

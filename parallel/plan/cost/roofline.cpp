@@ -15,8 +15,9 @@ double shape_efficiency(const MatrixProfile& curve, const MatrixProduct& product
   return saturating(product.inner, curve.inner_half) * saturating(results, curve.outer_half * curve.outer_half);
 }
 
-Roofline::Roofline(const ClusterProfile& profile, DataType compute)
+Roofline::Roofline(const ClusterProfile& profile, DataType compute, const std::optional<AttentionProfile>& attention)
     : profile_(profile),
+      attention_(attention.value_or(profile.attention)),
       peak_(peak_flops(profile, {compute, DataType::fp32, Fp8Level::off})),
       element_bytes_(compute == DataType::fp32 ? 4 : 2) {}
 
@@ -46,11 +47,11 @@ Work Roofline::pass(double bytes) const {
 }
 
 Work Roofline::attention_forward(double flops) const {
-  return {flops / (peak_ * profile_.attention.forward_fraction) + profile_.device.kernel_seconds, 1};
+  return {flops / (peak_ * attention_.forward_fraction) + profile_.device.kernel_seconds, 1};
 }
 
 Work Roofline::attention_backward(double flops) const {
-  return {flops / (peak_ * profile_.attention.backward_fraction) + profile_.device.kernel_seconds, 1};
+  return {flops / (peak_ * attention_.backward_fraction) + profile_.device.kernel_seconds, 1};
 }
 
 double Roofline::seconds(const Work& work) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "parallel/plan/cost/cluster_profile.h"
 
@@ -38,7 +39,9 @@ enum class MatrixType { compute, fp8 };
 // size (Williams, Waterman, Patterson, Communications of the ACM 52(4), 2009), and the gap between two kernels.
 class Roofline {
  public:
-  Roofline(const ClusterProfile& profile, DataType compute);
+  // `attention` in place of the profile's where it is given.
+  Roofline(const ClusterProfile& profile, DataType compute,
+           const std::optional<AttentionProfile>& attention = std::nullopt);
 
   Work product(const MatrixProduct& product, MatrixType type = MatrixType::compute) const;
   // A pass over memory that reads and writes so many bytes in all.
@@ -55,6 +58,7 @@ class Roofline {
   double memory_seconds(double bytes) const;
 
   const ClusterProfile& profile_;
+  AttentionProfile attention_;
   double peak_ = 0;
   double element_bytes_ = 2;
 };

@@ -118,11 +118,12 @@ class TimelineDrawing {
     return text;
   }
 
+  // The script draws them anew for another zoom.
   std::string tick_labels() const {
-    std::string text;
+    std::string text = "<g class=\"ticks\">";
     for (const TimeTick& tick : axis_.ticks())
       text += fmt::format("<text class=\"tick\" x=\"{}\" y=\"13\">{}</text>", svg_number(tick.x), tick.label);
-    return text;
+    return text + "</g>";
   }
 
   std::string rank_names() const {

@@ -29,7 +29,8 @@ const std::string_view page_script = R"js(
     const found = svg.querySelector(".found");
     const names = svg.querySelector(".names");
     const height = svg.viewBox.baseVal.height;
-    const texts = [...svg.querySelectorAll(".plot text")].map((node) => [node, +node.getAttribute("x")]);
+    const ticks = svg.querySelector(".ticks");
+    const texts = [...svg.querySelectorAll(".plot > text")].map((node) => [node, +node.getAttribute("x")]);
     const operations = ["Forward", "Backward", "SendActivation", "RecvActivation", "SendGradient", "RecvGradient",
       "GatherWeights", "FreeWeights", "ReduceGradients", "OptimizerStep"];
     let zoom = 1;
@@ -70,6 +71,33 @@ const std::string_view page_script = R"js(
       for (const key in box) found.setAttribute(key, box[key]);
     });
     svg.addEventListener("mouseleave", () => { show(null, ""); found.setAttribute("width", 0); found.setAttribute("height", 0); });
+    // As TimeAxis::ticks() makes them for the whole step, of the width that the zoom gives it.
+    const round_step = (least) => {
+      const power = 10 ** Math.floor(Math.log10(least));
+      return power * [1, 2, 5, 10].find((factor) => factor * power >= least);
+    };
+    const add_tick = (x, seconds, step) => {
+      const [unit, name] = step >= 0.1 ? [1, " s"] : [1e-3, " ms"];
+      const decimals = Math.min(6, Math.max(0, Math.ceil(-Math.log10(step / unit) - 1e-9)));
+      const text = document.createElementNS(svg.namespaceURI, "text");
+      text.setAttribute("class", "tick");
+      text.setAttribute("x", +x.toFixed(2));
+      text.setAttribute("y", 13);
+      text.textContent = (seconds / unit).toFixed(decimals) + name;
+      ticks.append(text);
+    };
+    const draw_ticks = () => {
+      ticks.textContent = "";
+      for (const [start, end, left, right, cut] of timeline.pieces) {
+        if (cut || start >= end || left >= right) continue;
+        const [from, to, units] = [start * timeline.tick, end * timeline.tick, (right - left) * zoom];
+        const step = round_step((to - from) / units * 100);
+        for (let count = Math.ceil(from / step); to >= count * step; ++count) {
+          const x = left * zoom + units * (count * step - from) / (to - from);
+          if (timeline.width * zoom - 30 >= x) add_tick(x, count * step, step);
+        }
+      }
+    };
     const keep_names = () => {
       const scale = svg.viewBox.baseVal.width / svg.clientWidth;
       names.setAttribute("transform", "translate(" + scroller.scrollLeft * scale + " 0)");
@@ -85,6 +113,7 @@ const std::string_view page_script = R"js(
         node.setAttribute("x", at * zoom);
         if (node.dataset.w) node.classList.toggle("hidden", 5.5 * node.textContent.length + 1 > node.dataset.w * zoom);
       }
+      draw_ticks();
       scroller.scrollLeft = (scroller.scrollLeft + x) * zoom / before - x;
       keep_names();
     };

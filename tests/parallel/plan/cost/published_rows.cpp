@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/parallel/plan/cost/published_rows.h"
 
+#include <algorithm>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <stdexcept>
+#include <utility>
 
 #include "core/recipe/recipe_io.h"
 
@@ -68,11 +70,6 @@ std::int64_t loops_of(const Columns& columns) {
   return unknown && pipeline > 1 ? layers / pipeline : whole(columns, "loops");
 }
 
-// Where the gradients' type is not printed, Megatron's --grad-reduce-in-bf16 is assumed.
-std::string gradients_of(const Columns& columns) {
-  return starts_with(columns, "source", "Megatron-LM README") ? "bf16" : columns.at("gradients");
-}
-
 nlohmann::json recipe_of(const Columns& columns) {
   const bool by_blocks = starts_with(columns, "loops", "one layer") || starts_with(columns, "source", "Zero Bubble");
   return {{"model", model_of(columns)},
@@ -80,7 +77,7 @@ nlohmann::json recipe_of(const Columns& columns) {
           {"training", {{"steps", 1}}},
           {"precision",
            {{"compute", columns.at("compute")},
-            {"gradients", gradients_of(columns)},
+            {"gradients", columns.at("gradients")},
             {"fp8_level", columns.at("fp8_level")}}},
           {"parallel",
            {{"tensor", whole(columns, "tensor")},
@@ -101,6 +98,43 @@ nlohmann::json recipe_of(const Columns& columns) {
             {"devices_per_node", whole(columns, "devices_per_node")},
             {"nodes", (whole(columns, "devices") + whole(columns, "devices_per_node") - 1) /
                           whole(columns, "devices_per_node")}}}};
+}
+
+bool is_megatron_core(const std::string& source) { return source.starts_with("Megatron-LM README"); }
+
+// What the README's flags switch on (overlap of tensor-parallel communication), and the attention that its program
+// takes: Megatron-Core 0.8 has TransformerEngine's, which prefers cuDNN's kernel on Hopper ("Select FusedAttention on
+// sm90 and FlashAttention on others for performance", transformer_engine/pytorch/attention.py since December 2023),
+// where the profile was fitted to FlashAttention's. The FlashAttention-3 paper measured cuDNN on this device at the
+// rows' head dimension of 128 and 4,096 tokens (arXiv 2407.08608, figures 5 and 6): 518 TFLOP/s forward with the mask
+// and 609 without, 499 backward without; the masked backward is taken to lose as much as the masked forward.
+CostConstants megatron_core(const CostConstants& constants) {
+  constexpr double peak = 989.5, forward = 518, backward = 499.0 * 518 / 609;
+  CostConstants of_program = constants;
+  of_program.tensor_overlap = TensorOverlap::products;
+  of_program.attention = AttentionProfile{forward / peak, backward / peak};
+  return of_program;
+}
+
+// Zero Bubble's table does not measure bubbles: it simulates the schedule with profiled times, the same for all stages
+// (sail-sg/zero-bubble-pipeline-parallelism v0.1.0, zb_schedules.py: "Using uniform f/b/w timing for now", the median
+// over stages).
+StepCosts with_even_stages(StepCosts costs) {
+  std::vector<double> forward, backward;
+  for (const StageCost& stage : costs.stages) {
+    forward.push_back(stage.forward.seconds);
+    backward.push_back(stage.backward.seconds);
+  }
+  const auto median = [](std::vector<double>& seconds) {
+    std::sort(seconds.begin(), seconds.end());
+    return seconds[seconds.size() / 2];
+  };
+  const double forward_seconds = median(forward), backward_seconds = median(backward);
+  for (StageCost& stage : costs.stages) {
+    stage.forward.seconds = forward_seconds;
+    stage.backward.seconds = backward_seconds;
+  }
+  return costs;
 }
 
 double weight_traffic_gibibytes(const Plan& plan, const ClusterProfile& profile) {
@@ -150,13 +184,12 @@ std::optional<double> predict(const Row& row, const Plan& plan, const ClusterPro
                               const CostConstants& constants) {
   if (row.metric == "data_parallel_communication") return weight_traffic_gibibytes(plan, profile);
   if (row.metric == "activations" || row.metric == "model_states" || row.metric == "peak_memory") return std::nullopt;
-  CostConstants of_row = constants;
-  if (row.note.find("overlap of all communication on") != std::string::npos) {
-    of_row.tensor_overlap = TensorOverlap::products;
-  }
-  StepCosts costs = make_step_costs(plan.recipe, plan.graph, plan.mesh, plan.stages, profile, of_row);
-  // Computed from profiled times of passes and transfers, which go beside the passes there.
-  if (row.metric == "bubble_fraction") costs.blocking_transfers = false;
+  const CostConstants of_program = is_megatron_core(row.source) ? megatron_core(constants) : constants;
+  Recipe recipe = plan.recipe;
+  // Transfers go beside the passes in Zero Bubble's simulation.
+  if (row.metric == "bubble_fraction") recipe.parallel.overlap = true;
+  StepCosts costs = make_step_costs(recipe, plan.graph, plan.mesh, plan.stages, profile, of_program);
+  if (row.metric == "bubble_fraction") costs = with_even_stages(std::move(costs));
   StepMemory memory;
   memory.stages.resize(plan.stages.size());
   const Simulation simulation = simulate(plan.schedule, costs, memory);

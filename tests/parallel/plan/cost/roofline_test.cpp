@@ -27,6 +27,15 @@ TEST_CASE("a large product takes its FLOPs over the peak") {
   CHECK(Roofline(profile, DataType::bf16).product({4096, 4096, 4096, 3}).seconds == Approx(3 * flops / 100e12));
 }
 
+TEST_CASE("attention runs at the profile's rates, or at those of a program's own kernels") {
+  const ClusterProfile profile = ideal_profile();
+  const Roofline usual(profile, DataType::bf16), own(profile, DataType::bf16, AttentionProfile{0.8, 0.4});
+  CHECK(usual.attention_forward(1e12).seconds == Approx(1.0 / 50));
+  CHECK(usual.attention_backward(1e12).seconds == Approx(1.0 / 25));
+  CHECK(own.attention_forward(1e12).seconds == Approx(1.0 / 80));
+  CHECK(own.attention_backward(1e12).seconds == Approx(1.0 / 40));
+}
+
 TEST_CASE("a thin product takes its bytes over the bandwidth") {
   const ClusterProfile profile = ideal_profile();
   const double bytes = 2 * (8.0 * 4096 + 4096.0 * 4096 + 8.0 * 4096);

@@ -26,6 +26,7 @@ const std::map<std::string, double CostConstants::*>& constant_members() {
       {"optimizer", &CostConstants::optimizer},
       {"sequence_regather", &CostConstants::sequence_regather},
       {"backward_host", &CostConstants::backward_host},
+      {"blocking_transfer", &CostConstants::blocking_transfer},
   };
   return members;
 }

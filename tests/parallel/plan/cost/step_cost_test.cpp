@@ -88,6 +88,15 @@ TEST_CASE("stages add up to the whole model") {
   CHECK(four.blocking_transfers);
 }
 
+TEST_CASE("a program that waits for its transfers pays the host's part of them more than once") {
+  const Planned waits({"parallel.pipeline=4"}), beside({"parallel.pipeline=4", "parallel.overlap=true"});
+  const double host = waits.profile.host.transfer_seconds;
+  CHECK_FALSE(beside.costs().blocking_transfers);
+  CHECK(beside.costs().transfer_seconds.front() > host);
+  CHECK(waits.costs().transfer_seconds.front() - beside.costs().transfer_seconds.front() ==
+        Approx((CostConstants{}.blocking_transfer - 1) * host));
+}
+
 TEST_CASE("replicated gradients are reduced by a ring over all their bytes") {
   const Planned plan({});
   const auto parameters = static_cast<double>(plan.graph.parameter_count());

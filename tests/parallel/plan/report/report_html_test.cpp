@@ -122,6 +122,20 @@ TEST_CASE("the script knows every instruction that is drawn") {
   CHECK(count(page, "class=\"on-dark\"") == 4 * 2 * 8);
 }
 
+TEST_CASE("the times of the whole step stand where the script draws those of another zoom") {
+  const Plan plan = test::sample_plan(looped);
+  const std::string page = report_html(plan);
+  const std::size_t from = page.find("<g class=\"ticks\">");
+  REQUIRE(from != std::string::npos);
+  const std::string drawn = page.substr(from, page.find("</g>", from) - from);
+  const double width = embedded(page, "timeline-data").at("width").get<double>();
+  const auto ticks = TimeAxis(plan.simulation.step_seconds, width, std::nullopt).ticks();
+  REQUIRE(ticks.size() > 2);
+  CHECK(count(drawn, "<text class=\"tick\"") == ticks.size());
+  for (const TimeTick& tick : ticks) CHECK(count(drawn, ">" + tick.label + "<") == 1);
+  CHECK(count(page, "querySelector(\".ticks\")") == 1);
+}
+
 TEST_CASE("the script knows the peak of the fullest rank") {
   const Plan plan = test::sample_plan(looped);
   const Json data = embedded(report_html(plan), "memory-data");
