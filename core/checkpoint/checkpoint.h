@@ -18,6 +18,7 @@ namespace llmtrain {
 // ranks, so any layout reads any checkpoint. Links no LibTorch.
 
 struct Manifest;  // core/checkpoint/manifest.h documents manifest.json
+struct SliceBox;  // core/checkpoint/tensor_slice.h
 
 // A contiguous slice of a logical tensor, in memory that the caller owns. For a whole tensor `offset` is all zeros and
 // `slice_shape` equals `shape`.
@@ -75,8 +76,13 @@ class CheckpointReader {
   // read at the same time. Throws Error(bad_data) when the files are not what the manifest says (sizes and shapes; only
   // verify() compares hashes), Error(internal_error) for a tensor or a range that is not there.
   void read(const std::string& name, std::int64_t begin, std::int64_t end, std::span<std::byte> destination) const;
+  // The same of a box of the tensor. Nothing else is read: neither other elements nor other files.
+  void read_box(const std::string& name, const SliceBox& box, std::span<std::byte> destination) const;
 
  private:
+  std::size_t index_of(const std::string& name) const;
+  void copy_box(std::size_t tensor, const SliceBox& box, std::span<std::byte> destination) const;
+
   struct OpenFiles;
   std::filesystem::path folder_;
   std::shared_ptr<const Manifest> manifest_;
