@@ -39,21 +39,26 @@ struct CheckpointState {
   nlohmann::ordered_json recipe;   // the resolved recipe
 };
 
+inline constexpr std::int64_t default_file_bytes = 5'000'000'000;
+
 // Writes `<checkpoints>/step-00000100` (of state.step) so that no reader ever sees a part of it: into a folder beside
 // it, every file flushed, then renamed, then `<checkpoints>/latest` replaced. Then removes all but the newest `keep`
 // checkpoints (0 keeps all), never the one just written. Leftovers of a killed write are removed first. Returns the
 // folder. Throws Error(cannot_write) that names path and reason (a full disk: how much is needed and free), leaving
 // earlier checkpoints as they were; Error(internal_error) for slices that do not cover their tensors. A slice goes
-// whole into a file; a new file is begun where the last would pass `file_bytes`. One writer at a time and folder.
+// whole into a file; a new file is begun where the last would pass `file_bytes`. One writer at a time and folder;
+// checkpoint_part.h is for several.
 std::filesystem::path write_checkpoint(const std::filesystem::path& checkpoints, const CheckpointState& state,
                                        std::span<const TensorSlice> tensors, std::int64_t keep,
-                                       std::int64_t file_bytes = 5'000'000'000);
+                                       std::int64_t file_bytes = default_file_bytes);
 
 struct LogicalTensor {
   std::string name;
   std::string dtype;
   std::vector<std::int64_t> shape;
   double scale = 1;
+
+  bool operator==(const LogicalTensor&) const = default;
 };
 
 class CheckpointReader {
@@ -69,8 +74,14 @@ class CheckpointReader {
   const LogicalTensor* find(const std::string& name) const;
 
   // Compares size and SHA-256 of every file with the manifest, and its slices with what the file holds. Throws
-  // Error(bad_data) that names the file and its tensors. Symbolic links are refused.
-  void verify() const;
+  // Error(bad_data) that names the file and its tensors. Symbolic links are refused. Of several readers that share the
+  // work each one takes every `readers`-th file.
+  struct VerifyShare {
+    std::size_t reader = 0;
+    std::size_t readers = 1;
+  };
+  void verify() const { verify(VerifyShare{}); }
+  void verify(const VerifyShare& share) const;
 
   // Elements [begin, end) of the tensor in row-major order into `destination` of exactly that many bytes. Threads may
   // read at the same time. Throws Error(bad_data) when the files are not what the manifest says (sizes and shapes; only

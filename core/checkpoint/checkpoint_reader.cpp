@@ -108,12 +108,14 @@ const LogicalTensor* CheckpointReader::find(const std::string& name) const {
   return found == manifest_->index.end() ? nullptr : &manifest_->tensors[found->second];
 }
 
-void CheckpointReader::verify() const {
+void CheckpointReader::verify(const VerifyShare& share) const {
+  const auto is_mine = [&](std::size_t file) { return file % share.readers == share.reader; };
   for (std::size_t i = 0; i < manifest_->files.size(); ++i)
-    verify_file(folder_ / manifest_->files[i].name, manifest_->files[i], tensors_in(*manifest_, i));
+    if (is_mine(i)) verify_file(folder_ / manifest_->files[i].name, manifest_->files[i], tensors_in(*manifest_, i));
   for (std::size_t i = 0; i < manifest_->tensors.size(); ++i)
     for (const ManifestSlice& slice : manifest_->slices[i])
-      slice_bytes(open_->open(folder_, *manifest_, slice.file), manifest_->tensors[i], slice.box);
+      if (is_mine(slice.file))
+        slice_bytes(open_->open(folder_, *manifest_, slice.file), manifest_->tensors[i], slice.box);
 }
 
 std::size_t CheckpointReader::index_of(const std::string& name) const {

@@ -52,7 +52,8 @@ void check_files(const std::vector<ManifestFile>& files, const std::string& file
   }
 }
 
-void check_tensor(const LogicalTensor& tensor, const std::vector<ManifestSlice>& slices, const std::string& file) {
+void check_tensor(const LogicalTensor& tensor, const std::vector<ManifestSlice>& slices, const std::string& file,
+                  Coverage coverage) {
   const std::string what = "tensor " + quoted_text(tensor.name) + " ";
   if (tensor.name.empty()) refuse(file, "a tensor has no name");
   if (safetensors_bits(tensor.dtype).value_or(1) % 8 != 0)
@@ -68,17 +69,17 @@ void check_tensor(const LogicalTensor& tensor, const std::vector<ManifestSlice>&
     if (!lies_within(tensor.shape, slice.box)) refuse(file, what + "has a slice that lies outside of it");
     boxes.push_back(slice.box);
   }
-  if (!cover_exactly(tensor.shape, std::move(boxes)))
+  if (coverage == Coverage::whole && !cover_exactly(tensor.shape, std::move(boxes)))
     refuse(file, what + "has slices that do not cover each of its elements once");
 }
 
 }  // namespace
 
-void check_manifest(Manifest& manifest, const std::string& file) {
+void check_manifest(Manifest& manifest, const std::string& file, Coverage coverage) {
   check_state(manifest.state, file);
   check_files(manifest.files, file);
   for (std::size_t i = 0; i < manifest.tensors.size(); ++i) {
-    check_tensor(manifest.tensors[i], manifest.slices[i], file);
+    check_tensor(manifest.tensors[i], manifest.slices[i], file, coverage);
     if (!manifest.index.emplace(manifest.tensors[i].name, i).second)
       refuse(file, "tensor " + quoted_text(manifest.tensors[i].name) + " stands twice");
   }
