@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -100,10 +101,15 @@ class CheckpointReader {
   std::shared_ptr<OpenFiles> open_;
 };
 
+// Reads all files of a checkpoint, and throws Error(bad_data) where it is not whole.
+using VerifyCheckpoint = std::function<void(const CheckpointReader&)>;
+inline void verify_alone(const CheckpointReader& checkpoint) { checkpoint.verify(); }
+
 // The newest checkpoint of the folder that is whole: what `latest` names if it verifies, else the newest other one that
-// does; the ones passed over are named in `skipped` with the reason. None when there is none. Reads all files to verify
-// them. Throws Error(bad_data) when the folder is there and cannot be listed.
+// does; the ones passed over are named in `skipped` with the reason. None when there is none. Throws Error(bad_data)
+// when the folder is there and cannot be listed, and what `verify` throws of another kind.
 std::optional<std::filesystem::path> find_checkpoint(const std::filesystem::path& checkpoints,
-                                                     std::vector<std::string>& skipped);
+                                                     std::vector<std::string>& skipped,
+                                                     const VerifyCheckpoint& verify = verify_alone);
 
 }  // namespace llmtrain

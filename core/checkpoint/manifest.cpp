@@ -12,8 +12,9 @@
 namespace llmtrain {
 namespace {
 
-// Finding overlaps compares slices with each other: more of them than any machine has devices would only cost time.
-constexpr std::size_t slice_limit = 16'384;
+// A rank writes at most three slices of a matrix. Finding overlaps compares slices with each other: more of them than
+// the ranks that share one tensor can have written would only cost time.
+constexpr std::size_t slice_limit = 65'536;
 
 [[noreturn]] void refuse(const std::string& file, const std::string& what) {
   throw Error(ExitCode::bad_data, file + ": " + what + "; this checkpoint cannot be used");
@@ -62,7 +63,7 @@ void check_tensor(const LogicalTensor& tensor, const std::vector<ManifestSlice>&
   const bool dimensions = std::none_of(tensor.shape.begin(), tensor.shape.end(), [](auto size) { return size < 0; });
   if (!dimensions || !safetensors_bytes(tensor.dtype, tensor.shape)) refuse(file, what + "has a size that cannot be");
   if (!std::isfinite(tensor.scale)) refuse(file, what + "has a scale that is no finite number");
-  if (slices.size() > slice_limit) refuse(file, what + "has more than 16384 slices");
+  if (slices.size() > slice_limit) refuse(file, what + "has more than 65536 slices");
 
   std::vector<SliceBox> boxes;
   for (const ManifestSlice& slice : slices) {
