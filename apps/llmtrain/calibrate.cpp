@@ -9,6 +9,7 @@
 #include "apps/llmtrain/profiles.h"
 #include "apps/llmtrain/runtime.h"
 #include "apps/llmtrain/standard_streams.h"
+#include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
 
@@ -24,9 +25,17 @@ DeviceKind device_kind(const std::string& name) {
   return name == "cpu" ? DeviceKind::cpu : name == "cuda" ? DeviceKind::cuda : DeviceKind::automatic;
 }
 
+// Before minutes of measuring: a place that cannot be written would lose them.
+void check_place(const std::string& file) {
+  if (std::filesystem::is_directory(file))
+    throw Error(ExitCode::cannot_write, file + ": is a folder; give --output the profile's own name in it");
+  const FileWriter trial(file + ".tmp");  // removed again at once
+}
+
 int calibrate(const CalibrateOptions& options) {
   const std::filesystem::path folder = profiles_folder();
   const std::string file = options.output.value_or((folder / "local.json").string());
+  if (file != "-") check_place(file);
   log().info("measuring matrix products, attention and memory; leave the machine to it for some seconds");
   const ClusterProfile profile = load_runtime().calibrate(device_kind(options.device), load_profile("cpu", folder));
   const std::string text = to_json(profile).dump(2) + "\n";

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -18,6 +19,7 @@ namespace llmtrain {
 // ranks, so any layout reads any checkpoint. Links no LibTorch.
 
 struct Manifest;  // core/checkpoint/manifest.h documents manifest.json
+struct SliceBox;  // core/checkpoint/tensor_slice.h
 
 // A contiguous slice of a logical tensor, in memory that the caller owns. For a whole tensor `offset` is all zeros and
 // `slice_shape` equals `shape`.
@@ -38,21 +40,26 @@ struct CheckpointState {
   nlohmann::ordered_json recipe;   // the resolved recipe
 };
 
+inline constexpr std::int64_t default_file_bytes = 5'000'000'000;
+
 // Writes `<checkpoints>/step-00000100` (of state.step) so that no reader ever sees a part of it: into a folder beside
 // it, every file flushed, then renamed, then `<checkpoints>/latest` replaced. Then removes all but the newest `keep`
 // checkpoints (0 keeps all), never the one just written. Leftovers of a killed write are removed first. Returns the
 // folder. Throws Error(cannot_write) that names path and reason (a full disk: how much is needed and free), leaving
 // earlier checkpoints as they were; Error(internal_error) for slices that do not cover their tensors. A slice goes
-// whole into a file; a new file is begun where the last would pass `file_bytes`. One writer at a time and folder.
+// whole into a file; a new file is begun where the last would pass `file_bytes`. One writer at a time and folder;
+// checkpoint_part.h is for several.
 std::filesystem::path write_checkpoint(const std::filesystem::path& checkpoints, const CheckpointState& state,
                                        std::span<const TensorSlice> tensors, std::int64_t keep,
-                                       std::int64_t file_bytes = 5'000'000'000);
+                                       std::int64_t file_bytes = default_file_bytes);
 
 struct LogicalTensor {
   std::string name;
   std::string dtype;
   std::vector<std::int64_t> shape;
   double scale = 1;
+
+  bool operator==(const LogicalTensor&) const = default;
 };
 
 class CheckpointReader {
@@ -68,25 +75,41 @@ class CheckpointReader {
   const LogicalTensor* find(const std::string& name) const;
 
   // Compares size and SHA-256 of every file with the manifest, and its slices with what the file holds. Throws
-  // Error(bad_data) that names the file and its tensors. Symbolic links are refused.
-  void verify() const;
+  // Error(bad_data) that names the file and its tensors. Symbolic links are refused. Of several readers that share the
+  // work each one takes every `readers`-th file.
+  struct VerifyShare {
+    std::size_t reader = 0;
+    std::size_t readers = 1;
+  };
+  void verify() const { verify(VerifyShare{}); }
+  void verify(const VerifyShare& share) const;
 
   // Elements [begin, end) of the tensor in row-major order into `destination` of exactly that many bytes. Threads may
   // read at the same time. Throws Error(bad_data) when the files are not what the manifest says (sizes and shapes; only
   // verify() compares hashes), Error(internal_error) for a tensor or a range that is not there.
   void read(const std::string& name, std::int64_t begin, std::int64_t end, std::span<std::byte> destination) const;
+  // The same of a box of the tensor. Nothing else is read: neither other elements nor other files.
+  void read_box(const std::string& name, const SliceBox& box, std::span<std::byte> destination) const;
 
  private:
+  std::size_t index_of(const std::string& name) const;
+  void copy_box(std::size_t tensor, const SliceBox& box, std::span<std::byte> destination) const;
+
   struct OpenFiles;
   std::filesystem::path folder_;
   std::shared_ptr<const Manifest> manifest_;
   std::shared_ptr<OpenFiles> open_;
 };
 
+// Reads all files of a checkpoint, and throws Error(bad_data) where it is not whole.
+using VerifyCheckpoint = std::function<void(const CheckpointReader&)>;
+inline void verify_alone(const CheckpointReader& checkpoint) { checkpoint.verify(); }
+
 // The newest checkpoint of the folder that is whole: what `latest` names if it verifies, else the newest other one that
-// does; the ones passed over are named in `skipped` with the reason. None when there is none. Reads all files to verify
-// them. Throws Error(bad_data) when the folder is there and cannot be listed.
+// does; the ones passed over are named in `skipped` with the reason. None when there is none. Throws Error(bad_data)
+// when the folder is there and cannot be listed, and what `verify` throws of another kind.
 std::optional<std::filesystem::path> find_checkpoint(const std::filesystem::path& checkpoints,
-                                                     std::vector<std::string>& skipped);
+                                                     std::vector<std::string>& skipped,
+                                                     const VerifyCheckpoint& verify = verify_alone);
 
 }  // namespace llmtrain

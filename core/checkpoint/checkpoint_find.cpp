@@ -25,15 +25,17 @@ std::optional<std::int64_t> latest_step(const std::filesystem::path& file, std::
   }
 }
 
-bool is_whole(const CheckpointFolder& folder, std::vector<std::string>& skipped) {
+bool is_whole(const CheckpointFolder& folder, std::vector<std::string>& skipped, const VerifyCheckpoint& verify) {
   try {
     const CheckpointReader reader(folder.path);
     if (reader.state().step != folder.step)
       throw Error(ExitCode::bad_data, folder.path.string() + ": holds step " + std::to_string(reader.state().step) +
                                           ", not the one of its name");
-    reader.verify();
+    verify(reader);
     return true;
   } catch (const Error& error) {
+    // Others, as of a rank that was lost, say nothing of the checkpoint.
+    if (error.code() != ExitCode::bad_data && error.code() != ExitCode::missing_input) throw;
     skipped.emplace_back(error.what());
     return false;
   }
@@ -42,7 +44,8 @@ bool is_whole(const CheckpointFolder& folder, std::vector<std::string>& skipped)
 }  // namespace
 
 std::optional<std::filesystem::path> find_checkpoint(const std::filesystem::path& checkpoints,
-                                                     std::vector<std::string>& skipped) {
+                                                     std::vector<std::string>& skipped,
+                                                     const VerifyCheckpoint& verify) {
   std::vector<CheckpointFolder> folders = list_checkpoints(checkpoints);
   const auto latest = latest_step(checkpoints / "latest", skipped);
   const auto named = [&latest](const CheckpointFolder& folder) { return latest && folder.step == *latest; };
@@ -51,7 +54,7 @@ std::optional<std::filesystem::path> find_checkpoint(const std::filesystem::path
                       ", which is not there");
   std::stable_partition(folders.begin(), folders.end(), named);
   for (const CheckpointFolder& folder : folders)
-    if (is_whole(folder, skipped)) return folder.path;
+    if (is_whole(folder, skipped, verify)) return folder.path;
   return std::nullopt;
 }
 

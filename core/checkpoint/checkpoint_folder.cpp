@@ -96,6 +96,13 @@ std::optional<std::int64_t> checkpoint_step(std::string_view name) {
   return step;
 }
 
+void make_checkpoint_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error || !fs::is_directory(folder, error))
+    cannot_write(folder, "cannot be made", error ? error.message() : "something else has this name");
+}
+
 std::vector<CheckpointFolder> list_checkpoints(const fs::path& checkpoints) {
   std::vector<CheckpointFolder> folders;
   for (const fs::path& path : entries_of(checkpoints)) {

@@ -26,6 +26,9 @@ struct CheckpointFolder {
   std::filesystem::path path;
 };
 
+// Makes a folder and those above it, where they are not there yet. Throws Error(cannot_write).
+void make_checkpoint_folder(const std::filesystem::path& folder);
+
 // Newest step first, ".replaced" ones where they count. Throws Error(bad_data) when the folder is there and cannot be
 // listed.
 std::vector<CheckpointFolder> list_checkpoints(const std::filesystem::path& checkpoints);

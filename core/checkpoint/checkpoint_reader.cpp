@@ -65,6 +65,8 @@ void verify_file(const fs::path& path, const ManifestFile& file, const std::stri
                      tensors + ")");
 }
 
+std::int64_t bytes_of_element(const LogicalTensor& tensor) { return *safetensors_bits(tensor.dtype) / 8; }
+
 // The bytes of a slice, once the file's own header agrees with the manifest.
 std::span<const std::byte> slice_bytes(const SafetensorsFile& file, const LogicalTensor& tensor, const SliceBox& box) {
   const std::string name = slice_name(tensor.name, tensor.shape, box);
@@ -106,29 +108,57 @@ const LogicalTensor* CheckpointReader::find(const std::string& name) const {
   return found == manifest_->index.end() ? nullptr : &manifest_->tensors[found->second];
 }
 
-void CheckpointReader::verify() const {
+void CheckpointReader::verify(const VerifyShare& share) const {
+  const auto is_mine = [&](std::size_t file) { return file % share.readers == share.reader; };
   for (std::size_t i = 0; i < manifest_->files.size(); ++i)
-    verify_file(folder_ / manifest_->files[i].name, manifest_->files[i], tensors_in(*manifest_, i));
+    if (is_mine(i)) verify_file(folder_ / manifest_->files[i].name, manifest_->files[i], tensors_in(*manifest_, i));
   for (std::size_t i = 0; i < manifest_->tensors.size(); ++i)
     for (const ManifestSlice& slice : manifest_->slices[i])
-      slice_bytes(open_->open(folder_, *manifest_, slice.file), manifest_->tensors[i], slice.box);
+      if (is_mine(slice.file))
+        slice_bytes(open_->open(folder_, *manifest_, slice.file), manifest_->tensors[i], slice.box);
+}
+
+std::size_t CheckpointReader::index_of(const std::string& name) const {
+  const auto found = manifest_->index.find(name);
+  if (found == manifest_->index.end())
+    throw Error(ExitCode::internal_error, folder_.string() + ": has no tensor " + name);
+  return found->second;
 }
 
 void CheckpointReader::read(const std::string& name, std::int64_t begin, std::int64_t end,
                             std::span<std::byte> destination) const {
-  const auto found = manifest_->index.find(name);
-  if (found == manifest_->index.end())
-    throw Error(ExitCode::internal_error, folder_.string() + ": has no tensor " + name);
-  const LogicalTensor& tensor = manifest_->tensors[found->second];
-  const std::int64_t width = *safetensors_bits(tensor.dtype) / 8;
+  const std::size_t index = index_of(name);
+  const LogicalTensor& tensor = manifest_->tensors[index];
+  const std::int64_t width = bytes_of_element(tensor);
   if (begin < 0 || begin > end || end > element_count(tensor.shape) ||
       static_cast<std::int64_t>(destination.size()) != (end - begin) * width)
     throw Error(ExitCode::internal_error, folder_.string() + ": elements " + std::to_string(begin) + " to " +
                                               std::to_string(end) + " of " + name + " were asked for wrongly");
-  for (const ManifestSlice& slice : manifest_->slices[found->second]) {
+  for (const SliceBox& box : boxes_of_range(tensor.shape, begin, end)) {
+    const auto part = destination.first(static_cast<std::size_t>(element_count(box.shape) * width));
+    copy_box(index, box, part);
+    destination = destination.subspan(part.size());
+  }
+}
+
+void CheckpointReader::read_box(const std::string& name, const SliceBox& box, std::span<std::byte> destination) const {
+  const std::size_t index = index_of(name);
+  const LogicalTensor& tensor = manifest_->tensors[index];
+  if (!lies_within(tensor.shape, box) ||
+      static_cast<std::int64_t>(destination.size()) != element_count(box.shape) * bytes_of_element(tensor))
+    throw Error(ExitCode::internal_error,
+                folder_.string() + ": " + slice_name(name, tensor.shape, box) + " was asked for wrongly");
+  if (!destination.empty()) copy_box(index, box, destination);
+}
+
+void CheckpointReader::copy_box(std::size_t index, const SliceBox& box, std::span<std::byte> destination) const {
+  const LogicalTensor& tensor = manifest_->tensors[index];
+  const std::int64_t width = bytes_of_element(tensor);
+  for (const ManifestSlice& slice : manifest_->slices[index]) {
+    if (!overlap(slice.box, box)) continue;
     const auto bytes = slice_bytes(open_->open(folder_, *manifest_, slice.file), tensor, slice.box);
-    visit_runs(tensor.shape, slice.box, begin, end, [&](const ElementRun& run) {
-      std::memcpy(destination.data() + (run.in_tensor - begin) * width, bytes.data() + run.in_slice * width,
+    visit_shared_runs(slice.box, box, [&](const ElementRun& run) {
+      std::memcpy(destination.data() + run.in_second * width, bytes.data() + run.in_first * width,
                   static_cast<std::size_t>(run.count * width));
     });
   }

@@ -12,8 +12,9 @@
 namespace llmtrain {
 namespace {
 
-// Finding overlaps compares slices with each other: more of them than any machine has devices would only cost time.
-constexpr std::size_t slice_limit = 16'384;
+// A rank writes at most three slices of a matrix. Finding overlaps compares slices with each other: more of them than
+// the ranks that share one tensor can have written would only cost time.
+constexpr std::size_t slice_limit = 65'536;
 
 [[noreturn]] void refuse(const std::string& file, const std::string& what) {
   throw Error(ExitCode::bad_data, file + ": " + what + "; this checkpoint cannot be used");
@@ -52,7 +53,8 @@ void check_files(const std::vector<ManifestFile>& files, const std::string& file
   }
 }
 
-void check_tensor(const LogicalTensor& tensor, const std::vector<ManifestSlice>& slices, const std::string& file) {
+void check_tensor(const LogicalTensor& tensor, const std::vector<ManifestSlice>& slices, const std::string& file,
+                  Coverage coverage) {
   const std::string what = "tensor " + quoted_text(tensor.name) + " ";
   if (tensor.name.empty()) refuse(file, "a tensor has no name");
   if (safetensors_bits(tensor.dtype).value_or(1) % 8 != 0)
@@ -61,24 +63,24 @@ void check_tensor(const LogicalTensor& tensor, const std::vector<ManifestSlice>&
   const bool dimensions = std::none_of(tensor.shape.begin(), tensor.shape.end(), [](auto size) { return size < 0; });
   if (!dimensions || !safetensors_bytes(tensor.dtype, tensor.shape)) refuse(file, what + "has a size that cannot be");
   if (!std::isfinite(tensor.scale)) refuse(file, what + "has a scale that is no finite number");
-  if (slices.size() > slice_limit) refuse(file, what + "has more than 16384 slices");
+  if (slices.size() > slice_limit) refuse(file, what + "has more than 65536 slices");
 
   std::vector<SliceBox> boxes;
   for (const ManifestSlice& slice : slices) {
     if (!lies_within(tensor.shape, slice.box)) refuse(file, what + "has a slice that lies outside of it");
     boxes.push_back(slice.box);
   }
-  if (!cover_exactly(tensor.shape, std::move(boxes)))
+  if (coverage == Coverage::whole && !cover_exactly(tensor.shape, std::move(boxes)))
     refuse(file, what + "has slices that do not cover each of its elements once");
 }
 
 }  // namespace
 
-void check_manifest(Manifest& manifest, const std::string& file) {
+void check_manifest(Manifest& manifest, const std::string& file, Coverage coverage) {
   check_state(manifest.state, file);
   check_files(manifest.files, file);
   for (std::size_t i = 0; i < manifest.tensors.size(); ++i) {
-    check_tensor(manifest.tensors[i], manifest.slices[i], file);
+    check_tensor(manifest.tensors[i], manifest.slices[i], file, coverage);
     if (!manifest.index.emplace(manifest.tensors[i].name, i).second)
       refuse(file, "tensor " + quoted_text(manifest.tensors[i].name) + " stands twice");
   }

@@ -40,12 +40,15 @@ struct Manifest {
   std::unordered_map<std::string, std::size_t> index;  // from a tensor's name into tensors and slices
 };
 
+// Whether the slices must cover their tensors: of a part of a checkpoint they need only lie in them.
+enum class Coverage { whole, part };
+
 // Fills the index and checks every rule above; `file` is named in messages. Throws Error(bad_data).
-void check_manifest(Manifest& manifest, const std::string& file);
+void check_manifest(Manifest& manifest, const std::string& file, Coverage coverage = Coverage::whole);
 
 std::string manifest_text(const Manifest& manifest);
 
 // Throws Error(bad_data) that names `file` and what is wrong with it.
-Manifest parse_manifest(std::string_view text, const std::string& file);
+Manifest parse_manifest(std::string_view text, const std::string& file, Coverage coverage = Coverage::whole);
 
 }  // namespace llmtrain

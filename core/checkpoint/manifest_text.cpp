@@ -194,7 +194,7 @@ std::string manifest_text(const Manifest& manifest) {
   return text + closing(text);
 }
 
-Manifest parse_manifest(std::string_view text, const std::string& file) {
+Manifest parse_manifest(std::string_view text, const std::string& file, Coverage coverage) {
   check_own_hash(text, file);
   const Json json = parse_json<Json>(text, file);
   MemberReader reader(json, file, "the manifest");
@@ -205,7 +205,7 @@ Manifest parse_manifest(std::string_view text, const std::string& file) {
   read_tensors(reader.list("tensors"), file, manifest);
   reader.text("sha256");
   reader.finish();
-  check_manifest(manifest, file);
+  check_manifest(manifest, file, coverage);
   return manifest;
 }
 

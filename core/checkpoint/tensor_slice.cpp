@@ -2,29 +2,67 @@
 #include "core/checkpoint/tensor_slice.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <numeric>
+#include <utility>
 
 namespace llmtrain {
 namespace {
 
-bool overlap(const SliceBox& a, const SliceBox& b) {
-  for (std::size_t axis = 0; axis < a.shape.size(); ++axis)
-    if (a.offset[axis] >= b.offset[axis] + b.shape[axis] || b.offset[axis] >= a.offset[axis] + a.shape[axis])
-      return false;
-  return true;
+using Numbers = std::vector<std::int64_t>;
+
+// What both boxes have; without elements in some axis where they do not meet.
+SliceBox intersection(const SliceBox& a, const SliceBox& b) {
+  SliceBox common = a;
+  for (std::size_t axis = 0; axis < a.shape.size(); ++axis) {
+    common.offset[axis] = std::max(a.offset[axis], b.offset[axis]);
+    const std::int64_t end = std::min(a.offset[axis] + a.shape[axis], b.offset[axis] + b.shape[axis]);
+    common.shape[axis] = std::max<std::int64_t>(0, end - common.offset[axis]);
+  }
+  return common;
 }
 
-std::vector<std::int64_t> strides_of(const std::vector<std::int64_t>& shape) {
-  std::vector<std::int64_t> strides(shape.size(), 1);
-  for (std::size_t axis = shape.size(); axis-- > 1;) strides[axis - 1] = strides[axis] * shape[axis];
-  return strides;
+// Where an element of the tensor comes in the box.
+std::int64_t place_in(const SliceBox& box, const Numbers& element) {
+  std::int64_t place = 0;
+  for (std::size_t axis = 0; axis < element.size(); ++axis)
+    place = place * box.shape[axis] + element[axis] - box.offset[axis];
+  return place;
 }
 
-// The first axis of a run: all axes behind it are whole, so that its elements are neighbours in the tensor.
-std::size_t run_axis(const std::vector<std::int64_t>& tensor_shape, const SliceBox& box) {
-  std::size_t axis = tensor_shape.size();
-  while (axis > 0 && box.shape[axis - 1] == tensor_shape[axis - 1]) --axis;
+// The first axis of a run: all axes behind it are whole in both boxes, so that its elements are neighbours in both.
+std::size_t run_axis(const SliceBox& common, const SliceBox& first, const SliceBox& second) {
+  std::size_t axis = common.shape.size();
+  while (axis > 0 && common.shape[axis - 1] == first.shape[axis - 1] &&
+         common.shape[axis - 1] == second.shape[axis - 1])
+    --axis;
   return axis == 0 ? 0 : axis - 1;
+}
+
+// Appends a range of one row of the tensor: the axes that `row` has are fixed, the others count elements.
+void append_boxes(const Numbers& shape, const Numbers& row, std::int64_t begin, std::int64_t end,
+                  std::vector<SliceBox>& boxes) {
+  if (begin == end) return;
+  const std::size_t axis = row.size();
+  const auto append = [&](std::int64_t first, std::int64_t count) {
+    SliceBox box{row, Numbers(axis, 1)};
+    box.offset.push_back(first);
+    box.shape.push_back(count);
+    box.offset.resize(shape.size(), 0);
+    box.shape.insert(box.shape.end(), shape.begin() + static_cast<std::ptrdiff_t>(axis) + 1, shape.end());
+    boxes.push_back(std::move(box));
+  };
+  const std::int64_t inner = element_count(Numbers(shape.begin() + static_cast<std::ptrdiff_t>(axis) + 1, shape.end()));
+  const auto append_part = [&](std::int64_t index, std::int64_t first, std::int64_t last) {
+    Numbers deeper = row;
+    deeper.push_back(index);
+    append_boxes(shape, deeper, first, last, boxes);
+  };
+  const std::int64_t whole_begin = (begin + inner - 1) / inner, whole_end = end / inner;
+  if (whole_begin > whole_end) return append_part(whole_end, begin - whole_end * inner, end - whole_end * inner);
+  if (begin < whole_begin * inner) append_part(whole_begin - 1, begin - (whole_begin - 1) * inner, inner);
+  if (whole_begin < whole_end) append(whole_begin, whole_end - whole_begin);
+  append_part(whole_end, 0, end - whole_end * inner);
 }
 
 // The next index of the outer axes in row-major order.
@@ -61,6 +99,13 @@ bool lies_within(const std::vector<std::int64_t>& tensor_shape, const SliceBox& 
   return true;
 }
 
+bool overlap(const SliceBox& a, const SliceBox& b) {
+  for (std::size_t axis = 0; axis < a.shape.size(); ++axis)
+    if (a.offset[axis] >= b.offset[axis] + b.shape[axis] || b.offset[axis] >= a.offset[axis] + a.shape[axis])
+      return false;
+  return true;
+}
+
 bool cover_exactly(const std::vector<std::int64_t>& tensor_shape, std::vector<SliceBox> boxes) {
   std::erase_if(boxes, [](const SliceBox& box) { return element_count(box.shape) == 0; });
   std::int64_t elements = 0;
@@ -77,24 +122,30 @@ bool cover_exactly(const std::vector<std::int64_t>& tensor_shape, std::vector<Sl
   return true;
 }
 
-void visit_runs(const std::vector<std::int64_t>& tensor_shape, const SliceBox& box, std::int64_t begin,
-                std::int64_t end, const std::function<void(const ElementRun&)>& visit) {
-  const std::int64_t elements = element_count(box.shape);
-  if (elements == 0) return;
-  const std::size_t axis = run_axis(tensor_shape, box);
-  const std::vector<std::int64_t> strides = strides_of(tensor_shape);
-  const std::int64_t corner =
-      std::inner_product(box.offset.begin(), box.offset.end(), strides.begin(), std::int64_t{0});
-  std::int64_t length = 1;
-  for (std::size_t inner = axis; inner < box.shape.size(); ++inner) length *= box.shape[inner];
+std::vector<SliceBox> boxes_of_range(const std::vector<std::int64_t>& shape, std::int64_t begin, std::int64_t end) {
+  std::vector<SliceBox> boxes;
+  if (!shape.empty()) {
+    append_boxes(shape, {}, begin, end, boxes);
+  } else if (begin < end) {
+    boxes.emplace_back();
+  }
+  return boxes;
+}
 
-  std::vector<std::int64_t> index(axis, 0);
-  for (std::int64_t start = 0; start < elements; start += length) {
-    const std::int64_t in_tensor = std::inner_product(index.begin(), index.end(), strides.begin(), corner);
-    const std::int64_t first = std::max(in_tensor, begin);
-    const std::int64_t last = std::min(in_tensor + length, end);
-    if (first < last) visit({start + first - in_tensor, first, last - first});
-    advance(index, box.shape);
+void visit_shared_runs(const SliceBox& first, const SliceBox& second,
+                       const std::function<void(const ElementRun&)>& visit) {
+  const SliceBox common = intersection(first, second);
+  const std::int64_t elements = element_count(common.shape);
+  if (elements == 0) return;
+  const std::size_t axis = run_axis(common, first, second);
+  const std::int64_t length =
+      element_count(Numbers(common.shape.begin() + static_cast<std::ptrdiff_t>(axis), common.shape.end()));
+  Numbers index(axis, 0);
+  for (std::int64_t done = 0; done < elements; done += length) {
+    Numbers element = common.offset;
+    std::transform(index.begin(), index.end(), element.begin(), element.begin(), std::plus<>());
+    visit({place_in(first, element), place_in(second, element), length});
+    advance(index, common.shape);
   }
 }
 

@@ -1,40 +1,65 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <exception>
+#include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <future>
+#include <memory>
+#include <optional>
 #include <span>
-#include <thread>
-#include <vector>
+#include <string>
 
+#include "core/base/error.h"
 #include "core/checkpoint/checkpoint.h"
 #include "core/recipe/recipe.h"
+#include "parallel/comm/communicator.h"
 
 namespace llmtrain {
 
 // Writes checkpoints as `checkpoint` of the recipe says: with `async` the state is copied in memory and written by a
 // thread of its own while training goes on, else write() returns when it is on the disk. At most one write is under
 // way, and one copy in memory: the next one waits for it. Used by one thread.
+//
+// Each rank writes what it is given, at the same time as the others; once all have, the first one puts the checkpoint
+// in place. All ranks make the same calls, which block; what fails on one of them all throw. What ranks say to each
+// other they say within these calls, never on the writing threads.
 class CheckpointSaver {
  public:
-  CheckpointSaver(std::filesystem::path checkpoints, const CheckpointRecipe& recipe);
-  ~CheckpointSaver();  // waits; a failure that nobody asked for is logged
+  // Without a communicator this rank is alone. Throws what check_shared_folder() throws.
+  CheckpointSaver(std::filesystem::path checkpoints, const CheckpointRecipe& recipe,
+                  Communicator* communicator = nullptr);
+  // Waits for this rank's writing. One rank alone ends what it began; a failure that nobody asked for is logged.
+  ~CheckpointSaver();
   CheckpointSaver(const CheckpointSaver&) = delete;
   CheckpointSaver& operator=(const CheckpointSaver&) = delete;
 
-  // `slices` point into memory that may change once this returns. Throws what write_checkpoint() throws; for the write
-  // before, too, and then does not write this one.
-  void write(const CheckpointState& state, std::span<const TensorSlice> slices);
+  // `slices` are this rank's part. They point into memory that may change once this returns; where `memory` owns what
+  // they point to, it does not and is kept instead of being copied. Throws what write_checkpoint() throws; for the
+  // write before, too, and then does not write this one.
+  void write(const CheckpointState& state, std::span<const TensorSlice> slices,
+             std::shared_ptr<const void> memory = nullptr);
+  // Between steps: goes on with a write whose files all ranks have written, and does not wait for it. Throws what the
+  // write threw.
+  void progress();
   // Waits until all is on the disk. Throws what the write threw, once.
   void finish();
 
  private:
-  void write_now(const CheckpointState& state, std::span<const TensorSlice> slices) const;
+  struct Save;
+
+  bool is_first() const { return communicator_ == nullptr || communicator_->rank() == 0; }
+  void start(std::function<void()> work);
+  void go_on();
+  void commit(std::unique_ptr<Save> save);
+  void check(const Save& save, const std::optional<Error>& own) const;
 
   std::filesystem::path checkpoints_;
   CheckpointRecipe recipe_;
-  std::thread thread_;
-  std::exception_ptr failure_;  // of the thread; read after it has ended
+  Communicator* communicator_;
+  std::string writers_;                     // names what this run's ranks write until it is in place
+  std::unique_ptr<Save> save_;              // under way
+  std::future<std::optional<Error>> work_;  // of this rank for it
 };
 
 }  // namespace llmtrain

@@ -41,29 +41,30 @@ LocalModel::LocalModel(const Recipe& recipe, const at::Device& device, const Ran
     rope_ = kernels::make_rope_table(recipe.model.max_sequence_length, recipe.model.head_dim, recipe.model.rope_theta,
                                      device);
   }
-  const int position = groups_.pipeline.position();
-  auto parameters = unit_parameters(position);
+  auto parameters = unit_parameters();
   auto next = parameters.begin();
-  if (shares_embedding_at(position)) {
+  if (shares_embedding_here()) {
     shared_embedding_ = make_unit(*next++, recipe.seed);
     shared_embedding_->parameters->set_partner(
         [this](const at::Tensor& gradients) { return groups_.pipeline.sum_ends(gradients); });
   }
-  for (std::size_t stage = static_cast<std::size_t>(position); stage < placed_.size(); stage += pipeline_ranks())
+  for (auto stage = static_cast<std::size_t>(groups_.pipeline.position()); stage < placed_.size();
+       stage += pipeline_ranks())
     add_stage(recipe, make_unit(*next++, recipe.seed), placed_[stage]);
 }
 
-bool LocalModel::shares_embedding_at(int pipeline_position) const {
-  const int ranks = groups_.pipeline.ranks();
-  const bool is_end = pipeline_position == 0 || pipeline_position + 1 == ranks;
+bool LocalModel::shares_embedding_here() const {
+  const int ranks = groups_.pipeline.ranks(), position = groups_.pipeline.position();
+  const bool is_end = position == 0 || position + 1 == ranks;
   return graph_.model.tie_embeddings && ranks > 1 && is_end;
 }
 
-std::vector<std::vector<std::size_t>> LocalModel::unit_parameters(int pipeline_position) const {
+std::vector<std::vector<std::size_t>> LocalModel::unit_parameters() const {
   std::vector<std::vector<std::size_t>> units;
-  const bool shares = shares_embedding_at(pipeline_position);
+  const bool shares = shares_embedding_here();
   if (shares) units.push_back({token_embedding(graph_)});
-  for (auto stage = static_cast<std::size_t>(pipeline_position); stage < placed_.size(); stage += pipeline_ranks()) {
+  for (auto stage = static_cast<std::size_t>(groups_.pipeline.position()); stage < placed_.size();
+       stage += pipeline_ranks()) {
     units.push_back(parameters_of(graph_, placed_[stage].blocks));
     if (shares) std::erase(units.back(), token_embedding(graph_));
   }

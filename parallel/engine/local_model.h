@@ -49,8 +49,6 @@ class LocalModel {
   StageState& stage(std::size_t stage) { return stages_[stage / pipeline_ranks()]; }
   bool is_last(std::size_t stage) const { return stage + 1 == stage_count(); }
 
-  // The parameters of each unit on a pipeline rank, in the order of units().
-  std::vector<std::vector<std::size_t>> unit_parameters(int pipeline_position) const;
   // All parameter memory of this rank.
   std::vector<const ParameterUnit*> units() const;
   // With tied embeddings the first and the last rank of a pipeline hold the token embedding together: as a unit of its
@@ -58,7 +56,6 @@ class LocalModel {
   const ParameterUnit* shared_embedding() const { return shared_embedding_ ? &*shared_embedding_ : nullptr; }
   // Whether the unit's gradients and states count on this rank: of parameters held together the first rank's do.
   bool counts(const ParameterUnit& unit) const;
-  bool shares_embedding_at(int pipeline_position) const;
 
   // Starts to bring a stage's weights here; finish_gather() waits for them. free() lets them go again (ZeRO-3): a tied
   // head on another stage of this rank still has the token embedding after the embedding's stage is freed, until its
@@ -75,7 +72,10 @@ class LocalModel {
 
  private:
   std::size_t pipeline_ranks() const { return static_cast<std::size_t>(groups_.pipeline.ranks()); }
+  bool shares_embedding_here() const;
   bool shares_embedding(std::size_t stage) const;
+  // Of each unit, in the order of units().
+  std::vector<std::vector<std::size_t>> unit_parameters() const;
   ParameterUnit make_unit(const std::vector<std::size_t>& parameters, std::int64_t seed) const;
   void add_stage(const Recipe& recipe, ParameterUnit unit, const Stage& placed);
   ParameterStore& embedding_store(ParameterStore& own);

@@ -5,14 +5,11 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <functional>
-#include <numeric>
 #include <span>
 #include <string>
 
 #include "core/base/error.h"
-#include "core/graph/sharding.h"
-#include "parallel/plan/flat_shards.h"
+#include "parallel/engine/owned_elements.h"
 
 namespace llmtrain {
 namespace {
@@ -30,28 +27,9 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return text + "]";
 }
 
-// What this rank owns of its part of a parameter: elements [begin, end) of the part, from `place` on in the owned
-// memory.
-struct OwnedElements {
-  LocalPart part;
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-  std::int64_t place = 0;
-
-  // Those of them that are no padding, in a tensor over what is owned.
-  at::Tensor in(const at::Tensor& flat) const { return flat.slice(0, place, place + real_end() - begin); }
-  std::int64_t real_end() const { return std::max(begin, std::min(end, part.real_elements())); }
-};
-
-// The part's elements of rows of the whole parameter, flat.
-at::Tensor cut(at::Tensor rows, const LocalPart& part) {
-  for (std::size_t axis = 1; axis < part.shape.size(); ++axis)
-    rows = rows.narrow(static_cast<std::int64_t>(axis), part.offset[axis], part.real_shape[axis]);
-  return rows.reshape({-1});
-}
-
-std::int64_t row_elements(const std::vector<std::int64_t>& shape) {
-  return std::accumulate(shape.begin() + 1, shape.end(), std::int64_t{1}, std::multiplies<>());
+// The elements in a tensor over what is owned.
+at::Tensor in(const at::Tensor& owned, const OwnedElements& elements) {
+  return owned.slice(0, elements.place, elements.place + elements.count());
 }
 
 void check_shape(const CheckpointReader& checkpoint, const std::string& name, const Parameter& parameter) {
@@ -64,45 +42,49 @@ void check_shape(const CheckpointReader& checkpoint, const std::string& name, co
   }
 }
 
-// Copies what is owned of a logical tensor of the checkpoint into flat memory, converting its type. Whole rows are read
-// and cut, so that only the rows are read that are needed.
-void read_into(const CheckpointReader& checkpoint, const std::string& name, const Parameter& parameter,
-               const OwnedElements& elements, const at::Tensor& flat) {
-  check_shape(checkpoint, name, parameter);
-  const LocalPart& part = elements.part;
-  const std::int64_t own_row = row_elements(part.shape), whole_row = row_elements(parameter.shape);
-  if (elements.real_end() == elements.begin) return;
-  const std::int64_t first = elements.begin / own_row, last = (elements.real_end() + own_row - 1) / own_row;
-  std::vector<std::int64_t> shape = parameter.shape;
-  shape[0] = last - first;
-  const at::Tensor rows = at::empty(shape, at::dtype(scalar_type(*checkpoint.find(name))));
-  checkpoint.read(name, (part.offset[0] + first) * whole_row, (part.offset[0] + last) * whole_row,
-                  std::span<std::byte>(static_cast<std::byte*>(rows.data_ptr()), rows.nbytes()));
-  const std::int64_t skipped = first * own_row;
-  elements.in(flat).copy_(cut(rows, part).slice(0, elements.begin - skipped, elements.real_end() - skipped));
+// Into flat memory, converting the type where it is another one.
+void read_box(const CheckpointReader& checkpoint, const LogicalTensor& tensor, const SliceBox& box,
+              const at::Tensor& flat) {
+  const at::ScalarType type = scalar_type(tensor);
+  const bool fits = flat.is_cpu() && flat.scalar_type() == type;
+  const at::Tensor read = fits ? flat : at::empty(flat.sizes(), at::dtype(type));
+  checkpoint.read_box(tensor.name, box, std::span<std::byte>(static_cast<std::byte*>(read.data_ptr()), read.nbytes()));
+  if (!fits) flat.copy_(read);
 }
 
-// Calls `function(parameter, elements, memory)` for every parameter that this rank owns something of.
-template <class Function>
-void for_owned(const LocalModel& model, Function function) {
-  for (const ParameterUnit* unit : model.units()) {
-    const FlatInterval owned = unit->parameters->owned();
-    for (const FlatRange& range : unit->store->ranges()) {
-      const FlatInterval common = intersection({range.begin, range.end}, owned);
-      if (common.count() == 0) continue;
-      const Parameter& parameter = model.graph().parameters[range.parameter];
-      function(parameter,
-               OwnedElements{local_part(model.graph().model, parameter, model.groups().shard_place()),
-                             common.begin - range.begin, common.end - range.begin, common.begin - owned.begin},
-               *unit->parameters);
+// Copies what is owned of a logical tensor of the checkpoint into the owned memory.
+void read_into(const CheckpointReader& checkpoint, const std::string& name, const OwnedElements& elements,
+               const at::Tensor& owned) {
+  constexpr std::int64_t piece = 1 << 24;  // elements that are in memory twice
+  check_shape(checkpoint, name, *elements.parameter);
+  for (std::int64_t begin = elements.begin; begin < elements.end; begin += piece) {
+    std::int64_t next = elements.place + begin - elements.begin;
+    for (const SliceBox& box : elements.boxes(begin, std::min(begin + piece, elements.end))) {
+      const std::int64_t count = element_count(box.shape);
+      read_box(checkpoint, *checkpoint.find(name), box, owned.slice(0, next, next + count));
+      next += count;
     }
   }
 }
 
-void read_master(const CheckpointReader& checkpoint, const Parameter& parameter, const OwnedElements& elements,
-                 const at::Tensor& flat) {
-  const std::string master = parameter.name + ".master";
-  read_into(checkpoint, checkpoint.find(master) != nullptr ? master : parameter.name, parameter, elements, flat);
+// Calls `function(elements, memory)` for every parameter that this rank owns something of.
+template <class Function>
+void for_owned(const LocalModel& model, Function function) {
+  for (const ParameterUnit* unit : model.units())
+    for (const OwnedElements& elements : owned_elements(model, *unit)) function(elements, *unit->parameters);
+}
+
+void read_master(const CheckpointReader& checkpoint, const OwnedElements& elements, const at::Tensor& owned) {
+  const std::string& name = elements.parameter->name;
+  const std::string master = name + ".master";
+  read_into(checkpoint, checkpoint.find(master) != nullptr ? master : name, elements, owned);
+}
+
+// A part of the whole parameter, flat.
+at::Tensor cut(at::Tensor whole, const LocalPart& part) {
+  for (std::size_t axis = 0; axis < part.shape.size(); ++axis)
+    whole = whole.narrow(static_cast<std::int64_t>(axis), part.offset[axis], part.real_shape[axis]);
+  return whole.reshape({-1});
 }
 
 void publish(LocalModel& model) {
@@ -113,32 +95,31 @@ void publish(LocalModel& model) {
 
 void load_state(LocalModel& model, const CheckpointReader& checkpoint) {
   load_weights(model, checkpoint);
-  for_owned(model, [&](const Parameter& parameter, const OwnedElements& elements, const ShardedParameters& memory) {
-    read_into(checkpoint, parameter.name + ".m", parameter, elements, memory.first_moment());
-    read_into(checkpoint, parameter.name + ".v", parameter, elements, memory.second_moment());
+  for_owned(model, [&](const OwnedElements& elements, const ShardedParameters& memory) {
+    read_into(checkpoint, elements.parameter->name + ".m", elements, memory.first_moment());
+    read_into(checkpoint, elements.parameter->name + ".v", elements, memory.second_moment());
   });
 }
 
 void load_weights(LocalModel& model, const CheckpointReader& checkpoint) {
-  for_owned(model, [&](const Parameter& parameter, const OwnedElements& elements, const ShardedParameters& memory) {
-    read_master(checkpoint, parameter, elements, memory.master());
+  for_owned(model, [&](const OwnedElements& elements, const ShardedParameters& memory) {
+    read_master(checkpoint, elements, memory.master());
   });
   publish(model);
 }
 
 void load_weights(LocalModel& model, const NamedWeights& weights) {
-  for_owned(model, [&](const Parameter& parameter, const OwnedElements& elements, const ShardedParameters& memory) {
-    const LocalPart& part = elements.part;
-    const at::Tensor rows = weights.at(parameter.name).narrow(0, part.offset[0], part.real_shape[0]);
-    elements.in(memory.master()).copy_(cut(rows, part).slice(0, elements.begin, elements.real_end()));
+  for_owned(model, [&](const OwnedElements& elements, const ShardedParameters& memory) {
+    const at::Tensor part = cut(weights.at(elements.parameter->name), elements.part);
+    in(memory.master(), elements).copy_(part.slice(0, elements.begin, elements.end));
   });
   publish(model);
 }
 
 NamedWeights named_weights(const LocalModel& model) {
   NamedWeights weights;
-  for_owned(model, [&](const Parameter& parameter, const OwnedElements& elements, const ShardedParameters& memory) {
-    weights[parameter.name] = elements.in(memory.master()).cpu().view(parameter.shape);
+  for_owned(model, [&](const OwnedElements& elements, const ShardedParameters& memory) {
+    weights[elements.parameter->name] = in(memory.master(), elements).cpu().view(elements.parameter->shape);
   });
   return weights;
 }

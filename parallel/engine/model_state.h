@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <memory>
 #include <vector>
 
 #include "core/checkpoint/checkpoint.h"
@@ -15,11 +16,16 @@ namespace llmtrain {
 // the compute type, and `<name>.master`, `<name>.m`, `<name>.v` in fp32; without a rounded copy the weights are their
 // own master and no `.master` is written.
 
-// Slices of the whole model on the first rank, none on the others: all ranks of the model call it together. They point
-// into the model's memory, and where that is on a GPU or on other ranks into copies; `copies` must live as long.
-std::vector<TensorSlice> state_slices(const LocalModel& model, std::vector<at::Tensor>& copies);
+// What this rank writes to a checkpoint: of all ranks together every element once, of what several ranks have each one
+// an even share. The slices point into the model's memory; where that is on a GPU, into a copy that `memory` owns.
+struct StateSlices {
+  std::vector<TensorSlice> slices;
+  std::shared_ptr<const void> memory;
+};
+StateSlices state_slices(const LocalModel& model);
 
-// Sets weights and moments from a checkpoint, of which each rank reads what it owns. Throws Error(bad_data) when a
+// Sets weights and moments from a checkpoint, of which each rank reads what it owns, a bounded piece at a
+// time. Throws Error(bad_data) when a
 // tensor is missing or has another shape.
 void load_state(LocalModel& model, const CheckpointReader& checkpoint);
 

@@ -15,7 +15,6 @@
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
-#include "core/checkpoint/checkpoint.h"
 #include "core/recipe/document.h"
 #include "core/recipe/json_text.h"
 #include "core/recipe/recipe_io.h"
@@ -138,9 +137,9 @@ Contents check_contents(const fs::path& folder, const Recipe& recipe) {
   return Contents::run;
 }
 
-std::optional<fs::path> newest_checkpoint(const fs::path& checkpoints) {
+std::optional<fs::path> newest_checkpoint(const fs::path& checkpoints, const VerifyCheckpoint& verify) {
   std::vector<std::string> skipped;
-  auto found = find_checkpoint(checkpoints, skipped);
+  auto found = find_checkpoint(checkpoints, skipped, verify);
   for (const std::string& reason : skipped) log().warn("{}; passed over", reason);
   if (!found && !skipped.empty())
     throw Error(ExitCode::bad_data, checkpoints.string() + ": no checkpoint in it is whole (" + skipped.front() +
@@ -149,18 +148,18 @@ std::optional<fs::path> newest_checkpoint(const fs::path& checkpoints) {
   return found;
 }
 
-fs::path named_checkpoint(const fs::path& path) {
+fs::path named_checkpoint(const fs::path& path, const VerifyCheckpoint& verify) {
   std::error_code error;
   if (!fs::exists(path, error))
     throw Error(ExitCode::missing_input, path.string() + ": checkpoint.resume names it and it is not there");
   if (fs::is_directory(path / "checkpoints", error)) {
-    const auto newest = newest_checkpoint(path / "checkpoints");
+    const auto newest = newest_checkpoint(path / "checkpoints", verify);
     if (!newest)
       throw Error(ExitCode::missing_input,
                   path.string() + ": checkpoint.resume names this run, and it holds no checkpoint");
     return *newest;
   }
-  CheckpointReader(path).verify();
+  verify(CheckpointReader(path));
   return path;
 }
 
@@ -190,10 +189,10 @@ class RunDirectory::Lock {
   int descriptor_ = -1;
 };
 
-void RunDirectory::check(const Recipe& recipe) {
+void RunDirectory::check(const Recipe& recipe, const VerifyCheckpoint& verify) {
   check_contents(recipe.log.directory, recipe);
   const std::string& resume = recipe.checkpoint.resume;
-  if (resume != "auto" && resume != "never") named_checkpoint(resume);
+  if (resume != "auto" && resume != "never") named_checkpoint(resume, verify);
 }
 
 RunDirectory::RunDirectory(const Recipe& recipe) : path_(recipe.log.directory), resume_(recipe.checkpoint.resume) {
@@ -209,9 +208,9 @@ RunDirectory::RunDirectory(const Recipe& recipe) : path_(recipe.log.directory), 
 
 RunDirectory::~RunDirectory() = default;
 
-std::optional<fs::path> RunDirectory::checkpoint_to_resume() const {
+std::optional<fs::path> RunDirectory::checkpoint_to_resume(const VerifyCheckpoint& verify) const {
   if (resume_ == "never") return std::nullopt;
-  return resume_ == "auto" ? newest_checkpoint(checkpoints()) : named_checkpoint(resume_);
+  return resume_ == "auto" ? newest_checkpoint(checkpoints(), verify) : named_checkpoint(resume_, verify);
 }
 
 }  // namespace llmtrain

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "core/checkpoint/checkpoint.h"
 #include "core/recipe/recipe.h"
 
 namespace llmtrain {
@@ -15,7 +16,7 @@ class RunDirectory {
  public:
   // Throws what the constructor and checkpoint_to_resume() would, as far as it can be seen without writing: so that
   // neither a model is built for nothing, nor a run begun whose data turns out to be wrong.
-  static void check(const Recipe& recipe);
+  static void check(const Recipe& recipe, const VerifyCheckpoint& verify = verify_alone);
 
   // Makes the folder `recipe.log.directory` with recipe.json, or takes up the run that it holds (recipe.json stays as
   // it is). Refuses with Error(bad_recipe) and changes nothing when it holds other files, another recipe's run (each
@@ -31,13 +32,17 @@ class RunDirectory {
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
+  // The same for ranks that do not hold the folder.
+  static std::filesystem::path checkpoints_of(const Recipe& recipe) {
+    return std::filesystem::path(recipe.log.directory) / "checkpoints";
+  }
   std::filesystem::path log_file() const { return path_ / "log" / "rank-00000.log"; }
 
   // The checkpoint to go on from, verified: what `checkpoint.resume` names (a checkpoint, or a run directory whose
   // newest whole one is meant), else the newest whole one of this folder; none at the start. Damaged ones that were
   // passed over are logged as warnings. Throws Error(bad_data) when there are some and all are damaged,
   // Error(missing_input) when what is named is not there.
-  std::optional<std::filesystem::path> checkpoint_to_resume() const;
+  std::optional<std::filesystem::path> checkpoint_to_resume(const VerifyCheckpoint& verify = verify_alone) const;
 
  private:
   class Lock;

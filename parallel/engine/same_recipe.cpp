@@ -2,9 +2,11 @@
 #include "parallel/engine/same_recipe.h"
 
 #include <cstdint>
+#include <string>
 
 #include "core/base/error.h"
 #include "core/recipe/recipe_io.h"
+#include "parallel/comm/agreement.h"
 
 namespace llmtrain {
 namespace {
@@ -16,16 +18,6 @@ std::string first_difference(const nlohmann::json& own, const nlohmann::json& ot
 }
 
 }  // namespace
-
-std::string share_text(Communicator& communicator, const std::string& text, int root) {
-  const Group& world = communicator.world();
-  auto size = static_cast<std::int64_t>(text.size());
-  communicator.broadcast(world, Purpose::control, {&size, 1, ElementType::int64}, root).wait();
-  std::string shared = text;
-  shared.resize(static_cast<std::size_t>(size));
-  if (size > 0) communicator.broadcast(world, Purpose::control, {shared.data(), size, ElementType::uint8}, root).wait();
-  return shared;
-}
 
 void check_same_recipe(Communicator& communicator, const Recipe& recipe) {
   const std::string own = to_json(recipe).dump();

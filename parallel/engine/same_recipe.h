@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <string>
-
 #include "core/recipe/recipe.h"
 #include "parallel/comm/communicator.h"
 
 namespace llmtrain {
-
-// The text of rank `root`, on every rank. All ranks call it; blocks.
-std::string share_text(Communicator& communicator, const std::string& text, int root = 0);
 
 // Throws Error(bad_recipe) that names a rank whose recipe is not the first rank's, and the first key where it is not.
 // All ranks call it, and all of them throw the same; blocks.

@@ -11,6 +11,7 @@
 #include "parallel/engine/device.h"
 #include "parallel/engine/evaluation.h"
 #include "parallel/engine/model_state.h"
+#include "parallel/engine/verify_together.h"
 
 namespace llmtrain {
 namespace {
@@ -43,13 +44,13 @@ RankSchedule schedule_of(const Recipe& recipe, const Mesh& mesh, const RankGroup
   return make_schedule(schedule_shape(recipe, mesh)).ranks[static_cast<std::size_t>(groups.pipeline.position())];
 }
 
-void load_first_weights(LocalModel& model, const std::string& source) {
+void load_first_weights(LocalModel& model, const std::string& source, Communicator* communicator) {
   if (source.starts_with(huggingface_prefix)) {
     load_weights(model, load_huggingface(source.substr(huggingface_prefix.size()), model.graph()));
     return;
   }
   const CheckpointReader checkpoint(source);
-  checkpoint.verify();
+  verify_together(communicator, checkpoint);
   load_weights(model, checkpoint);
 }
 
@@ -63,7 +64,7 @@ Trainer::Trainer(const Recipe& recipe, Communicator* communicator)
       model_(recipe_, choose_device(recipe_.cluster.device), groups_of(communicator, mesh_, recipe_)),
       schedule_(schedule_of(recipe_, mesh_, model_.groups())),
       runner_(model_, schedule_, recipe_) {
-  if (recipe_.training.init_from) load_first_weights(model_, *recipe_.training.init_from);
+  if (recipe_.training.init_from) load_first_weights(model_, *recipe_.training.init_from, communicator);
 }
 
 StepResult Trainer::step(StopRequest stop) {

@@ -15,6 +15,7 @@
 #include "core/base/printable.h"
 #include "core/base/units.h"
 #include "core/data/tokenizer.h"
+#include "parallel/comm/agreement.h"
 #include "parallel/engine/checkpoint_saver.h"
 #include "parallel/engine/device.h"
 #include "parallel/engine/generate.h"
@@ -30,6 +31,7 @@
 #include "parallel/engine/stop_signal.h"
 #include "parallel/engine/thread_memory.h"
 #include "parallel/engine/trainer.h"
+#include "parallel/engine/verify_together.h"
 
 namespace llmtrain {
 namespace {
@@ -42,14 +44,12 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 struct FirstRank {
   FirstRank(const RunRequest& request, const RunDirectory& directory, Trainer& trainer, const ThreadMemory& tensors)
       : metrics(directory.path(), request.recipe.log, trainer.steps_done()),
-        saver(directory.checkpoints(), request.recipe.checkpoint),
         progress(request.recipe.training.steps, trainer.steps_done(), request.verbosity == Verbosity::quiet),
         stop(directory.path() / "STOP"),
         peak_flops(measure_matmul_rate(trainer.model().device(), trainer.model().compute_type())),
         memory(tensors) {}
 
   MetricsLog metrics;
-  CheckpointSaver saver;
   Progress progress;
   StopSignal stop;
   double peak_flops;  // of one rank
@@ -60,8 +60,14 @@ struct FirstRank {
 class TrainingLoop {
  public:
   // `first` is null on the ranks that are not the first.
-  TrainingLoop(const RunRequest& request, Trainer& trainer, FirstRank* first, spdlog::logger& logger)
-      : recipe_(request.recipe), trainer_(trainer), first_(first), logger_(logger), trace_file_(request.trace) {
+  TrainingLoop(const RunRequest& request, Trainer& trainer, Communicator* communicator, FirstRank* first,
+               spdlog::logger& logger)
+      : recipe_(request.recipe),
+        trainer_(trainer),
+        first_(first),
+        logger_(logger),
+        saver_(RunDirectory::checkpoints_of(recipe_), recipe_.checkpoint, communicator),
+        trace_file_(request.trace) {
     if (trace_file_) trace_.emplace(trainer);
   }
 
@@ -96,6 +102,7 @@ class TrainingLoop {
     const auto start = Clock::now();
     const StepResult result = trainer_.step(asked ? StopRequest::stop : StopRequest::none);
     step_seconds_.push_back(seconds_since(start));
+    saver_.progress();
     if (trace_) trace_->end_step();
     if (result.skipped) ++skipped_;
     if (first_ != nullptr) {
@@ -148,13 +155,8 @@ class TrainingLoop {
   }
 
   void save() {
-    std::vector<at::Tensor> copies;
-    const auto slices = state_slices(trainer_.model(), copies);
-    if (first_ != nullptr) first_->saver.write(trainer_.state(), slices);
-  }
-
-  void finish_saving() {
-    if (first_ != nullptr) first_->saver.finish();
+    const StateSlices state = state_slices(trainer_.model());
+    saver_.write(trainer_.state(), state.slices, state.memory);
   }
 
   ExitCode stop() {
@@ -168,7 +170,7 @@ class TrainingLoop {
 
   ExitCode end(ExitCode code) {
     save();
-    finish_saving();
+    saver_.finish();
     if (trace_) trace_->write(*trace_file_);
     return code;
   }
@@ -177,6 +179,7 @@ class TrainingLoop {
   Trainer& trainer_;
   FirstRank* first_;
   spdlog::logger& logger_;
+  CheckpointSaver saver_;
   std::int64_t skipped_ = 0;
   std::vector<double> step_seconds_;
   const std::optional<std::string>& trace_file_;
@@ -218,12 +221,13 @@ void show_end(const RunDirectory& directory) {
 }
 
 // The first rank's, with all that it leaves and shows.
-ExitCode train_first(const RunRequest& request, Trainer& trainer, Communicator* communicator,
+ExitCode train_first(const RunRequest& request, Trainer& trainer, Communicator* communicator, VerificationLead& lead,
                      const ThreadMemory& memory) {
   const Recipe& recipe = request.recipe;
   const RunDirectory directory(recipe);
   log_to_file(directory.log_file());
-  const auto checkpoint = directory.checkpoint_to_resume();
+  const auto checkpoint = directory.checkpoint_to_resume([&](const CheckpointReader& reader) { lead.verify(reader); });
+  lead.end();
   if (request.plan) keep_plan(*request.plan, directory);
   show_start_screen(request, trainer, directory);
   if (communicator != nullptr) share_text(*communicator, checkpoint ? checkpoint->string() : "");
@@ -236,7 +240,7 @@ ExitCode train_first(const RunRequest& request, Trainer& trainer, Communicator* 
     return ExitCode::done;
   }
   FirstRank first(request, directory, trainer, memory);
-  TrainingLoop loop(request, trainer, &first, log());
+  TrainingLoop loop(request, trainer, communicator, &first, log());
   const ExitCode code = loop.run();
   if (request.plan) compare_with_plan(request, loop.typical_step_seconds(), trainer, memory);
   // Else the weights are here only while all ranks work together.
@@ -248,12 +252,13 @@ ExitCode train_first(const RunRequest& request, Trainer& trainer, Communicator* 
 }
 
 ExitCode train_other(const RunRequest& request, Trainer& trainer, Communicator& communicator) {
+  follow_verification(communicator);
   const std::string checkpoint = share_text(communicator, "");
   const RankLog logger(request, communicator.rank());
   logger.get().info("rank {} of {}", communicator.rank(), communicator.size());
   if (!checkpoint.empty()) trainer.resume(CheckpointReader(checkpoint));
   if (trainer.steps_done() >= request.recipe.training.steps) return ExitCode::done;
-  return TrainingLoop(request, trainer, nullptr, logger.get()).run();
+  return TrainingLoop(request, trainer, &communicator, nullptr, logger.get()).run();
 }
 
 }  // namespace
@@ -262,10 +267,16 @@ ExitCode run_training(const RunRequest& request, Communicator* communicator) {
   const Recipe& recipe = request.recipe;
   const bool is_first = communicator == nullptr || communicator->rank() == 0;
   if (communicator != nullptr) check_same_recipe(*communicator, recipe);
-  if (is_first) RunDirectory::check(recipe);
+  VerificationLead lead(communicator);
+  if (is_first) {
+    RunDirectory::check(recipe, [&](const CheckpointReader& reader) { lead.verify(reader); });
+    lead.end();
+  } else {
+    follow_verification(*communicator);
+  }
   const MemoryWatch watch;
   Trainer trainer(recipe, communicator);
-  return is_first ? train_first(request, trainer, communicator, watch.memory())
+  return is_first ? train_first(request, trainer, communicator, lead, watch.memory())
                   : train_other(request, trainer, *communicator);
 }
 

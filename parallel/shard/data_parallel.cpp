@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/shard/data_parallel.h"
 
-#include <ATen/ops/empty.h>
-
 #include "parallel/shard/tensor_array.h"
 
 namespace llmtrain {
@@ -41,30 +39,6 @@ Handle DataParallel::gather(const at::Tensor& part, const at::Tensor& whole) con
   if (shards() > 1) return communicator_->all_gather(shard_, Purpose::data_parallel, array_of(part), array_of(whole));
   if (!part.is_alias_of(whole)) whole.copy_(part);
   return {};
-}
-
-at::Tensor DataParallel::collect(const at::Tensor& part) const {
-  if (replica() > 0) return {};
-  if (shards() == 1) return part;
-  if (shard() > 0) {
-    communicator_->send(shard_, Purpose::control, array_of(part), 0).wait();
-    return {};
-  }
-  const at::Tensor whole = at::empty({part.numel() * shards()}, part.options());
-  whole.slice(0, 0, part.numel()).copy_(part);
-  for (int shard = 1; shard < shards(); ++shard) {
-    const at::Tensor piece = whole.slice(0, shard * part.numel(), (shard + 1) * part.numel());
-    communicator_->receive(shard_, Purpose::control, array_of(piece), shard).wait();
-  }
-  return whole;
-}
-
-void DataParallel::send_to_first(const at::Tensor& flat) const {
-  communicator_->send(communicator_->world(), Purpose::control, array_of(flat), 0).wait();
-}
-
-void DataParallel::receive_from(int rank, const at::Tensor& flat) const {
-  communicator_->receive(communicator_->world(), Purpose::control, array_of(flat), rank).wait();
 }
 
 std::vector<double> DataParallel::exchange(std::span<const double> values) const {

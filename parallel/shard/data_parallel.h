@@ -27,8 +27,6 @@ class DataParallel {
   int shard() const { return communicator_ ? shard_.position() : 0; }
   int replicas() const { return communicator_ ? replica_.size() : 1; }
   int replica() const { return communicator_ ? replica_.position() : 0; }
-  // Of those that hold the same parameters this one stands for all where something is done once.
-  bool is_leader() const { return shard() == 0 && replica() == 0; }
 
   // Of the whole world.
   int world() const { return communicator_ ? communicator_->size() : 1; }
@@ -40,12 +38,6 @@ class DataParallel {
   Handle sum_replicas(const at::Tensor& part) const;  // in place, over the ranks with the same part
   Handle scatter_sum(const at::Tensor& whole, const at::Tensor& part) const;  // this rank's part of the shards' sum
   Handle gather(const at::Tensor& part, const at::Tensor& whole) const;       // of all shards
-  // On the leader all shards of the first replica, back to back; undefined on the others. Blocks.
-  at::Tensor collect(const at::Tensor& part) const;
-
-  // A flat tensor to the first rank of the world, which receives it from `rank`. Both block.
-  void send_to_first(const at::Tensor& flat) const;
-  void receive_from(int rank, const at::Tensor& flat) const;
 
   // The values of every rank of the world, rank by rank: sums in float64 do not depend on the ranks' order. Blocks.
   std::vector<double> exchange(std::span<const double> values) const;

@@ -65,6 +65,13 @@ at::Tensor ShardedParameters::owned_part(const at::Tensor& whole) const {
 
 FlatInterval ShardedParameters::owned() const { return intersection(place_, {0, shards_.elements}); }
 
+FlatInterval ShardedParameters::saved() const {
+  const FlatInterval all = owned();
+  const FlatShards shares{all.count(), zero_stage_ == 0 ? ranks_.ranks() : ranks_.replicas()};
+  const FlatInterval own = shares.shard(zero_stage_ == 0 ? ranks_.position() : ranks_.replica());
+  return {all.begin + own.begin, all.begin + own.end};
+}
+
 void ShardedParameters::initialize(std::int64_t seed) {
   if (zero_stage_ == 0) {
     initialize_weights(master_, store_, graph_, seed);
@@ -154,11 +161,6 @@ void ShardedParameters::start_step() {
 std::optional<at::Tensor> ShardedParameters::rounded() const {
   if (options_.compute == at::kFloat) return std::nullopt;
   return shards_from(3) ? weights_ : owned_part(weights_);
-}
-
-at::Tensor ShardedParameters::collect_owned(const at::Tensor& owned) const {
-  if (zero_stage_ > 0) return ranks_.collect(owned);
-  return ranks_.is_leader() ? owned : at::Tensor();
 }
 
 ShardedParameters::Bytes ShardedParameters::bytes() const {

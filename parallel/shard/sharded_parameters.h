@@ -71,17 +71,15 @@ class ShardedParameters {
   // The next gradients are those of a new step.
   void start_step();
 
-  // In elements of the store; the tensors below begin with the first of them and may end in padding.
+  // In elements of the store; the tensors below begin with the first one owned and may end in padding.
   FlatInterval owned() const;
+  // Of what is owned an even share of those ranks that own the same.
+  FlatInterval saved() const;
   const at::Tensor& master() const { return master_; }
   const at::Tensor& first_moment() const { return optimizer_->first_moment(); }
   const at::Tensor& second_moment() const { return optimizer_->second_moment(); }
   // The rounded copy of what is owned; none where the modules use the master weights.
   std::optional<at::Tensor> rounded() const;
-
-  // Of a tensor over what is owned, as those above, the whole on the leader of the ranks, undefined on the others. All
-  // of them call it together.
-  at::Tensor collect_owned(const at::Tensor& owned) const;
 
   // What this rank keeps all the time.
   struct Bytes {

@@ -44,7 +44,10 @@ class CalibrateCommand(ProgramTest):
         self.assertNotEqual(after["step"]["seconds"], before["step"]["seconds"])
 
     def test_bad_output(self):
-        self.refused(73, ["nowhere/local.json"], "calibrate", "--output", "nowhere/local.json")
+        """Found before anything is measured."""
+        for output in ("nowhere/local.json", "profiles"):
+            result = self.refused(73, [output], "calibrate", "--output", output)
+            self.assertNotIn("measuring", result.stderr)
 
     def test_bad_device(self):
         self.refused(2, ["--device"], "calibrate", "--device", "tpu")

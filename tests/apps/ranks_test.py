@@ -164,6 +164,28 @@ class Ranks(ProgramTest):
                 self.assertLess(seconds, 5)
 
     @unittest.skipUnless("mpi" in BACKENDS, "no mpirun")
+    def test_a_rank_that_cannot_write_its_part(self):
+        """Where the second rank opens its file of a checkpoint there is a folder. What was there before stays whole."""
+        checkpoints = self.folder / "trouble" / "checkpoints"
+
+        def take_names(pid):
+            writer = rank_process(pid, 0)
+            for step in range(100, 10000, 20):
+                (checkpoints / f"step-{step:08}.tmp-{writer}" / "tensors-00002-of-00002.safetensors.tmp").mkdir(
+                    parents=True, exist_ok=True)
+
+        for when in ("true", "false"):
+            with self.subTest(asynchronous=when):
+                shutil.rmtree(self.folder / "trouble", ignore_errors=True)
+                code, said, _ = self.end_of_training(take_names, "--set", "launch.backend=mpi", "--set",
+                                                     "checkpoint.every=20", "--set", f"checkpoint.async={when}")
+                self.assertEqual((code, said.count("tensors-00002-of-00002")), (73, 1), said)
+                self.assertIn("rank 1: ", said)
+                self.assertRegex(said, r"takes about \d+ bytes .* are free")
+                newest = (checkpoints / "latest").read_text().strip()
+                self.assertEqual(self.run_program("checkpoint", "verify", checkpoints / newest).returncode, 0)
+
+    @unittest.skipUnless("mpi" in BACKENDS, "no mpirun")
     def test_a_rank_that_hangs(self):
         for rank in (0, 1):
             with self.subTest(rank=rank):

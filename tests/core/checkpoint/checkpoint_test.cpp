@@ -197,6 +197,21 @@ TEST_CASE("a checkpoint under another step's name is passed over") {
   CHECK_THAT(skipped.front(), Catch::Contains("holds step 1"));
 }
 
+TEST_CASE("a verification that says nothing of the checkpoint ends the search") {
+  const TemporaryDirectory folder;
+  SampleCheckpoint sample(1);
+  for (const std::int64_t step : {1, 2}) sample.write(folder.path(), step);
+  std::vector<std::string> skipped;
+  const auto refuse = [](ExitCode code) {
+    return [code](const CheckpointReader& reader) {
+      if (reader.state().step == 2) throw Error(code, "refused");
+    };
+  };
+  CHECK(find_checkpoint(folder.path(), skipped, refuse(ExitCode::bad_data)) == folder.path() / "step-00000001");
+  CHECK(skipped == std::vector<std::string>{"refused"});
+  CHECK_THROWS_WITH(find_checkpoint(folder.path(), skipped, refuse(ExitCode::rank_lost)), "refused");
+}
+
 TEST_CASE("a checkpoint that was set aside for its successor counts until that is there") {
   const TemporaryDirectory folder;
   SampleCheckpoint first(1);

@@ -42,20 +42,33 @@ Numbers random_shape() {
 
 bool runs_match_counting() {
   const Numbers shape = random_shape();
-  const SliceBox box = random_box(shape);
+  const SliceBox first = random_box(shape), second = random_box(shape);
+  Numbers expected, visited;  // where the shared elements are in each box, in the tensor's order
+  for (std::int64_t flat = 0; flat < element_count(shape); ++flat) {
+    const auto in_first = place_in_box(shape, first, flat), in_second = place_in_box(shape, second, flat);
+    if (in_first && in_second) expected.insert(expected.end(), {*in_first, *in_second});
+  }
+  visit_shared_runs(first, second, [&](const ElementRun& run) {
+    for (std::int64_t i = 0; i < run.count; ++i) visited.insert(visited.end(), {run.in_first + i, run.in_second + i});
+  });
+  RC_ASSERT(visited == expected);
+  return true;
+}
+
+bool ranges_match_counting() {
+  const Numbers shape = random_shape();
   const std::int64_t elements = element_count(shape);
   const std::int64_t begin = *rc::gen::inRange<std::int64_t>(0, elements + 1);
   const std::int64_t end = *rc::gen::inRange<std::int64_t>(begin, elements + 1);
-
-  Numbers expected(static_cast<std::size_t>(elements), -1);
-  for (std::int64_t flat = begin; flat < end; ++flat)
-    expected[static_cast<std::size_t>(flat)] = place_in_box(shape, box, flat).value_or(-1);
-  Numbers visited(static_cast<std::size_t>(elements), -1);
-  visit_runs(shape, box, begin, end, [&](const ElementRun& run) {
-    for (std::int64_t i = 0; i < run.count; ++i)
-      visited.at(static_cast<std::size_t>(run.in_tensor + i)) = run.in_slice + i;
-  });
-  RC_ASSERT(visited == expected);
+  const std::vector<SliceBox> boxes = boxes_of_range(shape, begin, end);
+  RC_ASSERT(boxes.size() <= std::max<std::size_t>(1, 2 * shape.size() - 1));
+  std::int64_t next = begin;
+  for (const SliceBox& box : boxes) {
+    RC_ASSERT(lies_within(shape, box));
+    RC_ASSERT(element_count(box.shape) > 0);
+    for (std::int64_t i = 0; i < element_count(box.shape); ++i) RC_ASSERT(place_in_box(shape, box, next++) == i);
+  }
+  RC_ASSERT(next == end);
   return true;
 }
 
@@ -72,7 +85,10 @@ bool cover_matches_counting() {
   return true;
 }
 
-TEST_CASE("runs of a slice are those that counting finds") { CHECK(rc::check("runs", runs_match_counting)); }
+TEST_CASE("runs that two slices share are those that counting finds") { CHECK(rc::check("runs", runs_match_counting)); }
+TEST_CASE("a range's boxes are the elements of the range, in order") {
+  CHECK(rc::check("ranges", ranges_match_counting));
+}
 TEST_CASE("covers are those that counting finds") { CHECK(rc::check("covers", cover_matches_counting)); }
 
 TEST_CASE("boxes cover a tensor, or not") {
@@ -86,11 +102,26 @@ TEST_CASE("boxes cover a tensor, or not") {
   CHECK(cover_exactly({0, 3}, {}));
 }
 
-TEST_CASE("a whole tensor is one run") {
-  int runs = 0;
-  visit_runs({3, 4, 5}, {{0, 0, 0}, {3, 4, 5}}, 0, 60,
-             [&](const ElementRun& run) { runs += run.count == 60 ? 1 : 100; });
-  CHECK(runs == 1);
+TEST_CASE("what is whole in both boxes is one run") {
+  std::vector<std::int64_t> counts;
+  const auto note = [&](const ElementRun& run) { counts.push_back(run.count); };
+  visit_shared_runs({{0, 0, 0}, {3, 4, 5}}, {{0, 0, 0}, {3, 4, 5}}, note);
+  visit_shared_runs({{0, 0, 0}, {2, 4, 5}}, {{1, 0, 0}, {2, 4, 5}}, note);
+  visit_shared_runs({{0, 0, 0}, {3, 4, 5}}, {{0, 0, 0}, {1, 2, 4}}, note);
+  CHECK(counts == Numbers{60, 20, 4, 4});
+}
+
+TEST_CASE("a range is the rest of a row, whole rows and the start of a row") {
+  const std::vector<SliceBox> boxes = boxes_of_range({5, 6}, 4, 27);
+  REQUIRE(boxes.size() == 3);
+  CHECK(slice_name("w", {5, 6}, boxes[0]) == "w[0:1,4:6]");
+  CHECK(slice_name("w", {5, 6}, boxes[1]) == "w[1:4,0:6]");
+  CHECK(slice_name("w", {5, 6}, boxes[2]) == "w[4:5,0:3]");
+  CHECK(slice_name("w", {5, 6}, boxes_of_range({5, 6}, 0, 30).at(0)) == "w");
+  CHECK(boxes_of_range({5, 6}, 7, 9).size() == 1);
+  CHECK(boxes_of_range({}, 0, 1).size() == 1);
+  CHECK(boxes_of_range({}, 0, 0).empty());
+  CHECK(boxes_of_range({0, 3}, 0, 0).empty());
 }
 
 TEST_CASE("a box outside of its tensor is seen whatever its numbers") {

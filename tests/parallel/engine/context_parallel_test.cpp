@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "core/checkpoint/checkpoint.h"
-#include "parallel/engine/model_state.h"
 #include "parallel/engine/trainer.h"
 #include "parallel/plan/cost/cluster_profile.h"
 #include "parallel/plan/planner/planner.h"
 #include "parallel/shard/context_parallel.h"
+#include "tests/parallel/engine/save_ranks.h"
 #include "tests/parallel/engine/train_ranks.h"
 
 namespace llmtrain {
@@ -195,9 +195,7 @@ TEST_CASE("a checkpoint of shared sequences goes on in any layout", "[ranks]") {
   LocalWorld(4).run([&](Communicator& communicator) {
     Trainer trainer(setting.recipe(saved.all()), &communicator);
     TrainingSetting::train(trainer, 4);
-    std::vector<at::Tensor> copies;
-    const auto slices = state_slices(trainer.model(), copies);
-    if (communicator.rank() == 0) write_checkpoint(folder, trainer.state(), slices, 0);
+    test::save(trainer, folder, &communicator);
   });
   const auto resume = [&](int ranks, const Overrides& overrides) {
     std::vector<double> losses;

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "core/checkpoint/checkpoint.h"
-#include "parallel/engine/model_state.h"
 #include "parallel/engine/trainer.h"
 #include "parallel/plan/cost/cluster_profile.h"
 #include "parallel/plan/planner/planner.h"
+#include "tests/parallel/engine/save_ranks.h"
 #include "tests/parallel/engine/train_ranks.h"
 
 namespace llmtrain {
@@ -126,15 +126,10 @@ TEST_CASE("any layout goes on from any checkpoint", "[ranks]") {
   const Overrides sharded = compute + Overrides{"batch.micro=1", "pipeline.loops=3", zero(3)};
   const Run whole = train_ranks(setting, 4, sharded, 8);
   const auto folder = setting.directory().path() / "checkpoints";
-  const auto save = [&](Trainer& trainer) {
-    std::vector<at::Tensor> copies;
-    const auto slices = state_slices(trainer.model(), copies);
-    if (trainer.model().groups().data.is_first()) write_checkpoint(folder, trainer.state(), slices, 0);
-  };
   LocalWorld(4).run([&](Communicator& communicator) {
     Trainer trainer(setting.recipe(sharded), &communicator);
     TrainingSetting::train(trainer, 5);
-    save(trainer);
+    test::save(trainer, folder, &communicator);
   });
   const auto checkpoint = folder / "step-00000005";
   const std::vector<double> rest(whole.losses.begin() + 5, whole.losses.end());

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "core/checkpoint/checkpoint.h"
-#include "parallel/engine/model_state.h"
 #include "parallel/engine/trainer.h"
+#include "tests/parallel/engine/save_ranks.h"
 #include "tests/parallel/engine/train_ranks.h"
 
 namespace llmtrain {
@@ -106,9 +106,7 @@ TEST_CASE("any mix goes on from any mix's checkpoint", "[ranks]") {
   LocalWorld(8).run([&](Communicator& communicator) {
     Trainer trainer(setting.recipe(all), &communicator);
     TrainingSetting::train(trainer, 3);
-    std::vector<at::Tensor> copies;
-    const auto slices = state_slices(trainer.model(), copies);
-    if (communicator.rank() == 0) write_checkpoint(folder, trainer.state(), slices, 0);
+    test::save(trainer, folder, &communicator);
   });
   const auto resume = [&](int ranks, const Overrides& overrides) {
     std::vector<double> losses;

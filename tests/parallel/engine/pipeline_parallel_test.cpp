@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/checkpoint/checkpoint.h"
-#include "parallel/engine/model_state.h"
 #include "parallel/engine/trainer.h"
+#include "tests/parallel/engine/save_ranks.h"
 #include "tests/parallel/engine/train_ranks.h"
 
 namespace llmtrain {
@@ -135,9 +135,7 @@ TEST_CASE("pipelines go on from each other's checkpoints", "[ranks]") {
   LocalWorld(4).run([&](Communicator& communicator) {
     Trainer trainer(setting.recipe(model + saved.all()), &communicator);
     TrainingSetting::train(trainer, 5);
-    std::vector<at::Tensor> copies;
-    const auto slices = state_slices(trainer.model(), copies);
-    if (communicator.rank() == 0) write_checkpoint(folder, trainer.state(), slices, 0);
+    test::save(trainer, folder, &communicator);
   });
   const std::vector<double> rest(whole.losses.begin() + 5, whole.losses.end());
   const auto resume = [&](int ranks, const Overrides& overrides) {

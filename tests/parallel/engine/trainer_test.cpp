@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/checkpoint/checkpoint.h"
-#include "parallel/engine/model_state.h"
+#include "tests/parallel/engine/save_ranks.h"
 #include "tests/parallel/engine/training_setting.h"
 
 namespace llmtrain {
@@ -95,8 +95,7 @@ TEST_CASE("resuming is bitwise the same as never having stopped", "[trainer]") {
   {
     Trainer first(setting.recipe(overrides));
     Setting::train(first, 5);
-    std::vector<at::Tensor> copies;
-    write_checkpoint(folder, first.state(), state_slices(first.model(), copies), 0);
+    test::save(first, folder);
   }
   Trainer second(setting.recipe(overrides));
   second.resume(CheckpointReader(folder / "step-00000005"));

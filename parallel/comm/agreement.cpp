@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/comm/agreement.h"
+
+#include <cstdint>
+#include <new>
+
+namespace llmtrain {
+namespace {
+
+Array bytes_of(std::string& text) { return {text.data(), static_cast<std::int64_t>(text.size()), ElementType::uint8}; }
+
+}  // namespace
+
+std::string share_text(Communicator& communicator, const std::string& text, int root) {
+  const Group& world = communicator.world();
+  auto size = static_cast<std::int64_t>(text.size());
+  communicator.broadcast(world, Purpose::control, {&size, 1, ElementType::int64}, root).wait();
+  std::string shared = text;
+  shared.resize(static_cast<std::size_t>(size));
+  if (size > 0) communicator.broadcast(world, Purpose::control, bytes_of(shared), root).wait();
+  return shared;
+}
+
+std::vector<std::string> gather_texts(Communicator& communicator, const std::string& own) {
+  const Group& world = communicator.world();
+  const auto sizes = exchange_numbers(&communicator, static_cast<std::int64_t>(own.size()));
+  std::string text = own;
+  if (communicator.rank() > 0) {
+    if (!text.empty()) communicator.send(world, Purpose::control, bytes_of(text), 0).wait();
+    return {};
+  }
+  std::vector<std::string> texts{std::move(text)};
+  for (int rank = 1; rank < communicator.size(); ++rank) {
+    texts.emplace_back(static_cast<std::size_t>(sizes[static_cast<std::size_t>(rank)]), '\0');
+    if (!texts.back().empty()) communicator.receive(world, Purpose::control, bytes_of(texts.back()), rank).wait();
+  }
+  return texts;
+}
+
+std::vector<std::int64_t> exchange_numbers(Communicator* communicator, std::int64_t own) {
+  if (communicator == nullptr) return {own};
+  std::vector<std::int64_t> all(static_cast<std::size_t>(communicator->size()));
+  communicator
+      ->all_gather(communicator->world(), Purpose::control, {&own, 1, ElementType::int64},
+                   {all.data(), communicator->size(), ElementType::int64})
+      .wait();
+  return all;
+}
+
+std::optional<Error> error_of(const std::function<void()>& work) {
+  try {
+    work();
+    return std::nullopt;
+  } catch (const Error& error) {
+    return error;
+  } catch (const std::bad_alloc&) {
+    return Error(ExitCode::internal_error, "out of memory: this machine cannot hold what was asked for");
+  } catch (const std::exception& error) {
+    return Error(ExitCode::internal_error, std::string("internal error: ") + error.what());
+  }
+}
+
+std::optional<Error> first_failure(Communicator* communicator, const std::optional<Error>& own) {
+  if (communicator == nullptr) return own;
+  int failed = 0;
+  const auto codes = exchange_numbers(communicator, own ? static_cast<std::int64_t>(own->code()) : 0);
+  while (failed < communicator->size() && codes[static_cast<std::size_t>(failed)] == 0) ++failed;
+  if (failed == communicator->size()) return std::nullopt;
+  const std::string message = share_text(*communicator, own ? own->what() : "", failed);
+  return Error(static_cast<ExitCode>(codes[static_cast<std::size_t>(failed)]),
+               (failed > 0 ? "rank " + std::to_string(failed) + ": " : "") + message);
+}
+
+void run_together(Communicator* communicator, const std::function<void()>& work) {
+  if (const auto failure = first_failure(communicator, error_of(work))) throw Error(*failure);
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/comm/agreement.h"
+
+#include <catch2/catch.hpp>
+#include <stdexcept>
+
+#include "tests/parallel/comm/rank_harness.h"
+
+using namespace llmtrain;
+using namespace llmtrain::test;
+
+namespace {
+
+// Of other lengths on other ranks, one of them empty.
+std::string text_of(int rank) {
+  return std::string(static_cast<std::size_t>(rank) * 5000, static_cast<char>('a' + rank));
+}
+
+}  // namespace
+
+TEST_CASE("texts pass from one rank to all, and from all to the first") {
+  for (const int ranks : rank_counts()) {
+    on_ranks(ranks, [](Communicator& communicator) {
+      const int own = communicator.rank(), last = communicator.size() - 1;
+      expect(share_text(communicator, text_of(own), last) == text_of(last), "the last rank's text");
+      expect(share_text(communicator, own == 0 ? "" : "x").empty(), "an empty text");
+      const auto texts = gather_texts(communicator, text_of(own));
+      expect(texts.size() == static_cast<std::size_t>(own == 0 ? communicator.size() : 0), "as many texts as ranks");
+      for (std::size_t i = 0; i < texts.size(); ++i) expect(texts[i] == text_of(static_cast<int>(i)), "a rank's text");
+      const auto numbers = exchange_numbers(&communicator, 7 * own);
+      for (int rank = 0; rank <= last; ++rank)
+        expect(numbers[static_cast<std::size_t>(rank)] == 7 * rank, "a rank's number");
+    });
+  }
+}
+
+TEST_CASE("all ranks throw what the first of those that failed throws") {
+  for (const int ranks : rank_counts()) {
+    on_ranks(ranks, [ranks](Communicator& communicator) {
+      run_together(&communicator, [] {});
+      for (int failing = 0; failing < ranks; ++failing) {
+        const auto failure = error_of([&] {
+          run_together(&communicator, [&] {
+            if (communicator.rank() >= failing)
+              throw Error(ExitCode::bad_data, "failed on " + std::to_string(communicator.rank()));
+          });
+        });
+        const std::string number = std::to_string(failing);
+        expect(failure && failure->code() == ExitCode::bad_data, "it failed");
+        expect(failure->what() == (failing == 0 ? "" : "rank " + number + ": ") + "failed on " + number,
+               failure->what());
+      }
+    });
+  }
+}
+
+TEST_CASE("one rank alone agrees with itself") {
+  CHECK(exchange_numbers(nullptr, 3) == std::vector<std::int64_t>{3});
+  CHECK_FALSE(first_failure(nullptr, std::nullopt));
+  CHECK_THROWS_WITH(run_together(nullptr, [] { throw Error(ExitCode::bad_data, "alone"); }), "alone");
+  CHECK(error_of([] { throw std::runtime_error("odd"); })->what() == std::string("internal error: odd"));
+  CHECK(error_of([] { throw std::bad_alloc(); })->code() == ExitCode::internal_error);
+}

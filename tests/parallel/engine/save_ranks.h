@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+
+#include "parallel/engine/checkpoint_saver.h"
+#include "parallel/engine/model_state.h"
+#include "parallel/engine/trainer.h"
+
+namespace llmtrain::test {
+
+// Writes the trainer's checkpoint; all ranks of the world call it, each with its own trainer.
+inline void save(Trainer& trainer, const std::filesystem::path& checkpoints, Communicator* communicator = nullptr) {
+  CheckpointRecipe recipe;
+  recipe.async = false;
+  recipe.keep = 0;
+  CheckpointSaver saver(checkpoints, recipe, communicator);
+  const StateSlices state = state_slices(trainer.model());
+  saver.write(trainer.state(), state.slices, state.memory);
+}
+
+}  // namespace llmtrain::test

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that write a checkpoint together, and what goes wrong on one of them.
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/checkpoint/checkpoint_folder.h"
+#include "core/checkpoint/checkpoint_part.h"
+#include "parallel/comm/local/local_world.h"
+#include "parallel/engine/checkpoint_saver.h"
+#include "parallel/engine/shared_folder.h"
+#include "tests/support/temporary_directory.h"
+
+namespace llmtrain {
+namespace {
+
+namespace fs = std::filesystem;
+using test::TemporaryDirectory;
+
+constexpr int ranks = 4;
+constexpr std::int64_t part = 1000;
+
+CheckpointRecipe recipe_of(bool async) {
+  CheckpointRecipe recipe;
+  recipe.async = async;
+  return recipe;
+}
+
+CheckpointState state_of(std::int64_t step) {
+  CheckpointState state;
+  state.step = step;
+  state.recipe = {{"name", "test"}};
+  return state;
+}
+
+std::set<std::string> names_in(const fs::path& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) names.insert(entry.path().filename().string());
+  return names;
+}
+
+// A quarter of a vector, whose numbers tell step and place.
+class Quarter {
+ public:
+  explicit Quarter(int rank) : begin_(rank * part), values_(part) {}
+  TensorSlice at_step(std::int64_t step) {
+    for (std::int64_t i = 0; i < part; ++i)
+      values_[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(begin_ + i + 10'000 * step);
+    return {"w", "I32", {ranks * part}, {begin_}, {part}, values_.data()};
+  }
+
+ private:
+  std::int64_t begin_;
+  std::vector<std::int32_t> values_;
+};
+
+void check_contents(const fs::path& folder, std::int64_t step) {
+  const CheckpointReader reader(folder);
+  reader.verify();
+  std::vector<std::int32_t> values(ranks * part);
+  reader.read("w", 0, ranks * part, std::as_writable_bytes(std::span(values)));
+  for (std::size_t i = 0; i < values.size(); ++i) REQUIRE(values[i] == static_cast<std::int32_t>(i) + 10'000 * step);
+}
+
+// What each rank threw, as "73 message"; all ranks end alike.
+template <class Work>
+std::vector<std::string> errors_of(Work work) {
+  std::vector<std::string> errors(ranks);
+  LocalWorld(ranks).run([&](Communicator& communicator) {
+    try {
+      work(communicator);
+    } catch (const Error& error) {
+      errors[static_cast<std::size_t>(communicator.rank())] =
+          std::to_string(static_cast<int>(error.code())) + " " + error.what();
+    }
+  });
+  return errors;
+}
+
+void write(CheckpointSaver& saver, std::int64_t step, const TensorSlice& slice) {
+  saver.write(state_of(step), std::span(&slice, 1));
+}
+
+}  // namespace
+
+TEST_CASE("ranks write one checkpoint after the other", "[ranks]") {
+  const bool async = GENERATE(false, true);
+  const TemporaryDirectory folder;
+  LocalWorld(ranks).run([&](Communicator& communicator) {
+    CheckpointSaver saver(folder.path() / "checkpoints", recipe_of(async), &communicator);
+    Quarter quarter(communicator.rank());
+    for (std::int64_t step = 1; step <= 5; ++step) {
+      write(saver, step, quarter.at_step(step));
+      saver.progress();
+      quarter.at_step(100);  // the memory changes while it is written
+      saver.progress();
+    }
+    saver.finish();
+  });
+  const fs::path checkpoints = folder.path() / "checkpoints";
+  CHECK(names_in(checkpoints) == std::set<std::string>{"latest", "step-00000003", "step-00000004", "step-00000005"});
+  for (std::int64_t step = 3; step <= 5; ++step) check_contents(checkpoints / checkpoint_name(step), step);
+}
+
+TEST_CASE("between steps a checkpoint comes to its end without anyone who waits for it", "[ranks]") {
+  const TemporaryDirectory folder;
+  LocalWorld(ranks).run([&](Communicator& communicator) {
+    CheckpointSaver saver(folder.path(), recipe_of(true), &communicator);
+    Quarter quarter(communicator.rank());
+    write(saver, 1, quarter.at_step(1));
+    // All ranks look at the same time, and go on together.
+    bool there = false;
+    while (!there) {
+      saver.progress();
+      std::uint8_t seen = fs::exists(folder.path() / "latest") ? 1 : 0;
+      communicator.broadcast(communicator.world(), Purpose::control, {&seen, 1, ElementType::uint8}, 0).wait();
+      there = seen == 1;
+    }
+    saver.finish();
+  });
+  check_contents(folder.path() / "step-00000001", 1);
+}
+
+TEST_CASE("a rank that cannot write stops all, with one message, and the earlier checkpoint stays", "[ranks]") {
+  const bool async = GENERATE(false, true);
+  const TemporaryDirectory folder;
+  const auto errors = errors_of([&](Communicator& communicator) {
+    CheckpointSaver saver(folder.path(), recipe_of(async), &communicator);
+    Quarter quarter(communicator.rank());
+    write(saver, 1, quarter.at_step(1));
+    saver.finish();
+    // Where rank 2 opens its file there is a folder.
+    if (communicator.rank() == 2)
+      fs::create_directories(checkpoint_aside(folder.path(), 2, std::to_string(::getpid())) /
+                             "tensors-00003-of-00004.safetensors.tmp");
+    communicator.barrier(communicator.world()).wait();
+    write(saver, 2, quarter.at_step(2));
+    saver.finish();
+  });
+  for (const std::string& error : errors) CHECK(error == errors.front());
+  CHECK_THAT(errors.front(), Catch::StartsWith("73 rank 2: ") && Catch::Contains("tensors-00003-of-00004") &&
+                                 Catch::Contains("takes about 16000 bytes") && Catch::Contains("are free there"));
+  CHECK(names_in(folder.path()) == std::set<std::string>{"latest", "step-00000001"});
+  check_contents(folder.path() / "step-00000001", 1);
+}
+
+TEST_CASE("what the first rank cannot put in place fails on all ranks", "[ranks]") {
+  const bool async = GENERATE(false, true);
+  const TemporaryDirectory folder;
+  const auto errors = errors_of([&](Communicator& communicator) {
+    CheckpointSaver saver(folder.path(), recipe_of(async), &communicator);
+    Quarter quarter(communicator.rank());
+    TensorSlice slice = quarter.at_step(1);
+    if (communicator.rank() == 3) slice.offset = {0};  // the first rank's place
+    write(saver, 1, slice);
+    saver.finish();
+  });
+  for (const std::string& error : errors) CHECK(error == errors.front());
+  CHECK_THAT(errors.front(), Catch::StartsWith("1 the new checkpoint: tensor \"w\" has slices that do not cover"));
+  CHECK(names_in(folder.path()).empty());
+}
+
+TEST_CASE("ranks that fail beside a write leave what the next run clears away", "[ranks]") {
+  const TemporaryDirectory folder;
+  const auto run = [&](bool fails) {
+    LocalWorld(ranks).run([&](Communicator& communicator) {
+      CheckpointSaver saver(folder.path(), recipe_of(true), &communicator);
+      Quarter quarter(communicator.rank());
+      write(saver, 1, quarter.at_step(1));
+      if (fails) throw Error(ExitCode::internal_error, "lost");
+      saver.finish();
+    });
+  };
+  CHECK_THROWS_WITH(run(true), Catch::Contains("lost"));
+  CHECK_FALSE(fs::exists(folder.path() / "step-00000001"));
+  run(false);
+  CHECK(names_in(folder.path()) == std::set<std::string>{"latest", "step-00000001"});
+}
+
+TEST_CASE("ranks that do not see one folder are told so at once", "[ranks]") {
+  const TemporaryDirectory folder;
+  const auto errors = errors_of([&](Communicator& communicator) {
+    const std::string own = communicator.rank() == 3 ? "elsewhere" : "shared";
+    check_shared_folder(communicator, folder.path() / own, std::chrono::milliseconds(100));
+  });
+  for (const std::string& error : errors) CHECK(error == errors.front());
+  CHECK_THAT(errors.front(), Catch::StartsWith("73 rank 3: " + (folder.path() / "elsewhere").string()) &&
+                                 Catch::Contains("on host ") && Catch::Contains("--run-dir"));
+  CHECK(fs::is_empty(folder.path() / "shared"));
+  for (const std::string& error : errors_of([&](Communicator& communicator) {
+         check_shared_folder(communicator, folder.path() / "shared", std::chrono::milliseconds(100));
+       }))
+    CHECK(error.empty());
+}
+
+}  // namespace llmtrain

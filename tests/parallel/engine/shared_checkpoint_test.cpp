@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// A checkpoint that ranks write together is the one that a single rank writes, and costs each rank its part.
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/checkpoint/checkpoint.h"
+#include "core/checkpoint/safetensors.h"
+#include "core/checkpoint/tensor_slice.h"
+#include "parallel/engine/thread_memory.h"
+#include "parallel/engine/trainer.h"
+#include "parallel/engine/verify_together.h"
+#include "tests/parallel/engine/save_ranks.h"
+#include "tests/parallel/engine/train_ranks.h"
+
+namespace llmtrain {
+namespace {
+
+namespace fs = std::filesystem;
+using test::in_words;
+using test::Overrides;
+using test::TrainingSetting;
+using test::zero;
+using test::operator+;
+
+struct Layout {
+  int ranks;
+  Overrides overrides;
+};
+
+std::vector<Layout> layouts() {
+  const std::string micro = "batch.micro=1";
+  const Overrides mix{micro, "parallel.tensor=2", "parallel.pipeline=2", "pipeline.schedule=\"breadth_first\"",
+                      "pipeline.loops=2"};
+  return {
+      {4, {micro, zero(0)}},
+      {8, {micro, zero(1)}},
+      {4, {micro, zero(2), "parallel.zero_shard_ranks=2"}},
+      {4, {micro, zero(3), "parallel.zero_shard_ranks=2", "pipeline.loops=2"}},
+      {8, mix + Overrides{zero(3)}},
+      {8, mix + Overrides{zero(0), "parallel.sequence=true"}},
+      {4, {micro, zero(3), "parallel.context=2"}},
+      {4, {"parallel.tensor=4", "parallel.sequence=true"}},
+      {4, {"parallel.pipeline=4", micro, "pipeline.schedule=\"1f1b\""}},
+  };
+}
+
+// Tied embeddings, a vocabulary that nothing divides and one head of keys and values for all; bf16 has master weights.
+std::vector<Overrides> models() {
+  const Overrides small{"model.layers=4", "model.kv_heads=1"};
+  return {small + Overrides{"model.vocab_size=257"},
+          small + Overrides{"model.vocab_size=259", "model.tie_embeddings=true", "precision.compute=\"bf16\""},
+          {"model.layers=4", "model.architecture=\"gpt2\"", "model.vocab_size=259"}};
+}
+
+struct Contents {
+  std::vector<std::string> tensors;
+  std::map<std::string, std::vector<std::byte>> bytes;
+};
+
+Contents contents_of(const fs::path& folder) {
+  const CheckpointReader reader(folder);
+  reader.verify();
+  Contents contents;
+  for (const LogicalTensor& tensor : reader.tensors()) {
+    contents.tensors.push_back(slice_name(tensor.name + " " + tensor.dtype, {}, {tensor.shape, tensor.shape}));
+    std::vector<std::byte>& bytes = contents.bytes[tensor.name];
+    bytes.resize(static_cast<std::size_t>(safetensors_bytes(tensor.dtype, tensor.shape).value()));
+    reader.read(tensor.name, 0, element_count(tensor.shape), bytes);
+  }
+  std::sort(contents.tensors.begin(), contents.tensors.end());
+  return contents;
+}
+
+bool same_contents(const fs::path& a, const fs::path& b) {
+  const Contents first = contents_of(a), second = contents_of(b);
+  CHECK(first.tensors == second.tensors);
+  return first.bytes == second.bytes;
+}
+
+// What all ranks of a layout do with a checkpoint that they have loaded.
+template <class Work>
+void on_ranks(const TrainingSetting& setting, const Layout& layout, const Overrides& model, const fs::path& checkpoint,
+              Work work) {
+  const Recipe recipe = setting.recipe(model + layout.overrides);
+  LocalWorld(layout.ranks).run([&](Communicator& communicator) {
+    Trainer trainer(recipe, &communicator);
+    trainer.resume(CheckpointReader(checkpoint));
+    work(trainer, communicator);
+  });
+}
+
+fs::path saved_alone(const TrainingSetting& setting, const Overrides& model) {
+  const fs::path folder = setting.directory().path() / "alone";
+  Trainer trainer(setting.recipe(model));
+  TrainingSetting::train(trainer, 2);
+  test::save(trainer, folder);
+  return folder / "step-00000002";
+}
+
+}  // namespace
+
+TEST_CASE("every layout's ranks together write what one rank writes", "[ranks]") {
+  const TrainingSetting setting;
+  const Overrides model = GENERATE(from_range(models()));
+  const fs::path alone = saved_alone(setting, model);
+  const fs::path folder = setting.directory().path() / "together";
+  for (const Layout& layout : layouts()) {
+    INFO(in_words(layout.ranks, model + layout.overrides));
+    on_ranks(setting, layout, model, alone,
+             [&](Trainer& trainer, Communicator& communicator) { test::save(trainer, folder, &communicator); });
+    CHECK(same_contents(folder / "step-00000002", alone));
+    fs::remove_all(folder);
+  }
+}
+
+TEST_CASE("no rank needs more than its own state to write and to read a checkpoint", "[ranks]") {
+  const TrainingSetting setting;
+  const Overrides model{"model.layers=4"};
+  const fs::path alone = saved_alone(setting, model);
+  const fs::path folder = setting.directory().path() / "together";
+  std::mutex mutex;
+  for (const Layout& layout : layouts()) {
+    INFO(in_words(layout.ranks, layout.overrides));
+    on_ranks(setting, layout, model, alone, [&](Trainer& trainer, Communicator& communicator) {
+      MemoryWatch watch;
+      test::save(trainer, folder, &communicator);
+      trainer.resume(CheckpointReader(folder / "step-00000002"));
+      const std::lock_guard lock(mutex);
+      CHECK(watch.memory().peak() == 0);
+      const at::Tensor any = at::empty({1000});
+      CHECK(watch.memory().peak() == any.numel() * static_cast<std::int64_t>(any.element_size()));
+    });
+  }
+}
+
+TEST_CASE("ranks that hold the same share the writing", "[ranks]") {
+  const TrainingSetting setting;
+  const Overrides model{"model.layers=4"};
+  const fs::path alone = saved_alone(setting, model);
+  const Layout layout = GENERATE(Layout{4, {"batch.micro=2", zero(0)}}, Layout{4, {"batch.micro=2", zero(3)}},
+                                 Layout{4, {"batch.micro=2", zero(2), "parallel.zero_shard_ranks=2"}},
+                                 Layout{4, {"batch.micro=2", zero(1), "parallel.context=2"}});
+  std::vector<std::int64_t> bytes(static_cast<std::size_t>(layout.ranks));
+  on_ranks(setting, layout, model, alone, [&](Trainer& trainer, Communicator& communicator) {
+    for (const TensorSlice& slice : state_slices(trainer.model()).slices)
+      bytes[static_cast<std::size_t>(communicator.rank())] += safetensors_bytes(slice.dtype, slice.slice_shape).value();
+  });
+  const auto [least, most] = std::minmax_element(bytes.begin(), bytes.end());
+  // An element of each of four tensors and two cuts: all that a share may lack.
+  CHECK(*most - *least <= 4 * 2 * layout.ranks * static_cast<std::int64_t>(sizeof(float)));
+}
+
+TEST_CASE("a checkpoint written beside training is that of its step", "[ranks]") {
+  const TrainingSetting setting;
+  const Overrides model = GENERATE(from_range(models()));
+  const Layout layout{8, layouts()[4].overrides};
+  const fs::path alone = saved_alone(setting, model);
+  const fs::path folder = setting.directory().path() / "together";
+  CheckpointRecipe recipe;
+  recipe.keep = 2;
+  on_ranks(setting, layout, model, alone, [&](Trainer& trainer, Communicator& communicator) {
+    CheckpointSaver saver(folder, recipe, &communicator);
+    for (int step = 0; step < 4; ++step) {
+      const StateSlices state = state_slices(trainer.model());
+      saver.write(trainer.state(), state.slices, state.memory);
+      trainer.step();
+      saver.progress();
+      trainer.step();
+      saver.progress();
+    }
+    saver.finish();
+  });
+  CHECK(fs::exists(folder / "step-00000006"));
+  CHECK_FALSE(fs::exists(folder / "step-00000004"));
+  on_ranks(setting, layout, model, alone, [&](Trainer& trainer, Communicator& communicator) {
+    TrainingSetting::train(trainer, 6);
+    test::save(trainer, setting.directory().path() / "after", &communicator);
+  });
+  CHECK(same_contents(folder / "step-00000008", setting.directory().path() / "after" / "step-00000008"));
+}
+
+TEST_CASE("ranks verify a checkpoint together, and all hear of damage that one finds", "[ranks]") {
+  const TrainingSetting setting;
+  const fs::path folder = setting.directory().path() / "together";
+  const Layout layout{4, {"batch.micro=2", zero(3)}};
+  const fs::path alone = saved_alone(setting, {});
+  on_ranks(setting, layout, {}, alone, [&](Trainer& trainer, Communicator& communicator) {
+    test::save(trainer, folder, &communicator);
+    trainer.step();
+    test::save(trainer, folder, &communicator);
+  });
+  const auto found_together = [&](std::vector<std::string>& skipped) {
+    std::optional<fs::path> found;
+    LocalWorld(4).run([&](Communicator& communicator) {
+      if (communicator.rank() > 0) return follow_verification(communicator);
+      VerificationLead lead(&communicator);
+      found = find_checkpoint(folder, skipped, [&](const CheckpointReader& reader) { lead.verify(reader); });
+      lead.end();
+    });
+    return found;
+  };
+  std::vector<std::string> skipped;
+  CHECK(found_together(skipped) == folder / "step-00000003");
+  CHECK(skipped.empty());
+  const std::string damaged = "tensors-00003-of-00004.safetensors";
+  std::ofstream(folder / "step-00000003" / damaged, std::ios::app) << "x";
+  CHECK(found_together(skipped) == folder / "step-00000002");
+  REQUIRE(skipped.size() == 1);
+  CHECK_THAT(skipped.front(), Catch::StartsWith("rank 2: ") && Catch::Contains(damaged));
+  CHECK_THROWS_WITH(LocalWorld(4).run([&](Communicator& communicator) {
+    verify_together(&communicator, CheckpointReader(folder / "step-00000003"));
+  }),
+                    Catch::Contains(damaged));
+}
+
+}  // namespace llmtrain
