@@ -30,6 +30,14 @@ void describe_launch(KeyVisitor& keys, LaunchRecipe& launch) {
   keys.choice({"backend", "How ranks talk to each other."}, launch.backend, backend_words);
   keys.number({"link_delay_microseconds", "Delay that the local backend adds to every message."},
               launch.link_delay_microseconds, {0, 1e9});
+  keys.number({"link_megabytes_per_second",
+               "Rate at which the local backend lets each rank's messages and collectives out; 0: at once."},
+              launch.link_megabytes_per_second, {0, 1e9});
+  // A wait cannot be broken off: at most a few seconds for the deepest stages.
+  keys.number({"layer_delay_microseconds",
+               "Time of a layer's forward on a device that the local backend imitates beside the processor; a backward "
+               "takes twice as long."},
+              launch.layer_delay_microseconds, {0, 1e5});
   keys.number({"watchdog_seconds", "A rank that is silent for so long counts as lost; 0: wait for ever."},
               launch.watchdog_seconds, {0, 1e9});
 }

@@ -216,6 +216,8 @@ struct LaunchRecipe {
   std::optional<std::int64_t> ranks;  // none: auto
   CommunicationBackend backend = CommunicationBackend::automatic;
   double link_delay_microseconds = 0;
+  double link_megabytes_per_second = 0;  // 0: no limit
+  double layer_delay_microseconds = 0;
   double watchdog_seconds = 600;
 
   bool operator==(const LaunchRecipe&) const = default;

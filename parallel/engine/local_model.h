@@ -46,6 +46,7 @@ class LocalModel {
   // Of the whole model, and those that this rank holds, in order.
   std::size_t stage_count() const { return stages_.size() * pipeline_ranks(); }
   std::vector<std::size_t> held_stages() const;
+  std::int64_t layers(std::size_t stage) const { return layer_count(graph_, placed_[stage]); }
   StageState& stage(std::size_t stage) { return stages_[stage / pipeline_ranks()]; }
   bool is_last(std::size_t stage) const { return stage + 1 == stage_count(); }
 

@@ -87,6 +87,7 @@ ExitCode run_threads(const RunRequest& request) {
   LocalOptions options;
   options.watchdog_seconds = request.recipe.launch.watchdog_seconds;
   options.link_delay_microseconds = static_cast<std::int64_t>(request.recipe.launch.link_delay_microseconds);
+  options.link_bytes_per_second = request.recipe.launch.link_megabytes_per_second * 1e6;
   LocalWorld world(static_cast<int>(request.launch.ranks), options);
   std::atomic<ExitCode> code{ExitCode::done};
   world.run([&](Communicator& communicator) {

@@ -22,7 +22,7 @@ std::size_t micro_of(const Instruction& instruction) { return static_cast<std::s
 }  // namespace
 
 Runner::Runner(LocalModel& model, const RankSchedule& schedule, const Recipe& recipe)
-    : model_(model), schedule_(schedule), recipe_(recipe), exchange_(model.groups()) {}
+    : model_(model), schedule_(schedule), recipe_(recipe), layer_(imitated_layer(recipe)), exchange_(model.groups()) {}
 
 StepResult Runner::step(std::span<const MicroBatch> micros, std::int64_t step, StopRequest stop) {
   micros_ = micros;
@@ -66,26 +66,36 @@ void Runner::execute(const Instruction& instruction) {
   throw Error(ExitCode::internal_error, "the runner cannot execute \"" + to_text(instruction) + "\"");
 }
 
+// Begins when the pass has all that it needs.
+ImitatedPass Runner::start_pass(std::size_t stage, double layer_seconds) const {
+  return ImitatedPass(static_cast<double>(model_.layers(stage)) * layer_seconds);
+}
+
 void Runner::forward(const Instruction& instruction) {
   const std::size_t stage = stage_of(instruction), micro = micro_of(instruction);
   model_.finish_gather(stage);
-  at::Tensor output = model_.stage(stage).module->forward(exchange_.take(Channel::activations, stage, micro),
-                                                          instruction.micro, micros_[micro], Pass::training);
+  at::Tensor input = exchange_.take(Channel::activations, stage, micro);
+  const ImitatedPass device = start_pass(stage, layer_.forward_seconds);
+  at::Tensor output =
+      model_.stage(stage).module->forward(std::move(input), instruction.micro, micros_[micro], Pass::training);
   last_pass_[stage] = FreeAfter::forward;
   if (model_.is_last(stage)) {
     losses_[micro] = output.sum(at::kDouble).item<double>();
   } else {
     exchange_.put(Channel::activations, stage + 1, micro, std::move(output));
   }
+  device.wait();
 }
 
 void Runner::backward(const Instruction& instruction) {
   const std::size_t stage = stage_of(instruction), micro = micro_of(instruction);
   model_.finish_gather(stage);
-  at::Tensor gradient = model_.stage(stage).module->backward(exchange_.take(Channel::gradients, stage, micro),
-                                                             instruction.micro, micros_[micro]);
+  at::Tensor of_output = exchange_.take(Channel::gradients, stage, micro);
+  const ImitatedPass device = start_pass(stage, layer_.backward_seconds);
+  at::Tensor of_input = model_.stage(stage).module->backward(std::move(of_output), instruction.micro, micros_[micro]);
   last_pass_[stage] = FreeAfter::backward;
-  if (stage > 0) exchange_.put(Channel::gradients, stage - 1, micro, std::move(gradient));
+  if (stage > 0) exchange_.put(Channel::gradients, stage - 1, micro, std::move(of_input));
+  device.wait();
 }
 
 BoundaryShape Runner::boundary_shape(std::size_t micro) const {

@@ -11,8 +11,10 @@
 
 #include "core/model/micro_batch.h"
 #include "core/recipe/recipe.h"
+#include "parallel/engine/imitated_pass.h"
 #include "parallel/engine/local_model.h"
 #include "parallel/engine/stage_exchange.h"
+#include "parallel/plan/imitated_machine.h"
 #include "parallel/plan/schedule.h"
 
 namespace llmtrain {
@@ -56,12 +58,14 @@ class Runner {
 
   void finish_step();
   void combine_ranks(double squares);
+  ImitatedPass start_pass(std::size_t stage, double layer_seconds) const;
   ShardedParameters& parameters(std::size_t stage) { return *model_.stage(stage).parameters; }
   BoundaryShape boundary_shape(std::size_t micro) const;
 
   LocalModel& model_;
   const RankSchedule& schedule_;
   const Recipe& recipe_;
+  const ImitatedLayer layer_;
   Observer observer_;
 
   std::span<const MicroBatch> micros_;

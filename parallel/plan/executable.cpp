@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/plan/executable.h"
 
+#include <utility>
+
 namespace llmtrain {
 namespace {
 
 class Refusals {
  public:
   void refuse_if(bool wanted, const std::string& pointer, const std::string& value, const std::string& instead) {
-    if (wanted) reasons_.push_back(pointer + ": " + value + " can be planned but not run yet; " + instead);
+    if (wanted) refuse(pointer, value + " can be planned but not run yet; " + instead);
   }
+  void refuse(const std::string& pointer, const std::string& reason) { reasons_.push_back(pointer + ": " + reason); }
   void one_only(const std::string& pointer, std::int64_t value) {
     refuse_if(value != 1, pointer, std::to_string(value), "run takes 1");
   }
@@ -36,6 +39,17 @@ void refuse_launch(const Recipe& recipe, Refusals& refusals) {
                      "use \"auto\", \"mpi\" or \"local\"");
 }
 
+void refuse_imitation(const LaunchRecipe& launch, Refusals& refusals) {
+  if (launch.backend == CommunicationBackend::local) return;
+  for (const auto& [key, value] : {std::pair{"link_delay_microseconds", launch.link_delay_microseconds},
+                                   std::pair{"link_megabytes_per_second", launch.link_megabytes_per_second},
+                                   std::pair{"layer_delay_microseconds", launch.layer_delay_microseconds}}) {
+    if (value == 0) continue;
+    refusals.refuse("/launch/" + std::string(key),
+                    "only the local backend imitates a machine; set launch.backend to \"local\", or this to 0");
+  }
+}
+
 void refuse_memory(const MemoryRecipe& memory, Refusals& refusals) {
   refusals.refuse_if(memory.offload.optimizer, "/memory/offload/optimizer", "true", "use false");
   refusals.refuse_if(memory.offload.weights, "/memory/offload/weights", "true", "use false");
@@ -53,6 +67,7 @@ std::vector<std::string> not_executable(const Recipe& recipe) {
   refuse_parallel(recipe.parallel, refusals);
   refuse_memory(recipe.memory, refusals);
   refuse_launch(recipe, refusals);
+  refuse_imitation(recipe.launch, refusals);
   return refusals.take();
 }
 

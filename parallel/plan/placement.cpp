@@ -152,4 +152,9 @@ std::vector<Stage> place_blocks(const Graph& graph, const PipelineRecipe& pipeli
   return stages;
 }
 
+std::int64_t layer_count(const Graph& graph, const Stage& stage) {
+  return std::ranges::count_if(stage.blocks,
+                               [&](std::size_t block) { return graph.blocks[block].kind == BlockKind::layer; });
+}
+
 }  // namespace llmtrain

@@ -25,4 +25,7 @@ std::vector<std::int64_t> layers_per_stage(std::int64_t layers, const PipelineRe
 // values, when it does not come out even or leaves a stage with no block at all.
 std::vector<Stage> place_blocks(const Graph& graph, const PipelineRecipe& pipeline, std::int64_t pipeline_ranks);
 
+// How many of the stage's blocks are transformer layers.
+std::int64_t layer_count(const Graph& graph, const Stage& stage);
+
 }  // namespace llmtrain

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "parallel/plan/imitated_machine.h"
+
 namespace llmtrain {
 namespace {
 
@@ -87,7 +89,7 @@ CostContext::CostContext(const Recipe& recipe_in, const Mesh& mesh_in, const Clu
       constants(constants_in),
       shape(make_layer_shape(recipe_in, mesh_in)),
       roofline(profile_in, recipe_in.precision.compute, constants_in.attention),
-      collectives(profile_in, mesh_in.devices_per_node),
+      collectives(profile_in, mesh_in.devices_per_node, imitated_link(recipe_in.launch)),
       profile(profile_in) {}
 
 PassPair linear_cost(const CostContext& context, const MatrixProduct& product) {

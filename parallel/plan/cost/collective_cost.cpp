@@ -37,8 +37,11 @@ double looked_up(const CollectiveTable& table, double bytes) {
 double all_reduce_bytes(double bytes, std::int64_t ranks) { return 2 * part(ranks) * bytes; }
 double all_gather_bytes(double bytes, std::int64_t ranks) { return part(ranks) * bytes; }
 
-CollectiveCost::CollectiveCost(const ClusterProfile& profile, std::int64_t devices_per_node)
-    : profile_(profile), devices_per_node_(static_cast<double>(std::max<std::int64_t>(1, devices_per_node))) {}
+CollectiveCost::CollectiveCost(const ClusterProfile& profile, std::int64_t devices_per_node,
+                               const ImitatedLink& imitated)
+    : profile_(profile),
+      devices_per_node_(static_cast<double>(std::max<std::int64_t>(1, devices_per_node))),
+      imitated_(imitated) {}
 
 double CollectiveCost::inside_node(double bytes, std::int64_t ranks) const {
   if (ranks <= 1 || bytes <= 0) return 0;
@@ -59,27 +62,31 @@ double CollectiveCost::between_nodes(double bytes, const RankGroup& group, doubl
   return 2 * (nodes - 1) / nodes * bytes / bandwidth + 2 * network.latency_seconds * doublings(nodes);
 }
 
-double CollectiveCost::all_reduce(double bytes, const RankGroup& group) const {
-  if (group.ranks <= 1) return 0;
-  return std::max(inside_node(bytes, std::min(group.inside_node, group.ranks)),
-                  between_nodes(bytes, group, profile_.network.efficiency));
+double CollectiveCost::imitated_ring(double bytes, std::int64_t ranks) const {
+  if (bytes <= 0) return 0;
+  return 2 * static_cast<double>(ranks - 1) * imitated_.hop_seconds +
+         all_reduce_bytes(bytes, ranks) * imitated_.byte_seconds;
 }
 
-double CollectiveCost::half_reduction(double bytes, const RankGroup& group, double efficiency) const {
+double CollectiveCost::reduction(double bytes, const RankGroup& group, double efficiency) const {
   if (group.ranks <= 1) return 0;
   return std::max(inside_node(bytes, std::min(group.inside_node, group.ranks)),
-                  between_nodes(bytes, group, efficiency)) /
-         2;
+                  between_nodes(bytes, group, efficiency)) +
+         imitated_ring(bytes, group.ranks);
+}
+
+double CollectiveCost::all_reduce(double bytes, const RankGroup& group) const {
+  return reduction(bytes, group, profile_.network.efficiency);
 }
 
 double CollectiveCost::all_gather(double bytes, const RankGroup& group) const {
-  return half_reduction(bytes, group, profile_.network.efficiency);
+  return reduction(bytes, group, profile_.network.efficiency) / 2;
 }
 
 double CollectiveCost::reduce_scatter(double bytes, const RankGroup& group) const { return all_gather(bytes, group); }
 
 double CollectiveCost::gather_weights(double bytes, const RankGroup& group) const {
-  return half_reduction(bytes, group, profile_.network.gather_efficiency);
+  return reduction(bytes, group, profile_.network.gather_efficiency) / 2;
 }
 
 double CollectiveCost::broadcast(double bytes, const RankGroup& group) const {
@@ -108,20 +115,24 @@ double CollectiveCost::all_to_all(double bytes, const RankGroup& group, AllToAll
 }
 
 double CollectiveCost::all_to_all(double bytes, const RankGroup& group) const {
+  if (group.ranks <= 1) return 0;
   return std::min(all_to_all(bytes, group, AllToAllAlgorithm::linear),
-                  all_to_all(bytes, group, AllToAllAlgorithm::two_dimensional));
+                  all_to_all(bytes, group, AllToAllAlgorithm::two_dimensional)) +
+         imitated_.hop_seconds + all_gather_bytes(bytes, group.ranks) * imitated_.byte_seconds;
 }
 
 double CollectiveCost::point_to_point(double bytes, const RankGroup& group) const {
   if (group.ranks <= 1 || bytes <= 0) return 0;
   const NodeProfile& node = profile_.node;
-  if (group.inside_node > 1) return bytes / (node.link_bandwidth * node.link_efficiency) + node.latency_seconds;
+  const double imitated = imitated_.hop_seconds + bytes * imitated_.byte_seconds;
+  if (group.inside_node > 1)
+    return bytes / (node.link_bandwidth * node.link_efficiency) + node.latency_seconds + imitated;
   const NetworkProfile& network = profile_.network;
   // Of a node's ranks those within one stride of its edge cross it at once; each has one adapter at most.
   const double crossing = std::min(devices_per_node_, static_cast<double>(std::max<std::int64_t>(1, group.stride)));
   const double bandwidth = network.adapter_bandwidth * network.point_to_point_efficiency *
                            std::min(1.0, static_cast<double>(network.adapters) / crossing);
-  return bytes / bandwidth + network.latency_seconds;
+  return bytes / bandwidth + network.latency_seconds + imitated;
 }
 
 }  // namespace llmtrain

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "parallel/plan/cost/cluster_profile.h"
+#include "parallel/plan/imitated_machine.h"
 #include "parallel/plan/mesh.h"
 
 namespace llmtrain {
@@ -13,7 +14,8 @@ enum class AllToAllAlgorithm { linear, two_dimensional };
 // tensor: what each rank holds of it after an all-gather or before a reduce-scatter. Seconds; 0 for a group of one.
 class CollectiveCost {
  public:
-  CollectiveCost(const ClusterProfile& profile, std::int64_t devices_per_node);
+  // `imitated`: what the local backend's network adds to all of it.
+  CollectiveCost(const ClusterProfile& profile, std::int64_t devices_per_node, const ImitatedLink& imitated = {});
 
   // Ring inside the node (or its measured table) beside a ring over nodes that all adapters carry, pipelined: the
   // slower of both counts (Patarasuk and Yuan, 2009). Small tensors take a tree between nodes: log2(nodes) latencies
@@ -34,10 +36,12 @@ class CollectiveCost {
  private:
   double inside_node(double bytes, std::int64_t ranks) const;  // one all-reduce
   double between_nodes(double bytes, const RankGroup& group, double efficiency) const;
-  double half_reduction(double bytes, const RankGroup& group, double efficiency) const;
+  double imitated_ring(double bytes, std::int64_t ranks) const;  // likewise
+  double reduction(double bytes, const RankGroup& group, double efficiency) const;
 
   const ClusterProfile& profile_;
   double devices_per_node_ = 1;
+  ImitatedLink imitated_;
 };
 
 // The bytes that one rank sends by the ring algorithm (design.md §5).

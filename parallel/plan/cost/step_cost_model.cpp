@@ -12,6 +12,7 @@
 #include "parallel/plan/cost/boundary.h"
 #include "parallel/plan/cost/data_parallel_cost.h"
 #include "parallel/plan/cost/optimizer_cost.h"
+#include "parallel/plan/imitated_machine.h"
 
 namespace llmtrain {
 namespace {
@@ -54,6 +55,13 @@ class BlockCosts {
   const CostContext& context_;
   std::optional<StageCost> embedding_, dense_, experts_, head_;
 };
+
+// On an imitated device a pass takes at least its layers' time.
+void add_imitated_layers(const Recipe& recipe, std::int64_t layers, StageCost& cost) {
+  const ImitatedLayer layer = imitated_layer(recipe);
+  cost.forward.seconds = std::max(cost.forward.seconds, static_cast<double>(layers) * layer.forward_seconds);
+  cost.backward.seconds = std::max(cost.backward.seconds, static_cast<double>(layers) * layer.backward_seconds);
+}
 
 // Offloaded weights come over PCIe before each pass, offloaded activations (the layers' inputs) go and come beside it.
 void add_offload(const CostContext& context, const ClusterProfile& profile, const ParameterShare& share,
@@ -123,6 +131,7 @@ StepCosts make_step_costs(const Recipe& recipe, const Graph& graph, const Mesh& 
       cost.forward += of_block.forward;
       cost.backward += of_block.backward;
     }
+    add_imitated_layers(recipe, layer_count(graph, stages[index]), cost);
     add_offload(context, profile, shares[index], stages[index], cost);
     add_data_parallel(context, profile, shares[index], stages[index], cost);
     costs.stages.push_back(cost);

@@ -67,7 +67,8 @@ TEST_CASE("Every key but the required ones has its documented default", "[recipe
     "memory": {"recompute": "none", "offload": {"optimizer": false, "weights": false, "activations": false}},
     "kernels": {"attention": "auto"},
     "cluster": {"profile": "auto", "nodes": 1, "devices_per_node": "auto", "device": "auto"},
-    "launch": {"ranks": "auto", "backend": "auto", "link_delay_microseconds": 0.0, "watchdog_seconds": 600.0},
+    "launch": {"ranks": "auto", "backend": "auto", "link_delay_microseconds": 0.0,
+      "link_megabytes_per_second": 0.0, "layer_delay_microseconds": 0.0, "watchdog_seconds": 600.0},
     "checkpoint": {"every": 0, "keep": 3, "async": true, "resume": "auto"},
     "log": {"directory": "runs/run", "every": 1, "tensorboard": true}})");
   expected["model"] = json["model"];

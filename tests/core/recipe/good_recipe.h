@@ -47,7 +47,8 @@ inline Json large_recipe() {
     "memory": {"recompute": "selective", "offload": {"optimizer": true, "weights": true, "activations": true}},
     "kernels": {"attention": "math"},
     "cluster": {"profile": "a100-80gb", "nodes": 4, "devices_per_node": 8, "device": "cuda"},
-    "launch": {"ranks": 32, "backend": "mpi", "link_delay_microseconds": 5, "watchdog_seconds": 60},
+    "launch": {"ranks": 32, "backend": "mpi", "link_delay_microseconds": 5,
+      "link_megabytes_per_second": 250.5, "layer_delay_microseconds": 700, "watchdog_seconds": 60},
     "checkpoint": {"every": 50, "keep": 2, "async": false, "resume": "/runs/large/checkpoints/latest"},
     "log": {"directory": "elsewhere", "every": 5, "tensorboard": false}})");
 }

@@ -47,6 +47,21 @@ TEST_CASE("a ring inside a node takes its bytes over the link") {
   CHECK(CollectiveCost(profile, 8).all_reduce(0.001, node) == Approx(2 * 3 * 1e-5));
 }
 
+TEST_CASE("an imitated network adds its hops and its bytes' time to whatever the node's links take") {
+  const ClusterProfile profile = plain_profile();
+  const CollectiveCost plain(profile, 4), imitated(profile, 4, {.hop_seconds = 0.01, .byte_seconds = 1e-6});
+  const RankGroup node{4, 1, 4}, pair{2, 1, 2};
+  const auto added = [&](auto price) { return price(imitated) - price(plain); };
+  // A ring of four: three hops and three quarters of the megabyte each way.
+  const double gather = 3 * 0.01 + 0.75;
+  CHECK(added([&](const CollectiveCost& cost) { return cost.all_reduce(megabyte, node); }) == Approx(2 * gather));
+  CHECK(added([&](const CollectiveCost& cost) { return cost.all_gather(megabyte, node); }) == Approx(gather));
+  CHECK(added([&](const CollectiveCost& cost) { return cost.reduce_scatter(megabyte, node); }) == Approx(gather));
+  CHECK(added([&](const CollectiveCost& cost) { return cost.gather_weights(megabyte, node); }) == Approx(gather));
+  CHECK(added([&](const CollectiveCost& cost) { return cost.point_to_point(megabyte, pair); }) == Approx(1.01));
+  CHECK(added([&](const CollectiveCost& cost) { return cost.all_to_all(megabyte, node); }) == Approx(0.76));
+}
+
 TEST_CASE("a measured table stands in for the formula") {
   ClusterProfile profile = plain_profile();
   profile.node.all_reduce = {{8, {{1e6, 1e-4}, {4e6, 4e-4}, {1e8, 1e-3}}}};

@@ -70,6 +70,31 @@ TEST_CASE("selective recomputation repeats less than the layer, and nothing wher
   CHECK(recomputed(fused) == 0);
 }
 
+// Eight layers on four stages; 50 ms a layer is far beyond what the A100 takes.
+TEST_CASE("an imitated device's passes take its layers' time, of the local backend alone") {
+  const auto stage = [](const std::string& backend, const std::string& recompute) {
+    return Planned({"parallel.pipeline=4", "launch.layer_delay_microseconds=50000", "launch.backend=" + backend,
+                    "memory.recompute=" + recompute})
+        .costs()
+        .stages[1];
+  };
+  CHECK(stage("local", "none").forward.seconds == Approx(0.1));
+  CHECK(stage("local", "none").backward.seconds == Approx(0.2));
+  CHECK(stage("local", "full").backward.seconds == Approx(0.3));
+  CHECK(stage("mpi", "none").forward.seconds < 0.05);
+}
+
+TEST_CASE("an imitated network delays what stages send each other, of the local backend alone") {
+  const auto transfer = [](const std::string& backend, const std::string& delay) {
+    return Planned({"parallel.pipeline=2", "cluster.nodes=1", "parallel.data=4", "launch.backend=" + backend,
+                    "launch.link_delay_microseconds=" + delay})
+        .costs()
+        .transfer_seconds.front();
+  };
+  CHECK(transfer("local", "20000") == Approx(transfer("local", "0") + 0.02));
+  CHECK(transfer("mpi", "20000") == transfer("mpi", "0"));
+}
+
 TEST_CASE("stages add up to the whole model") {
   const Planned whole({}), split({"parallel.pipeline=4"});
   const StepCosts one = whole.costs(), four = split.costs();
