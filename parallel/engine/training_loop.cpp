@@ -250,7 +250,8 @@ ExitCode train_first(const RunRequest& request, Trainer& trainer, Communicator* 
 ExitCode train_other(const RunRequest& request, Trainer& trainer, Communicator& communicator) {
   const std::string checkpoint = share_text(communicator, "");
   const RankLog logger(request, communicator.rank());
-  logger.get().info("rank {} of {}", communicator.rank(), communicator.size());
+  logger.get().info("rank {} of {}, on {}", communicator.rank(), communicator.size(),
+                    describe_device(trainer.model().device()));
   if (!checkpoint.empty()) trainer.resume(CheckpointReader(checkpoint));
   if (trainer.steps_done() >= request.recipe.training.steps) return ExitCode::done;
   return TrainingLoop(request, trainer, nullptr, logger.get()).run();
@@ -258,13 +259,13 @@ ExitCode train_other(const RunRequest& request, Trainer& trainer, Communicator& 
 
 }  // namespace
 
-ExitCode run_training(const RunRequest& request, Communicator* communicator) {
+ExitCode run_training(const RunRequest& request, const c10::Device& device, Communicator* communicator) {
   const Recipe& recipe = request.recipe;
   const bool is_first = communicator == nullptr || communicator->rank() == 0;
   if (communicator != nullptr) check_same_recipe(*communicator, recipe);
   if (is_first) RunDirectory::check(recipe);
   const MemoryWatch watch;
-  Trainer trainer(recipe, communicator);
+  Trainer trainer(recipe, communicator, device);
   return is_first ? train_first(request, trainer, communicator, watch.memory())
                   : train_other(request, trainer, *communicator);
 }

@@ -31,11 +31,6 @@ void refuse_parallel(const ParallelRecipe& parallel, Refusals& refusals) {
                      std::to_string(parallel.expert_tensor), "leave it out");
 }
 
-void refuse_launch(const Recipe& recipe, Refusals& refusals) {
-  refusals.refuse_if(recipe.launch.backend == CommunicationBackend::nccl, "/launch/backend", "nccl",
-                     "use \"auto\", \"mpi\" or \"local\"");
-}
-
 void refuse_memory(const MemoryRecipe& memory, Refusals& refusals) {
   refusals.refuse_if(memory.offload.optimizer, "/memory/offload/optimizer", "true", "use false");
   refusals.refuse_if(memory.offload.weights, "/memory/offload/weights", "true", "use false");
@@ -52,7 +47,6 @@ std::vector<std::string> not_executable(const Recipe& recipe) {
   refuse_precision(recipe.precision, refusals);
   refuse_parallel(recipe.parallel, refusals);
   refuse_memory(recipe.memory, refusals);
-  refuse_launch(recipe, refusals);
   return refusals.take();
 }
 

@@ -179,7 +179,6 @@ class NotExecutable(ProgramTest):
         "/precision/compute": {"precision.compute": "fp16"},
         "/precision/gradients": {"precision.gradients": "fp16"},
         "/precision/fp8_level": {"precision.fp8_level": "O1", "precision.compute": "bf16"},
-        "/launch/backend": {"launch.backend": "nccl"},
         "/memory/offload/optimizer": {"memory.offload.optimizer": True},
         "/memory/offload/weights": {"memory.offload.weights": True},
         "/memory/offload/activations": {"memory.offload.activations": True},
