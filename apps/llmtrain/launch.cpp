@@ -39,7 +39,9 @@ CommunicationBackend decide_backend(const std::string& file, const Recipe& recip
     refuse(file, "/launch/backend: \"local\" keeps all ranks in one process, and " + launcher->name + " has started " +
                      std::to_string(ranks) + "; use \"auto\" or \"mpi\"");
   }
-  return is_local || ranks == 1 ? CommunicationBackend::local : CommunicationBackend::mpi;
+  if (recipe.launch.backend == CommunicationBackend::nccl && recipe.cluster.device == DeviceKind::cpu)
+    refuse(file, "/launch/backend: \"nccl\" connects GPUs, and cluster.device is \"cpu\"; use \"auto\" or \"mpi\"");
+  return ranks == 1 ? CommunicationBackend::local : recipe.launch.backend;
 }
 
 }  // namespace
@@ -55,6 +57,7 @@ RunLaunch decide_launch(const std::string& file, Recipe& recipe, const std::opti
   if (launcher) {
     launch.launcher = launcher->name;
     launch.ranks_here = launcher->ranks_here;
+    launch.local_rank = launcher->local_rank;
   }
   recipe.launch.ranks = launch.ranks;
   try {
@@ -67,7 +70,7 @@ RunLaunch decide_launch(const std::string& file, Recipe& recipe, const std::opti
 }
 
 bool starts_processes(const RunLaunch& launch, const std::optional<Launcher>& launcher) {
-  return launch.backend == CommunicationBackend::mpi && !launcher;
+  return launch.backend != CommunicationBackend::local && !launcher;
 }
 
 }  // namespace llmtrain::app

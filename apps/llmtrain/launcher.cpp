@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/llmtrain/launcher.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdlib>
@@ -22,20 +23,22 @@ std::optional<std::int64_t> number_of(const char* variable) {
   return value;
 }
 
-// The variables of one kind of launcher: all but the last must be there.
+// The variables of one kind of launcher: the first two must be there.
 struct Kind {
   const char* name;
   const char* rank;
   const char* ranks;
   const char* ranks_here;
+  const char* local_rank;
 };
 
 constexpr std::array<Kind, 5> kinds{{
-    {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"},
-    {"srun (PMIx)", "PMIX_RANK", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE"},
-    {"srun (PMI2)", "PMI_RANK", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE"},
-    {"a PMI launcher", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"},
-    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"},
+    {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
+     "OMPI_COMM_WORLD_LOCAL_RANK"},
+    {"srun (PMIx)", "PMIX_RANK", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE", "SLURM_LOCALID"},
+    {"srun (PMI2)", "PMI_RANK", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE", "SLURM_LOCALID"},
+    {"a PMI launcher", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", "MPI_LOCALRANKID"},
+    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "LOCAL_RANK"},
 }};
 
 }  // namespace
@@ -44,7 +47,8 @@ std::optional<Launcher> find_launcher() {
   for (const Kind& kind : kinds) {
     const auto rank = number_of(kind.rank), ranks = number_of(kind.ranks);
     if (!rank || !ranks || *rank >= *ranks) continue;
-    return Launcher{kind.name, *rank, *ranks, number_of(kind.ranks_here).value_or(1)};
+    const std::int64_t here = std::max<std::int64_t>(1, number_of(kind.ranks_here).value_or(1));
+    return Launcher{kind.name, *rank, *ranks, here, number_of(kind.local_rank).value_or(*rank % here)};
   }
   return std::nullopt;
 }

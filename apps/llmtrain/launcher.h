@@ -13,6 +13,7 @@ struct Launcher {
   std::int64_t rank = 0;
   std::int64_t ranks = 1;
   std::int64_t ranks_here = 1;  // on this node
+  std::int64_t local_rank = 0;  // among them
 };
 
 // From the variables that Open MPI's mpirun, srun (PMIx, PMI2), other PMI launchers and torchrun set; none where this

@@ -66,7 +66,7 @@ int run_here(const RunOptions& options, const std::optional<Launcher>& launcher)
   }
   request.launch = decide_launch(options.recipe, request.recipe, launcher);
   RuntimeInterface& runtime = load_runtime();
-  if (!launcher && request.recipe.launch.backend == CommunicationBackend::automatic && !runtime.has_mpi())
+  if (!launcher && request.launch.backend == CommunicationBackend::automatic && !runtime.has_mpi())
     request.launch.backend = CommunicationBackend::local;
   if (starts_processes(request.launch, launcher)) return start_ranks(request.launch.ranks);
   set_verbosity(request.verbosity);

@@ -27,7 +27,10 @@ void describe_cluster(KeyVisitor& keys, ClusterRecipe& cluster) {
 void describe_launch(KeyVisitor& keys, LaunchRecipe& launch) {
   keys.automatic_integer({"ranks", "Ranks that llmtrain run starts; auto: nodes × devices_per_node, one on a CPU."},
                          launch.ranks, rank_range);
-  keys.choice({"backend", "How ranks talk to each other."}, launch.backend, backend_words);
+  keys.choice(
+      {"backend",
+       "How ranks talk to each other; auto: nccl where each has a GPU of its own, else mpi, or local without MPI."},
+      launch.backend, backend_words);
   keys.number({"link_delay_microseconds", "Delay that the local backend adds to every message."},
               launch.link_delay_microseconds, {0, 1e9});
   keys.number({"link_megabytes_per_second",

@@ -16,10 +16,12 @@ namespace {
   throw Error(ExitCode::internal_error, request.description() + ": " + reason);
 }
 
-void check_same_type(const Request& request, const ConstArray& input, const ConstArray& output) {
+void check_same_kind(const Request& request, const ConstArray& input, const ConstArray& output) {
   if (input.type != output.type) {
     refuse(request, "the output holds " + std::string(element_name(output.type)) + "; input and output have one type");
   }
+  if (input.memory != output.memory)
+    refuse(request, "input and output lie both in the host's memory or in the device's");
 }
 
 void check_count(const Request& request, std::int64_t actual, std::int64_t expected, const char* what) {
@@ -41,6 +43,7 @@ Request make_request(Collective collective, const Group& group, Purpose purpose,
   request.purpose = purpose;
   request.group = group;
   request.type = array.type;
+  request.memory = array.memory;
   request.input = array.data;
   request.count = array.count;
   return request;
@@ -59,9 +62,16 @@ void check_counts(const Request& request, std::span<const std::int64_t> counts, 
 
 Communicator::Communicator(int rank, int size) : rank_(rank), size_(size), log_(std::make_shared<OperationLog>()) {}
 
+Communicator::Communicator(const SameRank& same)
+    : rank_(same.other.rank_), size_(same.other.size_), log_(same.other.log_) {}
+
 Communicator::~Communicator() = default;
 
-Group Communicator::make_group(const std::string& name, std::vector<int> ranks) {
+std::shared_ptr<PendingOperation> Communicator::start_on(Communicator& other, Request request) {
+  return other.start(std::move(request));
+}
+
+Group Communicator::make_group(const std::string& name, std::vector<int> ranks, GroupUse use) {
   const auto place = std::find(ranks.begin(), ranks.end(), rank_);
   const bool is_distinct = std::set<int>(ranks.begin(), ranks.end()).size() == ranks.size();
   const bool is_in_world = std::all_of(ranks.begin(), ranks.end(), [&](int rank) { return rank >= 0 && rank < size_; });
@@ -71,7 +81,7 @@ Group Communicator::make_group(const std::string& name, std::vector<int> ranks) 
                                               " among them");
   }
   const int position = static_cast<int>(place - ranks.begin());
-  return Group(join_group(name, std::move(ranks), position));
+  return Group(join_group(name, std::move(ranks), position, use));
 }
 
 Handle Communicator::all_reduce(const Group& group, Purpose purpose, Array data, Reduction reduction) {
@@ -83,7 +93,7 @@ Handle Communicator::all_reduce(const Group& group, Purpose purpose, Array data,
 
 Handle Communicator::all_gather(const Group& group, Purpose purpose, ConstArray input, Array output) {
   Request request = make_request(Collective::all_gather, group, purpose, input);
-  check_same_type(request, input, output);
+  check_same_kind(request, input, output);
   check_count(request, output.count, input.count * group.size(), "the output");
   request.output = output.data;
   return Handle(start(std::move(request)));
@@ -93,7 +103,7 @@ Handle Communicator::reduce_scatter(const Group& group, Purpose purpose, ConstAr
                                     Reduction reduction) {
   Request request = make_request(Collective::reduce_scatter, group, purpose, input);
   request.count = output.count;
-  check_same_type(request, input, output);
+  check_same_kind(request, input, output);
   check_count(request, input.count, output.count * group.size(), "the input");
   request.output = output.data;
   request.reduction = reduction;
@@ -111,7 +121,7 @@ Handle Communicator::all_to_all_v(const Group& group, Purpose purpose, ConstArra
   Request request = make_request(Collective::all_to_all, group, purpose, input);
   request.input_counts.assign(counts.input.begin(), counts.input.end());
   request.output_counts.assign(counts.output.begin(), counts.output.end());
-  check_same_type(request, input, output);
+  check_same_kind(request, input, output);
   check_counts(request, counts.input, input, "the input");
   check_counts(request, counts.output, output, "the output");
   request.output = output.data;

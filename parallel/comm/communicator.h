@@ -21,13 +21,17 @@ struct AllToAllCounts {
   std::span<const std::int64_t> output;
 };
 
-// How one rank talks to the others. Backends: local (ranks as threads), mpi, nccl.
+// How one rank talks to the others. Backends: local (ranks as threads), mpi, and over one of these staged and nccl.
 //
 // Operations start at once and go on while the rank computes; the Handle tells when they are done. The memory given to
 // one belongs to it until then. Input and output overlap only where an operation says so. All members of a group start
 // the same collectives on it in the same order; messages between two positions of a group arrive in the order they were
 // sent. A send may not be done before its receive has started. One thread at a time starts operations of a rank; any
 // thread may wait.
+//
+// Memory of a GPU goes to the backends for that alone (staged, nccl), which take the host's as well. There an operation
+// starts after all that the rank's computing stream holds when it is called, and wait() orders what is put on that
+// stream afterwards behind it: the memory may be let go after wait() where the stream's own order reuses it.
 //
 // Sums are exact in their order: value of position 0 + value of position 1 + …, in fp32 for the 16-bit and 8-bit
 // floating types, rounded to them once at the end (to nearest, ties to even; what fp8_e4m3 cannot hold becomes NaN, as
@@ -48,8 +52,8 @@ class Communicator {
   // All ranks, by rank.
   const Group& world() const { return world_; }
   // A group of `ranks` in the given order, of which this rank is one. May block until all members have called it, with
-  // the same ranks; members make the groups that they share in the same order. `name` is for messages.
-  Group make_group(const std::string& name, std::vector<int> ranks);
+  // the same ranks and use; members make the groups that they share in the same order. `name` is for messages.
+  Group make_group(const std::string& name, std::vector<int> ranks, GroupUse use = GroupUse::collectives);
 
   // data = combination of all ranks' data, in place.
   Handle all_reduce(const Group& group, Purpose purpose, Array data, Reduction reduction = Reduction::sum);
@@ -82,11 +86,19 @@ class Communicator {
  protected:
   // A backend's constructor sets the world before anything else is called.
   Communicator(int rank, int size);
+  // Of the same rank as `other`: both count and remember in one log.
+  struct SameRank {
+    const Communicator& other;
+  };
+  explicit Communicator(const SameRank& same);
   void set_world(Group world) { world_ = std::move(world); }
   const std::shared_ptr<OperationLog>& shared_log() const { return log_; }
+  // What a backend hands on to another one; the request's group is one of that one's.
+  static std::shared_ptr<PendingOperation> start_on(Communicator& other, Request request);
 
  private:
-  virtual std::shared_ptr<Group::State> join_group(const std::string& name, std::vector<int> ranks, int position) = 0;
+  virtual std::shared_ptr<Group::State> join_group(const std::string& name, std::vector<int> ranks, int position,
+                                                   GroupUse use) = 0;
   virtual std::shared_ptr<PendingOperation> start(Request request) = 0;
 
   int rank_;

@@ -18,8 +18,9 @@ std::optional<Failure> FailureNote::get() const {
   return failure_;
 }
 
-void FailureNote::raise(int rank) const {
-  const Failure failure = get().value();
+void FailureNote::raise(int rank) const { raise_failure(get().value(), rank); }
+
+void raise_failure(const Failure& failure, int rank) {
   const std::string name = "rank " + std::to_string(failure.rank);
   const bool is_told = failure.rank == rank || failure.message.starts_with(name + " ");
   throw Error(failure.code, is_told ? failure.message : name + ": " + failure.message);

@@ -17,6 +17,9 @@ struct Failure {
   std::string message;
 };
 
+// Throws Error with the failure's code and message, as `rank` should see it.
+[[noreturn]] void raise_failure(const Failure& failure, int rank);
+
 // Keeps the first failure, for all threads. Reading that there is none costs one load.
 class FailureNote {
  public:
@@ -24,7 +27,7 @@ class FailureNote {
   bool set(Failure failure);
   bool is_set() const { return is_set_.load(std::memory_order_acquire); }
   std::optional<Failure> get() const;
-  // Throws Error with the failure's code and message, as `rank` should see it; it must be set.
+  // Throws it as raise_failure(); it must be set.
   [[noreturn]] void raise(int rank) const;
 
  private:

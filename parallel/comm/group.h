@@ -13,6 +13,11 @@ namespace llmtrain {
 // through the group of their whole pipeline.
 std::vector<int> strided_ranks(int rank, std::int64_t ranks, std::int64_t stride);
 
+// What a group is made for. Backends that connect the ranks of a group beforehand connect them for that alone: for
+// collectives of all, for messages between neighbours (position ± 1, around the end too), or for nothing but what the
+// ranks agree on (Purpose::control).
+enum class GroupUse { collectives, messages, control };
+
 // A set of ranks that talk to each other, as one of them sees it: made once by Communicator::make_group, copied
 // freely. Positions in the group run from 0 in the order of `ranks()`.
 class Group {

@@ -3,6 +3,8 @@
 
 #include <numeric>
 
+#include "core/base/error.h"
+
 namespace llmtrain {
 
 std::int64_t Request::total_count() const {
@@ -15,6 +17,11 @@ std::int64_t Request::total_count() const {
     default:
       return count;
   }
+}
+
+void Request::require_host_memory() const {
+  if (memory == Memory::host) return;
+  throw Error(ExitCode::internal_error, description() + ": its memory is a device's; stage it through the host");
 }
 
 double Request::ring_bytes() const {

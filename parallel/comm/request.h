@@ -17,6 +17,7 @@ struct Request {
   Purpose purpose = Purpose::control;
   Group group;
   ElementType type = ElementType::uint8;
+  Memory memory = Memory::host;  // of both, input and output
   Reduction reduction = Reduction::sum;
   const void* input = nullptr;
   void* output = nullptr;
@@ -27,6 +28,8 @@ struct Request {
   std::vector<std::int64_t> input_counts;
   std::vector<std::int64_t> output_counts;
 
+  // Throws Error(internal_error) where the memory is a device's: for backends of the host alone.
+  void require_host_memory() const;
   // Elements of all ranks together; of all_to_all those that this rank gives.
   std::int64_t total_count() const;
   // What this rank sends by the ring algorithm; of an all_to_all with unequal parts what it gives to others.

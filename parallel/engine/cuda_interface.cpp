@@ -4,6 +4,7 @@
 #include <ATen/Context.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -25,6 +26,8 @@ void describe(int device, LlmtrainCudaDevice* result) {
   std::copy_n(name.begin(), count, result->name);
   result->name[count] = '\0';
   result->memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem);
+  static_assert(sizeof(properties.uuid.bytes) == sizeof(result->id));
+  std::copy_n(properties.uuid.bytes, sizeof(result->id), result->id);
 }
 
 c10::CachingDeviceAllocator::Stat allocated(int device) {
@@ -38,8 +41,12 @@ std::int64_t peak_allocated_bytes(int device) { return allocated(device).peak; }
 
 void synchronize() { c10::cuda::device_synchronize(); }
 
+void* compute_stream(int device) {
+  return c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(device)).stream();
+}
+
 constexpr LlmtrainCudaInterface interface {
-  device_count, describe, allocated_bytes, peak_allocated_bytes, synchronize
+  device_count, describe, allocated_bytes, peak_allocated_bytes, synchronize, compute_stream
 };
 
 }  // namespace

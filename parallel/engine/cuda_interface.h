@@ -11,6 +11,7 @@ extern "C" {
 struct LlmtrainCudaDevice {
   char name[256];
   std::int64_t memory_bytes;
+  unsigned char id[16];  // the same in every process that sees it, and of no other GPU
 };
 
 struct LlmtrainCudaInterface {
@@ -19,6 +20,7 @@ struct LlmtrainCudaInterface {
   std::int64_t (*allocated_bytes)(int device);       // by LibTorch's caching allocator, now
   std::int64_t (*peak_allocated_bytes)(int device);  // since the start
   void (*synchronize)();
+  void* (*compute_stream)(int device);  // the cudaStream_t that the calling thread puts its work on
 };
 
 const LlmtrainCudaInterface* llmtrain_cuda_interface();

@@ -3,6 +3,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <dlfcn.h>
 #include <malloc.h>
 #include <sched.h>
@@ -61,15 +62,32 @@ std::int64_t kibibytes_of_status(const std::string& key) {
 
 }  // namespace
 
-c10::Device choose_device(DeviceKind kind) {
+c10::Device choose_device(DeviceKind kind, std::int64_t local_rank) {
   if (kind == DeviceKind::cpu) return c10::kCPU;
   // Without a driver's device file there is no need to load half a gigabyte to find no GPU.
   const bool has_driver = std::filesystem::exists("/dev/nvidiactl");
   if (kind == DeviceKind::automatic && !has_driver) return c10::kCPU;
-  if (cuda_part().interface != nullptr) return {c10::kCUDA, 0};
+  if (cuda_part().interface != nullptr) {
+    const std::int64_t number = local_rank % cuda_part().interface->device_count();
+    return {c10::kCUDA, static_cast<c10::DeviceIndex>(number)};
+  }
   if (kind == DeviceKind::automatic) return c10::kCPU;
   throw Error(ExitCode::bad_recipe, "/cluster/device: \"cuda\": " + cuda_part().reason + "; use \"cpu\" or \"auto\"");
 }
+
+std::string reason_without_gpu() { return cuda_part().reason; }
+
+void use_device(const c10::Device& device) {
+  if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
+}
+
+std::array<unsigned char, 16> gpu_id(const c10::Device& device) {
+  LlmtrainCudaDevice properties{};
+  cuda_part().interface->describe(device.index(), &properties);
+  return std::to_array(properties.id);
+}
+
+StreamOfThread gpu_compute_stream() { return cuda_part().interface->compute_stream; }
 
 std::string describe_gpu() {
   return cuda_part().interface != nullptr ? describe_device({c10::kCUDA, 0}) : cuda_part().reason;
@@ -79,7 +97,7 @@ std::string describe_device(const c10::Device& device) {
   if (device.is_cpu()) return "CPU, " + std::to_string(at::get_num_threads()) + " threads, " + at::get_cpu_capability();
   LlmtrainCudaDevice properties{};
   cuda_part().interface->describe(device.index(), &properties);
-  return std::string(properties.name) + ", " + format_bytes(properties.memory_bytes);
+  return std::string(properties.name) + ", " + format_bytes(properties.memory_bytes) + ", " + device.str();
 }
 
 void prepare_process(std::int64_t ranks) {

@@ -3,6 +3,7 @@
 
 #include <c10/core/Device.h>
 
+#include <array>
 #include <cstdint>
 #include <string>
 
@@ -11,10 +12,25 @@
 namespace llmtrain {
 
 // The device that the recipe asks for: "auto" is a GPU where there is one, else the CPU. Loads the CUDA part of the
-// runtime when it is needed. Throws Error(bad_recipe) when "cuda" is asked for and there is none, with the reason.
-c10::Device choose_device(DeviceKind kind);
+// runtime when it is needed. Ranks of one node take its GPUs in turn: `local_rank` is the rank's number among them.
+// Throws Error(bad_recipe) when "cuda" is asked for and there is none, with the reason.
+c10::Device choose_device(DeviceKind kind, std::int64_t local_rank = 0);
 
-// "CPU, 2 threads, AVX-512" or the GPU's name and memory.
+// Why choose_device() finds no GPU; empty where it finds one.
+std::string reason_without_gpu();
+
+// The calling thread computes there from now on. Threads begin on the first GPU, which keeps memory for each process
+// that comes near it.
+void use_device(const c10::Device& device);
+
+// A GPU's number in the world, the same for all processes that see it.
+std::array<unsigned char, 16> gpu_id(const c10::Device& device);
+
+// The cudaStream_t that a thread puts its work on.
+using StreamOfThread = void* (*)(int device);
+StreamOfThread gpu_compute_stream();
+
+// "CPU, 2 threads, AVX-512" or the GPU's name, memory and number.
 std::string describe_device(const c10::Device& device);
 
 // The first GPU's name and memory, or why there is none. Loads the CUDA part of the runtime.

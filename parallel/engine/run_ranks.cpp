@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/engine/run_ranks.h"
 
-#include <dlfcn.h>
 #include <spdlog/sinks/sink.h>
 
 #include <atomic>
 #include <chrono>
 #include <csignal>
-#include <filesystem>
 #include <memory>
 #include <new>
 #include <string>
@@ -15,6 +13,8 @@
 
 #include "parallel/comm/local/local_world.h"
 #include "parallel/engine/device.h"
+#include "parallel/engine/parts.h"
+#include "parallel/engine/rank_devices.h"
 #include "parallel/engine/training_loop.h"
 
 namespace llmtrain {
@@ -23,22 +23,11 @@ namespace {
 // How long a rank that failed listens whether another one has said the same before.
 constexpr std::chrono::milliseconds listening{1500}, interval{20};
 
-std::filesystem::path mpi_library() {
-  Dl_info info{};
-  ::dladdr(reinterpret_cast<void*>(&mpi_library), &info);
-  return std::filesystem::path(info.dli_fname).parent_path() / "libllmtrain_mpi.so";
-}
-
-std::unique_ptr<Communicator> join_mpi(double watchdog_seconds) {
-  // MPI's own plug-ins look its symbols up globally.
-  void* library = ::dlopen(mpi_library().c_str(), RTLD_NOW | RTLD_GLOBAL);
-  if (library == nullptr) {
-    throw Error(ExitCode::missing_input, std::string("the MPI part cannot be loaded: ") + ::dlerror() +
-                                             "; install Open MPI, or set launch.backend to \"local\"");
-  }
-  using Join = Communicator* (*)(double);
-  return std::unique_ptr<Communicator>(
-      reinterpret_cast<Join>(::dlsym(library, "llmtrain_join_mpi_world"))(watchdog_seconds));
+// 0 means for ever: longer than any run.
+double watchdog_seconds(const RunRequest& request) {
+  constexpr double for_ever = 1e9;
+  const double seconds = request.recipe.launch.watchdog_seconds;
+  return seconds > 0 ? seconds : for_ever;
 }
 
 // Tells the other ranks, and people where no other rank has.
@@ -63,36 +52,53 @@ void follow_first_rank() {
   for (const int signal : {SIGUSR1, SIGTERM, SIGINT}) std::signal(signal, SIG_IGN);
 }
 
+void check_size(const RunRequest& request, const Communicator& world) {
+  if (world.size() == request.launch.ranks) return;
+  throw Error(ExitCode::bad_recipe, "/launch/ranks: " + request.launch.launcher + " started " +
+                                        std::to_string(request.launch.ranks) + " ranks, and MPI knows of " +
+                                        std::to_string(world.size()) +
+                                        "; start them with mpirun, or with srun --mpi=pmix");
+}
+
+// What the rank trains with goes last, when the others know that it has failed: else it would wait for them.
+ExitCode train_process(const RunRequest& asked, const std::shared_ptr<Communicator>& mpi,
+                       std::shared_ptr<Communicator>& connected) {
+  check_size(asked, *mpi);
+  RunRequest request = asked;
+  const c10::Device device = choose_rank_device(request.recipe, asked.launch.backend, asked.launch.local_rank);
+  request.launch.backend = agree_on_backend(*mpi, asked.launch.backend, device);
+  connected = connect_devices(mpi, request.launch.backend, device, watchdog_seconds(request));
+  return run_training(request, device, connected.get());
+}
+
 ExitCode run_process(const RunRequest& request) {
-  const auto communicator = join_mpi(request.recipe.launch.watchdog_seconds);
-  if (communicator->rank() > 0) follow_first_rank();
+  const std::shared_ptr<Communicator> mpi = join_mpi(watchdog_seconds(request));
+  if (mpi->rank() > 0) follow_first_rank();
+  std::shared_ptr<Communicator> connected;
   try {
-    if (communicator->size() != request.launch.ranks) {
-      throw Error(ExitCode::bad_recipe, "/launch/ranks: " + request.launch.launcher + " started " +
-                                            std::to_string(request.launch.ranks) + " ranks, and MPI knows of " +
-                                            std::to_string(communicator->size()) +
-                                            "; start them with mpirun, or with srun --mpi=pmix");
-    }
-    return run_training(request, communicator.get());
+    return train_process(request, mpi, connected);
   } catch (const Error& error) {
-    return fail(*communicator, error.code(), error.what());
+    return fail(*mpi, error.code(), error.what());
   } catch (const std::bad_alloc&) {
-    return fail(*communicator, ExitCode::internal_error, "out of memory: this machine cannot hold what was asked for");
+    return fail(*mpi, ExitCode::internal_error, "out of memory: this machine cannot hold what was asked for");
   } catch (const std::exception& error) {
-    return fail(*communicator, ExitCode::internal_error, std::string("internal error: ") + error.what());
+    return fail(*mpi, ExitCode::internal_error, std::string("internal error: ") + error.what());
   }
 }
 
 ExitCode run_threads(const RunRequest& request) {
   LocalOptions options;
-  options.watchdog_seconds = request.recipe.launch.watchdog_seconds;
+  options.watchdog_seconds = watchdog_seconds(request);
   options.link_delay_microseconds = static_cast<std::int64_t>(request.recipe.launch.link_delay_microseconds);
   options.link_bytes_per_second = request.recipe.launch.link_megabytes_per_second * 1e6;
   LocalWorld world(static_cast<int>(request.launch.ranks), options);
   std::atomic<ExitCode> code{ExitCode::done};
   world.run([&](Communicator& communicator) {
     prepare_rank_thread();
-    const ExitCode own = run_training(request, &communicator);
+    const c10::Device device = choose_device(request.recipe.cluster.device, communicator.rank());
+    const std::shared_ptr<Communicator> local(&communicator, [](Communicator*) {});
+    const auto connected = connect_devices(local, CommunicationBackend::local, device, options.watchdog_seconds);
+    const ExitCode own = run_training(request, device, connected.get());
     if (communicator.rank() == 0) code = own;
   });
   return code;
@@ -100,13 +106,11 @@ ExitCode run_threads(const RunRequest& request) {
 
 }  // namespace
 
-bool has_mpi_part() { return std::filesystem::exists(mpi_library()); }
-
 ExitCode run_ranks(const RunRequest& request) {
   set_verbosity(request.verbosity);
-  const bool is_process = request.launch.backend == CommunicationBackend::mpi && request.launch.ranks > 1;
+  const bool is_process = request.launch.backend != CommunicationBackend::local && request.launch.ranks > 1;
   prepare_process(is_process ? request.launch.ranks_here : request.launch.ranks);
-  if (request.launch.ranks == 1) return run_training(request);
+  if (request.launch.ranks == 1) return run_training(request, choose_device(request.recipe.cluster.device));
   return is_process ? run_process(request) : run_threads(request);
 }
 

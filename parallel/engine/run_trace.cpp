@@ -50,17 +50,17 @@ void write_step(TraceWriter& writer, const TracedRank& rank, const RankSchedule&
 
 }  // namespace
 
-RunTrace::RunTrace(Trainer& trainer) : trainer_(trainer) {
+RunTrace::RunTrace(Trainer& trainer) : trainer_(trainer), moments_(trainer.model().device()) {
   trainer_.model().groups().data.exchange(std::array{0.0});
-  start_ = Clock::now();
-  trainer_.runner().set_observer([this](const Instruction&) { current_.push_back(now()); });
+  moments_.start_from_now();
+  trainer_.runner().set_observer([this](const Instruction&) { moments_.note(); });
 }
 
 RunTrace::~RunTrace() { trainer_.runner().set_observer({}); }
 
 void RunTrace::end_step() {
-  current_.push_back(now());
-  steps_.push_back({trainer_.steps_done(), std::exchange(current_, {})});
+  moments_.note();
+  steps_.push_back({trainer_.steps_done(), moments_.take()});
   if (steps_.size() > kept_steps) steps_.pop_front();
 }
 

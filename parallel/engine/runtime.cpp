@@ -12,6 +12,7 @@
 #include "parallel/engine/evaluation.h"
 #include "parallel/engine/generate.h"
 #include "parallel/engine/model_state.h"
+#include "parallel/engine/parts.h"
 #include "parallel/engine/run_ranks.h"
 #include "parallel/engine/runtime_interface.h"
 

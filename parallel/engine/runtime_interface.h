@@ -29,8 +29,11 @@ struct RunPlan {
 struct RunLaunch {
   std::int64_t ranks = 1;
   std::int64_t ranks_here = 1;  // processes that share the processors that this one may use
-  CommunicationBackend backend = CommunicationBackend::local;  // local: threads of this process; or mpi
-  std::string launcher;                                        // what started the processes, for the log
+  std::int64_t local_rank = 0;  // this one's number among them
+  // local: threads of this process. Else processes, where automatic is nccl if each has a GPU of its own, and mpi if
+  // not.
+  CommunicationBackend backend = CommunicationBackend::local;
+  std::string launcher;  // what started the processes, for the log
 };
 
 struct RunRequest {

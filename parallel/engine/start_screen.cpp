@@ -100,8 +100,10 @@ std::string layout_text(const Recipe& recipe, const RankGroups& groups) {
 }
 
 std::string ranks_line(const RunLaunch& launch, const Recipe& recipe, const RankGroups& groups) {
-  const std::string kind = launch.backend == CommunicationBackend::local ? "threads of this process"
-                                                                         : "processes, started by " + launch.launcher;
+  const bool are_threads = launch.backend == CommunicationBackend::local;
+  const char* transport = launch.backend == CommunicationBackend::nccl ? ", over NCCL" : ", over MPI";
+  const std::string kind =
+      are_threads ? "threads of this process" : "processes, started by " + launch.launcher + transport;
   return fmt::format("{} {}: {}", launch.ranks, kind, layout_text(recipe, groups));
 }
 

@@ -56,12 +56,13 @@ void load_first_weights(LocalModel& model, const std::string& source, Communicat
 
 }  // namespace
 
-Trainer::Trainer(const Recipe& recipe, Communicator* communicator)
+Trainer::Trainer(const Recipe& recipe, Communicator* communicator, std::optional<at::Device> device)
     : recipe_(recipe),
       mesh_(mesh_of(recipe, communicator)),
       train_(open_data(recipe_, recipe_.data.train, recipe_.data.shuffle, "/data/train")),
       validation_(open_validation(recipe_)),
-      model_(recipe_, choose_device(recipe_.cluster.device), groups_of(communicator, mesh_, recipe_)),
+      model_(recipe_, device ? *device : choose_device(recipe_.cluster.device),
+             groups_of(communicator, mesh_, recipe_)),
       schedule_(schedule_of(recipe_, mesh_, model_.groups())),
       runner_(model_, schedule_, recipe_) {
   if (recipe_.training.init_from) load_first_weights(model_, *recipe_.training.init_from, communicator);

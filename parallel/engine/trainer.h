@@ -24,8 +24,10 @@ class Trainer {
  public:
   // Opens the data, builds the model with its first weights (the recipe's init_from, else its seed). Without a
   // communicator this rank trains alone, whatever the recipe says of others; else all ranks of its world build theirs
-  // together, as one of the layout that the recipe gives a world of this size, and make the same calls.
-  explicit Trainer(const Recipe& recipe, Communicator* communicator = nullptr);
+  // together, as one of the layout that the recipe gives a world of this size, and make the same calls. Without a
+  // device it takes the one that the recipe asks for.
+  explicit Trainer(const Recipe& recipe, Communicator* communicator = nullptr,
+                   std::optional<at::Device> device = std::nullopt);
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 

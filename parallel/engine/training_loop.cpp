@@ -255,7 +255,8 @@ ExitCode train_other(const RunRequest& request, Trainer& trainer, Communicator& 
   follow_verification(communicator);
   const std::string checkpoint = share_text(communicator, "");
   const RankLog logger(request, communicator.rank());
-  logger.get().info("rank {} of {}", communicator.rank(), communicator.size());
+  logger.get().info("rank {} of {}, on {}", communicator.rank(), communicator.size(),
+                    describe_device(trainer.model().device()));
   if (!checkpoint.empty()) trainer.resume(CheckpointReader(checkpoint));
   if (trainer.steps_done() >= request.recipe.training.steps) return ExitCode::done;
   return TrainingLoop(request, trainer, &communicator, nullptr, logger.get()).run();
@@ -263,7 +264,7 @@ ExitCode train_other(const RunRequest& request, Trainer& trainer, Communicator& 
 
 }  // namespace
 
-ExitCode run_training(const RunRequest& request, Communicator* communicator) {
+ExitCode run_training(const RunRequest& request, const c10::Device& device, Communicator* communicator) {
   const Recipe& recipe = request.recipe;
   const bool is_first = communicator == nullptr || communicator->rank() == 0;
   if (communicator != nullptr) check_same_recipe(*communicator, recipe);
@@ -275,7 +276,7 @@ ExitCode run_training(const RunRequest& request, Communicator* communicator) {
     follow_verification(*communicator);
   }
   const MemoryWatch watch;
-  Trainer trainer(recipe, communicator);
+  Trainer trainer(recipe, communicator, device);
   return is_first ? train_first(request, trainer, communicator, lead, watch.memory())
                   : train_other(request, trainer, *communicator);
 }

@@ -34,11 +34,6 @@ void refuse_parallel(const ParallelRecipe& parallel, Refusals& refusals) {
                      std::to_string(parallel.expert_tensor), "leave it out");
 }
 
-void refuse_launch(const Recipe& recipe, Refusals& refusals) {
-  refusals.refuse_if(recipe.launch.backend == CommunicationBackend::nccl, "/launch/backend", "nccl",
-                     "use \"auto\", \"mpi\" or \"local\"");
-}
-
 void refuse_imitation(const LaunchRecipe& launch, Refusals& refusals) {
   if (launch.backend == CommunicationBackend::local) return;
   for (const auto& [key, value] : {std::pair{"link_delay_microseconds", launch.link_delay_microseconds},
@@ -66,7 +61,6 @@ std::vector<std::string> not_executable(const Recipe& recipe) {
   refuse_precision(recipe.precision, refusals);
   refuse_parallel(recipe.parallel, refusals);
   refuse_memory(recipe.memory, refusals);
-  refuse_launch(recipe, refusals);
   refuse_imitation(recipe.launch, refusals);
   return refusals.take();
 }

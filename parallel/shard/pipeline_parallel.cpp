@@ -11,8 +11,8 @@ PipelineParallel::PipelineParallel(Communicator& communicator, const Mesh& mesh)
   if (mesh.pipeline == 1) return;
   communicator_ = &communicator;
   const std::vector<int> ranks = strided_ranks(communicator.rank(), mesh.pipeline, mesh.world() / mesh.pipeline);
-  activations_ = communicator.make_group("pipeline activations", ranks);
-  gradients_ = communicator.make_group("pipeline gradients", ranks);
+  activations_ = communicator.make_group("pipeline activations", ranks, GroupUse::messages);
+  gradients_ = communicator.make_group("pipeline gradients", ranks, GroupUse::messages);
   if (is_end()) ends_ = communicator.make_group("pipeline ends", {ranks.front(), ranks.back()});
 }
 

@@ -22,7 +22,8 @@ ElementType element_type(at::ScalarType type) {
 }  // namespace
 
 Array array_of(const at::Tensor& tensor) {
-  return {tensor.data_ptr(), tensor.numel(), element_type(tensor.scalar_type())};
+  const Memory memory = tensor.is_cpu() ? Memory::host : Memory::device;
+  return {tensor.data_ptr(), tensor.numel(), element_type(tensor.scalar_type()), memory};
 }
 
 }  // namespace llmtrain

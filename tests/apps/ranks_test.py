@@ -88,7 +88,7 @@ class Ranks(ProgramTest):
                 self.assertEqual(result.returncode, 0, result.stderr)
                 self.assertEqual(result.stderr.count("llmtrain: small"), 1, result.stderr)
                 self.assertEqual(result.stderr.count("done. "), 1, result.stderr)
-                self.assertIn("mpirun" if backend == "mpi" else "threads", result.stderr)
+                self.assertIn("by mpirun, over MPI" if backend == "mpi" else "threads", result.stderr)
                 logs = sorted(path.name for path in (self.folder / backend / "log").iterdir())
                 self.assertEqual(logs, ["rank-00000.log", "rank-00001.log"])
 
@@ -121,6 +121,26 @@ class Ranks(ProgramTest):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("started by mpirun", result.stderr)
         self.assertEqual(len(self.rows("started")), 23)
+
+    def test_nccl_on_cpus(self):
+        result = self.refused(2, ["recipe.json: /launch/backend: \"nccl\" connects GPUs"], "run", "recipe.json",
+                              "--ranks", "2", "--set", "launch.backend=nccl", "--set", "cluster.device=cpu")
+        self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
+
+    @unittest.skipUnless("mpi" in BACKENDS, "no mpirun")
+    @unittest.skipIf(os.path.exists("/dev/nvidiactl"), "this machine has a GPU")
+    def test_nccl_without_gpus(self):
+        """Said by one rank, before there is a run."""
+        result = self.run_ranks("--ranks", "2", "--set", "launch.backend=nccl", "--run-dir", "nccl")
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertEqual(result.stderr.count("/launch/backend: \"nccl\" connects GPUs: "), 1, result.stderr)
+        self.assertFalse((self.folder / "nccl").exists())
+
+    def test_no_watchdog(self):
+        """0 seconds are for ever."""
+        for backend in BACKENDS:
+            self.train(f"{backend}-for-ever", "--ranks", "2", "--set", f"launch.backend={backend}", "--set",
+                       "launch.watchdog_seconds=0")
 
     def under_mpirun(self, ranks, *arguments):
         command = [*MPIRUN, "-n", str(ranks), PROGRAM, "run", "recipe.json", *arguments]

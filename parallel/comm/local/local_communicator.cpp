@@ -138,12 +138,13 @@ LocalCommunicator::LocalCommunicator(std::shared_ptr<LocalShared> shared, int ra
 void LocalCommunicator::abort(ExitCode code, const std::string& message) { shared_->fail({rank(), code, message}); }
 
 std::shared_ptr<Group::State> LocalCommunicator::join_group(const std::string& name, std::vector<int> ranks,
-                                                            int position) {
+                                                            int position, GroupUse) {
   std::shared_ptr<LocalMeeting> meeting = shared_->meeting(rank(), name, ranks);
   return std::make_shared<LocalGroup>(name, std::move(ranks), position, std::move(meeting));
 }
 
 std::shared_ptr<PendingOperation> LocalCommunicator::start(Request request) {
+  request.require_host_memory();
   if (shared_->failure().is_set()) shared_->failure().raise(rank());
   auto& group = static_cast<LocalGroup&>(request.group.state());
   const OperationLog::Entry entry = shared_log()->start(request);

@@ -19,7 +19,8 @@ class LocalCommunicator : public Communicator {
   std::optional<Failure> failure() const override { return shared_->failure().get(); }
 
  private:
-  std::shared_ptr<Group::State> join_group(const std::string& name, std::vector<int> ranks, int position) override;
+  std::shared_ptr<Group::State> join_group(const std::string& name, std::vector<int> ranks, int position,
+                                           GroupUse use) override;
   std::shared_ptr<PendingOperation> start(Request request) override;
 
   std::shared_ptr<LocalShared> shared_;

@@ -98,8 +98,8 @@ void MpiCommunicator::meet(const std::string& name, const std::vector<int>& rank
   operation->wait();
 }
 
-std::shared_ptr<Group::State> MpiCommunicator::join_group(const std::string& name, std::vector<int> ranks,
-                                                          int position) {
+std::shared_ptr<Group::State> MpiCommunicator::join_group(const std::string& name, std::vector<int> ranks, int position,
+                                                          GroupUse) {
   engine_->raise_if_failed();
   meet(name, ranks, position);
   auto group = std::make_shared<MpiGroup>(name, std::move(ranks), position);
@@ -108,6 +108,7 @@ std::shared_ptr<Group::State> MpiCommunicator::join_group(const std::string& nam
 }
 
 std::shared_ptr<PendingOperation> MpiCommunicator::start(Request request) {
+  request.require_host_memory();
   engine_->raise_if_failed();
   auto& group = static_cast<MpiGroup&>(request.group.state());
   const bool is_message = request.collective == Collective::send || request.collective == Collective::receive;

@@ -38,7 +38,8 @@ class MpiCommunicator : public Communicator {
   std::optional<Failure> failure() const override { return engine_->failure().get(); }
 
  private:
-  std::shared_ptr<Group::State> join_group(const std::string& name, std::vector<int> ranks, int position) override;
+  std::shared_ptr<Group::State> join_group(const std::string& name, std::vector<int> ranks, int position,
+                                           GroupUse use) override;
   std::shared_ptr<PendingOperation> start(Request request) override;
   void meet(const std::string& name, const std::vector<int>& ranks, int position);
 

@@ -45,17 +45,4 @@ double CudaEvent::seconds_between(const CudaEvent& from, const CudaEvent& to) {
   return milliseconds * 1e-3;
 }
 
-NcclLink::NcclLink(const ncclUniqueId& id, int size, int position) {
-  check_nccl(ncclCommInitRank(&communicator_, size, id, position), "connect the ranks of a group");
-}
-
-NcclLink::~NcclLink() {
-  if (!is_aborted_) ncclCommDestroy(communicator_);
-}
-
-void NcclLink::abort() noexcept {
-  is_aborted_ = true;
-  ncclCommAbort(communicator_);
-}
-
 }  // namespace llmtrain

@@ -4,8 +4,6 @@
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
-#include <utility>
-
 namespace llmtrain {
 
 // Throw Error(rank_lost) with the library's words where `status` is an error; `what` was being done.
@@ -40,26 +38,6 @@ class CudaEvent {
 
  private:
   cudaEvent_t event_ = nullptr;
-};
-
-// One NCCL communicator and the stream that its operations run on.
-class NcclLink {
- public:
-  // Blocks until all `size` ranks have called it with the same id.
-  NcclLink(const ncclUniqueId& id, int size, int position);
-  ~NcclLink();
-  NcclLink(const NcclLink&) = delete;  // NCCL knows its address
-  NcclLink& operator=(const NcclLink&) = delete;
-
-  ncclComm_t get() const { return communicator_; }
-  cudaStream_t stream() const { return stream_.get(); }
-  // Ends what it is doing on the device; nothing can be started any more. Any thread may call it, once.
-  void abort() noexcept;
-
- private:
-  CudaStream stream_;
-  ncclComm_t communicator_ = nullptr;
-  bool is_aborted_ = false;
 };
 
 }  // namespace llmtrain

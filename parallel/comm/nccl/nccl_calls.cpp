@@ -2,6 +2,7 @@
 #include "parallel/comm/nccl/nccl_calls.h"
 
 #include <cstddef>
+#include <string>
 
 namespace llmtrain {
 namespace {
@@ -40,7 +41,12 @@ ncclRedOp_t reduction(Reduction reduction) {
   return ncclSum;
 }
 
-void all_to_all(const Request& request, const NcclLink& link) {
+void check_started(ncclResult_t status, const char* what) {
+  if (status != ncclInProgress) check_nccl(status, what);
+}
+
+// One operation, though it is many calls: only the last one starts them.
+ncclResult_t all_to_all(const Request& request, ncclComm_t communicator, cudaStream_t stream) {
   const ncclDataType_t type = data_type(request.type);
   const auto size = static_cast<std::size_t>(element_size(request.type));
   const auto* input = static_cast<const std::byte*>(request.input);
@@ -49,17 +55,15 @@ void all_to_all(const Request& request, const NcclLink& link) {
   for (int peer = 0; peer < request.group.size(); ++peer) {
     const auto given = static_cast<std::size_t>(request.input_counts[static_cast<std::size_t>(peer)]);
     const auto taken = static_cast<std::size_t>(request.output_counts[static_cast<std::size_t>(peer)]);
-    if (given > 0) check_nccl(ncclSend(input, given, type, peer, link.get(), link.stream()), "send");
-    if (taken > 0) check_nccl(ncclRecv(output, taken, type, peer, link.get(), link.stream()), "receive");
+    if (given > 0) check_started(ncclSend(input, given, type, peer, communicator, stream), "send");
+    if (taken > 0) check_started(ncclRecv(output, taken, type, peer, communicator, stream), "receive");
     input += given * size;
     output += taken * size;
   }
-  check_nccl(ncclGroupEnd(), "start an all_to_all");
+  return ncclGroupEnd();
 }
 
-}  // namespace
-
-void enqueue(const Request& request, const NcclLink& link) {
+ncclResult_t start(const Request& request, ncclComm_t communicator, cudaStream_t stream) {
   constexpr int sender = 0, receiver = 1;
   const auto count = static_cast<std::size_t>(request.count);
   const ncclDataType_t type = data_type(request.type);
@@ -68,24 +72,30 @@ void enqueue(const Request& request, const NcclLink& link) {
   void* output = request.output;
   switch (request.collective) {
     case Collective::all_reduce:
-      return check_nccl(ncclAllReduce(input, output, count, type, operation, link.get(), link.stream()), "all_reduce");
+      return ncclAllReduce(input, output, count, type, operation, communicator, stream);
     case Collective::all_gather:
-      return check_nccl(ncclAllGather(input, output, count, type, link.get(), link.stream()), "all_gather");
+      return ncclAllGather(input, output, count, type, communicator, stream);
     case Collective::reduce_scatter:
-      return check_nccl(ncclReduceScatter(input, output, count, type, operation, link.get(), link.stream()),
-                        "reduce_scatter");
+      return ncclReduceScatter(input, output, count, type, operation, communicator, stream);
     case Collective::broadcast:
-      return check_nccl(ncclBroadcast(input, output, count, type, request.peer, link.get(), link.stream()),
-                        "broadcast");
+      return ncclBroadcast(input, output, count, type, request.peer, communicator, stream);
     case Collective::all_to_all:
-      return all_to_all(request, link);
+      return all_to_all(request, communicator, stream);
     case Collective::send:
-      return check_nccl(ncclSend(input, count, type, receiver, link.get(), link.stream()), "send");
+      return ncclSend(input, count, type, receiver, communicator, stream);
     case Collective::receive:
-      return check_nccl(ncclRecv(output, count, type, sender, link.get(), link.stream()), "receive");
+      return ncclRecv(output, count, type, sender, communicator, stream);
     case Collective::barrier:
-      return;
+      break;
   }
+  return ncclSuccess;
+}
+
+}  // namespace
+
+void enqueue(const Request& request, NcclLink& link) {
+  const std::string what = "start " + request.description();
+  link.call(what.c_str(), [&](ncclComm_t communicator) { return start(request, communicator, link.stream()); });
 }
 
 }  // namespace llmtrain

@@ -44,6 +44,7 @@ void NcclWatch::look_after(int device) {
   while (!has_stopped_) {
     try {
       note_ends();
+      check_links();
     } catch (const Error& error) {
       host_->abort(error.code(), error.what());
     }
@@ -69,6 +70,12 @@ void NcclWatch::note_ends() {
     } else {
       ++place;
     }
+  }
+}
+
+void NcclWatch::check_links() {
+  for (const std::weak_ptr<NcclLink>& entry : links_) {
+    if (const std::shared_ptr<NcclLink> link = entry.lock()) link->check();
   }
 }
 

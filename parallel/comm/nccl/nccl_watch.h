@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "parallel/comm/communicator.h"
-#include "parallel/comm/nccl/cuda_handles.h"
+#include "parallel/comm/nccl/nccl_link.h"
 
 namespace llmtrain {
 
@@ -31,13 +31,14 @@ class NcclWatch {
   NcclWatch& operator=(const NcclWatch&) = delete;
 
   void add(std::shared_ptr<NcclWork> work);
-  // It is aborted when a rank fails.
+  // Its errors are looked for, and it is aborted when a rank fails.
   void add(const std::shared_ptr<NcclLink>& link);
 
  private:
   void look_after(int device);
-  // Both under the mutex.
+  // All under the mutex.
   void note_ends();
+  void check_links();
   void abort_links();
 
   std::shared_ptr<Communicator> host_;

@@ -12,7 +12,10 @@ void on_ranks(int ranks, const std::function<void(Communicator&)>& work) {
   LocalOptions options;
   options.watchdog_seconds = 60;
   LocalWorld world(ranks, options);
-  world.run(work);
+  world.run([&](Communicator& communicator) {
+    const auto layer = with_layer(std::shared_ptr<Communicator>(&communicator, [](Communicator*) {}));
+    work(*layer);
+  });
 }
 
 void expect(bool condition, const std::string& message) {

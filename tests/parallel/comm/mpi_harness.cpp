@@ -10,8 +10,8 @@
 namespace llmtrain::test {
 namespace {
 
-std::unique_ptr<Communicator>& communicator() {
-  static std::unique_ptr<Communicator> world;
+std::shared_ptr<Communicator>& communicator() {
+  static std::shared_ptr<Communicator> world;
   return world;
 }
 
@@ -37,7 +37,7 @@ void expect(bool condition, const std::string& message) {
 }  // namespace llmtrain::test
 
 int main(int count, char* arguments[]) {
-  llmtrain::test::communicator() = llmtrain::join_mpi_world({.watchdog_seconds = 60});
+  llmtrain::test::communicator() = llmtrain::test::with_layer(llmtrain::join_mpi_world({.watchdog_seconds = 60}));
   const int failures = Catch::Session().run(count, arguments);
   llmtrain::test::communicator().reset();
   return failures == 0 ? 0 : 1;

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank for each GPU, as threads; without a GPU it says so and ends with 77. That it links is proved anywhere.
+// One rank for each GPU, as threads; without two GPUs it says so and ends with 77. That it links is proved anywhere.
 #include <cuda_runtime_api.h>
 
 #include <cstdio>
 #include <exception>
+#include <numeric>
+#include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -30,10 +33,7 @@ class DeviceArray {
   DeviceArray(const DeviceArray&) = delete;
   DeviceArray& operator=(const DeviceArray&) = delete;
 
-  Array array() const { return {data_, count_, ElementType::float32}; }
-  Array part(std::int64_t begin, std::int64_t count) const {
-    return {static_cast<float*>(data_) + begin, count, ElementType::float32};
-  }
+  Array array() const { return {data_, count_, ElementType::float32, Memory::device}; }
 
   void expect(std::int64_t begin, std::int64_t count, float value, const char* what) const {
     std::vector<float> values(static_cast<std::size_t>(count));
@@ -51,11 +51,29 @@ class DeviceArray {
   std::int64_t count_;
 };
 
+std::vector<int> all_ranks(const Communicator& communicator) {
+  std::vector<int> ranks(static_cast<std::size_t>(communicator.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+void check_all_to_all(Communicator& communicator, const Group& world, cudaStream_t stream) {
+  const int ranks = world.size();
+  const DeviceArray out(elements * ranks, static_cast<float>(communicator.rank())), in(elements * ranks, -1);
+  communicator.all_to_all(world, Purpose::expert, out.array(), in.array()).wait();
+  check_cuda(cudaStreamSynchronize(stream), "synchronize");
+  for (int rank = 0; rank < ranks; ++rank) in.expect(rank * elements, elements, static_cast<float>(rank), "all_to_all");
+}
+
+// Also sums that the host carries, between those of the devices.
 void check_collectives(Communicator& communicator, cudaStream_t stream) {
-  const Group& world = communicator.world();
+  const Group world = communicator.make_group("all", all_ranks(communicator));
   const int ranks = world.size(), own = communicator.rank();
   const DeviceArray sum(elements, static_cast<float>(own + 1)), all(elements * ranks, -1);
   communicator.all_reduce(world, Purpose::data_parallel, sum.array()).wait();
+  std::int64_t count = 1;
+  communicator.all_reduce(world, Purpose::control, {&count, 1, ElementType::int64}).wait();
+  if (count != ranks) throw std::runtime_error("all_reduce of the host's memory");
   // The compute stream alone waits, so the check comes after it.
   check_cuda(cudaStreamSynchronize(stream), "synchronize");
   const auto total = static_cast<float>(ranks * (ranks + 1)) / 2;
@@ -64,27 +82,24 @@ void check_collectives(Communicator& communicator, cudaStream_t stream) {
   const DeviceArray mine(elements, static_cast<float>(own)), scattered(elements, 0);
   communicator.all_gather(world, Purpose::data_parallel, mine.array(), all.array()).wait();
   communicator.reduce_scatter(world, Purpose::data_parallel, all.array(), scattered.array()).wait();
-  communicator.broadcast(world, Purpose::control, mine.array(), ranks - 1).wait();
+  communicator.broadcast(world, Purpose::data_parallel, mine.array(), ranks - 1).wait();
   check_cuda(cudaStreamSynchronize(stream), "synchronize");
   for (int rank = 0; rank < ranks; ++rank)
     all.expect(rank * elements, elements, static_cast<float>(rank), "all_gather");
   scattered.expect(0, elements, static_cast<float>(own * ranks), "reduce_scatter");
   mine.expect(0, elements, static_cast<float>(ranks - 1), "broadcast");
+  check_all_to_all(communicator, world, stream);
 }
 
 void check_messages(Communicator& communicator, cudaStream_t stream) {
-  const Group& world = communicator.world();
+  const Group world = communicator.make_group("messages", all_ranks(communicator), GroupUse::messages);
   const int ranks = world.size(), own = communicator.rank();
   const int next = (own + 1) % ranks, previous = (own + ranks - 1) % ranks;
-  const DeviceArray out(elements * ranks, static_cast<float>(own)), in(elements * ranks, -1);
-  communicator.all_to_all(world, Purpose::expert, out.array(), in.array()).wait();
-  check_cuda(cudaStreamSynchronize(stream), "synchronize");
-  for (int rank = 0; rank < ranks; ++rank) in.expect(rank * elements, elements, static_cast<float>(rank), "all_to_all");
+  const DeviceArray out(elements, static_cast<float>(own)), in(elements, -1);
   communicator.barrier(world).wait();
-  if (ranks == 1) return;
   // All send before they receive: each direction has its own stream.
-  Handle sent = communicator.send(world, Purpose::pipeline, out.part(0, elements), next);
-  communicator.receive(world, Purpose::pipeline, in.part(0, elements), previous).wait();
+  Handle sent = communicator.send(world, Purpose::pipeline, out.array(), next);
+  communicator.receive(world, Purpose::pipeline, in.array(), previous).wait();
   sent.wait();
   check_cuda(cudaStreamSynchronize(stream), "synchronize");
   in.expect(0, elements, static_cast<float>(previous), "a message");
@@ -111,8 +126,8 @@ void run_rank(std::shared_ptr<Communicator> host) {
 
 int main() {
   int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-    std::printf("skipped: this machine has no GPU\n");
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices < 2) {
+    std::printf("skipped: NCCL needs two GPUs, and this machine has %d\n", devices);
     return skipped;
   }
   LocalWorld world(devices);

@@ -9,6 +9,9 @@
 
 namespace llmtrain::test {
 
+// Whose memory Values say that they are; the test program has it.
+Memory values_memory();
+
 // Memory of a type, at an address that is off its alignment by `offset` bytes.
 class Values {
  public:
@@ -18,8 +21,8 @@ class Values {
   void set(std::int64_t index, double value);
   double get(std::int64_t index) const;
 
-  Array array() { return {address(0), count_, type_}; }
-  Array part(std::int64_t begin, std::int64_t count) { return {address(begin), count, type_}; }
+  Array array() { return {address(0), count_, type_, values_memory()}; }
+  Array part(std::int64_t begin, std::int64_t count) { return {address(begin), count, type_, values_memory()}; }
   std::int64_t count() const { return count_; }
   bool operator==(const Values& other) const;  // by bits
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,9 @@ namespace llmtrain::test {
 
 // How many ranks the suite runs on here: several numbers for ranks that are threads, one under mpirun.
 std::vector<int> rank_counts();
+
+// What the suite tests over a backend that connects the ranks: that one itself, or a layer over it.
+std::shared_ptr<Communicator> with_layer(std::shared_ptr<Communicator> backend);
 
 // Runs `work` as each of `ranks` ranks. Throws when it throws on any: Catch's own assertions belong to one thread.
 void on_ranks(int ranks, const std::function<void(Communicator&)>& work);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -24,13 +26,22 @@ inline std::string in_words(int ranks, const Overrides& overrides) {
 
 inline std::string zero(int stage) { return "parallel.zero_stage=" + std::to_string(stage); }
 
+// What a rank trains with, made of its communicator of the local backend, which outlives it.
+using Connect = std::function<std::shared_ptr<Communicator>(Communicator&)>;
+
+inline std::shared_ptr<Communicator> as_it_is(Communicator& communicator) {
+  return {&communicator, [](Communicator*) {}};
+}
+
 // Trains on threads as ranks, which all must report the same; their run.
-inline Run train_ranks(const TrainingSetting& setting, int ranks, const Overrides& overrides, std::int64_t steps = 20) {
+inline Run train_ranks(const TrainingSetting& setting, int ranks, const Overrides& overrides, std::int64_t steps = 20,
+                       const Connect& connect = as_it_is) {
   const Recipe recipe = setting.recipe(overrides);
   std::vector<Run> runs(static_cast<std::size_t>(ranks));
   LocalWorld world(ranks);
   world.run([&](Communicator& communicator) {
-    Trainer trainer(recipe, &communicator);
+    const std::shared_ptr<Communicator> connected = connect(communicator);
+    Trainer trainer(recipe, connected.get());
     runs[static_cast<std::size_t>(communicator.rank())] = TrainingSetting::train(trainer, steps);
   });
   for (const Run& run : runs) check_equal(run, runs.front());

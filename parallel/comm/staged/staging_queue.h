@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <condition_variable>
+#include <exception>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "parallel/comm/communicator.h"
+#include "parallel/comm/staged/staging_device.h"
+
+namespace llmtrain {
+
+class StagingQueue;
+
+// One operation of this rank. Where its memory is the device's, the host's operation has buffers in its place.
+class StagedOperation : public PendingOperation {
+ public:
+  // `request` is the host's.
+  StagedOperation(std::shared_ptr<StagingQueue> queue, Request request, std::shared_ptr<OperationLog> log);
+
+  bool done() override;
+  void wait() override;
+  void withdraw() noexcept override;
+
+ private:
+  friend class StagingQueue;
+
+  std::shared_ptr<StagingQueue> queue_;
+  Request request_;
+  void* output_ = nullptr;  // of the device
+  std::int64_t output_bytes_ = 0;
+  std::shared_ptr<std::byte> host_input_, host_output_;
+  StagingDevice::MarkPointer begin_, copied_out_, copied_in_;
+  // Under the queue's mutex.
+  Handle host_;
+  bool has_started_ = false;  // on the host
+  bool is_finished_ = false;
+  bool is_withdrawn_ = false;
+  std::exception_ptr error_;
+};
+
+// Takes a rank's operations through the host, from a thread of its own: it alone starts operations there, in the order
+// in which they came.
+class StagingQueue {
+ public:
+  using StartOnHost = std::function<Handle(const Request&)>;
+  StagingQueue(std::shared_ptr<Communicator> host, std::unique_ptr<StagingDevice> device, StartOnHost start_on_host);
+  ~StagingQueue();
+  StagingQueue(const StagingQueue&) = delete;
+  StagingQueue& operator=(const StagingQueue&) = delete;
+
+  void add(const std::shared_ptr<StagedOperation>& operation);
+  bool is_finished(const StagedOperation& operation);
+  void wait(const StagedOperation& operation);
+  void withdraw(StagedOperation& operation) noexcept;
+  // No more operations; the thread has ended.
+  void stop() noexcept;
+
+ private:
+  std::shared_ptr<std::byte> host_memory(std::int64_t bytes);
+  void copy_out(StagedOperation& operation);
+  // All under the mutex, or when the thread has ended.
+  bool advance();
+  bool advance(StagedOperation& operation);
+  static bool is_copying(const StagedOperation& operation) noexcept;
+  static void await_copies(const StagedOperation& operation) noexcept;
+
+  void look_after();
+  void let_go() noexcept;
+
+  std::shared_ptr<Communicator> host_;
+  std::unique_ptr<StagingDevice> device_;
+  StartOnHost start_on_host_;
+
+  std::mutex mutex_;
+  std::condition_variable added_, finished_;
+  std::list<std::shared_ptr<StagedOperation>> open_;  // until nothing copies to or from their buffers any more
+  int waiting_ = 0;                                   // threads in wait()
+  bool has_stopped_ = false;
+  std::thread thread_;
+};
+
+}  // namespace llmtrain

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <memory>
+
+#include "parallel/comm/staged/staging_device.h"
+
+namespace llmtrain {
+
+// A GPU through what LibTorch has for all kinds of devices: its streams, events and pinned memory. Copies run on two
+// streams of their own, one for each direction; the computation is the calling thread's current stream.
+std::unique_ptr<StagingDevice> make_torch_staging_device(const c10::Device& device);
+
+}  // namespace llmtrain

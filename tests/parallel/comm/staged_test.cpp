@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the suite does not see: the order of operations and of what a device computes meanwhile.
+#include <catch2/catch.hpp>
+#include <memory>
+#include <vector>
+
+#include "core/base/error.h"
+#include "parallel/comm/local/local_world.h"
+#include "parallel/comm/staged/staged_world.h"
+#include "tests/parallel/comm/fake_device.h"
+#include "tests/parallel/comm/rank_harness.h"
+
+using namespace llmtrain;
+using namespace llmtrain::test;
+
+namespace {
+
+constexpr std::int64_t elements = 10007;
+constexpr int ranks = 3;
+
+// One rank with a stream that computes.
+struct DeviceRank {
+  explicit DeviceRank(Communicator& host)
+      : communicator(stage_through_host(std::shared_ptr<Communicator>(&host, [](Communicator*) {}),
+                                        std::make_unique<FakeDevice>(&computation))) {}
+
+  int own() const { return communicator->rank(); }
+  const Group& world() const { return communicator->world(); }
+
+  FakeStream computation;
+  std::unique_ptr<Communicator> communicator;
+};
+
+void on_devices(const std::function<void(DeviceRank&)>& work) {
+  LocalOptions options;
+  options.watchdog_seconds = 60;
+  LocalWorld world(ranks, options);
+  world.run([&](Communicator& host) {
+    DeviceRank rank(host);
+    work(rank);
+  });
+}
+
+Array array(std::vector<float>& values, Memory memory) {
+  return {values.data(), static_cast<std::int64_t>(values.size()), ElementType::float32, memory};
+}
+
+void expect_all(const std::vector<float>& values, float value, const char* what) {
+  for (const float actual : values)
+    expect(actual == value, std::string(what) + ": " + std::to_string(actual) + ", not " + std::to_string(value));
+}
+
+constexpr float sum_of_ranks = ranks * (ranks + 1) / 2;
+
+}  // namespace
+
+TEST_CASE("An operation follows what was computed before it, and what comes after it follows") {
+  on_devices([](DeviceRank& rank) {
+    std::vector<float> data(elements, -1), later(elements, -1);
+    const FakeMark gate;
+    rank.computation.put([&, gate] {
+      gate.wait();
+      data.assign(data.size(), static_cast<float>(rank.own() + 1));
+    });
+    Handle handle = rank.communicator->all_reduce(rank.world(), Purpose::data_parallel, array(data, Memory::device));
+    // Its input is not there, and nobody has waited for it.
+    expect(!handle.done(), "done before its input was computed");
+    gate.pass();
+    handle.wait();
+    rank.computation.put([&] { later = data; });
+    rank.computation.mark().wait();
+    expect_all(later, sum_of_ranks, "what comes after all_reduce");
+  });
+}
+
+TEST_CASE("What an operation writes may be in use until it starts") {
+  on_devices([](DeviceRank& rank) {
+    std::vector<float> mine(elements, static_cast<float>(rank.own())), all(elements * ranks, -1), before;
+    const FakeMark gate;
+    rank.computation.put([&, gate] {
+      gate.wait();
+      before = all;
+    });
+    Handle handle = rank.communicator->all_gather(rank.world(), Purpose::data_parallel, array(mine, Memory::device),
+                                                  array(all, Memory::device));
+    gate.pass();
+    handle.wait();
+    rank.computation.mark().wait();
+    expect_all(before, -1, "the output before all_gather");
+    for (int other = 0; other < ranks; ++other)
+      expect(all[static_cast<std::size_t>(other * elements)] == static_cast<float>(other), "the output of all_gather");
+  });
+}
+
+TEST_CASE("Operations on both memories reach the host in the order of their start") {
+  on_devices([](DeviceRank& rank) {
+    std::vector<float> device(elements, static_cast<float>(rank.own() + 1)), host(elements, 1);
+    const FakeMark gate;
+    // One rank computes longer than the others.
+    if (rank.own() == 1) rank.computation.put([gate] { gate.wait(); });
+    Handle first = rank.communicator->all_reduce(rank.world(), Purpose::data_parallel, array(device, Memory::device));
+    Handle second = rank.communicator->all_reduce(rank.world(), Purpose::control, array(host, Memory::host));
+    gate.pass();
+    second.wait();
+    first.wait();
+    rank.computation.mark().wait();
+    expect_all(device, sum_of_ranks, "the device's memory");
+    expect_all(host, ranks, "the host's memory");
+  });
+}
+
+TEST_CASE("A message to a rank that computes does not block the one that sends it") {
+  on_devices([](DeviceRank& rank) {
+    std::vector<float> out(elements, static_cast<float>(rank.own())), in(elements, -1);
+    const int next = (rank.own() + 1) % ranks, previous = (rank.own() + ranks - 1) % ranks;
+    Handle sent = rank.communicator->send(rank.world(), Purpose::pipeline, array(out, Memory::device), next);
+    rank.communicator->barrier(rank.world()).wait();
+    rank.communicator->receive(rank.world(), Purpose::pipeline, array(in, Memory::device), previous).wait();
+    sent.wait();
+    rank.computation.mark().wait();
+    expect_all(in, static_cast<float>(previous), "a message");
+  });
+}
+
+TEST_CASE("A rank that fails takes those down whose computation does not end") {
+  const FakeMark gate;
+  // Copies that a failure has left under way read it.
+  std::vector<float> data(elements, 1);
+  try {
+    on_devices([&](DeviceRank& rank) {
+      if (rank.own() == 1) {
+        rank.communicator->abort(ExitCode::rank_lost, "the reason");
+        throw Error(ExitCode::rank_lost, "the reason");
+      }
+      rank.computation.put([gate] { gate.wait(); });
+      Handle handle = rank.communicator->all_reduce(rank.world(), Purpose::data_parallel, array(data, Memory::device));
+      std::string said;
+      try {
+        handle.wait();
+      } catch (const Error& error) {
+        said = error.what();
+      }
+      gate.pass();
+      rank.computation.mark().wait();
+      expect(said == "rank 1: the reason", "said: " + said);
+    });
+    FAIL("it goes on");
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::rank_lost);
+  }
+}
+
+TEST_CASE("An exception may leave operations under way: their memory is let go") {
+  CHECK_THROWS_WITH(
+      on_devices([](DeviceRank& rank) {
+        std::vector<float> data(elements, 1), more(elements, 1);
+        Handle first = rank.communicator->all_reduce(rank.world(), Purpose::data_parallel, array(data, Memory::device));
+        if (rank.own() == 2) throw Error(ExitCode::internal_error, "the reason");
+        Handle second =
+            rank.communicator->all_reduce(rank.world(), Purpose::data_parallel, array(more, Memory::device));
+        first.wait();
+        second.wait();
+      }),
+      "the reason");
+}
+
+TEST_CASE("The log counts an operation once, under its purpose") {
+  on_devices([](DeviceRank& rank) {
+    std::vector<float> data(elements, 1);
+    rank.communicator->all_reduce(rank.world(), Purpose::tensor_parallel, array(data, Memory::device)).wait();
+    rank.computation.mark().wait();
+    const std::vector<CommunicationCount> counts = rank.communicator->log().counts();
+    expect(counts.size() == 1, "one kind of operation");
+    expect(counts[0].calls == 1 && counts[0].purpose == Purpose::tensor_parallel, "one call");
+    expect(counts[0].bytes == 2.0 * (ranks - 1) / ranks * elements * 4, "the ring's bytes");
+    expect(counts[0].seconds > 0 && counts[0].waited_seconds > 0, "its seconds");
+  });
+}
+
+TEST_CASE("Input and output lie in one memory") {
+  on_devices([](DeviceRank& rank) {
+    std::vector<float> mine(1), all(ranks);
+    std::string said;
+    try {
+      rank.communicator->all_gather(rank.world(), Purpose::control, array(mine, Memory::device),
+                                    array(all, Memory::host));
+    } catch (const Error& error) {
+      said = error.what();
+    }
+    expect(said.find("both in the host's memory or in the device's") != std::string::npos, said);
+  });
+}

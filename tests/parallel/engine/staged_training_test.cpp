@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training whose tensors count as a GPU's: what is staged through the host gives bitwise what goes straight.
+#include <catch2/catch.hpp>
+#include <memory>
+#include <utility>
+
+#include "parallel/comm/layered_communicator.h"
+#include "parallel/comm/staged/staged_world.h"
+#include "tests/parallel/comm/fake_device.h"
+#include "tests/parallel/engine/train_ranks.h"
+
+namespace llmtrain {
+namespace {
+
+using test::check_equal;
+using test::in_words;
+using test::Overrides;
+using test::train_ranks;
+using test::TrainingSetting;
+using test::zero;
+using test::operator+;
+
+// Says of tensors' memory that it is a device's. What ranks agree on lies in the host's on GPUs too.
+class PretendedDevices : public LayeredCommunicator {
+ public:
+  explicit PretendedDevices(std::shared_ptr<Communicator> host) : LayeredCommunicator(std::move(host)) {
+    set_world(Group(std::make_shared<LayerGroup>(this->host()->world())));
+  }
+
+ private:
+  std::shared_ptr<Group::State> join_group(const std::string& name, std::vector<int> ranks, int,
+                                           GroupUse use) override {
+    return std::make_shared<LayerGroup>(host()->make_group(name, std::move(ranks), use));
+  }
+  std::shared_ptr<PendingOperation> start(Request request) override {
+    const bool is_tensor = request.type != ElementType::uint8 && request.collective != Collective::barrier;
+    if (is_tensor) request.memory = Memory::device;
+    return start_on(*host(), host_request(std::move(request)));
+  }
+};
+
+std::shared_ptr<Communicator> on_pretended_device(Communicator& communicator) {
+  return std::make_shared<PretendedDevices>(
+      stage_through_host(test::as_it_is(communicator), std::make_unique<test::FakeDevice>(nullptr)));
+}
+
+}  // namespace
+
+TEST_CASE("ranks that stage their tensors through the host learn bitwise what others learn", "[ranks]") {
+  const TrainingSetting setting;
+  const std::string layers = "model.layers=4", micro = "batch.micro=1";
+  const auto [ranks, layout] = GENERATE(table<int, Overrides>({
+      {2, {zero(0)}},
+      {4, {zero(1), "parallel.zero_shard_ranks=2"}},
+      {4, {zero(3), "parallel.pipeline=2", "pipeline.loops=2", "model.tie_embeddings=true"}},
+      {4, {"parallel.tensor=2", "parallel.context=2"}},
+      {4, {"parallel.tensor=2", "parallel.pipeline=2", "parallel.sequence=true", "pipeline.schedule=\"1f1b\""}},
+  }));
+  const Overrides all = Overrides{layers, micro} + layout;
+  INFO(in_words(ranks, all));
+  check_equal(train_ranks(setting, ranks, all, 5, on_pretended_device), train_ranks(setting, ranks, all, 5));
+}
+
+}  // namespace llmtrain
