@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// A few steps of what ranks as threads do at once, short enough for the thread sanitizer: scripts/test --sanitizers.
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/parallel/engine/train_ranks.h"
+
+namespace llmtrain {
+namespace {
+
+using test::check_close;
+using test::in_words;
+using test::Overrides;
+using test::Run;
+using test::train_ranks;
+using test::TrainingSetting;
+using test::zero;
+using test::operator+;
+
+struct Layout {
+  int ranks;
+  Overrides overrides;
+};
+
+std::vector<Layout> layouts() {
+  const std::string breadth_first = "pipeline.schedule=\"breadth_first\"", loops = "pipeline.loops=2";
+  return {
+      {2, {zero(3), loops}},
+      {2, {"parallel.pipeline=2", "pipeline.schedule=\"1f1b\"", "model.tie_embeddings=true"}},
+      {4, {"parallel.pipeline=2", zero(3), breadth_first, loops}},
+      {4, {"parallel.pipeline=2", "parallel.tensor=2", "memory.recompute=\"full\""}},
+  };
+}
+
+TEST_CASE("ranks as threads learn what one rank learns", "[ranks]") {
+  const TrainingSetting setting;
+  constexpr std::int64_t steps = 3;
+  for (const Layout& layout : layouts()) {
+    const Overrides model{"model.layers=4", "batch.micro=1"};
+    INFO(in_words(layout.ranks, layout.overrides));
+    Overrides alone = model;
+    if (layout.overrides.back() == "model.tie_embeddings=true") alone.push_back(layout.overrides.back());
+    check_close(train_ranks(setting, layout.ranks, model + layout.overrides, steps), setting.train(alone, steps), 1e-5,
+                1e-4);
+  }
+}
+
+}  // namespace
+}  // namespace llmtrain
