@@ -6,7 +6,7 @@
 
 namespace llmtrain::test {
 
-std::vector<int> rank_counts() { return {1, 2, 3, 4, 8}; }
+std::vector<int> rank_counts() { return thread_counts(); }
 
 void on_ranks(int ranks, const std::function<void(Communicator&)>& work) {
   LocalOptions options;

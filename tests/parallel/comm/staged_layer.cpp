@@ -11,6 +11,8 @@ std::shared_ptr<Communicator> with_layer(std::shared_ptr<Communicator> backend) 
   return stage_through_host(std::move(backend), std::make_unique<FakeDevice>(nullptr));
 }
 
+std::vector<int> thread_counts() { return {1, 3}; }
+
 Memory values_memory() { return Memory::device; }
 
 }  // namespace llmtrain::test

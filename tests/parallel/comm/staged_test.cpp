@@ -50,7 +50,7 @@ void expect_all(const std::vector<float>& values, float value, const char* what)
     expect(actual == value, std::string(what) + ": " + std::to_string(actual) + ", not " + std::to_string(value));
 }
 
-constexpr float sum_of_ranks = ranks * (ranks + 1) / 2;
+constexpr int sum_of_ranks = ranks * (ranks + 1) / 2;
 
 }  // namespace
 
