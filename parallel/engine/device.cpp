@@ -94,7 +94,10 @@ std::string describe_gpu() {
 }
 
 std::string describe_device(const c10::Device& device) {
-  if (device.is_cpu()) return "CPU, " + std::to_string(at::get_num_threads()) + " threads, " + at::get_cpu_capability();
+  if (device.is_cpu()) {
+    const int threads = at::get_num_threads();
+    return "CPU, " + std::to_string(threads) + (threads == 1 ? " thread, " : " threads, ") + at::get_cpu_capability();
+  }
   LlmtrainCudaDevice properties{};
   cuda_part().interface->describe(device.index(), &properties);
   return std::string(properties.name) + ", " + format_bytes(properties.memory_bytes) + ", " + device.str();
