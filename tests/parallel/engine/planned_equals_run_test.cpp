@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/onednn/matmul.h"
 #include "parallel/comm/local/local_world.h"
 #include "parallel/engine/thread_memory.h"
 #include "parallel/engine/trainer.h"
@@ -211,7 +212,8 @@ void check_memory(const Plan& plan, const RankRun& run) {
   INFO("peak at " << planned.peak_instruction);
   const double peak = planned.peak_bytes - planned.bytes[Category::framework];
   CHECK(static_cast<double>(run.peak) >= 0.95 * peak);
-  CHECK(static_cast<double>(run.peak) <= 1.05 * peak + late_bytes(plan));
+  // A plan counts oneDNN's products, which write in place; the sanitizers' builds take LibTorch's, which copy.
+  if (kernels::has_onednn()) CHECK(static_cast<double>(run.peak) <= 1.05 * peak + late_bytes(plan));
 }
 
 }  // namespace
