@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "core/base/element_type.h"
+
 namespace llmtrain {
 
 // A recipe, resolved: every default and preset is filled in. A member's initialiser is its key's fixed default; names,
@@ -131,6 +133,20 @@ struct TrainingRecipe {
 };
 
 enum class DataType { fp32, bf16, fp16 };
+
+// What memory of that type holds.
+constexpr ElementType element_type(DataType type) {
+  switch (type) {
+    case DataType::fp32:
+      return ElementType::float32;
+    case DataType::bf16:
+      return ElementType::bfloat16;
+    case DataType::fp16:
+      return ElementType::float16;
+  }
+  return ElementType::float32;
+}
+
 enum class Fp8Level { off, o1, o2, o3 };
 
 struct PrecisionRecipe {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "parallel/comm/collective.h"
-#include "parallel/comm/element_type.h"
+#include "core/base/collective.h"
+#include "parallel/comm/array.h"
 #include "parallel/comm/failure.h"
 #include "parallel/comm/group.h"
 #include "parallel/comm/operation.h"

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <span>
 
-#include "parallel/comm/collective.h"
-#include "parallel/comm/element_type.h"
+#include "core/base/collective.h"
+#include "parallel/comm/array.h"
 
 namespace llmtrain {
 

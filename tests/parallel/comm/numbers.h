@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "parallel/comm/element_type.h"
+#include "parallel/comm/array.h"
 
 namespace llmtrain::test {
 

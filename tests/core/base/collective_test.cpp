@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/comm/collective.h"
+#include "core/base/collective.h"
 
 #include <catch2/catch.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/comm/element_type.h"
+#include "core/base/element_type.h"
 
 #include <array>
 
