@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/graph/builder.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -23,6 +24,19 @@ bool ends_residual_branch(Role role) {
   return role == Role::attention_output_weight || role == Role::ffn_down_weight || role == Role::expert_down_weight;
 }
 
+bool is_layer_matrix(Role role) {
+  return role != Role::router_weight && role != Role::router_projection_weight && role != Role::head_weight;
+}
+
+bool are_alike(const Graph& graph, std::size_t a, std::size_t b) {
+  const auto is_same = [&](std::size_t left, std::size_t right) {
+    return graph.parameters[left].role == graph.parameters[right].role &&
+           graph.parameters[left].shape == graph.parameters[right].shape;
+  };
+  return graph.blocks[a].kind == graph.blocks[b].kind &&
+         std::ranges::equal(graph.blocks[a].parameters, graph.blocks[b].parameters, is_same);
+}
+
 std::vector<std::int64_t> with_experts(std::int64_t experts, std::vector<std::int64_t> shape) {
   if (experts > 0) shape.insert(shape.begin(), experts);
   return shape;
@@ -30,7 +44,13 @@ std::vector<std::int64_t> with_experts(std::int64_t experts, std::vector<std::in
 
 }  // namespace
 
-Graph GraphBuilder::take() { return std::move(graph_); }
+Graph GraphBuilder::take() {
+  for (std::size_t block = 0; block < graph_.blocks.size(); ++block) {
+    std::size_t& first = graph_.blocks[block].alike;
+    for (first = 0; !are_alike(graph_, first, block);) ++first;
+  }
+  return std::move(graph_);
+}
 
 // Residual projections start smaller by the root of their number, so that the residual stream's variance does not grow
 // with depth (GPT-2, section 2.3).
@@ -67,7 +87,8 @@ void GraphBuilder::add_weight(const Linear& linear) {
        .shard_axis = linear.axis,
        .initialization = Initialization::normal,
        .standard_deviation = ends_residual_branch(linear.role) ? residual_std() : model().init_std,
-       .decays = true});
+       .decays = true,
+       .is_layer_matrix = is_layer_matrix(linear.role)});
 }
 
 void GraphBuilder::add_bias(const Linear& linear) {

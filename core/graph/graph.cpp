@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/graph/graph.h"
 
+#include <algorithm>
 #include <functional>
 #include <numeric>
 #include <stdexcept>
@@ -72,8 +73,15 @@ bool Graph::has_parameter(std::size_t block, ParameterRole role) const {
   return find_parameter(*this, block, role) != parameters.size();
 }
 
+std::size_t Graph::block_of(BlockKind kind) const {
+  const auto place = std::find_if(blocks.begin(), blocks.end(), [&](const Block& block) { return block.kind == kind; });
+  if (place == blocks.end()) throw std::out_of_range("the graph has no block of this kind");
+  return static_cast<std::size_t>(place - blocks.begin());
+}
+
 const Parameter& Graph::logits_weight() const {
-  return model.tie_embeddings ? parameter(0, Role::token_embedding) : parameter(blocks.size() - 1, Role::head_weight);
+  return model.tie_embeddings ? parameter(block_of(BlockKind::embedding), Role::token_embedding)
+                              : parameter(block_of(BlockKind::head), Role::head_weight);
 }
 
 }  // namespace llmtrain

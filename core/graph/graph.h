@@ -77,6 +77,9 @@ struct Parameter {
   Initialization initialization = Initialization::normal;
   double standard_deviation = 0;  // of `normal`
   bool decays = false;            // weight matrices and embeddings, not biases, norms, learned positions
+  // The weight matrix of a layer's linear map, which FP8 levels store in FP8: embeddings, the head, routers, biases and
+  // norms stay as they are (Peng et al., arXiv 2310.18313).
+  bool is_layer_matrix = false;
 
   std::int64_t elements() const;
 };
@@ -88,18 +91,7 @@ struct Block {
   BlockKind kind{};
   std::int64_t layer = -1;              // index of a transformer layer
   std::vector<std::size_t> parameters;  // indices into Graph::parameters, each parameter in exactly one block
-};
-
-// Work of one block on `tokens` tokens that come in sequences of `sequence_length`. Routing is taken as even. An expert
-// computes the tokens that it keeps: top_k a token, or `capacity_factor` times top_k where that is above 0 and below 1.
-struct BlockCost {
-  double forward_flops = 0;   // matrix products and attention, 2 per multiply-add, attention not halved for causality
-  double backward_flops = 0;  // twice the forward
-  double padding_flops = 0;   // forward products on places that a capacity_factor above 1 leaves empty; no model FLOPs
-  // What the forward's operators (norm, linear, rope, attention, activation, dropout, addition, cross-entropy) read and
-  // write, each operand once, at `bytes_per_element`. Attention keeps no scores unless dropout asks for them. Token ids
-  // and saved statistics are left out.
-  double forward_bytes = 0;
+  std::size_t alike = 0;                // the first block of the same kind with parameters of the same roles and shapes
 };
 
 struct Graph {
@@ -122,9 +114,10 @@ struct Graph {
   bool has_parameter(std::size_t block, ParameterRole role) const;
   // [vocab_size, hidden_size]: what makes logits, head.weight or with tied embeddings the token embedding.
   const Parameter& logits_weight() const;
-  BlockCost cost(std::size_t block, std::int64_t tokens, std::int64_t sequence_length, double bytes_per_element) const;
-  // Matrix products and attention of one training step on one token, forward and backward, without recompute: for
-  // GPT-2 shapes 72·l·h²(1 + s/6h + V/12lh) (Narayanan et al., arXiv 2104.04473, without its recompute).
+  // The only block of a kind that a model has once: the embedding or the head.
+  std::size_t block_of(BlockKind kind) const;
+  // Model FLOPs of one training step per token: matrix products and attention, forward and backward, without recompute.
+  // For GPT-2 shapes 72·l·h²(1 + s/6h + V/12lh) (Narayanan et al., arXiv 2104.04473, without its recompute).
   double training_flops_per_token(std::int64_t sequence_length) const;
 };
 

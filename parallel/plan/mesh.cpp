@@ -34,6 +34,8 @@ std::int64_t model_ranks(const Mesh& mesh) { return mesh.tensor * mesh.context; 
 
 RankGroup tensor_group(const Mesh& mesh) { return group_of(mesh, {mesh.tensor, 1}); }
 
+RankGroup expert_tensor_group(const Mesh& mesh) { return group_of(mesh, {mesh.expert_tensor, 1}); }
+
 RankGroup context_group(const Mesh& mesh) { return group_of(mesh, {mesh.context, mesh.tensor}); }
 
 RankGroup data_group(const Mesh& mesh) { return group_of(mesh, {mesh.data * mesh.context, mesh.tensor}); }
@@ -51,6 +53,14 @@ RankGroup expert_data_group(const Mesh& mesh) {
   // With whole tensor groups on an expert the nearest copies are those of the context ranks.
   const Axis near = copies > 1 ? Axis{copies * mesh.context, mesh.expert_tensor} : Axis{mesh.context, mesh.tensor};
   return group_of(mesh, near, {mesh.data / mesh.expert, model_ranks(mesh) * mesh.expert});
+}
+
+RankGroup expert_shard_group(const Mesh& mesh) {
+  RankGroup group = expert_data_group(mesh);
+  const std::int64_t copies = model_ranks(mesh) / mesh.expert_tensor;
+  group.ranks = std::max<std::int64_t>(1, mesh.zero_shard * copies / mesh.expert);
+  group.inside_node = std::min(group.inside_node, group.ranks);
+  return group;
 }
 
 RankGroup pipeline_neighbours(const Mesh& mesh, std::int64_t pipeline_rank) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "core/graph/sharding.h"
 #include "core/recipe/recipe.h"
 
 namespace llmtrain {
@@ -34,13 +35,18 @@ struct RankGroup {
   bool operator==(const RankGroup&) const = default;
 };
 
+// How the ranks of the mesh split parameters before ZeRO shards them.
+inline ShardDegrees shard_degrees(const Mesh& mesh) { return {mesh.tensor, mesh.expert, mesh.expert_tensor}; }
+
 RankGroup tensor_group(const Mesh& mesh);
+RankGroup expert_tensor_group(const Mesh& mesh);  // of the tensor group those that split an expert's matrices
 RankGroup context_group(const Mesh& mesh);
 RankGroup data_group(const Mesh& mesh);     // data × context: the ranks that hold the same parameters
 RankGroup shard_group(const Mesh& mesh);    // of the data group those that share ZeRO's shards: zero_shard × context
 RankGroup replica_group(const Mesh& mesh);  // of the data group those that hold the same shard
 RankGroup expert_group(const Mesh& mesh);   // exchange tokens
-RankGroup expert_data_group(const Mesh& mesh);  // hold the same experts, or the same part of them
+RankGroup expert_data_group(const Mesh& mesh);   // hold the same experts, or the same part of them
+RankGroup expert_shard_group(const Mesh& mesh);  // of these those that share ZeRO's shards
 // Two ranks: pipeline rank r and its neighbour (r + 1) mod pipeline; without r the pair that is farthest apart.
 RankGroup pipeline_neighbours(const Mesh& mesh, std::int64_t pipeline_rank);
 RankGroup pipeline_neighbours(const Mesh& mesh);

@@ -72,4 +72,21 @@ std::vector<Pass> pass_order(const ScheduleShape& shape, std::int32_t rank) {
   return list.take();
 }
 
+double passes_in_flight(const ScheduleShape& shape, std::int32_t rank) {
+  const double all = static_cast<double>(shape.micro_batches) * shape.loops;
+  const double later_ranks = shape.pipeline - 1 - rank;
+  switch (shape.kind) {
+    case PipelineSchedule::breadth_first:
+    case PipelineSchedule::gpipe:
+      return all;
+    case PipelineSchedule::one_forward_one_backward:
+      return std::min(all, later_ranks + 1);
+    case PipelineSchedule::interleaved:
+      if (shape.loops == 1) return std::min(all, later_ranks + 1);
+      if (shape.pipeline == 1) return shape.loops;
+      return std::min(all, 2 * later_ranks + (shape.loops - 1.0) * shape.pipeline + 1);
+  }
+  return all;
+}
+
 }  // namespace llmtrain

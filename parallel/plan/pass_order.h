@@ -22,4 +22,8 @@ struct Pass {
 // The passes of a pipeline rank in the order that make_schedule() states. The shape can run.
 std::vector<Pass> pass_order(const ScheduleShape& shape, std::int32_t rank);
 
+// Passes of stages that a pipeline rank has begun and not finished, at most: micro-batches in flight, of each of its
+// stages.
+double passes_in_flight(const ScheduleShape& shape, std::int32_t rank);
+
 }  // namespace llmtrain

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "core/base/collective.h"
+
 namespace llmtrain {
 
 // What each instruction of a schedule takes, in seconds: the cost model writes it, the simulator reads it. Neither
@@ -38,14 +40,19 @@ struct StepCosts {
   bool blocking_transfers = false;        // send and receive hold the compute stream: without overlap, as in Megatron
 };
 
-// One line of the communication table (design.md §5): bytes that the busiest rank sends in one step.
+// One line of the communication table: bytes that the busiest rank sends in one step.
 struct CommunicationEntry {
-  std::string collective;  // "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_receive", "broadcast"
-  std::string purpose;     // "data_parallel", "tensor_parallel", "pipeline", "expert", "context", "control"
-  std::string group;       // what kind of tensor, as "gradients", "weights", "activations"
+  Collective collective{};
+  Purpose purpose{};
+  std::string tensors;  // what kind of them: "gradients", "weights", "activations"
   std::int64_t ranks = 1;
   double bytes_per_rank_per_step = 0;
   double seconds = 0;  // of one step
 };
+
+// The collective's name in a plan: what passes between two stages is sent by one and received by the other.
+inline std::string_view planned_name(Collective collective) {
+  return collective == Collective::send ? "send_receive" : collective_name(collective);
+}
 
 }  // namespace llmtrain

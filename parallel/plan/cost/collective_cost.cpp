@@ -34,14 +34,32 @@ double looked_up(const CollectiveTable& table, double bytes) {
 
 }  // namespace
 
-double all_reduce_bytes(double bytes, std::int64_t ranks) { return 2 * part(ranks) * bytes; }
-double all_gather_bytes(double bytes, std::int64_t ranks) { return part(ranks) * bytes; }
-
 CollectiveCost::CollectiveCost(const ClusterProfile& profile, std::int64_t devices_per_node,
                                const ImitatedLink& imitated)
     : profile_(profile),
       devices_per_node_(static_cast<double>(std::max<std::int64_t>(1, devices_per_node))),
       imitated_(imitated) {}
+
+double CollectiveCost::seconds(Collective collective, double bytes, const RankGroup& group) const {
+  switch (collective) {
+    case Collective::all_reduce:
+      return all_reduce(bytes, group);
+    case Collective::all_gather:
+      return all_gather(bytes, group);
+    case Collective::reduce_scatter:
+      return reduce_scatter(bytes, group);
+    case Collective::all_to_all:
+      return all_to_all(bytes, group);
+    case Collective::broadcast:
+      return broadcast(bytes, group);
+    case Collective::send:
+    case Collective::receive:
+      return point_to_point(bytes, group);
+    case Collective::barrier:
+      return all_reduce(0, group);
+  }
+  return 0;
+}
 
 double CollectiveCost::inside_node(double bytes, std::int64_t ranks) const {
   if (ranks <= 1 || bytes <= 0) return 0;
@@ -65,7 +83,7 @@ double CollectiveCost::between_nodes(double bytes, const RankGroup& group, doubl
 double CollectiveCost::imitated_ring(double bytes, std::int64_t ranks) const {
   if (bytes <= 0) return 0;
   return 2 * static_cast<double>(ranks - 1) * imitated_.hop_seconds +
-         all_reduce_bytes(bytes, ranks) * imitated_.byte_seconds;
+         ring_bytes(Collective::all_reduce, ranks, bytes) * imitated_.byte_seconds;
 }
 
 double CollectiveCost::reduction(double bytes, const RankGroup& group, double efficiency) const {
@@ -118,7 +136,7 @@ double CollectiveCost::all_to_all(double bytes, const RankGroup& group) const {
   if (group.ranks <= 1) return 0;
   return std::min(all_to_all(bytes, group, AllToAllAlgorithm::linear),
                   all_to_all(bytes, group, AllToAllAlgorithm::two_dimensional)) +
-         imitated_.hop_seconds + all_gather_bytes(bytes, group.ranks) * imitated_.byte_seconds;
+         imitated_.hop_seconds + ring_bytes(Collective::all_to_all, group.ranks, bytes) * imitated_.byte_seconds;
 }
 
 double CollectiveCost::point_to_point(double bytes, const RankGroup& group) const {

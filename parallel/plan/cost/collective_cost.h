@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "core/base/collective.h"
 #include "parallel/plan/cost/cluster_profile.h"
 #include "parallel/plan/imitated_machine.h"
 #include "parallel/plan/mesh.h"
@@ -16,6 +17,8 @@ class CollectiveCost {
  public:
   // `imitated`: what the local backend's network adds to all of it.
   CollectiveCost(const ClusterProfile& profile, std::int64_t devices_per_node, const ImitatedLink& imitated = {});
+
+  double seconds(Collective collective, double bytes, const RankGroup& group) const;
 
   // Ring inside the node (or its measured table) beside a ring over nodes that all adapters carry, pipelined: the
   // slower of both counts (Patarasuk and Yuan, 2009). Small tensors take a tree between nodes: log2(nodes) latencies
@@ -43,9 +46,5 @@ class CollectiveCost {
   double devices_per_node_ = 1;
   ImitatedLink imitated_;
 };
-
-// The bytes that one rank sends by the ring algorithm (design.md §5).
-double all_reduce_bytes(double bytes, std::int64_t ranks);
-double all_gather_bytes(double bytes, std::int64_t ranks);  // and reduce-scatter, and all-to-all
 
 }  // namespace llmtrain

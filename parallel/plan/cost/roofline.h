@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "core/graph/operators.h"
 #include "parallel/plan/cost/cluster_profile.h"
 
 namespace llmtrain {
@@ -20,14 +21,6 @@ struct Work {
   }
   Work operator+(const Work& other) const { return {seconds + other.seconds, operators + other.operators}; }
   Work operator*(double times) const { return {seconds * times, operators * times}; }
-};
-
-// `batch` products of [rows, inner] · [inner, columns].
-struct MatrixProduct {
-  double rows = 0;
-  double columns = 0;
-  double inner = 0;
-  double batch = 1;
 };
 
 // The part of MatrixProfile::peak_fraction that a product of this shape gets.

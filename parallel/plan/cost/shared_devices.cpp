@@ -17,14 +17,6 @@ std::optional<double> ranks_asked_for(const Recipe& recipe) {
          static_cast<double>(parallel.pipeline) * static_cast<double>(*parallel.data);
 }
 
-double ranks_of_node(const Recipe& recipe) {
-  const auto& most = recipe.cluster.devices_per_node;
-  const auto ranks = ranks_asked_for(recipe);
-  if (!ranks) return static_cast<double>(most.value_or(1));
-  const double even = std::ceil(*ranks / static_cast<double>(recipe.cluster.nodes));
-  return most ? std::min(even, static_cast<double>(*most)) : even;
-}
-
 void divide(ClusterProfile& profile, double ranks) {
   DeviceProfile& device = profile.device;
   PeakFlops& peak = device.peak_flops;
@@ -38,15 +30,22 @@ void divide(ClusterProfile& profile, double ranks) {
 
 }  // namespace
 
-ClusterProfile share_devices(const ClusterProfile& profile, const Recipe& recipe) {
-  constexpr double most_ranks_of_node = 1 << 24;
-  const double ranks = ranks_of_node(recipe);
-  const auto devices = static_cast<double>(profile.node.devices);
+std::int64_t devices_per_node(const Recipe& recipe, const ClusterProfile& profile) {
+  constexpr double most_ranks_per_node = 1 << 24;
+  if (recipe.cluster.devices_per_node) return *recipe.cluster.devices_per_node;
+  if (profile.device.kind != DeviceKind::cpu) return profile.node.devices;
+  const double ranks = std::ceil(ranks_asked_for(recipe).value_or(1) / static_cast<double>(recipe.cluster.nodes));
+  if (ranks > most_ranks_per_node) return profile.node.devices;
+  return std::max(profile.node.devices, static_cast<std::int64_t>(ranks));
+}
+
+ClusterProfile share_devices(const ClusterProfile& profile, const Mesh& mesh) {
+  const std::int64_t ranks = std::min(mesh.world(), mesh.devices_per_node), devices = profile.node.devices;
   ClusterProfile shared = profile;
-  if (profile.device.kind != DeviceKind::cpu || ranks <= devices || ranks > most_ranks_of_node) return shared;
-  shared.ranks_per_device = profile.ranks_per_device * ranks / devices;
-  shared.node.devices = static_cast<std::int64_t>(ranks);
-  divide(shared, ranks / devices);
+  if (profile.device.kind != DeviceKind::cpu || ranks <= devices) return shared;
+  shared.ranks_per_device = static_cast<double>(ranks) / static_cast<double>(devices);
+  shared.node.devices = ranks;
+  divide(shared, shared.ranks_per_device);
   return shared;
 }
 

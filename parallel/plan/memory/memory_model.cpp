@@ -3,12 +3,11 @@
 
 #include <algorithm>
 
-#include "parallel/plan/memory/model_states.h"
+#include "core/graph/block_cache.h"
+#include "core/graph/operators.h"
 #include "parallel/plan/memory/overheads.h"
-#include "parallel/plan/memory/stage_activations.h"
 
 namespace llmtrain {
-
 namespace {
 
 using Category = MemoryCategory;
@@ -16,75 +15,128 @@ using Category = MemoryCategory;
 // One block is in use while the next one, or the one before, is on its way.
 constexpr double blocks_in_motion = 2;
 
+// What a block keeps and holds in one micro-batch.
+struct BlockMemory {
+  double saved = 0;
+  PassPeak peak;
+  double weights = 0;  // bytes in the compute type
+};
+
+// Works out blocks that are alike once.
+class Blocks {
+ public:
+  Blocks(const Partition& partition, KernelSet kernels)
+      : partition_(partition),
+        setting_(pass_setting(partition, kernels)),
+        boundary_(boundary_bytes(partition.recipe.model, setting_)),
+        cache_(*partition.graph) {}
+
+  const BlockMemory& of(std::size_t block) {
+    return cache_.of(block, [&] {
+      const OperatorList operators = block_operators(*partition_.graph, block, setting_);
+      return BlockMemory{saved_bytes(operators, setting_.recompute),
+                         pass_peak(operators, setting_.recompute, boundary_), weight_bytes(block)};
+    });
+  }
+  double boundary() const { return boundary_; }
+
+ private:
+  double weight_bytes(std::size_t block) const {
+    const Graph& graph = *partition_.graph;
+    double elements = 0;
+    for (const std::size_t index : graph.blocks[block].parameters)
+      elements += static_cast<double>(local_elements(graph.model, graph.parameters[index], setting_.shards));
+    return state_types(partition_.recipe.precision).weight_bytes() * elements;
+  }
+
+  const Partition& partition_;
+  PassSetting setting_;
+  double boundary_;
+  BlockCache<BlockMemory> cache_;
+};
+
+// Between stages of one rank (pipeline 1) the tensor that passes is saved by the first of them. What passes to or from
+// another rank is counted as communication while a pass runs, so the workspaces leave it out.
+void add_activations(const Partition& partition, std::size_t index, Blocks& blocks, StageMemory& stage) {
+  const bool is_one_rank = partition.mesh.pipeline == 1;
+  const double boundary = blocks.boundary();
+  const double from_before = index > 0 ? boundary : 0, to_next = partition.is_last(index) ? 0 : boundary;
+  const double counted_elsewhere = from_before + (is_one_rank ? 0 : to_next);
+  double before = 0, forward_peak = 0, backward_peak = 0;
+  for (const std::size_t block : partition.stages[index].blocks) {
+    const BlockMemory& memory = blocks.of(block);
+    forward_peak = std::max(forward_peak, before + memory.peak.forward);
+    backward_peak = std::max(backward_peak, before + memory.peak.backward);
+    before += memory.saved;
+  }
+  stage.saved_activations = is_one_rank ? before - from_before + to_next : before;
+  stage.forward_workspace = std::max(0.0, forward_peak - counted_elsewhere - stage.saved_activations);
+  stage.backward_workspace = std::max(0.0, backward_peak - counted_elsewhere - stage.saved_activations);
+  stage.boundary_activation = boundary;
+}
+
 void move_to_host(StageMemory& stage, Category category, double kept) {
   const double moved = std::max(0.0, stage.resident[category] - kept);
   stage.resident[category] -= moved;
   stage.host_resident[category] += moved;
 }
 
-void offload_states(const Recipe& recipe, const ModelStates& states, StageMemory& stage) {
-  const OffloadRecipe& offload = recipe.memory.offload;
-  if (offload.optimizer) {
+void offload(const Partition& partition, std::size_t index, Blocks& blocks, StageMemory& stage) {
+  const OffloadRecipe& wanted = partition.recipe.memory.offload;
+  double largest_weights = 0, largest_saved = 0;
+  for (const std::size_t block : partition.stages[index].blocks) {
+    largest_weights = std::max(largest_weights, blocks.of(block).weights);
+    largest_saved = std::max(largest_saved, blocks.of(block).saved);
+  }
+  if (wanted.optimizer) {
     move_to_host(stage, Category::master_weights, 0);
     move_to_host(stage, Category::optimizer, 0);
   }
-  const bool is_gathered = states.gathered_weights > 0;
-  if (offload.weights)
-    move_to_host(stage, Category::weights, is_gathered ? 0 : blocks_in_motion * states.largest_block_weights);
-}
-
-void offload_activations(double largest_block, StageMemory& stage) {
-  const double staging = std::min(stage.saved_activations, blocks_in_motion * largest_block);
+  if (wanted.weights)
+    move_to_host(stage, Category::weights, stage.gathered_weights > 0 ? 0 : blocks_in_motion * largest_weights);
+  if (!wanted.activations) return;
+  const double staging = std::min(stage.saved_activations, blocks_in_motion * largest_saved);
   stage.host_activations = stage.saved_activations;
   stage.saved_activations = 0;
   stage.forward_workspace += staging;
   stage.backward_workspace += staging;
 }
 
-StageMemory make_stage(const Recipe& recipe, const Graph& graph, const Mesh& mesh, const Stage& placed,
-                       const BlockActivations& blocks) {
-  const ModelStates states = model_states(recipe, graph, mesh, placed);
+StageMemory make_stage(const Partition& partition, std::size_t index, Blocks& blocks) {
+  const ModelStates states = model_states(partition, index);
   StageMemory stage;
   stage.resident = states.resident;
   stage.gathered_weights = states.gathered_weights;
   stage.unreduced_gradients = states.unreduced_gradients;
   // FP8 gradients are reduced out of one flat buffer of their own (Azure/MS-AMP, msamp/nn/distributed.py).
-  const bool reduces_flat = mesh.data > 1 && states.unreduced_gradients == 0;
+  const bool reduces_flat = partition.mesh.data > 1 && states.unreduced_gradients == 0;
   if (reduces_flat) stage.resident[Category::communication] += states.fp8_gradients;
-
-  const Neighbour elsewhere = mesh.pipeline == 1 ? Neighbour::same_rank : Neighbour::other_rank;
-  const bool is_first = placed.blocks.front() == 0, is_last = placed.blocks.back() + 1 == graph.blocks.size();
-  const StageEnds ends{is_first ? Neighbour::none : elsewhere, is_last ? Neighbour::none : elsewhere};
-  const StageActivations activations = stage_activations(blocks, placed, ends);
-  stage.saved_activations = activations.saved;
-  stage.forward_workspace = activations.forward_workspace;
-  stage.backward_workspace = activations.backward_workspace;
-  stage.boundary_activation = activations.boundary;
-  offload_states(recipe, states, stage);
-  if (recipe.memory.offload.activations) offload_activations(activations.largest_block, stage);
+  add_activations(partition, index, blocks, stage);
+  offload(partition, index, blocks, stage);
   return stage;
 }
 
 // Token ids and targets of the rank's part of the global batch, and the table of rotations.
-double input_bytes(const Recipe& recipe, const Mesh& mesh) {
-  constexpr double ids_of_a_token = 2 * 8;
-  const auto sequences = static_cast<double>(recipe.batch.global) / static_cast<double>(mesh.data);
-  const double ids = ids_of_a_token * sequences * static_cast<double>(recipe.batch.sequence_length);
+double input_bytes(const Partition& partition) {
+  constexpr double bytes_per_token = 2 * 8;
+  const Recipe& recipe = partition.recipe;
+  const auto sequences = static_cast<double>(recipe.batch.global) / static_cast<double>(partition.mesh.data);
+  const double ids = bytes_per_token * sequences * static_cast<double>(recipe.batch.sequence_length);
   if (recipe.model.position != Position::rope) return ids;
   return ids + 4 * static_cast<double>(recipe.model.max_sequence_length * recipe.model.head_dim);
 }
 
 }  // namespace
 
-StepMemory make_step_memory(const Recipe& recipe, const Graph& graph, const Mesh& mesh,
-                            const std::vector<Stage>& stages, KernelSet kernels) {
-  const BlockActivations blocks(graph, pass_setting(recipe, mesh, kernels));
+StepMemory make_step_memory(const Partition& partition, KernelSet kernels) {
+  Blocks blocks(partition, kernels);
   StepMemory memory;
-  for (const Stage& placed : stages) memory.stages.push_back(make_stage(recipe, graph, mesh, placed, blocks));
-  memory.head_adds_to_first = graph.model.tie_embeddings && mesh.pipeline == 1;
+  for (std::size_t stage = 0; stage < partition.stages.size(); ++stage)
+    memory.stages.push_back(make_stage(partition, stage, blocks));
+  memory.head_adds_to_first = partition.recipe.model.tie_embeddings && partition.mesh.pipeline == 1;
   memory.rank[Category::framework] = framework_bytes(kernels);
-  memory.rank[Category::communication] = communicator_bytes(kernels, mesh);
-  memory.rank[Category::buffers] = input_bytes(recipe, mesh);
+  memory.rank[Category::communication] = communicator_bytes(kernels, partition.mesh);
+  memory.rank[Category::buffers] = input_bytes(partition);
   return memory;
 }
 

@@ -1,25 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <vector>
-
-#include "core/graph/graph.h"
-#include "core/graph/saved_tensors.h"
-#include "core/recipe/recipe.h"
-#include "parallel/plan/mesh.h"
-#include "parallel/plan/placement.h"
+#include "core/graph/pass_setting.h"
+#include "parallel/plan/layout.h"
 #include "parallel/plan/step_memory.h"
 
 namespace llmtrain {
 
-// Every byte that the ranks of the mesh hold in one training step, stage by stage and micro-batch by micro-batch; how
-// many micro-batches are in flight is the schedule's to say. `stages` come from place_blocks(), the recipe is resolved
-// and valid. With KernelSet::cpu it is what one rank's runner allocates (core/model, core/optim, parallel/engine).
+// Every byte that the ranks hold in one training step, stage by stage and micro-batch by micro-batch; how many
+// micro-batches are in flight is the schedule's to say. With KernelSet::cpu it is what one rank's runner allocates
+// (core/model, core/optim, parallel/engine).
 //
 // memory.offload: `optimizer` moves master weights and moments to the host, `weights` the shards of ZeRO-3, or without
 // it all but two blocks' weights, `activations` what is saved, of which two blocks stay on the device. Moved bytes are
 // in host_resident and host_activations.
-StepMemory make_step_memory(const Recipe& recipe, const Graph& graph, const Mesh& mesh,
-                            const std::vector<Stage>& stages, KernelSet kernels);
+StepMemory make_step_memory(const Partition& partition, KernelSet kernels);
+
+// Weights, gradients, master weights and optimizer states of one stage on its fullest rank.
+struct ModelStates {
+  MemoryBytes resident;            // what ZeRO leaves on the rank all the time
+  double gathered_weights = 0;     // the stage's whole weights beside their shard: ZeRO-3
+  double unreduced_gradients = 0;  // the stage's whole gradients beside their shard: ZeRO-2 and -3
+  double fp8_gradients = 0;        // bytes of FP8 gradients before sharding
+};
+
+// ZeRO (Rajbhandari et al., arXiv 1910.02054) divides optimizer states and master weights (1), gradients (2) and
+// weights (3) of each group by the ranks that share it.
+ModelStates model_states(const Partition& partition, std::size_t stage);
 
 }  // namespace llmtrain

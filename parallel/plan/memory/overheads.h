@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "core/graph/saved_tensors.h"
+#include "core/graph/pass_setting.h"
 #include "parallel/plan/mesh.h"
 
 namespace llmtrain {

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 
+#include "core/graph/block_cache.h"
+#include "core/graph/operators.h"
+
 namespace llmtrain {
 namespace {
 
@@ -10,24 +13,24 @@ double tokens_per_step(const Recipe& recipe) {
   return static_cast<double>(recipe.batch.global) * static_cast<double>(recipe.batch.sequence_length);
 }
 
-// Forward FLOPs on one token that the backward repeats.
-double recomputed_flops(const Recipe& recipe, const Graph& graph) {
-  if (recipe.memory.recompute == Recompute::none) return 0;
-  const ModelRecipe& model = graph.model;
-  const std::int64_t length = recipe.batch.sequence_length;
-  const double scores = 4.0 * static_cast<double>(length) * static_cast<double>(model.heads * model.head_dim);
+// Forward FLOPs per token that the backward repeats.
+double recomputed_flops(const Partition& partition) {
+  const Graph& graph = *partition.graph;
+  PassSetting setting;
+  setting.sequence_length = partition.recipe.batch.sequence_length;
+  setting.attention = attention_method(graph.model, partition.recipe.kernels.attention);
+  const Recompute recompute = partition.recipe.memory.recompute;
+  BlockCache<double> repeated(graph);
   double flops = 0;
-  for (std::size_t block = 0; block < graph.blocks.size(); ++block) {
-    if (graph.blocks[block].kind != BlockKind::layer) continue;
-    flops += recipe.memory.recompute == Recompute::full ? graph.cost(block, 1, length, 0).forward_flops : scores;
-  }
-  return flops;
+  for (std::size_t block = 0; block < graph.blocks.size(); ++block)
+    flops += repeated.of(block, [&] { return repeated_flops(block_operators(graph, block, setting), recompute); });
+  return flops / static_cast<double>(setting.sequence_length);
 }
 
 double host_bytes(const PlanSources& sources, std::int64_t pipeline_rank) {
   double bytes = 0;
-  const auto ranks = static_cast<std::size_t>(sources.mesh.pipeline);
-  const auto micros = static_cast<double>(sources.schedule.shape.micro_batches);
+  const auto ranks = static_cast<std::size_t>(sources.layout.mesh().pipeline);
+  const auto micros = static_cast<double>(sources.layout.partition().shape.micro_batches);
   for (auto stage = static_cast<std::size_t>(pipeline_rank); stage < sources.memory.stages.size(); stage += ranks) {
     const StageMemory& memory = sources.memory.stages[stage];
     bytes += memory.host_resident.total() + memory.host_activations * micros;
@@ -38,7 +41,7 @@ double host_bytes(const PlanSources& sources, std::int64_t pipeline_rank) {
 // The simulator takes times from each other: what is nothing may come out a rounding error below it.
 double exposed_data_seconds(const RankSimulation& rank) { return std::max(0.0, rank.exposed_data_seconds); }
 
-double total_seconds(const std::vector<CommunicationEntry>& entries, std::string_view purpose) {
+double total_seconds(const std::vector<CommunicationEntry>& entries, Purpose purpose) {
   double seconds = 0;
   for (const CommunicationEntry& entry : entries)
     if (entry.purpose == purpose) seconds += entry.seconds;
@@ -68,11 +71,11 @@ PlannedStep planned_step(const PlanSources& sources) {
 }
 
 PlannedThroughput planned_throughput(const PlanSources& sources) {
-  const Recipe& recipe = sources.recipe;
-  const auto devices = static_cast<double>(sources.mesh.world());
+  const Recipe& recipe = sources.layout.recipe();
+  const auto devices = static_cast<double>(sources.layout.mesh().world());
   const double tokens = tokens_per_step(recipe);
-  const double model_flops = sources.graph.training_flops_per_token(recipe.batch.sequence_length) * tokens;
-  const double hardware_flops = model_flops + recomputed_flops(recipe, sources.graph) * tokens;
+  const double model_flops = sources.layout.graph().training_flops_per_token(recipe.batch.sequence_length) * tokens;
+  const double hardware_flops = model_flops + recomputed_flops(sources.layout.partition()) * tokens;
   const double seconds = sources.simulation.step_seconds;
   const double peak = peak_flops(sources.profile, recipe.precision);
   PlannedThroughput throughput;
@@ -87,23 +90,23 @@ PlannedThroughput planned_throughput(const PlanSources& sources) {
 }
 
 PlannedRun planned_run(const PlanSources& sources) {
-  const auto steps = static_cast<double>(sources.recipe.training.steps);
+  const auto steps = static_cast<double>(sources.layout.recipe().training.steps);
   PlannedRun run;
-  run.tokens = steps * tokens_per_step(sources.recipe);
+  run.tokens = steps * tokens_per_step(sources.layout.recipe());
   run.seconds = steps * sources.simulation.step_seconds;
-  const double devices = static_cast<double>(sources.mesh.world()) / sources.profile.ranks_per_device;
+  const double devices = static_cast<double>(sources.layout.mesh().world()) / sources.profile.ranks_per_device;
   run.device_hours = run.seconds / 3600 * devices;
   if (const auto& price = sources.profile.price_per_device_hour) run.price = *price * run.device_hours;
   return run;
 }
 
 std::vector<PlannedRank> planned_ranks(const PlanSources& sources) {
-  const Mesh& mesh = sources.mesh;
+  const Mesh& mesh = sources.layout.mesh();
   const std::int64_t alike = mesh.data * mesh.context * mesh.tensor;
   std::vector<PlannedRank> ranks;
   for (std::int64_t index = 0; index < mesh.pipeline; ++index) {
     const RankSimulation& simulated = sources.simulation.ranks[static_cast<std::size_t>(index)];
-    const auto& instructions = sources.schedule.ranks[static_cast<std::size_t>(index)].instructions;
+    const auto& instructions = sources.layout.schedule().ranks[static_cast<std::size_t>(index)].instructions;
     PlannedRank rank;
     rank.rank = index * alike;
     rank.count = alike;
@@ -119,15 +122,15 @@ std::vector<PlannedRank> planned_ranks(const PlanSources& sources) {
 
 std::vector<PlannedCommunication> planned_communication(const PlanSources& sources,
                                                         const std::vector<CommunicationEntry>& entries) {
-  const double data_seconds = total_seconds(entries, "data_parallel");
-  const double transfer_seconds = total_seconds(entries, "pipeline");
+  const double data_seconds = total_seconds(entries, Purpose::data_parallel);
+  const double transfer_seconds = total_seconds(entries, Purpose::pipeline);
   const RankSimulation& busiest = busiest_rank(sources.simulation);
   std::vector<PlannedCommunication> planned;
   for (const CommunicationEntry& entry : entries) {
     double share = 1;
-    if (entry.purpose == "data_parallel")
+    if (entry.purpose == Purpose::data_parallel)
       share = data_seconds > 0 ? std::min(1.0, exposed_data_seconds(busiest) / data_seconds) : 0;
-    if (entry.purpose == "pipeline")
+    if (entry.purpose == Purpose::pipeline)
       share = transfer_seconds > 0 ? std::min(1.0, busiest.exposed_transfer_seconds / transfer_seconds) : 0;
     planned.push_back({entry, share * entry.seconds});
   }

@@ -3,7 +3,6 @@
 
 #include <vector>
 
-#include "core/graph/graph.h"
 #include "parallel/plan/cost/cluster_profile.h"
 #include "parallel/plan/report/plan.h"
 
@@ -11,11 +10,8 @@ namespace llmtrain {
 
 // What the figures of a report are computed from.
 struct PlanSources {
-  const Recipe& recipe;
-  const Graph& graph;
-  const Mesh& mesh;
+  const Layout& layout;
   const ClusterProfile& profile;
-  const Schedule& schedule;
   const StepCosts& costs;
   const StepMemory& memory;
   const Simulation& simulation;

@@ -9,9 +9,9 @@
 #include "parallel/plan/cost/shared_devices.h"
 #include "parallel/plan/cost/step_cost_model.h"
 #include "parallel/plan/memory/memory_model.h"
+#include "parallel/plan/pass_order.h"
 #include "parallel/plan/planner/layouts.h"
 #include "parallel/plan/planner/planner.h"
-#include "parallel/plan/planner/setting.h"
 #include "parallel/plan/report/report_text.h"
 
 namespace llmtrain {
@@ -26,45 +26,28 @@ struct Estimate {
   double bytes = 0;
 };
 
-// Passes of stages that a rank has begun and not finished, at most.
-double passes_in_flight(const ScheduleShape& shape, std::int64_t rank) {
-  const double all = static_cast<double>(shape.micro_batches) * shape.loops;
-  const double after = shape.pipeline - 1 - static_cast<double>(rank);
-  switch (shape.kind) {
-    case PipelineSchedule::one_forward_one_backward:
-      return std::min(all, after + 1);
-    case PipelineSchedule::interleaved:
-      if (shape.loops == 1) return std::min(all, after + 1);
-      if (shape.pipeline == 1) return shape.loops;
-      return std::min(all, 2 * after + (shape.loops - 1.0) * shape.pipeline + 1);
-    default:
-      return all;
-  }
-}
-
-double rank_bytes(const PlanSetting& setting, const StepMemory& memory, std::int64_t rank) {
+double rank_bytes(const Partition& partition, const StepMemory& memory, std::int32_t rank) {
   double resident = memory.rank.total(), saved = 0, workspace = 0, gathered = 0;
   for (auto stage = static_cast<std::size_t>(rank); stage < memory.stages.size();
-       stage += static_cast<std::size_t>(setting.mesh.pipeline)) {
+       stage += static_cast<std::size_t>(partition.mesh.pipeline)) {
     const StageMemory& bytes = memory.stages[stage];
     resident += bytes.resident.total();
-    saved += bytes.saved_activations / setting.shape.loops;
+    saved += bytes.saved_activations / partition.shape.loops;
     workspace = std::max(workspace, bytes.backward_workspace);
     gathered = std::max(gathered, bytes.gathered_weights + bytes.unreduced_gradients);
   }
-  return resident + saved * passes_in_flight(setting.shape, rank) + workspace + gathered;
+  return resident + saved * passes_in_flight(partition.shape, rank) + workspace + gathered;
 }
 
-double estimate_bytes(const PlanSetting& setting, const StepMemory& memory) {
+double estimate_bytes(const Partition& partition, const StepMemory& memory) {
   double largest = 0;
-  for (std::int64_t rank = 0; rank < setting.mesh.pipeline; ++rank)
-    largest = std::max(largest, rank_bytes(setting, memory, rank));
+  for (std::int32_t rank = 0; rank < partition.shape.pipeline; ++rank)
+    largest = std::max(largest, rank_bytes(partition, memory, rank));
   return largest;
 }
 
 // Gathers and reductions of the rank that has most of them, in one step.
-double data_seconds(const PlanSetting& setting, const StepCosts& costs) {
-  const ScheduleShape& shape = setting.shape;
+double data_seconds(const ScheduleShape& shape, const StepCosts& costs) {
   const double gathers = shape.sharding() == 3  ? 2.0 * shape.micro_batches / shape.gather_group()
                          : shape.sharding() > 0 ? 1
                                                 : 0;
@@ -79,29 +62,31 @@ double data_seconds(const PlanSetting& setting, const StepCosts& costs) {
 
 // The busiest rank's passes and one stage's pass for each other rank (the bubble of equal stages), or the data-parallel
 // traffic where that is longer; optimizer and overhead.
-double estimate_seconds(const PlanSetting& setting, const StepCosts& costs) {
-  std::vector<double> busy(static_cast<std::size_t>(setting.mesh.pipeline));
+double estimate_seconds(const ScheduleShape& shape, const StepCosts& costs) {
+  std::vector<double> busy(static_cast<std::size_t>(shape.pipeline));
   double passes = 0;
   for (std::size_t stage = 0; stage < costs.stages.size(); ++stage) {
     const double pass = costs.stages[stage].forward.seconds + costs.stages[stage].backward.seconds;
-    busy[stage % busy.size()] += pass * setting.shape.micro_batches;
+    busy[stage % busy.size()] += pass * shape.micro_batches;
     passes += pass;
   }
   const double bubble = passes / static_cast<double>(costs.stages.size()) * static_cast<double>(busy.size() - 1);
   const double window = *std::ranges::max_element(busy) + bubble;
-  const double data = data_seconds(setting, costs);
+  const double data = data_seconds(shape, costs);
   return (costs.overlap ? std::max(window, data) : window + data) + *std::ranges::max_element(costs.optimizer_seconds) +
          costs.step_overhead_seconds;
 }
 
 class Search {
  public:
-  Search(const Recipe& recipe, const ClusterProfile& profile)
-      : recipe_(recipe), profile_(share_devices(profile, recipe)), graph_(Graph::build(recipe.model)) {}
+  Search(const Recipe& recipe, const ClusterProfile& cluster)
+      : recipe_(recipe),
+        cluster_(cluster),
+        start_(Partition::make(recipe, devices_per_node(recipe, cluster))),
+        profile_(share_devices(cluster, start_.mesh)) {}
 
   SearchResult run() {
-    const Mesh mesh = make_setting(recipe_, graph_, profile_).mesh;
-    for_each_layout(recipe_, mesh, [this](const Recipe& layout) { consider(layout); });
+    for_each_layout(recipe_, start_.mesh, [this](const Recipe& layout) { consider(layout); });
     result_.fitting = static_cast<std::int64_t>(estimates_.size());
     for (const Estimate& estimate : promising()) simulate_one(estimate.recipe);
     keep_front();
@@ -111,13 +96,12 @@ class Search {
  private:
   void consider(const Recipe& layout) {
     try {
-      const PlanSetting setting = make_setting(layout, graph_, profile_);
+      const Partition partition = partition_of(layout);
       ++result_.layouts;
-      const StepMemory memory = make_step_memory(layout, graph_, setting.mesh, setting.stages, setting.kernels);
-      const double bytes = estimate_bytes(setting, memory);
+      const double bytes = estimate_bytes(partition, make_step_memory(partition, kernel_set(layout, profile_)));
       if (profile_.device.memory_bytes > 0 && bytes > profile_.device.memory_bytes) return;
-      const StepCosts costs = make_step_costs(layout, graph_, setting.mesh, setting.stages, profile_);
-      estimates_.push_back({layout, estimate_seconds(setting, costs), bytes});
+      const StepCosts costs = make_step_costs(partition, profile_);
+      estimates_.push_back({layout, estimate_seconds(partition.shape, costs), bytes});
     } catch (const Error&) {
       // The walk leaves the finer rules of layouts to those who know them.
     }
@@ -138,7 +122,7 @@ class Search {
   }
 
   void simulate_one(const Recipe& layout) {
-    const PlanReport report = make_plan(layout, profile_).report;
+    const PlanReport report = make_plan(std::make_shared<const Layout>(partition_of(layout)), cluster_).report;
     ++result_.simulated;
     if (report.fits) result_.front.push_back({layout, report.step.seconds, fullest_rank(report).peak_bytes});
   }
@@ -152,9 +136,15 @@ class Search {
     front = std::move(kept);
   }
 
+  // Layouts have the recipe's model and its ranks on its nodes.
+  Partition partition_of(const Recipe& layout) const {
+    return Partition::make(layout, start_.mesh.devices_per_node, start_.graph);
+  }
+
   const Recipe& recipe_;
-  const ClusterProfile profile_;  // its layouts have the recipe's ranks
-  Graph graph_;
+  const ClusterProfile& cluster_;
+  const Partition start_;
+  const ClusterProfile profile_;
   std::vector<Estimate> estimates_;
   SearchResult result_;
 };

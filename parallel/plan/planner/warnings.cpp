@@ -22,7 +22,7 @@ void warn_of_memory(const PlanSources& sources, const std::vector<PlannedRank>& 
 }
 
 void warn_of_bubble(const PlanSources& sources, std::vector<std::string>& warnings) {
-  const ScheduleShape& shape = sources.schedule.shape;
+  const ScheduleShape& shape = sources.layout.partition().shape;
   if (shape.micro_batches >= shape.pipeline) return;
   warnings.push_back(
       fmt::format("{} micro-batches for {} pipeline ranks leave {:.0f} % of the time idle; raise batch.global or lower "
@@ -40,7 +40,7 @@ void warn_of_sharing(const PlanSources& sources, std::vector<std::string>& warni
 }
 
 void warn_of_nodes(const PlanSources& sources, std::vector<std::string>& warnings) {
-  const Mesh& mesh = sources.mesh;
+  const Mesh& mesh = sources.layout.mesh();
   if (mesh.tensor > mesh.devices_per_node) {
     warnings.push_back(
         fmt::format("parallel.tensor: {} ranks do not stand in one node of {} devices: each layer waits "
@@ -55,7 +55,7 @@ void warn_of_nodes(const PlanSources& sources, std::vector<std::string>& warning
 
 void warn_of_precision(const PlanSources& sources, std::vector<std::string>& warnings) {
   const PeakFlops& peak = sources.profile.device.peak_flops;
-  const PrecisionRecipe& precision = sources.recipe.precision;
+  const PrecisionRecipe& precision = sources.layout.recipe().precision;
   if (precision.fp8_level != Fp8Level::off && peak.fp8 == 0) {
     warnings.push_back("precision.fp8_level: " + sources.profile.name +
                        " has no FP8 products, so FP8 saves memory and traffic but no computing time");

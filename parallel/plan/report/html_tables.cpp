@@ -59,7 +59,8 @@ std::string table(int words, const std::vector<std::string>& head, const std::ve
   return text + "</tbody></table></div>";
 }
 
-std::string with_spaces(std::string text) {
+std::string with_spaces(std::string_view words) {
+  std::string text(words);
   std::replace(text.begin(), text.end(), '_', ' ');
   return html_text(text);
 }
@@ -167,9 +168,10 @@ std::string communication_section(const PlanReport& report) {
   if (report.communication.empty()) return "";
   std::vector<std::vector<std::string>> rows;
   for (const PlannedCommunication& line : report.communication)
-    rows.push_back({with_spaces(line.entry.purpose), with_spaces(line.entry.collective), with_spaces(line.entry.group),
-                    std::to_string(line.entry.ranks), bytes_text(line.entry.bytes_per_rank_per_step),
-                    duration_text(line.entry.seconds), duration_text(line.exposed_seconds)});
+    rows.push_back({with_spaces(purpose_name(line.entry.purpose)), with_spaces(planned_name(line.entry.collective)),
+                    with_spaces(line.entry.tensors), std::to_string(line.entry.ranks),
+                    bytes_text(line.entry.bytes_per_rank_per_step), duration_text(line.entry.seconds),
+                    duration_text(line.exposed_seconds)});
   return "<section><h2>Communication</h2><p class=\"note\">What the busiest rank sends in one step; exposed is what no "
          "computation hides.</p>" +
          table(3, {"purpose", "collective", "tensors", "ranks", "sent", "time", "exposed"}, rows) + "</section>\n";

@@ -76,7 +76,7 @@ class TimelineDrawing {
 
  private:
   void add(const TimelineEntry& entry) {
-    const auto& instructions = plan_.schedule.ranks.at(static_cast<std::size_t>(entry.rank)).instructions;
+    const auto& instructions = plan_.layout->schedule().ranks.at(static_cast<std::size_t>(entry.rank)).instructions;
     const Instruction& instruction = instructions.at(static_cast<std::size_t>(entry.instruction));
     const Lane lane = lane_of(entry.stream, instruction.operation);
     const double top = row_top_.at(entry.rank) + lane.top;
@@ -84,7 +84,7 @@ class TimelineDrawing {
     const double width = axis_.x(entry.end_seconds) - left;
     // A thin gap tells neighbours apart and vanishes where there are thousands.
     const std::string drawn = svg_number(std::max(0.02, width - std::min(0.6, 0.2 * width)));
-    paths_[colour_class(plan_.schedule.shape, instruction)] +=
+    paths_[colour_class(plan_.layout->schedule().shape, instruction)] +=
         fmt::format("M{} {}h{}v{}h-{}z", svg_number(left), svg_number(top), drawn, svg_number(lane.height), drawn);
     if (entry.stream == Stream::compute && instruction.micro >= 0 && width >= narrowest_label)
       add_label(instruction, left + width / 2, width, top + 13);
@@ -173,7 +173,7 @@ std::string timeline_section(const Plan& plan, const TimelineSelection& selectio
       "<p class=\"note\">One step of each pipeline rank: passes with the number of their micro-batch, below them "
       "gathers and reductions of the data-parallel ranks, sends and receives. " +
       what_is_left_out(plan, selection) + "</p>";
-  text += timeline_legend(plan.schedule.shape);
+  text += timeline_legend(plan.layout->schedule().shape);
   text += "<div class=\"scroll\">" + drawing.svg() + "</div>";
   return text + "<script type=\"application/json\" id=\"timeline-data\">" + drawing.data() + "</script></section>\n";
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
+
+#include "parallel/plan/layout.h"
 #include "parallel/plan/report/plan_report.h"
-#include "parallel/plan/schedule.h"
 #include "parallel/plan/simulator.h"
 #include "parallel/plan/step_costs.h"
 #include "parallel/plan/step_memory.h"
@@ -12,7 +14,7 @@ namespace llmtrain {
 // The report with what it was computed from, for the page and the trace.
 struct Plan {
   PlanReport report;
-  Schedule schedule;
+  std::shared_ptr<const Layout> layout;
   StepCosts costs;
   StepMemory memory;
   Simulation simulation;  // with its timeline where that was asked for

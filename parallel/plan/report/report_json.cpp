@@ -65,9 +65,9 @@ Json rank_json(const PlannedRank& rank) {
 }
 
 Json communication_json(const PlannedCommunication& line) {
-  return {{"collective", line.entry.collective},
-          {"purpose", line.entry.purpose},
-          {"group", line.entry.group},
+  return {{"collective", planned_name(line.entry.collective)},
+          {"purpose", purpose_name(line.entry.purpose)},
+          {"group", line.entry.tensors},
           {"ranks", line.entry.ranks},
           {"bytes_per_rank_per_step", whole(line.entry.bytes_per_rank_per_step)},
           {"seconds", line.entry.seconds},

@@ -196,7 +196,7 @@ std::string traffic_text(std::string_view purpose, const Traffic& traffic) {
 }
 
 void write_communication(std::string& page, const PlanReport& report, const Paint& paint) {
-  std::vector<std::pair<std::string, Traffic>> purposes;
+  std::vector<std::pair<Purpose, Traffic>> purposes;
   for (const PlannedCommunication& line : report.communication) {
     auto place = std::find_if(purposes.begin(), purposes.end(),
                               [&line](const auto& known) { return known.first == line.entry.purpose; });
@@ -210,8 +210,8 @@ void write_communication(std::string& page, const PlanReport& report, const Pain
   std::string text;
   for (const auto& [purpose, traffic] : purposes) {
     // Scalars: the table of the page and the JSON have them.
-    if (purpose == "control") continue;
-    text += (text.empty() ? "" : "; ") + traffic_text(purpose, traffic);
+    if (purpose == Purpose::control) continue;
+    text += (text.empty() ? "" : "; ") + traffic_text(purpose_name(purpose), traffic);
   }
   if (!text.empty()) write_wrapped(page, label("Sends"), text + "; by the busiest rank, each step", paint);
 }

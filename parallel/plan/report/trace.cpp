@@ -12,7 +12,7 @@ namespace {
 constexpr std::array<std::string_view, 4> thread_names{"compute", "data parallel", "sends", "receives"};
 
 void write_names(TraceWriter& writer, const Plan& plan) {
-  for (std::size_t pipeline_rank = 0; pipeline_rank < plan.schedule.ranks.size(); ++pipeline_rank) {
+  for (std::size_t pipeline_rank = 0; pipeline_rank < plan.layout->schedule().ranks.size(); ++pipeline_rank) {
     const auto rank = static_cast<std::int32_t>(pipeline_rank);
     writer.name_rank(rank, "pipeline rank " + std::to_string(rank));
     name_trace_threads(writer, rank);
@@ -47,7 +47,7 @@ void write_trace(const std::filesystem::path& file, const Plan& plan) {
   TraceWriter writer(file, "llmtrain plan: " + plan.report.recipe.name);
   write_names(writer, plan);
   for (const TimelineEntry& entry : plan.simulation.timeline) {
-    const auto& instructions = plan.schedule.ranks.at(static_cast<std::size_t>(entry.rank)).instructions;
+    const auto& instructions = plan.layout->schedule().ranks.at(static_cast<std::size_t>(entry.rank)).instructions;
     const Instruction& instruction = instructions.at(static_cast<std::size_t>(entry.instruction));
     writer.write({.rank = entry.rank,
                   .stream = trace_thread(instruction.operation),

@@ -71,6 +71,18 @@ ModelRecipe qwen3_30b_a3b() {
   return model;
 }
 
+OperatorList operators_of(const Graph& graph, std::size_t block, const PassSetting& setting) {
+  return block_operators(graph, block, setting);
+}
+
+double saved_bytes(const Graph& graph, std::size_t block, const PassSetting& setting) {
+  return saved_bytes(operators_of(graph, block, setting), setting.recompute);
+}
+
+PassPeak pass_peak(const Graph& graph, std::size_t block, const PassSetting& setting) {
+  return pass_peak(operators_of(graph, block, setting), setting.recompute, boundary_bytes(graph.model, setting));
+}
+
 std::vector<ModelRecipe> all_small_models() {
   std::vector<ModelRecipe> models;
   for (unsigned bits = 0; bits < 512; ++bits) {

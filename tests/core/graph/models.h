@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/graph/operators.h"
 #include "core/recipe/recipe.h"
 
 namespace llmtrain::test {
@@ -15,6 +16,11 @@ ModelRecipe llama3_8b();
 ModelRecipe qwen3_600m();
 ModelRecipe mixtral_8x7b();   // 8 experts, top 2
 ModelRecipe qwen3_30b_a3b();  // 128 narrow experts, top 8
+
+// Of one block.
+OperatorList operators_of(const Graph& graph, std::size_t block, const PassSetting& setting);
+double saved_bytes(const Graph& graph, std::size_t block, const PassSetting& setting);
+PassPeak pass_peak(const Graph& graph, std::size_t block, const PassSetting& setting);
 
 // A small model for every combination of the keys that add or remove parameters.
 std::vector<ModelRecipe> all_small_models();

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/graph/saved_tensors.h"
-
 #include <catch2/catch.hpp>
 #include <string>
 
@@ -8,6 +6,9 @@
 
 namespace llmtrain {
 namespace {
+
+using test::pass_peak;
+using test::saved_bytes;
 
 PassSetting cuda_setting(std::int64_t batch, std::int64_t sequence) {
   PassSetting setting;
@@ -26,7 +27,7 @@ ModelRecipe dropping(ModelRecipe model) {
 
 double bytes_of(const Graph& graph, std::size_t block, const PassSetting& setting, const std::string& name) {
   double bytes = 0;
-  for (const SavedTensor& row : saved_tensors(graph, block, setting))
+  for (const SavedTensor& row : saved_tensors(test::operators_of(graph, block, setting)))
     if (row.name == name) bytes += row.bytes;
   return bytes;
 }

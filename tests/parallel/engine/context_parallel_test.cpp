@@ -19,20 +19,10 @@
 #include "tests/parallel/engine/save_ranks.h"
 #include "tests/parallel/engine/train_ranks.h"
 
-namespace llmtrain {
+namespace llmtrain::test {
 namespace {
 
-using test::check_close;
-using test::check_equal;
-using test::in_words;
-using test::Overrides;
-using test::Run;
-using test::train_ranks;
-using test::TrainingSetting;
-using test::zero;
-using test::operator+;
-
-struct Layout {
+struct ContextCase {
   int context;
   int others;  // data × pipeline × tensor
   Overrides overrides;
@@ -43,8 +33,8 @@ struct Layout {
   }
 };
 
-std::vector<Layout> layouts() {
-  std::vector<Layout> layouts{
+std::vector<ContextCase> layouts() {
+  std::vector<ContextCase> layouts{
       {2, 1, {}},
       {4, 1, {"memory.recompute=\"selective\""}},
       {4, 1, {"memory.recompute=\"full\"", "pipeline.loops=3"}},
@@ -125,7 +115,7 @@ TEST_CASE("ranks that share sequences learn what one rank learns", "[ranks]") {
   const TrainingSetting setting;
   const Overrides model = GENERATE(from_range(models()));
   const Run expected = setting.train(model, 12);
-  for (const Layout& layout : layouts()) {
+  for (const ContextCase& layout : layouts()) {
     INFO(in_words(layout.ranks(), model + layout.all()));
     check_close(train_ranks(setting, layout.ranks(), model + layout.all(), 12), expected, 1e-5, 1e-4);
   }
@@ -140,7 +130,7 @@ TEST_CASE("context, tensor and pipeline ranks together learn what one rank learn
                                         Overrides{layers, "model.architecture=\"gpt2\"", "model.dropout=0.1",
                                                   "model.kv_heads=4", "model.vocab_size=257"});
   const Run expected = setting.train(model, 12);
-  const std::vector<Layout> mixes{
+  const std::vector<ContextCase> mixes{
       {2, 2, {tensor}},
       {2, 2, {tensor, split, "memory.recompute=\"full\""}},
       {2, 4, {tensor, split, zero(3), "pipeline.loops=2", "pipeline.schedule=\"breadth_first\""}},
@@ -148,7 +138,7 @@ TEST_CASE("context, tensor and pipeline ranks together learn what one rank learn
       {2, 4, {"parallel.tensor=4", split}},
       {4, 2, {tensor, "kernels.attention=\"math\"", zero(1)}},
   };
-  for (const Layout& layout : mixes) {
+  for (const ContextCase& layout : mixes) {
     INFO(in_words(layout.ranks(), model + layout.all()));
     check_close(train_ranks(setting, layout.ranks(), model + layout.all(), 12), expected, 1e-5, 1e-4);
   }
@@ -157,7 +147,7 @@ TEST_CASE("context, tensor and pipeline ranks together learn what one rank learn
 TEST_CASE("shared sequences give bitwise the same twice, and at every ZeRO stage", "[ranks]") {
   const TrainingSetting setting;
   const Overrides compute = GENERATE(Overrides{}, Overrides{"precision.compute=\"bf16\""});
-  const Overrides layout = Layout{2, 2, {"pipeline.loops=3"}}.all() + compute;
+  const Overrides layout = ContextCase{2, 2, {"pipeline.loops=3"}}.all() + compute;
   const Run expected = train_ranks(setting, 4, layout, 6);
   check_equal(train_ranks(setting, 4, layout, 6), expected);
   for (int stage = 1; stage <= 3; ++stage)
@@ -167,7 +157,7 @@ TEST_CASE("shared sequences give bitwise the same twice, and at every ZeRO stage
 TEST_CASE("shared sequences in bf16 follow fp32", "[ranks]") {
   const TrainingSetting setting;
   const Run expected = setting.train({}, 6);
-  const Layout layout = GENERATE(Layout{2, 1, {}}, Layout{4, 1, {"kernels.attention=\"math\""}});
+  const ContextCase layout = GENERATE(ContextCase{2, 1, {}}, ContextCase{4, 1, {"kernels.attention=\"math\""}});
   check_close(train_ranks(setting, layout.ranks(), layout.all() + Overrides{"precision.compute=\"bf16\""}, 6), expected,
               2e-2, 0.1);
 }
@@ -177,7 +167,8 @@ TEST_CASE("ranks that share sequences evaluate what one rank evaluates", "[ranks
   const Overrides model{"training.evaluate_batches=0", "model.dropout=0.1"};
   Trainer alone(setting.recipe(model));
   const double expected = alone.evaluate();
-  const Layout layout = GENERATE(Layout{2, 1, {}}, Layout{2, 2, {zero(3), "pipeline.loops=3"}}, Layout{4, 2, {}});
+  const ContextCase layout =
+      GENERATE(ContextCase{2, 1, {}}, ContextCase{2, 2, {zero(3), "pipeline.loops=3"}}, ContextCase{4, 2, {}});
   const Recipe recipe = setting.recipe(model + layout.all());
   std::vector<double> losses(static_cast<std::size_t>(layout.ranks()));
   LocalWorld(layout.ranks()).run([&](Communicator& communicator) {
@@ -189,7 +180,7 @@ TEST_CASE("ranks that share sequences evaluate what one rank evaluates", "[ranks
 
 TEST_CASE("a checkpoint of shared sequences goes on in any layout", "[ranks]") {
   const TrainingSetting setting;
-  const Layout saved{2, 2, {zero(3), "pipeline.loops=3"}};
+  const ContextCase saved{2, 2, {zero(3), "pipeline.loops=3"}};
   const Run whole = train_ranks(setting, 4, saved.all(), 6);
   const auto folder = setting.directory().path() / "checkpoints";
   LocalWorld(4).run([&](Communicator& communicator) {
@@ -209,23 +200,23 @@ TEST_CASE("a checkpoint of shared sequences goes on in any layout", "[ranks]") {
   };
   const std::vector<double> rest(whole.losses.begin() + 4, whole.losses.end());
   CHECK(resume(4, saved.all()) == rest);
-  for (const auto& losses : {resume(1, {}), resume(4, Layout{4, 1, {}}.all())})
+  for (const auto& losses : {resume(1, {}), resume(4, ContextCase{4, 1, {}}.all())})
     for (std::size_t i = 0; i < rest.size(); ++i) CHECK(losses[i] == Approx(rest[i]).epsilon(1e-5));
 }
 
 TEST_CASE("a step exchanges the keys, values and gradients that the plan says", "[ranks]") {
   const TrainingSetting setting;
   const std::string recompute = GENERATE("none", "selective", "full"), precision = GENERATE("fp32", "bf16");
-  const Layout layout = GENERATE(Layout{2, 2, {}}, Layout{4, 1, {}});
+  const ContextCase layout = GENERATE(ContextCase{2, 2, {}}, ContextCase{4, 1, {}});
   const Recipe recipe = setting.recipe(layout.all() + Overrides{"memory.recompute=\"" + recompute + "\"",
                                                                 "precision.compute=\"" + precision + "\"",
                                                                 "launch.ranks=" + std::to_string(layout.ranks())});
   const auto profile = load_profile("cpu", std::string(LLMTRAIN_SOURCE_DIR) + "/recipes/clusters");
   const Plan plan = make_plan(recipe, profile, Timeline::leave_out);
-  const auto planned = [&](const std::string& collective) {
+  const auto planned = [&](Collective collective) {
     double bytes = 0;
     for (const auto& [entry, exposed] : plan.report.communication)
-      if (entry.purpose == "context" && entry.collective == collective) bytes += entry.bytes_per_rank_per_step;
+      if (entry.purpose == Purpose::context && entry.collective == collective) bytes += entry.bytes_per_rank_per_step;
     return bytes;
   };
   std::mutex mutex;
@@ -238,10 +229,10 @@ TEST_CASE("a step exchanges the keys, values and gradients that the plan says", 
     for (const CommunicationCount& count : communicator.log().counts()) {
       if (count.purpose != Purpose::context) continue;
       ++kinds;
-      CHECK(count.bytes == planned(std::string(collective_name(count.collective))));
+      CHECK(count.bytes == planned(count.collective));
     }
     CHECK(kinds == 2);
   });
 }
 
-}  // namespace llmtrain
+}  // namespace llmtrain::test

@@ -12,26 +12,11 @@
 #include "tests/parallel/engine/save_ranks.h"
 #include "tests/parallel/engine/train_ranks.h"
 
-namespace llmtrain {
+namespace llmtrain::test {
 namespace {
 
-using test::check_close;
-using test::check_equal;
-using test::in_words;
-using test::Overrides;
-using test::Run;
-using test::train_ranks;
-using test::TrainingSetting;
-using test::zero;
-using test::operator+;
-
-struct Layout {
-  int ranks;
-  Overrides overrides;
-};
-
 // Every world with every ZeRO stage, and loops, schedules and micro-batches in turn.
-std::vector<Layout> layouts() {
+std::vector<RankCase> layouts() {
   const std::vector<Overrides> cuts{
       {"batch.micro=1"},
       {"batch.micro=1", "pipeline.loops=3", "pipeline.schedule=\"breadth_first\""},
@@ -42,7 +27,7 @@ std::vector<Layout> layouts() {
       {"batch.micro=1", "pipeline.loops=3", "pipeline.schedule=\"gpipe\"", "memory.recompute=\"full\""},
       {"batch.micro=2", "pipeline.loops=3"},
   };
-  std::vector<Layout> layouts;
+  std::vector<RankCase> layouts;
   std::size_t next = 0;
   for (const int ranks : {2, 4, 8}) {
     for (int stage = 0; stage <= 3; ++stage) {
@@ -64,7 +49,7 @@ TEST_CASE("ranks that share the batch learn what one rank learns", "[ranks]") {
       GENERATE(Overrides{}, Overrides{"model.architecture=\"gpt2\"", "model.dropout=0.1"},
                Overrides{"model.tie_embeddings=true", "model.vocab_size=257", "model.qk_norm=true"});
   const Run expected = setting.train(model, 20);
-  for (const Layout& layout : layouts()) {
+  for (const RankCase& layout : layouts()) {
     INFO(in_words(layout.ranks, layout.overrides));
     check_close(train_ranks(setting, layout.ranks, model + layout.overrides), expected, 1e-5, 1e-4);
   }
@@ -144,10 +129,10 @@ TEST_CASE("any layout goes on from any checkpoint", "[ranks]") {
     return losses;
   };
   CHECK(resume(4, sharded) == rest);
-  const std::vector<Layout> others{{2, compute + Overrides{"batch.micro=4", zero(1)}},
-                                   {8, compute + Overrides{"batch.micro=1", zero(2)}},
-                                   {1, compute}};
-  for (const Layout& other : others) {
+  const std::vector<RankCase> others{{2, compute + Overrides{"batch.micro=4", zero(1)}},
+                                     {8, compute + Overrides{"batch.micro=1", zero(2)}},
+                                     {1, compute}};
+  for (const RankCase& other : others) {
     const auto losses = resume(other.ranks, other.overrides);
     for (std::size_t i = 0; i < rest.size(); ++i) CHECK(losses[i] == Approx(rest[i]).epsilon(tolerance));
   }
@@ -164,7 +149,7 @@ TEST_CASE("a step sends what the plan says, and does what the schedule says", "[
   const Plan plan = make_plan(recipe, profile, Timeline::leave_out);
   double planned = 0;
   for (const auto& [entry, exposed] : plan.report.communication)
-    if (entry.purpose == "data_parallel") planned += entry.bytes_per_rank_per_step;
+    if (entry.purpose == Purpose::data_parallel) planned += entry.bytes_per_rank_per_step;
   REQUIRE(planned > 0);
 
   std::mutex mutex;
@@ -179,7 +164,7 @@ TEST_CASE("a step sends what the plan says, and does what the schedule says", "[
       if (count.purpose == Purpose::data_parallel) sent += count.bytes;
     const std::lock_guard lock(mutex);
     CHECK(sent == planned);
-    CHECK(executed == to_text(plan.schedule.ranks.front()));
+    CHECK(executed == to_text(plan.layout->schedule().ranks.front()));
   });
 }
 
@@ -196,4 +181,4 @@ TEST_CASE("a rank that throws ends the step of all with its message", "[ranks]")
   CHECK_THROWS_WITH(world.run(work), Catch::Contains("sample 7 is gone"));
 }
 
-}  // namespace llmtrain
+}  // namespace llmtrain::test

@@ -9,20 +9,10 @@
 #include "tests/parallel/engine/save_ranks.h"
 #include "tests/parallel/engine/train_ranks.h"
 
-namespace llmtrain {
+namespace llmtrain::test {
 namespace {
 
-using test::check_close;
-using test::check_equal;
-using test::in_words;
-using test::Overrides;
-using test::Run;
-using test::train_ranks;
-using test::TrainingSetting;
-using test::zero;
-using test::operator+;
-
-struct Layout {
+struct MixedCase {
   int tensor;
   int pipeline;
   int data;
@@ -39,7 +29,7 @@ struct Layout {
 const std::string sequence = "parallel.sequence=true";
 const std::string breadth_first = "pipeline.schedule=\"breadth_first\"";
 
-std::vector<Layout> layouts() {
+std::vector<MixedCase> layouts() {
   return {
       {2, 2, 1, {"pipeline.schedule=\"1f1b\""}},
       {2, 2, 1, {sequence, breadth_first, "pipeline.loops=2"}},
@@ -64,7 +54,7 @@ TEST_CASE("tensor, pipeline and data ranks together learn what one rank learns",
   const TrainingSetting setting;
   const Overrides model = GENERATE(from_range(models()));
   const Run expected = setting.train(model, 12);
-  for (const Layout& layout : layouts()) {
+  for (const MixedCase& layout : layouts()) {
     INFO(in_words(layout.ranks(), layout.all()));
     check_close(train_ranks(setting, layout.ranks(), model + layout.all(), 12), expected, 1e-5, 1e-4);
   }
@@ -72,7 +62,7 @@ TEST_CASE("tensor, pipeline and data ranks together learn what one rank learns",
 
 TEST_CASE("a mix of all gives bitwise the same twice", "[ranks]") {
   const TrainingSetting setting;
-  const Layout layout{2, 2, 2, {zero(3), sequence, breadth_first, "pipeline.loops=2"}};
+  const MixedCase layout{2, 2, 2, {zero(3), sequence, breadth_first, "pipeline.loops=2"}};
   const Overrides all = Overrides{"model.layers=4", "model.tie_embeddings=true"} + layout.all();
   check_equal(train_ranks(setting, 8, all, 6), train_ranks(setting, 8, all, 6));
 }
@@ -82,7 +72,7 @@ TEST_CASE("a mix evaluates what one rank evaluates", "[ranks]") {
   const Overrides model{"training.evaluate_batches=0", "model.layers=4", "model.tie_embeddings=true"};
   Trainer alone(setting.recipe(model));
   const double expected = alone.evaluate();
-  const Layout layout = GENERATE(Layout{2, 2, 1, {}}, Layout{2, 2, 2, {zero(3), sequence}});
+  const MixedCase layout = GENERATE(MixedCase{2, 2, 1, {}}, MixedCase{2, 2, 2, {zero(3), sequence}});
   const Recipe recipe = setting.recipe(model + layout.all());
   std::vector<double> losses(static_cast<std::size_t>(layout.ranks()));
   LocalWorld(layout.ranks()).run([&](Communicator& communicator) {
@@ -99,7 +89,7 @@ TEST_CASE("any mix goes on from any mix's checkpoint", "[ranks]") {
                                    Overrides{"model.layers=4", "model.architecture=\"gpt2\"", "model.vocab_size=259"});
   const Overrides compute = GENERATE(Overrides{}, Overrides{"precision.compute=\"bf16\""});
   const double tolerance = compute.empty() ? 1e-5 : 2e-2;
-  const Layout saved{2, 2, 2, {zero(2), sequence, breadth_first, "pipeline.loops=2"}};
+  const MixedCase saved{2, 2, 2, {zero(2), sequence, breadth_first, "pipeline.loops=2"}};
   const Overrides all = model + compute + saved.all();
   const Run whole = train_ranks(setting, 8, all, 6);
   const auto folder = setting.directory().path() / "checkpoints";
@@ -120,12 +110,12 @@ TEST_CASE("any mix goes on from any mix's checkpoint", "[ranks]") {
   };
   const std::vector<double> rest(whole.losses.begin() + 3, whole.losses.end());
   CHECK(resume(8, all) == rest);
-  const std::vector<Layout> others{{1, 1, 1, {}}, {4, 1, 2, {zero(3)}}, {2, 4, 1, {"pipeline.schedule=\"1f1b\""}}};
-  for (const Layout& other : others) {
+  const std::vector<MixedCase> others{{1, 1, 1, {}}, {4, 1, 2, {zero(3)}}, {2, 4, 1, {"pipeline.schedule=\"1f1b\""}}};
+  for (const MixedCase& other : others) {
     INFO(in_words(other.ranks(), other.all()));
     const auto losses = resume(other.ranks(), model + compute + other.all());
     for (std::size_t i = 0; i < rest.size(); ++i) CHECK(losses[i] == Approx(rest[i]).epsilon(tolerance));
   }
 }
 
-}  // namespace llmtrain
+}  // namespace llmtrain::test

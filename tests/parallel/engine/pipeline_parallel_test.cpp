@@ -10,20 +10,10 @@
 #include "tests/parallel/engine/save_ranks.h"
 #include "tests/parallel/engine/train_ranks.h"
 
-namespace llmtrain {
+namespace llmtrain::test {
 namespace {
 
-using test::check_close;
-using test::check_equal;
-using test::in_words;
-using test::Overrides;
-using test::Run;
-using test::train_ranks;
-using test::TrainingSetting;
-using test::zero;
-using test::operator+;
-
-struct Layout {
+struct PipelineCase {
   int pipeline;
   int data;
   Overrides overrides;
@@ -35,7 +25,7 @@ struct Layout {
 };
 
 // Every schedule, on models of six layers.
-std::vector<Layout> schedules() {
+std::vector<PipelineCase> schedules() {
   return {
       {2, 1, {"pipeline.schedule=\"gpipe\""}},
       {2, 1, {"pipeline.schedule=\"1f1b\"", "memory.recompute=\"selective\""}},
@@ -50,8 +40,8 @@ std::vector<Layout> schedules() {
 }
 
 // With every ZeRO stage.
-std::vector<Layout> sharded() {
-  std::vector<Layout> layouts;
+std::vector<PipelineCase> sharded() {
+  std::vector<PipelineCase> layouts;
   for (int stage = 0; stage <= 3; ++stage) {
     layouts.push_back({2, 2, {zero(stage), "pipeline.schedule=\"1f1b\""}});
     layouts.push_back({2, 2, {zero(stage), "pipeline.schedule=\"breadth_first\"", "pipeline.loops=3"}});
@@ -75,8 +65,8 @@ TEST_CASE("stages on several ranks learn what one rank learns", "[ranks]") {
   const Overrides model = GENERATE(from_range(models()));
   const Run expected = setting.train(model, 12);
   auto layouts = schedules();
-  for (const Layout& layout : sharded()) layouts.push_back(layout);
-  for (const Layout& layout : layouts) {
+  for (const PipelineCase& layout : sharded()) layouts.push_back(layout);
+  for (const PipelineCase& layout : layouts) {
     INFO(in_words(layout.ranks(), layout.all()));
     check_close(train_ranks(setting, layout.ranks(), model + layout.all(), 12), expected, 1e-5, 1e-4);
   }
@@ -86,7 +76,7 @@ TEST_CASE("a pipeline gives bitwise the same twice, and at every ZeRO stage", "[
   const TrainingSetting setting;
   const Overrides compute = GENERATE(Overrides{}, Overrides{"precision.compute=\"bf16\""});
   const Overrides model = Overrides{"model.layers=6", "model.tie_embeddings=true"} + compute;
-  const Layout layout{2, 2, {"pipeline.schedule=\"breadth_first\"", "pipeline.loops=3"}};
+  const PipelineCase layout{2, 2, {"pipeline.schedule=\"breadth_first\"", "pipeline.loops=3"}};
   const Run expected = train_ranks(setting, 4, model + layout.all(), 6);
   check_equal(train_ranks(setting, 4, model + layout.all(), 6), expected);
   for (int stage = 1; stage <= 3; ++stage)
@@ -97,7 +87,7 @@ TEST_CASE("both ends of a pipeline keep the same tied embedding", "[ranks]") {
   const TrainingSetting setting;
   const int stage = GENERATE(0, 2, 3);
   const Recipe recipe = setting.recipe(Overrides{"model.layers=6", "model.tie_embeddings=true"} +
-                                       Layout{2, 2, {zero(stage), "pipeline.loops=3"}}.all());
+                                       PipelineCase{2, 2, {zero(stage), "pipeline.loops=3"}}.all());
   std::mutex mutex;
   std::vector<at::Tensor> shards(4);
   LocalWorld(4).run([&](Communicator& communicator) {
@@ -116,7 +106,8 @@ TEST_CASE("a pipeline evaluates what one rank evaluates", "[ranks]") {
   const Overrides model{"training.evaluate_batches=0", "model.layers=6", "model.tie_embeddings=true"};
   Trainer alone(setting.recipe(model));
   const double expected = alone.evaluate();
-  const Layout layout = GENERATE(Layout{2, 1, {"pipeline.loops=3"}}, Layout{2, 4, {zero(3)}}, Layout{3, 1, {}});
+  const PipelineCase layout =
+      GENERATE(PipelineCase{2, 1, {"pipeline.loops=3"}}, PipelineCase{2, 4, {zero(3)}}, PipelineCase{3, 1, {}});
   const Recipe recipe = setting.recipe(model + layout.all());
   std::vector<double> losses(static_cast<std::size_t>(layout.ranks()));
   LocalWorld(layout.ranks()).run([&](Communicator& communicator) {
@@ -129,7 +120,7 @@ TEST_CASE("a pipeline evaluates what one rank evaluates", "[ranks]") {
 TEST_CASE("pipelines go on from each other's checkpoints", "[ranks]") {
   const TrainingSetting setting;
   const Overrides model = GENERATE(from_range(models()));
-  const Layout saved{2, 2, {zero(3), "pipeline.loops=3"}};
+  const PipelineCase saved{2, 2, {zero(3), "pipeline.loops=3"}};
   const Run whole = train_ranks(setting, 4, model + saved.all(), 8);
   const auto folder = setting.directory().path() / "checkpoints";
   LocalWorld(4).run([&](Communicator& communicator) {
@@ -153,8 +144,8 @@ TEST_CASE("pipelines go on from each other's checkpoints", "[ranks]") {
     for (std::size_t i = 0; i < rest.size(); ++i) CHECK(losses[i] == Approx(rest[i]).epsilon(1e-5));
   };
   check(resume(1, model));
-  check(resume(3, model + Layout{3, 1, {"pipeline.schedule=\"1f1b\""}}.all()));
-  check(resume(2, model + Layout{1, 2, {zero(2)}}.all()));
+  check(resume(3, model + PipelineCase{3, 1, {"pipeline.schedule=\"1f1b\""}}.all()));
+  check(resume(2, model + PipelineCase{1, 2, {zero(2)}}.all()));
 }
 
 TEST_CASE("each rank of a pipeline executes its part of the schedule", "[ranks]") {
@@ -162,7 +153,7 @@ TEST_CASE("each rank of a pipeline executes its part of the schedule", "[ranks]"
   const std::string schedule = GENERATE("breadth_first", "interleaved");
   const Recipe recipe =
       setting.recipe(Overrides{"model.layers=6"} +
-                     Layout{2, 2, {zero(3), "pipeline.loops=3", "pipeline.schedule=\"" + schedule + "\""}}.all());
+                     PipelineCase{2, 2, {zero(3), "pipeline.loops=3", "pipeline.schedule=\"" + schedule + "\""}}.all());
   Mesh mesh;
   mesh.pipeline = mesh.data = mesh.zero_shard = 2;
   const Schedule expected = make_schedule(schedule_shape(recipe, mesh));
@@ -184,7 +175,7 @@ TEST_CASE("breadth first gathers a stage twice a step and reduces it once, depth
   const std::string schedule = GENERATE("breadth_first", "interleaved");
   const Recipe recipe =
       setting.recipe(Overrides{"model.layers=6", "batch.global=16"} +
-                     Layout{2, 2, {zero(3), "pipeline.loops=3", "pipeline.schedule=\"" + schedule + "\""}}.all());
+                     PipelineCase{2, 2, {zero(3), "pipeline.loops=3", "pipeline.schedule=\"" + schedule + "\""}}.all());
   std::mutex mutex;
   LocalWorld(4).run([&](Communicator& communicator) {
     Trainer trainer(recipe, &communicator);
@@ -203,4 +194,4 @@ TEST_CASE("breadth first gathers a stage twice a step and reduces it once, depth
   });
 }
 
-}  // namespace llmtrain
+}  // namespace llmtrain::test

@@ -11,27 +11,19 @@
 #include <vector>
 
 #include "kernels/onednn/matmul.h"
-#include "parallel/comm/local/local_world.h"
 #include "parallel/engine/thread_memory.h"
 #include "parallel/engine/trainer.h"
 #include "parallel/plan/cost/cluster_profile.h"
 #include "parallel/plan/planner/planner.h"
-#include "tests/parallel/engine/training_setting.h"
+#include "tests/parallel/engine/train_ranks.h"
 
-namespace llmtrain {
+namespace llmtrain::test {
 namespace {
 
-using test::TrainingSetting;
 using Category = MemoryCategory;
-using Overrides = std::vector<std::string>;
-
-struct Layout {
-  int ranks;
-  Overrides overrides;
-};
 
 // Four layers: of 11 parts of one size for ZeRO to cut, and not evenly.
-const std::vector<Layout> layouts{
+const std::vector<RankCase> layouts{
     {2, {}},
     {2, {"parallel.zero_stage=1", "pipeline.loops=2"}},
     {2, {"parallel.zero_stage=2", "pipeline.loops=4"}},
@@ -85,7 +77,7 @@ const std::vector<Layout> layouts{
     {4, {"parallel.context=2", "parallel.pipeline=2", "pipeline.loops=2"}},
 };
 
-Recipe recipe_of(const TrainingSetting& setting, const Layout& layout) {
+Recipe recipe_of(const TrainingSetting& setting, const RankCase& layout) {
   Overrides overrides{"model.layers=4",
                       "model.hidden_size=128",
                       "model.ffn_hidden_size=320",
@@ -96,12 +88,6 @@ Recipe recipe_of(const TrainingSetting& setting, const Layout& layout) {
                       "launch.ranks=" + std::to_string(layout.ranks)};
   overrides.insert(overrides.end(), layout.overrides.begin(), layout.overrides.end());
   return setting.recipe(overrides);
-}
-
-std::string words_of(const Layout& layout) {
-  std::string words = std::to_string(layout.ranks) + " ranks";
-  for (const std::string& override : layout.overrides) words += " " + override;
-  return words;
 }
 
 Plan plan_of(const Recipe& recipe) {
@@ -126,7 +112,8 @@ Traffic traffic_of(const OperationLog& log) {
 Traffic traffic_of(const Plan& plan) {
   Traffic traffic;
   for (const auto& [entry, exposed] : plan.report.communication)
-    traffic[std::string(entry.purpose).append(" ").append(entry.collective)] += entry.bytes_per_rank_per_step;
+    traffic[std::string(purpose_name(entry.purpose)).append(" ").append(planned_name(entry.collective))] +=
+        entry.bytes_per_rank_per_step;
   return traffic;
 }
 
@@ -199,7 +186,7 @@ double late_bytes(const Plan& plan) {
 
 void check_memory(const Plan& plan, const RankRun& run) {
   MemoryBytes resident;
-  const auto ranks = static_cast<std::size_t>(plan.schedule.shape.pipeline);
+  const auto ranks = static_cast<std::size_t>(plan.layout->schedule().shape.pipeline);
   for (auto stage = static_cast<std::size_t>(run.pipeline_rank); stage < plan.memory.stages.size(); stage += ranks)
     for (std::size_t i = 0; i < memory_categories; ++i)
       resident.bytes[i] += plan.memory.stages[stage].resident.bytes[i];
@@ -220,18 +207,18 @@ void check_memory(const Plan& plan, const RankRun& run) {
 
 TEST_CASE("a step does what the schedule says, sends what the plan says, and takes the memory that it says") {
   const TrainingSetting setting;
-  for (const Layout& layout : layouts) {
-    INFO(words_of(layout));
+  for (const RankCase& layout : layouts) {
+    INFO(in_words(layout.ranks, layout.overrides));
     const Recipe recipe = recipe_of(setting, layout);
     const Plan plan = plan_of(recipe);
     const auto runs = run_ranks(recipe, plan.report.mesh);
     check_traffic(plan, runs);
     for (const RankRun& run : runs) {
-      const std::string expected = to_text(plan.schedule.ranks[static_cast<std::size_t>(run.pipeline_rank)]);
+      const std::string expected = to_text(plan.layout->schedule().ranks[static_cast<std::size_t>(run.pipeline_rank)]);
       CHECK(run.executed == std::vector<std::string>(2, expected));
       check_memory(plan, run);
     }
   }
 }
 
-}  // namespace llmtrain
+}  // namespace llmtrain::test

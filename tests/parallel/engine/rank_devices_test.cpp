@@ -7,7 +7,7 @@
 #include "core/base/error.h"
 #include "parallel/comm/local/local_world.h"
 
-namespace llmtrain {
+namespace llmtrain::test {
 namespace {
 
 constexpr auto automatic = CommunicationBackend::automatic;
@@ -82,4 +82,4 @@ TEST_CASE("On CPUs ranks agree on MPI and train with the host's communicator its
   });
 }
 
-}  // namespace llmtrain
+}  // namespace llmtrain::test

@@ -6,24 +6,10 @@
 
 #include "tests/parallel/engine/train_ranks.h"
 
-namespace llmtrain {
+namespace llmtrain::test {
 namespace {
 
-using test::check_close;
-using test::in_words;
-using test::Overrides;
-using test::Run;
-using test::train_ranks;
-using test::TrainingSetting;
-using test::zero;
-using test::operator+;
-
-struct Layout {
-  int ranks;
-  Overrides overrides;
-};
-
-std::vector<Layout> layouts() {
+std::vector<RankCase> layouts() {
   const std::string breadth_first = "pipeline.schedule=\"breadth_first\"", loops = "pipeline.loops=2";
   return {
       {2, {zero(3), loops}},
@@ -36,7 +22,7 @@ std::vector<Layout> layouts() {
 TEST_CASE("ranks as threads learn what one rank learns", "[ranks]") {
   const TrainingSetting setting;
   constexpr std::int64_t steps = 3;
-  for (const Layout& layout : layouts()) {
+  for (const RankCase& layout : layouts()) {
     const Overrides model{"model.layers=4", "batch.micro=1"};
     INFO(in_words(layout.ranks, layout.overrides));
     Overrides alone = model;
@@ -47,4 +33,4 @@ TEST_CASE("ranks as threads learn what one rank learns", "[ranks]") {
 }
 
 }  // namespace
-}  // namespace llmtrain
+}  // namespace llmtrain::test

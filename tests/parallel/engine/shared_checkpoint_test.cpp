@@ -20,22 +20,12 @@
 #include "tests/parallel/engine/save_ranks.h"
 #include "tests/parallel/engine/train_ranks.h"
 
-namespace llmtrain {
+namespace llmtrain::test {
 namespace {
 
 namespace fs = std::filesystem;
-using test::in_words;
-using test::Overrides;
-using test::TrainingSetting;
-using test::zero;
-using test::operator+;
 
-struct Layout {
-  int ranks;
-  Overrides overrides;
-};
-
-std::vector<Layout> layouts() {
+std::vector<RankCase> layouts() {
   const std::string micro = "batch.micro=1";
   const Overrides mix{micro, "parallel.tensor=2", "parallel.pipeline=2", "pipeline.schedule=\"breadth_first\"",
                       "pipeline.loops=2"};
@@ -87,8 +77,8 @@ bool same_contents(const fs::path& a, const fs::path& b) {
 
 // What all ranks of a layout do with a checkpoint that they have loaded.
 template <class Work>
-void on_ranks(const TrainingSetting& setting, const Layout& layout, const Overrides& model, const fs::path& checkpoint,
-              Work work) {
+void on_ranks(const TrainingSetting& setting, const RankCase& layout, const Overrides& model,
+              const fs::path& checkpoint, Work work) {
   const Recipe recipe = setting.recipe(model + layout.overrides);
   LocalWorld(layout.ranks).run([&](Communicator& communicator) {
     Trainer trainer(recipe, &communicator);
@@ -112,7 +102,7 @@ TEST_CASE("every layout's ranks together write what one rank writes", "[ranks]")
   const Overrides model = GENERATE(from_range(models()));
   const fs::path alone = saved_alone(setting, model);
   const fs::path folder = setting.directory().path() / "together";
-  for (const Layout& layout : layouts()) {
+  for (const RankCase& layout : layouts()) {
     INFO(in_words(layout.ranks, model + layout.overrides));
     on_ranks(setting, layout, model, alone,
              [&](Trainer& trainer, Communicator& communicator) { test::save(trainer, folder, &communicator); });
@@ -127,7 +117,7 @@ TEST_CASE("no rank needs more than its own state to write and to read a checkpoi
   const fs::path alone = saved_alone(setting, model);
   const fs::path folder = setting.directory().path() / "together";
   std::mutex mutex;
-  for (const Layout& layout : layouts()) {
+  for (const RankCase& layout : layouts()) {
     INFO(in_words(layout.ranks, layout.overrides));
     on_ranks(setting, layout, model, alone, [&](Trainer& trainer, Communicator& communicator) {
       MemoryWatch watch;
@@ -145,9 +135,9 @@ TEST_CASE("ranks that hold the same share the writing", "[ranks]") {
   const TrainingSetting setting;
   const Overrides model{"model.layers=4"};
   const fs::path alone = saved_alone(setting, model);
-  const Layout layout = GENERATE(Layout{4, {"batch.micro=2", zero(0)}}, Layout{4, {"batch.micro=2", zero(3)}},
-                                 Layout{4, {"batch.micro=2", zero(2), "parallel.zero_shard_ranks=2"}},
-                                 Layout{4, {"batch.micro=2", zero(1), "parallel.context=2"}});
+  const RankCase layout = GENERATE(RankCase{4, {"batch.micro=2", zero(0)}}, RankCase{4, {"batch.micro=2", zero(3)}},
+                                   RankCase{4, {"batch.micro=2", zero(2), "parallel.zero_shard_ranks=2"}},
+                                   RankCase{4, {"batch.micro=2", zero(1), "parallel.context=2"}});
   std::vector<std::int64_t> bytes(static_cast<std::size_t>(layout.ranks));
   on_ranks(setting, layout, model, alone, [&](Trainer& trainer, Communicator& communicator) {
     for (const TensorSlice& slice : state_slices(trainer.model()).slices)
@@ -161,7 +151,7 @@ TEST_CASE("ranks that hold the same share the writing", "[ranks]") {
 TEST_CASE("a checkpoint written beside training is that of its step", "[ranks]") {
   const TrainingSetting setting;
   const Overrides model = GENERATE(from_range(models()));
-  const Layout layout{8, layouts()[4].overrides};
+  const RankCase layout{8, layouts()[4].overrides};
   const fs::path alone = saved_alone(setting, model);
   const fs::path folder = setting.directory().path() / "together";
   CheckpointRecipe recipe;
@@ -190,7 +180,7 @@ TEST_CASE("a checkpoint written beside training is that of its step", "[ranks]")
 TEST_CASE("ranks verify a checkpoint together, and all hear of damage that one finds", "[ranks]") {
   const TrainingSetting setting;
   const fs::path folder = setting.directory().path() / "together";
-  const Layout layout{4, {"batch.micro=2", zero(3)}};
+  const RankCase layout{4, {"batch.micro=2", zero(3)}};
   const fs::path alone = saved_alone(setting, {});
   on_ranks(setting, layout, {}, alone, [&](Trainer& trainer, Communicator& communicator) {
     test::save(trainer, folder, &communicator);
@@ -221,4 +211,4 @@ TEST_CASE("ranks verify a checkpoint together, and all hear of damage that one f
                     Catch::Contains(damaged));
 }
 
-}  // namespace llmtrain
+}  // namespace llmtrain::test

@@ -9,16 +9,8 @@
 #include "tests/parallel/comm/fake_device.h"
 #include "tests/parallel/engine/train_ranks.h"
 
-namespace llmtrain {
+namespace llmtrain::test {
 namespace {
-
-using test::check_equal;
-using test::in_words;
-using test::Overrides;
-using test::train_ranks;
-using test::TrainingSetting;
-using test::zero;
-using test::operator+;
 
 // Says of tensors' memory that it is a device's. What ranks agree on lies in the host's on GPUs too.
 class PretendedDevices : public LayeredCommunicator {
@@ -61,4 +53,4 @@ TEST_CASE("ranks that stage their tensors through the host learn bitwise what ot
   check_equal(train_ranks(setting, ranks, all, 5, on_pretended_device), train_ranks(setting, ranks, all, 5));
 }
 
-}  // namespace llmtrain
+}  // namespace llmtrain::test

@@ -14,17 +14,8 @@
 #include "parallel/plan/planner/planner.h"
 #include "tests/parallel/engine/train_ranks.h"
 
-namespace llmtrain {
+namespace llmtrain::test {
 namespace {
-
-using test::check_close;
-using test::check_equal;
-using test::Overrides;
-using test::Run;
-using test::train_ranks;
-using test::TrainingSetting;
-using test::zero;
-using test::operator+;
 
 constexpr std::int64_t steps = 6;
 
@@ -37,20 +28,9 @@ Overrides tensor(int ranks, bool sequence) {
           std::string("parallel.sequence=").append(sequence ? "true" : "false")};
 }
 
-struct Layout {
-  int ranks;
-  Overrides overrides;
-};
-
-std::string words_of(const Layout& layout) {
-  std::string words = std::to_string(layout.ranks) + " ranks";
-  for (const std::string& override : layout.overrides) words += " " + override;
-  return words;
-}
-
 // Both degrees with rows whole and split, alone and with data ranks at the ZeRO stages; recompute, loops and
 // micro-batches in turn.
-std::vector<Layout> layouts() {
+std::vector<RankCase> layouts() {
   const std::vector<Overrides> cuts{
       {"batch.micro=4"},
       {"batch.micro=4", "memory.recompute=\"selective\""},
@@ -58,7 +38,7 @@ std::vector<Layout> layouts() {
       {"batch.micro=2", "pipeline.loops=3"},
       {"batch.micro=1", "pipeline.loops=3", "pipeline.schedule=\"interleaved\"", "memory.recompute=\"full\""},
   };
-  std::vector<Layout> layouts;
+  std::vector<RankCase> layouts;
   std::size_t next = 0;
   for (const int ranks : {2, 4}) {
     for (const bool sequence : {false, true}) {
@@ -77,8 +57,8 @@ TEST_CASE("whatever the tensor ranks, the model learns what one rank learns", "[
   const Overrides model =
       GENERATE(Overrides(gpt2), gpt2 + Overrides{"model.dropout=0.1"}, Overrides(llama), llama + biased);
   const Run expected = setting.train(model, steps);
-  for (const Layout& layout : layouts()) {
-    INFO(words_of(layout));
+  for (const RankCase& layout : layouts()) {
+    INFO(in_words(layout.ranks, layout.overrides));
     check_close(train_ranks(setting, layout.ranks, model + layout.overrides, steps), expected, 1e-5, 1e-4);
   }
 }
@@ -157,7 +137,7 @@ TEST_CASE("a step on tensor ranks sends what the plan says", "[ranks]") {
   const auto profile = load_profile("cpu", std::string(LLMTRAIN_SOURCE_DIR) + "/recipes/clusters");
   double planned = 0;
   for (const auto& [entry, exposed] : make_plan(recipe, profile, Timeline::leave_out).report.communication)
-    if (entry.purpose == "data_parallel" || entry.purpose == "tensor_parallel")
+    if (entry.purpose == Purpose::data_parallel || entry.purpose == Purpose::tensor_parallel)
       planned += entry.bytes_per_rank_per_step;
 
   std::vector<double> sent(8);
@@ -186,4 +166,4 @@ TEST_CASE("padding of the vocabulary stays zero", "[ranks]") {
   });
 }
 
-}  // namespace llmtrain
+}  // namespace llmtrain::test

@@ -18,6 +18,12 @@ inline Overrides operator+(Overrides left, const Overrides& right) {
   return left;
 }
 
+// A world of ranks that train together, and what their recipe says besides.
+struct RankCase {
+  int ranks;
+  Overrides overrides;
+};
+
 inline std::string in_words(int ranks, const Overrides& overrides) {
   std::string words = std::to_string(ranks) + " ranks";
   for (const std::string& override : overrides) words += " " + override;

@@ -10,12 +10,9 @@
 #include "tests/parallel/engine/save_ranks.h"
 #include "tests/parallel/engine/training_setting.h"
 
-namespace llmtrain {
+namespace llmtrain::test {
 namespace {
 
-using test::check_close;
-using test::check_equal;
-using test::Run;
 using Setting = test::TrainingSetting;
 
 }  // namespace
@@ -130,4 +127,4 @@ TEST_CASE("evaluation drops nothing and changes nothing", "[trainer]") {
   CHECK(plain.evaluate() == Approx(first).epsilon(1e-5));
 }
 
-}  // namespace llmtrain
+}  // namespace llmtrain::test

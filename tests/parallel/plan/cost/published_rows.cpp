@@ -139,10 +139,8 @@ StepCosts with_even_stages(StepCosts costs) {
 
 double weight_traffic_gibibytes(const Plan& plan, const ClusterProfile& profile) {
   double bytes = 0;
-  const Schedule schedule = make_schedule(schedule_shape(plan.recipe, plan.mesh));
-  for (const auto& entry : communication_of(plan.recipe, plan.graph, plan.mesh, plan.stages, schedule, profile)) {
-    if (entry.purpose == "data_parallel") bytes += entry.bytes_per_rank_per_step;
-  }
+  for (const auto& entry : communication_of(plan.layout, profile))
+    if (entry.purpose == Purpose::data_parallel) bytes += entry.bytes_per_rank_per_step;
   return bytes / (1024.0 * 1024 * 1024);
 }
 
@@ -174,28 +172,27 @@ std::vector<Row> read_rows(const std::filesystem::path& csv) {
 }
 
 Plan::Plan(const Row& row, std::int64_t devices_per_node)
-    : recipe(parse_recipe(row.recipe_text, row.source, ".")),
-      graph(Graph::build(recipe.model)),
-      mesh(make_mesh(recipe, recipe.cluster.devices_per_node.value_or(devices_per_node))),
-      stages(place_blocks(graph, recipe.pipeline, mesh.pipeline)),
-      schedule(make_schedule(schedule_shape(recipe, mesh))) {}
+    : layout([&] {
+        const Recipe recipe = parse_recipe(row.recipe_text, row.source, ".");
+        return Partition::make(recipe, recipe.cluster.devices_per_node.value_or(devices_per_node));
+      }()) {}
 
 std::optional<double> predict(const Row& row, const Plan& plan, const ClusterProfile& profile,
                               const CostConstants& constants) {
   if (row.metric == "data_parallel_communication") return weight_traffic_gibibytes(plan, profile);
   if (row.metric == "activations" || row.metric == "model_states" || row.metric == "peak_memory") return std::nullopt;
   const CostConstants of_program = is_megatron_core(row.source) ? megatron_core(constants) : constants;
-  Recipe recipe = plan.recipe;
+  Partition partition = plan.layout.partition();
   // Transfers go beside the passes in Zero Bubble's simulation.
-  if (row.metric == "bubble_fraction") recipe.parallel.overlap = true;
-  StepCosts costs = make_step_costs(recipe, plan.graph, plan.mesh, plan.stages, profile, of_program);
+  if (row.metric == "bubble_fraction") partition.recipe.parallel.overlap = true;
+  StepCosts costs = make_step_costs(partition, profile, of_program);
   if (row.metric == "bubble_fraction") costs = with_even_stages(std::move(costs));
   StepMemory memory;
-  memory.stages.resize(plan.stages.size());
-  const Simulation simulation = simulate(plan.schedule, costs, memory);
-  const auto samples = static_cast<double>(plan.recipe.batch.global) / simulation.step_seconds;
-  const auto devices = static_cast<double>(plan.mesh.world());
-  const std::int64_t length = plan.recipe.batch.sequence_length;
+  memory.stages.resize(partition.stages.size());
+  const Simulation simulation = simulate(plan.layout.schedule(), costs, memory);
+  const auto samples = static_cast<double>(partition.recipe.batch.global) / simulation.step_seconds;
+  const auto devices = static_cast<double>(partition.mesh.world());
+  const std::int64_t length = partition.recipe.batch.sequence_length;
   const double tokens = samples * static_cast<double>(length);
   if (row.metric == "step_seconds") return simulation.step_seconds;
   if (row.metric == "bubble_fraction") return simulation.bubble_fraction;
@@ -203,7 +200,7 @@ std::optional<double> predict(const Row& row, const Plan& plan, const ClusterPro
   if (row.metric == "samples_per_second_per_device") return samples / devices;
   if (row.metric == "tokens_per_second_per_device") return tokens / devices;
   if (row.metric == "model_tflops_per_device") {
-    return tokens / devices * plan.graph.training_flops_per_token(length) / 1e12;
+    return tokens / devices * partition.graph->training_flops_per_token(length) / 1e12;
   }
   throw std::runtime_error("unknown metric " + row.metric);
 }

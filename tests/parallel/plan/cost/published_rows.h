@@ -6,9 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "core/graph/graph.h"
 #include "parallel/plan/cost/step_cost_model.h"
-#include "parallel/plan/schedule.h"
+#include "parallel/plan/layout.h"
 #include "parallel/plan/simulator.h"
 
 namespace llmtrain::published {
@@ -30,11 +29,7 @@ std::vector<Row> read_rows(const std::filesystem::path& csv);
 struct Plan {
   explicit Plan(const Row& row, std::int64_t devices_per_node);
 
-  Recipe recipe;
-  Graph graph;
-  Mesh mesh;
-  std::vector<Stage> stages;
-  Schedule schedule;
+  Layout layout;
 };
 
 // The prediction in the row's unit; none for memory, which the memory model's own tests hold.

@@ -3,8 +3,7 @@
 #include <numeric>
 
 #include "core/recipe/recipe_io.h"
-#include "parallel/plan/cost/data_parallel_cost.h"
-#include "parallel/plan/cost/optimizer_cost.h"
+#include "parallel/plan/cost/state_cost.h"
 #include "parallel/plan/cost/step_cost_model.h"
 
 namespace llmtrain {
@@ -23,30 +22,22 @@ Recipe recipe_of(std::vector<std::string> overrides = {}) {
 
 struct Planned {
   explicit Planned(const std::vector<std::string>& overrides, const std::string& profile_name = "a100-80gb")
-      : recipe(recipe_of(overrides)),
-        graph(Graph::build(recipe.model)),
-        mesh(make_mesh(recipe, 8)),
-        stages(place_blocks(graph, recipe.pipeline, mesh.pipeline)),
-        profile(load_profile(profile_name, clusters)) {}
+      : layout(Partition::make(recipe_of(overrides), 8)), profile(load_profile(profile_name, clusters)) {}
 
-  StepCosts costs() const { return make_step_costs(recipe, graph, mesh, stages, profile); }
-  std::vector<CommunicationEntry> communication() const {
-    return communication_of(recipe, graph, mesh, stages, make_schedule(schedule_shape(recipe, mesh)), profile);
-  }
+  StepCosts costs() const { return make_step_costs(layout.partition(), profile); }
+  double parameters() const { return static_cast<double>(layout.graph().parameter_count()); }
   // Of every group, or of one.
   double bytes(const std::string& collective, const std::string& purpose, const std::string& group = "") const {
     double sum = 0;
-    for (const CommunicationEntry& entry : communication()) {
-      if (entry.collective == collective && entry.purpose == purpose && (group.empty() || entry.group == group))
+    for (const CommunicationEntry& entry : communication_of(layout, profile)) {
+      if (planned_name(entry.collective) == collective && purpose_name(entry.purpose) == purpose &&
+          (group.empty() || entry.tensors == group))
         sum += entry.bytes_per_rank_per_step;
     }
     return sum;
   }
 
-  Recipe recipe;
-  Graph graph;
-  Mesh mesh;
-  std::vector<Stage> stages;
+  Layout layout;
   ClusterProfile profile;
 };
 
@@ -124,7 +115,7 @@ TEST_CASE("a program that waits for its transfers pays the host's part of them m
 
 TEST_CASE("replicated gradients are reduced by a ring over all their bytes") {
   const Planned plan({});
-  const auto parameters = static_cast<double>(plan.graph.parameter_count());
+  const auto parameters = plan.parameters();
   CHECK(plan.bytes("all_reduce", "data_parallel") == Approx(2 * 15.0 / 16 * 4 * parameters));
   const Planned low({"precision.gradients=\"bf16\""});
   CHECK(low.bytes("all_reduce", "data_parallel") == Approx(2 * 15.0 / 16 * 2 * parameters));
@@ -134,13 +125,13 @@ TEST_CASE("ZeRO's volumes are those of its paper: twice the parameters, three ti
   for (const int stage : {1, 2}) {
     const Planned plan({"parallel.zero_stage=" + std::to_string(stage), "precision.gradients=\"bf16\"",
                         "pipeline.schedule=\"breadth_first\""});
-    const auto parameters = static_cast<double>(plan.graph.parameter_count());
+    const auto parameters = plan.parameters();
     CHECK(plan.bytes("reduce_scatter", "data_parallel") == Approx(15.0 / 16 * 2 * parameters));
     CHECK(plan.bytes("all_gather", "data_parallel") == Approx(15.0 / 16 * 2 * parameters));
   }
   const Planned plan({"parallel.zero_stage=3", "precision.gradients=\"bf16\"", "pipeline.loops=8",
                       "pipeline.schedule=\"breadth_first\""});
-  const auto parameters = static_cast<double>(plan.graph.parameter_count());
+  const auto parameters = plan.parameters();
   CHECK(plan.bytes("reduce_scatter", "data_parallel") == Approx(15.0 / 16 * 2 * parameters));
   CHECK(plan.bytes("all_gather", "data_parallel") == Approx(2 * 15.0 / 16 * 2 * parameters));
   // Ordinary FSDP gathers and reduces for each of the four micro-batches.
@@ -152,24 +143,22 @@ TEST_CASE("ZeRO's volumes are those of its paper: twice the parameters, three ti
 
 TEST_CASE("shards inside a node leave an all-reduce of one shard between nodes") {
   const Planned plan({"parallel.zero_stage=1", "parallel.zero_shard_ranks=8"});
-  const auto parameters = static_cast<double>(plan.graph.parameter_count());
+  const auto parameters = plan.parameters();
   CHECK(plan.bytes("reduce_scatter", "data_parallel") == Approx(7.0 / 8 * 4 * parameters));
   CHECK(plan.bytes("all_reduce", "data_parallel") == Approx(2 * 0.5 * 4 * parameters / 8));
 }
 
-TEST_CASE("FP8 levels shorten linear layers alone") {
-  ParameterShare share;
-  share.linear = 1000;
-  share.other = 10;
-  Recipe recipe = recipe_of({"parallel.zero_stage=1"});
-  const auto sizes = [&](Fp8Level level) {
-    recipe.precision.fp8_level = level;
-    const DataParallelTraffic traffic = data_parallel_traffic(recipe, Mesh{}, share);
-    return std::pair{traffic.gradient_bytes, traffic.weight_bytes};
+TEST_CASE("FP8 levels shorten the layers' matrices alone") {
+  const auto sizes = [&](const std::string& level) {
+    const Planned plan({"parallel.zero_stage=1", "precision.fp8_level=" + level});
+    StateTraffic traffic;
+    for (const StateGroup& group : plan.layout.partition().groups.front()) traffic.add(group, 1, 1);
+    return std::pair{traffic.gradients, traffic.weights};
   };
-  CHECK(sizes(Fp8Level::off) == std::pair{4040.0, 2020.0});
-  CHECK(sizes(Fp8Level::o1) == std::pair{1040.0, 2020.0});
-  CHECK(sizes(Fp8Level::o3) == std::pair{1040.0, 1020.0});
+  const double all = Planned({}).parameters(), matrices = 8 * 12 * 1024.0 * 1024, others = all - matrices;
+  CHECK(sizes("off") == std::pair{4 * all, 2 * all});
+  CHECK(sizes("O1") == std::pair{matrices + 4 * others, 2 * all});
+  CHECK(sizes("O3") == std::pair{matrices + 4 * others, matrices + 2 * others});
 }
 
 TEST_CASE("tensor parallelism reduces four times a layer and micro-batch, six with recomputation") {

@@ -46,9 +46,7 @@ double peak_of_rank(const StepMemory& memory, const Mesh& mesh, std::int64_t ran
 
 }  // namespace
 
-std::vector<Stage> MemoryCase::stages() const { return place_blocks(graph(), recipe.pipeline, mesh.pipeline); }
-
-StepMemory MemoryCase::memory() const { return make_step_memory(recipe, graph(), mesh, stages(), kernels); }
+StepMemory MemoryCase::memory() const { return make_step_memory(partition(), kernels); }
 
 MemoryCase gpt_case(std::int64_t layers, std::int64_t hidden, std::int64_t heads, std::int64_t vocabulary,
                     std::int64_t sequence) {

@@ -5,10 +5,8 @@
 #include <vector>
 
 #include "core/graph/graph.h"
-#include "core/graph/saved_tensors.h"
 #include "core/recipe/recipe.h"
-#include "parallel/plan/mesh.h"
-#include "parallel/plan/placement.h"
+#include "parallel/plan/layout.h"
 #include "parallel/plan/step_memory.h"
 
 namespace llmtrain::test {
@@ -21,7 +19,7 @@ struct MemoryCase {
   KernelSet kernels = KernelSet::cuda;
 
   Graph graph() const { return Graph::build(recipe.model); }
-  std::vector<Stage> stages() const;
+  Partition partition() const { return Partition::on_mesh(recipe, mesh); }
   StepMemory memory() const;
 };
 

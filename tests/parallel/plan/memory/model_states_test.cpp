@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/plan/memory/model_states.h"
-
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <vector>
 
-#include "parallel/plan/memory/state_bytes.h"
+#include "parallel/plan/memory/memory_model.h"
 #include "tests/parallel/plan/memory/memory_case.h"
 
 namespace llmtrain::test {
@@ -38,7 +36,7 @@ MemoryCase zero_case(std::int64_t stage, std::int64_t ranks) {
 }
 
 double states_of_stage(const MemoryCase& value, std::size_t stage = 0) {
-  return model_states(value.recipe, value.graph(), value.mesh, value.stages()[stage]).resident.total();
+  return model_states(value.partition(), stage).resident.total();
 }
 
 // The paper rounds some of its numbers and cuts others off.
@@ -64,15 +62,19 @@ TEST_CASE("ZeRO's table 1, all 54 numbers") {
 
 TEST_CASE("bytes a parameter by precision") {
   PrecisionRecipe precision;
-  CHECK(state_bytes(precision).total() == 16);  // fp32: 4 + 4 + 8, no master copy
+  CHECK(state_types(precision).total_bytes() == 16);  // fp32: 4 + 4 + 8, no master copy
   precision.compute = DataType::bf16;
-  CHECK(state_bytes(precision).total() == 18);
+  CHECK(state_types(precision).total_bytes() == 18);
   precision.gradients = DataType::bf16;
-  CHECK(state_bytes(precision).total() == 16);
+  CHECK(state_types(precision).total_bytes() == 16);
   // Without the compute copy of the weights: 16 bytes become 6 (FP8-LM, table 6).
-  CHECK(fp8_state_bytes(Fp8Level::o3).total() - fp8_state_bytes(Fp8Level::o3).weight == 6);
-  CHECK(fp8_state_bytes(Fp8Level::o2).total() == 6);
-  CHECK(fp8_state_bytes(Fp8Level::o1).total() == 11);
+  const auto fp8 = [&](Fp8Level level) {
+    precision.fp8_level = level;
+    return fp8_state_types(precision);
+  };
+  CHECK(fp8(Fp8Level::o3).total_bytes() - fp8(Fp8Level::o3).weight_bytes() == 6);
+  CHECK(fp8(Fp8Level::o2).total_bytes() == 6);
+  CHECK(fp8(Fp8Level::o1).total_bytes() == 11);
 }
 
 TEST_CASE("FP8 takes the layers' matrices and leaves the rest in 16 bits") {
@@ -80,7 +82,7 @@ TEST_CASE("FP8 takes the layers' matrices and leaves the rest in 16 bits") {
   value.recipe.precision.fp8_level = Fp8Level::o3;
   const double matrices = 2.0 * 12 * 64 * 64;
   const double rest = static_cast<double>(value.graph().parameter_count()) - matrices;
-  const ModelStates states = model_states(value.recipe, value.graph(), value.mesh, value.stages()[0]);
+  const ModelStates states = model_states(value.partition(), 0);
   CHECK(states.resident[Category::weights] == matrices + 2 * rest);
   CHECK(states.resident[Category::gradients] == matrices + 4 * rest);
   CHECK(states.resident[Category::master_weights] == 2 * matrices + 4 * rest);
@@ -96,9 +98,7 @@ TEST_CASE("FP8 shards are whole tensors") {
   value.mesh.data = value.mesh.zero_shard = 4;
   const double matrices = 12.0 * 64 * 64, largest = 4.0 * 64 * 64;
   const double rest = static_cast<double>(value.graph().parameter_count()) - matrices;
-  const auto optimizer = [&] {
-    return model_states(value.recipe, value.graph(), value.mesh, value.stages()[0]).resident[Category::optimizer];
-  };
+  const auto optimizer = [&] { return model_states(value.partition(), 0).resident[Category::optimizer]; };
   CHECK(optimizer() == 3 * largest + 8 * rest / 4);
   value.mesh.data = value.mesh.zero_shard = 2;
   CHECK(optimizer() == 3 * matrices / 2 + 8 * rest / 2);
@@ -116,7 +116,7 @@ TEST_CASE("sharding inside a part of the data-parallel ranks") {
 TEST_CASE("ZeRO-2 and -3 name the whole tensors that come and go") {
   const auto states = [](std::int64_t stage) {
     const MemoryCase value = zero_case(stage, 4);
-    return model_states(value.recipe, value.graph(), value.mesh, value.stages()[0]);
+    return model_states(value.partition(), 0);
   };
   const auto whole = static_cast<double>(zero_case(0, 4).graph().parameter_count());
   CHECK(states(1).unreduced_gradients == 0);
@@ -124,7 +124,7 @@ TEST_CASE("ZeRO-2 and -3 name the whole tensors that come and go") {
   CHECK(states(2).gathered_weights == 0);
   CHECK(states(3).gathered_weights == 2 * whole);
   const MemoryCase alone = zero_case(3, 1);
-  CHECK(model_states(alone.recipe, alone.graph(), alone.mesh, alone.stages()[0]).gathered_weights == 0);
+  CHECK(model_states(alone.partition(), 0).gathered_weights == 0);
 }
 
 TEST_CASE("tied embeddings: the last stage of a pipeline holds a copy") {
@@ -145,9 +145,7 @@ TEST_CASE("tied embeddings: the last stage of a pipeline holds a copy") {
 TEST_CASE("a tied head gathers the embedding's weight") {
   MemoryCase value = zero_case(3, 4);
   value.recipe.pipeline.loops = 2;
-  const auto gathered = [&] {
-    return model_states(value.recipe, value.graph(), value.mesh, value.stages()[1]).gathered_weights;
-  };
+  const auto gathered = [&] { return model_states(value.partition(), 1).gathered_weights; };
   const double tied = gathered();
   value.recipe.model.tie_embeddings = false;
   CHECK(gathered() == tied);

@@ -2,7 +2,8 @@
 #include <catch2/catch.hpp>
 #include <string>
 
-#include "parallel/plan/memory/model_states.h"
+#include "core/graph/operators.h"
+#include "parallel/plan/memory/memory_model.h"
 #include "tests/parallel/plan/memory/memory_case.h"
 
 namespace llmtrain::test {
@@ -24,14 +25,13 @@ MemoryCase korthikanti(std::int64_t layers, std::int64_t hidden, std::int64_t he
   return result;
 }
 
-Stage layers_of_a_rank(std::int64_t layers) {
+// Of a rank's layers alone.
+double states_of(const MemoryCase& value, std::int64_t layers) {
+  Partition partition = value.partition();
   Stage stage;
   for (std::int64_t layer = 0; layer < layers; ++layer) stage.blocks.push_back(static_cast<std::size_t>(layer + 1));
-  return stage;
-}
-
-double states_of(const MemoryCase& value, std::int64_t layers) {
-  return model_states(value.recipe, value.graph(), value.mesh, layers_of_a_rank(layers)).resident.total();
+  partition.groups.front() = state_groups(partition.recipe, *partition.graph, partition.mesh, stage);
+  return model_states(partition, 0).resident.total();
 }
 
 // `layers`: how many layers' activations a rank holds at once, of all micro-batches.
@@ -45,7 +45,7 @@ double activations_of(const MemoryCase& value, double layers) {
   setting.compute = DataType::fp16;
   setting.attention = AttentionMethod::math;
   setting.recompute = value.recipe.memory.recompute;
-  return layers * saved_bytes(value.graph(), 1, setting);
+  return layers * saved_bytes(block_operators(value.graph(), 1, setting), setting.recompute);
 }
 
 TEST_CASE("model states of the activation recompute paper's models") {

@@ -65,7 +65,7 @@ TEST_CASE("breadth-first gathers ZeRO-3's weights twice a step, ordinary FSDP tw
         paper("zero-128b", {"batch.global=256", std::string("pipeline.schedule=\"") + schedule + "\""});
     double bytes = 0;
     for (const PlannedCommunication& line : make_plan(recipe, profile_of(recipe)).report.communication)
-      if (line.entry.purpose == "data_parallel" && line.entry.collective == "all_gather")
+      if (line.entry.purpose == Purpose::data_parallel && line.entry.collective == Collective::all_gather)
         bytes += line.entry.bytes_per_rank_per_step;
     return bytes;
   };

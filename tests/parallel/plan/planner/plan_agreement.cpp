@@ -70,7 +70,7 @@ void judge_ranks(const Plan& plan, const ClusterProfile& profile, Judge& judge) 
 
 void judge_communication(const PlanReport& report, Judge& judge) {
   for (const PlannedCommunication& line : report.communication) {
-    const std::string name = line.entry.purpose + " " + line.entry.collective;
+    const std::string name = std::string(purpose_name(line.entry.purpose)) + " " + line.entry.tensors;
     judge.require(line.entry.ranks > 1 && line.entry.bytes_per_rank_per_step > 0, name + " has ranks and bytes");
     judge.require(line.entry.seconds > 0 && line.exposed_seconds >= 0, name + " takes time");
     judge.require(line.exposed_seconds <= line.entry.seconds * (1 + 1e-12), name + " hides no more than all");
@@ -81,7 +81,7 @@ void judge_communication(const PlanReport& report, Judge& judge) {
 }  // namespace
 
 std::vector<std::string> disagreements(const Plan& plan, const ClusterProfile& cluster) {
-  const ClusterProfile profile = share_devices(cluster, plan.report.recipe);
+  const ClusterProfile profile = share_devices(cluster, plan.report.mesh);
   Judge judge;
   judge_speed(plan.report, profile, judge);
   judge_step(plan.report, judge);

@@ -90,7 +90,7 @@ TEST_CASE("text of a recipe and of messages is escaped") {
   plan.report.warnings = {"</ul><img>", "\x01"};
   plan.report.suggestions = {{.change = "a=<b>", .step_seconds = 1, .peak_bytes = 1, .fits = true}};
   plan.report.ranks[0].peak_instruction = "<i>";
-  plan.report.communication[0].entry.group = "<td>";
+  plan.report.communication[0].entry.tensors = "<td>";
   const std::string page = report_html(plan);
   CHECK(nesting_error(page) == "");
   CHECK(count(page, "alert(&#39;a&#39;)") == 3);
@@ -110,7 +110,8 @@ TEST_CASE("the script knows every instruction that is drawn") {
   CHECK(values == 8 * plan.simulation.timeline.size());
   CHECK(data.at("rows").size() == 4);
   const TimelineEntry& first = plan.simulation.timeline[0];
-  const Instruction& instruction = plan.schedule.ranks[0].instructions[static_cast<std::size_t>(first.instruction)];
+  const Instruction& instruction =
+      plan.layout->schedule().ranks[0].instructions[static_cast<std::size_t>(first.instruction)];
   CHECK(data.at("rows").at(0).at(2).at(0) == static_cast<int>(instruction.operation));
   CHECK(data.at("rows").at(0).at(2).at(1) == instruction.stage);
   CHECK(data.at("tick").get<double>() * 1e6 == Approx(plan.simulation.step_seconds));

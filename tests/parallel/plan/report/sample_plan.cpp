@@ -52,7 +52,7 @@ void report_ranks(Plan& plan) {
     rank.peak_bytes = simulated.peak_bytes;
     rank.bytes = simulated.high_water;
     rank.peak_instruction =
-        to_text(plan.schedule.ranks[i].instructions[static_cast<std::size_t>(simulated.peak_instruction)]);
+        to_text(plan.layout->schedule().ranks[i].instructions[static_cast<std::size_t>(simulated.peak_instruction)]);
     plan.report.ranks.push_back(rank);
   }
 }
@@ -64,10 +64,12 @@ Plan sample_plan(const ScheduleShape& shape) {
   plan.report = sample_report();
   plan.report.device_memory_bytes = 10240 * mib;
   plan.report.suggestions.clear();
-  plan.schedule = make_schedule(shape);
+  Partition partition;
+  partition.shape = shape;
+  plan.layout = std::make_shared<const Layout>(std::move(partition));
   plan.costs = sample_costs(shape);
   plan.memory = sample_memory(shape);
-  plan.simulation = simulate(plan.schedule, plan.costs, plan.memory, Timeline::record);
+  plan.simulation = simulate(plan.layout->schedule(), plan.costs, plan.memory, Timeline::record);
   const RankSimulation& first = plan.simulation.ranks.front();
   plan.report.step = {.seconds = plan.simulation.step_seconds,
                       .compute_seconds = first.busy_seconds - first.communication_seconds - first.slowed_seconds,

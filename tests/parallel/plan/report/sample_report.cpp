@@ -35,11 +35,11 @@ PlannedRank sample_rank(std::int64_t pipeline_rank) {
   return rank;
 }
 
-PlannedCommunication sample_line(const char* collective, const char* purpose, const char* group, std::int64_t ranks,
+PlannedCommunication sample_line(Collective collective, Purpose purpose, const char* tensors, std::int64_t ranks,
                                  double gibibytes, double seconds, double exposed) {
   return {.entry = {.collective = collective,
                     .purpose = purpose,
-                    .group = group,
+                    .tensors = tensors,
                     .ranks = ranks,
                     .bytes_per_rank_per_step = gibibytes * gib,
                     .seconds = seconds},
@@ -76,10 +76,11 @@ PlanReport sample_report() {
                        .hfu = 0.561};
   report.run = {.tokens = 3e11, .seconds = 2'384'175, .device_hours = 678165, .price = {}};
   for (std::int64_t rank = 0; rank < 16; ++rank) report.ranks.push_back(sample_rank(rank));
-  report.communication = {sample_line("all_reduce", "tensor_parallel", "activations", 8, 300, 2.5, 2.5),
-                          sample_line("all_reduce", "data_parallel", "gradients", 8, 8.75, 0.8, 0.8),
-                          sample_line("send_receive", "pipeline", "activations", 2, 9, 0.6, 0.2),
-                          sample_line("all_reduce", "control", "scalars", 1024, 1e-6, 1e-4, 1e-4)};
+  report.communication = {
+      sample_line(Collective::all_reduce, Purpose::tensor_parallel, "activations", 8, 300, 2.5, 2.5),
+      sample_line(Collective::all_reduce, Purpose::data_parallel, "gradients", 8, 8.75, 0.8, 0.8),
+      sample_line(Collective::send, Purpose::pipeline, "activations", 2, 9, 0.6, 0.2),
+      sample_line(Collective::all_reduce, Purpose::control, "scalars", 1024, 1e-6, 1e-4, 1e-4)};
   report.suggestions = {
       {.change = "memory.recompute=selective", .step_seconds = 21.5, .peak_bytes = 74 * gib, .fits = true},
       {.change = "pipeline.loops=3", .step_seconds = 24, .peak_bytes = 66 * gib, .fits = true},

@@ -60,8 +60,8 @@ TEST_CASE("one record is one complete event with its instruction's fields") {
 TEST_CASE("every instruction that takes time is in the trace once, on its rank") {
   const Plan plan = test::sample_plan(looped);
   std::multiset<std::pair<int, std::string>> expected;
-  for (std::size_t rank = 0; rank < plan.schedule.ranks.size(); ++rank)
-    for (const Instruction& instruction : plan.schedule.ranks[rank].instructions)
+  for (std::size_t rank = 0; rank < plan.layout->schedule().ranks.size(); ++rank)
+    for (const Instruction& instruction : plan.layout->schedule().ranks[rank].instructions)
       if (instruction.operation != Operation::free_weights)
         expected.emplace(static_cast<int>(rank), to_text(instruction));
   std::multiset<std::pair<int, std::string>> found;

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "core/graph/operator_writer.h"
+
+namespace llmtrain {
+namespace {
+
+using Role = ParameterRole;
+
+constexpr double fp32_bytes = 4;
+
+// Query, key and value, as the core reads them.
+void save_inputs(const OperatorWriter& writer, Operator& core) {
+  const LocalShape& shape = writer.shape();
+  if (writer.is_cpu()) {
+    writer.save(core, "attention.query_key_value", shape.element * shape.tokens * (shape.query + 2 * shape.key));
+    return;
+  }
+  writer.save(core, "attention.query", shape.element * shape.tokens * shape.query);
+  writer.save(core, "attention.key", shape.element * shape.tokens * shape.key);
+  writer.save(core, "attention.value", shape.element * shape.tokens * shape.key);
+}
+
+void save_core(const OperatorWriter& writer, Operator& core) {
+  const LocalShape& shape = writer.shape();
+  if (core.kind == OperatorKind::fused_attention) {
+    writer.save(core, "attention.log_sum_exp", fp32_bytes * shape.tokens * shape.heads);
+    if (writer.setting().uses_fp8() && !writer.is_cpu())
+      writer.save(core, "attention.flash_output", shape.element * shape.tokens * shape.query);
+    return;
+  }
+  writer.save(core, "attention.probabilities", shape.element * shape.scores, Recompute::none);
+  if (!writer.drops() || writer.is_cpu()) return;
+  writer.save(core, "attention.mask", dropout_mask_bytes * shape.scores, Recompute::none);
+  writer.save(core, "attention.dropped", shape.element * shape.scores, Recompute::none);
+}
+
+// Context ranks bring the keys and values of whole sequences together before attention, and again before its backward,
+// whose gradients are summed into the ranks that have the tokens. What is gathered for a forward that runs again is
+// there for the backward, too.
+void exchange_keys(const OperatorWriter& writer, Operator& core, double bytes) {
+  const auto add = [&](Collective collective, Direction direction, const char* tensors) {
+    Exchange exchange = writer.exchange(collective, direction, tensors, bytes);
+    exchange.axis = RankAxis::context;
+    core.exchanges.push_back(exchange);
+  };
+  add(Collective::all_gather, Direction::forward, "keys and values");
+  add(Collective::all_gather, Direction::backward, "keys and values");
+  add(Collective::reduce_scatter, Direction::backward, "gradients of keys and values");
+}
+
+// Scores of the math path while they are made, and the gradients of probabilities and scores. The CPU's softmax works
+// in fp32 and rounds at its end.
+void add_scores_work(const OperatorWriter& writer, double key_gradients, Operator& core) {
+  const LocalShape& shape = writer.shape();
+  const bool is_stored = core.kind == OperatorKind::stored_attention;
+  const double in_fp32 = fp32_bytes * shape.scores * (shape.element < fp32_bytes ? 2 : 1);
+  if (is_stored) core.forward_working += writer.is_cpu() ? in_fp32 : shape.element * shape.scores;
+  core.backward_working += std::max(key_gradients, is_stored ? 2 * shape.element * shape.scores : 0);
+}
+
+// In the backward stand the gradients of the core's output and of its three inputs; gathered keys stand beside their
+// gradients, and these beside the copy that is sent.
+void write_core(OperatorWriter& writer) {
+  const LocalShape& shape = writer.shape();
+  const bool is_fused = writer.setting().attention == AttentionMethod::flash;
+  Operator& core =
+      writer.add("attention.core", is_fused ? OperatorKind::fused_attention : OperatorKind::stored_attention);
+  const double context = static_cast<double>(writer.setting().context);
+  core.product = {shape.sequence_length / context, shape.sequence_length, shape.head_dim,
+                  shape.sequences * shape.heads};
+  core.flops = 4 * shape.tokens * shape.sequence_length * shape.query;
+  // Fused attention keeps no scores, so there is nothing to save by computing it again.
+  if (!is_fused) core.repetition = Operator::Repetition::selective_and_full;
+  if (!is_fused && writer.drops())
+    core.forward.mask_bytes = core.backward.mask_bytes = dropout_mask_bytes * shape.scores;
+  save_inputs(writer, core);
+  save_core(writer, core);
+  const double keys = shape.element * shape.tokens * 2 * shape.key;
+  core.backward_working = shape.element * shape.tokens * (2 * shape.query + 2 * shape.key);
+  if (context > 1) {
+    exchange_keys(writer, core, context * keys);
+    core.forward_working += context * keys;
+    core.backward_working += 2 * context * keys;
+  }
+  add_scores_work(writer, context > 1 ? 0 : keys, core);
+}
+
+void write_query_key_norm(OperatorWriter& writer, double elements) {
+  const LocalShape& shape = writer.shape();
+  Operator& norm = writer.elementwise("attention.query_key_norm", 2 * elements, 3 * elements);
+  const char* kept = writer.is_cpu() ? "attention.normed_query_key" : "attention.unnormed_query_key";
+  writer.save(norm, kept, shape.element * elements);
+  writer.save(norm, "attention.norm_statistics", fp32_bytes * shape.tokens * (shape.heads + shape.kv_heads));
+}
+
+}  // namespace
+
+void write_attention(OperatorWriter& writer) {
+  const LocalShape& shape = writer.shape();
+  Operator& norm = writer.norm("attention.norm");
+  writer.save(norm, "input", shape.element * shape.residual(), Recompute::full);
+  if (writer.is_cpu()) writer.save(norm, "attention_norm.statistics", writer.statistics_bytes(shape.split_tokens));
+
+  Operator& inputs =
+      writer.linear("attention.query_key_value", {shape.tokens, shape.query + 2 * shape.key, shape.hidden},
+                    {Role::query_weight, Role::key_weight, Role::value_weight});
+  writer.save(inputs, "attention.input", shape.gemm_input * shape.residual(), writer.kept_on_cuda());
+  writer.enter_features(inputs);
+  const double rotated = shape.tokens * (shape.query + shape.key);
+  if (writer.model().qk_norm) write_query_key_norm(writer, rotated);
+  if (writer.model().position == Position::rope) writer.elementwise("attention.rotation", 2 * rotated, 2 * rotated);
+  write_core(writer);
+
+  Operator& output =
+      writer.linear("attention.output", {shape.tokens, shape.hidden, shape.query}, {Role::attention_output_weight});
+  writer.save(output, "attention.output", shape.gemm_input * shape.tokens * shape.query);
+  writer.leave_features(output);
+  Operator& residual = writer.residual("attention.residual");
+  // The gradient of the next half stands beside that of the output.
+  residual.backward_working += shape.element * shape.residual();
+  if (writer.drops() && !writer.is_cpu())
+    writer.save(residual, "attention.residual_mask", dropout_mask_bytes * shape.residual());
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/graph/operator_writer.h"
+
+namespace llmtrain {
+namespace {
+
+constexpr double fp32_bytes = 4;
+constexpr const char* ends = "embedding and head";
+
+double whole_rows(const LocalShape& shape) { return shape.element * shape.tokens * shape.hidden; }
+
+// CPU: a chunk of logits with the gradient of its input at a time, the normed input, and every row's loss.
+double cpu_head_working(const LocalShape& shape) {
+  const auto rows = static_cast<double>(logits_chunk_rows(static_cast<std::int64_t>(shape.tokens),
+                                                          static_cast<std::int64_t>(shape.vocabulary),
+                                                          static_cast<std::int64_t>(shape.element)));
+  return shape.element * shape.residual() + fp32_bytes * shape.tokens +
+         shape.element * rows * (shape.vocabulary + shape.hidden);
+}
+
+void save_for_head(const OperatorWriter& writer, Operator& norm) {
+  const LocalShape& shape = writer.shape();
+  const double residual = shape.element * shape.residual();
+  writer.save(norm, "input", residual, Recompute::full);
+  if (writer.is_cpu()) writer.save(norm, "statistics", writer.statistics_bytes(shape.split_tokens), Recompute::full);
+  writer.save(norm, writer.is_cpu() ? "normed_gradient" : "normed", residual, Recompute::full);
+}
+
+// The tensor ranks make the logits of their part of the vocabulary from all rows.
+void exchange_rows(const OperatorWriter& writer, Operator& logits) {
+  const double bytes = whole_rows(writer.shape());
+  if (writer.setting().splits_sequence) {
+    logits.exchanges.push_back(writer.exchange(Collective::all_gather, Direction::forward, ends, bytes));
+    logits.exchanges.push_back(writer.exchange(Collective::reduce_scatter, Direction::backward, ends, bytes));
+  } else {
+    logits.exchanges.push_back(writer.exchange(Collective::all_reduce, Direction::backward, ends, bytes));
+  }
+}
+
+}  // namespace
+
+// The rows of the tables are added up over the tensor ranks, each of which has a part of the vocabulary.
+void write_embedding(OperatorWriter& writer) {
+  const LocalShape& shape = writer.shape();
+  const double elements = shape.tokens * shape.hidden;
+  const bool has_positions = writer.model().position == Position::learned;
+  Operator& lookup = writer.elementwise("lookup", (has_positions ? 3 : 2) * elements, 3 * elements);
+  lookup.forward_working = lookup.backward_working = shape.element * shape.residual();
+  if (writer.setting().splits_sequence) {
+    lookup.exchanges.push_back(
+        writer.exchange(Collective::reduce_scatter, Direction::forward, ends, whole_rows(shape)));
+    lookup.exchanges.push_back(writer.exchange(Collective::all_gather, Direction::backward, ends, whole_rows(shape)));
+  } else {
+    lookup.exchanges.push_back(writer.exchange(Collective::all_reduce, Direction::forward, ends, whole_rows(shape)));
+  }
+  if (!writer.drops()) return;
+  Operator& dropout = writer.elementwise("dropout", 2 * shape.residual(), 2 * shape.residual());
+  if (!writer.is_cpu()) writer.save(dropout, "mask", dropout_mask_bytes * shape.residual(), Recompute::full);
+}
+
+// The loss ends the model: on the CPU its gradient is made chunk by chunk in the forward. CUDA keeps the logits in
+// fp32; beside them stand the product's own result where it is narrower, and the copy of which the softmax is taken.
+void write_head(OperatorWriter& writer) {
+  const LocalShape& shape = writer.shape();
+  const double logits_elements = shape.tokens * shape.vocabulary;
+  save_for_head(writer, writer.norm("norm"));
+  Operator& logits = writer.linear("logits", {shape.tokens, shape.vocabulary, shape.hidden}, {});
+  logits.uses_fp8 = false;
+  exchange_rows(writer, logits);
+  if (!writer.is_cpu()) writer.save(logits, "logits", fp32_bytes * logits_elements, Recompute::full);
+
+  Operator& loss = writer.add("loss", OperatorKind::cross_entropy);
+  loss.forward.elements = loss.backward.elements = logits_elements;
+  loss.ends_micro_batch = true;
+  // Largest logit, sum and target's logit of each row, of all ranks.
+  const double statistics = 3 * fp32_bytes * shape.tokens * static_cast<double>(writer.setting().shards.tensor);
+  loss.exchanges.push_back(writer.exchange(Collective::all_gather, Direction::forward, "cross-entropy", statistics));
+  loss.backward_working = shape.element * shape.residual();
+  if (writer.is_cpu()) {
+    loss.forward_working = cpu_head_working(shape);
+    return;
+  }
+  const double unwidened = shape.element < fp32_bytes ? shape.element * logits_elements : 0;
+  loss.forward_working = unwidened + fp32_bytes * logits_elements;
+  loss.backward_working += unwidened;
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/graph/experts.h"
+#include "core/graph/operator_writer.h"
+
+namespace llmtrain {
+namespace {
+
+using Role = ParameterRole;
+
+constexpr double fp32_bytes = 4;
+constexpr double index_bytes = 8;
+
+// Columns of a projection that makes the activation's input: gate and up for swiglu.
+double activation_inputs(const ModelRecipe& model) { return model.activation == Activation::swiglu ? 2 : 1; }
+
+// A feed-forward network: up (and gate), activation, down.
+struct Network {
+  std::string path;        // of its module
+  std::string saved;       // what the names of its kept tensors begin with
+  double rows = 0;         // of each of `networks` equal ones
+  double width = 0;        // on this rank
+  double networks = 1;     // side by side: the experts of a rank
+  double useful_rows = 0;  // of all of them: rows that are tokens and no empty places
+  Recompute keeps_activated{};
+};
+
+Operator& write_up(OperatorWriter& writer, const Network& network, std::initializer_list<Role> weights) {
+  const LocalShape& shape = writer.shape();
+  const double columns = network.width * activation_inputs(writer.model());
+  Operator& up = writer.linear(network.path + ".up", {network.rows, columns, shape.hidden, network.networks}, weights);
+  up.flops = 2 * network.useful_rows * columns * shape.hidden;
+  return up;
+}
+
+// In the backward stands the gradient of the activation's input.
+void write_activation(OperatorWriter& writer, const Network& network) {
+  const LocalShape& shape = writer.shape();
+  const double rows = network.networks * network.rows;
+  const double read = rows * network.width * activation_inputs(writer.model()), written = rows * network.width;
+  Operator& activation = writer.elementwise(network.path + ".activation", read + written, 2 * read + written);
+  writer.save(activation, network.saved + ".hidden", shape.element * read);
+  activation.backward_working = shape.element * read;
+}
+
+Operator& write_down(OperatorWriter& writer, const Network& network, std::initializer_list<Role> weights) {
+  const LocalShape& shape = writer.shape();
+  Operator& down =
+      writer.linear(network.path + ".down", {network.rows, shape.hidden, network.width, network.networks}, weights);
+  down.flops = 2 * network.useful_rows * network.width * shape.hidden;
+  writer.save(down, network.saved + ".activated", shape.gemm_input * network.networks * network.rows * network.width,
+              network.keeps_activated);
+  return down;
+}
+
+// The network that all tokens take, split over the tensor ranks: that of a dense layer, or the shared experts.
+void write_dense_network(OperatorWriter& writer, std::string path, std::int64_t width) {
+  const LocalShape& shape = writer.shape();
+  const double local_width = static_cast<double>(width) / static_cast<double>(writer.setting().shards.tensor);
+  const Network network{.path = std::move(path),
+                        .saved = "ffn",
+                        .rows = shape.tokens,
+                        .width = local_width,
+                        .useful_rows = shape.tokens,
+                        .keeps_activated = writer.kept_on_cuda()};
+  Operator& up = write_up(writer, network, {Role::ffn_gate_weight, Role::ffn_up_weight});
+  writer.enter_features(up);
+  write_activation(writer, network);
+  writer.leave_features(write_down(writer, network, {Role::ffn_down_weight}));
+}
+
+// In the compute type, also at FP8 levels; probabilities in fp32, as their gradients need it.
+void write_router(OperatorWriter& writer, const MixtureOfExpertsRecipe& moe) {
+  const LocalShape& shape = writer.shape();
+  const auto experts = static_cast<double>(moe.experts), top_k = static_cast<double>(moe.top_k);
+  double inner = shape.hidden;
+  if (moe.router == Router::cosine) {
+    const auto width = static_cast<double>(cosine_router_width);
+    writer.linear("feed_forward.experts.router_projection", {shape.tokens, width, inner}, {}).uses_fp8 = false;
+    inner = width;
+  }
+  writer.linear("feed_forward.experts.router", {shape.tokens, experts, inner}, {}).uses_fp8 = false;
+  Operator& softmax =
+      writer.elementwise("feed_forward.experts.probabilities", 4 * shape.tokens * experts, 6 * shape.tokens * experts);
+  writer.save(softmax, "experts.probabilities", fp32_bytes * shape.split_tokens * experts);
+  writer.save(softmax, "experts.choices", (index_bytes + fp32_bytes) * shape.split_tokens * top_k);
+}
+
+void add_exchange(const OperatorWriter& writer, Operator& item, RankAxis axis, Direction direction, double bytes) {
+  const bool is_expert = axis == RankAxis::expert;
+  Exchange exchange = writer.exchange(is_expert ? Collective::all_to_all : Collective::all_reduce, direction,
+                                      is_expert ? "tokens" : "expert sums", bytes);
+  exchange.axis = axis;
+  item.exchanges.push_back(exchange);
+}
+
+// Tokens go to the experts, and what these answer comes back, in the backward the other way round; the ranks that split
+// an expert's matrices sum what each has of the answer.
+void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& moe) {
+  const LocalShape& shape = writer.shape();
+  const ShardDegrees& shards = writer.setting().shards;
+  const auto expert_tensor = static_cast<double>(shards.expert_tensor);
+  // Each rank routes tokens / tensor of them, so that none is sent twice, and the ranks of an expert gather theirs.
+  const double routed = shape.tokens * expert_tensor / static_cast<double>(shards.tensor);
+  const auto capacity = static_cast<double>(expert_capacity(moe, static_cast<std::int64_t>(routed)));
+  const double places = static_cast<double>(moe.experts) * capacity, bytes = shape.element * places * shape.hidden;
+  const double local_experts = static_cast<double>(moe.experts) / static_cast<double>(shards.expert);
+  const double copied = (3 * places + shape.tokens) * shape.hidden;  // to the experts, from them, and their sum
+
+  Operator& dispatch = writer.elementwise("feed_forward.experts.dispatch", copied, copied);
+  dispatch.forward_working = dispatch.backward_working = 2 * bytes;
+  if (moe.shared_experts == 0) writer.hold_gathered_rows(dispatch);
+  for (const Direction direction : {Direction::forward, Direction::backward})
+    add_exchange(writer, dispatch, RankAxis::expert, direction, bytes);
+  add_exchange(writer, dispatch, RankAxis::expert_tensor, Direction::backward, bytes);
+
+  const Network network{.path = "feed_forward.experts.routed",
+                        .saved = "experts",
+                        .rows = places / local_experts,
+                        .width = static_cast<double>(moe.ffn_hidden_size) / expert_tensor,
+                        .networks = local_experts,
+                        .useful_rows = routed * expert_load(moe).kept,
+                        .keeps_activated = Recompute::selective};
+  Operator& up = write_up(writer, network, {Role::expert_gate_weight, Role::expert_up_weight});
+  writer.save(up, "experts.input", shape.gemm_input * places * shape.hidden);
+  write_activation(writer, network);
+  Operator& down = write_down(writer, network, {Role::expert_down_weight});
+  // The gradient of a token's scores needs what each expert answered.
+  writer.save(down, "experts.output", bytes);
+  Operator& combine = writer.elementwise("feed_forward.experts.combine", 0, 0);
+  for (const Direction direction : {Direction::forward, Direction::backward})
+    add_exchange(writer, combine, RankAxis::expert, direction, bytes);
+  add_exchange(writer, combine, RankAxis::expert_tensor, Direction::forward, bytes);
+}
+
+}  // namespace
+
+// The half of a layer behind attention: dense, or the experts that take its place.
+void write_feed_forward(OperatorWriter& writer) {
+  const LocalShape& shape = writer.shape();
+  const ModelRecipe& model = writer.model();
+  Operator& norm = writer.norm("feed_forward.norm");
+  writer.save(norm, "middle", shape.element * shape.residual());
+  writer.save(norm, "ffn.input", shape.gemm_input * shape.residual(), writer.kept_on_cuda());
+  if (writer.is_cpu()) writer.save(norm, "ffn_norm.statistics", writer.statistics_bytes(shape.split_tokens));
+
+  if (!has_experts(model, writer.layer())) {
+    write_dense_network(writer, "feed_forward.network", model.ffn_hidden_size);
+  } else {
+    const MixtureOfExpertsRecipe& moe = *model.moe;
+    write_router(writer, moe);
+    write_routed_experts(writer, moe);
+    if (moe.shared_experts > 0)
+      write_dense_network(writer, "feed_forward.experts.shared", moe.shared_experts * moe.ffn_hidden_size);
+  }
+  Operator& residual = writer.residual("feed_forward.residual");
+  residual.forward_working = shape.element * shape.residual();
+  if (writer.drops() && !writer.is_cpu())
+    writer.save(residual, "ffn.residual_mask", dropout_mask_bytes * shape.residual());
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/graph/operators.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "core/graph/block_cache.h"
+#include "core/graph/operator_writer.h"
+
+namespace llmtrain {
+namespace {
+
+std::string_view half_of(const Operator& item) { return std::string_view(item.name).substr(0, item.name.find('.')); }
+
+// What one half of a layer, or another block as a whole, holds.
+struct Half {
+  double saved = 0;
+  double kept = 0;
+  double forward_working = 0;
+  double backward_working = 0;
+};
+
+std::vector<Half> halves_of(const OperatorList& operators, Recompute recompute) {
+  std::vector<Half> halves;
+  for (std::size_t i = 0; i < operators.size(); ++i) {
+    const Operator& item = operators[i];
+    if (i == 0 || half_of(item) != half_of(operators[i - 1])) halves.emplace_back();
+    Half& half = halves.back();
+    for (const SavedTensor& tensor : item.saved) {
+      half.saved += tensor.bytes;
+      if (tensor.kept_through >= recompute) half.kept += tensor.bytes;
+    }
+    half.forward_working += item.forward_working;
+    half.backward_working += item.backward_working;
+  }
+  return halves;
+}
+
+}  // namespace
+
+OperatorList block_operators(const Graph& graph, std::size_t block, const PassSetting& setting) {
+  OperatorWriter writer(graph, block, setting);
+  switch (graph.blocks[block].kind) {
+    case BlockKind::embedding:
+      write_embedding(writer);
+      break;
+    case BlockKind::layer:
+      write_attention(writer);
+      write_feed_forward(writer);
+      break;
+    case BlockKind::head:
+      write_head(writer);
+      break;
+  }
+  return writer.take();
+}
+
+bool is_repeated(const Operator& item, Recompute recompute) {
+  switch (item.repetition) {
+    case Operator::Repetition::never:
+      return false;
+    case Operator::Repetition::full:
+      return recompute == Recompute::full;
+    case Operator::Repetition::selective_and_full:
+      return recompute != Recompute::none;
+  }
+  return false;
+}
+
+double Graph::training_flops_per_token(std::int64_t sequence_length) const {
+  PassSetting setting;
+  setting.sequence_length = sequence_length;
+  BlockCache<double> forward(*this);
+  double flops = 0;
+  for (std::size_t block = 0; block < blocks.size(); ++block)
+    flops += forward.of(block, [&] { return forward_flops(block_operators(*this, block, setting)); });
+  return 3 * flops / static_cast<double>(sequence_length);
+}
+
+double forward_flops(const OperatorList& operators) {
+  double flops = 0;
+  for (const Operator& item : operators) flops += item.flops;
+  return flops;
+}
+
+double repeated_flops(const OperatorList& operators, Recompute recompute) {
+  double flops = 0;
+  for (const Operator& item : operators)
+    if (is_repeated(item, recompute)) flops += item.flops;
+  return flops;
+}
+
+std::vector<SavedTensor> saved_tensors(const OperatorList& operators) {
+  std::vector<SavedTensor> tensors;
+  for (const Operator& item : operators) tensors.insert(tensors.end(), item.saved.begin(), item.saved.end());
+  return tensors;
+}
+
+double saved_bytes(const OperatorList& operators, Recompute recompute) {
+  double bytes = 0;
+  for (const Half& half : halves_of(operators, recompute)) bytes += half.kept;
+  return bytes;
+}
+
+// Selective recompute lets go of attention's scores before the feed-forward half begins, and makes them again after it;
+// a layer that is repeated as a whole has all of its tensors again, with its output and the gradient of that.
+PassPeak pass_peak(const OperatorList& operators, Recompute recompute, double boundary) {
+  const bool repeats_all = recompute == Recompute::full && is_repeated(operators.front(), recompute);
+  double weight_gradient = 0;
+  for (const Operator& item : operators) weight_gradient = std::max(weight_gradient, item.unscaled_weight_gradient);
+  PassPeak peak;
+  double before = 0, saved = 0;
+  for (const Half& half : halves_of(operators, recompute)) {
+    peak.forward = std::max(peak.forward, before + half.saved + half.forward_working);
+    peak.backward = std::max(peak.backward, before + half.saved + half.backward_working + weight_gradient);
+    before += repeats_all ? half.saved : half.kept;
+    saved += half.saved;
+  }
+  if (repeats_all) peak.backward = std::max(peak.backward, saved + 2 * boundary);
+  return peak;
+}
+
+}  // namespace llmtrain

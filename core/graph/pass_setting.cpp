@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/graph/pass_setting.h"
+
+#include <algorithm>
+
+namespace llmtrain {
+namespace {
+
+// One byte in the order of the forward's product and one in the order of the weight gradient's: FP8 tensor cores want
+// the summed axis contiguous.
+constexpr double fp8_input_bytes = 2;
+
+double divided(std::int64_t whole, std::int64_t parts) {
+  return static_cast<double>(whole) / static_cast<double>(parts);
+}
+
+}  // namespace
+
+AttentionMethod attention_method(const ModelRecipe& model, AttentionKernel kernel) {
+  const bool is_math = kernel == AttentionKernel::math || model.dropout > 0;
+  return is_math ? AttentionMethod::math : AttentionMethod::flash;
+}
+
+double PassSetting::tokens() const { return divided(batch * sequence_length, context); }
+
+double PassSetting::split_tokens() const { return tokens() / static_cast<double>(splits_sequence ? shards.tensor : 1); }
+
+LocalShape local_shape(const ModelRecipe& model, const PassSetting& setting) {
+  const std::int64_t tensor = setting.shards.tensor;
+  LocalShape shape;
+  shape.sequences = static_cast<double>(setting.batch);
+  shape.sequence_length = static_cast<double>(setting.sequence_length);
+  shape.tokens = setting.tokens();
+  shape.split_tokens = setting.split_tokens();
+  shape.hidden = static_cast<double>(model.hidden_size);
+  shape.head_dim = static_cast<double>(model.head_dim);
+  shape.heads = divided(model.heads, tensor);
+  shape.kv_heads = static_cast<double>(local_kv_heads(model, tensor));
+  shape.query = shape.heads * shape.head_dim;
+  shape.key = shape.kv_heads * shape.head_dim;
+  shape.scores = shape.heads * shape.tokens * shape.sequence_length;
+  shape.vocabulary = static_cast<double>(local_vocabulary(model, tensor));
+  shape.element = element_bytes(element_type(setting.compute));
+  const bool keeps_fp8 = setting.uses_fp8() && setting.kernels == KernelSet::cuda;
+  shape.gemm_input = keeps_fp8 ? fp8_input_bytes : shape.element;
+  return shape;
+}
+
+double boundary_bytes(const ModelRecipe& model, const PassSetting& setting) {
+  return element_bytes(element_type(setting.compute)) * setting.split_tokens() * static_cast<double>(model.hidden_size);
+}
+
+// Large enough that adding to the weight's gradient once per chunk costs little beside the products.
+std::int64_t logits_chunk_rows(std::int64_t rows, std::int64_t vocabulary, std::int64_t bytes_per_element) {
+  constexpr std::int64_t chunk_bytes = std::int64_t{128} << 20;
+  const std::int64_t most = std::max<std::int64_t>(1, chunk_bytes / (vocabulary * bytes_per_element));
+  const std::int64_t chunks = (rows + most - 1) / most;
+  return (rows + chunks - 1) / chunks;
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "core/graph/sharding.h"
+#include "core/recipe/recipe.h"
+
+namespace llmtrain {
+
+// Which implementations run: they differ in what their forward keeps for the backward. `cuda` keeps what Korthikanti et
+// al. list (arXiv 2205.05198, section 4); `cpu` is what core/model keeps.
+enum class KernelSet { cpu, cuda };
+
+enum class AttentionMethod { flash, math };
+
+// Flash where it is asked for or left open; dropout in attention needs the scores and takes the math path.
+AttentionMethod attention_method(const ModelRecipe& model, AttentionKernel kernel);
+
+// How one rank runs a block on one micro-batch.
+struct PassSetting {
+  KernelSet kernels = KernelSet::cpu;
+  std::int64_t batch = 1;            // sequences
+  std::int64_t sequence_length = 1;  // tokens of a whole sequence
+  ShardDegrees shards;
+  bool splits_sequence = false;  // sequence parallelism: norms and residuals hold tokens / tensor
+  std::int64_t context = 1;      // ranks that split a sequence
+  DataType compute = DataType::fp32;
+  Fp8Level fp8_level = Fp8Level::off;
+  AttentionMethod attention = AttentionMethod::flash;
+  Recompute recompute = Recompute::none;
+
+  bool uses_fp8() const { return fp8_level != Fp8Level::off; }
+  // Tokens of the micro-batch on this rank where features are split, and where sequence parallelism splits tokens
+  // instead: norms, residuals, and what passes between stages.
+  double tokens() const;
+  double split_tokens() const;
+};
+
+// The sizes of a block's tensors on one rank in one micro-batch: in elements unless said otherwise. Real numbers, so
+// that a layout that does not divide can still be estimated.
+struct LocalShape {
+  double sequences = 0;
+  double sequence_length = 0;  // of the whole sequence: the keys that attention sees
+  double tokens = 0;
+  double split_tokens = 0;
+  double hidden = 0;
+  double head_dim = 0;
+  double heads = 0;
+  double kv_heads = 0;
+  double query = 0;  // features of the rank's query heads
+  double key = 0;    // features of its key heads, and of its value heads
+  double scores = 0;
+  double vocabulary = 0;
+  double element = 4;     // bytes per element of activations
+  double gemm_input = 4;  // bytes per element of a kept input of a matrix product
+
+  double residual() const { return split_tokens * hidden; }
+};
+
+LocalShape local_shape(const ModelRecipe& model, const PassSetting& setting);
+
+// Bytes of [tokens, hidden] as it passes from block to block: with sequence parallelism a rank's part of it.
+double boundary_bytes(const ModelRecipe& model, const PassSetting& setting);
+
+// Rows of logits that the CPU's head holds at a time: as few chunks as fit into 128 MiB each, of equal size.
+std::int64_t logits_chunk_rows(std::int64_t rows, std::int64_t vocabulary, std::int64_t bytes_per_element);
+
+}  // namespace llmtrain

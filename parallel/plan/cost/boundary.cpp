@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/cost/boundary.h"
+
+namespace llmtrain {
+
+Boundary boundary_of(const CostContext& context) {
+  PassSetting whole = context.setting;
+  whole.splits_sequence = false;
+  const double bytes = boundary_bytes(context.recipe().model, whole);
+  return {bytes / static_cast<double>(context.mesh().tensor), context.recipe().parallel.sequence ? 0 : bytes};
+}
+
+double boundary_seconds(const CostContext& context, const RankGroup& neighbours) {
+  const Boundary boundary = boundary_of(context);
+  // Without overlap the program waits for the device after each transfer.
+  const double waits = context.recipe().parallel.overlap ? 1 : context.constants.blocking_transfer;
+  return waits * context.profile.host.transfer_seconds +
+         context.collectives.point_to_point(boundary.sent_bytes, neighbours) +
+         context.collectives.all_gather(boundary.whole_bytes, tensor_group(context.mesh()));
+}
+
+}  // namespace llmtrain

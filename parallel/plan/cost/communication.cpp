@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <numeric>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "core/graph/block_cache.h"
+#include "parallel/plan/cost/boundary.h"
+#include "parallel/plan/cost/state_cost.h"
+#include "parallel/plan/cost/step_cost_model.h"
+#include "parallel/plan/step_scalars.h"
+
+namespace llmtrain {
+namespace {
+
+Purpose purpose_of(RankAxis axis) {
+  switch (axis) {
+    case RankAxis::tensor:
+    case RankAxis::expert_tensor:
+      return Purpose::tensor_parallel;
+    case RankAxis::context:
+      return Purpose::context;
+    case RankAxis::expert:
+      return Purpose::expert;
+  }
+  return Purpose::control;
+}
+
+// A collective inside blocks, and how often each pipeline rank takes part in it per step.
+struct CountedExchange {
+  Exchange exchange;
+  std::vector<double> times;
+
+  // All directions and exposures of one kind of tensor are one.
+  auto kind() const {
+    return std::tie(exchange.axis, exchange.tensors, exchange.collective, exchange.bytes, exchange.compression);
+  }
+  double most() const { return *std::max_element(times.begin(), times.end()); }
+};
+
+// Counts the collectives inside the blocks of all stages: layers first, so that what they exchange leads the table.
+class ExchangeCount {
+ public:
+  explicit ExchangeCount(const CostContext& context) : context_(context), lists_(*context.partition.graph) {
+    for (const bool of_layers : {true, false}) count_blocks(of_layers);
+    std::stable_sort(counted_.begin(), counted_.end(), [this](const CountedExchange& a, const CountedExchange& b) {
+      return std::tuple(a.exchange.axis, place_of(a.exchange.tensors), a.exchange.collective) <
+             std::tuple(b.exchange.axis, place_of(b.exchange.tensors), b.exchange.collective);
+    });
+  }
+
+  const std::vector<CountedExchange>& counted() const { return counted_; }
+
+ private:
+  void count_blocks(bool of_layers) {
+    const Partition& partition = context_.partition;
+    const Graph& graph = *partition.graph;
+    for (std::size_t stage = 0; stage < partition.stages.size(); ++stage) {
+      for (const std::size_t block : partition.stages[stage].blocks) {
+        if ((graph.blocks[block].kind == BlockKind::layer) != of_layers) continue;
+        const auto& operators = lists_.of(block, [&] { return block_operators(graph, block, context_.setting); });
+        for (const Operator& item : operators)
+          for (const Exchange& exchange : item.exchanges) count(partition.rank_of(stage), item, exchange);
+      }
+    }
+  }
+
+  // A forward that the backward repeats as a whole repeats its collectives.
+  void count(std::size_t rank, const Operator& item, const Exchange& exchange) {
+    const Recompute recompute = context_.setting.recompute;
+    const bool is_repeated_here =
+        exchange.direction == Direction::forward && recompute == Recompute::full && is_repeated(item, recompute);
+    CountedExchange wanted{exchange, std::vector<double>(static_cast<std::size_t>(context_.mesh().pipeline), 0)};
+    auto place = std::find_if(counted_.begin(), counted_.end(),
+                              [&](const CountedExchange& known) { return known.kind() == wanted.kind(); });
+    if (place == counted_.end()) place = counted_.insert(place, std::move(wanted));
+    place->times[rank] += context_.partition.shape.micro_batches * (is_repeated_here ? 2 : 1);
+    if (std::find(names_.begin(), names_.end(), exchange.tensors) == names_.end()) names_.push_back(exchange.tensors);
+  }
+
+  std::ptrdiff_t place_of(const std::string& tensors) const {
+    return std::find(names_.begin(), names_.end(), tensors) - names_.begin();
+  }
+
+  const CostContext& context_;
+  BlockCache<OperatorList> lists_;
+  std::vector<CountedExchange> counted_;
+  std::vector<std::string> names_;
+};
+
+// The table, line by line.
+class Table {
+ public:
+  explicit Table(const CostContext& context) : context_(context) {}
+
+  // `bytes` of whole tensors per step, and the time of moving them.
+  void add(Collective collective, Purpose purpose, std::string tensors, const RankGroup& group, double bytes,
+           double seconds) {
+    const double sent = ring_bytes(collective, group.ranks, bytes);
+    if (group.ranks > 1 && sent > 0)
+      entries_.push_back({collective, purpose, std::move(tensors), group.ranks, sent, seconds});
+  }
+  // The same with the time of one collective over all of them.
+  void add(Collective collective, Purpose purpose, std::string tensors, const RankGroup& group, double bytes) {
+    add(collective, purpose, std::move(tensors), group, bytes, context_.collectives.seconds(collective, bytes, group));
+  }
+  void add(const CountedExchange& counted) {
+    const Exchange& exchange = counted.exchange;
+    add(exchange.collective, purpose_of(exchange.axis), exchange.tensors, group_of(context_.mesh(), exchange.axis),
+        counted.most() * (exchange.bytes / exchange.compression),
+        counted.most() * exchange_seconds(context_, exchange));
+  }
+  std::vector<CommunicationEntry> take() { return std::move(entries_); }
+
+ private:
+  const CostContext& context_;
+  std::vector<CommunicationEntry> entries_;
+};
+
+// How often each stage has the operation in its rank's list.
+std::vector<double> count_by_stage(const Schedule& schedule, Operation operation) {
+  std::vector<double> counts(static_cast<std::size_t>(schedule.shape.stages()), 0);
+  for (const RankSchedule& rank : schedule.ranks)
+    for (const Instruction& instruction : rank.instructions)
+      if (instruction.operation == operation) ++counts[static_cast<std::size_t>(instruction.stage)];
+  return counts;
+}
+
+// The states that each pipeline rank moves in a step. A shared embedding comes with every gather of its stages, and is
+// reduced once, at the end of the step.
+std::vector<StateTraffic> state_traffic(const Partition& partition, const Schedule& schedule) {
+  const std::vector<double> reductions = count_by_stage(schedule, Operation::reduce_gradients);
+  const std::vector<double> gathers = count_by_stage(schedule, Operation::gather_weights);
+  std::vector<StateTraffic> ranks(static_cast<std::size_t>(partition.mesh.pipeline));
+  for (std::size_t stage = 0; stage < partition.stages.size(); ++stage) {
+    for (const StateGroup& group : partition.groups[stage]) {
+      const bool is_shared = group.kind == StateGroup::Kind::shared_embedding;
+      const double times = is_shared ? std::min(1.0, reductions[stage]) : reductions[stage];
+      ranks[partition.rank_of(stage)].add(group, times, gathers[stage]);
+    }
+  }
+  return ranks;
+}
+
+double busiest(const std::vector<StateTraffic>& ranks, double StateTraffic::*member) {
+  double most = 0;
+  for (const StateTraffic& rank : ranks) most = std::max(most, rank.*member);
+  return most;
+}
+
+void add_states(const CostContext& context, const std::vector<StateTraffic>& ranks, Table& table) {
+  const Mesh& mesh = context.mesh();
+  const std::int64_t zero_stage = context.partition.zero_stage();
+  const RankGroup shards = shard_group(mesh), experts = expert_data_group(mesh);
+  const double gradients = busiest(ranks, &StateTraffic::gradients);
+  const Collective reduction = zero_stage > 0 ? Collective::reduce_scatter : Collective::all_reduce;
+  table.add(reduction, Purpose::data_parallel, "gradients", zero_stage > 0 ? shards : data_group(mesh), gradients);
+  table.add(reduction, Purpose::data_parallel, "expert gradients", experts,
+            busiest(ranks, &StateTraffic::expert_gradients));
+  if (zero_stage == 0) return;
+  table.add(Collective::all_reduce, Purpose::data_parallel, "gradient shards", replica_group(mesh),
+            gradients / static_cast<double>(shards.ranks));
+  const auto add_weights = [&](const char* tensors, const RankGroup& group, double bytes) {
+    const double seconds = zero_stage == 3 ? context.collectives.gather_weights(bytes, group)
+                                           : context.collectives.all_gather(bytes, group);
+    table.add(Collective::all_gather, Purpose::data_parallel, tensors, group, bytes, seconds);
+  };
+  add_weights("weights", shards, busiest(ranks, &StateTraffic::weights));
+  add_weights("expert weights", experts, busiest(ranks, &StateTraffic::expert_weights));
+}
+
+// Once per step.
+void add_tensor_gradients(const CostContext& context, Table& table) {
+  const double gradient = element_bytes(element_type(context.recipe().precision.gradients));
+  TensorGradientShare most;
+  for (const auto& share : tensor_gradient_shares(context.partition)) {
+    most.whole_group = std::max(most.whole_group, gradient * share.whole_group);
+    most.same_heads = std::max(most.same_heads, gradient * share.same_heads);
+  }
+  table.add(Collective::all_reduce, Purpose::tensor_parallel, "norm gradients", tensor_group(context.mesh()),
+            most.whole_group);
+  table.add(Collective::all_reduce, Purpose::tensor_parallel, "key and value gradients",
+            same_heads_group(context.mesh(), context.recipe().model), most.same_heads);
+}
+
+// Every stage but the last sends activations, every stage but the first gradients.
+void add_pipeline(const CostContext& context, Table& table) {
+  const Partition& partition = context.partition;
+  if (partition.mesh.pipeline <= 1) return;
+  std::vector<double> sends(static_cast<std::size_t>(partition.mesh.pipeline), 0);
+  for (std::size_t stage = 0; stage < partition.stages.size(); ++stage)
+    sends[partition.rank_of(stage)] += (partition.is_last(stage) ? 0 : 1) + (stage > 0 ? 1 : 0);
+  const double most = partition.shape.micro_batches * *std::max_element(sends.begin(), sends.end());
+  const Boundary boundary = boundary_of(context);
+  const RankGroup neighbours = pipeline_neighbours(partition.mesh), tensor = tensor_group(partition.mesh);
+  table.add(Collective::send, Purpose::pipeline, "activations", neighbours, most * boundary.sent_bytes,
+            most * boundary_seconds(context, neighbours));
+  table.add(Collective::all_gather, Purpose::pipeline, "activations", tensor, most * boundary.whole_bytes,
+            most * context.collectives.all_gather(boundary.whole_bytes, tensor));
+  table.add(Collective::all_reduce, Purpose::pipeline, "tied embedding", shared_embedding_group(partition.mesh),
+            shared_embedding_bytes(partition));
+}
+
+}  // namespace
+
+std::vector<CommunicationEntry> communication_of(const Layout& layout, const ClusterProfile& profile) {
+  const CostConstants constants;
+  const CostContext context(layout.partition(), profile, constants);
+  Table table(context);
+  add_states(context, state_traffic(layout.partition(), layout.schedule()), table);
+  const ExchangeCount exchanges(context);
+  const auto add_exchanges = [&](bool of_tensor_ranks) {
+    for (const CountedExchange& counted : exchanges.counted())
+      if ((counted.exchange.axis == RankAxis::tensor) == of_tensor_ranks) table.add(counted);
+  };
+  add_exchanges(true);
+  add_tensor_gradients(context, table);
+  add_exchanges(false);
+  add_pipeline(context, table);
+  const Mesh& mesh = layout.mesh();
+  const RankGroup world{mesh.world(), 1, std::min(mesh.world(), mesh.devices_per_node)};
+  table.add(Collective::all_gather, Purpose::control, "scalars", world,
+            step_scalars * sizeof(double) * static_cast<double>(world.ranks));
+  return table.take();
+}
+
+}  // namespace llmtrain

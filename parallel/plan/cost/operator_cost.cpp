@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/cost/operator_cost.h"
+
+#include <algorithm>
+#include <iterator>
+#include <span>
+#include <string_view>
+
+#include "parallel/plan/imitated_machine.h"
+
+namespace llmtrain {
+namespace {
+
+struct WorkPair {
+  Work forward;
+  Work backward;
+
+  WorkPair& operator+=(const WorkPair& other) {
+    forward += other.forward;
+    backward += other.backward;
+    return *this;
+  }
+};
+
+// Casts of an FP8 product: the input into a copy and its transpose, the weight likewise (at O3 it is FP8 already: the
+// transpose alone), in the backward the output's gradient likewise, and the weight's gradient into the FP8 sum (FP8-LM,
+// arXiv 2310.18313, section 2).
+void add_casts(const CostContext& context, const MatrixProduct& product, WorkPair& cost) {
+  const double element = context.roofline.element_bytes();
+  const double factor = context.constants.cast * product.batch;
+  const double input = product.rows * product.inner, weight = product.inner * product.columns;
+  const double output = product.rows * product.columns;
+  const double weight_bytes = context.setting.fp8_level == Fp8Level::o3 ? 2 : element + 2;
+  cost.forward += context.roofline.pass(factor * (element + 2) * input);
+  cost.forward += context.roofline.pass(factor * weight_bytes * weight);
+  cost.backward += context.roofline.pass(factor * (element + 2) * output);
+  cost.backward += context.roofline.pass(factor * (element + 2) * weight);
+}
+
+// The backward multiplies twice: for the gradient of the input and for that of the weight.
+WorkPair product_cost(const CostContext& context, const Operator& item) {
+  const MatrixProduct& product = item.product;
+  const MatrixType type = item.uses_fp8 ? MatrixType::fp8 : MatrixType::compute;
+  const MatrixProduct input_gradient{product.rows, product.inner, product.columns, product.batch};
+  const MatrixProduct weight_gradient{product.columns, product.inner, product.rows, product.batch};
+  WorkPair cost;
+  cost.forward = context.roofline.product(product, type);
+  cost.backward = context.roofline.product(input_gradient, type) + context.roofline.product(weight_gradient, type);
+  if (item.uses_fp8) add_casts(context, product, cost);
+  return cost;
+}
+
+WorkPair elementwise_cost(const CostContext& context, const Operator& item) {
+  const auto pass = [&](const Movement& movement) {
+    const double bytes = context.roofline.element_bytes() * movement.elements + movement.mask_bytes;
+    return context.roofline.pass(context.constants.elementwise * bytes);
+  };
+  return {pass(item.forward), pass(item.backward)};
+}
+
+// Causal attention leaves out the masked half. The backward computes five products where the forward computes two (Dao,
+// arXiv 2307.08691).
+WorkPair fused_attention_cost(const CostContext& context, const Operator& item) {
+  const double flops = item.flops / 2;
+  return {context.roofline.attention_forward(flops), context.roofline.attention_backward(2.5 * flops)};
+}
+
+// Scores through memory: two products for each head, between them scale, mask and softmax in one kernel and dropout in
+// another.
+WorkPair stored_attention_cost(const CostContext& context, const Operator& item) {
+  const auto& [queries, keys, width, matrices] = item.product;
+  const double scores = matrices * queries * keys, element = context.roofline.element_bytes();
+  const Roofline& roofline = context.roofline;
+  const Work make_scores = roofline.product(item.product);
+  const Work use_scores = roofline.product({queries, width, keys, matrices});
+  WorkPair cost{make_scores + use_scores, (make_scores + use_scores) * 2};
+  cost.forward += roofline.pass(context.constants.softmax_forward * 2 * element * scores);
+  cost.backward += roofline.pass(context.constants.softmax_backward * 3 * element * scores);
+  if (item.forward.mask_bytes > 0) {
+    cost.forward += roofline.pass(2 * element * scores + item.forward.mask_bytes);
+    cost.backward += roofline.pass(2 * element * scores + item.backward.mask_bytes);
+  }
+  return cost;
+}
+
+WorkPair cross_entropy_cost(const CostContext& context, const Operator& item) {
+  constexpr double fp32_bytes = 4;
+  const double bytes = fp32_bytes * context.constants.cross_entropy;
+  return {context.roofline.pass(bytes * item.forward.elements), context.roofline.pass(bytes * item.backward.elements)};
+}
+
+WorkPair price(const CostContext& context, const Operator& item) {
+  switch (item.kind) {
+    case OperatorKind::product:
+      return product_cost(context, item);
+    case OperatorKind::fused_attention:
+      return fused_attention_cost(context, item);
+    case OperatorKind::stored_attention:
+      return stored_attention_cost(context, item);
+    case OperatorKind::elementwise:
+      return elementwise_cost(context, item);
+    case OperatorKind::cross_entropy:
+      return cross_entropy_cost(context, item);
+  }
+  return {};
+}
+
+using Range = std::span<const Operator>;
+
+// The first `depth` + 1 parts of an operator's name, or all of it.
+std::string_view module_of(const Operator& item, int depth) {
+  std::size_t end = item.name.find('.');
+  for (; depth > 0 && end != std::string::npos; --depth) end = item.name.find('.', end + 1);
+  return std::string_view(item.name).substr(0, end);
+}
+
+// Cuts the operators of the first module at this depth off.
+Range take_module(Range& operators, int depth) {
+  const std::string_view module = module_of(operators.front(), depth);
+  std::size_t count = 1;
+  while (count < operators.size() && module_of(operators[count], depth) == module) ++count;
+  const Range taken = operators.first(count);
+  operators = operators.subspan(count);
+  return taken;
+}
+
+// The sum over the operators that `counts` takes, module by module.
+template <class Counts>
+WorkPair sum_of(const CostContext& context, Range operators, int depth, Counts counts) {
+  WorkPair sum;
+  while (!operators.empty()) {
+    const Range module = take_module(operators, depth);
+    const bool is_operator = module.front().name == module_of(module.front(), depth);
+    if (!is_operator) {
+      sum += sum_of(context, module, depth + 1, counts);
+    } else if (counts(module.front())) {
+      sum += price(context, module.front());
+    }
+  }
+  return sum;
+}
+
+// How much of a collective's time a pass waits for.
+double shown_share(const CostContext& context, Exposure exposure) {
+  switch (exposure) {
+    case Exposure::whole:
+      return 1;
+    case Exposure::beside_product:  // it takes its part of the product's time then
+      return context.constants.tensor_overlap == TensorOverlap::products ? context.profile.compute_slowdown : 1;
+    case Exposure::gathered_again:
+      return context.constants.sequence_regather;
+  }
+  return 1;
+}
+
+double waited_seconds(const CostContext& context, const Operator& item, Direction direction) {
+  double seconds = 0;
+  for (const Exchange& exchange : item.exchanges)
+    if (exchange.direction == direction)
+      seconds += shown_share(context, exchange.exposure) * exchange_seconds(context, exchange);
+  return seconds;
+}
+
+// Of a pass: a backward comes to the operators of each half in reverse.
+double communication_seconds(const CostContext& context, Range operators, Direction direction) {
+  double seconds = 0;
+  while (!operators.empty()) {
+    const Range half = take_module(operators, 0);
+    double of_half = 0;
+    const auto add = [&](const Operator& item) { of_half += waited_seconds(context, item, direction); };
+    if (direction == Direction::forward) {
+      std::for_each(half.begin(), half.end(), add);
+    } else {
+      std::for_each(half.rbegin(), half.rend(), add);
+    }
+    seconds += of_half;
+  }
+  return seconds;
+}
+
+}  // namespace
+
+CostContext::CostContext(const Partition& partition_in, const ClusterProfile& profile_in,
+                         const CostConstants& constants_in)
+    : partition(partition_in),
+      profile(profile_in),
+      constants(constants_in),
+      setting(pass_setting(partition_in, KernelSet::cuda)),
+      roofline(profile_in, partition_in.recipe.precision.compute, constants_in.attention),
+      collectives(profile_in, partition_in.mesh.devices_per_node, imitated_link(partition_in.recipe.launch)) {}
+
+RankGroup group_of(const Mesh& mesh, RankAxis axis) {
+  switch (axis) {
+    case RankAxis::tensor:
+      return tensor_group(mesh);
+    case RankAxis::context:
+      return context_group(mesh);
+    case RankAxis::expert:
+      return expert_group(mesh);
+    case RankAxis::expert_tensor:
+      return expert_tensor_group(mesh);
+  }
+  return {};
+}
+
+double exchange_seconds(const CostContext& context, const Exchange& exchange) {
+  const RankGroup group = group_of(context.mesh(), exchange.axis);
+  return context.collectives.seconds(exchange.collective, exchange.bytes, group) / exchange.compression;
+}
+
+StageCost block_cost(const CostContext& context, const OperatorList& operators) {
+  const Recompute recompute = context.setting.recompute;
+  const auto repeats = [&](const Operator& item) { return is_repeated(item, recompute); };
+  WorkPair all = sum_of(context, operators, 0, [](const Operator&) { return true; });
+  const Work repeated = sum_of(context, operators, 0, repeats).forward;
+  StageCost cost;
+  cost.forward.communication_seconds = communication_seconds(context, operators, Direction::forward);
+  cost.forward.seconds = context.roofline.seconds(all.forward) + cost.forward.communication_seconds;
+  // What selective recompute makes again asks nothing of other ranks.
+  const bool repeats_all = recompute == Recompute::full && repeats(operators.front());
+  const double repeated_seconds = repeats_all ? cost.forward.communication_seconds : 0;
+
+  // The backward's operators are started without the program that described them.
+  all.backward.operators *= context.constants.backward_host;
+  const double waited = communication_seconds(context, operators, Direction::backward);
+  const double alone = context.roofline.seconds(all.backward) + waited;
+  cost.backward.seconds = context.roofline.seconds(all.backward + repeated) + waited + repeated_seconds;
+  cost.backward.communication_seconds = waited + repeated_seconds;
+  cost.backward.recompute_seconds = std::max(0.0, cost.backward.seconds - alone);
+  if (std::ranges::any_of(operators, &Operator::ends_micro_batch))
+    cost.forward.seconds += context.profile.host.micro_batch_seconds;
+  return cost;
+}
+
+}  // namespace llmtrain

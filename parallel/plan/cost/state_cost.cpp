@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/cost/state_cost.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+namespace llmtrain {
+namespace {
+
+using Kind = StateGroup::Kind;
+
+std::int64_t expert_zero_stage(const CostContext& context) {
+  return expert_data_group(context.mesh()).ranks > 1 ? context.recipe().parallel.zero_stage : 0;
+}
+
+// ZeRO-3 moves weights and gradients block by block: many small tensors.
+double scatter_seconds(const CostContext& context, std::int64_t zero_stage, double bytes, const RankGroup& group) {
+  return zero_stage == 3 ? context.collectives.gather_weights(bytes, group)
+                         : context.collectives.reduce_scatter(bytes, group);
+}
+
+double gather_seconds(const CostContext& context, std::int64_t zero_stage, double bytes, const RankGroup& group) {
+  if (zero_stage == 0) return 0;
+  return zero_stage == 3 ? context.collectives.gather_weights(bytes, group)
+                         : context.collectives.all_gather(bytes, group);
+}
+
+// Elements on each ZeRO shard.
+using ByShard = std::vector<double>;
+
+struct ShardSums {
+  ByShard whole_group, same_heads;
+};
+
+// Adds the elements [begin, end) of flat memory that is cut into parts of `part` to their shards.
+void add_to_shards(ByShard& shards, std::int64_t begin, std::int64_t end, std::int64_t part) {
+  while (begin < end) {
+    const std::int64_t shard = begin / part, next = std::min(end, (shard + 1) * part);
+    shards[static_cast<std::size_t>(shard)] += static_cast<double>(next - begin);
+    begin = next;
+  }
+}
+
+// Walks a stage's flat memory: its parameters back to back, cut into equal parts. Experts and the shared embedding lie
+// in memory of their own.
+void add_stage(const Partition& partition, const Stage& stage, ShardSums& sums) {
+  const Graph& graph = *partition.graph;
+  const bool is_split = partition.recipe.parallel.sequence;
+  const auto elements = [&](std::size_t index) {
+    const Parameter& parameter = graph.parameters[index];
+    const bool is_shared = parameter.role == ParameterRole::token_embedding && shares_embedding(graph, partition.mesh);
+    if (is_shared || parameter.has_expert_axis) return std::int64_t{0};
+    return local_elements(graph.model, parameter, shard_degrees(partition.mesh));
+  };
+  std::int64_t total = 0;
+  for (const std::size_t block : stage.blocks)
+    for (const std::size_t index : graph.blocks[block].parameters) total += elements(index);
+  const FlatShards shards{total, static_cast<std::int64_t>(sums.whole_group.size())};
+  const std::int64_t part = std::max<std::int64_t>(1, shards.part());
+  std::int64_t begin = 0;
+  for (const std::size_t block : stage.blocks) {
+    for (const std::size_t index : graph.blocks[block].parameters) {
+      const std::int64_t end = begin + elements(index);
+      const GradientSum sum = gradient_sum(graph.model, graph.parameters[index], partition.mesh.tensor, is_split);
+      if (sum == GradientSum::tensor_group) add_to_shards(sums.whole_group, begin, end, part);
+      if (sum == GradientSum::same_heads) add_to_shards(sums.same_heads, begin, end, part);
+      begin = end;
+    }
+  }
+}
+
+// What the optimizer of one rank works on: elements of the shards of dense parameters and of experts, and how many
+// tensors they come from.
+struct OptimizerWork {
+  double dense = 0;
+  double experts = 0;
+  double tensors = 0;
+};
+
+std::vector<OptimizerWork> optimizer_work(const Partition& partition) {
+  std::vector<OptimizerWork> ranks(static_cast<std::size_t>(partition.mesh.pipeline));
+  for (std::size_t stage = 0; stage < partition.stages.size(); ++stage) {
+    OptimizerWork& work = ranks[partition.rank_of(stage)];
+    for (const StateGroup& group : partition.groups[stage])
+      (group.kind == Kind::experts ? work.experts : work.dense) += static_cast<double>(group.elements());
+    for (const std::size_t block : partition.stages[stage].blocks)
+      work.tensors += static_cast<double>(partition.graph->blocks[block].parameters.size());
+  }
+  return ranks;
+}
+
+double tensor_gradient_seconds(const CostContext& context, const TensorGradientShare& share) {
+  const double element = element_bytes(element_type(context.recipe().precision.gradients));
+  const RankGroup heads = same_heads_group(context.mesh(), context.recipe().model);
+  return context.collectives.all_reduce(element * share.whole_group, tensor_group(context.mesh())) +
+         context.collectives.all_reduce(element * share.same_heads, heads);
+}
+
+// FP8 gradients and weights move in one byte, whatever little of the model keeps its types.
+double moved_gradient_bytes(const PrecisionRecipe& precision) {
+  const bool is_fp8 = precision.fp8_level != Fp8Level::off;
+  return (is_fp8 ? fp8_state_types(precision) : state_types(precision)).gradient_bytes();
+}
+
+// What the update writes beside the master weight.
+double moved_weight_bytes(const PrecisionRecipe& precision) {
+  if (precision.fp8_level == Fp8Level::o3) return fp8_state_types(precision).weight_bytes();
+  return precision.compute == DataType::fp32 ? 0 : state_types(precision).weight_bytes();
+}
+
+double update_seconds(const CostContext& context, const OptimizerWork& work) {
+  const PrecisionRecipe& precision = context.recipe().precision;
+  const bool shards_dense = context.partition.zero_stage() > 0, shards_experts = expert_zero_stage(context) > 0;
+  const double dense_ranks = shards_dense ? static_cast<double>(shard_group(context.mesh()).ranks) : 1;
+  const double expert_ranks = shards_experts ? static_cast<double>(expert_data_group(context.mesh()).ranks) : 1;
+  const double elements = work.dense / dense_ranks + work.experts / expert_ranks;
+  const double bytes = elements * optimizer_bytes_per_parameter(precision) * context.constants.optimizer;
+  double seconds = context.roofline.pass(bytes).seconds + work.tensors * context.profile.host.tensor_seconds;
+  if (context.recipe().memory.offload.optimizer) {
+    const double moved = elements * (moved_gradient_bytes(precision) + moved_weight_bytes(precision));
+    seconds += moved / context.profile.device.pcie_bandwidth;
+  }
+  return seconds;
+}
+
+}  // namespace
+
+void StateTraffic::add(const StateGroup& group, double reductions, double gathers) {
+  const bool is_expert = group.kind == Kind::experts;
+  const auto whole = static_cast<double>(group.whole());
+  (is_expert ? expert_gradients : gradients) += reductions * (whole * group.types.gradient_bytes());
+  (is_expert ? expert_weights : weights) += gathers * (whole * group.types.weight_bytes());
+}
+
+double reduction_seconds(const CostContext& context, const StateTraffic& traffic) {
+  const std::int64_t dense = context.partition.zero_stage(), expert = expert_zero_stage(context);
+  const RankGroup shards = shard_group(context.mesh()), experts = expert_data_group(context.mesh());
+  double seconds = 0;
+  if (dense == 0) {
+    seconds = context.collectives.all_reduce(traffic.gradients, data_group(context.mesh()));
+  } else {
+    seconds = scatter_seconds(context, dense, traffic.gradients, shards) +
+              context.collectives.all_reduce(traffic.gradients / static_cast<double>(shards.ranks),
+                                             replica_group(context.mesh()));
+  }
+  if (expert == 0) return seconds + context.collectives.all_reduce(traffic.expert_gradients, experts);
+  return seconds + scatter_seconds(context, expert, traffic.expert_gradients, experts);
+}
+
+double gather_seconds(const CostContext& context, const StateTraffic& traffic) {
+  return gather_seconds(context, context.partition.zero_stage(), traffic.weights, shard_group(context.mesh())) +
+         gather_seconds(context, expert_zero_stage(context), traffic.expert_weights, expert_data_group(context.mesh()));
+}
+
+double exposed_beside_pass(double collective_seconds, double pass_seconds, double buckets, double slowdown) {
+  if (buckets <= 1) return collective_seconds;
+  const double early = (buckets - 1) / buckets;
+  const double hidden = std::min(collective_seconds * early, pass_seconds * early / (1 - slowdown));
+  return collective_seconds - hidden + slowdown * hidden;
+}
+
+std::vector<TensorGradientShare> tensor_gradient_shares(const Partition& partition) {
+  const auto ranks = static_cast<std::size_t>(partition.mesh.pipeline);
+  std::vector<TensorGradientShare> shares(ranks);
+  if (partition.mesh.tensor == 1) return shares;
+  const auto shards = static_cast<std::size_t>(partition.zero_stage() > 0 ? shard_group(partition.mesh).ranks : 1);
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    ShardSums sums{ByShard(shards, 0), ByShard(shards, 0)};
+    for (std::size_t stage = rank; stage < partition.stages.size(); stage += ranks)
+      add_stage(partition, partition.stages[stage], sums);
+    shares[rank] = {std::ranges::max(sums.whole_group), std::ranges::max(sums.same_heads)};
+  }
+  return shares;
+}
+
+RankGroup same_heads_group(const Mesh& mesh, const ModelRecipe& model) {
+  RankGroup group = tensor_group(mesh);
+  group.ranks = std::max<std::int64_t>(1, mesh.tensor / model.kv_heads);
+  group.inside_node = std::min(group.inside_node, group.ranks);
+  return group;
+}
+
+RankGroup shared_embedding_group(const Mesh& mesh) {
+  RankGroup group = pipeline_neighbours(mesh, mesh.pipeline - 1);
+  group.ranks = 2;
+  return group;
+}
+
+double shared_embedding_bytes(const Partition& partition) {
+  for (const auto& groups : partition.groups)
+    for (const StateGroup& group : groups)
+      if (group.kind == Kind::shared_embedding)
+        return group.types.gradient_bytes() * static_cast<double>(group.elements());
+  return 0;
+}
+
+double optimizer_bytes_per_parameter(const PrecisionRecipe& precision) {
+  const bool is_low = precision.fp8_level == Fp8Level::o2 || precision.fp8_level == Fp8Level::o3;
+  // Master weight and both moments; FP8's two passes read and write them twice.
+  const double states = is_low ? 2 * (2 + 1 + 2) : 4 + 4 + 4;
+  // Gradients: norm, update, and cleared for the next step.
+  return 3 * moved_gradient_bytes(precision) + 2 * states + moved_weight_bytes(precision);
+}
+
+std::vector<double> optimizer_seconds(const CostContext& context) {
+  const std::vector<TensorGradientShare> shares = tensor_gradient_shares(context.partition);
+  const std::vector<OptimizerWork> work = optimizer_work(context.partition);
+  std::vector<double> seconds;
+  for (std::size_t rank = 0; rank < work.size(); ++rank)
+    seconds.push_back(update_seconds(context, work[rank]) + tensor_gradient_seconds(context, shares[rank]));
+  if (const double bytes = shared_embedding_bytes(context.partition); bytes > 0) {
+    const double exchange = context.collectives.all_reduce(bytes, shared_embedding_group(context.mesh()));
+    seconds.front() += exchange;
+    seconds.back() += exchange;
+  }
+  return seconds;
+}
+
+}  // namespace llmtrain
