@@ -7,6 +7,7 @@
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/checkpoint/checkpoint.h"
+#include "core/checkpoint/checkpoint_recipe.h"
 
 namespace llmtrain::app {
 namespace {
@@ -38,20 +39,6 @@ std::string without_recipe(const std::string& source, const std::vector<Override
   return fs::is_regular_file(source, failed) ? read_recipe(source, overrides).log.directory : source;
 }
 
-// The manifest is data: a recipe in it that cannot be read is a damaged checkpoint, not the user's recipe.
-Recipe recipe_of(const fs::path& checkpoint, const std::vector<Override>& overrides) {
-  const CheckpointReader reader(checkpoint);
-  const std::string text = reader.state().recipe.dump();
-  const std::string name = (checkpoint / "manifest.json").string();
-  try {
-    const Recipe recipe = parse_recipe(text, name, checkpoint);
-    if (overrides.empty()) return recipe;
-  } catch (const Error& error) {
-    throw Error(ExitCode::bad_data, std::string(error.what()) + "\n" + name + ": its recipe is not of this version");
-  }
-  return parse_recipe(text, name, checkpoint, overrides);
-}
-
 }  // namespace
 
 FoundCheckpoint find_source(const std::string& source) {
@@ -76,7 +63,7 @@ FoundCheckpoint find_source(const std::string& source) {
 CheckpointSource open_source(const std::string& source, const std::vector<Override>& overrides) {
   const FoundCheckpoint found = find_source(without_recipe(source, overrides));
   warn_of_damaged(found.damaged);
-  return {recipe_of(found.folder, overrides), found.folder};
+  return {recipe_of(CheckpointReader(found.folder), overrides), found.folder};
 }
 
 void warn_of_damaged(const std::vector<std::string>& damaged) {

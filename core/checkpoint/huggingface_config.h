@@ -20,9 +20,6 @@ std::string huggingface_type_name(HuggingfaceType type);
 // Error(bad_data) that names, line by line, all that is missing or that our keys cannot express.
 ModelRecipe model_from_huggingface_config(const nlohmann::json& config, const std::string& file);
 
-// Throws Error(bad_recipe) that names every key in which `model` differs from what `file` says.
-void check_same_model(const ModelRecipe& model, const ModelRecipe& huggingface, const std::string& file);
-
 // The type that a model can be exported as. Throws Error(bad_recipe) that names the keys for which there is none.
 HuggingfaceType huggingface_type_of(const ModelRecipe& model);
 

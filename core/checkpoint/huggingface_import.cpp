@@ -214,18 +214,6 @@ ModelRecipe read_llama_family(ConfigReader& reader, HuggingfaceType type) {
 constexpr HuggingfaceType all_types[] = {HuggingfaceType::gpt2, HuggingfaceType::llama, HuggingfaceType::mistral,
                                          HuggingfaceType::qwen2, HuggingfaceType::qwen3};
 
-nlohmann::ordered_json model_keys(const ModelRecipe& model) {
-  Recipe recipe;
-  recipe.model = model;
-  return to_json(recipe)["model"];
-}
-
-// Keys that say how a model was trained or begun, not what it computes.
-bool is_free(const std::string& key, const ModelRecipe& model) {
-  return key == "architecture" || key == "dropout" || key == "init_std" ||
-         (key == "rope_theta" && model.position == Position::learned);
-}
-
 }  // namespace
 
 std::string huggingface_type_name(HuggingfaceType type) {
@@ -260,18 +248,6 @@ ModelRecipe model_from_huggingface_config(const Json& config, const std::string&
     reader.problem("model_type", "is " + quoted_text(name) + "; gpt2, llama, mistral, qwen2 and qwen3 can be read");
   reader.finish();
   return model;
-}
-
-void check_same_model(const ModelRecipe& model, const ModelRecipe& huggingface, const std::string& file) {
-  const auto ours = model_keys(model);
-  const auto theirs = model_keys(huggingface);
-  std::string problems;
-  for (const auto& item : ours.items())
-    if (!is_free(item.key(), huggingface) && item.value() != theirs[item.key()])
-      problems.append(problems.empty() ? "" : "\n")
-          .append("/model/" + item.key() + ": is " + item.value().dump() + " in the recipe and " +
-                  theirs[item.key()].dump() + " in " + file + "; the two must be the same to start from its weights");
-  if (!problems.empty()) throw Error(ExitCode::bad_recipe, problems);
 }
 
 }  // namespace llmtrain

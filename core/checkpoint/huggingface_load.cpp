@@ -5,11 +5,13 @@
 #include <set>
 
 #include "core/base/error.h"
+#include "core/checkpoint/checkpoint_recipe.h"
 #include "core/checkpoint/huggingface.h"
 #include "core/checkpoint/huggingface_config.h"
 #include "core/checkpoint/huggingface_files.h"
 #include "core/checkpoint/huggingface_tensors.h"
 #include "core/checkpoint/json_file.h"
+#include "core/checkpoint/tensor_dtype.h"
 #include "core/checkpoint/utf8.h"
 
 namespace llmtrain {
@@ -51,15 +53,8 @@ TensorMap without_prefixes(const HuggingfaceFiles& files, HuggingfaceType type, 
   return tensors;
 }
 
-at::ScalarType scalar_type(const std::string& dtype) {
-  if (dtype == "F32") return at::kFloat;
-  if (dtype == "BF16") return at::kBFloat16;
-  if (dtype == "F16") return at::kHalf;
-  return at::ScalarType::Undefined;
-}
-
 at::Tensor copy_tensor(const HuggingfaceFiles::Tensor& source) {
-  at::Tensor tensor = at::empty(source.entry->shape, at::dtype(scalar_type(source.entry->dtype)));
+  at::Tensor tensor = at::empty(source.entry->shape, at::dtype(tensor_type(source.entry->dtype)));
   const auto bytes = source.bytes();
   if (!bytes.empty()) std::memcpy(tensor.data_ptr(), bytes.data(), bytes.size());
   return tensor.scalar_type() == at::kHalf ? tensor.to(at::kFloat) : tensor;
@@ -82,7 +77,7 @@ void check_tensor(const HuggingfaceTensor& plan, const Graph& graph, const Safet
   if (entry.shape != plan.shape(graph))
     problems.add(plan.name, "has the shape " + shape_text(entry.shape) + ", config.json makes it " +
                                 shape_text(plan.shape(graph)));
-  if (scalar_type(entry.dtype) == at::ScalarType::Undefined)
+  if (tensor_type(entry.dtype) == at::ScalarType::Undefined)
     problems.add(plan.name, "is of dtype " + entry.dtype + "; F32, BF16 or F16 is needed");
 }
 

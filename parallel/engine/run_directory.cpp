@@ -15,6 +15,7 @@
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "core/checkpoint/checkpoint_recipe.h"
 #include "core/recipe/document.h"
 #include "core/recipe/json_text.h"
 #include "core/recipe/recipe_io.h"
@@ -137,12 +138,19 @@ Contents check_contents(const fs::path& folder, const Recipe& recipe) {
   return Contents::run;
 }
 
+// The newest whole one; those that were passed over are logged, and added to `damaged`.
+std::optional<fs::path> newest_whole(const fs::path& checkpoints, const VerifyCheckpoint& verify,
+                                     std::vector<std::string>& damaged) {
+  auto found = find_checkpoint(checkpoints, damaged, verify);
+  for (const std::string& reason : damaged) log().warn("{}; passed over", reason);
+  return found;
+}
+
 std::optional<fs::path> newest_checkpoint(const fs::path& checkpoints, const VerifyCheckpoint& verify) {
-  std::vector<std::string> skipped;
-  auto found = find_checkpoint(checkpoints, skipped, verify);
-  for (const std::string& reason : skipped) log().warn("{}; passed over", reason);
-  if (!found && !skipped.empty())
-    throw Error(ExitCode::bad_data, checkpoints.string() + ": no checkpoint in it is whole (" + skipped.front() +
+  std::vector<std::string> damaged;
+  auto found = newest_whole(checkpoints, verify, damaged);
+  if (!found && !damaged.empty())
+    throw Error(ExitCode::bad_data, checkpoints.string() + ": no checkpoint in it is whole (" + damaged.front() +
                                         "); remove the folder to train from the start, or name another checkpoint "
                                         "with --resume");
   return found;
@@ -162,6 +170,19 @@ fs::path named_checkpoint(const fs::path& path, const VerifyCheckpoint& verify) 
   verify(CheckpointReader(path));
   return path;
 }
+
+// What `checkpoint.resume` names, unless the run has checkpoints of its own: the same command, given again, goes on.
+fs::path checkpoint_to_start_from(const Recipe& recipe, const VerifyCheckpoint& verify) {
+  const fs::path own = RunDirectory::checkpoints_of(recipe);
+  std::vector<std::string> damaged;
+  std::error_code error;
+  if (const auto found = fs::exists(own, error) ? newest_whole(own, verify, damaged) : std::nullopt) return *found;
+  fs::path named = named_checkpoint(recipe.checkpoint.resume, verify);
+  check_same_model(recipe.model, CheckpointReader(named));
+  return named;
+}
+
+bool names_checkpoint(const std::string& resume) { return resume != "auto" && resume != "never"; }
 
 }  // namespace
 
@@ -191,11 +212,10 @@ class RunDirectory::Lock {
 
 void RunDirectory::check(const Recipe& recipe, const VerifyCheckpoint& verify) {
   check_contents(recipe.log.directory, recipe);
-  const std::string& resume = recipe.checkpoint.resume;
-  if (resume != "auto" && resume != "never") named_checkpoint(resume, verify);
+  if (names_checkpoint(recipe.checkpoint.resume)) checkpoint_to_start_from(recipe, verify);
 }
 
-RunDirectory::RunDirectory(const Recipe& recipe) : path_(recipe.log.directory), resume_(recipe.checkpoint.resume) {
+RunDirectory::RunDirectory(const Recipe& recipe) : recipe_(recipe), path_(recipe.log.directory) {
   check_contents(path_, recipe);  // before the lock's file is left in a folder that is not ours
   make_folder(path_);
   lock_ = std::make_unique<Lock>(path_);
@@ -209,8 +229,14 @@ RunDirectory::RunDirectory(const Recipe& recipe) : path_(recipe.log.directory), 
 RunDirectory::~RunDirectory() = default;
 
 std::optional<fs::path> RunDirectory::checkpoint_to_resume(const VerifyCheckpoint& verify) const {
-  if (resume_ == "never") return std::nullopt;
-  return resume_ == "auto" ? newest_checkpoint(checkpoints(), verify) : named_checkpoint(resume_, verify);
+  const std::string& resume = recipe_.checkpoint.resume;
+  if (resume == "never") return std::nullopt;
+  if (!names_checkpoint(resume)) return newest_checkpoint(checkpoints(), verify);
+  fs::path found = checkpoint_to_start_from(recipe_, verify);
+  std::error_code error;
+  if (found.parent_path() == checkpoints() && !fs::equivalent(found, resume, error))
+    log().info("this run has checkpoints of its own and goes on from the newest, not from {}", resume);
+  return found;
 }
 
 }  // namespace llmtrain

@@ -38,17 +38,17 @@ class RunDirectory {
   }
   std::filesystem::path log_file() const { return path_ / "log" / "rank-00000.log"; }
 
-  // The checkpoint to go on from, verified: what `checkpoint.resume` names (a checkpoint, or a run directory whose
-  // newest whole one is meant), else the newest whole one of this folder; none at the start. Damaged ones that were
-  // passed over are logged as warnings. Throws Error(bad_data) when there are some and all are damaged,
-  // Error(missing_input) when what is named is not there.
+  // The checkpoint to go on from, verified: the newest whole one of this folder, else what `checkpoint.resume` names (a
+  // checkpoint, or a run directory whose newest whole one is meant); none at the start. Damaged ones that were passed
+  // over are logged as warnings. Throws Error(bad_data) when there are some and all are damaged, Error(missing_input)
+  // when what is named is not there, Error(bad_recipe) when it is of another model (check_same_model()).
   std::optional<std::filesystem::path> checkpoint_to_resume(const VerifyCheckpoint& verify = verify_alone) const;
 
  private:
   class Lock;
 
+  Recipe recipe_;
   std::filesystem::path path_;
-  std::string resume_;
   std::unique_ptr<Lock> lock_;
 };
 

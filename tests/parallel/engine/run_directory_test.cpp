@@ -56,7 +56,7 @@ fs::path write_step(const fs::path& checkpoints, std::int64_t step) {
   const TensorSlice slice{"weight", "F32", {4}, {0}, {4}, values.data()};
   CheckpointState state;
   state.step = step;
-  state.recipe = nlohmann::ordered_json::object();
+  state.recipe = to_json(run_recipe("/runs"));
   return write_checkpoint(checkpoints, state, std::span(&slice, 1), 0);
 }
 
@@ -339,6 +339,32 @@ TEST_CASE("resume names what is missing") {
   CHECK(error_of_resume(empty) ==
         "66 " + empty.string() + ": checkpoint.resume names this run, and it holds no checkpoint");
   CHECK_THAT(error_of_resume(file), Catch::StartsWith("66 " + file.string()));
+}
+
+TEST_CASE("the same command again goes on from the run's own checkpoints, not from the one that resume names") {
+  const TemporaryDirectory folder;
+  const fs::path named = write_step(folder.path() / "other" / "checkpoints", 7);
+  const Recipe recipe = run_recipe(folder.path() / "run", {"checkpoint.resume=\"" + named.string() + "\""});
+  const RunDirectory directory(recipe);
+  CHECK(directory.checkpoint_to_resume() == named);
+  const fs::path own = write_step(directory.checkpoints(), 8);
+  const test::CapturedLog messages;
+  CHECK(directory.checkpoint_to_resume() == own);
+  CHECK_THAT(messages.text(), Catch::Contains("goes on from the newest, not from " + named.string()));
+  damage(own);
+  CHECK(directory.checkpoint_to_resume() == named);
+}
+
+TEST_CASE("a checkpoint of another model is refused, each key named, though its tensors have the same shapes") {
+  const TemporaryDirectory folder;
+  const fs::path named = write_step(folder.path() / "other" / "checkpoints", 1);
+  const Recipe recipe = run_recipe(
+      folder.path() / "run",
+      {"checkpoint.resume=\"" + named.string() + "\"", "model.heads=4", "model.norm_eps=0.001", "model.dropout=0.3"});
+  const std::string refusal = error_of([&] { RunDirectory::check(recipe); });
+  CHECK_THAT(refusal, Catch::StartsWith("2 /model/heads: is 4 in the recipe and 2 in " + named.string()));
+  CHECK_THAT(refusal, Catch::Contains("/model/norm_eps") && !Catch::Contains("dropout"));
+  CHECK_FALSE(fs::exists(recipe.log.directory));
 }
 
 }  // namespace
