@@ -3,9 +3,7 @@
 
 #include <algorithm>
 
-#include "apps/llmtrain/plan.h"
 #include "core/base/error.h"
-#include "parallel/plan/mesh.h"
 
 namespace llmtrain::app {
 namespace {
@@ -60,12 +58,6 @@ RunLaunch decide_launch(const std::string& file, Recipe& recipe, const std::opti
     launch.local_rank = launcher->local_rank;
   }
   recipe.launch.ranks = launch.ranks;
-  try {
-    const std::int64_t here = std::max<std::int64_t>(1, launch.ranks / recipe.cluster.nodes);
-    make_mesh(recipe, recipe.cluster.devices_per_node.value_or(here));
-  } catch (const Error& error) {
-    throw with_file(file, error);
-  }
   return launch;
 }
 

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <memory>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "apps/llmtrain/commands.h"
@@ -20,6 +21,7 @@
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/recipe/recipe_io.h"
+#include "parallel/plan/cost/shared_devices.h"
 #include "parallel/plan/planner/fp8_payoff.h"
 #include "parallel/plan/planner/planner.h"
 #include "parallel/plan/report/report_html.h"
@@ -43,35 +45,48 @@ TextColour colour_of_output() {
   return ::isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr ? TextColour::on : TextColour::off;
 }
 
-Plan plan_of(const std::string& file, const Recipe& recipe, const ClusterProfile& profile, Timeline timeline) {
+Plan plan_of(std::shared_ptr<const Layout> layout, const ClusterProfile& profile, Timeline timeline) {
+  Plan plan = make_plan(std::move(layout), profile, timeline);
+  if (auto warning = fp8_does_not_pay(plan, profile)) plan.report.warnings.push_back(*std::move(warning));
+  return plan;
+}
+
+// What only a recipe can be wrong about is told with its file.
+template <class Function>
+auto named_with_file(const std::string& file, Function function) {
   try {
-    Plan plan = make_plan(recipe, profile, timeline);
-    if (auto warning = fp8_does_not_pay(plan, profile)) plan.report.warnings.push_back(*std::move(warning));
-    return plan;
+    return function();
   } catch (const Error& error) {
     throw with_file(file, error);
   }
 }
 
-// Which ranks share a machine is for the launcher to say, not for a recipe that leaves `nodes` at one.
-Recipe place_ranks(const Recipe& recipe, const ClusterProfile& profile, const RunLaunch& launch) {
-  const ClusterRecipe& cluster = recipe.cluster;
-  Recipe placed = recipe;
-  if (profile.device.kind == DeviceKind::cpu && launch.backend == CommunicationBackend::mpi && cluster.nodes == 1 &&
-      !cluster.devices_per_node)
-    placed.cluster.nodes = std::max<std::int64_t>(1, launch.ranks / std::max<std::int64_t>(1, launch.ranks_here));
-  return placed;
+bool has_no_profile(const Recipe& recipe) {
+  return recipe.cluster.profile == "auto" && profile_names(profiles_folder()).empty();
+}
+
+std::int64_t devices_per_node_of_run(const Recipe& recipe, const RunLaunch& launch) {
+  if (recipe.cluster.devices_per_node) return *recipe.cluster.devices_per_node;
+  if (!launch.launcher.empty()) return std::max<std::int64_t>(1, launch.ranks_here);
+  if (has_no_profile(recipe)) return std::max<std::int64_t>(1, launch.ranks / recipe.cluster.nodes);
+  return devices_per_node(recipe, profile_of(recipe));
+}
+
+// Where the ranks are threads of one process its libraries are there once, and every rank's tensors.
+double process_bytes(const PlanReport& report, const RunLaunch& launch) {
+  if (launch.backend != CommunicationBackend::local) return fullest_rank(report).peak_bytes;
+  const double lanes = static_cast<double>(launch.ranks) / static_cast<double>(report.ranks.size());
+  double bytes = report.ranks.front().bytes[MemoryCategory::framework];
+  for (const PlannedRank& rank : report.ranks)
+    bytes += lanes * (rank.peak_bytes - rank.bytes[MemoryCategory::framework]);
+  return bytes;
 }
 
 int search(const PlanOptions& options, const Recipe& recipe) {
   SearchOutputs outputs;
   outputs.json = options.outputs.json;
   outputs.best = options.output.value_or(std::filesystem::path(options.recipe).stem().string() + ".best.json");
-  try {
-    return show_search(options.recipe, recipe, outputs);
-  } catch (const Error& error) {
-    throw with_file(options.recipe, error);
-  }
+  return named_with_file(options.recipe, [&] { return show_search(options.recipe, recipe, outputs); });
 }
 
 int plan(const PlanOptions& options) {
@@ -96,7 +111,8 @@ Error with_file(const std::string& file, const Error& error) {
 int show_plan(const std::string& file, const Recipe& recipe, const PlanOutputs& outputs) {
   const ClusterProfile profile = profile_of(recipe);
   const bool draws = outputs.html || outputs.trace;
-  Plan plan = plan_of(file, recipe, profile, draws ? Timeline::record : Timeline::leave_out);
+  const auto layout = named_with_file(file, [&] { return lay_out(recipe, profile); });
+  Plan plan = plan_of(layout, profile, draws ? Timeline::record : Timeline::leave_out);
   plan.report.suggestions = suggest(plan, profile);
   if (outputs.html) write_file_atomically(*outputs.html, report_html(plan));
   if (outputs.trace) write_trace(*outputs.trace, plan);
@@ -106,14 +122,20 @@ int show_plan(const std::string& file, const Recipe& recipe, const PlanOutputs& 
   return static_cast<int>(ExitCode::done);
 }
 
-std::optional<RunPlan> plan_for_run(const std::string& file, const Recipe& recipe, const RunLaunch& launch) {
-  if (recipe.cluster.profile == "auto" && profile_names(profiles_folder()).empty()) return std::nullopt;
-  const ClusterProfile profile = profile_of(recipe);
-  const Plan plan = plan_of(file, place_ranks(recipe, profile, launch), profile, Timeline::record);
+std::shared_ptr<const Layout> layout_for_run(const std::string& file, const Recipe& recipe, const RunLaunch& launch) {
+  const std::int64_t devices = devices_per_node_of_run(recipe, launch);
+  return named_with_file(file, [&] { return std::make_shared<const Layout>(Partition::make(recipe, devices)); });
+}
+
+std::optional<RunPlan> plan_for_run(std::shared_ptr<const Layout> layout, const RunLaunch& launch) {
+  if (has_no_profile(layout->recipe())) return std::nullopt;
+  const ClusterProfile profile = profile_of(layout->recipe());
+  const Plan plan = plan_of(std::move(layout), profile, Timeline::record);
   RunPlan summary;
   summary.profile = plan.report.profile;
   summary.step_seconds = plan.report.step.seconds;
   summary.peak_bytes = fullest_rank(plan.report).peak_bytes;
+  summary.process_bytes = process_bytes(plan.report, launch);
   const PlannedRank& first = plan.report.ranks.front();
   summary.tensor_bytes = first.peak_bytes - first.bytes[MemoryCategory::framework];
   summary.json = report_json(plan.report);

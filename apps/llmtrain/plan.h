@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "core/base/error.h"
 #include "core/recipe/recipe.h"
 #include "parallel/engine/runtime_interface.h"
+#include "parallel/plan/layout.h"
 
 namespace llmtrain::app {
 
@@ -23,8 +25,12 @@ Error with_file(const std::string& file, const Error& error);
 // Plans the recipe of a file, prints the summary or JSON on standard output and writes the files. Throws Error.
 int show_plan(const std::string& file, const Recipe& recipe, const PlanOutputs& outputs);
 
-// The plan of a recipe that is about to run, for its log and folder. None where there are no profiles to price it with
-// and the recipe names none. `launch` has the ranks, and how many of them are on this machine. Throws Error.
-std::optional<RunPlan> plan_for_run(const std::string& file, const Recipe& recipe, const RunLaunch& launch);
+// The layout of a recipe that is about to run on the ranks of `launch`; ranks that a launcher has started stand where
+// it put them. Throws Error.
+std::shared_ptr<const Layout> layout_for_run(const std::string& file, const Recipe& recipe, const RunLaunch& launch);
+
+// The plan of a run, for its log and folder. None where there are no profiles to price it with and the recipe names
+// none. Throws Error.
+std::optional<RunPlan> plan_for_run(std::shared_ptr<const Layout> layout, const RunLaunch& launch);
 
 }  // namespace llmtrain::app

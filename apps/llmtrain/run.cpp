@@ -48,29 +48,30 @@ void require_folder_of(const std::string& file) {
 }
 
 int run_here(const RunOptions& options, const std::optional<Launcher>& launcher) {
-  RunRequest request;
-  request.recipe = read_recipe(options.recipe, all_overrides(options));
+  Recipe recipe = read_recipe(options.recipe, all_overrides(options));
   if (options.dry_run) {
     PlanOutputs outputs;
     outputs.trace = options.trace;
-    return show_plan(options.recipe, request.recipe, outputs);
+    return show_plan(options.recipe, recipe, outputs);
   }
   if (options.trace) require_folder_of(*options.trace);
-  request.trace = options.trace;
-  request.verbosity = options.quiet ? Verbosity::quiet : options.verbose ? Verbosity::verbose : Verbosity::normal;
-  require_executable(request.recipe, options.recipe);
-  if (request.recipe.data.train.empty()) {
+  require_executable(recipe, options.recipe);
+  if (recipe.data.train.empty()) {
     throw Error(ExitCode::bad_recipe, options.recipe +
                                           ": /data/train: is missing; run needs at least one source, as in "
                                           "[{\"path\": \"text.txt\"}]");
   }
-  request.launch = decide_launch(options.recipe, request.recipe, launcher);
+  RunRequest request;
+  request.trace = options.trace;
+  request.verbosity = options.quiet ? Verbosity::quiet : options.verbose ? Verbosity::verbose : Verbosity::normal;
+  request.launch = decide_launch(options.recipe, recipe, launcher);
+  request.layout = layout_for_run(options.recipe, recipe, request.launch);
   RuntimeInterface& runtime = load_runtime();
   if (!launcher && request.launch.backend == CommunicationBackend::automatic && !runtime.has_mpi())
     request.launch.backend = CommunicationBackend::local;
   if (starts_processes(request.launch, launcher)) return start_ranks(request.launch.ranks);
   set_verbosity(request.verbosity);
-  if (!launcher || launcher->rank == 0) request.plan = plan_for_run(options.recipe, request.recipe, request.launch);
+  if (!launcher || launcher->rank == 0) request.plan = plan_for_run(request.layout, request.launch);
   return runtime.run(request);
 }
 

@@ -112,6 +112,10 @@ struct Graph {
   // Throws std::out_of_range when the block has no parameter of that role.
   const Parameter& parameter(std::size_t block, ParameterRole role) const;
   bool has_parameter(std::size_t block, ParameterRole role) const;
+  // Of a parameter of this graph.
+  std::size_t index_of(const Parameter& parameter) const {
+    return static_cast<std::size_t>(&parameter - parameters.data());
+  }
   // [vocab_size, hidden_size]: what makes logits, head.weight or with tied embeddings the token embedding.
   const Parameter& logits_weight() const;
   // The only block of a kind that a model has once: the embedding or the head.

@@ -3,31 +3,38 @@
 
 namespace llmtrain {
 
-BlockParameters::BlockParameters(const Graph& graph, std::size_t block, ParameterStore& store, const TensorSplit& split)
-    : graph_(graph), block_(block), store_(store), split_(split) {}
+BlockParameters::BlockParameters(const Graph& graph, std::size_t block, const ParameterStores& stores,
+                                 const TensorSplit& split)
+    : graph_(graph), block_(block), stores_(stores), split_(split) {}
 
-std::size_t BlockParameters::index(ParameterRole role) const {
-  return static_cast<std::size_t>(&graph_.parameter(block_, role) - graph_.parameters.data());
+BoundParameter BlockParameters::bind(ParameterRole first, ParameterRole last) const {
+  const std::size_t begin = graph_.index_of(graph_.parameter(block_, first));
+  return {stores_.of(begin), begin, graph_.index_of(graph_.parameter(block_, last))};
 }
 
-std::optional<std::size_t> BlockParameters::optional_index(ParameterRole role) const {
-  if (!graph_.has_parameter(block_, role)) return std::nullopt;
-  return index(role);
+std::optional<BoundParameter> BlockParameters::bind_if_there(ParameterRole role) const {
+  if (!has(role)) return std::nullopt;
+  return bind(role);
+}
+
+BoundParameter BlockParameters::bind_logits_weight() const {
+  const std::size_t index = graph_.index_of(graph_.logits_weight());
+  return {stores_.of(index), index, index};
 }
 
 NormLayer BlockParameters::norm(ParameterRole weight, ParameterRole bias) const {
-  return {store_, model().norm, model().norm_eps, index(weight), optional_index(bias)};
+  return {model().norm, model().norm_eps, bind(weight), bind_if_there(bias)};
 }
 
 ColumnLinear BlockParameters::column_linear(ParameterRole first_weight, ParameterRole last_weight,
                                             ParameterRole first_bias, ParameterRole last_bias) const {
-  std::optional<LinearLayer::Group> bias;
-  if (graph_.has_parameter(block_, first_bias)) bias = LinearLayer::Group{index(first_bias), index(last_bias)};
-  return {LinearLayer(store_, {index(first_weight), index(last_weight)}, bias), split_};
+  std::optional<BoundParameter> bias;
+  if (has(first_bias)) bias = bind(first_bias, last_bias);
+  return {LinearLayer(bind(first_weight, last_weight), bias), split_};
 }
 
 RowLinear BlockParameters::row_linear(ParameterRole weight, ParameterRole bias) const {
-  return {store_, index(weight), optional_index(bias), split_};
+  return {bind(weight), bind_if_there(bias), split_};
 }
 
 }  // namespace llmtrain

@@ -12,17 +12,23 @@
 
 namespace llmtrain {
 
-// Finds the parameters of one block by role, and makes layers of them.
+// Finds the parameters of one block by role, wherever they are stored, and makes layers of them.
 class BlockParameters {
  public:
-  BlockParameters(const Graph& graph, std::size_t block, ParameterStore& store, const TensorSplit& split);
+  BlockParameters(const Graph& graph, std::size_t block, const ParameterStores& stores, const TensorSplit& split);
 
   const ModelRecipe& model() const { return graph_.model; }
   const Block& block() const { return graph_.blocks[block_]; }
-  ParameterStore& store() const { return store_; }
   const TensorSplit& split() const { return split_; }
-  std::size_t index(ParameterRole role) const;
-  std::optional<std::size_t> optional_index(ParameterRole role) const;
+  bool has(ParameterRole role) const { return graph_.has_parameter(block_, role); }
+
+  // Throws std::out_of_range when the block has no parameter of that role.
+  BoundParameter bind(ParameterRole role) const { return bind(role, role); }
+  // The consecutive parameters first … last, which lie in one store.
+  BoundParameter bind(ParameterRole first, ParameterRole last) const;
+  std::optional<BoundParameter> bind_if_there(ParameterRole role) const;
+  // What makes logits: the head's own weight, or with tied embeddings that of the embedding.
+  BoundParameter bind_logits_weight() const;
 
   NormLayer norm(ParameterRole weight, ParameterRole bias) const;
   // A linear layer over the consecutive parameters first_weight … last_weight, with the biases that the block has.
@@ -33,7 +39,7 @@ class BlockParameters {
  private:
   const Graph& graph_;
   std::size_t block_;
-  ParameterStore& store_;
+  const ParameterStores& stores_;
   TensorSplit split_;
 };
 

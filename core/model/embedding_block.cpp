@@ -8,24 +8,22 @@
 
 namespace llmtrain {
 
-EmbeddingBlock::EmbeddingBlock(const BlockParameters& parameters, ParameterStore& token_store)
-    : token_store_(token_store),
-      store_(parameters.store()),
-      split_(parameters.split()),
+EmbeddingBlock::EmbeddingBlock(const BlockParameters& parameters)
+    : split_(parameters.split()),
       dropout_(parameters.model().dropout),
-      tokens_(parameters.index(ParameterRole::token_embedding)),
-      positions_(parameters.optional_index(ParameterRole::position_embedding)) {}
+      tokens_(parameters.bind(ParameterRole::token_embedding)),
+      positions_(parameters.bind_if_there(ParameterRole::position_embedding)) {}
 
 void EmbeddingBlock::drop(at::Tensor& activation, const MicroBatch& micro) const {
   if (dropout_ > 0) split_.drop_own_rows(activation, micro, dropout_, stable_hash("embedding"));
 }
 
 at::Tensor EmbeddingBlock::rows_of(const at::Tensor& tokens) const {
-  return tokens.sub(split_.position() * token_store_.part(tokens_).shape[0]);
+  return tokens.sub(split_.position() * tokens_.part().shape[0]);
 }
 
 at::Tensor EmbeddingBlock::is_elsewhere(const at::Tensor& rows) const {
-  return rows.lt(0).logical_or_(rows.ge(token_store_.part(tokens_).shape[0]));
+  return rows.lt(0).logical_or_(rows.ge(tokens_.part().shape[0]));
 }
 
 at::Tensor EmbeddingBlock::position_ids(std::int64_t rows, const MicroBatch& micro) const {
@@ -35,17 +33,17 @@ at::Tensor EmbeddingBlock::position_ids(std::int64_t rows, const MicroBatch& mic
 
 at::Tensor EmbeddingBlock::embed(const MicroBatch& micro) const {
   std::optional<at::Tensor> positions;
-  if (positions_) positions = kernels::rows_at(store_.weight(*positions_), micro.part, micro.sequence);
-  return kernels::embedding_forward(micro.tokens, token_store_.weight(tokens_), positions, micro.sequence);
+  if (positions_) positions = kernels::rows_at(positions_->weight(), micro.part, micro.sequence);
+  return kernels::embedding_forward(micro.tokens, tokens_.weight(), positions, micro.sequence);
 }
 
 at::Tensor EmbeddingBlock::embed_split(const MicroBatch& micro) const {
   const at::Tensor rows = rows_of(micro.tokens);
-  const at::Tensor table = token_store_.weight(tokens_);
+  const at::Tensor table = tokens_.weight();
   at::Tensor y = kernels::embedding_forward(rows.clamp(0, table.size(0) - 1), table, std::nullopt, micro.sequence);
   y = split_.own_sum(y.masked_fill_(is_elsewhere(rows).unsqueeze(1), 0));
   if (positions_) {
-    const at::Tensor positions = kernels::rows_at(store_.weight(*positions_), micro.part, micro.sequence);
+    const at::Tensor positions = kernels::rows_at(positions_->weight(), micro.part, micro.sequence);
     y.add_(kernels::embedding_forward(position_ids(y.size(0), micro), positions, std::nullopt, micro.sequence));
   }
   return y;
@@ -58,11 +56,11 @@ BlockModule::Output EmbeddingBlock::forward(const at::Tensor&, const MicroBatch&
 }
 
 void EmbeddingBlock::add_gradients(const at::Tensor& dy, const MicroBatch& micro) const {
-  at::Tensor dtokens = token_store_.added_gradient(tokens_);
+  at::Tensor dtokens = tokens_.added_gradient();
   std::optional<at::Tensor> dpositions;
   at::Tensor all_positions;
   if (positions_) {
-    all_positions = store_.added_gradient(*positions_);
+    all_positions = positions_->added_gradient();
     dpositions = kernels::rows_at(all_positions, micro.part, micro.sequence);
   }
   kernels::embedding_backward(dy, micro.tokens, dtokens, dpositions, micro.sequence);
@@ -71,13 +69,13 @@ void EmbeddingBlock::add_gradients(const at::Tensor& dy, const MicroBatch& micro
 
 void EmbeddingBlock::add_split_gradients(const at::Tensor& dy, const MicroBatch& micro) const {
   if (positions_) {
-    at::Tensor all_positions = store_.added_gradient(*positions_);
+    at::Tensor all_positions = positions_->added_gradient();
     at::Tensor dpositions = kernels::rows_at(all_positions, micro.part, micro.sequence);
     kernels::embedding_backward(dy, position_ids(dy.size(0), micro), dpositions, std::nullopt, micro.sequence);
     kernels::store_rows_at(all_positions, micro.part, dpositions);
   }
   const at::Tensor whole = split_.whole_rows(dy);
-  at::Tensor dtokens = token_store_.added_gradient(tokens_);
+  at::Tensor dtokens = tokens_.added_gradient();
   const at::Tensor rows = rows_of(micro.tokens);
   const at::Tensor here = is_elsewhere(rows).logical_not_().nonzero().squeeze(1);
   if (here.numel() == 0) return;

@@ -13,8 +13,7 @@ namespace llmtrain {
 // embedding.
 class EmbeddingBlock final : public BlockModule {
  public:
-  // `token_store` holds the token embedding, the block's own store the rest.
-  EmbeddingBlock(const BlockParameters& parameters, ParameterStore& token_store);
+  explicit EmbeddingBlock(const BlockParameters& parameters);
 
   Output forward(const at::Tensor& x, const MicroBatch& micro, Pass pass) const override;
   at::Tensor backward(at::Tensor dy, const MicroBatch& micro, std::unique_ptr<SavedActivations> saved) const override;
@@ -31,12 +30,10 @@ class EmbeddingBlock final : public BlockModule {
   void add_gradients(const at::Tensor& dy, const MicroBatch& micro) const;
   void add_split_gradients(const at::Tensor& dy, const MicroBatch& micro) const;
 
-  ParameterStore& token_store_;
-  ParameterStore& store_;
   TensorSplit split_;
   double dropout_;
-  std::size_t tokens_;
-  std::optional<std::size_t> positions_;
+  BoundParameter tokens_;
+  std::optional<BoundParameter> positions_;
 };
 
 }  // namespace llmtrain

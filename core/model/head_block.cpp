@@ -8,25 +8,16 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/graph/pass_setting.h"
 #include "kernels/gemm.h"
 
 namespace llmtrain {
 namespace {
 
-// Logits of one chunk: large enough that adding to the weight's gradient once a chunk costs little beside the products.
-constexpr std::int64_t chunk_bytes = std::int64_t{128} << 20;
-
-// Rows of each chunk: as few chunks as fit, of equal size.
-std::int64_t chunk_rows(std::int64_t rows, std::int64_t vocabulary, std::int64_t element_size) {
-  const std::int64_t most = std::max<std::int64_t>(1, chunk_bytes / (vocabulary * element_size));
-  const std::int64_t chunks = (rows + most - 1) / most;
-  return (rows + chunks - 1) / chunks;
-}
-
 template <class Function>
 void for_chunks(const at::Tensor& normed, std::int64_t vocabulary, Function function) {
   const std::int64_t rows = normed.size(0);
-  const std::int64_t step = chunk_rows(rows, vocabulary, normed.element_size());
+  const std::int64_t step = logits_chunk_rows(rows, vocabulary, normed.element_size());
   for (std::int64_t begin = 0; begin < rows; begin += step) function(begin, std::min(step, rows - begin));
 }
 
@@ -43,17 +34,16 @@ struct HeadBlock::Saved : SavedActivations {
   at::Tensor dnormed;  // gradient of the loss at this rank's rows of the normed input
 };
 
-HeadBlock::HeadBlock(const BlockParameters& parameters, ParameterStore& weight_store, std::size_t weight)
-    : weight_store_(weight_store),
-      weight_(weight),
+HeadBlock::HeadBlock(const BlockParameters& parameters)
+    : weight_(parameters.bind_logits_weight()),
       split_(parameters.split()),
-      slice_{weight_store.part(weight).offset[0], parameters.model().vocab_size},
-      columns_(weight_store.part(weight).real_shape[0]),
+      slice_{weight_.part().offset[0], parameters.model().vocab_size},
+      columns_(weight_.part().real_shape[0]),
       norm_(parameters.norm(ParameterRole::final_norm_weight, ParameterRole::final_norm_bias)) {}
 
 at::Tensor HeadBlock::project(const at::Tensor& chunk) const {
   if (columns_ == 0) return at::empty({chunk.size(0), 0}, chunk.options());
-  return kernels::linear(chunk, weight_store_.weight(weight_).narrow(0, 0, columns_), std::nullopt);
+  return kernels::linear(chunk, weight_.weight().narrow(0, 0, columns_), std::nullopt);
 }
 
 at::Tensor HeadBlock::whole_statistics(const at::Tensor& logits, const at::Tensor& targets) const {
@@ -74,7 +64,7 @@ at::Tensor HeadBlock::row_losses_and_gradient(at::Tensor& logits, const at::Tens
 }
 
 void HeadBlock::add_weight_gradient(const at::Tensor& dlogits, const at::Tensor& chunk) const {
-  auto dweight = weight_store_.gradient(weight_);
+  auto dweight = weight_.gradient();
   const std::int64_t padding = dweight.tensor.size(0) - columns_;
   if (padding > 0 && dweight.accumulation == kernels::Accumulation::overwrite)
     dweight.tensor.narrow(0, columns_, padding).zero_();
@@ -84,14 +74,14 @@ void HeadBlock::add_weight_gradient(const at::Tensor& dlogits, const at::Tensor&
 }
 
 at::Tensor HeadBlock::input_gradient(const at::Tensor& dlogits) const {
-  const at::Tensor weight = weight_store_.weight(weight_);
+  const at::Tensor weight = weight_.weight();
   if (columns_ == 0) return at::zeros({dlogits.size(0), weight.size(1)}, dlogits.options());
   return kernels::linear_backward_input(dlogits, weight.narrow(0, 0, columns_));
 }
 
 at::Tensor HeadBlock::losses(const at::Tensor& normed, const MicroBatch& micro) const {
   at::Tensor losses = empty_losses(normed);
-  for_chunks(normed, weight_store_.part(weight_).shape[0], [&](std::int64_t begin, std::int64_t rows) {
+  for_chunks(normed, weight_.part().shape[0], [&](std::int64_t begin, std::int64_t rows) {
     const at::Tensor logits = project(normed.narrow(0, begin, rows));
     losses.narrow(0, begin, rows).copy_(row_losses(logits, micro.targets.narrow(0, begin, rows)));
   });
@@ -102,7 +92,7 @@ at::Tensor HeadBlock::losses_and_gradient(const at::Tensor& normed, const MicroB
                                           at::Tensor& dnormed) const {
   at::Tensor losses = empty_losses(normed);
   dnormed = at::empty_like(normed);
-  for_chunks(normed, weight_store_.part(weight_).shape[0], [&](std::int64_t begin, std::int64_t rows) {
+  for_chunks(normed, weight_.part().shape[0], [&](std::int64_t begin, std::int64_t rows) {
     const at::Tensor chunk = normed.narrow(0, begin, rows);
     const at::Tensor targets = micro.targets.narrow(0, begin, rows);
     at::Tensor logits = project(chunk);
@@ -134,7 +124,7 @@ at::Tensor HeadBlock::backward(at::Tensor, const MicroBatch&, std::unique_ptr<Sa
 at::Tensor HeadBlock::logits(const at::Tensor& x) const {
   NormLayer::Statistics statistics;
   const at::Tensor normed = split_.whole_rows(norm_.forward(x, statistics));
-  const at::Tensor slice = kernels::linear(normed, weight_store_.weight(weight_), std::nullopt);
+  const at::Tensor slice = kernels::linear(normed, weight_.weight(), std::nullopt);
   if (split_.ranks() == 1) return slice;
   return split_.gather(slice.t()).narrow(0, 0, slice_.whole).t().contiguous();
 }

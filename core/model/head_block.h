@@ -14,8 +14,7 @@ namespace llmtrain {
 // vocabulary, for all rows; the ranks tell each other three numbers a row.
 class HeadBlock final : public BlockModule {
  public:
-  // `weight` is a parameter of `weight_store`: the head's own, or the token embedding of another stage when tied.
-  HeadBlock(const BlockParameters& parameters, ParameterStore& weight_store, std::size_t weight);
+  explicit HeadBlock(const BlockParameters& parameters);
 
   Output forward(const at::Tensor& x, const MicroBatch& micro, Pass pass) const override;
   at::Tensor backward(at::Tensor dy, const MicroBatch& micro, std::unique_ptr<SavedActivations> saved) const override;
@@ -35,8 +34,7 @@ class HeadBlock final : public BlockModule {
   void add_weight_gradient(const at::Tensor& dlogits, const at::Tensor& chunk) const;
   at::Tensor input_gradient(const at::Tensor& dlogits) const;
 
-  ParameterStore& weight_store_;
-  std::size_t weight_;
+  BoundParameter weight_;  // the head's own, or the token embedding, maybe of another stage
   TensorSplit split_;
   kernels::VocabularySlice slice_;
   std::int64_t columns_;  // of the slice, without padding

@@ -5,23 +5,22 @@
 
 namespace llmtrain {
 
-LinearLayer::LinearLayer(ParameterStore& store, Group weight, std::optional<Group> bias)
-    : store_(store), weight_(weight), bias_(bias) {}
-
 at::Tensor LinearLayer::forward(const at::Tensor& x) const {
   std::optional<at::Tensor> bias;
-  if (bias_) bias = store_.fused_weight(bias_->first, bias_->last);
-  return kernels::linear(x, store_.fused_weight(weight_.first, weight_.last), bias);
+  if (bias_) bias = bias_->weight();
+  return kernels::linear(x, weight_.weight(), bias);
 }
 
 at::Tensor LinearLayer::backward(const at::Tensor& dy, const at::Tensor& x) const {
-  auto dweight = store_.fused_gradient(weight_.first, weight_.last);
+  auto dweight = weight_.gradient();
   kernels::linear_backward_weight(dy, x, dweight.tensor, dweight.accumulation);
-  if (bias_) {
-    auto dbias = store_.fused_gradient(bias_->first, bias_->last);
-    kernels::linear_backward_bias(dy, dbias.tensor, dbias.accumulation);
-  }
-  return kernels::linear_backward_input(dy, store_.fused_weight(weight_.first, weight_.last));
+  if (bias_) add_bias_gradient(dy, *bias_);
+  return kernels::linear_backward_input(dy, weight_.weight());
+}
+
+void add_bias_gradient(const at::Tensor& dy, const BoundParameter& bias) {
+  auto dbias = bias.gradient();
+  kernels::linear_backward_bias(dy, dbias.tensor, dbias.accumulation);
 }
 
 }  // namespace llmtrain

@@ -3,32 +3,28 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstddef>
 #include <optional>
 
 #include "core/model/parameter_store.h"
 
 namespace llmtrain {
 
-// y = x · weightᵀ + bias on parameters of a store. The weight (and bias) may be several consecutive parameters that
-// are multiplied as one matrix.
+// y = x · weightᵀ + bias. The weight (and bias) may be several consecutive parameters that are multiplied as one
+// matrix.
 class LinearLayer {
  public:
-  struct Group {
-    std::size_t first = 0;
-    std::size_t last = 0;
-  };
-
-  LinearLayer(ParameterStore& store, Group weight, std::optional<Group> bias);
+  LinearLayer(BoundParameter weight, std::optional<BoundParameter> bias) : weight_(weight), bias_(bias) {}
 
   at::Tensor forward(const at::Tensor& x) const;  // [T, in] → [T, out]
   // Adds to the gradients of weight and bias; returns dx.
   at::Tensor backward(const at::Tensor& dy, const at::Tensor& x) const;
 
  private:
-  ParameterStore& store_;
-  Group weight_;
-  std::optional<Group> bias_;
+  BoundParameter weight_;
+  std::optional<BoundParameter> bias_;
 };
+
+// Adds the gradient of a bias that was added to every row.
+void add_bias_gradient(const at::Tensor& dy, const BoundParameter& bias);
 
 }  // namespace llmtrain

@@ -3,17 +3,15 @@
 
 namespace llmtrain {
 
-NormLayer::NormLayer(ParameterStore& store, NormKind kind, double eps, std::size_t weight,
-                     std::optional<std::size_t> bias)
-    : store_(store),
-      mode_(kind == NormKind::layernorm ? kernels::NormMode::layer : kernels::NormMode::root_mean_square),
+NormLayer::NormLayer(NormKind kind, double eps, BoundParameter weight, std::optional<BoundParameter> bias)
+    : mode_(kind == NormKind::layernorm ? kernels::NormMode::layer : kernels::NormMode::root_mean_square),
       eps_(eps),
       weight_(weight),
       bias_(bias) {}
 
 kernels::NormParameters NormLayer::parameters() const {
-  kernels::NormParameters parameters{mode_, store_.weight(weight_), std::nullopt, eps_};
-  if (bias_) parameters.bias = store_.weight(*bias_);
+  kernels::NormParameters parameters{mode_, weight_.weight(), std::nullopt, eps_};
+  if (bias_) parameters.bias = bias_->weight();
   return parameters;
 }
 
@@ -29,9 +27,9 @@ at::Tensor NormLayer::recompute(const at::Tensor& x, const Statistics& statistic
 
 void NormLayer::backward(const at::Tensor& dy, const at::Tensor& x, const Statistics& statistics,
                          at::Tensor& dx) const {
-  at::Tensor dweight = store_.added_gradient(weight_);
+  at::Tensor dweight = weight_.added_gradient();
   std::optional<at::Tensor> dbias;
-  if (bias_) dbias = store_.added_gradient(*bias_);
+  if (bias_) dbias = bias_->added_gradient();
   kernels::norm_backward(dy, x, statistics.mean, statistics.rstd, parameters(), dx, dweight, dbias);
 }
 

@@ -3,7 +3,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstddef>
 #include <optional>
 
 #include "core/model/parameter_store.h"
@@ -12,14 +11,14 @@
 
 namespace llmtrain {
 
-// Layer or root-mean-square normalisation over the last axis on parameters of a store.
+// Layer or root-mean-square normalisation over the last axis over parameters that are stored elsewhere.
 class NormLayer {
  public:
   struct Statistics {
     at::Tensor mean, rstd;
   };
 
-  NormLayer(ParameterStore& store, NormKind kind, double eps, std::size_t weight, std::optional<std::size_t> bias);
+  NormLayer(NormKind kind, double eps, BoundParameter weight, std::optional<BoundParameter> bias);
 
   at::Tensor forward(const at::Tensor& x, Statistics& statistics) const;
   at::Tensor recompute(const at::Tensor& x, const Statistics& statistics) const;
@@ -29,11 +28,10 @@ class NormLayer {
  private:
   kernels::NormParameters parameters() const;
 
-  ParameterStore& store_;
   kernels::NormMode mode_;
   double eps_;
-  std::size_t weight_;
-  std::optional<std::size_t> bias_;
+  BoundParameter weight_;
+  std::optional<BoundParameter> bias_;
 };
 
 }  // namespace llmtrain

@@ -26,8 +26,6 @@ at::Tensor ParameterStore::view(const at::Tensor& flat, std::size_t first, std::
   return flat.slice(0, begin.begin, end.end).view(shape);
 }
 
-at::Tensor ParameterStore::weight(std::size_t parameter) const { return fused_weight(parameter, parameter); }
-
 at::Tensor ParameterStore::fused_weight(std::size_t first, std::size_t last) const {
   if (!weights_.defined()) return kept_.at(first);
   return view(weights_, first, last);
@@ -60,6 +58,10 @@ at::Tensor ParameterStore::take_gradients() {
 void ParameterStore::drop_gradients() {
   written_.assign(written_.size(), false);
   gradients_.reset();
+}
+
+void ParameterStores::add(ParameterStore& store) {
+  for (const FlatRange& range : store.ranges()) stores_.emplace(range.parameter, &store);
 }
 
 }  // namespace llmtrain

@@ -23,18 +23,18 @@ struct FlatRange {
   std::int64_t end = 0;
 };
 
-// The parameters of one stage as the modules see them: views of flat memory, back to back in the Graph's order without
-// gaps, so that weights which are multiplied together (query, key, value; gate, up) are one matrix, and so that the
-// optimizer, the collectives and the checkpoint see long arrays. The memory is lent: its owner decides which part of it
-// this rank keeps, and when the whole of it is here. On a tensor rank they are its parts of the parameters, with their
-// padding: as many elements in the same places on each.
+// The parameters of one group of a stage as the modules see them: views of flat memory, back to back in the Graph's
+// order without gaps, so that weights which are multiplied together (query, key, value; gate, up) are one matrix, and
+// so that the optimizer, the collectives and the checkpoint see long arrays. The memory is lent: its owner decides
+// which part of it this rank keeps, and when the whole of it is here. On a tensor rank they are its parts of the
+// parameters, with their padding: as many elements in the same places on each.
 class ParameterStore {
  public:
   ParameterStore(const Graph& graph, std::span<const std::size_t> parameters, const ShardPlace& place = {});
 
   // Views in the compute type; the weights must be attached. `fused` gives consecutive parameters of equal trailing
   // shape as one tensor.
-  at::Tensor weight(std::size_t parameter) const;
+  at::Tensor weight(std::size_t parameter) const { return fused_weight(parameter, parameter); }
   at::Tensor fused_weight(std::size_t first, std::size_t last) const;
 
   // A gradient to be written by a kernel that can overwrite: `accumulation` says whether it holds something already.
@@ -80,6 +80,34 @@ class ParameterStore {
   at::Tensor weights_, gradients_;                         // undefined while they are not here
   std::unordered_map<std::size_t, at::Tensor> kept_;
   GradientSource gradient_source_;
+};
+
+// The stores of a rank by the parameters that they hold.
+class ParameterStores {
+ public:
+  // The store outlives this.
+  void add(ParameterStore& store);
+  // Throws std::out_of_range where this rank holds no such parameter.
+  ParameterStore& of(std::size_t parameter) const { return *stores_.at(parameter); }
+
+ private:
+  std::unordered_map<std::size_t, ParameterStore*> stores_;
+};
+
+// A parameter as a layer uses it, or consecutive ones that are multiplied as one. Copied freely; the store outlives it.
+class BoundParameter {
+ public:
+  BoundParameter(ParameterStore& store, std::size_t first, std::size_t last)
+      : store_(&store), first_(first), last_(last) {}
+
+  at::Tensor weight() const { return store_->fused_weight(first_, last_); }
+  ParameterStore::GradientTarget gradient() const { return store_->fused_gradient(first_, last_); }
+  at::Tensor added_gradient() const { return store_->added_gradient(first_); }  // of one parameter
+  const LocalPart& part() const { return store_->part(first_); }                // of the first
+
+ private:
+  ParameterStore* store_;
+  std::size_t first_, last_;
 };
 
 }  // namespace llmtrain

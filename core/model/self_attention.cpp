@@ -7,22 +7,27 @@
 #include <utility>
 
 #include "core/base/hash.h"
+#include "core/graph/pass_setting.h"
 
 namespace llmtrain {
 namespace {
 
 using Role = ParameterRole;
-using kernels::AttentionMethod;
 
-AttentionMethod method_for(const ModelRecipe& model, AttentionKernel kernel) {
-  const bool math = kernel == AttentionKernel::math || model.dropout > 0;
-  return math ? AttentionMethod::math : AttentionMethod::flash;
+// The Graph chooses; it links no LibTorch, so the kernels have an enumeration of their own.
+kernels::AttentionMethod method_for(const ModelRecipe& model, AttentionKernel kernel) {
+  switch (attention_method(model, kernel)) {
+    case AttentionMethod::flash:
+      return kernels::AttentionMethod::flash;
+    case AttentionMethod::math:
+      break;
+  }
+  return kernels::AttentionMethod::math;
 }
 
 std::optional<NormLayer> head_norm(const BlockParameters& parameters, Role weight) {
-  if (!parameters.optional_index(weight)) return std::nullopt;
-  return NormLayer(parameters.store(), NormKind::rmsnorm, parameters.model().norm_eps, parameters.index(weight),
-                   std::nullopt);
+  if (!parameters.has(weight)) return std::nullopt;
+  return NormLayer(NormKind::rmsnorm, parameters.model().norm_eps, parameters.bind(weight), std::nullopt);
 }
 
 }  // namespace
@@ -37,7 +42,7 @@ SelfAttention::SelfAttention(const BlockParameters& parameters, AttentionKernel 
       dropout_(parameters.model().dropout),
       dropout_site_(stable_hash("layers." + std::to_string(parameters.block().layer) + ".attention.probabilities")),
       method_(method_for(parameters.model(), kernel)),
-      keeps_probabilities_(method_ == AttentionMethod::flash || recompute == Recompute::none),
+      keeps_probabilities_(method_ == kernels::AttentionMethod::flash || recompute == Recompute::none),
       rope_(rope),
       context_(context),
       projection_(parameters.column_linear(Role::query_weight, Role::value_weight, Role::query_bias, Role::value_bias)),

@@ -3,7 +3,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstddef>
 #include <optional>
 
 #include "core/model/linear_layer.h"
@@ -31,16 +30,15 @@ class ColumnLinear {
 // This rank takes some of the input features; all ranks' products are summed, and the bias is added to the sum.
 class RowLinear {
  public:
-  RowLinear(ParameterStore& store, std::size_t weight, std::optional<std::size_t> bias, const TensorSplit& split);
+  RowLinear(BoundParameter weight, std::optional<BoundParameter> bias, const TensorSplit& split);
 
   at::Tensor forward(const at::Tensor& x) const;                         // all rows [T, in/ranks] → own rows [R, out]
   at::Tensor backward(const at::Tensor& dy, const at::Tensor& x) const;  // returns dx
 
  private:
-  ParameterStore& store_;
   TensorSplit split_;
-  LinearLayer linear_;                    // with the bias where this rank is alone
-  std::optional<std::size_t> late_bias_;  // where it is not
+  LinearLayer linear_;                       // with the bias where this rank is alone
+  std::optional<BoundParameter> late_bias_;  // where it is not
 };
 
 }  // namespace llmtrain

@@ -12,8 +12,8 @@
 #include "core/graph/graph.h"
 #include "core/model/block_module.h"
 #include "core/model/context_ranks.h"
-#include "core/model/head_block.h"
 #include "core/model/parameter_store.h"
+#include "core/model/tensor_ranks.h"
 #include "core/recipe/recipe.h"
 #include "kernels/rope.h"
 
@@ -29,30 +29,37 @@ struct StageOptions {
   const ContextRanks* context = nullptr;  // outlives the stage; null where no ranks share the sequences
 };
 
-// The parameters of `blocks`, in order: what a stage's store holds.
-std::vector<std::size_t> parameters_of(const Graph& graph, std::span<const std::size_t> blocks);
-
-// Consecutive blocks of the Graph on one rank, and what they keep of every micro-batch under way.
-class StageModule {
+// Consecutive blocks of the Graph on one rank: what the runner asks of them.
+class StagePasses {
  public:
-  // `store` holds the blocks' parameters, `embedding_store` the token embedding that the
-  // embedding block and a tied head read; both outlive this.
-  StageModule(const Graph& graph, std::span<const std::size_t> blocks, ParameterStore& store,
-              ParameterStore& embedding_store, const StageOptions& options);
+  StagePasses() = default;
+  StagePasses(const StagePasses&) = delete;
+  StagePasses& operator=(const StagePasses&) = delete;
+  virtual ~StagePasses() = default;
 
   // Runs the blocks on micro-batch number `index`. In training its saved activations stay until its backward.
-  at::Tensor forward(at::Tensor x, std::int64_t index, const MicroBatch& micro, Pass pass);
+  virtual at::Tensor forward(at::Tensor x, std::int64_t index, const MicroBatch& micro, Pass pass) = 0;
   // Frees the micro-batch's saved activations block by block. Returns the gradient of the stage's input.
-  at::Tensor backward(at::Tensor dy, std::int64_t index, const MicroBatch& micro);
-
+  virtual at::Tensor backward(at::Tensor dy, std::int64_t index, const MicroBatch& micro) = 0;
   // The head's logits [T, V], on every tensor rank; x is the stage's input. The stage must hold the head.
-  at::Tensor logits(at::Tensor x, const MicroBatch& micro);
+  virtual at::Tensor logits(at::Tensor x, const MicroBatch& micro) = 0;
+};
+
+// The blocks, and what they keep of every micro-batch under way.
+class StageModule final : public StagePasses {
+ public:
+  // `stores` have the parameters of the blocks, and of the token embedding where a tied head reads it.
+  StageModule(const Graph& graph, std::span<const std::size_t> blocks, const ParameterStores& stores,
+              const StageOptions& options);
+
+  at::Tensor forward(at::Tensor x, std::int64_t index, const MicroBatch& micro, Pass pass) override;
+  at::Tensor backward(at::Tensor dy, std::int64_t index, const MicroBatch& micro) override;
+  at::Tensor logits(at::Tensor x, const MicroBatch& micro) override;
 
  private:
   using SavedBlocks = std::vector<std::unique_ptr<SavedActivations>>;
 
   std::vector<std::unique_ptr<BlockModule>> blocks_;
-  const HeadBlock* head_ = nullptr;
   std::map<std::int64_t, SavedBlocks> saved_;
 };
 

@@ -23,7 +23,7 @@ std::string share_text(Communicator& communicator, const std::string& text, int 
 
 std::vector<std::string> gather_texts(Communicator& communicator, const std::string& own) {
   const Group& world = communicator.world();
-  const auto sizes = exchange_numbers(&communicator, static_cast<std::int64_t>(own.size()));
+  const auto sizes = exchange_numbers(communicator, static_cast<std::int64_t>(own.size()));
   std::string text = own;
   if (communicator.rank() > 0) {
     if (!text.empty()) communicator.send(world, Purpose::control, bytes_of(text), 0).wait();
@@ -37,12 +37,11 @@ std::vector<std::string> gather_texts(Communicator& communicator, const std::str
   return texts;
 }
 
-std::vector<std::int64_t> exchange_numbers(Communicator* communicator, std::int64_t own) {
-  if (communicator == nullptr) return {own};
-  std::vector<std::int64_t> all(static_cast<std::size_t>(communicator->size()));
+std::vector<std::int64_t> exchange_numbers(Communicator& communicator, std::int64_t own) {
+  std::vector<std::int64_t> all(static_cast<std::size_t>(communicator.size()));
   communicator
-      ->all_gather(communicator->world(), Purpose::control, {&own, 1, ElementType::int64},
-                   {all.data(), communicator->size(), ElementType::int64})
+      .all_gather(communicator.world(), Purpose::control, {&own, 1, ElementType::int64},
+                  {all.data(), communicator.size(), ElementType::int64})
       .wait();
   return all;
 }
@@ -60,18 +59,17 @@ std::optional<Error> error_of(const std::function<void()>& work) {
   }
 }
 
-std::optional<Error> first_failure(Communicator* communicator, const std::optional<Error>& own) {
-  if (communicator == nullptr) return own;
+std::optional<Error> first_failure(Communicator& communicator, const std::optional<Error>& own) {
   int failed = 0;
   const auto codes = exchange_numbers(communicator, own ? static_cast<std::int64_t>(own->code()) : 0);
-  while (failed < communicator->size() && codes[static_cast<std::size_t>(failed)] == 0) ++failed;
-  if (failed == communicator->size()) return std::nullopt;
-  const std::string message = share_text(*communicator, own ? own->what() : "", failed);
+  while (failed < communicator.size() && codes[static_cast<std::size_t>(failed)] == 0) ++failed;
+  if (failed == communicator.size()) return std::nullopt;
+  const std::string message = share_text(communicator, own ? own->what() : "", failed);
   return Error(static_cast<ExitCode>(codes[static_cast<std::size_t>(failed)]),
                (failed > 0 ? "rank " + std::to_string(failed) + ": " : "") + message);
 }
 
-void run_together(Communicator* communicator, const std::function<void()>& work) {
+void run_together(Communicator& communicator, const std::function<void()>& work) {
   if (const auto failure = first_failure(communicator, error_of(work))) throw Error(*failure);
 }
 

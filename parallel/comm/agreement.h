@@ -12,7 +12,7 @@
 namespace llmtrain {
 
 // What ranks say to each other beside training. All ranks of the world make the same calls in the same order; they
-// block. Where a communicator may be null, that is one rank alone.
+// block.
 
 // The text of rank `root`, on every rank.
 std::string share_text(Communicator& communicator, const std::string& text, int root = 0);
@@ -21,15 +21,15 @@ std::string share_text(Communicator& communicator, const std::string& text, int 
 std::vector<std::string> gather_texts(Communicator& communicator, const std::string& own);
 
 // One number of each rank, by rank, on every rank.
-std::vector<std::int64_t> exchange_numbers(Communicator* communicator, std::int64_t own);
+std::vector<std::int64_t> exchange_numbers(Communicator& communicator, std::int64_t own);
 
 // What `work` throws; none where it returns.
 std::optional<Error> error_of(const std::function<void()>& work);
 
 // The failure of the first rank that has one, on every rank; others than rank 0 are named: "rank 3: …".
-std::optional<Error> first_failure(Communicator* communicator, const std::optional<Error>& own);
+std::optional<Error> first_failure(Communicator& communicator, const std::optional<Error>& own);
 
 // Runs `work` on every rank; where it throws on one of them, all throw that.
-void run_together(Communicator* communicator, const std::function<void()>& work);
+void run_together(Communicator& communicator, const std::function<void()>& work);
 
 }  // namespace llmtrain

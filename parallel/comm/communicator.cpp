@@ -2,6 +2,7 @@
 #include "parallel/comm/communicator.h"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 #include <set>
 #include <utility>
@@ -84,11 +85,24 @@ Group Communicator::make_group(const std::string& name, std::vector<int> ranks, 
   return Group(join_group(name, std::move(ranks), position, use));
 }
 
+// A collective of one rank has its result at once, but for what lies in a GPU's memory in two places.
+Handle Communicator::begin(Request request) {
+  const bool is_message = request.collective == Collective::send || request.collective == Collective::receive;
+  const bool is_in_place = request.output == nullptr || request.output == request.input;
+  const bool is_here = is_in_place || request.memory == Memory::host;
+  if (request.group.size() > 1 || is_message || !is_here || failure()) return Handle(start(std::move(request)));
+  const OperationLog::Entry entry = log_->start(request);
+  const std::int64_t bytes = is_in_place ? 0 : request.count * element_size(request.type);
+  if (bytes > 0) std::memmove(request.output, request.input, static_cast<std::size_t>(bytes));
+  log_->finish(entry, Clock::now());
+  return {};
+}
+
 Handle Communicator::all_reduce(const Group& group, Purpose purpose, Array data, Reduction reduction) {
   Request request = make_request(Collective::all_reduce, group, purpose, data);
   request.output = data.data;
   request.reduction = reduction;
-  return Handle(start(std::move(request)));
+  return begin(std::move(request));
 }
 
 Handle Communicator::all_gather(const Group& group, Purpose purpose, ConstArray input, Array output) {
@@ -96,7 +110,7 @@ Handle Communicator::all_gather(const Group& group, Purpose purpose, ConstArray 
   check_same_kind(request, input, output);
   check_count(request, output.count, input.count * group.size(), "the output");
   request.output = output.data;
-  return Handle(start(std::move(request)));
+  return begin(std::move(request));
 }
 
 Handle Communicator::reduce_scatter(const Group& group, Purpose purpose, ConstArray input, Array output,
@@ -107,7 +121,7 @@ Handle Communicator::reduce_scatter(const Group& group, Purpose purpose, ConstAr
   check_count(request, input.count, output.count * group.size(), "the input");
   request.output = output.data;
   request.reduction = reduction;
-  return Handle(start(std::move(request)));
+  return begin(std::move(request));
 }
 
 Handle Communicator::all_to_all(const Group& group, Purpose purpose, ConstArray input, Array output) {
@@ -125,7 +139,7 @@ Handle Communicator::all_to_all_v(const Group& group, Purpose purpose, ConstArra
   check_counts(request, counts.input, input, "the input");
   check_counts(request, counts.output, output, "the output");
   request.output = output.data;
-  return Handle(start(std::move(request)));
+  return begin(std::move(request));
 }
 
 Handle Communicator::broadcast(const Group& group, Purpose purpose, Array data, int root) {
@@ -133,14 +147,14 @@ Handle Communicator::broadcast(const Group& group, Purpose purpose, Array data, 
   request.output = data.data;
   request.peer = root;
   check_position(request);
-  return Handle(start(std::move(request)));
+  return begin(std::move(request));
 }
 
 Handle Communicator::send(const Group& group, Purpose purpose, ConstArray data, int position) {
   Request request = make_request(Collective::send, group, purpose, data);
   request.peer = position;
   check_position(request);
-  return Handle(start(std::move(request)));
+  return begin(std::move(request));
 }
 
 Handle Communicator::receive(const Group& group, Purpose purpose, Array data, int position) {
@@ -148,11 +162,11 @@ Handle Communicator::receive(const Group& group, Purpose purpose, Array data, in
   request.output = data.data;
   request.peer = position;
   check_position(request);
-  return Handle(start(std::move(request)));
+  return begin(std::move(request));
 }
 
 Handle Communicator::barrier(const Group& group, Purpose purpose) {
-  return Handle(start(make_request(Collective::barrier, group, purpose, {})));
+  return begin(make_request(Collective::barrier, group, purpose, {}));
 }
 
 std::string timeout_message(const Timeout& timeout) {

@@ -52,7 +52,8 @@ class Communicator {
   // All ranks, by rank.
   const Group& world() const { return world_; }
   // A group of `ranks` in the given order, of which this rank is one. May block until all members have called it, with
-  // the same ranks and use; members make the groups that they share in the same order. `name` is for messages.
+  // the same ranks and use; members make the groups that they share in the same order. `name` is for messages. A group
+  // of one rank is a group like others; its collectives are done at once.
   Group make_group(const std::string& name, std::vector<int> ranks, GroupUse use = GroupUse::collectives);
 
   // data = combination of all ranks' data, in place.
@@ -97,6 +98,7 @@ class Communicator {
   static std::shared_ptr<PendingOperation> start_on(Communicator& other, Request request);
 
  private:
+  Handle begin(Request request);
   virtual std::shared_ptr<Group::State> join_group(const std::string& name, std::vector<int> ranks, int position,
                                                    GroupUse use) = 0;
   virtual std::shared_ptr<PendingOperation> start(Request request) = 0;

@@ -10,14 +10,6 @@ constexpr std::size_t shown_ranks = 16;
 
 }  // namespace
 
-std::vector<int> strided_ranks(int rank, std::int64_t ranks, std::int64_t stride) {
-  const std::int64_t first = rank - rank / stride % ranks * stride;
-  std::vector<int> result;
-  for (std::int64_t position = 0; position < ranks; ++position)
-    result.push_back(static_cast<int>(first + position * stride));
-  return result;
-}
-
 Group::State::State(std::string given_name, std::vector<int> given_ranks, int given_position)
     : name(std::move(given_name)), ranks(std::move(given_ranks)), position(given_position) {}
 

@@ -8,11 +8,6 @@
 
 namespace llmtrain {
 
-// The ranks of a strided group of the mesh that hold `rank`: `ranks` of them, the nearest two `stride` apart, as a
-// RankGroup says. Right where groups are aligned, as all of the mesh are but pairs of pipeline neighbours: these talk
-// through the group of their whole pipeline.
-std::vector<int> strided_ranks(int rank, std::int64_t ranks, std::int64_t stride);
-
 // What a group is made for. Backends that connect the ranks of a group beforehand connect them for that alone: for
 // collectives of all, for messages between neighbours (position ± 1, around the end too), or for nothing but what the
 // ranks agree on (Purpose::control).

@@ -39,17 +39,17 @@ MicroBatch load_micro_batch(const Dataset& dataset, const SampleRange& samples, 
   return micro;
 }
 
-std::vector<MicroBatch> load_batch(const Dataset& dataset, const Recipe& recipe, std::int64_t step,
+std::vector<MicroBatch> load_batch(const Dataset& dataset, const Recipe& recipe, const BatchPlace& place,
                                    const DataRank& rank, const at::Device& device) {
   const BatchRecipe& batch = recipe.batch;
   const std::int64_t share = batch.global / rank.ranks, begin = rank.position * share;
   std::vector<MicroBatch> micros;
   for (std::int64_t first = begin; first < begin + share; first += batch.micro) {
-    const SampleRange samples{step * batch.global + first, batch.micro, batch.sequence_length, rank.part};
+    const SampleRange samples{place.first_sample + first, batch.micro, batch.sequence_length, rank.part};
     micros.push_back(load_micro_batch(dataset, samples, device));
     MicroBatch& micro = micros.back();
     micro.seed = recipe.seed;
-    micro.step = step;
+    micro.step = place.step;
     micro.first_sample = first;
     micro.loss_scale = 1.0 / static_cast<double>(batch.global * batch.sequence_length);
   }

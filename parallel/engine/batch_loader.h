@@ -33,9 +33,15 @@ struct DataRank {
 };
 DataRank data_rank(const RankGroups& groups, std::int64_t sequence_length);
 
-// This rank's part of the global batch of a step (from 0), cut into micro-batches. The batch of step k is samples
-// k·global … of the data set's order, whatever the layout; each rank takes as many, next to each other.
-std::vector<MicroBatch> load_batch(const Dataset& dataset, const Recipe& recipe, std::int64_t step,
+// A step's number (from 0), and how many samples the steps before it took of the data set's order.
+struct BatchPlace {
+  std::int64_t step = 0;
+  std::int64_t first_sample = 0;
+};
+
+// This rank's part of the global batch of a step, cut into micro-batches. The batch is the next batch.global samples of
+// the data set's order, whatever the layout; each rank takes as many, next to each other.
+std::vector<MicroBatch> load_batch(const Dataset& dataset, const Recipe& recipe, const BatchPlace& place,
                                    const DataRank& rank, const at::Device& device);
 
 }  // namespace llmtrain

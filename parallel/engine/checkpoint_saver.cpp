@@ -61,9 +61,9 @@ struct CheckpointSaver::Save {
   enum class Phase { writing, committing };
 
   // The number of this rank's first file, and how much all write.
-  void agree_on_files(Communicator* communicator) {
+  void agree_on_files(Communicator& communicator) {
     const auto files = exchange_numbers(communicator, static_cast<std::int64_t>(writer.files()));
-    const auto own = files.begin() + (communicator == nullptr ? 0 : communicator->rank());
+    const auto own = files.begin() + communicator.rank();
     numbers.first = static_cast<std::size_t>(std::accumulate(files.begin(), own, std::int64_t{0}));
     numbers.total = static_cast<std::size_t>(std::accumulate(files.begin(), files.end(), std::int64_t{0}));
     const auto each = exchange_numbers(communicator, writer.bytes());
@@ -83,19 +83,19 @@ struct CheckpointSaver::Save {
 };
 
 CheckpointSaver::CheckpointSaver(std::filesystem::path checkpoints, const CheckpointRecipe& recipe,
-                                 Communicator* communicator)
+                                 Communicator& communicator)
     : checkpoints_(std::move(checkpoints)),
       recipe_(recipe),
       communicator_(communicator),
       writers_(std::to_string(::getpid())) {
-  if (communicator == nullptr) return;
-  check_shared_folder(*communicator, checkpoints_);
-  writers_ = share_text(*communicator, writers_);
+  if (is_alone()) return;
+  check_shared_folder(communicator, checkpoints_);
+  writers_ = share_text(communicator, writers_);
 }
 
 CheckpointSaver::~CheckpointSaver() {
   try {
-    if (communicator_ == nullptr) finish();
+    if (is_alone()) finish();
     // Else the other ranks may be gone: what all have to agree on stays undone.
     const auto failure = work_.valid() ? work_.get() : std::nullopt;
     if (failure) throw Error(*failure);
@@ -115,7 +115,7 @@ void CheckpointSaver::write(const CheckpointState& state, Slices slices, std::sh
       log().debug("checkpoint of step {}: copied in {}", state.step, format_duration(seconds_since(save->start)));
   }
   save_ = std::move(save);
-  if (communicator_ == nullptr) {
+  if (is_alone()) {
     save_->phase = Save::Phase::committing;
     start([this] { write_checkpoint(checkpoints_, save_->state, save_->slices, recipe_.keep); });
   } else {
@@ -155,7 +155,7 @@ void CheckpointSaver::go_on() {
 void CheckpointSaver::commit(std::unique_ptr<Save> save) {
   save->phase = Save::Phase::committing;
   save->memory.reset();
-  const auto texts = gather_texts(*communicator_, manifest_text(save->part));
+  const auto texts = gather_texts(communicator_, manifest_text(save->part));
   std::vector<CheckpointPart> parts;
   for (const std::string& text : texts) parts.push_back(parse_manifest(text, "a part of a checkpoint", Coverage::part));
   save_ = std::move(save);
@@ -167,13 +167,13 @@ void CheckpointSaver::commit(std::unique_ptr<Save> save) {
 void CheckpointSaver::check(const Save& save, const std::optional<Error>& own) const {
   const auto failure = first_failure(communicator_, own);
   if (!failure) return;
-  if (communicator_ == nullptr) throw Error(*failure);
+  if (is_alone()) throw Error(*failure);
   std::string note;
   if (is_first()) {
     discard_checkpoint(save.aside);
     if (failure->code() == ExitCode::cannot_write) note = space_note(checkpoints_, save.bytes);
   }
-  throw Error(failure->code(), failure->what() + share_text(*communicator_, note));
+  throw Error(failure->code(), failure->what() + share_text(communicator_, note));
 }
 
 }  // namespace llmtrain

@@ -26,9 +26,8 @@ namespace llmtrain {
 // other they say within these calls, never on the writing threads.
 class CheckpointSaver {
  public:
-  // Without a communicator this rank is alone. Throws what check_shared_folder() throws.
-  CheckpointSaver(std::filesystem::path checkpoints, const CheckpointRecipe& recipe,
-                  Communicator* communicator = nullptr);
+  // The communicator outlives this. Throws what check_shared_folder() throws.
+  CheckpointSaver(std::filesystem::path checkpoints, const CheckpointRecipe& recipe, Communicator& communicator);
   // Waits for this rank's writing. One rank alone ends what it began; a failure that nobody asked for is logged.
   ~CheckpointSaver();
   CheckpointSaver(const CheckpointSaver&) = delete;
@@ -48,7 +47,8 @@ class CheckpointSaver {
  private:
   struct Save;
 
-  bool is_first() const { return communicator_ == nullptr || communicator_->rank() == 0; }
+  bool is_first() const { return communicator_.rank() == 0; }
+  bool is_alone() const { return communicator_.size() == 1; }
   void start(std::function<void()> work);
   void go_on();
   void commit(std::unique_ptr<Save> save);
@@ -56,7 +56,7 @@ class CheckpointSaver {
 
   std::filesystem::path checkpoints_;
   CheckpointRecipe recipe_;
-  Communicator* communicator_;
+  Communicator& communicator_;
   std::string writers_;                     // names what this run's ranks write until it is in place
   std::unique_ptr<Save> save_;              // under way
   std::future<std::optional<Error>> work_;  // of this rank for it

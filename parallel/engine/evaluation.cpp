@@ -49,7 +49,7 @@ class EvaluationPass {
       exchange_.receive(Channel::activations, stage, 0, shape, (position + ranks - 1) % ranks);
     }
     at::Tensor output =
-        model_.stage(stage).module->forward(exchange_.take(Channel::activations, stage, 0), 0, micro, Pass::evaluation);
+        model_.stage(stage).passes->forward(exchange_.take(Channel::activations, stage, 0), 0, micro, Pass::evaluation);
     if (model_.is_last(stage)) return output.sum(at::kDouble).item<double>();
     exchange_.put(Channel::activations, stage + 1, 0, std::move(output));
     if (ranks > 1) exchange_.send(Channel::activations, stage + 1, 0, (position + 1) % ranks);
@@ -63,7 +63,8 @@ class EvaluationPass {
 
 }  // namespace
 
-Evaluation evaluate(LocalModel& model, const Dataset& dataset, const Recipe& recipe, std::int64_t samples) {
+Evaluation evaluate(LocalModel& model, const Dataset& dataset, std::int64_t samples) {
+  const Recipe& recipe = model.recipe();
   const std::int64_t count = samples == 0 ? dataset.samples() : std::min(samples, dataset.samples());
   const DataRank rank = data_rank(model.groups(), recipe.batch.sequence_length);
   EvaluationPass pass(model);
@@ -71,16 +72,16 @@ Evaluation evaluate(LocalModel& model, const Dataset& dataset, const Recipe& rec
   double sum = 0;
   for (std::int64_t round = 0; round < count; round += micro * rank.ranks) {
     const std::int64_t first = round + micro * rank.position;
-    std::optional<MicroBatch> own;
+    std::optional<MicroBatch> samples_here;
     if (first < count) {
       const SampleRange range{first, std::min(micro, count - first), recipe.batch.sequence_length, rank.part};
-      own = load_micro_batch(dataset, range, model.device());
+      samples_here = load_micro_batch(dataset, range, model.device());
     }
-    sum += pass.loss_sum(own);
+    sum += pass.loss_sum(samples_here);
   }
   pass.finish();
-  const std::vector<double> sums =
-      model.groups().data.exchange(std::array{model.groups().tensor.position() == 0 ? sum : 0});
+  const double own = model.groups().tensor.position() == 0 ? sum : 0;
+  const std::vector<double> sums = model.groups().exchange(std::array{own});
   const std::int64_t tokens = count * recipe.batch.sequence_length;
   return {std::accumulate(sums.begin(), sums.end(), 0.0) / static_cast<double>(tokens), tokens};
 }
@@ -95,8 +96,8 @@ at::Tensor logits_of(LocalModel& model, const at::Tensor& tokens) {
   at::Tensor x;
   const std::size_t last = model.stage_count() - 1;
   for (std::size_t stage = 0; stage < last; ++stage)
-    x = model.stage(stage).module->forward(std::move(x), 0, micro, Pass::evaluation);
-  const at::Tensor logits = model.stage(last).module->logits(std::move(x), micro);
+    x = model.stage(stage).passes->forward(std::move(x), 0, micro, Pass::evaluation);
+  const at::Tensor logits = model.stage(last).passes->logits(std::move(x), micro);
   return logits.narrow(0, 0, micro.sequence).to(at::kCPU, at::kFloat);
 }
 

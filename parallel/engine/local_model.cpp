@@ -3,137 +3,102 @@
 
 #include <utility>
 
+#include "parallel/engine/imitated_device.h"
+#include "parallel/shard/tensor_array.h"
+
 namespace llmtrain {
 namespace {
 
-at::ScalarType scalar_type(DataType type) {
-  switch (type) {
-    case DataType::fp32:
-      return at::kFloat;
-    case DataType::bf16:
-      return at::kBFloat16;
-    default:
-      return at::kHalf;
-  }
+std::size_t token_embedding(const Graph& graph) {
+  return graph.blocks[graph.block_of(BlockKind::embedding)].parameters.front();
 }
 
-ShardingOptions sharding_of(const Recipe& recipe, const at::Device& device) {
-  ShardingOptions options;
-  options.zero_stage = recipe.parallel.zero_stage;
-  options.compute = scalar_type(recipe.precision.compute);
-  options.gradients = scalar_type(recipe.precision.gradients);
-  options.device = device;
-  options.optimizer = recipe.training.optimizer;
-  return options;
+std::optional<kernels::RopeTable> rope_table(const ModelRecipe& model, const at::Device& device) {
+  if (model.position != Position::rope) return std::nullopt;
+  return kernels::make_rope_table(model.max_sequence_length, model.head_dim, model.rope_theta, device);
 }
-
-std::size_t token_embedding(const Graph& graph) { return graph.blocks.front().parameters.front(); }
 
 }  // namespace
 
-LocalModel::LocalModel(const Recipe& recipe, const at::Device& device, const RankGroups& groups)
-    : graph_(Graph::build(recipe.model)),
+LocalModel::LocalModel(std::shared_ptr<const Layout> layout, Communicator& communicator, const at::Device& device,
+                       StateContents contents)
+    : layout_(std::move(layout)),
       device_(device),
-      sharding_(sharding_of(recipe, device)),
-      groups_(groups),
-      placed_(place_blocks(graph_, recipe.pipeline, groups.pipeline.ranks())) {
-  if (recipe.model.position == Position::rope) {
-    rope_ = kernels::make_rope_table(recipe.model.max_sequence_length, recipe.model.head_dim, recipe.model.rope_theta,
-                                     device);
-  }
-  auto parameters = unit_parameters();
-  auto next = parameters.begin();
-  if (shares_embedding_here()) {
-    shared_embedding_ = make_unit(*next++, recipe.seed);
-    shared_embedding_->parameters->set_partner(
-        [this](const at::Tensor& gradients) { return groups_.pipeline.sum_ends(gradients); });
-  }
-  for (auto stage = static_cast<std::size_t>(groups_.pipeline.position()); stage < placed_.size();
-       stage += pipeline_ranks())
-    add_stage(recipe, make_unit(*next++, recipe.seed), placed_[stage]);
+      groups_(communicator, *layout_),
+      rope_(rope_table(layout_->recipe().model, device)) {
+  for (const std::size_t stage : held_stages()) add_stage(stage, contents);
 }
 
-bool LocalModel::shares_embedding_here() const {
-  const int ranks = groups_.pipeline.ranks(), position = groups_.pipeline.position();
-  const bool is_end = position == 0 || position + 1 == ranks;
-  return graph_.model.tie_embeddings && ranks > 1 && is_end;
-}
-
-std::vector<std::vector<std::size_t>> LocalModel::unit_parameters() const {
-  std::vector<std::vector<std::size_t>> units;
-  const bool shares = shares_embedding_here();
-  if (shares) units.push_back({token_embedding(graph_)});
-  for (auto stage = static_cast<std::size_t>(groups_.pipeline.position()); stage < placed_.size();
-       stage += pipeline_ranks()) {
-    units.push_back(parameters_of(graph_, placed_[stage].blocks));
-    if (shares) std::erase(units.back(), token_embedding(graph_));
-  }
-  return units;
-}
-
-ParameterUnit LocalModel::make_unit(const std::vector<std::size_t>& parameters, std::int64_t seed) const {
+ParameterUnit LocalModel::make_unit(const StateGroup& group, StateContents contents) const {
   ParameterUnit unit;
-  unit.store = std::make_unique<ParameterStore>(graph_, parameters, groups_.shard_place());
-  unit.parameters = std::make_unique<ShardedParameters>(graph_, *unit.store, sharding_, groups_.data, groups_.tensor);
-  unit.parameters->initialize(seed);
+  unit.kind = group.kind;
+  unit.store = std::make_unique<ParameterStore>(graph(), group.parameters, groups_.shard_place());
+  const ShardingOptions options{contents, device_, recipe().training.optimizer};
+  unit.parameters =
+      std::make_unique<ShardedParameters>(graph(), *unit.store, group, options, groups_.data, groups_.tensor);
+  if (contents == StateContents::training) unit.parameters->initialize(recipe().seed);
+  if (group.kind == StateGroup::Kind::shared_embedding)
+    unit.parameters->set_partner([this](const at::Tensor& gradients) { return groups_.pipeline.sum_ends(gradients); });
   return unit;
 }
 
-void LocalModel::add_stage(const Recipe& recipe, ParameterUnit unit, const Stage& placed) {
-  StageState state{std::move(unit), nullptr};
-  const StageOptions options{recipe.kernels.attention, recipe.memory.recompute, rope_ ? &*rope_ : nullptr,
-                             &groups_.tensor,          groups_.tensor.rows(),   &groups_.context};
-  state.module =
-      std::make_unique<StageModule>(graph_, placed.blocks, *state.store, embedding_store(*state.store), options);
+void LocalModel::add_stage(std::size_t stage, StateContents contents) {
+  StageState state;
+  for (const StateGroup& group : layout_->partition().groups[stage]) {
+    state.units.push_back(make_unit(group, contents));
+    stores_.add(*state.units.back().store);
+  }
+  const StageOptions options{recipe().kernels.attention, recipe().memory.recompute,
+                             rope_ ? &*rope_ : nullptr,  &groups_.tensor,
+                             groups_.tensor.rows(),      &groups_.context};
+  auto module = std::make_unique<StageModule>(graph(), placed()[stage].blocks, stores_, options);
+  state.passes = imitate_device(std::move(module), imitated_layer(recipe()), layer_count(graph(), placed()[stage]));
   stages_.push_back(std::move(state));
 }
 
-// Where the token embedding is; `own` is the store of the stage that is being added.
-ParameterStore& LocalModel::embedding_store(ParameterStore& own) {
-  if (shared_embedding_) return *shared_embedding_->store;
-  return stages_.empty() ? own : *stages_.front().store;
-}
+at::ScalarType LocalModel::compute_type() const { return scalar_type(element_type(recipe().precision.compute)); }
 
 std::vector<std::size_t> LocalModel::held_stages() const {
   std::vector<std::size_t> held;
-  for (std::size_t i = 0; i < stages_.size(); ++i)
-    held.push_back(i * pipeline_ranks() + static_cast<std::size_t>(groups_.pipeline.position()));
+  for (auto stage = static_cast<std::size_t>(groups_.pipeline.position()); stage < stage_count();
+       stage += pipeline_ranks())
+    held.push_back(stage);
   return held;
 }
 
 std::vector<const ParameterUnit*> LocalModel::units() const {
   std::vector<const ParameterUnit*> units;
-  if (shared_embedding_) units.push_back(&*shared_embedding_);
-  for (const StageState& stage : stages_) units.push_back(&stage);
+  for (const StageState& stage : stages_)
+    for (const ParameterUnit& unit : stage.units) units.push_back(&unit);
   return units;
 }
 
 bool LocalModel::counts(const ParameterUnit& unit) const {
-  return &unit != shared_embedding() || groups_.pipeline.position() == 0;
+  return unit.kind != StateGroup::Kind::shared_embedding || groups_.pipeline.position() == 0;
 }
 
-// The stages of the shared embedding: of one rank it is the first or the last one.
-bool LocalModel::shares_embedding(std::size_t stage) const {
-  return shared_embedding_ && (stage == 0 || is_last(stage));
+bool LocalModel::holds_all_weights() const {
+  const Mesh& mesh = layout_->mesh();
+  return !gathers_for_use() && mesh.tensor * mesh.context * mesh.pipeline == 1;
 }
 
 void LocalModel::gather(std::size_t stage) {
-  if (shares_embedding(stage)) shared_embedding_->parameters->gather();
-  this->stage(stage).parameters->gather();
+  for (const ParameterUnit& unit : this->stage(stage).units) unit.parameters->gather();
 }
 
 void LocalModel::finish_gather(std::size_t stage) {
-  if (shares_embedding(stage)) shared_embedding_->parameters->finish_gather();
-  this->stage(stage).parameters->finish_gather();
+  for (const ParameterUnit& unit : this->stage(stage).units) unit.parameters->finish_gather();
 }
 
 void LocalModel::free(std::size_t stage, FreeAfter pass) {
-  const bool is_shared_here = graph_.model.tie_embeddings && pipeline_ranks() == 1 && stages_.size() > 1;
-  // The head's only products with the embedding are in its forward.
-  if (is_shared_here && stage == 0 && pass == FreeAfter::forward) stages_.front().store->keep(token_embedding(graph_));
-  if (is_shared_here && is_last(stage)) stages_.front().store->release_kept();
-  if (shares_embedding(stage)) shared_embedding_->parameters->free();
-  this->stage(stage).parameters->free();
+  if (graph().model.tie_embeddings && pipeline_ranks() == 1 && stages_.size() > 1) {
+    const std::size_t embedding = token_embedding(graph());
+    ParameterStore& store = stores_.of(embedding);
+    // The head's only products with the embedding are in its forward.
+    if (stage == 0 && pass == FreeAfter::forward) store.keep(embedding);
+    if (is_last(stage)) store.release_kept();
+  }
+  for (const ParameterUnit& unit : this->stage(stage).units) unit.parameters->free();
 }
 
 }  // namespace llmtrain

@@ -11,51 +11,58 @@
 #include "core/graph/graph.h"
 #include "core/model/parameter_store.h"
 #include "core/model/stage.h"
-#include "core/recipe/recipe.h"
 #include "kernels/rope.h"
-#include "parallel/plan/placement.h"
+#include "parallel/plan/layout.h"
 #include "parallel/shard/rank_groups.h"
 #include "parallel/shard/sharded_parameters.h"
 
 namespace llmtrain {
 
-// Parameters as the modules see them, and the memory behind them.
+// One of the layout's groups of parameters: as the modules see them, and the memory behind them.
 struct ParameterUnit {
+  StateGroup::Kind kind{};
   std::unique_ptr<ParameterStore> store;
   std::unique_ptr<ShardedParameters> parameters;
 };
 
-// Everything of the model that lives on this rank: its stages, their parameters, gradients and optimizer states.
-// Weights start as the recipe's seed says. Stages are named by their index in the whole model.
+// Everything of the model that lives on this rank: its stages, their parameters and, where it trains, gradients and
+// optimizer states. Stages are named by their index in the whole model.
 class LocalModel {
  public:
-  // The ranks hold stages of the model as `parallel` says; all build it together.
-  LocalModel(const Recipe& recipe, const at::Device& device, const RankGroups& groups = {});
+  // The ranks that the layout counts build it together; `communicator` outlives it. Blocks. With
+  // StateContents::training weights start as the recipe's seed says, else they are zero and only to be loaded.
+  LocalModel(std::shared_ptr<const Layout> layout, Communicator& communicator, const at::Device& device,
+             StateContents contents = StateContents::training);
   LocalModel(const LocalModel&) = delete;
   LocalModel& operator=(const LocalModel&) = delete;
 
-  struct StageState : ParameterUnit {
-    std::unique_ptr<StageModule> module;
+  struct StageState {
+    std::vector<ParameterUnit> units;
+    std::unique_ptr<StagePasses> passes;
   };
 
-  const Graph& graph() const { return graph_; }
+  const Layout& layout() const { return *layout_; }
+  const Recipe& recipe() const { return layout_->recipe(); }
+  const Graph& graph() const { return layout_->graph(); }
   const at::Device& device() const { return device_; }
-  at::ScalarType compute_type() const { return sharding_.compute; }
+  // Of activations.
+  at::ScalarType compute_type() const;
   const RankGroups& groups() const { return groups_; }
+  // What one step does on this rank.
+  const RankSchedule& schedule() const {
+    return layout_->schedule().ranks[static_cast<std::size_t>(groups_.pipeline.position())];
+  }
 
   // Of the whole model, and those that this rank holds, in order.
-  std::size_t stage_count() const { return stages_.size() * pipeline_ranks(); }
+  std::size_t stage_count() const { return placed().size(); }
   std::vector<std::size_t> held_stages() const;
-  std::int64_t layers(std::size_t stage) const { return layer_count(graph_, placed_[stage]); }
   StageState& stage(std::size_t stage) { return stages_[stage / pipeline_ranks()]; }
-  bool is_last(std::size_t stage) const { return stage + 1 == stage_count(); }
+  bool is_last(std::size_t stage) const { return layout_->partition().is_last(stage); }
 
   // All parameter memory of this rank.
   std::vector<const ParameterUnit*> units() const;
-  // With tied embeddings the first and the last rank of a pipeline hold the token embedding together: as a unit of its
-  // own, because a stage of theirs may have reduced its gradients long before the other adds to them. Null on others.
-  const ParameterUnit* shared_embedding() const { return shared_embedding_ ? &*shared_embedding_ : nullptr; }
-  // Whether the unit's gradients and states count on this rank: of parameters held together the first rank's do.
+  // Whether the unit's gradients and states count on this rank: of parameters that both ends of a pipeline hold those
+  // of the first rank do.
   bool counts(const ParameterUnit& unit) const;
 
   // Starts to bring a stage's weights here; finish_gather() waits for them. free() lets them go again (ZeRO-3): a tied
@@ -64,31 +71,25 @@ class LocalModel {
   void gather(std::size_t stage);
   void finish_gather(std::size_t stage);
   enum class FreeAfter { forward, backward };
-  // Whether this rank alone can run the model.
-  bool holds_all_weights() const {
-    return !gathers_for_use() && groups_.mesh.tensor * groups_.mesh.context * groups_.mesh.pipeline == 1;
-  }
-  bool gathers_for_use() const { return sharding_.zero_stage == 3 && groups_.data.shards() > 1; }
   void free(std::size_t stage, FreeAfter pass);
+
+  // Whether weights are here only between gather() and free().
+  bool gathers_for_use() const { return layout_->partition().zero_stage() == 3; }
+  // Whether this rank alone can run the model.
+  bool holds_all_weights() const;
 
  private:
   std::size_t pipeline_ranks() const { return static_cast<std::size_t>(groups_.pipeline.ranks()); }
-  bool shares_embedding_here() const;
-  bool shares_embedding(std::size_t stage) const;
-  // Of each unit, in the order of units().
-  std::vector<std::vector<std::size_t>> unit_parameters() const;
-  ParameterUnit make_unit(const std::vector<std::size_t>& parameters, std::int64_t seed) const;
-  void add_stage(const Recipe& recipe, ParameterUnit unit, const Stage& placed);
-  ParameterStore& embedding_store(ParameterStore& own);
+  const std::vector<Stage>& placed() const { return layout_->partition().stages; }
+  ParameterUnit make_unit(const StateGroup& group, StateContents contents) const;
+  void add_stage(std::size_t stage, StateContents contents);
 
-  Graph graph_;
+  std::shared_ptr<const Layout> layout_;
   at::Device device_;
-  ShardingOptions sharding_;
   RankGroups groups_;
-  std::vector<Stage> placed_;  // of the whole model
   std::optional<kernels::RopeTable> rope_;
-  std::optional<ParameterUnit> shared_embedding_;
   std::vector<StageState> stages_;
+  ParameterStores stores_;  // of all units
 };
 
 }  // namespace llmtrain

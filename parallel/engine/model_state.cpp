@@ -9,15 +9,15 @@
 #include <string>
 
 #include "core/base/error.h"
+#include "core/checkpoint/tensor_dtype.h"
 #include "parallel/engine/owned_elements.h"
 
 namespace llmtrain {
 namespace {
 
-at::ScalarType scalar_type(const LogicalTensor& tensor) {
-  if (tensor.dtype == "F32") return at::kFloat;
-  if (tensor.dtype == "BF16") return at::kBFloat16;
-  if (tensor.dtype == "F16") return at::kHalf;
+at::ScalarType type_of(const LogicalTensor& tensor) {
+  const at::ScalarType type = tensor_type(tensor.dtype);
+  if (type != at::ScalarType::Undefined) return type;
   throw Error(ExitCode::bad_data, tensor.name + ": has dtype " + tensor.dtype + "; weights are F32, BF16 or F16");
 }
 
@@ -45,7 +45,7 @@ void check_shape(const CheckpointReader& checkpoint, const std::string& name, co
 // Into flat memory, converting the type where it is another one.
 void read_box(const CheckpointReader& checkpoint, const LogicalTensor& tensor, const SliceBox& box,
               const at::Tensor& flat) {
-  const at::ScalarType type = scalar_type(tensor);
+  const at::ScalarType type = type_of(tensor);
   const bool fits = flat.is_cpu() && flat.scalar_type() == type;
   const at::Tensor read = fits ? flat : at::empty(flat.sizes(), at::dtype(type));
   checkpoint.read_box(tensor.name, box, std::span<std::byte>(static_cast<std::byte*>(read.data_ptr()), read.nbytes()));
@@ -74,7 +74,8 @@ void for_owned(const LocalModel& model, Function function) {
     for (const OwnedElements& elements : owned_elements(model, *unit)) function(elements, *unit->parameters);
 }
 
-void read_master(const CheckpointReader& checkpoint, const OwnedElements& elements, const at::Tensor& owned) {
+// Of the weights what the checkpoint has of them most exactly.
+void read_weights(const CheckpointReader& checkpoint, const OwnedElements& elements, const at::Tensor& owned) {
   const std::string& name = elements.parameter->name;
   const std::string master = name + ".master";
   read_into(checkpoint, checkpoint.find(master) != nullptr ? master : name, elements, owned);
@@ -96,14 +97,14 @@ void publish(LocalModel& model) {
 void load_state(LocalModel& model, const CheckpointReader& checkpoint) {
   load_weights(model, checkpoint);
   for_owned(model, [&](const OwnedElements& elements, const ShardedParameters& memory) {
-    read_into(checkpoint, elements.parameter->name + ".m", elements, memory.first_moment());
-    read_into(checkpoint, elements.parameter->name + ".v", elements, memory.second_moment());
+    for (const OptimizerState& state : memory.optimizer_states())
+      read_into(checkpoint, elements.parameter->name + "." + state.name, elements, state.values);
   });
 }
 
 void load_weights(LocalModel& model, const CheckpointReader& checkpoint) {
   for_owned(model, [&](const OwnedElements& elements, const ShardedParameters& memory) {
-    read_master(checkpoint, elements, memory.master());
+    read_weights(checkpoint, elements, memory.source());
   });
   publish(model);
 }
@@ -111,7 +112,7 @@ void load_weights(LocalModel& model, const CheckpointReader& checkpoint) {
 void load_weights(LocalModel& model, const NamedWeights& weights) {
   for_owned(model, [&](const OwnedElements& elements, const ShardedParameters& memory) {
     const at::Tensor part = cut(weights.at(elements.parameter->name), elements.part);
-    in(memory.master(), elements).copy_(part.slice(0, elements.begin, elements.end));
+    in(memory.source(), elements).copy_(part.slice(0, elements.begin, elements.end));
   });
   publish(model);
 }
@@ -119,7 +120,7 @@ void load_weights(LocalModel& model, const NamedWeights& weights) {
 NamedWeights named_weights(const LocalModel& model) {
   NamedWeights weights;
   for_owned(model, [&](const OwnedElements& elements, const ShardedParameters& memory) {
-    weights[elements.parameter->name] = in(memory.master(), elements).cpu().view(elements.parameter->shape);
+    weights[elements.parameter->name] = in(memory.source(), elements).cpu().view(elements.parameter->shape);
   });
   return weights;
 }

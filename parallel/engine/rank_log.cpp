@@ -11,7 +11,7 @@
 namespace llmtrain {
 
 RankLog::RankLog(const RunRequest& request, int rank) {
-  const auto file = std::filesystem::path(request.recipe.log.directory) / "log" / fmt::format("rank-{:05}.log", rank);
+  const auto file = std::filesystem::path(request.recipe().log.directory) / "log" / fmt::format("rank-{:05}.log", rank);
   try {
     auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(file.string());
     sink->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "parallel/comm/local/local_world.h"
+#include "parallel/comm/solo_communicator.h"
 #include "parallel/engine/device.h"
 #include "parallel/engine/parts.h"
 #include "parallel/engine/rank_devices.h"
@@ -26,7 +27,7 @@ constexpr std::chrono::milliseconds listening{1500}, interval{20};
 // 0 means for ever: longer than any run.
 double watchdog_seconds(const RunRequest& request) {
   constexpr double for_ever = 1e9;
-  const double seconds = request.recipe.launch.watchdog_seconds;
+  const double seconds = request.recipe().launch.watchdog_seconds;
   return seconds > 0 ? seconds : for_ever;
 }
 
@@ -65,10 +66,10 @@ ExitCode train_process(const RunRequest& asked, const std::shared_ptr<Communicat
                        std::shared_ptr<Communicator>& connected) {
   check_size(asked, *mpi);
   RunRequest request = asked;
-  const c10::Device device = choose_rank_device(request.recipe, asked.launch.backend, asked.launch.local_rank);
+  const c10::Device device = choose_rank_device(request.recipe(), asked.launch.backend, asked.launch.local_rank);
   request.launch.backend = agree_on_backend(*mpi, asked.launch.backend, device);
   connected = connect_devices(mpi, request.launch.backend, device, watchdog_seconds(request));
-  return run_training(request, device, connected.get());
+  return run_training(request, device, *connected);
 }
 
 ExitCode run_process(const RunRequest& request) {
@@ -89,19 +90,23 @@ ExitCode run_process(const RunRequest& request) {
 ExitCode run_threads(const RunRequest& request) {
   LocalOptions options;
   options.watchdog_seconds = watchdog_seconds(request);
-  options.link_delay_microseconds = static_cast<std::int64_t>(request.recipe.launch.link_delay_microseconds);
-  options.link_bytes_per_second = request.recipe.launch.link_megabytes_per_second * 1e6;
+  options.link_delay_microseconds = static_cast<std::int64_t>(request.recipe().launch.link_delay_microseconds);
+  options.link_bytes_per_second = request.recipe().launch.link_megabytes_per_second * 1e6;
   LocalWorld world(static_cast<int>(request.launch.ranks), options);
   std::atomic<ExitCode> code{ExitCode::done};
   world.run([&](Communicator& communicator) {
     prepare_rank_thread();
-    const c10::Device device = choose_device(request.recipe.cluster.device, communicator.rank());
+    const c10::Device device = choose_device(request.recipe().cluster.device, communicator.rank());
     const std::shared_ptr<Communicator> local(&communicator, [](Communicator*) {});
     const auto connected = connect_devices(local, CommunicationBackend::local, device, options.watchdog_seconds);
-    const ExitCode own = run_training(request, device, connected.get());
+    const ExitCode own = run_training(request, device, *connected);
     if (communicator.rank() == 0) code = own;
   });
   return code;
+}
+
+ExitCode run_alone(const RunRequest& request) {
+  return run_training(request, choose_device(request.recipe().cluster.device), *make_solo_communicator());
 }
 
 }  // namespace
@@ -110,8 +115,8 @@ ExitCode run_ranks(const RunRequest& request) {
   set_verbosity(request.verbosity);
   const bool is_process = request.launch.backend != CommunicationBackend::local && request.launch.ranks > 1;
   prepare_process(is_process ? request.launch.ranks_here : request.launch.ranks);
-  if (request.launch.ranks == 1) return run_training(request, choose_device(request.recipe.cluster.device));
-  return is_process ? run_process(request) : run_threads(request);
+  if (is_process) return run_process(request);
+  return request.launch.ranks > 1 ? run_threads(request) : run_alone(request);
 }
 
 }  // namespace llmtrain

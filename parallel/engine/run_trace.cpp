@@ -51,7 +51,7 @@ void write_step(TraceWriter& writer, const TracedRank& rank, const RankSchedule&
 }  // namespace
 
 RunTrace::RunTrace(Trainer& trainer) : trainer_(trainer), moments_(trainer.model().device()) {
-  trainer_.model().groups().data.exchange(std::array{0.0});
+  trainer_.model().groups().exchange(std::array{0.0});
   moments_.start_from_now();
   trainer_.runner().set_observer([this](const Instruction&) { moments_.note(); });
 }
@@ -77,11 +77,11 @@ std::vector<double> RunTrace::packed(std::size_t width) const {
 
 void RunTrace::write(const std::filesystem::path& file) const {
   const RankGroups& groups = trainer_.model().groups();
-  const Schedule schedule = make_schedule(schedule_shape(trainer_.recipe(), groups.mesh));
+  const Schedule& schedule = trainer_.model().layout().schedule();
   const std::size_t width = most_instructions(schedule) + 2;
-  const std::vector<double> all = groups.data.exchange(packed(width));
-  if (!groups.data.is_first()) return;
-  const auto ranks = static_cast<std::size_t>(groups.data.world());
+  const std::vector<double> all = groups.exchange(packed(width));
+  if (!groups.is_first()) return;
+  const auto ranks = static_cast<std::size_t>(groups.communicator().size());
   const std::size_t each = all.size() / ranks;
   const std::size_t lanes = ranks / schedule.ranks.size();
   double origin = all[1];

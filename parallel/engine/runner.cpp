@@ -19,10 +19,12 @@ using Channel = StageExchange::Channel;
 std::size_t stage_of(const Instruction& instruction) { return static_cast<std::size_t>(instruction.stage); }
 std::size_t micro_of(const Instruction& instruction) { return static_cast<std::size_t>(instruction.micro); }
 
+// The two ends of a pipeline write to it at different times: it is reduced once they have both written all.
+bool is_shared(const ParameterUnit& unit) { return unit.kind == StateGroup::Kind::shared_embedding; }
+
 }  // namespace
 
-Runner::Runner(LocalModel& model, const RankSchedule& schedule, const Recipe& recipe)
-    : model_(model), schedule_(schedule), recipe_(recipe), layer_(imitated_layer(recipe)), exchange_(model.groups()) {}
+Runner::Runner(LocalModel& model) : model_(model), recipe_(model.recipe()), exchange_(model.groups()) {}
 
 StepResult Runner::step(std::span<const MicroBatch> micros, std::int64_t step, StopRequest stop) {
   micros_ = micros;
@@ -32,7 +34,7 @@ StepResult Runner::step(std::span<const MicroBatch> micros, std::int64_t step, S
   exchange_.start(model_.stage_count(), micros.size());
   last_pass_.assign(model_.stage_count(), FreeAfter::forward);
   for (const ParameterUnit* unit : model_.units()) unit->parameters->start_step();
-  for (const Instruction& instruction : schedule_.instructions) {
+  for (const Instruction& instruction : model_.schedule().instructions) {
     if (observer_) observer_(instruction);
     execute(instruction);
   }
@@ -66,36 +68,27 @@ void Runner::execute(const Instruction& instruction) {
   throw Error(ExitCode::internal_error, "the runner cannot execute \"" + to_text(instruction) + "\"");
 }
 
-// Begins when the pass has all that it needs.
-ImitatedPass Runner::start_pass(std::size_t stage, double layer_seconds) const {
-  return ImitatedPass(static_cast<double>(model_.layers(stage)) * layer_seconds);
-}
-
 void Runner::forward(const Instruction& instruction) {
   const std::size_t stage = stage_of(instruction), micro = micro_of(instruction);
   model_.finish_gather(stage);
   at::Tensor input = exchange_.take(Channel::activations, stage, micro);
-  const ImitatedPass device = start_pass(stage, layer_.forward_seconds);
   at::Tensor output =
-      model_.stage(stage).module->forward(std::move(input), instruction.micro, micros_[micro], Pass::training);
+      model_.stage(stage).passes->forward(std::move(input), instruction.micro, micros_[micro], Pass::training);
   last_pass_[stage] = FreeAfter::forward;
   if (model_.is_last(stage)) {
     losses_[micro] = output.sum(at::kDouble).item<double>();
   } else {
     exchange_.put(Channel::activations, stage + 1, micro, std::move(output));
   }
-  device.wait();
 }
 
 void Runner::backward(const Instruction& instruction) {
   const std::size_t stage = stage_of(instruction), micro = micro_of(instruction);
   model_.finish_gather(stage);
   at::Tensor of_output = exchange_.take(Channel::gradients, stage, micro);
-  const ImitatedPass device = start_pass(stage, layer_.backward_seconds);
-  at::Tensor of_input = model_.stage(stage).module->backward(std::move(of_output), instruction.micro, micros_[micro]);
+  at::Tensor of_input = model_.stage(stage).passes->backward(std::move(of_output), instruction.micro, micros_[micro]);
   last_pass_[stage] = FreeAfter::backward;
   if (stage > 0) exchange_.put(Channel::gradients, stage - 1, micro, std::move(of_input));
-  device.wait();
 }
 
 BoundaryShape Runner::boundary_shape(std::size_t micro) const {
@@ -135,15 +128,20 @@ void Runner::free_weights(const Instruction& instruction) {
 void Runner::reduce_gradients(const Instruction& instruction) {
   const std::size_t stage = stage_of(instruction);
   // One at a time: whole gradients of more stages would have to stay.
-  if (reducing_) parameters(*reducing_).finish_reduction();
-  parameters(stage).reduce();
+  if (reducing_) finish_reduction(*reducing_);
+  for (const ParameterUnit& unit : model_.stage(stage).units)
+    if (!is_shared(unit)) unit.parameters->reduce();
   reducing_ = stage;
-  if (!recipe_.parallel.overlap) parameters(stage).finish_reduction();
+  if (!recipe_.parallel.overlap) finish_reduction(stage);
 }
 
-// The shared embedding is reduced here: both ends of the pipeline have written all of its gradients.
+void Runner::finish_reduction(std::size_t stage) {
+  for (const ParameterUnit& unit : model_.stage(stage).units) unit.parameters->finish_reduction();
+}
+
 void Runner::optimizer_step() {
-  if (const ParameterUnit* shared = model_.shared_embedding()) shared->parameters->reduce();
+  for (const ParameterUnit* unit : model_.units())
+    if (is_shared(*unit)) unit->parameters->reduce();
   double squares = 0;
   for (const ParameterUnit* unit : model_.units()) {
     unit->parameters->collect();
@@ -166,7 +164,7 @@ void Runner::combine_ranks(double squares) {
   const std::array<double, step_scalars> mine{model_.groups().tensor.position() == 0 ? loss : 0,
                                               ranks.replica() == 0 ? squares : 0,
                                               stop_ == StopRequest::stop ? 1.0 : 0.0};
-  const std::vector<double> all = ranks.exchange(mine);
+  const std::vector<double> all = model_.groups().exchange(mine);
   std::array<double, step_scalars> sums{};
   for (std::size_t i = 0; i < all.size(); ++i) sums[i % sums.size()] += all[i];
   result_.loss = sums[0] * micros_.front().loss_scale;

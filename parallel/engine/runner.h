@@ -10,11 +10,8 @@
 #include <vector>
 
 #include "core/model/micro_batch.h"
-#include "core/recipe/recipe.h"
-#include "parallel/engine/imitated_pass.h"
 #include "parallel/engine/local_model.h"
 #include "parallel/engine/stage_exchange.h"
-#include "parallel/plan/imitated_machine.h"
 #include "parallel/plan/schedule.h"
 
 namespace llmtrain {
@@ -33,10 +30,11 @@ enum class StopRequest { none, stop };
 // Executes a rank's schedule: one method per instruction, in the schedule's order, nothing else.
 class Runner {
  public:
-  // All arguments outlive the runner. The schedule is for as many micro-batches as every step() gets.
-  Runner(LocalModel& model, const RankSchedule& schedule, const Recipe& recipe);
+  // The model outlives the runner.
+  explicit Runner(LocalModel& model);
 
-  // One training step on this rank's part of the global batch; `step` counts from 0. All ranks take it together.
+  // One training step on this rank's part of the global batch, as many micro-batches as the layout says; `step` counts
+  // from 0. All ranks take it together.
   StepResult step(std::span<const MicroBatch> micros, std::int64_t step, StopRequest stop = StopRequest::none);
 
   // Is told of each instruction when it begins.
@@ -58,14 +56,11 @@ class Runner {
 
   void finish_step();
   void combine_ranks(double squares);
-  ImitatedPass start_pass(std::size_t stage, double layer_seconds) const;
-  ShardedParameters& parameters(std::size_t stage) { return *model_.stage(stage).parameters; }
+  void finish_reduction(std::size_t stage);
   BoundaryShape boundary_shape(std::size_t micro) const;
 
   LocalModel& model_;
-  const RankSchedule& schedule_;
   const Recipe& recipe_;
-  const ImitatedLayer layer_;
   Observer observer_;
 
   std::span<const MicroBatch> micros_;

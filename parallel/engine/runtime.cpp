@@ -3,10 +3,13 @@
 #include <torch/headeronly/version.h>
 
 #include <cmath>
+#include <memory>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/base/printable.h"
 #include "core/data/tokenizer.h"
+#include "parallel/comm/solo_communicator.h"
 #include "parallel/engine/calibrate.h"
 #include "parallel/engine/device.h"
 #include "parallel/engine/evaluation.h"
@@ -19,11 +22,24 @@
 namespace llmtrain {
 namespace {
 
-// A model with a checkpoint's weights.
+// The recipe's model on one rank, however many have trained it.
+std::shared_ptr<const Layout> single_rank_layout(Recipe recipe) {
+  recipe.parallel = {};
+  recipe.pipeline = {};
+  recipe.launch = {};
+  recipe.cluster.nodes = 1;
+  recipe.batch.global = recipe.batch.micro;
+  return std::make_shared<const Layout>(Partition::make(recipe, 1));
+}
+
+// A model with a checkpoint's weights, and no memory for training.
 class LoadedModel {
  public:
   LoadedModel(const Recipe& recipe, const std::string& folder)
-      : checkpoint_(folder), model_(recipe, choose_device(recipe.cluster.device)) {
+      : checkpoint_(folder),
+        communicator_(make_solo_communicator()),
+        model_(single_rank_layout(recipe), *communicator_, choose_device(recipe.cluster.device),
+               StateContents::weights) {
     checkpoint_.verify();
     load_weights(model_, checkpoint_);
   }
@@ -33,6 +49,7 @@ class LoadedModel {
 
  private:
   CheckpointReader checkpoint_;
+  std::shared_ptr<Communicator> communicator_;
   LocalModel model_;
 };
 
@@ -53,8 +70,7 @@ class Runtime final : public RuntimeInterface {
     const Dataset dataset(evaluation_sources(request), recipe.data.tokenizer, recipe.batch.sequence_length,
                           recipe.model.vocab_size, false, recipe.seed, "/data");
     LoadedModel loaded(recipe, request.checkpoint);
-    const Evaluation evaluation =
-        llmtrain::evaluate(loaded.model(), dataset, recipe, request.batches * recipe.batch.global);
+    const Evaluation evaluation = llmtrain::evaluate(loaded.model(), dataset, request.batches * recipe.batch.global);
     return {evaluation.loss, std::exp(evaluation.loss), evaluation.tokens, loaded.step()};
   }
 
@@ -72,7 +88,10 @@ class Runtime final : public RuntimeInterface {
   }
 
   void export_huggingface(const ExportRequest& request) override {
-    LoadedModel loaded(request.recipe, request.checkpoint);
+    // In the type of the checkpoint's most exact weights.
+    Recipe recipe = request.recipe;
+    recipe.precision.compute = DataType::fp32;
+    LoadedModel loaded(recipe, request.checkpoint);
     save_huggingface(request.destination, loaded.model().graph(), named_weights(loaded.model()));
   }
 

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "core/base/log.h"
 #include "core/recipe/recipe.h"
 #include "parallel/plan/cost/cluster_profile.h"
+#include "parallel/plan/layout.h"
 
 namespace llmtrain {
 
@@ -19,10 +21,11 @@ namespace llmtrain {
 struct RunPlan {
   std::string profile;
   double step_seconds = 0;
-  double peak_bytes = 0;    // of the fullest rank
-  double tensor_bytes = 0;  // the first rank's peak without what libraries keep
-  std::string json;         // plan.json
-  std::string page;         // report.html
+  double peak_bytes = 0;     // of the fullest rank
+  double process_bytes = 0;  // at most of a process: where ranks are its threads of all, with the libraries' part once
+  double tensor_bytes = 0;   // the first rank's peak without what libraries keep
+  std::string json;          // plan.json
+  std::string page;          // report.html
 };
 
 // Which ranks train together.
@@ -37,11 +40,13 @@ struct RunLaunch {
 };
 
 struct RunRequest {
-  Recipe recipe;  // resolved; --run-dir and --resume have already changed it
+  std::shared_ptr<const Layout> layout;  // the one that the plan priced
   Verbosity verbosity = Verbosity::normal;
   std::optional<RunPlan> plan;
   std::optional<std::string> trace;  // a file for the timeline of the last steps
   RunLaunch launch;
+
+  const Recipe& recipe() const { return layout->recipe(); }  // --run-dir and --resume have already changed it
 };
 
 struct EvaluateRequest {

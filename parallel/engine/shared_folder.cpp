@@ -51,19 +51,20 @@ void check_shared_folder(Communicator& communicator, const fs::path& checkpoints
   const std::string host = share_text(communicator, host_name());
   // A name that clear_leftovers() knows.
   const fs::path token = checkpoint_aside(checkpoints, 0, share_text(communicator, unique_name()));
-  run_together(&communicator, [&] {
+  run_together(communicator, [&] {
     if (!is_first) return;
     make_checkpoint_folder(checkpoints);
     clear_leftovers(checkpoints);
     make_checkpoint_folder(token);
   });
-  const auto failure = first_failure(&communicator, error_of([&] {
-    if (appears(token, patience)) return;
-    throw Error(ExitCode::cannot_write, checkpoints.string() + ": on host " + host_name() +
-                                            ", what the first rank (on host " + host +
-                                            ") writes there does not appear; all ranks write checkpoints into one "
-                                            "folder: choose a --run-dir on a file system that all nodes share");
-  }));
+  const auto failure = first_failure(
+      communicator, error_of([&] {
+        if (appears(token, patience)) return;
+        throw Error(ExitCode::cannot_write, checkpoints.string() + ": on host " + host_name() +
+                                                ", what the first rank (on host " + host +
+                                                ") writes there does not appear; all ranks write checkpoints into one "
+                                                "folder: choose a --run-dir on a file system that all nodes share");
+      }));
   if (is_first) discard_checkpoint(token);
   if (failure) throw Error(*failure);
 }

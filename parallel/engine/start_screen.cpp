@@ -115,7 +115,7 @@ std::string plan_line(const RunPlan& plan) {
 }  // namespace
 
 void show_start_screen(const RunRequest& request, Trainer& trainer, const RunDirectory& directory) {
-  const Recipe& recipe = request.recipe;
+  const Recipe& recipe = request.recipe();
   const auto show = [](const char* what, const std::string& text) { log().info("  {:<9}{}", what, text); };
   log().info("llmtrain: {}", recipe.name);
   show("model", model_line(recipe, trainer.model().graph()));

@@ -5,25 +5,12 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error.h"
+#include "core/checkpoint/tensor_dtype.h"
 #include "parallel/engine/model_state.h"
 #include "parallel/engine/owned_elements.h"
 
 namespace llmtrain {
 namespace {
-
-std::string dtype_name(at::ScalarType type) {
-  switch (type) {
-    case at::kFloat:
-      return "F32";
-    case at::kBFloat16:
-      return "BF16";
-    case at::kHalf:
-      return "F16";
-    default:
-      throw Error(ExitCode::internal_error, "no checkpoint holds this tensor type");
-  }
-}
 
 // What is kept of a unit's parameters.
 struct StatePart {
@@ -35,9 +22,8 @@ std::vector<StatePart> state_parts(const ShardedParameters& parameters) {
   std::vector<StatePart> parts;
   const auto rounded = parameters.rounded();
   if (rounded) parts.push_back({*rounded, ""});
-  parts.push_back({parameters.master(), rounded ? ".master" : ""});
-  parts.push_back({parameters.first_moment(), ".m"});
-  parts.push_back({parameters.second_moment(), ".v"});
+  parts.push_back({parameters.source(), rounded ? ".master" : ""});
+  for (const OptimizerState& state : parameters.optimizer_states()) parts.push_back({state.values, "." + state.name});
   return parts;
 }
 

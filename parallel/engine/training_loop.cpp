@@ -40,13 +40,19 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
+// Of one rank. The probe's matrices are not training's memory.
+double peak_flops_of(const LocalModel& model) {
+  const MemoryWatch apart;
+  return measure_matmul_rate(model.device(), model.compute_type());
+}
+
 // What the first rank alone does of a run: it keeps the results and speaks.
 struct FirstRank {
   FirstRank(const RunRequest& request, const RunDirectory& directory, Trainer& trainer, const ThreadMemory& tensors)
-      : metrics(directory.path(), request.recipe.log, trainer.steps_done()),
-        progress(request.recipe.training.steps, trainer.steps_done(), request.verbosity == Verbosity::quiet),
+      : metrics(directory.path(), request.recipe().log, trainer.steps_done()),
+        progress(request.recipe().training.steps, trainer.steps_done(), request.verbosity == Verbosity::quiet),
         stop(directory.path() / "STOP"),
-        peak_flops(measure_matmul_rate(trainer.model().device(), trainer.model().compute_type())),
+        peak_flops(peak_flops_of(trainer.model())),
         memory(tensors) {}
 
   MetricsLog metrics;
@@ -60,13 +66,12 @@ struct FirstRank {
 class TrainingLoop {
  public:
   // `first` is null on the ranks that are not the first.
-  TrainingLoop(const RunRequest& request, Trainer& trainer, Communicator* communicator, FirstRank* first,
-               spdlog::logger& logger)
-      : recipe_(request.recipe),
+  TrainingLoop(const RunRequest& request, Trainer& trainer, FirstRank* first, spdlog::logger& logger)
+      : recipe_(request.recipe()),
         trainer_(trainer),
         first_(first),
         logger_(logger),
-        saver_(RunDirectory::checkpoints_of(recipe_), recipe_.checkpoint, communicator),
+        saver_(RunDirectory::checkpoints_of(recipe_), recipe_.checkpoint, trainer.model().groups().communicator()),
         trace_file_(request.trace) {
     if (trace_file_) trace_.emplace(trainer);
   }
@@ -114,7 +119,8 @@ class TrainingLoop {
   }
 
   // A request that came during the step: others hear of it in the next one, where there are any.
-  bool asked_alone() const { return trainer_.model().groups().data.world() == 1 && first_->stop.requested(); }
+  bool asked_alone() const { return ranks() == 1 && first_->stop.requested(); }
+  int ranks() const { return trainer_.model().groups().communicator().size(); }
 
   void show(const StepResult& result) {
     if (result.skipped)
@@ -133,11 +139,11 @@ class TrainingLoop {
     row.loss = result.loss;
     row.learning_rate = result.learning_rate;
     row.gradient_norm = result.gradient_norm;
-    row.tokens = row.step * step_tokens;
+    row.tokens = trainer_.samples_consumed() * recipe_.batch.sequence_length;
     row.step_seconds = seconds;
     row.tokens_per_second = static_cast<double>(step_tokens) / seconds;
     const Graph& graph = trainer_.model().graph();
-    const double peak_flops = first_->peak_flops * trainer_.model().groups().data.world();
+    const double peak_flops = first_->peak_flops * ranks();
     row.mfu = row.tokens_per_second * graph.training_flops_per_token(recipe_.batch.sequence_length) / peak_flops;
     row.memory_bytes = memory_peak(trainer_.model().device());
     row.tensor_bytes = first_->memory.peak();
@@ -204,12 +210,10 @@ void keep_plan(const RunPlan& plan, const RunDirectory& directory) {
 
 void compare_with_plan(const RunRequest& request, double step_seconds, Trainer& trainer, const ThreadMemory& memory) {
   const RunPlan& plan = *request.plan;
-  const bool shares_memory = request.launch.backend == CommunicationBackend::local;
-  const double ranks = shares_memory ? static_cast<double>(request.launch.ranks) : 1;
   log().info("a step took {} (median), planned {}; memory {} at its peak, planned {} (profile {})",
              format_duration(step_seconds), format_duration(plan.step_seconds),
              format_bytes(memory_peak(trainer.model().device())),
-             format_bytes(static_cast<std::int64_t>(ranks * plan.peak_bytes)), plan.profile);
+             format_bytes(static_cast<std::int64_t>(plan.process_bytes)), plan.profile);
   log().info("{}tensors took {} at their peak, planned {}", request.launch.ranks > 1 ? "the first rank's " : "",
              format_bytes(memory.peak()), format_bytes(static_cast<std::int64_t>(plan.tensor_bytes)));
 }
@@ -221,16 +225,15 @@ void show_end(const RunDirectory& directory) {
 }
 
 // The first rank's, with all that it leaves and shows.
-ExitCode train_first(const RunRequest& request, Trainer& trainer, Communicator* communicator, VerificationLead& lead,
-                     const ThreadMemory& memory) {
-  const Recipe& recipe = request.recipe;
+ExitCode train_first(const RunRequest& request, Trainer& trainer, VerificationLead& lead, const ThreadMemory& memory) {
+  const Recipe& recipe = request.recipe();
   const RunDirectory directory(recipe);
   log_to_file(directory.log_file());
   const auto checkpoint = directory.checkpoint_to_resume([&](const CheckpointReader& reader) { lead.verify(reader); });
   lead.end();
   if (request.plan) keep_plan(*request.plan, directory);
   show_start_screen(request, trainer, directory);
-  if (communicator != nullptr) share_text(*communicator, checkpoint ? checkpoint->string() : "");
+  share_text(trainer.model().groups().communicator(), checkpoint ? checkpoint->string() : "");
   if (checkpoint) {
     trainer.resume(CheckpointReader(*checkpoint));
     log().info("resuming after step {} from {}", trainer.steps_done(), checkpoint->string());
@@ -240,7 +243,7 @@ ExitCode train_first(const RunRequest& request, Trainer& trainer, Communicator* 
     return ExitCode::done;
   }
   FirstRank first(request, directory, trainer, memory);
-  TrainingLoop loop(request, trainer, communicator, &first, log());
+  TrainingLoop loop(request, trainer, &first, log());
   const ExitCode code = loop.run();
   if (request.plan) compare_with_plan(request, loop.typical_step_seconds(), trainer, memory);
   // Else the weights are here only while all ranks work together.
@@ -258,27 +261,25 @@ ExitCode train_other(const RunRequest& request, Trainer& trainer, Communicator& 
   logger.get().info("rank {} of {}, on {}", communicator.rank(), communicator.size(),
                     describe_device(trainer.model().device()));
   if (!checkpoint.empty()) trainer.resume(CheckpointReader(checkpoint));
-  if (trainer.steps_done() >= request.recipe.training.steps) return ExitCode::done;
-  return TrainingLoop(request, trainer, &communicator, nullptr, logger.get()).run();
+  if (trainer.steps_done() >= request.recipe().training.steps) return ExitCode::done;
+  return TrainingLoop(request, trainer, nullptr, logger.get()).run();
 }
 
 }  // namespace
 
-ExitCode run_training(const RunRequest& request, const c10::Device& device, Communicator* communicator) {
-  const Recipe& recipe = request.recipe;
-  const bool is_first = communicator == nullptr || communicator->rank() == 0;
-  if (communicator != nullptr) check_same_recipe(*communicator, recipe);
+ExitCode run_training(const RunRequest& request, const c10::Device& device, Communicator& communicator) {
+  const bool is_first = communicator.rank() == 0;
+  check_same_recipe(communicator, request.recipe());
   VerificationLead lead(communicator);
   if (is_first) {
-    RunDirectory::check(recipe, [&](const CheckpointReader& reader) { lead.verify(reader); });
+    RunDirectory::check(request.recipe(), [&](const CheckpointReader& reader) { lead.verify(reader); });
     lead.end();
   } else {
-    follow_verification(*communicator);
+    follow_verification(communicator);
   }
   const MemoryWatch watch;
-  Trainer trainer(recipe, communicator, device);
-  return is_first ? train_first(request, trainer, communicator, lead, watch.memory())
-                  : train_other(request, trainer, *communicator);
+  Trainer trainer(request.layout, communicator, device);
+  return is_first ? train_first(request, trainer, lead, watch.memory()) : train_other(request, trainer, communicator);
 }
 
 }  // namespace llmtrain

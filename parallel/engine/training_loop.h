@@ -14,8 +14,8 @@ namespace llmtrain {
 // done, or stopped when a signal asked for it and the checkpoint is saved. Throws Error as RunDirectory, Trainer,
 // MetricsLog and CheckpointSaver do.
 //
-// With a communicator all ranks of its world call it; the first one writes and shows, the others leave a log each.
-// Throws Error(bad_recipe) before anything is built when they were given different recipes.
-ExitCode run_training(const RunRequest& request, const c10::Device& device, Communicator* communicator = nullptr);
+// All ranks of the communicator's world call it; the first one writes and shows, the others leave a log each. Throws
+// Error(bad_recipe) before anything is built when they were given different recipes.
+ExitCode run_training(const RunRequest& request, const c10::Device& device, Communicator& communicator);
 
 }  // namespace llmtrain

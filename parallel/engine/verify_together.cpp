@@ -10,34 +10,31 @@
 namespace llmtrain {
 namespace {
 
-CheckpointReader::VerifyShare share_of(const Communicator* communicator) {
-  if (communicator == nullptr) return {};
-  return {static_cast<std::size_t>(communicator->rank()), static_cast<std::size_t>(communicator->size())};
+CheckpointReader::VerifyShare share_of(const Communicator& communicator) {
+  return {static_cast<std::size_t>(communicator.rank()), static_cast<std::size_t>(communicator.size())};
 }
 
 }  // namespace
 
-void verify_together(Communicator* communicator, const CheckpointReader& checkpoint) {
+void verify_together(Communicator& communicator, const CheckpointReader& checkpoint) {
   run_together(communicator, [&] { checkpoint.verify(share_of(communicator)); });
 }
 
 void VerificationLead::verify(const CheckpointReader& checkpoint) {
   if (whole_.count(checkpoint.folder()) > 0) return;
-  if (communicator_ != nullptr) share_text(*communicator_, checkpoint.folder().string());
+  share_text(communicator_, checkpoint.folder().string());
   verify_together(communicator_, checkpoint);
   whole_.insert(checkpoint.folder());
 }
 
-void VerificationLead::end() const {
-  if (communicator_ != nullptr) share_text(*communicator_, "");
-}
+void VerificationLead::end() const { share_text(communicator_, ""); }
 
 void follow_verification(Communicator& communicator) {
   while (true) {
     const std::string folder = share_text(communicator, "");
     if (folder.empty()) return;
     try {
-      run_together(&communicator, [&] { CheckpointReader(folder).verify(share_of(&communicator)); });
+      run_together(communicator, [&] { CheckpointReader(folder).verify(share_of(communicator)); });
     } catch (const Error&) {
       // The first rank says so where it matters, and then goes on or takes all ranks down.
     }

@@ -10,14 +10,14 @@
 namespace llmtrain {
 
 // Verifies a checkpoint, each rank as many of its files as the others. All ranks call it, and all of them throw what
-// verify() throws on one; blocks. Null: one rank alone.
-void verify_together(Communicator* communicator, const CheckpointReader& checkpoint);
+// verify() throws on one; blocks.
+void verify_together(Communicator& communicator, const CheckpointReader& checkpoint);
 
 // The first rank looks at checkpoints until it has found a whole one; the others help it to verify each.
 class VerificationLead {
  public:
-  // Null: nobody helps.
-  explicit VerificationLead(Communicator* communicator) : communicator_(communicator) {}
+  // The communicator outlives this.
+  explicit VerificationLead(Communicator& communicator) : communicator_(communicator) {}
 
   // Blocks, and throws what verify() throws on any rank. What was whole before is not read again.
   void verify(const CheckpointReader& checkpoint);
@@ -25,7 +25,7 @@ class VerificationLead {
   void end() const;
 
  private:
-  Communicator* communicator_;
+  Communicator& communicator_;
   std::set<std::filesystem::path> whole_;
 };
 

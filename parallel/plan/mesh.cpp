@@ -30,7 +30,58 @@ RankGroup group_of(const Mesh& mesh, const Axis& near, const Axis& far = {}) {
 
 std::int64_t model_ranks(const Mesh& mesh) { return mesh.tensor * mesh.context; }
 
+// Which indices of each axis a group takes: `ranks` of them, `stride` apart.
+struct GroupAxes {
+  Axis pipeline{}, data{}, context{}, tensor{};
+};
+
+GroupAxes axes_of(const Mesh& mesh, GroupKind kind) {
+  const Axis context{mesh.context, 1};
+  switch (kind) {
+    case GroupKind::tensor:
+      return {.tensor = {mesh.tensor, 1}};
+    case GroupKind::context:
+      return {.context = context};
+    case GroupKind::data:
+      return {.data = {mesh.data, 1}, .context = context};
+    case GroupKind::shard:
+      return {.data = {mesh.zero_shard, 1}, .context = context};
+    case GroupKind::replica:
+      return {.data = {mesh.data / mesh.zero_shard, mesh.zero_shard}};
+    case GroupKind::pipeline:
+      return {.pipeline = {mesh.pipeline, 1}};
+    case GroupKind::expert:
+      return {.data = {mesh.expert, 1}};
+    case GroupKind::expert_data:
+      return {.data = {mesh.data / mesh.expert, mesh.expert},
+              .context = context,
+              .tensor = {mesh.tensor / mesh.expert_tensor, mesh.expert_tensor}};
+  }
+  return {};
+}
+
+// The indices along one axis of the members of a group that holds `index`.
+std::vector<std::int64_t> along(const Axis& axis, std::int64_t index) {
+  std::vector<std::int64_t> indices;
+  const std::int64_t first = index - index / axis.stride % axis.ranks * axis.stride;
+  for (std::int64_t i = 0; i < axis.ranks; ++i) indices.push_back(first + i * axis.stride);
+  return indices;
+}
+
 }  // namespace
+
+std::vector<int> group_members(const Mesh& mesh, GroupKind kind, int rank) {
+  const GroupAxes axes = axes_of(mesh, kind);
+  const std::int64_t tensor = rank % mesh.tensor, context = rank / mesh.tensor % mesh.context;
+  const std::int64_t replica = rank / model_ranks(mesh), data = replica % mesh.data, pipeline = replica / mesh.data;
+  std::vector<int> members;
+  for (const std::int64_t p : along(axes.pipeline, pipeline))
+    for (const std::int64_t d : along(axes.data, data))
+      for (const std::int64_t c : along(axes.context, context))
+        for (const std::int64_t t : along(axes.tensor, tensor))
+          members.push_back(static_cast<int>(((p * mesh.data + d) * mesh.context + c) * mesh.tensor + t));
+  return members;
+}
 
 RankGroup tensor_group(const Mesh& mesh) { return group_of(mesh, {mesh.tensor, 1}); }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "core/graph/sharding.h"
 #include "core/recipe/recipe.h"
@@ -25,8 +26,23 @@ struct Mesh {
   std::int64_t micro_batches(const BatchRecipe& batch) const { return batch.global / (batch.micro * data); }
 };
 
-// A set of ranks that talk to each other: `ranks` of them, the nearest two `stride` apart, of which `inside_node` share
-// a node with each one (at least 1; it divides `ranks` where nodes are filled evenly).
+// The sets of ranks that talk to each other.
+enum class GroupKind {
+  tensor,       // split the features of every layer
+  context,      // split every sequence
+  data,         // hold the same parameters: data × context
+  shard,        // of these those that share ZeRO's shards: zero_shard × context
+  replica,      // of these those that hold the same shard
+  pipeline,     // hold the stages of one copy of the model
+  expert,       // exchange tokens
+  expert_data,  // hold the same experts, or the same part of them
+};
+
+// The ranks of the group of this kind that `rank` is in, ascending.
+std::vector<int> group_members(const Mesh& mesh, GroupKind kind, int rank);
+
+// What collectives over a group are priced by: `ranks` of them, the nearest two `stride` apart, of which `inside_node`
+// share a node with each one (at least 1; it divides `ranks` where nodes are filled evenly).
 struct RankGroup {
   std::int64_t ranks = 1;
   std::int64_t stride = 1;

@@ -31,11 +31,8 @@ kernels::SequencePart context_part(std::int64_t sequence_length, int position, i
   return part;
 }
 
-ContextParallel::ContextParallel(Communicator& communicator, const Mesh& mesh) {
-  if (mesh.context == 1) return;
-  communicator_ = &communicator;
-  const RankGroup group = context_group(mesh);
-  const std::vector<int> ranks = strided_ranks(communicator.rank(), group.ranks, group.stride);
+ContextParallel::ContextParallel(Communicator& communicator, const Layout& layout) : communicator_(&communicator) {
+  const std::vector<int> ranks = group_members(layout.mesh(), GroupKind::context, communicator.rank());
   early_ = communicator.make_group("context", ranks);
   late_ = communicator.make_group("context, reversed", {ranks.rbegin(), ranks.rend()});
 }

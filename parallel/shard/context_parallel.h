@@ -4,7 +4,7 @@
 #include "core/model/context_ranks.h"
 #include "kernels/sequence_part.h"
 #include "parallel/comm/communicator.h"
-#include "parallel/plan/mesh.h"
+#include "parallel/plan/layout.h"
 
 namespace llmtrain {
 
@@ -19,13 +19,11 @@ kernels::SequencePart context_part(std::int64_t sequence_length, int position, i
 // training, arXiv 2407.21783, section 3.3.2). Copied freely.
 class ContextParallel final : public ContextRanks {
  public:
-  // One rank alone: it has whole sequences, and nobody to talk to.
-  ContextParallel() = default;
   // Blocks until all ranks of the world have called it. The communicator outlives this.
-  ContextParallel(Communicator& communicator, const Mesh& mesh);
+  ContextParallel(Communicator& communicator, const Layout& layout);
 
-  int ranks() const { return communicator_ ? early_.size() : 1; }
-  int position() const { return communicator_ ? early_.position() : 0; }
+  int ranks() const { return early_.size(); }
+  int position() const { return early_.position(); }
   // What this rank has of a sequence.
   kernels::SequencePart part(std::int64_t sequence_length) const;
 
@@ -42,7 +40,7 @@ class ContextParallel final : public ContextRanks {
   };
   std::vector<Chunks> chunks(std::int64_t sequence_length) const;
 
-  Communicator* communicator_ = nullptr;
+  Communicator* communicator_;
   Group early_, late_;  // the same ranks, in ascending and in descending order
 };
 

@@ -7,13 +7,11 @@
 
 namespace llmtrain {
 
-PipelineParallel::PipelineParallel(Communicator& communicator, const Mesh& mesh) {
-  if (mesh.pipeline == 1) return;
-  communicator_ = &communicator;
-  const std::vector<int> ranks = strided_ranks(communicator.rank(), mesh.pipeline, mesh.world() / mesh.pipeline);
+PipelineParallel::PipelineParallel(Communicator& communicator, const Layout& layout) : communicator_(&communicator) {
+  const std::vector<int> ranks = group_members(layout.mesh(), GroupKind::pipeline, communicator.rank());
   activations_ = communicator.make_group("pipeline activations", ranks, GroupUse::messages);
   gradients_ = communicator.make_group("pipeline gradients", ranks, GroupUse::messages);
-  if (is_end()) ends_ = communicator.make_group("pipeline ends", {ranks.front(), ranks.back()});
+  if (ranks.size() > 1 && is_end()) ends_ = communicator.make_group("pipeline ends", {ranks.front(), ranks.back()});
 }
 
 Handle PipelineParallel::send(Channel channel, const at::Tensor& tensor, int position) const {

@@ -4,20 +4,20 @@
 #include <ATen/core/Tensor.h>
 
 #include "parallel/comm/communicator.h"
-#include "parallel/plan/mesh.h"
+#include "parallel/plan/layout.h"
 
 namespace llmtrain {
 
 // The ranks that hold the stages of one copy of the model; stage i is on position i mod ranks(). Copied freely.
 class PipelineParallel {
  public:
-  // One rank alone: it talks to nobody.
-  PipelineParallel() = default;
   // Blocks until all ranks of the world have called it. The communicator outlives this.
-  PipelineParallel(Communicator& communicator, const Mesh& mesh);
+  PipelineParallel(Communicator& communicator, const Layout& layout);
 
-  int ranks() const { return communicator_ ? activations_.size() : 1; }
-  int position() const { return communicator_ ? activations_.position() : 0; }
+  int ranks() const { return activations_.size(); }
+  int position() const { return activations_.position(); }
+
+  bool is_end() const { return position() == 0 || position() + 1 == ranks(); }
 
   // What passes between stages, each kind in a channel of its own, in the order of the calls. Contiguous tensors; they
   // stay as they are until the handle is done.
@@ -29,10 +29,9 @@ class PipelineParallel {
   Handle sum_ends(const at::Tensor& tensor) const;
 
  private:
-  bool is_end() const { return position() == 0 || position() + 1 == ranks(); }
   const Group& group(Channel channel) const { return channel == Channel::activations ? activations_ : gradients_; }
 
-  Communicator* communicator_ = nullptr;
+  Communicator* communicator_;
   Group activations_, gradients_, ends_;
 };
 

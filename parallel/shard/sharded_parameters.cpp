@@ -8,46 +8,46 @@
 
 #include "core/model/flat_memory.h"
 #include "core/model/initialization.h"
+#include "parallel/shard/tensor_array.h"
 
 namespace llmtrain {
-namespace {
 
-FlatInterval place_of(const FlatShards& shards, std::int64_t zero_stage, int rank) {
-  return zero_stage == 0 ? FlatInterval{0, shards.padded()} : shards.padded_shard(rank);
-}
-
-}  // namespace
-
-ShardedParameters::ShardedParameters(const Graph& graph, ParameterStore& store, const ShardingOptions& options,
-                                     const DataParallel& ranks, const TensorParallel& tensor)
+ShardedParameters::ShardedParameters(const Graph& graph, ParameterStore& store, const StateGroup& group,
+                                     const ShardingOptions& options, const DataParallel& ranks,
+                                     const TensorParallel& tensor)
     : graph_(graph),
       store_(store),
       ranks_(ranks),
-      zero_stage_(ranks.shards() > 1 ? options.zero_stage : 0),
-      options_(options),
-      shards_{store.elements(), ranks.shards()},
-      place_(place_of(shards_, zero_stage_, ranks.shard())),
+      zero_stage_(group.zero_stage),
+      shards_(group.flat()),
+      place_(shards_.padded_shard(zero_stage_ == 0 ? 0 : ranks.shard())),
       tensor_gradients_(graph, store, tensor, owned()) {
-  const auto flat = [&](std::int64_t elements, at::ScalarType type) {
-    return make_flat_memory(elements, type, options.device);
-  };
-  weights_ = flat(shards_from(3) ? place_.count() : shards_.padded(), options.compute);
-  master_ = options.compute == at::kFloat ? (shards_from(3) ? weights_ : owned_part(weights_))
-                                          : flat(place_.count(), at::kFloat);
-  gradients_ = flat(shards_from(2) ? place_.count() : shards_.padded(), options.gradients);
-  optimizer_ = std::make_unique<AdamwOptimizer>(options.optimizer, owned_segments(graph),
-                                                flat(place_.count(), at::kFloat), flat(place_.count(), at::kFloat));
+  allocate(group, options);
   store_.set_gradient_source([this] { return make_gradients(); });
   if (!shards_from(3)) store_.attach_weights(weights_);
 }
 
-std::vector<OptimizerSegment> ShardedParameters::owned_segments(const Graph& graph) const {
+void ShardedParameters::allocate(const StateGroup& group, const ShardingOptions& options) {
+  const auto flat = [&](std::int64_t elements, ElementType type) {
+    return make_flat_memory(elements, scalar_type(type), options.device);
+  };
+  weights_ = flat(shards_from(3) ? place_.count() : shards_.padded(), group.types.weight);
+  const bool trains = options.contents == StateContents::training;
+  has_master_ = trains && group.types.master;
+  source_ = has_master_ ? flat(place_.count(), *group.types.master) : owned_weights();
+  if (!trains) return;
+  gradients_ = flat(shards_from(2) ? place_.count() : shards_.padded(), group.types.gradient);
+  optimizer_ =
+      make_optimizer(options.optimizer, owned_segments(), [&] { return flat(place_.count(), ElementType::float32); });
+}
+
+std::vector<OptimizerSegment> ShardedParameters::owned_segments() const {
   std::vector<OptimizerSegment> segments;
   for (const FlatRange& range : store_.ranges()) {
     const FlatInterval part = intersection({range.begin, range.end}, place_);
     if (part.count() > 0)
       segments.push_back(
-          {part.begin - place_.begin, part.end - place_.begin, graph.parameters[range.parameter].decays});
+          {part.begin - place_.begin, part.end - place_.begin, graph_.parameters[range.parameter].decays});
   }
   return segments;
 }
@@ -73,18 +73,15 @@ FlatInterval ShardedParameters::saved() const {
 }
 
 void ShardedParameters::initialize(std::int64_t seed) {
-  if (zero_stage_ == 0) {
-    initialize_weights(master_, store_, graph_, seed);
-  } else {
-    const at::Tensor whole = make_flat_memory(shards_.padded(), at::kFloat, options_.device);
-    initialize_weights(whole, store_, graph_, seed);
-    master_.copy_(owned_part(whole));
-  }
+  const bool is_whole = zero_stage_ == 0 && source_.scalar_type() == at::kFloat;
+  const at::Tensor whole = is_whole ? source_ : make_flat_memory(shards_.padded(), at::kFloat, source_.device());
+  initialize_weights(whole, store_, graph_, seed);
+  if (!is_whole) source_.copy_(owned_part(whole));
   publish();
 }
 
 void ShardedParameters::publish() {
-  if (const auto copy = rounded()) copy->copy_(master_);
+  if (const auto copy = rounded()) copy->copy_(source_);
   if (zero_stage_ == 0 || shards_from(3)) return;
   gather();
   finish_gather();
@@ -146,11 +143,12 @@ void ShardedParameters::collect() {
 }
 
 double ShardedParameters::sum_of_squares() const {
-  return tensor_gradients_.sum_of_squares(owned_gradients(), shards_.shard(ranks_.shard()));
+  const FlatShards shares{shards_.elements, ranks_.shards()};
+  return tensor_gradients_.sum_of_squares(owned_gradients(), shares.shard(ranks_.shard()));
 }
 
 void ShardedParameters::update(double learning_rate, double gradient_scale, std::int64_t step) {
-  optimizer_->update({master_, owned_gradients(), rounded(), learning_rate, gradient_scale, step});
+  optimizer_->update({source_, owned_gradients(), rounded(), learning_rate, gradient_scale, step});
 }
 
 void ShardedParameters::start_step() {
@@ -159,13 +157,19 @@ void ShardedParameters::start_step() {
 }
 
 std::optional<at::Tensor> ShardedParameters::rounded() const {
-  if (options_.compute == at::kFloat) return std::nullopt;
-  return shards_from(3) ? weights_ : owned_part(weights_);
+  if (!has_master_) return std::nullopt;
+  return owned_weights();
+}
+
+std::vector<OptimizerState> ShardedParameters::optimizer_states() const {
+  return optimizer_ ? optimizer_->states() : std::vector<OptimizerState>{};
 }
 
 ShardedParameters::Bytes ShardedParameters::bytes() const {
   const auto size = [](const at::Tensor& tensor) { return static_cast<std::int64_t>(tensor.nbytes()); };
-  return {size(weights_) + (rounded() ? size(master_) : 0), size(gradients_), 2 * size(first_moment())};
+  Bytes bytes{size(weights_) + (has_master_ ? size(source_) : 0), gradients_.defined() ? size(gradients_) : 0, 0};
+  for (const OptimizerState& state : optimizer_states()) bytes.moments += size(state.values);
+  return bytes;
 }
 
 }  // namespace llmtrain

@@ -11,39 +11,42 @@
 
 #include "core/graph/graph.h"
 #include "core/model/parameter_store.h"
-#include "core/optim/adamw_optimizer.h"
+#include "core/optim/optimizer.h"
+#include "core/recipe/recipe.h"
 #include "parallel/plan/flat_shards.h"
+#include "parallel/plan/state_groups.h"
 #include "parallel/shard/data_parallel.h"
 #include "parallel/shard/tensor_gradients.h"
 #include "parallel/shard/tensor_parallel.h"
 
 namespace llmtrain {
 
-// How the parameters of a stage are kept.
+// What is kept of parameters: all that training needs, or what the modules multiply with and nothing else.
+enum class StateContents { training, weights };
+
 struct ShardingOptions {
-  std::int64_t zero_stage = 0;            // 0 to 3; means nothing where one rank has all shards
-  at::ScalarType compute = at::kFloat;    // what the modules multiply with
-  at::ScalarType gradients = at::kFloat;  // accumulation and reduction
+  StateContents contents = StateContents::training;
   at::Device device = at::kCPU;
   OptimizerRecipe optimizer;
 };
 
-// The memory of one stage's parameters under ZeRO (Rajbhandari et al., arXiv 1910.02054), and what passes between the
-// ranks for it. Each rank owns the part of the flat memory that it updates: all of it at stage 0, its shard above. It
-// keeps the whole of the weights up to stage 2 and of the gradients up to stage 1; what it does not keep is there from
-// gather() to free(), and from the first gradient written to the end of the reduction. Master weights and moments are
-// fp32; where the modules compute in fp32 the weights are their own master. The calls are the schedule's instructions:
-// all ranks make them in the same order. Tensor ranks hold different parts of the model: each shards its own.
+// The memory of one group of a stage's parameters under ZeRO (Rajbhandari et al., arXiv 1910.02054), and what passes
+// between the ranks for it. Each rank owns the part of the flat memory that it updates: all of it at stage 0, its shard
+// above. It keeps the whole of the weights up to stage 2 and of the gradients up to stage 1; what it does not keep is
+// there from gather() to free(), and from the first gradient written to the end of the reduction. Types and stage are
+// the group's; weights without a master type are their own master. The calls are the schedule's instructions: all ranks
+// make them in the same order. Tensor ranks hold different parts of the model: each shards its own. With
+// StateContents::weights there is nothing to reduce or to update.
 class ShardedParameters {
  public:
   // `store`, which gets its memory from this, and the graph outlive it. Memory reads as zeros.
-  ShardedParameters(const Graph& graph, ParameterStore& store, const ShardingOptions& options,
-                    const DataParallel& ranks, const TensorParallel& tensor = {});
+  ShardedParameters(const Graph& graph, ParameterStore& store, const StateGroup& group, const ShardingOptions& options,
+                    const DataParallel& ranks, const TensorParallel& tensor);
   ShardedParameters(const ShardedParameters&) = delete;
   ShardedParameters& operator=(const ShardedParameters&) = delete;
 
   void initialize(std::int64_t seed);
-  // After the owned master weights were set from outside: the other copies of them, here and on the other ranks.
+  // After source() was set from outside: the other copies of the weights, here and on the other ranks.
   void publish();
 
   // Starts to bring the whole weights here, at stage 3 into memory of their own; finish_gather() waits for them. They
@@ -66,7 +69,7 @@ class ShardedParameters {
   // Squares of the reduced gradients of this rank's shard, without copies of what another tensor rank counts: all
   // shards of a replica, of all tensor ranks, together are those of the stage.
   double sum_of_squares() const;
-  // AdamW on what this rank owns. `step` counts from 1.
+  // The optimizer's step on what this rank owns. `step` counts from 1.
   void update(double learning_rate, double gradient_scale, std::int64_t step);
   // The next gradients are those of a new step.
   void start_step();
@@ -75,11 +78,12 @@ class ShardedParameters {
   FlatInterval owned() const;
   // Of what is owned an even share of those ranks that own the same.
   FlatInterval saved() const;
-  const at::Tensor& master() const { return master_; }
-  const at::Tensor& first_moment() const { return optimizer_->first_moment(); }
-  const at::Tensor& second_moment() const { return optimizer_->second_moment(); }
-  // The rounded copy of what is owned; none where the modules use the master weights.
+  // What is owned of the weights in their most exact form: the master weights, or where none are kept the weights.
+  const at::Tensor& source() const { return source_; }
+  // The rounded copy of what is owned; none where the modules use the source itself.
   std::optional<at::Tensor> rounded() const;
+  // Of what is owned, as long as source(); none with StateContents::weights.
+  std::vector<OptimizerState> optimizer_states() const;
 
   // What this rank keeps all the time.
   struct Bytes {
@@ -91,24 +95,26 @@ class ShardedParameters {
 
  private:
   bool shards_from(std::int64_t stage) const { return zero_stage_ >= stage; }
-  std::vector<OptimizerSegment> owned_segments(const Graph& graph) const;
+  void allocate(const StateGroup& group, const ShardingOptions& options);
+  std::vector<OptimizerSegment> owned_segments() const;
   at::Tensor make_gradients() const;
   at::Tensor owned_part(const at::Tensor& whole) const;
+  at::Tensor owned_weights() const { return shards_from(3) ? weights_ : owned_part(weights_); }
   at::Tensor owned_gradients() const { return shards_from(2) ? gradients_ : owned_part(gradients_); }
 
   const Graph& graph_;
   ParameterStore& store_;
   DataParallel ranks_;
   std::int64_t zero_stage_;
-  ShardingOptions options_;
   FlatShards shards_;
   FlatInterval place_;  // what is owned, with its padding
   TensorGradients tensor_gradients_;
 
-  at::Tensor weights_;    // compute type: all, at stage 3 what is owned
-  at::Tensor master_;     // fp32, what is owned; may be a part of weights_
-  at::Tensor gradients_;  // all, from stage 2 what is owned
-  std::unique_ptr<AdamwOptimizer> optimizer_;
+  at::Tensor weights_;                    // the group's weight type: all, at stage 3 what is owned
+  bool has_master_ = false;               // source_ is memory of its own, else a part of weights_
+  at::Tensor source_;                     // what is owned
+  at::Tensor gradients_;                  // all, from stage 2 what is owned
+  std::unique_ptr<Optimizer> optimizer_;  // null with StateContents::weights
 
   at::Tensor gathered_;             // at stage 3, from gather() to free()
   at::Tensor unreduced_, partial_;  // while a reduction is under way

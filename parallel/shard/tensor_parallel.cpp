@@ -4,7 +4,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
-#include <string>
+#include <cstddef>
 #include <vector>
 
 #include "parallel/shard/tensor_array.h"
@@ -12,9 +12,11 @@
 namespace llmtrain {
 namespace {
 
-Group make_group(Communicator& communicator, const std::string& name, std::int64_t ranks) {
-  if (ranks <= 1) return {};
-  return communicator.make_group(name, strided_ranks(communicator.rank(), ranks, 1));
+// Of the tensor ranks those that hold the same heads of keys and values as this one: neighbours.
+std::vector<int> same_heads(const std::vector<int>& ranks, int position, std::int64_t kv_heads) {
+  const auto copies = std::max<std::ptrdiff_t>(1, static_cast<std::ptrdiff_t>(ranks.size()) / kv_heads);
+  const auto first = ranks.begin() + position / copies * copies;
+  return {first, first + copies};
 }
 
 at::Tensor with_rows(const at::Tensor& like, std::int64_t rows) {
@@ -25,32 +27,31 @@ at::Tensor with_rows(const at::Tensor& like, std::int64_t rows) {
 
 }  // namespace
 
-TensorParallel::TensorParallel(Communicator& communicator, const Mesh& mesh, const Recipe& recipe)
+TensorParallel::TensorParallel(Communicator& communicator, const Layout& layout)
     : communicator_(&communicator),
-      group_(make_group(communicator, "tensor", tensor_group(mesh).ranks)),
-      copies_(make_group(communicator, "key heads", mesh.tensor / std::min(mesh.tensor, recipe.model.kv_heads))),
-      rows_(recipe.parallel.sequence ? ActivationRows::split : ActivationRows::whole) {}
+      group_(communicator.make_group("tensor", group_members(layout.mesh(), GroupKind::tensor, communicator.rank()))),
+      copies_(communicator.make_group("key heads",
+                                      same_heads(group_.ranks(), group_.position(), layout.recipe().model.kv_heads))),
+      rows_(layout.recipe().parallel.sequence ? ActivationRows::split : ActivationRows::whole) {}
 
 void TensorParallel::sum(const at::Tensor& x) const {
-  if (group_.is_valid()) communicator_->all_reduce(group_, Purpose::tensor_parallel, array_of(x)).wait();
+  communicator_->all_reduce(group_, Purpose::tensor_parallel, array_of(x)).wait();
 }
 
 at::Tensor TensorParallel::gather_rows(const at::Tensor& part, Purpose purpose) const {
-  if (!group_.is_valid()) return part;
   at::Tensor whole = with_rows(part, part.size(0) * ranks());
   communicator_->all_gather(group_, purpose, array_of(part), array_of(whole)).wait();
   return whole;
 }
 
 at::Tensor TensorParallel::scatter_sum_rows(const at::Tensor& whole) const {
-  if (!group_.is_valid()) return whole;
   at::Tensor part = with_rows(whole, whole.size(0) / ranks());
   communicator_->reduce_scatter(group_, Purpose::tensor_parallel, array_of(whole), array_of(part)).wait();
   return part;
 }
 
 void TensorParallel::sum_copies(const at::Tensor& x) const {
-  if (copies_.is_valid()) communicator_->all_reduce(copies_, Purpose::tensor_parallel, array_of(x)).wait();
+  communicator_->all_reduce(copies_, Purpose::tensor_parallel, array_of(x)).wait();
 }
 
 }  // namespace llmtrain

@@ -6,9 +6,8 @@
 #include <cstdint>
 
 #include "core/model/tensor_ranks.h"
-#include "core/recipe/recipe.h"
 #include "parallel/comm/communicator.h"
-#include "parallel/plan/mesh.h"
+#include "parallel/plan/layout.h"
 
 namespace llmtrain {
 
@@ -16,13 +15,11 @@ namespace llmtrain {
 // and values where there are more ranks than such heads. Copied freely.
 class TensorParallel final : public TensorRanks {
  public:
-  // One rank alone: it talks to nobody.
-  TensorParallel() = default;
   // Blocks until all ranks of the world have called it. The communicator outlives this.
-  TensorParallel(Communicator& communicator, const Mesh& mesh, const Recipe& recipe);
+  TensorParallel(Communicator& communicator, const Layout& layout);
 
-  std::int64_t ranks() const override { return group_.is_valid() ? group_.size() : 1; }
-  std::int64_t position() const override { return group_.is_valid() ? group_.position() : 0; }
+  std::int64_t ranks() const override { return group_.size(); }
+  std::int64_t position() const override { return group_.position(); }
   ActivationRows rows() const { return rows_; }
 
   void sum(const at::Tensor& x) const override;
@@ -33,9 +30,9 @@ class TensorParallel final : public TensorRanks {
   void sum_copies(const at::Tensor& x) const;
 
  private:
-  Communicator* communicator_ = nullptr;
-  Group group_, copies_;  // not valid where they would be of one rank
-  ActivationRows rows_ = ActivationRows::whole;
+  Communicator* communicator_;
+  Group group_, copies_;
+  ActivationRows rows_;
 };
 
 }  // namespace llmtrain

@@ -4,11 +4,13 @@
 #include <exception>
 #include <fstream>
 #include <iostream>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 
 #include "core/recipe/recipe_io.h"
+#include "parallel/comm/solo_communicator.h"
 #include "parallel/engine/device.h"
 #include "parallel/engine/trainer.h"
 
@@ -63,7 +65,10 @@ int main(int argument_count, char** arguments) {
   }
   try {
     llmtrain::prepare_process();
-    llmtrain::Trainer trainer(llmtrain::read_recipe(arguments[1]));
+    const llmtrain::Recipe recipe = llmtrain::read_recipe(arguments[1]);
+    const auto alone = llmtrain::make_solo_communicator();
+    const auto layout = std::make_shared<const llmtrain::Layout>(llmtrain::Partition::make(recipe, 1));
+    llmtrain::Trainer trainer(layout, *alone, llmtrain::choose_device(recipe.cluster.device));
     serve(trainer);
   } catch (const std::exception& error) {
     std::cerr << error.what() << '\n';

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <stdexcept>
 
+#include "parallel/comm/solo_communicator.h"
 #include "tests/parallel/comm/rank_harness.h"
 
 using namespace llmtrain;
@@ -27,7 +28,7 @@ TEST_CASE("texts pass from one rank to all, and from all to the first") {
       const auto texts = gather_texts(communicator, text_of(own));
       expect(texts.size() == static_cast<std::size_t>(own == 0 ? communicator.size() : 0), "as many texts as ranks");
       for (std::size_t i = 0; i < texts.size(); ++i) expect(texts[i] == text_of(static_cast<int>(i)), "a rank's text");
-      const auto numbers = exchange_numbers(&communicator, 7 * own);
+      const auto numbers = exchange_numbers(communicator, 7 * own);
       for (int rank = 0; rank <= last; ++rank)
         expect(numbers[static_cast<std::size_t>(rank)] == 7 * rank, "a rank's number");
     });
@@ -37,10 +38,10 @@ TEST_CASE("texts pass from one rank to all, and from all to the first") {
 TEST_CASE("all ranks throw what the first of those that failed throws") {
   for (const int ranks : rank_counts()) {
     on_ranks(ranks, [ranks](Communicator& communicator) {
-      run_together(&communicator, [] {});
+      run_together(communicator, [] {});
       for (int failing = 0; failing < ranks; ++failing) {
         const auto failure = error_of([&] {
-          run_together(&communicator, [&] {
+          run_together(communicator, [&] {
             if (communicator.rank() >= failing)
               throw Error(ExitCode::bad_data, "failed on " + std::to_string(communicator.rank()));
           });
@@ -55,9 +56,10 @@ TEST_CASE("all ranks throw what the first of those that failed throws") {
 }
 
 TEST_CASE("one rank alone agrees with itself") {
-  CHECK(exchange_numbers(nullptr, 3) == std::vector<std::int64_t>{3});
-  CHECK_FALSE(first_failure(nullptr, std::nullopt));
-  CHECK_THROWS_WITH(run_together(nullptr, [] { throw Error(ExitCode::bad_data, "alone"); }), "alone");
+  const std::shared_ptr<Communicator> alone = make_solo_communicator();
+  CHECK(exchange_numbers(*alone, 3) == std::vector<std::int64_t>{3});
+  CHECK_FALSE(first_failure(*alone, std::nullopt));
+  CHECK_THROWS_WITH(run_together(*alone, [] { throw Error(ExitCode::bad_data, "alone"); }), "alone");
   CHECK(error_of([] { throw std::runtime_error("odd"); })->what() == std::string("internal error: odd"));
   CHECK(error_of([] { throw std::bad_alloc(); })->code() == ExitCode::internal_error);
 }

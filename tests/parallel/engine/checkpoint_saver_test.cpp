@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/base/error.h"
+#include "parallel/comm/solo_communicator.h"
 #include "tests/parallel/engine/captured_log.h"
 #include "tests/parallel/engine/full_disk.h"
 #include "tests/support/child_process.h"
@@ -25,6 +26,11 @@ CheckpointRecipe recipe_of(Mode mode) {
   CheckpointRecipe recipe;
   recipe.async = mode == Mode::asynchronous;
   return recipe;
+}
+
+Communicator& alone() {
+  static const std::shared_ptr<Communicator> communicator = make_solo_communicator();
+  return *communicator;
 }
 
 CheckpointState state_of(std::int64_t step) {
@@ -86,7 +92,7 @@ std::string error_of(Call call) {
 
 TEST_CASE("without async a checkpoint is on the disk when write() returns") {
   const TemporaryDirectory folder;
-  CheckpointSaver saver(folder.path(), recipe_of(Mode::synchronous));
+  CheckpointSaver saver(folder.path(), recipe_of(Mode::synchronous), alone());
   Model model;
   model.train(1);
   saver.write(state_of(1), model.slices());
@@ -96,7 +102,7 @@ TEST_CASE("without async a checkpoint is on the disk when write() returns") {
 
 TEST_CASE("with async the checkpoint holds what the memory held when write() was called") {
   const TemporaryDirectory folder;
-  CheckpointSaver saver(folder.path(), recipe_of(Mode::asynchronous));
+  CheckpointSaver saver(folder.path(), recipe_of(Mode::asynchronous), alone());
   Model saved, model;
   saved.train(1);
   model.train(1);
@@ -109,7 +115,7 @@ TEST_CASE("with async the checkpoint holds what the memory held when write() was
 
 TEST_CASE("the memory may go away when write() has returned") {
   const TemporaryDirectory folder;
-  CheckpointSaver saver(folder.path(), recipe_of(Mode::asynchronous));
+  CheckpointSaver saver(folder.path(), recipe_of(Mode::asynchronous), alone());
   Model same;
   same.train(3);
   {
@@ -123,7 +129,7 @@ TEST_CASE("the memory may go away when write() has returned") {
 
 TEST_CASE("the state is written with the tensors") {
   const TemporaryDirectory folder;
-  CheckpointSaver saver(folder.path(), recipe_of(Mode::asynchronous));
+  CheckpointSaver saver(folder.path(), recipe_of(Mode::asynchronous), alone());
   saver.write(state_of(5), Model().slices());
   saver.finish();
   const CheckpointReader reader(folder.path() / "step-00000005");
@@ -134,7 +140,7 @@ TEST_CASE("the state is written with the tensors") {
 
 TEST_CASE("the next write waits for the one before") {
   const TemporaryDirectory folder;
-  CheckpointSaver saver(folder.path(), recipe_of(Mode::asynchronous));
+  CheckpointSaver saver(folder.path(), recipe_of(Mode::asynchronous), alone());
   std::vector<Model> saved(5);
   Model model;
   for (std::int64_t step = 1; step <= 4; ++step) {
@@ -156,7 +162,7 @@ TEST_CASE("as many checkpoints are kept as the recipe says") {
       const TemporaryDirectory folder;
       CheckpointRecipe recipe = recipe_of(mode);
       recipe.keep = keep;
-      CheckpointSaver saver(folder.path(), recipe);
+      CheckpointSaver saver(folder.path(), recipe, alone());
       for (std::int64_t step = 1; step <= 5; ++step) saver.write(state_of(step), Model().slices());
       saver.finish();
       CHECK(checkpoints_in(folder.path()) == static_cast<std::size_t>(keep == 0 ? 5 : keep));
@@ -168,13 +174,13 @@ TEST_CASE("the end waits until the checkpoint is on the disk") {
   const TemporaryDirectory folder;
   Model model;
   model.train(1);
-  CheckpointSaver(folder.path(), recipe_of(Mode::asynchronous)).write(state_of(1), model.slices());
+  CheckpointSaver(folder.path(), recipe_of(Mode::asynchronous), alone()).write(state_of(1), model.slices());
   CHECK(model.is_in(folder.path() / "step-00000001"));
 }
 
 TEST_CASE("nothing to write: finish() and the end return at once") {
   const TemporaryDirectory folder;
-  CheckpointSaver saver(folder.path(), recipe_of(Mode::asynchronous));
+  CheckpointSaver saver(folder.path(), recipe_of(Mode::asynchronous), alone());
   saver.finish();
   saver.finish();
   CHECK(checkpoints_in(folder.path()) == 0);
@@ -182,7 +188,7 @@ TEST_CASE("nothing to write: finish() and the end return at once") {
 
 TEST_CASE("without async a failure is thrown by its own write") {
   const TemporaryDirectory folder;
-  CheckpointSaver saver(folder.write("file", ""), recipe_of(Mode::synchronous));
+  CheckpointSaver saver(folder.write("file", ""), recipe_of(Mode::synchronous), alone());
   CHECK_THAT(error_of([&] { saver.write(state_of(1), Model().slices()); }),
              Catch::StartsWith("73 " + (folder.path() / "file").string()));
   CHECK(error_of([&] { saver.finish(); }) == "no error");
@@ -190,7 +196,7 @@ TEST_CASE("without async a failure is thrown by its own write") {
 
 TEST_CASE("with async a failure is thrown by finish(), once") {
   const TemporaryDirectory folder;
-  CheckpointSaver saver(folder.write("file", ""), recipe_of(Mode::asynchronous));
+  CheckpointSaver saver(folder.write("file", ""), recipe_of(Mode::asynchronous), alone());
   CHECK(error_of([&] { saver.write(state_of(1), Model().slices()); }) == "no error");
   CHECK_THAT(error_of([&] { saver.finish(); }), Catch::StartsWith("73 " + (folder.path() / "file").string()));
   CHECK(error_of([&] { saver.finish(); }) == "no error");
@@ -199,7 +205,7 @@ TEST_CASE("with async a failure is thrown by finish(), once") {
 TEST_CASE("with async a failure is thrown by the next write, which writes nothing; the one after it does") {
   const TemporaryDirectory folder;
   const fs::path place = folder.write("place", "");
-  CheckpointSaver saver(place, recipe_of(Mode::asynchronous));
+  CheckpointSaver saver(place, recipe_of(Mode::asynchronous), alone());
   saver.write(state_of(1), Model().slices());
   CHECK_THAT(error_of([&] { saver.write(state_of(2), Model().slices()); }), Catch::StartsWith("73 " + place.string()));
   fs::remove(place);
@@ -213,14 +219,15 @@ TEST_CASE("with async a failure is thrown by the next write, which writes nothin
 TEST_CASE("a failure that nobody asked for is logged at the end") {
   const TemporaryDirectory folder;
   const test::CapturedLog messages;
-  CheckpointSaver(folder.write("file", ""), recipe_of(Mode::asynchronous)).write(state_of(1), Model().slices());
+  CheckpointSaver(folder.write("file", ""), recipe_of(Mode::asynchronous), alone())
+      .write(state_of(1), Model().slices());
   CHECK_THAT(messages.text(),
              Catch::Contains("the last checkpoint was not saved: " + (folder.path() / "file").string()));
 }
 
 TEST_CASE("slices that do not cover their tensor are refused, and an unknown dtype before it is copied") {
   const TemporaryDirectory folder;
-  CheckpointSaver saver(folder.path(), recipe_of(Mode::asynchronous));
+  CheckpointSaver saver(folder.path(), recipe_of(Mode::asynchronous), alone());
   auto slices = Model().slices();
   slices[2].dtype = "FLOAT";
   CHECK_THAT(error_of([&] { saver.write(state_of(1), slices); }), Catch::StartsWith("1 ") && Catch::Contains("bias"));
@@ -239,7 +246,7 @@ TEST_CASE("on a full disk the failure surfaces and the earlier checkpoint stays 
             const fs::path checkpoints = folder.path() / "checkpoints";
             Model model;
             model.train(1);
-            CheckpointSaver saver(checkpoints, recipe_of(mode));
+            CheckpointSaver saver(checkpoints, recipe_of(mode), alone());
             saver.write(state_of(1), model.slices());
             saver.finish();
             const std::vector<float> large(1 << 19);

@@ -91,11 +91,10 @@ TEST_CASE("keys come together in order, and gradients go back to their ranks", "
   const auto cut = [&](const at::Tensor& x, const kernels::SequencePart& part) {
     return kernels::rows_at(x.transpose(0, 1), part, length / ranks).transpose(0, 1);
   };
-  Mesh mesh;
-  mesh.context = ranks;
+  const auto layout = layout_of(TrainingSetting().recipe({"parallel.context=" + std::to_string(ranks)}), ranks);
   std::mutex mutex;
   LocalWorld(ranks).run([&](Communicator& communicator) {
-    const ContextParallel context(communicator, mesh);
+    const ContextParallel context(communicator, *layout);
     const auto part = context.part(length);
     const KeysAndValues all = context.gather({cut(key, part), cut(value, part)});
     const KeysAndValues own{at::zeros({batch, length / ranks, heads, width}),
@@ -165,14 +164,14 @@ TEST_CASE("shared sequences in bf16 follow fp32", "[ranks]") {
 TEST_CASE("ranks that share sequences evaluate what one rank evaluates", "[ranks]") {
   const TrainingSetting setting;
   const Overrides model{"training.evaluate_batches=0", "model.dropout=0.1"};
-  Trainer alone(setting.recipe(model));
+  LoneTrainer alone(setting.recipe(model));
   const double expected = alone.evaluate();
   const ContextCase layout =
       GENERATE(ContextCase{2, 1, {}}, ContextCase{2, 2, {zero(3), "pipeline.loops=3"}}, ContextCase{4, 2, {}});
   const Recipe recipe = setting.recipe(model + layout.all());
   std::vector<double> losses(static_cast<std::size_t>(layout.ranks()));
   LocalWorld(layout.ranks()).run([&](Communicator& communicator) {
-    Trainer trainer(recipe, &communicator);
+    Trainer trainer(layout_of(recipe, communicator.size()), communicator, at::kCPU);
     losses[static_cast<std::size_t>(communicator.rank())] = trainer.evaluate();
   });
   for (const double loss : losses) CHECK(loss == Approx(expected).epsilon(1e-6));
@@ -184,14 +183,14 @@ TEST_CASE("a checkpoint of shared sequences goes on in any layout", "[ranks]") {
   const Run whole = train_ranks(setting, 4, saved.all(), 6);
   const auto folder = setting.directory().path() / "checkpoints";
   LocalWorld(4).run([&](Communicator& communicator) {
-    Trainer trainer(setting.recipe(saved.all()), &communicator);
+    Trainer trainer(layout_of(setting.recipe(saved.all()), communicator.size()), communicator, at::kCPU);
     TrainingSetting::train(trainer, 4);
-    test::save(trainer, folder, &communicator);
+    test::save(trainer, folder);
   });
   const auto resume = [&](int ranks, const Overrides& overrides) {
     std::vector<double> losses;
     LocalWorld(ranks).run([&](Communicator& communicator) {
-      Trainer trainer(setting.recipe(overrides), &communicator);
+      Trainer trainer(layout_of(setting.recipe(overrides), communicator.size()), communicator, at::kCPU);
       trainer.resume(CheckpointReader(folder / "step-00000004"));
       const Run run = TrainingSetting::train(trainer, 2);
       if (communicator.rank() == 0) losses = run.losses;
@@ -221,7 +220,7 @@ TEST_CASE("a step exchanges the keys, values and gradients that the plan says", 
   };
   std::mutex mutex;
   LocalWorld(layout.ranks()).run([&](Communicator& communicator) {
-    Trainer trainer(recipe, &communicator);
+    Trainer trainer(layout_of(recipe, communicator.size()), communicator, at::kCPU);
     communicator.log().reset_counts();
     trainer.step();
     const std::lock_guard lock(mutex);

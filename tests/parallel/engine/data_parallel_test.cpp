@@ -90,14 +90,14 @@ TEST_CASE("ranks share an evaluation", "[ranks]") {
   const TrainingSetting setting;
   const Overrides model{"training.evaluate_batches=0", "model.tie_embeddings=true", "batch.micro=2",
                         "pipeline.loops=3"};
-  Trainer alone(setting.recipe(model));
+  LoneTrainer alone(setting.recipe(model));
   const double expected = alone.evaluate();
   for (const int stage : {0, 3}) {
     const Recipe recipe = setting.recipe(model + Overrides{zero(stage)});
     LocalWorld world(4);
     std::vector<double> losses(4);
     world.run([&](Communicator& communicator) {
-      Trainer trainer(recipe, &communicator);
+      Trainer trainer(layout_of(recipe, communicator.size()), communicator, at::kCPU);
       losses[static_cast<std::size_t>(communicator.rank())] = trainer.evaluate();
     });
     for (const double loss : losses) CHECK(loss == Approx(expected).epsilon(1e-6));
@@ -112,16 +112,16 @@ TEST_CASE("any layout goes on from any checkpoint", "[ranks]") {
   const Run whole = train_ranks(setting, 4, sharded, 8);
   const auto folder = setting.directory().path() / "checkpoints";
   LocalWorld(4).run([&](Communicator& communicator) {
-    Trainer trainer(setting.recipe(sharded), &communicator);
+    Trainer trainer(layout_of(setting.recipe(sharded), communicator.size()), communicator, at::kCPU);
     TrainingSetting::train(trainer, 5);
-    test::save(trainer, folder, &communicator);
+    test::save(trainer, folder);
   });
   const auto checkpoint = folder / "step-00000005";
   const std::vector<double> rest(whole.losses.begin() + 5, whole.losses.end());
   const auto resume = [&](int ranks, const Overrides& overrides) {
     std::vector<double> losses;
     LocalWorld(ranks).run([&](Communicator& communicator) {
-      Trainer trainer(setting.recipe(overrides), &communicator);
+      Trainer trainer(layout_of(setting.recipe(overrides), communicator.size()), communicator, at::kCPU);
       trainer.resume(CheckpointReader(checkpoint));
       const Run run = TrainingSetting::train(trainer, 3);
       if (communicator.rank() == 0) losses = run.losses;
@@ -154,7 +154,7 @@ TEST_CASE("a step sends what the plan says, and does what the schedule says", "[
 
   std::mutex mutex;
   LocalWorld(4).run([&](Communicator& communicator) {
-    Trainer trainer(recipe, &communicator);
+    Trainer trainer(layout_of(recipe, communicator.size()), communicator, at::kCPU);
     std::string executed;
     trainer.runner().set_observer([&](const Instruction& instruction) { executed += to_text(instruction) + "\n"; });
     communicator.log().reset_counts();
@@ -173,7 +173,7 @@ TEST_CASE("a rank that throws ends the step of all with its message", "[ranks]")
   const Recipe recipe = setting.recipe({"batch.micro=1", zero(2)});
   LocalWorld world(4);
   const auto work = [&](Communicator& communicator) {
-    Trainer trainer(recipe, &communicator);
+    Trainer trainer(layout_of(recipe, communicator.size()), communicator, at::kCPU);
     trainer.step();
     if (communicator.rank() == 2) throw Error(ExitCode::bad_data, "tokens.bin: sample 7 is gone");
     trainer.step();

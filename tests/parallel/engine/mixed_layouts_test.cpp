@@ -70,13 +70,13 @@ TEST_CASE("a mix of all gives bitwise the same twice", "[ranks]") {
 TEST_CASE("a mix evaluates what one rank evaluates", "[ranks]") {
   const TrainingSetting setting;
   const Overrides model{"training.evaluate_batches=0", "model.layers=4", "model.tie_embeddings=true"};
-  Trainer alone(setting.recipe(model));
+  LoneTrainer alone(setting.recipe(model));
   const double expected = alone.evaluate();
   const MixedCase layout = GENERATE(MixedCase{2, 2, 1, {}}, MixedCase{2, 2, 2, {zero(3), sequence}});
   const Recipe recipe = setting.recipe(model + layout.all());
   std::vector<double> losses(static_cast<std::size_t>(layout.ranks()));
   LocalWorld(layout.ranks()).run([&](Communicator& communicator) {
-    Trainer trainer(recipe, &communicator);
+    Trainer trainer(layout_of(recipe, communicator.size()), communicator, at::kCPU);
     losses[static_cast<std::size_t>(communicator.rank())] = trainer.evaluate();
   });
   for (const double loss : losses) CHECK(loss == Approx(expected).epsilon(1e-6));
@@ -94,14 +94,14 @@ TEST_CASE("any mix goes on from any mix's checkpoint", "[ranks]") {
   const Run whole = train_ranks(setting, 8, all, 6);
   const auto folder = setting.directory().path() / "checkpoints";
   LocalWorld(8).run([&](Communicator& communicator) {
-    Trainer trainer(setting.recipe(all), &communicator);
+    Trainer trainer(layout_of(setting.recipe(all), communicator.size()), communicator, at::kCPU);
     TrainingSetting::train(trainer, 3);
-    test::save(trainer, folder, &communicator);
+    test::save(trainer, folder);
   });
   const auto resume = [&](int ranks, const Overrides& overrides) {
     std::vector<double> losses;
     LocalWorld(ranks).run([&](Communicator& communicator) {
-      Trainer trainer(setting.recipe(overrides), &communicator);
+      Trainer trainer(layout_of(setting.recipe(overrides), communicator.size()), communicator, at::kCPU);
       trainer.resume(CheckpointReader(folder / "step-00000003"));
       const Run run = TrainingSetting::train(trainer, 3);
       if (communicator.rank() == 0) losses = run.losses;

@@ -91,12 +91,14 @@ TEST_CASE("both ends of a pipeline keep the same tied embedding", "[ranks]") {
   std::mutex mutex;
   std::vector<at::Tensor> shards(4);
   LocalWorld(4).run([&](Communicator& communicator) {
-    Trainer trainer(recipe, &communicator);
+    Trainer trainer(layout_of(recipe, communicator.size()), communicator, at::kCPU);
     TrainingSetting::train(trainer, 3);
     const std::lock_guard lock(mutex);
-    shards[static_cast<std::size_t>(communicator.rank())] =
-        trainer.model().shared_embedding()->parameters->master().clone();
+    for (const ParameterUnit* unit : trainer.model().units())
+      if (unit->kind == StateGroup::Kind::shared_embedding)
+        shards[static_cast<std::size_t>(communicator.rank())] = unit->parameters->source().clone();
   });
+  REQUIRE(shards[0].defined());
   CHECK(shards[0].equal(shards[2]));
   CHECK(shards[1].equal(shards[3]));
 }
@@ -104,14 +106,14 @@ TEST_CASE("both ends of a pipeline keep the same tied embedding", "[ranks]") {
 TEST_CASE("a pipeline evaluates what one rank evaluates", "[ranks]") {
   const TrainingSetting setting;
   const Overrides model{"training.evaluate_batches=0", "model.layers=6", "model.tie_embeddings=true"};
-  Trainer alone(setting.recipe(model));
+  LoneTrainer alone(setting.recipe(model));
   const double expected = alone.evaluate();
   const PipelineCase layout =
       GENERATE(PipelineCase{2, 1, {"pipeline.loops=3"}}, PipelineCase{2, 4, {zero(3)}}, PipelineCase{3, 1, {}});
   const Recipe recipe = setting.recipe(model + layout.all());
   std::vector<double> losses(static_cast<std::size_t>(layout.ranks()));
   LocalWorld(layout.ranks()).run([&](Communicator& communicator) {
-    Trainer trainer(recipe, &communicator);
+    Trainer trainer(layout_of(recipe, communicator.size()), communicator, at::kCPU);
     losses[static_cast<std::size_t>(communicator.rank())] = trainer.evaluate();
   });
   for (const double loss : losses) CHECK(loss == Approx(expected).epsilon(1e-6));
@@ -124,15 +126,15 @@ TEST_CASE("pipelines go on from each other's checkpoints", "[ranks]") {
   const Run whole = train_ranks(setting, 4, model + saved.all(), 8);
   const auto folder = setting.directory().path() / "checkpoints";
   LocalWorld(4).run([&](Communicator& communicator) {
-    Trainer trainer(setting.recipe(model + saved.all()), &communicator);
+    Trainer trainer(layout_of(setting.recipe(model + saved.all()), communicator.size()), communicator, at::kCPU);
     TrainingSetting::train(trainer, 5);
-    test::save(trainer, folder, &communicator);
+    test::save(trainer, folder);
   });
   const std::vector<double> rest(whole.losses.begin() + 5, whole.losses.end());
   const auto resume = [&](int ranks, const Overrides& overrides) {
     std::vector<double> losses;
     LocalWorld(ranks).run([&](Communicator& communicator) {
-      Trainer trainer(setting.recipe(overrides), &communicator);
+      Trainer trainer(layout_of(setting.recipe(overrides), communicator.size()), communicator, at::kCPU);
       trainer.resume(CheckpointReader(folder / "step-00000005"));
       const Run run = TrainingSetting::train(trainer, 3);
       if (communicator.rank() == 0) losses = run.losses;
@@ -159,7 +161,7 @@ TEST_CASE("each rank of a pipeline executes its part of the schedule", "[ranks]"
   const Schedule expected = make_schedule(schedule_shape(recipe, mesh));
   std::mutex mutex;
   LocalWorld(4).run([&](Communicator& communicator) {
-    Trainer trainer(recipe, &communicator);
+    Trainer trainer(layout_of(recipe, communicator.size()), communicator, at::kCPU);
     std::string executed;
     trainer.runner().set_observer([&](const Instruction& instruction) { executed += to_text(instruction) + "\n"; });
     trainer.step();
@@ -178,7 +180,7 @@ TEST_CASE("breadth first gathers a stage twice a step and reduces it once, depth
                      PipelineCase{2, 2, {zero(3), "pipeline.loops=3", "pipeline.schedule=\"" + schedule + "\""}}.all());
   std::mutex mutex;
   LocalWorld(4).run([&](Communicator& communicator) {
-    Trainer trainer(recipe, &communicator);
+    Trainer trainer(layout_of(recipe, communicator.size()), communicator, at::kCPU);
     communicator.log().reset_counts();
     trainer.step();
     const std::lock_guard lock(mutex);

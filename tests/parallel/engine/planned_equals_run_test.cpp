@@ -133,9 +133,9 @@ struct RankRun {
   std::int64_t peak = 0;
 };
 
-RankRun run_rank(const Recipe& recipe, Communicator& communicator) {
+RankRun run_rank(const Plan& plan, Communicator& communicator) {
   MemoryWatch watch;
-  Trainer trainer(recipe, &communicator);
+  Trainer trainer(plan.layout, communicator, at::kCPU);
   RankRun run;
   std::string executed;
   trainer.runner().set_observer([&](const Instruction& instruction) { executed += to_text(instruction) + "\n"; });
@@ -156,11 +156,12 @@ RankRun run_rank(const Recipe& recipe, Communicator& communicator) {
   return run;
 }
 
-std::vector<RankRun> run_ranks(const Recipe& recipe, const Mesh& mesh) {
+std::vector<RankRun> run_ranks(const Plan& plan) {
+  const Mesh& mesh = plan.layout->mesh();
   std::vector<RankRun> runs(static_cast<std::size_t>(mesh.world()));
   LocalWorld(static_cast<int>(mesh.world())).run([&](Communicator& communicator) {
     RankRun& run = runs[static_cast<std::size_t>(communicator.rank())];
-    run = run_rank(recipe, communicator);
+    run = run_rank(plan, communicator);
     run.pipeline_rank = communicator.rank() / (mesh.world() / mesh.pipeline);
   });
   return runs;
@@ -209,9 +210,8 @@ TEST_CASE("a step does what the schedule says, sends what the plan says, and tak
   const TrainingSetting setting;
   for (const RankCase& layout : layouts) {
     INFO(in_words(layout.ranks, layout.overrides));
-    const Recipe recipe = recipe_of(setting, layout);
-    const Plan plan = plan_of(recipe);
-    const auto runs = run_ranks(recipe, plan.report.mesh);
+    const Plan plan = plan_of(recipe_of(setting, layout));
+    const auto runs = run_ranks(plan);
     check_traffic(plan, runs);
     for (const RankRun& run : runs) {
       const std::string expected = to_text(plan.layout->schedule().ranks[static_cast<std::size_t>(run.pipeline_rank)]);

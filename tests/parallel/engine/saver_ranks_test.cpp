@@ -92,7 +92,7 @@ TEST_CASE("ranks write one checkpoint after the other", "[ranks]") {
   const bool async = GENERATE(false, true);
   const TemporaryDirectory folder;
   LocalWorld(ranks).run([&](Communicator& communicator) {
-    CheckpointSaver saver(folder.path() / "checkpoints", recipe_of(async), &communicator);
+    CheckpointSaver saver(folder.path() / "checkpoints", recipe_of(async), communicator);
     Quarter quarter(communicator.rank());
     for (std::int64_t step = 1; step <= 5; ++step) {
       write(saver, step, quarter.at_step(step));
@@ -110,7 +110,7 @@ TEST_CASE("ranks write one checkpoint after the other", "[ranks]") {
 TEST_CASE("between steps a checkpoint comes to its end without anyone who waits for it", "[ranks]") {
   const TemporaryDirectory folder;
   LocalWorld(ranks).run([&](Communicator& communicator) {
-    CheckpointSaver saver(folder.path(), recipe_of(true), &communicator);
+    CheckpointSaver saver(folder.path(), recipe_of(true), communicator);
     Quarter quarter(communicator.rank());
     write(saver, 1, quarter.at_step(1));
     // All ranks look at the same time, and go on together.
@@ -130,7 +130,7 @@ TEST_CASE("a rank that cannot write stops all, with one message, and the earlier
   const bool async = GENERATE(false, true);
   const TemporaryDirectory folder;
   const auto errors = errors_of([&](Communicator& communicator) {
-    CheckpointSaver saver(folder.path(), recipe_of(async), &communicator);
+    CheckpointSaver saver(folder.path(), recipe_of(async), communicator);
     Quarter quarter(communicator.rank());
     write(saver, 1, quarter.at_step(1));
     saver.finish();
@@ -153,7 +153,7 @@ TEST_CASE("what the first rank cannot put in place fails on all ranks", "[ranks]
   const bool async = GENERATE(false, true);
   const TemporaryDirectory folder;
   const auto errors = errors_of([&](Communicator& communicator) {
-    CheckpointSaver saver(folder.path(), recipe_of(async), &communicator);
+    CheckpointSaver saver(folder.path(), recipe_of(async), communicator);
     Quarter quarter(communicator.rank());
     TensorSlice slice = quarter.at_step(1);
     if (communicator.rank() == 3) slice.offset = {0};  // the first rank's place
@@ -169,7 +169,7 @@ TEST_CASE("ranks that fail beside a write leave what the next run clears away", 
   const TemporaryDirectory folder;
   const auto run = [&](bool fails) {
     LocalWorld(ranks).run([&](Communicator& communicator) {
-      CheckpointSaver saver(folder.path(), recipe_of(true), &communicator);
+      CheckpointSaver saver(folder.path(), recipe_of(true), communicator);
       Quarter quarter(communicator.rank());
       write(saver, 1, quarter.at_step(1));
       if (fails) throw Error(ExitCode::internal_error, "lost");

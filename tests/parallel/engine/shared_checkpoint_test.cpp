@@ -81,15 +81,15 @@ void on_ranks(const TrainingSetting& setting, const RankCase& layout, const Over
               const fs::path& checkpoint, Work work) {
   const Recipe recipe = setting.recipe(model + layout.overrides);
   LocalWorld(layout.ranks).run([&](Communicator& communicator) {
-    Trainer trainer(recipe, &communicator);
+    Trainer trainer(layout_of(recipe, communicator.size()), communicator, at::kCPU);
     trainer.resume(CheckpointReader(checkpoint));
-    work(trainer, communicator);
+    work(trainer);
   });
 }
 
 fs::path saved_alone(const TrainingSetting& setting, const Overrides& model) {
   const fs::path folder = setting.directory().path() / "alone";
-  Trainer trainer(setting.recipe(model));
+  LoneTrainer trainer(setting.recipe(model));
   TrainingSetting::train(trainer, 2);
   test::save(trainer, folder);
   return folder / "step-00000002";
@@ -104,8 +104,7 @@ TEST_CASE("every layout's ranks together write what one rank writes", "[ranks]")
   const fs::path folder = setting.directory().path() / "together";
   for (const RankCase& layout : layouts()) {
     INFO(in_words(layout.ranks, model + layout.overrides));
-    on_ranks(setting, layout, model, alone,
-             [&](Trainer& trainer, Communicator& communicator) { test::save(trainer, folder, &communicator); });
+    on_ranks(setting, layout, model, alone, [&](Trainer& trainer) { test::save(trainer, folder); });
     CHECK(same_contents(folder / "step-00000002", alone));
     fs::remove_all(folder);
   }
@@ -119,9 +118,9 @@ TEST_CASE("no rank needs more than its own state to write and to read a checkpoi
   std::mutex mutex;
   for (const RankCase& layout : layouts()) {
     INFO(in_words(layout.ranks, layout.overrides));
-    on_ranks(setting, layout, model, alone, [&](Trainer& trainer, Communicator& communicator) {
+    on_ranks(setting, layout, model, alone, [&](Trainer& trainer) {
       MemoryWatch watch;
-      test::save(trainer, folder, &communicator);
+      test::save(trainer, folder);
       trainer.resume(CheckpointReader(folder / "step-00000002"));
       const std::lock_guard lock(mutex);
       CHECK(watch.memory().peak() == 0);
@@ -139,9 +138,10 @@ TEST_CASE("ranks that hold the same share the writing", "[ranks]") {
                                    RankCase{4, {"batch.micro=2", zero(2), "parallel.zero_shard_ranks=2"}},
                                    RankCase{4, {"batch.micro=2", zero(1), "parallel.context=2"}});
   std::vector<std::int64_t> bytes(static_cast<std::size_t>(layout.ranks));
-  on_ranks(setting, layout, model, alone, [&](Trainer& trainer, Communicator& communicator) {
+  on_ranks(setting, layout, model, alone, [&](Trainer& trainer) {
     for (const TensorSlice& slice : state_slices(trainer.model()).slices)
-      bytes[static_cast<std::size_t>(communicator.rank())] += safetensors_bytes(slice.dtype, slice.slice_shape).value();
+      bytes[static_cast<std::size_t>(trainer.model().groups().communicator().rank())] +=
+          safetensors_bytes(slice.dtype, slice.slice_shape).value();
   });
   const auto [least, most] = std::minmax_element(bytes.begin(), bytes.end());
   // An element of each of four tensors and two cuts: all that a share may lack.
@@ -156,8 +156,8 @@ TEST_CASE("a checkpoint written beside training is that of its step", "[ranks]")
   const fs::path folder = setting.directory().path() / "together";
   CheckpointRecipe recipe;
   recipe.keep = 2;
-  on_ranks(setting, layout, model, alone, [&](Trainer& trainer, Communicator& communicator) {
-    CheckpointSaver saver(folder, recipe, &communicator);
+  on_ranks(setting, layout, model, alone, [&](Trainer& trainer) {
+    CheckpointSaver saver(folder, recipe, trainer.model().groups().communicator());
     for (int step = 0; step < 4; ++step) {
       const StateSlices state = state_slices(trainer.model());
       saver.write(trainer.state(), state.slices, state.memory);
@@ -170,9 +170,9 @@ TEST_CASE("a checkpoint written beside training is that of its step", "[ranks]")
   });
   CHECK(fs::exists(folder / "step-00000006"));
   CHECK_FALSE(fs::exists(folder / "step-00000004"));
-  on_ranks(setting, layout, model, alone, [&](Trainer& trainer, Communicator& communicator) {
+  on_ranks(setting, layout, model, alone, [&](Trainer& trainer) {
     TrainingSetting::train(trainer, 6);
-    test::save(trainer, setting.directory().path() / "after", &communicator);
+    test::save(trainer, setting.directory().path() / "after");
   });
   CHECK(same_contents(folder / "step-00000008", setting.directory().path() / "after" / "step-00000008"));
 }
@@ -182,16 +182,16 @@ TEST_CASE("ranks verify a checkpoint together, and all hear of damage that one f
   const fs::path folder = setting.directory().path() / "together";
   const RankCase layout{4, {"batch.micro=2", zero(3)}};
   const fs::path alone = saved_alone(setting, {});
-  on_ranks(setting, layout, {}, alone, [&](Trainer& trainer, Communicator& communicator) {
-    test::save(trainer, folder, &communicator);
+  on_ranks(setting, layout, {}, alone, [&](Trainer& trainer) {
+    test::save(trainer, folder);
     trainer.step();
-    test::save(trainer, folder, &communicator);
+    test::save(trainer, folder);
   });
   const auto found_together = [&](std::vector<std::string>& skipped) {
     std::optional<fs::path> found;
     LocalWorld(4).run([&](Communicator& communicator) {
       if (communicator.rank() > 0) return follow_verification(communicator);
-      VerificationLead lead(&communicator);
+      VerificationLead lead(communicator);
       found = find_checkpoint(folder, skipped, [&](const CheckpointReader& reader) { lead.verify(reader); });
       lead.end();
     });
@@ -206,7 +206,7 @@ TEST_CASE("ranks verify a checkpoint together, and all hear of damage that one f
   REQUIRE(skipped.size() == 1);
   CHECK_THAT(skipped.front(), Catch::StartsWith("rank 2: ") && Catch::Contains(damaged));
   CHECK_THROWS_WITH(LocalWorld(4).run([&](Communicator& communicator) {
-    verify_together(&communicator, CheckpointReader(folder / "step-00000003"));
+    verify_together(communicator, CheckpointReader(folder / "step-00000003"));
   }),
                     Catch::Contains(damaged));
 }

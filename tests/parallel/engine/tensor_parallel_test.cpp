@@ -107,7 +107,7 @@ TEST_CASE("tensor ranks share an evaluation and make the same logits", "[ranks]"
   const TrainingSetting setting;
   const Overrides model =
       GENERATE(Overrides(gpt2), Overrides(llama)) + Overrides{"training.evaluate_batches=0", "batch.micro=2"};
-  Trainer alone(setting.recipe(model));
+  LoneTrainer alone(setting.recipe(model));
   const double loss = alone.evaluate();
   const at::Tensor tokens = at::arange(60, 71);  // 11, which no degree divides
   const at::Tensor logits = logits_of(alone.model(), tokens);
@@ -115,7 +115,7 @@ TEST_CASE("tensor ranks share an evaluation and make the same logits", "[ranks]"
     const Recipe recipe = setting.recipe(model + tensor(2, sequence));
     std::vector<double> losses(4), errors(4);
     LocalWorld(4).run([&](Communicator& communicator) {
-      Trainer trainer(recipe, &communicator);
+      Trainer trainer(layout_of(recipe, communicator.size()), communicator, at::kCPU);
       const auto rank = static_cast<std::size_t>(communicator.rank());
       losses[rank] = trainer.evaluate();
       errors[rank] = (logits_of(trainer.model(), tokens) - logits).abs().max().item<double>();
@@ -142,7 +142,7 @@ TEST_CASE("a step on tensor ranks sends what the plan says", "[ranks]") {
 
   std::vector<double> sent(8);
   LocalWorld(8).run([&](Communicator& communicator) {
-    Trainer trainer(recipe, &communicator);
+    Trainer trainer(layout_of(recipe, communicator.size()), communicator, at::kCPU);
     communicator.log().reset_counts();
     trainer.step();
     for (const CommunicationCount& count : communicator.log().counts())
@@ -155,7 +155,7 @@ TEST_CASE("padding of the vocabulary stays zero", "[ranks]") {
   const TrainingSetting setting;
   const Recipe recipe = setting.recipe(gpt2 + tensor(4, true) + Overrides{"training.learning_rate.peak=0.1"});
   LocalWorld(4).run([&](Communicator& communicator) {
-    Trainer trainer(recipe, &communicator);
+    Trainer trainer(layout_of(recipe, communicator.size()), communicator, at::kCPU);
     TrainingSetting::train(trainer, 3);
     if (communicator.rank() != 3) return;  // 65 rows on each, and on the last 62 real ones
     const ParameterUnit& stage = *trainer.model().units().front();

@@ -47,7 +47,7 @@ inline Run train_ranks(const TrainingSetting& setting, int ranks, const Override
   LocalWorld world(ranks);
   world.run([&](Communicator& communicator) {
     const std::shared_ptr<Communicator> connected = connect(communicator);
-    Trainer trainer(recipe, connected.get());
+    Trainer trainer(layout_of(recipe, connected->size()), *connected, at::kCPU);
     runs[static_cast<std::size_t>(communicator.rank())] = TrainingSetting::train(trainer, steps);
   });
   for (const Run& run : runs) check_equal(run, runs.front());

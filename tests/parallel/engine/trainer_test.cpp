@@ -90,26 +90,26 @@ TEST_CASE("resuming is bitwise the same as never having stopped", "[trainer]") {
 
   const auto folder = setting.directory().path() / "checkpoints";
   {
-    Trainer first(setting.recipe(overrides));
+    LoneTrainer first(setting.recipe(overrides));
     Setting::train(first, 5);
     test::save(first, folder);
   }
-  Trainer second(setting.recipe(overrides));
+  LoneTrainer second(setting.recipe(overrides));
   second.resume(CheckpointReader(folder / "step-00000005"));
   CHECK(second.steps_done() == 5);
   const Run rest = Setting::train(second, 3);
   CHECK(rest.losses == std::vector<double>(whole.losses.begin() + 5, whole.losses.end()));
 
   // Another layout reads the same checkpoint; then numbers agree up to bf16's rounding.
-  Trainer other(setting.recipe({compute, "model.dropout=0.1", "pipeline.loops=3", "batch.micro=2"}));
+  LoneTrainer other(setting.recipe({compute, "model.dropout=0.1", "pipeline.loops=3", "batch.micro=2"}));
   other.resume(CheckpointReader(folder / "step-00000005"));
   CHECK(Setting::train(other, 1).losses.front() == Approx(whole.losses[5]).epsilon(1e-2));
 }
 
 TEST_CASE("a gradient that is not finite leaves the weights as they were", "[trainer]") {
   const Setting setting;
-  Trainer trainer(setting.recipe({}));
-  const at::Tensor weights = trainer.model().units().front()->parameters->master();
+  LoneTrainer trainer(setting.recipe({}));
+  const at::Tensor weights = trainer.model().units().front()->parameters->source();
   // One element of the embedding of "l", which the text is full of.
   weights.data_ptr<float>()[static_cast<std::size_t>('l') * 32] = std::nanf("");
   const at::Tensor before = weights.nan_to_num(7.0);
@@ -119,10 +119,10 @@ TEST_CASE("a gradient that is not finite leaves the weights as they were", "[tra
 
 TEST_CASE("evaluation drops nothing and changes nothing", "[trainer]") {
   const Setting setting;
-  Trainer trainer(setting.recipe({"model.dropout=0.5"}));
+  LoneTrainer trainer(setting.recipe({"model.dropout=0.5"}));
   const double first = trainer.evaluate();
   CHECK(trainer.evaluate() == first);
-  Trainer plain(setting.recipe({"model.dropout=0"}));
+  LoneTrainer plain(setting.recipe({"model.dropout=0"}));
   // Flash and math attention sum in another order.
   CHECK(plain.evaluate() == Approx(first).epsilon(1e-5));
 }

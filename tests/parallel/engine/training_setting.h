@@ -7,6 +7,7 @@
 
 #include "core/recipe/recipe_io.h"
 #include "parallel/engine/trainer.h"
+#include "tests/parallel/engine/lone_trainer.h"
 #include "tests/support/temporary_directory.h"
 
 namespace llmtrain::test {
@@ -40,7 +41,7 @@ class TrainingSetting {
   }
 
   Run train(const std::vector<std::string>& overrides, std::int64_t steps = 6) const {
-    Trainer trainer(recipe(overrides));
+    LoneTrainer trainer(recipe(overrides));
     return train(trainer, steps);
   }
 
