@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/recipe/pipeline_schedules.h"
 #include "core/recipe/rules.h"
 
 namespace llmtrain {
@@ -16,14 +17,12 @@ void check_schedule(const RuleCheck& check) {
   if (ranks == 1 || loops == 1 || !check.are_clean({"/pipeline/schedule", "/pipeline/loops", "/parallel/pipeline"})) {
     return;
   }
-  const bool one_stage_a_rank =
-      schedule == PipelineSchedule::gpipe || schedule == PipelineSchedule::one_forward_one_backward;
-  if (one_stage_a_rank) {
+  if (!takes_loops(schedule, ranks, loops)) {
     return check.refuse("/pipeline/loops", std::to_string(loops) + " does not go with this schedule",
                         "gpipe and 1f1b run one stage a rank; breadth_first and interleaved run more", "1");
   }
   const auto& data = check.recipe.parallel.data;
-  if (schedule != PipelineSchedule::interleaved || !data) return;
+  if (micro_batch_group(schedule, ranks, loops) == 1 || !data) return;
   if (!check.are_clean({"/batch/global", "/batch/micro", "/parallel/data"})) return;
   const auto step = check.recipe.batch.micro * *data * ranks;
   check.multiple("/batch/global", check.recipe.batch.global, step,

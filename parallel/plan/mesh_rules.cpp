@@ -5,6 +5,7 @@
 
 #include "core/base/error.h"
 #include "core/recipe/hints.h"
+#include "core/recipe/pipeline_schedules.h"
 #include "parallel/plan/mesh.h"
 #include "parallel/plan/placement.h"
 
@@ -140,19 +141,16 @@ void check_matrices(const Recipe& recipe, Reasons& reasons) {
 void check_batch(const Recipe& recipe, const Mesh& mesh, Reasons& reasons) {
   const auto& batch = recipe.batch;
   const std::int64_t step = batch.micro * mesh.data;
-  const bool interleaves =
-      recipe.pipeline.schedule == PipelineSchedule::interleaved && mesh.pipeline > 1 && recipe.pipeline.loops > 1;
-  if (!interleaves) return reasons.multiple("/batch/global", batch.global, step, "batch.micro × parallel.data");
-  reasons.multiple("/batch/global", batch.global, step * mesh.pipeline,
+  const std::int64_t group = micro_batch_group(recipe.pipeline.schedule, mesh.pipeline, recipe.pipeline.loops);
+  if (group == 1) return reasons.multiple("/batch/global", batch.global, step, "batch.micro × parallel.data");
+  reasons.multiple("/batch/global", batch.global, step * group,
                    "batch.micro × parallel.data × parallel.pipeline, as interleaved needs micro-batches in multiples "
                    "of the pipeline ranks");
 }
 
 void check_stages(const Recipe& recipe, Reasons& reasons) {
   const auto& pipeline = recipe.pipeline;
-  const bool one_stage_a_rank =
-      pipeline.schedule == PipelineSchedule::gpipe || pipeline.schedule == PipelineSchedule::one_forward_one_backward;
-  if (recipe.parallel.pipeline > 1 && pipeline.loops > 1 && one_stage_a_rank) {
+  if (!takes_loops(pipeline.schedule, recipe.parallel.pipeline, pipeline.loops)) {
     reasons.refuse("/pipeline/loops", times(pipeline.loops, "does not go with this schedule"),
                    "gpipe and 1f1b run one stage a rank; breadth_first and interleaved run more", 1);
   }

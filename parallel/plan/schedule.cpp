@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/base/error.h"
+#include "core/recipe/pipeline_schedules.h"
 #include "parallel/plan/pass_order.h"
 #include "parallel/plan/weight_holds.h"
 
@@ -114,14 +115,11 @@ class RankWriter {
 
 void check_shape(const ScheduleShape& shape) {
   if (shape.pipeline == 1) return;
-  const bool one_stage_a_rank =
-      shape.kind == PipelineSchedule::gpipe || shape.kind == PipelineSchedule::one_forward_one_backward;
-  if (one_stage_a_rank && shape.loops > 1) {
+  if (!takes_loops(shape.kind, shape.pipeline, shape.loops)) {
     throw Error(ExitCode::bad_recipe, "/pipeline/loops: " + std::to_string(shape.loops) +
                                           " does not go with gpipe and 1f1b, which run one stage a rank; set it to 1");
   }
-  const bool interleaves = shape.kind == PipelineSchedule::interleaved && shape.loops > 1;
-  if (interleaves && shape.micro_batches % shape.pipeline != 0) {
+  if (shape.micro_batches % micro_batch_group(shape.kind, shape.pipeline, shape.loops) != 0) {
     const std::int32_t nearest =
         std::max(1, (shape.micro_batches + shape.pipeline / 2) / shape.pipeline) * shape.pipeline;
     throw Error(ExitCode::bad_recipe, "/batch/global: makes " + std::to_string(shape.micro_batches) +
@@ -142,19 +140,6 @@ ScheduleShape schedule_shape(const Recipe& recipe, const Mesh& mesh) {
   shape.zero_stage = shard_group(mesh).ranks > 1 ? static_cast<std::int32_t>(recipe.parallel.zero_stage) : 0;
   shape.reduces = data_group(mesh).ranks > 1;
   return shape;
-}
-
-std::int32_t ScheduleShape::gather_group() const {
-  switch (kind) {
-    case PipelineSchedule::breadth_first:
-    case PipelineSchedule::gpipe:
-      return micro_batches;
-    case PipelineSchedule::interleaved:
-      return loops > 1 ? pipeline : 1;
-    case PipelineSchedule::one_forward_one_backward:
-      break;
-  }
-  return 1;
 }
 
 Schedule make_schedule(const ScheduleShape& shape) {

@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "core/base/error.h"
+#include "core/recipe/pipeline_schedules.h"
 #include "core/recipe/recipe_io.h"
 #include "parallel/plan/planner/planner.h"
 #include "parallel/plan/report/report_text.h"
@@ -99,8 +100,8 @@ void change_memory(Changes& changes) {
 void change_pipeline(const Plan& plan, Changes& changes) {
   if (plan.report.mesh.pipeline == 1) return;
   const PipelineRecipe& now = plan.report.recipe.pipeline;
-  const auto use = [&](const std::string& name, PipelineSchedule schedule, std::int64_t loops) {
-    std::string text = "pipeline.schedule=" + name;
+  const auto use = [&](PipelineSchedule schedule, std::int64_t loops) {
+    auto text = "pipeline.schedule=" + std::string(traits_of(schedule).word);
     if (loops != now.loops) text += " pipeline.loops=" + std::to_string(loops);
     changes.add(text, [&](Recipe& other) {
       other.pipeline.schedule = schedule;
@@ -108,10 +109,10 @@ void change_pipeline(const Plan& plan, Changes& changes) {
     });
   };
   for (const std::int64_t loops : {now.loops, now.loops * 2}) {
-    use("breadth_first", PipelineSchedule::breadth_first, loops);
-    use("interleaved", PipelineSchedule::interleaved, loops);
+    use(PipelineSchedule::breadth_first, loops);
+    use(PipelineSchedule::interleaved, loops);
   }
-  use("1f1b", PipelineSchedule::one_forward_one_backward, 1);
+  use(PipelineSchedule::one_forward_one_backward, 1);
 }
 
 // Planning takes recipes for checked: what keys may stand together is the reader's to say.
