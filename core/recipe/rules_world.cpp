@@ -28,9 +28,9 @@ Verdict check_launch(const Recipe& recipe, const Known&) {
                  fmt::format("{:.0f}", product_of_degrees(recipe.parallel))};
 }
 
-// Where the nodes decide how many ranks there are.
+// Ranks that launch.ranks or the degrees ask for are right by the rules before.
 Verdict check_replicas(const Recipe& recipe, const Known& known) {
-  if (known.world == nullptr || ranks_asked_for(recipe)) return {};
+  if (known.world == nullptr) return {};
   const auto [ranks, devices] = *known.world;
   const auto nodes = recipe.cluster.nodes, replica = ranks_per_replica(recipe.parallel);
   if (static_cast<double>(ranks) > most_ranks)

@@ -17,16 +17,10 @@ using test::complaints;
 std::vector<std::string> complaints_of(const Combination& combination) {
   auto json = test::small_recipe();
   json.merge_patch(Json::parse(combination.patch));
-  auto lines = complaints(json.dump());
+  const auto lines = complaints(json.dump());
   if (combination.devices_per_node == 0 || !lines.empty()) return lines;
   const auto recipe = test::parse(json);
-  try {
-    require_rules(recipe, world_of(recipe, combination.devices_per_node));
-  } catch (const Error& error) {
-    CHECK(error.code() == ExitCode::bad_recipe);
-    lines.emplace_back(error.what());
-  }
-  return lines;
+  return test::lines_thrown_by([&] { require_rules(recipe, world_of(recipe, combination.devices_per_node)); });
 }
 
 void check(const std::vector<Combination>& combinations) {

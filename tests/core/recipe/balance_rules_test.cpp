@@ -61,6 +61,8 @@ TEST_CASE("more stages than blocks need fewer ranks or loops") {
              Catch::EndsWith("; set /pipeline/loops to 4 or /model/layers to 10000"));
   CHECK_THAT(failure({4, 7, 1, by_layers}),
              Catch::EndsWith("; set /parallel/pipeline to 4 and /pipeline/loops to 1 or /model/layers to 7"));
+  CHECK_THAT(failure({4, 5, 1, by_layers}),
+             Catch::EndsWith("; set /parallel/pipeline to 4 and /pipeline/loops to 1 or /model/layers to 5"));
   CHECK_THAT(failure({4, 5, 3, by_blocks}),
              Catch::EndsWith("; set /parallel/pipeline to 6 and /pipeline/loops to 1 or /model/layers to 13"));
   CHECK_THAT(failure({4, 1 << 20, 10'000, by_layers}),
@@ -99,6 +101,7 @@ TEST_CASE("advice on an uneven split") {
     const std::int64_t loops = advice(message, "/pipeline/loops", c.loops);
     RC_ASSERT((ranks == c.ranks && loops == c.loops) || failure({c.layers, ranks, loops, c.balance}) == "no error");
     const std::int64_t layers = advice(message, "/model/layers", 0);
+    RC_ASSERT(layers > 0);
     RC_ASSERT(failure({layers, c.ranks, c.loops, c.balance}) == "no error");
     const std::int64_t distance = std::max(layers - c.layers, c.layers - layers);
     for (std::int64_t nearer = std::max<std::int64_t>(1, c.layers - distance + 1); nearer < c.layers + distance;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <iterator>
+#include <set>
+#include <utility>
 
 #include "core/recipe/key_reference.h"
 #include "core/recipe/key_table.h"
@@ -122,6 +124,47 @@ void check_names(const Json& resolved) {
 TEST_CASE("A rule looks at no key that it does not name", "[recipe]") {
   check_names(to_json(test::parse(test::large_recipe())));
   for (const auto& combination : all_combinations()) check_names(to_json(Read(json_of(combination)).recipe));
+}
+
+// Pairs of a key and one that decides its default.
+std::set<std::pair<std::string, std::string>> deciders() {
+  std::set<std::pair<std::string, std::string>> found;
+  const auto given = json_of({R"({"model": {"hidden_size": 192, "moe": {"experts": 8}}})", "", {}});
+  const Json before = to_json(Read(given).recipe).flatten();
+  for (const auto& [pointer, value] : before.items()) {
+    for (const Json& other : other_values(value)) {
+      Json changed = given;
+      changed[Json::json_pointer(pointer)] = other;
+      const Read after(changed);
+      if (!after.problems.empty()) continue;
+      const Json resolved = to_json(after.recipe).flatten();
+      for (const auto& [decided, now] : resolved.items())
+        if (decided != pointer && before.contains(decided) && before[decided] != now) found.emplace(decided, pointer);
+    }
+  }
+  return found;
+}
+
+TEST_CASE("A rule names what decides the defaults of its keys", "[recipe]") {
+  const auto pairs = deciders();
+  CHECK(pairs.contains({"/model/ffn_hidden_size", "/model/architecture"}));
+  for (const auto& [decided, decider] : pairs) {
+    for (const Rule& rule : all_rules()) {
+      CAPTURE(rule.refuses, decided, decider);
+      CHECK((!is_named(rule, decided) || is_named(rule, decider)));
+    }
+  }
+}
+
+TEST_CASE("What follows from a wrong number of ranks is not told again", "[recipe]") {
+  auto recipe = test::parse(json_of({R"({"model": {"moe": {"experts": 8}}, "batch": {"global": 6}, "parallel":
+    {"tensor": 4, "pipeline": 4, "expert": 8, "zero_shard_ranks": 3}})",
+                                     "",
+                                     {}}));
+  recipe.launch.ranks = 40;
+  CHECK_THROWS_WITH(require_rules(recipe, world_of(recipe, 40)),
+                    "/launch/ranks: 40 is not a multiple of 16; must be a multiple of parallel.tensor × pipeline × "
+                    "context; did you mean 48?");
 }
 
 TEST_CASE("A plan is told of every broken rule at once, in plain lines", "[recipe]") {
