@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/llmtrain/support_cases.h"
+#include "core/recipe/pipeline_schedules.h"
 
 namespace llmtrain::app {
 namespace {
@@ -42,7 +43,8 @@ void add_parallel(Table& table) {
 }
 
 void add_pipeline(Table& table) {
-  table.add("pipeline.schedule", {"breadth_first", "gpipe", "1f1b", "interleaved"}, {{"parallel.pipeline", "2"}});
+  for (const auto word : pipeline_schedule_words)
+    table.add("pipeline.schedule", {std::string(word)}, {{"parallel.pipeline", "2"}});
   table.add("pipeline.loops", {"2"});
   table.add("pipeline.balance", {"blocks"}, {{"parallel.pipeline", "2"}});
 }

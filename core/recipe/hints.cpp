@@ -170,7 +170,8 @@ std::int64_t nearest_divisor(std::int64_t value, std::int64_t whole) {
   for (std::int64_t small = 1; small * small <= whole; ++small) {
     if (whole % small != 0) continue;
     for (const auto divisor : {small, whole / small}) {
-      if (std::abs(divisor - value) < std::abs(nearest - value)) nearest = divisor;
+      const auto farther = std::abs(divisor - value) - std::abs(nearest - value);
+      if (farther < 0 || (farther == 0 && divisor < nearest)) nearest = divisor;
     }
   }
   return nearest;

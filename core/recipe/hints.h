@@ -16,7 +16,8 @@ std::string_view nearest_word(std::string_view written, Words words);
 // other programs use for it, or the same or a near name elsewhere in the recipe.
 std::string nearest_key(const std::string& pointer);
 
-// The positive multiple of `divisor`, and the divisor of `whole`, that lie nearest to `value`.
+// The positive multiple of `divisor` and the divisor of `whole` that lie nearest to `value`; of two the higher multiple
+// and the lower divisor.
 std::int64_t nearest_multiple(std::int64_t value, std::int64_t divisor);
 std::int64_t nearest_divisor(std::int64_t value, std::int64_t whole);
 

@@ -6,6 +6,9 @@
 
 namespace llmtrain {
 
+// Far above what anyone trains.
+inline constexpr IntegerRange layer_range{1, 10'000};
+
 // The key table: every key of a recipe, once, with its member, type, range, default and help. A key comes after the
 // keys that decide its default.
 void describe_keys(KeyVisitor& keys, Recipe& recipe);

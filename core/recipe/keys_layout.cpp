@@ -2,6 +2,7 @@
 #include <array>
 
 #include "core/recipe/key_table.h"
+#include "core/recipe/pipeline_schedules.h"
 
 namespace llmtrain {
 namespace {
@@ -10,7 +11,6 @@ constexpr IntegerRange degree_range{1, 1 << 20};
 
 constexpr std::array<std::string_view, 3> data_type_words = {"fp32", "bf16", "fp16"};
 constexpr std::array<std::string_view, 4> fp8_level_words = {"off", "O1", "O2", "O3"};
-constexpr std::array<std::string_view, 4> schedule_words = {"breadth_first", "gpipe", "1f1b", "interleaved"};
 constexpr std::array<std::string_view, 3> recompute_words = {"none", "selective", "full"};
 constexpr std::array<std::string_view, 3> attention_words = {"auto", "flash", "math"};
 
@@ -48,7 +48,7 @@ void describe_parallel(KeyVisitor& keys, ParallelRecipe& parallel) {
 }
 
 void describe_pipeline(KeyVisitor& keys, PipelineRecipe& pipeline) {
-  keys.choice({"schedule", "Order of the micro-batches over the stages."}, pipeline.schedule, schedule_words);
+  keys.choice({"schedule", "Order of the micro-batches over the stages."}, pipeline.schedule, pipeline_schedule_words);
   keys.integer({"loops", "Stages of one pipeline rank; with one pipeline rank, units that weights are gathered in."},
                pipeline.loops, {1, 10'000});
   keys.balance({"balance",

@@ -9,7 +9,6 @@ namespace llmtrain {
 namespace {
 
 // Far above what anyone trains, low enough that products of two sizes stay far inside 64 bits.
-constexpr IntegerRange layer_range{1, 10'000};
 constexpr IntegerRange width_range{1, 1 << 20};
 constexpr IntegerRange head_range{1, 1 << 16};
 constexpr IntegerRange ffn_range{1, 1 << 24};

@@ -66,8 +66,9 @@ std::string Problems::report(const std::string& file) const {
   std::stable_sort(told.begin(), told.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::string lines;
   for (const auto& [place, problem] : told) {
-    const auto& source = document_.is_override(problem->pointer) ? std::string("--set") : file;
-    lines += (lines.empty() ? "" : "\n") + source + ": " + shown_pointer(problem->pointer) + ": " + problem->text;
+    const auto& source = document_.is_override(problem->pointer) ? "--set" : file;
+    lines += (lines.empty() ? "" : "\n") + source + (source.empty() ? "" : ": ") + shown_pointer(problem->pointer) +
+             ": " + problem->text;
   }
   if (problems_.size() == most_problems) lines += "\n" + file + ": and more; these come first";
   return lines;

@@ -25,7 +25,8 @@ class Problems {
   bool is_clean(std::string_view pointer) const;
   bool empty() const { return problems_.empty(); }
 
-  // One line each, in the order of the document: `<file>: <JSON pointer>: …`; the file is `--set` for an override.
+  // One line each, in the order of the document: `<file>: <JSON pointer>: …`; the file is `--set` for an override, and
+  // left out where it is empty.
   std::string report(const std::string& file) const;
 
  private:

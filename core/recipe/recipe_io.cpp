@@ -55,7 +55,7 @@ Recipe parse_recipe(std::string_view text, const std::string& name, const std::f
   RecipeReader reader(document, folder, problems);
   describe_keys(reader, recipe);
   reader.finish();
-  check_rules(recipe, document, problems);
+  check_rules(recipe, {.document = &document}, problems);
   auto lines = problems.report(name);
   if (!unusable.empty()) lines = unusable + (lines.empty() ? "" : "\n") + lines;
   if (!lines.empty()) refuse(lines);

@@ -6,64 +6,59 @@
 namespace llmtrain {
 namespace {
 
-void check_heads(const RuleCheck& check) {
-  const auto& model = check.recipe.model;
-  if (check.are_clean({"/model/heads", "/model/kv_heads"})) {
-    check.divisor("/model/kv_heads", model.kv_heads, model.heads, "model.heads");
-  }
-  if (!check.are_clean({"/model/heads", "/model/hidden_size", "/model/head_dim", "/model/position"})) return;
-  const bool given = check.is_given("/model/head_dim");
-  if (!given && model.hidden_size % model.heads != 0) {
-    check.multiple("/model/hidden_size", model.hidden_size, model.heads, "model.heads, or give model.head_dim");
-  } else if (model.position == Position::rope) {
-    check.multiple("/model/head_dim", model.head_dim, 2, "2 where model.position is rope");
-  }
+Verdict check_kv_heads(const Recipe& recipe, const Known&) {
+  return must_divide(recipe.model.kv_heads, recipe.model.heads, "model.heads");
 }
 
-void check_experts(const RuleCheck& check) {
-  if (!check.recipe.model.moe) return;
-  const auto& moe = *check.recipe.model.moe;
-  if (check.are_clean({"/model/moe/experts", "/model/moe/top_k"}) && moe.top_k > moe.experts) {
-    check.refuse("/model/moe/top_k", std::to_string(moe.top_k) + " is too large",
-                 "must be at most model.moe.experts (" + std::to_string(moe.experts) + ")",
-                 std::to_string(moe.experts));
-  }
-  const auto layers = check.recipe.model.layers;
-  if (check.are_clean({"/model/layers", "/model/moe/every"}) && moe.every > layers) {
-    check.refuse("/model/moe/every", std::to_string(moe.every) + " leaves no layer with experts",
-                 "must be at most model.layers (" + std::to_string(layers) + ")", std::to_string(layers));
-  }
+Verdict check_hidden_size(const Recipe& recipe, const Known& known) {
+  if (known.document == nullptr || known.document->holds("/model/head_dim")) return {};
+  return must_be_multiple(recipe.model.hidden_size, recipe.model.heads, "model.heads, or give model.head_dim");
 }
 
-void check_sequence_length(const RuleCheck& check) {
-  if (!check.are_clean({"/model/max_sequence_length", "/batch/sequence_length"})) return;
-  const auto longest = check.recipe.model.max_sequence_length;
-  const auto length = check.recipe.batch.sequence_length;
-  if (length <= longest) return;
-  check.refuse("/batch/sequence_length", std::to_string(length) + " is too long",
-               "must be at most model.max_sequence_length (" + std::to_string(longest) + ")", std::to_string(longest));
+Verdict check_head_dim(const Recipe& recipe, const Known&) {
+  if (recipe.model.position != Position::rope) return {};
+  return must_be_multiple(recipe.model.head_dim, 2, "2 where model.position is rope");
+}
+
+Verdict check_top_k(const Recipe& recipe, const Known&) {
+  if (!recipe.model.moe) return {};
+  return must_be_at_most(recipe.model.moe->top_k, recipe.model.moe->experts, "is too large", "model.moe.experts");
+}
+
+Verdict check_expert_layers(const Recipe& recipe, const Known&) {
+  if (!recipe.model.moe) return {};
+  return must_be_at_most(recipe.model.moe->every, recipe.model.layers, "leaves no layer with experts", "model.layers");
+}
+
+Verdict check_sequence_length(const Recipe& recipe, const Known&) {
+  return must_be_at_most(recipe.batch.sequence_length, recipe.model.max_sequence_length, "is too long",
+                         "model.max_sequence_length");
 }
 
 // Token files need no tokenizer, so that a model of fewer ids than bytes may read them.
-void check_vocabulary(const RuleCheck& check) {
-  constexpr std::int64_t bytes = 256;
-  const auto& data = check.recipe.data;
+Verdict check_vocabulary(const Recipe& recipe, const Known&) {
+  const auto& data = recipe.data;
   const auto is_text = [](const DataSource& source) { return !source.path.ends_with(".bin"); };
-  const bool reads_text = std::any_of(data.train.begin(), data.train.end(), is_text) ||
-                          std::any_of(data.validation.begin(), data.validation.end(), is_text);
-  if (data.tokenizer.kind != TokenizerKind::bytes || !reads_text) return;
-  if (!check.are_clean({"/model/vocab_size", "/data"}) || check.recipe.model.vocab_size >= bytes) return;
-  check.refuse("/model/vocab_size", std::to_string(check.recipe.model.vocab_size) + " is too small",
-               "data.tokenizer \"bytes\" needs at least 256", "256");
+  const bool reads_text = std::ranges::any_of(data.train, is_text) || std::ranges::any_of(data.validation, is_text);
+  if (recipe.model.vocab_size >= 256 || data.tokenizer.kind != TokenizerKind::bytes || !reads_text) return {};
+  return Refusal{std::to_string(recipe.model.vocab_size) + " is too small",
+                 "data.tokenizer \"bytes\" needs at least 256", "256"};
 }
 
 }  // namespace
 
-void check_model_rules(const RuleCheck& check) {
-  check_heads(check);
-  check_experts(check);
-  check_sequence_length(check);
-  check_vocabulary(check);
+std::vector<Rule> model_rules() {
+  return {
+      {"/model/kv_heads", {"/model/heads"}, check_kv_heads},
+      {"/model/hidden_size", {"/model/heads", "/model/head_dim"}, check_hidden_size},
+      {"/model/head_dim",
+       {"/model/heads", "/model/hidden_size", "/model/position", "/model/architecture"},
+       check_head_dim},
+      {"/model/moe/top_k", {"/model/moe/experts"}, check_top_k},
+      {"/model/moe/every", {"/model/layers"}, check_expert_layers},
+      {"/batch/sequence_length", {"/model/max_sequence_length"}, check_sequence_length},
+      {"/model/vocab_size", {"/data/tokenizer", "/data/train", "/data/validation"}, check_vocabulary},
+  };
 }
 
 }  // namespace llmtrain

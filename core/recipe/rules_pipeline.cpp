@@ -1,80 +1,107 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <spdlog/fmt/fmt.h>
+#include <spdlog/fmt/ranges.h>
+
 #include <algorithm>
 #include <numeric>
 
+#include "core/recipe/hints.h"
+#include "core/recipe/key_table.h"
+#include "core/recipe/pipeline_schedules.h"
+#include "core/recipe/rule_words.h"
 #include "core/recipe/rules.h"
 
 namespace llmtrain {
 namespace {
 
-std::int64_t stages(const Recipe& recipe) { return recipe.parallel.pipeline * recipe.pipeline.loops; }
-
-void check_schedule(const RuleCheck& check) {
-  const auto schedule = check.recipe.pipeline.schedule;
-  const auto loops = check.recipe.pipeline.loops;
-  const auto ranks = check.recipe.parallel.pipeline;
-  if (ranks == 1 || loops == 1 || !check.are_clean({"/pipeline/schedule", "/pipeline/loops", "/parallel/pipeline"})) {
-    return;
-  }
-  const bool one_stage_a_rank =
-      schedule == PipelineSchedule::gpipe || schedule == PipelineSchedule::one_forward_one_backward;
-  if (one_stage_a_rank) {
-    return check.refuse("/pipeline/loops", std::to_string(loops) + " does not go with this schedule",
-                        "gpipe and 1f1b run one stage a rank; breadth_first and interleaved run more", "1");
-  }
-  const auto& data = check.recipe.parallel.data;
-  if (schedule != PipelineSchedule::interleaved || !data) return;
-  if (!check.are_clean({"/batch/global", "/batch/micro", "/parallel/data"})) return;
-  const auto step = check.recipe.batch.micro * *data * ranks;
-  check.multiple("/batch/global", check.recipe.batch.global, step,
-                 "batch.micro × parallel.data × parallel.pipeline, as interleaved needs micro-batches in multiples of "
-                 "the pipeline ranks");
+Verdict check_loops(const Recipe& recipe, const Known&) {
+  const auto& pipeline = recipe.pipeline;
+  if (takes_loops(pipeline.schedule, recipe.parallel.pipeline, pipeline.loops)) return {};
+  const auto word = traits_of(pipeline.schedule).word;
+  std::vector<std::string_view> others;
+  for (const auto& traits : schedule_traits)
+    if (!traits.one_stage_per_rank) others.push_back(traits.word);
+  return Refusal{fmt::format("{} does not go with {}", pipeline.loops, word),
+                 fmt::format("{} runs one stage per rank; pipeline.schedule {} runs more", word, choice_words(others)),
+                 "1"};
 }
 
-void check_even_balance(const RuleCheck& check) {
-  const bool blocks = check.recipe.pipeline.balance.kind == BalanceKind::blocks;
-  const auto layers = check.recipe.model.layers;
-  const auto count = stages(check.recipe);
-  const auto all = blocks ? layers + 2 : layers;
-  if (all % count == 0) return;
-  const std::string what = blocks ? std::to_string(layers) + " layers, embedding and head do"
-                                  : std::to_string(layers) + (layers == 1 ? " layer does" : " layers do");
-  const auto nearest = std::max<std::int64_t>(1, (all + count / 2) / count) * count - (blocks ? 2 : 0);
-  check.refuse("/model/layers", what + " not fall evenly on " + std::to_string(count) + " stages",
-               std::string(blocks ? "layers + 2" : "layers") +
-                   " must be a multiple of parallel.pipeline × pipeline.loops, or pipeline.balance a list",
-               nearest > 0 ? std::to_string(nearest) : "");
+std::int64_t stage_count(const Recipe& recipe) { return recipe.parallel.pipeline * recipe.pipeline.loops; }
+
+std::string stages_text(const Recipe& recipe) {
+  return fmt::format("the {} stages (pipeline {} × loops {})", stage_count(recipe), recipe.parallel.pipeline,
+                     recipe.pipeline.loops);
 }
 
-void check_listed_balance(const RuleCheck& check) {
-  const auto& list = check.recipe.pipeline.balance.layers_per_stage;
-  const auto count = stages(check.recipe);
-  const std::string pointer = "/pipeline/balance";
-  if (static_cast<std::int64_t>(list.size()) != count) {
-    return check.refuse(pointer, "has " + std::to_string(list.size()) + " entries",
-                        "must have parallel.pipeline × pipeline.loops = " + std::to_string(count));
+// The embedding and the head count as a layer each in "blocks" only.
+std::int64_t extra_units(const Recipe& recipe) { return recipe.pipeline.balance.kind == BalanceKind::blocks ? 2 : 0; }
+
+// The lower one of two that are equally near.
+std::int64_t nearest_even_layers(const Recipe& recipe) {
+  const auto stages = stage_count(recipe), extra = extra_units(recipe);
+  const auto least = (extra / stages + 1) * stages;
+  const auto nearest = (recipe.model.layers + extra + (stages - 1) / 2) / stages * stages;
+  return std::max(least, nearest) - extra;
+}
+
+// Keys that split the layers evenly, and a list that need not.
+std::string ways_out(const Recipe& recipe) {
+  const auto ranks = recipe.parallel.pipeline, loops = recipe.pipeline.loops, stages = stage_count(recipe);
+  const auto layers = recipe.model.layers, units = layers + extra_units(recipe);
+  std::vector<std::string> ways;
+  if (units % ranks == 0) {
+    ways.push_back(fmt::format("/pipeline/loops to {}", nearest_divisor(loops, units / ranks)));
+  } else if (stages > layers) {
+    const auto fewer = nearest_divisor(ranks, units);
+    ways.push_back(fmt::format("/parallel/pipeline to {} and /pipeline/loops to {}", fewer,
+                               nearest_divisor(loops, units / fewer)));
   }
-  for (std::size_t i = 1; i + 1 < list.size(); ++i) {
-    if (list[i] > 0) continue;
-    return check.refuse(pointer + "/" + std::to_string(i), "0 leaves the stage empty",
-                        "only the first and the last stage may hold no layer", "1");
+  const auto even = nearest_even_layers(recipe);
+  if (even <= layer_range.maximum) ways.push_back(fmt::format("/model/layers to {}", even));
+  const auto text = fmt::format("set {}", fmt::join(ways, " or "));
+  if (stages > layers) return text;
+  std::vector<std::int64_t> list(static_cast<std::size_t>(stages), layers / stages);
+  std::for_each_n(list.begin(), layers % stages, [](std::int64_t& entry) { ++entry; });
+  return text + fmt::format(", or give the layers of each stage: [{}]", fmt::join(list, ", "));
+}
+
+Verdict check_even_balance(const Recipe& recipe, const Known&) {
+  const auto layers = recipe.model.layers;
+  const auto kind = recipe.pipeline.balance.kind;
+  if (kind == BalanceKind::list || (layers + extra_units(recipe)) % stage_count(recipe) == 0) return {};
+  return Refusal{fmt::format("\"{}\" cannot split {} {}{} evenly over {}",
+                             balance_words[static_cast<std::size_t>(kind)], layers, layers == 1 ? "layer" : "layers",
+                             kind == BalanceKind::blocks ? " with embedding and head" : "", stages_text(recipe)),
+                 ways_out(recipe)};
+}
+
+Verdict check_listed_balance(const Recipe& recipe, const Known&) {
+  const auto& [kind, list] = recipe.pipeline.balance;
+  if (kind != BalanceKind::list) return {};
+  if (static_cast<std::int64_t>(list.size()) != stage_count(recipe)) {
+    return Refusal{fmt::format("the list has {} {}", list.size(), list.size() == 1 ? "entry" : "entries"),
+                   "give one for each of " + stages_text(recipe)};
+  }
+  for (std::size_t stage = 1; stage + 1 < list.size(); ++stage) {
+    if (list[stage] > 0) continue;
+    return Refusal{fmt::format("stage {} has 0 layers", stage),
+                   "at least 1, or 0 for the first and the last stage, which hold the embedding and the head"};
   }
   const auto sum = std::accumulate(list.begin(), list.end(), std::int64_t{0});
-  if (sum == check.recipe.model.layers) return;
-  check.refuse(pointer, "holds " + std::to_string(sum) + " layers",
-               "must hold model.layers = " + std::to_string(check.recipe.model.layers));
+  if (sum == recipe.model.layers) return {};
+  return Refusal{fmt::format("the list [{}] holds {} layers", fmt::join(list, ", "), sum),
+                 fmt::format("must add up to model.layers ({})", recipe.model.layers)};
 }
 
 }  // namespace
 
-void check_pipeline_rules(const RuleCheck& check) {
-  check_schedule(check);
-  if (!check.are_clean({"/model/layers", "/parallel/pipeline", "/pipeline/loops", "/pipeline/balance"})) return;
-  if (check.recipe.pipeline.balance.kind == BalanceKind::list) {
-    check_listed_balance(check);
-  } else {
-    check_even_balance(check);
-  }
+std::vector<Rule> pipeline_rules() {
+  const std::vector<std::string_view> stages = {"/model/layers", "/parallel/pipeline", "/pipeline/loops"};
+  return {
+      {"/pipeline/loops", {"/pipeline/schedule", "/parallel/pipeline"}, check_loops},
+      {"/pipeline/balance", stages, check_even_balance},
+      {"/pipeline/balance", stages, check_listed_balance},
+  };
 }
 
 }  // namespace llmtrain

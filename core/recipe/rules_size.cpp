@@ -33,27 +33,37 @@ double activations(const Recipe& recipe) {
          static_cast<double>(model.layers + 2);
 }
 
+Verdict check_parameters(const Recipe& recipe, const Known&) {
+  const auto count = parameters(recipe.model);
+  if (count <= most_parameters) return {};
+  return Refusal{"has about " + number_words(count) + " parameters", "must have at most 1e15"};
+}
+
+Verdict check_activations(const Recipe& recipe, const Known&) {
+  if (activations(recipe) <= most_activations) return {};
+  return Refusal{std::to_string(recipe.batch.micro) + " makes tensors too large to count",
+                 "micro × sequence_length × the widest of vocab_size, ffn_hidden_size and heads × sequence_length × "
+                 "layers must be at most 1e16"};
+}
+
+Verdict check_tokens(const Recipe& recipe, const Known&) {
+  const auto& batch = recipe.batch;
+  const auto steps = recipe.training.steps;
+  const auto tokens =
+      static_cast<double>(steps) * static_cast<double>(batch.global) * static_cast<double>(batch.sequence_length);
+  if (tokens <= most_tokens) return {};
+  return Refusal{std::to_string(steps) + " steps read too many tokens",
+                 "steps × batch.global × batch.sequence_length must be at most 1e18"};
+}
+
 }  // namespace
 
-void check_size_rules(const RuleCheck& check) {
-  const auto& recipe = check.recipe;
-  if (!check.are_clean({"/model"})) return;
-  if (const auto count = parameters(recipe.model); count > most_parameters) {
-    return check.refuse("/model", "has about " + number_words(count) + " parameters", "must have at most 1e15");
-  }
-  if (!check.are_clean({"/batch"})) return;
-  if (activations(recipe) > most_activations) {
-    check.refuse("/batch/micro", std::to_string(recipe.batch.micro) + " makes tensors too large to count",
-                 "micro × sequence_length × the widest of vocab_size, ffn_hidden_size and heads × sequence_length × "
-                 "layers must be at most 1e16");
-  }
-  if (!check.are_clean({"/training/steps"})) return;
-  const auto tokens = static_cast<double>(recipe.training.steps) * static_cast<double>(recipe.batch.global) *
-                      static_cast<double>(recipe.batch.sequence_length);
-  if (tokens > most_tokens) {
-    check.refuse("/training/steps", std::to_string(recipe.training.steps) + " steps read too many tokens",
-                 "steps × batch.global × batch.sequence_length must be at most 1e18");
-  }
+std::vector<Rule> size_rules() {
+  return {
+      {"/model", {}, check_parameters},
+      {"/batch/micro", {"/model", "/batch/sequence_length"}, check_activations},
+      {"/training/steps", {"/batch/global", "/batch/sequence_length", "/model/max_sequence_length"}, check_tokens},
+  };
 }
 
 }  // namespace llmtrain

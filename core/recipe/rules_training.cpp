@@ -5,59 +5,58 @@
 namespace llmtrain {
 namespace {
 
-void check_learning_rate(const RuleCheck& check) {
-  const auto& training = check.recipe.training;
-  const auto& rate = training.learning_rate;
-  const std::string section = "/training/learning_rate/";
-  if (check.are_clean({section + "peak", section + "minimum"}) && rate.minimum > rate.peak) {
-    check.refuse(section + "minimum", number_words(rate.minimum) + " is above the peak",
-                 "must be at most training.learning_rate.peak (" + number_words(rate.peak) + ")",
-                 number_words(rate.peak));
-  }
-  if (!check.are_clean({"/training/steps", section + "warmup_steps", section + "decay_steps"})) return;
-  if (rate.warmup_steps > training.steps) {
-    check.refuse(section + "warmup_steps", std::to_string(rate.warmup_steps) + " is longer than the run",
-                 "must be at most training.steps (" + std::to_string(training.steps) + ")",
-                 std::to_string(training.steps));
-  } else if (rate.decay_steps < rate.warmup_steps) {
-    check.refuse(section + "decay_steps", std::to_string(rate.decay_steps) + " lies within the warm-up",
-                 "must be at least training.learning_rate.warmup_steps (" + std::to_string(rate.warmup_steps) + ")",
-                 std::to_string(rate.warmup_steps));
-  }
+Verdict check_minimum(const Recipe& recipe, const Known&) {
+  const auto& rate = recipe.training.learning_rate;
+  if (rate.minimum <= rate.peak) return {};
+  const auto peak = number_words(rate.peak);
+  return Refusal{number_words(rate.minimum) + " is above the peak",
+                 "must be at most training.learning_rate.peak (" + peak + ")", peak};
 }
 
-void check_evaluation(const RuleCheck& check) {
-  const auto& recipe = check.recipe;
-  if (recipe.training.evaluate_every == 0 || recipe.data.train.empty() || !recipe.data.validation.empty()) return;
-  if (!check.are_clean({"/training/evaluate_every", "/data/validation", "/data/train"})) return;
-  check.refuse("/training/evaluate_every", std::to_string(recipe.training.evaluate_every) + " has nothing to evaluate",
-               "needs data.validation; 0 never evaluates", "0");
+Verdict check_warmup(const Recipe& recipe, const Known&) {
+  return must_be_at_most(recipe.training.learning_rate.warmup_steps, recipe.training.steps, "is longer than the run",
+                         "training.steps");
 }
 
-void check_attention(const RuleCheck& check) {
-  if (!check.are_clean({"/kernels/attention", "/model/dropout"})) return;
-  const auto& recipe = check.recipe;
-  if (recipe.kernels.attention != AttentionKernel::flash || recipe.model.dropout == 0) return;
-  check.refuse("/kernels/attention", "\"flash\" has no dropout",
-               "with model.dropout " + number_words(recipe.model.dropout) + " attention takes the math path",
-               "\"auto\"");
+Verdict check_decay(const Recipe& recipe, const Known&) {
+  const auto& rate = recipe.training.learning_rate;
+  if (rate.decay_steps >= rate.warmup_steps) return {};
+  const auto warmup = std::to_string(rate.warmup_steps);
+  return Refusal{std::to_string(rate.decay_steps) + " lies within the warm-up",
+                 "must be at least training.learning_rate.warmup_steps (" + warmup + ")", warmup};
 }
 
-void check_fp8(const RuleCheck& check) {
-  if (!check.are_clean({"/precision/fp8_level", "/precision/compute"})) return;
-  const auto& precision = check.recipe.precision;
-  if (precision.fp8_level == Fp8Level::off || precision.compute != DataType::fp32) return;
-  check.refuse("/precision/compute", "\"fp32\" does not go with FP8",
-               "precision.fp8_level other than off needs \"bf16\" or \"fp16\"", "\"bf16\"");
+Verdict check_evaluation(const Recipe& recipe, const Known&) {
+  const auto every = recipe.training.evaluate_every;
+  if (every == 0 || recipe.data.train.empty() || !recipe.data.validation.empty()) return {};
+  return Refusal{std::to_string(every) + " has nothing to evaluate", "needs data.validation; 0 never evaluates", "0"};
+}
+
+Verdict check_attention(const Recipe& recipe, const Known&) {
+  if (recipe.kernels.attention != AttentionKernel::flash || recipe.model.dropout == 0) return {};
+  return Refusal{"\"flash\" has no dropout",
+                 "with model.dropout " + number_words(recipe.model.dropout) + " attention takes the math path",
+                 "\"auto\""};
+}
+
+Verdict check_fp8(const Recipe& recipe, const Known&) {
+  if (recipe.precision.fp8_level == Fp8Level::off || recipe.precision.compute != DataType::fp32) return {};
+  return Refusal{"\"fp32\" does not go with FP8", "precision.fp8_level other than off needs \"bf16\" or \"fp16\"",
+                 "\"bf16\""};
 }
 
 }  // namespace
 
-void check_training_rules(const RuleCheck& check) {
-  check_learning_rate(check);
-  check_evaluation(check);
-  check_attention(check);
-  check_fp8(check);
+std::vector<Rule> training_rules() {
+  const std::string_view warmup = "/training/learning_rate/warmup_steps";
+  return {
+      {"/training/learning_rate/minimum", {"/training/learning_rate/peak"}, check_minimum},
+      {warmup, {"/training/steps"}, check_warmup},
+      {"/training/learning_rate/decay_steps", {"/training/steps", warmup}, check_decay},
+      {"/training/evaluate_every", {"/data/train", "/data/validation"}, check_evaluation},
+      {"/kernels/attention", {"/model/dropout"}, check_attention},
+      {"/precision/compute", {"/precision/fp8_level"}, check_fp8},
+  };
 }
 
 }  // namespace llmtrain

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "core/recipe/rules.h"
+
 namespace llmtrain {
 
 namespace {
@@ -125,6 +127,21 @@ RankGroup pipeline_neighbours(const Mesh& mesh, std::int64_t pipeline_rank) {
 RankGroup pipeline_neighbours(const Mesh& mesh) {
   const bool together = mesh.world() <= mesh.devices_per_node;
   return {.ranks = 2, .stride = mesh.world() / mesh.pipeline, .inside_node = together ? 2 : 1};
+}
+
+Mesh make_mesh(const Recipe& recipe, std::int64_t devices_per_node) {
+  const World world = world_of(recipe, devices_per_node);
+  require_rules(recipe, world);
+  const ParallelRecipe& parallel = recipe.parallel;
+  Mesh mesh{.tensor = parallel.tensor,
+            .context = parallel.context,
+            .data = world.ranks / ranks_per_replica(parallel),
+            .pipeline = parallel.pipeline,
+            .expert = parallel.expert,
+            .expert_tensor = parallel.expert_tensor,
+            .devices_per_node = devices_per_node};
+  mesh.zero_shard = parallel.zero_shard_ranks.value_or(mesh.data);
+  return mesh;
 }
 
 }  // namespace llmtrain

@@ -67,11 +67,9 @@ RankGroup expert_shard_group(const Mesh& mesh);  // of these those that share Ze
 RankGroup pipeline_neighbours(const Mesh& mesh, std::int64_t pipeline_rank);
 RankGroup pipeline_neighbours(const Mesh& mesh);
 
-// The mesh that the recipe asks for. The world is `launch.ranks`, else the product of the explicit degrees where `data`
-// is given, else nodes × devices per node. `devices_per_node` is the recipe's or, where that leaves it open, the
-// profile's; at least 1. A recipe of one node whose explicit degrees need more gets as many as it needs. Throws
-// Error(bad_recipe) with every reason, a line each with the nearest legal value, when the degrees do not divide the
-// world, the nodes, the batch, the sequence, the model's matrices or its layers, or the schedule cannot run.
+// The mesh that the recipe asks for, in the world_of() it and these nodes (core/recipe/world.h). A recipe of one node
+// whose explicit degrees need more gets as many as it needs. Throws Error(bad_recipe) as require_rules() does
+// (core/recipe/rules.h): with every reason, a line each.
 Mesh make_mesh(const Recipe& recipe, std::int64_t devices_per_node);
 
 }  // namespace llmtrain

@@ -62,14 +62,34 @@ void add_one_forward_one_backward(PassList& list, const ScheduleShape& shape, st
 
 std::vector<Pass> pass_order(const ScheduleShape& shape, std::int32_t rank) {
   PassList list(shape, rank);
-  if (shape.kind == PipelineSchedule::breadth_first || shape.kind == PipelineSchedule::gpipe) {
-    add_group_by_group(list, shape, shape.micro_batches);
-  } else if (shape.pipeline == 1) {
-    add_group_by_group(list, shape, 1);
-  } else {
-    add_one_forward_one_backward(list, shape, rank);
+  switch (shape.kind) {
+    case PipelineSchedule::breadth_first:
+    case PipelineSchedule::gpipe:
+      add_group_by_group(list, shape, shape.micro_batches);
+      break;
+    case PipelineSchedule::one_forward_one_backward:
+    case PipelineSchedule::interleaved:
+      if (shape.pipeline == 1) {
+        add_group_by_group(list, shape, 1);
+      } else {
+        add_one_forward_one_backward(list, shape, rank);
+      }
+      break;
   }
   return list.take();
+}
+
+std::int32_t ScheduleShape::gather_group() const {
+  switch (kind) {
+    case PipelineSchedule::breadth_first:
+    case PipelineSchedule::gpipe:
+      return micro_batches;
+    case PipelineSchedule::one_forward_one_backward:
+      return 1;
+    case PipelineSchedule::interleaved:
+      return loops > 1 ? pipeline : 1;
+  }
+  return 1;
 }
 
 double passes_in_flight(const ScheduleShape& shape, std::int32_t rank) {

@@ -14,15 +14,11 @@ struct Stage {
   std::vector<std::size_t> blocks;
 };
 
-// Transformer layers of each of the pipeline × loops stages; place_blocks() says how and when it throws.
-std::vector<std::int64_t> layers_per_stage(std::int64_t layers, const PipelineRecipe& pipeline,
-                                           std::int64_t pipeline_ranks);
-
 // Splits the blocks over pipeline × loops stages as `pipeline.balance` says: "layers" gives every stage the same number
 // of transformer layers (embedding with the first, head with the last), "blocks" counts the embedding and the head as
 // a layer each, so that the first and the last stage may hold no transformer layer, a list gives the layers of each
-// stage. Stage i lives on pipeline rank i mod pipeline_ranks. Throws Error(bad_recipe), which names the nearest legal
-// values, when it does not come out even or leaves a stage with no block at all.
+// stage. Stage i lives on pipeline rank i mod pipeline_ranks. The recipe keeps the rules (core/recipe/rules.h), or it
+// is an Error(internal_error).
 std::vector<Stage> place_blocks(const Graph& graph, const PipelineRecipe& pipeline, std::int64_t pipeline_ranks);
 
 // How many of the stage's blocks are transformer layers.

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/base/error.h"
+#include "core/recipe/pipeline_schedules.h"
 #include "parallel/plan/pass_order.h"
 #include "parallel/plan/weight_holds.h"
 
@@ -112,25 +113,6 @@ class RankWriter {
   std::vector<Instruction> instructions_;
 };
 
-void check_shape(const ScheduleShape& shape) {
-  if (shape.pipeline == 1) return;
-  const bool one_stage_a_rank =
-      shape.kind == PipelineSchedule::gpipe || shape.kind == PipelineSchedule::one_forward_one_backward;
-  if (one_stage_a_rank && shape.loops > 1) {
-    throw Error(ExitCode::bad_recipe, "/pipeline/loops: " + std::to_string(shape.loops) +
-                                          " does not go with gpipe and 1f1b, which run one stage a rank; set it to 1");
-  }
-  const bool interleaves = shape.kind == PipelineSchedule::interleaved && shape.loops > 1;
-  if (interleaves && shape.micro_batches % shape.pipeline != 0) {
-    const std::int32_t nearest =
-        std::max(1, (shape.micro_batches + shape.pipeline / 2) / shape.pipeline) * shape.pipeline;
-    throw Error(ExitCode::bad_recipe, "/batch/global: makes " + std::to_string(shape.micro_batches) +
-                                          " micro-batches; interleaved needs a multiple of the " +
-                                          std::to_string(shape.pipeline) + " pipeline ranks, as " +
-                                          std::to_string(nearest));
-  }
-}
-
 }  // namespace
 
 ScheduleShape schedule_shape(const Recipe& recipe, const Mesh& mesh) {
@@ -144,21 +126,10 @@ ScheduleShape schedule_shape(const Recipe& recipe, const Mesh& mesh) {
   return shape;
 }
 
-std::int32_t ScheduleShape::gather_group() const {
-  switch (kind) {
-    case PipelineSchedule::breadth_first:
-    case PipelineSchedule::gpipe:
-      return micro_batches;
-    case PipelineSchedule::interleaved:
-      return loops > 1 ? pipeline : 1;
-    case PipelineSchedule::one_forward_one_backward:
-      break;
-  }
-  return 1;
-}
-
 Schedule make_schedule(const ScheduleShape& shape) {
-  check_shape(shape);
+  const bool runs = takes_loops(shape.kind, shape.pipeline, shape.loops) &&
+                    shape.micro_batches % micro_batch_group(shape.kind, shape.pipeline, shape.loops) == 0;
+  if (!runs) throw Error(ExitCode::internal_error, "a schedule was asked for that the rules of recipes refuse");
   Schedule schedule{.shape = shape, .ranks = {}};
   schedule.ranks.reserve(static_cast<std::size_t>(shape.pipeline));
   for (std::int32_t rank = 0; rank < shape.pipeline; ++rank) schedule.ranks.push_back(RankWriter(shape, rank).write());

@@ -94,8 +94,7 @@ std::string to_text(const Schedule& schedule);
 // last backward of each reduction_group(). At ZeRO-1 and -2 the updated weights of each stage are gathered after
 // OptimizerStep.
 //
-// Throws Error(bad_recipe) for gpipe and 1f1b with more than one stage on each of several ranks, and for interleaved
-// with micro-batches that are no multiple of the ranks.
+// The shape is what the schedule allows (core/recipe/pipeline_schedules.h), or it is an Error(internal_error).
 Schedule make_schedule(const ScheduleShape& shape);
 
 }  // namespace llmtrain

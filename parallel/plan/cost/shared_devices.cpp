@@ -3,19 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
+
+#include "core/recipe/world.h"
 
 namespace llmtrain {
 namespace {
-
-// In floating point, as make_mesh() has yet to refuse what is beyond all sense.
-std::optional<double> ranks_asked_for(const Recipe& recipe) {
-  const ParallelRecipe& parallel = recipe.parallel;
-  if (recipe.launch.ranks) return static_cast<double>(*recipe.launch.ranks);
-  if (!parallel.data) return std::nullopt;
-  return static_cast<double>(parallel.tensor) * static_cast<double>(parallel.context) *
-         static_cast<double>(parallel.pipeline) * static_cast<double>(*parallel.data);
-}
 
 void divide(ClusterProfile& profile, double ranks) {
   DeviceProfile& device = profile.device;

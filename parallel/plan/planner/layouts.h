@@ -10,7 +10,7 @@ namespace llmtrain {
 
 // Calls `visit` with every layout that a search considers: the recipe with other degrees, ZeRO stage, schedule, loops,
 // micro-batch, recompute and FP8 level for a world of the same size. What cannot be laid out is left out where that is
-// plain from the sizes; make_mesh() and place_blocks() may refuse some that remain.
+// plain from the sizes; make_mesh() may refuse some that remain.
 void for_each_layout(const Recipe& recipe, const Mesh& mesh, const std::function<void(const Recipe&)>& visit);
 
 }  // namespace llmtrain

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -60,21 +60,23 @@ inline Recipe parse(const Json& json, const std::vector<Override>& overrides = {
   return parse(json.dump(), overrides);
 }
 
-// The lines of the error that the text gives; none when it is a good recipe.
-inline std::vector<std::string> complaints(const std::string& text, const std::vector<Override>& overrides = {}) {
+// The lines of the Error(bad_recipe) that the action throws; none when it throws nothing.
+template <class Action>
+std::vector<std::string> lines_thrown_by(Action action) {
   std::vector<std::string> lines;
   try {
-    parse(text, overrides);
+    action();
   } catch (const Error& error) {
     if (error.code() != ExitCode::bad_recipe) throw;
-    const std::string all = error.what();
-    for (std::size_t begin = 0; begin <= all.size();) {
-      const auto end = std::min(all.find('\n', begin), all.size());
-      lines.push_back(all.substr(begin, end - begin));
-      begin = end + 1;
-    }
+    std::istringstream all(error.what());
+    for (std::string line; std::getline(all, line);) lines.push_back(line);
   }
   return lines;
+}
+
+// Those that reading the text gives.
+inline std::vector<std::string> complaints(const std::string& text, const std::vector<Override>& overrides = {}) {
+  return lines_thrown_by([&] { parse(text, overrides); });
 }
 
 }  // namespace llmtrain::test

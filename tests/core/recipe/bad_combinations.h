@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace llmtrain::test {
+
+// A merge patch (RFC 7396) of the small recipe: 4 layers, hidden 64, 8 heads, vocabulary 512, length 128, batch 8 of 2,
+// 100 steps.
+struct Combination {
+  std::string patch;
+  std::string pointer;  // of the one error; empty when the recipe stays good
+  std::vector<std::string> words;
+  std::int64_t devices_per_node = 0;  // of the world that it is planned for; 0: it is read, and the world not known
+};
+
+std::vector<Combination> model_combinations();
+std::vector<Combination> training_combinations();
+std::vector<Combination> world_combinations();
+std::vector<Combination> layout_combinations();
+std::vector<Combination> pipeline_combinations();
+std::vector<Combination> size_combinations();
+
+}  // namespace llmtrain::test

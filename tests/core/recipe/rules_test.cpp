@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/recipe/rules.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <iterator>
+#include <set>
+#include <utility>
+
+#include "core/recipe/key_reference.h"
+#include "core/recipe/key_table.h"
+#include "core/recipe/recipe_reader.h"
+#include "tests/core/recipe/bad_combinations.h"
+#include "tests/core/recipe/good_recipe.h"
+
+namespace llmtrain {
+namespace {
+
+using test::Combination;
+
+std::vector<Combination> all_combinations() {
+  std::vector<Combination> all;
+  for (const auto part : {test::model_combinations, test::training_combinations, test::world_combinations,
+                          test::layout_combinations, test::pipeline_combinations, test::size_combinations})
+    std::ranges::copy(part(), std::back_inserter(all));
+  return all;
+}
+
+// A document as it is read, before any rule is asked.
+struct Read {
+  explicit Read(Json json) : document{std::move(json), {}}, problems(document) {
+    RecipeReader reader(document, folder, problems);
+    describe_keys(reader, recipe);
+    reader.finish();
+  }
+  Read(const Read&) = delete;
+  Read& operator=(const Read&) = delete;
+
+  const std::filesystem::path folder = "/recipes";
+  const Document document;
+  Problems problems;
+  Recipe recipe;
+};
+
+Json json_of(const Combination& combination) {
+  auto json = test::small_recipe();
+  json.merge_patch(Json::parse(combination.patch));
+  return json;
+}
+
+std::string report(const Combination& combination, const std::vector<Rule>& rules) {
+  Read read(json_of(combination));
+  const auto world = world_of(read.recipe, std::max<std::int64_t>(1, combination.devices_per_node));
+  const Known known{.world = combination.devices_per_node == 0 ? nullptr : &world, .document = &read.document};
+  check_rules(read.recipe, known, read.problems, rules);
+  return read.problems.report("");
+}
+
+TEST_CASE("Rules name keys that there are", "[recipe]") {
+  const auto keys = key_pointers();
+  for (const Rule& rule : all_rules()) {
+    CAPTURE(rule.refuses);
+    auto named = rule.reads;
+    named.push_back(rule.refuses);
+    for (const auto pointer : named) {
+      CAPTURE(pointer);
+      CHECK(std::ranges::find(keys, pointer) != keys.end());
+    }
+  }
+}
+
+TEST_CASE("Every rule is watched: without it some combination is told otherwise", "[recipe]") {
+  const auto combinations = all_combinations();
+  for (std::size_t left_out = 0; left_out < all_rules().size(); ++left_out) {
+    auto rules = all_rules();
+    rules.erase(rules.begin() + static_cast<std::ptrdiff_t>(left_out));
+    CAPTURE(left_out, all_rules()[left_out].refuses);
+    CHECK(std::ranges::any_of(combinations, [&](const Combination& combination) {
+      return report(combination, rules) != report(combination, all_rules());
+    }));
+  }
+}
+
+// The value with another of its kind in its place; words are tried out.
+std::vector<Json> other_values(const Json& value) {
+  if (value.is_boolean()) return {!value.get<bool>()};
+  if (value.is_number_integer()) return {value.get<std::int64_t>() + 1, 2 * value.get<std::int64_t>(), 1, 0};
+  if (value.is_number()) return {value.get<double>() / 2 + 1e-3, 0};
+  if (value.is_array()) return {Json::array(), {1, 2, 1}};
+  return {1, 3, "llama", "rope", "O1", "bf16", "flash", "gpipe", "interleaved", "blocks", {4}};
+}
+
+// Whether the key is one of the rule's, or lies in one or around one.
+bool is_named(const Rule& rule, const std::string& key) {
+  const auto touches = [&](std::string_view pointer) { return lies_in(pointer, key) || lies_in(key, pointer); };
+  return touches(rule.refuses) || std::ranges::any_of(rule.reads, touches);
+}
+
+std::string text_of(const Verdict& verdict) {
+  return verdict ? verdict->what + verdict->rule + verdict->hint : std::string();
+}
+
+// Whether the verdict changes with a key that the rule does not name. `resolved` gives every key.
+void check_names(const Json& resolved) {
+  const Read before(resolved);
+  const Known known{.document = &before.document};
+  const Json leaves = resolved.flatten();
+  for (const auto& [pointer, value] : leaves.items()) {
+    const auto key = Json::json_pointer(pointer);
+    for (const Json& other : other_values(value)) {
+      Json changed = resolved;
+      changed[key] = other;
+      const Read after(changed);
+      if (!after.problems.empty()) continue;
+      for (const Rule& rule : all_rules()) {
+        if (is_named(rule, pointer)) continue;
+        CAPTURE(rule.refuses, pointer, other);
+        CHECK(text_of(rule.check(before.recipe, known)) == text_of(rule.check(after.recipe, known)));
+      }
+    }
+  }
+}
+
+TEST_CASE("A rule looks at no key that it does not name", "[recipe]") {
+  check_names(to_json(test::parse(test::large_recipe())));
+  for (const auto& combination : all_combinations()) check_names(to_json(Read(json_of(combination)).recipe));
+}
+
+// Pairs of a key and one that decides its default.
+std::set<std::pair<std::string, std::string>> deciders() {
+  std::set<std::pair<std::string, std::string>> found;
+  const auto given = json_of({R"({"model": {"hidden_size": 192, "moe": {"experts": 8}}})", "", {}});
+  const Json before = to_json(Read(given).recipe).flatten();
+  for (const auto& [pointer, value] : before.items()) {
+    for (const Json& other : other_values(value)) {
+      Json changed = given;
+      changed[Json::json_pointer(pointer)] = other;
+      const Read after(changed);
+      if (!after.problems.empty()) continue;
+      const Json resolved = to_json(after.recipe).flatten();
+      for (const auto& [decided, now] : resolved.items())
+        if (decided != pointer && before.contains(decided) && before[decided] != now) found.emplace(decided, pointer);
+    }
+  }
+  return found;
+}
+
+TEST_CASE("A rule names what decides the defaults of its keys", "[recipe]") {
+  const auto pairs = deciders();
+  CHECK(pairs.contains({"/model/ffn_hidden_size", "/model/architecture"}));
+  for (const auto& [decided, decider] : pairs) {
+    for (const Rule& rule : all_rules()) {
+      CAPTURE(rule.refuses, decided, decider);
+      CHECK((!is_named(rule, decided) || is_named(rule, decider)));
+    }
+  }
+}
+
+TEST_CASE("What follows from a wrong number of ranks is not told again", "[recipe]") {
+  auto recipe = test::parse(json_of({R"({"model": {"moe": {"experts": 8}}, "batch": {"global": 6}, "parallel":
+    {"tensor": 4, "pipeline": 4, "expert": 8, "zero_shard_ranks": 3}})",
+                                     "",
+                                     {}}));
+  recipe.launch.ranks = 40;
+  CHECK_THROWS_WITH(require_rules(recipe, world_of(recipe, 40)),
+                    "/launch/ranks: 40 is not a multiple of 16; must be a multiple of parallel.tensor × pipeline × "
+                    "context; did you mean 48?");
+}
+
+TEST_CASE("A plan is told of every broken rule at once, in plain lines", "[recipe]") {
+  auto recipe = test::parse(test::small_recipe());
+  require_rules(recipe, {.ranks = 4, .devices_per_node = 4});
+  recipe.model.dropout = 0.1;
+  recipe.kernels.attention = AttentionKernel::flash;
+  recipe.parallel.tensor = 3;
+  recipe.batch.global = 7;
+  CHECK_THROWS_WITH(require_rules(recipe, {.ranks = 6, .devices_per_node = 6}),
+                    "/kernels/attention: \"flash\" has no dropout; with model.dropout 0.1 attention takes the math "
+                    "path; did you mean \"auto\"?\n"
+                    "/parallel/tensor: 3 does not divide 8; must divide model.heads; did you mean 2?\n"
+                    "/batch/global: 7 is not a multiple of 4; must be a multiple of batch.micro × parallel.data; did "
+                    "you mean 8?");
+}
+
+}  // namespace
+}  // namespace llmtrain
