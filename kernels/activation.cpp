@@ -26,9 +26,10 @@ vector::ActivationLoop<Element> forward_loop(ActivationKind kind) {
       return loops<Element>().gelu_forward;
     case ActivationKind::gelu_tanh:
       return loops<Element>().gelu_tanh_forward;
-    default:
-      return loops<Element>().swiglu_forward;
+    case ActivationKind::swiglu:
+      break;
   }
+  return loops<Element>().swiglu_forward;
 }
 
 template <class Element>
@@ -38,9 +39,10 @@ vector::ActivationLoop<Element> backward_loop(ActivationKind kind) {
       return loops<Element>().gelu_backward;
     case ActivationKind::gelu_tanh:
       return loops<Element>().gelu_tanh_backward;
-    default:
-      return loops<Element>().swiglu_backward;
+    case ActivationKind::swiglu:
+      break;
   }
+  return loops<Element>().swiglu_backward;
 }
 
 }  // namespace

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/checkpoint/huggingface_tensors.h"
 
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <span>
 #include <stdexcept>
+#include <utility>
 
 namespace llmtrain {
 namespace {
@@ -10,129 +15,96 @@ using Role = ParameterRole;
 
 enum class Storage { plain, transposed };
 
+// Where transformers keep the parameters of a role; names of a layer's follow the layer's prefix.
 struct Place {
-  std::string name;
+  Role role{};
+  std::string_view name;
   Storage storage = Storage::plain;
 };
 
-Place gpt2_layer_place(Role role) {
-  switch (role) {
-    case Role::attention_norm_weight:
-      return {"ln_1.weight"};
-    case Role::attention_norm_bias:
-      return {"ln_1.bias"};
-    case Role::query_weight:
-    case Role::key_weight:
-    case Role::value_weight:
-      return {"attn.c_attn.weight", Storage::transposed};
-    case Role::query_bias:
-    case Role::key_bias:
-    case Role::value_bias:
-      return {"attn.c_attn.bias"};
-    case Role::attention_output_weight:
-      return {"attn.c_proj.weight", Storage::transposed};
-    case Role::attention_output_bias:
-      return {"attn.c_proj.bias"};
-    case Role::ffn_norm_weight:
-      return {"ln_2.weight"};
-    case Role::ffn_norm_bias:
-      return {"ln_2.bias"};
-    case Role::ffn_up_weight:
-      return {"mlp.c_fc.weight", Storage::transposed};
-    case Role::ffn_up_bias:
-      return {"mlp.c_fc.bias"};
-    case Role::ffn_down_weight:
-      return {"mlp.c_proj.weight", Storage::transposed};
-    case Role::ffn_down_bias:
-      return {"mlp.c_proj.bias"};
-    default:
-      throw std::logic_error("GPT-2 has no parameter of this role");
-  }
+struct Family {
+  std::string_view model_prefix;  // of every name but the head's
+  std::string_view layers;        // before the layer's index
+  std::span<const Place> of_model;
+  std::span<const Place> of_layer;
+};
+
+constexpr Place gpt2_model[] = {
+    {Role::token_embedding, "transformer.wte.weight"},
+    {Role::position_embedding, "transformer.wpe.weight"},
+    {Role::final_norm_weight, "transformer.ln_f.weight"},
+    {Role::final_norm_bias, "transformer.ln_f.bias"},
+    {Role::head_weight, "lm_head.weight"},
+};
+
+constexpr Place gpt2_layer[] = {
+    {Role::attention_norm_weight, "ln_1.weight"},
+    {Role::attention_norm_bias, "ln_1.bias"},
+    {Role::query_weight, "attn.c_attn.weight", Storage::transposed},
+    {Role::key_weight, "attn.c_attn.weight", Storage::transposed},
+    {Role::value_weight, "attn.c_attn.weight", Storage::transposed},
+    {Role::query_bias, "attn.c_attn.bias"},
+    {Role::key_bias, "attn.c_attn.bias"},
+    {Role::value_bias, "attn.c_attn.bias"},
+    {Role::attention_output_weight, "attn.c_proj.weight", Storage::transposed},
+    {Role::attention_output_bias, "attn.c_proj.bias"},
+    {Role::ffn_norm_weight, "ln_2.weight"},
+    {Role::ffn_norm_bias, "ln_2.bias"},
+    {Role::ffn_up_weight, "mlp.c_fc.weight", Storage::transposed},
+    {Role::ffn_up_bias, "mlp.c_fc.bias"},
+    {Role::ffn_down_weight, "mlp.c_proj.weight", Storage::transposed},
+    {Role::ffn_down_bias, "mlp.c_proj.bias"},
+};
+
+constexpr Place llama_model[] = {
+    {Role::token_embedding, "model.embed_tokens.weight"},
+    {Role::final_norm_weight, "model.norm.weight"},
+    {Role::head_weight, "lm_head.weight"},
+};
+
+constexpr Place llama_layer[] = {
+    {Role::attention_norm_weight, "input_layernorm.weight"},
+    {Role::query_weight, "self_attn.q_proj.weight"},
+    {Role::query_bias, "self_attn.q_proj.bias"},
+    {Role::query_norm_weight, "self_attn.q_norm.weight"},
+    {Role::key_weight, "self_attn.k_proj.weight"},
+    {Role::key_bias, "self_attn.k_proj.bias"},
+    {Role::key_norm_weight, "self_attn.k_norm.weight"},
+    {Role::value_weight, "self_attn.v_proj.weight"},
+    {Role::value_bias, "self_attn.v_proj.bias"},
+    {Role::attention_output_weight, "self_attn.o_proj.weight"},
+    {Role::attention_output_bias, "self_attn.o_proj.bias"},
+    {Role::ffn_norm_weight, "post_attention_layernorm.weight"},
+    {Role::ffn_gate_weight, "mlp.gate_proj.weight"},
+    {Role::ffn_gate_bias, "mlp.gate_proj.bias"},
+    {Role::ffn_up_weight, "mlp.up_proj.weight"},
+    {Role::ffn_up_bias, "mlp.up_proj.bias"},
+    {Role::ffn_down_weight, "mlp.down_proj.weight"},
+    {Role::ffn_down_bias, "mlp.down_proj.bias"},
+};
+
+const Family& family_of(HuggingfaceType type) {
+  static constexpr Family gpt2 = {"transformer.", "transformer.h.", gpt2_model, gpt2_layer};
+  static constexpr Family llama = {"model.", "model.layers.", llama_model, llama_layer};
+  return type == HuggingfaceType::gpt2 ? gpt2 : llama;
 }
 
-Place gpt2_place(Role role, std::int64_t layer) {
-  switch (role) {
-    case Role::token_embedding:
-      return {"transformer.wte.weight"};
-    case Role::position_embedding:
-      return {"transformer.wpe.weight"};
-    case Role::final_norm_weight:
-      return {"transformer.ln_f.weight"};
-    case Role::final_norm_bias:
-      return {"transformer.ln_f.bias"};
-    case Role::head_weight:
-      return {"lm_head.weight"};
-    default:
-      Place place = gpt2_layer_place(role);
-      place.name.insert(0, "transformer.h." + std::to_string(layer) + ".");
-      return place;
-  }
-}
-
-std::string llama_layer_name(Role role) {
-  switch (role) {
-    case Role::attention_norm_weight:
-      return "input_layernorm.weight";
-    case Role::query_weight:
-      return "self_attn.q_proj.weight";
-    case Role::query_bias:
-      return "self_attn.q_proj.bias";
-    case Role::query_norm_weight:
-      return "self_attn.q_norm.weight";
-    case Role::key_weight:
-      return "self_attn.k_proj.weight";
-    case Role::key_bias:
-      return "self_attn.k_proj.bias";
-    case Role::key_norm_weight:
-      return "self_attn.k_norm.weight";
-    case Role::value_weight:
-      return "self_attn.v_proj.weight";
-    case Role::value_bias:
-      return "self_attn.v_proj.bias";
-    case Role::attention_output_weight:
-      return "self_attn.o_proj.weight";
-    case Role::attention_output_bias:
-      return "self_attn.o_proj.bias";
-    case Role::ffn_norm_weight:
-      return "post_attention_layernorm.weight";
-    case Role::ffn_gate_weight:
-      return "mlp.gate_proj.weight";
-    case Role::ffn_gate_bias:
-      return "mlp.gate_proj.bias";
-    case Role::ffn_up_weight:
-      return "mlp.up_proj.weight";
-    case Role::ffn_up_bias:
-      return "mlp.up_proj.bias";
-    case Role::ffn_down_weight:
-      return "mlp.down_proj.weight";
-    case Role::ffn_down_bias:
-      return "mlp.down_proj.bias";
-    default:
-      throw std::logic_error("the Llama family has no parameter of this role");
-  }
-}
-
-Place llama_place(Role role, std::int64_t layer) {
-  switch (role) {
-    case Role::token_embedding:
-      return {"model.embed_tokens.weight"};
-    case Role::final_norm_weight:
-      return {"model.norm.weight"};
-    case Role::head_weight:
-      return {"lm_head.weight"};
-    default:
-      return {"model.layers." + std::to_string(layer) + "." + llama_layer_name(role)};
-  }
+HuggingfaceTensor place_of(const Family& family, Role role, std::int64_t layer) {
+  const auto tensor = [](const Place& place, std::string name) {
+    return HuggingfaceTensor{std::move(name), {}, place.storage == Storage::transposed};
+  };
+  for (const Place& place : family.of_model)
+    if (place.role == role) return tensor(place, std::string(place.name));
+  for (const Place& place : family.of_layer)
+    if (place.role == role) return tensor(place, fmt::format("{}{}.{}", family.layers, layer, place.name));
+  throw std::logic_error("this family of models has no parameter of this role");
 }
 
 // Adds a parameter to the tensor that it is a part of, which may be there already.
-void add(std::vector<HuggingfaceTensor>& tensors, const Place& place, std::size_t parameter) {
-  for (HuggingfaceTensor& tensor : tensors)
-    if (tensor.name == place.name) {
-      tensor.parameters.push_back(parameter);
-      return;
-    }
-  tensors.push_back({place.name, {parameter}, place.storage == Storage::transposed});
+void add(std::vector<HuggingfaceTensor>& tensors, HuggingfaceTensor place, std::size_t parameter) {
+  auto tensor = std::ranges::find(tensors, place.name, &HuggingfaceTensor::name);
+  if (tensor == tensors.end()) tensor = tensors.insert(tensors.end(), std::move(place));
+  tensor->parameters.push_back(parameter);
 }
 
 }  // namespace
@@ -147,20 +119,18 @@ std::vector<std::int64_t> HuggingfaceTensor::shape(const Graph& graph) const {
 
 std::vector<HuggingfaceTensor> huggingface_tensors(const Graph& graph, HuggingfaceType type) {
   std::vector<HuggingfaceTensor> tensors;
+  const Family& family = family_of(type);
   for (const Block& block : graph.blocks) {
     std::vector<HuggingfaceTensor> of_block;
-    for (const std::size_t parameter : block.parameters) {
-      const Role role = graph.parameters[parameter].role;
-      const bool is_gpt2 = type == HuggingfaceType::gpt2;
-      add(of_block, is_gpt2 ? gpt2_place(role, block.layer) : llama_place(role, block.layer), parameter);
-    }
+    for (const std::size_t parameter : block.parameters)
+      add(of_block, place_of(family, graph.parameters[parameter].role, block.layer), parameter);
     tensors.insert(tensors.end(), of_block.begin(), of_block.end());
   }
   return tensors;
 }
 
 std::string without_model_prefix(std::string_view name, HuggingfaceType type) {
-  const std::string_view prefix = type == HuggingfaceType::gpt2 ? "transformer." : "model.";
+  const std::string_view prefix = family_of(type).model_prefix;
   return std::string(name.starts_with(prefix) ? name.substr(prefix.size()) : name);
 }
 

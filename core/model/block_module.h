@@ -34,7 +34,7 @@ class BlockModule {
   };
 
   // `x` is the previous block's activation; undefined for the embedding, which reads the tokens. The block may keep it.
-  virtual Output forward(const at::Tensor& x, const MicroBatch& micro, Pass pass) const = 0;
+  virtual Output forward(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass) const = 0;
 
   // `dy` is the gradient of the activation, and is this block's to change; undefined for the head, whose loss starts
   // the backward. Adds to the store's gradients; returns the gradient of x, undefined for the embedding.

@@ -49,9 +49,9 @@ at::Tensor EmbeddingBlock::embed_split(const MicroBatch& micro) const {
   return y;
 }
 
-BlockModule::Output EmbeddingBlock::forward(const at::Tensor&, const MicroBatch& micro, Pass pass) const {
+BlockModule::Output EmbeddingBlock::forward(const at::Tensor&, const MicroBatch& micro, ForwardMode pass) const {
   at::Tensor y = split_.ranks() > 1 ? embed_split(micro) : embed(micro);
-  if (pass == Pass::training) drop(y, micro);
+  if (pass == ForwardMode::training) drop(y, micro);
   return {std::move(y), nullptr};
 }
 

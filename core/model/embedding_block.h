@@ -15,7 +15,7 @@ class EmbeddingBlock final : public BlockModule {
  public:
   explicit EmbeddingBlock(const BlockParameters& parameters);
 
-  Output forward(const at::Tensor& x, const MicroBatch& micro, Pass pass) const override;
+  Output forward(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass) const override;
   at::Tensor backward(at::Tensor dy, const MicroBatch& micro, std::unique_ptr<SavedActivations> saved) const override;
 
  private:

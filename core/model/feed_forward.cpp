@@ -13,9 +13,10 @@ ActivationKind activation_kind(Activation activation) {
       return ActivationKind::gelu;
     case Activation::gelu_tanh:
       return ActivationKind::gelu_tanh;
-    default:
-      return ActivationKind::swiglu;
+    case Activation::swiglu:
+      break;
   }
+  return ActivationKind::swiglu;
 }
 
 ColumnLinear up_projection(const BlockParameters& parameters) {

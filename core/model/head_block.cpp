@@ -103,10 +103,10 @@ at::Tensor HeadBlock::losses_and_gradient(const at::Tensor& normed, const MicroB
   return losses;
 }
 
-BlockModule::Output HeadBlock::forward(const at::Tensor& x, const MicroBatch& micro, Pass pass) const {
+BlockModule::Output HeadBlock::forward(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass) const {
   auto saved = std::make_unique<Saved>();
   const at::Tensor normed = split_.whole_rows(norm_.forward(x, saved->statistics));
-  if (pass == Pass::evaluation) return {losses(normed, micro), nullptr};
+  if (pass == ForwardMode::evaluation) return {losses(normed, micro), nullptr};
   at::Tensor dnormed;
   at::Tensor result = losses_and_gradient(normed, micro, dnormed);
   saved->dnormed = split_.own_sum(std::move(dnormed));

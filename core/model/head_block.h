@@ -16,7 +16,7 @@ class HeadBlock final : public BlockModule {
  public:
   explicit HeadBlock(const BlockParameters& parameters);
 
-  Output forward(const at::Tensor& x, const MicroBatch& micro, Pass pass) const override;
+  Output forward(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass) const override;
   at::Tensor backward(at::Tensor dy, const MicroBatch& micro, std::unique_ptr<SavedActivations> saved) const override;
 
   // Logits [T, V] of all rows in the compute type, on every tensor rank.

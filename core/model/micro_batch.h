@@ -25,7 +25,7 @@ struct MicroBatch {
 };
 
 // Whether a forward is followed by a backward. Evaluation keeps nothing and drops nothing.
-enum class Pass { training, evaluation };
+enum class ForwardMode { training, evaluation };
 
 // The dropout of one site for this micro-batch; `elements_per_sample` places it in the unsharded tensor.
 kernels::Dropout dropout_at(const MicroBatch& micro, double probability, std::uint64_t site,

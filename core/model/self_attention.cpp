@@ -93,8 +93,8 @@ KeysAndValues SelfAttention::all_keys(const Views& views, const MicroBatch& micr
   return shares_sequences(micro) ? context_->gather(own) : own;
 }
 
-kernels::Dropout SelfAttention::probability_dropout(const MicroBatch& micro, Pass pass) const {
-  if (pass == Pass::evaluation || dropout_ == 0) return {};
+kernels::Dropout SelfAttention::probability_dropout(const MicroBatch& micro, ForwardMode pass) const {
+  if (pass == ForwardMode::evaluation || dropout_ == 0) return {};
   const std::int64_t length = micro.part.whole_of(micro.sequence), each_head = length * length;
   kernels::Dropout dropout = dropout_at(micro, dropout_, dropout_site_, all_heads_ * each_head);
   if (heads_ == all_heads_) return dropout;
@@ -104,11 +104,11 @@ kernels::Dropout SelfAttention::probability_dropout(const MicroBatch& micro, Pas
   return dropout;
 }
 
-kernels::AttentionSetting SelfAttention::setting(const MicroBatch& micro, Pass pass) const {
+kernels::AttentionSetting SelfAttention::setting(const MicroBatch& micro, ForwardMode pass) const {
   return {method_, probability_dropout(micro, pass), micro.part};
 }
 
-at::Tensor SelfAttention::forward(const at::Tensor& x, const MicroBatch& micro, Pass pass, Saved& saved) const {
+at::Tensor SelfAttention::forward(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass, Saved& saved) const {
   saved.query_key_value = projection_.forward(x);
   if (query_norm_) {
     const Views raw = split(saved.query_key_value, micro);
@@ -128,7 +128,7 @@ at::Tensor SelfAttention::forward(const at::Tensor& x, const MicroBatch& micro, 
 at::Tensor SelfAttention::backward(const at::Tensor& dy, const at::Tensor& x, const MicroBatch& micro,
                                    Saved& saved) const {
   const Views views = attention_inputs(micro, saved);
-  const kernels::AttentionSetting given = setting(micro, Pass::training);
+  const kernels::AttentionSetting given = setting(micro, ForwardMode::training);
   KeysAndValues all = all_keys(views, micro);
   if (!saved.attention.statistics.defined())
     saved.attention = kernels::attention_forward(views.query, all.key, all.value, given);

@@ -31,7 +31,7 @@ class SelfAttention {
 
   // x [R, H] → [R, H], this rank's rows; in between it has all rows of its heads. `rope` and `context` of the
   // constructor outlive this object.
-  at::Tensor forward(const at::Tensor& x, const MicroBatch& micro, Pass pass, Saved& saved) const;
+  at::Tensor forward(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass, Saved& saved) const;
   // x is the forward's input; returns its gradient. Leaves `saved` empty.
   at::Tensor backward(const at::Tensor& dy, const at::Tensor& x, const MicroBatch& micro, Saved& saved) const;
 
@@ -48,8 +48,8 @@ class SelfAttention {
   bool shares_sequences(const MicroBatch& micro) const;
   // Keys and values of the whole sequences.
   KeysAndValues all_keys(const Views& views, const MicroBatch& micro) const;
-  kernels::Dropout probability_dropout(const MicroBatch& micro, Pass pass) const;
-  kernels::AttentionSetting setting(const MicroBatch& micro, Pass pass) const;
+  kernels::Dropout probability_dropout(const MicroBatch& micro, ForwardMode pass) const;
+  kernels::AttentionSetting setting(const MicroBatch& micro, ForwardMode pass) const;
 
   std::int64_t heads_, kv_heads_, head_dim_;  // heads of this rank
   std::int64_t first_head_, all_heads_;

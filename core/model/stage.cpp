@@ -33,14 +33,14 @@ StageModule::StageModule(const Graph& graph, std::span<const std::size_t> blocks
     blocks_.push_back(make_block(BlockParameters(graph, block, stores, split), options));
 }
 
-at::Tensor StageModule::forward(at::Tensor x, std::int64_t index, const MicroBatch& micro, Pass pass) {
+at::Tensor StageModule::forward(at::Tensor x, std::int64_t index, const MicroBatch& micro, ForwardMode pass) {
   SavedBlocks saved;
   for (const auto& block : blocks_) {
     BlockModule::Output output = block->forward(x, micro, pass);
     x = std::move(output.activation);
     saved.push_back(std::move(output.saved));
   }
-  if (pass == Pass::training) saved_[index] = std::move(saved);
+  if (pass == ForwardMode::training) saved_[index] = std::move(saved);
   return x;
 }
 
@@ -52,7 +52,8 @@ at::Tensor StageModule::backward(at::Tensor dy, std::int64_t index, const MicroB
 }
 
 at::Tensor StageModule::logits(at::Tensor x, const MicroBatch& micro) {
-  for (std::size_t i = 0; i + 1 < blocks_.size(); ++i) x = blocks_[i]->forward(x, micro, Pass::evaluation).activation;
+  for (std::size_t i = 0; i + 1 < blocks_.size(); ++i)
+    x = blocks_[i]->forward(x, micro, ForwardMode::evaluation).activation;
   return dynamic_cast<const HeadBlock&>(*blocks_.back()).logits(x);
 }
 

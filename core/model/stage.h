@@ -38,7 +38,7 @@ class StagePasses {
   virtual ~StagePasses() = default;
 
   // Runs the blocks on micro-batch number `index`. In training its saved activations stay until its backward.
-  virtual at::Tensor forward(at::Tensor x, std::int64_t index, const MicroBatch& micro, Pass pass) = 0;
+  virtual at::Tensor forward(at::Tensor x, std::int64_t index, const MicroBatch& micro, ForwardMode pass) = 0;
   // Frees the micro-batch's saved activations block by block. Returns the gradient of the stage's input.
   virtual at::Tensor backward(at::Tensor dy, std::int64_t index, const MicroBatch& micro) = 0;
   // The head's logits [T, V], on every tensor rank; x is the stage's input. The stage must hold the head.
@@ -52,7 +52,7 @@ class StageModule final : public StagePasses {
   StageModule(const Graph& graph, std::span<const std::size_t> blocks, const ParameterStores& stores,
               const StageOptions& options);
 
-  at::Tensor forward(at::Tensor x, std::int64_t index, const MicroBatch& micro, Pass pass) override;
+  at::Tensor forward(at::Tensor x, std::int64_t index, const MicroBatch& micro, ForwardMode pass) override;
   at::Tensor backward(at::Tensor dy, std::int64_t index, const MicroBatch& micro) override;
   at::Tensor logits(at::Tensor x, const MicroBatch& micro) override;
 

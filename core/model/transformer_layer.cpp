@@ -41,19 +41,19 @@ TransformerLayer::TransformerLayer(const BlockParameters& parameters, AttentionK
       attention_(parameters, kernel, recompute == Recompute::full ? Recompute::none : recompute, rope, context),
       feed_forward_(parameters, recompute == Recompute::full ? Recompute::none : recompute) {}
 
-void TransformerLayer::drop(at::Tensor& branch, const MicroBatch& micro, Pass pass, std::uint64_t site) const {
-  if (pass == Pass::evaluation || dropout_ == 0) return;
+void TransformerLayer::drop(at::Tensor& branch, const MicroBatch& micro, ForwardMode pass, std::uint64_t site) const {
+  if (pass == ForwardMode::evaluation || dropout_ == 0) return;
   split_.drop_own_rows(branch, micro, dropout_, site);
 }
 
 at::Tensor TransformerLayer::branch_gradient(const at::Tensor& dy, const MicroBatch& micro, std::uint64_t site) const {
   if (dropout_ == 0) return dy;
   at::Tensor gradient = dy.clone();
-  drop(gradient, micro, Pass::training, site);
+  drop(gradient, micro, ForwardMode::training, site);
   return gradient;
 }
 
-at::Tensor TransformerLayer::run(const at::Tensor& x, const MicroBatch& micro, Pass pass, Saved& saved) const {
+at::Tensor TransformerLayer::run(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass, Saved& saved) const {
   saved.attention_input = attention_norm_.forward(x, saved.attention_statistics);
   saved.middle = attention_.forward(saved.attention_input, micro, pass, saved.attention);
   drop(saved.middle, micro, pass, attention_site_);
@@ -64,10 +64,10 @@ at::Tensor TransformerLayer::run(const at::Tensor& x, const MicroBatch& micro, P
   return y.add_(saved.middle);
 }
 
-BlockModule::Output TransformerLayer::forward(const at::Tensor& x, const MicroBatch& micro, Pass pass) const {
+BlockModule::Output TransformerLayer::forward(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass) const {
   auto saved = std::make_unique<Saved>();
   at::Tensor y = run(x, micro, pass, *saved);
-  if (pass == Pass::evaluation) return {std::move(y), nullptr};
+  if (pass == ForwardMode::evaluation) return {std::move(y), nullptr};
   if (recompute_ == Recompute::full) saved = std::make_unique<Saved>();
   if (recompute_ == Recompute::selective) {
     saved->attention_input.reset();
@@ -80,7 +80,7 @@ BlockModule::Output TransformerLayer::forward(const at::Tensor& x, const MicroBa
 at::Tensor TransformerLayer::backward(at::Tensor dy, const MicroBatch& micro,
                                       std::unique_ptr<SavedActivations> kept) const {
   auto& saved = static_cast<Saved&>(*kept);
-  if (recompute_ == Recompute::full) run(saved.x, micro, Pass::training, saved);
+  if (recompute_ == Recompute::full) run(saved.x, micro, ForwardMode::training, saved);
   if (!saved.ffn_input.defined()) saved.ffn_input = ffn_norm_.recompute(saved.middle, saved.ffn_statistics);
   const at::Tensor dffn =
       feed_forward_.backward(branch_gradient(dy, micro, ffn_site_), saved.ffn_input, saved.feed_forward);

@@ -15,14 +15,14 @@ class TransformerLayer final : public BlockModule {
   TransformerLayer(const BlockParameters& parameters, AttentionKernel kernel, Recompute recompute,
                    const kernels::RopeTable* rope, const ContextRanks* context = nullptr);
 
-  Output forward(const at::Tensor& x, const MicroBatch& micro, Pass pass) const override;
+  Output forward(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass) const override;
   at::Tensor backward(at::Tensor dy, const MicroBatch& micro, std::unique_ptr<SavedActivations> saved) const override;
 
  private:
   struct Saved;
-  at::Tensor run(const at::Tensor& x, const MicroBatch& micro, Pass pass, Saved& saved) const;
+  at::Tensor run(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass, Saved& saved) const;
   // The residual branch's dropout in place; `site` tells attention and feed-forward apart.
-  void drop(at::Tensor& branch, const MicroBatch& micro, Pass pass, std::uint64_t site) const;
+  void drop(at::Tensor& branch, const MicroBatch& micro, ForwardMode pass, std::uint64_t site) const;
   at::Tensor branch_gradient(const at::Tensor& dy, const MicroBatch& micro, std::uint64_t site) const;
 
   TensorSplit split_;

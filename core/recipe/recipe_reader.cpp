@@ -187,9 +187,13 @@ std::string RecipeReader::resolved(const std::string& pointer, const std::string
       return text.find('/') != std::string::npos || text.ends_with(".json") ? absolute_path(text, folder) : text;
     case TextKind::checkpoint_source:
       return text.starts_with("hf:") ? "hf:" + absolute_path(text.substr(3), folder) : absolute_path(text, folder);
-    default:
-      return text;
+    case TextKind::plain:
+    case TextKind::schema_link:
+    case TextKind::name:
+    case TextKind::working_path:
+      break;
   }
+  return text;
 }
 
 void RecipeReader::text(const Key& key, std::string& field, const TextRule& rule) {

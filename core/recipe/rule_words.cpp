@@ -33,9 +33,10 @@ std::string range_words(NumberRange range) {
       return "a number above " + minimum + ", at most " + maximum;
     case RangeEnds::open_maximum:
       return "a number from " + minimum + " to below " + maximum;
-    default:
-      return "a number from " + minimum + " to " + maximum;
+    case RangeEnds::closed:
+      break;
   }
+  return "a number from " + minimum + " to " + maximum;
 }
 
 std::string choice_words(Words words) {
@@ -61,9 +62,11 @@ std::string text_words(const TextRule& rule) {
       return words + "a name or a path";
     case TextKind::checkpoint_source:
       return "null, a path, or \"hf:\" and a path";
-    default:
-      return "a text";
+    case TextKind::plain:
+    case TextKind::schema_link:
+      break;
   }
+  return "a text";
 }
 
 std::string tokenizer_words() { return R"("bytes", {"sentencepiece": FILE} or {"huggingface": FILE})"; }

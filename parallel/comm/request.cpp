@@ -14,9 +14,14 @@ std::int64_t Request::total_count() const {
       return count * group.size();
     case Collective::all_to_all:
       return std::accumulate(input_counts.begin(), input_counts.end(), std::int64_t{0});
-    default:
-      return count;
+    case Collective::all_reduce:
+    case Collective::broadcast:
+    case Collective::send:
+    case Collective::receive:
+    case Collective::barrier:
+      break;
   }
+  return count;
 }
 
 void Request::require_host_memory() const {

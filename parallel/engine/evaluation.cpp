@@ -48,8 +48,8 @@ class EvaluationPass {
                                 at::TensorOptions(model_.device()).dtype(model_.compute_type())};
       exchange_.receive(Channel::activations, stage, 0, shape, (position + ranks - 1) % ranks);
     }
-    at::Tensor output =
-        model_.stage(stage).passes->forward(exchange_.take(Channel::activations, stage, 0), 0, micro, Pass::evaluation);
+    at::Tensor output = model_.stage(stage).passes->forward(exchange_.take(Channel::activations, stage, 0), 0, micro,
+                                                            ForwardMode::evaluation);
     if (model_.is_last(stage)) return output.sum(at::kDouble).item<double>();
     exchange_.put(Channel::activations, stage + 1, 0, std::move(output));
     if (ranks > 1) exchange_.send(Channel::activations, stage + 1, 0, (position + 1) % ranks);
@@ -96,7 +96,7 @@ at::Tensor logits_of(LocalModel& model, const at::Tensor& tokens) {
   at::Tensor x;
   const std::size_t last = model.stage_count() - 1;
   for (std::size_t stage = 0; stage < last; ++stage)
-    x = model.stage(stage).passes->forward(std::move(x), 0, micro, Pass::evaluation);
+    x = model.stage(stage).passes->forward(std::move(x), 0, micro, ForwardMode::evaluation);
   const at::Tensor logits = model.stage(last).passes->logits(std::move(x), micro);
   return logits.narrow(0, 0, micro.sequence).to(at::kCPU, at::kFloat);
 }

@@ -21,8 +21,8 @@ class ImitatedDevice final : public StagePasses {
         forward_(duration(layers * layer.forward_seconds)),
         backward_(duration(layers * layer.backward_seconds)) {}
 
-  at::Tensor forward(at::Tensor x, std::int64_t index, const MicroBatch& micro, Pass pass) override {
-    const auto end = Clock::now() + (pass == Pass::training ? forward_ : Clock::duration{});
+  at::Tensor forward(at::Tensor x, std::int64_t index, const MicroBatch& micro, ForwardMode pass) override {
+    const auto end = Clock::now() + (pass == ForwardMode::training ? forward_ : Clock::duration{});
     at::Tensor y = stage_->forward(std::move(x), index, micro, pass);
     std::this_thread::sleep_until(end);
     return y;

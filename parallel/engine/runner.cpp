@@ -73,7 +73,7 @@ void Runner::forward(const Instruction& instruction) {
   model_.finish_gather(stage);
   at::Tensor input = exchange_.take(Channel::activations, stage, micro);
   at::Tensor output =
-      model_.stage(stage).passes->forward(std::move(input), instruction.micro, micros_[micro], Pass::training);
+      model_.stage(stage).passes->forward(std::move(input), instruction.micro, micros_[micro], ForwardMode::training);
   last_pass_[stage] = FreeAfter::forward;
   if (model_.is_last(stage)) {
     losses_[micro] = output.sum(at::kDouble).item<double>();

@@ -5,40 +5,21 @@
 
 #include <string>
 
+#include "core/base/element_type.h"
 #include "core/base/log.h"
 #include "core/base/units.h"
+#include "core/recipe/pipeline_schedules.h"
+#include "core/recipe/recipe_io.h"
 #include "parallel/engine/device.h"
 
 namespace llmtrain {
 namespace {
 
-std::string architecture_name(Architecture architecture) {
-  switch (architecture) {
-    case Architecture::gpt2:
-      return "gpt2";
-    case Architecture::gpt_rope:
-      return "gpt-rope";
-    default:
-      return "llama";
-  }
-}
-
-std::string type_name(DataType type) {
-  switch (type) {
-    case DataType::fp32:
-      return "fp32";
-    case DataType::bf16:
-      return "bf16";
-    default:
-      return "fp16";
-  }
-}
-
 std::string model_line(const Recipe& recipe, const Graph& graph) {
   const ModelRecipe& model = recipe.model;
   return fmt::format("{}, {} layers × {} wide, {} heads, vocabulary {}: {} parameters",
-                     architecture_name(model.architecture), model.layers, model.hidden_size, model.heads,
-                     model.vocab_size, format_count(static_cast<double>(graph.parameter_count())));
+                     to_json(recipe).at("model").at("architecture").get<std::string>(), model.layers, model.hidden_size,
+                     model.heads, model.vocab_size, format_count(static_cast<double>(graph.parameter_count())));
 }
 
 std::string batch_line(const Recipe& recipe) {
@@ -56,7 +37,8 @@ std::string memory_line(const Recipe& recipe, LocalModel& model) {
     moments += bytes.moments;
   }
   return fmt::format("weights {} ({} compute, fp32 master), gradients {}, moments {}", format_bytes(weights),
-                     type_name(recipe.precision.compute), format_bytes(gradients), format_bytes(moments));
+                     element_name(element_type(recipe.precision.compute)), format_bytes(gradients),
+                     format_bytes(moments));
 }
 
 std::string data_line(const Trainer& trainer) {
@@ -67,19 +49,6 @@ std::string data_line(const Trainer& trainer) {
     text += fmt::format("; validation {} tokens in {} files", format_count(static_cast<double>(validation->tokens())),
                         validation->files());
   return text;
-}
-
-std::string schedule_name(PipelineSchedule schedule) {
-  switch (schedule) {
-    case PipelineSchedule::gpipe:
-      return "gpipe";
-    case PipelineSchedule::one_forward_one_backward:
-      return "1f1b";
-    case PipelineSchedule::interleaved:
-      return "interleaved";
-    default:
-      return "breadth first";
-  }
 }
 
 // "tensor 2 × pipeline 2 × data 4, ZeRO-3 over 4", axes of one rank left out.
@@ -93,7 +62,7 @@ std::string layout_text(const Recipe& recipe, const RankGroups& groups) {
   add("context", mesh.context);
   add("pipeline", mesh.pipeline);
   add("data", mesh.data);
-  if (mesh.pipeline > 1) text += fmt::format(", {}", schedule_name(recipe.pipeline.schedule));
+  if (mesh.pipeline > 1) text += fmt::format(", {}", traits_of(recipe.pipeline.schedule).word);
   if (groups.data.ranks() > 1)
     text += fmt::format(", ZeRO-{} over {}", recipe.parallel.zero_stage, groups.data.shards());
   return text;

@@ -16,12 +16,12 @@ MemoryLedger::MemoryLedger(const ScheduleShape& shape, const StepMemory& memory,
   if (timeline == Timeline::record) result_.memory.push_back({0, now_});
 }
 
-double MemoryLedger::with_stage_before(std::int32_t stage) const {
+double MemoryLedger::with_previous_stage(std::int32_t stage) const {
   const bool exchanges = shape_.pipeline > 1 && stage > 0;
   return exchanges ? memory_.stages[static_cast<std::size_t>(stage)].boundary_activation : 0;
 }
 
-double MemoryLedger::with_stage_behind(std::int32_t stage) const {
+double MemoryLedger::with_next_stage(std::int32_t stage) const {
   const bool exchanges = shape_.pipeline > 1 && stage + 1 < shape_.stages();
   return exchanges ? memory_.stages[static_cast<std::size_t>(stage)].boundary_activation : 0;
 }
@@ -65,6 +65,7 @@ void MemoryLedger::add(MemoryCategory category, double bytes) {
   result_.high_water[category] = std::max(result_.high_water[category], now);
 }
 
+// What a pass receives came before it and is given back at its end; what it sends is made in it and given back later.
 void MemoryLedger::apply(const Event& event) {
   if (event.change == MemoryChange::optimizer_starts) return add(MemoryCategory::buffers, memory_.optimizer_workspace);
   if (event.change == MemoryChange::optimizer_ends) return add(MemoryCategory::buffers, -memory_.optimizer_workspace);
@@ -82,30 +83,25 @@ void MemoryLedger::apply(const Event& event) {
       return add(MemoryCategory::gradients, stage.unreduced_gradients);
     case MemoryChange::gradients_are_reduced:
       return add(MemoryCategory::gradients, -stage.unreduced_gradients);
-    default:
-      return apply_pass(event, stage);
-  }
-}
-
-// What a pass receives came before it and is given back at its end; what it sends is made in it and given back later.
-void MemoryLedger::apply_pass(const Event& event, const StageMemory& stage) {
-  switch (event.change) {
     case MemoryChange::forward_starts:
       running_ = event.instruction;
       add(MemoryCategory::activations, stage.saved_activations);
       add(MemoryCategory::buffers, stage.forward_workspace);
-      return add(MemoryCategory::communication, with_stage_behind(event.stage));
+      return add(MemoryCategory::communication, with_next_stage(event.stage));
     case MemoryChange::forward_ends:
       add(MemoryCategory::buffers, -stage.forward_workspace);
-      return add(MemoryCategory::communication, -with_stage_before(event.stage));
+      return add(MemoryCategory::communication, -with_previous_stage(event.stage));
     case MemoryChange::backward_starts:
       running_ = event.instruction;
       add(MemoryCategory::buffers, stage.backward_workspace);
-      return add(MemoryCategory::communication, with_stage_before(event.stage));
-    default:
+      return add(MemoryCategory::communication, with_previous_stage(event.stage));
+    case MemoryChange::backward_ends:
       add(MemoryCategory::activations, -stage.saved_activations);
       add(MemoryCategory::buffers, -stage.backward_workspace);
-      return add(MemoryCategory::communication, -with_stage_behind(event.stage));
+      return add(MemoryCategory::communication, -with_next_stage(event.stage));
+    case MemoryChange::optimizer_starts:
+    case MemoryChange::optimizer_ends:
+      return;  // of the whole rank, above
   }
 }
 

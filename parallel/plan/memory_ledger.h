@@ -51,11 +51,10 @@ class MemoryLedger {
 
   void count_next();
   void apply(const Event& event);
-  void apply_pass(const Event& event, const StageMemory& stage);
   void add(MemoryCategory category, double bytes);
   // Bytes of a tensor that the stage exchanges with its neighbour; 0 where there is none on another rank.
-  double with_stage_before(std::int32_t stage) const;
-  double with_stage_behind(std::int32_t stage) const;
+  double with_previous_stage(std::int32_t stage) const;
+  double with_next_stage(std::int32_t stage) const;
 
   const ScheduleShape& shape_;
   const StepMemory& memory_;

@@ -142,9 +142,15 @@ class Checker {
         return state_.free(instruction);
       case Operation::reduce_gradients:
         return state_.reduce(instruction);
-      default:
+      case Operation::optimizer_step:
         return state_.optimizer_step(rank);
+      case Operation::send_activation:
+      case Operation::receive_activation:
+      case Operation::send_gradient:
+      case Operation::receive_gradient:
+        break;
     }
+    return "it moves a tensor and computes nothing";
   }
 
   bool send_tensor(std::int32_t rank, const Instruction& instruction) {

@@ -5,20 +5,26 @@
 #include <exception>
 #include <fstream>
 #include <iostream>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "core/recipe/recipe_io.h"
+#include "parallel/comm/solo_communicator.h"
+#include "parallel/engine/device.h"
 #include "parallel/engine/evaluation.h"
-#include "tests/parallel/engine/lone_trainer.h"
+#include "parallel/engine/trainer.h"
 
 // logits_tool RECIPE OUTPUT TOKEN...: writes the logits [T, vocab_size] of the model that the recipe starts from as raw float32.
 
 namespace {
 
-void write_logits(const std::string& recipe, const std::string& output, const std::vector<std::int64_t>& tokens) {
-  llmtrain::test::LoneTrainer trainer(llmtrain::read_recipe(recipe));
+void write_logits(const std::string& recipe_file, const std::string& output, const std::vector<std::int64_t>& tokens) {
+  const llmtrain::Recipe recipe = llmtrain::read_recipe(recipe_file);
+  const auto alone = llmtrain::make_solo_communicator();
+  const auto layout = std::make_shared<const llmtrain::Layout>(llmtrain::Partition::make(recipe, 1));
+  llmtrain::Trainer trainer(layout, *alone, llmtrain::choose_device(recipe.cluster.device));
   const at::Tensor logits = llmtrain::logits_of(trainer.model(), at::tensor(tokens, at::kLong)).contiguous();
   std::ofstream file(output, std::ios::binary);
   file.write(static_cast<const char*>(logits.const_data_ptr()), static_cast<std::streamsize>(logits.nbytes()));

@@ -22,9 +22,12 @@ int hops(Collective collective, int ranks) {
     case Collective::broadcast:
     case Collective::barrier:
       return std::bit_width(static_cast<unsigned>(ranks - 1));
-    default:
-      return ranks > 1 ? 1 : 0;
+    case Collective::all_to_all:
+    case Collective::send:
+    case Collective::receive:
+      break;
   }
+  return ranks > 1 ? 1 : 0;
 }
 
 }  // namespace

@@ -37,6 +37,8 @@ class Paint {
  private:
   static std::string_view code(Ink ink) {
     switch (ink) {
+      case Ink::plain:
+        break;
       case Ink::strong:
         return "1";
       case Ink::good:
@@ -45,9 +47,10 @@ class Paint {
         return "33";
       case Ink::bad:
         return "1;31";
-      default:
+      case Ink::memory:
         return "36";
     }
+    return "0";
   }
 
   TextColour colour_;

@@ -48,9 +48,11 @@ std::string colour_class(const ScheduleShape& shape, const Instruction& instruct
     case Operation::receive_activation:
     case Operation::receive_gradient:
       return "receive";
-    default:
-      return "step";
+    case Operation::free_weights:
+    case Operation::optimizer_step:
+      break;
   }
+  return "step";
 }
 
 std::string timeline_legend(const ScheduleShape& shape) {

@@ -38,9 +38,12 @@ std::int32_t trace_thread(Operation operation) {
     case Operation::receive_activation:
     case Operation::receive_gradient:
       return 3;
-    default:
-      return 1;
+    case Operation::gather_weights:
+    case Operation::free_weights:
+    case Operation::reduce_gradients:
+      break;
   }
+  return 1;
 }
 
 void write_trace(const std::filesystem::path& file, const Plan& plan) {

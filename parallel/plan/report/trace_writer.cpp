@@ -40,9 +40,12 @@ std::string_view kind_of(Operation operation) {
     case Operation::send_gradient:
     case Operation::receive_gradient:
       return "transfer";
-    default:
-      return "data";
+    case Operation::gather_weights:
+    case Operation::free_weights:
+    case Operation::reduce_gradients:
+      break;
   }
+  return "data";
 }
 
 // A tensor on its way from one stage to its neighbour.
@@ -62,9 +65,15 @@ std::optional<Arrow> arrow_of(const Instruction& instruction) {
       return Arrow{.starts = true, .gradient = true, .boundary = instruction.stage - 1};
     case Operation::receive_gradient:
       return Arrow{.starts = false, .gradient = true, .boundary = instruction.stage};
-    default:
-      return std::nullopt;
+    case Operation::forward:
+    case Operation::backward:
+    case Operation::gather_weights:
+    case Operation::free_weights:
+    case Operation::reduce_gradients:
+    case Operation::optimizer_step:
+      break;
   }
+  return std::nullopt;
 }
 
 std::string quoted(std::string_view text) {
