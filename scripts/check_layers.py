@@ -15,7 +15,7 @@ import pathlib
 import re
 import sys
 
-LIGHT = ("core_base", "core_recipe", "core_graph", "parallel_plan", "llmtrain")
+LIGHT = ("core_base", "core_recipe", "core_graph", "parallel_layout", "planner", "llmtrain")
 HEAVY = re.compile(r"(ATen|torch|c10|caffe2)/|(mpi|nccl|cuda\w*|cub\w*|cooperative_groups)(\.h|\.cuh|/)")
 CREATE = ("llmtrain_library", "llmtrain_test", "add_executable", "add_library")
 SECTIONS = ("SOURCES", "DEPENDS", "PACKAGES", "LABELS", "TIMEOUT", "PUBLIC", "PRIVATE", "INTERFACE")

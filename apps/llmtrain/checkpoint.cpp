@@ -9,7 +9,7 @@
 #include "apps/llmtrain/checkpoint_inspect.h"
 #include "apps/llmtrain/checkpoint_source.h"
 #include "apps/llmtrain/commands.h"
-#include "apps/llmtrain/executable_recipe.h"
+#include "apps/llmtrain/launch/executable_recipe.h"
 #include "apps/llmtrain/runtime.h"
 #include "apps/llmtrain/standard_streams.h"
 #include "core/base/error.h"

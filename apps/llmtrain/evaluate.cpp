@@ -9,8 +9,8 @@
 
 #include "apps/llmtrain/checkpoint_source.h"
 #include "apps/llmtrain/commands.h"
-#include "apps/llmtrain/executable_recipe.h"
 #include "apps/llmtrain/flags.h"
+#include "apps/llmtrain/launch/executable_recipe.h"
 #include "apps/llmtrain/runtime.h"
 #include "apps/llmtrain/standard_streams.h"
 

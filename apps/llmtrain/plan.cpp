@@ -24,7 +24,7 @@
 #include "parallel/plan/cost/shared_devices.h"
 #include "parallel/plan/planner/fp8_payoff.h"
 #include "parallel/plan/planner/planner.h"
-#include "parallel/plan/report/report_html.h"
+#include "parallel/plan/report/html/report_html.h"
 #include "parallel/plan/report/report_json.h"
 #include "parallel/plan/report/report_text.h"
 #include "parallel/plan/report/trace.h"

@@ -7,8 +7,8 @@
 
 #include "core/base/error.h"
 #include "core/recipe/recipe.h"
-#include "parallel/engine/runtime_interface.h"
-#include "parallel/plan/layout.h"
+#include "parallel/layout/layout.h"
+#include "parallel/runtime/runtime_interface.h"
 
 namespace llmtrain::app {
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "apps/llmtrain/commands.h"
-#include "apps/llmtrain/executable_recipe.h"
 #include "apps/llmtrain/flags.h"
-#include "apps/llmtrain/launch.h"
+#include "apps/llmtrain/launch/executable_recipe.h"
+#include "apps/llmtrain/launch/launch.h"
 #include "apps/llmtrain/plan.h"
 #include "apps/llmtrain/runtime.h"
 #include "core/base/error.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "parallel/engine/runtime_interface.h"
+#include "parallel/runtime/runtime_interface.h"
 
 namespace llmtrain::app {
 

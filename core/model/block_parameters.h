@@ -6,9 +6,9 @@
 
 #include "core/graph/graph.h"
 #include "core/model/norm_layer.h"
-#include "core/model/parameter_store.h"
 #include "core/model/split_linear.h"
 #include "core/model/tensor_split.h"
+#include "core/parameters/parameter_store.h"
 
 namespace llmtrain {
 

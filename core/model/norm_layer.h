@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "core/model/parameter_store.h"
+#include "core/parameters/parameter_store.h"
 #include "core/recipe/recipe.h"
 #include "kernels/norm.h"
 

@@ -9,7 +9,7 @@
 #include "core/model/context_ranks.h"
 #include "core/model/micro_batch.h"
 #include "core/recipe/recipe.h"
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 #include "kernels/rope.h"
 
 namespace llmtrain {

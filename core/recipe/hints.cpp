@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/recipe/json_text.h"
-#include "core/recipe/key_reference.h"
+#include "core/json/json_text.h"
+#include "core/recipe/keys/key_reference.h"
 
 namespace llmtrain {
 namespace {

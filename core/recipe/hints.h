@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/recipe/key_visitor.h"
+#include "core/recipe/keys/key_visitor.h"
 
 namespace llmtrain {
 

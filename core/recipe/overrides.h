@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "core/recipe/document.h"
+#include "core/json/document.h"
 
 namespace llmtrain {
 

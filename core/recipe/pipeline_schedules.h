@@ -11,7 +11,7 @@
 
 namespace llmtrain {
 
-// A schedule's word, and what it allows. parallel/plan/pass_order.cpp has the order of its passes.
+// A schedule's word, and what it allows. parallel/schedule/pass_order.cpp has the order of its passes.
 struct ScheduleTraits {
   std::string_view word;
   bool one_stage_per_rank = false;    // over several pipeline ranks

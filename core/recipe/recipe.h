@@ -11,8 +11,8 @@
 namespace llmtrain {
 
 // A recipe, resolved: every default and preset is filled in. A member's initialiser is its key's fixed default; names,
-// ranges, help and the defaults that other keys decide stand in the key table (core/recipe/key_table.h), nowhere else.
-// Sizes are in elements, batch sizes in sequences.
+// ranges, help and the defaults that other keys decide stand in the key table (core/recipe/keys/key_table.h), nowhere
+// else. Sizes are in elements, batch sizes in sequences.
 
 enum class Architecture { gpt2, gpt_rope, llama };
 enum class Activation { gelu, gelu_tanh, swiglu };

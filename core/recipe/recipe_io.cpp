@@ -6,12 +6,12 @@
 
 #include "core/base/error.h"
 #include "core/base/file.h"
-#include "core/recipe/document.h"
-#include "core/recipe/key_table.h"
+#include "core/json/document.h"
+#include "core/json/problems.h"
+#include "core/recipe/keys/key_table.h"
 #include "core/recipe/overrides.h"
-#include "core/recipe/problems.h"
 #include "core/recipe/recipe_reader.h"
-#include "core/recipe/rules.h"
+#include "core/recipe/rules/rules.h"
 
 namespace llmtrain {
 namespace {

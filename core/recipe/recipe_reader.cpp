@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "core/recipe/hints.h"
+#include "core/recipe/keys/rule_words.h"
 #include "core/recipe/paths.h"
-#include "core/recipe/rule_words.h"
 
 namespace llmtrain {
 namespace {

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/recipe/document.h"
-#include "core/recipe/key_visitor.h"
-#include "core/recipe/problems.h"
+#include "core/json/document.h"
+#include "core/json/problems.h"
+#include "core/recipe/keys/key_visitor.h"
 
 namespace llmtrain {
 

@@ -3,8 +3,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/recipe/json_text.h"
-#include "core/recipe/key_table.h"
+#include "core/json/json_text.h"
+#include "core/recipe/keys/key_table.h"
 #include "core/recipe/recipe_io.h"
 
 namespace llmtrain {

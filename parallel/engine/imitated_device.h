@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "core/model/stage.h"
-#include "parallel/plan/imitated_machine.h"
+#include "parallel/layout/imitated_machine.h"
 
 namespace llmtrain {
 

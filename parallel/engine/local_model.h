@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "core/graph/graph.h"
-#include "core/model/parameter_store.h"
 #include "core/model/stage.h"
+#include "core/parameters/parameter_store.h"
 #include "kernels/rope.h"
-#include "parallel/plan/layout.h"
+#include "parallel/layout/layout.h"
 #include "parallel/shard/rank_groups.h"
 #include "parallel/shard/sharded_parameters.h"
 

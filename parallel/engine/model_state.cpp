@@ -9,7 +9,7 @@
 #include <string>
 
 #include "core/base/error.h"
-#include "core/checkpoint/tensor_dtype.h"
+#include "core/huggingface/tensor_dtype.h"
 #include "parallel/engine/owned_elements.h"
 
 namespace llmtrain {

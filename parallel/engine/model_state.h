@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/checkpoint/checkpoint.h"
-#include "core/checkpoint/huggingface.h"
+#include "core/huggingface/huggingface.h"
 #include "parallel/engine/local_model.h"
 
 namespace llmtrain {

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <functional>
 
-#include "parallel/plan/flat_shards.h"
+#include "parallel/layout/flat_shards.h"
 
 namespace llmtrain {
 namespace {

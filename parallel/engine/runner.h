@@ -12,7 +12,7 @@
 #include "core/model/micro_batch.h"
 #include "parallel/engine/local_model.h"
 #include "parallel/engine/stage_exchange.h"
-#include "parallel/plan/schedule.h"
+#include "parallel/schedule/schedule.h"
 
 namespace llmtrain {
 

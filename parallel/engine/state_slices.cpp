@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/checkpoint/tensor_dtype.h"
+#include "core/huggingface/tensor_dtype.h"
 #include "parallel/engine/model_state.h"
 #include "parallel/engine/owned_elements.h"
 

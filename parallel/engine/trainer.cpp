@@ -6,7 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/checkpoint/checkpoint_recipe.h"
-#include "core/checkpoint/huggingface.h"
+#include "core/huggingface/huggingface.h"
 #include "core/recipe/recipe_io.h"
 #include "parallel/engine/batch_loader.h"
 #include "parallel/engine/evaluation.h"

@@ -4,7 +4,7 @@
 #include "core/model/context_ranks.h"
 #include "kernels/sequence_part.h"
 #include "parallel/comm/communicator.h"
-#include "parallel/plan/layout.h"
+#include "parallel/layout/layout.h"
 
 namespace llmtrain {
 

@@ -4,7 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "parallel/comm/communicator.h"
-#include "parallel/plan/layout.h"
+#include "parallel/layout/layout.h"
 
 namespace llmtrain {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/graph/sharding.h"
-#include "parallel/plan/layout.h"
+#include "parallel/layout/layout.h"
 #include "parallel/shard/context_parallel.h"
 #include "parallel/shard/data_parallel.h"
 #include "parallel/shard/pipeline_parallel.h"

@@ -6,8 +6,8 @@
 
 #include <utility>
 
-#include "core/model/flat_memory.h"
-#include "core/model/initialization.h"
+#include "core/parameters/flat_memory.h"
+#include "core/parameters/initialization.h"
 #include "parallel/shard/tensor_array.h"
 
 namespace llmtrain {

@@ -10,11 +10,11 @@
 #include <utility>
 
 #include "core/graph/graph.h"
-#include "core/model/parameter_store.h"
 #include "core/optim/optimizer.h"
+#include "core/parameters/parameter_store.h"
 #include "core/recipe/recipe.h"
-#include "parallel/plan/flat_shards.h"
-#include "parallel/plan/state_groups.h"
+#include "parallel/layout/flat_shards.h"
+#include "parallel/layout/state_groups.h"
 #include "parallel/shard/data_parallel.h"
 #include "parallel/shard/tensor_gradients.h"
 #include "parallel/shard/tensor_parallel.h"

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/graph/graph.h"
-#include "core/model/parameter_store.h"
-#include "parallel/plan/flat_shards.h"
+#include "core/parameters/parameter_store.h"
+#include "parallel/layout/flat_shards.h"
 #include "parallel/shard/tensor_parallel.h"
 
 namespace llmtrain {

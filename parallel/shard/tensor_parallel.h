@@ -7,7 +7,7 @@
 
 #include "core/model/tensor_ranks.h"
 #include "parallel/comm/communicator.h"
-#include "parallel/plan/layout.h"
+#include "parallel/layout/layout.h"
 
 namespace llmtrain {
 

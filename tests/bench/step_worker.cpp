@@ -11,7 +11,7 @@
 
 #include "core/recipe/recipe_io.h"
 #include "parallel/comm/solo_communicator.h"
-#include "parallel/engine/device.h"
+#include "parallel/device/device.h"
 #include "parallel/engine/trainer.h"
 
 // The training process that scripts/bench drives: it reads "run N" and "memory" from standard input, a line each, and

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 #include "tests/kernels/tensor_error.h"
 #include "tests/kernels/thread_count.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/randn.h>

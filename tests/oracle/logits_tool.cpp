@@ -12,11 +12,11 @@
 
 #include "core/recipe/recipe_io.h"
 #include "parallel/comm/solo_communicator.h"
-#include "parallel/engine/device.h"
+#include "parallel/device/device.h"
 #include "parallel/engine/evaluation.h"
 #include "parallel/engine/trainer.h"
 
-// logits_tool RECIPE OUTPUT TOKEN...: writes the logits [T, vocab_size] of the model that the recipe starts from as raw float32.
+// logits_tool RECIPE OUTPUT TOKEN...: writes the logits [T, vocab_size] as raw float32, before any training.
 
 namespace {
 

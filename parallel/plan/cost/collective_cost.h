@@ -2,9 +2,9 @@
 #pragma once
 
 #include "core/base/collective.h"
+#include "parallel/layout/imitated_machine.h"
+#include "parallel/layout/mesh.h"
 #include "parallel/plan/cost/cluster_profile.h"
-#include "parallel/plan/imitated_machine.h"
-#include "parallel/plan/mesh.h"
 
 namespace llmtrain {
 

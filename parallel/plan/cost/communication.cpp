@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "core/graph/block_cache.h"
+#include "parallel/layout/step_scalars.h"
 #include "parallel/plan/cost/boundary.h"
 #include "parallel/plan/cost/state_cost.h"
 #include "parallel/plan/cost/step_cost_model.h"
-#include "parallel/plan/step_scalars.h"
 
 namespace llmtrain {
 namespace {

@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-#include "parallel/plan/imitated_machine.h"
+#include "parallel/layout/imitated_machine.h"
 
 namespace llmtrain {
 namespace {

@@ -2,11 +2,11 @@
 #pragma once
 
 #include "core/graph/operators.h"
+#include "parallel/layout/layout.h"
 #include "parallel/plan/cost/collective_cost.h"
 #include "parallel/plan/cost/cost_constants.h"
 #include "parallel/plan/cost/roofline.h"
-#include "parallel/plan/layout.h"
-#include "parallel/plan/step_costs.h"
+#include "parallel/plan/simulator/step_costs.h"
 
 namespace llmtrain {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/recipe/json_text.h"
+#include "core/json/json_text.h"
 #include "parallel/plan/cost/cluster_profile.h"
 #include "parallel/plan/cost/profile_keys.h"
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/recipe/world.h"
+#include "core/recipe/rules/world.h"
 
 namespace llmtrain {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "core/recipe/recipe.h"
+#include "parallel/layout/mesh.h"
 #include "parallel/plan/cost/cluster_profile.h"
-#include "parallel/plan/mesh.h"
 
 namespace llmtrain {
 

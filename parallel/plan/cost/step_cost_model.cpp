@@ -5,9 +5,9 @@
 #include <cstddef>
 
 #include "core/graph/block_cache.h"
+#include "parallel/layout/imitated_machine.h"
 #include "parallel/plan/cost/boundary.h"
 #include "parallel/plan/cost/state_cost.h"
-#include "parallel/plan/imitated_machine.h"
 
 namespace llmtrain {
 namespace {

@@ -3,10 +3,10 @@
 
 #include <vector>
 
+#include "parallel/layout/layout.h"
 #include "parallel/plan/cost/cluster_profile.h"
 #include "parallel/plan/cost/cost_constants.h"
-#include "parallel/plan/layout.h"
-#include "parallel/plan/step_costs.h"
+#include "parallel/plan/simulator/step_costs.h"
 
 namespace llmtrain {
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "core/graph/pass_setting.h"
-#include "parallel/plan/layout.h"
-#include "parallel/plan/step_memory.h"
+#include "parallel/layout/layout.h"
+#include "parallel/plan/simulator/step_memory.h"
 
 namespace llmtrain {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/graph/pass_setting.h"
-#include "parallel/plan/mesh.h"
+#include "parallel/layout/mesh.h"
 
 namespace llmtrain {
 

@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "core/recipe/recipe.h"
-#include "parallel/plan/mesh.h"
+#include "parallel/layout/mesh.h"
 
 namespace llmtrain {
 

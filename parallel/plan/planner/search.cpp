@@ -9,10 +9,10 @@
 #include "parallel/plan/cost/shared_devices.h"
 #include "parallel/plan/cost/step_cost_model.h"
 #include "parallel/plan/memory/memory_model.h"
-#include "parallel/plan/pass_order.h"
 #include "parallel/plan/planner/layouts.h"
 #include "parallel/plan/planner/planner.h"
 #include "parallel/plan/report/report_text.h"
+#include "parallel/schedule/pass_order.h"
 
 namespace llmtrain {
 namespace {

@@ -4,7 +4,7 @@
 #include <array>
 #include <string_view>
 
-#include "parallel/plan/step_memory.h"
+#include "parallel/plan/simulator/step_memory.h"
 
 namespace llmtrain {
 

@@ -3,11 +3,11 @@
 
 #include <memory>
 
-#include "parallel/plan/layout.h"
+#include "parallel/layout/layout.h"
 #include "parallel/plan/report/plan_report.h"
-#include "parallel/plan/simulator.h"
-#include "parallel/plan/step_costs.h"
-#include "parallel/plan/step_memory.h"
+#include "parallel/plan/simulator/simulator.h"
+#include "parallel/plan/simulator/step_costs.h"
+#include "parallel/plan/simulator/step_memory.h"
 
 namespace llmtrain {
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "core/recipe/recipe.h"
-#include "parallel/plan/mesh.h"
-#include "parallel/plan/step_costs.h"
-#include "parallel/plan/step_memory.h"
+#include "parallel/layout/mesh.h"
+#include "parallel/plan/simulator/step_costs.h"
+#include "parallel/plan/simulator/step_memory.h"
 
 namespace llmtrain {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "core/base/error.h"
-#include "core/recipe/json_text.h"
+#include "core/json/json_text.h"
 #include "core/recipe/recipe_io.h"
 #include "parallel/plan/report/memory_names.h"
 

@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "core/base/file.h"
-#include "parallel/plan/schedule.h"
-#include "parallel/plan/step_memory.h"
+#include "parallel/plan/simulator/step_memory.h"
+#include "parallel/schedule/schedule.h"
 
 namespace llmtrain {
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/checkpoint/huggingface.h"
 #include "core/checkpoint/safetensors.h"
+#include "core/huggingface/huggingface.h"
 #include "tests/support/temporary_directory.h"
 
 namespace llmtrain::test {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/checkpoint/huggingface.h"
+#include "core/huggingface/huggingface.h"
 #include "tests/core/checkpoint/huggingface_fixture.h"
 
 namespace llmtrain {

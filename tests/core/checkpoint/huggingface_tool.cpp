@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/checkpoint/huggingface.h"
 #include "core/checkpoint/safetensors.h"
+#include "core/huggingface/huggingface.h"
 #include "core/recipe/recipe_io.h"
 
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "core/recipe/rules.h"
+#include "core/recipe/rules/rules.h"
 #include "tests/core/recipe/bad_combinations.h"
 #include "tests/core/recipe/good_recipe.h"
 

@@ -6,7 +6,7 @@
 #include <catch2/catch.hpp>
 #include <string>
 
-#include "core/recipe/rules.h"
+#include "core/recipe/rules/rules.h"
 
 namespace llmtrain {
 namespace {

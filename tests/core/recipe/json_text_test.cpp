@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/recipe/json_text.h"
+#include "core/json/json_text.h"
 
 #include <catch2/catch.hpp>
 #include <string>

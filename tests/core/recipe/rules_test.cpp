@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/recipe/rules.h"
+#include "core/recipe/rules/rules.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -7,8 +7,8 @@
 #include <set>
 #include <utility>
 
-#include "core/recipe/key_reference.h"
-#include "core/recipe/key_table.h"
+#include "core/recipe/keys/key_reference.h"
+#include "core/recipe/keys/key_table.h"
 #include "core/recipe/recipe_reader.h"
 #include "tests/core/recipe/bad_combinations.h"
 #include "tests/core/recipe/good_recipe.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/engine/checkpoint_saver.h"
+#include "parallel/run/checkpoint_saver.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

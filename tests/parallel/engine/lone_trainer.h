@@ -5,9 +5,9 @@
 
 #include "core/recipe/recipe.h"
 #include "parallel/comm/solo_communicator.h"
-#include "parallel/engine/device.h"
+#include "parallel/device/device.h"
 #include "parallel/engine/trainer.h"
-#include "parallel/plan/layout.h"
+#include "parallel/layout/layout.h"
 
 namespace llmtrain::test {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/engine/metrics_log.h"
+#include "parallel/run/metrics_log.h"
 
 #include <sys/stat.h>
 

@@ -158,7 +158,7 @@ TEST_CASE("each rank of a pipeline executes its part of the schedule", "[ranks]"
                      PipelineCase{2, 2, {zero(3), "pipeline.loops=3", "pipeline.schedule=\"" + schedule + "\""}}.all());
   Mesh mesh;
   mesh.pipeline = mesh.data = mesh.zero_shard = 2;
-  const Schedule expected = make_schedule(schedule_shape(recipe, mesh));
+  const Schedule expected = make_schedule(Partition::on_mesh(recipe, mesh).shape);
   std::mutex mutex;
   LocalWorld(4).run([&](Communicator& communicator) {
     Trainer trainer(layout_of(recipe, communicator.size()), communicator, at::kCPU);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/engine/rank_devices.h"
+#include "parallel/runtime/rank_devices.h"
 
 #include <catch2/catch.hpp>
 #include <vector>

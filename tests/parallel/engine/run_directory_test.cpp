@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/engine/run_directory.h"
+#include "parallel/run/run_directory.h"
 
 #include <sys/wait.h>
 #include <unistd.h>

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <limits>
 
-#include "parallel/engine/metrics_log.h"
+#include "parallel/run/metrics_log.h"
 
 // run_log_tool FOLDER STEPS_DONE LAST: rows of the steps after STEPS_DONE to LAST, an evaluation after every fifth, and
 // before the first. The loss of step 13 is no number.

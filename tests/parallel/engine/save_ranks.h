@@ -3,9 +3,9 @@
 
 #include <filesystem>
 
-#include "parallel/engine/checkpoint_saver.h"
 #include "parallel/engine/model_state.h"
 #include "parallel/engine/trainer.h"
+#include "parallel/run/checkpoint_saver.h"
 
 namespace llmtrain::test {
 

@@ -12,8 +12,8 @@
 #include "core/checkpoint/checkpoint_folder.h"
 #include "core/checkpoint/checkpoint_part.h"
 #include "parallel/comm/local/local_world.h"
-#include "parallel/engine/checkpoint_saver.h"
-#include "parallel/engine/shared_folder.h"
+#include "parallel/run/checkpoint_saver.h"
+#include "parallel/run/shared_folder.h"
 #include "tests/support/temporary_directory.h"
 
 namespace llmtrain {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/engine/stop_signal.h"
+#include "parallel/run/stop_signal.h"
 
 #include <catch2/catch.hpp>
 #include <string>

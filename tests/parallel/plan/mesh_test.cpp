@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/plan/mesh.h"
+#include "parallel/layout/mesh.h"
 
 #include <rapidcheck.h>
 #include <rapidcheck/catch.h>

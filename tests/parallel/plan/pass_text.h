@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "parallel/plan/schedule.h"
+#include "parallel/schedule/schedule.h"
 
 namespace llmtrain {
 

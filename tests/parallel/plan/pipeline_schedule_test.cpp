@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "parallel/plan/schedule.h"
+#include "parallel/schedule/schedule.h"
 #include "tests/parallel/plan/pass_text.h"
 #include "tests/parallel/plan/random_shape.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/plan/placement.h"
+#include "parallel/layout/placement.h"
 
 #include <rapidcheck.h>
 #include <rapidcheck/catch.h>

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "parallel/plan/schedule.h"
+#include "parallel/schedule/schedule.h"
 
 namespace llmtrain {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/plan/schedule.h"
+#include "parallel/schedule/schedule.h"
 
 #include <rapidcheck.h>
 #include <rapidcheck/catch.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "parallel/plan/simulator.h"
+#include "parallel/plan/simulator/simulator.h"
 
 namespace llmtrain {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "parallel/plan/schedule.h"
+#include "parallel/schedule/schedule.h"
 #include "tests/parallel/plan/pass_text.h"
 #include "tests/parallel/plan/random_shape.h"
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "parallel/layout/layout.h"
 #include "parallel/plan/cost/step_cost_model.h"
-#include "parallel/plan/layout.h"
-#include "parallel/plan/simulator.h"
+#include "parallel/plan/simulator/simulator.h"
 
 namespace llmtrain::published {
 

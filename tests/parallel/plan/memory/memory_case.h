@@ -6,8 +6,8 @@
 
 #include "core/graph/graph.h"
 #include "core/recipe/recipe.h"
-#include "parallel/plan/layout.h"
-#include "parallel/plan/step_memory.h"
+#include "parallel/layout/layout.h"
+#include "parallel/plan/simulator/step_memory.h"
 
 namespace llmtrain::test {
 

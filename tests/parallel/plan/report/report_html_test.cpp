@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/plan/report/report_html.h"
+#include "parallel/plan/report/html/report_html.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/recipe/json_text.h"
-#include "parallel/plan/report/html_text.h"
-#include "parallel/plan/report/timeline_selection.h"
+#include "core/json/json_text.h"
+#include "parallel/plan/report/html/html_text.h"
+#include "parallel/plan/report/html/timeline_selection.h"
 #include "tests/parallel/plan/report/sample_plan.h"
 
 namespace llmtrain {

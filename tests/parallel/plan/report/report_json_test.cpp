@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/recipe/json_text.h"
+#include "core/json/json_text.h"
 #include "core/recipe/recipe_io.h"
 #include "tests/parallel/plan/report/sample_report.h"
 

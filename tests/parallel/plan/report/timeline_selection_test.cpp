@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/plan/report/timeline_selection.h"
+#include "parallel/plan/report/html/timeline_selection.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "parallel/plan/report/duration_text.h"
-#include "parallel/plan/report/memory_columns.h"
-#include "parallel/plan/report/time_axis.h"
-#include "parallel/plan/report/timeline_colours.h"
+#include "parallel/plan/report/html/memory_columns.h"
+#include "parallel/plan/report/html/time_axis.h"
+#include "parallel/plan/report/html/timeline_colours.h"
 
 namespace llmtrain {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/base/file.h"
-#include "core/recipe/json_text.h"
+#include "core/json/json_text.h"
 #include "parallel/plan/report/trace_writer.h"
 #include "tests/parallel/plan/report/sample_plan.h"
 #include "tests/support/temporary_directory.h"

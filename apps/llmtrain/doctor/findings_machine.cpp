@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <spdlog/fmt/fmt.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <iterator>
+#include <set>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "apps/llmtrain/doctor/findings.h"
+#include "core/base/units.h"
+
+namespace llmtrain::app {
+namespace {
+
+constexpr std::int64_t gibibyte = std::int64_t{1} << 30;
+
+std::string or_unknown(const std::string& text) { return text.empty() ? "unknown" : text; }
+
+void find_processor(std::vector<Finding>& findings) {
+  findings.push_back({FindingState::ok, "processor", or_unknown(value_in("/proc/cpuinfo", "model name")), ""});
+}
+
+void find_vector_instructions(std::vector<Finding>& findings) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 5> known = {{{"avx2", "AVX2"},
+                                                                                   {"avx512f", "AVX-512"},
+                                                                                   {"avx512_bf16", "AVX-512 bf16"},
+                                                                                   {"amx_tile", "AMX"},
+                                                                                   {"asimd", "NEON"}}};
+  std::istringstream words(value_in("/proc/cpuinfo", "flags") + " " + value_in("/proc/cpuinfo", "Features"));
+  const std::set<std::string, std::less<>> flags{std::istream_iterator<std::string>(words), {}};
+  std::string names;
+  for (const auto& [flag, name] : known) {
+    if (flags.contains(flag)) names.append(names.empty() ? "" : ", ").append(name);
+  }
+  findings.push_back(names.empty()
+                         ? Finding{FindingState::note, "vectors", "neither AVX2 nor AVX-512: training is slow",
+                                   "use a processor made after 2013"}
+                         : Finding{FindingState::ok, "vectors", names, ""});
+}
+
+// A container's share, "max" or "QUOTA PERIOD" in microseconds.
+void find_cores(std::vector<Finding>& findings) {
+  const int cores = usable_cores();
+  std::string text = fmt::format("{} of {} usable", cores, ::sysconf(_SC_NPROCESSORS_ONLN));
+  const std::string share = first_line("/sys/fs/cgroup/cpu.max");
+  char* rest = nullptr;
+  const double quota = std::strtod(share.c_str(), &rest);
+  const double period = std::strtod(rest, nullptr);
+  if (quota > 0 && period > 0 && quota / period < cores) {
+    findings.push_back({FindingState::note, "cores",
+                        fmt::format("{}, their time limited to {:.1f}", text, quota / period),
+                        fmt::format("export OMP_NUM_THREADS={}", std::max(1, static_cast<int>(quota / period)))});
+    return;
+  }
+  findings.push_back({FindingState::ok, "cores", text, ""});
+}
+
+void find_memory(std::vector<Finding>& findings) {
+  const std::int64_t total = std::atoll(value_in("/proc/meminfo", "MemTotal").c_str()) * 1024;
+  std::int64_t available = std::atoll(value_in("/proc/meminfo", "MemAvailable").c_str()) * 1024;
+  std::string text = format_bytes(total) + ", " + format_bytes(available) + " available";
+  const std::int64_t limit = std::atoll(first_line("/sys/fs/cgroup/memory.max").c_str());
+  if (limit > 0 && limit < total) {
+    text += ", this container's limit is " + format_bytes(limit);
+    available = std::min(available, limit);
+  }
+  findings.push_back(available < 2 * gibibyte ? Finding{FindingState::note, "memory", text, "end other programs"}
+                                              : Finding{FindingState::ok, "memory", text, ""});
+}
+
+void find_huge_pages(std::vector<Finding>& findings) {
+  const std::string file = "/sys/kernel/mm/transparent_hugepage/enabled";
+  const std::string words = first_line(file);
+  const auto begin = words.find('[');
+  const auto end = words.find(']');
+  if (begin == std::string::npos || end == std::string::npos) {
+    findings.push_back({FindingState::ok, "huge pages", "not offered by this kernel", ""});
+    return;
+  }
+  const std::string chosen = words.substr(begin + 1, end - begin - 1);
+  findings.push_back(chosen == "never" ? Finding{FindingState::note, "huge pages", "never: large models train slower",
+                                                 "echo madvise | sudo tee " + file}
+                                       : Finding{FindingState::ok, "huge pages", chosen, ""});
+}
+
+void find_disk(std::vector<Finding>& findings) {
+  std::error_code failed;
+  const std::string folder = std::filesystem::current_path(failed).string();
+  struct statvfs space {};
+  if (::statvfs(".", &space) != 0) return;
+  const auto free = static_cast<std::int64_t>(space.f_bavail * space.f_frsize);
+  const std::string text = format_bytes(free) + " free in " + folder;
+  if (::access(".", W_OK) != 0) {
+    findings.push_back({FindingState::note, "disk", text + ", where you may not write", "use --run-dir"});
+  } else {
+    findings.push_back(free < gibibyte ? Finding{FindingState::note, "disk", text, "make room, or use --run-dir"}
+                                       : Finding{FindingState::ok, "disk", text, ""});
+  }
+}
+
+}  // namespace
+
+void find_machine(std::vector<Finding>& findings) {
+  find_processor(findings);
+  find_vector_instructions(findings);
+  find_cores(findings);
+  find_memory(findings);
+  find_huge_pages(findings);
+  find_disk(findings);
+}
+
+}  // namespace llmtrain::app

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/llmtrain/launch/executable_recipe.h"
+
+#include "core/base/error.h"
+#include "parallel/layout/executable.h"
+
+namespace llmtrain::app {
+
+void require_executable(const Recipe& recipe, const std::string& name) {
+  std::string lines;
+  for (const std::string& reason : not_executable(recipe)) {
+    lines.append(lines.empty() ? "" : "\n").append(name).append(": ").append(reason);
+  }
+  if (!lines.empty()) throw Error(ExitCode::bad_recipe, lines);
+}
+
+}  // namespace llmtrain::app

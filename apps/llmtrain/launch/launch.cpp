@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/llmtrain/launch/launch.h"
+
+#include <algorithm>
+
+#include "core/base/error.h"
+
+namespace llmtrain::app {
+namespace {
+
+std::int64_t ranks_asked_for(const Recipe& recipe) {
+  if (recipe.launch.ranks) return *recipe.launch.ranks;
+  const ParallelRecipe& parallel = recipe.parallel;
+  const std::int64_t one_copy = parallel.tensor * parallel.pipeline * parallel.context;
+  if (parallel.data) return one_copy * *parallel.data;
+  return std::max(one_copy, recipe.cluster.nodes * recipe.cluster.devices_per_node.value_or(1));
+}
+
+[[noreturn]] void refuse(const std::string& file, const std::string& reason) {
+  throw Error(ExitCode::bad_recipe, file + ": " + reason);
+}
+
+std::int64_t decide_ranks(const std::string& file, const Recipe& recipe, const std::optional<Launcher>& launcher) {
+  if (!launcher) return ranks_asked_for(recipe);
+  const auto& asked = recipe.launch.ranks;
+  if (asked && *asked != launcher->ranks) {
+    refuse(file, "/launch/ranks: " + std::to_string(*asked) + " disagrees with the " + std::to_string(launcher->ranks) +
+                     " that " + launcher->name + " has started; start as many, or leave it \"auto\"");
+  }
+  return launcher->ranks;
+}
+
+CommunicationBackend decide_backend(const std::string& file, const Recipe& recipe, std::int64_t ranks,
+                                    const std::optional<Launcher>& launcher) {
+  const bool is_local = recipe.launch.backend == CommunicationBackend::local;
+  if (is_local && ranks > 1 && launcher) {
+    refuse(file, "/launch/backend: \"local\" keeps all ranks in one process, and " + launcher->name + " has started " +
+                     std::to_string(ranks) + "; use \"auto\" or \"mpi\"");
+  }
+  if (recipe.launch.backend == CommunicationBackend::nccl && recipe.cluster.device == DeviceKind::cpu)
+    refuse(file, "/launch/backend: \"nccl\" connects GPUs, and cluster.device is \"cpu\"; use \"auto\" or \"mpi\"");
+  return ranks == 1 ? CommunicationBackend::local : recipe.launch.backend;
+}
+
+}  // namespace
+
+RunLaunch decide_launch(const std::string& file, Recipe& recipe, const std::optional<Launcher>& launcher) {
+  RunLaunch launch;
+  launch.ranks = decide_ranks(file, recipe, launcher);
+  launch.backend = decide_backend(file, recipe, launch.ranks, launcher);
+  if (recipe.cluster.nodes > 1 && !launcher) {
+    refuse(file, "/cluster/nodes: " + std::to_string(recipe.cluster.nodes) +
+                     " nodes are started by srun or mpirun, not from one of them; start the run with one of these");
+  }
+  if (launcher) {
+    launch.launcher = launcher->name;
+    launch.ranks_here = launcher->ranks_here;
+    launch.local_rank = launcher->local_rank;
+  }
+  recipe.launch.ranks = launch.ranks;
+  return launch;
+}
+
+bool starts_processes(const RunLaunch& launch, const std::optional<Launcher>& launcher) {
+  return launch.backend != CommunicationBackend::local && !launcher;
+}
+
+}  // namespace llmtrain::app

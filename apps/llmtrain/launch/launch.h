@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "apps/llmtrain/launch/launcher.h"
+#include "core/recipe/recipe.h"
+#include "parallel/runtime/runtime_interface.h"
+
+namespace llmtrain::app {
+
+// How many ranks a run has and what they are, written into the recipe as launch.ranks: the launcher's world, else
+// launch.ranks, else parallel.data where it is given, else nodes × devices_per_node where they are given, else one.
+// Throws Error(bad_recipe), with `file` first, where that disagrees with the recipe or its backend.
+RunLaunch decide_launch(const std::string& file, Recipe& recipe, const std::optional<Launcher>& launcher);
+
+// Whether this process has to start the ranks, as processes of their own.
+bool starts_processes(const RunLaunch& launch, const std::optional<Launcher>& launcher);
+
+}  // namespace llmtrain::app

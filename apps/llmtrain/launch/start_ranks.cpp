@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "apps/llmtrain/launch/launcher.h"
+#include "core/base/error.h"
+
+namespace llmtrain::app {
+namespace {
+
+volatile pid_t mpirun_process = 0;
+volatile std::sig_atomic_t requests = 0;
+
+// mpirun passes SIGUSR1 on to the ranks, which SIGTERM and SIGINT would end.
+void pass_on(int) {
+  if (mpirun_process > 0) ::kill(mpirun_process, requests == 0 ? SIGUSR1 : SIGTERM);
+  requests = 1;
+}
+
+std::string program_file() {
+  char path[PATH_MAX] = {};
+  if (::readlink("/proc/self/exe", path, sizeof(path) - 1) < 0)
+    throw Error(ExitCode::internal_error, std::string("/proc/self/exe: cannot be read: ") + std::strerror(errno));
+  return path;
+}
+
+std::vector<std::string> arguments_given() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> arguments;
+  for (std::string argument; std::getline(file, argument, '\0');) arguments.push_back(argument);
+  if (!arguments.empty()) arguments.erase(arguments.begin());
+  return arguments;
+}
+
+std::vector<std::string> command_of(std::int64_t ranks) {
+  std::vector<std::string> command{"mpirun", "--quiet", "--bind-to", "none", "--oversubscribe"};
+  if (::geteuid() == 0) command.emplace_back("--allow-run-as-root");
+  command.insert(command.end(), {"-n", std::to_string(ranks), program_file()});
+  const auto arguments = arguments_given();
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return command;
+}
+
+// The child: becomes mpirun, or says through the pipe why it cannot.
+[[noreturn]] void become(std::vector<std::string>& command, int pipe) {
+  ::setpgid(0, 0);  // a terminal's Ctrl-C comes to the parent alone
+  std::vector<char*> arguments;
+  for (std::string& argument : command) arguments.push_back(argument.data());
+  arguments.push_back(nullptr);
+  ::execvp(arguments.front(), arguments.data());
+  const int reason = errno;
+  [[maybe_unused]] const auto written = ::write(pipe, &reason, sizeof(reason));
+  ::_exit(127);
+}
+
+void refuse_without_mpirun(int pipe) {
+  int reason = 0;
+  if (::read(pipe, &reason, sizeof(reason)) != sizeof(reason)) return;
+  throw Error(ExitCode::missing_input, std::string("mpirun: cannot be started: ") + std::strerror(reason) +
+                                           "; install Open MPI, or set launch.backend to \"local\"");
+}
+
+// "9 (Killed)".
+std::string describe(int signal) { return std::to_string(signal) + " (" + ::strsignal(signal) + ")"; }
+
+int wait_for(pid_t process) {
+  int status = 0;
+  while (::waitpid(process, &status, 0) < 0 && errno == EINTR) {
+  }
+  // mpirun ends as a shell does: with 128 more than the signal that ended a rank.
+  constexpr int by_signal = 128;
+  if (WIFEXITED(status) && WEXITSTATUS(status) > by_signal)
+    throw Error(ExitCode::rank_lost, "a rank was ended by signal " + describe(WEXITSTATUS(status) - by_signal));
+  if (WIFEXITED(status)) return WEXITSTATUS(status);
+  throw Error(ExitCode::rank_lost, "mpirun was ended by signal " + describe(WTERMSIG(status)));
+}
+
+// Each rank gets its part of the cores, unless the user has said how many.
+void share_cores(std::int64_t ranks) {
+  cpu_set_t allowed;
+  if (::sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
+  const std::int64_t threads = std::max<std::int64_t>(1, CPU_COUNT(&allowed) / ranks);
+  ::setenv("OMP_NUM_THREADS", std::to_string(threads).c_str(), 0);
+}
+
+}  // namespace
+
+int start_ranks(std::int64_t ranks) {
+  share_cores(ranks);
+  std::vector<std::string> command = command_of(ranks);
+  int pipe[2] = {};
+  if (::pipe2(pipe, O_CLOEXEC) != 0)
+    throw Error(ExitCode::internal_error, std::string("no pipe: ") + std::strerror(errno));
+  struct sigaction action {};
+  action.sa_handler = pass_on;
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) ::sigaction(signal, &action, nullptr);
+  const pid_t process = ::fork();
+  if (process < 0) throw Error(ExitCode::internal_error, std::string("mpirun: no process: ") + std::strerror(errno));
+  if (process == 0) become(command, pipe[1]);
+  mpirun_process = process;
+  ::close(pipe[1]);
+  refuse_without_mpirun(pipe[0]);
+  ::close(pipe[0]);
+  return wait_for(process);
+}
+
+}  // namespace llmtrain::app

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "apps/llmtrain/commands.h"
+#include "apps/llmtrain/profiles.h"
+#include "apps/llmtrain/standard_streams.h"
+#include "apps/llmtrain/support/support_cases.h"
+#include "core/base/error.h"
+
+namespace llmtrain::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string name_of(const SupportCase& one) { return one.key + "=" + one.value; }
+
+std::string needs_of(const SupportCase& one) {
+  std::string text;
+  for (const auto& [key, value] : one.needs) text += (text.empty() ? " with " : ", ") + key + "=" + value;
+  return text;
+}
+
+const char* word(bool can) { return can ? "yes" : "no"; }
+
+struct Row {
+  std::string name;
+  const Support* support = nullptr;
+};
+
+std::string table(const std::vector<Row>& rows) {
+  std::size_t width = 0;
+  for (const Row& row : rows) width = std::max(width, row.name.size());
+  std::string text;
+  for (const Row& row : rows) {
+    const Support& support = *row.support;
+    text += fmt::format("  {:<4}  {:<3}  {:<{}}{}{}\n", word(support.plans), word(support.runs), row.name,
+                        support.runs ? 0 : width, support.runs ? "" : "  ",
+                        support.plans ? support.run_reason : support.plan_reason);
+  }
+  return text;
+}
+
+std::string tables(const std::vector<Support>& alone, const std::vector<SupportPair>& pairs) {
+  const auto& cases = support_cases();
+  std::vector<Row> singles, both;
+  for (std::size_t index = 0; index < cases.size(); ++index)
+    singles.push_back({name_of(cases[index]) + needs_of(cases[index]), &alone[index]});
+  for (const SupportPair& pair : pairs)
+    both.push_back({name_of(*pair.first) + " and " + name_of(*pair.second), &pair.support});
+  return "  plan  run  key=value\n" + table(singles) +
+         "\nTwo at once, where the answer does not follow from the lines above:\n" + table(both);
+}
+
+Json support_json(const std::vector<Override>& settings, const Support& support) {
+  return {{"set", settings},
+          {"plan", support.plans},
+          {"run", support.runs},
+          {"reason", support.plans ? support.run_reason : support.plan_reason}};
+}
+
+std::string json_text(const std::vector<Support>& alone, const std::vector<SupportPair>& pairs) {
+  const auto& cases = support_cases();
+  Json singles = Json::array(), both = Json::array();
+  for (std::size_t index = 0; index < cases.size(); ++index) {
+    Json entry = {{"key", cases[index].key}, {"value", cases[index].value}};
+    entry.update(support_json(cases[index].overrides(), alone[index]));
+    singles.push_back(std::move(entry));
+  }
+  for (const SupportPair& pair : pairs) {
+    std::vector<Override> settings = pair.first->overrides();
+    for (const Override& one : pair.second->overrides())
+      if (std::ranges::find(settings, one) == settings.end()) settings.push_back(one);
+    Json entry = {{"keys", {pair.first->key, pair.second->key}}, {"values", {pair.first->value, pair.second->value}}};
+    entry.update(support_json(settings, pair.support));
+    both.push_back(std::move(entry));
+  }
+  return Json{{"recipe", Json::parse(support_recipe())}, {"singles", std::move(singles)}, {"pairs", std::move(both)}}
+             .dump(2) +
+         "\n";
+}
+
+int support(bool json) {
+  const ClusterProfile profile = load_profile("cpu", profiles_folder());
+  std::vector<Support> alone;
+  for (const SupportCase& one : support_cases()) alone.push_back(support_of(one.overrides(), profile));
+  const auto pairs = surprising_pairs(alone, profile);
+  write_result(json ? json_text(alone, pairs) : tables(alone, pairs));
+  return static_cast<int>(ExitCode::done);
+}
+
+}  // namespace
+
+void add_support(CLI::App& program, Action& action) {
+  const auto json = std::make_shared<bool>(false);
+  CLI::App* command = program.add_subcommand("support", "Says which keys it can plan and which it can run");
+  command->add_flag("--json", *json, "Print JSON");
+  command->footer("Examples:\n  llmtrain support\n  llmtrain support --json");
+  command->callback([json, &action] { action = [json] { return support(*json); }; });
+}
+
+}  // namespace llmtrain::app

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/huggingface/huggingface_files.h"
+
+#include <set>
+
+#include "core/base/error.h"
+#include "core/checkpoint/json_file.h"
+#include "core/checkpoint/utf8.h"
+
+namespace llmtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse(const fs::path& file, const std::string& what) {
+  throw Error(ExitCode::bad_data, file.string() + ": " + what + "; download or save the model again");
+}
+
+bool is_there(const fs::path& file) {
+  std::error_code error;
+  return fs::exists(file, error);
+}
+
+// Plain names alone, so that an index from elsewhere cannot make us read other files.
+bool is_plain_name(const std::string& name) {
+  return name.ends_with(".safetensors") && !name.starts_with('.') &&
+         name.find_first_of(std::string_view("/\\\0", 3)) == std::string::npos;
+}
+
+std::map<std::string, std::string> read_weight_map(const fs::path& index) {
+  const auto json = parse_json<nlohmann::json>(read_text_file(index), index.string());
+  if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object())
+    refuse(index, "has no object \"weight_map\"");
+  std::map<std::string, std::string> files;
+  for (const auto& item : json["weight_map"].items()) {
+    const std::string file = item.value().is_string() ? item.value().get<std::string>() : "";
+    if (!is_plain_name(file))
+      refuse(index, "places " + quoted_text(item.key()) + " in " + quoted_text(item.value().dump()) +
+                        ", which is no plain name of a .safetensors file in its folder");
+    files.emplace(item.key(), file);
+  }
+  return files;
+}
+
+}  // namespace
+
+HuggingfaceFiles::HuggingfaceFiles(const fs::path& folder) {
+  const fs::path single = folder / "model.safetensors";
+  const fs::path index = folder / "model.safetensors.index.json";
+  if (is_there(single)) {
+    open(single);
+    return;
+  }
+  if (is_there(index)) {
+    open_indexed(index);
+    return;
+  }
+  const std::string advice = is_there(folder / "pytorch_model.bin")
+                                 ? "; it has pytorch_model.bin: save it again with safe_serialization=True"
+                                 : "; a folder that save_pretrained wrote is needed";
+  throw Error(ExitCode::missing_input,
+              folder.string() + ": has neither model.safetensors nor model.safetensors.index.json" + advice);
+}
+
+void HuggingfaceFiles::open(const fs::path& file) {
+  std::error_code error;
+  // Opening a pipe would wait for its writer for ever.
+  if (is_there(file) && !fs::is_regular_file(file, error)) refuse(file, "is not a regular file");
+  files_.push_back(std::make_unique<SafetensorsFile>(file));
+  const SafetensorsFile* opened = files_.back().get();
+  for (const SafetensorsEntry& entry : opened->entries())
+    if (!tensors_.emplace(entry.name, Tensor{opened, &entry}).second)
+      refuse(file, "holds " + quoted_text(entry.name) + ", as another file of the folder does");
+}
+
+void HuggingfaceFiles::open_indexed(const fs::path& index) {
+  const auto weight_map = read_weight_map(index);
+  std::set<std::string> files;
+  for (const auto& [tensor, file] : weight_map) files.insert(file);
+  for (const std::string& file : files) open(index.parent_path() / file);
+  for (const auto& [name, file] : weight_map) {
+    const auto found = tensors_.find(name);
+    if (found == tensors_.end() || found->second.file->path().filename() != file)
+      refuse(index, "places " + quoted_text(name) + " in " + file + ", which does not hold it");
+  }
+  for (const auto& [name, tensor] : tensors_)
+    if (!weight_map.contains(name))
+      refuse(index,
+             "does not name " + quoted_text(name) + ", which " + tensor.file->path().filename().string() + " holds");
+}
+
+}  // namespace llmtrain

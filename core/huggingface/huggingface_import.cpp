@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/checkpoint/utf8.h"
+#include "core/huggingface/huggingface_config.h"
+#include "core/recipe/recipe_io.h"
+
+namespace llmtrain {
+namespace {
+
+using Json = nlohmann::json;
+
+// Reads a config.json key by key and collects what is wrong with it, to be told at once.
+class ConfigReader {
+ public:
+  ConfigReader(const Json& config, std::string file) : config_(config), file_(std::move(file)) {}
+
+  // null counts as absent, as in transformers.
+  const Json* get(const std::string& key) const {
+    const auto found = config_.find(key);
+    return found == config_.end() || found->is_null() ? nullptr : &*found;
+  }
+
+  void problem(const std::string& key, const std::string& what) {
+    problems_.append(problems_.empty() ? "" : "\n").append(file_ + ": /" + key + ": " + what);
+  }
+
+  std::int64_t size(const std::string& key, std::optional<std::int64_t> otherwise = std::nullopt) {
+    const Json* value = get(key);
+    if (value == nullptr && otherwise) return *otherwise;
+    constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+    const bool fits = value != nullptr && value->is_number_integer() && *value >= 1 && *value <= most;
+    if (fits) return value->get<std::int64_t>();
+    problem(key, value == nullptr ? "is missing" : "is " + shown(*value) + "; a size from 1 to 2147483647 is needed");
+    return 1;
+  }
+
+  double number(const std::string& key, double otherwise) { return number_in(config_, key, key, otherwise); }
+
+  double number_in(const Json& object, const std::string& key, const std::string& pointer, double otherwise) {
+    const auto found = object.find(key);
+    if (found == object.end() || found->is_null()) return otherwise;
+    if (found->is_number()) return found->get<double>();
+    problem(pointer, "is " + shown(*found) + "; a number is needed");
+    return otherwise;
+  }
+
+  bool boolean(const std::string& key, bool otherwise) {
+    const Json* value = get(key);
+    if (value == nullptr) return otherwise;
+    if (value->is_boolean()) return value->get<bool>();
+    problem(key, "is " + shown(*value) + "; true or false is needed");
+    return otherwise;
+  }
+
+  std::string text(const std::string& key, const std::string& otherwise) {
+    const Json* value = get(key);
+    if (value == nullptr) return otherwise;
+    if (value->is_string()) return value->get<std::string>();
+    problem(key, "is " + shown(*value) + "; a text is needed");
+    return otherwise;
+  }
+
+  // For switches whose other position our model does not have.
+  void require(const std::string& key, bool expected, bool otherwise) {
+    if (boolean(key, otherwise) != expected)
+      problem(key, std::string("is ") + (expected ? "false" : "true") + "; this program has no model of that kind");
+  }
+
+  void finish() const {
+    if (!problems_.empty()) throw Error(ExitCode::bad_data, problems_);
+  }
+
+  static std::string shown(const Json& value) {
+    return value.is_string() ? quoted_text(value.get<std::string>()) : value.dump().substr(0, 200);
+  }
+
+ private:
+  const Json& config_;
+  std::string file_;
+  std::string problems_;
+};
+
+std::int64_t per_head(ConfigReader& reader, const std::string& heads_key, const ModelRecipe& model) {
+  if (model.hidden_size % model.heads != 0)
+    reader.problem(heads_key, "is " + std::to_string(model.heads) + ", which does not divide the width " +
+                                  std::to_string(model.hidden_size));
+  return model.hidden_size / model.heads;
+}
+
+Activation gpt2_activation(ConfigReader& reader) {
+  const std::string name = reader.text("activation_function", "gelu_new");
+  if (name == "gelu") return Activation::gelu;
+  // Three spellings of the same formula.
+  if (name != "gelu_new" && name != "gelu_fast" && name != "gelu_pytorch_tanh")
+    reader.problem("activation_function", "is " + quoted_text(name) + "; gelu or gelu_new is needed");
+  return Activation::gelu_tanh;
+}
+
+ModelRecipe read_gpt2(ConfigReader& reader) {
+  ModelRecipe model;
+  model.architecture = Architecture::gpt2;
+  model.layers = reader.size("n_layer");
+  model.hidden_size = reader.size("n_embd");
+  model.heads = model.kv_heads = reader.size("n_head");
+  model.head_dim = per_head(reader, "n_head", model);
+  model.ffn_hidden_size = reader.size("n_inner", 4 * model.hidden_size);
+  model.vocab_size = reader.size("vocab_size");
+  model.max_sequence_length = reader.size("n_positions");
+  model.activation = gpt2_activation(reader);
+  model.norm = NormKind::layernorm;
+  model.norm_eps = reader.number("layer_norm_epsilon", 1e-5);
+  model.position = Position::learned;
+  model.bias = model.qkv_bias = true;
+  model.tie_embeddings = reader.boolean("tie_word_embeddings", true);
+  model.init_std = reader.number("initializer_range", 0.02);
+  reader.require("scale_attn_weights", true, true);
+  reader.require("scale_attn_by_inverse_layer_idx", false, false);
+  reader.require("add_cross_attention", false, false);
+  return model;
+}
+
+// Older files have "rope_theta" and "rope_scaling", newer ones all of it in "rope_parameters".
+double read_rope_theta(ConfigReader& reader) {
+  const double theta = reader.number("rope_theta", 10000);
+  const Json* scaling = reader.get("rope_scaling");
+  const std::string key = scaling != nullptr && !scaling->empty() ? "rope_scaling" : "rope_parameters";
+  const Json* rope = reader.get(key);
+  if (rope == nullptr) return theta;
+  const std::string pointer = key + "/";
+  if (!rope->is_object()) {
+    reader.problem(key, "is " + ConfigReader::shown(*rope) + "; an object is needed");
+    return theta;
+  }
+  const Json type = rope->value("rope_type", rope->value("type", Json("default")));
+  if (type != "default")
+    reader.problem(pointer + "rope_type", "is " + ConfigReader::shown(type) + "; this program has no RoPE scaling");
+  for (const auto& item : rope->items())
+    if (item.value().is_object())
+      reader.problem(pointer + item.key(), "is another RoPE for some layers; one for all is needed");
+  if (reader.number_in(*rope, "partial_rotary_factor", pointer + "partial_rotary_factor", 1) != 1)
+    reader.problem(pointer + "partial_rotary_factor", "is not 1; this program rotates whole heads");
+  return reader.number_in(*rope, "rope_theta", pointer + "rope_theta", theta);
+}
+
+void refuse_sliding_window(ConfigReader& reader, HuggingfaceType type, const ModelRecipe& model) {
+  const bool can_slide = type == HuggingfaceType::mistral ||
+                         (type != HuggingfaceType::llama && reader.boolean("use_sliding_window", false));
+  // A window that no sequence outgrows is none.
+  if (can_slide && reader.get("sliding_window") != nullptr && reader.size("sliding_window") < model.max_sequence_length)
+    reader.problem("sliding_window", "is " + std::to_string(reader.size("sliding_window")) +
+                                         ", less than /max_position_embeddings; this program has no sliding windows");
+  const Json* layers = reader.get("layer_types");
+  if (layers == nullptr || can_slide) return;
+  for (const Json& layer : *layers)
+    if (layer != "full_attention") {
+      reader.problem("layer_types", "has " + ConfigReader::shown(layer) + "; this program has full attention alone");
+      return;
+    }
+}
+
+void read_biases(ConfigReader& reader, HuggingfaceType type, ModelRecipe& model) {
+  model.bias = model.qkv_bias = false;
+  if (type == HuggingfaceType::qwen2) model.qkv_bias = true;
+  if (type == HuggingfaceType::qwen3) reader.require("attention_bias", false, false);
+  if (type != HuggingfaceType::llama) return;
+  model.qkv_bias = reader.boolean("attention_bias", false);
+  model.bias = reader.boolean("mlp_bias", false);
+  if (model.bias != model.qkv_bias)
+    reader.problem("attention_bias",
+                   "differs from /mlp_bias; this program has biases in the attention's output and "
+                   "the feed-forward block, or in neither");
+}
+
+void read_heads(ConfigReader& reader, HuggingfaceType type, ModelRecipe& model) {
+  // A file of another type that lacks this key means a fixed number, which no model has been saved with.
+  std::optional<std::int64_t> otherwise;
+  if (type == HuggingfaceType::llama) otherwise = model.heads;
+  model.kv_heads = reader.size("num_key_value_heads", otherwise);
+  if (reader.get("head_dim") != nullptr)
+    model.head_dim = reader.size("head_dim");
+  else
+    model.head_dim = type == HuggingfaceType::qwen3 ? 128 : per_head(reader, "num_attention_heads", model);
+}
+
+ModelRecipe read_llama_family(ConfigReader& reader, HuggingfaceType type) {
+  ModelRecipe model;
+  model.architecture = Architecture::llama;
+  model.layers = reader.size("num_hidden_layers");
+  model.hidden_size = reader.size("hidden_size");
+  model.heads = reader.size("num_attention_heads");
+  read_heads(reader, type, model);
+  model.ffn_hidden_size = reader.size("intermediate_size");
+  model.vocab_size = reader.size("vocab_size");
+  model.max_sequence_length = reader.size("max_position_embeddings");
+  model.activation = Activation::swiglu;
+  if (reader.text("hidden_act", "silu") != "silu")
+    reader.problem("hidden_act", "is " + quoted_text(reader.text("hidden_act", "")) + "; silu is needed");
+  model.norm = NormKind::rmsnorm;
+  model.norm_eps = reader.number("rms_norm_eps", 1e-6);
+  model.position = Position::rope;
+  model.rope_theta = read_rope_theta(reader);
+  read_biases(reader, type, model);
+  model.qk_norm = type == HuggingfaceType::qwen3;
+  model.tie_embeddings = reader.boolean("tie_word_embeddings", false);
+  model.init_std = reader.number("initializer_range", 0.02);
+  refuse_sliding_window(reader, type, model);
+  return model;
+}
+
+constexpr HuggingfaceType all_types[] = {HuggingfaceType::gpt2, HuggingfaceType::llama, HuggingfaceType::mistral,
+                                         HuggingfaceType::qwen2, HuggingfaceType::qwen3};
+
+}  // namespace
+
+std::string huggingface_type_name(HuggingfaceType type) {
+  switch (type) {
+    case HuggingfaceType::gpt2:
+      return "gpt2";
+    case HuggingfaceType::llama:
+      return "llama";
+    case HuggingfaceType::mistral:
+      return "mistral";
+    case HuggingfaceType::qwen2:
+      return "qwen2";
+    case HuggingfaceType::qwen3:
+      return "qwen3";
+  }
+  throw Error(ExitCode::internal_error, "an unknown model type of transformers");
+}
+
+ModelRecipe model_from_huggingface_config(const Json& config, const std::string& file) {
+  if (!config.is_object())
+    throw Error(ExitCode::bad_data, file + ": is not a JSON object; a config.json of transformers is needed");
+  ConfigReader reader(config, file);
+  const std::string name = reader.text("model_type", "");
+  ModelRecipe model;
+  bool known = false;
+  for (const HuggingfaceType type : all_types) {
+    if (huggingface_type_name(type) != name) continue;
+    model = type == HuggingfaceType::gpt2 ? read_gpt2(reader) : read_llama_family(reader, type);
+    known = true;
+  }
+  if (!known)
+    reader.problem("model_type", "is " + quoted_text(name) + "; gpt2, llama, mistral, qwen2 and qwen3 can be read");
+  reader.finish();
+  return model;
+}
+
+}  // namespace llmtrain

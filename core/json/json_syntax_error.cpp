@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/json/json_syntax_error.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace llmtrain {
+namespace {
+
+constexpr std::string_view blanks = " \t\r\n";
+
+// Counted in characters, as editors do, not in bytes.
+std::string place_of(std::string_view text, std::size_t index) {
+  std::size_t line = 1;
+  std::size_t column = 1;
+  for (const char c : text.substr(0, index)) {
+    if (c == '\n') {
+      ++line;
+      column = 1;
+    } else if ((static_cast<unsigned char>(c) & 0xC0) != 0x80) {
+      ++column;
+    }
+  }
+  return "line " + std::to_string(line) + ", column " + std::to_string(column) + ": ";
+}
+
+bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
+// The parser stops at the first letter that is not JSON's, so the word may have begun before `index`.
+std::string_view word_at(std::string_view text, std::size_t index) {
+  const auto is_part = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '+' ||
+           c == '.' || c == '_';
+  };
+  std::size_t begin = index;
+  while (begin > 0 && index - begin < 40 && is_part(text[begin - 1])) --begin;
+  std::size_t end = index;
+  while (end < text.size() && end - begin < 40 && is_part(text[end])) ++end;
+  return text.substr(begin, end - begin);
+}
+
+std::string in_words(std::string_view word) {
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 3> spellings = {
+      {{"True", "true"}, {"False", "false"}, {"None", "null"}}};
+  for (const auto& [wrong, right] : spellings) {
+    if (word == wrong) return std::string(word) + " is not JSON; write " + std::string(right);
+  }
+  for (const std::string_view name : {"NaN", "nan", "Infinity", "-Infinity", "inf", "-inf", "Inf", "-Inf"}) {
+    if (word == name) return std::string(word) + " is not a number that JSON knows";
+  }
+  if (word.empty()) return "";
+  return std::string(word) + " is not JSON; texts stand in double quotes";
+}
+
+char last_mark_before(std::string_view text, std::size_t index) {
+  const auto mark = text.substr(0, index).find_last_not_of(blanks);
+  return mark == std::string_view::npos ? '\0' : text[mark];
+}
+
+std::string at_mark(std::string_view text, std::size_t index) {
+  const char mark = text[index];
+  const char before = last_mark_before(text, index);
+  if ((mark == '}' || mark == ']') && before == ',') {
+    return std::string("the comma before ") + mark + " is one too many";
+  }
+  if (mark == '/' || mark == '#') return "comments are not JSON; \"description\" has room for them";
+  if (mark == '\'') return "texts stand in double quotes";
+  if (mark == '"') return "a comma or colon is missing before this text";
+  const auto shown = static_cast<unsigned char>(mark) < 0x20 || static_cast<unsigned char>(mark) >= 0x7F
+                         ? std::string("this character")
+                         : std::string(1, mark);
+  return shown + " cannot stand here";
+}
+
+std::string explain(std::string_view text, std::size_t index, std::string_view reason) {
+  if (has(reason, "UTF-8")) return "the text is not UTF-8";
+  if (has(reason, "out of range") || has(reason, "out_of_range")) {
+    return "the number " + std::string(word_at(text, index)) + " is too large";
+  }
+  if (index >= text.size()) {
+    return last_mark_before(text, text.size()) == '\0' ? "the text is empty" : "the text ends too early";
+  }
+  if (has(reason, "control character")) return "a line break or control character stands inside a text";
+  if (has(reason, "expected end of input")) return "more text follows after the end of the recipe";
+  if (has(reason, "invalid string")) return "a text has an escape that JSON does not know; a backslash is \\\\";
+  if (has(reason, "invalid")) {
+    const auto words = in_words(word_at(text, index));
+    if (!words.empty()) return words;
+  }
+  return at_mark(text, index);
+}
+
+}  // namespace
+
+std::string describe_syntax_error(std::string_view text, std::size_t position, std::string_view reason) {
+  const auto index = std::min(position > 0 ? position - 1 : 0, text.size());
+  const bool ended = position > text.size() || has(reason, "unexpected end of input");
+  const auto place = ended ? text.size() : index;
+  return place_of(text, place) + explain(text, place, reason);
+}
+
+}  // namespace llmtrain

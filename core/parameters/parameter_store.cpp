@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/parameters/parameter_store.h"
+
+#include <utility>
+
+namespace llmtrain {
+
+ParameterStore::ParameterStore(const Graph& graph, std::span<const std::size_t> parameters, const ShardPlace& place)
+    : written_(parameters.size(), false) {
+  std::int64_t end = 0;
+  for (const std::size_t parameter : parameters) {
+    const std::int64_t begin = end;
+    parts_.push_back(local_part(graph.model, graph.parameters[parameter], place));
+    end += parts_.back().elements();
+    position_.emplace(parameter, ranges_.size());
+    ranges_.push_back({parameter, begin, end});
+  }
+}
+
+at::Tensor ParameterStore::view(const at::Tensor& flat, std::size_t first, std::size_t last) const {
+  std::vector<std::int64_t> shape = part(first).shape;
+  const FlatRange& begin = ranges_[position(first)];
+  const FlatRange& end = ranges_[position(last)];
+  const std::int64_t row = part(first).elements() / shape[0];
+  shape[0] = (end.end - begin.begin) / row;
+  return flat.slice(0, begin.begin, end.end).view(shape);
+}
+
+at::Tensor ParameterStore::fused_weight(std::size_t first, std::size_t last) const {
+  if (!weights_.defined()) return kept_.at(first);
+  return view(weights_, first, last);
+}
+
+void ParameterStore::keep(std::size_t parameter) { kept_[parameter] = weight(parameter).clone(); }
+
+ParameterStore::GradientTarget ParameterStore::fused_gradient(std::size_t first, std::size_t last) {
+  if (!gradients_.defined()) gradients_ = gradient_source_();
+  const bool written = written_[position(first)];
+  for (std::size_t i = position(first); i <= position(last); ++i) written_[i] = true;
+  return {view(gradients_, first, last), written ? kernels::Accumulation::add : kernels::Accumulation::overwrite};
+}
+
+at::Tensor ParameterStore::added_gradient(std::size_t parameter) {
+  GradientTarget target = gradient(parameter);
+  if (target.accumulation == kernels::Accumulation::overwrite) target.tensor.zero_();
+  return target.tensor;
+}
+
+at::Tensor ParameterStore::take_gradients() {
+  if (!gradients_.defined()) gradients_ = gradient_source_();
+  for (std::size_t i = 0; i < ranges_.size(); ++i)
+    if (!written_[i]) gradients_.slice(0, ranges_[i].begin, ranges_[i].end).zero_();
+  at::Tensor taken = std::move(gradients_);
+  drop_gradients();
+  return taken;
+}
+
+void ParameterStore::drop_gradients() {
+  written_.assign(written_.size(), false);
+  gradients_.reset();
+}
+
+void ParameterStores::add(ParameterStore& store) {
+  for (const FlatRange& range : store.ranges()) stores_.emplace(range.parameter, &store);
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/recipe/keys/key_table.h"
+
+#include <limits>
+
+namespace llmtrain {
+
+void describe_keys(KeyVisitor& keys, Recipe& recipe) {
+  keys.text({"$schema", "The JSON Schema that editors check the recipe with; llmtrain does not read it."},
+            recipe.schema, {TextKind::schema_link});
+  keys.text({"name", "The run's name: the last part of its run directory."}, recipe.name, {TextKind::name});
+  keys.text({"description", "What the recipe is for; not read by llmtrain."}, recipe.description, {});
+  keys.integer({"seed", "Decides initial weights, data order and dropout masks, whatever the layout."}, recipe.seed,
+               {0, std::numeric_limits<std::int64_t>::max()});
+  describe_model(keys, recipe.model);
+  describe_data(keys, recipe.data);
+  describe_batch(keys, recipe.batch, recipe.model);
+  describe_training(keys, recipe.training);
+  describe_layout(keys, recipe);
+  describe_running(keys, recipe);
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "core/recipe/keys/key_visitor.h"
+#include "core/recipe/recipe.h"
+
+namespace llmtrain {
+
+// Far above what anyone trains.
+inline constexpr IntegerRange layer_range{1, 10'000};
+
+// The key table: every key of a recipe, once, with its member, type, range, default and help. A key comes after the
+// keys that decide its default.
+void describe_keys(KeyVisitor& keys, Recipe& recipe);
+
+// Its parts, one a file.
+void describe_model(KeyVisitor& keys, ModelRecipe& model);
+void describe_data(KeyVisitor& keys, DataRecipe& data);
+void describe_batch(KeyVisitor& keys, BatchRecipe& batch, const ModelRecipe& model);
+void describe_training(KeyVisitor& keys, TrainingRecipe& training);
+void describe_layout(KeyVisitor& keys, Recipe& recipe);   // precision, parallel, pipeline, memory, kernels
+void describe_running(KeyVisitor& keys, Recipe& recipe);  // cluster, launch, checkpoint, log
+
+}  // namespace llmtrain

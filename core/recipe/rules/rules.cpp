@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/recipe/rules/rules.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "core/base/error.h"
+#include "core/recipe/hints.h"
+
+namespace llmtrain {
+
+const std::vector<Rule>& all_rules() {
+  static const std::vector<Rule> rules = [] {
+    std::vector<Rule> all;
+    for (const auto part : {model_rules, training_rules, world_rules, layout_rules, pipeline_rules, size_rules})
+      std::ranges::copy(part(), std::back_inserter(all));
+    return all;
+  }();
+  return rules;
+}
+
+void check_rules(const Recipe& recipe, const Known& known, Problems& problems, const std::vector<Rule>& rules) {
+  const auto is_clean = [&](std::string_view pointer) { return problems.is_clean(pointer); };
+  for (const Rule& rule : rules) {
+    if (!problems.empty() && !(is_clean(rule.refuses) && std::ranges::all_of(rule.reads, is_clean))) continue;
+    if (const auto refusal = rule.check(recipe, known))
+      problems.add(std::string(rule.refuses), refusal->what, refusal->rule, refusal->hint);
+  }
+}
+
+void require_rules(const Recipe& recipe, const World& world) {
+  static const Document unwritten;
+  Problems problems(unwritten);
+  check_rules(recipe, {.world = &world}, problems);
+  if (!problems.empty()) throw Error(ExitCode::bad_recipe, problems.report(""));
+}
+
+std::optional<std::int64_t> data_ranks(const Recipe& recipe, const Known& known) {
+  if (recipe.parallel.data || known.world == nullptr) return recipe.parallel.data;
+  return std::max<std::int64_t>(1, known.world->ranks / ranks_per_replica(recipe.parallel));
+}
+
+Verdict must_be_multiple(std::int64_t value, std::int64_t divisor, std::string_view rule) {
+  if (value % divisor == 0) return {};
+  return Refusal{fmt::format("{} is not a multiple of {}", value, divisor),
+                 fmt::format("must be a multiple of {}", rule), std::to_string(nearest_multiple(value, divisor))};
+}
+
+Verdict must_divide(std::int64_t value, std::int64_t whole, std::string_view rule) {
+  if (whole % value == 0) return {};
+  return Refusal{fmt::format("{} does not divide {}", value, whole), fmt::format("must divide {}", rule),
+                 std::to_string(nearest_divisor(value, whole))};
+}
+
+Verdict must_be_at_most(std::int64_t value, std::int64_t limit, std::string_view what, std::string_view key) {
+  if (value <= limit) return {};
+  return Refusal{fmt::format("{} {}", value, what), fmt::format("must be at most {} ({})", key, limit),
+                 std::to_string(limit)};
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/recipe/hints.h"
+#include "core/recipe/rules/rules.h"
+
+namespace llmtrain {
+namespace {
+
+constexpr double most_ranks = 1 << 24;
+constexpr const char* too_many_ranks = "makes more than 2^24 ranks";
+
+Verdict check_degrees(const Recipe& recipe, const Known&) {
+  if (product_of_degrees(recipe.parallel) <= most_ranks) return {};
+  return Refusal{too_many_ranks, "tensor × pipeline × context × data must be at most 16777216"};
+}
+
+Verdict check_launch(const Recipe& recipe, const Known&) {
+  if (!recipe.launch.ranks) return {};
+  const auto ranks = *recipe.launch.ranks, replica = ranks_per_replica(recipe.parallel);
+  if (!recipe.parallel.data) return must_be_multiple(ranks, replica, "parallel.tensor × pipeline × context");
+  if (ranks % replica == 0 && ranks / replica == *recipe.parallel.data) return {};
+  return Refusal{std::to_string(ranks) + " disagrees with parallel",
+                 "must be parallel.tensor × pipeline × context × data",
+                 fmt::format("{:.0f}", product_of_degrees(recipe.parallel))};
+}
+
+// Ranks that launch.ranks or the degrees ask for are right by the rules before.
+Verdict check_replicas(const Recipe& recipe, const Known& known) {
+  if (known.world == nullptr) return {};
+  const auto [ranks, devices] = *known.world;
+  const auto nodes = recipe.cluster.nodes, replica = ranks_per_replica(recipe.parallel);
+  if (static_cast<double>(ranks) > most_ranks)
+    return Refusal{too_many_ranks, "nodes × devices_per_node must be at most 16777216"};
+  if (ranks % replica == 0) return {};
+  return Refusal{fmt::format("{} × {} devices is not a multiple of {}", nodes, devices, replica),
+                 "nodes × devices_per_node must be a multiple of parallel.tensor × pipeline × context",
+                 std::to_string(nearest_multiple(nodes, replica / std::gcd(replica, devices)))};
+}
+
+Verdict check_full_nodes(const Recipe&, const Known& known) {
+  if (known.world == nullptr) return {};
+  const auto [ranks, devices] = *known.world;
+  if (ranks <= devices || ranks % devices == 0) return {};
+  return Refusal{fmt::format("{} ranks do not fill nodes of {} devices", ranks, devices), "must divide the ranks",
+                 std::to_string(nearest_divisor(devices, ranks))};
+}
+
+// One node is the default, and stands for as many as the ranks need.
+Verdict check_nodes(const Recipe& recipe, const Known& known) {
+  const auto nodes = recipe.cluster.nodes;
+  if (known.world == nullptr || nodes == 1) return {};
+  const auto [ranks, devices] = *known.world;
+  const auto needed = std::max<std::int64_t>(1, ranks / devices);
+  if (nodes == needed) return {};
+  return Refusal{fmt::format("{} × {} devices are not the {} ranks", nodes, devices, ranks),
+                 "must be the ranks ÷ devices_per_node", std::to_string(needed)};
+}
+
+}  // namespace
+
+// The first one first, so that degrees beyond all sense are told once and not by every rule that reads them.
+std::vector<Rule> world_rules() {
+  const std::vector<std::string_view> degrees = {"/parallel/tensor", "/parallel/pipeline", "/parallel/context",
+                                                 "/parallel/data"};
+  auto all = degrees;
+  all.insert(all.end(), {"/launch/ranks", "/cluster/nodes", "/cluster/devices_per_node"});
+  return {
+      {"/parallel", degrees, check_degrees},   {"/launch/ranks", degrees, check_launch},
+      {"/cluster/nodes", all, check_replicas}, {"/cluster/devices_per_node", all, check_full_nodes},
+      {"/cluster/nodes", all, check_nodes},
+  };
+}
+
+}  // namespace llmtrain

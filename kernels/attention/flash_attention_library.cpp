@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/attention/flash_attention_library.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/_scaled_dot_product_efficient_attention.h>
+#include <ATen/ops/_scaled_dot_product_efficient_attention_backward.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/logaddexp.h>
+#include <ATen/ops/zeros.h>
+
+#include <cmath>
+#include <limits>
+#include <tuple>
+
+namespace llmtrain::kernels {
+namespace {
+
+enum class Mask { none, causal };
+
+// All of one call are [B, heads, S, D]; statistics [B, heads, S].
+struct Operands {
+  at::Tensor query, key, value;
+};
+
+double scale_of(const at::Tensor& query) { return 1.0 / std::sqrt(static_cast<double>(query.size(3))); }
+
+at::ScalarType wide_type(const at::Tensor& x) { return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
+
+AttentionOutput attend(const Operands& x, Mask mask) {
+  const bool causal = mask == Mask::causal;
+  if (x.query.is_cpu()) {
+    const auto [out, log_sum_exp] = at::_scaled_dot_product_flash_attention_for_cpu(
+        x.query, x.key, x.value, 0.0, causal, std::nullopt, scale_of(x.query));
+    return {out, log_sum_exp};
+  }
+  const auto [out, log_sum_exp, seed, offset] = at::_scaled_dot_product_efficient_attention(
+      x.query, x.key, x.value, std::nullopt, true, 0.0, causal, scale_of(x.query));
+  return {out, log_sum_exp.narrow(2, 0, x.query.size(2))};
+}
+
+// The CUDA kernel reads log-sum-exps in blocks of 32.
+at::Tensor padded(const at::Tensor& log_sum_exp) {
+  constexpr std::int64_t block = 32;
+  const std::int64_t missing = (block - log_sum_exp.size(2) % block) % block;
+  return at::constant_pad_nd(log_sum_exp, {0, missing}, std::numeric_limits<double>::infinity()).contiguous();
+}
+
+AttentionGradients attend_backward(const at::Tensor& dout, const Operands& x, const AttentionOutput& saved, Mask mask) {
+  const bool causal = mask == Mask::causal;
+  AttentionGradients d;
+  if (x.query.is_cpu()) {
+    std::tie(d.query, d.key, d.value) = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+        dout, x.query, x.key, x.value, saved.out, saved.statistics, 0.0, causal, std::nullopt, scale_of(x.query));
+    return d;
+  }
+  const at::Tensor unused = at::empty({}, x.query.options().dtype(at::kLong));  // random state: there is no dropout
+  at::Tensor dbias;
+  std::tie(d.query, d.key, d.value, dbias) = at::_scaled_dot_product_efficient_attention_backward(
+      dout, x.query, x.key, x.value, at::Tensor(), saved.out, padded(saved.statistics), unused, unused, 0.0,
+      {true, true, true, false}, causal, scale_of(x.query));
+  return d;
+}
+
+Operands with_keys(const Operands& x, const PositionRun& run) {
+  return {x.query, x.key.narrow(2, run.begin, run.length), x.value.narrow(2, run.begin, run.length)};
+}
+
+AttentionOutput joined(const AttentionOutput& a, const AttentionOutput& b) {
+  const at::Tensor log_sum_exp = at::logaddexp(a.statistics, b.statistics);
+  const auto weighted = [&](const AttentionOutput& part) {
+    return part.out.to(log_sum_exp.scalar_type()) * (part.statistics - log_sum_exp).exp().unsqueeze(3);
+  };
+  return {(weighted(a) + weighted(b)).to(a.out.scalar_type()), log_sum_exp};
+}
+
+// Queries at the positions of `run` against all keys that they see.
+AttentionOutput attend_run(const Operands& x, const PositionRun& run) {
+  const AttentionOutput own = attend(with_keys(x, run), Mask::causal);
+  if (run.begin == 0) return own;
+  return joined(attend(with_keys(x, {0, run.begin}), Mask::none), own);
+}
+
+// Sums of a part's gradients, wide; of keys and values over all runs.
+void add_gradients(AttentionGradients& sums, const AttentionGradients& part, const PositionRun& rows,
+                   const PositionRun& keys) {
+  sums.query.narrow(2, rows.begin, rows.length).add_(part.query);
+  sums.key.narrow(2, keys.begin, keys.length).add_(part.key);
+  sums.value.narrow(2, keys.begin, keys.length).add_(part.value);
+}
+
+// Operands and what belongs to the query rows of one run.
+struct RunBackward {
+  Operands operands;
+  AttentionOutput saved;
+  at::Tensor dout;
+};
+
+RunBackward backward_of(const Operands& x, const AttentionOutput& saved, const at::Tensor& dout,
+                        const PositionRun& rows) {
+  const auto cut = [&](const at::Tensor& t) { return t.narrow(2, rows.begin, rows.length); };
+  return {{cut(x.query), x.key, x.value}, {cut(saved.out), cut(saved.statistics).contiguous()}, cut(dout)};
+}
+
+}  // namespace
+
+AttentionOutput library_flash_attention_forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                                                const SequencePart& queries) {
+  if (queries.is_whole()) return attend({query, key, value}, Mask::causal);
+  std::vector<at::Tensor> outs, statistics;
+  std::int64_t row = 0;
+  for (const PositionRun& run : queries.runs_of(query.size(2))) {
+    const AttentionOutput part = attend_run({query.narrow(2, row, run.length), key, value}, run);
+    outs.push_back(part.out);
+    statistics.push_back(part.statistics);
+    row += run.length;
+  }
+  return {at::cat(outs, 2), at::cat(statistics, 2)};
+}
+
+AttentionGradients library_flash_attention_backward(const at::Tensor& dout, const at::Tensor& query,
+                                                    const at::Tensor& key, const at::Tensor& value,
+                                                    const AttentionOutput& saved, const SequencePart& queries) {
+  const Operands all{query, key, value};
+  if (queries.is_whole()) return attend_backward(dout, all, saved, Mask::causal);
+  const auto wide = [](const at::Tensor& x) { return at::zeros(x.sizes(), x.options().dtype(wide_type(x))); };
+  AttentionGradients sums{wide(query), wide(key), wide(value)};
+  std::int64_t row = 0;
+  for (const PositionRun& run : queries.runs_of(query.size(2))) {
+    const PositionRun rows{row, run.length}, past{0, run.begin};
+    const RunBackward x = backward_of(all, saved, dout, rows);
+    add_gradients(sums, attend_backward(x.dout, with_keys(x.operands, run), x.saved, Mask::causal), rows, run);
+    if (run.begin > 0)
+      add_gradients(sums, attend_backward(x.dout, with_keys(x.operands, past), x.saved, Mask::none), rows, past);
+    row += run.length;
+  }
+  return sums;
+}
+
+}  // namespace llmtrain::kernels

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/device/device.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/Version.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <dlfcn.h>
+#include <malloc.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+#include "core/base/error.h"
+#include "core/base/units.h"
+#include "parallel/device/cuda_interface.h"
+
+namespace llmtrain {
+namespace {
+
+// The folder of the library that this code is part of.
+std::filesystem::path library_folder() {
+  Dl_info info{};
+  ::dladdr(reinterpret_cast<void*>(&library_folder), &info);
+  return std::filesystem::path(info.dli_fname).parent_path();
+}
+
+struct CudaPart {
+  const LlmtrainCudaInterface* interface = nullptr;
+  std::string reason;  // why there is none
+};
+
+CudaPart load_cuda_part() {
+  const auto library = library_folder() / "libllmtrain_cuda.so";
+  if (!std::filesystem::exists(library))
+    return {nullptr, "this build has no CUDA part: build again where a CUDA toolkit is installed"};
+  void* handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  if (handle == nullptr) return {nullptr, std::string("the CUDA part cannot be loaded: ") + ::dlerror()};
+  using Entry = const LlmtrainCudaInterface* (*)();
+  const auto* interface = reinterpret_cast<Entry>(::dlsym(handle, "llmtrain_cuda_interface"))();
+  if (interface->device_count() == 0) return {nullptr, "no GPU was found, or its driver does not answer"};
+  return {interface, ""};
+}
+
+const CudaPart& cuda_part() {
+  static const CudaPart part = load_cuda_part();
+  return part;
+}
+
+std::int64_t kibibytes_of_status(const std::string& key) {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  while (status >> word) {
+    std::int64_t value = 0;
+    if (word == key + ":" && status >> value) return value;
+  }
+  return 0;
+}
+
+}  // namespace
+
+c10::Device choose_device(DeviceKind kind, std::int64_t local_rank) {
+  if (kind == DeviceKind::cpu) return c10::kCPU;
+  // Without a driver's device file there is no need to load half a gigabyte to find no GPU.
+  const bool has_driver = std::filesystem::exists("/dev/nvidiactl");
+  if (kind == DeviceKind::automatic && !has_driver) return c10::kCPU;
+  if (cuda_part().interface != nullptr) {
+    const std::int64_t number = local_rank % cuda_part().interface->device_count();
+    return {c10::kCUDA, static_cast<c10::DeviceIndex>(number)};
+  }
+  if (kind == DeviceKind::automatic) return c10::kCPU;
+  throw Error(ExitCode::bad_recipe, "/cluster/device: \"cuda\": " + cuda_part().reason + "; use \"cpu\" or \"auto\"");
+}
+
+std::string reason_without_gpu() { return cuda_part().reason; }
+
+void use_device(const c10::Device& device) {
+  if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
+}
+
+std::array<unsigned char, 16> gpu_id(const c10::Device& device) {
+  LlmtrainCudaDevice properties{};
+  cuda_part().interface->describe(device.index(), &properties);
+  return std::to_array(properties.id);
+}
+
+StreamOfThread gpu_compute_stream() { return cuda_part().interface->compute_stream; }
+
+std::string describe_gpu() {
+  return cuda_part().interface != nullptr ? describe_device({c10::kCUDA, 0}) : cuda_part().reason;
+}
+
+std::string describe_device(const c10::Device& device) {
+  if (device.is_cpu()) {
+    const int threads = at::get_num_threads();
+    return "CPU, " + std::to_string(threads) + (threads == 1 ? " thread, " : " threads, ") + at::get_cpu_capability();
+  }
+  LlmtrainCudaDevice properties{};
+  cuda_part().interface->describe(device.index(), &properties);
+  return std::string(properties.name) + ", " + format_bytes(properties.memory_bytes) + ", " + device.str();
+}
+
+void prepare_process(std::int64_t ranks) {
+  ::mallopt(M_MMAP_MAX, 0);
+  ::mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+  if (std::getenv("OMP_NUM_THREADS") != nullptr) return;
+  cpu_set_t allowed;
+  if (::sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
+  at::set_num_threads(static_cast<int>(std::max<std::int64_t>(1, CPU_COUNT(&allowed) / ranks)));
+}
+
+// LibTorch keeps the number for threads to come, and takes it over in each when that first computes.
+void prepare_rank_thread() { at::init_num_threads(); }
+
+void synchronize(const c10::Device& device) {
+  if (!device.is_cpu()) cuda_part().interface->synchronize();
+}
+
+std::int64_t memory_now(const c10::Device& device) {
+  if (device.is_cpu()) return kibibytes_of_status("VmRSS") * 1024;
+  return cuda_part().interface->allocated_bytes(device.index());
+}
+
+std::int64_t memory_peak(const c10::Device& device) {
+  if (device.is_cpu()) return kibibytes_of_status("VmHWM") * 1024;
+  return cuda_part().interface->peak_allocated_bytes(device.index());
+}
+
+}  // namespace llmtrain

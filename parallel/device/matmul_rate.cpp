@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/device/matmul_rate.h"
+
+#include <ATen/ops/ones.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "kernels/gemm.h"
+#include "parallel/device/device.h"
+
+namespace llmtrain {
+
+double measure_matmul_rate(const c10::Device& device, c10::ScalarType type) {
+  const std::int64_t size = device.is_cpu() ? 768 : 8192;
+  const at::Tensor matrix = at::ones({size, size}, at::TensorOptions().dtype(type).device(device));
+  double best_seconds = 1e30;
+  const auto begin = std::chrono::steady_clock::now();
+  // Long enough that other programs do not hold the processor in every attempt.
+  while (std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(100)) {
+    synchronize(device);
+    const auto start = std::chrono::steady_clock::now();
+    const at::Tensor product = kernels::linear(matrix, matrix, std::nullopt);
+    synchronize(device);
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    best_seconds = std::min(best_seconds, seconds.count());
+  }
+  const auto cube = static_cast<double>(size) * static_cast<double>(size) * static_cast<double>(size);
+  return 2 * cube / best_seconds;
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/graph/graph.h"
+#include "core/graph/pass_setting.h"
+#include "core/recipe/recipe.h"
+#include "parallel/layout/mesh.h"
+#include "parallel/layout/placement.h"
+#include "parallel/layout/state_groups.h"
+#include "parallel/schedule/schedule.h"
+
+namespace llmtrain {
+
+// How a recipe's model and batch are cut over the ranks of a world: all of a Layout but its instructions, so that a
+// search can look at thousands of them in a second.
+struct Partition {
+  Recipe recipe;
+  std::shared_ptr<const Graph> graph;
+  Mesh mesh;
+  std::vector<Stage> stages;                    // of the whole model
+  std::vector<std::vector<StateGroup>> groups;  // of each stage
+  ScheduleShape shape;
+
+  // `graph` is that of recipe.model, built here where it is null; `devices_per_node` as make_mesh() takes it. Throws
+  // Error(bad_recipe) with every reason when the recipe cannot be laid out.
+  static Partition make(const Recipe& recipe, std::int64_t devices_per_node,
+                        std::shared_ptr<const Graph> graph = nullptr);
+  // On a mesh that is given, whether or not the rules of recipes allow it.
+  static Partition on_mesh(const Recipe& recipe, const Mesh& mesh, std::shared_ptr<const Graph> graph = nullptr);
+
+  // ZeRO's stage as far as there are ranks to shard over.
+  std::int64_t zero_stage() const { return shape.sharding(); }
+  // The pipeline rank that holds a stage.
+  std::size_t rank_of(std::size_t stage) const { return stage % static_cast<std::size_t>(mesh.pipeline); }
+  bool is_last(std::size_t stage) const { return stage + 1 == stages.size(); }
+};
+
+// How a rank runs a block on one micro-batch.
+PassSetting pass_setting(const Partition& partition, KernelSet kernels);
+
+// What a run does, decided once from a recipe and a world, and immutable: the mesh, the model's blocks on its stages,
+// the groups of their states, and for each pipeline rank its list of instructions, proven by check(). The planner
+// prices this object and the ranks execute it; nobody else makes a mesh or a schedule.
+class Layout {
+ public:
+  explicit Layout(Partition partition);
+
+  const Partition& partition() const { return partition_; }
+  const Recipe& recipe() const { return partition_.recipe; }
+  const Graph& graph() const { return *partition_.graph; }
+  const Mesh& mesh() const { return partition_.mesh; }
+  const Schedule& schedule() const { return schedule_; }
+
+ private:
+  Partition partition_;
+  Schedule schedule_;
+};
+
+}  // namespace llmtrain

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/layout/state_groups.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <queue>
+
+#include "core/graph/sharding.h"
+
+namespace llmtrain {
+namespace {
+
+using Kind = StateGroup::Kind;
+
+// Most elements on one rank where whole tensors are dealt out, the largest first, each to the rank that has least.
+std::int64_t largest_dealt_share(std::vector<std::int64_t> sizes, std::int64_t ranks) {
+  std::sort(sizes.begin(), sizes.end(), std::greater<>());
+  if (ranks >= static_cast<std::int64_t>(sizes.size())) return sizes.empty() ? 0 : sizes.front();
+  std::priority_queue<std::int64_t, std::vector<std::int64_t>, std::greater<>> loads;
+  for (std::int64_t rank = 0; rank < ranks; ++rank) loads.push(0);
+  std::int64_t largest = 0;
+  for (const std::int64_t size : sizes) {
+    const std::int64_t load = loads.top() + size;
+    loads.pop();
+    loads.push(load);
+    largest = std::max(largest, load);
+  }
+  return largest;
+}
+
+// Sorts the parameters of one stage into its groups.
+class GroupList {
+ public:
+  GroupList(const Recipe& recipe, const Graph& graph, const Mesh& mesh) : recipe_(recipe), graph_(graph), mesh_(mesh) {}
+
+  void add(std::size_t index) {
+    const Parameter& parameter = graph_.parameters[index];
+    const bool is_shared = parameter.role == ParameterRole::token_embedding && shares_embedding(graph_, mesh_);
+    const Kind kind = is_shared ? Kind::shared_embedding : parameter.has_expert_axis ? Kind::experts : Kind::dense;
+    const bool is_fp8 = recipe_.precision.fp8_level != Fp8Level::off && parameter.is_layer_matrix;
+    StateGroup& group = find(kind, is_fp8);
+    group.parameters.push_back(index);
+    group.sizes.push_back(local_elements(graph_.model, parameter, shard_degrees(mesh_)));
+  }
+
+  std::vector<StateGroup> take() { return std::move(groups_); }
+
+ private:
+  StateGroup& find(Kind kind, bool is_fp8) {
+    for (StateGroup& group : groups_)
+      if (group.kind == kind && group.is_fp8 == is_fp8) return group;
+    StateGroup& group = groups_.emplace_back();
+    group.kind = kind;
+    group.is_fp8 = is_fp8;
+    group.types = is_fp8 ? fp8_state_types(recipe_.precision) : state_types(recipe_.precision);
+    group.shards = kind == Kind::experts ? expert_shard_group(mesh_) : shard_group(mesh_);
+    group.zero_stage = group.shards.ranks > 1 ? recipe_.parallel.zero_stage : 0;
+    return group;
+  }
+
+  const Recipe& recipe_;
+  const Graph& graph_;
+  const Mesh& mesh_;
+  std::vector<StateGroup> groups_;
+};
+
+}  // namespace
+
+StateTypes state_types(const PrecisionRecipe& precision) {
+  StateTypes types;
+  types.weight = element_type(precision.compute);
+  types.gradient = element_type(precision.gradients);
+  if (precision.compute != DataType::fp32) types.master = ElementType::float32;
+  return types;
+}
+
+StateTypes fp8_state_types(const PrecisionRecipe& precision) {
+  const Fp8Level level = precision.fp8_level;
+  StateTypes types{.weight = ElementType::float16, .gradient = ElementType::float8_e4m3};
+  if (level == Fp8Level::o2 || level == Fp8Level::o3) {
+    types.first_moment = ElementType::float8_e4m3;
+    types.second_moment = ElementType::float16;
+  }
+  if (level == Fp8Level::o3) {
+    types.weight = ElementType::float8_e4m3;
+    types.master = ElementType::float16;
+  }
+  return types;
+}
+
+std::int64_t StateGroup::elements() const { return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}); }
+
+std::int64_t StateGroup::whole() const { return is_fp8 ? elements() : flat().padded(); }
+
+std::int64_t StateGroup::shard() const { return is_fp8 ? largest_dealt_share(sizes, flat().ranks) : flat().part(); }
+
+bool shares_embedding(const Graph& graph, const Mesh& mesh) { return graph.model.tie_embeddings && mesh.pipeline > 1; }
+
+std::vector<StateGroup> state_groups(const Recipe& recipe, const Graph& graph, const Mesh& mesh, const Stage& stage) {
+  GroupList list(recipe, graph, mesh);
+  const auto has = [&](BlockKind kind) {
+    return std::ranges::any_of(stage.blocks, [&](std::size_t block) { return graph.blocks[block].kind == kind; });
+  };
+  if (shares_embedding(graph, mesh) && has(BlockKind::head))
+    list.add(graph.blocks[graph.block_of(BlockKind::embedding)].parameters.front());
+  for (const std::size_t block : stage.blocks)
+    for (const std::size_t index : graph.blocks[block].parameters) list.add(index);
+  return list.take();
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "core/base/element_type.h"
+#include "core/graph/graph.h"
+#include "core/recipe/recipe.h"
+#include "parallel/layout/flat_shards.h"
+#include "parallel/layout/mesh.h"
+#include "parallel/layout/placement.h"
+
+namespace llmtrain {
+
+// The types in which training keeps a parameter.
+struct StateTypes {
+  ElementType weight = ElementType::float32;
+  ElementType gradient = ElementType::float32;
+  std::optional<ElementType> master = std::nullopt;  // none: the weight is its own master
+  ElementType first_moment = ElementType::float32;
+  ElementType second_moment = ElementType::float32;
+
+  double weight_bytes() const { return element_bytes(weight); }
+  double gradient_bytes() const { return element_bytes(gradient); }
+  double master_bytes() const { return master ? element_bytes(*master) : 0; }
+  double moment_bytes() const { return element_bytes(first_moment) + element_bytes(second_moment); }
+  // Of all together, per element.
+  double total_bytes() const { return weight_bytes() + gradient_bytes() + master_bytes() + moment_bytes(); }
+};
+
+// Of what FP8 levels leave alone: fp32 weights are their own master; bf16 and fp16 weights have an fp32 master. Moments
+// are fp32, gradients precision.gradients.
+StateTypes state_types(const PrecisionRecipe& precision);
+// Of the layers' weight matrices at FP8 levels (MS-AMP's optimization levels): from O1 on FP8 gradients and fp16
+// weights that are their own master, from O2 on an FP8 first and an fp16 second moment, at O3 FP8 weights with an fp16
+// master.
+StateTypes fp8_state_types(const PrecisionRecipe& precision);
+
+// Parameters of a stage that are stored and sharded alike, and lie together in flat memory. The planner prices groups,
+// the runner allocates them.
+struct StateGroup {
+  // What tells groups of a stage apart. The token embedding that both ends of a pipeline hold is a group of its own: a
+  // stage of theirs may have reduced its gradients long before the other end adds to them.
+  enum class Kind { shared_embedding, dense, experts };
+  Kind kind = Kind::dense;
+  // FP8 parameters have a scale for each tensor, so whole tensors are dealt to the ranks (Peng et al., arXiv
+  // 2310.18313, algorithm 1), where others share flat memory in equal parts.
+  bool is_fp8 = false;
+  StateTypes types;
+  std::vector<std::size_t> parameters;  // indices into Graph::parameters, in the order of memory
+  std::vector<std::int64_t> sizes;      // elements of each on a rank before ZeRO, padding and repeated heads included
+  RankGroup shards;                     // the ranks that share it under ZeRO
+  std::int64_t zero_stage = 0;          // 0 where there is nobody to share with
+
+  std::int64_t elements() const;
+  FlatShards flat() const { return {elements(), zero_stage > 0 ? shards.ranks : 1}; }
+  // Elements that are reduced or gathered together, and those of the fullest rank's shard, with their padding.
+  std::int64_t whole() const;
+  std::int64_t shard() const;
+};
+
+// Of one stage, without empty ones, the shared embedding first.
+std::vector<StateGroup> state_groups(const Recipe& recipe, const Graph& graph, const Mesh& mesh, const Stage& stage);
+
+// Whether both ends of a pipeline hold the token embedding: its second copy makes the logits.
+bool shares_embedding(const Graph& graph, const Mesh& mesh);
+
+}  // namespace llmtrain

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/report/html/html_tables.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+#include <vector>
+
+#include "core/base/units.h"
+#include "core/recipe/recipe_io.h"
+#include "parallel/plan/report/duration_text.h"
+#include "parallel/plan/report/html/html_text.h"
+#include "parallel/plan/report/memory_names.h"
+#include "parallel/plan/report/report_text.h"
+#include "parallel/plan/report/step_split.h"
+
+namespace llmtrain {
+namespace {
+
+constexpr std::size_t most_rows = 128;
+
+std::string bytes_text(double bytes) { return format_bytes(std::llround(bytes)); }
+
+std::string percent(double fraction) { return fmt::format("{:.1f} %", 100 * fraction); }
+
+std::string card(std::string_view name, const std::string& value, const std::string& detail) {
+  return fmt::format("<div class=\"card\"><h3>{}</h3><p class=\"value\">{}</p><p>{}</p></div>", name, value, detail);
+}
+
+std::string verdict(const PlanReport& report) {
+  const double peak = fullest_rank(report).peak_bytes;
+  const double limit = report.device_memory_bytes;
+  if (limit <= 0) return "<p class=\"verdict\">No limit of memory is known</p>";
+  if (report.fits) return fmt::format("<p class=\"verdict good\">Fits, {} are free</p>", bytes_text(limit - peak));
+  return fmt::format("<p class=\"verdict bad\">Does not fit, {} too much</p>", bytes_text(std::max(0.0, peak - limit)));
+}
+
+std::string mesh_text(const PlanReport& report) {
+  const Mesh& mesh = report.mesh;
+  std::string text = fmt::format("{} × {}: tensor {}, context {}, data {}, pipeline {}", mesh.world(),
+                                 html_text(report.profile), mesh.tensor, mesh.context, mesh.data, mesh.pipeline);
+  if (mesh.expert > 1) text += fmt::format(", expert {} within data", mesh.expert);
+  return text;
+}
+
+std::string row(std::string_view tag, const std::vector<std::string>& cells) {
+  std::string text = "<tr>";
+  for (const std::string& cell : cells) text += fmt::format("<{0}>{1}</{0}>", tag, cell);
+  return text + "</tr>\n";
+}
+
+// The first `words` columns hold words, the others numbers.
+std::string table(int words, const std::vector<std::string>& head, const std::vector<std::vector<std::string>>& rows) {
+  std::string text =
+      fmt::format("<div class=\"scroll\"><table class=\"words-{}\"><thead>{}</thead><tbody>\n", words, row("th", head));
+  for (const auto& cells : rows) text += row("td", cells);
+  return text + "</tbody></table></div>";
+}
+
+std::string with_spaces(std::string_view words) {
+  std::string text(words);
+  std::replace(text.begin(), text.end(), '_', ' ');
+  return html_text(text);
+}
+
+bool uses_host(const PlanReport& report) {
+  return std::any_of(report.ranks.begin(), report.ranks.end(),
+                     [](const PlannedRank& rank) { return rank.host_bytes > 0; });
+}
+
+std::vector<std::string> rank_cells(const PlanReport& report, const PlannedRank& rank) {
+  const double limit = report.device_memory_bytes;
+  std::string peak = bytes_text(rank.peak_bytes);
+  if (limit > 0)
+    peak += fmt::format("<span class=\"meter{}\"><i style=\"width:{:.1f}%\"></i></span>",
+                        rank.peak_bytes > limit ? " over" : "", std::min(100.0, 100 * rank.peak_bytes / limit));
+  std::vector<std::string> cells = {std::to_string(rank.pipeline_rank), std::to_string(rank.rank),
+                                    std::to_string(rank.count), peak};
+  for (const MemoryName& name : memory_names)
+    cells.push_back(rank.bytes[name.category] > 0 ? bytes_text(rank.bytes[name.category]) : "–");
+  if (uses_host(report)) cells.push_back(bytes_text(rank.host_bytes));
+  cells.push_back(html_text(rank.peak_instruction));
+  return cells;
+}
+
+}  // namespace
+
+std::string headline_section(const PlanReport& report) {
+  const PlannedRank& rank = fullest_rank(report);
+  const PlannedThroughput& speed = report.throughput;
+  std::string parameters = format_count(static_cast<double>(report.total_parameters)) + " parameters";
+  if (report.active_parameters != report.total_parameters)
+    parameters += fmt::format(", {} of them active", format_count(static_cast<double>(report.active_parameters)));
+  std::string text = fmt::format("<header><div><h1>{}</h1><p>{}<br>{}</p></div>{}</header>\n",
+                                 html_text(report.recipe.name), parameters, mesh_text(report), verdict(report));
+  if (!report.recipe.description.empty())
+    text += fmt::format("<p class=\"note\">{}</p>\n", html_text(report.recipe.description));
+  const std::string of_limit =
+      report.device_memory_bytes > 0 ? "of " + bytes_text(report.device_memory_bytes) + " on" : "on";
+  text += "<div class=\"cards\">";
+  text += card("Step", duration_text(report.step.seconds), fmt::format("{} sequences", report.recipe.batch.global));
+  text += card("Memory", bytes_text(rank.peak_bytes), fmt::format("{} pipeline rank {}", of_limit, rank.pipeline_rank));
+  text += card("Speed", format_count(speed.tokens_per_second),
+               fmt::format("tokens/s, {} a day", format_count(speed.tokens_per_second * 86400)));
+  text += card("MFU", percent(speed.mfu),
+               fmt::format("HFU {}, {:.3g} TFLOP/s a device", percent(speed.hfu), speed.model_tflops_per_device));
+  text += card("Bubble", percent(report.step.bubble_fraction), "idle between the first and the last pass");
+  text += card("Run", duration_text(report.run.seconds),
+               fmt::format("{}, {} tokens", cost_text(report.run), format_count(report.run.tokens)));
+  return text + "</div>\n";
+}
+
+std::string step_section(const PlanReport& report) {
+  std::string bar, list;
+  for (const StepShare& share : split_step(report.step)) {
+    if (share.seconds < negligible_share * report.step.seconds) continue;
+    const double fraction = share.seconds / report.step.seconds;
+    const int part = static_cast<int>(share.part);
+    bar += fmt::format("<i class=\"p{}\" style=\"width:{:.3f}%\" title=\"{}: {}\"></i>", part, 100 * fraction,
+                       share.label, duration_text(share.seconds));
+    list += fmt::format("<div><i class=\"p{}\"></i><span>{}</span><b>{}</b><span>{}</span></div>", part, share.label,
+                        duration_text(share.seconds), percent(fraction));
+  }
+  return fmt::format(
+      "<section><h2>Where the time goes</h2><p class=\"note\">One step of {} of the busiest rank.</p>"
+      "<div class=\"split\">{}</div><div class=\"shares\">{}</div></section>\n",
+      duration_text(report.step.seconds), bar, list);
+}
+
+std::string advice_section(const PlanReport& report) {
+  std::string text;
+  if (!report.warnings.empty()) {
+    text += "<section class=\"warnings\"><h2>Warnings</h2><ul>";
+    for (const std::string& warning : report.warnings) text += "<li>" + html_text(warning) + "</li>";
+    text += "</ul></section>\n";
+  }
+  if (report.suggestions.empty()) return text;
+  std::vector<std::vector<std::string>> rows;
+  for (const PlanSuggestion& suggestion : report.suggestions)
+    rows.push_back({"<code>--set " + html_text(suggestion.change) + "</code>",
+                    suggestion.fits ? "fits" : "does not fit", duration_text(suggestion.step_seconds),
+                    fmt::format("{:+.1f} %", 100 * (suggestion.step_seconds / report.step.seconds - 1)),
+                    bytes_text(suggestion.peak_bytes)});
+  return text + "<section><h2>" + (report.fits ? "Changes that make it faster" : "Changes that make it fit") + "</h2>" +
+         table(2, {"change", "", "step", "against this", "fullest rank"}, rows) + "</section>\n";
+}
+
+std::string rank_section(const PlanReport& report) {
+  std::vector<std::string> head = {"pipeline rank", "first rank", "ranks alike", "peak"};
+  for (const MemoryName& name : memory_names) head.emplace_back(name.label);
+  if (uses_host(report)) head.emplace_back("host");
+  head.emplace_back("peak at");
+  std::vector<std::vector<std::string>> rows;
+  for (const PlannedRank& rank : report.ranks)
+    if (rows.size() < most_rows) rows.push_back(rank_cells(report, rank));
+  std::string text =
+      "<section><h2>Memory per rank</h2><p class=\"note\">The peak is the most at one time; each category shows its "
+      "own "
+      "highest, which may be at other times.";
+  if (report.ranks.size() > most_rows)
+    text += fmt::format(" The first {} of {} are listed; <code>--json</code> has all.", most_rows, report.ranks.size());
+  return text + "</p>" + table(0, head, rows) + "</section>\n";
+}
+
+std::string communication_section(const PlanReport& report) {
+  if (report.communication.empty()) return "";
+  std::vector<std::vector<std::string>> rows;
+  for (const PlannedCommunication& line : report.communication)
+    rows.push_back({with_spaces(purpose_name(line.entry.purpose)), with_spaces(planned_name(line.entry.collective)),
+                    with_spaces(line.entry.tensors), std::to_string(line.entry.ranks),
+                    bytes_text(line.entry.bytes_per_rank_per_step), duration_text(line.entry.seconds),
+                    duration_text(line.exposed_seconds)});
+  return "<section><h2>Communication</h2><p class=\"note\">What the busiest rank sends in one step; exposed is what no "
+         "computation hides.</p>" +
+         table(3, {"purpose", "collective", "tensors", "ranks", "sent", "time", "exposed"}, rows) + "</section>\n";
+}
+
+std::string recipe_section(const PlanReport& report) {
+  const std::string json = to_json(report.recipe).dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
+  return "<section><h2>Recipe</h2><details><summary>Every key, with what defaults and presets filled "
+         "in</summary><pre>" +
+         html_text(json) + "</pre></details></section>\n";
+}
+
+}  // namespace llmtrain

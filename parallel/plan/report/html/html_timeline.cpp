@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/report/html/html_timeline.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+
+#include "parallel/plan/report/html/html_text.h"
+#include "parallel/plan/report/html/timeline_colours.h"
+
+namespace llmtrain {
+namespace {
+
+constexpr double gutter = 72;  // for the names of ranks
+constexpr double header = 22;  // for the times
+constexpr double row_height = 38;
+constexpr double narrowest_label = 3;
+constexpr double ticks_of_data = 1e6;  // a step in the script's whole numbers
+
+struct Lane {
+  double top = 0;
+  double height = 0;
+};
+
+Lane lane_of(Stream stream, Operation operation) {
+  switch (stream) {
+    case Stream::compute:
+      return {.top = 2, .height = 19};
+    case Stream::data:
+      return {.top = 23, .height = 5};
+    case Stream::transfer:
+      break;
+  }
+  const bool receives = operation == Operation::receive_activation || operation == Operation::receive_gradient;
+  return receives ? Lane{.top = 33, .height = 3} : Lane{.top = 29, .height = 3};
+}
+
+class TimelineDrawing {
+ public:
+  TimelineDrawing(const Plan& plan, const TimelineSelection& selection, const TimeAxis& axis)
+      : plan_(plan), axis_(axis) {
+    for (std::size_t i = 0; i < selection.ranks.size(); ++i)
+      row_top_[selection.ranks[i]] = header + row_height * static_cast<double>(i);
+    height_ = header + row_height * static_cast<double>(selection.ranks.size()) + 2;
+    for (const TimelineEntry& entry : selection.entries) add(entry);
+  }
+
+  std::string svg() const {
+    std::string text = fmt::format(
+        "<svg class=\"timeline\" viewBox=\"0 0 {0} {1}\" role=\"img\" aria-label=\"What each rank does over one step\">"
+        "<g class=\"plot\" transform=\"translate({2} 0)\"><g class=\"stretch\">",
+        svg_number(gutter + axis_.width()), svg_number(height_), svg_number(gutter));
+    text += background();
+    for (const auto& [name, path] : paths_) text += fmt::format("<path class=\"{}\" d=\"{}\"/>", name, path);
+    text += "<rect class=\"found\" width=\"0\" height=\"0\"/></g>" + tick_labels() + labels_ + "</g>" + rank_names();
+    return text + "</svg>";
+  }
+
+  // Read by the page's script: geometry, the pieces of the axis, and by rank the entries as runs of eight numbers.
+  std::string data() const {
+    std::string pieces;
+    for (const TimePiece& piece : axis_.pieces())
+      pieces += fmt::format("{}[{},{},{},{},{}]", pieces.empty() ? "" : ",", to_ticks(piece.seconds.start),
+                            to_ticks(piece.seconds.end), svg_number(piece.left), svg_number(piece.right),
+                            piece.is_cut ? 1 : 0);
+    std::string rows;
+    for (const auto& [rank, entries] : data_)
+      rows += fmt::format("{}[{},{},[{}]]", rows.empty() ? "" : ",", rank, svg_number(row_top_.at(rank)), entries);
+    return fmt::format(R"({{"gutter":{},"width":{},"row":{},"tick":{:.9g},"pieces":[{}],"rows":[{}]}})",
+                       svg_number(gutter), svg_number(axis_.width()), svg_number(row_height),
+                       plan_.simulation.step_seconds / ticks_of_data, pieces, rows);
+  }
+
+ private:
+  void add(const TimelineEntry& entry) {
+    const auto& instructions = plan_.layout->schedule().ranks.at(static_cast<std::size_t>(entry.rank)).instructions;
+    const Instruction& instruction = instructions.at(static_cast<std::size_t>(entry.instruction));
+    const Lane lane = lane_of(entry.stream, instruction.operation);
+    const double top = row_top_.at(entry.rank) + lane.top;
+    const double left = axis_.x(entry.start_seconds);
+    const double width = axis_.x(entry.end_seconds) - left;
+    // A thin gap tells neighbours apart and vanishes where there are thousands.
+    const std::string drawn = svg_number(std::max(0.02, width - std::min(0.6, 0.2 * width)));
+    paths_[colour_class(plan_.layout->schedule().shape, instruction)] +=
+        fmt::format("M{} {}h{}v{}h-{}z", svg_number(left), svg_number(top), drawn, svg_number(lane.height), drawn);
+    if (entry.stream == Stream::compute && instruction.micro >= 0 && width >= narrowest_label)
+      add_label(instruction, left + width / 2, width, top + 13);
+    std::string& data = data_[entry.rank];
+    data +=
+        fmt::format("{}{},{},{},{},{},{},{},{}", data.empty() ? "" : ",", static_cast<int>(instruction.operation),
+                    instruction.stage, instruction.micro, instruction.peer, to_ticks(entry.start_seconds),
+                    to_ticks(entry.end_seconds - entry.start_seconds), svg_number(lane.top), svg_number(lane.height));
+  }
+
+  // The number of the micro-batch. The script hides and shows it as the page is zoomed.
+  void add_label(const Instruction& instruction, double x, double width, double y) {
+    const std::string number = std::to_string(instruction.micro);
+    const bool has_room = width >= 5.5 * static_cast<double>(number.size()) + 1;
+    labels_ += fmt::format("<text class=\"{}{}\" x=\"{}\" y=\"{}\" data-w=\"{}\">{}</text>",
+                           instruction.operation == Operation::backward ? "on-dark" : "on-light",
+                           has_room ? "" : " hidden", svg_number(x), svg_number(y), svg_number(width), number);
+  }
+
+  std::string background() const {
+    std::string text;
+    double top = header;
+    for (std::size_t i = 0; i < row_top_.size(); ++i, top += row_height)
+      text += fmt::format("<rect class=\"row\" x=\"0\" y=\"{}\" width=\"{}\" height=\"19\"/>", svg_number(top + 2),
+                          svg_number(axis_.width()));
+    for (const TimePiece& piece : axis_.pieces())
+      if (piece.is_cut)
+        text +=
+            fmt::format("<rect class=\"cut\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"/>", svg_number(piece.left),
+                        svg_number(header), svg_number(piece.right - piece.left), svg_number(height_ - header));
+    return text;
+  }
+
+  // The script draws them anew for another zoom.
+  std::string tick_labels() const {
+    std::string text = "<g class=\"ticks\">";
+    for (const TimeTick& tick : axis_.ticks())
+      text += fmt::format("<text class=\"tick\" x=\"{}\" y=\"13\">{}</text>", svg_number(tick.x), tick.label);
+    return text + "</g>";
+  }
+
+  std::string rank_names() const {
+    std::string text = fmt::format("<g class=\"names\"><rect class=\"page\" width=\"{}\" height=\"{}\"/>",
+                                   svg_number(gutter - 4), svg_number(height_));
+    for (const auto& [rank, top] : row_top_)
+      text += fmt::format("<text class=\"name\" x=\"{}\" y=\"{}\">pipeline {}</text>", svg_number(gutter - 10),
+                          svg_number(top + 15), rank);
+    return text + "</g>";
+  }
+
+  std::int64_t to_ticks(double seconds) const {
+    return std::llround(seconds / plan_.simulation.step_seconds * ticks_of_data);
+  }
+
+  const Plan& plan_;
+  const TimeAxis& axis_;
+  double height_ = 0;
+  std::map<std::int32_t, double> row_top_;    // by rank
+  std::map<std::string, std::string> paths_;  // by class
+  std::map<std::int32_t, std::string> data_;  // by rank
+  std::string labels_;
+};
+
+std::string what_is_left_out(const Plan& plan, const TimelineSelection& selection) {
+  std::string text;
+  const std::size_t ranks = plan.simulation.ranks.size();
+  if (selection.ranks.size() < ranks)
+    text += fmt::format("{} of {} pipeline ranks are drawn. ", selection.ranks.size(), ranks);
+  if (selection.cut)
+    text += fmt::format(
+        "The hatched middle of the step holds {} of their {} instructions and is left out; "
+        "<code>--trace</code> writes all of them. ",
+        selection.entries_of_ranks - selection.entries.size(), selection.entries_of_ranks);
+  return text;
+}
+
+}  // namespace
+
+std::string timeline_section(const Plan& plan, const TimelineSelection& selection, const TimeAxis& axis) {
+  const TimelineDrawing drawing(plan, selection, axis);
+  std::string text =
+      "<section><h2>Schedule<span class=\"zoom\" hidden><button type=\"button\" data-zoom=\"0.5\">−</button>"
+      "<button type=\"button\" data-zoom=\"0\">whole step</button>"
+      "<button type=\"button\" data-zoom=\"2\">+</button></span></h2>";
+  text +=
+      "<p class=\"note\">One step of each pipeline rank: passes with the number of their micro-batch, below them "
+      "gathers and reductions of the data-parallel ranks, sends and receives. " +
+      what_is_left_out(plan, selection) + "</p>";
+  text += timeline_legend(plan.layout->schedule().shape);
+  text += "<div class=\"scroll\">" + drawing.svg() + "</div>";
+  return text + "<script type=\"application/json\" id=\"timeline-data\">" + drawing.data() + "</script></section>\n";
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/report/html/report_html.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include "parallel/plan/report/html/html_memory.h"
+#include "parallel/plan/report/html/html_tables.h"
+#include "parallel/plan/report/html/html_text.h"
+#include "parallel/plan/report/html/html_timeline.h"
+#include "parallel/plan/report/html/page_style.h"
+#include "parallel/plan/report/report_text.h"
+
+namespace llmtrain {
+namespace {
+
+constexpr double plot_width = 1100;
+
+// What the timeline fills the left-out middle of a step with.
+constexpr const char* hatch =
+    "<svg class=\"definitions\" width=\"0\" height=\"0\" style=\"position:absolute;min-width:0;width:0\" "
+    "aria-hidden=\"true\"><defs><pattern id=\"hatch\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" "
+    "patternTransform=\"rotate(45)\"><rect width=\"6\" height=\"6\" style=\"fill:var(--page)\"/>"
+    "<rect width=\"2.5\" height=\"6\" style=\"fill:var(--hatch)\"/></pattern></defs></svg>\n";
+
+std::string drawings(const Plan& plan) {
+  if (plan.simulation.timeline.empty()) return "";
+  const auto fullest = static_cast<std::int32_t>(fullest_rank(plan.report).pipeline_rank);
+  const TimelineSelection selection = select_timeline(plan.simulation, fullest);
+  const TimeAxis axis(plan.simulation.step_seconds, plot_width, selection.cut);
+  // The highest point of memory may lie in what the timeline leaves out.
+  const TimeAxis whole_step(plan.simulation.step_seconds, plot_width, std::nullopt);
+  return hatch + timeline_section(plan, selection, axis) + memory_section(plan, selection, whole_step);
+}
+
+}  // namespace
+
+std::string report_html(const Plan& plan) {
+  const PlanReport& report = plan.report;
+  std::string page = fmt::format(
+      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>Plan of {}</title>\n<style>{}"
+      "</style></head>\n<body>\n",
+      html_text(report.recipe.name), page_style);
+  page += headline_section(report) + advice_section(report) + step_section(report) + drawings(plan) +
+          rank_section(report) + communication_section(report) + recipe_section(report);
+  page += fmt::format(
+      "<footer>Predicted by llmtrain plan from the recipe alone; nothing was run.</footer>\n"
+      "<div id=\"tip\" role=\"status\" hidden></div>\n<script>{}</script>\n</body></html>\n",
+      page_script);
+  return page;
+}
+
+}  // namespace llmtrain

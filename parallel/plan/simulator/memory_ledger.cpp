@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/simulator/memory_ledger.h"
+
+#include <algorithm>
+
+namespace llmtrain {
+
+MemoryLedger::MemoryLedger(const ScheduleShape& shape, const StepMemory& memory, std::int32_t rank, Timeline timeline)
+    : shape_(shape), memory_(memory), timeline_(timeline), now_(memory.rank) {
+  for (std::int32_t stage = rank; stage < shape.stages(); stage += shape.pipeline)
+    for (std::size_t i = 0; i < memory_categories; ++i)
+      now_.bytes[i] += memory.stages[static_cast<std::size_t>(stage)].resident.bytes[i];
+  total_ = now_.total();
+  result_.high_water = now_;
+  result_.peak_bytes = total_;
+  if (timeline == Timeline::record) result_.memory.push_back({0, now_});
+}
+
+double MemoryLedger::with_previous_stage(std::int32_t stage) const {
+  const bool exchanges = shape_.pipeline > 1 && stage > 0;
+  return exchanges ? memory_.stages[static_cast<std::size_t>(stage)].boundary_activation : 0;
+}
+
+double MemoryLedger::with_next_stage(std::int32_t stage) const {
+  const bool exchanges = shape_.pipeline > 1 && stage + 1 < shape_.stages();
+  return exchanges ? memory_.stages[static_cast<std::size_t>(stage)].boundary_activation : 0;
+}
+
+void MemoryLedger::tell(double seconds, MemoryChange change, std::int32_t stage, std::int32_t instruction) {
+  ahead_.push_back({seconds, stage, instruction, change});
+  std::push_heap(ahead_.begin(), ahead_.end(), is_later);
+}
+
+void MemoryLedger::advance(double seconds) {
+  while (!ahead_.empty() && ahead_.front().seconds < seconds) count_next();
+}
+
+void MemoryLedger::finish(RankSimulation& result) {
+  while (!ahead_.empty()) count_next();
+  result.peak_bytes = result_.peak_bytes;
+  result.high_water = result_.high_water;
+  result.peak_instruction = result_.peak_instruction;
+  result.final_bytes = now_;
+  result.memory = std::move(result_.memory);
+}
+
+void MemoryLedger::count_next() {
+  std::pop_heap(ahead_.begin(), ahead_.end(), is_later);
+  const Event event = ahead_.back();
+  ahead_.pop_back();
+  apply(event);
+  if (total_ > result_.peak_bytes) {
+    result_.peak_bytes = total_;
+    result_.peak_instruction = event.change == MemoryChange::tensor_arrives ? running_ : event.instruction;
+  }
+  if (timeline_ == Timeline::leave_out) return;
+  if (result_.memory.back().seconds < event.seconds) result_.memory.push_back({event.seconds, {}});
+  result_.memory.back().bytes = now_;
+}
+
+void MemoryLedger::add(MemoryCategory category, double bytes) {
+  double& now = now_[category];
+  now += bytes;
+  total_ += bytes;
+  result_.high_water[category] = std::max(result_.high_water[category], now);
+}
+
+// What a pass receives came before it and is given back at its end; what it sends is made in it and given back later.
+void MemoryLedger::apply(const Event& event) {
+  if (event.change == MemoryChange::optimizer_starts) return add(MemoryCategory::buffers, memory_.optimizer_workspace);
+  if (event.change == MemoryChange::optimizer_ends) return add(MemoryCategory::buffers, -memory_.optimizer_workspace);
+  const StageMemory& stage = memory_.stages[static_cast<std::size_t>(event.stage)];
+  switch (event.change) {
+    case MemoryChange::tensor_arrives:
+      return add(MemoryCategory::communication, stage.boundary_activation);
+    case MemoryChange::tensor_is_sent:
+      return add(MemoryCategory::communication, -stage.boundary_activation);
+    case MemoryChange::weights_are_gathered:
+      return add(MemoryCategory::weights, stage.gathered_weights);
+    case MemoryChange::weights_are_freed:
+      return add(MemoryCategory::weights, -stage.gathered_weights);
+    case MemoryChange::gradients_begin:
+      return add(MemoryCategory::gradients, stage.unreduced_gradients);
+    case MemoryChange::gradients_are_reduced:
+      return add(MemoryCategory::gradients, -stage.unreduced_gradients);
+    case MemoryChange::forward_starts:
+      running_ = event.instruction;
+      add(MemoryCategory::activations, stage.saved_activations);
+      add(MemoryCategory::buffers, stage.forward_workspace);
+      return add(MemoryCategory::communication, with_next_stage(event.stage));
+    case MemoryChange::forward_ends:
+      add(MemoryCategory::buffers, -stage.forward_workspace);
+      return add(MemoryCategory::communication, -with_previous_stage(event.stage));
+    case MemoryChange::backward_starts:
+      running_ = event.instruction;
+      add(MemoryCategory::buffers, stage.backward_workspace);
+      return add(MemoryCategory::communication, with_previous_stage(event.stage));
+    case MemoryChange::backward_ends:
+      add(MemoryCategory::activations, -stage.saved_activations);
+      add(MemoryCategory::buffers, -stage.backward_workspace);
+      return add(MemoryCategory::communication, -with_next_stage(event.stage));
+    case MemoryChange::optimizer_starts:
+    case MemoryChange::optimizer_ends:
+      return;  // of the whole rank, above
+  }
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "parallel/plan/simulator/simulator.h"
+
+namespace llmtrain {
+
+// What changes a rank's memory. What gives back comes first: at the same instant it goes before what takes.
+enum class MemoryChange : std::uint8_t {
+  forward_ends,
+  backward_ends,
+  tensor_is_sent,
+  weights_are_freed,
+  gradients_are_reduced,
+  optimizer_ends,
+  forward_starts,
+  backward_starts,
+  tensor_arrives,
+  weights_are_gathered,
+  gradients_begin,
+  optimizer_starts,
+};
+
+// The memory of one rank over time, by category. Changes may be told ahead of their time, in any order; they count when
+// the clock has passed them.
+class MemoryLedger {
+ public:
+  // All arguments outlive the ledger.
+  MemoryLedger(const ScheduleShape& shape, const StepMemory& memory, std::int32_t rank, Timeline timeline);
+
+  // Not before the time of the last advance().
+  void tell(double seconds, MemoryChange change, std::int32_t stage, std::int32_t instruction);
+  // Counts all changes before `seconds`.
+  void advance(double seconds);
+  // Counts the rest and writes peak, high water, final bytes and samples.
+  void finish(RankSimulation& result);
+
+ private:
+  struct Event {
+    double seconds = 0;
+    std::int32_t stage = 0;
+    std::int32_t instruction = 0;
+    MemoryChange change{};
+  };
+  static bool is_later(const Event& a, const Event& b) {
+    return a.seconds != b.seconds ? a.seconds > b.seconds : a.change > b.change;
+  }
+
+  void count_next();
+  void apply(const Event& event);
+  void add(MemoryCategory category, double bytes);
+  // Bytes of a tensor that the stage exchanges with its neighbour; 0 where there is none on another rank.
+  double with_previous_stage(std::int32_t stage) const;
+  double with_next_stage(std::int32_t stage) const;
+
+  const ScheduleShape& shape_;
+  const StepMemory& memory_;
+  Timeline timeline_;
+  std::vector<Event> ahead_;  // a heap, the earliest on top
+  MemoryBytes now_;
+  double total_ = 0;
+  std::int32_t running_ = 0;  // instruction of the pass that started last
+  RankSimulation result_;
+};
+
+}  // namespace llmtrain

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/simulator/simulator.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <queue>
+#include <tuple>
+#include <utility>
+
+#include "parallel/plan/simulator/data_stream.h"
+#include "parallel/plan/simulator/memory_ledger.h"
+
+namespace llmtrain {
+
+namespace {
+
+constexpr double never = std::numeric_limits<double>::infinity();
+
+// A rank on its way through its list.
+struct RankClock {
+  RankClock(const ScheduleShape& shape, const StepMemory& memory, std::int32_t rank, Timeline timeline)
+      : ledger(shape, memory, rank, timeline) {}
+
+  std::size_t next = 0;         // instruction
+  double clock = 0;             // the compute stream has come to
+  double input_ready = 0;       // transfers that the next pass waits for are done
+  double longest_transfer = 0;  // of these
+  double reduced = 0;           // the last reduction is done
+  std::int32_t reducing = -1;   // its stage, while the whole gradients stay
+  double send_free = 0;         // links
+  double receive_free = 0;
+  double* awaited = nullptr;  // the arrival that the rank waits to learn
+  DataStream data;
+  MemoryLedger ledger;
+  RankSimulation result;
+};
+
+struct StageClock {
+  double gathered = 0;
+  double reduced = 0;
+  std::int32_t unreduced = 0;    // backwards since the last reduction
+  bool holds_gradients = false;  // whole ones, not reduced yet
+};
+
+class Simulator {
+ public:
+  Simulator(const Schedule& schedule, const StepCosts& costs, const StepMemory& memory, Timeline timeline)
+      : schedule_(schedule), shape_(schedule.shape), costs_(costs), memory_(memory), timeline_(timeline) {
+    ranks_.reserve(schedule.ranks.size());
+    for (std::int32_t rank = 0; rank < shape_.pipeline; ++rank) ranks_.emplace_back(shape_, memory, rank, timeline);
+    stages_.resize(static_cast<std::size_t>(shape_.stages()));
+    const std::size_t tensors = stages_.size() * static_cast<std::size_t>(shape_.micro_batches);
+    if (shape_.pipeline > 1) arrivals_.assign(2 * tensors, never);
+  }
+
+  // Ranks act in the order of time, so that links serve transfers in the order in which they are asked for.
+  Simulation run() {
+    for (std::int32_t rank = 0; rank < shape_.pipeline; ++rank) wake(rank, 0);
+    while (!queue_.empty()) {
+      const auto [now, rank] = queue_.top();
+      queue_.pop();
+      rank_of(rank).ledger.advance(now);
+      advance(rank, now);
+    }
+    return finish();
+  }
+
+ private:
+  RankClock& rank_of(std::int32_t rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+  StageClock& stage_of(const Instruction& instruction) { return stages_[static_cast<std::size_t>(instruction.stage)]; }
+  const StageCost& cost_of(const Instruction& instruction) const {
+    return costs_.stages[static_cast<std::size_t>(instruction.stage)];
+  }
+  void wake(std::int32_t rank, double seconds) { queue_.emplace(seconds, rank); }
+
+  // When a stage's input is there, or, with blocking transfers, when its sender has begun.
+  double& arrival(Operation operation, std::int32_t stage, std::int32_t micro) {
+    const bool activation = operation == Operation::send_activation || operation == Operation::receive_activation;
+    const auto tensor = static_cast<std::size_t>(stage) * static_cast<std::size_t>(shape_.micro_batches) +
+                        static_cast<std::size_t>(micro);
+    return arrivals_[2 * tensor + (activation ? 0 : 1)];
+  }
+
+  // Does what takes the compute stream no time, then starts the next thing that does.
+  void advance(std::int32_t rank, double now) {
+    RankClock& here = rank_of(rank);
+    const auto& instructions = schedule_.ranks[static_cast<std::size_t>(rank)].instructions;
+    while (here.next < instructions.size()) {
+      const Instruction& instruction = instructions[here.next];
+      switch (instruction.operation) {
+        case Operation::forward:
+        case Operation::backward:
+          run_pass(rank, instruction);
+          ++here.next;
+          return wake(rank, here.clock);
+        case Operation::send_activation:
+        case Operation::send_gradient:
+          send(rank, instruction, now);
+          break;
+        case Operation::receive_activation:
+        case Operation::receive_gradient:
+          if (!receive(rank, instruction)) return;
+          break;
+        case Operation::gather_weights:
+        case Operation::reduce_gradients:
+          run_collective(rank, instruction);
+          break;
+        case Operation::free_weights:
+          tell(rank, here.clock, MemoryChange::weights_are_freed, instruction.stage);
+          break;
+        case Operation::optimizer_step:
+          run_optimizer(rank);
+          break;
+      }
+      ++here.next;
+      // What held the compute stream puts the rank behind others that may act first.
+      if (here.clock > now) return wake(rank, here.clock);
+    }
+  }
+
+  void tell(std::int32_t rank, double seconds, MemoryChange change, std::int32_t stage) {
+    RankClock& here = rank_of(rank);
+    here.ledger.tell(seconds, change, stage, static_cast<std::int32_t>(here.next));
+  }
+
+  void record(std::int32_t rank, Stream stream, Interval interval) {
+    if (timeline_ == Timeline::leave_out) return;
+    const auto instruction = static_cast<std::int32_t>(rank_of(rank).next);
+    result_.timeline.push_back({rank, instruction, stream, interval.start, interval.end});
+  }
+
+  // The earliest start of a pass: the rank, its input and its weights are ready.
+  double start_of_pass(RankClock& here, const Instruction& instruction) {
+    StageClock& stage = stage_of(instruction);
+    const double input = std::max(here.clock, here.input_ready);
+    here.result.exposed_transfer_seconds += std::min(input - here.clock, here.longest_transfer);
+    double start = std::max(input, stage.gathered);
+    if (instruction.operation == Operation::backward && stage.unreduced == 0) start = std::max(start, stage.reduced);
+    here.result.exposed_data_seconds += start - input;
+    here.longest_transfer = 0;
+    return start;
+  }
+
+  void run_pass(std::int32_t rank, const Instruction& instruction) {
+    RankClock& here = rank_of(rank);
+    const bool forward = instruction.operation == Operation::forward;
+    const PassCost& cost = forward ? cost_of(instruction).forward : cost_of(instruction).backward;
+    const double start = start_of_pass(here, instruction);
+    const double end = here.data.end_of_pass(start, cost.seconds, costs_.compute_slowdown);
+    if (!forward) ++stage_of(instruction).unreduced;
+    if (!forward) begin_gradients(rank, instruction.stage, start);
+    if (forward && instruction.stage + 1 == shape_.stages())
+      begin_gradients(rank, memory_.head_adds_to_first ? 0 : instruction.stage, start);
+    tell(rank, start, forward ? MemoryChange::forward_starts : MemoryChange::backward_starts, instruction.stage);
+    tell(rank, end, forward ? MemoryChange::forward_ends : MemoryChange::backward_ends, instruction.stage);
+    record(rank, Stream::compute, {start, end});
+    const double slowed = end - start - cost.seconds;
+    here.result.busy_seconds += end - start;
+    here.result.communication_seconds += cost.communication_seconds;
+    here.result.recompute_seconds += cost.recompute_seconds;
+    here.result.slowed_seconds += slowed;
+    here.result.exposed_data_seconds += slowed;
+    first_start_ = std::min(first_start_, start);
+    last_end_ = std::max(last_end_, end);
+    here.clock = end;
+  }
+
+  void begin_gradients(std::int32_t rank, std::int32_t stage, double start) {
+    bool& holds = stages_[static_cast<std::size_t>(stage)].holds_gradients;
+    if (!shape_.reduces || std::exchange(holds, true)) return;
+    tell(rank, start, MemoryChange::gradients_begin, stage);
+  }
+
+  // The whole gradients stay until the rank has next to do with reductions.
+  void end_reduction(std::int32_t rank) {
+    RankClock& here = rank_of(rank);
+    if (here.reducing < 0) return;
+    tell(rank, std::max(here.clock, here.reduced), MemoryChange::gradients_are_reduced, here.reducing);
+    here.reducing = -1;
+  }
+
+  void run_collective(std::int32_t rank, const Instruction& instruction) {
+    RankClock& here = rank_of(rank);
+    const bool gather = instruction.operation == Operation::gather_weights;
+    const double seconds = gather ? cost_of(instruction).gather_seconds : cost_of(instruction).reduce_seconds;
+    const double from = costs_.overlap ? here.clock : std::max(here.clock, here.input_ready);
+    const Interval interval = here.data.issue(from, seconds);
+    record(rank, Stream::data, interval);
+    if (!costs_.overlap) {
+      here.result.exposed_data_seconds += interval.end - from;
+      here.clock = interval.end;
+    }
+    if (gather) {
+      stage_of(instruction).gathered = interval.end;
+      if (shape_.sharding() == 3) tell(rank, interval.start, MemoryChange::weights_are_gathered, instruction.stage);
+    } else {
+      end_reduction(rank);
+      stage_of(instruction).reduced = here.reduced = interval.end;
+      stage_of(instruction).unreduced = 0;
+      stage_of(instruction).holds_gradients = false;
+      here.reducing = instruction.stage;
+      if (!costs_.overlap) end_reduction(rank);
+    }
+  }
+
+  void run_optimizer(std::int32_t rank) {
+    RankClock& here = rank_of(rank);
+    const double passes_done = std::max(here.clock, here.input_ready);
+    const double start = std::max(passes_done, here.reduced);
+    const double seconds = costs_.optimizer_seconds[static_cast<std::size_t>(rank)];
+    end_reduction(rank);
+    here.result.exposed_data_seconds += start - passes_done;
+    here.result.optimizer_seconds += seconds;
+    here.clock = start + seconds;
+    tell(rank, start, MemoryChange::optimizer_starts, -1);
+    tell(rank, here.clock, MemoryChange::optimizer_ends, -1);
+    record(rank, Stream::compute, {start, here.clock});
+  }
+
+  // transfer_seconds[r] is between r and the next rank, both ways.
+  double transfer_seconds(std::int32_t rank, const Instruction& instruction) const {
+    const bool with_next =
+        instruction.operation == Operation::send_activation || instruction.operation == Operation::receive_gradient;
+    return costs_.transfer_seconds[static_cast<std::size_t>(with_next ? rank : instruction.peer)];
+  }
+
+  void send(std::int32_t rank, const Instruction& instruction, double now) {
+    RankClock& here = rank_of(rank);
+    RankClock& peer = rank_of(instruction.peer);
+    const double seconds = transfer_seconds(rank, instruction);
+    const std::int32_t stage = instruction.stage + (instruction.operation == Operation::send_activation ? 1 : -1);
+    double& arrives = arrival(instruction.operation, stage, instruction.micro);
+    double start = std::max(here.clock, here.send_free);
+    if (costs_.blocking_transfers) {
+      arrives = start;
+      here.input_ready = std::max(here.input_ready, start + seconds);
+      here.longest_transfer = std::max(here.longest_transfer, seconds);
+    } else {
+      start = std::max(start, peer.receive_free);
+      arrives = peer.receive_free = start + seconds;
+      peer.ledger.tell(start, MemoryChange::tensor_arrives, stage, 0);
+    }
+    here.send_free = start + seconds;
+    tell(rank, here.send_free, MemoryChange::tensor_is_sent, instruction.stage);
+    record(rank, Stream::transfer, {start, here.send_free});
+    if (peer.awaited != &arrives) return;
+    peer.awaited = nullptr;
+    wake(instruction.peer, now);
+  }
+
+  // False when the tensor is not sent yet: its sender wakes the rank.
+  bool receive(std::int32_t rank, const Instruction& instruction) {
+    RankClock& here = rank_of(rank);
+    double& arrives = arrival(instruction.operation, instruction.stage, instruction.micro);
+    if (arrives == never) {
+      here.awaited = &arrives;
+      return false;
+    }
+    const double seconds = transfer_seconds(rank, instruction);
+    if (costs_.blocking_transfers) {
+      const double start = std::max({here.clock, arrives, here.receive_free});
+      here.receive_free = arrives = start + seconds;
+      tell(rank, start, MemoryChange::tensor_arrives, instruction.stage);
+    }
+    here.input_ready = std::max(here.input_ready, arrives);
+    here.longest_transfer = std::max(here.longest_transfer, seconds);
+    record(rank, Stream::transfer, {arrives - seconds, arrives});
+    return true;
+  }
+
+  Simulation finish() {
+    double most_busy = 0;
+    for (RankClock& rank : ranks_) {
+      rank.result.end_seconds = std::max(rank.clock, rank.data.free_at());
+      rank.result.exposed_data_seconds += rank.result.end_seconds - rank.clock;
+      rank.ledger.finish(rank.result);
+      most_busy = std::max(most_busy, rank.result.busy_seconds);
+      result_.step_seconds = std::max(result_.step_seconds, rank.result.end_seconds);
+      result_.ranks.push_back(std::move(rank.result));
+    }
+    result_.step_seconds += costs_.step_overhead_seconds;
+    result_.window_seconds = std::max(0.0, last_end_ - first_start_);
+    if (result_.window_seconds > 0) result_.bubble_fraction = 1 - most_busy / result_.window_seconds;
+    std::stable_sort(
+        result_.timeline.begin(), result_.timeline.end(), [](const TimelineEntry& a, const TimelineEntry& b) {
+          return std::tie(a.rank, a.start_seconds, a.end_seconds) < std::tie(b.rank, b.start_seconds, b.end_seconds);
+        });
+    return std::move(result_);
+  }
+
+  using Wake = std::pair<double, std::int32_t>;  // time and rank
+
+  const Schedule& schedule_;
+  const ScheduleShape& shape_;
+  const StepCosts& costs_;
+  const StepMemory& memory_;
+  Timeline timeline_;
+  std::vector<RankClock> ranks_;
+  std::vector<StageClock> stages_;
+  std::vector<double> arrivals_;
+  std::priority_queue<Wake, std::vector<Wake>, std::greater<>> queue_;
+  double first_start_ = never, last_end_ = 0;
+  Simulation result_;
+};
+
+}  // namespace
+
+Simulation simulate(const Schedule& schedule, const StepCosts& costs, const StepMemory& memory, Timeline timeline) {
+  return Simulator(schedule, costs, memory, timeline).run();
+}
+
+}  // namespace llmtrain

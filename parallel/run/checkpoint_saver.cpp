@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/run/checkpoint_saver.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "core/base/log.h"
+#include "core/base/units.h"
+#include "core/checkpoint/checkpoint_folder.h"
+#include "core/checkpoint/checkpoint_part.h"
+#include "core/checkpoint/safetensors.h"
+#include "parallel/comm/agreement.h"
+#include "parallel/run/shared_folder.h"
+
+namespace llmtrain {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Slices = std::span<const TensorSlice>;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+std::size_t bytes_of(const TensorSlice& slice) {
+  const auto bytes = safetensors_bytes(slice.dtype, slice.slice_shape);
+  if (!bytes)
+    throw Error(ExitCode::internal_error, "the slice of " + slice.name + " has no size: dtype " + slice.dtype);
+  return static_cast<std::size_t>(*bytes);
+}
+
+// What the slices point to in one piece of memory, to which they point then.
+std::shared_ptr<const void> copy_memory(std::vector<TensorSlice>& slices) {
+  std::size_t total = 0;
+  for (const TensorSlice& slice : slices) total += bytes_of(slice);
+  std::shared_ptr<std::byte[]> memory(new std::byte[total]);
+  std::byte* next = memory.get();
+  for (TensorSlice& slice : slices) {
+    const std::size_t count = bytes_of(slice);
+    if (count > 0) std::memcpy(next, slice.data, count);
+    slice.data = next;
+    next += count;
+  }
+  return memory;
+}
+
+}  // namespace
+
+struct CheckpointSaver::Save {
+  Save(const CheckpointState& given, Slices given_slices, std::shared_ptr<const void> given_memory)
+      : state(given),
+        slices(given_slices.begin(), given_slices.end()),
+        memory(std::move(given_memory)),
+        writer(slices) {}
+
+  enum class Phase { writing, committing };
+
+  // The number of this rank's first file, and how much all write.
+  void agree_on_files(Communicator& communicator) {
+    const auto files = exchange_numbers(communicator, static_cast<std::int64_t>(writer.files()));
+    const auto own = files.begin() + communicator.rank();
+    numbers.first = static_cast<std::size_t>(std::accumulate(files.begin(), own, std::int64_t{0}));
+    numbers.total = static_cast<std::size_t>(std::accumulate(files.begin(), files.end(), std::int64_t{0}));
+    const auto each = exchange_numbers(communicator, writer.bytes());
+    bytes = std::accumulate(each.begin(), each.end(), std::int64_t{0});
+  }
+
+  CheckpointState state;
+  std::vector<TensorSlice> slices;
+  std::shared_ptr<const void> memory;
+  PartWriter writer;
+  FileNumbers numbers;
+  std::int64_t bytes = 0;  // of all ranks
+  std::filesystem::path aside;
+  Clock::time_point start = Clock::now();
+  Phase phase = Phase::writing;
+  CheckpointPart part;  // once it is written
+};
+
+CheckpointSaver::CheckpointSaver(std::filesystem::path checkpoints, const CheckpointRecipe& recipe,
+                                 Communicator& communicator)
+    : checkpoints_(std::move(checkpoints)),
+      recipe_(recipe),
+      communicator_(communicator),
+      writers_(std::to_string(::getpid())) {
+  if (is_alone()) return;
+  check_shared_folder(communicator, checkpoints_);
+  writers_ = share_text(communicator, writers_);
+}
+
+CheckpointSaver::~CheckpointSaver() {
+  try {
+    if (is_alone()) finish();
+    // Else the other ranks may be gone: what all have to agree on stays undone.
+    const auto failure = work_.valid() ? work_.get() : std::nullopt;
+    if (failure) throw Error(*failure);
+  } catch (const std::exception& error) {
+    log().error("the last checkpoint was not saved: {}", error.what());
+  }
+}
+
+void CheckpointSaver::write(const CheckpointState& state, Slices slices, std::shared_ptr<const void> memory) {
+  finish();
+  auto save = std::make_unique<Save>(state, slices, std::move(memory));
+  save->agree_on_files(communicator_);
+  save->aside = checkpoint_aside(checkpoints_, state.step, writers_);
+  if (recipe_.async && !save->memory) {
+    save->memory = copy_memory(save->slices);
+    if (is_first())
+      log().debug("checkpoint of step {}: copied in {}", state.step, format_duration(seconds_since(save->start)));
+  }
+  save_ = std::move(save);
+  if (is_alone()) {
+    save_->phase = Save::Phase::committing;
+    start([this] { write_checkpoint(checkpoints_, save_->state, save_->slices, recipe_.keep); });
+  } else {
+    start([this] { save_->part = save_->writer.write(save_->aside, save_->numbers); });
+  }
+  if (!recipe_.async) finish();
+}
+
+void CheckpointSaver::progress() {
+  if (!save_) return;
+  const bool has_ended = work_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  const auto all = exchange_numbers(communicator_, has_ended ? 1 : 0);
+  if (std::find(all.begin(), all.end(), 0) == all.end()) go_on();
+}
+
+void CheckpointSaver::finish() {
+  while (save_) go_on();
+}
+
+// Asked for at once or by the next one who waits: write() waits itself where training does not go on beside it.
+void CheckpointSaver::start(std::function<void()> work) {
+  work_ = std::async(recipe_.async ? std::launch::async : std::launch::deferred,
+                     [work = std::move(work)] { return error_of(work); });
+}
+
+void CheckpointSaver::go_on() {
+  const auto failure = work_.get();
+  auto save = std::move(save_);  // whatever fails now ends it
+  check(*save, failure);
+  if (save->phase == Save::Phase::writing) return commit(std::move(save));
+  if (is_first())
+    log().debug("checkpoint of step {}: written to {} in {}", save->state.step,
+                (checkpoints_ / checkpoint_name(save->state.step)).string(),
+                format_duration(seconds_since(save->start)));
+}
+
+void CheckpointSaver::commit(std::unique_ptr<Save> save) {
+  save->phase = Save::Phase::committing;
+  save->memory.reset();
+  const auto texts = gather_texts(communicator_, manifest_text(save->part));
+  std::vector<CheckpointPart> parts;
+  for (const std::string& text : texts) parts.push_back(parse_manifest(text, "a part of a checkpoint", Coverage::part));
+  save_ = std::move(save);
+  start([this, parts = std::move(parts)] {
+    if (is_first()) commit_checkpoint(checkpoints_, save_->aside, save_->state, parts, recipe_.keep);
+  });
+}
+
+void CheckpointSaver::check(const Save& save, const std::optional<Error>& own) const {
+  const auto failure = first_failure(communicator_, own);
+  if (!failure) return;
+  if (is_alone()) throw Error(*failure);
+  std::string note;
+  if (is_first()) {
+    discard_checkpoint(save.aside);
+    if (failure->code() == ExitCode::cannot_write) note = space_note(checkpoints_, save.bytes);
+  }
+  throw Error(failure->code(), failure->what() + share_text(communicator_, note));
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "parallel/run/metrics_log.h"
+
+namespace llmtrain {
+
+// What a person sees while a run trains: on a terminal one line that is drawn again each step, with a bar and the time
+// left; otherwise (a pipe, CI, TERM=dumb) a plain line now and then. Written to standard error. Quiet shows nothing.
+class Progress {
+ public:
+  Progress(std::int64_t total_steps, std::int64_t steps_done, bool quiet);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void show(const TrainingRow& row);
+  // A line that stays, above the live one.
+  void note(const std::string& line);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::string line(const TrainingRow& row) const;
+  std::string bar(std::int64_t step) const;
+  bool due(std::int64_t step);
+  void clear();
+
+  std::int64_t total_, first_;
+  bool quiet_, live_, colour_;
+  bool drawn_ = false;
+  Clock::time_point start_ = Clock::now();
+  Clock::time_point last_{};
+};
+
+}  // namespace llmtrain

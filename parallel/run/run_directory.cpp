@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/run/run_directory.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/base/file.h"
+#include "core/base/log.h"
+#include "core/checkpoint/checkpoint_recipe.h"
+#include "core/json/document.h"
+#include "core/json/json_text.h"
+#include "core/recipe/recipe_io.h"
+
+namespace llmtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse(const fs::path& folder, const std::string& why) {
+  throw Error(ExitCode::bad_recipe, folder.string() + ": " + why);
+}
+
+[[noreturn]] void cannot_write(const fs::path& path, const std::string& what) {
+  throw Error(ExitCode::cannot_write, path.string() + ": " + what + "; choose another --run-dir");
+}
+
+fs::path recipe_file(const fs::path& folder) { return folder / "recipe.json"; }
+
+void make_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error || !fs::is_directory(folder, error))
+    cannot_write(folder, "cannot be made a folder: " + (error ? error.message() : "something else has this name"));
+}
+
+// What a process leaves that is killed before recipe.json is there.
+bool belongs_to_skeleton(const fs::directory_entry& entry) {
+  const std::string name = entry.path().filename().string();
+  if (name == "log" || name == "checkpoints") return entry.is_directory() && fs::is_empty(entry.path());
+  return name == ".lock" || name == "recipe.json.tmp";
+}
+
+void refuse_other_files(const fs::path& folder) {
+  try {
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder))
+      if (!belongs_to_skeleton(entry))
+        refuse(folder, "holds " + entry.path().filename().string() +
+                           " and no run; choose another --run-dir, a new or an empty folder");
+  } catch (const fs::filesystem_error& failure) {
+    cannot_write(folder, "cannot be listed: " + failure.code().message());
+  }
+}
+
+Recipe read_kept_recipe(const fs::path& folder) {
+  try {
+    return parse_recipe(read_file(recipe_file(folder)), recipe_file(folder).string(), folder);
+  } catch (const Error& error) {
+    refuse(folder, std::string("holds a recipe.json that is not a run's; choose another --run-dir:\n") + error.what());
+  }
+}
+
+// A key whose value is not what it was; none where there is no such key.
+struct Difference {
+  std::string pointer;
+  std::optional<std::string> now, before;
+};
+
+void compare(const Json* now, const Json* before, const std::string& pointer, std::vector<Difference>& differences) {
+  const auto text = [](const Json* value) { return value ? std::optional(value->dump()) : std::nullopt; };
+  if (now && before && *now == *before) return;
+  const bool both_objects = now && before && now->is_object() && before->is_object();
+  const bool both_lists = now && before && now->is_array() && before->is_array() && now->size() == before->size();
+  if (!both_objects && !both_lists) {
+    differences.push_back({pointer, text(now), text(before)});
+    return;
+  }
+  const auto member = [](const Json& value, const std::string& key) {
+    const auto found = value.find(key);
+    return found == value.end() ? nullptr : &*found;
+  };
+  for (std::size_t i = 0; both_lists && i < now->size(); ++i)
+    compare(&(*now)[i], &(*before)[i], append_key(pointer, std::to_string(i)), differences);
+  if (both_lists) return;
+  for (const auto& [key, value] : now->items())
+    compare(&value, member(*before, key), append_key(pointer, key), differences);
+  for (const auto& [key, value] : before->items())
+    if (!now->contains(key)) compare(nullptr, &value, append_key(pointer, key), differences);
+}
+
+// Whether a run may go on with another value of this key: the losses do not depend on it.
+bool may_change(const std::string& pointer) {
+  constexpr std::array<std::string_view, 11> free_keys{"/$schema",  "/description", "/batch/micro", "/parallel",
+                                                       "/pipeline", "/memory",      "/kernels",     "/cluster",
+                                                       "/launch",   "/checkpoint",  "/log"};
+  return std::any_of(free_keys.begin(), free_keys.end(), [&](auto key) { return lies_in(pointer, key); });
+}
+
+void refuse_other_recipe(const fs::path& folder, const Recipe& recipe) {
+  const Json now = to_json(recipe);
+  const Json before = to_json(read_kept_recipe(folder));
+  std::vector<Difference> differences;
+  compare(&now, &before, "", differences);
+  std::string lines;
+  for (const Difference& difference : differences)
+    if (!may_change(difference.pointer))
+      lines += "\n  " + difference.pointer + ": " + difference.now.value_or("not given") + ", in the run " +
+               difference.before.value_or("not given");
+  if (!lines.empty())
+    refuse(folder,
+           "holds the run of another recipe; choose another --run-dir, or give these keys the run's values:" + lines);
+}
+
+enum class Contents { nothing, run };
+
+// What the folder holds, if this recipe may run in it.
+Contents check_contents(const fs::path& folder, const Recipe& recipe) {
+  std::error_code error;
+  if (!fs::exists(folder, error) && !error) return Contents::nothing;
+  if (error || !fs::is_directory(folder, error)) cannot_write(folder, error ? error.message() : "is not a folder");
+  if (!fs::exists(recipe_file(folder), error)) {
+    refuse_other_files(folder);
+    return Contents::nothing;
+  }
+  if (recipe.checkpoint.resume == "never")
+    refuse(folder,
+           "holds a run, and checkpoint.resume is \"never\"; choose another --run-dir, or set "
+           "checkpoint.resume to \"auto\" to go on with that run");
+  refuse_other_recipe(folder, recipe);
+  return Contents::run;
+}
+
+// The newest whole one; those that were passed over are logged, and added to `damaged`.
+std::optional<fs::path> newest_whole(const fs::path& checkpoints, const VerifyCheckpoint& verify,
+                                     std::vector<std::string>& damaged) {
+  auto found = find_checkpoint(checkpoints, damaged, verify);
+  for (const std::string& reason : damaged) log().warn("{}; passed over", reason);
+  return found;
+}
+
+std::optional<fs::path> newest_checkpoint(const fs::path& checkpoints, const VerifyCheckpoint& verify) {
+  std::vector<std::string> damaged;
+  auto found = newest_whole(checkpoints, verify, damaged);
+  if (!found && !damaged.empty())
+    throw Error(ExitCode::bad_data, checkpoints.string() + ": no checkpoint in it is whole (" + damaged.front() +
+                                        "); remove the folder to train from the start, or name another checkpoint "
+                                        "with --resume");
+  return found;
+}
+
+fs::path named_checkpoint(const fs::path& path, const VerifyCheckpoint& verify) {
+  std::error_code error;
+  if (!fs::exists(path, error))
+    throw Error(ExitCode::missing_input, path.string() + ": checkpoint.resume names it and it is not there");
+  if (fs::is_directory(path / "checkpoints", error)) {
+    const auto newest = newest_checkpoint(path / "checkpoints", verify);
+    if (!newest)
+      throw Error(ExitCode::missing_input,
+                  path.string() + ": checkpoint.resume names this run, and it holds no checkpoint");
+    return *newest;
+  }
+  verify(CheckpointReader(path));
+  return path;
+}
+
+// What `checkpoint.resume` names, unless the run has checkpoints of its own: the same command, given again, goes on.
+fs::path checkpoint_to_start_from(const Recipe& recipe, const VerifyCheckpoint& verify) {
+  const fs::path own = RunDirectory::checkpoints_of(recipe);
+  std::vector<std::string> damaged;
+  std::error_code error;
+  if (const auto found = fs::exists(own, error) ? newest_whole(own, verify, damaged) : std::nullopt) return *found;
+  fs::path named = named_checkpoint(recipe.checkpoint.resume, verify);
+  check_same_model(recipe.model, CheckpointReader(named));
+  return named;
+}
+
+bool names_checkpoint(const std::string& resume) { return resume != "auto" && resume != "never"; }
+
+}  // namespace
+
+// The file .lock, locked as long as this object lives. It stays when the run ends: two processes that make and remove
+// it could each hold one of the same name.
+class RunDirectory::Lock {
+ public:
+  explicit Lock(const fs::path& folder) {
+    const fs::path file = folder / ".lock";
+    descriptor_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (descriptor_ < 0) cannot_write(file, std::string("cannot be made: ") + std::strerror(errno));
+    if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
+    const int reason = errno;
+    if (reason == EWOULDBLOCK) {
+      ::close(descriptor_);
+      refuse(folder, "another process is training in it; wait for its end, or choose another --run-dir");
+    }
+    log().warn("{}: cannot be locked ({}): make sure that no other process trains in this folder", file.string(),
+               std::strerror(reason));
+  }
+  ~Lock() { ::close(descriptor_); }
+  Lock& operator=(const Lock&) = delete;
+
+ private:
+  int descriptor_ = -1;
+};
+
+void RunDirectory::check(const Recipe& recipe, const VerifyCheckpoint& verify) {
+  check_contents(recipe.log.directory, recipe);
+  if (names_checkpoint(recipe.checkpoint.resume)) checkpoint_to_start_from(recipe, verify);
+}
+
+RunDirectory::RunDirectory(const Recipe& recipe) : recipe_(recipe), path_(recipe.log.directory) {
+  check_contents(path_, recipe);  // before the lock's file is left in a folder that is not ours
+  make_folder(path_);
+  lock_ = std::make_unique<Lock>(path_);
+  // Again, for what another process did before we held the lock.
+  if (check_contents(path_, recipe) == Contents::nothing)
+    write_file_atomically(recipe_file(path_), to_json(recipe).dump(2) + "\n");
+  make_folder(log_file().parent_path());
+  make_folder(checkpoints());
+}
+
+RunDirectory::~RunDirectory() = default;
+
+std::optional<fs::path> RunDirectory::checkpoint_to_resume(const VerifyCheckpoint& verify) const {
+  const std::string& resume = recipe_.checkpoint.resume;
+  if (resume == "never") return std::nullopt;
+  if (!names_checkpoint(resume)) return newest_checkpoint(checkpoints(), verify);
+  fs::path found = checkpoint_to_start_from(recipe_, verify);
+  std::error_code error;
+  if (found.parent_path() == checkpoints() && !fs::equivalent(found, resume, error))
+    log().info("this run has checkpoints of its own and goes on from the newest, not from {}", resume);
+  return found;
+}
+
+}  // namespace llmtrain

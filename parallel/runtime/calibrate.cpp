@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/runtime/calibrate.h"
+
+#include <ATen/ops/add.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/ones.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <vector>
+
+#include "kernels/attention/attention.h"
+#include "kernels/gemm.h"
+#include "parallel/device/device.h"
+#include "parallel/plan/cost/roofline.h"
+
+namespace llmtrain {
+namespace {
+
+constexpr double shortest_timing = 0.01;  // seconds: below this the clock and the scheduler show
+constexpr std::size_t timings = 5;
+constexpr std::int64_t cache_elements = std::int64_t{1} << 25;
+
+struct Product {
+  std::int64_t rows = 0, columns = 0, inner = 0;
+  at::ScalarType type = at::kFloat;
+  double rate = 0;  // FLOP/s
+};
+
+// The median time of one call.
+template <class Call>
+double seconds_of(const c10::Device& device, Call call) {
+  std::array<double, timings> samples{};
+  std::int64_t repeats = 1;
+  for (std::size_t timing = 0; timing < samples.size();) {
+    synchronize(device);
+    const auto start = std::chrono::steady_clock::now();
+    for (std::int64_t i = 0; i < repeats; ++i) call();
+    synchronize(device);
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+    if (elapsed.count() < shortest_timing) {
+      repeats *= 2;
+      continue;
+    }
+    samples[timing++] = elapsed.count() / static_cast<double>(repeats);
+  }
+  std::ranges::nth_element(samples, samples.begin() + timings / 2);
+  return samples[timings / 2];
+}
+
+std::vector<Product> products(bool is_cpu) {
+  std::vector<Product> sizes;
+  const std::int64_t scale = is_cpu ? 1 : 8;
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    for (const std::int64_t rows : {64, 256, 1024, 2048}) {
+      for (const auto& [columns, inner] : std::initializer_list<std::pair<std::int64_t, std::int64_t>>{
+               {256, 256}, {1024, 256}, {256, 1024}, {768, 768}, {3072, 768}, {768, 3072}})
+        sizes.push_back({rows * scale, columns * scale, inner * scale, type, 0});
+    }
+  }
+  return sizes;
+}
+
+// One linear layer of a training step.
+struct Layer {
+  at::Tensor x, weight, dy, dweight;
+};
+
+Layer make_layer(const Product& product, const c10::Device& device) {
+  const auto options = at::TensorOptions().dtype(product.type).device(device);
+  return {at::ones({product.rows, product.inner}, options), at::ones({product.columns, product.inner}, options),
+          at::ones({product.rows, product.columns}, options),
+          at::ones({product.columns, product.inner}, options.dtype(at::kFloat))};
+}
+
+// Forward and both backward products, over so many layers that none finds its operands in a cache: as in training.
+double product_rate(const Product& product, const c10::Device& device) {
+  const std::int64_t elements = product.rows * product.inner + product.columns * (product.inner + product.rows);
+  const auto layers = static_cast<std::size_t>(std::clamp<std::int64_t>(cache_elements / elements, 2, 64));
+  std::vector<Layer> model;
+  for (std::size_t i = 0; i < layers; ++i) model.push_back(make_layer(product, device));
+  std::size_t next = 0;
+  const double seconds = seconds_of(device, [&] {
+    Layer& layer = model[next++ % layers];
+    kernels::linear(layer.x, layer.weight, std::nullopt);
+    kernels::linear_backward_input(layer.dy, layer.weight);
+    kernels::linear_backward_weight(layer.dy, layer.x, layer.dweight, kernels::Accumulation::overwrite);
+  });
+  return 6.0 * static_cast<double>(product.rows) * static_cast<double>(product.columns) *
+         static_cast<double>(product.inner) / seconds;
+}
+
+std::vector<Product> measure_products(const c10::Device& device) {
+  std::vector<Product> measured = products(device.is_cpu());
+  for (Product& product : measured) product.rate = product_rate(product, device);
+  return measured;
+}
+
+double fastest(const std::vector<Product>& measured, at::ScalarType type) {
+  double rate = 0;
+  for (const Product& product : measured)
+    if (product.type == type) rate = std::max(rate, product.rate);
+  return rate;
+}
+
+// Of the three products of a layer together: their times add up.
+double layer_efficiency(const Product& product, const MatrixProfile& curve) {
+  const auto rows = static_cast<double>(product.rows), columns = static_cast<double>(product.columns);
+  const auto inner = static_cast<double>(product.inner);
+  return 3 /
+         (1 / shape_efficiency(curve, {rows, columns, inner}) + 1 / shape_efficiency(curve, {rows, inner, columns}) +
+          1 / shape_efficiency(curve, {columns, inner, rows}));
+}
+
+// The curve with the least squared error of the logarithms: both halves from a grid, the fraction in closed form.
+MatrixProfile fit_curve(const std::vector<Product>& measured, const PeakFlops& peak) {
+  constexpr std::array<double, 11> halves{0, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024};
+  MatrixProfile best;
+  double least = 1e30;
+  for (const double inner_half : halves) {
+    for (const double outer_half : halves) {
+      const MatrixProfile curve{1, inner_half, outer_half, 0};
+      double sum = 0, squares = 0;
+      for (const Product& product : measured) {
+        const double top = product.type == at::kFloat ? peak.fp32 : peak.bf16;
+        const double error = std::log(product.rate / top / layer_efficiency(product, curve));
+        sum += error;
+        squares += error * error;
+      }
+      const double mean = sum / static_cast<double>(measured.size());
+      const double spread = squares - sum * mean;
+      if (spread >= least) continue;
+      least = spread;
+      best = {std::exp(mean), inner_half, outer_half, 0};
+    }
+  }
+  return best;
+}
+
+void measure_matrix(const c10::Device& device, ClusterProfile& profile) {
+  const std::vector<Product> measured = measure_products(device);
+  PeakFlops& peak = profile.device.peak_flops;
+  peak.fp32 = fastest(measured, at::kFloat);
+  peak.bf16 = fastest(measured, at::kBFloat16);
+  peak.fp16 = device.is_cpu() ? peak.fp32 : peak.bf16;
+  peak.tf32 = 0;
+  peak.fp8 = 0;
+  profile.matrix = fit_curve(measured, peak);
+  // The curve's own top may lie above what any of the sizes reached.
+  const double above = std::max(1.0, profile.matrix.peak_fraction);
+  profile.matrix.peak_fraction /= above;
+  for (double* rate : {&peak.fp32, &peak.bf16, &peak.fp16}) *rate *= above;
+}
+
+double pass_seconds(const c10::Device& device, std::int64_t elements) {
+  const at::Tensor left = at::ones({elements}, at::TensorOptions().dtype(at::kFloat).device(device));
+  const at::Tensor right = left.clone();
+  at::Tensor sum = at::empty({elements}, left.options());
+  return seconds_of(device, [&] { at::add_out(sum, left, right); });
+}
+
+// Two reads and a write of three sizes: a start and a rate.
+void measure_memory(const c10::Device& device, ClusterProfile& profile) {
+  const std::int64_t large = device.is_cpu() ? std::int64_t{1} << 23 : std::int64_t{1} << 27;
+  const double start = pass_seconds(device, 1);
+  const double medium_seconds = pass_seconds(device, large / 16);
+  const double large_seconds = pass_seconds(device, large);
+  const double bytes = 12.0 * static_cast<double>(large);
+  profile.device.memory_bandwidth = bytes / large_seconds;
+  profile.device.kernel_seconds = start;
+  profile.host.operator_seconds = start;
+  profile.host.tensor_seconds = 0;  // the optimizer updates flat memory, not tensors
+  profile.memory.fraction = 1;
+  // Mid-sized passes of a CPU stay in its caches: they may be faster than the rate, never slower than the start.
+  const double rest = medium_seconds - bytes / 16 / profile.device.memory_bandwidth - start;
+  profile.memory.half_bytes = std::max(0.0, rest) * profile.device.memory_bandwidth;
+}
+
+void measure_attention(const c10::Device& device, ClusterProfile& profile) {
+  const std::int64_t batch = 4, length = device.is_cpu() ? 256 : 2048, heads = 12, width = 64;
+  const auto options = at::TensorOptions().dtype(device.is_cpu() ? at::kFloat : at::kBFloat16).device(device);
+  const at::Tensor query = at::ones({batch, length, heads, width}, options);
+  const kernels::AttentionSetting flash{};
+  const auto saved = kernels::attention_forward(query, query, query, flash);
+  const double forward = seconds_of(device, [&] { kernels::attention_forward(query, query, query, flash); });
+  const double backward =
+      seconds_of(device, [&] { kernels::attention_backward(saved.out, query, query, query, saved, flash); });
+  const double half_square = static_cast<double>(length * length) / 2;
+  const double flops = 4 * half_square * static_cast<double>(batch * heads * width);
+  const double peak = device.is_cpu() ? profile.device.peak_flops.fp32 : profile.device.peak_flops.bf16;
+  profile.attention.forward_fraction = std::min(1.0, flops / forward / peak);
+  profile.attention.backward_fraction = std::min(1.0, 2.5 * flops / backward / peak);
+}
+
+double physical_memory() {
+  return static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+}
+
+}  // namespace
+
+ClusterProfile calibrate(DeviceKind kind, const ClusterProfile& base) {
+  const c10::Device device = choose_device(kind);
+  ClusterProfile profile = base;
+  profile.name = "local";
+  profile.description = "Measured by llmtrain calibrate on " + describe_device(device);
+  profile.device.kind = device.is_cpu() ? DeviceKind::cpu : DeviceKind::cuda;
+  measure_matrix(device, profile);
+  measure_memory(device, profile);
+  measure_attention(device, profile);
+  profile.sources["device"] = profile.sources["matrix"] = profile.sources["memory"] = "measured";
+  profile.sources["attention"] = profile.sources["host"] = "measured";
+  if (device.is_cpu()) {
+    profile.device.memory_bytes = physical_memory();
+    profile.node.devices = 1;
+    profile.node.link_bandwidth = profile.device.memory_bandwidth / 4;
+    profile.sources["node"] = "ranks of one machine: a quarter of the memory's bandwidth";
+  }
+  return profile;
+}
+
+}  // namespace llmtrain

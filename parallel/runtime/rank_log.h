@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "core/base/log.h"
+#include "parallel/runtime/runtime_interface.h"
+
+namespace llmtrain {
+
+// The log of a rank that is not the first: `log/rank-0000N.log` of the run directory, and nothing on the console.
+class RankLog {
+ public:
+  // Throws Error(cannot_write).
+  RankLog(const RunRequest& request, int rank);
+  spdlog::logger& get() const { return *logger_; }
+
+ private:
+  std::shared_ptr<spdlog::logger> logger_;
+};
+
+}  // namespace llmtrain

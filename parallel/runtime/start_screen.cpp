@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/runtime/start_screen.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <string>
+
+#include "core/base/element_type.h"
+#include "core/base/log.h"
+#include "core/base/units.h"
+#include "core/recipe/pipeline_schedules.h"
+#include "core/recipe/recipe_io.h"
+#include "parallel/device/device.h"
+
+namespace llmtrain {
+namespace {
+
+std::string model_line(const Recipe& recipe, const Graph& graph) {
+  const ModelRecipe& model = recipe.model;
+  return fmt::format("{}, {} layers × {} wide, {} heads, vocabulary {}: {} parameters",
+                     to_json(recipe).at("model").at("architecture").get<std::string>(), model.layers, model.hidden_size,
+                     model.heads, model.vocab_size, format_count(static_cast<double>(graph.parameter_count())));
+}
+
+std::string batch_line(const Recipe& recipe) {
+  const BatchRecipe& batch = recipe.batch;
+  return fmt::format("{} sequences × {} tokens = {} tokens a step, {} at a time; {} steps", batch.global,
+                     batch.sequence_length, batch.global * batch.sequence_length, batch.micro, recipe.training.steps);
+}
+
+std::string memory_line(const Recipe& recipe, LocalModel& model) {
+  std::int64_t weights = 0, gradients = 0, moments = 0;
+  for (const ParameterUnit* unit : model.units()) {
+    const ShardedParameters::Bytes bytes = unit->parameters->bytes();
+    weights += bytes.weights;
+    gradients += bytes.gradients;
+    moments += bytes.moments;
+  }
+  return fmt::format("weights {} ({} compute, fp32 master), gradients {}, moments {}", format_bytes(weights),
+                     element_name(element_type(recipe.precision.compute)), format_bytes(gradients),
+                     format_bytes(moments));
+}
+
+std::string data_line(const Trainer& trainer) {
+  const Dataset& train = trainer.train_data();
+  std::string text =
+      fmt::format("{} tokens in {} files", format_count(static_cast<double>(train.tokens())), train.files());
+  if (const Dataset* validation = trainer.validation_data())
+    text += fmt::format("; validation {} tokens in {} files", format_count(static_cast<double>(validation->tokens())),
+                        validation->files());
+  return text;
+}
+
+// "tensor 2 × pipeline 2 × data 4, ZeRO-3 over 4", axes of one rank left out.
+std::string layout_text(const Recipe& recipe, const RankGroups& groups) {
+  const Mesh& mesh = groups.mesh;
+  std::string text;
+  const auto add = [&](const char* axis, std::int64_t ranks) {
+    if (ranks > 1) text += fmt::format("{}{} {}", text.empty() ? "" : " × ", axis, ranks);
+  };
+  add("tensor", mesh.tensor);
+  add("context", mesh.context);
+  add("pipeline", mesh.pipeline);
+  add("data", mesh.data);
+  if (mesh.pipeline > 1) text += fmt::format(", {}", traits_of(recipe.pipeline.schedule).word);
+  if (groups.data.ranks() > 1)
+    text += fmt::format(", ZeRO-{} over {}", recipe.parallel.zero_stage, groups.data.shards());
+  return text;
+}
+
+std::string ranks_line(const RunLaunch& launch, const Recipe& recipe, const RankGroups& groups) {
+  const bool are_threads = launch.backend == CommunicationBackend::local;
+  const char* transport = launch.backend == CommunicationBackend::nccl ? ", over NCCL" : ", over MPI";
+  const std::string kind =
+      are_threads ? "threads of this process" : "processes, started by " + launch.launcher + transport;
+  return fmt::format("{} {}: {}", launch.ranks, kind, layout_text(recipe, groups));
+}
+
+std::string plan_line(const RunPlan& plan) {
+  return fmt::format("{} a step, {} at most (profile {})", format_duration(plan.step_seconds),
+                     format_bytes(static_cast<std::int64_t>(plan.peak_bytes)), plan.profile);
+}
+
+}  // namespace
+
+void show_start_screen(const RunRequest& request, Trainer& trainer, const RunDirectory& directory) {
+  const Recipe& recipe = request.recipe();
+  const auto show = [](const char* what, const std::string& text) { log().info("  {:<9}{}", what, text); };
+  log().info("llmtrain: {}", recipe.name);
+  show("model", model_line(recipe, trainer.model().graph()));
+  show("batch", batch_line(recipe));
+  show("memory", memory_line(recipe, trainer.model()));
+  show("device", describe_device(trainer.model().device()));
+  show("data", data_line(trainer));
+  if (request.launch.ranks > 1) show("ranks", ranks_line(request.launch, recipe, trainer.model().groups()));
+  if (request.plan) show("plan", plan_line(*request.plan));
+  show("run", directory.path().string());
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "parallel/engine/trainer.h"
+#include "parallel/run/run_directory.h"
+#include "parallel/runtime/runtime_interface.h"
+
+namespace llmtrain {
+
+// Logs what is about to run: model and parameters, batch and schedule, memory that the weights and their states take,
+// device, data, the plan's step time and memory, and where the results go.
+void show_start_screen(const RunRequest& request, Trainer& trainer, const RunDirectory& directory);
+
+}  // namespace llmtrain

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/runtime/training_loop.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/file.h"
+#include "core/base/printable.h"
+#include "core/base/units.h"
+#include "core/data/tokenizer.h"
+#include "parallel/comm/agreement.h"
+#include "parallel/device/device.h"
+#include "parallel/device/matmul_rate.h"
+#include "parallel/device/thread_memory.h"
+#include "parallel/engine/generate.h"
+#include "parallel/engine/model_state.h"
+#include "parallel/engine/trainer.h"
+#include "parallel/engine/verify_together.h"
+#include "parallel/run/checkpoint_saver.h"
+#include "parallel/run/metrics_log.h"
+#include "parallel/run/progress.h"
+#include "parallel/run/run_directory.h"
+#include "parallel/run/same_recipe.h"
+#include "parallel/run/stop_signal.h"
+#include "parallel/runtime/rank_log.h"
+#include "parallel/runtime/run_trace.h"
+#include "parallel/runtime/start_screen.h"
+
+namespace llmtrain {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// Of one rank. The probe's matrices are not training's memory.
+double peak_flops_of(const LocalModel& model) {
+  const MemoryWatch apart;
+  return measure_matmul_rate(model.device(), model.compute_type());
+}
+
+// What the first rank alone does of a run: it keeps the results and speaks.
+struct FirstRank {
+  FirstRank(const RunRequest& request, const RunDirectory& directory, Trainer& trainer, const ThreadMemory& tensors)
+      : metrics(directory.path(), request.recipe().log, trainer.steps_done()),
+        progress(request.recipe().training.steps, trainer.steps_done(), request.verbosity == Verbosity::quiet),
+        stop(directory.path() / "STOP"),
+        peak_flops(peak_flops_of(trainer.model())),
+        memory(tensors) {}
+
+  MetricsLog metrics;
+  Progress progress;
+  StopSignal stop;
+  double peak_flops;  // of one rank
+  const ThreadMemory& memory;
+};
+
+// One run from its start (or its checkpoint) to its last step, on one rank.
+class TrainingLoop {
+ public:
+  // `first` is null on the ranks that are not the first.
+  TrainingLoop(const RunRequest& request, Trainer& trainer, FirstRank* first, spdlog::logger& logger)
+      : recipe_(request.recipe()),
+        trainer_(trainer),
+        first_(first),
+        logger_(logger),
+        saver_(RunDirectory::checkpoints_of(recipe_), recipe_.checkpoint, trainer.model().groups().communicator()),
+        trace_file_(request.trace) {
+    if (trace_file_) trace_.emplace(trainer);
+  }
+
+  ExitCode run() {
+    const bool evaluates = recipe_.training.evaluate_every > 0;
+    if (evaluates && trainer_.steps_done() == 0) evaluate();
+    while (trainer_.steps_done() < recipe_.training.steps) {
+      const bool stops = train_step();
+      const std::int64_t step = trainer_.steps_done();
+      const bool last = step == recipe_.training.steps;
+      if ((evaluates && last) || every(recipe_.training.evaluate_every)) evaluate();
+      if (!last && stops) return stop();
+      if (!last && every(recipe_.checkpoint.every)) save();
+    }
+    return end(ExitCode::done);
+  }
+
+  // The median over this process's steps; the first warms up.
+  double typical_step_seconds() const {
+    std::vector<double> sorted(step_seconds_.begin() + (step_seconds_.size() > 1 ? 1 : 0), step_seconds_.end());
+    const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
+    std::nth_element(sorted.begin(), middle, sorted.end());
+    return *middle;
+  }
+
+ private:
+  bool every(std::int64_t interval) const { return interval > 0 && trainer_.steps_done() % interval == 0; }
+
+  // Whether the ranks were asked to stop.
+  bool train_step() {
+    const bool asked = first_ != nullptr && first_->stop.requested();
+    const auto start = Clock::now();
+    const StepResult result = trainer_.step(asked ? StopRequest::stop : StopRequest::none);
+    step_seconds_.push_back(seconds_since(start));
+    saver_.progress();
+    if (trace_) trace_->end_step();
+    if (result.skipped) ++skipped_;
+    if (first_ != nullptr) {
+      show(result);
+    } else {
+      logger_.debug("step {}: loss {}, {}", trainer_.steps_done(), result.loss, format_duration(step_seconds_.back()));
+    }
+    return result.stop_requested || (first_ != nullptr && asked_alone());
+  }
+
+  // A request that came during the step: others hear of it in the next one, where there are any.
+  bool asked_alone() const { return ranks() == 1 && first_->stop.requested(); }
+  int ranks() const { return trainer_.model().groups().communicator().size(); }
+
+  void show(const StepResult& result) {
+    if (result.skipped)
+      first_->progress.note(
+          fmt::format("step {}: the gradient is not finite; its update was skipped", trainer_.steps_done()));
+    const bool last = trainer_.steps_done() == recipe_.training.steps;
+    const TrainingRow row = make_row(result, step_seconds_.back());
+    if (last || every(recipe_.log.every)) first_->metrics.write(row);
+    first_->progress.show(row);
+  }
+
+  TrainingRow make_row(const StepResult& result, double seconds) const {
+    const std::int64_t step_tokens = recipe_.batch.global * recipe_.batch.sequence_length;
+    TrainingRow row;
+    row.step = trainer_.steps_done();
+    row.loss = result.loss;
+    row.learning_rate = result.learning_rate;
+    row.gradient_norm = result.gradient_norm;
+    row.tokens = trainer_.samples_consumed() * recipe_.batch.sequence_length;
+    row.step_seconds = seconds;
+    row.tokens_per_second = static_cast<double>(step_tokens) / seconds;
+    const Graph& graph = trainer_.model().graph();
+    const double peak_flops = first_->peak_flops * ranks();
+    row.mfu = row.tokens_per_second * graph.training_flops_per_token(recipe_.batch.sequence_length) / peak_flops;
+    row.memory_bytes = memory_peak(trainer_.model().device());
+    row.tensor_bytes = first_->memory.peak();
+    row.skipped = skipped_;
+    return row;
+  }
+
+  void evaluate() {
+    if (trainer_.validation_data() == nullptr) return;
+    const double loss = trainer_.evaluate();
+    if (first_ == nullptr) return;
+    first_->metrics.write(EvaluationRow{trainer_.steps_done(), loss});
+    first_->progress.note(
+        fmt::format("step {}: validation loss {:.4f}, perplexity {:.2f}", trainer_.steps_done(), loss, std::exp(loss)));
+  }
+
+  void save() {
+    const StateSlices state = state_slices(trainer_.model());
+    saver_.write(trainer_.state(), state.slices, state.memory);
+  }
+
+  ExitCode stop() {
+    const ExitCode code = end(ExitCode::stopped);
+    if (first_ == nullptr) return code;
+    first_->stop.acknowledge();
+    first_->progress.note(
+        fmt::format("stopped on request after step {}; run the same command again to go on", trainer_.steps_done()));
+    return code;
+  }
+
+  ExitCode end(ExitCode code) {
+    save();
+    saver_.finish();
+    if (trace_) trace_->write(*trace_file_);
+    return code;
+  }
+
+  const Recipe& recipe_;
+  Trainer& trainer_;
+  FirstRank* first_;
+  spdlog::logger& logger_;
+  CheckpointSaver saver_;
+  std::int64_t skipped_ = 0;
+  std::vector<double> step_seconds_;
+  const std::optional<std::string>& trace_file_;
+  std::optional<RunTrace> trace_;
+};
+
+// A taste of what the model learned; bytes alone can be shown without a tokenizer's file.
+void show_sample(const Recipe& recipe, Trainer& trainer) {
+  if (recipe.data.tokenizer.kind != TokenizerKind::bytes || recipe.model.vocab_size > 512) return;
+  GenerateOptions options;
+  options.tokens = 300;
+  options.time_limit = std::chrono::seconds(5);
+  options.seed = recipe.seed;
+  const auto tokens = generate(trainer.model(), encode(recipe.data.tokenizer, "\n"), options);
+  log().info("the model writes:\n{}", printable(decode(recipe.data.tokenizer, tokens)));
+}
+
+void keep_plan(const RunPlan& plan, const RunDirectory& directory) {
+  write_file_atomically(directory.path() / "plan.json", plan.json);
+  write_file_atomically(directory.path() / "report.html", plan.page);
+}
+
+void compare_with_plan(const RunRequest& request, double step_seconds, Trainer& trainer, const ThreadMemory& memory) {
+  const RunPlan& plan = *request.plan;
+  log().info("a step took {} (median), planned {}; memory {} at its peak, planned {} (profile {})",
+             format_duration(step_seconds), format_duration(plan.step_seconds),
+             format_bytes(memory_peak(trainer.model().device())),
+             format_bytes(static_cast<std::int64_t>(plan.process_bytes)), plan.profile);
+  log().info("{}tensors took {} at their peak, planned {}", request.launch.ranks > 1 ? "the first rank's " : "",
+             format_bytes(memory.peak()), format_bytes(static_cast<std::int64_t>(plan.tensor_bytes)));
+}
+
+void show_end(const RunDirectory& directory) {
+  const std::string path = directory.path().string();
+  log().info("done. {}/metrics.jsonl has every step, {}/checkpoints the model,", path, path);
+  log().info("{} what was shown here. Try: llmtrain sample {} --prompt \"…\"", directory.log_file().string(), path);
+}
+
+// The first rank's, with all that it leaves and shows.
+ExitCode train_first(const RunRequest& request, Trainer& trainer, VerificationLead& lead, const ThreadMemory& memory) {
+  const Recipe& recipe = request.recipe();
+  const RunDirectory directory(recipe);
+  log_to_file(directory.log_file());
+  const auto checkpoint = directory.checkpoint_to_resume([&](const CheckpointReader& reader) { lead.verify(reader); });
+  lead.end();
+  if (request.plan) keep_plan(*request.plan, directory);
+  show_start_screen(request, trainer, directory);
+  share_text(trainer.model().groups().communicator(), checkpoint ? checkpoint->string() : "");
+  if (checkpoint) {
+    trainer.resume(CheckpointReader(*checkpoint));
+    log().info("resuming after step {} from {}", trainer.steps_done(), checkpoint->string());
+  }
+  if (trainer.steps_done() >= recipe.training.steps) {
+    log().info("all {} steps are done already", recipe.training.steps);
+    return ExitCode::done;
+  }
+  FirstRank first(request, directory, trainer, memory);
+  TrainingLoop loop(request, trainer, &first, log());
+  const ExitCode code = loop.run();
+  if (request.plan) compare_with_plan(request, loop.typical_step_seconds(), trainer, memory);
+  // Else the weights are here only while all ranks work together.
+  const bool has_weights = trainer.model().holds_all_weights();
+  if (code == ExitCode::done && request.verbosity != Verbosity::quiet && has_weights) show_sample(recipe, trainer);
+  if (request.trace) log().info("the timeline of the last steps for ui.perfetto.dev: {}", *request.trace);
+  if (code == ExitCode::done) show_end(directory);
+  return code;
+}
+
+ExitCode train_other(const RunRequest& request, Trainer& trainer, Communicator& communicator) {
+  follow_verification(communicator);
+  const std::string checkpoint = share_text(communicator, "");
+  const RankLog logger(request, communicator.rank());
+  logger.get().info("rank {} of {}, on {}", communicator.rank(), communicator.size(),
+                    describe_device(trainer.model().device()));
+  if (!checkpoint.empty()) trainer.resume(CheckpointReader(checkpoint));
+  if (trainer.steps_done() >= request.recipe().training.steps) return ExitCode::done;
+  return TrainingLoop(request, trainer, nullptr, logger.get()).run();
+}
+
+}  // namespace
+
+ExitCode run_training(const RunRequest& request, const c10::Device& device, Communicator& communicator) {
+  const bool is_first = communicator.rank() == 0;
+  check_same_recipe(communicator, request.recipe());
+  VerificationLead lead(communicator);
+  if (is_first) {
+    RunDirectory::check(request.recipe(), [&](const CheckpointReader& reader) { lead.verify(reader); });
+    lead.end();
+  } else {
+    follow_verification(communicator);
+  }
+  const MemoryWatch watch;
+  Trainer trainer(request.layout, communicator, device);
+  return is_first ? train_first(request, trainer, lead, watch.memory()) : train_other(request, trainer, communicator);
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/schedule/pass_order.h"
+
+#include <algorithm>
+
+namespace llmtrain {
+
+namespace {
+
+// Appends passes of one rank; a stage is named by the loop in which the rank takes it.
+class PassList {
+ public:
+  PassList(const ScheduleShape& shape, std::int32_t rank) : shape_(shape), rank_(rank) {
+    passes_.reserve(2 * static_cast<std::size_t>(shape.loops) * static_cast<std::size_t>(shape.micro_batches));
+  }
+
+  void add(Direction direction, std::int32_t loop, std::int32_t micro) {
+    passes_.push_back({direction, loop * shape_.pipeline + rank_, micro});
+  }
+
+  // The index-th forward or backward of a depth-first schedule: groups of as many micro-batches as ranks go through all
+  // loops, upwards or downwards, before the next group.
+  void add_depth_first(Direction direction, std::int32_t index) {
+    const std::int32_t group = shape_.pipeline * shape_.loops;
+    const std::int32_t loop = index % group / shape_.pipeline;
+    const std::int32_t micro = index / group * shape_.pipeline + index % shape_.pipeline;
+    add(direction, direction == Direction::forward ? loop : shape_.loops - 1 - loop, micro);
+  }
+
+  std::vector<Pass> take() { return std::move(passes_); }
+
+ private:
+  const ScheduleShape& shape_;
+  std::int32_t rank_;
+  std::vector<Pass> passes_;
+};
+
+// `group` micro-batches at a time through all loops and back.
+void add_group_by_group(PassList& list, const ScheduleShape& shape, std::int32_t group) {
+  for (std::int32_t first = 0; first < shape.micro_batches; first += group) {
+    for (std::int32_t loop = 0; loop < shape.loops; ++loop)
+      for (std::int32_t micro = first; micro < first + group; ++micro) list.add(Direction::forward, loop, micro);
+    for (std::int32_t loop = shape.loops - 1; loop >= 0; --loop)
+      for (std::int32_t micro = first; micro < first + group; ++micro) list.add(Direction::backward, loop, micro);
+  }
+}
+
+// After the warm-up a forward and a backward in turn, as long as there are forwards.
+void add_one_forward_one_backward(PassList& list, const ScheduleShape& shape, std::int32_t rank) {
+  const std::int32_t passes = shape.micro_batches * shape.loops;
+  const std::int32_t ranks_behind = shape.pipeline - rank - 1;
+  const std::int32_t wanted = shape.loops == 1 ? ranks_behind : 2 * ranks_behind + (shape.loops - 1) * shape.pipeline;
+  const std::int32_t warm_up = std::min(wanted, passes);
+  for (std::int32_t index = 0; index < warm_up; ++index) list.add_depth_first(Direction::forward, index);
+  for (std::int32_t index = 0; index < passes; ++index) {
+    if (warm_up + index < passes) list.add_depth_first(Direction::forward, warm_up + index);
+    list.add_depth_first(Direction::backward, index);
+  }
+}
+
+}  // namespace
+
+std::vector<Pass> pass_order(const ScheduleShape& shape, std::int32_t rank) {
+  PassList list(shape, rank);
+  switch (shape.kind) {
+    case PipelineSchedule::breadth_first:
+    case PipelineSchedule::gpipe:
+      add_group_by_group(list, shape, shape.micro_batches);
+      break;
+    case PipelineSchedule::one_forward_one_backward:
+    case PipelineSchedule::interleaved:
+      if (shape.pipeline == 1) {
+        add_group_by_group(list, shape, 1);
+      } else {
+        add_one_forward_one_backward(list, shape, rank);
+      }
+      break;
+  }
+  return list.take();
+}
+
+std::int32_t ScheduleShape::gather_group() const {
+  switch (kind) {
+    case PipelineSchedule::breadth_first:
+    case PipelineSchedule::gpipe:
+      return micro_batches;
+    case PipelineSchedule::one_forward_one_backward:
+      return 1;
+    case PipelineSchedule::interleaved:
+      return loops > 1 ? pipeline : 1;
+  }
+  return 1;
+}
+
+double passes_in_flight(const ScheduleShape& shape, std::int32_t rank) {
+  const double all = static_cast<double>(shape.micro_batches) * shape.loops;
+  const double later_ranks = shape.pipeline - 1 - rank;
+  switch (shape.kind) {
+    case PipelineSchedule::breadth_first:
+    case PipelineSchedule::gpipe:
+      return all;
+    case PipelineSchedule::one_forward_one_backward:
+      return std::min(all, later_ranks + 1);
+    case PipelineSchedule::interleaved:
+      if (shape.loops == 1) return std::min(all, later_ranks + 1);
+      if (shape.pipeline == 1) return shape.loops;
+      return std::min(all, 2 * later_ranks + (shape.loops - 1.0) * shape.pipeline + 1);
+  }
+  return all;
+}
+
+}  // namespace llmtrain

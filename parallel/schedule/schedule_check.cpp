@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/schedule/schedule_check.h"
+
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "parallel/schedule/schedule_state.h"
+
+namespace llmtrain {
+
+namespace {
+
+bool is_send(Operation operation) {
+  return operation == Operation::send_activation || operation == Operation::send_gradient;
+}
+
+bool is_receive(Operation operation) {
+  return operation == Operation::receive_activation || operation == Operation::receive_gradient;
+}
+
+bool is_of_activation(Operation operation) {
+  return operation == Operation::send_activation || operation == Operation::receive_activation;
+}
+
+bool takes_micro(Operation operation) {
+  return operation == Operation::forward || operation == Operation::backward || is_send(operation) ||
+         is_receive(operation);
+}
+
+// Tensors on their way from one rank to the next, by the stage that they are for.
+class Channel {
+ public:
+  struct Tensor {
+    std::int32_t stage = 0;
+    std::int32_t micro = 0;
+  };
+
+  void push(Tensor tensor) { sent_.push_back(tensor); }
+  void pop() { ++received_; }
+  std::size_t size() const { return sent_.size() - received_; }
+  const Tensor& front() const { return sent_[received_]; }
+
+ private:
+  std::vector<Tensor> sent_;
+  std::size_t received_ = 0;
+};
+
+// Runs all ranks, each as far as it gets; a rank that waits for a neighbour goes on when that one has moved.
+class Checker {
+ public:
+  Checker(const Schedule& schedule, std::int32_t buffers)
+      : schedule_(schedule),
+        shape_(schedule.shape),
+        buffers_(static_cast<std::size_t>(buffers)),
+        state_(schedule.shape),
+        next_(schedule.ranks.size(), 0),
+        channels_(2 * schedule.ranks.size()) {}
+
+  void run() {
+    std::vector<std::int32_t> ready;
+    for (std::int32_t rank = shape_.pipeline - 1; rank >= 0; --rank) ready.push_back(rank);
+    while (!ready.empty()) {
+      const std::int32_t rank = ready.back();
+      ready.pop_back();
+      while (!is_done(rank) && step(rank, ready)) {
+      }
+    }
+    for (std::int32_t rank = 0; rank < shape_.pipeline; ++rank)
+      if (!is_done(rank)) fail(rank, why_it_waits(rank));
+    for (std::int32_t rank = 0; rank < shape_.pipeline; ++rank) check_end(rank);
+  }
+
+ private:
+  const std::vector<Instruction>& instructions(std::int32_t rank) const {
+    return schedule_.ranks[static_cast<std::size_t>(rank)].instructions;
+  }
+  std::size_t& next(std::int32_t rank) { return next_[static_cast<std::size_t>(rank)]; }
+  std::size_t next(std::int32_t rank) const { return next_[static_cast<std::size_t>(rank)]; }
+  bool is_done(std::int32_t rank) const { return next(rank) == instructions(rank).size(); }
+  const Instruction& instruction_of(std::int32_t rank) const { return instructions(rank)[next(rank)]; }
+
+  // Activations go to the next rank, gradients to the one before.
+  std::int32_t neighbour(std::int32_t rank, bool behind) const {
+    return (rank + (behind ? 1 : shape_.pipeline - 1)) % shape_.pipeline;
+  }
+  Channel& channel_from(std::int32_t rank, Operation operation) {
+    return channels_[2 * static_cast<std::size_t>(rank) + (is_of_activation(operation) ? 0 : 1)];
+  }
+
+  [[noreturn]] void fail(std::int32_t rank, const std::string& rule) const {
+    const bool at_end = is_done(rank);
+    throw Error(ExitCode::internal_error, "the schedule cannot run: rank " + std::to_string(rank) + ", " +
+                                              (at_end ? "at its end"
+                                                      : "instruction " + std::to_string(next(rank)) + " \"" +
+                                                            to_text(instruction_of(rank)) + "\"") +
+                                              ": " + rule);
+  }
+
+  // Fields that the operation does not have, or that do not exist.
+  std::string wrong_field(std::int32_t rank, const Instruction& instruction) const {
+    const Operation operation = instruction.operation;
+    if (operation == Operation::optimizer_step) {
+      const bool plain = instruction.stage == -1 && instruction.micro == -1 && instruction.peer == -1;
+      return plain ? "" : "it is for the whole rank";
+    }
+    if (instruction.stage < 0 || instruction.stage >= shape_.stages() || instruction.stage % shape_.pipeline != rank) {
+      return "the stage is not on this rank";
+    }
+    const bool has_micro = instruction.micro >= 0 && instruction.micro < shape_.micro_batches;
+    if (takes_micro(operation) ? !has_micro : instruction.micro != -1) return "there is no such micro-batch";
+    if (!is_send(operation) && !is_receive(operation)) return instruction.peer == -1 ? "" : "it has no peer";
+    if (shape_.pipeline == 1) return "one rank has no one to exchange tensors with";
+    const std::int32_t peer = neighbour(rank, is_of_activation(operation) == is_send(operation));
+    return instruction.peer == peer ? "" : "the stage's neighbour is on rank " + std::to_string(peer);
+  }
+
+  // Does the rank's next instruction. False when it has to wait.
+  bool step(std::int32_t rank, std::vector<std::int32_t>& ready) {
+    const Instruction& instruction = instruction_of(rank);
+    if (const std::string wrong = wrong_field(rank, instruction); !wrong.empty()) fail(rank, wrong);
+    const bool send = is_send(instruction.operation);
+    if (send || is_receive(instruction.operation)) {
+      if (!(send ? send_tensor(rank, instruction) : receive_tensor(rank, instruction))) return false;
+      ready.push_back(instruction.peer);
+    } else if (const std::string broken = compute(rank, instruction); !broken.empty()) {
+      fail(rank, broken);
+    }
+    ++next(rank);
+    return true;
+  }
+
+  std::string compute(std::int32_t rank, const Instruction& instruction) {
+    switch (instruction.operation) {
+      case Operation::forward:
+        return state_.forward(instruction);
+      case Operation::backward:
+        return state_.backward(instruction);
+      case Operation::gather_weights:
+        return state_.gather(instruction);
+      case Operation::free_weights:
+        return state_.free(instruction);
+      case Operation::reduce_gradients:
+        return state_.reduce(instruction);
+      case Operation::optimizer_step:
+        return state_.optimizer_step(rank);
+      case Operation::send_activation:
+      case Operation::receive_activation:
+      case Operation::send_gradient:
+      case Operation::receive_gradient:
+        break;
+    }
+    return "it moves a tensor and computes nothing";
+  }
+
+  bool send_tensor(std::int32_t rank, const Instruction& instruction) {
+    Channel& channel = channel_from(rank, instruction.operation);
+    if (channel.size() >= buffers_) return false;
+    if (const std::string broken = state_.send(instruction); !broken.empty()) fail(rank, broken);
+    const bool activation = instruction.operation == Operation::send_activation;
+    channel.push({instruction.stage + (activation ? 1 : -1), instruction.micro});
+    return true;
+  }
+
+  bool receive_tensor(std::int32_t rank, const Instruction& instruction) {
+    Channel& channel = channel_from(instruction.peer, instruction.operation);
+    if (channel.size() == 0) return false;
+    const Channel::Tensor tensor = channel.front();
+    if (tensor.stage != instruction.stage || tensor.micro != instruction.micro) {
+      fail(rank, "the next tensor from rank " + std::to_string(instruction.peer) + " is for stage " +
+                     std::to_string(tensor.stage) + " micro " + std::to_string(tensor.micro));
+    }
+    if (const std::string broken = state_.receive(instruction); !broken.empty()) fail(rank, broken);
+    channel.pop();
+    return true;
+  }
+
+  // All ranks have stopped, and this one is not at its end.
+  std::string why_it_waits(std::int32_t rank) const {
+    const Instruction& instruction = instruction_of(rank);
+    const std::string peer = "rank " + std::to_string(instruction.peer);
+    const bool send = is_send(instruction.operation);
+    if (is_done(instruction.peer)) {
+      return send ? peer + " never receives what is in the full channel" : peer + " never sends the tensor";
+    }
+    return "deadlock: it waits for " + peer + (send ? " to receive" : " to send") + ", which waits at instruction " +
+           std::to_string(next(instruction.peer)) + " \"" + to_text(instruction_of(instruction.peer)) + "\", with " +
+           std::to_string(buffers_) + (buffers_ == 1 ? " buffer" : " buffers") + " a channel";
+  }
+
+  void check_end(std::int32_t rank) {
+    if (const std::string missing = state_.finish(rank); !missing.empty()) fail(rank, missing);
+    for (const Operation operation : {Operation::send_activation, Operation::send_gradient}) {
+      const Channel& channel = channel_from(rank, operation);
+      if (channel.size() == 0) continue;
+      fail(neighbour(rank, operation == Operation::send_activation),
+           "the tensor for stage " + std::to_string(channel.front().stage) + " micro " +
+               std::to_string(channel.front().micro) + " from rank " + std::to_string(rank) + " was not received");
+    }
+  }
+
+  const Schedule& schedule_;
+  const ScheduleShape& shape_;
+  std::size_t buffers_;
+  ScheduleState state_;
+  std::vector<std::size_t> next_;  // instruction, by rank
+  std::vector<Channel> channels_;  // two from each rank
+};
+
+}  // namespace
+
+void check(const Schedule& schedule, std::int32_t buffers) {
+  if (schedule.ranks.size() != static_cast<std::size_t>(schedule.shape.pipeline)) {
+    throw Error(ExitCode::internal_error, "the schedule cannot run: it has " + std::to_string(schedule.ranks.size()) +
+                                              " ranks in place of " + std::to_string(schedule.shape.pipeline));
+  }
+  if (buffers < 1) throw Error(ExitCode::internal_error, "a channel between ranks holds at least 1 tensor");
+  Checker(schedule, buffers).run();
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "parallel/schedule/schedule.h"
+
+namespace llmtrain {
+
+// What check() knows of all stages while the ranks run. Each method does one instruction and returns the rule that it
+// breaks, or nothing. Stage, micro-batch and peer of the instruction exist.
+class ScheduleState {
+ public:
+  explicit ScheduleState(const ScheduleShape& shape);
+
+  std::string forward(const Instruction& instruction);
+  std::string backward(const Instruction& instruction);
+  // What the rank has made and may send, once; what it may receive, once.
+  std::string send(const Instruction& instruction);
+  std::string receive(const Instruction& instruction);
+  std::string gather(const Instruction& instruction);
+  std::string free(const Instruction& instruction);
+  std::string reduce(const Instruction& instruction);
+  std::string optimizer_step(std::int32_t rank);
+  // What is missing after the rank's last instruction.
+  std::string finish(std::int32_t rank) const;
+
+ private:
+  // Facts of one micro-batch on one stage.
+  enum Fact : std::uint8_t {
+    forward_done = 1,
+    backward_done = 2,
+    activation_sent = 4,
+    activation_received = 8,
+    gradient_sent = 16,
+    gradient_received = 32,
+  };
+  struct StageState {
+    std::int32_t forwards = 0;
+    std::int32_t backwards = 0;  // also the next micro-batch
+    std::int32_t unreduced = 0;  // backwards since the last reduction
+    std::int32_t updates = 0;    // gathers after the step
+    bool is_gathered = false;
+    bool is_used = false;  // since it was gathered
+  };
+  struct RankState {
+    std::int32_t gathered = 0;
+    bool has_stepped = false;
+  };
+
+  std::uint8_t& facts(std::int32_t stage, std::int32_t micro);
+  StageState& stage_of(const Instruction& instruction) { return stages_[static_cast<std::size_t>(instruction.stage)]; }
+  RankState& rank_of(const Instruction& instruction) {
+    return ranks_[static_cast<std::size_t>(instruction.stage % shape_.pipeline)];
+  }
+  bool is_last(std::int32_t stage) const { return stage + 1 == shape_.stages(); }
+  std::string use_weights(const Instruction& instruction);
+  std::string gather_update(StageState& stage, const RankState& rank);
+
+  const ScheduleShape shape_;
+  std::vector<std::uint8_t> facts_;  // [stage][micro]
+  std::vector<StageState> stages_;
+  std::vector<RankState> ranks_;
+};
+
+}  // namespace llmtrain
