@@ -10,7 +10,8 @@ from random import Random
 from program import ProgramTest
 
 LOSS, NORM, LOSS_IN_BF16 = 1e-5, 1e-4, 2e-2
-# One line a layout: the ranks, then keys of the recipe by their short names. Each in fp32, 100 steps.
+STEPS = 40
+# One line a layout: the ranks, then keys of the recipe by their short names. Each in fp32.
 KEYS = {"micro": "batch.micro", "zero": "parallel.zero_stage", "shards": "parallel.zero_shard_ranks",
         "overlap": "parallel.overlap", "pipeline": "parallel.pipeline", "tensor": "parallel.tensor",
         "sequence": "parallel.sequence", "context": "parallel.context", "schedule": "pipeline.schedule",
@@ -171,7 +172,7 @@ class Layouts(ProgramTest):
     def write_recipe(self, model):
         self.write("recipe.json", {"name": "layouts", "model": model, "data": {"train": [{"path": "text.txt"}]},
                                    "batch": {"global": 8, "micro": 1}, "log": {"tensorboard": False},
-                                   "training": {"steps": 100, "learning_rate": {"warmup_steps": 20}}})
+                                   "training": {"steps": STEPS, "learning_rate": {"warmup_steps": 8}}})
 
     def train(self, job):
         """The losses and the gradient norms of a run: `job` is its folder and its layout's line."""
@@ -179,7 +180,7 @@ class Layouts(ProgramTest):
         result = self.run_program("run", "recipe.json", "-q", "--run-dir", folder, *flags_of(line))
         self.assertEqual((result.returncode, result.stderr), (0, ""), line)
         rows = [json.loads(row) for row in (self.folder / folder / "metrics.jsonl").read_text().splitlines()]
-        self.assertEqual(len(rows), 100, line)
+        self.assertEqual(len(rows), STEPS, line)
         shutil.rmtree(self.folder / folder)
         return [row["loss"] for row in rows], [row["grad_norm"] for row in rows]
 
