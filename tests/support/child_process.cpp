@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <catch2/catch.hpp>
 #include <cerrno>
 #include <csignal>
 #include <stdexcept>
@@ -59,7 +60,7 @@ bool killed_at_system_call(int call, const std::function<void()>& work) {
   }
   int status = wait_for(child);
   if (!WIFSTOPPED(status)) throw std::runtime_error("processes may not be traced here");
-  // The tracer is told twice of each call: in front of it and behind it.
+  // The tracee stops twice at each call: when it enters and when it returns.
   for (int stop = 0; stop <= 2 * call; ++stop) {
     ::ptrace(PTRACE_SYSCALL, child, nullptr, nullptr);
     status = wait_for(child);
@@ -68,6 +69,16 @@ bool killed_at_system_call(int call, const std::function<void()>& work) {
   ::kill(child, SIGKILL);
   while (!WIFSIGNALED(status)) status = wait_for(child);
   return true;
+}
+
+bool tracing_is_allowed() {
+  try {
+    killed_at_system_call(0, [] {});
+    return true;
+  } catch (const std::runtime_error& error) {
+    WARN("skipped: " << error.what());
+    return false;
+  }
 }
 
 }  // namespace llmtrain::test

@@ -27,16 +27,6 @@ namespace fs = std::filesystem;
 using test::SampleCheckpoint;
 using test::TemporaryDirectory;
 
-bool tracing_is_allowed() {
-  try {
-    test::killed_at_system_call(0, [] {});
-    return true;
-  } catch (const std::runtime_error& error) {
-    WARN("the sweep over system calls was left out: " << error.what());
-    return false;
-  }
-}
-
 void reset(const fs::path& from, const fs::path& to) {
   fs::remove_all(to);
   fs::copy(from, to, fs::copy_options::recursive);
@@ -55,8 +45,8 @@ int sweep(const fs::path& before, const fs::path& work, const std::function<void
   }
 }
 
-TEST_CASE("killed at any point of a write, a whole checkpoint is found and the next write succeeds") {
-  if (!tracing_is_allowed()) return;
+TEST_CASE("killed at any point of a write, a whole checkpoint is found and the next write succeeds", "[rights]") {
+  if (!test::tracing_is_allowed()) return;
   const TemporaryDirectory folder;
   SampleCheckpoint older(1);
   SampleCheckpoint newer(2);
@@ -82,8 +72,8 @@ TEST_CASE("killed at any point of a write, a whole checkpoint is found and the n
   CHECK(was_newer);
 }
 
-TEST_CASE("killed at any point of writing a step again, the earlier or the later one is whole") {
-  if (!tracing_is_allowed()) return;
+TEST_CASE("killed at any point of writing a step again, the earlier or the later one is whole", "[rights]") {
+  if (!test::tracing_is_allowed()) return;
   const TemporaryDirectory folder;
   SampleCheckpoint earlier(1);
   SampleCheckpoint later(2);
@@ -101,8 +91,8 @@ TEST_CASE("killed at any point of writing a step again, the earlier or the later
   CHECK(later.is_in(work / "step-00000001"));
 }
 
-TEST_CASE("killed at any point of the exchange in two steps, a checkpoint is found") {
-  if (!tracing_is_allowed()) return;
+TEST_CASE("killed at any point of the exchange in two steps, a checkpoint is found", "[rights]") {
+  if (!test::tracing_is_allowed()) return;
   const TemporaryDirectory folder;
   SampleCheckpoint earlier(1);
   SampleCheckpoint later(2);
@@ -184,7 +174,7 @@ TEST_CASE("a process that dies at any byte of a write leaves a whole checkpoint"
   }
 }
 
-TEST_CASE("a full disk is an error with the numbers, and leaves the earlier checkpoint") {
+TEST_CASE("a full disk is an error with the numbers, and leaves the earlier checkpoint", "[rights]") {
   const TemporaryDirectory folder;
   const std::string result = test::in_child([&]() -> std::string {
     if (::unshare(CLONE_NEWNS) != 0 || ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
@@ -202,7 +192,7 @@ TEST_CASE("a full disk is an error with the numbers, and leaves the earlier chec
   });
   INFO(result);
   if (result == "no right to mount")
-    WARN("the full disk was left out: mounting one is not allowed here");
+    WARN("skipped: a full disk may not be mounted here");
   else
     CHECK(result.empty());
 }
