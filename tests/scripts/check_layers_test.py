@@ -82,7 +82,7 @@ class CheckLayersTest(unittest.TestCase):
                 status, lines = self.run_on({"core/graph/graph.cpp": f"#include <{header}>\n"})
                 self.assertEqual(status, 1)
                 self.assertIn(
-                    f"core/graph/graph.cpp:1: {header} may not be reached from core_graph (by core/graph/graph.cpp)", lines
+                    f"core/graph/graph.cpp:1: {header} must not be reachable from core_graph (via core/graph/graph.cpp)", lines
                 )
 
     def test_libtorch_behind_a_header_of_the_project_fails(self):
@@ -112,7 +112,7 @@ class CheckLayersTest(unittest.TestCase):
         changes = {"core/graph/CMakeLists.txt": "llmtrain_library(core_graph SOURCES graph.cpp DEPENDS core_base tool)\n"}
         changes["core/tool/CMakeLists.txt"] = "llmtrain_library(tool SOURCES tool.cpp)\n"
         changes["core/tool/tool.cpp"] = "#include <ATen/ATen.h>\n"
-        self.assert_fails(changes, "core/tool/tool.cpp:1: ATen/ATen.h may not be reached from tool (by core/tool/tool.cpp)")
+        self.assert_fails(changes, "core/tool/tool.cpp:1: ATen/ATen.h must not be reachable from tool (via core/tool/tool.cpp)")
 
     def test_test_of_a_lower_folder_may_not_include_an_upper_one(self):
         self.assert_fails(
@@ -123,13 +123,13 @@ class CheckLayersTest(unittest.TestCase):
     def test_missing_header_fails(self):
         self.assert_fails(
             {"core/base/error.cpp": '#include "core/base/eror.h"\n'},
-            "core/base/error.cpp:1: core/base/eror.h is no file of the project",
+            "core/base/error.cpp:1: core/base/eror.h is not a file of the project",
         )
 
     def test_file_of_no_target_fails(self):
         self.assert_fails(
             {"core/lost/lost.h": ""},
-            "core/lost/lost.h: belongs to no target: name it in its folder's CMakeLists.txt",
+            "core/lost/lost.h: belongs to no target: list it in its folder's CMakeLists.txt",
         )
 
 

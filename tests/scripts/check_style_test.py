@@ -28,7 +28,7 @@ class CheckStyleTest(unittest.TestCase):
         return result.stdout.splitlines()
 
     def assert_long_function(self, text, line, count):
-        expected = f"core/a.cpp:{line}: a function of {count} lines; 60 are allowed: give its parts names"
+        expected = f"core/a.cpp:{line}: a function of {count} lines; 60 are allowed: split it into parts"
         self.assertEqual(self.problems(LICENCE + text), [expected])
 
     def test_good_file_passes(self):
