@@ -59,7 +59,7 @@ bool killed_at_system_call(int call, const std::function<void()>& work) {
   }
   int status = wait_for(child);
   if (!WIFSTOPPED(status)) throw std::runtime_error("processes may not be traced here");
-  // The tracer is told twice of each call: in front of it and behind it.
+  // The tracer is notified twice of each call: before it and after it.
   for (int stop = 0; stop <= 2 * call; ++stop) {
     ::ptrace(PTRACE_SYSCALL, child, nullptr, nullptr);
     status = wait_for(child);
