@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Fails on an #include against the order of the folders.
+"""Fails on an #include that violates the dependencies between folders.
 
-One shared include root hides a wrong include from the compiler. The allowed dependencies are those that the folders'
-CMakeLists.txt name in llmtrain_library(... DEPENDS ...), llmtrain_test and target_link_libraries, and no other list.
-A folder's headers belong to its targets; add_library(NAME INTERFACE x.h) gives x.h to NAME alone, for those that need
-an interface and do not link what is behind it. A file may include its own folder's headers and those of every folder
-that its target reaches. The targets in LIGHT work where LibTorch, MPI and CUDA are not installed, so no header of these may be reached from them and from all that
-they link, directly or through other headers of the project.
+All folders share one include root, so the compiler does not detect a wrong include. The allowed dependencies are those
+that the folders' CMakeLists.txt declare in llmtrain_library(... DEPENDS ...), llmtrain_test and target_link_libraries;
+there is no other list. A folder's headers belong to its targets; add_library(NAME INTERFACE x.h) assigns x.h to NAME
+only, for targets that need an interface without linking its implementation. A file may include headers of its own
+folder and of every folder that its target reaches. The targets in LIGHT work without LibTorch, MPI and CUDA, so neither
+they nor anything that they link may reach a header of these, directly or through other headers of the project.
 """
 
 import argparse
@@ -23,7 +23,7 @@ SOURCE_SUFFIXES = (".h", ".cuh", ".cpp", ".cu")
 
 
 class Target:
-    """What CMake knows of one library or program: its folder, its sources and the names that it links."""
+    """One library or program as declared in CMake: its folder, its sources and the names that it links."""
 
     def __init__(self, name, folder):
         self.name = name
@@ -32,7 +32,7 @@ class Target:
         self.links = []
 
     def is_interface(self):
-        """Whether it is the owner of the headers that it names, and of nothing else."""
+        """Whether it owns only the headers that it names."""
         return bool(self.sources) and all(source.endswith(".h") for source in self.sources)
 
 
@@ -75,7 +75,7 @@ def is_ignored(folder):
 
 
 def reachable(targets, name):
-    """The target and all that it links, directly or not."""
+    """The target and everything that it links, directly or indirectly."""
     seen, waiting = set(), [name]
     while waiting:
         current = waiting.pop()
@@ -86,7 +86,7 @@ def reachable(targets, name):
 
 
 def read_includes(root):
-    """For each source file the lines that include something: {file: [(line number, header)]}."""
+    """The #include lines of each source file: {file: [(line number, header)]}."""
     includes = {}
     for file in sorted(root.rglob("*")):
         path = file.relative_to(root)
@@ -106,11 +106,11 @@ class Checker:
         self.problems = set()
 
     def folder_of(self, file):
-        """The library folder that a file belongs to: the deepest that has a target."""
+        """The library folder of a file: the deepest one that has a target."""
         return next((folder for folder in self.folders if file.startswith(folder + "/")), None)
 
     def targets_of(self, file):
-        """The targets that name a file; for a header, or where CMake hides it in a variable, those of its folder."""
+        """The targets that list a file; for a header, or a file that CMake lists in a variable, those of its folder."""
         owners = [target for target in self.targets.values() if file in target.sources]
         folder = [target for target in self.targets.values() if target.folder == self.folder_of(file)]
         return owners or [target for target in folder if not target.is_interface()]
@@ -118,21 +118,22 @@ class Checker:
     def check_file(self, file):
         owners = self.targets_of(file)
         if not owners:
-            self.problems.add(f"{file}: belongs to no target: name it in its folder's CMakeLists.txt")
+            self.problems.add(f"{file}: belongs to no target: list it in its folder's CMakeLists.txt")
             return
         names = {name for owner in owners for name in reachable(self.targets, owner.name)}
         for number, header in self.includes[file]:
             if header.split("/")[0] not in self.tops:
                 continue
             if header not in self.includes:
-                self.problems.add(f"{file}:{number}: {header} is no file of the project")
+                self.problems.add(f"{file}:{number}: {header} is not a file of the project")
             elif names.isdisjoint(target.name for target in self.targets_of(header)):
                 folder = self.folder_of(header)
                 owner = "/".join(sorted(owner.name for owner in owners))
                 self.problems.add(f"{file}:{number}: {header} is in {folder}, which {owner} does not depend on")
 
     def check_light(self, name):
-        """Follows the project's headers from all that a light target compiles, and its folder's where it is alone."""
+        """Follows the project's headers from everything that a light target compiles, and from its folder's headers
+        if it is the only target there."""
         sources = [file for file in self.includes if self.targets_of(file) == [self.targets[name]]]
         waiting, seen = [(file, file) for file in sources], set()
         while waiting:
@@ -144,7 +145,7 @@ class Checker:
                 if header in self.includes:
                     waiting.append((header, f"{path} > {header}"))
                 elif HEAVY.match(header):
-                    self.problems.add(f"{file}:{number}: {header} may not be reached from {name} (by {path})")
+                    self.problems.add(f"{file}:{number}: {header} must not be reachable from {name} (via {path})")
 
     def run(self):
         for file in self.includes:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Fails on what clang-format does not see: a file without the SPDX line or longer than 400 lines, a function longer
+"""Fails on what clang-format does not check: a file without the SPDX line or longer than 400 lines, a function longer
 than 60 lines, a word that marks unfinished work."""
 
 import argparse
@@ -26,12 +26,12 @@ BLANKED = re.compile(
 
 
 def blank(match):
-    """The same lines with nothing on them, so that line numbers stay."""
+    """The same number of empty lines, so that line numbers do not change."""
     return "\n" * match[0].count("\n")
 
 
 def opens_scope(declaration):
-    """Whether a brace after this text opens a namespace or class, and no function."""
+    """Whether a brace after this text opens a namespace or class rather than a function."""
     previous = None
     while previous != declaration:
         previous, declaration = declaration, re.sub(r"\([^()]*\)|<[^<>]*>", "", declaration)
@@ -39,7 +39,7 @@ def opens_scope(declaration):
 
 
 def cpp_functions(text):
-    """Yields (first line, line count) of each block of code that stands directly in a namespace or class."""
+    """Yields (first line, line count) of each block of code directly inside a namespace or class."""
     text = BLANKED.sub(blank, text)
     inside, header = [], 0  # open braces: True for a namespace or class; where the current declaration starts
     for match in re.finditer(r"[{};]", text):
@@ -71,15 +71,15 @@ def python_functions(text):
 
 
 def check(path, text):
-    """Yields what is wrong with one file."""
+    """Yields the problems of one file."""
     lines = text.splitlines()
     if LICENCE not in "\n".join(lines[: 2 if text.startswith("#!") else 1]):
         yield f"{path}:1: the first line must hold {LICENCE}"
     if len(lines) > FILE_LINES:
-        yield f"{path}: {len(lines)} lines; {FILE_LINES} are allowed: split it by idea"
+        yield f"{path}: {len(lines)} lines; {FILE_LINES} are allowed: split it by topic"
     for number, line in enumerate(lines, 1):
         if UNFINISHED.search(line):
-            yield f"{path}:{number}: unfinished work is an issue, not a comment"
+            yield f"{path}:{number}: track unfinished work in an issue, not in a comment"
     functions = ()
     if path.suffix in CPP_SUFFIXES:
         functions = cpp_functions(text)
@@ -87,7 +87,7 @@ def check(path, text):
         functions = python_functions(text)
     for number, count in functions:
         if count > FUNCTION_LINES:
-            yield f"{path}:{number}: a function of {count} lines; {FUNCTION_LINES} are allowed: give its parts names"
+            yield f"{path}:{number}: a function of {count} lines; {FUNCTION_LINES} are allowed: split it into parts"
 
 
 def is_source(path, file):

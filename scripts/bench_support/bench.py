@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times training steps of llmtrain against PyTorch eager and torch.compile on this machine's CPU.
 
-All sides train the same model at the same batch, precision and number of threads, each in a process of its own, and
-take turns of a few steps, so that they see the same machine. bf16 means fp32 weights and optimizer state with bf16
-products (autocast in PyTorch); "all bf16" rows keep even weights and moments in bf16: less work, less exact.
+All sides train the same model with the same batch, precision and number of threads, each in a separate process, and
+take turns of a few steps, so that all of them see the same state of the machine. bf16 means fp32 weights and optimizer
+state with bf16 matrix products (autocast in PyTorch); "all bf16" rows keep weights and moments in bf16 too: less work,
+less accurate.
 """
 import argparse
 import json
@@ -21,7 +22,7 @@ WARM_UP_STEPS = 4
 
 
 def sides(precision, compile_too):
-    """(name, further arguments of torch_worker.py) of each PyTorch side; the first is the one to beat."""
+    """(name, further arguments of torch_worker.py) of each PyTorch side; the first is the reference."""
     numerics = [("", "fp32")] if precision == "fp32" else [("", "autocast_bf16"), (", all bf16", "pure_bf16")]
     for suffix, name in numerics:
         yield "eager" + suffix, ["--precision", name]
@@ -50,19 +51,19 @@ def warn(message):
 def warn_when_loaded():
     load = os.getloadavg()[0]
     if load > 0.5 * os.cpu_count():
-        warn(f"the machine is busy (load {load:.2f} on {os.cpu_count()} cores): the figures will be rough")
+        warn(f"the machine is busy (load {load:.2f} on {os.cpu_count()} cores): the figures will be inaccurate")
     return load
 
 
 def busy_seconds():
-    """Of all cores since the machine started: everything but idle and waiting for disks."""
+    """Busy time of all cores since boot: everything except idle and I/O wait."""
     with open("/proc/stat", encoding="ascii") as file:
         times = [int(field) for field in file.readline().split()[1:9]]
     return (sum(times) - times[3] - times[4]) / os.sysconf("SC_CLK_TCK")
 
 
 def busy_cores_while_waiting(workers):
-    """Cores in use while every side waits for its turn; a side whose thread pool spins then slows all others."""
+    """Cores in use while every side waits for its turn; a spinning thread pool of one side slows down the others."""
     before, total = [worker.cpu_seconds() for worker in workers], busy_seconds()
     time.sleep(1)
     busy = busy_seconds() - total
@@ -70,7 +71,7 @@ def busy_cores_while_waiting(workers):
         if worker.cpu_seconds() - seconds > 0.1:
             warn(f"{worker.name} uses the processor while it waits")
     if busy > 0.25:
-        warn(f"other processes keep {busy:.1f} of {os.cpu_count()} cores busy: the figures will be rough")
+        warn(f"other processes keep {busy:.1f} of {os.cpu_count()} cores busy: the figures will be inaccurate")
     return busy
 
 
@@ -95,9 +96,9 @@ def run_case(name, options, folder):
 
 
 def print_table(name, recipe, workers):
-    """Speed-up: how many times faster the first side is than this one; memory: its peak over this one's."""
+    """Speed-up: how many times faster the first side is than this one; memory: its peak divided by this one's."""
     ours = workers[0]
-    print(f"\n{name}: {cases.tokens_per_step(recipe)} tokens a step")
+    print(f"\n{name}: {cases.tokens_per_step(recipe)} tokens per step")
     print(f"  {'side':<20} {'tokens/s':>9} {'ms/step':>9} {'fastest':>9} {'steps':>6} {'peak MiB':>9} "
           f"{ours.name + ' speed-up':>18} {'memory':>7}")
     for worker in workers:
@@ -118,11 +119,11 @@ def parse_arguments():
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", nargs="+", choices=cases.NAMES, default=cases.NAMES, metavar="CASE",
-                        help=f"of {', '.join(cases.NAMES)} (default: all)")
-    parser.add_argument("--rounds", type=int, default=10, help="turns of each side (default: 10)")
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of each side (default: all cores)")
-    parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out (it needs a minute a case)")
-    parser.add_argument("--only-torch", action="store_true", help="time the PyTorch sides alone")
+                        help=f"any of {', '.join(cases.NAMES)} (default: all)")
+    parser.add_argument("--rounds", type=int, default=10, help="turns per side (default: 10)")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="threads per side (default: all cores)")
+    parser.add_argument("--no-compile", action="store_true", help="skip torch.compile (it takes a minute per case)")
+    parser.add_argument("--only-torch", action="store_true", help="time only the PyTorch sides")
     parser.add_argument("--output", type=Path, default=cases.ROOT / "runs" / "bench.json",
                         help="every sample as JSON (default: runs/bench.json)")
     parser.add_argument("--step-worker", required=True, help=argparse.SUPPRESS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the bench trains: each case is one recipe, which every side reads."""
+"""The cases of the benchmark: each is one recipe, which every side reads."""
 import json
 import random
 from array import array
@@ -20,7 +20,7 @@ def _quickstart():
     with open(ROOT / "recipes" / "quickstart.json", encoding="utf-8") as file:
         recipe = json.load(file)
     if recipe["model"].get("dropout", 0) != 0:
-        raise SystemExit("scripts/bench: the quickstart model has dropout, which the PyTorch side here does not have")
+        raise SystemExit("scripts/bench: the quickstart model uses dropout, which the PyTorch side does not implement")
     return {key: recipe[key] for key in ("model", "batch", "memory", "pipeline") if key in recipe}
 
 

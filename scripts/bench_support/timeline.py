@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a timeline of a run (llmtrain run --trace) says of its pipeline."""
+"""Evaluates the pipeline in the timeline of a run (llmtrain run --trace)."""
 import collections
 import json
 
 
 def windows(file):
-    """Seconds of each step in the file from when a rank came to the first stage's first forward to the last end of a
-    backward. A pass's time in the file has its wait for input in it, so later ranks' first passes begin too early."""
+    """Seconds of each step in the file, from the start of the first stage's first forward to the end of the last
+    backward. The time of a pass in the file includes its wait for input, so the first passes of later ranks start too
+    early."""
     starts, ends = collections.defaultdict(list), collections.defaultdict(list)
     for event in json.loads(file.read_text())["traceEvents"]:
         if event["ph"] != "X":
@@ -20,10 +21,10 @@ def windows(file):
 
 
 def bubbles(file, busy_seconds):
-    """The bubble fraction of each step (docs/planner.md), where each rank's passes take so long in all."""
+    """The bubble fraction of each step (docs/planner.md), given the total time of each rank's passes."""
     return [1 - busy_seconds / window for window in windows(file)]
 
 
 def closed_form(pipeline, loops, micros):
-    """Of equal stages whose transfers are free: every schedule's (docs/planner.md)."""
+    """The bubble fraction of any schedule with equal stages and free transfers (docs/planner.md)."""
     return (pipeline - 1) / (micros * loops + pipeline - 1)

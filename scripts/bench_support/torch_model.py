@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The GPT that llmtrain is timed against: written as a good PyTorch user writes it, for speed.
+"""The GPT that llmtrain is timed against, written for speed with common PyTorch practice.
 
 After nanoGPT (github.com/karpathy/nanoGPT, MIT): one fused query-key-value projection, scaled_dot_product_attention,
 the loss inside forward so that torch.compile sees it. tests/oracle holds a slower, clearer model for correctness.

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A PyTorch training process that the bench drives by lines: "run N" trains N steps, "memory" tells its peak.
+"""A PyTorch training process with commands on stdin: "run N" trains N steps, "memory" reports its peak.
 
-Answers one JSON line each: {"seconds": [per step]}, {"peak_bytes": VmHWM}. It says {"ready": true} first.
+Each command is answered by one JSON line: {"seconds": [per step]}, {"peak_bytes": VmHWM}. The first line is
+{"ready": true}.
 """
 import argparse
 import contextlib

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver's end of a training process that answers lines: "run N", "memory"."""
+"""The driver's side of a training process that executes the commands "run N" and "memory"."""
 import json
 import os
 import statistics
@@ -9,7 +9,7 @@ import subprocess
 class Worker:
     def __init__(self, name, command, environment, log):
         self.name = name
-        self.turns = []  # seconds of each step, a list for each turn
+        self.turns = []  # seconds of each step, one list per turn
         self.peak_bytes = 0
         self._log = log
         self._process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -28,7 +28,7 @@ class Worker:
         return self._answer()
 
     def warm_up(self, steps):
-        """Untimed steps, which compile, allocate and fault in what later steps use."""
+        """Untimed steps that compile, allocate and fault in what later steps use."""
         return self._ask(f"run {steps}")["seconds"][-1]
 
     def run(self, steps):

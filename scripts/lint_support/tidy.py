@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""usage: tidy.py BUILD FILE...   clang-tidy of these sources, as BUILD/compile_commands.json compiles them
+"""usage: tidy.py BUILD FILE...   runs clang-tidy on these sources, with the flags of BUILD/compile_commands.json
 
-clang-tidy spends most of its time in the headers of others, and walks them anew for each source. So sources that are
-compiled alike go through it together, included into one file, unless they give the same name to two things of their
-unnamed namespaces. Where a group is found fault with, each of its sources is checked alone, and that is what counts.
+clang-tidy spends most of its time in third-party headers, and parses them again for each source. Sources with the same
+flags are therefore checked together, included into one file, unless their unnamed namespaces define the same name. If a
+group has findings, each of its sources is checked separately, and those results count.
 """
 
 import collections
@@ -19,14 +19,14 @@ import tempfile
 
 GROUP = 12
 CONFIGURATION = pathlib.Path(__file__).resolve().parents[2] / ".clang-tidy"
-# It asks that no .cpp is included, which is what a group does; scripts/check_style.py asks it of our files.
+# This check forbids including a .cpp, which is what a group does.
 NOT_FOR_GROUPS = "--checks=-bugprone-suspicious-include"
-# Flags that change nothing that clang-tidy sees: precompiled headers, and which shared library exports a name.
+# Flags that do not change what clang-tidy sees: precompiled headers, and which shared library exports a name.
 IDLE = re.compile(r" -Winvalid-pch| -fpch-preprocess| -include \S+/cmake_pch\.hxx| -D\w+_EXPORTS")
 
 
 def compile_flags(build):
-    """{source: each list of flags that a target compiles it with, without its name and the precompiled headers}."""
+    """{source: each distinct list of flags that a target compiles it with, without its name and PCH}."""
     flags = collections.defaultdict(list)
     for entry in json.loads((build / "compile_commands.json").read_text()):
         words = shlex.split(IDLE.sub("", entry["command"]))
@@ -38,7 +38,7 @@ def compile_flags(build):
 
 
 def private_names(source):
-    """What a source names at the outermost level of its unnamed namespaces."""
+    """Names that a source defines at the top level of its unnamed namespaces."""
     names, inside = set(), False
     for line in pathlib.Path(source).read_text().splitlines():
         if line.startswith("namespace {"):
@@ -52,7 +52,7 @@ def private_names(source):
 
 
 def groups_of(sources, flags):
-    """Pairs of flags and sources that have them in common, and no private name."""
+    """Pairs of flags and the sources that share them and have no private name in common."""
     groups = collections.defaultdict(list)  # by flags: (sources, private names)
     for source in sources:
         names = private_names(source)
@@ -68,7 +68,7 @@ def groups_of(sources, flags):
 
 
 def clang_tidy(*arguments):
-    """What it printed, empty where all is well."""
+    """Its output; empty if there are no findings."""
     result = subprocess.run(["clang-tidy", "--quiet", f"--config-file={CONFIGURATION}", *arguments], check=False,
                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     if result.returncode == 0:
@@ -96,7 +96,7 @@ def main():
     groups = groups_of([source for source in sources if source in flags], flags)
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         problems = list(pool.map(check, groups))
-        # What is compiled on other machines alone: clang-tidy takes the flags of a source that lies near.
+        # Sources that only other machines compile: clang-tidy uses the flags of a nearby source.
         problems += pool.map(lambda source: clang_tidy("-p", str(build), source),
                              (source for source in sources if source not in flags))
     print("".join(problems), end="")

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fits profiles and model constants to the rows that are not held out, through the score tool itself.
 
-Every number has a range and a first guess that it is drawn to; devices of one kind share theirs. Errors beyond a few
-percent count by their logarithm, so that rows which contradict their neighbours do not bend the model. Needs SciPy.
+Every parameter has a range and an initial value that regularises it; devices of one type share parameters. Errors
+beyond a few percent count by their logarithm, so that rows that contradict their neighbours do not distort the fit.
+Needs SciPy.
 """
 
 import json
@@ -13,7 +14,7 @@ A100 = ("a100-80gb", "a100-80gb-800gbps")
 H100 = ("h100-sxm-80gb",)
 TOGETHER = {"G": A100 + H100, "A": A100, "a100-80gb": A100[:1], "a100-80gb-800gbps": A100[1:], "H": H100}
 
-# (pointer or constant, first guess, minimum, maximum)
+# (pointer or constant, initial value, minimum, maximum)
 DEVICE = (
     ("/matrix/peak_fraction", 0.80, 0.6, 0.95),
     ("/matrix/inner_half", 200, 10, 1500),
@@ -52,7 +53,7 @@ CONSTANTS = (
 
 
 def parameters():
-    """All fitted numbers: (owner, name, first guess, minimum, maximum)."""
+    """All fitted parameters: (owner, name, initial value, minimum, maximum)."""
     found = [("", *constant) for constant in CONSTANTS]
     found += [("G", *key) for key in HOST]
     for owner in ("A", "H"):
@@ -64,7 +65,7 @@ def parameters():
 
 
 def overrides(found, values):
-    """What the score tool reads."""
+    """The input of the score tool."""
     result = {"constants": {}, "profiles": {}}
     for (owner, name, *_), value in zip(found, values):
         if not owner:
@@ -89,7 +90,7 @@ class Tool:
 
 
 def fit(command, rows, rounds, start=None):
-    """Returns the overrides that fit the rows best; `start` in the order of parameters(), else the first guesses."""
+    """Returns the overrides that fit the rows best; `start` in the order of parameters(), else the initial values."""
     import numpy
     from scipy.optimize import least_squares
 

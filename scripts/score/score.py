@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scores the planner's cost model against tests/published/calibration.csv.
 
-Prints the mean and the largest absolute error for each source, for the rows that the constants were fitted to and for
-the third of each source that is kept out of every fit. An error is that of the step's time, in percent; for bubble
-fractions it is the difference in hundredths, for volumes that of the bytes. Memory has its own tests
+Prints the mean and the largest absolute error per source, for the rows that the constants were fitted to and for the
+third of each source that is held out of every fit. Errors are those of step times, in percent; for bubble fractions
+they are differences in hundredths, for volumes those of the bytes. Memory has separate tests
 (tests/parallel/plan/memory).
 """
 
@@ -18,7 +18,7 @@ NOT_TIME = ("bubble_fraction", "data_parallel_communication")
 
 
 def read_rows(command):
-    """What the score tool says of each row."""
+    """The score tool's output for each row."""
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     return [json.loads(line) for line in lines]
 
@@ -33,7 +33,7 @@ def error_of(row):
 
 
 def source_of(row):
-    """A row's line in the table."""
+    """The line of the table that a row counts in."""
     name = row["source"]
     if name.startswith("llm-foundry"):
         name += ", " + row["hardware"]
@@ -61,7 +61,7 @@ def line_of(errors):
 
 
 def print_table(rows, with_rows):
-    """One line a source: fitted rows, held-out rows, all of them; each with mean and largest error."""
+    """One line per source: fitted rows, held-out rows and all rows, each with mean and largest error."""
     priced = [row for row in rows if row["predicted"] is not None]
     print(f"{'':62}{'fitted':>19}  {'held out':>19}  {'all':>19}")
     print(f"{'source':62}" + "  ".join([f"{'rows':>5} {'mean':>6} {'max':>6}"] * 3))
@@ -73,7 +73,7 @@ def print_table(rows, with_rows):
         for row in of_source if with_rows else ():
             mark = "held out" if row["held_out"] else "fitted"
             print(f"  {error_of(row):7.1f}  {mark:8}  {row['value']:>9g} {row['predicted']:10.4g}  {describe(row)}")
-    print(f"{len(rows) - len(priced)} rows of memory: plan_memory_test")
+    print(f"{len(rows) - len(priced)} rows of memory are tested by plan_memory_test")
 
 
 def main():
@@ -82,7 +82,7 @@ def main():
     parser.add_argument("--tool", required=True, help=argparse.SUPPRESS)
     parser.add_argument("--clusters", default=str(ROOT / "recipes/clusters"), help="folder of the cluster profiles")
     parser.add_argument("--rows", action="store_true", help="show every row")
-    parser.add_argument("--fit", type=int, metavar="ROUNDS", help="fit anew (needs SciPy) and print the numbers as JSON")
+    parser.add_argument("--fit", type=int, metavar="ROUNDS", help="repeat the fit (needs SciPy) and print it as JSON")
     arguments = parser.parse_args()
     command = [arguments.tool, str(ROOT / "tests/published/calibration.csv"), arguments.clusters]
     rows = read_rows(command)

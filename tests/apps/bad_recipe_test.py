@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recipes that cannot be: each is refused by validate and run alike, with the place and the rule."""
+"""Invalid recipes: validate and run refuse each of them alike, with its location and the rule."""
 import json
 import unittest
 
 from program import SMALL, ProgramTest, needs_nobody, small, without_rights
 
-# A change of a right recipe, and what the message must say.
+# A change to a valid recipe, and what the message must say.
 VALUES = {
     "unknown key": ({"model.layer": 3}, ["/model/layer:", "did you mean", "layers"]),
     "unknown section": ({"optimiser.name": "adamw"}, ["/optimiser:"]),

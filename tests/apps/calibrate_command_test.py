@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""calibrate measures this machine, and plans use what it wrote: what it found is held to what no machine can be."""
+"""calibrate measures this machine, and plans use its profile; the measured values must be physically plausible."""
 import json
 import math
 import shutil
@@ -9,7 +9,7 @@ from program import SOURCE, ProgramTest, small
 
 
 def numbers(value):
-    """Every number below a JSON value."""
+    """All numbers inside a JSON value."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):
@@ -44,7 +44,7 @@ class CalibrateCommand(ProgramTest):
         self.assertNotEqual(after["step"]["seconds"], before["step"]["seconds"])
 
     def test_bad_output(self):
-        """Found before anything is measured."""
+        """Detected before anything is measured."""
         for output in ("nowhere/local.json", "profiles"):
             result = self.refused(73, [output], "calibrate", "--output", output)
             self.assertNotIn("measuring", result.stderr)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""checkpoint inspect, verify and export: what they say of whole checkpoints, of damaged ones, and of nonsense."""
+"""checkpoint inspect, verify and export on complete checkpoints, damaged ones and other input."""
 import json
 import os
 import pathlib
@@ -32,7 +32,7 @@ class Whole(ProgramTest):
             checkpoint_folder.write(self.checkpoints / f"step-{step:08}", small(), step)
         (self.checkpoints / "latest").write_text("step-00000007\n", encoding="utf-8")
 
-    def test_inspect_tells_everything(self):
+    def test_inspect_prints_everything(self):
         answer = json.loads(self.run_program("checkpoint", "inspect", "run", "--json").stdout)
         self.assertEqual((answer["step"], answer["data_position"], answer["parameters"]), (7, 14, 3 * 4 + 5))
         self.assertEqual([(t["name"], t["dtype"], t["shape"]) for t in answer["tensors"]][0],
@@ -84,7 +84,7 @@ class Whole(ProgramTest):
 
 
 class Damaged(ProgramTest):
-    """Every kind of damage to a checkpoint's folder, named with its file."""
+    """Every kind of damage to a checkpoint's folder is reported with its file."""
 
     MANIFESTS = {
         "no recipe": remove("recipe"),

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes checkpoint folders (docs: core/checkpoint/manifest.h) with Python's standard library alone."""
+"""Writes checkpoint folders (documented in core/checkpoint/manifest.h) with only Python's standard library."""
 import hashlib
 import json
 import struct
 
 
 def safetensors(tensors):
-    """The bytes of a file of F32 tensors, name to shape; all values are 0.5."""
+    """The bytes of a safetensors file of F32 tensors, given as {name: shape}; all values are 0.5."""
     header, offset = {}, 0
     for name, shape in tensors.items():
         count = 1
@@ -37,7 +37,7 @@ def manifest_of(tensors, content, recipe, step):
 
 
 def write(folder, recipe, step=7, tensors=None, edit=None):
-    """A whole checkpoint; `edit` may change the manifest before it is sealed."""
+    """A complete checkpoint; `edit` may change the manifest before its hash is computed."""
     tensors = tensors or {"a.weight": [3, 4], "a.weight.m": [3, 4], "a.weight.v": [3, 4], "b": [5]}
     content = safetensors(tensors)
     manifest = manifest_of(tensors, content, recipe, step)

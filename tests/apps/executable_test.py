@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program alone: what it links, what it does without LibTorch, and how it treats its standard streams."""
+"""The program by itself: what it links, what works without LibTorch, and how it handles its standard streams."""
 import json
 import os
 import pty
@@ -15,7 +15,7 @@ HEAVY = ("torch", "c10", "mpi", "cuda", "nccl", "onednn", "dnnl", "mkl", "gomp",
 
 class Executable(ProgramTest):
     def alone(self):
-        """A copy of the program with nothing beside it."""
+        """A copy of the program in an otherwise empty folder."""
         copy = self.folder / "bin" / "llmtrain"
         copy.parent.mkdir()
         shutil.copy2(PROGRAM, copy)
@@ -37,7 +37,7 @@ class Executable(ProgramTest):
                 self.assertEqual(result.returncode, 0)
                 self.assert_light(result.stderr)
 
-    def test_answers_without_the_runtime(self):
+    def test_works_without_the_runtime(self):
         program = self.alone()
         self.write("recipe.json", small())
         result = self.run_program("validate", "recipe.json", program=program)
@@ -52,7 +52,7 @@ class Executable(ProgramTest):
                               program=program)
         self.assertEqual(len(result.stderr.splitlines()), 1)
 
-    def test_runtime_that_is_none(self):
+    def test_invalid_runtime(self):
         program = self.alone()
         self.write("recipe.json", small({"data.train": [{"path": "a.txt"}]}))
         self.write("text.so", "no library")

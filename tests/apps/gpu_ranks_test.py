@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs on GPUs, of one rank and of many, against the CPU's and each other's numbers. Ends with 77 where no GPU is."""
+"""Runs on GPUs with one and with many ranks, compared with the CPU and with each other. Exits with 77 without a GPU."""
 import json
 import os
 import re
@@ -16,7 +16,7 @@ ZERO = ("parallel.zero_stage=1", "parallel.zero_stage=3")
 
 
 def count_gpus():
-    """What the driver shows to this process."""
+    """The GPUs that the driver shows to this process."""
     try:
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.SubprocessError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine that the local backend imitates: devices and links that take their time, and the schedules' bubbles on it."""
+"""The machine that the local backend emulates: delays of devices and links, and the schedules' bubbles on it."""
 import json
 import sys
 import unittest
@@ -10,8 +10,8 @@ sys.path.insert(0, str(SOURCE / "scripts"))
 from bench_support import timeline  # noqa: E402
 
 RANKS, LAYERS = 4, 16
-# Half the way between the forms of four loops (0.158) and of one (0.429): threads wake up late on a busy machine, but
-# no bubble is taken for the other.
+# Halfway between the closed forms for four loops (0.158) and for one (0.429): threads wake up late on a busy machine,
+# but neither bubble is mistaken for the other.
 TOLERANCE = 0.135
 
 
@@ -24,7 +24,7 @@ class ImitatedMachine(ProgramTest):
                                          "cluster.profile": "cpu", "parallel.pipeline": RANKS}))
 
     def train(self, schedule, loops, *settings):
-        """The timeline's file, the losses and the plan's step."""
+        """The trace file, the losses and the planned step."""
         run = self.folder / "-".join([schedule, *settings])
         result = self.run_program(
             "run", "recipe.json", "-q", "--run-dir", str(run), "--trace", "trace.json", "--set",
@@ -35,23 +35,23 @@ class ImitatedMachine(ProgramTest):
         return self.folder / "trace.json", losses, json.loads((run / "plan.json").read_text())["step"]
 
     def test_bubbles_are_the_closed_form_s(self):
-        # Micro-batches as many as ranks: the small batch at which breadth first is for.
+        # As many micro-batches as ranks: the small batch that breadth first is made for.
         ran = {}
         for schedule, loops in {"breadth_first": 4, "interleaved": 4, "gpipe": 1, "1f1b": 1}.items():
             with self.subTest(schedule):
-                # Passes of 20 and 40 ms, whatever the layers of a stage: a thread may wake up some ms late.
+                # Passes of 20 and 40 ms regardless of the layers per stage: a thread may wake up some ms late.
                 layer_seconds = 0.005 * loops
                 busy = RANKS * LAYERS / RANKS * 3 * layer_seconds
                 trace, _, planned = self.train(schedule, loops, f"launch.layer_delay_microseconds={1e6 * layer_seconds}")
                 closed = timeline.closed_form(RANKS, loops, RANKS)
                 ran[schedule] = min(timeline.bubbles(trace, busy))  # of three steps
-                # No pass ends early, so no window is shorter than the form's.
+                # No pass ends early, so no window is shorter than that of the closed form.
                 self.assertGreater(ran[schedule], closed - 1e-3)
                 self.assertLess(ran[schedule], closed + TOLERANCE)
                 self.assertAlmostEqual(planned["bubble_fraction"], closed, delta=0.02)
         self.assertLess(ran["breadth_first"], min(ran["gpipe"], ran["1f1b"]))
 
-    def test_repeats_of_full_recomputation_take_a_forward_more(self):
+    def test_full_recomputation_takes_one_more_forward(self):
         trace, _, _ = self.train("gpipe", 1, "launch.layer_delay_microseconds=5000", "memory.recompute=full",
                                  "batch.global=1")
         # One micro-batch passes all stages, forward and back.
@@ -59,7 +59,7 @@ class ImitatedMachine(ProgramTest):
 
     def test_links_delay_what_stages_exchange_and_change_no_number(self):
         _, losses, _ = self.train("gpipe", 1, "batch.global=1")
-        # The last rank's input passes three links, and the first's gradient three more.
+        # The input of the last rank passes three links, and the gradient of the first rank three more.
         for setting, seconds in (("link_delay_microseconds=30000", 6 * 0.03),
                                  ("link_megabytes_per_second=0.1", 6 * 16 * 16 * 4 / 0.1e6)):
             with self.subTest(setting):

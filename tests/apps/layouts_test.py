@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a model is spread over ranks does not change what it learns: a table of layouts against one rank alone."""
+"""The layout does not change what a model learns: a table of layouts compared with a single rank."""
 import json
 import os
 import shutil
@@ -11,7 +11,7 @@ from program import ProgramTest
 
 LOSS, NORM, LOSS_IN_BF16 = 1e-5, 1e-4, 2e-2
 STEPS = 40
-# One line a layout: the ranks, then keys of the recipe by their short names. Each in fp32.
+# One layout per line: the number of ranks, then recipe keys by their short names. Each in fp32.
 KEYS = {"micro": "batch.micro", "zero": "parallel.zero_stage", "shards": "parallel.zero_shard_ranks",
         "overlap": "parallel.overlap", "pipeline": "parallel.pipeline", "tensor": "parallel.tensor",
         "sequence": "parallel.sequence", "context": "parallel.context", "schedule": "pipeline.schedule",
@@ -66,7 +66,7 @@ GPT2_LAYOUTS = """
 8 pipeline=4 zero=3 backend=mpi
 """
 
-# Untied; half as many key heads as heads.
+# Untied embeddings; half as many key heads as query heads.
 LLAMA = {"architecture": "llama", "layers": 4, "hidden_size": 32, "heads": 4, "kv_heads": 2, "ffn_hidden_size": 48,
          "vocab_size": 258, "max_sequence_length": 16}
 LLAMA_LAYOUTS = """
@@ -114,7 +114,7 @@ LLAMA_LAYOUTS = """
 8 tensor=2 pipeline=2 zero=3 loops=2 backend=mpi
 """
 
-# Where sums and messages could come in another order the second time.
+# Layouts in which sums and messages could occur in a different order the second time.
 GPT2_TWICE = """
 2 zero=2 loops=4
 4 pipeline=2 zero=1 loops=2 backend=mpi
@@ -164,7 +164,7 @@ class Layouts(ProgramTest):
     def setUp(self):
         super().setUp()
         random, token, text = Random(1), 0, bytearray()
-        for _ in range(4000):  # something to learn: each depends on the one before, up to noise
+        for _ in range(4000):  # something to learn: each token depends on the previous one, up to noise
             token = (3 * token + 1 + random.randrange(4)) % 40
             text.append(token)
         self.write("text.txt", bytes(text))
@@ -175,7 +175,7 @@ class Layouts(ProgramTest):
                                    "training": {"steps": STEPS, "learning_rate": {"warmup_steps": 8}}})
 
     def train(self, job):
-        """The losses and the gradient norms of a run: `job` is its folder and its layout's line."""
+        """The losses and gradient norms of a run; `job` is its folder and the line of its layout."""
         folder, line = job
         result = self.run_program("run", "recipe.json", "-q", "--run-dir", folder, *flags_of(line))
         self.assertEqual((result.returncode, result.stderr), (0, ""), line)
@@ -185,7 +185,7 @@ class Layouts(ProgramTest):
         return [row["loss"] for row in rows], [row["grad_norm"] for row in rows]
 
     def train_all(self, lines):
-        """Each line's results. A few runs share the processors, so that none waits for a single one."""
+        """The results of each line. Several runs share the processors, so that none of them is left idle."""
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             return list(pool.map(self.train, ((str(index), line) for index, line in enumerate(lines))))
 

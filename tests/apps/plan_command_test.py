@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`llmtrain plan` as people and scripts use it: the summary, JSON, page and trace, warnings, and what it refuses."""
+"""`llmtrain plan` as users and scripts call it: summary, JSON, page and trace, warnings, and what it refuses."""
 import json
 import math
 import unittest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the built program as users do, and holds every answer to what all its answers have in common."""
+"""Runs the built program like users do, and checks what all of its runs must have in common."""
 import hashlib
 import json
 import os
@@ -11,7 +11,7 @@ import unittest
 
 PROGRAM = pathlib.Path(os.environ["LLMTRAIN_PROGRAM"])
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
-EXIT_CODES = {0, 2, 65, 66, 69, 73, 75}  # and 1, which no test expects but doctor's
+EXIT_CODES = {0, 2, 65, 66, 69, 73, 75}  # and 1, which only doctor's tests expect
 ACCIDENTS = ("terminate", "what():", "internal error", "Exception raised from", "assert", "core dumped", "std::",
              "Segmentation", "Sanitizer", "json.exception", "filesystem error")
 
@@ -25,7 +25,7 @@ SMALL = {
 
 
 def small(changes=None, **sections):
-    """A recipe that is right but for `changes` (a pointer path to a value; None of a value removes the key)."""
+    """A valid recipe with `changes` applied ({pointer path: value}; the value None removes the key)."""
     recipe = json.loads(json.dumps({**SMALL, **sections}))
     for path, value in (changes or {}).items():
         *above, last = path.split(".")
@@ -40,7 +40,7 @@ def small(changes=None, **sections):
 
 
 def tree_hash(folder):
-    """Of every name, kind, permission and content below a folder."""
+    """A hash of every name, type, permission and content below a folder."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         status = path.lstat()
@@ -51,7 +51,7 @@ def tree_hash(folder):
 
 
 def without_rights():
-    """For preexec_fn: root may read and write everything, so that tests of permissions run as nobody."""
+    """For preexec_fn: root may read and write everything, so tests of permissions run as nobody."""
     if os.geteuid() == 0:
         os.setgroups([])
         os.setgid(65534)
@@ -59,7 +59,7 @@ def without_rights():
 
 
 def needs_nobody():
-    """Skips a test where the program cannot be run without root's rights, in a folder that only root may enter."""
+    """Skips a test if the program cannot be run without root's rights because only root may enter its folder."""
     try:
         subprocess.run([PROGRAM, "--version"], preexec_fn=without_rights, capture_output=True, check=True)
         return lambda test: test
@@ -85,7 +85,7 @@ class ProgramTest(unittest.TestCase):
         return path
 
     def run_program(self, *arguments, program=PROGRAM, environment=None, **options):
-        """Runs it in the test's folder; an accident (a crash, a stack trace, an unknown exit code) fails the test."""
+        """Runs the program in the test's folder; a crash, a stack trace or an unknown exit code fails the test."""
         # LeakSanitizer's tracer crashes on threads that LibTorch leaves running when a program ends with an error.
         variables = {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", "LC_ALL": "C",
                      "ASAN_OPTIONS": "detect_leaks=0", **(environment or {})}
@@ -102,8 +102,8 @@ class ProgramTest(unittest.TestCase):
         return result
 
     def refused(self, code, fragments, *arguments, **options):
-        """The command ends with `code`, says every fragment on standard error, nothing on standard output, and leaves
-        the folder as it was."""
+        """The command exits with `code`, prints every fragment on standard error and nothing on standard output, and
+        leaves the folder unchanged."""
         before = tree_hash(self.folder)
         result = self.run_program(*arguments, **options)
         said = f"{arguments}: {result.returncode}\n{result.stdout}{result.stderr}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs on several ranks, as threads and as processes under mpirun: the same numbers, one voice, and trouble."""
+"""Runs on several ranks, as threads and as processes under mpirun: equal results, console output, and failures."""
 import json
 import os
 import pathlib
@@ -24,7 +24,7 @@ def processes_below(pid):
 
 
 def rank_process(pid, rank):
-    """Of the ranks that a program has started."""
+    """The processes of the ranks that a program has started."""
     variable = f"OMPI_COMM_WORLD_RANK={rank}".encode()
     return next(int(child) for child in processes_below(pid)
                 if variable in pathlib.Path(f"/proc/{child}/environ").read_bytes().split(b"\0"))
@@ -73,7 +73,7 @@ class Ranks(ProgramTest):
                         again = self.train(f"{backend}-again", *layout)
                         self.assertEqual([row.get("loss") for row in again], losses)
 
-    def test_goes_on_with_other_ranks(self):
+    def test_resumes_with_other_ranks(self):
         expected = self.train("alone")
         self.train("four", "--ranks", "4", "--set", "launch.backend=local", "--set", "parallel.zero_stage=3", "--set",
                    "checkpoint.every=10")
@@ -81,7 +81,7 @@ class Ranks(ProgramTest):
                           "four/checkpoints/step-00000010")
         self.assert_close(rows, [row for row in expected if row["step"] > 10])
 
-    def test_one_voice_and_a_log_for_each(self):
+    def test_only_the_first_rank_prints_and_each_has_a_log(self):
         for backend in BACKENDS:
             with self.subTest(backend):
                 result = self.run_ranks("--ranks", "2", "--run-dir", backend, "--set", f"launch.backend={backend}")
@@ -93,7 +93,7 @@ class Ranks(ProgramTest):
                 self.assertEqual(logs, ["rank-00000.log", "rank-00001.log"])
 
     def test_ends_in_words_whatever_the_layout(self):
-        """The sample of the end is left out where the ranks would have to write it together."""
+        """The sample at the end is omitted in layouts where the ranks would have to generate it together."""
         for axis in ("tensor", "context", "pipeline", "data"):
             with self.subTest(axis):
                 result = self.run_ranks("--run-dir", axis, "--set", f"parallel.{axis}=2", "--set",
@@ -130,14 +130,14 @@ class Ranks(ProgramTest):
     @unittest.skipUnless("mpi" in BACKENDS, "no mpirun")
     @unittest.skipIf(os.path.exists("/dev/nvidiactl"), "this machine has a GPU")
     def test_nccl_without_gpus(self):
-        """Said by one rank, before there is a run."""
+        """Reported by one rank, before there is a run."""
         result = self.run_ranks("--ranks", "2", "--set", "launch.backend=nccl", "--run-dir", "nccl")
         self.assertEqual(result.returncode, 2, result.stderr)
         self.assertEqual(result.stderr.count("/launch/backend: \"nccl\" connects GPUs: "), 1, result.stderr)
         self.assertFalse((self.folder / "nccl").exists())
 
     def test_no_watchdog(self):
-        """0 seconds are for ever."""
+        """0 seconds mean forever."""
         for backend in BACKENDS:
             self.train(f"{backend}-for-ever", "--ranks", "2", "--set", f"launch.backend={backend}", "--set",
                        "launch.watchdog_seconds=0")
@@ -148,8 +148,8 @@ class Ranks(ProgramTest):
                               env={**os.environ, "OMP_NUM_THREADS": "1"})
 
     def end_of_training(self, trouble, *flags):
-        """Trains without end, makes the trouble after the first step, and gives the exit code, what was said after, and
-        the seconds from its first line to the end."""
+        """Trains endlessly, causes the failure after the first step, and returns the exit code, the output after it, and
+        the seconds from the first line of that output to the end."""
         long = ["--ranks", "2", "--run-dir", "trouble", "--set", "training.steps=1000000", "--set",
                 "training.evaluate_every=0", "--set", "launch.watchdog_seconds=2", *flags]
         with subprocess.Popen([PROGRAM, "run", "recipe.json", *long], cwd=self.folder, stderr=subprocess.PIPE,
@@ -168,7 +168,7 @@ class Ranks(ProgramTest):
         return process.returncode, said, time.monotonic() - start
 
     def test_a_rank_that_fails_in_training(self):
-        """The first rank cannot keep a checkpoint: its folder has become a file."""
+        """The first rank cannot save a checkpoint: its folder has been replaced by a file."""
         def take_folder(_):
             checkpoints = self.folder / "trouble" / "checkpoints"
             checkpoints.rename(self.folder / "elsewhere")
@@ -185,7 +185,7 @@ class Ranks(ProgramTest):
 
     @unittest.skipUnless("mpi" in BACKENDS, "no mpirun")
     def test_a_rank_that_cannot_write_its_part(self):
-        """Where the second rank opens its file of a checkpoint there is a folder. What was there before stays whole."""
+        """A folder is in the place of the second rank's checkpoint file. Earlier checkpoints stay intact."""
         checkpoints = self.folder / "trouble" / "checkpoints"
 
         def take_names(pid):
@@ -252,7 +252,7 @@ class Ranks(ProgramTest):
                 self.assertEqual(result.stderr.count("rank-00001.log"), 1, result.stderr)
                 self.assertLess(time.monotonic() - start, 30)
 
-    def test_missing_data_is_said_once(self):
+    def test_missing_data_is_reported_once(self):
         for backend in BACKENDS:
             result = self.run_ranks("--ranks", "2", "--set", f"launch.backend={backend}", "--set",
                                     "data.train.0.path=nowhere.txt")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/recipe.md holds the key table as the program prints it."""
+"""docs/recipe.md contains the key table as the program prints it."""
 
 import os
 import pathlib

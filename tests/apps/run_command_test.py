@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that load the training runtime: data that cannot be, run directories, disks, and a whole small run."""
+"""Commands that load the training runtime: invalid data, run directories, full disks, and a complete small run."""
 import json
 import os
 import resource
@@ -41,7 +41,7 @@ class Run(ProgramTest):
 
 
 class BadData(Run):
-    """Nothing is left of a run that could not begin, so that the mended recipe runs in the same directory."""
+    """A run that could not start leaves nothing behind, so that the corrected recipe runs in the same directory."""
 
     FILES = {
         "empty text": ("a.txt", b"", 65),
@@ -68,7 +68,7 @@ class BadData(Run):
                 self.write(file, content)
                 self.refused(code, [file], "run", "recipe.json", "--set", f"data.train.0.path={file}")
 
-    def test_llm_c_that_is_right(self):
+    def test_valid_llm_c(self):
         self.write("a.bin", llm_c())
         self.train("--set", "data.train.0.path=a.bin", "--set", "training.steps=1")
 
@@ -104,7 +104,7 @@ class BadData(Run):
                 self.assertIn(source.removeprefix("hf:"), result.stderr)
                 self.assertFalse((self.folder / "runs").exists())
 
-    def test_a_mistake_can_be_mended(self):
+    def test_a_mistake_can_be_corrected(self):
         self.refused(66, ["nowhere.txt"], "run", "recipe.json", "--set", "data.train.0.path=nowhere.txt")
         self.train()
 
@@ -202,7 +202,7 @@ class Disk(Run):
         self.assertIn("No space left", result.stderr)
 
     @unittest.skipUnless(os.geteuid() == 0, "only root may mount a small disk")
-    def test_disk_that_is_full_before(self):
+    def test_disk_that_is_already_full(self):
         disk = self.folder / "disk"
         disk.mkdir()
         if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", disk], check=False).returncode != 0:
@@ -214,7 +214,7 @@ class Disk(Run):
 
 
 class SmallRun(Run):
-    def test_plan_beside_what_was_measured(self):
+    def test_plan_next_to_measured_figures(self):
         self.train()
         folder = self.folder / "runs" / "small"
         plan = json.loads((folder / "plan.json").read_text())
@@ -223,11 +223,11 @@ class SmallRun(Run):
         log = (folder / "log" / "rank-00000.log").read_text()
         self.assertRegex(log, r"a step took \S+ \(median\), planned \S+; memory .* at its peak, planned ")
 
-    def test_profile_that_is_not_there(self):
+    def test_missing_profile(self):
         self.refused(2, ["/cluster/profile", "a100-80gb"], "run", "recipe.json", "--set", "cluster.profile=a100-80g")
         self.assertFalse((self.folder / "runs").exists())
 
-    def test_evaluates_never(self):
+    def test_never_evaluates(self):
         self.train("--set", 'data.validation=[{"path":"text.txt"}]', "--set", "training.evaluate_every=0")
         self.assertEqual([row for row in self.rows() if "validation_loss" in row], [])
 
@@ -273,7 +273,7 @@ class SmallRun(Run):
         self.assertEqual(self.run_program("run", "recipe.json", "--run-dir", "c", "-v").returncode, 0)
 
     def test_stop_on_request(self):
-        """Stopped and taken up again, a run is bitwise what it would have been."""
+        """A run that is stopped and resumed is bitwise identical to an uninterrupted one."""
         long = ["--set", "training.steps=3000", "--set", "log.every=1"]
         variables = {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1"}
         with subprocess.Popen([PROGRAM, "run", "recipe.json", *long], cwd=self.folder, env=variables,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The timeline of a run: every rank's instructions in the plan's order, in the format of the plan's own timeline."""
+"""The timeline of a run: every rank's instructions in the planned order, in the format of a plan's timeline."""
 import collections
 import json
 import unittest
@@ -33,10 +33,10 @@ class RunTrace(ProgramTest):
         planned = self.events("plan", "recipe.json", *LAYOUT)
         for rank in range(4):
             for step in (3, 4, 5):
-                # A plan leaves out what takes no time.
+                # A plan omits instructions that take no time.
                 ran = [line for line in self.lines(events, rank, step) if not line.startswith("FreeWeights")]
                 self.assertEqual(sorted(ran), sorted(self.lines(planned, rank // 2)))
-        # Compute is in one order only, planned and run.
+        # Compute instructions have the same order in the plan and in the run.
         compute = ("Forward", "Backward", "OptimizerStep")
         for rank in range(4):
             ran, wanted = ([line for line in lines if line.startswith(compute)] for lines in

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`llmtrain support` against what `plan` and `run` themselves do with the same keys."""
+"""`llmtrain support` compared with what `plan` and `run` do with the same keys."""
 import json
 import unittest
 
@@ -13,7 +13,7 @@ class Support(ProgramTest):
         self.write("recipe.json", self.report["recipe"])
 
     def answers(self, settings):
-        """Whether plan plans it, and whether run gets as far as its missing data."""
+        """Whether plan accepts it, and whether run gets as far as reporting its missing data."""
         flags = [word for setting in settings for word in ("--set", setting)]
         planned = self.run_program("plan", "recipe.json", *flags)
         run = self.run_program("run", "recipe.json", *flags)
@@ -28,13 +28,13 @@ class Support(ProgramTest):
         if not entry["plan"]:
             self.assertIn(entry["reason"], planned.stderr)
 
-    def test_every_key_is_as_it_says(self):
+    def test_every_key_is_as_reported(self):
         self.assertGreater(len(self.report["singles"]), 40)
         for entry in self.report["singles"]:
             with self.subTest(entry["set"]):
                 self.check(entry)
 
-    def test_every_pair_is_as_it_says_and_a_surprise(self):
+    def test_every_pair_is_as_reported_and_does_not_follow_from_its_parts(self):
         alone = {(one["key"], one["value"]): one for one in self.report["singles"]}
         for entry in self.report["pairs"][:40]:
             with self.subTest(entry["set"]):

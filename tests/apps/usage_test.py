@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wrong command lines, and the flags themselves: the recipe is the interface, so a new flag needs a reason.
+"""Wrong command lines, and the flags themselves: the recipe is the interface, so a new flag needs justification.
 
-python3 usage_test.py --update writes help.txt anew.
+python3 usage_test.py --update regenerates help.txt.
 """
 import os
 import pathlib

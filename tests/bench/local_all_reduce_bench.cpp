@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How near the local backend's all_reduce comes to what the memory gives: local_all_reduce_bench [RANKS] [MEGABYTES]
+// How close the local backend's all_reduce comes to the memory bandwidth: local_all_reduce_bench [RANKS] [MEGABYTES]
 #include <algorithm>
 #include <barrier>
 #include <cstdio>
@@ -18,7 +18,7 @@ constexpr int rounds = 60;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// The best of some rounds of `work`, which all threads do at once.
+// The fastest of several rounds of `work`, which all threads run at the same time.
 template <class Work>
 double best_seconds(int threads, Work work) {
   std::barrier together(threads);
@@ -39,7 +39,7 @@ double best_seconds(int threads, Work work) {
   return best;
 }
 
-// Bytes per second, read and written, of all threads copying memory of their own.
+// Bytes per second, read and written, when every thread copies its own memory.
 double copy_rate(int threads, std::size_t bytes) {
   std::vector<std::vector<char>> from(static_cast<std::size_t>(threads), std::vector<char>(bytes, 1)), to = from;
   const double seconds = best_seconds(threads, [&](int thread) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mpi backend beside MPI's own all_reduce: mpirun -n RANKS mpi_all_reduce_bench [MEGABYTES]
+// The mpi backend compared with MPI's own all_reduce: mpirun -n RANKS mpi_all_reduce_bench [MEGABYTES]
 #include <mpi.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ struct Times {
   double median = 0;
 };
 
-// Of the slowest rank, over some rounds.
+// Seconds of the slowest rank, over several rounds.
 template <class Work>
 Times measure(Work work) {
   std::vector<double> times;
@@ -39,7 +39,7 @@ Times measure(Work work) {
 void compare(Communicator& communicator, std::size_t bytes) {
   std::vector<float> data(bytes / sizeof(float), 0);
   const auto count = static_cast<int>(data.size());
-  // One after the other, twice: what else the machine does changes while they run.
+  // One after the other, twice, because other load on the machine changes while they run.
   for (int pass = 0; pass < 2; ++pass) {
     const Times theirs =
         measure([&] { MPI_Allreduce(MPI_IN_PLACE, data.data(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); });
@@ -58,7 +58,7 @@ void compare(Communicator& communicator, std::size_t bytes) {
 }  // namespace
 
 int main(int count, char* arguments[]) {
-  // The backend's own thread sleeps while this one is in MPI: nothing is under way then.
+  // The backend's thread sleeps while this one is in MPI, because no operation is in flight then.
   MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &count);
   {
     const std::unique_ptr<Communicator> communicator = join_mpi_world();

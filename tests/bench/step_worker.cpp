@@ -14,8 +14,8 @@
 #include "parallel/device/device.h"
 #include "parallel/engine/trainer.h"
 
-// The training process that scripts/bench drives: it reads "run N" and "memory" from standard input, a line each, and
-// answers each with one line of JSON.
+// The training process that scripts/bench controls: it reads the commands "run N" and "memory" from standard input,
+// one per line, and answers each with one line of JSON.
 
 namespace {
 

@@ -27,7 +27,7 @@ ActivationKind any_kind() { return GENERATE(ActivationKind::gelu, ActivationKind
 
 // A few roundings of values near 1: the exponential, the quotient, the products.
 const double fp32_tolerance = 6 * fp32_rounding;
-// One rounding to bf16, of a value that the fp32 error may move across a tie.
+// One rounding to bf16 of a value that the fp32 error may move across a tie.
 const double bf16_tolerance = 1.01 * bf16_rounding;
 
 const char* approximation(ActivationKind kind) { return kind == ActivationKind::gelu_tanh ? "tanh" : "none"; }
@@ -70,11 +70,11 @@ TEST_CASE("activations agree with float64 for plain and odd shapes") {
   CHECK(y.sizes() == dy.sizes());
   CHECK(dx.sizes() == x.sizes());
   CHECK(largest_error(y, exact_forward(x, kind)) < tolerance_of(type));
-  // Two products more than the forward.
+  // Two more products than in the forward.
   CHECK(largest_error(dx, exact_backward(dy, x, kind)) < 2 * tolerance_of(type));
 }
 
-TEST_CASE("values that have a closed form") {
+TEST_CASE("values with a closed form") {
   const at::Tensor zero_and_one = at::tensor({0.0F, 1.0F});
   const double phi_of_one = 0.8413447460685429;  // Φ(1)
   CHECK(activation_forward(zero_and_one, ActivationKind::gelu)[0].item<float>() == 0.0F);
@@ -88,10 +88,10 @@ TEST_CASE("values that have a closed form") {
 
 TEST_CASE("the gelus keep their relative accuracy in the lower tail, where 1 + tanh cancels") {
   const at::Tensor x = at::linspace(-9, -1, 4001, at::kFloat);
-  // e^(−x²/2) magnifies the rounding of x²/2, at most 40 here.
+  // e^(−x²/2) amplifies the rounding of x²/2, at most 40 here.
   CHECK(largest_relative_error(activation_forward(x, ActivationKind::gelu),
                                x.to(at::kDouble) * (x.to(at::kDouble) * -M_SQRT1_2).erfc() * 0.5) < 60 * fp32_rounding);
-  // Likewise the three roundings of 2u, at most 67 here.
+  // The same for the three roundings of 2u, at most 67 here.
   const at::Tensor wide = x.to(at::kDouble);
   const at::Tensor twice_inner = (wide + wide.pow(3) * 0.044715) * (2 * std::sqrt(2 / M_PI));
   CHECK(largest_relative_error(activation_forward(x, ActivationKind::gelu_tanh), wide * twice_inner.sigmoid()) <
@@ -107,7 +107,7 @@ TEST_CASE("activations stay finite for large inputs") {
   CHECK(largest_error(activation_backward(dy, x, kind), exact_backward(dy, x, kind)) < 2 * tolerance_of(type));
 }
 
-TEST_CASE("not a number comes through, whatever its payload") {
+TEST_CASE("NaN is propagated, whatever its payload") {
   const ActivationKind kind = any_kind();
   const auto bits = GENERATE(0x7FC00000U, 0x7FC00001U, 0xFFFFFFFFU, 0x7F8001FFU);
   const at::Tensor x = at::full({1, 2}, 0.0F);
@@ -116,7 +116,7 @@ TEST_CASE("not a number comes through, whatever its payload") {
   CHECK(activation_backward(at::ones_like(activation_forward(x, kind)), x, kind).isnan().all().item<bool>());
 }
 
-TEST_CASE("the float64 slopes are those of the float64 values") {
+TEST_CASE("the float64 derivatives match finite differences of the float64 values") {
   const ActivationKind kind = any_kind();
   const at::Tensor x = random_input(4, 10, kind, at::kDouble);
   const at::Tensor dy = random_tensor({4, 10}, at::kDouble);
@@ -151,7 +151,7 @@ TEST_CASE("every instruction-set level agrees with float64") {
   });
 }
 
-TEST_CASE("swiglu in bf16 is right at every instruction-set level") {
+TEST_CASE("swiglu in bf16 is correct at every instruction-set level") {
   at_every_level([]<int level> {
     const auto kernels = vector::activation_kernels_for<level, std::uint16_t>();
     const at::Tensor x = random_input(3, 75, ActivationKind::swiglu, at::kBFloat16);
@@ -179,7 +179,7 @@ TEST_CASE("activations are bitwise the same with one and two threads") {
   CHECK(at::equal(with_threads(1, backward), with_threads(2, backward)));
 }
 
-TEST_CASE("other types and strides take the plain path and agree with float64") {
+TEST_CASE("other types and strides use the generic path and agree with float64") {
   const ActivationKind kind = any_kind();
   const at::Tensor strided = random_input(6, 40, kind, at::kFloat).t().contiguous().t();
   CHECK_FALSE(strided.is_contiguous());
@@ -189,7 +189,7 @@ TEST_CASE("other types and strides take the plain path and agree with float64") 
   CHECK(largest_error(activation_forward(half, kind), exact_forward(half, kind)) < 3 * std::ldexp(1.0, -11));
 }
 
-TEST_CASE("no rows, no work") {
+TEST_CASE("zero rows are allowed") {
   const ActivationKind kind = any_kind();
   CHECK(activation_forward(at::empty({0, 8}), kind).size(0) == 0);
 }

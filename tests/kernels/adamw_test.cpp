@@ -70,7 +70,7 @@ void step_of_level(AdamwState& state, const at::Tensor& gradients, const vector:
 
 }  // namespace
 
-TEST_CASE("the first step moves every weight by the learning rate against its gradient's sign") {
+TEST_CASE("the first step moves every weight by the learning rate against the sign of its gradient") {
   for (const auto type : {at::kFloat, at::kDouble}) {
     AdamwState state = state_of(at::zeros({5}, type));
     const at::Tensor gradients = at::ones({5}, type).cumsum(0).sub(3.5);
@@ -111,12 +111,12 @@ TEST_CASE("twenty fused steps agree with PyTorch's AdamW in fp32 and float64") {
   }
   CHECK(distance(ours.weights, theirs.weights) < 5e-6);
   CHECK(distance(ours.weights, wide.weights) < 5e-6);
-  // Gradients of size one can cancel in m: its rounding is theirs, not its own size's.
+  // Gradients of size one can cancel in m: its rounding error is relative to them, not to its own size.
   CHECK((ours.m.to(at::kDouble) - wide.m).abs().max().item<double>() < 2e-6);
   CHECK(distance(ours.v, wide.v) < 1e-6);
 }
 
-TEST_CASE("gradients of another type count by their value") {
+TEST_CASE("gradients of another type are converted by value") {
   const auto type = GENERATE(at::kBFloat16, at::kHalf);
   const at::Tensor gradients = at::randn({999}).to(type);
   AdamwState narrow = state_of(at::randn({999}, at::kFloat));
@@ -128,7 +128,7 @@ TEST_CASE("gradients of another type count by their value") {
   CHECK(distance(narrow.v, wide.v) < 2e-7);
 }
 
-TEST_CASE("the gradient scale multiplies the gradients first") {
+TEST_CASE("the gradient scale is applied to the gradients first") {
   const auto type = GENERATE(at::kFloat, at::kDouble);
   const at::Tensor gradients = at::randn({77}, type);
   AdamwState scaled = state_of(at::randn({77}, type));
@@ -154,7 +154,7 @@ TEST_CASE("compute weights are the new weights, rounded to nearest even") {
   CHECK(distance(state.weights, without.weights) < 1e-6);
 }
 
-TEST_CASE("every level takes the same step, in any alignment") {
+TEST_CASE("every instruction-set level takes the same step, at any alignment") {
   const auto type = GENERATE(at::kFloat, at::kBFloat16);
   const std::int64_t offset = GENERATE(0, 1, 3);
   const std::int64_t n = GENERATE(1, 15, 64, 101);
@@ -207,7 +207,7 @@ TEST_CASE("tensors of different sizes are refused by name") {
   CHECK_THROWS_AS(adamw_(state, at::zeros({4}, at::kFloat), {}, at::zeros({3}, at::kBFloat16)), Error);
 }
 
-TEST_CASE("nothing is done to nothing") {
+TEST_CASE("empty tensors are allowed") {
   AdamwState state = state_of(at::zeros({0}, at::kFloat));
   adamw_(state, at::zeros({0}, at::kFloat), usual_step(1), {});
   CHECK(state.weights.numel() == 0);

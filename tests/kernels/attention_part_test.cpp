@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention whose queries are a part of their sequences: against that of whole sequences in float64, of which
-// attention_test.cpp shows that it is right.
+// Attention whose queries are a part of their sequences, compared with attention of whole sequences in float64, which
+// attention_test.cpp tests.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
@@ -17,7 +17,7 @@
 namespace llmtrain::kernels {
 namespace {
 
-constexpr std::int64_t sequence = 300;  // some blocks of the CPU's kernel
+constexpr std::int64_t sequence = 300;  // several blocks of the CPU's kernel
 
 struct Case {
   at::Tensor query, key, value, dout;
@@ -29,7 +29,7 @@ Case random_case(at::ScalarType type) {
   return {make(heads), make(kv_heads), make(kv_heads), make(heads)};
 }
 
-// The whole sequence, its end, its middle, one token, and what ranks hold of it under context parallelism.
+// The whole sequence, its end, its middle, one token, and the parts that ranks hold under context parallelism.
 std::vector<SequencePart> parts() {
   return {{},
           {sequence, {{0, 300}}},
@@ -66,7 +66,7 @@ Result run_part(const Case& x, AttentionSetting setting, const SequencePart& par
   return run({rows_of(x.query, part), x.key, x.value, rows_of(x.dout, part)}, setting);
 }
 
-// The rows of whole sequences in float64; nothing comes back through the other queries.
+// The rows of whole sequences in float64; the other queries get no gradient.
 Result exact(const Case& x, AttentionSetting setting, const SequencePart& part) {
   setting.method = AttentionMethod::math;
   const auto wide = [](const at::Tensor& t) { return t.to(at::kDouble); };
@@ -90,7 +90,7 @@ void check(const Result& got, const Result& want, double tolerance) {
 
 TEST_CASE("a part of the queries has the rows and gradients of the whole") {
   const auto method = GENERATE(AttentionMethod::flash, AttentionMethod::math);
-  // float64 takes LibTorch's kernels, the others ours.
+  // float64 uses LibTorch's kernels, the other types ours.
   const auto [type, tolerance] = GENERATE(table<at::ScalarType, double>(
       {{at::kDouble, 1e-12}, {at::kFloat, 16 * fp32_rounding}, {at::kBFloat16, 4 * bf16_rounding}}));
   const Case x = random_case(type);
@@ -106,7 +106,7 @@ TEST_CASE("dropout of a part masks what it masks in the whole") {
   for (const SequencePart& part : parts()) check(run_part(x, setting, part), exact(x, setting, part), 1e-12);
 }
 
-TEST_CASE("keys and values may lie apart, as ranks bring them together") {
+TEST_CASE("keys and values may be strided, as after a gather over ranks") {
   const Case x = random_case(at::kFloat);
   // [S, B, 2, heads, D]: both of all sequences, position after position.
   const at::Tensor both = at::cat(std::vector<at::Tensor>{x.key.unsqueeze(2), x.value.unsqueeze(2)}, 2)

@@ -26,7 +26,7 @@ Inputs random_inputs(const Shape& s, at::ScalarType type) {
   return {make(s.heads), make(s.kv_heads), make(s.kv_heads), make(s.heads)};
 }
 
-// Attention as its definition reads, one element at a time, in float64.
+// Attention by its definition, one element at a time, in float64.
 double expected_out(const Inputs& x, const Shape& s, std::int64_t b, std::int64_t t, std::int64_t h, std::int64_t d) {
   const auto q = x.query.accessor<double, 4>();
   const auto k = x.key.accessor<double, 4>();
@@ -90,13 +90,13 @@ TEST_CASE("attention equals its definition", "[attention]") {
   }
 }
 
-TEST_CASE("attention's gradients are its slopes", "[attention]") {
+TEST_CASE("attention's gradients match finite differences", "[attention]") {
   const auto method = GENERATE(AttentionMethod::flash, AttentionMethod::math);
   check_gradients({2, 5, 4, 2, 6}, {method});
   check_gradients({1, 7, 2, 2, 4}, {method});
 }
 
-TEST_CASE("attention's gradients are its slopes with dropout on the probabilities", "[attention]") {
+TEST_CASE("attention's gradients match finite differences with dropout on the probabilities", "[attention]") {
   check_gradients({2, 6, 4, 2, 4}, {AttentionMethod::math, {0.3, dropout_key(1, 2, 3), 40}});
 }
 
@@ -109,7 +109,7 @@ TEST_CASE("both methods agree in fp32 and bf16", "[attention]") {
     CHECK((flash.out - math.out).abs().max().item<double>() < tolerance);
     const auto a = attention_backward(x.dout, x.query, x.key, x.value, flash, {});
     const auto b = attention_backward(x.dout, x.query, x.key, x.value, math, {AttentionMethod::math});
-    // Sums over the group and the sequence: errors of some dozen terms of size one.
+    // Sums over the group and the sequence: errors of a few dozen terms of size one.
     CHECK((a.query - b.query).abs().max().item<double>() < 10 * tolerance);
     CHECK((a.key - b.key).abs().max().item<double>() < 10 * tolerance);
     CHECK((a.value - b.value).abs().max().item<double>() < 10 * tolerance);

@@ -50,7 +50,7 @@ double largest_difference(const at::Tensor& x, const at::Tensor& expected) {
   return (x.to(at::kDouble) - expected.to(at::kDouble)).abs().max().item<double>();
 }
 
-// Of the gradient, whose elements are at most scale: a rounding to the type, besides fp32 arithmetic.
+// Tolerance of the gradient, whose elements are at most scale: one rounding to the type, and fp32 arithmetic.
 double gradient_tolerance(at::ScalarType type, double scale) {
   if (type == at::kDouble) return 1e-14 * scale;
   return scale * (type == at::kBFloat16 ? 4e-3 : (type == at::kHalf ? 5e-4 : 1e-6));
@@ -62,7 +62,7 @@ at::Tensor random_targets(std::int64_t rows, std::int64_t columns) {
 
 }  // namespace
 
-TEST_CASE("equal logits lose the logarithm of their number") {
+TEST_CASE("the loss of equal logits is the logarithm of their number") {
   const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kDouble);
   const at::Tensor logits = at::full({3, 64}, 5, at::TensorOptions(type));
   const auto [losses, gradient] = forward_backward(logits, at::tensor({0, 31, 63}, at::kLong), 64);
@@ -87,7 +87,7 @@ TEST_CASE("losses and gradients agree with LibTorch's in float64") {
   CHECK(at::equal(cross_entropy_forward(logits, targets), result.losses));
 }
 
-TEST_CASE("a whole vocabulary keeps its precision") {
+TEST_CASE("precision holds over a full-size vocabulary") {
   const at::Tensor logits = at::randn({8, 50257}) * 2;
   const at::Tensor targets = random_targets(8, 50257);
   const Result expected = expected_of(logits, targets, 1);
@@ -107,7 +107,7 @@ TEST_CASE("bf16 gradients are rounded once") {
   CHECK(largest_difference(narrow.losses, wide.losses) < 1e-6);
 }
 
-TEST_CASE("extreme logits neither overflow nor lose the loss") {
+TEST_CASE("extreme logits neither overflow nor make the loss inaccurate") {
   const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kDouble);
   const double high = GENERATE(1e4, 3e38);
   at::Tensor logits = at::full({4, 100}, -high, at::kDouble);
@@ -128,7 +128,7 @@ TEST_CASE("extreme logits neither overflow nor lose the loss") {
   CHECK(gradient[1][4].item<double>() == -1);
 }
 
-TEST_CASE("a masked logit of minus infinity takes no part") {
+TEST_CASE("a masked logit of minus infinity is ignored") {
   const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kDouble);
   at::Tensor logits = at::randn({3, 70}).to(type);
   const at::Tensor targets = random_targets(3, 50);
@@ -139,7 +139,7 @@ TEST_CASE("a masked logit of minus infinity takes no part") {
   CHECK(result.gradient.narrow(1, 50, 20).abs().max().item<double>() == 0);
 }
 
-TEST_CASE("a logit that is no number shows in the loss") {
+TEST_CASE("a NaN logit makes the loss NaN") {
   const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kDouble);
   const std::int64_t place = GENERATE(0, 17, 69);
   at::Tensor logits = at::randn({2, 70}).to(type);
@@ -166,7 +166,7 @@ void check_row(const vector::CrossEntropyRow<Value>& kernel, const at::Tensor& l
 
 }  // namespace
 
-TEST_CASE("every level gives the same loss and gradient") {
+TEST_CASE("every instruction-set level gives the same loss and gradient") {
   const std::int64_t columns = GENERATE(1, 7, 33, 256, 1500);
   const at::Tensor logits = at::randn({columns}) * 4;
   const std::int64_t target = columns / 2;
@@ -190,7 +190,7 @@ TEST_CASE("the loss does not depend on the number of threads") {
   }
 }
 
-TEST_CASE("a strided chunk of logits works as its copy does") {
+TEST_CASE("a strided chunk of logits gives the results of its copy") {
   const at::Tensor wide = at::randn({9, 80});
   at::Tensor view = wide.narrow(1, 3, 60);
   const at::Tensor targets = random_targets(9, 60);
@@ -218,7 +218,7 @@ TEST_CASE("a target outside the vocabulary is bad data and changes nothing") {
   CHECK_THROWS_AS(cross_entropy_forward(logits, targets), Error);
 }
 
-TEST_CASE("shapes that do not belong together are refused") {
+TEST_CASE("shapes that do not match are refused") {
   const at::Tensor logits = at::zeros({2, 10}, at::kFloat);
   CHECK_THROWS_AS(cross_entropy_forward(logits, at::zeros({3}, at::kLong)), Error);
   CHECK_THROWS_AS(cross_entropy_forward(logits, at::zeros({2}, at::kInt)), Error);
@@ -239,7 +239,7 @@ TEST_CASE("slices of the vocabulary give the losses and gradients of the whole")
   targets[0] = 0;
   targets[1] = columns - 1;
   const Result expected = expected_of(logits, targets, scale);
-  const std::vector<std::int64_t> starts{0, 1, 700, columns};  // one column alone, and at the end none
+  const std::vector<std::int64_t> starts{0, 1, 700, columns};  // a single column, and at the end none
   std::vector<at::Tensor> parts, statistics;
   for (std::size_t i = 0; i < starts.size(); ++i) {
     const std::int64_t end = i + 1 < starts.size() ? starts[i + 1] : columns;
@@ -253,7 +253,7 @@ TEST_CASE("slices of the vocabulary give the losses and gradients of the whole")
   CHECK(largest_difference(at::cat(parts, 1), expected.gradient) < gradient_tolerance(type, scale));
 }
 
-TEST_CASE("a target outside of the whole vocabulary is bad data in every slice") {
+TEST_CASE("a target outside the whole vocabulary is bad data in every slice") {
   const at::Tensor logits = at::zeros({2, 4});
   const at::Tensor targets = at::tensor({1, 12}, at::kLong);
   CHECK_NOTHROW(cross_entropy_statistics(logits, targets, {4, 13}));

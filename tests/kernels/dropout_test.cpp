@@ -27,7 +27,7 @@ at::Tensor dropped(at::Tensor x, const Dropout& dropout) {
   return x;
 }
 
-// The contract, element by element: 1 where the element stays, 0 where it goes.
+// The contract, element by element: 1 if the element is kept, 0 if it is dropped.
 at::Tensor mask_of(std::int64_t n, const Dropout& dropout) {
   at::Tensor mask = at::ones({n}, at::kDouble);
   for (std::int64_t i = 0; i < n; ++i) {
@@ -39,7 +39,7 @@ at::Tensor mask_of(std::int64_t n, const Dropout& dropout) {
 
 }  // namespace
 
-TEST_CASE("dropout keeps what the words say and scales it") {
+TEST_CASE("dropout keeps the elements that the random words select and scales them") {
   const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kDouble, at::kHalf);
   const double probability = GENERATE(0.1, 0.5, 0.9);
   const std::int64_t first_element = GENERATE(0LL, 1LL, 7LL, 0xFFFFFFFFLL * 4 + 2);
@@ -54,7 +54,7 @@ TEST_CASE("dropout keeps what the words say and scales it") {
 
 TEST_CASE("dropout of some heads of each sample is that of the unsharded tensor") {
   const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kDouble);
-  const std::int64_t samples = 3, heads = 4, elements = 25;  // no multiple of a counter's four words
+  const std::int64_t samples = 3, heads = 4, elements = 25;  // not a multiple of a counter's four words
   const at::Tensor x = at::ones({samples, heads, elements}, type);
   const at::Tensor expected = dropped(x, {0.4, 77, 2 * heads * elements});
   for (const std::int64_t first : {0, 1, 2}) {
@@ -90,7 +90,7 @@ TEST_CASE("dropout keeps the expected fraction, independently of the neighbours"
   }
 }
 
-TEST_CASE("every level makes the same mask, in any alignment") {
+TEST_CASE("every instruction-set level makes the same mask, at any alignment") {
   const std::int64_t offset = GENERATE(0, 1, 3);
   const std::int64_t n = GENERATE(1, 15, 256, 300);
   const std::uint64_t first_element = GENERATE(0, 2, 1021);
@@ -119,20 +119,20 @@ TEST_CASE("dropout does not depend on the number of threads") {
   CHECK(at::equal(one, with_threads(3, make)));
 }
 
-TEST_CASE("a dropped element is zero, whatever it was") {
+TEST_CASE("a dropped element is zero, whatever its value was") {
   const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kDouble);
   const at::Tensor x = at::full({100}, std::nan(""), at::TensorOptions(type));
   const Dropout dropout{0.5, 8, 0};
   CHECK(at::equal(dropped(x, dropout).isnan().to(at::kDouble), mask_of(100, dropout)));
 }
 
-TEST_CASE("dropout of probability 0 and of nothing changes nothing") {
+TEST_CASE("dropout with probability 0 or of an empty tensor changes nothing") {
   const at::Tensor x = at::randn({10});
   CHECK(at::equal(dropped(x, {0, 1, 0}), x));
   CHECK(dropped(at::zeros({0}, at::kFloat), {0.5, 1, 0}).numel() == 0);
 }
 
-TEST_CASE("dropout refuses what it cannot do") {
+TEST_CASE("dropout refuses invalid arguments") {
   at::Tensor x = at::zeros({4, 4}, at::kFloat);
   CHECK_THROWS_WITH(dropout_(x, {1.0, 1, 0}), Catch::Contains("probability is 1"));
   CHECK_THROWS_AS(dropout_(x, {-0.1, 1, 0}), Error);

@@ -25,7 +25,7 @@ at::Tensor random_tokens(std::int64_t count, std::int64_t vocabulary) {
   return at::randint(vocabulary, {count}, test_generator(), at::kLong);
 }
 
-// The definition, row after row.
+// The definition, row by row.
 void add_rows_one_by_one(at::Tensor& gradient, const at::Tensor& dy, const std::vector<std::int64_t>& targets) {
   for (std::size_t t = 0; t < targets.size(); ++t) gradient[targets[t]].add_(dy[static_cast<std::int64_t>(t)]);
 }
@@ -52,7 +52,7 @@ Gradients backward(const at::Tensor& dy, const at::Tensor& tokens, const Gradien
   return result;
 }
 
-TEST_CASE("rows are grouped by target, ascending, each in its order") {
+TEST_CASE("rows are grouped by target in ascending order, stably") {
   const std::vector<std::int64_t> ids{70000, 3, 70000, 0, 3, 300, 3};
   const RowGroups groups = group_rows(ids.data(), static_cast<std::int64_t>(ids.size()));
   CHECK(groups.targets == std::vector<std::int64_t>{0, 3, 300, 70000});
@@ -66,7 +66,7 @@ TEST_CASE("grouping nothing gives no group") {
   CHECK(groups.offsets == std::vector<std::int64_t>{0});
 }
 
-TEST_CASE("rows are grouped by their place in the period") {
+TEST_CASE("rows are grouped by their position in the period") {
   const RowGroups groups = group_rows_by_period(5, 3);
   CHECK(groups.targets == std::vector<std::int64_t>{0, 1, 2});
   CHECK(groups.offsets == std::vector<std::int64_t>{0, 2, 4, 5});
@@ -89,7 +89,7 @@ TEST_CASE("the forward looks rows up and adds positions") {
   }
 }
 
-TEST_CASE("the fp32 backward has the bits of adding row after row") {
+TEST_CASE("the fp32 backward is bitwise equal to adding row by row") {
   const auto [count, vocabulary, width, length] =
       GENERATE(table<int, int, int, int>({{1, 1, 1, 1}, {40, 7, 37, 10}, {300, 50257, 64, 300}, {200, 1, 300, 64}}));
   const at::Tensor dy = random_tensor({count, width}, at::kFloat);
@@ -112,13 +112,13 @@ TEST_CASE("bf16 gradients are summed in fp32, whatever the gradient's type") {
   Gradients want{before.table.to(at::kDouble), before.positions.to(at::kDouble)};
   add_rows_one_by_one(want.table, dy.to(at::kDouble), values_of(tokens));
   add_rows_one_by_one(want.positions, dy.to(at::kDouble), positions_of(500, 5));
-  // About 170 additions of sums below 64; then one rounding. Sums in bf16 would be off by several per cent.
+  // About 170 additions of sums below 64, then one rounding. Sums in bf16 would be off by several per cent.
   const double tolerance = 1000 * fp32_rounding + (gradient_type == at::kFloat ? 0 : bf16_rounding);
   CHECK(largest_error(got.table, want.table) < tolerance);
   CHECK(largest_error(got.positions, want.positions) < tolerance);
 }
 
-TEST_CASE("without positions only the table is touched, and only the rows of tokens") {
+TEST_CASE("without positions only the token table is changed, and only in the rows of tokens") {
   const auto type = GENERATE(at::kFloat, at::kBFloat16);
   const at::Tensor tokens = at::tensor({5, 2, 5}, at::kLong);
   at::Tensor table = at::full({9, 4}, NAN, type);
@@ -130,7 +130,7 @@ TEST_CASE("without positions only the table is touched, and only the rows of tok
   CHECK(table.isnan().sum().item<std::int64_t>() == 7 * 4);
 }
 
-TEST_CASE("float64 gradients take the plain path") {
+TEST_CASE("float64 gradients use the generic path") {
   const at::Tensor dy = random_tensor({30, 6}, at::kDouble);
   const at::Tensor tokens = random_tokens(30, 4);
   const Gradients before{at::zeros({4, 6}, at::kDouble), at::zeros({7, 6}, at::kDouble)};
@@ -157,7 +157,7 @@ TEST_CASE("embeddings are bitwise the same with one and two threads") {
   CHECK(at::equal(one.positions, two.positions));
 }
 
-TEST_CASE("embeddings are right at every instruction-set level") {
+TEST_CASE("embeddings are correct at every instruction-set level") {
   const at::Tensor dy = random_tensor({20, 300}, at::kFloat);
   const at::Tensor tokens = random_tokens(20, 6);
   const at::Tensor table = random_tensor({6, 300}, at::kFloat);
@@ -179,7 +179,7 @@ TEST_CASE("embeddings are right at every instruction-set level") {
   });
 }
 
-TEST_CASE("ids outside of the vocabulary are refused by name, before anything is read or written") {
+TEST_CASE("ids outside the vocabulary are named and refused before anything is read or written") {
   const at::Tensor table = at::zeros({10, 4});
   const auto bad = GENERATE(10, -1, 1 << 30);
   const at::Tensor tokens = at::tensor({1, 2, bad}, at::kLong);

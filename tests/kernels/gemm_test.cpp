@@ -14,7 +14,7 @@ namespace {
 
 at::Tensor random(at::IntArrayRef shape, at::ScalarType type) { return at::randn(shape, at::kFloat).to(type); }
 
-// Largest error against float64, relative to the size of the sum of absolute products: what rounding can cost at most.
+// Largest error against float64, relative to the sum of absolute products, which bounds the rounding error.
 double error(const at::Tensor& result, const at::Tensor& exact, const at::Tensor& magnitude) {
   return ((result.to(at::kDouble) - exact).abs() / (magnitude + 1e-30)).max().item<double>();
 }
@@ -47,7 +47,7 @@ TEST_CASE("a linear layer's products equal float64's up to rounding", "[gemm]") 
   }
 }
 
-TEST_CASE("weight gradients overwrite or add, in the type of their memory", "[gemm]") {
+TEST_CASE("weight gradients overwrite or accumulate, in the type of their memory", "[gemm]") {
   const auto type = GENERATE(at::kFloat, at::kBFloat16);
   const auto memory = GENERATE(at::kFloat, at::kBFloat16);
   for (const Shape& shape : shapes) {
@@ -56,7 +56,7 @@ TEST_CASE("weight gradients overwrite or add, in the type of their memory", "[ge
     const at::Tensor before = random({shape.output, shape.input}, memory);
     const at::Tensor product = at::mm(dy.to(at::kDouble).t(), x.to(at::kDouble));
     const at::Tensor magnitude = at::mm(dy.to(at::kDouble).t().abs(), x.to(at::kDouble).abs());
-    // bf16 memory below fp32 operands rounds once more.
+    // A bf16 result of fp32 operands is rounded once more.
     const double bound = memory == at::kBFloat16 ? 2.5 / 256 : 1e-6;
 
     at::Tensor overwritten = before.clone();
@@ -79,7 +79,7 @@ TEST_CASE("bias gradients are column sums", "[gemm]") {
   CHECK((dbias.to(at::kDouble) - sum).abs().max().item<double>() < 1e-4);
 }
 
-TEST_CASE("the same product repeats bitwise", "[gemm]") {
+TEST_CASE("the same product is bitwise reproducible", "[gemm]") {
   const at::Tensor x = random({64, 96}, at::kFloat), weight = random({80, 96}, at::kFloat);
   const at::Tensor first = kernels::linear(x, weight, std::nullopt);
   for (int i = 0; i < 5; ++i) CHECK(kernels::linear(x, weight, std::nullopt).equal(first));

@@ -11,7 +11,7 @@ namespace {
 constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 
-// |got − want| in units of the last place of want.
+// |got − want| in units in the last place of want.
 double units_off(float got, double want) {
   const float magnitude = std::fabs(static_cast<float>(want));
   return std::fabs(got - want) / (std::nextafter(magnitude, infinity) - magnitude);
@@ -29,13 +29,13 @@ double most_units_off(Function function, Exact exact, double first, double last,
 
 std::uint32_t bits_of(float x) { return __builtin_bit_cast(std::uint32_t, x); }
 
-TEST_CASE("the exponential is within two units of the last place, subnormal results included") {
+TEST_CASE("the exponential is within two units in the last place, including subnormal results") {
   const auto exact = [](double x) { return std::exp(x); };
   CHECK(most_units_off([](float x) { return exponential(x); }, exact, -103.0, 88.7, 1e-4) < 2);
   CHECK(most_units_off([](float x) { return bounded_exponential(x); }, exact, -87.0, 87.0, 1e-4) < 2);
 }
 
-TEST_CASE("the exponential at its ends") {
+TEST_CASE("the exponential at the ends of its range") {
   CHECK(exponential(0.0F) == 1.0F);
   CHECK(exponential(infinity) == infinity);
   CHECK(exponential(1000.0F) == infinity);
@@ -44,7 +44,7 @@ TEST_CASE("the exponential at its ends") {
   CHECK(std::isnan(exponential(not_a_number)));
 }
 
-TEST_CASE("the logarithm is within two units of the last place") {
+TEST_CASE("the logarithm is within two units in the last place") {
   const auto exact = [](double x) { return std::log(x); };
   const auto function = [](float x) { return logarithm(x); };
   CHECK(most_units_off(function, exact, 0.5, 2.0, 1e-5) < 2);
@@ -66,7 +66,7 @@ TEST_CASE("the logistic function and its complement keep their relative accuracy
   CHECK(logistic(-infinity).complement == 1.0F);
 }
 
-TEST_CASE("bf16 rounds to the nearest, ties to even") {
+TEST_CASE("bf16 rounds to nearest, ties to even") {
   CHECK(to_bf16(1.0F) == 0x3F80);
   CHECK(to_bf16(-2.5F) == 0xC020);
   CHECK(to_bf16(__builtin_bit_cast(float, 0x3F808000U)) == 0x3F80);
@@ -79,7 +79,7 @@ TEST_CASE("bf16 rounds to the nearest, ties to even") {
   CHECK(std::isnan(to_float(to_bf16(__builtin_bit_cast(float, 0x7F800001U)))));
 }
 
-TEST_CASE("every bf16 number goes to fp32 and back unchanged") {
+TEST_CASE("every bf16 number is unchanged by conversion to fp32 and back") {
   for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
     const float wide = to_float(static_cast<std::uint16_t>(bits));
     if (std::isnan(wide)) continue;

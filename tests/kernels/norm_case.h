@@ -52,7 +52,7 @@ inline at::Tensor exact_norm(const NormCase& original) {
   return std::get<0>(at::native_layer_norm(wide.x, {width}, p.weight, p.bias, p.eps));
 }
 
-// What the gradients hold before a backward: the residual's in dx, those of earlier micro-batches in the others.
+// The contents of the gradients before a backward: the residual's in dx, those of earlier micro-batches in the others.
 inline NormGradients random_gradients(const NormCase& c, at::ScalarType parameter_type) {
   return {.dx = random_tensor(c.x.sizes(), c.x.scalar_type()),
           .dweight = random_tensor(c.parameters.weight.sizes(), parameter_type),

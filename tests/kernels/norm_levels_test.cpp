@@ -82,11 +82,11 @@ void check_every_level(at::ScalarType type, double tolerance) {
   });
 }
 
-TEST_CASE("norms in fp32 are right at every instruction-set level") {
+TEST_CASE("norms in fp32 are correct at every instruction-set level") {
   check_every_level<float>(at::kFloat, fp32_tolerance);
 }
 
-TEST_CASE("norms in bf16 are right at every instruction-set level") {
+TEST_CASE("norms in bf16 are correct at every instruction-set level") {
   check_every_level<std::uint16_t>(at::kBFloat16, bf16_rounding + fp32_tolerance);
 }
 

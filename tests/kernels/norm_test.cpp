@@ -68,7 +68,7 @@ TEST_CASE("a large common offset does not cancel the variance") {
   CHECK(largest_error(norm_forward(c.x, c.parameters).y, exact_norm(c)) < 32 * 1000 * fp32_rounding);
 }
 
-TEST_CASE("a constant row gives the bias") {
+TEST_CASE("a constant row is normalized to the bias") {
   NormCase c = make_norm_case(2, 40, NormMode::layer, any_vector_type());
   c.x.fill_(3);
   CHECK(at::equal(norm_forward(c.x, c.parameters).y[1], *c.parameters.bias));
@@ -86,7 +86,7 @@ TEST_CASE("add_norm is the sum, rounded, and then the norm") {
   CHECK(at::equal(output.rstd, plain.rstd));
 }
 
-TEST_CASE("recompute gives the forward's bits") {
+TEST_CASE("recompute is bitwise equal to the forward") {
   const NormCase c = any_shape(any_mode(), any_vector_type());
   const NormOutput output = norm_forward(c.x, c.parameters);
   CHECK(at::equal(norm_recompute(c.x, output.mean, output.rstd, c.parameters), output.y));
@@ -95,7 +95,7 @@ TEST_CASE("recompute gives the forward's bits") {
   CHECK(at::equal(norm_recompute(residual, added.mean, added.rstd, c.parameters), added.y));
 }
 
-TEST_CASE("the layer norm's backward adds what LibTorch's gives in float64") {
+TEST_CASE("the layer norm's backward adds the gradients of LibTorch's in float64") {
   const at::ScalarType type = any_vector_type();
   const NormCase c = any_shape(NormMode::layer, type);
   const std::int64_t width = c.x.size(1);
@@ -107,13 +107,13 @@ TEST_CASE("the layer norm's backward adds what LibTorch's gives in float64") {
   const auto [y, mean, rstd] = at::native_layer_norm(x, {width}, weight, bias, c.parameters.eps);
   const auto [dx, dweight, dbias] =
       at::native_layer_norm_backward(c.dy.to(at::kDouble), x, {width}, mean, rstd, weight, bias, {true, true, true});
-  // Gradients of the input pass three means; those of the parameters are fp32 sums over blocks of 32 rows.
+  // Gradients of the input depend on three means; those of the parameters are fp32 sums over blocks of 32 rows.
   CHECK(largest_error(got.dx, dx + before.dx) < 2 * tolerance_of(type));
   CHECK(largest_error(got.dweight, dweight + before.dweight) < 4 * fp32_tolerance);
   CHECK(largest_error(got.dbias, dbias + before.dbias) < 4 * fp32_tolerance);
 }
 
-TEST_CASE("the float64 backward is the slope of the float64 forward") {
+TEST_CASE("the float64 backward matches finite differences of the float64 forward") {
   const NormCase c = make_norm_case(3, 11, any_mode(), at::kDouble);
   NormGradients gradients = zero_gradients(c);
   gradients = accumulated(c, gradients);
@@ -149,7 +149,7 @@ TEST_CASE("gradients of bf16 parameters may be bf16 too, rounded once") {
   CHECK(largest_error(got.dweight, want.dweight) < bf16_rounding + 4 * fp32_tolerance);
 }
 
-TEST_CASE("fp32 parameters serve bf16 activations") {
+TEST_CASE("fp32 parameters work with bf16 activations") {
   NormCase c = make_norm_case(9, 70, any_mode(), at::kBFloat16);
   c.parameters.weight = random_tensor({70}, at::kFloat);
   CHECK(largest_error(norm_forward(c.x, c.parameters).y, exact_norm(c)) < tolerance_of(at::kBFloat16));
@@ -168,7 +168,7 @@ TEST_CASE("norms are bitwise the same with one and two threads") {
   if (c.parameters.bias) CHECK(at::equal(one.dbias, two.dbias));
 }
 
-TEST_CASE("strided rows and other types give the same norm") {
+TEST_CASE("strided rows and other types are normalized alike") {
   const NormMode mode = any_mode();
   const NormCase c = make_norm_case(12, 32, mode, at::kFloat);
   const at::Tensor strided = c.x.t().contiguous().t();

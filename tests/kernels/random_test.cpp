@@ -31,7 +31,7 @@ double uniform(std::uint32_t low, std::uint32_t high) {
   return std::ldexp(static_cast<double>((static_cast<std::uint64_t>(high) << 32 | low) >> 12), -52);
 }
 
-// Box and Muller's formula with the C library's functions.
+// The Box-Muller formula with the C library's functions.
 double box_muller(std::uint64_t key, std::int64_t element) {
   const auto words = philox(key, static_cast<std::uint64_t>(element / 2), 0);
   const double radius = std::sqrt(-2 * std::log(1 - uniform(words[0], words[1])));
@@ -41,7 +41,7 @@ double box_muller(std::uint64_t key, std::int64_t element) {
 
 }  // namespace
 
-TEST_CASE("every element is Box and Muller's of its own counter") {
+TEST_CASE("every element is the Box-Muller value of its own counter") {
   const std::uint64_t key = GENERATE(0, 0xDEADBEEF12345678);
   const std::int64_t first_element = GENERATE(0LL, 1LL, 6LL, 0x2FFFFFFFDLL);
   const at::Tensor x = normal(4000, key, first_element, 1, at::kDouble);
@@ -52,8 +52,8 @@ TEST_CASE("every element is Box and Muller's of its own counter") {
   CHECK(worst < 1e-14);
 }
 
-// The contract across machines: these bits may never change. Each agrees with the formula above.
-TEST_CASE("the numbers are the same bits everywhere") {
+// The contract across machines: these bits must never change. Each agrees with the formula above.
+TEST_CASE("the numbers are bitwise the same everywhere") {
   const double golden[6] = {-0x1.9ffd9aa3bc9b7p+0, -0x1.44b28888d8c8dp+0, 0x1.d85c966f9a5f2p-1,
                             0x1.c085bbe7cc11fp-3,  -0x1.e97e1a57636ccp-4, 0x1.bd00a70b7399p-1};
   at_every_level([&]<int level> {
@@ -64,7 +64,7 @@ TEST_CASE("the numbers are the same bits everywhere") {
   for (int i = 0; i < 6; ++i) CHECK(golden[i] == Approx(box_muller(0, i)).epsilon(1e-14));
 }
 
-TEST_CASE("every level makes the same bits, in any alignment") {
+TEST_CASE("every instruction-set level makes the same bits, at any alignment") {
   const std::int64_t offset = GENERATE(0, 1, 3);
   const std::int64_t n = GENERATE(1, 127, 1000, 30000);
   const std::uint64_t first_element = GENERATE(0, 5);
@@ -81,7 +81,7 @@ TEST_CASE("every level makes the same bits, in any alignment") {
   });
 }
 
-TEST_CASE("a slice is made without the rest") {
+TEST_CASE("a slice is generated without the rest") {
   const auto type = GENERATE(at::kFloat, at::kDouble, at::kBFloat16);
   const at::Tensor whole = normal(1000, 5, 3, 0.02, type);
   for (const std::int64_t begin : {0, 1, 2, 127, 128, 129, 999}) {
@@ -89,7 +89,7 @@ TEST_CASE("a slice is made without the rest") {
   }
 }
 
-TEST_CASE("other types are rounded from fp32, and that from float64") {
+TEST_CASE("other types are rounded from fp32, and fp32 from float64") {
   CHECK(at::equal(normal(999, 5, 0, 0.02), normal(999, 5, 0, 0.02, at::kDouble).to(at::kFloat)));
   CHECK(at::equal(normal(999, 5, 0, 0.02, at::kBFloat16), normal(999, 5, 0, 0.02).to(at::kBFloat16)));
   CHECK(at::equal(normal(999, 5, 0, 0.02, at::kHalf), normal(999, 5, 0, 0.02).to(at::kHalf)));
@@ -108,7 +108,7 @@ TEST_CASE("the numbers do not depend on the number of threads") {
   CHECK(at::equal(one, with_threads(3, make)));
 }
 
-TEST_CASE("keys give unrelated numbers") {
+TEST_CASE("different keys give uncorrelated numbers") {
   const std::int64_t n = 1 << 18;
   const at::Tensor a = normal(n, 1, 0, 1, at::kDouble);
   CHECK(std::abs((a * normal(n, 2, 0, 1, at::kDouble)).mean().item<double>()) < 5 / std::sqrt(n));
@@ -116,7 +116,7 @@ TEST_CASE("keys give unrelated numbers") {
   CHECK(std::abs((a.narrow(0, 0, n - 1) * a.narrow(0, 1, n - 1)).mean().item<double>()) < 5 / std::sqrt(n));
 }
 
-// Bounds of five standard errors of each statistic of n normal numbers; the key is fixed, so they hold or never do.
+// Bounds of five standard errors of each statistic of n normal numbers; the key is fixed, so they hold always or never.
 TEST_CASE("the moments are those of the normal distribution") {
   const std::int64_t n = 1 << 20;
   const std::uint64_t key = GENERATE(0, 1, 77);
@@ -128,7 +128,7 @@ TEST_CASE("the moments are those of the normal distribution") {
   CHECK(std::abs(x.pow(4).mean().item<double>() - 3) < bound(96));
 }
 
-// Kolmogorov and Smirnov: the largest distance D of the distribution functions; P(√n·D > 1.95) is 0.001.
+// Kolmogorov-Smirnov: the largest distance D of the distribution functions; P(√n·D > 1.95) is 0.001.
 TEST_CASE("the distribution is the normal one") {
   const std::int64_t n = 1 << 18;
   const std::uint64_t key = GENERATE(0, 1, 77);
@@ -143,9 +143,9 @@ TEST_CASE("the distribution is the normal one") {
   CHECK(std::sqrt(static_cast<double>(n)) * distance < 1.95);
 }
 
-TEST_CASE("nothing is filled with nothing") { CHECK(normal(0, 1).numel() == 0); }
+TEST_CASE("an empty tensor is allowed") { CHECK(normal(0, 1).numel() == 0); }
 
-TEST_CASE("a block of a matrix has the matrix's numbers") {
+TEST_CASE("a block of a matrix has the same numbers as the matrix") {
   const std::int64_t rows = 40, columns = 37;
   const at::Tensor whole = normal(rows * columns, 5, 3).view({rows, columns});
   at::Tensor block = at::zeros({20, 9});

@@ -41,14 +41,14 @@ TEST_CASE("the sum of squares agrees with float64") {
   CHECK(sum_of_squares(x) == Approx(in_float64(x)).epsilon(1e-13));
 }
 
-TEST_CASE("the sum of squares neither overflows nor forgets small terms") {
+TEST_CASE("the sum of squares neither overflows nor loses small terms") {
   CHECK(sum_of_squares(at::full({1000}, 1e30F, at::kFloat)) == Approx(1e63).epsilon(1e-6));
   at::Tensor x = at::full({1000001}, 1e-4F, at::kFloat);
   x[0] = 1000.0F;
   CHECK(sum_of_squares(x) == Approx(1e6 + 1e-2).epsilon(1e-12));
 }
 
-TEST_CASE("the sum of squares shows a number that is none") {
+TEST_CASE("the sum of squares propagates NaN") {
   for (const auto type : {at::kFloat, at::kBFloat16}) {
     for (const std::int64_t place : {0, 31, 40, 70}) {
       at::Tensor x = at::ones({71}, type);
@@ -60,12 +60,12 @@ TEST_CASE("the sum of squares shows a number that is none") {
   }
 }
 
-TEST_CASE("the sum of squares has the same bits at every level, in any alignment") {
+TEST_CASE("the sum of squares is bitwise the same at every instruction-set level and alignment") {
   const auto type = GENERATE(at::kFloat, at::kBFloat16);
   const std::int64_t offset = GENERATE(0, 1, 3);
   const std::int64_t n = GENERATE(1, 7, 63, 64, 1000);
   const at::Tensor x = at::randn({offset + n}).to(type).narrow(0, offset, n);
-  const double expected = sum_of_squares(x);  // below the size of a block: one call of the chosen level
+  const double expected = sum_of_squares(x);  // smaller than a block: one call at the selected level
   CHECK(expected == Approx(in_float64(x)).epsilon(1e-13));
   at_every_level([&]<int level> { CHECK(of_level<level>(x) == expected); });
 }

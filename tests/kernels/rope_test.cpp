@@ -68,7 +68,7 @@ TEST_CASE("a quarter turn takes (1, 0) to (0, 1)") {
   CHECK(at::equal(x.flatten(), at::tensor({1.0F, 0.0F})));
 }
 
-TEST_CASE("rotations agree with float64, both ways") {
+TEST_CASE("rotations agree with float64 in both directions") {
   const auto type = GENERATE(at::kFloat, at::kBFloat16);
   const auto [tokens, heads, dim, length] =
       GENERATE(table<int, int, int, int>({{1, 1, 2, 1}, {7, 1, 6, 7}, {40, 3, 64, 10}, {33, 2, 38, 50}}));
@@ -84,9 +84,9 @@ TEST_CASE("backward undoes forward") {
   CHECK(largest_error(rotated(there, 20, RopeDirection::backward), x) < 2 * fp32_tolerance);
 }
 
-TEST_CASE("a slice of the fused query, key and value is rotated in place and its neighbours stay") {
+TEST_CASE("a slice of the fused query, key and value is rotated in place without changing its neighbours") {
   const auto type = GENERATE(at::kFloat, at::kBFloat16);
-  // 13 elements of padding per token: rows at odd places.
+  // 13 elements of padding per token: rows at odd addresses.
   const at::Tensor fused = random_tensor({9, 5 * 8 + 13}, type);
   const at::Tensor before = fused.clone();
   at::Tensor slice = fused.narrow(1, 8, 2 * 8).view({9, 2, 8});
@@ -104,7 +104,7 @@ TEST_CASE("positions start again with each sequence") {
   CHECK(at::equal(result.narrow(0, 0, 4), result.narrow(0, 4, 4)));
 }
 
-TEST_CASE("rotations are right at every instruction-set level") {
+TEST_CASE("rotations are correct at every instruction-set level") {
   const at::Tensor x = random_tensor({5, 3, 38}, at::kFloat);
   const at::Tensor narrow = x.to(at::kBFloat16);
   const RopeTable table = table_for(x, 5);
@@ -136,7 +136,7 @@ TEST_CASE("rotations are bitwise the same with one and two threads") {
   CHECK(at::equal(with_threads(1, run), with_threads(2, run)));
 }
 
-TEST_CASE("other types and strides take the plain path") {
+TEST_CASE("other types and strides use the generic path") {
   const at::Tensor wide = random_tensor({6, 2, 10}, at::kDouble);
   // The tables are fp32.
   CHECK(largest_error(rotated(wide, 6, RopeDirection::forward), exact_rotation(wide, 6, 1)) < fp32_tolerance);

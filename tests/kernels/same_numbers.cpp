@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// LibTorch seeds its default generator anew in each process. With the same numbers in each run a tolerance holds always
-// or never.
+// LibTorch seeds its default generator differently in each process. With the same numbers in each run a tolerance holds
+// always or never.
 #include <ATen/Context.h>
 
 #define CATCH_CONFIG_EXTERNAL_INTERFACES

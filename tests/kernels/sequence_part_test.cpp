@@ -41,7 +41,7 @@ TEST_CASE("runs that do not fit are refused") {
   CHECK_THROWS_AS((SequencePart{20, {{0, 3}, {3, 0}}}.runs_of(3)), Error);
 }
 
-TEST_CASE("rows of a part come from its positions and go back there") {
+TEST_CASE("rows of a part are read from its positions and written back there") {
   const at::Tensor before = random_tensor({24, 3}, at::kFloat);
   at::Tensor table = before.clone();
   const at::Tensor rows = rows_at(table, part, 9);
@@ -52,7 +52,7 @@ TEST_CASE("rows of a part come from its positions and go back there") {
     CHECK(at::equal(table.select(0, untouched), before.select(0, untouched)));
 }
 
-TEST_CASE("rows lie in the whole where their positions are") {
+TEST_CASE("rows are at their positions in the whole") {
   const SequencePart two{20, {{2, 3}, {11, 5}}};
   CHECK((rows_in_whole(two, 8, 0, 16) == std::vector<RowRun>{{0, 2, 3}, {3, 11, 5}, {8, 22, 3}, {11, 31, 5}}));
   CHECK((rows_in_whole(two, 8, 4, 6) == std::vector<RowRun>{{0, 12, 4}, {4, 22, 2}}));

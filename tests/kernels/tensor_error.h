@@ -26,7 +26,7 @@ inline double largest_relative_error(const at::Tensor& got, const at::Tensor& wa
   return ((got.to(at::kDouble) - exact).abs() / exact.abs()).max().item<double>();
 }
 
-// LibTorch seeds its default generator anew in each process; a test has to see the same numbers each time.
+// LibTorch seeds its default generator differently in each process; a test must see the same numbers each time.
 inline at::Generator& test_generator() {
   static at::Generator generator = at::detail::createCPUGenerator(1234);
   return generator;

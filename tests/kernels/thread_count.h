@@ -5,7 +5,7 @@
 
 namespace llmtrain::kernels {
 
-// What `make` returns with LibTorch held to `threads` threads.
+// The result of `make` with LibTorch limited to `threads` threads.
 template <class Make>
 auto with_threads(int threads, Make make) {
   const int before = at::get_num_threads();

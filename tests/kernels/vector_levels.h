@@ -3,8 +3,8 @@
 
 namespace llmtrain::kernels {
 
-// Calls check.operator()<level>() for every instruction-set level that was compiled and that this processor has, so
-// that a test reaches the loops that the dispatch would not choose here.
+// Calls check.operator()<level>() for every compiled instruction-set level that this processor supports, so that a test
+// reaches the loops that the dispatch would not select here.
 template <class Check>
 void at_every_level(Check check) {
 #if defined(__x86_64__)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes and reads checkpoint folders (docs: core/checkpoint/manifest.h) with the public safetensors package."""
+"""Writes and reads checkpoint folders (documented in core/checkpoint/manifest.h) with the safetensors package."""
 import hashlib
 import json
 
@@ -10,7 +10,7 @@ DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16"}
 
 
 def write(folder, weights, recipe):
-    """A checkpoint without optimizer state, as `training.init_from` takes it."""
+    """A checkpoint without optimizer state, as `training.init_from` accepts it."""
     folder.mkdir(parents=True)
     file = folder / "weights.safetensors"
     safetensors.torch.save_file({name: tensor.contiguous() for name, tensor in weights.items()}, file)
@@ -27,7 +27,7 @@ def write(folder, weights, recipe):
 
 
 def read(folder):
-    """Every logical tensor of the checkpoint, put together from its slices."""
+    """Every logical tensor of the checkpoint, assembled from its slices."""
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     files = {file["name"]: safetensors.torch.load_file(folder / file["name"]) for file in manifest["files"]}
     tensors = {}

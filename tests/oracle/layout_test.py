@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a step is cut up does not change what is learned: micro-batches, stages, schedules, recompute."""
+"""The division of a step into micro-batches, stages, schedules and recompute does not change what is learned."""
 import tempfile
 import unittest
 from pathlib import Path
@@ -56,7 +56,7 @@ class LayoutTest(unittest.TestCase):
         self.check_layouts(VARIANTS["gpt-rope"])
 
     def test_recompute_is_bitwise_the_same(self):
-        """What is computed again is computed the same way."""
+        """Recomputed values are bitwise equal to the first ones."""
         variant = VARIANTS["llama"]
         write_tokens(self.folder / "tokens.bin", variant)
         losses = {recompute: [row["loss"] for row in self.train(variant, recompute, memory={"recompute": recompute})]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""llmtrain against a plain PyTorch model: same weights, same data, so the same logits, losses and trained weights."""
+"""llmtrain compared with a plain PyTorch model: same weights and data give the same logits, losses and results."""
 import os
 import subprocess
 import sys
@@ -20,16 +20,16 @@ from oracle_train import read_tokens, train
 from reference_model import ReferenceModel, resolve
 from variants import VARIANTS, complete, write_recipe, write_tokens
 
-# Relative; "change" is of the change that training made to a parameter, in the L2 norm. The reference in float32 and in
-# float64 differ by 3e-7 in losses, 4e-7 in norms and 1.3e-4 in changes.
+# Relative tolerances; "change" is the L2 norm of the difference in a parameter's change by training. The reference in
+# float32 and in float64 differ by 3e-7 in losses, 4e-7 in norms and 1.3e-4 in changes.
 LEARNING_RATE, LOGITS = 1e-12, 1e-5
 FP32 = {"loss": 1e-5, "grad_norm": 1e-5, "change": 5e-4}
 BF16 = {"loss": 2e-3, "grad_norm": 1e-2, "change": 6e-2}
-torch.set_num_threads(1)  # the models are tiny, and a team of threads waits for its slowest
+torch.set_num_threads(1)  # the models are tiny, so that threads would mostly wait for each other
 
 
 class Case:
-    """A variant with random weights, its tokens, and its recipe on the disk."""
+    """A variant with random weights, its tokens, and its recipe on disk."""
 
     def __init__(self, name, folder, **sections):
         variant = VARIANTS[name]
@@ -67,11 +67,11 @@ class OracleTest(unittest.TestCase):
                                                     f"{expected[index][key]}")
 
     def assert_same_change(self, case, model, tolerance):
-        """Every parameter went where PyTorch's went: a gradient or a decay that is wrong shows here first."""
+        """Every parameter changed as in PyTorch: a wrong gradient or decay shows here first."""
         trained = case.trained_weights()
         for name, parameter in model.state_dict().items():
             if name.endswith("key.bias") and model.config.position == "learned" and not model.config.qk_norm:
-                continue  # softmax does not see it: its gradient is rounding, which Adam makes as large as any other
+                continue  # softmax cancels it: its gradient is rounding noise, which Adam scales up like any other
             actual = trained.get(f"{name}.master", trained[name])
             change = (parameter - case.weights[name]).norm()
             self.assertLessEqual((actual - parameter).norm() / change, tolerance, f"{name} after training")

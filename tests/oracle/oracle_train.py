@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains the reference model as a recipe says, with PyTorch's own optimizer and clipping."""
+"""Trains the reference model according to a recipe, with PyTorch's own optimizer and clipping."""
 import math
 
 import numpy
@@ -53,7 +53,7 @@ def mean_loss(model, inputs, targets):
 
 
 def train(recipe, weights, tokens, dtype=torch.float32):
-    """One row {step, loss, grad_norm, learning_rate} a step, and the trained model."""
+    """One row {step, loss, grad_norm, learning_rate} per step, and the trained model."""
     model = ReferenceModel(recipe["model"]).to(dtype)
     model.load_state_dict(weights)
     optimizer = make_optimizer(model, recipe)

@@ -6,7 +6,7 @@ import subprocess
 
 
 def train(recipe_path, run_directory):
-    """The training rows of metrics.jsonl of a whole run."""
+    """The training rows of metrics.jsonl of a complete run."""
     command = [os.environ["LLMTRAIN_PROGRAM"], "run", str(recipe_path), "--run-dir", str(run_directory)]
     result = subprocess.run(command, capture_output=True, text=True, errors="replace",
                             check=False)

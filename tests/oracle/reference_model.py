@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GPT in plain PyTorch with autograd, written from docs/recipe.md alone: what llmtrain's own model must equal.
+"""A GPT in plain PyTorch with autograd, based only on docs/recipe.md: llmtrain's model must equal it.
 
-Clear before fast. Parameter names are llmtrain's logical names, so that a state_dict is a checkpoint's content.
+Clarity before speed. Parameter names are llmtrain's logical names, so that a state_dict is a checkpoint's content.
 """
 import math
 from types import SimpleNamespace

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recipes that together meet every key of `model` but moe and dropout, each in an odd shape too."""
+"""Recipes that together cover every key of `model` except moe and dropout, including odd shapes."""
 import json
 from array import array
 from random import Random
 
-# 130 samples and a rest: an epoch ends in the middle of a batch of 8, and 50 steps see three of them.
+# 130 samples and a remainder: an epoch ends in the middle of a batch of 8, and 50 steps take three epochs.
 SAMPLES, REST = 130, 5
 STEPS = 50
-# Long enough a warm-up that rounding does not grow (design: "stable steps").
+# A warm-up long enough that rounding errors do not grow.
 STABLE = {"schedule": "cosine", "peak": 3e-4, "warmup_steps": 20}
 
 
@@ -45,7 +45,7 @@ VARIANTS = {
 
 
 def write_tokens(path, recipe, seed=0):
-    """Tokens with something to learn: each depends on the one before, up to noise."""
+    """Tokens with something to learn: each depends on the previous one, up to noise."""
     vocab, random, token = recipe["model"]["vocab_size"], Random(seed), 0
     tokens = array("H")
     for _ in range(SAMPLES * recipe["batch"]["sequence_length"] + 1 + REST):
@@ -56,7 +56,7 @@ def write_tokens(path, recipe, seed=0):
 
 
 def complete(variant, tokens, **sections):
-    """The whole recipe of a variant: its data in order, its log quiet; `sections` are added or merged."""
+    """The complete recipe of a variant, with data in order and few log lines; `sections` are added or merged."""
     recipe = {**variant, "data": {"train": [{"path": str(tokens)}], "shuffle": False}, "log": {"tensorboard": False}}
     for name, section in sections.items():
         recipe[name] = {**recipe.get(name, {}), **section}

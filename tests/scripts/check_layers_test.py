@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/check_layers.py must find what it is there for."""
+"""scripts/check_layers.py must find every kind of violation."""
 
 import pathlib
 import subprocess
@@ -37,7 +37,7 @@ TREE = {
 
 class CheckLayersTest(unittest.TestCase):
     def run_on(self, changes):
-        """The exit status and the lines of a run on the tree with these files changed."""
+        """The exit status and output lines of a run on the tree with these files changed."""
         with tempfile.TemporaryDirectory() as folder:
             for name, text in {**TREE, **changes}.items():
                 file = pathlib.Path(folder, name)
@@ -65,7 +65,7 @@ class CheckLayersTest(unittest.TestCase):
             "kernels/norm.h:1: core/base/error.h is in core/base, which kernels does not depend on",
         )
 
-    def test_include_in_a_source_that_cmake_names_by_a_variable_fails(self):
+    def test_include_in_a_source_that_cmake_lists_in_a_variable_fails(self):
         self.assert_fails(
             {"kernels/vector/norm.cpp": "#  include <core/base/error.h>\n"},
             "kernels/vector/norm.cpp:1: core/base/error.h is in core/base, which kernels does not depend on",
@@ -82,20 +82,20 @@ class CheckLayersTest(unittest.TestCase):
                 status, lines = self.run_on({"core/graph/graph.cpp": f"#include <{header}>\n"})
                 self.assertEqual(status, 1)
                 self.assertIn(
-                    f"core/graph/graph.cpp:1: {header} may not be reached from core_graph (by core/graph/graph.cpp)", lines
+                    f"core/graph/graph.cpp:1: {header} must not be reachable from core_graph (via core/graph/graph.cpp)", lines
                 )
 
-    def test_libtorch_behind_a_header_of_the_project_fails(self):
+    def test_libtorch_via_a_header_of_the_project_fails(self):
         status, lines = self.run_on({"apps/llmtrain/command.h": '#include "kernels/norm.h"\n'})
         self.assertEqual(status, 1)
         self.assertIn("apps/llmtrain/main.cpp > apps/llmtrain/command.h > kernels/norm.h", lines[-1])
 
-    def test_program_may_not_include_what_only_its_neighbour_depends_on(self):
+    def test_program_must_not_include_what_only_its_neighbour_depends_on(self):
         status, lines = self.run_on({"apps/llmtrain/main.cpp": '#include "core/model/model.h"\n', "core/model/model.h": ""})
         expected = "apps/llmtrain/main.cpp:1: core/model/model.h is in core/model, which llmtrain does not depend on"
         self.assertEqual((status, lines), (1, [expected]))
 
-    def test_interface_opens_the_headers_that_it_names_and_no_others(self):
+    def test_interface_gives_access_only_to_the_headers_that_it_lists(self):
         changes = {
             "core/model/CMakeLists.txt": TREE["core/model/CMakeLists.txt"] + "add_library(entry INTERFACE entry.h)\n",
             "core/model/entry.h": "",
@@ -112,9 +112,9 @@ class CheckLayersTest(unittest.TestCase):
         changes = {"core/graph/CMakeLists.txt": "llmtrain_library(core_graph SOURCES graph.cpp DEPENDS core_base tool)\n"}
         changes["core/tool/CMakeLists.txt"] = "llmtrain_library(tool SOURCES tool.cpp)\n"
         changes["core/tool/tool.cpp"] = "#include <ATen/ATen.h>\n"
-        self.assert_fails(changes, "core/tool/tool.cpp:1: ATen/ATen.h may not be reached from tool (by core/tool/tool.cpp)")
+        self.assert_fails(changes, "core/tool/tool.cpp:1: ATen/ATen.h must not be reachable from tool (via core/tool/tool.cpp)")
 
-    def test_test_of_a_lower_folder_may_not_include_an_upper_one(self):
+    def test_test_of_a_lower_folder_must_not_include_an_upper_one(self):
         self.assert_fails(
             {"tests/core/graph/graph_test.cpp": '#include "kernels/norm.h"\n'},
             "tests/core/graph/graph_test.cpp:1: kernels/norm.h is in kernels, which core_graph_test does not depend on",
@@ -123,13 +123,13 @@ class CheckLayersTest(unittest.TestCase):
     def test_missing_header_fails(self):
         self.assert_fails(
             {"core/base/error.cpp": '#include "core/base/eror.h"\n'},
-            "core/base/error.cpp:1: core/base/eror.h is no file of the project",
+            "core/base/error.cpp:1: core/base/eror.h is not a file of the project",
         )
 
     def test_file_of_no_target_fails(self):
         self.assert_fails(
             {"core/lost/lost.h": ""},
-            "core/lost/lost.h: belongs to no target: name it in its folder's CMakeLists.txt",
+            "core/lost/lost.h: belongs to no target: list it in its folder's CMakeLists.txt",
         )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/check_style.py must find what it is there for."""
+"""scripts/check_style.py must find every kind of violation."""
 
 import pathlib
 import subprocess
@@ -12,7 +12,7 @@ LICENCE = "// SPDX-License-Identifier: Apache-2.0\n"
 
 
 def function(lines, head="void f() {"):
-    """A function of so many lines."""
+    """A function of this many lines."""
     return head + "\n" + "  call();\n" * (lines - 2) + "}\n"
 
 
@@ -28,7 +28,7 @@ class CheckStyleTest(unittest.TestCase):
         return result.stdout.splitlines()
 
     def assert_long_function(self, text, line, count):
-        expected = f"core/a.cpp:{line}: a function of {count} lines; 60 are allowed: give its parts names"
+        expected = f"core/a.cpp:{line}: a function of {count} lines; 60 are allowed: split it into parts"
         self.assertEqual(self.problems(LICENCE + text), [expected])
 
     def test_good_file_passes(self):
@@ -71,14 +71,14 @@ class CheckStyleTest(unittest.TestCase):
         text = "void f() {\n  g(\"}\", '{', R\"x(}})x\"); // }\n  /* } */\n" + "  call();\n" * 60 + "}\n"
         self.assert_long_function(text, 2, 64)
 
-    def test_functions_beside_each_other_are_counted_alone(self):
+    def test_adjacent_functions_are_counted_separately(self):
         self.assertEqual(self.problems(LICENCE + function(50) + function(50) + "struct A { int a{1}; };\n" + function(50)), [])
 
     def test_python_function_of_61_lines_fails(self):
         text = "# SPDX-License-Identifier: Apache-2.0\ndef f():\n" + "    call()\n" * 60
         self.assertEqual(len(self.problems(text, "scripts/a.py")), 1)
 
-    def test_built_files_are_left_out(self):
+    def test_built_files_are_skipped(self):
         self.assertEqual(self.problems("int a;\n", "build-asan/a.cpp"), [])
 
 

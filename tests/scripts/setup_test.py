@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What scripts/setup does on machines that lack something, with stand-ins for the system's tools; and the scripts' usage."""
+"""scripts/setup on machines that lack something, with fake system tools; and the usage of all scripts."""
 
 import os
 import pathlib
@@ -76,7 +76,7 @@ class SetupTest(unittest.TestCase):
         self.assertEqual(["install" in call for call in calls], [True, False, True])
         self.assertIn("libspdlog-dev", calls[0])
 
-    def test_failed_installation_says_where_to_look(self):
+    def test_failed_installation_names_the_log(self):
         self.stand_in("dpkg-query", ABSENT)
         self.stand_in("id", "echo 0")
         result = self.setup()

@@ -6,8 +6,8 @@
 
 namespace llmtrain::test {
 
-// Runs `work` in a copy of this process, so that limits and mounts it sets are gone afterwards, and returns what it
-// returned; "killed by signal N" when it did not come back, "threw: …" when it threw.
+// Runs `work` in a copy of this process, so that limits and mounts that it sets do not persist, and returns its result;
+// "killed by signal N" if it was killed, "threw: …" if it threw.
 std::string in_child(const std::function<std::string()>& work);
 
 // Runs `work` in a copy of this process which is killed in front of its system call number `call` (from 0). Returns

@@ -6,7 +6,7 @@
 
 namespace llmtrain::test {
 
-// A new folder for one test, removed with all that is in it at the end.
+// A new folder for one test, removed with its contents at the end.
 class TemporaryDirectory {
  public:
   TemporaryDirectory();

@@ -6,12 +6,14 @@
 namespace llmtrain {
 
 void describe_keys(KeyVisitor& keys, Recipe& recipe) {
-  keys.text({"$schema", "The JSON Schema that editors check the recipe with; llmtrain does not read it."},
+  keys.text({"$schema", "JSON Schema for editors to check the recipe against; llmtrain does not read it."},
             recipe.schema, {TextKind::schema_link});
-  keys.text({"name", "The run's name: the last part of its run directory."}, recipe.name, {TextKind::name});
+  keys.text({"name", "Name of the run and, by default, of its run directory."}, recipe.name, {TextKind::name});
   keys.text({"description", "What the recipe is for; not read by llmtrain."}, recipe.description, {});
-  keys.integer({"seed", "Decides initial weights, data order and dropout masks, whatever the layout."}, recipe.seed,
-               {0, std::numeric_limits<std::int64_t>::max()});
+  keys.integer(
+      {"seed",
+       "Random seed of initial weights, data order and dropout masks; their values do not depend on the layout."},
+      recipe.seed, {0, std::numeric_limits<std::int64_t>::max()});
   describe_model(keys, recipe.model);
   describe_data(keys, recipe.data);
   describe_batch(keys, recipe.batch, recipe.model);

@@ -15,54 +15,58 @@ constexpr std::array<std::string_view, 3> recompute_words = {"none", "selective"
 constexpr std::array<std::string_view, 3> attention_words = {"auto", "flash", "math"};
 
 void describe_precision(KeyVisitor& keys, PrecisionRecipe& precision) {
-  keys.choice({"compute", "Type of weights and activations in forward and backward; master weights stay fp32."},
+  keys.choice({"compute", "Data type of weights and activations in forward and backward; master weights stay fp32."},
               precision.compute, data_type_words);
-  keys.choice({"gradients", "Type in which gradients are accumulated and reduced."}, precision.gradients,
+  keys.choice({"gradients", "Data type in which gradients are accumulated and reduced."}, precision.gradients,
               data_type_words);
   keys.choice({"fp8_level",
-               "What is FP8: off nothing, O1 matrix products, weight gradients and their traffic, O2 "
-               "also AdamW's first moment, O3 also weights."},
+               "What uses FP8: off nothing; O1 matrix products, weight gradients and their communication; O2 also "
+               "AdamW's first moment; O3 also weights."},
               precision.fp8_level, fp8_level_words);
 }
 
 void describe_parallel(KeyVisitor& keys, ParallelRecipe& parallel) {
-  keys.integer({"tensor", "Ranks that split every layer's matrices."}, parallel.tensor, degree_range);
-  keys.boolean({"sequence", "Splits norms and dropout along the sequence over the tensor ranks.", "tensor > 1"},
+  keys.integer({"tensor", "Tensor parallelism: ranks that split each layer's matrices."}, parallel.tensor,
+               degree_range);
+  keys.boolean({"sequence", "Sequence parallelism: splits norms and dropout along the sequence over the tensor ranks.",
+                "tensor > 1"},
                keys.otherwise(parallel.sequence, parallel.tensor > 1));
-  keys.integer({"pipeline", "Ranks that split the layers."}, parallel.pipeline, degree_range);
-  keys.integer({"context", "Ranks that split a sequence in attention."}, parallel.context, degree_range);
-  keys.integer({"expert", "Ranks, within data, that split the experts."}, parallel.expert, degree_range);
-  keys.integer({"expert_tensor", "Ranks that split one expert's matrices.", "tensor"},
+  keys.integer({"pipeline", "Pipeline parallelism: ranks that split the layers."}, parallel.pipeline, degree_range);
+  keys.integer({"context", "Context parallelism: ranks that split each sequence."}, parallel.context, degree_range);
+  keys.integer({"expert", "Expert parallelism: ranks, among the data ranks, that split the experts."}, parallel.expert,
+               degree_range);
+  keys.integer({"expert_tensor", "Ranks that split each expert's matrices.", "tensor"},
                keys.otherwise(parallel.expert_tensor, parallel.tensor), degree_range);
-  keys.automatic_integer({"data", "Replicas that share the global batch; auto: world ÷ the others."}, parallel.data,
-                         degree_range);
+  keys.automatic_integer(
+      {"data", "Data parallelism: replicas that share the global batch; auto: world size ÷ the other degrees."},
+      parallel.data, degree_range);
   keys.integer({"zero_stage",
-                "ZeRO: what the replicas shard instead of each keeping a copy. 0 nothing, 1 optimizer "
-                "state, 2 also gradients, 3 also weights."},
+                "ZeRO stage: what data ranks shard instead of replicating; 0 nothing, 1 optimizer state, 2 also "
+                "gradients, 3 also weights."},
                parallel.zero_stage, {0, 3});
-  keys.automatic_integer({"zero_shard_ranks",
-                          "Ranks that ZeRO shards over, replicating across the groups; auto: all "
-                          "data ranks."},
-                         parallel.zero_shard_ranks, degree_range);
-  keys.boolean({"overlap", "Data-parallel traffic runs beside the computation."}, parallel.overlap);
+  keys.automatic_integer(
+      {"zero_shard_ranks", "Ranks that ZeRO shards over, with replication across groups; auto: all data ranks."},
+      parallel.zero_shard_ranks, degree_range);
+  keys.boolean({"overlap", "Overlaps data-parallel communication with computation."}, parallel.overlap);
 }
 
 void describe_pipeline(KeyVisitor& keys, PipelineRecipe& pipeline) {
-  keys.choice({"schedule", "Order of the micro-batches over the stages."}, pipeline.schedule, pipeline_schedule_words);
-  keys.integer({"loops", "Stages of one pipeline rank; with one pipeline rank, units that weights are gathered in."},
+  keys.choice({"schedule", "Pipeline schedule: the order of micro-batches on the stages."}, pipeline.schedule,
+              pipeline_schedule_words);
+  keys.integer({"loops", "Stages per pipeline rank; with one pipeline rank, the units in which weights are gathered."},
                pipeline.loops, {1, 10'000});
   keys.balance({"balance",
-                "How layers fall on the pipeline × loops stages: \"layers\" evenly, \"blocks\" with "
-                "embedding and head as a layer each, or the layers of each stage."},
+                "How layers are distributed over the pipeline × loops stages: \"layers\" evenly, \"blocks\" evenly "
+                "with embedding and head counted as one layer each, or a list of layers per stage."},
                pipeline.balance, {0, 10'000});
 }
 
 void describe_memory(KeyVisitor& keys, MemoryRecipe& memory) {
   keys.choice({"recompute",
-               "What the backward computes again instead of keeping it: nothing, attention's inside, or "
-               "whole layers."},
+               "What the backward recomputes instead of storing: nothing; norms, activation functions and the scores "
+               "of math attention (selective); or whole layers."},
               memory.recompute, recompute_words);
-  keys.section({"offload", "What is kept in the host's memory instead of the device's."}, [&] {
+  keys.section({"offload", "What is kept in host memory instead of device memory."}, [&] {
     keys.boolean({"optimizer", "Optimizer state and master weights."}, memory.offload.optimizer);
     keys.boolean({"weights", "Weights of layers that are not in use."}, memory.offload.weights);
     keys.boolean({"activations", "Activations between forward and backward."}, memory.offload.activations);
@@ -72,14 +76,15 @@ void describe_memory(KeyVisitor& keys, MemoryRecipe& memory) {
 }  // namespace
 
 void describe_layout(KeyVisitor& keys, Recipe& recipe) {
-  keys.section({"precision", "Number types."}, [&] { describe_precision(keys, recipe.precision); });
-  keys.section({"parallel", "How ranks share the work."}, [&] { describe_parallel(keys, recipe.parallel); });
-  keys.section({"pipeline", "How layers and micro-batches go through the stages."},
+  keys.section({"precision", "Data types."}, [&] { describe_precision(keys, recipe.precision); });
+  keys.section({"parallel", "How the work is split over ranks."}, [&] { describe_parallel(keys, recipe.parallel); });
+  keys.section({"pipeline", "How layers are split into stages and micro-batches scheduled on them."},
                [&] { describe_pipeline(keys, recipe.pipeline); });
-  keys.section({"memory", "What is traded for memory."}, [&] { describe_memory(keys, recipe.memory); });
-  keys.section({"kernels", "Which implementations compute."}, [&] {
-    keys.choice({"attention", "Attention: flash never stores the scores, math does and allows dropout."},
-                recipe.kernels.attention, attention_words);
+  keys.section({"memory", "What saves memory at the cost of time."}, [&] { describe_memory(keys, recipe.memory); });
+  keys.section({"kernels", "Kernel implementations."}, [&] {
+    keys.choice(
+        {"attention", "Attention kernel: flash never stores the scores; math stores them and supports dropout."},
+        recipe.kernels.attention, attention_words);
   });
 }
 

@@ -37,76 +37,78 @@ std::string by_architecture(WordOf word_of) {
 std::string_view word(bool value) { return value ? "true" : "false"; }
 
 void describe_shape(KeyVisitor& keys, ModelRecipe& model) {
-  keys.choice({"architecture", "The preset that decides the defaults of the other keys; each can be overridden."},
+  keys.choice({"architecture", "Preset that sets the defaults of the other keys; each can be overridden."},
               model.architecture, architecture_words);
-  keys.integer({"layers", "Transformer layers.", "", Presence::required}, model.layers, layer_range);
+  keys.integer({"layers", "Number of transformer layers.", "", Presence::required}, model.layers, layer_range);
   keys.integer({"hidden_size", "Width of the residual stream.", "", Presence::required}, model.hidden_size,
                width_range);
-  keys.integer({"heads", "Query heads of an attention layer.", "", Presence::required}, model.heads, head_range);
-  keys.integer({"kv_heads", "Key and value heads; fewer than heads is grouped-query attention.", "heads"},
-               keys.otherwise(model.kv_heads, model.heads), head_range);
-  keys.integer({"head_dim", "Width of one head.", "hidden_size / heads"},
+  keys.integer({"heads", "Query heads per attention layer.", "", Presence::required}, model.heads, head_range);
+  keys.integer(
+      {"kv_heads", "Key and value heads per attention layer; fewer than heads gives grouped-query attention.", "heads"},
+      keys.otherwise(model.kv_heads, model.heads), head_range);
+  keys.integer({"head_dim", "Dimension of each head.", "hidden_size / heads"},
                keys.otherwise(model.head_dim, model.heads > 0 ? model.hidden_size / model.heads : 0), width_range);
   keys.integer({"ffn_hidden_size", "Inner width of the feed-forward block.",
                 "4 × hidden_size; llama 8/3 × hidden_size, rounded up to a multiple of 256"},
                keys.otherwise(model.ffn_hidden_size, preset_ffn_hidden_size(model.architecture, model.hidden_size)),
                ffn_range);
-  keys.integer({"vocab_size", "Token ids that the model knows: 0 to vocab_size - 1.", "", Presence::required},
+  keys.integer({"vocab_size", "Vocabulary size: token ids are 0 to vocab_size - 1.", "", Presence::required},
                model.vocab_size, token_range);
-  keys.integer({"max_sequence_length", "The longest sequence that the model takes, in tokens.", "", Presence::required},
+  keys.integer({"max_sequence_length", "Longest sequence that the model accepts, in tokens.", "", Presence::required},
                model.max_sequence_length, sequence_range);
 }
 
 void describe_preset_words(KeyVisitor& keys, ModelRecipe& model, const Preset& preset) {
-  keys.choice({"activation", "Activation of the feed-forward block.", by_architecture([](const Preset& p) {
+  keys.choice({"activation", "Activation function of the feed-forward block.", by_architecture([](const Preset& p) {
                  return activation_words[static_cast<std::size_t>(p.activation)];
                })},
               keys.otherwise(model.activation, preset.activation), activation_words);
-  keys.choice({"norm", "Kind of normalization.",
+  keys.choice({"norm", "Type of normalization.",
                by_architecture([](const Preset& p) { return norm_words[static_cast<std::size_t>(p.norm)]; })},
               keys.otherwise(model.norm, preset.norm), norm_words);
-  keys.number({"norm_eps", "Added to the variance in a norm."}, keys.otherwise(model.norm_eps, preset.norm_eps),
+  keys.number({"norm_eps", "Epsilon added to the variance in norms."}, keys.otherwise(model.norm_eps, preset.norm_eps),
               {0, 1, RangeEnds::open_minimum});
-  keys.choice({"position", "Position information: a learned embedding, or rotary embeddings (RoPE).",
+  keys.choice({"position", "Position encoding: a learned embedding or rotary embeddings (RoPE).",
                by_architecture([](const Preset& p) { return position_words[static_cast<std::size_t>(p.position)]; })},
               keys.otherwise(model.position, preset.position), position_words);
 }
 
 void describe_preset_switches(KeyVisitor& keys, ModelRecipe& model, const Preset& preset) {
-  keys.boolean({"bias", "Biases of all linear layers but query, key and value, and the layernorms' shifts.",
+  keys.boolean({"bias", "Biases in all linear layers except query, key and value, and in layernorms.",
                 by_architecture([](const Preset& p) { return word(p.bias); })},
                keys.otherwise(model.bias, preset.bias));
-  keys.boolean({"qkv_bias", "Biases of the query, key and value projections.",
+  keys.boolean({"qkv_bias", "Biases in the query, key and value projections.",
                 by_architecture([](const Preset& p) { return word(p.qkv_bias); })},
                keys.otherwise(model.qkv_bias, preset.qkv_bias));
-  keys.boolean({"qk_norm", "Normalizes queries and keys of each head.",
+  keys.boolean({"qk_norm", "Normalizes the queries and keys of each head.",
                 by_architecture([](const Preset& p) { return word(p.qk_norm); })},
                keys.otherwise(model.qk_norm, preset.qk_norm));
-  keys.boolean({"tie_embeddings", "The head uses the token embedding's weights.",
+  keys.boolean({"tie_embeddings", "The output head shares the token embedding's weights.",
                 by_architecture([](const Preset& p) { return word(p.tie_embeddings); })},
                keys.otherwise(model.tie_embeddings, preset.tie_embeddings));
 }
 
 void describe_experts(KeyVisitor& keys, MixtureOfExpertsRecipe& moe, const ModelRecipe& model) {
-  keys.integer({"experts", "Routed experts of a layer.", "", Presence::required}, moe.experts, head_range);
-  keys.integer({"top_k", "Experts that a token goes to."}, moe.top_k, head_range);
-  keys.integer({"every", "Every so many layers, the last of them has experts; 1: all layers."}, moe.every, layer_range);
+  keys.integer({"experts", "Routed experts per layer.", "", Presence::required}, moe.experts, head_range);
+  keys.integer({"top_k", "Experts that each token is routed to."}, moe.top_k, head_range);
+  keys.integer({"every", "Interval of layers with experts: 1 gives all layers experts, 2 every second one."}, moe.every,
+               layer_range);
   keys.number({"capacity_factor",
-               "Above 0: an expert takes so many times its even share and drops the rest; 0: nothing is dropped; "
-               "below 0: nothing is dropped up to that many times the even share."},
+               "Above 0: an expert's capacity is this multiple of its even share of tokens, and the rest are dropped; "
+               "0: no token is dropped; below 0: none is dropped up to that multiple of the even share."},
               moe.capacity_factor, {-1e6, 1e6});
   keys.integer({"ffn_hidden_size", "Inner width of one expert.", "model.ffn_hidden_size"},
                keys.otherwise(moe.ffn_hidden_size, model.ffn_hidden_size), ffn_range);
-  keys.integer({"shared_experts", "Experts that every token goes to."}, moe.shared_experts, {0, 1 << 10});
-  keys.choice({"router", "How a token's scores come about."}, moe.router, router_words);
-  keys.choice({"priority", "Who gets an expert's free places: the earlier token, or the higher score."}, moe.priority,
-              priority_words);
-  keys.choice({"balance_loss", "The auxiliary loss that spreads tokens over the experts."}, moe.balance_loss,
+  keys.integer({"shared_experts", "Experts that process every token."}, moe.shared_experts, {0, 1 << 10});
+  keys.choice({"router", "How the router scores tokens."}, moe.router, router_words);
+  keys.choice({"priority", "Which tokens get an expert's capacity first: earlier ones, or those with higher scores."},
+              moe.priority, priority_words);
+  keys.choice({"balance_loss", "Auxiliary loss that balances tokens over experts."}, moe.balance_loss,
               balance_loss_words);
-  keys.number({"balance_coefficient", "Weight of the balance loss."}, moe.balance_coefficient, {0, 1e6});
-  keys.number({"z_coefficient", "Weight of the router's z-loss; 0: off."}, moe.z_coefficient, {0, 1e6});
-  keys.number({"jitter", "Router inputs are scaled by 1 ± jitter while training; 0: off."}, moe.jitter,
-              {0, 1, RangeEnds::open_maximum});
+  keys.number({"balance_coefficient", "Coefficient of the balance loss."}, moe.balance_coefficient, {0, 1e6});
+  keys.number({"z_coefficient", "Coefficient of the router's z-loss; 0: off."}, moe.z_coefficient, {0, 1e6});
+  keys.number({"jitter", "Router inputs are scaled by a random factor within 1 ± jitter in training; 0: off."},
+              moe.jitter, {0, 1, RangeEnds::open_maximum});
 }
 
 }  // namespace
@@ -116,11 +118,12 @@ void describe_model(KeyVisitor& keys, ModelRecipe& model) {
     describe_shape(keys, model);
     const auto& preset = preset_of(model.architecture);
     describe_preset_words(keys, model, preset);
-    keys.number({"rope_theta", "Base of the rotary embeddings' wavelengths; read where position is rope."},
+    keys.number({"rope_theta", "Base of the rotary embeddings' wavelengths; used only if position is rope."},
                 model.rope_theta, {1, 1e12, RangeEnds::open_minimum});
     describe_preset_switches(keys, model, preset);
-    keys.number({"dropout", "Probability of dropping after embedding, attention and feed-forward, and in attention."},
-                model.dropout, {0, 1, RangeEnds::open_maximum});
+    keys.number(
+        {"dropout", "Dropout probability after embedding, attention and feed-forward, and of attention probabilities."},
+        model.dropout, {0, 1, RangeEnds::open_maximum});
     keys.number({"init_std", "Standard deviation of the initial weights."}, model.init_std, {0, 10});
     keys.optional_section({"moe", "Mixture of experts; null: every layer is dense."}, model.moe,
                           [&](MixtureOfExpertsRecipe& moe) { describe_experts(keys, moe, model); });

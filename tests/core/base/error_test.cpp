@@ -7,7 +7,7 @@
 namespace llmtrain {
 namespace {
 
-TEST_CASE("An error carries its message whole and its exit code") {
+TEST_CASE("An error carries its complete message and its exit code") {
   const Error error(ExitCode::bad_data, "tokens.bin: token 9 is 70000; ids are below vocab_size 50257");
   CHECK(std::string(error.what()) == "tokens.bin: token 9 is 70000; ids are below vocab_size 50257");
   CHECK(error.code() == ExitCode::bad_data);

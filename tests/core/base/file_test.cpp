@@ -33,13 +33,13 @@ std::size_t entries(const std::filesystem::path& folder) {
   return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder), {}));
 }
 
-TEST_CASE("A file is read whole, zero bytes too") {
+TEST_CASE("A file is read completely, including zero bytes") {
   const test::TemporaryDirectory directory;
   const std::string text = GENERATE(std::string(), std::string("one line\n"), std::string("a\0b\xff", 4));
   CHECK(read_file(directory.write("file", text)) == text);
 }
 
-TEST_CASE("Reading what is not there is a missing input") {
+TEST_CASE("Reading a file that does not exist is a missing input") {
   const test::TemporaryDirectory directory;
   const auto absent = directory.path() / "absent.txt";
   CHECK(failure_of([&] { read_file(absent); }, "absent.txt") == ExitCode::missing_input);
@@ -70,7 +70,7 @@ TEST_CASE("An empty file maps to no bytes") {
   CHECK(MappedFile(directory.write("empty", "")).bytes().empty());
 }
 
-TEST_CASE("A moved mapping keeps its bytes and leaves none behind") {
+TEST_CASE("A moved mapping keeps its bytes and leaves the source empty") {
   const test::TemporaryDirectory directory;
   MappedFile first(directory.write("file", "bytes"));
   const auto* address = first.bytes().data();
@@ -80,7 +80,7 @@ TEST_CASE("A moved mapping keeps its bytes and leaves none behind") {
   CHECK(first.bytes().empty());  // NOLINT(bugprone-use-after-move): what the header promises
 }
 
-TEST_CASE("An atomic write makes the file and then replaces it") {
+TEST_CASE("An atomic write creates the file and then replaces it") {
   const test::TemporaryDirectory directory;
   const auto file = directory.path() / "file";
   write_file_atomically(file, "first text");
@@ -90,7 +90,7 @@ TEST_CASE("An atomic write makes the file and then replaces it") {
   CHECK(entries(directory.path()) == 1);
 }
 
-TEST_CASE("An atomic write into a folder that is not there cannot be done") {
+TEST_CASE("An atomic write into a folder that does not exist fails") {
   const test::TemporaryDirectory directory;
   const auto file = directory.path() / "absent" / "file";
   CHECK(failure_of([&] { write_file_atomically(file, "text"); }, "file") == ExitCode::cannot_write);
@@ -105,8 +105,8 @@ TEST_CASE("An atomic write over a folder fails and leaves nothing behind") {
   CHECK(entries(directory.path()) == 1);
 }
 
-// A limit on the size of files stands for a full disk: write() fails in the middle.
-TEST_CASE("A write that runs out of room keeps the old text and leaves nothing behind") {
+// A file size limit simulates a full disk: write() fails in the middle.
+TEST_CASE("A write that runs out of space keeps the old text and leaves nothing behind") {
   const test::TemporaryDirectory directory;
   const auto file = directory.write("file", "old text");
   struct rlimit before {};
@@ -122,7 +122,7 @@ TEST_CASE("A write that runs out of room keeps the old text and leaves nothing b
   CHECK(entries(directory.path()) == 1);
 }
 
-TEST_CASE("A reader beside a writer sees the old text or the new one") {
+TEST_CASE("A reader concurrent with a writer sees the old text or the new one") {
   const test::TemporaryDirectory directory;
   const auto file = directory.path() / "file";
   const std::string texts[] = {std::string(100, 'a'), std::string(70'000, 'b')};
@@ -141,7 +141,7 @@ TEST_CASE("A reader beside a writer sees the old text or the new one") {
   CHECK(torn == 0);
 }
 
-TEST_CASE("A folder that is not there cannot be flushed") {
+TEST_CASE("A folder that does not exist cannot be flushed") {
   const test::TemporaryDirectory directory;
   CHECK(failure_of([&] { flush_directory(directory.path() / "absent"); }, "absent") == ExitCode::cannot_write);
   CHECK_NOTHROW(flush_directory(directory.path()));

@@ -60,12 +60,12 @@ TEST_CASE("A writer names the file and the reason when it cannot create it") {
   CHECK(message.find("absent/file: cannot be created: No such file or directory") != std::string::npos);
 }
 
-TEST_CASE("A full disk is told as such") {
+TEST_CASE("A full disk is reported as such") {
   if (!std::filesystem::exists("/dev/full")) {
     WARN("no /dev/full here: the full disk is not tried");
     return;
   }
-  // A symbolic link, because an abandoned writer removes the name that it was given.
+  // A symbolic link, because an abandoned writer removes the name that it was opened with.
   const test::TemporaryDirectory directory;
   const auto link = directory.path() / "link";
   std::filesystem::create_symlink("/dev/full", link);

@@ -16,7 +16,7 @@ std::string sha256(std::string_view text, std::size_t piece) {
   return hash.hexadecimal();
 }
 
-// Vectors of the FNV draft (draft-eastlake-fnv, section 6).
+// Test vectors of the FNV draft (draft-eastlake-fnv, section 6).
 TEST_CASE("The stable hash is FNV-1a of 64 bits") {
   CHECK(stable_hash("") == 0xcbf29ce484222325ULL);
   CHECK(stable_hash("a") == 0xaf63dc4c8601ec8cULL);
@@ -27,8 +27,8 @@ TEST_CASE("The stable hash takes bytes above 127 as unsigned") {
   CHECK(stable_hash("\xff") == (0xcbf29ce484222325ULL ^ 0xffULL) * 0x100000001b3ULL);
 }
 
-// Vectors of FIPS 180-4.
-TEST_CASE("SHA-256 meets the standard's vectors, however the bytes arrive") {
+// Test vectors of FIPS 180-4.
+TEST_CASE("SHA-256 matches the standard's test vectors, however the bytes are split") {
   const std::size_t piece = GENERATE(1, 3, 64, 1000);
   CHECK(sha256("", piece) == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   CHECK(sha256("abc", piece) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");

@@ -14,7 +14,7 @@
 namespace llmtrain {
 namespace {
 
-// The logger is one for the whole program: what a test adds, it takes away.
+// There is one logger for the whole program: a test removes what it adds.
 class SinksRestored {
  public:
   SinksRestored() : before_(log().sinks()) {}
@@ -42,7 +42,7 @@ TEST_CASE("Verbosity sets what the console shows") {
   CHECK(console.should_log(spdlog::level::debug));
 }
 
-TEST_CASE("A log file holds every level with times, whatever the console shows, and grows") {
+TEST_CASE("A log file contains all levels with times, whatever the console shows, and is appended to") {
   const SinksRestored restored;
   const test::TemporaryDirectory directory;
   const auto file = directory.write("rank.log", "an earlier line\n");

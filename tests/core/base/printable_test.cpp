@@ -6,12 +6,12 @@
 
 namespace llmtrain {
 
-TEST_CASE("text that may be shown stays as it is", "[printable]") {
+TEST_CASE("printable text is unchanged", "[printable]") {
   for (const std::string text : {"", "int main() {\n\treturn 0;\n}", "Grüße, 日本語 🙂", "\u00A0\uFFFD"})
     CHECK(printable(text) == text);
 }
 
-TEST_CASE("each byte that is no UTF-8 becomes a replacement character", "[printable]") {
+TEST_CASE("each byte that is not UTF-8 becomes a replacement character", "[printable]") {
   CHECK(printable("a\xFF"
                   "b") == "a\uFFFDb");
   CHECK(printable("\xC3") == "\uFFFD");                      // cut short
@@ -22,7 +22,7 @@ TEST_CASE("each byte that is no UTF-8 becomes a replacement character", "[printa
   CHECK(printable("\xE6\x97") == "\uFFFD\uFFFD");
 }
 
-TEST_CASE("control characters cannot steer a terminal", "[printable]") {
+TEST_CASE("control characters do not reach a terminal", "[printable]") {
   CHECK(printable("\x1B[31mred\x1B[0m") == "\uFFFD[31mred\uFFFD[0m");
   CHECK(printable(std::string(1, '\0')) == "\uFFFD");
   CHECK(printable("\r\x7F") == "\uFFFD\uFFFD");

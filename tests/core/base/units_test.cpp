@@ -44,8 +44,8 @@ TEST_CASE("Durations show two units at most") {
   CHECK(format_duration(seconds) == text);
 }
 
-// What rounds up to the next unit is written in that unit: no "60.0s", "1000ms", "1024 KiB" or "1000.0k".
-TEST_CASE("A value that rounds up takes the next unit") {
+// A value that rounds up to the next unit is written in that unit: no "60.0s", "1000ms", "1024 KiB" or "1000.0k".
+TEST_CASE("A value that rounds up to the next unit uses it") {
   CHECK(format_duration(0.9999) == "1.0s");
   CHECK(format_duration(59.97) == "1m 00s");
   CHECK(format_bytes((std::int64_t{1} << 20) - 1) == "1.00 MiB");

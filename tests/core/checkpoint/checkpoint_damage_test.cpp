@@ -26,7 +26,7 @@ void replace(const fs::path& file, const std::string& bytes) {
   std::ofstream(file, std::ios::binary) << bytes;
 }
 
-// Two checkpoints: the newer one is to be damaged, the older one to be found instead.
+// Two checkpoints: the newer one gets damaged, and the older one must be found instead.
 class TwoCheckpoints {
  public:
   TwoCheckpoints() {
@@ -37,7 +37,7 @@ class TwoCheckpoints {
   const fs::path& path() const { return folder_.path(); }
   fs::path newer() const { return path() / "step-00000002"; }
 
-  // Puts `bytes` in the place of a file of the newer checkpoint, and asks whether that was noticed.
+  // Replaces a file of the newer checkpoint by `bytes` and returns whether that was detected.
   void check_detected(const std::string& name, const std::string& bytes) const {
     const fs::path file = newer() / name;
     const std::string before = read_file(file);
@@ -73,7 +73,7 @@ TEST_CASE("a flipped bit is detected anywhere in a checkpoint") {
   }
 }
 
-TEST_CASE("a file cut off at any byte is detected, and one that is longer") {
+TEST_CASE("a file truncated at any byte is detected, and one that is longer") {
   const TwoCheckpoints two;
   for (const std::string& name : kinds) {
     const std::string bytes = read_file(two.newer() / name);
@@ -87,7 +87,7 @@ TEST_CASE("a file cut off at any byte is detected, and one that is longer") {
   }
 }
 
-TEST_CASE("a flipped bit in latest still leads to a whole checkpoint") {
+TEST_CASE("a flipped bit in latest still leads to a complete checkpoint") {
   const TwoCheckpoints two;
   const std::string bytes = read_file(two.path() / "latest");
   for (std::size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
@@ -98,12 +98,12 @@ TEST_CASE("a flipped bit in latest still leads to a whole checkpoint") {
     std::vector<std::string> skipped;
     const auto found = find_checkpoint(two.path(), skipped);
     REQUIRE(found);
-    // A flip may make it name the other checkpoint, or drop the line's end, both without being a checkpoint's damage.
+    // A flipped bit may make it name the other checkpoint or remove the end of the line; neither damages a checkpoint.
     REQUIRE((found == two.newer() || skipped.empty()));
   }
 }
 
-TEST_CASE("a file that is gone, a link and a pipe are refused by name") {
+TEST_CASE("a missing file, a link and a pipe are refused by name") {
   const TwoCheckpoints two;
   const fs::path file = two.newer() / kinds[1];
   const fs::path away = two.path() / "away";
@@ -134,7 +134,7 @@ TEST_CASE("damage names the file and tensors in it") {
   }
 }
 
-TEST_CASE("a folder without a manifest is no checkpoint") {
+TEST_CASE("a folder without a manifest is not a checkpoint") {
   const test::TemporaryDirectory folder;
   try {
     const CheckpointReader reader(folder.path());
@@ -144,7 +144,7 @@ TEST_CASE("a folder without a manifest is no checkpoint") {
   }
 }
 
-// A manifest whose own hash is right, as an attacker would write it.
+// A manifest with a correct hash of its own, as an attacker would write it.
 std::string sealed(const std::string& text) {
   Sha256 hash;
   hash.update(text.data(), text.size());
@@ -154,7 +154,7 @@ std::string sealed(const std::string& text) {
 struct HostileManifest {
   std::string what;
   std::string before;
-  std::string after;  // takes the place of `before`
+  std::string after;  // replaces `before`
   std::string message;
 };
 
@@ -209,7 +209,7 @@ std::string replace_all(std::string text, const std::string& before, const std::
   return text;
 }
 
-TEST_CASE("a manifest made by hand is read, so that each change below is what is refused") {
+TEST_CASE("a manifest made by hand is read, so that below each change itself is what is refused") {
   const test::TemporaryDirectory folder;
   folder.write("manifest.json", sealed(whole_manifest));
   CHECK(CheckpointReader(folder.path()).tensors().size() == 1);
@@ -232,7 +232,7 @@ TEST_CASE("hostile manifests are refused") {
   }
 }
 
-TEST_CASE("a manifest that lies about a file's contents is caught when it is read") {
+TEST_CASE("a manifest that misstates a file's contents is detected when it is read") {
   const test::TemporaryDirectory folder;
   folder.write("manifest.json", sealed(whole_manifest));
   const float values[4] = {1, 2, 3, 4};

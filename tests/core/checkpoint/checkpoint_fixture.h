@@ -25,7 +25,7 @@ class SampleCheckpoint {
 
   // Writes it as that step, in files of about 200 bytes of tensors.
   std::filesystem::path write(const std::filesystem::path& checkpoints, std::int64_t step, std::int64_t keep = 0);
-  // Whether every tensor of the checkpoint has these bytes.
+  // Whether every tensor of the checkpoint has the expected bytes.
   bool is_in(const std::filesystem::path& folder) const;
 
  private:

@@ -32,8 +32,8 @@ void reset(const fs::path& from, const fs::path& to) {
   fs::copy(from, to, fs::copy_options::recursive);
 }
 
-// Kills `write` in front of each of its system calls in turn, each time on a fresh copy of `before`; `check` looks at
-// what is left. Returns how many calls there were.
+// Kills `write` before each of its system calls in turn, each time on a fresh copy of `before`; `check` inspects what
+// is left. Returns the number of calls.
 int sweep(const fs::path& before, const fs::path& work, const std::function<void()>& write,
           const std::function<void()>& check) {
   for (int call = 0;; ++call) {
@@ -118,7 +118,7 @@ void limit_file_size(rlim_t bytes) {
   if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) throw std::runtime_error("the file size cannot be limited");
 }
 
-// What is wrong after a write of step 2 that should have failed; empty: nothing.
+// What is wrong after a write of step 2 that should have failed; empty if nothing is.
 std::string complaint_of_failed_write(const fs::path& checkpoints, const std::string& reason) {
   SampleCheckpoint newer(2);
   try {
@@ -139,7 +139,7 @@ std::string complaint_of_failed_write(const fs::path& checkpoints, const std::st
   return found == checkpoints / "step-00000001" && skipped.empty() ? "" : "step 1 is not whole any more";
 }
 
-TEST_CASE("a write that the system cuts at any byte leaves the earlier checkpoint and nothing else") {
+TEST_CASE("a write that the system truncates at any byte leaves the earlier checkpoint and nothing else") {
   const TemporaryDirectory folder;
   SampleCheckpoint older(1);
   const fs::path written = older.write(folder.path(), 1);
@@ -156,7 +156,7 @@ TEST_CASE("a write that the system cuts at any byte leaves the earlier checkpoin
   }
 }
 
-TEST_CASE("a process that dies at any byte of a write leaves a whole checkpoint") {
+TEST_CASE("a process that dies at any byte of a write leaves a complete checkpoint") {
   const TemporaryDirectory folder;
   SampleCheckpoint older(1);
   const fs::path written = older.write(folder.path(), 1);
@@ -187,7 +187,7 @@ TEST_CASE("a full disk is an error with the numbers, and leaves the earlier chec
     while (stream.write(std::string(4096, 'x').data(), 4096).flush()) {
     }
     stream.close();
-    fs::resize_file(filler, fs::file_size(filler) - 8192);  // two pages free: too little for three files
+    fs::resize_file(filler, fs::file_size(filler) - 8192);  // two free pages: too few for three files
     return complaint_of_failed_write(checkpoints, std::strerror(ENOSPC));
   });
   INFO(result);
@@ -197,7 +197,7 @@ TEST_CASE("a full disk is an error with the numbers, and leaves the earlier chec
     CHECK(result.empty());
 }
 
-TEST_CASE("a place that cannot be written is an error that names it") {
+TEST_CASE("a location that cannot be written is an error that names it") {
   const TemporaryDirectory folder;
   const auto file = folder.write("checkpoints", "a file");
   try {

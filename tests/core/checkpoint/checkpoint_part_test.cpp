@@ -38,14 +38,14 @@ std::optional<fs::path> newest(const fs::path& checkpoints) {
   return find_checkpoint(checkpoints, skipped);
 }
 
-// The sample's slices, dealt out to several writers.
+// The sample's slices, distributed over several writers.
 class Team {
  public:
   explicit Team(const SampleCheckpoint& sample) : state_(sample.state()) {
     for (std::size_t i = 0; i < sample.slices().size(); ++i) slices_[i % writers].push_back(sample.slices()[i]);
   }
 
-  // All write at the same time, and tell what they wrote as they would over a network.
+  // All write at the same time, and report what they wrote as they would over a network.
   std::vector<CheckpointPart> write(const fs::path& aside) const {
     std::vector<PartWriter> parts;
     FileNumbers numbers;
@@ -86,7 +86,7 @@ ExitCode code_of(const std::function<void()>& call, const std::string& message) 
   return ExitCode::done;
 }
 
-TEST_CASE("four writers make one checkpoint, which nobody sees before it is whole") {
+TEST_CASE("four writers make one checkpoint, which is not visible before it is complete") {
   const TemporaryDirectory folder;
   const SampleCheckpoint sample(3);
   const Team team(sample);
@@ -119,7 +119,7 @@ TEST_CASE("readers that share the files see all damage together, and each file o
   CHECK(found == std::vector<bool>{false, false, true});
 }
 
-TEST_CASE("without one of the parts there is no checkpoint, and the earlier one stays") {
+TEST_CASE("if a part is missing there is no checkpoint, and the earlier one stays") {
   const TemporaryDirectory folder;
   SampleCheckpoint earlier(1);
   earlier.write(folder.path(), 1);
@@ -147,7 +147,7 @@ TEST_CASE("without one of the parts there is no checkpoint, and the earlier one 
   CHECK(earlier.is_in(folder.path() / "step-00000001"));
 }
 
-TEST_CASE("writers that were killed leave what the next ones clear away") {
+TEST_CASE("what killed writers leave is removed by the next ones") {
   const TemporaryDirectory folder;
   SampleCheckpoint sample(2);
   Team(sample).write(checkpoint_aside(folder.path(), 2, "1"));
@@ -156,7 +156,7 @@ TEST_CASE("writers that were killed leave what the next ones clear away") {
   CHECK(names_in(folder.path()) == std::set<std::string>{"latest", "step-00000001"});
 }
 
-TEST_CASE("a writer whose slices do not lie in their tensors is refused") {
+TEST_CASE("a writer whose slices are not inside their tensors is refused") {
   const float values[4] = {};
   const auto refused = [](const TensorSlice& slice) {
     return code_of([&] { PartWriter(std::span(&slice, 1)); }, "\"a\"") == ExitCode::internal_error;
@@ -167,7 +167,7 @@ TEST_CASE("a writer whose slices do not lie in their tensors is refused") {
   CHECK_FALSE(refused({"a", "F32", {8}, {2}, {4}, values}));
 }
 
-// Cuts a tensor's elements into runs as ranks own them, each written as its boxes, and reads any run.
+// Splits a tensor's elements into runs as ranks own them, each written as its boxes, and reads any run.
 bool flat_ranges_come_back() {
   const auto shape =
       *rc::gen::resize(3, rc::gen::container<std::vector<std::int64_t>>(rc::gen::inRange<std::int64_t>(1, 6)));
@@ -189,7 +189,7 @@ bool flat_ranges_come_back() {
       next += element_count(box.shape);
     }
     const PartWriter writer(slices);
-    // As many numbers as writers: a name may be left out.
+    // As many numbers as writers; a name may be missing.
     parts.push_back(writer.write(aside, {i, cuts.size() - 1}));
   }
   const CheckpointReader reader(commit_checkpoint(folder.path(), aside, {}, parts, 0));
@@ -201,7 +201,7 @@ bool flat_ranges_come_back() {
   return true;
 }
 
-TEST_CASE("flat ranges that several writers own come back, cut anyhow") {
+TEST_CASE("flat ranges of several writers are read back, however they are split") {
   CHECK(rc::check("flat ranges", flat_ranges_come_back));
 }
 

@@ -33,7 +33,7 @@ std::optional<fs::path> find_quietly(const fs::path& checkpoints) {
   return found;
 }
 
-TEST_CASE("a checkpoint comes back as it was written") {
+TEST_CASE("a checkpoint is read back as it was written") {
   const TemporaryDirectory folder;
   const fs::path checkpoints = folder.path() / "run" / "checkpoints";
   SampleCheckpoint sample(3);
@@ -54,7 +54,7 @@ TEST_CASE("a checkpoint comes back as it was written") {
   CHECK(sample.is_in(written));
 }
 
-TEST_CASE("slices go to several files and never over the limit") {
+TEST_CASE("slices are written to several files within the size limit") {
   const TemporaryDirectory folder;
   SampleCheckpoint sample(1);
   const auto names = names_in(sample.write(folder.path(), 1));
@@ -75,7 +75,7 @@ TEST_CASE("any range of a sharded tensor can be read") {
     }
 }
 
-TEST_CASE("a wrong question is an error, not a crash") {
+TEST_CASE("an invalid request is an error, not a crash") {
   const TemporaryDirectory folder;
   SampleCheckpoint sample(0);
   const CheckpointReader reader(sample.write(folder.path(), 1));
@@ -87,7 +87,7 @@ TEST_CASE("a wrong question is an error, not a crash") {
   CHECK_THROWS_AS(reader.read("scalar", 1, 0, bytes), Error);
 }
 
-TEST_CASE("a checkpoint without tensors is one") {
+TEST_CASE("a checkpoint without tensors is valid") {
   const TemporaryDirectory folder;
   const fs::path written = write_checkpoint(folder.path(), {}, {}, 0);
   CheckpointReader(written).verify();
@@ -116,7 +116,7 @@ TEST_CASE("slices that do not make up their tensor are refused before anything i
   refused({{"a", "F32", {4}, {0}, {4}, value, std::numeric_limits<double>::infinity()}});
 }
 
-TEST_CASE("only the newest checkpoints stay, and the one just written") {
+TEST_CASE("only the newest checkpoints are kept, and the one just written") {
   const TemporaryDirectory folder;
   SampleCheckpoint sample(1);
   for (const std::int64_t step : {10, 20, 30}) sample.write(folder.path(), step, 2);
@@ -128,7 +128,7 @@ TEST_CASE("only the newest checkpoints stay, and the one just written") {
   CHECK(names_in(folder.path()).size() == 5);
 }
 
-TEST_CASE("a step can be written again") {
+TEST_CASE("a step can be rewritten") {
   const TemporaryDirectory folder;
   SampleCheckpoint first(1);
   SampleCheckpoint second(2);
@@ -138,7 +138,7 @@ TEST_CASE("a step can be written again") {
   CHECK(names_in(folder.path()) == std::set<std::string>{"latest", "step-00000007"});
 }
 
-TEST_CASE("what a killed write left is cleared away, what a user put there is not") {
+TEST_CASE("leftovers of a killed write are removed, files of the user are not") {
   const TemporaryDirectory folder;
   folder.write("step-00000003.tmp-77/tensors-00001-of-00001.safetensors", "half");
   folder.write("step-00000001.tmp-removed/manifest.json", "half");
@@ -149,7 +149,7 @@ TEST_CASE("what a killed write left is cleared away, what a user put there is no
   CHECK(names_in(folder.path()) == std::set<std::string>{"latest", "notes.tmp-1", "step-00000004", "step-best"});
 }
 
-TEST_CASE("the checkpoint that latest names is found, the newest without it") {
+TEST_CASE("the checkpoint that latest names is found, or without it the newest") {
   const TemporaryDirectory folder;
   SampleCheckpoint sample(1);
   for (const std::int64_t step : {1, 2, 3}) sample.write(folder.path(), step);
@@ -176,7 +176,7 @@ TEST_CASE("latest is only a hint") {
   }
 }
 
-TEST_CASE("no checkpoint is found where there is none") {
+TEST_CASE("no checkpoint is found if there is none") {
   const TemporaryDirectory folder;
   CHECK_FALSE(find_quietly(folder.path()));
   CHECK_FALSE(find_quietly(folder.path() / "absent"));
@@ -185,7 +185,7 @@ TEST_CASE("no checkpoint is found where there is none") {
   CHECK_THROWS_AS(find_checkpoint(file, skipped), Error);
 }
 
-TEST_CASE("a checkpoint under another step's name is passed over") {
+TEST_CASE("a checkpoint under another step's name is skipped") {
   const TemporaryDirectory folder;
   SampleCheckpoint sample(1);
   sample.write(folder.path(), 1);
@@ -197,7 +197,7 @@ TEST_CASE("a checkpoint under another step's name is passed over") {
   CHECK_THAT(skipped.front(), Catch::Contains("holds step 1"));
 }
 
-TEST_CASE("a verification that says nothing of the checkpoint ends the search") {
+TEST_CASE("a verification error unrelated to the checkpoint ends the search") {
   const TemporaryDirectory folder;
   SampleCheckpoint sample(1);
   for (const std::int64_t step : {1, 2}) sample.write(folder.path(), step);
@@ -212,7 +212,7 @@ TEST_CASE("a verification that says nothing of the checkpoint ends the search") 
   CHECK_THROWS_WITH(find_checkpoint(folder.path(), skipped, refuse(ExitCode::rank_lost)), "refused");
 }
 
-TEST_CASE("a checkpoint that was set aside for its successor counts until that is there") {
+TEST_CASE("a checkpoint that was set aside for its successor counts until the successor exists") {
   const TemporaryDirectory folder;
   SampleCheckpoint first(1);
   SampleCheckpoint second(2);
@@ -229,7 +229,7 @@ TEST_CASE("a checkpoint that was set aside for its successor counts until that i
   CHECK(names_in(folder.path()) == std::set<std::string>{"latest", "other", "step-00000007"});
 }
 
-TEST_CASE("steps and names of folders go both ways") {
+TEST_CASE("steps and folder names convert both ways") {
   CHECK(checkpoint_name(100) == "step-00000100");
   CHECK(checkpoint_name(1234567890) == "step-1234567890");
   CHECK(checkpoint_step("step-1234567890") == 1234567890);

@@ -35,7 +35,7 @@ TEST_CASE("every key that disagrees with config.json is named at once") {
       [&] { load_huggingface(saved.path(), Graph::build(other)); });
 }
 
-TEST_CASE("rope_theta is compared where it counts, dropout and initialization never") {
+TEST_CASE("rope_theta is compared if it is used, dropout and initialization never") {
   const SavedModel llama(llama_model());
   ModelRecipe model = llama_model();
   model.dropout = 0.25;
@@ -141,7 +141,7 @@ TEST_CASE("a config.json of Llama that our keys cannot express is refused") {
   check_configs(llama_model(), llama_configs);
 }
 
-TEST_CASE("configurations that mean the same are taken") {
+TEST_CASE("equivalent configurations are accepted") {
   const std::vector<std::function<void(Json&)>> changes{
       [](Json& c) { c["rope_scaling"] = nullptr; },
       [](Json& c) {
@@ -172,7 +172,7 @@ TEST_CASE("configurations that mean the same are taken") {
   }
 }
 
-TEST_CASE("a config.json that is no JSON is refused") {
+TEST_CASE("a config.json that is not JSON is refused") {
   for (const std::string text : {"", "{", "{\"a\":1,\"a\":2}", "{\"a\":NaN}", "\xef\xbb\xbf{}"}) {
     INFO(text);
     const test::TemporaryDirectory folder;

@@ -27,7 +27,7 @@ NamedWeights counted_weights(const Graph& graph);
 // Checks that `act` throws an Error of this code whose message has all these parts.
 void check_error(ExitCode code, const Strings& parts, const std::function<void()>& act);
 
-// A change of a JSON file, and parts of the message that it must lead to.
+// A change to a JSON file, and fragments of the resulting message.
 struct JsonCase {
   std::string what;
   std::function<void(Json&)> change;
@@ -44,7 +44,7 @@ class SavedModel {
   NamedWeights load() const { return load_huggingface(path(), graph_); }
 
   void change_config(const std::function<void(Json&)>& change) const;
-  // Writes the weights again, from their tensors after the change.
+  // Rewrites the weights from their changed tensors.
   void change_tensors(const std::function<void(std::vector<SafetensorsTensor>&)>& change) const;
   // Checks that the weights that were saved are loaded.
   void check_same() const;

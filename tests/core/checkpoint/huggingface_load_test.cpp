@@ -20,7 +20,7 @@ TEST_CASE("weights survive export and import") {
   SavedModel(llama_model()).check_same();
 }
 
-TEST_CASE("tensors that are missing, unexpected or of another shape are all named") {
+TEST_CASE("all missing and unexpected tensors and those with a wrong shape are named") {
   const SavedModel saved(llama_model());
   const float value = 1;
   saved.change_tensors([&](std::vector<SafetensorsTensor>& tensors) {
@@ -34,13 +34,13 @@ TEST_CASE("tensors that are missing, unexpected or of another shape are all name
       [&] { saved.load(); });
 }
 
-TEST_CASE("a dtype that no weight has is refused") {
+TEST_CASE("an unsupported dtype is refused") {
   const SavedModel saved(llama_model());
   saved.change_tensors([](auto& tensors) { named(tensors, "model.norm.weight").dtype = "I32"; });
   check_error(ExitCode::bad_data, {"model.norm.weight", "I32"}, [&] { saved.load(); });
 }
 
-TEST_CASE("a thousand wrong tensors do not make a thousand lines") {
+TEST_CASE("a thousand wrong tensors do not print a thousand lines") {
   ModelRecipe model = llama_model();
   model.layers = 100;
   const SavedModel saved(model);
@@ -48,7 +48,7 @@ TEST_CASE("a thousand wrong tensors do not make a thousand lines") {
   check_error(ExitCode::bad_data, {"and more"}, [&] { saved.load(); });
 }
 
-TEST_CASE("a head beside a tied embedding must be the embedding") {
+TEST_CASE("a head next to a tied embedding must equal the embedding") {
   const SavedModel saved(gpt2_model());
   std::vector<float> other(88, 1.0F);
   saved.change_tensors([](auto& tensors) {
@@ -59,7 +59,7 @@ TEST_CASE("a head beside a tied embedding must be the embedding") {
   check_error(ExitCode::bad_data, {"lm_head.weight", "differs"}, [&] { saved.load(); });
 }
 
-TEST_CASE("a name with and without its prefix is refused") {
+TEST_CASE("a name that occurs with and without its prefix is refused") {
   const SavedModel saved(gpt2_model());
   saved.change_tensors([](auto& tensors) {
     SafetensorsTensor copy = named(tensors, "transformer.ln_f.weight");
@@ -69,7 +69,7 @@ TEST_CASE("a name with and without its prefix is refused") {
   check_error(ExitCode::bad_data, {"ln_f.weight", "twice"}, [&] { saved.load(); });
 }
 
-// Puts the weights into two files with an index.
+// Splits the weights into two files with an index.
 void shard(const SavedModel& saved, const std::function<void(Json&)>& change) {
   const fs::path file = saved.path() / "model.safetensors";
   Json index;
@@ -89,7 +89,7 @@ void shard(const SavedModel& saved, const std::function<void(Json&)>& change) {
   saved.folder().write("model.safetensors.index.json", index.dump());
 }
 
-TEST_CASE("weights in several files are loaded, links among them") {
+TEST_CASE("weights in several files are loaded, including links") {
   const SavedModel saved(llama_model());
   shard(saved, [](Json&) {});
   fs::create_directory(saved.path() / "blobs");
@@ -98,7 +98,7 @@ TEST_CASE("weights in several files are loaded, links among them") {
   saved.check_same();
 }
 
-TEST_CASE("an index that leads elsewhere or lies is refused") {
+TEST_CASE("an index that is wrong or points outside the folder is refused") {
   const std::string norm = "model.norm.weight";
   const std::vector<JsonCase> cases{
       {"a path upwards",
@@ -128,7 +128,7 @@ TEST_CASE("an index that leads elsewhere or lies is refused") {
   }
 }
 
-TEST_CASE("files that are not there are missing input") {
+TEST_CASE("files that do not exist are missing input") {
   const test::TemporaryDirectory empty;
   check_error(ExitCode::missing_input, {"config.json"}, [&] { model_recipe_from_huggingface(empty.path()); });
   const SavedModel saved(llama_model());

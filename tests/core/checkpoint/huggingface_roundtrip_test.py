@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Holds our export and import to the real transformers and safetensors packages: huggingface_roundtrip_test.py TOOL."""
+"""Tests export and import with the real transformers and safetensors packages: huggingface_roundtrip_test.py TOOL."""
 
 import json
 import pathlib
@@ -36,7 +36,7 @@ MODELS = {
 
 
 def gpt2_tensors(ours, tied):
-    """The state of a GPT2LMHeadModel from our weights, written from the documentation of both sides."""
+    """The state_dict of a GPT2LMHeadModel from our weights, derived from the documentation of both sides."""
     state = {
         "transformer.wte.weight": ours["embedding.token.weight"],
         "transformer.wpe.weight": ours["embedding.position.weight"],
@@ -58,7 +58,7 @@ def gpt2_tensors(ours, tied):
 
 
 def llama_tensors(ours, tied):
-    """The state of a model of the Llama family from our weights."""
+    """The state_dict of a Llama family model from our weights."""
     parts = {
         "attention_norm": "input_layernorm",
         "ffn_norm": "post_attention_layernorm",
@@ -86,7 +86,7 @@ def llama_tensors(ours, tied):
 
 
 def small(name):
-    """A tiny random model of transformers, as its own classes make it."""
+    """A tiny random transformers model, created by the package's own classes."""
     torch.manual_seed(3)
     common = {"vocab_size": 29, "bos_token_id": None, "eos_token_id": None}
     llama = common | {
@@ -110,7 +110,7 @@ def small(name):
     model = transformers.AutoModelForCausalLM.from_config(configs[name]())
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.uniform_(-1, 1)  # biases and norms, too, or mixing them up would not show
+            parameter.uniform_(-1, 1)  # also biases and norms, so that mixing them up is detected
     return model
 
 

@@ -26,7 +26,7 @@ ModelRecipe changed(ModelRecipe model, const std::function<void(ModelRecipe&)>& 
   return model;
 }
 
-TEST_CASE("a model that no architecture of transformers has is refused by its keys") {
+TEST_CASE("a model that no transformers architecture can express is refused by its keys") {
   using M = ModelRecipe&;
   const std::vector<ExportCase> cases{
       {"gpt-rope",
@@ -66,7 +66,7 @@ TEST_CASE("a model that no architecture of transformers has is refused by its ke
   }
 }
 
-TEST_CASE("weights that are not the model's are not exported") {
+TEST_CASE("weights that do not belong to the model are not exported") {
   const test::TemporaryDirectory folder;
   const Graph graph = Graph::build(llama_model());
   const auto refused = [&](const std::function<void(NamedWeights&)>& change, const std::string& part) {
@@ -86,7 +86,7 @@ TEST_CASE("weights that are not the model's are not exported") {
       "another type");
 }
 
-TEST_CASE("tokens that end a text are named only where the vocabulary tells them") {
+TEST_CASE("end-of-text tokens are written only if the vocabulary identifies them") {
   const auto end_of_text = [](std::int64_t vocabulary) {
     ModelRecipe model = gpt2_model();
     model.vocab_size = vocabulary;
@@ -103,7 +103,7 @@ TEST_CASE("tokens that end a text are named only where the vocabulary tells them
   CHECK(end_of_text(50305).is_null());
 }
 
-TEST_CASE("a folder that cannot be made is an error that names it") {
+TEST_CASE("a folder that cannot be created is an error that names it") {
   const test::TemporaryDirectory folder;
   const auto file = folder.write("file", "x");
   const Graph graph = Graph::build(gpt2_model());

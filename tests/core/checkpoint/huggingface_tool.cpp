@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Serves huggingface_roundtrip_test.py, which has the real transformers and safetensors packages at hand:
+// Helper of huggingface_roundtrip_test.py, which uses the real transformers and safetensors packages:
 //   export RECIPE FOLDER OURS DTYPE   random weights into a transformers folder, and under our names into a file
 //   import FOLDER RECIPE OURS         the weights of a transformers folder under our names into a file
 //   model FOLDER                      the folder's config.json in our keys, on standard output

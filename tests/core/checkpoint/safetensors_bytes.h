@@ -14,7 +14,7 @@ inline std::string eight_bytes(std::uint64_t value) {
   return bytes;
 }
 
-// The bytes of a safetensors file, put together by hand.
+// The bytes of a safetensors file, assembled by hand.
 inline std::string safetensors_bytes_of(std::string_view header, std::string_view data = {}) {
   return eight_bytes(header.size()) + std::string(header) + std::string(data);
 }

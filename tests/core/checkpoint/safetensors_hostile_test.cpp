@@ -23,7 +23,7 @@ using test::safetensors_bytes_of;
 struct Hostile {
   std::string what;
   std::string bytes;
-  std::string message;  // a part of what the error must say
+  std::string message;  // fragment of the expected error
 };
 
 std::string entry(const std::string& name, const std::string& shape, const std::string& offsets,
@@ -174,7 +174,7 @@ std::size_t address_space() {
   return pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 }
 
-// What became of opening `file` in a process that may take `budget` bytes more than it has.
+// The outcome of opening `file` in a process that may allocate `budget` more bytes than it has.
 int open_within(const std::filesystem::path& file, std::size_t budget) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -197,11 +197,11 @@ int open_within(const std::filesystem::path& file, std::size_t budget) {
 
 }  // namespace
 
-TEST_CASE("a safetensors file whose frame is broken is refused") { check_refused(broken_frames()); }
+TEST_CASE("a safetensors file with a broken frame is refused") { check_refused(broken_frames()); }
 TEST_CASE("a safetensors file whose tensors do not fill it is refused") { check_refused(broken_layouts()); }
 TEST_CASE("a safetensors file with a broken entry is refused") { check_refused(broken_entries()); }
 
-TEST_CASE("a huge hostile header takes no memory beyond the file's own") {
+TEST_CASE("a huge hostile header needs no memory beyond the file's own") {
   constexpr std::size_t size = 30'000'000;
   constexpr std::size_t spare = 64U << 20;
   const test::TemporaryDirectory folder;
@@ -219,13 +219,13 @@ TEST_CASE("a huge hostile header takes no memory beyond the file's own") {
   }
 }
 
-TEST_CASE("a file of a few bytes that claims the largest header is refused without memory") {
+TEST_CASE("a file of a few bytes that claims the largest header is refused without allocating it") {
   const test::TemporaryDirectory folder;
   const auto file = folder.write("tiny.safetensors", eight_bytes(1ULL << 62) + "{}");
   CHECK(open_within(file, 4U << 20) == static_cast<int>(ExitCode::bad_data));
 }
 
-TEST_CASE("a file that is not there and a folder are told apart") {
+TEST_CASE("a missing file and a folder are distinguished") {
   const test::TemporaryDirectory folder;
   const auto code = [](const std::filesystem::path& file) {
     try {

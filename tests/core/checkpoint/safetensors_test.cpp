@@ -17,7 +17,7 @@
 namespace llmtrain {
 namespace {
 
-// Files written out by hand, accepted by the reference implementation.
+// Files written by hand that the reference implementation accepts.
 TEST_CASE("legal corner cases of safetensors are read") {
   const test::TemporaryDirectory folder;
   const auto open = [&folder](const std::string& header, const std::string& data = {}) {
@@ -44,7 +44,7 @@ TEST_CASE("legal corner cases of safetensors are read") {
     CHECK(static_cast<char>(file.bytes(*file.find("b"))[0]) == 'y');
     CHECK(file.find("c") == nullptr);
   }
-  SECTION("half bytes that add up") {
+  SECTION("half bytes that add up to whole bytes") {
     CHECK(open(R"({"a":{"dtype":"F4","shape":[3,2],"data_offsets":[0,3]}})", "xyz").entries().size() == 1);
   }
   SECTION("escapes in names") {
@@ -67,8 +67,8 @@ TEST_CASE("bytes of a tensor are computed without overflow") {
   CHECK_FALSE(safetensors_bytes("float", std::vector<std::int64_t>{1}));
 }
 
-// The expected bytes follow from the format's description: wide elements first, then by name, header padded to eight.
-TEST_CASE("a file is written byte by byte as the reference does") {
+// The expected bytes follow from the format's description: wide elements first, then by name, header padded to 8 bytes.
+TEST_CASE("a file is byte for byte what the reference writes") {
   const test::TemporaryDirectory folder;
   const auto file = folder.path() / "written.safetensors";
   const std::int32_t number = 7;
@@ -92,7 +92,7 @@ TEST_CASE("a file is written byte by byte as the reference does") {
   CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);
 }
 
-TEST_CASE("what cannot stand in a safetensors file is not written") {
+TEST_CASE("what a safetensors file cannot contain is not written") {
   const test::TemporaryDirectory folder;
   const float value = 1;
   const auto refused = [&](std::vector<SafetensorsTensor> tensors) {

@@ -14,7 +14,7 @@ namespace {
 
 using Numbers = std::vector<std::int64_t>;
 
-// Whether element `flat` of the tensor lies in the box, and as which of its elements: counted one by one.
+// Whether element `flat` of the tensor is in the box, and its index there, found by counting one by one.
 std::optional<std::int64_t> place_in_box(const Numbers& shape, const SliceBox& box, std::int64_t flat) {
   Numbers index(shape.size());
   for (std::size_t axis = shape.size(); axis-- > 0; flat /= shape[axis]) index[axis] = flat % shape[axis];
@@ -85,11 +85,11 @@ bool cover_matches_counting() {
   return true;
 }
 
-TEST_CASE("runs that two slices share are those that counting finds") { CHECK(rc::check("runs", runs_match_counting)); }
+TEST_CASE("the runs that two slices share match brute force") { CHECK(rc::check("runs", runs_match_counting)); }
 TEST_CASE("a range's boxes are the elements of the range, in order") {
   CHECK(rc::check("ranges", ranges_match_counting));
 }
-TEST_CASE("covers are those that counting finds") { CHECK(rc::check("covers", cover_matches_counting)); }
+TEST_CASE("covers match brute force") { CHECK(rc::check("covers", cover_matches_counting)); }
 
 TEST_CASE("boxes cover a tensor, or not") {
   CHECK(cover_exactly({4, 6}, {{{0, 0}, {2, 6}}, {{2, 0}, {2, 3}}, {{2, 3}, {2, 3}}}));
@@ -102,7 +102,7 @@ TEST_CASE("boxes cover a tensor, or not") {
   CHECK(cover_exactly({0, 3}, {}));
 }
 
-TEST_CASE("what is whole in both boxes is one run") {
+TEST_CASE("what is contiguous in both boxes is one run") {
   std::vector<std::int64_t> counts;
   const auto note = [&](const ElementRun& run) { counts.push_back(run.count); };
   visit_shared_runs({{0, 0, 0}, {3, 4, 5}}, {{0, 0, 0}, {3, 4, 5}}, note);
@@ -124,7 +124,7 @@ TEST_CASE("a range is the rest of a row, whole rows and the start of a row") {
   CHECK(boxes_of_range({0, 3}, 0, 0).empty());
 }
 
-TEST_CASE("a box outside of its tensor is seen whatever its numbers") {
+TEST_CASE("a box outside its tensor is detected whatever its numbers") {
   CHECK(lies_within({4}, {{4}, {0}}));
   CHECK_FALSE(lies_within({4}, {{3}, {2}}));
   CHECK_FALSE(lies_within({4}, {{-1}, {2}}));
@@ -134,7 +134,7 @@ TEST_CASE("a box outside of its tensor is seen whatever its numbers") {
   CHECK_FALSE(lies_within({4}, {{0, 0}, {1, 1}}));
 }
 
-TEST_CASE("a slice's name tells where it lies") {
+TEST_CASE("a slice's name states its position") {
   CHECK(slice_name("w", {4, 6}, {{0, 0}, {4, 6}}) == "w");
   CHECK(slice_name("w", {4, 6}, {{2, 0}, {2, 3}}) == "w[2:4,0:3]");
 }

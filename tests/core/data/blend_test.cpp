@@ -16,7 +16,7 @@ struct Step {
   std::int64_t take;
 };
 
-// The definition, in integers: the largest of weight·(k + 1) − taken·sum, ties to the lowest index.
+// The definition in integers: the largest weight·(k + 1) − taken·sum, ties to the lowest index.
 std::vector<Step> by_definition(const std::vector<std::int64_t>& weights, std::int64_t positions) {
   const std::int64_t sum = std::accumulate(weights.begin(), weights.end(), std::int64_t{0});
   std::vector<std::int64_t> taken(weights.size(), 0);
@@ -61,7 +61,7 @@ TEST_CASE("A blend follows its definition over several periods") {
   check_definition({97, 101, 103}, {97, 101, 103});
 }
 
-TEST_CASE("A blend's ties go to the lowest index") {
+TEST_CASE("Ties in a blend go to the lowest index") {
   const Blend blend(Weights{1, 1, 1});
   for (std::int64_t k = 0; k < 9; ++k) CHECK(blend.at(k).source == static_cast<std::size_t>(k % 3));
 }
@@ -75,7 +75,7 @@ TEST_CASE("A blend scales its weights to sum 1") {
   }
 }
 
-TEST_CASE("A blend counts the takes of each source without gaps") {
+TEST_CASE("A blend numbers the samples of each source without gaps") {
   const Blend blend(Weights{0.6180339887, 0.2718281828, 0.1101378285});
   std::vector<std::int64_t> next(3, 0);
   const std::int64_t positions = 2 * blend.period() + 100;
@@ -94,13 +94,13 @@ TEST_CASE("A blend never lets a source get ahead by a whole sample, and two neve
     ++taken[blend.at(k).source];
     for (std::size_t i = 0; i < 2; ++i) {
       const double deficit = weights[i] * static_cast<double>(k + 1) - taken[i];
-      if (std::abs(deficit) > 1.1) FAIL("position " << k);  // the shares round the weights by 1e-6 a position
+      if (std::abs(deficit) > 1.1) FAIL("position " << k);  // the shares round the weights by 1e-6 per position
     }
   }
   SUCCEED();
 }
 
-TEST_CASE("A blend keeps its proportions to one in a million far out") {
+TEST_CASE("A blend keeps its proportions to one in a million at distant positions") {
   const Weights weights{0.123456789, 0.876543211};
   const Blend blend(weights);
   const std::int64_t position = 1'000'000'000'000;
@@ -109,7 +109,7 @@ TEST_CASE("A blend keeps its proportions to one in a million far out") {
   CHECK(static_cast<double>(blend.at(k).take) / static_cast<double>(k) == Approx(weights[0]).margin(1e-6));
 }
 
-TEST_CASE("A blend forgets no source, however small its weight") {
+TEST_CASE("A blend omits no source, however small its weight") {
   const Blend blend(Weights{1, 1e-12});
   std::int64_t takes = 0;
   for (std::int64_t k = 0; k < blend.period(); ++k) takes += blend.at(k).source == 1;

@@ -15,7 +15,7 @@ namespace llmtrain::test {
 
 using Tokens = std::vector<std::int64_t>;
 
-// Integers as files hold them, byte by byte, lowest first.
+// Little-endian integers, as files store them.
 template <std::integral Integer>
 std::string little_endian(Integer value) {
   std::string bytes;
@@ -32,7 +32,7 @@ std::string little_endian(const Tokens& values) {
   return bytes;
 }
 
-// llm.c's header: 256 int32, of which three say something.
+// llm.c's header: 256 int32, of which three are used.
 std::string llmc_header(std::int32_t magic, std::int32_t version, std::int32_t count);
 
 // Megatron-LM's index of sequences with these lengths, each its own document.
@@ -60,7 +60,7 @@ Tokens sample(const Dataset& dataset, std::int64_t position, std::int64_t sequen
 // first, first + 1, …, first + count − 1
 Tokens range(std::int64_t first, std::int64_t count);
 
-// Runs `action`, demands an Error with `code` whose message holds every one of `parts`, and returns the message.
+// Runs `action`, requires an Error with `code` whose message contains all of `parts`, and returns the message.
 std::string require_error(ExitCode code, const std::vector<std::string>& parts, const std::function<void()>& action);
 
 }  // namespace llmtrain::test

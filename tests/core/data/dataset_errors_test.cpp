@@ -54,7 +54,7 @@ TEST_CASE("One short source in a blend is refused, however long the others are")
   });
 }
 
-TEST_CASE("No source at all is a recipe error") {
+TEST_CASE("Having no source is a recipe error") {
   require_error(ExitCode::bad_recipe, {"/data/train", "path"}, [] { open(std::vector<DataSource>{}, {}); });
 }
 
@@ -68,7 +68,7 @@ TEST_CASE("A weight that is not a positive number is a recipe error") {
   }
 }
 
-TEST_CASE("A buffer or a position that cannot be is refused") {
+TEST_CASE("An invalid buffer or position is refused") {
   const TemporaryDirectory folder;
   const auto dataset = open(folder.write("a.txt", "long enough").string(), {});
   Tokens tokens(5);

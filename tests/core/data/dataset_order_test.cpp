@@ -8,7 +8,7 @@
 namespace llmtrain::test {
 namespace {
 
-// A raw token file of 0, 1, 2, …: the first token of a sample tells which one it is.
+// A raw token file of 0, 1, 2, …: the first token of a sample identifies it.
 std::string counting_file(const TemporaryDirectory& folder, std::int64_t tokens, std::int64_t first = 0) {
   const std::string name = "count-" + std::to_string(first) + "-" + std::to_string(tokens) + ".bin";
   return folder.write(name, little_endian<std::uint16_t>(range(first, tokens))).string();
@@ -43,7 +43,7 @@ TEST_CASE("Without shuffle sample i is tokens i·T to i·T + T, epoch after epoc
   }
 }
 
-TEST_CASE("Samples run on across the files of a source") {
+TEST_CASE("Samples continue across the files of a source") {
   const TemporaryDirectory folder;
   folder.write("a.txt", "abc");
   folder.write("b.txt", "d");
@@ -56,7 +56,7 @@ TEST_CASE("Samples run on across the files of a source") {
   CHECK(sample(dataset, 1, 4) == range('e', 5));
 }
 
-TEST_CASE("With shuffle every sample comes exactly once in an epoch") {
+TEST_CASE("With shuffle every sample occurs exactly once per epoch") {
   const TemporaryDirectory folder;
   for (std::int64_t samples = 1; samples <= 60; ++samples) {
     const auto dataset = open(counting_file(folder, 3 * samples + 1), {.sequence_length = 3, .shuffle = true});
@@ -70,7 +70,7 @@ TEST_CASE("With shuffle every sample comes exactly once in an epoch") {
   SUCCEED();
 }
 
-TEST_CASE("With shuffle a sample is still T + 1 tokens in a row") {
+TEST_CASE("With shuffle a sample is still T + 1 consecutive tokens") {
   const TemporaryDirectory folder;
   const auto dataset = open(counting_file(folder, 1000), {.sequence_length = 8, .shuffle = true});
   for (std::int64_t position = 0; position < 200; ++position) {
@@ -80,7 +80,7 @@ TEST_CASE("With shuffle a sample is still T + 1 tokens in a row") {
   }
 }
 
-TEST_CASE("The order depends on the seed, and each epoch has its own") {
+TEST_CASE("The order depends on the seed and differs between epochs") {
   const TemporaryDirectory folder;
   const std::string path = counting_file(folder, 101);
   const auto order = [&](std::int64_t seed, std::int64_t epoch) {
@@ -94,7 +94,7 @@ TEST_CASE("The order depends on the seed, and each epoch has its own") {
   CHECK(order(-1, 0) != order(1, 0));
 }
 
-// From a Python program of the published construction; resumed runs rely on these values.
+// Computed by a Python implementation of the published construction; resumed runs rely on these values.
 TEST_CASE("The shuffled order does not change between versions") {
   const TemporaryDirectory folder;
   const auto dataset = open(counting_file(folder, 11), {.sequence_length = 1, .shuffle = true, .seed = 1234});
@@ -102,7 +102,7 @@ TEST_CASE("The shuffled order does not change between versions") {
   CHECK(first_tokens(dataset, 10, 10, 1) == Tokens{0, 5, 6, 7, 4, 2, 3, 1, 8, 9});
 }
 
-TEST_CASE("Sources of one blend have orders of their own") {
+TEST_CASE("Each source of a blend has its own order") {
   const TemporaryDirectory folder;
   const std::string path = counting_file(folder, 11);
   const auto dataset = open({{path, 1}, {path, 1}}, {.sequence_length = 1, .shuffle = true, .seed = 7});
@@ -111,7 +111,7 @@ TEST_CASE("Sources of one blend have orders of their own") {
   CHECK(second == Tokens{4, 6, 7, 0, 3, 2, 5, 9, 1, 8});
 }
 
-TEST_CASE("A blend takes its sources by weight, each in its own order") {
+TEST_CASE("A blend draws from its sources by weight, from each in its own order") {
   const TemporaryDirectory folder;
   const std::string low = counting_file(folder, 101, 0);
   const std::string high = counting_file(folder, 31, 1000);
@@ -128,7 +128,7 @@ TEST_CASE("A blend takes its sources by weight, each in its own order") {
   for (std::size_t i = 0; i < 100; ++i) REQUIRE(of_high[i] == static_cast<std::int64_t>(1000 + i % 30));
 }
 
-TEST_CASE("Random access equals reading in order, whatever was read before and by whom") {
+TEST_CASE("Random access equals sequential reading, whatever was read before and by whom") {
   const TemporaryDirectory folder;
   const std::vector<DataSource> sources{
       {counting_file(folder, 211), 0.7}, {counting_file(folder, 97, 500), 0.2}, {counting_file(folder, 41, 900), 0.1}};
@@ -163,7 +163,7 @@ TEST_CASE("Replicas that share a batch read the same samples as one that reads i
   }
 }
 
-TEST_CASE("A position far out is read like a near one") {
+TEST_CASE("Distant positions are read like near ones") {
   const TemporaryDirectory folder;
   const auto dataset = open(counting_file(folder, 11), {.sequence_length = 1});
   CHECK(sample(dataset, 1'000'000'000'000'000'003, 1) == Tokens{3, 4});

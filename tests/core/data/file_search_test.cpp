@@ -13,7 +13,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// A tree with something of everything, to be searched by patterns relative to it.
+// A tree with every kind of file, to be searched by relative patterns.
 class Tree {
  public:
   Tree() {
@@ -45,7 +45,7 @@ class Tree {
 
 }  // namespace
 
-TEST_CASE("A file is itself") {
+TEST_CASE("A file's path matches that file") {
   const Tree tree;
   CHECK(tree.find("a.txt") == Names{"a.txt"});
   CHECK(tree.find(".git/g.txt") == Names{".git/g.txt"});
@@ -53,7 +53,7 @@ TEST_CASE("A file is itself") {
   CHECK(tree.find("t_1.bin") == Names{"t_1.bin"});
 }
 
-TEST_CASE("A folder is every text file below it, by the bytes of their paths") {
+TEST_CASE("A folder matches every text file below it, ordered by the bytes of their paths") {
   const Names below{"a.txt", "b.txt", "builder/j.txt", "sub-x/f.txt", "sub/c.txt", "sub/deep/d.txt", "sub/e.md"};
   const Tree tree;
   CHECK(tree.find("") == below);
@@ -61,13 +61,13 @@ TEST_CASE("A folder is every text file below it, by the bytes of their paths") {
   CHECK(tree.find("**") == below);
 }
 
-TEST_CASE("A folder that is named is searched, also when hidden or a build folder") {
+TEST_CASE("A folder that is named is searched even if hidden or a build folder") {
   const Tree tree;
   CHECK(tree.find(".git") == Names{".git/g.txt"});
   CHECK(tree.find("build") == Names{"build/h.txt"});
 }
 
-TEST_CASE("Wildcards stay within one name") {
+TEST_CASE("Wildcards match within one path component") {
   const Tree tree;
   CHECK(tree.find("*.txt") == Names{"a.txt", "b.txt"});
   CHECK(tree.find("?.txt") == Names{"a.txt", "b.txt"});
@@ -76,7 +76,7 @@ TEST_CASE("Wildcards stay within one name") {
   CHECK(tree.find("s*/e.??") == Names{"sub/e.md"});
 }
 
-TEST_CASE("Two stars stand for any number of folders, also none") {
+TEST_CASE("Two stars match any number of folders, including none") {
   const Tree tree;
   CHECK(tree.find("**/*.md") == Names{"sub/e.md"});
   CHECK(tree.find("**/[ad].txt") == Names{"a.txt", "sub/deep/d.txt"});
@@ -99,20 +99,20 @@ TEST_CASE("Token files are found by a pattern that ends in .bin") {
                 [&] { tree.find("t_*"); });
 }
 
-TEST_CASE("A name with wildcard characters that exists is a file") {
+TEST_CASE("An existing name with wildcard characters is taken literally") {
   const Tree tree;
   tree.folder().write("x[1].txt", "text");
   CHECK(tree.find("x[1].txt") == Names{"x[1].txt"});
 }
 
-TEST_CASE("A NUL byte counts in the first 8 KiB only") {
+TEST_CASE("A NUL byte counts only in the first 8 KiB") {
   const TemporaryDirectory folder;
   folder.write("a", std::string(8191, 'x') + '\0');
   folder.write("b", std::string(8192, 'x') + '\0');
   CHECK(find_files(folder.path().string()) == std::vector<std::filesystem::path>{folder.path() / "b"});
 }
 
-TEST_CASE("Links: to files they are files, to folders they are not followed downwards, broken ones are left out") {
+TEST_CASE("Links to files count as files, links to folders are not descended into, broken links are skipped") {
   const TemporaryDirectory folder;
   const auto file = folder.write("real/a.txt", "text");
   std::filesystem::create_symlink(file, folder.path() / "link.txt");
@@ -122,7 +122,7 @@ TEST_CASE("Links: to files they are files, to folders they are not followed down
   CHECK(find_files((folder.path() / "real/loop/*.txt").string()) == std::vector{folder.path() / "real/loop/link.txt"});
 }
 
-TEST_CASE("A file that is not there is missing input") {
+TEST_CASE("A file that does not exist is missing input") {
   const Tree tree;
   for (const std::string name : {"nothing.txt", "none/a.txt", "a.txt/below", ""}) {
     const std::string path = name.empty() ? "" : tree.absolute(name);
@@ -147,7 +147,7 @@ TEST_CASE("A folder without a usable file is bad data") {
   require_error(ExitCode::bad_data, {path, "no file that can be used", "2 looked at"}, [&] { find_files(path); });
 }
 
-TEST_CASE("What is neither file nor folder is bad data, and nothing waits for it") {
+TEST_CASE("Anything that is neither file nor folder is bad data, and reading does not block") {
   const TemporaryDirectory folder;
   const auto pipe = folder.path() / "pipe";
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
@@ -157,7 +157,7 @@ TEST_CASE("What is neither file nor folder is bad data, and nothing waits for it
   CHECK(find_files(folder.path().string()).size() == 1);
 }
 
-TEST_CASE("A link that leads to itself is bad data") {
+TEST_CASE("A link to itself is bad data") {
   const TemporaryDirectory folder;
   const auto link = folder.path() / "self";
   std::filesystem::create_symlink(link, link);

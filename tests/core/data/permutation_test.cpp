@@ -51,15 +51,15 @@ TEST_CASE("A permutation of 2^62 elements stays in range and repeats nothing nea
   CHECK(std::adjacent_find(seen.begin(), seen.end()) == seen.end());
 }
 
-// From a Python program of the published construction; resumed runs rely on these values.
+// Computed by a Python implementation of the published construction; resumed runs rely on these values.
 TEST_CASE("A permutation's values do not change between versions") {
   CHECK(mix_bits(0) == 0xE220A8397B1DCDAFULL);
   CHECK(values(0, 10) == std::vector<std::uint64_t>{9, 7, 4, 1, 0, 5, 2, 6, 3, 8});
   CHECK(values(1234, 17) == std::vector<std::uint64_t>{2, 13, 11, 6, 1, 10, 9, 5, 14, 3, 7, 15, 4, 0, 16, 12, 8});
 }
 
-// Over many keys each element lands on each place equally often: chi-square with (7 − 1)² degrees of freedom has
-// mean 36 and standard deviation 8.5.
+// Over many keys each element gets each place equally often: chi-square with (7 − 1)² degrees of freedom has mean 36
+// and standard deviation 8.5.
 TEST_CASE("A permutation's places are uniform over the keys") {
   constexpr std::uint64_t size = 7;
   constexpr std::uint64_t keys = 20000;
@@ -77,7 +77,7 @@ TEST_CASE("A permutation's places are uniform over the keys") {
 }
 
 // In a random order of n elements, neighbours stay neighbours (i, i + 1 → j, j + 1) once on average.
-TEST_CASE("A permutation tears neighbours apart") {
+TEST_CASE("A permutation separates neighbours") {
   double kept = 0;
   for (std::uint64_t key = 0; key < 200; ++key) {
     const auto order = values(key, 1000);

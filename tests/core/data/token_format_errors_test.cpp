@@ -10,7 +10,7 @@ namespace {
 const std::string pointer = "/data/train/0/path";
 const std::string ten_ids = little_endian<std::uint16_t>(range(0, 10));
 
-// One file in a fresh folder must be refused as bad data, in a message with the pointer, the file and these parts.
+// One file in a new folder must be refused as bad data, in a message with the pointer, the file and these fragments.
 void check_refused(const std::string& name, const std::string& bytes, std::vector<std::string> parts,
                    std::int64_t vocab_size = 65536) {
   const TemporaryDirectory folder;
@@ -19,7 +19,7 @@ void check_refused(const std::string& name, const std::string& bytes, std::vecto
   require_error(ExitCode::bad_data, parts, [&] { open(file.string(), {.vocab_size = vocab_size}); });
 }
 
-// The same for a token file with this index beside it; the message names the index or the token file, as `parts` say.
+// The same for a token file with this index next to it; the message names the index or the token file, as in `parts`.
 void check_pair_refused(const std::string& index, const std::string& tokens, std::vector<std::string> parts) {
   const TemporaryDirectory folder;
   folder.write("a.idx", index);
@@ -40,11 +40,11 @@ TEST_CASE("Raw uint16 of odd length is refused") {
   check_refused("a.bin", ten_ids + "x", {"21 bytes", "odd", "uint16"});
 }
 
-TEST_CASE("llm.c: a file cut within its header is refused") {
+TEST_CASE("llm.c: a file truncated within its header is refused") {
   check_refused("a.bin", llmc_header(20240520, 1, 3).substr(0, 1000), {"1000 bytes", "1024"});
 }
 
-TEST_CASE("llm.c: a version that does not go with the magic is refused") {
+TEST_CASE("llm.c: a version that does not match the magic is refused") {
   check_refused("a.bin", llmc_header(20240520, 7, 10) + ten_ids, {"version 7", "version 1"});
   check_refused("a.bin", llmc_header(20240801, 1, 5) + ten_ids, {"version 1", "version 7"});
 }
@@ -61,7 +61,7 @@ TEST_CASE("llm.c: a negative count is refused") {
   check_refused("a.bin", llmc_header(20240520, 1, -1) + ten_ids, {"-1 tokens", "negative"});
 }
 
-TEST_CASE("llm.c: its models, states, tokenizers and evaluation files are no training tokens") {
+TEST_CASE("llm.c: its models, states, tokenizers and evaluation files are not training tokens") {
   for (const std::int32_t magic : {20240522, 20240326, 20240527, 20240328}) {
     check_refused("a.bin", llmc_header(magic, 1, 10) + ten_ids, {std::to_string(magic), "20240520"});
   }
@@ -69,7 +69,7 @@ TEST_CASE("llm.c: its models, states, tokenizers and evaluation files are no tra
 
 TEST_CASE("Megatron: an index given as data is refused") { check_refused("a.idx", ten_id_index(), {"index", ".bin"}); }
 
-TEST_CASE("Megatron: a wrong magic or a cut header is refused") {
+TEST_CASE("Megatron: a wrong magic or a truncated header is refused") {
   check_pair_refused(megatron_index({.magic = "MMIDIDX\1"
                                               "2",
                                      .lengths = {10}}),
@@ -110,7 +110,7 @@ TEST_CASE("Megatron: sequences that do not follow one another are refused") {
                      {"a.idx", "sequence 1", "byte 10", "8"});
 }
 
-TEST_CASE("Megatron: documents that do not end with the sequences are refused") {
+TEST_CASE("Megatron: documents that do not end with the last sequence are refused") {
   const std::size_t last_mark = 34 + 2 * 12 + 2 * 8;
   check_pair_refused(patched(ten_id_index(), last_mark, little_endian(std::int64_t{1})), ten_ids,
                      {"a.idx", "sequence 1 of 2"});
@@ -123,14 +123,14 @@ TEST_CASE("Megatron: a token file shorter or longer than its index is refused") 
   check_pair_refused(ten_id_index(), ten_ids + "ab", {"a.bin", "22 bytes", "10 tokens", "make 20", "extended"});
 }
 
-TEST_CASE("An id that the vocabulary does not hold is refused with its place") {
+TEST_CASE("An id outside the vocabulary is refused with its position") {
   Tokens ids(100000, 5);
   ids[70001] = 100;
   ids[90000] = 200;
   check_refused("a.bin", little_endian<std::uint16_t>(ids), {"token 70001", "id 100;", "0 to 99", "vocab_size"}, 100);
 }
 
-TEST_CASE("An id of llm.c's uint32 above 2^31 is not taken for a negative one") {
+TEST_CASE("An llm.c uint32 id above 2^31 is not taken for a negative one") {
   const auto ids = little_endian<std::uint32_t>({1, 2, 4294967295});
   check_refused("a.bin", llmc_header(20240801, 7, 3) + ids, {"token 2", "id 4294967295"});
 }
@@ -142,12 +142,12 @@ TEST_CASE("A negative id is refused") {
                      little_endian<std::int8_t>({1, 2, -1}), {"a.bin", "token 2", "id -1;"});
 }
 
-TEST_CASE("A byte of text that the vocabulary does not hold is refused") {
+TEST_CASE("A byte of text outside the vocabulary is refused") {
   check_refused("a.txt", "plain \xC3\xA9", {"token 6", "id 195", "bytes need 256"}, 128);
   check_refused("a.jsonl", "{\"text\": \"aaaaa\xC3\xA9\"}", {"token 5", "id 195"}, 128);
 }
 
-TEST_CASE("JSON Lines that are no objects with a text are refused with their line") {
+TEST_CASE("JSON Lines that are not objects with a text are refused with their line") {
   const std::string good = "{\"text\": \"a long enough line\"}\n";
   check_refused("a.jsonl", good + "{\"text\": \"cut", {"line 2", "not valid JSON"});
   check_refused("a.jsonl", good + "\n" + "plain text", {"line 3", "not valid JSON"});
@@ -164,7 +164,7 @@ TEST_CASE("Megatron: an index that is a broken link is missing, not ignored") {
   require_error(ExitCode::missing_input, {pointer, "a.idx"}, [&] { open(file.string(), {}); });
 }
 
-TEST_CASE("Text with another tokenizer than bytes is refused") {
+TEST_CASE("Text with a tokenizer other than bytes is refused") {
   const TemporaryDirectory folder;
   for (const std::string name : {"a.txt", "a.jsonl"}) {
     const auto file = folder.write(name, "{\"text\": \"long enough\"}");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every file is written here byte by byte, by the published layouts.
+// Every file is written here byte by byte, according to the published layouts.
 #include <catch2/catch.hpp>
 
 #include "core/data/token_source.h"
@@ -32,7 +32,7 @@ TEST_CASE("Text is its bytes") {
   CHECK(all_tokens(folder.write("a.txt", "Aé\n"), 256) == Tokens{65, 0xC3, 0xA9, 10});
 }
 
-TEST_CASE("A file that is named is taken, also with NUL bytes or a hidden name") {
+TEST_CASE("A file that is named is read even with NUL bytes or a hidden name") {
   const TemporaryDirectory folder;
   CHECK(all_tokens(folder.write(".hidden", std::string("a\0b", 3)), 256) == Tokens{97, 0, 98});
 }
@@ -51,14 +51,14 @@ TEST_CASE("An llm.c file holds uint16 or uint32 after 1024 bytes") {
   CHECK(all_tokens(folder.write("b.bin", llmc_header(20240801, 7, 3) + little_endian<std::uint32_t>(large))) == large);
 }
 
-TEST_CASE("An llm.c file is known by its magic, also with an .idx beside it") {
+TEST_CASE("An llm.c file is recognised by its magic, even with an .idx next to it") {
   const TemporaryDirectory folder;
   folder.write("a.idx", "anything");
   CHECK(all_tokens(folder.write("a.bin", llmc_header(20240520, 1, 1) + little_endian<std::uint16_t>(Tokens{7}))) ==
         Tokens{7});
 }
 
-TEST_CASE("A Megatron pair holds each type of integer") {
+TEST_CASE("A Megatron pair may contain any integer type") {
   check_megatron<std::uint8_t>(1, {0, 255, 7, 8});
   check_megatron<std::int8_t>(2, {0, 127, 7, 8});
   check_megatron<std::int16_t>(3, {0, 32767, 7, 8});
@@ -67,13 +67,13 @@ TEST_CASE("A Megatron pair holds each type of integer") {
   check_megatron<std::uint16_t>(8, {0, 65535, 7, 8});
 }
 
-TEST_CASE("A Megatron index of multimodal data has a mode for each sequence") {
+TEST_CASE("A Megatron index of multimodal data has a mode per sequence") {
   const TemporaryDirectory folder;
   folder.write("a.idx", megatron_index({.lengths = {1, 2}}) + std::string(2, '\0'));
   CHECK(all_tokens(folder.write("a.bin", little_endian<std::uint16_t>(Tokens{4, 5, 6}))) == Tokens{4, 5, 6});
 }
 
-TEST_CASE("JSON Lines are the texts one after another") {
+TEST_CASE("JSON Lines are the concatenated texts") {
   const TemporaryDirectory folder;
   const auto file = folder.write("a.jsonl",
                                  "{\"text\": \"ab\\u00e9\"}\n\n  \r\n{\"id\": 3, \"text\": \"\\n\"}\r\n"
@@ -88,7 +88,7 @@ TEST_CASE("Tokenised files are read with any tokenizer") {
   CHECK(all_tokens(file, 10, {}, {TokenizerKind::huggingface, "t.json"}) == Tokens{4, 5});
 }
 
-TEST_CASE("Files beyond the budget of mappings are read all the same") {
+TEST_CASE("Files beyond the budget of mappings are read too") {
   const TemporaryDirectory folder;
   folder.write("a.txt", "ab");
   folder.write("b.txt", "cd");
@@ -106,7 +106,7 @@ TEST_CASE("A glob of token files is one sequence, whatever their formats") {
   CHECK(all_tokens(folder.path() / "s_*.bin") == range(0, 5));
 }
 
-TEST_CASE("The largest id may be one below the vocabulary") {
+TEST_CASE("The largest id may be one below the vocabulary size") {
   const TemporaryDirectory folder;
   CHECK(all_tokens(folder.write("a.bin", little_endian<std::uint16_t>(Tokens{99, 0})), 100) == Tokens{99, 0});
   CHECK(all_tokens(folder.write("a.txt", "~"), 127) == Tokens{126});

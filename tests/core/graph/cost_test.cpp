@@ -6,7 +6,7 @@
 namespace llmtrain {
 namespace {
 
-// Of so many tokens as one sequence, forward.
+// Forward FLOPs of one sequence of this many tokens.
 double flops_of(const Graph& graph, std::size_t block, std::int64_t tokens) {
   PassSetting setting;
   setting.sequence_length = tokens;
@@ -19,7 +19,7 @@ double sum_of_blocks(const Graph& graph, std::int64_t sequence) {
   return flops;
 }
 
-TEST_CASE("a step's FLOPs of GPT-2 shapes are the published closed form") {
+TEST_CASE("FLOPs per step of GPT-2's shapes match the published closed form") {
   for (const std::int64_t l : {1, 12, 48})
     for (const std::int64_t h : {64, 768, 1600})
       for (const std::int64_t s : {1, 64, 1024}) {
@@ -51,7 +51,7 @@ TEST_CASE("neither biases nor tying change the FLOPs") {
   CHECK(Graph::build(model).training_flops_per_token(32) == with);
 }
 
-TEST_CASE("recomputation repeats layers, or of them the attention that keeps scores") {
+TEST_CASE("recomputation repeats whole layers, or only attention that stores scores") {
   const Graph graph = Graph::build(test::gpt2_model(2, 64, 4));
   const auto repeated = [&](AttentionMethod attention, Recompute recompute) {
     PassSetting setting;
@@ -68,7 +68,7 @@ TEST_CASE("recomputation repeats layers, or of them the attention that keeps sco
   CHECK(repeated_flops(test::operators_of(graph, 3, setting), Recompute::full) == 0);
 }
 
-TEST_CASE("blocks that are alike are found, whatever their number") {
+TEST_CASE("identical blocks are found, whatever their number") {
   ModelRecipe model = test::gpt2_model(6, 64, 4);
   model.moe = MixtureOfExpertsRecipe{.experts = 8, .every = 3, .ffn_hidden_size = 96};
   const Graph graph = Graph::build(model);

@@ -15,7 +15,7 @@ namespace {
 using Role = ParameterRole;
 using Shape = std::vector<std::int64_t>;
 
-// A small GPT-2 of four layers with eight experts in every second one.
+// A small GPT-2 with four layers and eight experts in every second one.
 ModelRecipe small_mixture() {
   ModelRecipe model = test::gpt2_model(4, 64, 4);
   model.moe = MixtureOfExpertsRecipe{.experts = 8, .top_k = 2, .every = 2, .ffn_hidden_size = 96};
@@ -38,12 +38,12 @@ TEST_CASE("parameter counts of published mixtures of experts") {
   CHECK(qwen.active_parameter_count() == 3'353'032'704);
 }
 
-TEST_CASE("a dense model is all active") {
+TEST_CASE("all parameters of a dense model are active") {
   const Graph graph = Graph::build(test::qwen3_600m());
   CHECK(graph.active_parameter_count() == graph.parameter_count());
 }
 
-TEST_CASE("the last of every so many layers has experts") {
+TEST_CASE("the last layer of each interval has experts") {
   ModelRecipe model = small_mixture();
   const Graph graph = Graph::build(model);
   for (std::int64_t layer = 0; layer < 4; ++layer) {
@@ -81,7 +81,7 @@ TEST_CASE("names, shapes and axes of experts") {
   CHECK_FALSE(router.has_expert_axis);
 }
 
-TEST_CASE("shared experts are one wide feed-forward network, and gates stand beside ups") {
+TEST_CASE("shared experts are one wide feed-forward network, and gates are next to ups") {
   ModelRecipe model = test::mixtral_8x7b();
   model.layers = 1;
   model.moe->shared_experts = 2;
@@ -95,7 +95,7 @@ TEST_CASE("shared experts are one wide feed-forward network, and gates stand bes
   CHECK_FALSE(graph.parameter(1, Role::ffn_up_weight).has_expert_axis);
 }
 
-TEST_CASE("the cosine router compares in a narrower space") {
+TEST_CASE("the cosine router projects into a narrower space") {
   ModelRecipe model = small_mixture();
   model.moe->router = Router::cosine;
   const Graph graph = Graph::build(model);
@@ -105,7 +105,7 @@ TEST_CASE("the cosine router compares in a narrower space") {
   CHECK_FALSE(graph.parameter(2, Role::router_temperature).decays);
 }
 
-TEST_CASE("capacity is the published one") {
+TEST_CASE("capacity follows the published formula") {
   MixtureOfExpertsRecipe moe{.experts = 8, .top_k = 2, .capacity_factor = 1.0};
   CHECK(expert_capacity(moe, 4096) == 1024);
   moe.capacity_factor = 1.25;
@@ -117,7 +117,7 @@ TEST_CASE("capacity is the published one") {
   }
 }
 
-TEST_CASE("FLOPs count the experts that a token goes to") {
+TEST_CASE("FLOPs count the experts that a token is routed to") {
   ModelRecipe model = test::mixtral_8x7b();
   const double expert = 2.0 * 3 * 4096 * 14336, router = 2.0 * 4096 * 8;
   const double attention = 2.0 * 4096 * (4096 + 2 * 1024 + 4096) + 4.0 * 512 * 4096;
@@ -127,7 +127,7 @@ TEST_CASE("FLOPs count the experts that a token goes to") {
     return forward_flops(test::operators_of(Graph::build(model), 1, setting)) / 512;
   };
   CHECK(layer() == Approx(attention + router + 2 * expert));
-  model.moe->capacity_factor = 1.5;  // empty places are no work of the model
+  model.moe->capacity_factor = 1.5;  // padding is not counted as work of the model
   CHECK(layer() == Approx(attention + router + 2 * expert));
   model.moe->capacity_factor = 0.5;
   CHECK(layer() == Approx(attention + router + expert));
@@ -136,7 +136,7 @@ TEST_CASE("FLOPs count the experts that a token goes to") {
   CHECK(layer() == Approx(attention + router + 3 * expert));
 }
 
-TEST_CASE("biases of experts are no products") {
+TEST_CASE("biases of experts are not matrix products") {
   ModelRecipe model = small_mixture();
   const double with = Graph::build(model).training_flops_per_token(32);
   model.bias = false;

@@ -30,7 +30,7 @@ TEST_CASE("embedding parameters are the tables and an untied head") {
   CHECK(Graph::build(test::qwen3_600m()).embedding_parameter_count() == 151936LL * 1024);
 }
 
-// Independent of the table: one layer's size from the keys alone.
+// Computed without the table: the size of one layer from the keys alone.
 std::int64_t layer_size(const ModelRecipe& m) {
   const std::int64_t query = m.heads * m.head_dim;
   const std::int64_t keys_and_values = 2 * m.kv_heads * m.head_dim;

@@ -42,7 +42,7 @@ TEST_CASE("names and order of a GPT-2") {
                                                                                     "final_norm.bias"});
 }
 
-TEST_CASE("names and order of a gated model with everything that a Llama may have") {
+TEST_CASE("names and order of a gated model with every optional part of a Llama") {
   ModelRecipe model = test::qwen3_600m();
   model.layers = 1;
   model.bias = model.qkv_bias = true;
@@ -70,7 +70,7 @@ TEST_CASE("names and order of a gated model with everything that a Llama may hav
                                                                "head.weight"});
 }
 
-// The roles, which must all be there, stand next to each other in the graph's parameters.
+// Whether the roles, which must all exist, are adjacent in the graph's parameters.
 bool adjacent(const Graph& graph, std::size_t block, const std::vector<Role>& roles) {
   const Parameter* first = &graph.parameter(block, roles.front());
   for (std::size_t i = 0; i < roles.size(); ++i)
@@ -162,7 +162,7 @@ TEST_CASE("initial weights are GPT-2's") {
   }
 }
 
-TEST_CASE("weight decay spares biases, norms and learned positions") {
+TEST_CASE("weight decay excludes biases, norms and learned positions") {
   for (const ModelRecipe& model : test::all_small_models()) {
     for (const Parameter& parameter : Graph::build(model).parameters) {
       const bool is_matrix = parameter.shape.size() == 2 && parameter.role != Role::position_embedding;

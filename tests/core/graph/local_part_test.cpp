@@ -17,7 +17,7 @@ LocalPart part_of(const Graph& graph, std::size_t block, Role role, std::int64_t
   return local_part(graph.model, graph.parameter(block, role), place);
 }
 
-// Adds 1 for each element of the whole that the part holds.
+// Adds 1 for each element of the whole tensor that the part holds.
 void count_elements(const Parameter& parameter, const LocalPart& part, std::vector<int>& counts) {
   const std::size_t axes = parameter.shape.size();
   for (std::int64_t element = 0; element < parameter.elements(); ++element) {
@@ -61,7 +61,7 @@ void check_covers(const Graph& graph, const Parameter& parameter, const ShardDeg
 
 }  // namespace
 
-TEST_CASE("heads, features and the vocabulary fall on the ranks in their order") {
+TEST_CASE("heads, features and the vocabulary are assigned to the ranks in order") {
   const Graph graph = Graph::build(test::gpt2_model(1, 64, 4));
   const LocalPart query = part_of(graph, 1, Role::query_weight, 2, 1);
   CHECK(query.shape == Shape{32, 64});
@@ -77,7 +77,7 @@ TEST_CASE("heads, features and the vocabulary fall on the ranks in their order")
   CHECK(last.offset == Shape{7 * 6283, 0});
 }
 
-TEST_CASE("what every tensor rank holds whole has its first copy on the first") {
+TEST_CASE("the first copy of what every tensor rank holds is on the first rank") {
   const Graph graph = Graph::build(test::gpt2_model(1, 64, 4));
   for (std::int64_t position = 0; position < 4; ++position) {
     const LocalPart norm = part_of(graph, 1, Role::ffn_norm_weight, 4, position);
@@ -87,7 +87,7 @@ TEST_CASE("what every tensor rank holds whole has its first copy on the first") 
   }
 }
 
-TEST_CASE("neighbours share a key head where there are fewer than ranks") {
+TEST_CASE("neighbours share a key head if there are fewer key heads than ranks") {
   const Graph graph = Graph::build(test::llama3_8b());
   const LocalPart part = part_of(graph, 1, Role::key_weight, 32, 21);  // 8 heads, 4 ranks each
   CHECK(part.shape == Shape{128, 4096});
@@ -126,7 +126,7 @@ TEST_CASE("experts are covered likewise", "[property]") {
     for (const Parameter& parameter : graph.parameters) check_covers(graph, parameter, degrees);
 }
 
-TEST_CASE("gradients are summed where ranks see parts of the work on what they share") {
+TEST_CASE("gradients of shared parameters are summed over ranks that see only part of the work") {
   const Graph graph = Graph::build(test::qwen3_600m());  // 8 heads of keys and values
   const auto sum = [&](std::size_t block, Role role, std::int64_t tensor, bool splits_sequence) {
     return gradient_sum(graph.model, graph.parameter(block, role), tensor, splits_sequence);

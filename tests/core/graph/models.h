@@ -9,7 +9,7 @@
 
 namespace llmtrain::test {
 
-// Published models, written out key by key: these tests do not depend on the presets of core/recipe.
+// Published models, with every key given: these tests do not depend on the presets of core/recipe.
 ModelRecipe gpt2_model(std::int64_t layers, std::int64_t hidden, std::int64_t heads);
 ModelRecipe llama2_7b();
 ModelRecipe llama3_8b();

@@ -36,7 +36,7 @@ struct Shape {
   std::int64_t s, b, h, a, t;
 };
 
-TEST_CASE("a layer keeps what the activation recompute paper counts, to the byte") {
+TEST_CASE("a layer stores what the activation recompute paper counts, to the byte") {
   for (const Shape& shape :
        {Shape{2048, 4, 6144, 64, 8}, Shape{1024, 3, 768, 12, 1}, Shape{64, 1, 64, 4, 4}, Shape{128, 5, 96, 6, 2}}) {
     const Graph graph = Graph::build(dropping(test::gpt2_model(2, shape.h, shape.a)));
@@ -64,7 +64,7 @@ TEST_CASE("a layer keeps what the activation recompute paper counts, to the byte
   }
 }
 
-TEST_CASE("embedding and head keep the paper's extra terms") {
+TEST_CASE("embedding and head store the paper's extra terms") {
   const double s = 128, b = 2, h = 64, v = 50257 + 7;  // padded to a multiple of eight ranks
   const Graph graph = Graph::build(dropping(test::gpt2_model(2, 64, 4)));
   PassSetting setting = cuda_setting(2, 128);
@@ -74,14 +74,14 @@ TEST_CASE("embedding and head keep the paper's extra terms") {
   CHECK(saved_bytes(graph, 3, setting) == 4 * s * b * h / 8 * (1 + v / h));
 }
 
-TEST_CASE("masks are there only with dropout") {
+TEST_CASE("masks are stored only with dropout") {
   const Graph graph = Graph::build(test::gpt2_model(2, 64, 4));
   const double s = 128, b = 2, h = 64, a = 4;
   CHECK(saved_bytes(graph, 1, cuda_setting(2, 128)) == s * b * h * (32 + 2 * a * s / h));
   CHECK(saved_bytes(graph, 0, cuda_setting(2, 128)) == 0);
 }
 
-TEST_CASE("flash attention keeps a number a row in place of the scores") {
+TEST_CASE("flash attention stores one number per row instead of the scores") {
   const Graph graph = Graph::build(test::gpt2_model(2, 64, 4));
   PassSetting setting = cuda_setting(2, 128);
   setting.attention = AttentionMethod::flash;
@@ -91,7 +91,7 @@ TEST_CASE("flash attention keeps a number a row in place of the scores") {
   CHECK(saved_bytes(graph, 1, setting) == kept);
 }
 
-TEST_CASE("dropout takes the math path") {
+TEST_CASE("dropout uses math attention") {
   const ModelRecipe model = test::gpt2_model(2, 64, 4);
   CHECK(attention_method(model, AttentionKernel::automatic) == AttentionMethod::flash);
   CHECK(attention_method(model, AttentionKernel::math) == AttentionMethod::math);
@@ -105,13 +105,13 @@ TEST_CASE("grouped heads, gates and query-key norms") {
   const double h = 1024, q = 2048, k = 1024, f = 3072;
   const double elements = 4 * h + (q + k) + (q + 2 * k) + q + 3 * f;
   CHECK(saved_bytes(graph, 1, setting) == 512 * (2 * elements + 4 * (16 + 8) + 4 * 16));
-  // Sixteen ranks share eight key heads: each holds a whole one.
+  // Sixteen ranks share eight key heads: each rank holds a whole one.
   setting.shards.tensor = 16;
   CHECK(bytes_of(graph, 1, setting, "attention.key") == 512 * 2 * 128);
   CHECK(bytes_of(graph, 1, setting, "attention.query") == 512 * 2 * 128);
 }
 
-TEST_CASE("context parallelism keeps a rank's part of each sequence against all of its keys") {
+TEST_CASE("context parallelism stores scores of a rank's part of each sequence against all of its keys") {
   const Graph graph = Graph::build(dropping(test::gpt2_model(2, 64, 4)));
   PassSetting setting = cuda_setting(2, 128);
   const double whole = saved_bytes(graph, 1, setting), head = saved_bytes(graph, 3, setting);
@@ -120,18 +120,18 @@ TEST_CASE("context parallelism keeps a rank's part of each sequence against all 
   CHECK(saved_bytes(graph, 3, setting) == head / 4);
 }
 
-TEST_CASE("FP8 keeps inputs of products as one byte in both orders") {
+TEST_CASE("FP8 stores inputs of matrix products with one byte per element, in both orders") {
   const Graph graph = Graph::build(test::gpt2_model(2, 64, 4));
   PassSetting setting = cuda_setting(2, 128);
   setting.attention = AttentionMethod::flash;
   const double wide = saved_bytes(graph, 1, setting);
   setting.fp8_level = Fp8Level::o1;
-  CHECK(saved_bytes(graph, 1, setting) == wide + 2 * 128 * 2 * 64);  // flash attention's output besides
+  CHECK(saved_bytes(graph, 1, setting) == wide + 2 * 128 * 2 * 64);  // and flash attention's output
   setting.attention = AttentionMethod::math;
   CHECK(saved_bytes(graph, 1, setting) == saved_bytes(graph, 1, cuda_setting(2, 128)));
 }
 
-TEST_CASE("the CPU keeps statistics, and no masks") {
+TEST_CASE("the CPU stores statistics, and no masks") {
   const Graph graph = Graph::build(dropping(test::gpt2_model(2, 64, 4)));
   PassSetting setting;
   setting.batch = 2;
@@ -142,7 +142,7 @@ TEST_CASE("the CPU keeps statistics, and no masks") {
   CHECK(saved_bytes(graph, 1, setting) == 16 * residual + scores + statistics);
   CHECK(saved_bytes(graph, 0, setting) == 0);
   CHECK(saved_bytes(graph, 3, setting) == 2 * residual + 2 * 4 * tokens);
-  setting.recompute = Recompute::selective;  // two norms, the activation's output and the scores go
+  setting.recompute = Recompute::selective;  // two norms, the activation's output and the scores are dropped
   CHECK(saved_bytes(graph, 1, setting) == 10 * residual + statistics);
   setting.recompute = Recompute::full;
   CHECK(saved_bytes(graph, 1, setting) == residual);
@@ -150,7 +150,7 @@ TEST_CASE("the CPU keeps statistics, and no masks") {
   CHECK(saved_bytes(graph, 1, setting) == residual / 2);
 }
 
-TEST_CASE("experts keep their places' inputs, inner tensors and answers") {
+TEST_CASE("experts store the inputs, inner tensors and outputs of their capacity") {
   ModelRecipe model = test::mixtral_8x7b();
   const Graph graph = Graph::build(model);
   PassSetting setting = cuda_setting(1, 512);
@@ -162,7 +162,8 @@ TEST_CASE("experts keep their places' inputs, inner tensors and answers") {
   CHECK(bytes_of(graph, 1, setting, "experts.output") == 2 * rows * 4096);
   CHECK(bytes_of(graph, 1, setting, "experts.probabilities") == 4 * 512 * 8);
   CHECK(bytes_of(graph, 1, setting, "ffn.hidden") == 0);
-  // Spreading experts over ranks sends as many places to a rank as it gives away; splitting an expert narrows it.
+  // With expert parallelism a rank receives as many tokens as it sends; expert tensor parallelism makes experts
+  // narrower.
   setting.shards = {.tensor = 2, .expert = 4, .expert_tensor = 2};
   CHECK(bytes_of(graph, 1, setting, "experts.input") == 2 * rows * 4096);
   CHECK(bytes_of(graph, 1, setting, "experts.activated") == 2 * rows * 14336 / 2);
@@ -173,7 +174,7 @@ TEST_CASE("experts keep their places' inputs, inner tensors and answers") {
   CHECK(bytes_of(Graph::build(model), 1, setting, "ffn.activated") == 2 * 512 * 14336.0 / 2);
 }
 
-TEST_CASE("more recompute keeps less, and a pass holds at least what it keeps") {
+TEST_CASE("more recompute stores less, and the peak of a pass is at least what it stores") {
   for (const KernelSet kernels : {KernelSet::cpu, KernelSet::cuda})
     for (const AttentionMethod method : {AttentionMethod::flash, AttentionMethod::math})
       for (const ModelRecipe& model : test::all_small_models()) {
@@ -204,9 +205,9 @@ TEST_CASE("working memory of a fp32 layer, operator by operator") {
   // Backward: the gradients of the output and of the activation's input, four residuals wide.
   CHECK(pass_peak(graph, 1, setting).forward == saved + residual);
   CHECK(pass_peak(graph, 1, setting).backward == saved + 5 * residual);
-  // Four heads of 128 × 128 scores are as wide as two residuals. Attention's half is live then with four residuals and
-  // the scores, the gradients of the output, the half behind, attention's output (1 each) and query, key, value (3),
-  // and the gradients of probabilities and scores.
+  // Four heads of 128 × 128 scores are as wide as two residuals. Alive in attention's half are then four residuals and
+  // the scores, the gradients of the output, of the next half and of attention's output (1 each) and of query, key and
+  // value (3), and the gradients of probabilities and scores.
   setting.sequence_length = 512;
   setting.batch = 1;
   setting.attention = AttentionMethod::math;
@@ -215,7 +216,7 @@ TEST_CASE("working memory of a fp32 layer, operator by operator") {
   CHECK(pass_peak(graph, 1, setting).backward == Approx((1 + 1 + 3 + 1 + 6) * wide + statistics + 3 * scores));
 }
 
-TEST_CASE("full recompute holds one layer's tensors while it goes back through it") {
+TEST_CASE("full recompute holds one layer's tensors during that layer's backward") {
   const Graph graph = Graph::build(test::gpt2_model(2, 64, 4));
   PassSetting setting = cuda_setting(2, 128);
   const PassPeak plain = pass_peak(graph, 1, setting);
@@ -223,7 +224,7 @@ TEST_CASE("full recompute holds one layer's tensors while it goes back through i
   CHECK(pass_peak(graph, 1, setting).backward == plain.backward);
 }
 
-TEST_CASE("the CPU's head holds a chunk of logits, CUDA's all of them") {
+TEST_CASE("the CPU's head holds one chunk of the logits, CUDA's head all of them") {
   const Graph graph = Graph::build(test::gpt2_model(2, 64, 4));
   PassSetting setting;
   setting.batch = 8;

@@ -24,14 +24,14 @@ TEST_CASE("a rank's part of each parameter") {
   CHECK(part(0, Role::token_embedding) == 151936 / 4 * 1024);
 }
 
-TEST_CASE("a vocabulary is padded to whole rows on each rank") {
+TEST_CASE("a vocabulary is padded to the same number of rows on each rank") {
   const Graph graph = Graph::build(test::gpt2_model(1, 64, 4));
   CHECK(local_vocabulary(graph.model, 8) == 6283);  // 50257 / 8 = 6282.1
   CHECK(local_elements(graph.model, graph.parameter(0, Role::token_embedding), {.tensor = 8}) == 6283 * 64);
   CHECK(local_elements(graph.model, graph.parameter(0, Role::position_embedding), {.tensor = 8}) == 1024 * 64);
 }
 
-TEST_CASE("key heads are repeated where there are fewer than ranks") {
+TEST_CASE("key heads are repeated if there are fewer than ranks") {
   const Graph graph = Graph::build(test::llama3_8b());
   CHECK(local_kv_heads(graph.model, 8) == 1);
   CHECK(local_kv_heads(graph.model, 16) == 1);
@@ -39,7 +39,7 @@ TEST_CASE("key heads are repeated where there are fewer than ranks") {
   CHECK(local_elements(graph.model, graph.parameter(1, Role::query_weight), {.tensor = 16}) == 256 * 4096);
 }
 
-TEST_CASE("experts are dealt over expert ranks and split over expert-tensor ranks") {
+TEST_CASE("experts are distributed over expert ranks and split over expert-tensor ranks") {
   ModelRecipe model = test::mixtral_8x7b();
   model.bias = true;
   const Graph graph = Graph::build(model);

@@ -21,7 +21,7 @@ void check_equal(const LearningRateRecipe& rates, const std::vector<double>& exp
   }
 }
 
-TEST_CASE("warm-up is a line that ends at the peak, for every schedule") {
+TEST_CASE("warm-up is linear and ends at the peak, for every schedule") {
   for (const Schedule schedule : {Schedule::cosine, Schedule::linear, Schedule::constant, Schedule::wsd}) {
     const LearningRateRecipe rates = recipe(schedule, 4, 100, 1e-4);
     CHECK(learning_rate_at(rates, 0) == 0.25e-3);
@@ -51,7 +51,7 @@ TEST_CASE("all but constant end at the minimum and stay there") {
   CHECK(learning_rate_at(constant, 1'000'000'000'000) == 1e-3);
 }
 
-// The expected numbers of the next four cases are printed by torch.optim.lr_scheduler 2.11.
+// The expected numbers of the next four cases were computed by torch.optim.lr_scheduler of PyTorch 2.11.
 TEST_CASE("cosine is CosineAnnealingLR(T_max=8, eta_min=1e-4)") {
   check_equal(recipe(Schedule::cosine, 0, 8, 1e-4),
               {0.001, 0.00096574578963007905, 0.00086819805153394642, 0.00072220754456429057, 0.00055,

@@ -13,7 +13,7 @@ namespace {
 using test::Combination;
 using test::complaints;
 
-// What is told of the small recipe with the patch, by the reader, or by the planner of a recipe that was read.
+// The errors for the small recipe with the patch, from the reader or, for a recipe that it accepts, from the planner.
 std::vector<std::string> complaints_of(const Combination& combination) {
   auto json = test::small_recipe();
   json.merge_patch(Json::parse(combination.patch));
@@ -48,15 +48,17 @@ TEST_CASE("Degrees, nodes and ranks must agree", "[recipe]") { check(test::world
 
 TEST_CASE("Ranks must divide what they split", "[recipe]") { check(test::layout_combinations()); }
 
-TEST_CASE("Layers must fall on the stages as the balance says", "[recipe]") { check(test::pipeline_combinations()); }
+TEST_CASE("Layers must be divided over the stages as the balance requires", "[recipe]") {
+  check(test::pipeline_combinations());
+}
 
-TEST_CASE("Products of sizes that no computer can count are refused", "[recipe]") { check(test::size_combinations()); }
+TEST_CASE("Products of sizes that overflow are refused", "[recipe]") { check(test::size_combinations()); }
 
-TEST_CASE("An unknown key beside the one that was meant hides nothing", "[recipe]") {
+TEST_CASE("An unknown key next to the one that was meant hides no error", "[recipe]") {
   CHECK(complaints_of({R"({"modle": {}, "model": {"kv_heads": 3}})", "", {}}).size() == 2);
 }
 
-TEST_CASE("What follows from a wrong value is not told again", "[recipe]") {
+TEST_CASE("Consequences of a wrong value are not reported again", "[recipe]") {
   check({
       {R"({"model": {"heads": 0, "kv_heads": 3}})", "/model/heads", {}},
       {R"({"model": {"hidden_size": -1, "position": "rope"}})", "/model/hidden_size", {}},

@@ -11,9 +11,10 @@ namespace llmtrain::test {
 // 100 steps.
 struct Combination {
   std::string patch;
-  std::string pointer;  // of the one error; empty when the recipe stays good
+  std::string pointer;  // of the one error; empty if the recipe stays valid
   std::vector<std::string> words;
-  std::int64_t devices_per_node = 0;  // of the world that it is planned for; 0: it is read, and the world not known
+  std::int64_t devices_per_node =
+      0;  // of the world that it is planned for; 0: the recipe is only read, without a world
 };
 
 std::vector<Combination> model_combinations();

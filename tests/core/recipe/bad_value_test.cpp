@@ -12,12 +12,12 @@ using test::complaints;
 using test::Json;
 using test::small_recipe;
 
-// One change of a good recipe that makes exactly one error.
+// One change to a valid recipe that causes exactly one error.
 struct BadValue {
   std::string where;               // JSON pointer that gets `value`
   std::string value;               // JSON
   std::string pointer;             // in the message
-  std::vector<std::string> words;  // that the message must hold
+  std::vector<std::string> words;  // that the message must contain
 };
 
 void check_one_complaint(const BadValue& bad) {
@@ -126,7 +126,7 @@ TEST_CASE("An unknown key is refused with the key that was probably meant", "[re
   }
 }
 
-TEST_CASE("A key that resembles none gets no hint", "[recipe]") {
+TEST_CASE("A key that resembles no other gets no hint", "[recipe]") {
   auto json = small_recipe();
   json["wholly_different"] = 1;
   CHECK(complaints(json.dump()) ==
@@ -146,7 +146,7 @@ TEST_CASE("A required key that is missing is named with its rule", "[recipe]") {
   }
 }
 
-TEST_CASE("A missing section is one error that lists what it must hold", "[recipe]") {
+TEST_CASE("A missing section is one error that lists its required keys", "[recipe]") {
   CHECK(complaints("{}") ==
         std::vector<std::string>{"r.json: /model: is missing; must be an object with layers, hidden_size, heads, "
                                  "vocab_size, max_sequence_length",
@@ -163,7 +163,7 @@ TEST_CASE("A misspelled required key is one error, not two", "[recipe]") {
   CHECK(complaints(json.dump()).size() == 2);
 }
 
-TEST_CASE("A recipe that is no object is one error", "[recipe]") {
+TEST_CASE("A recipe that is not an object is one error", "[recipe]") {
   for (const std::string text : {"[]", "5", "null", "\"recipe\"", "true"}) {
     const auto lines = complaints(text);
     CAPTURE(text, lines);
@@ -188,7 +188,7 @@ TEST_CASE("Six errors give six lines, in the order of the recipe", "[recipe]") {
   }
 }
 
-TEST_CASE("Very many errors are told up to a limit", "[recipe]") {
+TEST_CASE("Errors are reported up to a limit", "[recipe]") {
   auto json = small_recipe();
   for (int i = 0; i < 5000; ++i) json["unheard_of_" + std::to_string(i)] = i;
   CHECK(complaints(json.dump()).size() == 1001);

@@ -24,7 +24,7 @@ BalanceRecipe by_list(std::vector<std::int64_t> list) {
   return {.kind = BalanceKind::list, .layers_per_stage = std::move(list)};
 }
 
-// What the rules of pipelines tell of the case.
+// The errors of the pipeline rules for the case.
 std::string failure(const Case& c) {
   Recipe recipe;
   recipe.model.layers = c.layers;
@@ -69,7 +69,7 @@ TEST_CASE("more stages than blocks need fewer ranks or loops") {
              Catch::EndsWith("; set /parallel/pipeline to 4 and /pipeline/loops to 1"));
 }
 
-TEST_CASE("a list must have an entry for each stage, none empty, and add up") {
+TEST_CASE("a list must have one entry per stage, no empty stage, and the right sum") {
   CHECK(failure({4, 2, 1, by_list({4})}) ==
         "/pipeline/balance: the list has 1 entry; give one for each of the 2 stages (pipeline 2 × loops 1)");
   CHECK_THAT(failure({4, 2, 1, by_list({})}), Catch::Contains("has 0 entries"));
@@ -85,14 +85,14 @@ TEST_CASE("a list must have an entry for each stage, none empty, and add up") {
   CHECK(failure({4, 3, 1, by_list({0, 4, 0})}) == "no error");
 }
 
-// The number that follows `key` in the message, or `otherwise`.
+// The number after `key` in the message, or `otherwise`.
 std::int64_t advice(const std::string& message, const std::string& key, std::int64_t otherwise) {
   const auto place = message.find(key + " to ");
   return place == std::string::npos ? otherwise : std::stoll(message.substr(place + key.size() + 4));
 }
 
 TEST_CASE("advice on an uneven split") {
-  rc::prop("whatever it proposes is legal, and no nearer number of layers is", [] {
+  rc::prop("every proposal is legal, and no nearer number of layers is", [] {
     Case c{*rc::gen::inRange(1, 40), *rc::gen::inRange(1, 9), *rc::gen::inRange(1, 9), {}};
     c.balance = *rc::gen::arbitrary<bool>() ? by_blocks : by_layers;
     const std::string message = failure(c);

@@ -15,7 +15,7 @@ using test::Json;
 using test::parse;
 using test::small_recipe;
 
-// The table of presets and the defaults of docs/recipe.md, written here a second time on purpose.
+// The presets and defaults of docs/recipe.md, deliberately repeated here.
 TEST_CASE("Each architecture has its presets", "[recipe]") {
   const std::vector<std::pair<std::string, std::string>> presets = {
       {"gpt2", R"({"architecture": "gpt2", "layers": 4, "hidden_size": 64, "heads": 8, "kv_heads": 8, "head_dim": 8,
@@ -51,7 +51,7 @@ TEST_CASE("The llama feed-forward width is 8h/3, rounded up to a multiple of 256
   }
 }
 
-TEST_CASE("Every key but the required ones has its documented default", "[recipe]") {
+TEST_CASE("Every key except the required ones has its documented default", "[recipe]") {
   const auto json = to_json(parse(small_recipe()));
   auto expected = Json::parse(R"({
     "name": "run", "description": "", "seed": 1234,
@@ -75,7 +75,7 @@ TEST_CASE("Every key but the required ones has its documented default", "[recipe
   CHECK(nlohmann::json(json) == nlohmann::json(expected));
 }
 
-TEST_CASE("Defaults follow the keys that decide them", "[recipe]") {
+TEST_CASE("Defaults follow the keys that they depend on", "[recipe]") {
   auto json = small_recipe();
   json["name"] = "other";
   json["training"]["steps"] = 77;
@@ -91,7 +91,7 @@ TEST_CASE("Defaults follow the keys that decide them", "[recipe]") {
   CHECK(recipe.model.moe->top_k == 1);
 }
 
-TEST_CASE("A preset's key can be overridden, and the others stay", "[recipe]") {
+TEST_CASE("A key of a preset can be overridden without changing the others", "[recipe]") {
   auto json = small_recipe();
   json["model"]["architecture"] = "llama";
   json["model"]["norm"] = "layernorm";
@@ -100,7 +100,7 @@ TEST_CASE("A preset's key can be overridden, and the others stay", "[recipe]") {
   CHECK(model.activation == Activation::swiglu);
 }
 
-TEST_CASE("A resolved recipe written and read again is the same", "[recipe]") {
+TEST_CASE("A resolved recipe is unchanged by writing and reading it", "[recipe]") {
   for (const auto& json : {small_recipe(), test::large_recipe()}) {
     const auto recipe = parse(json);
     const auto text = to_json(recipe).dump();
@@ -109,7 +109,7 @@ TEST_CASE("A resolved recipe written and read again is the same", "[recipe]") {
   }
 }
 
-TEST_CASE("A recipe that gives every key is written as it was", "[recipe]") {
+TEST_CASE("A recipe that sets every key is written unchanged", "[recipe]") {
   auto expected = test::large_recipe();
   expected["data"]["validation"][0]["weight"] = 1.0;
   CHECK(nlohmann::json(to_json(parse(test::large_recipe()))) == nlohmann::json(expected));
@@ -136,7 +136,7 @@ TEST_CASE("Paths resolve against the recipe's folder", "[recipe]") {
   CHECK(recipe.log.directory == "here");
 }
 
-TEST_CASE("Words in place of paths stay words", "[recipe]") {
+TEST_CASE("Keywords in place of paths stay keywords", "[recipe]") {
   auto json = small_recipe();
   json["checkpoint"]["resume"] = "never";
   json["cluster"]["profile"] = "h200";
@@ -145,7 +145,7 @@ TEST_CASE("Words in place of paths stay words", "[recipe]") {
   CHECK(recipe.cluster.profile == "h200");
 }
 
-TEST_CASE("A recipe file that is not there or no file is told apart", "[recipe]") {
+TEST_CASE("A missing recipe file and one that is not a file are distinguished", "[recipe]") {
   const test::TemporaryDirectory directory;
   const auto code_of = [](const std::filesystem::path& file) {
     try {

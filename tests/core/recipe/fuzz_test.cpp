@@ -16,7 +16,7 @@ using test::Json;
 
 class Mutator {
  public:
-  // One to three edits of bytes: changed, removed, doubled, or a piece of JSON put in.
+  // One to three byte edits: changed, removed, duplicated, or a piece of JSON inserted.
   std::string operator()(std::string text) {
     static const std::vector<std::string> pieces = {
         "{",   "}",      "[",    "]",    ",",     ":",     "\"",
@@ -53,7 +53,7 @@ class Mutator {
   std::mt19937_64 random_{20240601};
 };
 
-// 100,000 mutations in all where the program is fast; under a sanitizer as many as this much processor time allows.
+// 100,000 mutations in total in a fast build; under a sanitizer as many as this processor time allows.
 class Budget {
  public:
   explicit Budget(int rounds) : rounds_(rounds) {}
@@ -67,7 +67,7 @@ class Budget {
   std::clock_t begin_ = std::clock();
 };
 
-// Values of the whole document, so that edits of them pass the parser and reach the rules.
+// Values from anywhere in the document, so that edits pass the parser and reach the rules.
 std::vector<Json*> leaves(Json& value) {
   std::vector<Json*> found;
   for (auto& child : value) {
@@ -81,7 +81,7 @@ std::vector<Json*> leaves(Json& value) {
   return found;
 }
 
-// Whether it is a recipe; anything but Error(bad_recipe) escapes and fails the test.
+// Whether it is a valid recipe; any exception except Error(bad_recipe) fails the test.
 bool is_recipe(const std::string& text) {
   try {
     const auto recipe = parse_recipe(text, "r.json", "/", {});
@@ -94,7 +94,7 @@ bool is_recipe(const std::string& text) {
   }
 }
 
-TEST_CASE("Broken bytes of a recipe end in nothing but a recipe error", "[recipe]") {
+TEST_CASE("Corrupted bytes of a recipe cause only recipe errors", "[recipe]") {
   const auto large = test::large_recipe().dump();
   const auto small = test::small_recipe().dump();
   Mutator mutate;
@@ -105,7 +105,7 @@ TEST_CASE("Broken bytes of a recipe end in nothing but a recipe error", "[recipe
   CHECK(good < budget.done());
 }
 
-TEST_CASE("Broken values of a recipe end in nothing but a recipe error", "[recipe]") {
+TEST_CASE("Corrupted values of a recipe cause only recipe errors", "[recipe]") {
   const std::vector<Json> values = {0,       1,      2,       3,    7,      -1,        1 << 20,    10'000,
                                     1e18,    0.5,    -0.0,    true, "auto", "",        "O1",       "rope",
                                     nullptr, {1, 2}, "gpipe", "/",  1e9,    INT64_MAX, UINT64_MAX, 64};

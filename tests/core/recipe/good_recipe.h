@@ -13,7 +13,7 @@ namespace llmtrain::test {
 
 using Json = nlohmann::ordered_json;
 
-// Only what has no default.
+// Only the keys without a default.
 inline Json small_recipe() {
   return Json::parse(R"({
     "model": {"layers": 4, "hidden_size": 64, "heads": 8, "vocab_size": 512, "max_sequence_length": 128},
@@ -21,7 +21,7 @@ inline Json small_recipe() {
     "training": {"steps": 100}})");
 }
 
-// A value in every section, none of them the default.
+// A value in every section, none of them a default.
 inline Json large_recipe() {
   return Json::parse(R"({
     "$schema": "recipe.schema.json", "name": "large", "description": "every section", "seed": 7,
@@ -60,7 +60,7 @@ inline Recipe parse(const Json& json, const std::vector<Override>& overrides = {
   return parse(json.dump(), overrides);
 }
 
-// The lines of the Error(bad_recipe) that the action throws; none when it throws nothing.
+// The lines of the Error(bad_recipe) that the action throws; none if it throws nothing.
 template <class Action>
 std::vector<std::string> lines_thrown_by(Action action) {
   std::vector<std::string> lines;
@@ -74,7 +74,7 @@ std::vector<std::string> lines_thrown_by(Action action) {
   return lines;
 }
 
-// Those that reading the text gives.
+// The errors of reading the text.
 inline std::vector<std::string> complaints(const std::string& text, const std::vector<Override>& overrides = {}) {
   return lines_thrown_by([&] { parse(text, overrides); });
 }

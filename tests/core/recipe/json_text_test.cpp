@@ -13,7 +13,7 @@ namespace {
 
 using test::complaints;
 
-TEST_CASE("Text that is no JSON is refused with line, column and plain words", "[recipe]") {
+TEST_CASE("Text that is not JSON is refused with line, column and a plain message", "[recipe]") {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"", "line 1, column 1: the text is empty"},
       {" \n\t", "the text is empty"},
@@ -52,7 +52,7 @@ TEST_CASE("Text that is no JSON is refused with line, column and plain words", "
   }
 }
 
-TEST_CASE("Hostile sizes and depths give one short error", "[recipe]") {
+TEST_CASE("Hostile sizes and depths cause one short error", "[recipe]") {
   const std::size_t million = 1'000'000;
   const std::vector<std::pair<std::string, std::string>> cases = {
       {std::string(million, '['), "more than 64 deep"},
@@ -70,7 +70,7 @@ TEST_CASE("Hostile sizes and depths give one short error", "[recipe]") {
   }
 }
 
-TEST_CASE("Long values and keys are cut in messages, between characters", "[recipe]") {
+TEST_CASE("Long values and keys are truncated in messages, between characters", "[recipe]") {
   std::string umlauts;
   for (int i = 0; i < 1000; ++i) umlauts += "\xC3\xA4";
   auto json = test::small_recipe();
@@ -84,7 +84,7 @@ TEST_CASE("Long values and keys are cut in messages, between characters", "[reci
   }
 }
 
-TEST_CASE("A key that is given twice is an error at its pointer, wherever it is", "[recipe]") {
+TEST_CASE("A duplicate key is an error at its pointer, wherever it is", "[recipe]") {
   auto text = test::small_recipe().dump();
   text.insert(1, R"("data": {"train": [{"path": "/a.bin", "path": "/b.bin"}]}, "seed": 1, "seed": 1, )");
   const auto lines = complaints(text);
@@ -92,13 +92,13 @@ TEST_CASE("A key that is given twice is an error at its pointer, wherever it is"
                                           "r.json: /seed: is given twice; a key may stand once"});
 }
 
-TEST_CASE("Pointers escape and split as RFC 6901 says", "[recipe]") {
+TEST_CASE("Pointers are escaped and split according to RFC 6901", "[recipe]") {
   CHECK(append_key("/a", "b/c~d") == "/a/b~1c~0d");
   CHECK(split_pointer("/a/b~1c~0d/") == std::vector<std::string>{"a", "b/c~d", ""});
   CHECK(split_pointer("").empty());
 }
 
-TEST_CASE("Numbers keep their kind and all 64 bits", "[recipe]") {
+TEST_CASE("Numbers keep their type and all 64 bits", "[recipe]") {
   const auto json = parse_json("[9007199254740993, -0, 1.5, 18446744073709551615]");
   REQUIRE(json.error.empty());
   CHECK(json.value[0].get<std::int64_t>() == 9007199254740993);

@@ -25,7 +25,7 @@ TEST_CASE("An override sets any key, with dots or slashes", "[recipe]") {
   CHECK(recipe.pipeline.balance.layers_per_stage == std::vector<std::int64_t>{4});
 }
 
-TEST_CASE("A value that is no JSON is a string", "[recipe]") {
+TEST_CASE("A value that is not JSON is a string", "[recipe]") {
   const auto recipe =
       parse(small_recipe(), {"name=trial", "model.architecture=llama", "description=a=b \"c", "log.directory=x"});
   CHECK(recipe.name == "trial");
@@ -38,7 +38,7 @@ TEST_CASE("Later overrides win over earlier ones and over the recipe", "[recipe]
   CHECK(parse(small_recipe(), {"seed=1", "seed=2"}).seed == 2);
 }
 
-TEST_CASE("An override replaces, makes and appends entries of lists", "[recipe]") {
+TEST_CASE("An override replaces, creates and appends list entries", "[recipe]") {
   auto json = small_recipe();
   json["data"]["train"] = Json::parse(R"([{"path": "/a.bin"}])");
   const auto recipe =
@@ -47,7 +47,7 @@ TEST_CASE("An override replaces, makes and appends entries of lists", "[recipe]"
   CHECK(recipe.data.validation == std::vector<DataSource>{{"/c.bin", 1}});
 }
 
-TEST_CASE("An override replaces a word by an object and null by a section", "[recipe]") {
+TEST_CASE("An override replaces a keyword by an object and null by a section", "[recipe]") {
   auto json = small_recipe();
   json["data"]["tokenizer"] = "bytes";
   json["model"]["moe"] = nullptr;
@@ -67,7 +67,7 @@ TEST_CASE("A path in an override resolves against the working directory", "[reci
   CHECK(recipe.checkpoint.resume == "auto");
 }
 
-TEST_CASE("What is wrong with an override is told as --set", "[recipe]") {
+TEST_CASE("Errors in an override are reported as --set", "[recipe]") {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"batch.micro=0", "--set: /batch/micro: 0 is out of range; must be a whole number from 1"},
       {"batch.micro=two", "--set: /batch/micro: \"two\" is a string"},
@@ -105,7 +105,7 @@ TEST_CASE("Overrides of hostile depth are refused", "[recipe]") {
   CHECK(lines[0].size() < 250);
 }
 
-TEST_CASE("Errors of the file and of overrides come together", "[recipe]") {
+TEST_CASE("Errors of the file and of overrides are reported together", "[recipe]") {
   auto json = small_recipe();
   json["seed"] = -1;
   CHECK(complaints(json.dump(), {"batch.micro=0", "oops"}).size() == 3);

@@ -26,7 +26,7 @@ std::vector<Combination> all_combinations() {
   return all;
 }
 
-// A document as it is read, before any rule is asked.
+// A document as read, before any rule is applied.
 struct Read {
   explicit Read(Json json) : document{std::move(json), {}}, problems(document) {
     RecipeReader reader(document, folder, problems);
@@ -56,7 +56,7 @@ std::string report(const Combination& combination, const std::vector<Rule>& rule
   return read.problems.report("");
 }
 
-TEST_CASE("Rules name keys that there are", "[recipe]") {
+TEST_CASE("Rules name existing keys", "[recipe]") {
   const auto keys = key_pointers();
   for (const Rule& rule : all_rules()) {
     CAPTURE(rule.refuses);
@@ -69,7 +69,7 @@ TEST_CASE("Rules name keys that there are", "[recipe]") {
   }
 }
 
-TEST_CASE("Every rule is watched: without it some combination is told otherwise", "[recipe]") {
+TEST_CASE("Every rule is tested: without it the errors of some combination change", "[recipe]") {
   const auto combinations = all_combinations();
   for (std::size_t left_out = 0; left_out < all_rules().size(); ++left_out) {
     auto rules = all_rules();
@@ -81,7 +81,7 @@ TEST_CASE("Every rule is watched: without it some combination is told otherwise"
   }
 }
 
-// The value with another of its kind in its place; words are tried out.
+// Other values of the same type; for keywords, all of them are tried.
 std::vector<Json> other_values(const Json& value) {
   if (value.is_boolean()) return {!value.get<bool>()};
   if (value.is_number_integer()) return {value.get<std::int64_t>() + 1, 2 * value.get<std::int64_t>(), 1, 0};
@@ -90,7 +90,7 @@ std::vector<Json> other_values(const Json& value) {
   return {1, 3, "llama", "rope", "O1", "bf16", "flash", "gpipe", "interleaved", "blocks", {4}};
 }
 
-// Whether the key is one of the rule's, or lies in one or around one.
+// Whether the key is one of the rule's keys, or inside one or around one.
 bool is_named(const Rule& rule, const std::string& key) {
   const auto touches = [&](std::string_view pointer) { return lies_in(pointer, key) || lies_in(key, pointer); };
   return touches(rule.refuses) || std::ranges::any_of(rule.reads, touches);
@@ -100,7 +100,7 @@ std::string text_of(const Verdict& verdict) {
   return verdict ? verdict->what + verdict->rule + verdict->hint : std::string();
 }
 
-// Whether the verdict changes with a key that the rule does not name. `resolved` gives every key.
+// Whether the verdict changes with a key that the rule does not name. `resolved` sets every key.
 void check_names(const Json& resolved) {
   const Read before(resolved);
   const Known known{.document = &before.document};
@@ -121,12 +121,12 @@ void check_names(const Json& resolved) {
   }
 }
 
-TEST_CASE("A rule looks at no key that it does not name", "[recipe]") {
+TEST_CASE("A rule reads no key that it does not name", "[recipe]") {
   check_names(to_json(test::parse(test::large_recipe())));
   for (const auto& combination : all_combinations()) check_names(to_json(Read(json_of(combination)).recipe));
 }
 
-// Pairs of a key and one that decides its default.
+// Pairs of a key and one that determines its default.
 std::set<std::pair<std::string, std::string>> deciders() {
   std::set<std::pair<std::string, std::string>> found;
   const auto given = json_of({R"({"model": {"hidden_size": 192, "moe": {"experts": 8}}})", "", {}});
@@ -145,7 +145,7 @@ std::set<std::pair<std::string, std::string>> deciders() {
   return found;
 }
 
-TEST_CASE("A rule names what decides the defaults of its keys", "[recipe]") {
+TEST_CASE("A rule names the keys that determine the defaults of its keys", "[recipe]") {
   const auto pairs = deciders();
   CHECK(pairs.contains({"/model/ffn_hidden_size", "/model/architecture"}));
   for (const auto& [decided, decider] : pairs) {
@@ -156,7 +156,7 @@ TEST_CASE("A rule names what decides the defaults of its keys", "[recipe]") {
   }
 }
 
-TEST_CASE("What follows from a wrong number of ranks is not told again", "[recipe]") {
+TEST_CASE("Consequences of a wrong number of ranks are not reported again", "[recipe]") {
   auto recipe = test::parse(json_of({R"({"model": {"moe": {"experts": 8}}, "batch": {"global": 6}, "parallel":
     {"tensor": 4, "pipeline": 4, "expert": 8, "zero_shard_ranks": 3}})",
                                      "",
@@ -167,7 +167,7 @@ TEST_CASE("What follows from a wrong number of ranks is not told again", "[recip
                     "context; did you mean 48?");
 }
 
-TEST_CASE("A plan is told of every broken rule at once, in plain lines", "[recipe]") {
+TEST_CASE("A plan reports every broken rule at once, one per line", "[recipe]") {
   auto recipe = test::parse(test::small_recipe());
   require_rules(recipe, {.ranks = 4, .devices_per_node = 4});
   recipe.model.dropout = 0.1;

@@ -20,7 +20,7 @@ using test::Json;
 using test::large_recipe;
 using test::small_recipe;
 
-// An independent judge of the schema.
+// An independent implementation of JSON Schema.
 class SchemaJudge {
  public:
   SchemaJudge() {
@@ -92,7 +92,7 @@ TEST_CASE("The schema refuses bad recipes", "[recipe]") {
   CHECK_FALSE(judge.accepts(Json::object()));
 }
 
-TEST_CASE("The schema, the reference and a written recipe hold the same keys", "[recipe]") {
+TEST_CASE("The schema, the reference and a written recipe have the same keys", "[recipe]") {
   std::set<std::string> in_schema;
   collect_keys(recipe_schema(), "", in_schema);
   const auto pointers = key_pointers();

@@ -12,14 +12,14 @@ using namespace llmtrain::test;
 
 namespace {
 
-// Of other lengths on other ranks, one of them empty.
+// Lengths differ between ranks, and one text is empty.
 std::string text_of(int rank) {
   return std::string(static_cast<std::size_t>(rank) * 5000, static_cast<char>('a' + rank));
 }
 
 }  // namespace
 
-TEST_CASE("texts pass from one rank to all, and from all to the first") {
+TEST_CASE("texts are sent from one rank to all, and from all to the first") {
   for (const int ranks : rank_counts()) {
     on_ranks(ranks, [](Communicator& communicator) {
       const int own = communicator.rank(), last = communicator.size() - 1;
@@ -35,7 +35,7 @@ TEST_CASE("texts pass from one rank to all, and from all to the first") {
   }
 }
 
-TEST_CASE("all ranks throw what the first of those that failed throws") {
+TEST_CASE("all ranks throw the error of the first rank that failed") {
   for (const int ranks : rank_counts()) {
     on_ranks(ranks, [ranks](Communicator& communicator) {
       run_together(communicator, [] {});
@@ -55,7 +55,7 @@ TEST_CASE("all ranks throw what the first of those that failed throws") {
   }
 }
 
-TEST_CASE("one rank alone agrees with itself") {
+TEST_CASE("agreement works on a single rank") {
   const std::shared_ptr<Communicator> alone = make_solo_communicator();
   CHECK(exchange_numbers(*alone, 3) == std::vector<std::int64_t>{3});
   CHECK_FALSE(first_failure(*alone, std::nullopt));

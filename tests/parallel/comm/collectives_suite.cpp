@@ -10,7 +10,7 @@ using namespace llmtrain::test;
 
 namespace {
 
-// Empty, odd, on both sides of what backends do at once or in pieces.
+// Empty, odd, and on both sides of the sizes that backends transfer at once or in pieces.
 const std::vector<std::int64_t> sizes{0, 1, 3, 257, 2050, 33001};
 
 using Work = std::function<void(Communicator&, ElementType, std::int64_t)>;
@@ -29,7 +29,7 @@ std::string name(const char* collective, ElementType type, std::int64_t size) {
   return std::string(collective) + " of " + std::to_string(size) + " " + std::string(element_name(type));
 }
 
-// Fits all types for up to 8 ranks: sums stay below 2^4 in size.
+// Fits all types for up to 8 ranks: sums stay below 2^4 in magnitude.
 double value(ElementType type, int rank, std::int64_t index) {
   return type == ElementType::uint8 || rank < 4 ? small_number(type, rank, index) : 0;
 }
@@ -65,7 +65,7 @@ TEST_CASE("all_reduce gives every rank the combination") {
   });
 }
 
-TEST_CASE("all_gather puts the parts one after the other, also in place") {
+TEST_CASE("all_gather concatenates the parts, also in place") {
   for_all([](Communicator& communicator, ElementType type, std::int64_t size) {
     const Group& world = communicator.world();
     Values input(type, size, 1), output(type, size * world.size()), expected(type, size * world.size());
@@ -118,7 +118,7 @@ TEST_CASE("all_to_all gives part i to rank i") {
   });
 }
 
-TEST_CASE("all_to_all_v gives parts of their own sizes, empty ones too") {
+TEST_CASE("all_to_all_v transfers parts of different sizes, including empty ones") {
   for_all([](Communicator& communicator, ElementType type, std::int64_t size) {
     const Group& world = communicator.world();
     const auto count = [&](int from, int to) { return (from + 2 * to) % 3 == 0 ? 0 : size + from - to + 8; };

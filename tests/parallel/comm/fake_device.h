@@ -12,7 +12,7 @@
 
 namespace llmtrain::test {
 
-// Something that threads wait for until it has come.
+// An event that threads wait for.
 class FakeMark : public StagingDevice::Mark {
  public:
   FakeMark();
@@ -20,7 +20,7 @@ class FakeMark : public StagingDevice::Mark {
   void pass() const;
   void wait() const;
 
-  // A copy is the same mark.
+  // A copy refers to the same event.
   FakeMark(const FakeMark&) = default;
   FakeMark& operator=(const FakeMark&) = default;
 
@@ -33,11 +33,11 @@ class FakeMark : public StagingDevice::Mark {
   std::shared_ptr<State> state_;
 };
 
-// A thread that does what it is given, in order, while its user goes on: what a GPU's stream does.
+// A thread that executes tasks in order while its user continues, like a GPU's stream.
 class FakeStream {
  public:
   FakeStream();
-  // Does all that it was given.
+  // Executes all queued tasks.
   ~FakeStream();
   FakeStream(const FakeStream&) = delete;
   FakeStream& operator=(const FakeStream&) = delete;
@@ -55,8 +55,8 @@ class FakeStream {
   std::thread thread_;
 };
 
-// A device whose memory is the host's and whose streams are threads. Without a computation's stream the calling thread
-// is the computation: it sees results as soon as wait() has returned.
+// A device whose memory is host memory and whose streams are threads. Without a compute stream the calling thread is
+// the computation: it sees results as soon as wait() has returned.
 class FakeDevice : public StagingDevice {
  public:
   // `computation` outlives this, or is null.

@@ -6,7 +6,7 @@
 
 using namespace llmtrain;
 
-TEST_CASE("a group says who it is, long ones in part") {
+TEST_CASE("a group's text lists its ranks, abbreviated for large groups") {
   CHECK(Group(std::make_shared<Group::State>("tensor", std::vector<int>{2, 3}, 1)).description() == "tensor [2 3]");
   std::vector<int> ranks(100);
   std::iota(ranks.begin(), ranks.end(), 0);

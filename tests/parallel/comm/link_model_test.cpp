@@ -27,7 +27,7 @@ std::vector<Request> requests(Collective collective, std::int64_t bytes) {
 
 }  // namespace
 
-TEST_CASE("messages leave one after the other and arrive a delay later") {
+TEST_CASE("messages are sent one after the other and arrive after the delay") {
   LinkModel links(2, 0.5, 100);
   const Clock::time_point start = Clock::now();
   const LinkModel::Passage first = links.message(0, 100, start);
@@ -40,23 +40,23 @@ TEST_CASE("messages leave one after the other and arrive a delay later") {
   CHECK(seconds(start, back.arrived) == Approx(1.5));
 }
 
-TEST_CASE("collectives take the ring's hops and bytes, and the links of all members") {
+TEST_CASE("collectives take the hops and bytes of a ring, and occupy the links of all members") {
   LinkModel links(4, 0.5, 100);
   const Clock::time_point start = Clock::now();
-  // 2 · 3/4 of 200 bytes at 100 a second, and 6 hops.
+  // 2 · 3/4 of 200 bytes at 100 bytes per second, and 6 hops.
   CHECK(seconds(start, links.collective(requests(Collective::all_reduce, 200), start)) == Approx(3 + 3));
-  // The links are free after the bytes; each sends 3 parts of 100.
+  // The links are free once the bytes are sent; each sends 3 parts of 100.
   CHECK(seconds(start, links.collective(requests(Collective::all_gather, 100), start)) == Approx(3 + 3 + 1.5));
   LinkModel delay_only(4, 0.5, 0);
   CHECK(seconds(start, delay_only.collective(requests(Collective::reduce_scatter, 100), start)) == Approx(1.5));
   CHECK(seconds(start, delay_only.collective(requests(Collective::barrier, 0), start)) == Approx(1));
 }
 
-TEST_CASE("an imitated network delays the receiver, and work hides the delay") {
+TEST_CASE("an emulated network delays the receiver, and work hides the delay") {
   LocalOptions options;
   options.link_delay_microseconds = 20000;
   LocalWorld world(2, options);
-  // Of both ranks: a receiver that begins late waits so much shorter.
+  // The time of both ranks: a receiver that starts late waits less by the same amount.
   const Clock::time_point start = Clock::now();
   world.run([start](Communicator& communicator) {
     Values data(ElementType::float32, 16);

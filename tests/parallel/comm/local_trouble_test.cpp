@@ -13,7 +13,7 @@ using namespace llmtrain::test;
 
 namespace {
 
-// What every rank saw: "" for those that ended without an error.
+// The error of every rank: "" for those that ended without one.
 struct Outcome {
   ExitCode code = ExitCode::done;
   std::string message;
@@ -39,7 +39,7 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 
 }  // namespace
 
-TEST_CASE("a rank that throws takes the others down with its message") {
+TEST_CASE("a rank that throws ends the others with its message") {
   for (const int ranks : {2, 4, 8}) {
     LocalWorld world(ranks);
     const std::vector<Outcome> seen = outcomes(world, ranks, [](Communicator& communicator) {
@@ -58,7 +58,7 @@ TEST_CASE("a rank that throws takes the others down with its message") {
   }
 }
 
-TEST_CASE("any exception takes the world down, and run throws the first") {
+TEST_CASE("any exception ends the world, and run throws the first one") {
   LocalWorld world(3);
   CHECK_THROWS_WITH(world.run([](Communicator& communicator) {
     if (communicator.rank() == 2) throw std::runtime_error("out of paper");
@@ -67,7 +67,7 @@ TEST_CASE("any exception takes the world down, and run throws the first") {
                     Catch::Contains("out of paper"));
 }
 
-TEST_CASE("a rank that hangs is named, with its last operation, and nobody waits on") {
+TEST_CASE("a rank that hangs is named with its last operation, and no rank keeps waiting") {
   LocalOptions options;
   options.watchdog_seconds = 0.2;
   LocalWorld world(3, options);
@@ -94,7 +94,7 @@ TEST_CASE("a rank that hangs is named, with its last operation, and nobody waits
   }
 }
 
-TEST_CASE("the watchdog also serves a rank that only asks, and a message without its other side") {
+TEST_CASE("the watchdog also works for a rank that only polls, and for a message without its counterpart") {
   LocalOptions options;
   options.watchdog_seconds = 0.1;
   LocalWorld world(2, options);
@@ -109,7 +109,7 @@ TEST_CASE("the watchdog also serves a rank that only asks, and a message without
   CHECK(contains(seen[0].message, "receive of 8 fp32 from rank 1 for pipeline in group world [0 1] for rank 1"));
 }
 
-TEST_CASE("requests that do not fit together are an error that names both") {
+TEST_CASE("mismatched requests are an error that names both") {
   LocalWorld world(2);
   const std::vector<Outcome> seen = outcomes(world, 2, [](Communicator& communicator) {
     Values data(ElementType::float32, 8 + communicator.rank());
@@ -136,7 +136,7 @@ TEST_CASE("after a failure nothing starts, and the failure can be read") {
   CHECK(seen[0].code == ExitCode::stopped);
 }
 
-TEST_CASE("another thread reads a rank's operations meanwhile") {
+TEST_CASE("another thread reads a rank's operations concurrently") {
   LocalWorld world(2);
   world.run([](Communicator& communicator) {
     std::atomic<bool> stop{false};
@@ -153,7 +153,7 @@ TEST_CASE("another thread reads a rank's operations meanwhile") {
   });
 }
 
-TEST_CASE("a handle that goes waits for its operation") {
+TEST_CASE("the destructor of a handle waits for its operation") {
   LocalWorld world(2);
   world.run([](Communicator& communicator) {
     Values data(ElementType::float32, 100000);

@@ -28,7 +28,7 @@ std::vector<int> aligned_ranks(int rank, int count, int stride) {
 
 }  // namespace
 
-TEST_CASE("messages of all sizes and types go around a ring, in order") {
+TEST_CASE("messages of all sizes and types pass around a ring in order") {
   for (const int ranks : rank_counts()) {
     on_ranks(ranks, [](Communicator& communicator) {
       const Group& world = communicator.world();
@@ -53,12 +53,12 @@ TEST_CASE("messages of all sizes and types go around a ring, in order") {
   }
 }
 
-TEST_CASE("nobody leaves a barrier before all have come") {
+TEST_CASE("no rank leaves a barrier before all have reached it") {
   for (const int ranks : rank_counts()) {
     on_ranks(ranks, [](Communicator& communicator) {
       const Group& world = communicator.world();
       for (int round = 0; round < 20; ++round) {
-        // What a rank sends before the barrier is there for everyone after it.
+        // A message sent before the barrier has arrived after it.
         Values mine(ElementType::int32, 1), all(ElementType::int32, world.size());
         mine.set(0, round);
         Handle gather = communicator.all_gather(world, Purpose::control, mine.array(), all.array());
@@ -70,7 +70,7 @@ TEST_CASE("nobody leaves a barrier before all have come") {
   }
 }
 
-TEST_CASE("operations on several groups go on at once and end in any order") {
+TEST_CASE("operations on several groups run concurrently and complete in any order") {
   for (const int ranks : rank_counts()) {
     on_ranks(ranks, [](Communicator& communicator) {
       const int half = std::max(1, communicator.size() / 2);
@@ -101,7 +101,7 @@ TEST_CASE("operations on several groups go on at once and end in any order") {
   }
 }
 
-TEST_CASE("asking again and again brings an operation to its end") {
+TEST_CASE("polling completes an operation") {
   for (const int ranks : rank_counts()) {
     on_ranks(ranks, [](Communicator& communicator) {
       Values data = filled(ElementType::float32, 200000, 1);
@@ -115,7 +115,7 @@ TEST_CASE("asking again and again brings an operation to its end") {
   }
 }
 
-TEST_CASE("groups of the same ranks, in any order, are apart") {
+TEST_CASE("groups of the same ranks, in any order, are independent") {
   for (const int ranks : rank_counts()) {
     on_ranks(ranks, [](Communicator& communicator) {
       std::vector<int> reversed = communicator.world().ranks();
@@ -134,7 +134,7 @@ TEST_CASE("groups of the same ranks, in any order, are apart") {
   }
 }
 
-TEST_CASE("an operation that cannot be is refused before it starts") {
+TEST_CASE("an invalid operation is refused before it starts") {
   on_ranks(rank_counts().front(), [](Communicator& communicator) {
     const Group& world = communicator.world();
     Values data(ElementType::float32, 3);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How worlds of MPI ranks end when one of them throws, hangs, or does not what the others do."""
+"""How worlds of MPI ranks end if one of them throws, hangs, or does something different from the others."""
 
 import os
 import re
@@ -23,7 +23,7 @@ class TroubleTest(unittest.TestCase):
     def test_none(self):
         self.assertEqual(self.end("none"), (0, {}))
 
-    def test_a_rank_that_throws_takes_the_others_down_with_its_message(self):
+    def test_a_rank_that_throws_ends_the_others_with_its_message(self):
         code, messages = self.end("throw")
         self.assertEqual(code, 65)
         self.assertEqual(messages[1], "shard 3 is broken")
@@ -35,17 +35,17 @@ class TroubleTest(unittest.TestCase):
         code, messages = self.end("hang")
         self.assertEqual(code, 69)
         message = next(iter(messages.values()))
-        # The rank that hangs has still done its part of what it had started: the others wait in the next operation.
+        # The rank that hangs has completed its part of what it had started: the others wait in the next operation.
         self.assertRegex(message, r"^rank [02] waited .* in barrier for control in group world \[0 1 2\] for rank 1 ")
         self.assertIn("rank 1 (last operation: all_reduce of 300000 fp32", message)
         self.assertIn("launch.watchdog_seconds", message)
 
-    def test_ranks_that_disagree_on_a_size_are_told(self):
+    def test_ranks_that_disagree_on_a_size_are_reported(self):
         code, messages = self.end("size", 2)
         self.assertIn(code, (1, 69))
         self.assertTrue(any("ranks that do different operations" in text or "must agree" in text for text in messages.values()))
 
-    def test_a_group_that_a_rank_does_not_make_is_named(self):
+    def test_a_group_that_a_rank_does_not_create_is_named(self):
         code, messages = self.end("group", 2)
         self.assertEqual(code, 69)
         self.assertIn("rank 1 (last operation", messages[0])

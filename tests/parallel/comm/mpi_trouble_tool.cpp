@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of a world that gets into the trouble that its argument names; mpi_trouble_test.py looks at how it ends.
+// One rank of a world with the failure that its argument names; mpi_trouble_test.py checks how it ends.
 #include <cstdio>
 #include <string>
 #include <thread>
@@ -41,7 +41,7 @@ int main(int, char* arguments[]) {
   try {
     run(*communicator, arguments[1]);
   } catch (const Error& error) {
-    // In this order: mpirun ends a rank as soon as another one has ended.
+    // In this order, because mpirun ends a rank as soon as another one has ended.
     std::fprintf(stderr, "[rank %d] %s\n", communicator->rank(), error.what());
     communicator->abort(error.code(), error.what());
     return static_cast<int>(error.code());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank for each GPU, as threads; without two GPUs it says so and ends with 77. That it links is proved anywhere.
+// One rank per GPU, as threads; with fewer than two GPUs it reports that and exits with 77, but proves that it links.
 #include <cuda_runtime_api.h>
 
 #include <cstdio>
@@ -65,7 +65,7 @@ void check_all_to_all(Communicator& communicator, const Group& world, cudaStream
   for (int rank = 0; rank < ranks; ++rank) in.expect(rank * elements, elements, static_cast<float>(rank), "all_to_all");
 }
 
-// Also sums that the host carries, between those of the devices.
+// Also sums on the host, between those of the devices.
 void check_collectives(Communicator& communicator, cudaStream_t stream) {
   const Group world = communicator.make_group("all", all_ranks(communicator));
   const int ranks = world.size(), own = communicator.rank();
@@ -74,7 +74,7 @@ void check_collectives(Communicator& communicator, cudaStream_t stream) {
   std::int64_t count = 1;
   communicator.all_reduce(world, Purpose::control, {&count, 1, ElementType::int64}).wait();
   if (count != ranks) throw std::runtime_error("all_reduce of the host's memory");
-  // The compute stream alone waits, so the check comes after it.
+  // Only the compute stream waits, so the check comes after it.
   check_cuda(cudaStreamSynchronize(stream), "synchronize");
   const auto total = static_cast<float>(ranks * (ranks + 1)) / 2;
   sum.expect(0, elements, total, "all_reduce");
@@ -97,7 +97,7 @@ void check_messages(Communicator& communicator, cudaStream_t stream) {
   const int next = (own + 1) % ranks, previous = (own + ranks - 1) % ranks;
   const DeviceArray out(elements, static_cast<float>(own)), in(elements, -1);
   communicator.barrier(world).wait();
-  // All send before they receive: each direction has its own stream.
+  // All ranks send before they receive: each direction has its own stream.
   Handle sent = communicator.send(world, Purpose::pipeline, out.array(), next);
   communicator.receive(world, Purpose::pipeline, in.array(), previous).wait();
   sent.wait();

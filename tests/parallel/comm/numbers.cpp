@@ -83,7 +83,7 @@ unsigned encode(ElementType type, double value) {
   const Format format = format_of(type);
   const std::vector<double>& values = positive_values(type);
   const unsigned sign = std::signbit(value) ? 1u << (format.exponent_bits + format.mantissa_bits) : 0;
-  // Patterns of one sign are in the order of their values: the one past the largest counts as the next power step.
+  // Patterns of one sign are ordered by value: the one past the largest counts as the next power step.
   unsigned low = 0, high = (1u << (format.exponent_bits + format.mantissa_bits)) - 1;
   if (format.has_infinity) high = ((1u << format.exponent_bits) - 1) << format.mantissa_bits;
   const unsigned beyond = high;

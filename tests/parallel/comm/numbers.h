@@ -9,15 +9,15 @@
 
 namespace llmtrain::test {
 
-// Whose memory Values say that they are; the test program has it.
+// The memory kind that Values report; defined by the test program.
 Memory values_memory();
 
-// Memory of a type, at an address that is off its alignment by `offset` bytes.
+// Memory of a type, at an address that is misaligned by `offset` bytes.
 class Values {
  public:
   Values(ElementType type, std::int64_t count, int offset = 0);
 
-  // Rounds to the type by looking for the nearest value (of two the even one), without the code under test.
+  // Rounds to the type by searching the nearest value (the even one in a tie), without the code under test.
   void set(std::int64_t index, double value);
   double get(std::int64_t index) const;
 
@@ -38,12 +38,12 @@ class Values {
 
 const std::vector<ElementType>& all_types();
 
-// A whole number of at most 3 in size that all types can hold; different for each rank and index.
+// A whole number of magnitude at most 3 that all types can represent; different for each rank and index.
 double small_number(ElementType type, int rank, std::int64_t index);
 
 // The value of a bit pattern of a floating type below fp32, from the definition of the format.
 double decode(ElementType type, unsigned bits);
-// The pattern of the nearest value; of two as near the even one. Infinity or NaN beyond the range.
+// The pattern of the nearest value, the even one in a tie. Infinity or NaN beyond the range.
 unsigned encode(ElementType type, double value);
 
 }  // namespace llmtrain::test

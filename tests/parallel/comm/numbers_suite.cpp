@@ -19,7 +19,7 @@ Values random_values(ElementType type, std::int64_t count, int seed) {
   return values;
 }
 
-// In the order of the ranks, in fp32, rounded once.
+// Summed in rank order in fp32, rounded once.
 Values ordered_sum(ElementType type, std::int64_t count, int ranks) {
   std::vector<Values> inputs;
   for (int rank = 0; rank < ranks; ++rank) inputs.push_back(random_values(type, count, rank));
@@ -53,7 +53,7 @@ void expect_count(Communicator& communicator, Purpose purpose, Collective collec
 
 }  // namespace
 
-TEST_CASE("sums have the bits of adding the ranks one after the other, every time") {
+TEST_CASE("sums are always bitwise equal to adding the ranks one after the other") {
   for (const int ranks : rank_counts()) {
     on_ranks(ranks, [](Communicator& communicator) {
       for (const ElementType type : floating) {
@@ -70,7 +70,7 @@ TEST_CASE("sums have the bits of adding the ranks one after the other, every tim
   }
 }
 
-TEST_CASE("scattered sums have the same bits as whole ones") {
+TEST_CASE("scattered sums are bitwise equal to whole ones") {
   for (const int ranks : rank_counts()) {
     on_ranks(ranks, [](Communicator& communicator) {
       for (const ElementType type : floating) {
@@ -87,7 +87,7 @@ TEST_CASE("scattered sums have the same bits as whole ones") {
   }
 }
 
-TEST_CASE("bytes are counted to the byte") {
+TEST_CASE("bytes are counted exactly") {
   for (const int ranks : rank_counts()) {
     on_ranks(ranks, [ranks](Communicator& communicator) {
       const Group& world = communicator.world();

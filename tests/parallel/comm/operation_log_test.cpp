@@ -42,12 +42,12 @@ TEST_CASE("calls, bytes and seconds are counted by purpose and collective") {
   CHECK(log.counts().empty());
 }
 
-TEST_CASE("the last operations stay, oldest first") {
+TEST_CASE("the last operations are kept, oldest first") {
   OperationLog log;
   CHECK(log.last_operation() == "none");
   std::vector<OperationLog::Entry> entries;
   for (int i = 1; i <= 20; ++i) entries.push_back(log.start(request(Collective::all_reduce, i)));
-  log.finish(entries[0], entries[0].started);  // forgotten: must not touch the one in its place
+  log.finish(entries[0], entries[0].started);  // no longer kept: must not change the entry in its place
   log.finish(entries[18], entries[18].started);
 
   const std::vector<OperationRecord> last = log.last_operations();
@@ -60,7 +60,7 @@ TEST_CASE("the last operations stay, oldest first") {
   CHECK(log.last_operation().find("all_reduce of 20 bf16 for tensor_parallel in group tensor [2 3], not done") == 0);
 }
 
-TEST_CASE("the last operation that a rank took part in is known by those that are done") {
+TEST_CASE("the last operation that a rank took part in follows from the completed ones") {
   OperationLog log;
   CHECK(log.last_done_with(3) == "none");
   const auto finish = [&](const Request& request) {
@@ -77,7 +77,7 @@ TEST_CASE("the last operation that a rank took part in is known by those that ar
   CHECK(log.last_done_with(7) == "none");
 }
 
-TEST_CASE("a broadcast counts where it starts, a message names its other side") {
+TEST_CASE("a broadcast counts at its root, a message names its other side") {
   OperationLog log;
   Request broadcast = request(Collective::broadcast, 10);
   broadcast.peer = 0;

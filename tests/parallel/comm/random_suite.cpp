@@ -14,7 +14,7 @@ using namespace llmtrain::test;
 
 namespace {
 
-// A sequence of operations that all ranks draw alike from one seed.
+// A sequence of operations that all ranks draw identically from one seed.
 class Script {
  public:
   Script(Communicator& communicator, unsigned seed) : communicator_(communicator), random_(seed) {
@@ -33,7 +33,7 @@ class Script {
  private:
   int below(int limit) { return static_cast<int>(random_() % static_cast<unsigned>(limit)); }
 
-  // A random part of the world in random order; those outside draw it too, and stay out.
+  // A random part of the world in random order; ranks outside it draw it too, but do not take part.
   void add_group() {
     std::vector<int> ranks = communicator_.world().ranks();
     std::shuffle(ranks.begin(), ranks.end(), random_);
@@ -113,7 +113,7 @@ class Script {
     return buffers_.emplace_back(type, count);
   }
 
-  // In an order of the rank's own.
+  // In a different order on each rank.
   void finish() {
     std::shuffle(handles_.begin(), handles_.end(), own_random_);
     for (Handle& handle : handles_) handle.wait();
@@ -135,7 +135,7 @@ class Script {
 }  // namespace
 
 TEST_CASE("random sequences of operations on random groups give the right values") {
-  // All ranks of an MPI world must draw the same seeds.
+  // All ranks of an MPI world must use the same seeds.
   rc::detail::TestParams parameters;
   parameters.seed = 20240607;
   parameters.maxSuccess = 15;

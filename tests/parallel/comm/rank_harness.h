@@ -10,19 +10,19 @@
 
 namespace llmtrain::test {
 
-// How many ranks the suite runs on here: several numbers for ranks that are threads, one under mpirun.
+// The numbers of ranks that the suite runs on: several if ranks are threads, one under mpirun.
 std::vector<int> rank_counts();
 
-// What the suite tests over a backend that connects the ranks: that one itself, or a layer over it.
+// What the suite tests: the backend that connects the ranks, or a layer over it.
 std::shared_ptr<Communicator> with_layer(std::shared_ptr<Communicator> backend);
 
-// How many threads are ranks, where they are: a layer with threads of its own takes fewer.
+// The number of ranks if they are threads: a layer with its own threads uses fewer.
 std::vector<int> thread_counts();
 
-// Runs `work` as each of `ranks` ranks. Throws when it throws on any: Catch's own assertions belong to one thread.
+// Runs `work` on each of `ranks` ranks. Throws if it throws on any, because Catch's assertions work in one thread only.
 void on_ranks(int ranks, const std::function<void(Communicator&)>& work);
 
-// Throws std::runtime_error with the message where the condition is false.
+// Throws std::runtime_error with the message if the condition is false.
 void expect(bool condition, const std::string& message);
 
 }  // namespace llmtrain::test

@@ -17,7 +17,7 @@ namespace {
 const std::vector<ElementType> small_floats{ElementType::bfloat16, ElementType::float16, ElementType::float8_e4m3,
                                             ElementType::float8_e5m2};
 
-// Two arrays, given by their bits, into a third.
+// Reduces two arrays, given by their bits, into a third.
 template <class Bits>
 std::vector<Bits> reduce_bits(ElementType type, Reduction reduction, const std::vector<Bits>& left,
                               const std::vector<Bits>& right) {
@@ -77,7 +77,7 @@ TEST_CASE("sums of small floating types are rounded to nearest, ties to even") {
 
 TEST_CASE("small floating types are summed in fp32 and rounded once") {
   for (const ElementType type : small_floats) {
-    // Each step alone is lost to rounding; together they are not.
+    // Each step alone is lost by rounding; together they are not.
     Values big(type, 1), step(type, 1);
     big.set(0, 16);
     const double half_step = type == ElementType::bfloat16 ? 0.0625 : type == ElementType::float16 ? 0.0078125 : 1;
@@ -91,7 +91,7 @@ TEST_CASE("small floating types are summed in fp32 and rounded once") {
   }
 }
 
-TEST_CASE("sums are taken in the order of the sources") {
+TEST_CASE("sums are computed in the order of the sources") {
   const float big = 1e8f, minus = -1e8f, one = 1;
   float result = 0;
   void* destinations[] = {&result};
@@ -118,7 +118,7 @@ TEST_CASE("sums of integers wrap, also beyond 32 bits") {
   CHECK(wide == (std::int64_t{1} << 60) + 3);
 }
 
-TEST_CASE("a NaN wins in max and min, from any source") {
+TEST_CASE("max and min propagate NaN from any source") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (const Reduction reduction : {Reduction::max, Reduction::min}) {
     for (std::size_t place = 0; place < 3; ++place) {

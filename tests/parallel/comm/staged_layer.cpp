@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The suite's memory counts as a device's, and passes through the host.
+// The suite's memory counts as device memory and is staged through the host.
 #include "parallel/comm/staged/staged_world.h"
 #include "tests/parallel/comm/fake_device.h"
 #include "tests/parallel/comm/numbers.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the suite does not see: the order of operations and of what a device computes meanwhile.
+// What the suite does not test: the order of operations and of concurrent computation on a device.
 #include <catch2/catch.hpp>
 #include <memory>
 #include <vector>
@@ -18,7 +18,7 @@ namespace {
 constexpr std::int64_t elements = 10007;
 constexpr int ranks = 3;
 
-// One rank with a stream that computes.
+// One rank with a compute stream.
 struct DeviceRank {
   explicit DeviceRank(Communicator& host)
       : communicator(stage_through_host(std::shared_ptr<Communicator>(&host, [](Communicator*) {}),
@@ -54,7 +54,7 @@ constexpr int sum_of_ranks = ranks * (ranks + 1) / 2;
 
 }  // namespace
 
-TEST_CASE("An operation follows what was computed before it, and what comes after it follows") {
+TEST_CASE("An operation runs after earlier computation and before later computation") {
   on_devices([](DeviceRank& rank) {
     std::vector<float> data(elements, -1), later(elements, -1);
     const FakeMark gate;
@@ -63,7 +63,7 @@ TEST_CASE("An operation follows what was computed before it, and what comes afte
       data.assign(data.size(), static_cast<float>(rank.own() + 1));
     });
     Handle handle = rank.communicator->all_reduce(rank.world(), Purpose::data_parallel, array(data, Memory::device));
-    // Its input is not there, and nobody has waited for it.
+    // Its input is not ready, and nothing has waited for it.
     expect(!handle.done(), "done before its input was computed");
     gate.pass();
     handle.wait();
@@ -73,7 +73,7 @@ TEST_CASE("An operation follows what was computed before it, and what comes afte
   });
 }
 
-TEST_CASE("What an operation writes may be in use until it starts") {
+TEST_CASE("The output of an operation may be in use until it starts") {
   on_devices([](DeviceRank& rank) {
     std::vector<float> mine(elements, static_cast<float>(rank.own())), all(elements * ranks, -1), before;
     const FakeMark gate;
@@ -96,7 +96,7 @@ TEST_CASE("Operations on both memories reach the host in the order of their star
   on_devices([](DeviceRank& rank) {
     std::vector<float> device(elements, static_cast<float>(rank.own() + 1)), host(elements, 1);
     const FakeMark gate;
-    // One rank computes longer than the others.
+    // One rank's computation takes longer than that of the others.
     if (rank.own() == 1) rank.computation.put([gate] { gate.wait(); });
     Handle first = rank.communicator->all_reduce(rank.world(), Purpose::data_parallel, array(device, Memory::device));
     Handle second = rank.communicator->all_reduce(rank.world(), Purpose::control, array(host, Memory::host));
@@ -109,7 +109,7 @@ TEST_CASE("Operations on both memories reach the host in the order of their star
   });
 }
 
-TEST_CASE("A message to a rank that computes does not block the one that sends it") {
+TEST_CASE("A message to a rank that is computing does not block its sender") {
   on_devices([](DeviceRank& rank) {
     std::vector<float> out(elements, static_cast<float>(rank.own())), in(elements, -1);
     const int next = (rank.own() + 1) % ranks, previous = (rank.own() + ranks - 1) % ranks;
@@ -122,9 +122,9 @@ TEST_CASE("A message to a rank that computes does not block the one that sends i
   });
 }
 
-TEST_CASE("A rank that fails takes those down whose computation does not end") {
+TEST_CASE("A rank that fails also ends ranks whose computation does not finish") {
   const FakeMark gate;
-  // Copies that a failure has left under way read it.
+  // Copies that are still in flight after a failure read it.
   std::vector<float> data(elements, 1);
   try {
     on_devices([&](DeviceRank& rank) {
@@ -136,7 +136,7 @@ TEST_CASE("A rank that fails takes those down whose computation does not end") {
       Handle handle;
       std::string said;
       try {
-        // Throws itself where the failure is known already.
+        // Throws by itself if the failure is already known.
         handle = rank.communicator->all_reduce(rank.world(), Purpose::data_parallel, array(data, Memory::device));
         handle.wait();
       } catch (const Error& error) {
@@ -152,7 +152,7 @@ TEST_CASE("A rank that fails takes those down whose computation does not end") {
   }
 }
 
-TEST_CASE("An exception may leave operations under way: their memory is let go") {
+TEST_CASE("An exception may leave operations in flight: their memory is released") {
   CHECK_THROWS_WITH(
       on_devices([](DeviceRank& rank) {
         std::vector<float> data(elements, 1), more(elements, 1);
@@ -179,7 +179,7 @@ TEST_CASE("The log counts an operation once, under its purpose") {
   });
 }
 
-TEST_CASE("Input and output lie in one memory") {
+TEST_CASE("Input and output are in the same memory") {
   on_devices([](DeviceRank& rank) {
     std::vector<float> mine(1), all(ranks);
     std::string said;

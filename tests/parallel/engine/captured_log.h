@@ -12,7 +12,7 @@
 
 namespace llmtrain::test {
 
-// Takes what is logged during its life, instead of the console.
+// Captures what is logged during its lifetime, instead of the console.
 class CapturedLog {
  public:
   CapturedLog() : former_(log().sinks()) {

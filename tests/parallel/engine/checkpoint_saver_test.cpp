@@ -79,7 +79,7 @@ std::size_t checkpoints_in(const fs::path& folder) {
   return count;
 }
 
-// Exit code and message of what the call threw.
+// Exit code and message of the error that the call threw.
 template <class Call>
 std::string error_of(Call call) {
   try {
@@ -90,7 +90,7 @@ std::string error_of(Call call) {
   }
 }
 
-TEST_CASE("without async a checkpoint is on the disk when write() returns") {
+TEST_CASE("without async a checkpoint is on disk when write() returns") {
   const TemporaryDirectory folder;
   CheckpointSaver saver(folder.path(), recipe_of(Mode::synchronous), alone());
   Model model;
@@ -100,20 +100,20 @@ TEST_CASE("without async a checkpoint is on the disk when write() returns") {
   CHECK(model.is_in(folder.path() / "step-00000001"));
 }
 
-TEST_CASE("with async the checkpoint holds what the memory held when write() was called") {
+TEST_CASE("with async the checkpoint has the contents of memory at the call of write()") {
   const TemporaryDirectory folder;
   CheckpointSaver saver(folder.path(), recipe_of(Mode::asynchronous), alone());
   Model saved, model;
   saved.train(1);
   model.train(1);
   saver.write(state_of(1), model.slices());
-  for (float step = 2; step < 50; ++step) model.train(step);  // beside the writing thread
+  for (float step = 2; step < 50; ++step) model.train(step);  // concurrently with the writing thread
   saver.finish();
   CHECK(saved.is_in(folder.path() / "step-00000001"));
   CHECK_FALSE(model.is_in(folder.path() / "step-00000001"));
 }
 
-TEST_CASE("the memory may go away when write() has returned") {
+TEST_CASE("the memory may be freed once write() has returned") {
   const TemporaryDirectory folder;
   CheckpointSaver saver(folder.path(), recipe_of(Mode::asynchronous), alone());
   Model same;
@@ -138,7 +138,7 @@ TEST_CASE("the state is written with the tensors") {
   CHECK(reader.state().recipe["name"] == "test");
 }
 
-TEST_CASE("the next write waits for the one before") {
+TEST_CASE("the next write waits for the previous one") {
   const TemporaryDirectory folder;
   CheckpointSaver saver(folder.path(), recipe_of(Mode::asynchronous), alone());
   std::vector<Model> saved(5);
@@ -156,7 +156,7 @@ TEST_CASE("the next write waits for the one before") {
   CHECK(newest(folder.path()) == folder.path() / "step-00000004");
 }
 
-TEST_CASE("as many checkpoints are kept as the recipe says") {
+TEST_CASE("the recipe's number of checkpoints is kept") {
   for (const Mode mode : {Mode::synchronous, Mode::asynchronous}) {
     for (const std::int64_t keep : {0, 1, 3}) {
       const TemporaryDirectory folder;
@@ -170,7 +170,7 @@ TEST_CASE("as many checkpoints are kept as the recipe says") {
   }
 }
 
-TEST_CASE("the end waits until the checkpoint is on the disk") {
+TEST_CASE("the destructor waits until the checkpoint is on disk") {
   const TemporaryDirectory folder;
   Model model;
   model.train(1);
@@ -178,7 +178,7 @@ TEST_CASE("the end waits until the checkpoint is on the disk") {
   CHECK(model.is_in(folder.path() / "step-00000001"));
 }
 
-TEST_CASE("nothing to write: finish() and the end return at once") {
+TEST_CASE("with nothing to write finish() and the destructor return at once") {
   const TemporaryDirectory folder;
   CheckpointSaver saver(folder.path(), recipe_of(Mode::asynchronous), alone());
   saver.finish();
@@ -216,7 +216,7 @@ TEST_CASE("with async a failure is thrown by the next write, which writes nothin
   CHECK(newest(place) == place / "step-00000003");
 }
 
-TEST_CASE("a failure that nobody asked for is logged at the end") {
+TEST_CASE("a failure that was not retrieved is logged by the destructor") {
   const TemporaryDirectory folder;
   const test::CapturedLog messages;
   CheckpointSaver(folder.write("file", ""), recipe_of(Mode::asynchronous), alone())
@@ -238,7 +238,7 @@ TEST_CASE("slices that do not cover their tensor are refused, and an unknown dty
   CHECK_THAT(error_of([&] { saver.finish(); }), Catch::StartsWith("1 ") && Catch::Contains("weight"));
 }
 
-TEST_CASE("on a full disk the failure surfaces and the earlier checkpoint stays whole") {
+TEST_CASE("on a full disk the failure is reported and the earlier checkpoint stays intact") {
   for (const Mode mode : {Mode::synchronous, Mode::asynchronous}) {
     const TemporaryDirectory folder;
     CHECK(test::in_child([&]() -> std::string {

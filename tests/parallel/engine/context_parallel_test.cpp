@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that share every sequence train what one rank trains.
+// Context parallel ranks learn what one rank learns.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
@@ -54,13 +54,13 @@ std::vector<ContextCase> layouts() {
 std::vector<Overrides> models() {
   return {{},
           {"model.architecture=\"gpt2\"", "model.dropout=0.1", "model.kv_heads=4"},
-          // With four ranks the two chunks of a rank are of different size.
+          // With four ranks the two chunks of a rank differ in size.
           {"model.qk_norm=true", "model.tie_embeddings=true", "batch.sequence_length=12", "model.kv_heads=1"}};
 }
 
 }  // namespace
 
-TEST_CASE("every token has one rank, and every rank the same work") {
+TEST_CASE("every token is on one rank, and every rank has the same work") {
   const int ranks = GENERATE(1, 2, 3, 4, 8);
   const std::int64_t length = ranks * GENERATE(1, 2, 5, 16);
   std::vector<int> owners(static_cast<std::size_t>(length), 0);
@@ -71,7 +71,7 @@ TEST_CASE("every token has one rank, and every rank the same work") {
     for (const auto& [begin, count] : part.runs_of(length / ranks)) {
       for (std::int64_t i = begin; i < begin + count; ++i) {
         ++owners[static_cast<std::size_t>(i)];
-        work.back() += i + 1;  // keys that it sees
+        work.back() += i + 1;  // keys that it attends to
       }
     }
   }
@@ -83,7 +83,7 @@ TEST_CASE("every token has one rank, and every rank the same work") {
   for (const std::int64_t mine : work) CHECK(std::abs(mine * ranks - all) <= uneven * ranks);
 }
 
-TEST_CASE("keys come together in order, and gradients go back to their ranks", "[ranks]") {
+TEST_CASE("keys are gathered in order, and gradients are returned to their ranks", "[ranks]") {
   const int ranks = GENERATE(2, 3, 4);
   const std::int64_t length = ranks * GENERATE(1, 4, 5), batch = 2, heads = 2, width = 3;
   const at::Tensor key = at::arange(batch * length * heads * width, at::kFloat).view({batch, length, heads, width});
@@ -99,7 +99,7 @@ TEST_CASE("keys come together in order, and gradients go back to their ranks", "
     const KeysAndValues all = context.gather({cut(key, part), cut(value, part)});
     const KeysAndValues own{at::zeros({batch, length / ranks, heads, width}),
                             at::zeros({batch, length / ranks, heads, width})};
-    // Of rank r: r + 1 times the keys, so that the sum is a known multiple.
+    // On rank r: r + 1 times the keys, so that the sum is a known multiple.
     context.scatter_sum({key * (communicator.rank() + 1), value * (communicator.rank() + 1)}, own);
     const std::lock_guard lock(mutex);
     CHECK(at::equal(all.key, key));
@@ -120,8 +120,8 @@ TEST_CASE("ranks that share sequences learn what one rank learns", "[ranks]") {
   }
 }
 
-// Every dropout mask, position and gradient of a rank that has a part of the tokens and of the features, or of the
-// tokens of its part a part.
+// Every dropout mask, position and gradient of a rank that has part of the tokens and of the features, or part of the
+// tokens of its context part.
 TEST_CASE("context, tensor and pipeline ranks together learn what one rank learns", "[ranks]") {
   const TrainingSetting setting;
   const std::string layers = "model.layers=4", split = "parallel.sequence=true", tensor = "parallel.tensor=2";
@@ -143,7 +143,7 @@ TEST_CASE("context, tensor and pipeline ranks together learn what one rank learn
   }
 }
 
-TEST_CASE("shared sequences give bitwise the same twice, and at every ZeRO stage", "[ranks]") {
+TEST_CASE("context parallel runs are bitwise reproducible, also across ZeRO stages", "[ranks]") {
   const TrainingSetting setting;
   const Overrides compute = GENERATE(Overrides{}, Overrides{"precision.compute=\"bf16\""});
   const Overrides layout = ContextCase{2, 2, {"pipeline.loops=3"}}.all() + compute;
@@ -153,7 +153,7 @@ TEST_CASE("shared sequences give bitwise the same twice, and at every ZeRO stage
     check_equal(train_ranks(setting, 4, layout + Overrides{zero(stage)}, 6), expected);
 }
 
-TEST_CASE("shared sequences in bf16 follow fp32", "[ranks]") {
+TEST_CASE("context parallel bf16 stays close to fp32", "[ranks]") {
   const TrainingSetting setting;
   const Run expected = setting.train({}, 6);
   const ContextCase layout = GENERATE(ContextCase{2, 1, {}}, ContextCase{4, 1, {"kernels.attention=\"math\""}});
@@ -177,7 +177,7 @@ TEST_CASE("ranks that share sequences evaluate what one rank evaluates", "[ranks
   for (const double loss : losses) CHECK(loss == Approx(expected).epsilon(1e-6));
 }
 
-TEST_CASE("a checkpoint of shared sequences goes on in any layout", "[ranks]") {
+TEST_CASE("a checkpoint of context parallel ranks can be resumed in any layout", "[ranks]") {
   const TrainingSetting setting;
   const ContextCase saved{2, 2, {zero(3), "pipeline.loops=3"}};
   const Run whole = train_ranks(setting, 4, saved.all(), 6);
@@ -203,7 +203,7 @@ TEST_CASE("a checkpoint of shared sequences goes on in any layout", "[ranks]") {
     for (std::size_t i = 0; i < rest.size(); ++i) CHECK(losses[i] == Approx(rest[i]).epsilon(1e-5));
 }
 
-TEST_CASE("a step exchanges the keys, values and gradients that the plan says", "[ranks]") {
+TEST_CASE("a step exchanges the planned keys, values and gradients", "[ranks]") {
   const TrainingSetting setting;
   const std::string recompute = GENERATE("none", "selective", "full"), precision = GENERATE("fp32", "bf16");
   const ContextCase layout = GENERATE(ContextCase{2, 2, {}}, ContextCase{4, 1, {}});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several ranks train what one rank trains: against the single-rank run, and against the plan.
+// Several ranks learn what one rank learns: compared with the single-rank run, and with the plan.
 #include <catch2/catch.hpp>
 #include <mutex>
 #include <string>
@@ -55,7 +55,7 @@ TEST_CASE("ranks that share the batch learn what one rank learns", "[ranks]") {
   }
 }
 
-TEST_CASE("the same layout gives bitwise the same, and so does every ZeRO stage", "[ranks]") {
+TEST_CASE("a layout is bitwise reproducible, also across ZeRO stages", "[ranks]") {
   const TrainingSetting setting;
   const Overrides compute = GENERATE(Overrides{}, Overrides{"precision.compute=\"bf16\""});
   const Overrides cut = Overrides{"batch.micro=1", "pipeline.loops=3"} + compute;
@@ -65,7 +65,7 @@ TEST_CASE("the same layout gives bitwise the same, and so does every ZeRO stage"
     check_equal(train_ranks(setting, 4, cut + Overrides{zero(stage)}, 6), expected);
 }
 
-TEST_CASE("shards inside a group, copies across", "[ranks]") {
+TEST_CASE("sharding inside a group, replication across groups", "[ranks]") {
   const TrainingSetting setting;
   const Run expected = setting.train({}, 20);
   for (int stage = 0; stage <= 3; ++stage) {
@@ -77,7 +77,7 @@ TEST_CASE("shards inside a group, copies across", "[ranks]") {
   }
 }
 
-TEST_CASE("bf16 on ranks follows fp32", "[ranks]") {
+TEST_CASE("bf16 on several ranks stays close to fp32", "[ranks]") {
   const TrainingSetting setting;
   const Run expected = setting.train({}, 6);
   const Overrides types = GENERATE(Overrides{"precision.compute=\"bf16\""},
@@ -104,7 +104,7 @@ TEST_CASE("ranks share an evaluation", "[ranks]") {
   }
 }
 
-TEST_CASE("any layout goes on from any checkpoint", "[ranks]") {
+TEST_CASE("any layout resumes from any checkpoint", "[ranks]") {
   const TrainingSetting setting;
   const Overrides compute = GENERATE(Overrides{}, Overrides{"precision.compute=\"bf16\""});
   const double tolerance = compute.empty() ? 1e-5 : 1e-2;
@@ -138,7 +138,7 @@ TEST_CASE("any layout goes on from any checkpoint", "[ranks]") {
   }
 }
 
-TEST_CASE("a step sends what the plan says, and does what the schedule says", "[ranks]") {
+TEST_CASE("a step sends the planned bytes and executes the schedule", "[ranks]") {
   const TrainingSetting setting;
   const std::string schedule = GENERATE("\"breadth_first\"", "\"interleaved\"");
   const int stage = GENERATE(0, 1, 2, 3);
@@ -168,7 +168,7 @@ TEST_CASE("a step sends what the plan says, and does what the schedule says", "[
   });
 }
 
-TEST_CASE("a rank that throws ends the step of all with its message", "[ranks]") {
+TEST_CASE("a rank that throws ends the step of all ranks with its message", "[ranks]") {
   const TrainingSetting setting;
   const Recipe recipe = setting.recipe({"batch.micro=1", zero(2)});
   LocalWorld world(4);

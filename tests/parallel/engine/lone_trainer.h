@@ -11,7 +11,7 @@
 
 namespace llmtrain::test {
 
-// The layout of a recipe on so many ranks of one node.
+// The layout of a recipe on this many ranks of one node.
 inline std::shared_ptr<const Layout> layout_of(Recipe recipe, int ranks) {
   recipe.launch.ranks = ranks;
   return std::make_shared<const Layout>(Partition::make(recipe, ranks));
@@ -21,7 +21,7 @@ struct LoneRank {
   std::shared_ptr<Communicator> communicator = make_solo_communicator();
 };
 
-// A trainer of one rank, on the device that its recipe asks for.
+// A trainer of one rank, on the device that its recipe selects.
 class LoneTrainer : LoneRank, public Trainer {
  public:
   explicit LoneTrainer(const Recipe& recipe)

@@ -53,7 +53,7 @@ std::string outline(const fs::path& folder) {
   return steps;
 }
 
-// Steps 1 to `steps`, an evaluation before the first and after every second.
+// Steps 1 to `steps`, with an evaluation before the first and after every second step.
 void write_run(const fs::path& folder, std::int64_t steps) {
   MetricsLog log(folder, plain, 0);
   log.write(EvaluationRow{0, 5});
@@ -63,7 +63,7 @@ void write_run(const fs::path& folder, std::int64_t steps) {
   }
 }
 
-TEST_CASE("a training row has the keys of the contract, in this order") {
+TEST_CASE("a training row has the specified keys in this order") {
   const TemporaryDirectory folder;
   const TrainingRow row{7, 2.5, 3e-4, 0.125, 4096, 0.5, 1024, 0.25, 1'000'000, 900'000, 2};
   MetricsLog(folder.path(), plain, 0).write(row);
@@ -122,7 +122,7 @@ TEST_CASE("a number that is not finite is null") {
   CHECK(lines_of(folder.path())[1] == R"({"step":1,"validation_loss":null})");
 }
 
-TEST_CASE("a row can be read as soon as it is written") {
+TEST_CASE("a row is readable as soon as it is written") {
   const TemporaryDirectory folder;
   MetricsLog log(folder.path(), plain, 0);
   CHECK(outline(folder.path()).empty());
@@ -132,7 +132,7 @@ TEST_CASE("a row can be read as soon as it is written") {
   CHECK(outline(folder.path()) == "T1E1");
 }
 
-TEST_CASE("a resumed run drops the rows of steps that it trains again, and keeps the others to the byte") {
+TEST_CASE("a resumed run drops the rows of steps that it repeats, and keeps the others byte for byte") {
   const TemporaryDirectory folder;
   write_run(folder.path(), 6);
   const std::string before = read_file(folder.path() / "metrics.jsonl");
@@ -144,7 +144,7 @@ TEST_CASE("a resumed run drops the rows of steps that it trains again, and keeps
   CHECK(outline(folder.path()) == "E0T1T2E2T3T4E4T5");
 }
 
-TEST_CASE("a run that starts anew keeps no row, that of step 0 neither") {
+TEST_CASE("a run that starts over keeps no row, not even that of step 0") {
   const TemporaryDirectory folder;
   write_run(folder.path(), 3);
   const MetricsLog log(folder.path(), plain, 0);
@@ -163,7 +163,7 @@ TEST_CASE("a file without rows to drop stays the same file") {
   CHECK(outline(folder.path()) == "E0T1T2E2T3T4E4");
 }
 
-TEST_CASE("a last row that was cut at any byte is dropped") {
+TEST_CASE("a last row that was truncated at any byte is dropped") {
   const TemporaryDirectory folder;
   write_run(folder.path(), 3);
   const fs::path file = folder.path() / "metrics.jsonl";
@@ -182,7 +182,7 @@ TEST_CASE("a last row that was cut at any byte is dropped") {
   CHECK(outline(folder.path()) == "E0T1T2E2T3");
 }
 
-TEST_CASE("lines that are no rows are dropped, wherever they are") {
+TEST_CASE("lines that are not rows are dropped, wherever they are") {
   const TemporaryDirectory folder;
   const test::CapturedLog messages;
   const std::string zeros(40, '\0');
@@ -213,7 +213,7 @@ TEST_CASE("killed at any point of dropping rows, all rows or exactly those to ke
   CHECK(was_kept);
 }
 
-TEST_CASE("on a full disk the row is an error that names the file, and no part of it stays") {
+TEST_CASE("on a full disk writing a row is an error that names the file, and no part of the row remains") {
   const TemporaryDirectory folder;
   CHECK(test::in_child([&]() -> std::string {
           const std::string reason = test::limit_room(folder.path(), 16384);
@@ -234,7 +234,7 @@ TEST_CASE("on a full disk the row is an error that names the file, and no part o
         }) == "no error");
 }
 
-TEST_CASE("a folder that is not there is an error that names the file") {
+TEST_CASE("a missing folder is an error that names the file") {
   const TemporaryDirectory folder;
   try {
     const MetricsLog log(folder.path() / "absent", plain, 0);
@@ -252,7 +252,7 @@ std::size_t event_files(const fs::path& folder) {
   return count;
 }
 
-TEST_CASE("an event file is made when the recipe wants it, and another one on each resume") {
+TEST_CASE("an event file is created if the recipe enables it, and another one on each resume") {
   const TemporaryDirectory folder;
   LogRecipe recipe = plain;
   MetricsLog(folder.path(), recipe, 0).write(row_of(1));

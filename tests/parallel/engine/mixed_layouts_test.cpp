@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor, pipeline and data ranks together train what one rank trains, and go on from each other's checkpoints.
+// Tensor, pipeline and data ranks together learn what one rank learns, and resume from each other's checkpoints.
 #include <catch2/catch.hpp>
 #include <string>
 #include <vector>
@@ -60,7 +60,7 @@ TEST_CASE("tensor, pipeline and data ranks together learn what one rank learns",
   }
 }
 
-TEST_CASE("a mix of all gives bitwise the same twice", "[ranks]") {
+TEST_CASE("a mix of all is bitwise reproducible", "[ranks]") {
   const TrainingSetting setting;
   const MixedCase layout{2, 2, 2, {zero(3), sequence, breadth_first, "pipeline.loops=2"}};
   const Overrides all = Overrides{"model.layers=4", "model.tie_embeddings=true"} + layout.all();
@@ -82,9 +82,9 @@ TEST_CASE("a mix evaluates what one rank evaluates", "[ranks]") {
   for (const double loss : losses) CHECK(loss == Approx(expected).epsilon(1e-6));
 }
 
-TEST_CASE("any mix goes on from any mix's checkpoint", "[ranks]") {
+TEST_CASE("any mix resumes from any mix's checkpoint", "[ranks]") {
   const TrainingSetting setting;
-  // One head of keys and values on two ranks, a vocabulary that they do not divide.
+  // One head of keys and values on two ranks, and a vocabulary that they do not divide.
   const Overrides model = GENERATE(Overrides{"model.layers=4", "model.kv_heads=1", "model.vocab_size=257"},
                                    Overrides{"model.layers=4", "model.architecture=\"gpt2\"", "model.vocab_size=259"});
   const Overrides compute = GENERATE(Overrides{}, Overrides{"precision.compute=\"bf16\""});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that hold stages of the model train what one rank trains.
+// Ranks that hold stages of the model learn what one rank learns.
 #include <catch2/catch.hpp>
 #include <mutex>
 #include <string>
@@ -72,7 +72,7 @@ TEST_CASE("stages on several ranks learn what one rank learns", "[ranks]") {
   }
 }
 
-TEST_CASE("a pipeline gives bitwise the same twice, and at every ZeRO stage", "[ranks]") {
+TEST_CASE("a pipeline is bitwise reproducible, also across ZeRO stages", "[ranks]") {
   const TrainingSetting setting;
   const Overrides compute = GENERATE(Overrides{}, Overrides{"precision.compute=\"bf16\""});
   const Overrides model = Overrides{"model.layers=6", "model.tie_embeddings=true"} + compute;
@@ -83,7 +83,7 @@ TEST_CASE("a pipeline gives bitwise the same twice, and at every ZeRO stage", "[
     check_equal(train_ranks(setting, 4, model + layout.all() + Overrides{zero(stage)}, 6), expected);
 }
 
-TEST_CASE("both ends of a pipeline keep the same tied embedding", "[ranks]") {
+TEST_CASE("the tied embedding stays the same at both ends of a pipeline", "[ranks]") {
   const TrainingSetting setting;
   const int stage = GENERATE(0, 2, 3);
   const Recipe recipe = setting.recipe(Overrides{"model.layers=6", "model.tie_embeddings=true"} +
@@ -119,7 +119,7 @@ TEST_CASE("a pipeline evaluates what one rank evaluates", "[ranks]") {
   for (const double loss : losses) CHECK(loss == Approx(expected).epsilon(1e-6));
 }
 
-TEST_CASE("pipelines go on from each other's checkpoints", "[ranks]") {
+TEST_CASE("pipelines resume from each other's checkpoints", "[ranks]") {
   const TrainingSetting setting;
   const Overrides model = GENERATE(from_range(models()));
   const PipelineCase saved{2, 2, {zero(3), "pipeline.loops=3"}};
@@ -170,9 +170,8 @@ TEST_CASE("each rank of a pipeline executes its part of the schedule", "[ranks]"
   });
 }
 
-// Lamy-Poirier, arXiv 2211.05953, section 4: the point of breadth first.
-TEST_CASE("breadth first gathers a stage twice a step and reduces it once, depth first as often as it turns",
-          "[ranks]") {
+// Lamy-Poirier, arXiv 2211.05953, section 4: the purpose of breadth first.
+TEST_CASE("breadth first gathers a stage twice per step and reduces it once, depth first once per turn", "[ranks]") {
   const TrainingSetting setting;
   const std::string schedule = GENERATE("breadth_first", "interleaved");
   const Recipe recipe =

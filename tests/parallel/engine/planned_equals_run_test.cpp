@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plan says of a step is what the step does: the instructions, the bytes that every rank sends, and the memory
-// that it takes.
+// A step does what its plan predicts: the instructions, the bytes that every rank sends, and the memory that it needs.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -22,7 +21,7 @@ namespace {
 
 using Category = MemoryCategory;
 
-// Four layers: of 11 parts of one size for ZeRO to cut, and not evenly.
+// Four layers, which ZeRO splits unevenly into 11 parts of one size.
 const std::vector<RankCase> layouts{
     {2, {}},
     {2, {"parallel.zero_stage=1", "pipeline.loops=2"}},
@@ -117,14 +116,14 @@ Traffic traffic_of(const Plan& plan) {
   return traffic;
 }
 
-// A line each, to the byte: a ring's part of a tensor need not be a whole number.
+// One line each, rounded to bytes: a ring's part of a tensor need not be a whole number.
 std::string to_text(const Traffic& traffic) {
   std::string text;
   for (const auto& [what, bytes] : traffic) text += what + " " + std::to_string(std::llround(bytes)) + "\n";
   return text;
 }
 
-// What two steps of one rank did.
+// What one rank did in two steps.
 struct RankRun {
   std::int64_t pipeline_rank = 0;
   std::vector<std::string> executed;  // by step
@@ -177,8 +176,8 @@ void check_traffic(const Plan& plan, const std::vector<RankRun>& runs) {
   }
 }
 
-// A plan moves a tensor to its receiver at once. On a busy machine the receiver may come late, and the sender has it so
-// long: at most all that it sends in a step, whose end waits for them.
+// A plan transfers a tensor to its receiver at once. On a busy machine the receiver may be late, and the sender keeps
+// the tensor until then: at most all that it sends in a step, whose end waits for the sends.
 double late_bytes(const Plan& plan) {
   const Traffic traffic = traffic_of(plan);
   const auto sent = traffic.find("pipeline send_receive");
@@ -200,13 +199,13 @@ void check_memory(const Plan& plan, const RankRun& run) {
   INFO("peak at " << planned.peak_instruction);
   const double peak = planned.peak_bytes - planned.bytes[Category::framework];
   CHECK(static_cast<double>(run.peak) >= 0.95 * peak);
-  // A plan counts oneDNN's products, which write in place; the sanitizers' builds take LibTorch's, which copy.
+  // A plan counts oneDNN's products, which write in place; sanitizer builds use LibTorch's, which copy.
   if (kernels::has_onednn()) CHECK(static_cast<double>(run.peak) <= 1.05 * peak + late_bytes(plan));
 }
 
 }  // namespace
 
-TEST_CASE("a step does what the schedule says, sends what the plan says, and takes the memory that it says") {
+TEST_CASE("a step executes the schedule, sends the planned bytes, and needs the planned memory") {
   const TrainingSetting setting;
   for (const RankCase& layout : layouts) {
     INFO(in_words(layout.ranks, layout.overrides));

@@ -32,7 +32,7 @@ std::string refusal(CommunicationBackend asked, const std::vector<RankDevice>& r
 
 }  // namespace
 
-TEST_CASE("CPUs talk over MPI") {
+TEST_CASE("CPU ranks communicate over MPI") {
   for (const CommunicationBackend asked : {automatic, mpi}) {
     CHECK(choose_backend(asked, {cpu(1), cpu(1)}, true) == mpi);
     CHECK(choose_backend(asked, {cpu(1), cpu(2)}, false) == mpi);
@@ -41,7 +41,7 @@ TEST_CASE("CPUs talk over MPI") {
              Catch::StartsWith("/launch/backend: ") && Catch::Contains("compute on CPUs"));
 }
 
-TEST_CASE("Ranks with a GPU each talk over NCCL") {
+TEST_CASE("Ranks with one GPU each communicate over NCCL") {
   const std::vector<RankDevice> one_node{gpu(1, 0), gpu(1, 1)}, two_nodes{gpu(1, 0), gpu(2, 0)},
       four{gpu(1, 0), gpu(1, 1), gpu(2, 0), gpu(2, 1)};
   for (const auto& ranks : {one_node, two_nodes, four}) {
@@ -51,7 +51,7 @@ TEST_CASE("Ranks with a GPU each talk over NCCL") {
   }
 }
 
-TEST_CASE("Without the NCCL part GPUs talk over MPI, unless NCCL is asked for") {
+TEST_CASE("Without the NCCL part GPU ranks communicate over MPI, unless NCCL is requested") {
   const std::vector<RankDevice> ranks{gpu(1, 0), gpu(1, 1)};
   CHECK(choose_backend(automatic, ranks, false) == mpi);
   CHECK_THAT(refusal(nccl, ranks, false), Catch::StartsWith("/launch/backend: ") && Catch::Contains("no NCCL part"));
@@ -72,7 +72,7 @@ TEST_CASE("Ranks on GPUs and ranks on CPUs do not train together") {
   }
 }
 
-TEST_CASE("On CPUs ranks agree on MPI and train with the host's communicator itself") {
+TEST_CASE("On CPUs ranks select MPI and train with the host communicator itself") {
   LocalWorld(2).run([](Communicator& communicator) {
     if (agree_on_backend(communicator, automatic, c10::kCPU) != mpi)
       throw Error(ExitCode::internal_error, "another backend");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A few steps of what ranks as threads do at once, short enough for the thread sanitizer: scripts/test --sanitizers.
+// A few concurrent steps of ranks as threads, short enough for ThreadSanitizer (scripts/test --sanitizers).
 #include <catch2/catch.hpp>
 #include <string>
 #include <vector>

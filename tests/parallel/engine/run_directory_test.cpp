@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 using test::run_recipe;
 using test::TemporaryDirectory;
 
-// All that a folder holds: {path: text}.
+// The contents of a folder: {path: text}.
 std::map<std::string, std::string> contents(const fs::path& folder) {
   std::map<std::string, std::string> files;
   for (const auto& entry : fs::recursive_directory_iterator(folder))
@@ -36,7 +36,7 @@ std::map<std::string, std::string> contents(const fs::path& folder) {
   return files;
 }
 
-// Exit code and message of what the call threw.
+// Exit code and message of the error that the call threw.
 template <class Call>
 std::string error_of(Call call) {
   try {
@@ -65,7 +65,7 @@ void damage(const fs::path& checkpoint) {
     if (entry.path().extension() == ".safetensors") fs::resize_file(entry.path(), fs::file_size(entry.path()) - 1);
 }
 
-TEST_CASE("a new folder is made, with its parents, the resolved recipe and places for log and checkpoints") {
+TEST_CASE("a new folder is created, with its parents, the resolved recipe and folders for log and checkpoints") {
   const TemporaryDirectory folder;
   const fs::path path = folder.path() / "runs" / "first";
   const Recipe recipe = run_recipe(path);
@@ -80,7 +80,7 @@ TEST_CASE("a new folder is made, with its parents, the resolved recipe and place
   CHECK_FALSE(directory.checkpoint_to_resume());
 }
 
-TEST_CASE("an empty folder, and what a killed start left, count as new") {
+TEST_CASE("an empty folder and the leftovers of a killed start count as new") {
   const TemporaryDirectory folder;
   CHECK(refusal_of(run_recipe(folder.path())) == "no error");
   const TemporaryDirectory left;
@@ -106,7 +106,7 @@ TEST_CASE("a folder with other files is refused and nothing in it changes") {
   }
 }
 
-TEST_CASE("a file in the folder's place is refused") {
+TEST_CASE("a file in place of the folder is refused") {
   const TemporaryDirectory folder;
   const fs::path file = folder.write("run", "keep me");
   CHECK(refusal_of(run_recipe(file)) == "73 " + file.string() + ": is not a folder; choose another --run-dir");
@@ -114,7 +114,7 @@ TEST_CASE("a file in the folder's place is refused") {
   CHECK(read_file(file) == "keep me");
 }
 
-TEST_CASE("the same recipe takes its run up again and leaves recipe.json alone") {
+TEST_CASE("the same recipe resumes its run and leaves recipe.json unchanged") {
   const TemporaryDirectory folder;
   const Recipe recipe = run_recipe(folder.path() / "run");
   { const RunDirectory directory(recipe); }
@@ -158,7 +158,7 @@ TEST_CASE("every key that changes the numbers is compared") {
   }
 }
 
-TEST_CASE("a run goes on in another layout and with other habits; recipe.json says how it began") {
+TEST_CASE("a run resumes in another layout and with other settings; recipe.json keeps the first ones") {
   const TemporaryDirectory folder;
   const fs::path path = folder.path() / "run";
   { const RunDirectory directory(run_recipe(path)); }
@@ -176,7 +176,7 @@ TEST_CASE("a run goes on in another layout and with other habits; recipe.json sa
   }
 }
 
-TEST_CASE("resume never refuses a folder with a run, whatever its recipe, and changes nothing") {
+TEST_CASE("resume=never refuses a folder with a run, whatever its recipe, and changes nothing") {
   const TemporaryDirectory folder;
   const fs::path path = folder.path() / "run";
   { const RunDirectory directory(run_recipe(path, {"checkpoint.resume=never"})); }
@@ -189,7 +189,7 @@ TEST_CASE("resume never refuses a folder with a run, whatever its recipe, and ch
   CHECK(contents(path) == before);
 }
 
-TEST_CASE("a recipe.json that is none is refused and stays") {
+TEST_CASE("an invalid recipe.json is refused and kept") {
   for (const char* text : {"", "{", "{\"model\": 1}", "[]"}) {
     const TemporaryDirectory folder;
     folder.write("recipe.json", text);
@@ -200,7 +200,7 @@ TEST_CASE("a recipe.json that is none is refused and stays") {
   }
 }
 
-TEST_CASE("a run that another process trains is refused, until that process ends") {
+TEST_CASE("a run that another process is training is refused until that process ends") {
   const TemporaryDirectory folder;
   const Recipe recipe = run_recipe(folder.path() / "run");
   const auto from_another_process = [&] { return test::in_child([&] { return refusal_of(recipe); }); };
@@ -226,7 +226,7 @@ TEST_CASE("a process that is killed leaves no lock") {
   CHECK(refusal_of(recipe) == "no error");
 }
 
-TEST_CASE("of processes that start at the same time in a new folder, one trains") {
+TEST_CASE("of several processes that start at the same time in a new folder, one trains") {
   const TemporaryDirectory folder;
   constexpr int processes = 8;
   for (int round = 0; round < 10; ++round) {
@@ -280,7 +280,7 @@ TEST_CASE("killed at any point of its start, the folder counts as new or as the 
   }
 }
 
-TEST_CASE("auto resumes from the newest whole checkpoint and names the damaged ones") {
+TEST_CASE("auto resumes from the newest complete checkpoint and names the damaged ones") {
   const TemporaryDirectory folder;
   const RunDirectory directory(run_recipe(folder.path() / "run"));
   CHECK_FALSE(directory.checkpoint_to_resume());
@@ -295,7 +295,7 @@ TEST_CASE("auto resumes from the newest whole checkpoint and names the damaged o
   CHECK_THAT(messages.text(), Catch::Contains(second.string()) && Catch::Contains("passed over"));
 }
 
-TEST_CASE("a run whose checkpoints are all damaged does not start anew by itself") {
+TEST_CASE("a run whose checkpoints are all damaged does not start over by itself") {
   const TemporaryDirectory folder;
   const RunDirectory directory(run_recipe(folder.path() / "run"));
   damage(write_step(directory.checkpoints(), 1));
@@ -305,7 +305,7 @@ TEST_CASE("a run whose checkpoints are all damaged does not start anew by itself
                  Catch::Contains("--resume"));
 }
 
-TEST_CASE("resume takes a checkpoint or a run directory") {
+TEST_CASE("resume accepts a checkpoint or a run directory") {
   const TemporaryDirectory folder;
   const fs::path other = folder.path() / "other";
   write_step(other / "checkpoints", 1);
@@ -336,7 +336,7 @@ TEST_CASE("resume names what is missing") {
   CHECK_THAT(error_of_resume(file), Catch::StartsWith("66 " + file.string()));
 }
 
-TEST_CASE("the same command again goes on from the run's own checkpoints, not from the one that resume names") {
+TEST_CASE("the same command again resumes from the run's own checkpoints, not from the one that resume names") {
   const TemporaryDirectory folder;
   const fs::path named = write_step(folder.path() / "other" / "checkpoints", 7);
   const Recipe recipe = run_recipe(folder.path() / "run", {"checkpoint.resume=\"" + named.string() + "\""});
@@ -350,7 +350,7 @@ TEST_CASE("the same command again goes on from the run's own checkpoints, not fr
   CHECK(directory.checkpoint_to_resume() == named);
 }
 
-TEST_CASE("a checkpoint of another model is refused, each key named, though its tensors have the same shapes") {
+TEST_CASE("a checkpoint of another model with the same tensor shapes is refused, naming each key") {
   const TemporaryDirectory folder;
   const fs::path named = write_step(folder.path() / "other" / "checkpoints", 1);
   const Recipe recipe = run_recipe(

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the log of a made-up run, for the tests that read it with TensorBoard.
+// Writes the log of a synthetic run, for the tests that read it with TensorBoard.
 #include <cmath>
 #include <cstdlib>
 #include <limits>
 
 #include "parallel/run/metrics_log.h"
 
-// run_log_tool FOLDER STEPS_DONE LAST: rows of the steps after STEPS_DONE to LAST, an evaluation after every fifth, and
-// before the first. The loss of step 13 is no number.
+// run_log_tool FOLDER STEPS_DONE LAST: rows of the steps after STEPS_DONE up to LAST, with an evaluation before the
+// first step and after every fifth. The loss of step 13 is NaN.
 int main(int argument_count, char** arguments) {
   using namespace llmtrain;
   if (argument_count != 4) return EXIT_FAILURE;

@@ -8,7 +8,7 @@
 
 namespace llmtrain::test {
 
-// A small recipe whose run directory is this folder.
+// A small recipe with this folder as its run directory.
 Recipe run_recipe(const std::filesystem::path& directory, std::vector<Override> overrides = {});
 
 }  // namespace llmtrain::test

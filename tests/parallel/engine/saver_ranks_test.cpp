@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that write a checkpoint together, and what goes wrong on one of them.
+// Ranks that write a checkpoint together, and failures on one of them.
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -44,7 +44,7 @@ std::set<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
-// A quarter of a vector, whose numbers tell step and place.
+// A quarter of a vector whose numbers encode step and position.
 class Quarter {
  public:
   explicit Quarter(int rank) : begin_(rank * part), values_(part) {}
@@ -67,7 +67,7 @@ void check_contents(const fs::path& folder, std::int64_t step) {
   for (std::size_t i = 0; i < values.size(); ++i) REQUIRE(values[i] == static_cast<std::int32_t>(i) + 10'000 * step);
 }
 
-// What each rank threw, as "73 message"; all ranks end alike.
+// The error of each rank, as "73 message"; all ranks end alike.
 template <class Work>
 std::vector<std::string> errors_of(Work work) {
   std::vector<std::string> errors(ranks);
@@ -97,7 +97,7 @@ TEST_CASE("ranks write one checkpoint after the other", "[ranks]") {
     for (std::int64_t step = 1; step <= 5; ++step) {
       write(saver, step, quarter.at_step(step));
       saver.progress();
-      quarter.at_step(100);  // the memory changes while it is written
+      quarter.at_step(100);  // the memory changes during the write
       saver.progress();
     }
     saver.finish();
@@ -107,13 +107,13 @@ TEST_CASE("ranks write one checkpoint after the other", "[ranks]") {
   for (std::int64_t step = 3; step <= 5; ++step) check_contents(checkpoints / checkpoint_name(step), step);
 }
 
-TEST_CASE("between steps a checkpoint comes to its end without anyone who waits for it", "[ranks]") {
+TEST_CASE("a checkpoint completes between steps without any rank waiting for it", "[ranks]") {
   const TemporaryDirectory folder;
   LocalWorld(ranks).run([&](Communicator& communicator) {
     CheckpointSaver saver(folder.path(), recipe_of(true), communicator);
     Quarter quarter(communicator.rank());
     write(saver, 1, quarter.at_step(1));
-    // All ranks look at the same time, and go on together.
+    // All ranks poll at the same time, and continue together.
     bool there = false;
     while (!there) {
       saver.progress();
@@ -126,7 +126,7 @@ TEST_CASE("between steps a checkpoint comes to its end without anyone who waits 
   check_contents(folder.path() / "step-00000001", 1);
 }
 
-TEST_CASE("a rank that cannot write stops all, with one message, and the earlier checkpoint stays", "[ranks]") {
+TEST_CASE("a rank that cannot write stops all with one message, and the earlier checkpoint stays", "[ranks]") {
   const bool async = GENERATE(false, true);
   const TemporaryDirectory folder;
   const auto errors = errors_of([&](Communicator& communicator) {
@@ -134,7 +134,7 @@ TEST_CASE("a rank that cannot write stops all, with one message, and the earlier
     Quarter quarter(communicator.rank());
     write(saver, 1, quarter.at_step(1));
     saver.finish();
-    // Where rank 2 opens its file there is a folder.
+    // A folder is in the place of rank 2's file.
     if (communicator.rank() == 2)
       fs::create_directories(checkpoint_aside(folder.path(), 2, std::to_string(::getpid())) /
                              "tensors-00003-of-00004.safetensors.tmp");
@@ -149,7 +149,7 @@ TEST_CASE("a rank that cannot write stops all, with one message, and the earlier
   check_contents(folder.path() / "step-00000001", 1);
 }
 
-TEST_CASE("what the first rank cannot put in place fails on all ranks", "[ranks]") {
+TEST_CASE("if the first rank cannot install the checkpoint, all ranks fail", "[ranks]") {
   const bool async = GENERATE(false, true);
   const TemporaryDirectory folder;
   const auto errors = errors_of([&](Communicator& communicator) {
@@ -165,7 +165,7 @@ TEST_CASE("what the first rank cannot put in place fails on all ranks", "[ranks]
   CHECK(names_in(folder.path()).empty());
 }
 
-TEST_CASE("ranks that fail beside a write leave what the next run clears away", "[ranks]") {
+TEST_CASE("leftovers of ranks that fail during a write are removed by the next run", "[ranks]") {
   const TemporaryDirectory folder;
   const auto run = [&](bool fails) {
     LocalWorld(ranks).run([&](Communicator& communicator) {
@@ -182,7 +182,7 @@ TEST_CASE("ranks that fail beside a write leave what the next run clears away", 
   CHECK(names_in(folder.path()) == std::set<std::string>{"latest", "step-00000001"});
 }
 
-TEST_CASE("ranks that do not see one folder are told so at once", "[ranks]") {
+TEST_CASE("ranks that do not share a folder are reported at once", "[ranks]") {
   const TemporaryDirectory folder;
   const auto errors = errors_of([&](Communicator& communicator) {
     const std::string own = communicator.rank() == 3 ? "elsewhere" : "shared";

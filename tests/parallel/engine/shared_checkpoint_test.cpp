@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A checkpoint that ranks write together is the one that a single rank writes, and costs each rank its part.
+// A checkpoint that ranks write together equals that of a single rank, and costs each rank only its part.
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
@@ -75,7 +75,7 @@ bool same_contents(const fs::path& a, const fs::path& b) {
   return first.bytes == second.bytes;
 }
 
-// What all ranks of a layout do with a checkpoint that they have loaded.
+// Runs on all ranks of a layout after they have loaded a checkpoint.
 template <class Work>
 void on_ranks(const TrainingSetting& setting, const RankCase& layout, const Overrides& model,
               const fs::path& checkpoint, Work work) {
@@ -97,7 +97,7 @@ fs::path saved_alone(const TrainingSetting& setting, const Overrides& model) {
 
 }  // namespace
 
-TEST_CASE("every layout's ranks together write what one rank writes", "[ranks]") {
+TEST_CASE("the ranks of every layout together write what one rank writes", "[ranks]") {
   const TrainingSetting setting;
   const Overrides model = GENERATE(from_range(models()));
   const fs::path alone = saved_alone(setting, model);
@@ -110,7 +110,7 @@ TEST_CASE("every layout's ranks together write what one rank writes", "[ranks]")
   }
 }
 
-TEST_CASE("no rank needs more than its own state to write and to read a checkpoint", "[ranks]") {
+TEST_CASE("no rank needs more memory than its own state to write and read a checkpoint", "[ranks]") {
   const TrainingSetting setting;
   const Overrides model{"model.layers=4"};
   const fs::path alone = saved_alone(setting, model);
@@ -130,7 +130,7 @@ TEST_CASE("no rank needs more than its own state to write and to read a checkpoi
   }
 }
 
-TEST_CASE("ranks that hold the same share the writing", "[ranks]") {
+TEST_CASE("ranks that hold the same state share the writing", "[ranks]") {
   const TrainingSetting setting;
   const Overrides model{"model.layers=4"};
   const fs::path alone = saved_alone(setting, model);
@@ -144,11 +144,11 @@ TEST_CASE("ranks that hold the same share the writing", "[ranks]") {
           safetensors_bytes(slice.dtype, slice.slice_shape).value();
   });
   const auto [least, most] = std::minmax_element(bytes.begin(), bytes.end());
-  // An element of each of four tensors and two cuts: all that a share may lack.
+  // One element of each of four tensors and two boundaries: a share may be smaller by no more than that.
   CHECK(*most - *least <= 4 * 2 * layout.ranks * static_cast<std::int64_t>(sizeof(float)));
 }
 
-TEST_CASE("a checkpoint written beside training is that of its step", "[ranks]") {
+TEST_CASE("a checkpoint written during training is that of its step", "[ranks]") {
   const TrainingSetting setting;
   const Overrides model = GENERATE(from_range(models()));
   const RankCase layout{8, layouts()[4].overrides};
@@ -177,7 +177,7 @@ TEST_CASE("a checkpoint written beside training is that of its step", "[ranks]")
   CHECK(same_contents(folder / "step-00000008", setting.directory().path() / "after" / "step-00000008"));
 }
 
-TEST_CASE("ranks verify a checkpoint together, and all hear of damage that one finds", "[ranks]") {
+TEST_CASE("ranks verify a checkpoint together, and all learn of damage that one finds", "[ranks]") {
   const TrainingSetting setting;
   const fs::path folder = setting.directory().path() / "together";
   const RankCase layout{4, {"batch.micro=2", zero(3)}};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training whose tensors count as a GPU's: what is staged through the host gives bitwise what goes straight.
+// Training whose tensors count as device memory: staging through the host is bitwise equal to direct communication.
 #include <catch2/catch.hpp>
 #include <memory>
 #include <utility>
@@ -12,7 +12,7 @@
 namespace llmtrain::test {
 namespace {
 
-// Says of tensors' memory that it is a device's. What ranks agree on lies in the host's on GPUs too.
+// Declares the memory of tensors as device memory. What ranks agree on is in host memory on GPUs too.
 class PretendedDevices : public LayeredCommunicator {
  public:
   explicit PretendedDevices(std::shared_ptr<Communicator> host) : LayeredCommunicator(std::move(host)) {
@@ -38,7 +38,7 @@ std::shared_ptr<Communicator> on_pretended_device(Communicator& communicator) {
 
 }  // namespace
 
-TEST_CASE("ranks that stage their tensors through the host learn bitwise what others learn", "[ranks]") {
+TEST_CASE("staging tensors through the host does not change a bit of training", "[ranks]") {
   const TrainingSetting setting;
   const std::string layers = "model.layers=4", micro = "batch.micro=1";
   const auto [ranks, layout] = GENERATE(table<int, Overrides>({

@@ -12,7 +12,7 @@ namespace {
 
 using test::TemporaryDirectory;
 
-TEST_CASE("each of the signals is a request, and nothing else is") {
+TEST_CASE("each of the signals is a stop request, and nothing else is") {
   const TemporaryDirectory folder;
   for (const int signal : {SIGUSR1, SIGTERM, SIGINT}) {
     INFO("signal " << signal);
@@ -24,7 +24,7 @@ TEST_CASE("each of the signals is a request, and nothing else is") {
   }
 }
 
-TEST_CASE("a file of the given name is a request as long as it is there") {
+TEST_CASE("a file of the given name is a stop request as long as it exists") {
   const TemporaryDirectory folder;
   StopSignal stop(folder.path() / "STOP");
   folder.write("stop", "");
@@ -50,7 +50,7 @@ TEST_CASE("a new object starts without a request") {
 
 volatile std::sig_atomic_t handled = 0;
 
-TEST_CASE("the former handlers are back at the end") {
+TEST_CASE("the destructor restores the previous handlers") {
   const TemporaryDirectory folder;
   for (const int signal : {SIGUSR1, SIGTERM, SIGINT}) {
     INFO("signal " << signal);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor and sequence parallel ranks train what one rank trains.
+// Tensor and sequence parallel ranks learn what one rank learns.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 
@@ -28,8 +28,8 @@ Overrides tensor(int ranks, bool sequence) {
           std::string("parallel.sequence=").append(sequence ? "true" : "false")};
 }
 
-// Both degrees with rows whole and split, alone and with data ranks at the ZeRO stages; recompute, loops and
-// micro-batches in turn.
+// Both degrees with and without sequence parallelism, alone and with data ranks at the ZeRO stages; recompute, loops
+// and micro-batches vary.
 std::vector<RankCase> layouts() {
   const std::vector<Overrides> cuts{
       {"batch.micro=4"},
@@ -52,7 +52,7 @@ std::vector<RankCase> layouts() {
 
 }  // namespace
 
-TEST_CASE("whatever the tensor ranks, the model learns what one rank learns", "[ranks]") {
+TEST_CASE("with any number of tensor ranks the model learns what one rank learns", "[ranks]") {
   const TrainingSetting setting;
   const Overrides model =
       GENERATE(Overrides(gpt2), gpt2 + Overrides{"model.dropout=0.1"}, Overrides(llama), llama + biased);
@@ -63,7 +63,7 @@ TEST_CASE("whatever the tensor ranks, the model learns what one rank learns", "[
   }
 }
 
-TEST_CASE("recompute changes no bit on tensor ranks, nor does another run", "[ranks]") {
+TEST_CASE("runs on tensor ranks are bitwise reproducible, also with recompute", "[ranks]") {
   const TrainingSetting setting;
   const Overrides compute = GENERATE(Overrides{}, Overrides{"precision.compute=\"bf16\""});
   const bool sequence = GENERATE(false, true);
@@ -74,7 +74,7 @@ TEST_CASE("recompute changes no bit on tensor ranks, nor does another run", "[ra
     check_equal(train_ranks(setting, 4, layout + Overrides{"memory.recompute=\"" + kept + "\""}, 4), expected);
 }
 
-TEST_CASE("shards inside a group, copies across, on tensor ranks", "[ranks]") {
+TEST_CASE("sharding inside a group, replication across groups, on tensor ranks", "[ranks]") {
   const TrainingSetting setting;
   const Run expected = setting.train(llama, steps);
   for (const int stage : {0, 1, 3}) {
@@ -85,7 +85,7 @@ TEST_CASE("shards inside a group, copies across, on tensor ranks", "[ranks]") {
   }
 }
 
-TEST_CASE("a tensor rank may have no row of the vocabulary", "[ranks]") {
+TEST_CASE("a tensor rank may hold no row of the vocabulary", "[ranks]") {
   const TrainingSetting setting;
   // 9 rows on each of 32 ranks: 257 end on the 29th.
   const Overrides model =
@@ -95,7 +95,7 @@ TEST_CASE("a tensor rank may have no row of the vocabulary", "[ranks]") {
   check_close(train_ranks(setting, 32, model + tensor(32, false), 3), expected, 1e-5, 1e-4);
 }
 
-TEST_CASE("bf16 on tensor ranks follows fp32", "[ranks]") {
+TEST_CASE("bf16 on tensor ranks stays close to fp32", "[ranks]") {
   const TrainingSetting setting;
   const Run expected = setting.train(llama, 6);
   const Overrides types = GENERATE(Overrides{"precision.compute=\"bf16\""},
@@ -103,7 +103,7 @@ TEST_CASE("bf16 on tensor ranks follows fp32", "[ranks]") {
   check_close(train_ranks(setting, 4, llama + types + tensor(4, true), 6), expected, 2e-2, 0.1);
 }
 
-TEST_CASE("tensor ranks share an evaluation and make the same logits", "[ranks]") {
+TEST_CASE("tensor ranks share an evaluation and compute the same logits", "[ranks]") {
   const TrainingSetting setting;
   const Overrides model =
       GENERATE(Overrides(gpt2), Overrides(llama)) + Overrides{"training.evaluate_batches=0", "batch.micro=2"};
@@ -125,7 +125,7 @@ TEST_CASE("tensor ranks share an evaluation and make the same logits", "[ranks]"
   }
 }
 
-TEST_CASE("a step on tensor ranks sends what the plan says", "[ranks]") {
+TEST_CASE("a step on tensor ranks sends the planned bytes", "[ranks]") {
   const TrainingSetting setting;
   const Overrides model = GENERATE(gpt2 + Overrides{"batch.micro=2"}, llama + Overrides{"batch.micro=4"});
   const bool sequence = GENERATE(false, true);

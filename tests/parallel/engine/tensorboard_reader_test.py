@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TensorBoard itself reads what a run writes, and agrees with metrics.jsonl."""
+"""TensorBoard's own reader reads what a run writes and agrees with metrics.jsonl."""
 import json
 import math
 import os
@@ -39,7 +39,7 @@ class TensorboardReaderTest(unittest.TestCase):
         self.folder = Path(folder.name)
 
     def write(self, steps_done, last):
-        """Writes the rows of a made-up run; returns the new event file."""
+        """Writes the rows of a synthetic run; returns the new event file."""
         before = set(self.folder.glob("events.*"))
         command = [os.environ["LLMTRAIN_RUN_LOG_TOOL"], str(self.folder), str(steps_done), str(last)]
         subprocess.run(command, check=True)
@@ -47,7 +47,7 @@ class TensorboardReaderTest(unittest.TestCase):
         return new
 
     def curves(self):
-        """All curves as TensorBoard shows them: {tag: [(step, value)]}."""
+        """All curves as TensorBoard reads them: {tag: [(step, value)]}."""
         events = EventAccumulator(str(self.folder), size_guidance={"scalars": 0}).Reload()
         return {tag: [(point.step, point.value) for point in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
 
@@ -75,13 +75,13 @@ class TensorboardReaderTest(unittest.TestCase):
         self.write(22, 40)
         self.check_curves()
 
-    def test_a_run_that_starts_anew_replaces_all_points(self):
+    def test_a_run_that_starts_over_replaces_all_points(self):
         self.write(0, 27)
         self.write(0, 10)
         self.assertEqual([step for step, _ in self.curves()["validation/loss"]], [0, 5, 10])
         self.check_curves()
 
-    def test_a_cut_file_keeps_the_points_before(self):
+    def test_a_truncated_file_keeps_the_points_before(self):
         file = self.write(0, 30)
         whole = file.read_bytes()
         for cut in (1, 7, 100, 1000):

@@ -33,7 +33,7 @@ std::uint32_t unmasked(std::string_view bytes) {
   return std::rotl(static_cast<std::uint32_t>(little_endian(bytes)) - 0xA282EAD8u, 15);
 }
 
-// The records of an event file; empty texts stand for records whose checksums are wrong.
+// The records of an event file; an empty text represents a record with a wrong checksum.
 std::vector<std::string> records_of(const fs::path& file) {
   std::vector<std::string> records;
   const std::string text = read_file(file);
@@ -58,7 +58,7 @@ fs::path only_file(const fs::path& folder) {
   return found;
 }
 
-// The part of an event behind its time, which is a field of nine bytes.
+// The part of an event after its time, which is a field of nine bytes.
 std::string without_time(const std::string& event) {
   REQUIRE(event.size() > 9);
   REQUIRE(event[0] == '\x09');
@@ -78,7 +78,7 @@ TEST_CASE("crc32c gives the published values") {
   CHECK(crc32c(falling) == 0x113FDB5C);
 }
 
-TEST_CASE("an event file begins with its version and the step from which older points are void") {
+TEST_CASE("an event file begins with its version and the step from which older points are invalid") {
   const TemporaryDirectory folder;
   const TensorboardWriter writer(folder.path(), 300);
   const auto records = records_of(only_file(folder.path()));
@@ -112,7 +112,7 @@ TEST_CASE("a step above 2^32 is kept") {
   CHECK(without_time(records.back()) == std::string("\x10\x80\x80\x80\x80\x80\x20\x2a\x00", 9));
 }
 
-TEST_CASE("events carry the time of day") {
+TEST_CASE("events contain the wall-clock time") {
   const TemporaryDirectory folder;
   const std::chrono::duration<double> before = std::chrono::system_clock::now().time_since_epoch();
   const TensorboardWriter writer(folder.path(), 0);
@@ -124,7 +124,7 @@ TEST_CASE("events carry the time of day") {
   }
 }
 
-TEST_CASE("a file's name has time, host and process, and is never taken twice") {
+TEST_CASE("a file name contains time, host and process, and is never reused") {
   const TemporaryDirectory folder;
   const TensorboardWriter first(folder.path(), 0), second(folder.path(), 0), third(folder.path(), 0);
   std::array<char, 256> host{};
@@ -150,7 +150,7 @@ TEST_CASE("points are in the file as soon as they are written") {
   }
 }
 
-TEST_CASE("on a full disk a point is an error that names the file, and no part of it stays") {
+TEST_CASE("on a full disk writing a point is an error that names the file, and no part of it remains") {
   const TemporaryDirectory folder;
   CHECK(test::in_child([&]() -> std::string {
           const std::string reason = test::limit_room(folder.path(), 8192);

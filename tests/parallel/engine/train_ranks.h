@@ -18,7 +18,7 @@ inline Overrides operator+(Overrides left, const Overrides& right) {
   return left;
 }
 
-// A world of ranks that train together, and what their recipe says besides.
+// A world of ranks that train together, and further settings of their recipe.
 struct RankCase {
   int ranks;
   Overrides overrides;
@@ -32,14 +32,14 @@ inline std::string in_words(int ranks, const Overrides& overrides) {
 
 inline std::string zero(int stage) { return "parallel.zero_stage=" + std::to_string(stage); }
 
-// What a rank trains with, made of its communicator of the local backend, which outlives it.
+// The communicator that a rank trains with, built on that of the local backend, which outlives it.
 using Connect = std::function<std::shared_ptr<Communicator>(Communicator&)>;
 
 inline std::shared_ptr<Communicator> as_it_is(Communicator& communicator) {
   return {&communicator, [](Communicator*) {}};
 }
 
-// Trains on threads as ranks, which all must report the same; their run.
+// Trains with threads as ranks, which must all report the same results; returns their run.
 inline Run train_ranks(const TrainingSetting& setting, int ranks, const Overrides& overrides, std::int64_t steps = 20,
                        const Connect& connect = as_it_is) {
   const Recipe recipe = setting.recipe(overrides);

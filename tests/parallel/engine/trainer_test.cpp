@@ -17,7 +17,7 @@ using Setting = test::TrainingSetting;
 
 }  // namespace
 
-TEST_CASE("the same recipe gives bitwise the same losses", "[trainer]") {
+TEST_CASE("the same recipe gives bitwise identical losses", "[trainer]") {
   const Setting setting;
   for (const std::string compute : {"fp32", "bf16"}) {
     const std::vector<std::string> overrides{"precision.compute=\"" + compute + "\""};
@@ -25,13 +25,13 @@ TEST_CASE("the same recipe gives bitwise the same losses", "[trainer]") {
   }
 }
 
-TEST_CASE("the first loss is that of guessing", "[trainer]") {
+TEST_CASE("the first loss is that of a uniform guess", "[trainer]") {
   const Setting setting;
   // Small weights: nearly uniform over the 256 bytes.
   CHECK(setting.train({}, 1).losses.front() == Approx(std::log(256.0)).epsilon(0.01));
 }
 
-TEST_CASE("training learns", "[trainer]") {
+TEST_CASE("training lowers the loss", "[trainer]") {
   const Setting setting;
   const Run run = setting.train({"training.learning_rate.peak=0.01"}, 20);
   CHECK(run.losses.back() < run.losses.front() - 2);
@@ -54,7 +54,7 @@ TEST_CASE("losses do not depend on micro-batches, stages, schedule or recompute"
   for (std::vector<std::string> layout : layouts) {
     INFO(layout.front());
     layout.push_back(set_dropout);
-    // Sums in another order: fp32 rounding.
+    // Sums in a different order: fp32 rounding.
     check_close(setting.train(layout), expected, 1e-5, 1e-4);
   }
 }
@@ -74,7 +74,7 @@ TEST_CASE("tied embeddings on different stages are one parameter", "[trainer]") 
               1e-5, 1e-4);
 }
 
-TEST_CASE("bf16 follows fp32", "[trainer]") {
+TEST_CASE("bf16 stays close to fp32", "[trainer]") {
   const Setting setting;
   const Run expected = setting.train({});
   check_close(setting.train({"precision.compute=\"bf16\""}), expected, 2e-2, 0.1);
@@ -82,7 +82,7 @@ TEST_CASE("bf16 follows fp32", "[trainer]") {
               2e-2, 0.1);
 }
 
-TEST_CASE("resuming is bitwise the same as never having stopped", "[trainer]") {
+TEST_CASE("a resumed run is bitwise identical to an uninterrupted one", "[trainer]") {
   const Setting setting;
   const std::string compute = GENERATE("precision.compute=\"fp32\"", "precision.compute=\"bf16\"");
   const std::vector<std::string> overrides{compute, "model.dropout=0.1"};
@@ -106,24 +106,24 @@ TEST_CASE("resuming is bitwise the same as never having stopped", "[trainer]") {
   CHECK(Setting::train(other, 1).losses.front() == Approx(whole.losses[5]).epsilon(1e-2));
 }
 
-TEST_CASE("a gradient that is not finite leaves the weights as they were", "[trainer]") {
+TEST_CASE("a gradient that is not finite leaves the weights unchanged", "[trainer]") {
   const Setting setting;
   LoneTrainer trainer(setting.recipe({}));
   const at::Tensor weights = trainer.model().units().front()->parameters->source();
-  // One element of the embedding of "l", which the text is full of.
+  // One element of the embedding of "l", which is frequent in the text.
   weights.data_ptr<float>()[static_cast<std::size_t>('l') * 32] = std::nanf("");
   const at::Tensor before = weights.nan_to_num(7.0);
   CHECK(trainer.step().skipped);
   CHECK(weights.nan_to_num(7.0).equal(before));
 }
 
-TEST_CASE("evaluation drops nothing and changes nothing", "[trainer]") {
+TEST_CASE("evaluation uses no dropout and changes nothing", "[trainer]") {
   const Setting setting;
   LoneTrainer trainer(setting.recipe({"model.dropout=0.5"}));
   const double first = trainer.evaluate();
   CHECK(trainer.evaluate() == first);
   LoneTrainer plain(setting.recipe({"model.dropout=0"}));
-  // Flash and math attention sum in another order.
+  // Flash and math attention sum in different orders.
   CHECK(plain.evaluate() == Approx(first).epsilon(1e-5));
 }
 

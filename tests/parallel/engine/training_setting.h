@@ -12,7 +12,7 @@
 
 namespace llmtrain::test {
 
-// Bytes with some order in them, so that there is something to learn.
+// Bytes with some structure, so that there is something to learn.
 inline std::string training_text() {
   std::string text;
   for (int i = 0; text.size() < 6000; ++i) text += "line " + std::to_string(i * i) + " of the text;\n";

@@ -13,7 +13,7 @@
 namespace llmtrain {
 namespace {
 
-// 8 layers of 8 heads in batches of 64, on one device unless the test changes it.
+// 8 layers with 8 heads, batch 64, on one device unless the test changes it.
 Recipe recipe() {
   Recipe recipe;
   recipe.model.layers = recipe.model.heads = recipe.model.kv_heads = 8;
@@ -51,7 +51,7 @@ TEST_CASE("the world is launch.ranks, the explicit degrees, or the cluster") {
   CHECK(mesh.micro_batches(recipe().batch) == 32);
 }
 
-TEST_CASE("every reason is told at once, each with the nearest legal value") {
+TEST_CASE("all reasons are reported at once, each with the nearest legal value") {
   CHECK(
       failure(with([](Recipe& r) {
                 r.parallel.tensor = 2;
@@ -119,7 +119,7 @@ TEST_CASE("experts and shards divide the data ranks") {
              Catch::Contains("/parallel/zero_shard_ranks: 3 does not divide 8") && Catch::Contains("did you mean 2?"));
 }
 
-TEST_CASE("degrees beyond all sense are one plain reason") {
+TEST_CASE("absurd degrees are one plain reason") {
   CHECK(failure(with([](Recipe& r) {
           r.parallel.tensor = r.parallel.pipeline = r.parallel.context = 1 << 20;
           r.parallel.data = 1 << 20;
@@ -147,7 +147,7 @@ TEST_CASE("groups of ranks on nodes of eight") {
   CHECK(pipeline_neighbours(mesh) == RankGroup{2, 48, 1});
 }
 
-TEST_CASE("pipeline neighbours share a node where their numbers do") {
+TEST_CASE("pipeline neighbours share a node if their rank numbers do") {
   const Mesh mesh{.tensor = 4, .pipeline = 4, .devices_per_node = 8};
   CHECK(pipeline_neighbours(mesh, 0).inside_node == 2);
   CHECK(pipeline_neighbours(mesh, 1).inside_node == 1);
@@ -157,7 +157,7 @@ TEST_CASE("pipeline neighbours share a node where their numbers do") {
   CHECK(pipeline_neighbours({.tensor = 2, .pipeline = 4, .devices_per_node = 8}).inside_node == 2);
 }
 
-// Counts what the header says of rank 0's group by going through all ranks.
+// Counts rank 0's group, as defined in the header, by enumerating all ranks.
 std::int64_t count_members(const Mesh& mesh,
                            const std::function<bool(std::int64_t t, std::int64_t c, std::int64_t d)>& in,
                            std::int64_t span) {

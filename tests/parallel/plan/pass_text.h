@@ -7,7 +7,7 @@
 
 namespace llmtrain {
 
-// A rank in one line without its transfers: F and B with stage.micro, + and - for gathered and freed weights, R for
+// A rank's list as one line without transfers: F and B with stage.micro, + and - for gathered and freed weights, R for
 // reduced gradients, "step".
 inline std::string pass_text(const RankSchedule& schedule) {
   std::string text;

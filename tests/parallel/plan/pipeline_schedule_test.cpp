@@ -50,7 +50,7 @@ TEST_CASE("interleaved on four ranks with two stages each is figure 4 (bottom) o
         "F7.5 B7.5 F7.6 B7.6 F7.7 B7.7 B3.4 B3.5 B3.6 B3.7 step");
 }
 
-TEST_CASE("breadth-first takes all micro-batches through a stage, then the rank's next") {
+TEST_CASE("breadth-first runs all micro-batches through a stage, then through the rank's next one") {
   CHECK(passes({.kind = Kind::breadth_first, .pipeline = 2, .loops = 2, .micro_batches = 3}) ==
         std::vector<std::string>{"F0.0 F0.1 F0.2 F2.0 F2.1 F2.2 B2.0 B2.1 B2.2 B0.0 B0.1 B0.2 step",
                                  "F1.0 F1.1 F1.2 F3.0 F3.1 F3.2 B3.0 B3.1 B3.2 B1.0 B1.1 B1.2 step"});
@@ -58,14 +58,14 @@ TEST_CASE("breadth-first takes all micro-batches through a stage, then the rank'
         std::vector<std::string>{"F0.0 F0.1 B0.0 B0.1 step", "F1.0 F1.1 B1.0 B1.1 step"});
 }
 
-TEST_CASE("interleaved with one stage a rank is 1f1b") {
+TEST_CASE("interleaved with one stage per rank is 1f1b") {
   ScheduleShape shape{.kind = Kind::interleaved, .pipeline = 3, .loops = 1, .micro_batches = 5};
   const auto interleaved = passes(shape);
   shape.kind = Kind::one_forward_one_backward;
   CHECK(interleaved == passes(shape));
 }
 
-TEST_CASE("transfers stand around the passes, and every rank has its header") {
+TEST_CASE("transfers surround the passes, and every rank has its header") {
   CHECK(to_text(make_schedule({.kind = Kind::breadth_first, .pipeline = 2, .loops = 2, .micro_batches = 1})) ==
         "Rank 0\n"
         "Forward stage 0 micro 0\n"
@@ -93,7 +93,7 @@ TEST_CASE("transfers stand around the passes, and every rank has its header") {
         "OptimizerStep\n");
 }
 
-TEST_CASE("a shape that the rules of recipes refuse is no schedule") {
+TEST_CASE("a shape that the rules of recipes refuse has no schedule") {
   CHECK(!is_made({.kind = Kind::gpipe, .pipeline = 2, .loops = 2, .micro_batches = 4}));
   CHECK(!is_made({.kind = Kind::one_forward_one_backward, .pipeline = 2, .loops = 3, .micro_batches = 4}));
   CHECK(!is_made({.kind = Kind::interleaved, .pipeline = 4, .loops = 2, .micro_batches = 7}));
@@ -102,7 +102,7 @@ TEST_CASE("a shape that the rules of recipes refuse is no schedule") {
   CHECK(is_made({.kind = Kind::breadth_first, .pipeline = 4, .loops = 2, .micro_batches = 1}));
 }
 
-// Highest number of (stage, micro-batch) pairs whose activations wait for their backward on the rank.
+// Largest number of (stage, micro-batch) pairs whose activations wait for their backward on the rank.
 std::int32_t most_in_flight(const RankSchedule& schedule) {
   std::int32_t now = 0, most = 0;
   for (const Instruction& instruction : schedule.instructions) {
@@ -113,7 +113,7 @@ std::int32_t most_in_flight(const RankSchedule& schedule) {
 }
 
 TEST_CASE("activations in flight") {
-  rc::prop("breadth-first and gpipe hold all, 1f1b as many as ranks from here to the end, interleaved its warm-up", [] {
+  rc::prop("breadth-first and gpipe hold all, 1f1b as many as ranks from this one on, interleaved its warm-up", [] {
     const ScheduleShape shape = random_shape();
     const Schedule schedule = make_schedule(shape);
     for (std::int32_t rank = 0; rank < shape.pipeline; ++rank) {

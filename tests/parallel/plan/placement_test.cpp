@@ -41,13 +41,13 @@ BalanceRecipe by_list(std::vector<std::int64_t> list) {
   return {.kind = BalanceKind::list, .layers_per_stage = std::move(list)};
 }
 
-TEST_CASE("layers: an even number each, embedding with the first stage and head with the last") {
+TEST_CASE("layers: an equal number each, embedding in the first stage and head in the last") {
   CHECK(place({4, 1, 1, by_layers}) == Blocks{{0, 1, 2, 3, 4, 5}});
   CHECK(place({4, 1, 2, by_layers}) == Blocks{{0, 1, 2}, {3, 4, 5}});
   CHECK(place({4, 2, 2, by_layers}) == Blocks{{0, 1}, {2}, {3}, {4, 5}});
 }
 
-TEST_CASE("blocks: embedding and head count as a layer each") {
+TEST_CASE("blocks: embedding and head count as one layer each") {
   CHECK(place({4, 1, 1, by_blocks}) == Blocks{{0, 1, 2, 3, 4, 5}});
   CHECK(place({4, 3, 1, by_blocks}) == Blocks{{0, 1}, {2, 3}, {4, 5}});
   CHECK(place({4, 2, 3, by_blocks}) == Blocks{{0}, {1}, {2}, {3}, {4}, {5}});

@@ -8,7 +8,7 @@ namespace {
 
 // A setting that the Zero Bubble paper's authors profiled, in microseconds (v_schedule.py of
 // sail-sg/zero-bubble-pipeline-parallelism, tag zero-bubble-v0.1.0: p, n, f, b, w, c), and the bubble fractions that
-// table 5 of the paper (arXiv 2401.10241) has for it.
+// table 5 of the paper (arXiv 2401.10241) lists for it.
 struct Profiled {
   std::int32_t pipeline, micro_batches;
   double forward, input_backward, weight_backward, transfer;
@@ -36,8 +36,8 @@ TEST_CASE("published times of passes and transfers give the published bubbles of
   }
 }
 
-// The times of its thirds of stages are not published: a third of a stage's is taken.
-TEST_CASE("published times of passes and transfers come near the published bubbles of interleaved stages") {
+// The times of its thirds of stages are not published: a third of a stage's time is assumed.
+TEST_CASE("published times of passes and transfers come close to the published bubbles of interleaved stages") {
   for (const Profiled& row : table) {
     CAPTURE(row.pipeline, row.micro_batches);
     CHECK(bubble_of(row, PipelineSchedule::interleaved, 3) == Approx(row.interleaved_bubble).margin(0.004));

@@ -9,7 +9,7 @@
 
 namespace llmtrain {
 
-// A shape that can run, of any kind, small enough that thousands take a second.
+// A random executable shape, small enough that thousands take a second.
 inline ScheduleShape random_shape() {
   using Kind = PipelineSchedule;
   ScheduleShape shape;

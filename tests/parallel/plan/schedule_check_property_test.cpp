@@ -22,7 +22,7 @@ bool accepts(const Schedule& schedule, std::int32_t buffers) {
   return true;
 }
 
-// A random rank's list.
+// The list of a random rank.
 List& some_list(Schedule& schedule) {
   return schedule.ranks[*rc::gen::inRange<std::size_t>(0, schedule.ranks.size())].instructions;
 }
@@ -34,7 +34,7 @@ std::int32_t another(std::int32_t value, std::int32_t end) {
   return end < 2 ? -1 : (value + *rc::gen::inRange(1, end)) % end;
 }
 
-TEST_CASE("check() accepts what make_schedule() makes, and nothing that was touched") {
+TEST_CASE("check() accepts what make_schedule() makes, and nothing that was modified") {
   rc::prop("every schedule runs with as many buffers as micro-batches, depth-first with one", [] {
     const ScheduleShape shape = random_shape();
     const Schedule schedule = make_schedule(shape);
@@ -42,14 +42,14 @@ TEST_CASE("check() accepts what make_schedule() makes, and nothing that was touc
     if (shape.kind != PipelineSchedule::breadth_first) check(schedule, 1);
   });
 
-  rc::prop("no instruction can be left out", [] {
+  rc::prop("no instruction can be omitted", [] {
     Schedule schedule = make_schedule(random_shape());
     List& list = some_list(schedule);
     list.erase(list.begin() + static_cast<std::ptrdiff_t>(some_place(list)));
     RC_ASSERT(!accepts(schedule, schedule.shape.micro_batches));
   });
 
-  rc::prop("no instruction can stand twice", [] {
+  rc::prop("no instruction can be duplicated", [] {
     Schedule schedule = make_schedule(random_shape());
     List& list = some_list(schedule);
     const Instruction copy = list[some_place(list)];

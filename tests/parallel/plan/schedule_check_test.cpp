@@ -34,7 +34,7 @@ Schedule two_ranks(std::int32_t zero_stage, std::int32_t loops = 1, std::int32_t
                         .reduces = true});
 }
 
-// Where the rank's list has the instruction.
+// The position of the instruction in the rank's list.
 List::iterator find(Schedule& schedule, std::size_t rank, const std::string& text) {
   List& list = schedule.ranks[rank].instructions;
   for (auto place = list.begin(); place != list.end(); ++place)
@@ -72,7 +72,7 @@ Schedule at_end(Schedule schedule, std::size_t rank, const Instruction& instruct
   return schedule;
 }
 
-TEST_CASE("two ranks, one stage each: the schedule that the cases below break") {
+TEST_CASE("two ranks with one stage each: the schedule that the cases below break") {
   CHECK(to_text(two_ranks(0)) ==
         "Rank 0\n"
         "Forward stage 0 micro 0\n"
@@ -149,7 +149,7 @@ TEST_CASE("fields that do not exist") {
       "to");
 }
 
-TEST_CASE("passes that are missing, doubled or out of order") {
+TEST_CASE("passes that are missing, duplicated or out of order") {
   const Schedule good = two_ranks(0);
   CHECK(refusal(without(good, 0, "Forward stage 0 micro 1")) ==
         "rank 0, instruction 2 \"SendActivation stage 0 micro 1 peer 1\": the tensor is not made yet");
@@ -169,7 +169,7 @@ TEST_CASE("passes that are missing, doubled or out of order") {
         "micro-batches, and micro-batch 0 is next");
 }
 
-TEST_CASE("a step that is missing, doubled or too early") {
+TEST_CASE("a step that is missing, duplicated or too early") {
   const Schedule good = two_ranks(0);
   CHECK(refusal(without(good, 1, "OptimizerStep")) == "rank 1, at its end: OptimizerStep is missing");
   CHECK(refusal(twice(good, 1, "OptimizerStep")) ==
@@ -227,7 +227,7 @@ TEST_CASE("weights that are not gathered, not freed, or too many") {
         "rank 0, instruction 11 \"FreeWeights stage 0\": weights are freed at ZeRO-3 only");
 }
 
-TEST_CASE("weights that are held when the optimizer changes them") {
+TEST_CASE("weights that are held while the optimizer changes them") {
   const Schedule good = make_schedule({.micro_batches = 1, .zero_stage = 3, .reduces = true});
   Schedule held = good;
   held.ranks[0].instructions.erase(held.ranks[0].instructions.end() - 3);
@@ -238,14 +238,14 @@ TEST_CASE("weights that are held when the optimizer changes them") {
 TEST_CASE("ranks that wait for each other") {
   Schedule schedule = two_ranks(0, 2, 1);
   List& first = schedule.ranks[0].instructions;
-  // Stage 2 receives from stage 1 what cannot be made before stage 0 has sent.
+  // Stage 2 receives from stage 1 what cannot be computed before stage 0 has sent.
   std::iter_swap(find(schedule, 0, "RecvActivation stage 2 micro 0 peer 1"), first.begin());
   CHECK(refusal(schedule) ==
         "rank 0, instruction 0 \"RecvActivation stage 2 micro 0 peer 1\": deadlock: it waits for rank 1 to send, which "
         "waits at instruction 0 \"RecvActivation stage 1 micro 0 peer 0\", with 16 buffers a channel");
 }
 
-TEST_CASE("breadth-first needs room for the micro-batches that go round; depth-first for one") {
+TEST_CASE("breadth-first needs buffers for the micro-batches in flight, depth-first for one") {
   const Schedule breadth_first = two_ranks(0, 2, 8);
   CHECK(refusal(breadth_first, 8) == "accepted");
   CHECK_THAT(refusal(breadth_first, 1),
@@ -258,7 +258,7 @@ TEST_CASE("breadth-first needs room for the micro-batches that go round; depth-f
   CHECK(refusal(depth_first, 1) == "accepted");
 }
 
-TEST_CASE("a check of nothing sensible") {
+TEST_CASE("a check of meaningless input") {
   Schedule schedule = two_ranks(0);
   CHECK(refusal(schedule, 0) == "a channel between ranks holds at least 1 tensor");
   schedule.ranks.pop_back();

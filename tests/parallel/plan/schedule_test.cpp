@@ -20,7 +20,7 @@ std::string text(Kind kind, std::int32_t loops, std::int32_t micro_batches) {
   return to_text(single_rank_schedule({.kind = kind, .pipeline = 1, .loops = loops, .micro_batches = micro_batches}));
 }
 
-TEST_CASE("an instruction's line names what is meant and nothing else") {
+TEST_CASE("an instruction's line contains exactly its fields") {
   CHECK(to_text({.operation = Operation::forward, .stage = 2, .micro = 0}) == "Forward stage 2 micro 0");
   CHECK(to_text({.operation = Operation::backward, .stage = 0, .micro = 3}) == "Backward stage 0 micro 3");
   CHECK(to_text({.operation = Operation::send_activation, .stage = 2, .micro = 0, .peer = 1}) ==
@@ -90,7 +90,7 @@ ScheduleShape any_shape() {
 
 using StageAndMicro = std::pair<std::int32_t, std::int32_t>;
 
-// Where each (stage, micro-batch) stands in the schedule; none may stand there twice.
+// The position of each (stage, micro-batch) in the schedule; none may occur twice.
 std::map<StageAndMicro, std::size_t> places(const RankSchedule& schedule, Operation operation) {
   std::map<StageAndMicro, std::size_t> result;
   for (std::size_t i = 0; i < schedule.instructions.size(); ++i) {
@@ -101,7 +101,7 @@ std::map<StageAndMicro, std::size_t> places(const RankSchedule& schedule, Operat
   return result;
 }
 
-// Highest number of (stage, micro-batch) pairs whose activations wait for their backward.
+// Largest number of (stage, micro-batch) pairs whose activations wait for their backward.
 std::int64_t most_in_flight(const RankSchedule& schedule) {
   std::int64_t now = 0, most = 0;
   for (const Instruction& instruction : schedule.instructions) {
@@ -112,7 +112,7 @@ std::int64_t most_in_flight(const RankSchedule& schedule) {
 }
 
 TEST_CASE("properties of every schedule of one rank") {
-  rc::prop("each stage passes each micro-batch once forward and once backward, and the optimizer comes last", [] {
+  rc::prop("each stage runs each micro-batch once forward and once backward, and the optimizer comes last", [] {
     const ScheduleShape shape = any_shape();
     const RankSchedule schedule = single_rank_schedule(shape);
     const auto pairs = static_cast<std::size_t>(shape.stages() * shape.micro_batches);
@@ -147,7 +147,7 @@ TEST_CASE("properties of every schedule of one rank") {
         RC_ASSERT(backward.at({stage, micro - 1}) < backward.at({stage, micro}));
   });
 
-  rc::prop("breadth-first keeps all micro-batches' activations, 1f1b one micro-batch's", [] {
+  rc::prop("breadth-first stores the activations of all micro-batches, 1f1b of one", [] {
     const ScheduleShape shape = any_shape();
     const bool all = shape.kind == Kind::breadth_first || shape.kind == Kind::gpipe;
     const std::int64_t micro_batches = all ? shape.micro_batches : 1;

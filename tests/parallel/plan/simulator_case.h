@@ -27,7 +27,7 @@ inline StepCosts equal_costs(const ScheduleShape& shape, const CaseSeconds& seco
   return costs;
 }
 
-// The same memory for every stage, each kind another power of two, so that sums tell their parts.
+// The same memory for every stage, with a different power of two per kind, so that sums identify their parts.
 inline StepMemory equal_memory(const ScheduleShape& shape) {
   StageMemory stage;
   stage.resident[MemoryCategory::weights] = 4096;

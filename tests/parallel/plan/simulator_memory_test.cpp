@@ -22,13 +22,13 @@ std::vector<double> course(const RankSimulation& rank, Category category) {
   return bytes;
 }
 
-TEST_CASE("activations are kept from forward to backward, workspaces during their pass") {
+TEST_CASE("activations are stored from forward to backward, workspaces during their pass") {
   const Simulation simulation = run({.micro_batches = 2}, {.optimizer = 1});
   const RankSimulation& rank = simulation.ranks[0];
   CHECK(course(rank, Category::activations) == std::vector<double>{16, 32, 16, 0});
   CHECK(course(rank, Category::buffers) == std::vector<double>{1, 2, 8, 0});
   CHECK(course(rank, Category::weights) == std::vector<double>{4096});
-  // At the first backward: two micro-batches and its workspace.
+  // At the first backward: two micro-batches and the workspace.
   CHECK(rank.peak_bytes == 65536 + 4096 + 8192 + 32 + 2);
   CHECK(rank.peak_instruction == 2);
   CHECK(rank.high_water[Category::buffers] == 8);
@@ -41,9 +41,9 @@ TEST_CASE("two stages of a rank are resident together") {
   CHECK(simulation.ranks[0].final_bytes[Category::optimizer] == 3 * 8192);
 }
 
-TEST_CASE("a tensor is there from its transfer to the pass that takes it, and from its pass to its transfer's end") {
+TEST_CASE("a tensor exists from its transfer to the pass that uses it, and from its pass to the end of its transfer") {
   const Simulation simulation = run({.kind = Kind::gpipe, .pipeline = 2, .micro_batches = 1}, {.transfer = 0.5});
-  // Rank 0: made in F0 (0 to 1), sent until 1.5; the gradient comes from 4.5 and is used until 7.
+  // Rank 0: computed in F0 (0 to 1), sent until 1.5; the gradient is received from 4.5 on and used until 7.
   const auto& first = simulation.ranks[0].memory;
   const auto at = [&](double seconds) {
     double bytes = 0;
@@ -58,12 +58,12 @@ TEST_CASE("a tensor is there from its transfer to the pass that takes it, and fr
   CHECK(at(4.5) == 4);
   CHECK(at(6.9) == 4);
   CHECK(at(7) == 0);
-  // Rank 1: comes from 1, used until 2.5; its gradient made from 2.5, sent until 5.
+  // Rank 1: received from 1 on, used until 2.5; its gradient is computed from 2.5 on, sent until 5.
   CHECK(course(simulation.ranks[1], Category::communication) == std::vector<double>{0, 4, 0});
   CHECK(simulation.ranks[1].final_bytes[Category::communication] == 0);
 }
 
-TEST_CASE("ZeRO-3 holds two gathered stages, or one where the rank has one") {
+TEST_CASE("ZeRO-3 holds two gathered stages, or one if the rank has one") {
   ScheduleShape shape{.loops = 4, .micro_batches = 2, .zero_stage = 3, .reduces = true};
   CHECK(run(shape, {.gather = 0.5}).ranks[0].high_water[Category::weights] == 4 * 4096 + 2 * 64);
   shape.loops = 1;
@@ -72,9 +72,9 @@ TEST_CASE("ZeRO-3 holds two gathered stages, or one where the rank has one") {
   CHECK(run(shape, {.gather = 0.5}).ranks[0].high_water[Category::weights] == 4096);
 }
 
-TEST_CASE("whole gradients are there from a group's first backward to the rank's next reduction") {
+TEST_CASE("full gradients exist from a group's first backward to the rank's next reduction") {
   const ScheduleShape shape{.loops = 2, .micro_batches = 2, .zero_stage = 2, .reduces = true};
-  // B1 ends at 8 and its reduction at 11, B0 at 12 and its at 15.
+  // B1 ends at 8 and its reduction at 11, B0 at 12 and its reduction at 15.
   const Simulation simulation = run(shape, {.reduce = 3});
   CHECK(course(simulation.ranks[0], Category::gradients) == std::vector<double>{0, 32, 64, 32, 0});
   ScheduleShape alone = shape;
@@ -82,7 +82,7 @@ TEST_CASE("whole gradients are there from a group's first backward to the rank's
   CHECK(run(alone).ranks[0].high_water[Category::gradients] == 0);
 }
 
-TEST_CASE("the head's gradients are there from its forward, with those of the micro-batch before") {
+TEST_CASE("the head's gradients exist from its forward on, with those of the previous micro-batch") {
   const ScheduleShape shape{
       .kind = Kind::interleaved, .loops = 2, .micro_batches = 2, .zero_stage = 2, .reduces = true};
   StepMemory memory = equal_memory(shape);
@@ -91,15 +91,15 @@ TEST_CASE("the head's gradients are there from its forward, with those of the mi
         simulate(make_schedule(shape), equal_costs(shape, {.reduce = 0.5}), memory, Timeline::record);
     return course(simulation.ranks[0], Category::gradients);
   };
-  // F1 begins those of stage 1, B0 those of stage 0 beside them, R0 ends those of stage 1, F1 takes them anew. Where R1
-  // ends those of stage 0 the next B0 takes them anew at once.
+  // F1 allocates those of stage 1, B0 additionally those of stage 0, R0 frees those of stage 1, F1 allocates them
+  // again. When R1 frees those of stage 0 the next B0 allocates them again at once.
   CHECK(gradients() == std::vector<double>{0, 32, 64, 32, 64, 32, 0});
-  // F1 begins those of stage 0, B1 those of stage 1.
+  // F1 allocates those of stage 0, B1 those of stage 1.
   memory.head_adds_to_first = true;
   CHECK(gradients() == std::vector<double>{0, 32, 64, 32, 64, 96, 64, 32, 0});
 }
 
-TEST_CASE("without a timeline there are the same peaks and no samples") {
+TEST_CASE("without a timeline peaks are the same and there are no samples") {
   const ScheduleShape shape{.pipeline = 3, .loops = 2, .micro_batches = 4, .zero_stage = 3, .reduces = true};
   const CaseSeconds seconds{.transfer = 0.25, .gather = 0.5, .reduce = 0.5};
   const Simulation with = run(shape, seconds);

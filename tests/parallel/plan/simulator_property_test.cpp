@@ -18,7 +18,7 @@ using Kind = PipelineSchedule;
 
 double eighths(int most) { return *rc::gen::inRange(0, most) / 8.0; }
 
-// Another cost for each stage, in exact binary fractions.
+// A different cost per stage, in exact binary fractions.
 StepCosts random_costs(const ScheduleShape& shape) {
   StepCosts costs = equal_costs(shape, {});
   for (StageCost& stage : costs.stages)
@@ -37,8 +37,8 @@ StepCosts random_costs(const ScheduleShape& shape) {
 
 using PassName = std::tuple<Operation, std::int32_t, std::int32_t>;
 
-// The longest chain of passes, each after the one before it on its rank and after its input has come; found by going
-// through all passes until nothing moves.
+// The longest chain of passes, each after the previous one on its rank and after its input has arrived; found by
+// iterating over all passes until nothing changes.
 double critical_path(const Schedule& schedule, const StepCosts& costs) {
   const ScheduleShape& shape = schedule.shape;
   std::map<PassName, double> ends;
@@ -86,7 +86,7 @@ TEST_CASE("time") {
 
   rc::prop("the bubble of equal stages with free communication is (p − 1) / (m·v + p − 1)", [] {
     const ScheduleShape shape = random_shape();
-    // Breadth-first needs as many micro-batches as ranks to keep them all busy from loop to loop.
+    // Breadth-first needs as many micro-batches as ranks to keep all of them busy between loops.
     RC_PRE(shape.loops == 1 || shape.micro_batches >= shape.pipeline);
     const double ranks_behind = shape.pipeline - 1;
     const double expected = ranks_behind / (shape.micro_batches * shape.loops + ranks_behind);
@@ -94,11 +94,11 @@ TEST_CASE("time") {
     RC_ASSERT(std::abs(simulation.bubble_fraction - expected) < 1e-9);
   });
 
-  rc::prop("no stream does two things at once, and the compute stream's add up", [] {
+  rc::prop("no stream runs two instructions at once, and those of the compute stream sum up", [] {
     const ScheduleShape shape = random_shape();
     const Schedule schedule = make_schedule(shape);
     const Simulation simulation = simulate(schedule, random_costs(shape), equal_memory(shape), Timeline::record);
-    // Sending and receiving are two links of the transfer stream.
+    // Sends and receives are two links of the transfer stream.
     std::map<std::tuple<std::int32_t, Stream, bool>, double> free_at;
     std::vector<double> computing(schedule.ranks.size(), 0);
     for (const TimelineEntry& entry : simulation.timeline) {
@@ -124,7 +124,7 @@ TEST_CASE("time") {
 }
 
 TEST_CASE("memory") {
-  rc::prop("memory comes back to where it was, and the peak is between its largest part and the sum of all", [] {
+  rc::prop("memory returns to its initial value, and the peak is between its largest part and the sum of all", [] {
     const ScheduleShape shape = random_shape();
     const StepMemory memory = equal_memory(shape);
     const Simulation simulation = simulate(make_schedule(shape), random_costs(shape), memory);
@@ -138,7 +138,7 @@ TEST_CASE("memory") {
     }
   });
 
-  rc::prop("1f1b keeps the activations of p − r micro-batches on rank r, breadth-first those of all", [] {
+  rc::prop("1f1b stores the activations of p − r micro-batches on rank r, breadth-first those of all", [] {
     ScheduleShape shape = random_shape();
     shape.kind = *rc::gen::element(Kind::breadth_first, Kind::one_forward_one_backward);
     if (shape.kind == Kind::one_forward_one_backward) shape.loops = 1;

@@ -59,7 +59,7 @@ TEST_CASE("one rank: passes one after the other, the optimizer, the overhead of 
   CHECK(simulation.ranks[0].optimizer_seconds == 0.5);
 }
 
-TEST_CASE("a pass waits for its tensor to be made and to arrive") {
+TEST_CASE("a pass waits for its tensor to be computed and to arrive") {
   const Case c{{.kind = Kind::gpipe, .pipeline = 2, .micro_batches = 1}, {.transfer = 0.5, .optimizer = 1}};
   const Simulation simulation = run(c);
   CHECK(passes(c.shape, simulation, 0, Stream::compute) == "F0.0 0-1, B0.0 5-7, O 7-8");
@@ -71,14 +71,14 @@ TEST_CASE("a pass waits for its tensor to be made and to arrive") {
   CHECK(simulation.ranks[1].exposed_transfer_seconds == 0.5);
 }
 
-TEST_CASE("a link carries one tensor at a time") {
+TEST_CASE("a link transfers one tensor at a time") {
   const Case c{{.kind = Kind::gpipe, .pipeline = 2, .micro_batches = 2}, {.transfer = 3}};
   const Simulation simulation = run(c);
   CHECK(passes(c.shape, simulation, 0, Stream::transfer) == "S0.0 1-4, S0.1 4-7, R0.0 10-13, R0.1 13-16");
   CHECK(passes(c.shape, simulation, 1, Stream::compute) == "F1.0 4-5, F1.1 7-8, B1.0 8-10, B1.1 10-12, O 12-12");
 }
 
-TEST_CASE("1f1b with transfers beside passes, and with transfers that hold both ranks") {
+TEST_CASE("1f1b with overlapped transfers, and with transfers that block both ranks") {
   const Case c{{.kind = Kind::one_forward_one_backward, .pipeline = 2, .micro_batches = 2}, {.transfer = 0.5}};
   const Simulation beside = run(c);
   CHECK(passes(c.shape, beside, 0, Stream::compute) == "F0.0 0-1, F0.1 1-2, B0.0 5-7, B0.1 8-10, O 10-10");
@@ -87,7 +87,7 @@ TEST_CASE("1f1b with transfers beside passes, and with transfers that hold both 
   const Simulation holding = run(c, [](StepCosts& costs) { costs.blocking_transfers = true; });
   CHECK(passes(c.shape, holding, 0, Stream::compute) ==
         "F0.0 0-1, F0.1 1.50-2.50, B0.0 5-7, B0.1 8.50-10.50, O 10.50-10.50");
-  // The gradient goes while the next activation comes.
+  // The gradient is sent while the next activation is received.
   CHECK(passes(c.shape, holding, 1, Stream::compute) ==
         "F1.0 1.50-2.50, B1.0 2.50-4.50, F1.1 5-6, B1.1 6-8, O 8.50-8.50");
   CHECK(holding.ranks[1].exposed_transfer_seconds == 1);
@@ -96,7 +96,7 @@ TEST_CASE("1f1b with transfers beside passes, and with transfers that hold both 
 const Case sharded{{.loops = 2, .micro_batches = 1, .zero_stage = 3, .reduces = true},
                    {.gather = 1, .reduce = 1, .optimizer = 0.5}};
 
-TEST_CASE("gathers and reductions beside passes") {
+TEST_CASE("gathers and reductions overlap with passes") {
   const Simulation simulation = run(sharded);
   CHECK(passes(sharded.shape, simulation, 0, Stream::data) == "G0 0-1, G1 1-2, G1 3-4, G0 4-5, R1 6-7, R0 8-9");
   CHECK(passes(sharded.shape, simulation, 0, Stream::compute) == "F0.0 1-2, F1.0 2-3, B1.0 4-6, B0.0 6-8, O 9-9.50");
@@ -107,7 +107,7 @@ TEST_CASE("gathers and reductions beside passes") {
   CHECK(simulation.ranks[0].slowed_seconds == 0);
 }
 
-TEST_CASE("collectives slow the passes beside them") {
+TEST_CASE("collectives slow down concurrent passes") {
   const Simulation simulation = run(sharded, [](StepCosts& costs) { costs.compute_slowdown = 0.5; });
   CHECK(passes(sharded.shape, simulation, 0, Stream::compute) ==
         "F0.0 1-2.50, F1.0 2.50-3.50, B1.0 4.50-7, B0.0 7-9.50, O 10.50-11");
@@ -116,7 +116,7 @@ TEST_CASE("collectives slow the passes beside them") {
   CHECK(simulation.ranks[0].exposed_data_seconds == 4.5);
 }
 
-TEST_CASE("a pass that ends beside a collective, and one that begins in the middle of it") {
+TEST_CASE("a pass that ends during a collective, and one that starts in the middle of it") {
   // The gather of stage 1 runs from 1 to 5: F0 takes 1 ÷ (1 − 0.5) of it.
   Case c = sharded;
   const Simulation simulation = run(c, [](StepCosts& costs) {
@@ -127,7 +127,7 @@ TEST_CASE("a pass that ends beside a collective, and one that begins in the midd
         "F0.0 1-3, F1.0 5-6, B1.0 10-12.50, B0.0 12.50-15, O 16-16.50");
 }
 
-TEST_CASE("without overlap gathers and reductions hold the passes") {
+TEST_CASE("without overlap gathers and reductions block the passes") {
   const Simulation simulation = run(sharded, [](StepCosts& costs) {
     costs.overlap = false;
     costs.compute_slowdown = 0.5;
@@ -155,7 +155,7 @@ TEST_CASE("a backward waits for the buffer that the last reduction still reads")
   CHECK(simulation.ranks[0].exposed_data_seconds == 9);
 }
 
-TEST_CASE("the busiest rank tells the bubble") {
+TEST_CASE("the busiest rank determines the bubble") {
   const Case c{{.kind = Kind::gpipe, .pipeline = 2, .micro_batches = 1}, {}};
   const Simulation simulation = run(c, [](StepCosts& costs) { costs.stages[1].backward.seconds = 6; });
   CHECK(simulation.window_seconds == 10);

@@ -26,7 +26,7 @@ ScheduleShape zero(std::int32_t zero_stage, Kind kind, std::int32_t pipeline, st
 
 std::string first_rank(const ScheduleShape& shape) { return pass_text(make_schedule(shape).ranks.front()); }
 
-TEST_CASE("breadth-first at ZeRO-3 gathers a stage for all micro-batches, one stage ahead") {
+TEST_CASE("breadth-first with ZeRO-3 gathers a stage for all micro-batches, one stage ahead") {
   CHECK(first_rank(zero(3, Kind::breadth_first, 2, 2, 2)) ==
         "+0 +2 F0.0 F0.1 -0 F2.0 F2.1 -2 +2 +0 B2.0 B2.1 -2 R2 B0.0 B0.1 -0 R0 step");
   CHECK(first_rank(zero(3, Kind::breadth_first, 1, 3, 1)) ==
@@ -34,21 +34,21 @@ TEST_CASE("breadth-first at ZeRO-3 gathers a stage for all micro-batches, one st
   CHECK(first_rank(zero(3, Kind::gpipe, 1, 1, 2)) == "+0 F0.0 F0.1 -0 +0 B0.0 B0.1 -0 R0 step");
 }
 
-TEST_CASE("ordinary FSDP at ZeRO-3 gathers and reduces for every micro-batch") {
+TEST_CASE("ordinary FSDP (ZeRO-3) gathers and reduces for every micro-batch") {
   CHECK(first_rank(zero(3, Kind::interleaved, 1, 2, 2)) ==
         "+0 +1 F0.0 -0 F1.0 -1 +1 +0 B1.0 -1 R1 B0.0 -0 +0 +1 R0 F0.1 -0 F1.1 -1 +1 +0 B1.1 -1 R1 B0.1 -0 R0 step");
   CHECK(first_rank(zero(3, Kind::one_forward_one_backward, 2, 1, 2)) ==
         "+0 F0.0 -0 +0 F0.1 -0 +0 B0.0 -0 +0 R0 B0.1 -0 R0 step");
 }
 
-TEST_CASE("interleaved at ZeRO-3 gathers for as many micro-batches as ranks, one stage in each direction") {
+TEST_CASE("interleaved with ZeRO-3 gathers for as many micro-batches as ranks, one stage in each direction") {
   CHECK(
       pass_text(make_schedule(zero(3, Kind::interleaved, 2, 2, 4)).ranks[1]) ==
       "+1 +3 F1.0 F1.1 -1 +1 F3.0 B3.0 F3.1 B3.1 -3 +3 R3 F1.2 B1.0 F1.3 B1.1 -1 +1 R1 F3.2 B3.2 F3.3 B3.3 -3 R3 B1.2 "
       "B1.3 -1 R1 step");
 }
 
-TEST_CASE("ZeRO-0 to -2 keep weights, and -1 and -2 gather what the step has updated") {
+TEST_CASE("ZeRO-0 to ZeRO-2 keep weights, and ZeRO-1 and ZeRO-2 gather what the step has updated") {
   CHECK(first_rank(zero(0, Kind::breadth_first, 2, 2, 2)) == "F0.0 F0.1 F2.0 F2.1 B2.0 B2.1 R2 B0.0 B0.1 R0 step");
   CHECK(first_rank(zero(1, Kind::breadth_first, 2, 2, 2)) ==
         "F0.0 F0.1 F2.0 F2.1 B2.0 B2.1 R2 B0.0 B0.1 R0 step +0 +2");
@@ -58,7 +58,7 @@ TEST_CASE("ZeRO-0 to -2 keep weights, and -1 and -2 gather what the step has upd
         "F0.0 F1.0 B1.0 R1 B0.0 R0 F0.1 F1.1 B1.1 R1 B0.1 R0 step +0 +1");
 }
 
-TEST_CASE("one rank with the parameters has no one to gather from or reduce with") {
+TEST_CASE("a single rank has nothing to gather or reduce") {
   ScheduleShape shape = zero(3, Kind::breadth_first, 1, 2, 1);
   shape.reduces = false;
   CHECK(first_rank(shape) == "F0.0 F1.0 B1.0 B0.0 step");
@@ -71,7 +71,7 @@ std::int64_t count(const RankSchedule& schedule, Operation operation, std::int32
 }
 
 TEST_CASE("how often weights are gathered and gradients reduced") {
-  rc::prop("breadth-first gathers twice and reduces once per stage and step; depth-first once a group", [] {
+  rc::prop("breadth-first gathers twice and reduces once per stage and step; depth-first once per group", [] {
     ScheduleShape shape = random_shape();
     shape.reduces = true;
     const Schedule schedule = make_schedule(shape);

@@ -25,7 +25,7 @@ std::string message_of(const nlohmann::ordered_json& json) {
   return "";
 }
 
-TEST_CASE("every shipped profile reads, and is written as it is read") {
+TEST_CASE("every shipped profile is read, and written as it was read") {
   const std::vector<std::string> expected = {"a100-40gb",     "a100-80gb", "a100-80gb-800gbps", "b200", "cpu",
                                              "h100-sxm-80gb", "h200",      "v100-32gb"};
   const std::vector<std::string> names = profile_names(shipped);
@@ -40,7 +40,7 @@ TEST_CASE("every shipped profile reads, and is written as it is read") {
   }
 }
 
-TEST_CASE("a GPU profile holds what its maker states") {
+TEST_CASE("a GPU profile contains its vendor's figures") {
   const ClusterProfile a100 = load_profile("a100-80gb", shipped);
   CHECK(a100.device.peak_flops.bf16 == 312e12);
   CHECK(a100.node.devices == 8);
@@ -59,7 +59,7 @@ TEST_CASE("MFU divides by the peak of the compute type, FP8's at FP8 levels") {
   CHECK(peak_flops(a100, {DataType::bf16, DataType::fp32, Fp8Level::o2}) == a100.device.peak_flops.bf16);
 }
 
-TEST_CASE("a bad profile is told with file, pointer and rule, all at once") {
+TEST_CASE("errors of a profile are reported at once with file, pointer and rule") {
   auto json = cpu_json();
   CHECK(message_of(json).empty());
   json["memory"]["fracton"] = 1;
@@ -73,7 +73,7 @@ TEST_CASE("a bad profile is told with file, pointer and rule, all at once") {
   CHECK_THAT(message, Catch::Contains("p.json: /device/memory_bandwidth: is missing"));
 }
 
-TEST_CASE("a bad table, section or price is told") {
+TEST_CASE("an invalid table, section or price is reported") {
   auto json = cpu_json();
   json["node"]["all_reduce"] = {{{"ranks", 2}, {"points", {{1024, 1e-5}, {512, 2e-5}}}}};
   CHECK_THAT(message_of(json), Catch::Contains("/node/all_reduce/0/points: [512,") && Catch::Contains("grow"));
@@ -89,7 +89,7 @@ TEST_CASE("a bad table, section or price is told") {
   CHECK_THAT(message, Catch::Contains("/sources: 1: must be an object of texts"));
 }
 
-TEST_CASE("text that is no profile is told") {
+TEST_CASE("text that is not a profile is reported") {
   CHECK_THROWS_WITH(parse_profile("{", "p.json"), Catch::StartsWith("p.json: "));
   CHECK_THROWS_WITH(parse_profile("[]", "p.json"), Catch::Contains("must be an object"));
   CHECK_THROWS_WITH(parse_profile(R"({"name": "a", "name": "b"})", "p.json"), Catch::Contains("/name: is given twice"));

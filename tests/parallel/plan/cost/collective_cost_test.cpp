@@ -30,7 +30,7 @@ TEST_CASE("a group of one takes no time") {
   CHECK(cost.point_to_point(megabyte, one) == 0);
 }
 
-TEST_CASE("a ring inside a node takes its bytes over the link") {
+TEST_CASE("a ring inside a node takes its bytes divided by the link's bandwidth") {
   ClusterProfile profile = plain_profile();
   const RankGroup node{8, 1, 8};
   const double ring = 2 * 7.0 / 8 * 100 * megabyte / 100e9;
@@ -41,7 +41,7 @@ TEST_CASE("a ring inside a node takes its bytes over the link") {
   CHECK(CollectiveCost(profile, 8).all_reduce(0.001, node) == Approx(2 * 3 * 1e-5));
 }
 
-TEST_CASE("an imitated network adds its hops and its bytes' time to whatever the node's links take") {
+TEST_CASE("an emulated network adds the time of its hops and bytes to that of the node's links") {
   const ClusterProfile profile = plain_profile();
   const CollectiveCost plain(profile, 4), imitated(profile, 4, {.hop_seconds = 0.01, .byte_seconds = 1e-6});
   const RankGroup node{4, 1, 4}, pair{2, 1, 2};
@@ -56,7 +56,7 @@ TEST_CASE("an imitated network adds its hops and its bytes' time to whatever the
   CHECK(added([&](const CollectiveCost& cost) { return cost.all_to_all(megabyte, node); }) == Approx(0.76));
 }
 
-TEST_CASE("a measured table stands in for the formula") {
+TEST_CASE("a measured table replaces the formula") {
   ClusterProfile profile = plain_profile();
   profile.node.all_reduce = {{8, {{1e6, 1e-4}, {4e6, 4e-4}, {1e8, 1e-3}}}};
   const CollectiveCost cost(profile, 8);
@@ -74,12 +74,12 @@ TEST_CASE("ranks of a node share its adapters") {
   const CollectiveCost cost(profile, 8);
   // Whole nodes: two nodes' ring over 40 GB/s, which is slower than the links.
   CHECK(cost.all_reduce(100 * megabyte, {16, 1, 8}) == Approx(2 * 0.5 * 100 * megabyte / 40e9));
-  // One rank of each node, while the seven others do the same: an eighth of the adapters each.
+  // One rank per node, while the seven others do the same: an eighth of the adapters each.
   CHECK(cost.all_reduce(100 * megabyte, {2, 8, 1}) == Approx(8 * 2 * 0.5 * 100 * megabyte / 40e9));
   CHECK(cost.gather_weights(100 * megabyte, {16, 1, 8}) == Approx(2 * cost.all_gather(100 * megabyte, {16, 1, 8})));
 }
 
-TEST_CASE("a message takes one adapter at most") {
+TEST_CASE("a message uses one adapter at most") {
   const ClusterProfile profile = plain_profile();
   const CollectiveCost cost(profile, 8);
   CHECK(cost.point_to_point(megabyte, {2, 1, 2}) == Approx(megabyte / 100e9));
@@ -100,7 +100,7 @@ TEST_CASE("2DH all-to-all wins for small messages over many nodes, linear for la
   CHECK(cost.all_to_all(256 * megabyte, few, linear) < cost.all_to_all(256 * megabyte, few, two_dimensional));
   CHECK(cost.all_to_all(megabyte, many) == cost.all_to_all(megabyte, many, two_dimensional));
   CHECK(cost.all_to_all(256 * megabyte, few) == cost.all_to_all(256 * megabyte, few, linear));
-  // Inside a node: 7 of 8 parts over the link, a latency each.
+  // Inside a node: 7 of 8 parts over the link, with one latency each.
   CHECK(cost.all_to_all(8 * megabyte, {8, 1, 8}, linear) == Approx(7 * megabyte / 100e9 + 7e-6));
 }
 

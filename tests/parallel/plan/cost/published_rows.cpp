@@ -16,7 +16,7 @@ namespace {
 
 using Columns = std::map<std::string, std::string>;
 
-// Fields of a line; a field in quotes may hold commas.
+// Fields of a line; a quoted field may contain commas.
 std::vector<std::string> split(const std::string& line) {
   std::vector<std::string> fields(1);
   bool quoted = false;
@@ -62,7 +62,7 @@ bool starts_with(const Columns& columns, const std::string& name, const std::str
   return columns.at(name).starts_with(start);
 }
 
-// Where the number of loops is not printed, one layer a stage is assumed, as NVIDIA's own configurations have it.
+// If the number of loops is not stated, one layer per stage is assumed, as in NVIDIA's own configurations.
 std::int64_t loops_of(const Columns& columns) {
   const std::int64_t layers = whole(columns, "layers"), pipeline = whole(columns, "pipeline");
   if (starts_with(columns, "loops", "one layer")) return (layers + 2) / pipeline;
@@ -102,12 +102,12 @@ nlohmann::json recipe_of(const Columns& columns) {
 
 bool is_megatron_core(const std::string& source) { return source.starts_with("Megatron-LM README"); }
 
-// What the README's flags switch on (overlap of tensor-parallel communication), and the attention that its program
-// takes: Megatron-Core 0.8 has TransformerEngine's, which prefers cuDNN's kernel on Hopper ("Select FusedAttention on
-// sm90 and FlashAttention on others for performance", transformer_engine/pytorch/attention.py since December 2023),
-// where the profile was fitted to FlashAttention's. The FlashAttention-3 paper measured cuDNN on this device at the
-// rows' head dimension of 128 and 4,096 tokens (arXiv 2407.08608, figures 5 and 6): 518 TFLOP/s forward with the mask
-// and 609 without, 499 backward without; the masked backward is taken to lose as much as the masked forward.
+// What the README's flags enable (overlap of tensor-parallel communication), and the attention that its program uses:
+// Megatron-Core 0.8 uses TransformerEngine's, which prefers cuDNN's kernel on Hopper ("Select FusedAttention on sm90
+// and FlashAttention on others for performance", transformer_engine/pytorch/attention.py since December 2023), whereas
+// the profile was fitted to FlashAttention's. The FlashAttention-3 paper measured cuDNN on this device at the rows'
+// head dimension of 128 and 4,096 tokens (arXiv 2407.08608, figures 5 and 6): 518 TFLOP/s forward with the mask and 609
+// without, 499 backward without; the masked backward is assumed to lose as much as the masked forward.
 CostConstants megatron_core(const CostConstants& constants) {
   constexpr double peak = 989.5, forward = 518, backward = 499.0 * 518 / 609;
   CostConstants of_program = constants;
@@ -183,7 +183,7 @@ std::optional<double> predict(const Row& row, const Plan& plan, const ClusterPro
   if (row.metric == "activations" || row.metric == "model_states" || row.metric == "peak_memory") return std::nullopt;
   const CostConstants of_program = is_megatron_core(row.source) ? megatron_core(constants) : constants;
   Partition partition = plan.layout.partition();
-  // Transfers go beside the passes in Zero Bubble's simulation.
+  // Transfers overlap with the passes in Zero Bubble's simulation.
   if (row.metric == "bubble_fraction") partition.recipe.parallel.overlap = true;
   StepCosts costs = make_step_costs(partition, profile, of_program);
   if (row.metric == "bubble_fraction") costs = with_even_stages(std::move(costs));

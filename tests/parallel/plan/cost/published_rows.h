@@ -20,19 +20,19 @@ struct Row {
   std::string note;
   double value = 0;
   std::string recipe_text;
-  bool held_out = false;  // every third row of its source and kind of metric: in no fit
+  bool held_out = false;  // every third row per source and metric: not used in the fit
 };
 
 std::vector<Row> read_rows(const std::filesystem::path& csv);
 
-// What does not change with profiles and constants, made once for a row.
+// What does not depend on profiles and constants, computed once per row.
 struct Plan {
   explicit Plan(const Row& row, std::int64_t devices_per_node);
 
   Layout layout;
 };
 
-// The prediction in the row's unit; none for memory, which the memory model's own tests hold.
+// The prediction in the row's unit; none for memory, which the tests of the memory model cover.
 std::optional<double> predict(const Row& row, const Plan& plan, const ClusterProfile& profile,
                               const CostConstants& constants = {});
 

@@ -6,7 +6,7 @@
 namespace llmtrain {
 namespace {
 
-// 100 TFLOP/s and 1 TB/s, without losses.
+// 100 TFLOP/s and 1 TB/s, at full efficiency.
 ClusterProfile ideal_profile() {
   ClusterProfile profile;
   profile.device.memory_bandwidth = 1e12;
@@ -17,7 +17,7 @@ ClusterProfile ideal_profile() {
   return profile;
 }
 
-TEST_CASE("a large product takes its FLOPs over the peak") {
+TEST_CASE("a large product takes its FLOPs divided by the peak") {
   const ClusterProfile profile = ideal_profile();
   const MatrixProduct product{4096, 4096, 4096};
   const double flops = 2.0 * 4096 * 4096 * 4096;
@@ -36,14 +36,14 @@ TEST_CASE("attention runs at the profile's rates, or at those of a program's own
   CHECK(own.attention_backward(1e12).seconds == Approx(1.0 / 40));
 }
 
-TEST_CASE("a thin product takes its bytes over the bandwidth") {
+TEST_CASE("a thin product takes its bytes divided by the bandwidth") {
   const ClusterProfile profile = ideal_profile();
   const double bytes = 2 * (8.0 * 4096 + 4096.0 * 4096 + 8.0 * 4096);
   CHECK(Roofline(profile, DataType::bf16).product({8, 4096, 4096}).seconds == Approx(bytes / 1e12));
   CHECK(Roofline(profile, DataType::fp32).product({8, 4096, 4096}).seconds == Approx(2 * bytes / 1e12));
 }
 
-TEST_CASE("efficiency falls to a half where the profile says") {
+TEST_CASE("efficiency falls to one half at the profile's sizes") {
   ClusterProfile profile = ideal_profile();
   const double whole = Roofline(profile, DataType::bf16).product({8192, 8192, 512}).seconds;
   profile.matrix.inner_half = 512;
@@ -54,7 +54,7 @@ TEST_CASE("efficiency falls to a half where the profile says") {
   CHECK(shape_efficiency(profile.matrix, {8192, 8192, 512, 3}) == Approx(0.75));
 }
 
-TEST_CASE("passes over memory start and stream") {
+TEST_CASE("passes over memory take a start-up time and their bytes' time") {
   ClusterProfile profile = ideal_profile();
   profile.memory = {0.5, 1e6};
   profile.device.kernel_seconds = 3e-6;
@@ -65,7 +65,7 @@ TEST_CASE("passes over memory start and stream") {
   CHECK(roofline.pass(1e6).operators == 1);
 }
 
-TEST_CASE("fused attention takes its parts of the peak") {
+TEST_CASE("fused attention runs at its fractions of the peak") {
   const ClusterProfile profile = ideal_profile();
   const Roofline roofline(profile, DataType::bf16);
   CHECK(roofline.attention_forward(1e12).seconds == Approx(1e12 / 50e12));

@@ -11,7 +11,7 @@ namespace {
 
 const std::filesystem::path root = LLMTRAIN_SOURCE_DIR;
 
-// Mean absolute errors by source and metric, over all rows and over those that are in no fit.
+// Mean absolute errors per source and metric, over all rows and over the held-out rows.
 struct Score {
   double sum = 0;
   double held_out_sum = 0;
@@ -55,9 +55,9 @@ std::map<std::string, Score> score() {
   return scores;
 }
 
-// What scripts/score_planner printed when the constants were fitted, rounded up: a change that makes one of them worse
-// has to say why.
-TEST_CASE("predictions stay as near to published measurements as they were") {
+// Output of scripts/score_planner when the constants were fitted, rounded up: a change that increases one of them needs
+// a justification.
+TEST_CASE("predictions stay as close to published measurements as they were") {
   struct Bound {
     const char* key;
     int rows;

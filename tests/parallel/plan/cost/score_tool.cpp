@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// score_tool CSV CLUSTERS: prices every row of the published measurements and prints one JSON object a line. With
+// score_tool CSV CLUSTERS: prices every row of the published measurements and prints one JSON object per line. With
 // --serve it then reads lines of overrides, {"profiles": {NAME: {POINTER: value}}, "constants": {NAME: value}}, and
-// answers each with one list of predictions: what scripts/score_planner --fit drives.
+// answers each with a list of predictions; scripts/score_planner --fit uses this.
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>

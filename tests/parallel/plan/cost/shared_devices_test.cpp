@@ -40,7 +40,7 @@ double ranks_per_device(const ClusterProfile& profile, const Recipe& recipe) {
   return shared(profile, recipe).ranks_per_device;
 }
 
-TEST_CASE("ranks of one processor have an equal part of it") {
+TEST_CASE("ranks that share a processor get equal parts of it") {
   const ClusterProfile whole = machine(DeviceKind::cpu, 1);
   const ClusterProfile part = shared(whole, ranks(2, 2, 1));
   CHECK(part.ranks_per_device == 4);
@@ -51,7 +51,7 @@ TEST_CASE("ranks of one processor have an equal part of it") {
   CHECK(part.node.link_bandwidth == 2.5e9);
 }
 
-TEST_CASE("work split over all ranks of a processor takes what one rank takes for all of it") {
+TEST_CASE("work split over all ranks of a processor takes as long as on one rank") {
   const ClusterProfile whole = machine(DeviceKind::cpu, 1);
   const ClusterProfile part = shared(whole, ranks(4, 1, 1));
   const Roofline one(whole, DataType::fp32), quarter(part, DataType::fp32);
@@ -60,21 +60,21 @@ TEST_CASE("work split over all ranks of a processor takes what one rank takes fo
   CHECK(quarter.pass(elements).seconds == Approx(one.pass(4 * elements).seconds).epsilon(1e-6));
 }
 
-TEST_CASE("a pass over nothing much takes as long on a part of a processor") {
+TEST_CASE("a pass over little memory takes equally long on a part of a processor") {
   const ClusterProfile whole = machine(DeviceKind::cpu, 1);
   const ClusterProfile part = shared(whole, ranks(4, 1, 1));
   CHECK(Roofline(part, DataType::fp32).pass(1e-3).seconds ==
         Approx(Roofline(whole, DataType::fp32).pass(1e-3).seconds).epsilon(1e-6));
 }
 
-TEST_CASE("as many ranks as devices, other machines and GPUs share nothing") {
+TEST_CASE("nothing is shared with as many ranks as devices, on other machines and on GPUs") {
   CHECK(ranks_per_device(machine(DeviceKind::cpu, 1), ranks(1, 1, 1)) == 1);
   CHECK(ranks_per_device(machine(DeviceKind::cpu, 2), ranks(2, 1, 1)) == 1);
   CHECK(ranks_per_device(machine(DeviceKind::cpu, 1), ranks(4, 1, 4)) == 1);
   CHECK(ranks_per_device(machine(DeviceKind::cuda, 8), ranks(64, 1, 1)) == 1);
 }
 
-TEST_CASE("a machine's ranks are the launched ones before the degrees' product, up to what the recipe puts on it") {
+TEST_CASE("ranks per machine follow from the launched ranks, else the degrees, up to the recipe's limit") {
   const ClusterProfile profile = machine(DeviceKind::cpu, 2);
   Recipe recipe = ranks(8, 1, 2);
   CHECK(ranks_per_device(profile, recipe) == 2);

@@ -11,7 +11,7 @@ namespace {
 
 const std::filesystem::path clusters = std::filesystem::path(LLMTRAIN_SOURCE_DIR) / "recipes/clusters";
 
-// GPT-2's shapes: 8 layers of 1024 on 16 ranks of two nodes, unless `overrides` say otherwise.
+// GPT-2's shapes: 8 layers of width 1024 on 16 ranks of two nodes, unless overridden.
 Recipe recipe_of(std::vector<std::string> overrides = {}) {
   const std::string text = R"({"model": {"architecture": "gpt2", "layers": 8, "hidden_size": 1024, "heads": 16,
     "vocab_size": 51200, "max_sequence_length": 1024}, "batch": {"global": 64, "micro": 1}, "training": {"steps": 1},
@@ -26,7 +26,7 @@ struct Planned {
 
   StepCosts costs() const { return make_step_costs(layout.partition(), profile); }
   double parameters() const { return static_cast<double>(layout.graph().parameter_count()); }
-  // Of every group, or of one.
+  // Bytes of every group, or of one.
   double bytes(const std::string& collective, const std::string& purpose, const std::string& group = "") const {
     double sum = 0;
     for (const CommunicationEntry& entry : communication_of(layout, profile)) {
@@ -41,7 +41,7 @@ struct Planned {
   ClusterProfile profile;
 };
 
-TEST_CASE("full recomputation repeats the layers' forward, and nothing else") {
+TEST_CASE("full recomputation repeats only the layers' forward") {
   const Planned none({"memory.recompute=none"}), full({"memory.recompute=full"});
   const StageCost without = none.costs().stages.front(), with = full.costs().stages.front();
   CHECK(without.backward.recompute_seconds == 0);
@@ -51,7 +51,7 @@ TEST_CASE("full recomputation repeats the layers' forward, and nothing else") {
   CHECK(with.backward.recompute_seconds < without.forward.seconds);
 }
 
-TEST_CASE("selective recomputation repeats less than the layer, and nothing where scores are not kept") {
+TEST_CASE("selective recomputation repeats less than the layer, and nothing if scores are not stored") {
   const Planned full({"memory.recompute=full", "kernels.attention=math"});
   const Planned selective({"memory.recompute=selective", "kernels.attention=math"});
   const Planned fused({"memory.recompute=selective", "kernels.attention=flash"});
@@ -61,8 +61,8 @@ TEST_CASE("selective recomputation repeats less than the layer, and nothing wher
   CHECK(recomputed(fused) == 0);
 }
 
-// Eight layers on four stages; 50 ms a layer is far beyond what the A100 takes.
-TEST_CASE("an imitated device's passes take its layers' time, of the local backend alone") {
+// Eight layers on four stages; 50 ms per layer is far more than an A100 takes.
+TEST_CASE("passes of an emulated device take its layers' time, only with the local backend") {
   const auto stage = [](const std::string& backend, const std::string& recompute) {
     return Planned({"parallel.pipeline=4", "launch.layer_delay_microseconds=50000", "launch.backend=" + backend,
                     "memory.recompute=" + recompute})
@@ -75,7 +75,7 @@ TEST_CASE("an imitated device's passes take its layers' time, of the local backe
   CHECK(stage("mpi", "none").forward.seconds < 0.05);
 }
 
-TEST_CASE("an imitated network delays what stages send each other, of the local backend alone") {
+TEST_CASE("an emulated network delays messages between stages, only with the local backend") {
   const auto transfer = [](const std::string& backend, const std::string& delay) {
     return Planned({"parallel.pipeline=2", "cluster.nodes=1", "parallel.data=4", "launch.backend=" + backend,
                     "launch.link_delay_microseconds=" + delay})
@@ -104,7 +104,7 @@ TEST_CASE("stages add up to the whole model") {
   CHECK(four.blocking_transfers);
 }
 
-TEST_CASE("a program that waits for its transfers pays the host's part of them more than once") {
+TEST_CASE("a program that waits for its transfers pays their host time more than once") {
   const Planned waits({"parallel.pipeline=4"}), beside({"parallel.pipeline=4", "parallel.overlap=true"});
   const double host = waits.profile.host.transfer_seconds;
   CHECK_FALSE(beside.costs().blocking_transfers);
@@ -148,7 +148,7 @@ TEST_CASE("shards inside a node leave an all-reduce of one shard between nodes")
   CHECK(plan.bytes("all_reduce", "data_parallel") == Approx(2 * 0.5 * 4 * parameters / 8));
 }
 
-TEST_CASE("FP8 levels shorten the layers' matrices alone") {
+TEST_CASE("FP8 levels speed up only the layers' matrices") {
   const auto sizes = [&](const std::string& level) {
     const Planned plan({"parallel.zero_stage=1", "precision.fp8_level=" + level});
     StateTraffic traffic;
@@ -161,7 +161,7 @@ TEST_CASE("FP8 levels shorten the layers' matrices alone") {
   CHECK(sizes("O3") == std::pair{matrices + 4 * others, matrices + 2 * others});
 }
 
-TEST_CASE("tensor parallelism reduces four times a layer and micro-batch, six with recomputation") {
+TEST_CASE("tensor parallelism reduces four times per layer and micro-batch, six times with recomputation") {
   const double tensor = 1024.0 * 1024 * 2;
   const Planned none({"parallel.tensor=8", "parallel.sequence=false"});
   const double micro_batches = 32, layers = 8;
@@ -178,7 +178,7 @@ TEST_CASE("tensor parallelism reduces four times a layer and micro-batch, six wi
   CHECK(sequence.costs().stages.front().forward.communication_seconds > 0);
 }
 
-TEST_CASE("the embedding and the head go through the tensor ranks once each way") {
+TEST_CASE("the embedding and the head exchange with the tensor ranks once in each direction") {
   const double all = 32 * 7.0 / 8 * 1024 * 1024 * 2;  // 32 micro-batches
   const std::string name = "embedding and head";
   const Planned whole({"parallel.tensor=8", "parallel.sequence=false"});
@@ -190,17 +190,17 @@ TEST_CASE("the embedding and the head go through the tensor ranks once each way"
   CHECK(Planned({}).bytes("all_gather", "tensor_parallel") == 0);
 }
 
-TEST_CASE("tensor ranks sum the gradients of what they share") {
+TEST_CASE("tensor ranks sum the gradients of shared parameters") {
   const double ring = 2 * 7.0 / 8 * 4;
   const auto norms = [](const std::vector<std::string>& overrides) {
     return Planned(overrides).bytes("all_reduce", "tensor_parallel", "norm gradients");
   };
-  // Two norms of weight and bias and two biases behind sums a layer, the last norm, and the positions.
+  // Per layer two norms with weight and bias and two biases after sums; the last norm, and the positions.
   const double shared = (8 * 6 + 2) * 1024 + 1024 * 1024;
   CHECK(norms({"parallel.tensor=8"}) == Approx(ring * shared));
   CHECK(norms({"parallel.tensor=8", "parallel.sequence=false"}) == 0);
   CHECK(norms({"parallel.tensor=8", "parallel.sequence=false", "model.qk_norm=true"}) == Approx(ring * 8 * 2 * 64));
-  // The positions lie in the first of two shards, and half of the layers.
+  // The positions and half of the layers are in the first of two shards.
   CHECK(norms({"parallel.tensor=8", "parallel.zero_stage=1"}) < ring * shared);
   CHECK(norms({"parallel.tensor=8", "parallel.zero_stage=1"}) > ring * 1024 * 1024);
   // Four heads of keys and values: two ranks hold each, with 64 rows of both matrices and both biases.
@@ -209,13 +209,13 @@ TEST_CASE("tensor ranks sum the gradients of what they share") {
         Approx(2 * 0.5 * 4 * 8 * 2 * 64 * (1024 + 1)));
 }
 
-TEST_CASE("inner pipeline ranks send each boundary both ways") {
+TEST_CASE("inner pipeline ranks send each boundary in both directions") {
   const Planned plan({"parallel.pipeline=4"});
   CHECK(plan.bytes("send_receive", "pipeline") == Approx(2 * 16 * 1024.0 * 1024 * 2));
   CHECK(plan.bytes("all_reduce", "pipeline") == Approx(51200.0 * 1024 * 4));
 }
 
-TEST_CASE("experts exchange their places twice in each direction") {
+TEST_CASE("experts exchange their tokens twice in each direction") {
   const std::vector<std::string> mixture = {"model.moe={\"experts\": 16, \"top_k\": 2}", "parallel.expert=8"};
   const Planned plan(mixture);
   const double places = 16.0 * 2 * (1024.0 / 16);
@@ -227,7 +227,7 @@ TEST_CASE("experts exchange their places twice in each direction") {
 }
 
 TEST_CASE("context parallelism gathers keys and values and scatters their gradients") {
-  // Both of 1024 tokens, 1024 wide, in 2 bytes; 8 layers and 16 micro-batches.
+  // Both have 1024 tokens, width 1024 and 2 bytes per element; 8 layers and 16 micro-batches.
   const double sent = 3.0 / 4 * 2 * 1024 * 1024 * 2 * 8 * 16;
   const Planned plan({"parallel.context=4", "kernels.attention=flash"});
   CHECK(plan.bytes("all_gather", "context") == Approx(2 * sent));
@@ -255,7 +255,7 @@ TEST_CASE("a step with more work is never faster") {
   CHECK(forward({"batch.micro=4"}) < 4 * base);
 }
 
-TEST_CASE("the optimizer's traffic is shared by ZeRO's shards") {
+TEST_CASE("the optimizer's memory traffic is divided over ZeRO's shards") {
   const Planned whole({}), sharded({"parallel.zero_stage=1"});
   CHECK(sharded.costs().optimizer_seconds.front() < whole.costs().optimizer_seconds.front() / 4);
   PrecisionRecipe precision{DataType::bf16, DataType::fp32, Fp8Level::off};
@@ -266,7 +266,7 @@ TEST_CASE("the optimizer's traffic is shared by ZeRO's shards") {
         2 * whole.costs().optimizer_seconds.front());
 }
 
-TEST_CASE("traffic beside a pass leaves its last bucket and what the pass is too short for") {
+TEST_CASE("traffic overlapped with a pass exposes its last bucket and what the pass is too short to hide") {
   CHECK(exposed_beside_pass(1, 100, 10, 0) == Approx(0.1));
   CHECK(exposed_beside_pass(1, 100, 1, 0) == 1);
   CHECK(exposed_beside_pass(1, 0, 10, 0) == 1);
@@ -274,7 +274,7 @@ TEST_CASE("traffic beside a pass leaves its last bucket and what the pass is too
   CHECK(exposed_beside_pass(1, 100, 10, 0.5) == Approx(0.1 + 0.45));
 }
 
-TEST_CASE("FP8 products are faster where they are large, and a device without them takes the compute type") {
+TEST_CASE("large FP8 products are faster, and a device without FP8 uses the compute type") {
   const std::vector<std::string> large = {"model.hidden_size=8192", "model.heads=64", "batch.micro=4"};
   auto with_fp8 = large;
   with_fp8.emplace_back("precision.fp8_level=\"O2\"");

@@ -14,7 +14,7 @@ struct Pass {
   bool is_forward = true;
 };
 
-// The passes of one pipeline rank in their order: warm-up forwards, one forward and one backward in turn, the rest.
+// The passes of one pipeline rank in order: warm-up forwards, alternating forwards and backwards, the rest.
 std::vector<Pass> passes_of_rank(const Mesh& mesh, std::int64_t loops, std::int64_t micro_batches, std::int64_t rank) {
   const std::int64_t passes = micro_batches * loops, behind = mesh.pipeline - rank - 1;
   const std::int64_t warm_up = std::min(passes, loops > 1 ? 2 * behind + (loops - 1) * mesh.pipeline : behind);

@@ -11,8 +11,7 @@
 
 namespace llmtrain::test {
 
-// A recipe with the mesh that it asks for, written out, so that these tests need neither the reader nor the mesh's
-// rules.
+// A recipe with its mesh given explicitly, so that these tests need neither the reader nor the rules of the mesh.
 struct MemoryCase {
   Recipe recipe;
   Mesh mesh;
@@ -23,7 +22,7 @@ struct MemoryCase {
   StepMemory memory() const;
 };
 
-// GPT-2's shapes in bf16 with fp32 gradients, one sequence a micro-batch, no dropout.
+// GPT-2's shapes in bf16 with fp32 gradients, one sequence per micro-batch, no dropout.
 MemoryCase gpt_case(std::int64_t layers, std::int64_t hidden, std::int64_t heads, std::int64_t vocabulary,
                     std::int64_t sequence);
 

@@ -11,7 +11,7 @@ namespace {
 
 using Category = MemoryCategory;
 
-// ZeRO's table 1 (arXiv 1910.02054): GB of model states a device for 7.5B, 128B and 1T parameters, 16-bit gradients.
+// ZeRO's table 1 (arXiv 1910.02054): GB of model states per device for 7.5B, 128B and 1T parameters, 16-bit gradients.
 struct ZeroRow {
   std::int64_t ranks;
   double gigabytes[3][3];  // [model][stage 1, 2, 3]
@@ -25,7 +25,7 @@ const std::vector<ZeroRow> zero_table = {
     {1024, {{30.1, 15.1, 0.12}, {513, 257, 2}, {4011, 2013, 15.6}}},
 };
 
-// One layer's model whose parameters 1024 divides, so that no shard is rounded.
+// A model of one layer whose parameter count is divisible by 1024, so that no shard is rounded.
 MemoryCase zero_case(std::int64_t stage, std::int64_t ranks) {
   MemoryCase result = gpt_case(2, 1024, 16, 1024, 1024);
   result.recipe.model.bias = result.recipe.model.qkv_bias = false;
@@ -39,7 +39,7 @@ double states_of_stage(const MemoryCase& value, std::size_t stage = 0) {
   return model_states(value.partition(), stage).resident.total();
 }
 
-// The paper rounds some of its numbers and cuts others off.
+// The paper rounds some of its numbers and truncates others.
 bool prints_as(double value, double printed) {
   const double unit = printed == std::floor(printed) && printed >= 1 ? 1
                       : printed * 10 == std::floor(printed * 10)     ? 0.1
@@ -60,7 +60,7 @@ TEST_CASE("ZeRO's table 1, all 54 numbers") {
     }
 }
 
-TEST_CASE("bytes a parameter by precision") {
+TEST_CASE("bytes per parameter by precision") {
   PrecisionRecipe precision;
   CHECK(state_types(precision).total_bytes() == 16);  // fp32: 4 + 4 + 8, no master copy
   precision.compute = DataType::bf16;
@@ -77,7 +77,7 @@ TEST_CASE("bytes a parameter by precision") {
   CHECK(fp8(Fp8Level::o1).total_bytes() == 11);
 }
 
-TEST_CASE("FP8 takes the layers' matrices and leaves the rest in 16 bits") {
+TEST_CASE("FP8 applies to the layers' matrices and leaves the rest in 16 bits") {
   MemoryCase value = gpt_case(2, 64, 4, 96, 32);
   value.recipe.precision.fp8_level = Fp8Level::o3;
   const double matrices = 2.0 * 12 * 64 * 64;
@@ -113,7 +113,7 @@ TEST_CASE("sharding inside a part of the data-parallel ranks") {
   CHECK(states_of_stage(value) == everywhere);
 }
 
-TEST_CASE("ZeRO-2 and -3 name the whole tensors that come and go") {
+TEST_CASE("ZeRO-2 and ZeRO-3 list the full tensors that are temporary") {
   const auto states = [](std::int64_t stage) {
     const MemoryCase value = zero_case(stage, 4);
     return model_states(value.partition(), 0);
@@ -134,7 +134,7 @@ TEST_CASE("tied embeddings: the last stage of a pipeline holds a copy") {
   value.recipe.model.tie_embeddings = false;
   CHECK(states_of_stage(value, 1) == tied);
   CHECK(states_of_stage(value, 0) == first);
-  // On one rank there is one.
+  // On one rank there is only one.
   value.mesh.pipeline = 1;
   value.recipe.pipeline.loops = 2;
   const double untied = states_of_stage(value, 1);
@@ -151,7 +151,7 @@ TEST_CASE("a tied head gathers the embedding's weight") {
   CHECK(gathered() == tied);
 }
 
-TEST_CASE("states of all stages are those of the model, however uneven the stages") {
+TEST_CASE("the states of all stages sum to those of the model, however uneven the stages") {
   for (const std::vector<std::int64_t>& layers : {std::vector<std::int64_t>{1, 3}, {2, 2}, {4, 0}}) {
     MemoryCase value = gpt_case(4, 64, 4, 96, 32);
     value.recipe.model.tie_embeddings = false;
@@ -162,7 +162,7 @@ TEST_CASE("states of all stages are those of the model, however uneven the stage
   }
 }
 
-TEST_CASE("a mixture's states a rank are those of DeepSpeed-TED's layout") {
+TEST_CASE("a mixture's states per rank match DeepSpeed-TED's layout") {
   // Singh et al., arXiv 2303.06318, ZeRO-1: N_ne/G_t·(4 + 12/G_d) + N_e/(G_t·E)·(4 + 12·E/G_d).
   MemoryCase value = gpt_case(4, 64, 4, 96, 32);
   value.recipe.model.bias = value.recipe.model.qkv_bias = value.recipe.model.tie_embeddings = false;

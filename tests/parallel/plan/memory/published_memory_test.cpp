@@ -12,7 +12,7 @@ namespace {
 constexpr double gib = 1024.0 * 1024 * 1024;
 constexpr double gb = 1e9;
 
-// Korthikanti et al., arXiv 2205.05198, figure 1: one layer stage alone, without embedding and head.
+// Korthikanti et al., arXiv 2205.05198, figure 1: one stage of layers, without embedding and head.
 MemoryCase korthikanti(std::int64_t layers, std::int64_t hidden, std::int64_t heads, std::int64_t micro,
                        std::int64_t pipeline, std::int64_t loops) {
   MemoryCase result = gpt_case(layers, hidden, heads, 51200, 2048);
@@ -25,7 +25,7 @@ MemoryCase korthikanti(std::int64_t layers, std::int64_t hidden, std::int64_t he
   return result;
 }
 
-// Of a rank's layers alone.
+// Only of a rank's layers.
 double states_of(const MemoryCase& value, std::int64_t layers) {
   Partition partition = value.partition();
   Stage stage;

@@ -16,7 +16,7 @@ double saved_of_all(const StepMemory& memory) {
   return saved;
 }
 
-TEST_CASE("cutting one rank's model into stages moves activations between them and loses none") {
+TEST_CASE("splitting one rank's model into stages moves activations between them and loses none") {
   for (const KernelSet kernels : {KernelSet::cpu, KernelSet::cuda}) {
     MemoryCase value = gpt_case(4, 64, 4, 96, 32);
     value.kernels = kernels;
@@ -28,7 +28,7 @@ TEST_CASE("cutting one rank's model into stages moves activations between them a
   }
 }
 
-TEST_CASE("stages of a pipeline keep what they received") {
+TEST_CASE("pipeline stages keep what they received") {
   MemoryCase value = gpt_case(4, 64, 4, 96, 32);
   value.recipe.pipeline.loops = 2;
   const StepMemory here = value.memory();
@@ -39,12 +39,12 @@ TEST_CASE("stages of a pipeline keep what they received") {
   CHECK(apart.stages[0].boundary_activation == boundary);
   CHECK(apart.stages[0].saved_activations == here.stages[0].saved_activations - boundary);
   CHECK(apart.stages[1].saved_activations == here.stages[1].saved_activations + boundary);
-  // While a pass runs, what came from another rank is counted as communication, and is part of the same fullest moment.
+  // During a pass, tensors received from another rank count as communication, and are part of the same peak.
   CHECK(apart.stages[0].backward_workspace == here.stages[0].backward_workspace);
   CHECK(apart.stages[1].forward_workspace == here.stages[1].forward_workspace - boundary);
 }
 
-TEST_CASE("one CPU rank of a small fp32 model, every category") {
+TEST_CASE("every category on one CPU rank with a small fp32 model") {
   MemoryCase value = gpt_case(2, 64, 4, 96, 32);
   value.kernels = KernelSet::cpu;
   value.recipe.precision.compute = DataType::fp32;
@@ -56,14 +56,14 @@ TEST_CASE("one CPU rank of a small fp32 model, every category") {
   CHECK(stage.resident[Category::gradients] == 4 * parameters);
   CHECK(stage.resident[Category::master_weights] == 0);
   CHECK(stage.resident[Category::optimizer] == 8 * parameters);
-  // A layer: sixteen residual widths, statistics of two norms, flash attention's row statistics. The head: its input,
+  // Per layer: sixteen residual widths, statistics of two norms, flash attention's row statistics. The head: its input,
   // its gradient, statistics.
   const double tokens = 64, residual = 4 * tokens * 64;
   const double layer = 16 * residual + 4 * 4 * tokens + 4 * tokens * 4;
   CHECK(stage.saved_activations == 2 * layer + 2 * residual + 8 * tokens);
-  // The forward's fullest moment is the head's: normed rows, losses, logits and their product's result.
+  // The forward's peak is in the head: normed rows, losses, logits and the result of their product.
   CHECK(stage.forward_workspace == residual + 4 * tokens + 4 * tokens * (96 + 64));
-  // The backward's is the last layer's, when the head's tensors are gone: the gradients of its output and of the
+  // The backward's peak is in the last layer, when the head's tensors are freed: the gradients of its output and of the
   // activation's input.
   CHECK(stage.backward_workspace == 5 * residual - (2 * residual + 8 * tokens));
   CHECK(memory.rank[Category::buffers] == 16 * 4 * 32);
@@ -87,7 +87,7 @@ TEST_CASE("recompute trades saved activations for working memory") {
   CHECK(none.saved_activations + none.backward_workspace > full.saved_activations + full.backward_workspace);
 }
 
-TEST_CASE("every way to split a model leaves less of it on a rank") {
+TEST_CASE("every way to split a model reduces the memory per rank") {
   MemoryCase value = gpt_case(8, 64, 8, 96, 32);
   value.recipe.batch.global = 8;
   const auto resident = [&] { return value.memory().stages.front().resident.total(); };
@@ -129,7 +129,7 @@ TEST_CASE("offload moves bytes to the host and loses none") {
   CHECK(after.backward_workspace < before.backward_workspace + before.saved_activations);
 }
 
-TEST_CASE("every rank carries the framework, and a communicator for each kind of group") {
+TEST_CASE("every rank has the framework's memory, and a communicator per kind of group") {
   MemoryCase value = gpt_case(8, 64, 8, 96, 32);
   const auto communication = [&] { return value.memory().rank[Category::communication]; };
   CHECK(value.memory().rank[Category::framework] > 0);

@@ -21,7 +21,7 @@ TEST_CASE("the figures of a paper's report agree with each other") {
   }
 }
 
-TEST_CASE("the parts of a step sum to it") {
+TEST_CASE("the parts of a step sum to its time") {
   for (const char* name : {"gpt3-175b", "breadth-first-52b", "fp8-lm-175b", "ted-moe-40b"}) {
     INFO(name);
     const Recipe recipe = paper(name);
@@ -32,7 +32,7 @@ TEST_CASE("the parts of a step sum to it") {
   }
 }
 
-TEST_CASE("hardware FLOPs add what the backward repeats, by SC21's and Korthikanti's formulas") {
+TEST_CASE("hardware FLOPs add what is recomputed, by SC21's and Korthikanti's formulas") {
   const auto ratio = [](const char* recompute) {
     const Recipe recipe = paper("gpt3-175b", {std::string("memory.recompute=") + recompute});
     const PlannedThroughput throughput = make_plan(recipe, profile_of(recipe)).report.throughput;
@@ -48,7 +48,7 @@ TEST_CASE("hardware FLOPs add what the backward repeats, by SC21's and Korthikan
 }
 
 TEST_CASE("the bubble of equal stages is (p - 1) / (m v + p - 1)") {
-  // A head no larger than what an embedding costs: 256 words over a layer of 8192.
+  // A head that costs no more than an embedding: vocabulary 256 with layers of width 8192.
   const auto bubble = [](const char* schedule, int loops, int micros) {
     const Recipe recipe = paper(
         "breadth-first-52b",
@@ -75,7 +75,7 @@ TEST_CASE("a report is JSON that names every rank's memory") {
   CHECK(json["step"]["seconds"].get<double>() == report.step.seconds);
 }
 
-TEST_CASE("a plan is the same each time") {
+TEST_CASE("plans are deterministic") {
   const Recipe recipe = paper("ted-moe-40b");
   const ClusterProfile cluster = profile_of(recipe);
   CHECK(report_json(make_plan(recipe, cluster).report) == report_json(make_plan(recipe, cluster).report));

@@ -14,21 +14,21 @@ std::optional<std::string> verdict(const Recipe& recipe) {
   return fp8_does_not_pay(make_plan(recipe, cluster), cluster);
 }
 
-TEST_CASE("FP8 pays where FP8-LM used it, and nothing is said where there is none") {
+TEST_CASE("FP8 pays off as used in FP8-LM, and without FP8 there is no message") {
   CHECK(!verdict(paper("fp8-lm-7b")));
   CHECK(!verdict(paper("fp8-lm-175b")));
   CHECK(!verdict(paper("fp8-lm-7b", {"precision.fp8_level=\"off\""})));
   CHECK(!verdict(paper("gpt3-175b")));
 }
 
-TEST_CASE("FP8 that is no faster is told with both times") {
+TEST_CASE("FP8 that is not faster is reported with both times") {
   const auto said = verdict(small_gpt({"precision.fp8_level=O2"}));
   REQUIRE(said);
   CHECK(said->find("precision.fp8_level") == 0);
   CHECK(said->find("\"off\"") != std::string::npos);
 }
 
-TEST_CASE("FP8 that makes a recipe fit pays, however slow") {
+TEST_CASE("FP8 that makes a recipe fit pays off, however slow") {
   const Recipe recipe = small_gpt({"model.hidden_size=2048", "precision.fp8_level=O3", "cluster.devices_per_node=1"});
   Recipe without = recipe;
   without.precision.fp8_level = Fp8Level::off;

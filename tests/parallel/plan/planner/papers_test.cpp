@@ -9,13 +9,13 @@ namespace llmtrain::test {
 namespace {
 
 struct Claim {
-  double parameters = 0;  // as the paper's title for the model rounds them
+  double parameters = 0;  // rounded as in the model's name in the paper
   std::int64_t devices = 0;
   bool fits = false;
 };
 
-// ZeRO's table 1 counts model states alone: whole weights of the layer at work, its gradients and activations come on
-// top, so that what the paper calls possible in 32 GB does not fit layer by layer.
+// ZeRO's table 1 counts only model states: the full weights of the layer in use, its gradients and activations are
+// additional, so that what the paper considers possible in 32 GB does not fit.
 const std::map<std::string, Claim> claims = {
     {"breadth-first-52b", {52e9, 64, true}}, {"breadth-first-6.6b", {6.6e9, 64, true}},
     {"fp8-lm-7b", {7e9, 32, true}},          {"fp8-lm-13b", {13e9, 32, true}},
@@ -24,7 +24,7 @@ const std::map<std::string, Claim> claims = {
     {"zero-1t", {1e12, 1024, false}},
 };
 
-TEST_CASE("every paper's recipe plans, with the sizes and the verdict of the paper") {
+TEST_CASE("every paper's recipe can be planned, with the paper's sizes and verdict") {
   const auto names = paper_names();
   CHECK(names.size() == claims.size());
   for (const std::string& name : names) {
@@ -39,7 +39,7 @@ TEST_CASE("every paper's recipe plans, with the sizes and the verdict of the pap
   }
 }
 
-TEST_CASE("GPT-3 on 1,024 A100 takes what SC21 says: 34 days for 300B tokens at 140 TFLOP/s a GPU") {
+TEST_CASE("GPT-3 on 1,024 A100 agrees with SC21: 34 days for 300B tokens at 140 TFLOP/s per GPU") {
   const Recipe recipe = paper("gpt3-175b");
   const PlanReport report = make_plan(recipe, profile_of(recipe)).report;
   CHECK(report.run.tokens == Approx(300e9).epsilon(1e-3));
@@ -47,7 +47,7 @@ TEST_CASE("GPT-3 on 1,024 A100 takes what SC21 says: 34 days for 300B tokens at 
   CHECK(report.throughput.hardware_tflops_per_device == Approx(140).epsilon(0.15));
 }
 
-TEST_CASE("breadth-first beats the other schedules of the 52B model where the batch is small") {
+TEST_CASE("breadth-first beats the other schedules for the 52B model at small batches") {
   const auto seconds = [](const char* schedule, const char* loops) {
     const Recipe recipe = paper("breadth-first-52b", {std::string("pipeline.schedule=\"") + schedule + "\"",
                                                       std::string("pipeline.loops=") + loops, "batch.global=8"});
@@ -59,7 +59,7 @@ TEST_CASE("breadth-first beats the other schedules of the 52B model where the ba
   CHECK(breadth_first <= 1.001 * seconds("interleaved", "8"));
 }
 
-TEST_CASE("breadth-first gathers ZeRO-3's weights twice a step, ordinary FSDP twice a micro-batch") {
+TEST_CASE("breadth-first gathers ZeRO-3's weights twice per step, ordinary FSDP twice per micro-batch") {
   const auto gathered = [](const char* schedule) {
     const Recipe recipe =
         paper("zero-128b", {"batch.global=256", std::string("pipeline.schedule=\"") + schedule + "\""});

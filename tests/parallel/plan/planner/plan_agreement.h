@@ -9,7 +9,7 @@
 
 namespace llmtrain::test {
 
-// What does not agree in a plan's report, one sentence each: figures that follow from others, sums, bounds.
+// Inconsistencies in a plan's report, one sentence each: derived figures, sums, bounds.
 std::vector<std::string> disagreements(const Plan& plan, const ClusterProfile& cluster);
 
 }  // namespace llmtrain::test

@@ -20,10 +20,10 @@ ClusterProfile profile_of(const Recipe& recipe);
 // A recipe of recipes/papers, by its name.
 Recipe paper(const std::string& name, const std::vector<Override>& overrides = {});
 
-// Names of all recipes in recipes/papers.
+// The names of all recipes in recipes/papers.
 std::vector<std::string> paper_names();
 
-// A GPT of four layers on eight V100 of one node.
+// A GPT with four layers on eight V100 in one node.
 Recipe small_gpt(const std::vector<Override>& overrides = {});
 
 double peak_bytes(const PlanReport& report);

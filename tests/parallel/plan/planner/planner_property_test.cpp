@@ -21,7 +21,7 @@ Override word(const std::string& key, const std::vector<std::string>& words) {
   return key + "=" + *rc::gen::elementOf(words);
 }
 
-// Degrees, schedule, precision and memory keys of any kind: many combinations are not legal.
+// Random degrees, schedule, precision and memory keys: many combinations are illegal.
 std::vector<Override> random_layout() {
   const std::vector<int> powers = {1, 1, 2, 2, 4};
   const auto power = [&] { return *rc::gen::elementOf(powers); };
@@ -60,7 +60,7 @@ std::optional<Plan> plan_if_legal(const std::vector<Override>& layout) {
   }
 }
 
-TEST_CASE("any combination of keys is planned with figures that agree, or refused by a key's name") {
+TEST_CASE("any combination of keys is planned with consistent figures, or refused by a key's name") {
   CHECK(rc::check([] {
     const auto plan = plan_if_legal(random_layout());
     RC_CLASSIFY(plan.has_value(), "planned");
@@ -93,7 +93,7 @@ TEST_CASE("more recompute never needs more memory for activations, and never les
   }));
 }
 
-TEST_CASE("a higher ZeRO stage never keeps more states") {
+TEST_CASE("a higher ZeRO stage never stores more states") {
   CHECK(rc::check([] {
     const auto layout = random_layout();
     std::optional<Plan> before;

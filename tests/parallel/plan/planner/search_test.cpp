@@ -18,7 +18,7 @@ struct Exhaustive {
   double smallest = std::numeric_limits<double>::infinity();
 };
 
-// Simulates all that the walk visits.
+// Simulates all enumerated layouts.
 Exhaustive simulate_all(const Recipe& recipe, const ClusterProfile& cluster) {
   Exhaustive all;
   for_each_layout(recipe, make_plan(recipe, cluster).report.mesh, [&](const Recipe& layout) {
@@ -29,7 +29,7 @@ Exhaustive simulate_all(const Recipe& recipe, const ClusterProfile& cluster) {
       all.fastest = std::min(all.fastest, report.step.seconds);
       all.smallest = std::min(all.smallest, peak_bytes(report));
     } catch (const Error&) {
-      // Not every layout of the walk is legal.
+      // Not every enumerated layout is legal.
     }
   });
   return all;
@@ -53,7 +53,7 @@ void check_front(const SearchResult& result, const ClusterProfile& cluster) {
   }
 }
 
-TEST_CASE("a search finds the fastest of all layouts, and a front towards the smallest") {
+TEST_CASE("a search finds the fastest of all layouts, and a Pareto front towards the smallest") {
   const auto overrides = GENERATE(std::vector<Override>{}, std::vector<Override>{"model.hidden_size=6144"},
                                   std::vector<Override>{"batch.global=64", "precision.gradients=\"fp16\""},
                                   std::vector<Override>{"cluster.nodes=2", "batch.sequence_length=256"});
@@ -67,7 +67,7 @@ TEST_CASE("a search finds the fastest of all layouts, and a front towards the sm
   CHECK(result.front.back().peak_bytes <= 1.05 * all.smallest);
 }
 
-TEST_CASE("a search's front is near the front of all layouts everywhere") {
+TEST_CASE("a search's Pareto front is close to that of all layouts everywhere") {
   const Recipe recipe = small_gpt({"model.hidden_size=4096"});
   const ClusterProfile cluster = profile_of(recipe);
   const auto front = search_layouts(recipe, cluster).front;
@@ -80,7 +80,7 @@ TEST_CASE("a search's front is near the front of all layouts everywhere") {
   }
 }
 
-TEST_CASE("a search tries FP8 levels only where the recipe allows them") {
+TEST_CASE("a search tries FP8 levels only up to the recipe's own") {
   const auto levels = [](const char* level) {
     const Recipe recipe = small_gpt({"cluster.profile=h100-sxm-80gb", "model.hidden_size=4096",
                                      "precision.compute=bf16", std::string("precision.fp8_level=") + level});
@@ -106,7 +106,7 @@ TEST_CASE("a search keeps experts, context ranks and offload as they are") {
   }
 }
 
-TEST_CASE("what fits nowhere has no front") {
+TEST_CASE("a model that fits in no layout has no Pareto front") {
   const Recipe recipe = small_gpt({"model.hidden_size=65536"});
   const SearchResult result = search_layouts(recipe, profile_of(recipe));
   CHECK(result.front.empty());

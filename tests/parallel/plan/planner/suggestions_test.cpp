@@ -43,7 +43,7 @@ std::size_t check_promises(const Reader& read, const std::vector<Override>& over
   return suggestions.size();
 }
 
-TEST_CASE("a suggestion holds what it promises when it is applied") {
+TEST_CASE("a suggestion has the stated effect when it is applied") {
   std::size_t count = 0;
   for (const char* change : {"seed=1", "memory.recompute=full", "parallel.zero_stage=3", "parallel.pipeline=2",
                              "parallel.tensor=2", "batch.micro=2", "model.hidden_size=4096"}) {
@@ -58,11 +58,11 @@ TEST_CASE("a suggestion holds what it promises when it is applied") {
   CHECK(count > 10);
 }
 
-TEST_CASE("a recipe that does not fit is told what makes it fit") {
+TEST_CASE("a recipe that does not fit gets suggestions that make it fit") {
   CHECK(check_promises(small_gpt, {"model.hidden_size=8192", "model.heads=64", "parallel.zero_stage=0"}) > 0);
 }
 
-TEST_CASE("more tensor ranks take their default keys with them, experts' too") {
+TEST_CASE("more tensor ranks change the defaults that follow from them, including those of experts") {
   const auto read = [](const std::vector<Override>& overrides) { return small_gpt(overrides); };
   CHECK(check_promises(read, {"model.hidden_size=5120", "model.heads=40", "model.moe={\"experts\": 4, \"every\": 2}"}) >
         0);

@@ -31,7 +31,7 @@ std::size_t count(std::string_view text, std::string_view part) {
   return found;
 }
 
-// Why the tags of a page do not nest, or empty. What stands in scripts and style sheets is no markup.
+// Why the tags of a page do not nest, or empty. Scripts and style sheets are not markup.
 std::string nesting_error(const std::string& page) {
   const std::set<std::string> empty_elements = {"meta", "br", "!DOCTYPE"};
   std::vector<std::string> open;
@@ -61,14 +61,14 @@ Json embedded(const std::string& page, const std::string& id) {
   return text.value;
 }
 
-TEST_CASE("the check for nesting finds what is wrong") {
+TEST_CASE("the check for nesting finds errors") {
   CHECK(nesting_error("<p><b>x</b></p>").empty());
   CHECK_FALSE(nesting_error("<p><b>x</p></b>").empty());
   CHECK_FALSE(nesting_error("<p>").empty());
   CHECK_FALSE(nesting_error("<p class=\"a>x</p>").empty());
 }
 
-TEST_CASE("a page is well formed, fetches nothing and has all its parts") {
+TEST_CASE("a page is well formed, self-contained and complete") {
   const std::string page = report_html(test::sample_plan(looped));
   CHECK(nesting_error(page) == "");
   for (const char* outside : {"http:", "https:", "src=", "href=", "@import", "url(//"})
@@ -82,7 +82,7 @@ TEST_CASE("a page is well formed, fetches nothing and has all its parts") {
   CHECK(page.find("inf") == std::string::npos);
 }
 
-TEST_CASE("text of a recipe and of messages is escaped") {
+TEST_CASE("text from recipes and messages is escaped") {
   Plan plan = test::sample_plan(looped);
   plan.report.recipe.name = "<script>alert('a')</script>";
   plan.report.recipe.description = "a & b \"c\"";
@@ -115,7 +115,7 @@ TEST_CASE("the script knows every instruction that is drawn") {
   CHECK(data.at("rows").at(0).at(2).at(0) == static_cast<int>(instruction.operation));
   CHECK(data.at("rows").at(0).at(2).at(1) == instruction.stage);
   CHECK(data.at("tick").get<double>() * 1e6 == Approx(plan.simulation.step_seconds));
-  // Each box once, and each pass with room for it shows its micro-batch.
+  // Each box occurs once, and each pass with enough room shows its micro-batch.
   const std::size_t from = page.find("class=\"stretch\"");
   const std::string boxes = page.substr(from, page.find("class=\"found\"", from) - from);
   CHECK(count(boxes, "z") == plan.simulation.timeline.size());
@@ -123,7 +123,7 @@ TEST_CASE("the script knows every instruction that is drawn") {
   CHECK(count(page, "class=\"on-dark\"") == 4 * 2 * 8);
 }
 
-TEST_CASE("the times of the whole step stand where the script draws those of another zoom") {
+TEST_CASE("the times of the whole step are where the script draws those of another zoom") {
   const Plan plan = test::sample_plan(looped);
   const std::string page = report_html(plan);
   const std::size_t from = page.find("<g class=\"ticks\">");
@@ -151,7 +151,7 @@ TEST_CASE("the script knows the peak of the fullest rank") {
   CHECK(peak == Approx(fullest / (1024.0 * 1024)).epsilon(1e-3));
 }
 
-TEST_CASE("a huge plan is a page below 2 MB that says what it leaves out") {
+TEST_CASE("a huge plan is a page below 2 MB that states what it leaves out") {
   const Plan plan = test::sample_plan(huge);
   const std::string page = report_html(plan);
   CHECK(page.size() < 2'000'000);
@@ -192,7 +192,7 @@ TEST_CASE("a limit far above what is used does not flatten the chart") {
   CHECK(count(page, "the device&#39;s 931 GiB are far above") + count(page, "the device's 931 GiB are far above") == 1);
 }
 
-TEST_CASE("numbers of a drawing are short") {
+TEST_CASE("numbers in a drawing are short") {
   CHECK(svg_number(3) == "3");
   CHECK(svg_number(0.1 + 0.2) == "0.3");
   CHECK(svg_number(-1.005) == "-1");

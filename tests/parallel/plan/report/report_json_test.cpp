@@ -31,7 +31,7 @@ void check_numbers(const Json& json, const std::string& section, const std::vect
   }
 }
 
-TEST_CASE("the JSON holds every field of its contract with its type") {
+TEST_CASE("the JSON has every documented field with its type") {
   const Json json = parsed(test::sample_report());
   CHECK(json.at("recipe").is_object());
   CHECK(json.at("fits").is_boolean());
@@ -85,7 +85,7 @@ TEST_CASE("the JSON states the report's values") {
   CHECK(at(json, "/suggestions/0/change") == "memory.recompute=selective");
 }
 
-TEST_CASE("the recipe in the JSON is one that a run reads again") {
+TEST_CASE("the recipe in the JSON can be read again") {
   const PlanReport report = test::sample_report();
   const std::string recipe = parsed(report).at("recipe").dump();
   CHECK(parse_recipe(recipe, "again", ".") == report.recipe);
@@ -100,13 +100,13 @@ TEST_CASE("a report without warnings, traffic and suggestions has empty lists") 
   for (const char* name : {"warnings", "communication", "suggestions"}) CHECK(json.at(name) == Json::array());
 }
 
-TEST_CASE("one warning stays a list") {
+TEST_CASE("a single warning is a list") {
   PlanReport report = test::sample_report();
   report.warnings = {"\"quoted\"\n\xff"};
   CHECK(parsed(report).at("warnings") == Json::array({"\"quoted\"\n\uFFFD"}));
 }
 
-TEST_CASE("a number that is not finite is named, not written") {
+TEST_CASE("a number that is not finite is reported, not written") {
   PlanReport report = test::sample_report();
   report.ranks[3].bytes[MemoryCategory::activations] = std::numeric_limits<double>::quiet_NaN();
   CHECK_THROWS_WITH(report_json(report), Catch::Contains("/ranks/3/bytes/activations"));

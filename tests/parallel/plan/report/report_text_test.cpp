@@ -63,17 +63,17 @@ void check_width(const std::string& text) {
   }
 }
 
-TEST_CASE("the summary of a plan reads as it did") {
+TEST_CASE("the summary of a plan is unchanged") {
   CHECK(report_text(test::sample_report(), TextColour::off) == golden);
 }
 
-TEST_CASE("colour changes no character") {
+TEST_CASE("colour does not change the text") {
   const std::string coloured = report_text(test::sample_report(), TextColour::on);
   CHECK(coloured != golden);
   CHECK(without_escapes(coloured) == golden);
 }
 
-TEST_CASE("a plan that does not fit says so first, and by how much") {
+TEST_CASE("a plan that does not fit states that first, and by how much") {
   PlanReport report = test::sample_report();
   report.fits = false;
   report.ranks[5].peak_bytes = 131.0 * (1U << 30U);
@@ -106,7 +106,7 @@ TEST_CASE("one device, no limit, experts, host memory") {
   for (const char* word : {"Sends", "Warnings", "Changes"}) CHECK_THAT(text, !Catch::Contains(word));
 }
 
-TEST_CASE("parts that are the rounding of sums, and parts that are little") {
+TEST_CASE("parts that are rounding errors of sums, and small parts") {
   PlanReport report = test::sample_report();
   report.step.compute_seconds += 3 - 1e-9;  // all of the bubble
   report.step.optimizer_seconds = 0.01;
@@ -124,7 +124,7 @@ TEST_CASE("no control character of a recipe reaches the terminal") {
   CHECK(report_text(report, TextColour::off).find_first_of("\x1b\x07") == std::string::npos);
 }
 
-TEST_CASE("no line is wider than 100 columns, whatever the plan says") {
+TEST_CASE("no line is wider than 100 columns, whatever the plan contains") {
   std::mt19937_64 random(7);
   std::uniform_real_distribution<double> exponent(-9, 15);
   const auto any = [&] { return std::pow(10, exponent(random)); };

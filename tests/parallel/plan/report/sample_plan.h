@@ -13,8 +13,8 @@ inline constexpr ScheduleShape looped{.kind = PipelineSchedule::breadth_first,
                                       .zero_stage = 3,
                                       .reduces = true};
 
-// A plan with made-up costs whose timeline and memory are the simulator's: per pass a forward of 1 ms and a backward of
-// 2 ms, transfers of 0.1 ms, gathers and reductions of 0.8 ms, and 0.5 ms of optimizer, on devices of 10 GiB.
+// A plan with synthetic costs and the simulator's timeline and memory: forwards of 1 ms and backwards of 2 ms,
+// transfers of 0.1 ms, gathers and reductions of 0.8 ms, and 0.5 ms of optimizer, on devices with 10 GiB.
 Plan sample_plan(const ScheduleShape& shape);
 
 }  // namespace llmtrain::test

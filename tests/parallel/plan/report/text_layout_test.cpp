@@ -10,13 +10,13 @@
 namespace llmtrain {
 namespace {
 
-TEST_CASE("a code point is a column") {
+TEST_CASE("a code point is one column wide") {
   CHECK(columns("") == 0);
   CHECK(columns("abc") == 3);
   CHECK(columns("é…█") == 3);
 }
 
-TEST_CASE("text is cut and filled by columns, not by bytes") {
+TEST_CASE("text is truncated and padded by columns, not by bytes") {
   CHECK(clipped("höhe", 4) == "höhe");
   CHECK(clipped("höhen", 4) == "höh…");
   CHECK(clipped("höhen", 0).empty());
@@ -25,7 +25,7 @@ TEST_CASE("text is cut and filled by columns, not by bytes") {
   CHECK(right_aligned("abcd", 3) == "ab…");
 }
 
-TEST_CASE("a bar has eighths, and shows what is little") {
+TEST_CASE("a bar has eighths, and shows small values") {
   CHECK(bar(0, 4).empty());
   CHECK(bar(-1, 4).empty());
   CHECK(bar(std::nan(""), 4).empty());
@@ -36,14 +36,14 @@ TEST_CASE("a bar has eighths, and shows what is little") {
   CHECK(bar(7, 4) == "████");
 }
 
-TEST_CASE("lines break at spaces, and words where they must") {
+TEST_CASE("lines break at spaces, and within words if necessary") {
   CHECK(wrapped("", 5).empty());
   CHECK(wrapped("  one  two\nthree ", 7) == std::vector<std::string>{"one two", "three"});
   CHECK(wrapped("éééé éé", 4) == std::vector<std::string>{"éééé", "éé"});
   CHECK(wrapped("a bcdefgh i", 3) == std::vector<std::string>{"a", "bcd", "efg", "h i"});
 }
 
-TEST_CASE("the parts of a step sum to it") {
+TEST_CASE("the parts of a step sum to its time") {
   const auto parts = split_step(test::sample_report().step);
   const double expected[] = {12.5, 5, 2.5, 3, 1, 0.75, 0.25};
   double sum = 0;

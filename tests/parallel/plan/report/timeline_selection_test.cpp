@@ -12,7 +12,7 @@
 namespace llmtrain {
 namespace {
 
-// Each rank does `entries` instructions of a second, one after the other.
+// Each rank executes `entries` instructions of one second each, one after the other.
 Simulation simulation_of(std::int32_t ranks, std::int32_t entries) {
   Simulation simulation;
   simulation.ranks.resize(static_cast<std::size_t>(ranks));
@@ -24,7 +24,7 @@ Simulation simulation_of(std::int32_t ranks, std::int32_t entries) {
   return simulation;
 }
 
-TEST_CASE("a small timeline is shown whole") {
+TEST_CASE("a small timeline is shown completely") {
   const auto selection = select_timeline(simulation_of(16, 10), 0);
   CHECK(selection.ranks.size() == 16);
   CHECK_FALSE(selection.cut);
@@ -32,7 +32,7 @@ TEST_CASE("a small timeline is shown whole") {
   CHECK(selection.entries_of_ranks == 160);
 }
 
-TEST_CASE("of many ranks the first, the last, the asked for and others evenly between them are shown") {
+TEST_CASE("of many ranks the first, the last, the requested ones and others evenly between them are shown") {
   for (std::int32_t ranks : {17, 18, 31, 64, 1000}) {
     for (std::int32_t always = 0; always < ranks; always += std::max(1, ranks / 40)) {
       const auto shown = select_timeline(simulation_of(ranks, 1), always).ranks;
@@ -47,7 +47,7 @@ TEST_CASE("of many ranks the first, the last, the asked for and others evenly be
   }
 }
 
-TEST_CASE("of a long timeline as much is shown from the start as from the end") {
+TEST_CASE("a long timeline is shown equally from the start and from the end") {
   const auto selection = select_timeline(simulation_of(2, 100'000), 0);
   REQUIRE(selection.cut);
   CHECK(selection.cut->start == 4000);
@@ -56,7 +56,7 @@ TEST_CASE("of a long timeline as much is shown from the start as from the end") 
   CHECK(selection.entries_of_ranks == 200'000);
 }
 
-TEST_CASE("an axis without a cut is a line") {
+TEST_CASE("an axis without a cut is linear") {
   const TimeAxis axis(2, 100, std::nullopt);
   CHECK(axis.x(0) == 0);
   CHECK(axis.x(0.5) == Approx(25));
@@ -64,7 +64,7 @@ TEST_CASE("an axis without a cut is a line") {
   CHECK(axis.x(3) == 100);
 }
 
-TEST_CASE("an axis with a cut squeezes it, keeps the scale on both sides and never goes back") {
+TEST_CASE("an axis compresses a cut, keeps the scale on both sides and is monotonic") {
   const TimeAxis axis(100, 1036, TimeSpan{10, 60});
   CHECK(axis.x(10) == Approx(200));
   CHECK(axis.x(60) == Approx(236));
@@ -74,7 +74,7 @@ TEST_CASE("an axis with a cut squeezes it, keeps the scale on both sides and nev
   for (int i = 1; i <= 1000; ++i) CHECK(axis.x(0.1 * i) > axis.x(0.1 * (i - 1)));
 }
 
-TEST_CASE("ticks are round times at their place") {
+TEST_CASE("ticks are round times at the right positions") {
   const auto ticks = TimeAxis(0.25, 1000, std::nullopt).ticks();
   REQUIRE(ticks.size() == 5);
   CHECK(ticks[0].label == "0 ms");
@@ -91,7 +91,7 @@ MemorySample sample(double seconds, double activations) {
   return result;
 }
 
-TEST_CASE("a column shows the most that is held in it") {
+TEST_CASE("a column shows its maximum") {
   const TimeAxis axis(10, 100, std::nullopt);
   const auto columns =
       memory_columns({sample(0, 1), sample(2.1, 9), sample(2.2, 2), sample(4, 3), sample(9.99, 5)}, axis, 10);

@@ -35,7 +35,7 @@ std::vector<Json> events(const Plan& plan, const std::string& phase) {
   return found;
 }
 
-TEST_CASE("one record is one complete event with its instruction's fields") {
+TEST_CASE("one record is one complete event with the fields of its instruction") {
   const test::TemporaryDirectory folder;
   TraceWriter writer(folder.path() / "trace.json", "a \"title\"");
   writer.name_rank(5, "rank 5 on </node>");
@@ -102,7 +102,7 @@ TEST_CASE("each arrow leads from a send to its receive on another rank") {
   }
 }
 
-TEST_CASE("counters state the memory of each rank at each change") {
+TEST_CASE("counters show the memory of each rank at each change") {
   const Plan plan = test::sample_plan(looped);
   const auto counters = events(plan, "C");
   std::size_t expected = 0;
@@ -115,7 +115,7 @@ TEST_CASE("counters state the memory of each rank at each change") {
   CHECK(counters[0].at("args").at("framework") == std::llround(first.bytes[MemoryCategory::framework]));
 }
 
-TEST_CASE("steps of a run keep their arrows apart") {
+TEST_CASE("arrows of different steps of a run are distinct") {
   const test::TemporaryDirectory folder;
   TraceWriter writer(folder.path() / "trace.json", "");
   const Instruction send{.operation = Operation::send_gradient, .stage = 1, .micro = 0, .peer = 0};
@@ -131,7 +131,7 @@ TEST_CASE("steps of a run keep their arrows apart") {
   CHECK(ids.size() == 3);
 }
 
-TEST_CASE("a trace without a single event is one") {
+TEST_CASE("a trace without events is valid") {
   const test::TemporaryDirectory folder;
   TraceWriter(folder.path() / "trace.json", "").close();
   CHECK(parsed(folder.path() / "trace.json").at("traceEvents").empty());
