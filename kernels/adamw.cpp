@@ -12,7 +12,7 @@
 namespace llmtrain::kernels {
 namespace {
 
-// Elements per thread below which starting a second one costs more than it saves.
+// Elements per thread below which starting another thread costs more than it saves.
 constexpr std::int64_t grain = 16384;
 
 bool is_flat(const at::Tensor& x, at::ScalarType type) {

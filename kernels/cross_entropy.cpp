@@ -21,7 +21,7 @@
 namespace llmtrain::kernels {
 namespace {
 
-// Logits per thread below which starting a second one costs more than it saves.
+// Logits per thread below which starting another thread costs more than it saves.
 constexpr std::int64_t grain = 8192;
 
 void check_shapes(const at::Tensor& logits, const at::Tensor& targets) {

@@ -22,8 +22,8 @@ namespace {
 constexpr std::int64_t grain = 8192;
 constexpr std::int64_t low_word = 0xFFFFFFFF;
 
-// Words are integers: those below probability·2³² are those below its ceiling. A probability within 2⁻³² of 1 keeps
-// the one word that a threshold of 32 bits cannot drop.
+// Words are integers, so comparing them with the ceiling of probability·2³² is exact. For a probability within 2⁻³² of
+// 1 that ceiling is 2³², which 32 bits cannot hold: the largest word is then kept.
 std::uint32_t threshold_of(double probability) {
   return static_cast<std::uint32_t>(std::min(std::ceil(probability * 4294967296.0), 4294967295.0));
 }

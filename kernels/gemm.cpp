@@ -50,8 +50,8 @@ void store(at::Tensor& destination, const at::Tensor& value, Accumulation accumu
   }
 }
 
-// The product in fp32 where 16-bit operands are summed into fp32 memory, so that it is not rounded to 16 bits on its
-// way.
+// The product in fp32 where 16-bit operands are summed into fp32 memory, so that it is not rounded to 16 bits before
+// the addition.
 at::Tensor reference_product(const at::Tensor& left, const at::Tensor& right, at::ScalarType destination) {
   if (destination != at::kFloat || left.scalar_type() == destination) return at::mm(left, right);
   if (left.is_cuda()) return at::mm(left, right, destination);

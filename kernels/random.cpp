@@ -12,7 +12,7 @@
 namespace llmtrain::kernels {
 namespace {
 
-// Elements per thread below which starting a second one costs more than it saves.
+// Elements per thread below which starting another thread costs more than it saves.
 constexpr std::int64_t grain = 8192;
 
 template <class Value, class Kernel>
@@ -40,7 +40,7 @@ void fill_normal_block_(at::Tensor& x, std::uint64_t key, double standard_deviat
                         std::int64_t row_stride) {
   const std::int64_t rows = x.size(0);
   const std::int64_t least_rows = std::max<std::int64_t>(1, grain / std::max<std::int64_t>(1, x.size(1)));
-  // A row is short: threads share the rows, and fill_normal_ stays on one of them.
+  // A row is short, so threads divide the rows and fill_normal_ runs serially within one of them.
   at::parallel_for(0, rows, least_rows, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       at::Tensor row = x.select(0, r);

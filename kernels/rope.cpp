@@ -22,7 +22,7 @@ void check_table(const at::Tensor& x, const RopeTable& table, std::int64_t seque
   if (sequence_length > 0 && enough_positions && x.size(2) == 2 * table.cosine.size(1)) return;
   throw Error(ExitCode::internal_error, "rope: the table is for " + std::to_string(table.cosine.size(0)) +
                                             " positions and head_dim " + std::to_string(2 * table.cosine.size(1)) +
-                                            "; it is asked for sequence_length " + std::to_string(sequence_length) +
+                                            "; the call needs sequence_length " + std::to_string(sequence_length) +
                                             " and head_dim " + std::to_string(x.size(2)));
 }
 

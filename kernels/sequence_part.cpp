@@ -20,10 +20,9 @@ std::vector<PositionRun> SequencePart::runs_of(std::int64_t tokens) const {
     count += run.length;
   }
   if (fits && end <= whole && count == tokens) return runs;
-  throw Error(ExitCode::internal_error, "part of a sequence: its runs hold " + std::to_string(count) +
-                                            " positions up to " + std::to_string(end) + "; they must ascend, be " +
-                                            std::to_string(tokens) + ", and end within the sequence's " +
-                                            std::to_string(whole));
+  throw Error(ExitCode::internal_error, "a sequence part's runs hold " + std::to_string(count) + " positions up to " +
+                                            std::to_string(end) + "; they must ascend, be " + std::to_string(tokens) +
+                                            ", and end within the sequence's " + std::to_string(whole));
 }
 
 std::vector<RowRun> rows_in_whole(const SequencePart& part, std::int64_t tokens, std::int64_t first,

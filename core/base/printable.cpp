@@ -31,7 +31,7 @@ bool within(char byte, unsigned char low, unsigned char high) {
 
 bool is_printable_ascii(char byte) { return within(byte, 0x20, 0x7E) || byte == '\n' || byte == '\t'; }
 
-// Length of the character that the text begins with; 0 when it is none that may be shown.
+// Length of the character at the start of the text; 0 when it must not be shown.
 std::size_t character_length(std::string_view text) {
   if (is_printable_ascii(text[0])) return 1;
   const auto sequence = std::find_if(sequences.begin(), sequences.end(), [&](const Sequence& candidate) {

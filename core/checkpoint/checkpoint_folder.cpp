@@ -25,7 +25,7 @@ constexpr std::string_view aside_mark = ".tmp-";
   throw Error(ExitCode::cannot_write, path.string() + ": " + what + ": " + reason);
 }
 
-// A link counts as itself, wherever it leads.
+// A link is examined itself, not what it points to.
 bool is_there(const fs::path& path) {
   std::error_code error;
   return fs::exists(fs::symlink_status(path, error));
@@ -38,7 +38,7 @@ std::vector<fs::path> entries_of(const fs::path& folder) {
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
     paths.push_back(entry->path());
   if (error)
-    throw Error(ExitCode::bad_data, folder.string() + ": the checkpoints in it cannot be listed: " + error.message());
+    throw Error(ExitCode::bad_data, folder.string() + ": its checkpoints cannot be listed: " + error.message());
   return paths;
 }
 
@@ -70,7 +70,7 @@ fs::path without_ending(const fs::path& replaced) {
   return text.substr(0, text.size() - replaced_ending.size());
 }
 
-// Renamed first, so that a kill while it is being removed leaves no half of a checkpoint under its name.
+// Renamed first, so that a kill during the removal leaves no incomplete checkpoint under its name.
 void remove_checkpoint(const fs::path& path) {
   const fs::path aside = path.string() + std::string(aside_mark) + "removed";
   remove_or_throw(aside);
@@ -100,7 +100,7 @@ void make_checkpoint_folder(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error || !fs::is_directory(folder, error))
-    cannot_write(folder, "cannot be made", error ? error.message() : "something else has this name");
+    cannot_write(folder, "cannot be created", error ? error.message() : "something else has this name");
 }
 
 std::vector<CheckpointFolder> list_checkpoints(const fs::path& checkpoints) {
@@ -160,7 +160,7 @@ void remove_old_checkpoints(const fs::path& checkpoints, const fs::path& written
     try {
       remove_checkpoint(folders[i].path);
     } catch (const Error& error) {
-      log().warn("an old checkpoint stays: {}", error.what());
+      log().warn("an old checkpoint was not removed: {}", error.what());
     }
   }
 }

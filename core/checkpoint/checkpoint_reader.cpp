@@ -42,11 +42,11 @@ std::string tensors_in(const Manifest& manifest, std::size_t file) {
   return std::to_string(count) + (count == 1 ? " tensor: " : " tensors: ") + names;
 }
 
-// A link may lead anywhere and a pipe would make the reader wait: a checkpoint has neither.
+// A checkpoint has neither links, which may point anywhere, nor pipes, on which the reader would block.
 void check_regular(const fs::path& path) {
   std::error_code error;
   const auto kind = fs::symlink_status(path, error).type();
-  if (kind == fs::file_type::not_found) refuse(path, "the manifest names this file, and it is not there");
+  if (kind == fs::file_type::not_found) refuse(path, "the manifest names this file, but it does not exist");
   if (kind != fs::file_type::regular) refuse(path, "is not a regular file, as the files of a checkpoint are");
 }
 
@@ -73,13 +73,13 @@ std::span<const std::byte> slice_bytes(const SafetensorsFile& file, const Logica
   const SafetensorsEntry* entry = file.find(name);
   if (entry == nullptr) refuse(file.path(), "does not hold " + quoted_text(name) + ", which the manifest places there");
   if (entry->dtype != tensor.dtype || entry->shape != box.shape)
-    refuse(file.path(), "holds " + quoted_text(name) + " with another dtype or shape than the manifest says");
+    refuse(file.path(), "holds " + quoted_text(name) + " with a dtype or shape that differs from the manifest");
   return file.bytes(*entry);
 }
 
 }  // namespace
 
-// Files are mapped when they are first asked for and stay so.
+// Files are mapped at first use and stay mapped.
 struct CheckpointReader::OpenFiles {
   std::mutex mutex;
   std::map<std::size_t, SafetensorsFile> files;
@@ -133,7 +133,7 @@ void CheckpointReader::read(const std::string& name, std::int64_t begin, std::in
   if (begin < 0 || begin > end || end > element_count(tensor.shape) ||
       static_cast<std::int64_t>(destination.size()) != (end - begin) * width)
     throw Error(ExitCode::internal_error, folder_.string() + ": elements " + std::to_string(begin) + " to " +
-                                              std::to_string(end) + " of " + name + " were asked for wrongly");
+                                              std::to_string(end) + " of " + name + " are not a valid request");
   for (const SliceBox& box : boxes_of_range(tensor.shape, begin, end)) {
     const auto part = destination.first(static_cast<std::size_t>(element_count(box.shape) * width));
     copy_box(index, box, part);
@@ -147,7 +147,7 @@ void CheckpointReader::read_box(const std::string& name, const SliceBox& box, st
   if (!lies_within(tensor.shape, box) ||
       static_cast<std::int64_t>(destination.size()) != element_count(box.shape) * bytes_of_element(tensor))
     throw Error(ExitCode::internal_error,
-                folder_.string() + ": " + slice_name(name, tensor.shape, box) + " was asked for wrongly");
+                folder_.string() + ": " + slice_name(name, tensor.shape, box) + " is not a valid request");
   if (!destination.empty()) copy_box(index, box, destination);
 }
 

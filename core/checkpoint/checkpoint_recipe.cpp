@@ -18,7 +18,7 @@ nlohmann::ordered_json model_keys(const ModelRecipe& model) {
   return to_json(recipe)["model"];
 }
 
-// Keys that say how a model was trained or begun, not what it computes.
+// Keys that describe how a model was initialised or trained, not what it computes.
 bool is_free(const std::string& key, const ModelRecipe& model) {
   return key == "architecture" || key == "dropout" || key == "init_std" ||
          (key == "rope_theta" && model.position == Position::learned);
@@ -32,7 +32,8 @@ Recipe recipe_of(const CheckpointReader& checkpoint, const std::vector<Override>
     const Recipe recipe = parse_recipe(text, name, checkpoint.folder());
     if (overrides.empty()) return recipe;
   } catch (const Error& error) {
-    throw Error(ExitCode::bad_data, std::string(error.what()) + "\n" + name + ": its recipe is not of this version");
+    throw Error(ExitCode::bad_data,
+                std::string(error.what()) + "\n" + name + ": its recipe was written by an incompatible version");
   }
   return parse_recipe(text, name, checkpoint.folder(), overrides);
 }

@@ -36,9 +36,9 @@ void check_files_are_there(const fs::path& aside, const std::vector<ManifestFile
     std::error_code error;
     const auto bytes = fs::file_size(aside / file.name, error);
     if (error || bytes != static_cast<std::uintmax_t>(file.bytes))
-      throw Error(ExitCode::cannot_write, (aside / file.name).string() + ": is not here with its " +
+      throw Error(ExitCode::cannot_write, (aside / file.name).string() + ": does not exist here with the " +
                                               std::to_string(file.bytes) +
-                                              " bytes, as it was written; log.directory must be one folder for all "
+                                              " bytes that its rank wrote; log.directory must be one folder for all "
                                               "ranks: put it on a file system that all nodes share");
   }
 }
@@ -51,7 +51,7 @@ void write_manifest(const fs::path& folder, const Manifest& manifest) {
   flush_directory(folder);
 }
 
-// A folder that is removed with all that is in it, unless it has moved away by then.
+// A folder that is removed with its contents on destruction, unless it was renamed before.
 class FolderAside {
  public:
   explicit FolderAside(fs::path path) : path_(std::move(path)) {}

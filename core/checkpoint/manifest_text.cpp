@@ -19,7 +19,7 @@ void append_member(std::string& text, const std::string& key, const Json& value)
   text.append(text.empty() ? "{\n" : ",\n").append(Json(key).dump()).append(": ").append(value.dump());
 }
 
-// One element a line: a manifest is read by people too.
+// One element per line, for human readers.
 void append_list(std::string& text, const std::string& key, const std::vector<Json>& elements) {
   text.append(",\n").append(Json(key).dump()).append(": [");
   for (std::size_t i = 0; i < elements.size(); ++i) text.append(i == 0 ? "\n" : ",\n").append(elements[i].dump());
@@ -49,7 +49,7 @@ std::string closing(std::string_view text) {
   return ",\n\"sha256\": \"" + hash.hexadecimal() + "\"\n}\n";
 }
 
-// Reads members by name and type, and knows at the end which were not asked for.
+// Reads members by name and type, and reports those that were never read.
 class MemberReader {
  public:
   MemberReader(const Json& object, const std::string& file, std::string where)
@@ -58,7 +58,7 @@ class MemberReader {
   }
 
   [[noreturn]] void fail(const std::string& what) const {
-    throw Error(ExitCode::bad_data, file_ + ": " + where_ + " " + what + "; this is no manifest of a checkpoint");
+    throw Error(ExitCode::bad_data, file_ + ": " + where_ + " " + what + "; this is not a checkpoint's manifest");
   }
 
   const Json& get(const std::string& key) {
@@ -70,7 +70,7 @@ class MemberReader {
 
   std::string text(const std::string& key) {
     const Json& value = get(key);
-    if (!value.is_string()) fail("has a \"" + key + "\" that is no string");
+    if (!value.is_string()) fail("has a \"" + key + "\" that is not a string");
     return value.get<std::string>();
   }
 
@@ -78,13 +78,13 @@ class MemberReader {
 
   double real(const std::string& key) {
     const Json& value = get(key);
-    if (!value.is_number()) fail("has a \"" + key + "\" that is no number");
+    if (!value.is_number()) fail("has a \"" + key + "\" that is not a number");
     return value.get<double>();
   }
 
   const Json& list(const std::string& key) {
     const Json& value = get(key);
-    if (!value.is_array()) fail("has a \"" + key + "\" that is no array");
+    if (!value.is_array()) fail("has a \"" + key + "\" that is not an array");
     return value;
   }
 
@@ -103,7 +103,7 @@ class MemberReader {
   std::int64_t integer_of(const Json& value, const std::string& key) const {
     const bool fits = value.is_number_integer() &&
                       (!value.is_number_unsigned() || value.get<std::uint64_t>() <= std::uint64_t{INT64_MAX});
-    if (!fits) fail("has a \"" + key + "\" that is no 64-bit integer");
+    if (!fits) fail("has a \"" + key + "\" that is not a 64-bit integer");
     return value.get<std::int64_t>();
   }
 
@@ -114,7 +114,7 @@ class MemberReader {
 };
 
 void check_version(MemberReader& reader) {
-  if (reader.text("format") != format_name) reader.fail("has another \"format\" than \"llmtrain checkpoint\"");
+  if (reader.text("format") != format_name) reader.fail("has a \"format\" other than \"llmtrain checkpoint\"");
   const std::int64_t version = reader.integer("version");
   if (version != format_version)
     reader.fail("has version " + std::to_string(version) + ", this program reads version 1: use the newer program");

@@ -83,7 +83,7 @@ class HeaderParser {
   }
 
   void metadata() {
-    if (std::exchange(has_metadata_, true)) fail("the key \"__metadata__\" stands twice");
+    if (std::exchange(has_metadata_, true)) fail("the key \"__metadata__\" appears twice");
     object([this](std::string key) {
       if (metadata_keys_.size() == safetensors_tensor_limit) fail("\"__metadata__\" has too many keys");
       metadata_keys_.push_back(std::move(key));
@@ -212,7 +212,7 @@ class HeaderParser {
   void refuse_duplicate(std::vector<std::string_view>& names) const {
     std::sort(names.begin(), names.end());
     const auto twice = std::adjacent_find(names.begin(), names.end());
-    if (twice != names.end()) refuse_safetensors(file_, "the key " + quoted_text(*twice) + " stands twice");
+    if (twice != names.end()) refuse_safetensors(file_, "the key " + quoted_text(*twice) + " appears twice");
   }
 
   std::string_view text_;
@@ -230,8 +230,8 @@ std::vector<SafetensorsEntry> parse_safetensors_header(std::string_view header, 
 }
 
 void refuse_safetensors(const std::string& file, const std::string& what) {
-  throw Error(ExitCode::bad_data, file + ": is not a sound safetensors file: " + what +
-                                      "; it is damaged or was not written whole: copy, download or write it again");
+  throw Error(ExitCode::bad_data, file + ": is not a valid safetensors file: " + what +
+                                      "; it is damaged or incomplete: copy, download or write it again");
 }
 
 }  // namespace llmtrain

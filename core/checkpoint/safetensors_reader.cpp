@@ -29,14 +29,14 @@ void check_size(const SafetensorsEntry& entry, const std::string& file) {
   const auto bytes = safetensors_bytes(entry.dtype, entry.shape);
   if (!bytes)
     refuse_safetensors(file, "tensor " + quoted_text(entry.name) + " has an unknown dtype (" +
-                                 quoted_text(entry.dtype) + ") or a size that cannot be");
+                                 quoted_text(entry.dtype) + ") or an impossible size");
   if (entry.end - entry.begin != static_cast<std::uint64_t>(*bytes))
     refuse_safetensors(file, "tensor " + quoted_text(entry.name) + " needs " + std::to_string(*bytes) +
                                  " bytes, its offsets are " + std::to_string(entry.begin) + " and " +
                                  std::to_string(entry.end));
 }
 
-// The tensors lie one behind the other and fill the data exactly: no hole, no overlap, nothing behind the last.
+// The tensors follow one another and fill the data exactly: no gap, no overlap, nothing after the last.
 void check_layout(std::vector<SafetensorsEntry>& entries, std::size_t data_bytes, const std::string& file) {
   std::sort(entries.begin(), entries.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);

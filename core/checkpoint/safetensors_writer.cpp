@@ -20,7 +20,7 @@ std::int64_t checked_bytes(const SafetensorsTensor& tensor) {
   return *bytes;
 }
 
-// What is written must be what the strict reader takes: no name twice, none that it cannot print.
+// The strict reader must accept what is written: no duplicate names, none with control characters.
 void check_header(const std::string& header, const std::filesystem::path& file) {
   try {
     parse_safetensors_header(header, file.string());
@@ -56,7 +56,7 @@ std::string header_of(const std::vector<SafetensorsTensor>& tensors,
   return text;
 }
 
-// Bytes go to the file and into the hash together, piece by piece, while the processor's cache holds them.
+// Bytes are written and hashed piece by piece, so that they are read from memory once and hashed from the cache.
 class HashingWriter {
  public:
   explicit HashingWriter(const std::filesystem::path& file) : writer_(file) {}

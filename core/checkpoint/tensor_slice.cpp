@@ -11,7 +11,7 @@ namespace {
 
 using Numbers = std::vector<std::int64_t>;
 
-// What both boxes have; without elements in some axis where they do not meet.
+// The common box; empty in some axis where the two do not overlap.
 SliceBox intersection(const SliceBox& a, const SliceBox& b) {
   SliceBox common = a;
   for (std::size_t axis = 0; axis < a.shape.size(); ++axis) {
@@ -22,7 +22,7 @@ SliceBox intersection(const SliceBox& a, const SliceBox& b) {
   return common;
 }
 
-// Where an element of the tensor comes in the box.
+// Index of an element of the tensor within the box, in row-major order.
 std::int64_t place_in(const SliceBox& box, const Numbers& element) {
   std::int64_t place = 0;
   for (std::size_t axis = 0; axis < element.size(); ++axis)
@@ -30,7 +30,7 @@ std::int64_t place_in(const SliceBox& box, const Numbers& element) {
   return place;
 }
 
-// The first axis of a run: all axes behind it are whole in both boxes, so that its elements are neighbours in both.
+// The first axis of a run: all later axes are whole in both boxes, so that its elements are contiguous in both.
 std::size_t run_axis(const SliceBox& common, const SliceBox& first, const SliceBox& second) {
   std::size_t axis = common.shape.size();
   while (axis > 0 && common.shape[axis - 1] == first.shape[axis - 1] &&
@@ -39,7 +39,8 @@ std::size_t run_axis(const SliceBox& common, const SliceBox& first, const SliceB
   return axis == 0 ? 0 : axis - 1;
 }
 
-// Appends a range of one row of the tensor: the axes that `row` has are fixed, the others count elements.
+// Appends a range of one row of the tensor: the axes in `row` are fixed, `begin` and `end` count elements of the
+// others.
 void append_boxes(const Numbers& shape, const Numbers& row, std::int64_t begin, std::int64_t end,
                   std::vector<SliceBox>& boxes) {
   if (begin == end) return;

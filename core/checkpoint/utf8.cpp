@@ -11,8 +11,8 @@ struct Range {
   unsigned char high = 0xbf;
 };
 
-// What the second byte may be: narrower after four lead bytes, which else would begin overlong forms, surrogates or
-// code points past the last.
+// The range of the second byte: narrower after four lead bytes, which would otherwise start overlong forms, surrogates
+// or code points past the last.
 Range second_byte(unsigned char lead) {
   switch (lead) {
     case 0xe0:

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::int64_t largest_exact_sum = 65536;
 constexpr double approximate_sum = 1 << 20;
-// Far above the rounding of weight·sum in double, far below what a run could show.
+// Far above the rounding error of weight·sum in double, far below any effect on a run.
 constexpr double tolerance = 1e-9;
 
 std::vector<double> scaled_to_sum_one(std::span<const double> weights) {

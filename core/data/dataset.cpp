@@ -13,7 +13,8 @@ namespace llmtrain {
 namespace {
 
 std::vector<double> checked_weights(const std::vector<DataSource>& sources, const std::string& role) {
-  if (sources.empty()) throw Error(ExitCode::bad_recipe, role + ": names no data; give at least one {\"path\": …}");
+  if (sources.empty())
+    throw Error(ExitCode::bad_recipe, role + ": contains no source; give at least one {\"path\": …}");
   std::vector<double> weights;
   for (const DataSource& source : sources) {
     if (!(source.weight > 0) || !std::isfinite(source.weight)) {

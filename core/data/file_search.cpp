@@ -51,7 +51,7 @@ bool is_folder(const fs::path& path) {
   return fs::is_directory(path, ignored);
 }
 
-// Expands a pattern, part by part, into the regular files that match.
+// Expands a pattern, component by component, into the regular files that match.
 class Search {
  public:
   explicit Search(std::vector<std::string> parts) : parts_(std::move(parts)) {}
@@ -123,8 +123,8 @@ std::vector<fs::path> usable(const std::set<std::string>& found, const std::stri
     if (token_files || (file.extension() != ".bin" && !is_binary(file))) files.push_back(file);
   }
   if (!files.empty()) return files;
-  throw Error(ExitCode::bad_data, "'" + path + "': holds no file that can be used (" + std::to_string(found.size()) +
-                                      " looked at); hidden files, build folders and binary files are left out, and "
+  throw Error(ExitCode::bad_data, "'" + path + "': contains no usable file (" + std::to_string(found.size()) +
+                                      " examined); hidden files, build folders and binary files are skipped, and "
                                       "token files are found by a pattern that ends in .bin only");
 }
 
@@ -133,7 +133,7 @@ std::vector<fs::path> matches(const std::string& pattern) {
   if (!found.empty()) return usable(found, pattern);
   throw Error(ExitCode::missing_input, "'" + pattern +
                                            "': no file matches this pattern; '*' and '?' stay within one name and skip "
-                                           "hidden ones, '**' stands for any number of folders");
+                                           "hidden ones, '**' matches any number of folders");
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ constexpr std::size_t header_bytes = 34;
 
 template <class Integer>
 Integer load(std::span<const std::byte> bytes, std::size_t offset) {
-  Integer value;  // the fields are not aligned
+  Integer value;  // copied, because the fields are not aligned
   std::memcpy(&value, bytes.data() + offset, sizeof value);
   return value;
 }
@@ -63,7 +63,7 @@ class IndexReader {
 
   TokenType read_header() {
     if (bytes_.size() < header_bytes || !is_megatron_index(bytes_)) {
-      fail("is not an index of Megatron-LM, which begins with \"MMIDIDX\" and has a header of 34 bytes");
+      fail("is not a Megatron-LM index, which begins with \"MMIDIDX\" and has a header of 34 bytes");
     }
     const auto version = load<std::uint64_t>(bytes_, 9);
     if (version != 1) fail("has version " + std::to_string(version) + "; version 1 is supported");
@@ -77,7 +77,7 @@ class IndexReader {
 
   void check_size() const {
     const std::uint64_t body = bytes_.size() - header_bytes;
-    // Bounded one by one first: the product of a damaged count may overflow.
+    // Each count is bounded first: the product of a damaged count could overflow.
     const bool bounded = sequences_ <= body / 12 && documents_ <= body / 8;
     const std::uint64_t expected = bounded ? sequences_ * 12 + documents_ * 8 : 0;
     if (bounded && (body == expected || body == expected + sequences_)) return;

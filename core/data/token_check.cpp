@@ -7,7 +7,7 @@
 namespace llmtrain {
 namespace {
 
-constexpr std::size_t block = 16384;  // stays in the first-level cache; the search within a bad block is negligible
+constexpr std::size_t block = 16384;  // fits the first-level cache; searching a bad block again costs little
 
 template <class Integer>
 bool is_valid(Integer id, std::int64_t vocab_size) {

@@ -10,7 +10,7 @@ using Role = ParameterRole;
 
 constexpr double fp32_bytes = 4;
 
-// Query, key and value, as the core reads them.
+// Query, key and value as the attention core reads them.
 void save_inputs(const OperatorWriter& writer, Operator& core) {
   const LocalShape& shape = writer.shape();
   if (writer.is_cpu()) {
@@ -36,9 +36,9 @@ void save_core(const OperatorWriter& writer, Operator& core) {
   writer.save(core, "attention.dropped", shape.element * shape.scores, Recompute::none);
 }
 
-// Context ranks bring the keys and values of whole sequences together before attention, and again before its backward,
-// whose gradients are summed into the ranks that have the tokens. What is gathered for a forward that runs again is
-// there for the backward, too.
+// Context ranks gather the keys and values of whole sequences before attention, and again before its backward, whose
+// gradients are reduced and scattered to the ranks that own the tokens. Where recompute repeats the forward, its gather
+// also serves the backward.
 void exchange_keys(const OperatorWriter& writer, Operator& core, double bytes) {
   const auto add = [&](Collective collective, Direction direction, const char* tensors) {
     Exchange exchange = writer.exchange(collective, direction, tensors, bytes);
@@ -50,8 +50,8 @@ void exchange_keys(const OperatorWriter& writer, Operator& core, double bytes) {
   add(Collective::reduce_scatter, Direction::backward, "gradients of keys and values");
 }
 
-// Scores of the math path while they are made, and the gradients of probabilities and scores. The CPU's softmax works
-// in fp32 and rounds at its end.
+// Scores of the math path while they are computed, and the gradients of probabilities and scores. The CPU's softmax
+// works in fp32 and rounds its result.
 void add_scores_work(const OperatorWriter& writer, double key_gradients, Operator& core) {
   const LocalShape& shape = writer.shape();
   const bool is_stored = core.kind == OperatorKind::stored_attention;
@@ -60,7 +60,7 @@ void add_scores_work(const OperatorWriter& writer, double key_gradients, Operato
   core.backward_working += std::max(key_gradients, is_stored ? 2 * shape.element * shape.scores : 0);
 }
 
-// In the backward stand the gradients of the core's output and of its three inputs; gathered keys stand beside their
+// The backward holds the gradients of the core's output and of its three inputs; gathered keys are held beside their
 // gradients, and these beside the copy that is sent.
 void write_core(OperatorWriter& writer) {
   const LocalShape& shape = writer.shape();
@@ -71,7 +71,7 @@ void write_core(OperatorWriter& writer) {
   core.product = {shape.sequence_length / context, shape.sequence_length, shape.head_dim,
                   shape.sequences * shape.heads};
   core.flops = 4 * shape.tokens * shape.sequence_length * shape.query;
-  // Fused attention keeps no scores, so there is nothing to save by computing it again.
+  // Fused attention keeps no scores, so computing it again would save nothing.
   if (!is_fused) core.repetition = Operator::Repetition::selective_and_full;
   if (!is_fused && writer.drops())
     core.forward.mask_bytes = core.backward.mask_bytes = dropout_mask_bytes * shape.scores;
@@ -118,7 +118,7 @@ void write_attention(OperatorWriter& writer) {
   writer.save(output, "attention.output", shape.gemm_input * shape.tokens * shape.query);
   writer.leave_features(output);
   Operator& residual = writer.residual("attention.residual");
-  // The gradient of the next half stands beside that of the output.
+  // The gradient of the next half is alive together with that of the output.
   residual.backward_working += shape.element * shape.residual();
   if (writer.drops() && !writer.is_cpu())
     writer.save(residual, "attention.residual_mask", dropout_mask_bytes * shape.residual());

@@ -15,7 +15,7 @@ OperatorWriter::OperatorWriter(const Graph& graph, std::size_t block, const Pass
 
 Operator& OperatorWriter::add(std::string name, OperatorKind kind) {
   using Repetition = Operator::Repetition;
-  // Recomputation repeats layers: embedding and head are made once.
+  // Recompute repeats layers only; embedding and head run once.
   const bool is_layer = graph_.blocks[block_].kind == BlockKind::layer;
   return operators_.emplace_back(
       Operator{.name = std::move(name), .kind = kind, .repetition = is_layer ? Repetition::full : Repetition::never});
@@ -51,7 +51,7 @@ Operator& OperatorWriter::norm(std::string name) {
 Operator& OperatorWriter::residual(std::string name) {
   const double elements = shape_.residual();
   Operator& item = elementwise(std::move(name), 3 * elements, drops() ? 2 * elements : 0);
-  // The gradient at the output stays, and dropout makes one of its own beside it.
+  // The gradient at the output stays alive, and dropout makes another one beside it.
   item.backward_working = shape_.element * elements * (drops() ? 2 : 1);
   if (!drops()) return item;
   item.forward.mask_bytes = item.backward.mask_bytes = dropout_mask_bytes * elements;
@@ -71,9 +71,9 @@ Exchange OperatorWriter::exchange(Collective collective, Direction direction, co
       .collective = collective, .axis = RankAxis::tensor, .direction = direction, .tensors = tensors, .bytes = bytes};
 }
 
-// With whole rows nothing is sent on the way in, and the gradients of the inputs are summed. With sequence parallelism
-// (Korthikanti et al., arXiv 2205.05198) rows are gathered, in FP8 where the product takes it, and once more for the
-// weight's gradient instead of being kept.
+// With whole rows nothing is sent in the forward, and the gradients of the inputs are summed. With sequence parallelism
+// (Korthikanti et al., arXiv 2205.05198) rows are gathered, in FP8 where the product takes FP8, and gathered again for
+// the weight's gradient instead of being kept.
 void OperatorWriter::enter_features(Operator& item) const {
   const double bytes = shape_.element * shape_.tokens * shape_.hidden;
   if (!setting_.splits_sequence) {

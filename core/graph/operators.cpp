@@ -12,7 +12,7 @@ namespace {
 
 std::string_view half_of(const Operator& item) { return std::string_view(item.name).substr(0, item.name.find('.')); }
 
-// What one half of a layer, or another block as a whole, holds.
+// Bytes of one half of a layer, or of another block as a whole.
 struct Half {
   double saved = 0;
   double kept = 0;
@@ -102,8 +102,9 @@ double saved_bytes(const OperatorList& operators, Recompute recompute) {
   return bytes;
 }
 
-// Selective recompute lets go of attention's scores before the feed-forward half begins, and makes them again after it;
-// a layer that is repeated as a whole has all of its tensors again, with its output and the gradient of that.
+// Selective recompute frees attention's scores before the feed-forward half begins and recomputes them after its
+// backward; a layer that is repeated as a whole holds all of its tensors again, with its output and that output's
+// gradient.
 PassPeak pass_peak(const OperatorList& operators, Recompute recompute, double boundary) {
   const bool repeats_all = recompute == Recompute::full && is_repeated(operators.front(), recompute);
   double weight_gradient = 0;

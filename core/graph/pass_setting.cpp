@@ -6,8 +6,8 @@
 namespace llmtrain {
 namespace {
 
-// One byte in the order of the forward's product and one in the order of the weight gradient's: FP8 tensor cores want
-// the summed axis contiguous.
+// One byte in the order of the forward's product and one in the order of the weight gradient's: FP8 tensor cores need
+// the summed axis to be contiguous.
 constexpr double fp8_input_bytes = 2;
 
 double divided(std::int64_t whole, std::int64_t parts) {
@@ -50,7 +50,7 @@ double boundary_bytes(const ModelRecipe& model, const PassSetting& setting) {
   return element_bytes(element_type(setting.compute)) * setting.split_tokens() * static_cast<double>(model.hidden_size);
 }
 
-// Large enough that adding to the weight's gradient once per chunk costs little beside the products.
+// Chunks are large enough that adding to the weight's gradient once per chunk costs little beside the products.
 std::int64_t logits_chunk_rows(std::int64_t rows, std::int64_t vocabulary, std::int64_t bytes_per_element) {
   constexpr std::int64_t chunk_bytes = std::int64_t{128} << 20;
   const std::int64_t most = std::max<std::int64_t>(1, chunk_bytes / (vocabulary * bytes_per_element));

@@ -24,7 +24,7 @@ std::int64_t product(const std::vector<std::int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
 
-// Gives one of `ranks` ranks its share of an axis that they divide.
+// Gives one of `ranks` ranks its share of an axis whose size they divide.
 void split_axis(LocalPart& part, std::size_t axis, std::int64_t ranks, std::int64_t position) {
   part.shape[axis] /= ranks;
   part.real_shape[axis] = part.shape[axis];

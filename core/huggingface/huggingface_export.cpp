@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Collects the keys of a model that an architecture of transformers does not have.
+// Collects the keys of a model that an architecture of transformers does not support.
 class Requirements {
  public:
   Requirements(const ModelRecipe& model, std::string architecture) : architecture_(std::move(architecture)) {
@@ -65,14 +65,14 @@ void require_biases(const ModelRecipe& model) {
     qwen3.require(!model.qkv_bias, "qkv_bias", "none");
   } else {
     llama.require(!model.bias || model.qkv_bias, "qkv_bias", "biases there, too, where it has others");
-    // transformers checks this of Llama alone; Mistral and Qwen take any head_dim.
+    // transformers checks this for Llama only; Mistral and Qwen accept any head_dim.
     llama.require(!model.bias || model.hidden_size % model.heads == 0, "heads", "a number that divides hidden_size");
   }
   qwen3.finish();
   llama.finish();
 }
 
-// Every end-of-text token depends on the tokenizer, which a model does not know; but a vocabulary of this size is
+// The end-of-text token depends on the tokenizer, which a model does not know, but a vocabulary of this size is
 // GPT-2's, as it is or padded.
 Json end_of_text(const ModelRecipe& model, HuggingfaceType type) {
   constexpr std::int64_t gpt2_vocabulary = 50257;

@@ -22,7 +22,7 @@ using TensorMap = std::map<std::string, HuggingfaceFiles::Tensor>;
 
 std::string shape_text(const std::vector<std::int64_t>& shape) { return nlohmann::json(shape).dump(); }
 
-// Every problem of a file's tensors, told at once, but not all of a thousand.
+// Collects the problems of a folder's tensors, to report them together, but not thousands of them.
 class Problems {
  public:
   explicit Problems(const fs::path& folder) : folder_(folder.string()) {}
@@ -49,7 +49,7 @@ TensorMap without_prefixes(const HuggingfaceFiles& files, HuggingfaceType type, 
   TensorMap tensors;
   for (const auto& [name, tensor] : files.tensors())
     if (!is_huggingface_buffer(name) && !tensors.emplace(without_model_prefix(name, type), tensor).second)
-      problems.add(name, "is there twice, with and without its prefix");
+      problems.add(name, "appears twice, with and without its prefix");
   return tensors;
 }
 
@@ -75,13 +75,14 @@ void add_parameters(const HuggingfaceTensor& plan, const Graph& graph, const Hug
 void check_tensor(const HuggingfaceTensor& plan, const Graph& graph, const SafetensorsEntry& entry,
                   Problems& problems) {
   if (entry.shape != plan.shape(graph))
-    problems.add(plan.name, "has the shape " + shape_text(entry.shape) + ", config.json makes it " +
+    problems.add(plan.name, "has the shape " + shape_text(entry.shape) + ", but config.json implies " +
                                 shape_text(plan.shape(graph)));
   if (tensor_type(entry.dtype) == at::ScalarType::Undefined)
     problems.add(plan.name, "is of dtype " + entry.dtype + "; F32, BF16 or F16 is needed");
 }
 
-// Some files of tied models hold the head as well. It must be the embedding, or the model is not what it says.
+// Some files of tied models also hold the head. It must equal the embedding, or config.json does not describe the
+// model.
 void take_tied_head(TensorMap& tensors, const Graph& graph, const std::string& embedding, Problems& problems) {
   const auto head = tensors.find("lm_head.weight");
   if (!graph.model.tie_embeddings || head == tensors.end()) return;

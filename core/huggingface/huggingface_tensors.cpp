@@ -15,7 +15,7 @@ using Role = ParameterRole;
 
 enum class Storage { plain, transposed };
 
-// Where transformers keep the parameters of a role; names of a layer's follow the layer's prefix.
+// The tensor in which transformers keeps the parameters of a role; names within a layer follow the layer's prefix.
 struct Place {
   Role role{};
   std::string_view name;
@@ -100,7 +100,7 @@ HuggingfaceTensor place_of(const Family& family, Role role, std::int64_t layer) 
   throw std::logic_error("this family of models has no parameter of this role");
 }
 
-// Adds a parameter to the tensor that it is a part of, which may be there already.
+// Adds a parameter to the tensor that contains it, which may exist already.
 void add(std::vector<HuggingfaceTensor>& tensors, HuggingfaceTensor place, std::size_t parameter) {
   auto tensor = std::ranges::find(tensors, place.name, &HuggingfaceTensor::name);
   if (tensor == tensors.end()) tensor = tensors.insert(tensors.end(), std::move(place));

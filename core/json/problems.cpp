@@ -8,7 +8,7 @@
 namespace llmtrain {
 namespace {
 
-// A file that is no recipe at all would otherwise fill the screen, and sorting would take its time.
+// A file that is not a recipe at all would otherwise fill the screen, and take long to sort.
 constexpr std::size_t most_problems = 1000;
 
 std::string_view section_of(std::string_view pointer) { return pointer.substr(0, pointer.rfind('/')); }
@@ -20,7 +20,7 @@ std::string shown_pointer(const std::string& pointer) {
   return shown;
 }
 
-// The key alone where it belongs into the same section, else its whole pointer.
+// Only the key where it belongs to the same section, else its whole pointer.
 std::string shown_key(const std::string& meant, const std::string& written) {
   const bool same_section = section_of(meant) == section_of(written);
   return same_section ? '"' + meant.substr(meant.rfind('/') + 1) + '"' : meant;
@@ -41,8 +41,7 @@ void Problems::add_missing(const std::string& pointer, const std::string& rule) 
 }
 
 void Problems::add_unknown(const std::string& pointer, const std::string& meant) {
-  add(pointer, "is no key of a recipe", "llmtrain schema lists all keys",
-      meant.empty() ? "" : shown_key(meant, pointer));
+  add(pointer, "is not a recipe key", "llmtrain schema lists all keys", meant.empty() ? "" : shown_key(meant, pointer));
   if (!meant.empty() && !document_.holds(meant) && meant_.size() < most_problems) meant_.push_back(meant);
 }
 
@@ -70,7 +69,7 @@ std::string Problems::report(const std::string& file) const {
     lines += (lines.empty() ? "" : "\n") + source + (source.empty() ? "" : ": ") + shown_pointer(problem->pointer) +
              ": " + problem->text;
   }
-  if (problems_.size() == most_problems) lines += "\n" + file + ": and more; these come first";
+  if (problems_.size() == most_problems) lines += "\n" + file + ": further problems are not shown";
   return lines;
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 using Role = ParameterRole;
 
-// The Graph chooses; it links no LibTorch, so the kernels have an enumeration of their own.
+// The Graph chooses the method; it links no LibTorch, so the kernels have an enumeration of their own.
 kernels::AttentionMethod method_for(const ModelRecipe& model, AttentionKernel kernel) {
   switch (attention_method(model, kernel)) {
     case AttentionMethod::flash:
@@ -138,7 +138,7 @@ at::Tensor SelfAttention::backward(const at::Tensor& dy, const at::Tensor& x, co
   all = {};
   saved.attention = {};
 
-  // The three gradients meet in one matrix, as the projection made them from one.
+  // The three gradients go into one matrix, since one projection made all three.
   const at::Tensor gradient = at::empty_like(saved.query_key_value);
   const Views parts = split(gradient, micro);
   parts.query.copy_(gradients.query);

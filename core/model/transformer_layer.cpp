@@ -37,7 +37,7 @@ TransformerLayer::TransformerLayer(const BlockParameters& parameters, AttentionK
       ffn_site_(residual_site(parameters, "ffn")),
       attention_norm_(parameters.norm(Role::attention_norm_weight, Role::attention_norm_bias)),
       ffn_norm_(parameters.norm(Role::ffn_norm_weight, Role::ffn_norm_bias)),
-      // Within a layer that runs again as a whole nothing else needs to be made again.
+      // A layer that runs again as a whole needs no further recompute inside.
       attention_(parameters, kernel, recompute == Recompute::full ? Recompute::none : recompute, rope, context),
       feed_forward_(parameters, recompute == Recompute::full ? Recompute::none : recompute) {}
 

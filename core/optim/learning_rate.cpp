@@ -9,12 +9,12 @@ namespace llmtrain {
 
 namespace {
 
-// How much of the way from `first` to `last` lies behind `step`, which is between them.
+// The fraction of the way from `first` to `last` at `step`, which is between them.
 double progress(std::int64_t step, std::int64_t first, std::int64_t last) {
   return static_cast<double>(step - first) / static_cast<double>(last - first);
 }
 
-// Part of the way from minimum (0) to peak (1), after the warm-up and before the end of the decay.
+// Position between minimum (0) and peak (1), after the warm-up and before the end of the decay.
 double height(const LearningRateRecipe& recipe, std::int64_t step) {
   const std::int64_t end = recipe.decay_steps;
   switch (recipe.schedule) {

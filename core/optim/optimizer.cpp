@@ -9,7 +9,7 @@
 namespace llmtrain {
 namespace {
 
-// Loshchilov and Hutter, arXiv 1711.05101: two moments for each weight.
+// Loshchilov and Hutter, arXiv 1711.05101: two moments per weight.
 class Adamw final : public Optimizer {
  public:
   Adamw(const OptimizerRecipe& recipe, std::vector<OptimizerSegment> segments, const StateMemory& memory)

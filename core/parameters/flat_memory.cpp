@@ -16,7 +16,7 @@ constexpr std::size_t huge_page = std::size_t{2} << 20;
 
 std::size_t round_up(std::size_t bytes) { return (bytes + huge_page - 1) / huge_page * huge_page; }
 
-// PyTorch's memory profiler hears of it as of any tensor.
+// Reported to PyTorch's memory profiler as any other tensor is.
 void report(void* memory, std::int64_t bytes) {
   if (c10::memoryProfilingEnabled()) c10::reportMemoryUsageToProfiler(memory, bytes, 0, 0, at::kCPU);
 }

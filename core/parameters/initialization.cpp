@@ -14,7 +14,7 @@ std::uint64_t stream_key(std::int64_t seed, const std::string& name) {
   return stable_hash(std::to_string(seed) + "/" + name);
 }
 
-// Elements from one index of each axis to the next.
+// Distance in elements between consecutive indices of each axis.
 std::vector<std::int64_t> strides_of(const std::vector<std::int64_t>& shape) {
   std::vector<std::int64_t> strides(shape.size(), 1);
   for (std::size_t axis = shape.size(); axis-- > 1;) strides[axis - 1] = strides[axis] * shape[axis];

@@ -24,7 +24,7 @@ std::string lower(std::string_view text) {
   return result;
 }
 
-// Insertions, deletions, replacements and swaps of neighbours (optimal string alignment).
+// Counts insertions, deletions, replacements and swaps of neighbours (optimal string alignment).
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> before(b.size() + 1);
   std::vector<std::size_t> above(b.size() + 1);
@@ -43,17 +43,17 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return above[b.size()];
 }
 
-// The distance where it is small against the word's length, else `none`.
+// The distance where it is small relative to the word's length, else `none`.
 std::size_t nearness(std::string_view written, std::string_view word) {
   const auto allowed = std::min<std::size_t>(3, std::max<std::size_t>(1, written.size() / 3));
   const auto difference = std::max(written.size(), word.size()) - std::min(written.size(), word.size());
   if (written.size() > longest_name || difference > allowed) return none;
   const auto distance = edit_distance(lower(written), lower(word));
-  // A two-letter word is one edit away from too much.
+  // A two-letter word is one edit away from too many words.
   return distance == 0 || (distance <= allowed && written.size() > 2) ? distance : none;
 }
 
-// What the same thing is called in Hugging Face, nanoGPT, Megatron, DeepSpeed and papers.
+// Names of the same settings in Hugging Face, nanoGPT, Megatron, DeepSpeed and papers.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 47> synonyms = {{
     {"tp", "/parallel/tensor"},
     {"pp", "/parallel/pipeline"},
@@ -107,7 +107,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 47> synonyms
 std::string_view name_of(std::string_view pointer) { return pointer.substr(pointer.rfind('/') + 1); }
 std::string_view section_of(std::string_view pointer) { return pointer.substr(0, pointer.rfind('/')); }
 
-// Entries of a list have the same keys: those of the first stand for all.
+// Entries of a list have the same keys, so the first entry represents all.
 std::string with_first_entries(const std::string& pointer) {
   std::string result;
   for (const auto& key : split_pointer(pointer)) {

@@ -21,7 +21,7 @@ constexpr std::size_t largest_recipe = 1 << 20;
 [[noreturn]] void refuse(const std::string& lines) { throw Error(ExitCode::bad_recipe, lines); }
 
 [[noreturn]] void refuse_size(const std::string& name) {
-  refuse(name + ": is larger than 1 MiB; a recipe is a short JSON text, data stands in files of its own");
+  refuse(name + ": is larger than 1 MiB; a recipe is a short JSON text, data belongs in files of its own");
 }
 
 Document read_document(std::string_view text, const std::string& name, std::vector<std::string>& duplicates) {
@@ -50,7 +50,7 @@ Recipe parse_recipe(std::string_view text, const std::string& name, const std::f
   Document document = read_document(text, name, duplicates);
   const auto unusable = apply_overrides(overrides, document);
   Problems problems(document);
-  for (const auto& pointer : duplicates) problems.add(pointer, "is given twice", "a key may stand once");
+  for (const auto& pointer : duplicates) problems.add(pointer, "is given twice", "a key may appear only once");
   Recipe recipe;
   RecipeReader reader(document, folder, problems);
   describe_keys(reader, recipe);

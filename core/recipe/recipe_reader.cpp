@@ -17,7 +17,7 @@ namespace {
 
 std::string must_be(const std::string& what) { return "must be " + what; }
 
-// What the text of a string value would be as JSON: people write "8" for 8 and "true" for true.
+// The content of a string value read as JSON: users write "8" for 8 and "true" for true.
 Json unquoted(const Json& value) {
   return value.is_string() ? parse_json(value.get_ref<const std::string&>()).value : Json();
 }

@@ -37,7 +37,7 @@ at::Tensor sum_shared_heads(const at::Tensor& dx, std::int64_t kv_heads) {
   return gradient.reshape({gradient.size(0), gradient.size(1), kv_heads, heads / kv_heads, gradient.size(3)}).sum(3);
 }
 
-// [S_q, S]: −∞ where a key lies behind its query.
+// [S_q, S]: −∞ where a key comes after its query.
 at::Tensor future(const SequencePart& queries, std::int64_t rows, const at::Tensor& scores) {
   std::vector<at::Tensor> pieces;
   for (const PositionRun& run : queries.runs_of(rows)) {
@@ -107,7 +107,7 @@ AttentionGradients flash_backward(const at::Tensor& dout, const at::Tensor& quer
   const AttentionOutput by_heads{by_head(saved.out), saved.statistics};
   const AttentionGradients d = library_flash_attention_backward(by_head(dout), by_head(query), share_heads(key, heads),
                                                                 share_heads(value, heads), by_heads, queries);
-  // Sums over the runs and over the heads of a group are rounded once.
+  // The sums over runs and over the heads of a group stay wide and are rounded once, here.
   const auto type = query.scalar_type();
   return {by_head(d.query).to(type), sum_shared_heads(d.key, key.size(2)).to(type),
           sum_shared_heads(d.value, value.size(2)).to(type)};

@@ -78,7 +78,7 @@ void multiply(const Shape& shape, const MatmulOperand& left, const MatmulOperand
   onednn_matmul(problem);
 }
 
-// Consecutive queries: from row `first_row` of the query tensor on, at the positions that `scores` says.
+// Consecutive queries: from row `first_row` of the query tensor, at the positions that `scores` gives.
 struct QueryBlock {
   std::int64_t first_row;
   vector::ScoreBlock scores;
@@ -128,7 +128,7 @@ AttentionOutput forward(const at::Tensor& query, const at::Tensor& key, const at
   return output;
 }
 
-// Memory of one thread's backward, used again for every block.
+// Scratch memory of one thread's backward, reused for every block.
 template <class Value>
 struct BackwardScratch {
   explicit BackwardScratch(std::int64_t sequence, std::int64_t dim)

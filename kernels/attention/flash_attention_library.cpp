@@ -21,7 +21,7 @@ namespace {
 
 enum class Mask { none, causal };
 
-// All of one call are [B, heads, S, D]; statistics [B, heads, S].
+// The tensors of one call: [B, heads, S, D]; statistics are [B, heads, S].
 struct Operands {
   at::Tensor query, key, value;
 };
@@ -84,7 +84,7 @@ AttentionOutput attend_run(const Operands& x, const PositionRun& run) {
   return joined(attend(with_keys(x, {0, run.begin}), Mask::none), own);
 }
 
-// Sums of a part's gradients, wide; of keys and values over all runs.
+// Adds one run's gradients to the wide sums; keys and values collect contributions from every run.
 void add_gradients(AttentionGradients& sums, const AttentionGradients& part, const PositionRun& rows,
                    const PositionRun& keys) {
   sums.query.narrow(2, rows.begin, rows.length).add_(part.query);
@@ -92,7 +92,7 @@ void add_gradients(AttentionGradients& sums, const AttentionGradients& part, con
   sums.value.narrow(2, keys.begin, keys.length).add_(part.value);
 }
 
-// Operands and what belongs to the query rows of one run.
+// The operands, and what belongs to the query rows of one run.
 struct RunBackward {
   Operands operands;
   AttentionOutput saved;

@@ -18,7 +18,7 @@ memory::data_type data_type(MatmulElement element) {
   return element == MatmulElement::fp32 ? memory::data_type::f32 : memory::data_type::bf16;
 }
 
-// oneDNN keeps built primitives in a cache of its own, together with their engine: all threads use the same.
+// oneDNN caches built primitives together with their engine, so all threads share one engine.
 const dnnl::engine& the_engine() {
   static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   return engine;
@@ -29,7 +29,7 @@ dnnl::stream& this_stream() {
   return stream;
 }
 
-// A product of one shape, with memory objects that are pointed anew at every call.
+// A product of one shape, with memory objects that are bound to new data at every call.
 struct Product {
   dnnl::matmul primitive;
   memory left, right, bias, destination;
@@ -58,8 +58,8 @@ Product make_product(const MatmulProblem& problem) {
           unbound(destination)};
 }
 
-// Building a primitive costs more than running a small one, and a training step asks for the same few again and again.
-// A primitive divides its work by the threads that were there when it was built: the number belongs to the key.
+// Building a primitive costs more than running a small one, and a training step repeats the same few. A primitive
+// divides its work among as many threads as there were when it was built, so that number is part of the key.
 Product& cached_product(const MatmulProblem& problem) {
   using Key = std::array<std::int64_t, 13>;
   thread_local std::map<Key, Product> cache;
@@ -87,7 +87,7 @@ dnnl_exec_arg_t bind(int argument, memory& memory, const void* data) {
 
 void run(const MatmulProblem& problem) {
   Product& product = cached_product(problem);
-  // The C call takes a plain array; the C++ one would build a hash map for every small product of attention.
+  // The C call takes a plain array; the C++ one would build a hash map for every small product in attention.
   const std::array arguments{
       bind(DNNL_ARG_SRC, product.left, problem.left.data), bind(DNNL_ARG_WEIGHTS, product.right, problem.right.data),
       bind(DNNL_ARG_DST, product.destination, problem.destination), bind(DNNL_ARG_BIAS, product.bias, problem.bias)};

@@ -23,7 +23,7 @@ at::Tensor embedding_forward(const at::Tensor& tokens, const at::Tensor& table,
   return y;
 }
 
-// index_put_ with accumulation sorts its indices first: unlike index_add_, it is repeatable on a GPU as well.
+// index_put_ with accumulation sorts its indices first: unlike index_add_, its result is reproducible on a GPU as well.
 void embedding_backward(const at::Tensor& dy, const at::Tensor& tokens, at::Tensor& dtable,
                         std::optional<at::Tensor> dpositions, std::int64_t sequence_length) {
   add_rows(dtable, tokens, dy);

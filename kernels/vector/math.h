@@ -3,13 +3,13 @@
 
 #include <cstdint>
 
-// Scalar functions without branches or calls, so that the compiler vectorises the loops around them. Everything lies in
+// Scalar functions without branches or calls, so that the compiler vectorises the loops around them. Everything is in
 // an unnamed namespace: each source is compiled once per instruction-set level and keeps its own copy (level.h).
 namespace llmtrain::kernels::vector {
 namespace {
 
-// One rounding where the processor has the instruction: stated rather than left to the compiler, so that two loops over
-// the same expression give the same bits.
+// Fused (one rounding) where the processor has the instruction. Explicit rather than left to the compiler, so that two
+// loops over the same expression give the same bits.
 inline float multiply_add(float a, float b, float c) {
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
   return __builtin_fmaf(a, b, c);
@@ -55,7 +55,7 @@ inline float exponential(float x) {
   return power.significand * low * high;
 }
 
-// The same for |x| ≤ 87, where 2ⁿ is a normal number: n is added to the exponent. Of NaN it makes any number.
+// The same for |x| ≤ 87, where 2ⁿ is a normal number: n is added to the exponent. The result for NaN is unspecified.
 inline float bounded_exponential(float x) {
   const Power power = split_exponential(x);
   const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, power.significand);
@@ -92,7 +92,7 @@ inline float logarithm(float x) {
 }
 
 // σ(x) = 1/(1 + e^−x) and 1 − σ(x), both to a few ulp for |x| ≤ 87: the difference would lose the second for large x.
-// Beyond, both stay at their values there, less than 2e−38 from the truth. For NaN either may be any number.
+// Beyond that both keep their values at ±87, less than 2e−38 from the exact ones. Unspecified for NaN.
 struct Logistic {
   float value;
   float complement;

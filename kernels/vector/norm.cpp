@@ -55,7 +55,7 @@ float row_squares(const Element* x, float mean, std::int64_t width) {
   });
 }
 
-// Two passes over a row that lies in the cache by then: the variance does not cancel as Σx² − (Σx)² would.
+// Two passes over a row that is in the cache by then: Σ(x − mean)² does not cancel as Σx² − (Σx)²/n would.
 template <class Element>
 Statistics row_statistics(const Element* x, float mean, std::int64_t width, float eps) {
   const float variance = row_squares(x, mean, width) / static_cast<float>(width);

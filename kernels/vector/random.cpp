@@ -3,9 +3,9 @@
 
 #include "kernels/philox.h"
 
-// The mathematical functions of C libraries differ in the last bit from one version and processor to the next, and
-// initial weights must not. So logarithm, sine and cosine are written here in additions, multiplications and
-// divisions, which IEEE 754 rounds alike everywhere; CMakeLists.txt keeps the compiler from fusing any of them.
+// The mathematical functions of C libraries differ in the last bit between versions and processors, and initial weights
+// must not. So logarithm, sine and cosine are written here with additions, multiplications and divisions, which IEEE
+// 754 rounds identically everywhere; CMakeLists.txt keeps the compiler from fusing any of them.
 
 namespace llmtrain::kernels::vector {
 namespace {
@@ -46,7 +46,8 @@ struct Direction {
   double cosine, sine;
 };
 
-// Of the angle 2π·turn, turn in [0, 1): the nearest quarter turn, and Taylor's series within π/4 of it.
+// Cosine and sine of the angle 2π·turn, turn in [0, 1): reduced to the nearest quarter turn, then Taylor's series
+// within π/4 of it.
 Direction direction_of(double turn) {
   constexpr double rounding = 6755399441055744.0;  // 1.5·2⁵²: rounds to an integer and leaves it in the low bits
   const double shifted = turn * 4.0 + rounding;

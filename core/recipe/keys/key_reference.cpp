@@ -19,7 +19,7 @@ struct Entry {
   std::string help;
 };
 
-// Lists the table, with one entry in each list.
+// Lists the keys of the table, with one entry per list.
 class KeyLister final : public KeyVisitor {
  public:
   KeyLister() : KeyVisitor(Defaults::fill) {}
@@ -91,14 +91,14 @@ std::vector<Entry> all_entries() {
   return std::move(lister.entries);
 }
 
-// As `--set` takes it: "data.train.0.path".
+// In the form that `--set` accepts: "data.train.0.path".
 std::string dotted(const std::string& pointer) {
   auto path = pointer.substr(1);
   std::replace(path.begin(), path.end(), '/', '.');
   return path;
 }
 
-// Markdown takes <name> for HTML.
+// Markdown would treat <name> as HTML.
 std::string escaped(const std::string& text) {
   std::string result;
   for (const char c : text) result += c == '<' ? "&lt;" : std::string(1, c);

@@ -36,7 +36,7 @@ void describe_launch(KeyVisitor& keys, LaunchRecipe& launch) {
   keys.number({"link_megabytes_per_second",
                "Rate at which the local backend lets each rank's messages and collectives out; 0: at once."},
               launch.link_megabytes_per_second, {0, 1e9});
-  // A wait cannot be broken off: at most a few seconds for the deepest stages.
+  // A wait cannot be interrupted, so the limit keeps it to a few seconds even for the deepest stages.
   keys.number({"layer_delay_microseconds",
                "Time of a layer's forward on a device that the local backend imitates beside the processor; a backward "
                "takes twice as long."},

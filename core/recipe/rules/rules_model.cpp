@@ -35,7 +35,7 @@ Verdict check_sequence_length(const Recipe& recipe, const Known&) {
                          "model.max_sequence_length");
 }
 
-// Token files need no tokenizer, so that a model of fewer ids than bytes may read them.
+// Token files need no tokenizer, so a model with fewer ids than bytes may read them.
 Verdict check_vocabulary(const Recipe& recipe, const Known&) {
   const auto& data = recipe.data;
   const auto is_text = [](const DataSource& source) { return !source.path.ends_with(".bin"); };

@@ -21,7 +21,7 @@ Verdict check_loops(const Recipe& recipe, const Known&) {
   std::vector<std::string_view> others;
   for (const auto& traits : schedule_traits)
     if (!traits.one_stage_per_rank) others.push_back(traits.word);
-  return Refusal{fmt::format("{} does not go with {}", pipeline.loops, word),
+  return Refusal{fmt::format("{} is not possible with {}", pipeline.loops, word),
                  fmt::format("{} runs one stage per rank; pipeline.schedule {} runs more", word, choice_words(others)),
                  "1"};
 }
@@ -33,10 +33,10 @@ std::string stages_text(const Recipe& recipe) {
                      recipe.pipeline.loops);
 }
 
-// The embedding and the head count as a layer each in "blocks" only.
+// The embedding and the head count as one layer each, in "blocks" only.
 std::int64_t extra_units(const Recipe& recipe) { return recipe.pipeline.balance.kind == BalanceKind::blocks ? 2 : 0; }
 
-// The lower one of two that are equally near.
+// The nearest number of layers that can be split evenly; the lower one on a tie.
 std::int64_t nearest_even_layers(const Recipe& recipe) {
   const auto stages = stage_count(recipe), extra = extra_units(recipe);
   const auto least = (extra / stages + 1) * stages;
@@ -44,7 +44,7 @@ std::int64_t nearest_even_layers(const Recipe& recipe) {
   return std::max(least, nearest) - extra;
 }
 
-// Keys that split the layers evenly, and a list that need not.
+// Changes of keys that would split the layers evenly, and a list that need not.
 std::string ways_out(const Recipe& recipe) {
   const auto ranks = recipe.parallel.pipeline, loops = recipe.pipeline.loops, stages = stage_count(recipe);
   const auto layers = recipe.model.layers, units = layers + extra_units(recipe);

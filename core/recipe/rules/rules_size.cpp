@@ -7,7 +7,7 @@
 namespace llmtrain {
 namespace {
 
-// Bounds on products of keys, far above what anyone trains: below them all sizes in bytes stay inside 64 bits.
+// Bounds on products of keys, far above any model in use: below them all sizes in bytes fit 64 bits.
 constexpr double most_parameters = 1e15;
 constexpr double most_tokens = 1e18;
 constexpr double most_activations = 1e16;

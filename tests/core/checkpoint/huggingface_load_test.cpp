@@ -30,7 +30,7 @@ TEST_CASE("tensors that are missing, unexpected or of another shape are all name
   check_error(
       ExitCode::bad_data,
       {"\"model.layers.1.mlp.up_proj.weight\" is missing", "\"model.layers.1.mlp.upper_proj.weight\" is unexpected",
-       "\"model.norm.weight\" has the shape [1], config.json makes it [8]", saved.path().string()},
+       "\"model.norm.weight\" has the shape [1], but config.json implies [8]", saved.path().string()},
       [&] { saved.load(); });
 }
 
