@@ -33,7 +33,7 @@ int inspect(const CheckpointOptions& options) {
   return 0;
 }
 
-// A damaged checkpoint beside a whole one is still what this command is asked about.
+// A damaged checkpoint beside an intact one is still an error here: finding damage is this command's purpose.
 int verify(const CheckpointOptions& options) {
   const FoundCheckpoint found = find_source(options.source);
   warn_of_damaged(found.damaged);
@@ -49,7 +49,7 @@ void require_new_folder(const std::string& destination) {
                     (std::filesystem::is_directory(status) && std::filesystem::is_empty(destination, failed));
   if (destination.empty() || !free) {
     throw Error(ExitCode::cannot_write,
-                "\"" + destination + "\": is there already and is no empty folder; name a new one");
+                "\"" + destination + "\": exists already and is not an empty folder; name a new one");
   }
 }
 
@@ -82,16 +82,16 @@ void add_checkpoint(CLI::App& program, Action& action) {
   parent->require_subcommand(0, 1);
   parent->footer("Example:\n  llmtrain checkpoint inspect runs/quickstart");
 
-  CLI::App* command = add_command(*parent, "inspect", "Says what a checkpoint holds", options, inspect, action);
+  CLI::App* command = add_command(*parent, "inspect", "Shows what a checkpoint contains", options, inspect, action);
   command->add_flag("--json", options->json, "Print JSON");
   command->footer("Example:\n  llmtrain checkpoint inspect runs/quickstart");
 
   command = add_command(*parent, "verify", "Compares every file with its SHA-256", options, verify, action);
   command->footer("Example:\n  llmtrain checkpoint verify runs/quickstart/checkpoints/step-00000100");
 
-  command = add_command(*parent, "export", "Writes a model for other programs", options, export_to, action);
+  command = add_command(*parent, "export", "Exports a model for other programs", options, export_to, action);
   command->add_option("DIRECTORY", options->destination, "A new folder")->required()->type_name("");
-  command->add_option("--to", options->format, "hf: what transformers' from_pretrained loads")
+  command->add_option("--to", options->format, "hf: a folder that transformers' from_pretrained loads")
       ->required()
       ->type_name("FORMAT")
       ->check(CLI::IsMember({"hf"}));

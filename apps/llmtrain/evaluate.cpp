@@ -35,7 +35,7 @@ std::string as_json(const EvaluateRequest& request, const EvaluateResult& result
 
 std::string as_text(const EvaluateRequest& request, const EvaluateResult& result) {
   return fmt::format(
-      "checkpoint  {}\nstep        {}\ntokens      {}\nloss        {:.6f} nats a token\nperplexity  {:.4g}\n",
+      "checkpoint  {}\nstep        {}\ntokens      {}\nloss        {:.6f} nats per token\nperplexity  {:.4g}\n",
       request.checkpoint, result.step, result.tokens, result.loss, result.perplexity);
 }
 

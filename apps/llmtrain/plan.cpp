@@ -51,7 +51,7 @@ Plan plan_of(std::shared_ptr<const Layout> layout, const ClusterProfile& profile
   return plan;
 }
 
-// What only a recipe can be wrong about is told with its file.
+// Adds the file's name to errors of its recipe.
 template <class Function>
 auto named_with_file(const std::string& file, Function function) {
   try {
@@ -72,7 +72,7 @@ std::int64_t devices_per_node_of_run(const Recipe& recipe, const RunLaunch& laun
   return devices_per_node(recipe, profile_of(recipe));
 }
 
-// Where the ranks are threads of one process its libraries are there once, and every rank's tensors.
+// Where the ranks are threads of one process, its libraries count once, and the tensors of every rank.
 double process_bytes(const PlanReport& report, const RunLaunch& launch) {
   if (launch.backend != CommunicationBackend::local) return fullest_rank(report).peak_bytes;
   const double lanes = static_cast<double>(launch.ranks) / static_cast<double>(report.ranks.size());
@@ -117,8 +117,8 @@ int show_plan(const std::string& file, const Recipe& recipe, const PlanOutputs& 
   if (outputs.html) write_file_atomically(*outputs.html, report_html(plan));
   if (outputs.trace) write_trace(*outputs.trace, plan);
   write_result(outputs.json ? report_json(plan.report) : report_text(plan.report, colour_of_output()));
-  if (outputs.html) log().info("the plan as a page: {}", *outputs.html);
-  if (outputs.trace) log().info("its timeline for ui.perfetto.dev: {}", *outputs.trace);
+  if (outputs.html) log().info("the plan as a web page: {}", *outputs.html);
+  if (outputs.trace) log().info("the plan's timeline for ui.perfetto.dev: {}", *outputs.trace);
   return static_cast<int>(ExitCode::done);
 }
 
@@ -145,13 +145,13 @@ std::optional<RunPlan> plan_for_run(std::shared_ptr<const Layout> layout, const 
 
 void add_plan(CLI::App& program, Action& action) {
   const auto options = std::make_shared<PlanOptions>();
-  CLI::App* command = program.add_subcommand("plan", "Prices a recipe: memory, time, cost; needs no GPU");
+  CLI::App* command = program.add_subcommand("plan", "Estimates memory, time and cost of a recipe; needs no GPU");
   command->add_option("RECIPE", options->recipe, "The recipe's file")->required()->type_name("");
   add_set_flag(*command, options->overrides);
   command->add_option("--ranks", options->ranks, "Devices that train together (launch.ranks)")->type_name("N");
   command->add_flag("--json", options->outputs.json, "Print the whole report as JSON");
-  CLI::Option* search = command->add_flag("--search", options->search, "Search the layouts of its model and batch");
-  command->add_option("--output", options->output, "Where the search puts the fastest recipe (default: NAME.best.json)")
+  CLI::Option* search = command->add_flag("--search", options->search, "Search layouts for its model and batch");
+  command->add_option("--output", options->output, "Output file of the fastest recipe (default: NAME.best.json)")
       ->type_name("FILE")
       ->needs(search);
   CLI::Option* html =

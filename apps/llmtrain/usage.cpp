@@ -40,7 +40,7 @@ std::vector<std::string_view> command_names(const CLI::App& command) {
 std::string unknown_command(const CLI::App& command, const std::string& word) {
   const auto names = command_names(command);
   const auto meant = nearest_word(word, names);
-  std::string text = "\"" + word + "\" is no command";
+  std::string text = "\"" + word + "\" is not a command";
   if (!meant.empty()) return text + "; did you mean \"" + std::string(meant) + "\"?";
   text += "; the commands are ";
   for (const auto name : names) text.append(name).append(name == names.back() ? "" : ", ");

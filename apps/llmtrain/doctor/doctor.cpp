@@ -63,7 +63,7 @@ int doctor(Format format) {
 
 void add_doctor(CLI::App& program, Action& action) {
   const auto json = std::make_shared<bool>(false);
-  CLI::App* command = program.add_subcommand("doctor", "Says what this machine has, and what is missing");
+  CLI::App* command = program.add_subcommand("doctor", "Reports what this machine has and what is missing");
   command->add_flag("--json", *json, "Print JSON");
   command->footer("Example:\n  llmtrain doctor");
   command->callback([json, &action] { action = [json] { return doctor(*json ? Format::json : Format::text); }; });

@@ -48,7 +48,7 @@ void find_vector_instructions(std::vector<Finding>& findings) {
                          : Finding{FindingState::ok, "vectors", names, ""});
 }
 
-// A container's share, "max" or "QUOTA PERIOD" in microseconds.
+// cpu.max holds a container's share of the CPU: "max" or "QUOTA PERIOD" in microseconds.
 void find_cores(std::vector<Finding>& findings) {
   const int cores = usable_cores();
   std::string text = fmt::format("{} of {} usable", cores, ::sysconf(_SC_NPROCESSORS_ONLN));
@@ -58,7 +58,7 @@ void find_cores(std::vector<Finding>& findings) {
   const double period = std::strtod(rest, nullptr);
   if (quota > 0 && period > 0 && quota / period < cores) {
     findings.push_back({FindingState::note, "cores",
-                        fmt::format("{}, their time limited to {:.1f}", text, quota / period),
+                        fmt::format("{}, CPU time limited to {:.1f} cores", text, quota / period),
                         fmt::format("export OMP_NUM_THREADS={}", std::max(1, static_cast<int>(quota / period)))});
     return;
   }
@@ -101,7 +101,7 @@ void find_disk(std::vector<Finding>& findings) {
   const auto free = static_cast<std::int64_t>(space.f_bavail * space.f_frsize);
   const std::string text = format_bytes(free) + " free in " + folder;
   if (::access(".", W_OK) != 0) {
-    findings.push_back({FindingState::note, "disk", text + ", where you may not write", "use --run-dir"});
+    findings.push_back({FindingState::note, "disk", text + ", which is not writable", "use --run-dir"});
   } else {
     findings.push_back(free < gibibyte ? Finding{FindingState::note, "disk", text, "make room, or use --run-dir"}
                                        : Finding{FindingState::ok, "disk", text, ""});

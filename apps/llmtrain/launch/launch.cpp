@@ -24,8 +24,8 @@ std::int64_t decide_ranks(const std::string& file, const Recipe& recipe, const s
   if (!launcher) return ranks_asked_for(recipe);
   const auto& asked = recipe.launch.ranks;
   if (asked && *asked != launcher->ranks) {
-    refuse(file, "/launch/ranks: " + std::to_string(*asked) + " disagrees with the " + std::to_string(launcher->ranks) +
-                     " that " + launcher->name + " has started; start as many, or leave it \"auto\"");
+    refuse(file, "/launch/ranks: " + std::to_string(*asked) + " differs from the " + std::to_string(launcher->ranks) +
+                     " ranks that " + launcher->name + " has started; start as many, or leave it \"auto\"");
   }
   return launcher->ranks;
 }

@@ -23,7 +23,7 @@ std::optional<std::int64_t> number_of(const char* variable) {
   return value;
 }
 
-// The variables of one kind of launcher: the first two must be there.
+// The environment variables of one kind of launcher; the first two are required.
 struct Kind {
   const char* name;
   const char* rank;
