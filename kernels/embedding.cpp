@@ -93,9 +93,12 @@ void embedding_backward(const at::Tensor& dy, const at::Tensor& tokens, at::Tens
   }
   check_tokens(tokens, dtable.size(0));
   if (dpositions) check_positions(*dpositions, tokens.numel(), sequence_length);
+  // Rows that add to the same target are grouped, so that one thread adds them in a fixed order, without atomic
+  // operations.
   const RowGroups by_token = group_rows(tokens.const_data_ptr<std::int64_t>(), tokens.numel());
   with_element_of(dy, [&]<class Element> {
     add_rows<Element>(by_token, dy, dtable);
+    // Positions repeat with every sequence.
     if (dpositions) add_rows<Element>(group_rows_by_period(tokens.numel(), sequence_length), dy, *dpositions);
   });
 }

@@ -75,6 +75,7 @@ at::Tensor linear_backward_input(const at::Tensor& dy, const at::Tensor& weight)
 }
 
 void linear_backward_weight(const at::Tensor& dy, const at::Tensor& x, at::Tensor& dweight, Accumulation accumulation) {
+  // oneDNN writes the operands' type or fp32; a gradient in another, narrower type is rounded by store().
   const bool narrowing = dweight.scalar_type() != at::kFloat && dweight.scalar_type() != dy.scalar_type();
   if (runs_in_onednn(dy, x) && is_onednn_type(dweight.scalar_type()) && !narrowing) {
     multiply(dy.t(), x, std::nullopt, dweight, accumulation);
@@ -84,6 +85,7 @@ void linear_backward_weight(const at::Tensor& dy, const at::Tensor& x, at::Tenso
 }
 
 void linear_backward_bias(const at::Tensor& dy, at::Tensor& dbias, Accumulation accumulation) {
+  // A bf16 sum over many rows would stop growing once a row is below its last bit.
   const auto sum_type = dy.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   store(dbias, at::sum(dy, {0}, false, sum_type), accumulation);
 }

@@ -31,6 +31,7 @@ void fill_normal_(at::Tensor& x, std::uint64_t key, double standard_deviation, s
   const bool flat = x.device().is_cpu() && x.is_contiguous();
   if (flat && x.scalar_type() == at::kFloat) return fill_on_cpu<float>(kernels.fp32, x, sequence, first_element);
   if (flat && x.scalar_type() == at::kDouble) return fill_on_cpu<double>(kernels.fp64, x, sequence, first_element);
+  // Other types and devices get rounded copies of the CPU's numbers, so that weights start equal everywhere.
   at::Tensor values = at::empty(x.sizes(), at::kFloat);
   fill_on_cpu<float>(kernels.fp32, values, sequence, first_element);
   x.copy_(values);

@@ -14,6 +14,7 @@
 namespace llmtrain::kernels {
 namespace {
 
+// Elements per partial sum: fixed, so that the sums and their order do not depend on the number of threads.
 constexpr std::int64_t block = 16384;
 
 template <class Value>
@@ -28,6 +29,7 @@ double sum_over_blocks(double (*kernel)(const Value*, std::int64_t), const at::T
 }
 
 double reference_sum(const at::Tensor& x) {
+  // Other devices and types sum in LibTorch's order, in float64 as well.
   const double norm = at::linalg_vector_norm(x, 2, at::OptionalIntArrayRef(), false, at::kDouble).item<double>();
   return norm * norm;
 }

@@ -30,6 +30,7 @@ std::vector<RowRun> rows_in_whole(const SequencePart& part, std::int64_t tokens,
   const std::vector<PositionRun> runs = part.runs_of(tokens);
   const std::int64_t whole = part.whole_of(tokens), end = first + count;
   std::vector<RowRun> result;
+  // Only the sequences that the rows touch, and of their runs only what is within the rows.
   for (std::int64_t sequence = first / tokens; sequence * tokens < end; ++sequence) {
     std::int64_t row = sequence * tokens;  // of the run's first token
     for (const PositionRun& run : runs) {
@@ -37,6 +38,7 @@ std::vector<RowRun> rows_in_whole(const SequencePart& part, std::int64_t tokens,
       const RowRun next{from - first, sequence * whole + run.begin + from - row, to - from};
       row += run.length;
       if (next.length <= 0) continue;
+      // Runs that meet in the unsharded tensor are joined, so that whole sequences are one run.
       const bool goes_on = !result.empty() && result.back().whole_row + result.back().length == next.whole_row;
       if (goes_on) {
         result.back().length += next.length;

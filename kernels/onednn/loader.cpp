@@ -13,6 +13,7 @@ using Matmul = decltype(&llmtrain_onednn_matmul);
 
 Matmul load() {
 #if defined(LLMTRAIN_SANITIZED)
+  // The sanitizers' runtime does not allow RTLD_DEEPBIND.
   return nullptr;
 #else
   // By its bare name, so that it is found through the run path of the library or program that contains this code.

@@ -25,6 +25,7 @@ const dnnl::engine& the_engine() {
 }
 
 dnnl::stream& this_stream() {
+  // One per thread: attention multiplies on many threads at once.
   thread_local dnnl::stream stream(the_engine());
   return stream;
 }
@@ -47,6 +48,7 @@ Product make_product(const MatmulProblem& problem) {
   const memory::desc destination({problem.m, problem.n}, data_type(problem.destination_element),
                                  memory::dims{problem.destination_row_stride, std::int64_t{1}});
   dnnl::primitive_attr attributes;
+  // Adding happens in the product's own write to memory, without a second pass.
   if (problem.accumulate) {
     dnnl::post_ops sum;
     sum.append_sum(1.0F);
@@ -62,6 +64,7 @@ Product make_product(const MatmulProblem& problem) {
 // divides its work among as many threads as there were when it was built, so that number is part of the key.
 Product& cached_product(const MatmulProblem& problem) {
   using Key = std::array<std::int64_t, 13>;
+  // Per thread, since a call binds its data to the cached memory objects.
   thread_local std::map<Key, Product> cache;
   const Key key{problem.m,
                 problem.n,
@@ -94,6 +97,7 @@ void run(const MatmulProblem& problem) {
   const int count = problem.bias == nullptr ? 3 : 4;
   dnnl::error::wrap_c_api(dnnl_primitive_execute(product.primitive.get(), this_stream().get(), count, arguments.data()),
                           "oneDNN could not run a matrix product");
+  // The caller may reuse its operands as soon as the call returns.
   this_stream().wait();
 }
 
@@ -105,6 +109,7 @@ const char* llmtrain_onednn_matmul(const llmtrain::kernels::MatmulProblem* probl
     llmtrain::kernels::run(*problem);
     return nullptr;
   } catch (const std::exception& failure) {
+    // No exception may leave through the C interface.
     thread_local std::string message;
     message = failure.what();
     return message.c_str();

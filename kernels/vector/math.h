@@ -33,6 +33,7 @@ inline Power split_exponential(float x) {
   constexpr float rounding = 12582912.0F;
   const float shifted = multiply_add(x, 1.44269504088896341F, rounding);
   const float n = shifted - rounding;
+  // ln 2 = 0.693359375 − 2.12194440e−4: the first part has few bits, so its product with n is exact.
   const float r = multiply_add(n, 2.12194440e-4F, multiply_add(n, -0.693359375F, x));
   float p = 1.9875691500e-4F;
   p = multiply_add(p, r, 1.3981999507e-3F);
@@ -46,6 +47,7 @@ inline Power split_exponential(float x) {
 
 // e^x to 2 ulp. Overflows to infinity, underflows through the subnormal numbers to 0, keeps NaN.
 inline float exponential(float x) {
+  // Outside of these bounds the result is infinity or 0 anyway; within, the exponent fits the arithmetic below.
   const Power power = split_exponential(at_least(at_most(x, 89.0F), -104.0F));
   // Two factors: the exponent reaches −150 and 128, beyond those of one float.
   const std::int32_t exponent = power.shifted_exponent - 0x4B400000;
@@ -65,6 +67,7 @@ inline float bounded_exponential(float x) {
 // e^x for x ≤ 0, to 2 ulp; 0 where it is below the normal numbers; keeps NaN. Without overflow and subnormal results it
 // takes two thirds of the time of exponential().
 inline float decay(float x) {
+  // e^−87 is just above the smallest normal number, 2⁻¹²⁶.
   constexpr float least = -87.0F;
   const Power power = split_exponential(at_least(x, least));
   const auto scale = (static_cast<std::uint32_t>(power.shifted_exponent) - (0x4B400000U - 127U)) << 23;
@@ -74,6 +77,7 @@ inline float decay(float x) {
 // ln x to 2 ulp for positive normal x (Cephes' polynomial on [√½, √2]).
 inline float logarithm(float x) {
   const std::int32_t bits = __builtin_bit_cast(std::int32_t, x);
+  // 0x3F3504F3 is √½: the mantissa lands in [√½, √2], around 1, where the polynomial is centred.
   const std::int32_t exponent = (bits - 0x3F3504F3) >> 23;
   const float m = __builtin_bit_cast(float, bits - exponent * (1 << 23)) - 1.0F;
   const float n = static_cast<float>(exponent);
@@ -111,6 +115,7 @@ inline float to_float(float x) { return x; }
 // Rounds to nearest, ties to even; NaN stays NaN.
 inline std::uint16_t to_bf16(float x) {
   const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, x);
+  // Half of the last kept bit, less one where that bit is even: ties go to even.
   const std::uint32_t rounded = (bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16;
   return static_cast<std::uint16_t>(x == x ? rounded : 0x7FC0U);
 }

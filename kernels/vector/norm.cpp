@@ -42,6 +42,7 @@ float row_sum(const Element* x, std::int64_t width) {
 template <class Element>
 float add_row(Element* residual, const Element* x, std::int64_t width) {
   return sum_terms(width, [=](std::int64_t i) {
+    // The norm must see the residual as it is stored, or recompute would not reproduce it.
     store(residual[i], to_float(residual[i]) + to_float(x[i]));
     return to_float(residual[i]);
   });
@@ -110,6 +111,7 @@ void recompute(const NormForwardArrays<Element>& arrays) {
   }
 }
 
+// Root-mean-square rows neither subtract a mean nor have a bias; as a template parameter this costs the loops nothing.
 enum class Mean { zero, taken };
 
 // With g = dy·weight and h = (x − mean)·rstd: Σ g, Σ g·h, and the row's share of the gradients of weight and bias.
@@ -152,6 +154,7 @@ void input_gradient_row(const NormBackwardArrays<Element>& arrays, const Statist
   Element* __restrict dx = arrays.dx + row * arrays.width;
   const float mean = statistics.mean;
   const float rstd = statistics.rstd;
+  // dx += rstd·(g − mean(g) − h·mean(g·h)).
   const float gradient_mean = sums.gradient / static_cast<float>(arrays.width);
   const float projection_mean = sums.projection / static_cast<float>(arrays.width);
 #pragma omp simd
@@ -171,16 +174,19 @@ void backward_block(const NormBackwardArrays<Element>& arrays, std::int64_t bloc
   for (std::int64_t i = 0; i < 2 * arrays.width; ++i) dweight[i] = 0;
   for (std::int64_t row = first; row < last; ++row) {
     const Statistics statistics{mean_mode == Mean::taken ? arrays.mean[row] : 0.0F, arrays.rstd[row]};
+    // Two passes over a row: its sums are needed for every element of its gradient. The second finds it in the cache.
     const RowSums sums = reduce_row<mean_mode>(arrays, statistics, row, dweight, dbias);
     input_gradient_row(arrays, statistics, sums, row);
   }
 }
 
+// Threads divide the columns, so that each column's blocks are added in order by one of them.
 constexpr std::int64_t column_chunk = 64;
 
 // sums[i] = Σ partials[block, i] for `count` columns, in the order of the blocks.
 void sum_columns(const float* __restrict partials, std::int64_t blocks, std::int64_t stride, std::int64_t count,
                  float* __restrict sums) {
+  // The number of blocks grows with the tokens: in float64 their sum adds no visible error.
   double totals[column_chunk] = {};
   for (std::int64_t block = 0; block < blocks; ++block) {
     for (std::int64_t i = 0; i < count; ++i) totals[i] += partials[block * stride + i];

@@ -6,6 +6,8 @@
 namespace llmtrain::kernels::vector {
 namespace {
 
+// A fixed number of lanes, a multiple of every register's, fixes the order of the sum at every level and lets several
+// registers add at once.
 constexpr int lanes = 32;
 
 template <class Value>

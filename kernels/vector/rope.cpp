@@ -16,6 +16,7 @@ void rotate_head(Element* __restrict low, Element* __restrict high, const float*
   for (std::int64_t i = 0; i < half; ++i) {
     const float a = to_float(low[i]);
     const float b = to_float(high[i]);
+    // The inverse rotation has the same cosine and the negative sine.
     const float s = direction * sine[i];
     store(low[i], multiply_add(a, cosine[i], -(b * s)));
     store(high[i], multiply_add(b, cosine[i], a * s));
