@@ -41,6 +41,7 @@ std::size_t character_length(std::string_view text) {
   if (!within(text[1], sequence->second_low, sequence->second_high)) return 0;
   const std::string_view rest = text.substr(2, sequence->length - 2);
   const bool continued = std::all_of(rest.begin(), rest.end(), [](char byte) { return within(byte, 0x80, 0xBF); });
+  // U+0080 to U+009F: terminals take some of them for escape sequences.
   const bool is_control = text[0] == '\xC2' && within(text[1], 0x80, 0x9F);
   return continued && !is_control ? sequence->length : 0;
 }

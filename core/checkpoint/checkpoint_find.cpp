@@ -28,6 +28,7 @@ std::optional<std::int64_t> latest_step(const std::filesystem::path& file, std::
 bool is_whole(const CheckpointFolder& folder, std::vector<std::string>& skipped, const VerifyCheckpoint& verify) {
   try {
     const CheckpointReader reader(folder.path);
+    // A folder that was renamed by hand would resume at another step than its name promises.
     if (reader.state().step != folder.step)
       throw Error(ExitCode::bad_data, folder.path.string() + ": holds step " + std::to_string(reader.state().step) +
                                           ", which is not the step of its name");
@@ -52,6 +53,7 @@ std::optional<std::filesystem::path> find_checkpoint(const std::filesystem::path
   if (latest && std::none_of(folders.begin(), folders.end(), named))
     skipped.push_back((checkpoints / "latest").string() + ": names " + checkpoint_name(*latest) +
                       ", which does not exist");
+  // The one that `latest` names first, then the others from the newest to the oldest.
   std::stable_partition(folders.begin(), folders.end(), named);
   for (const CheckpointFolder& folder : folders)
     if (is_whole(folder, skipped, verify)) return folder.path;

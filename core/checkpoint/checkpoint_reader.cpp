@@ -54,6 +54,7 @@ void verify_file(const fs::path& path, const ManifestFile& file, const std::stri
   check_regular(path);
   const MappedFile mapped(path);
   const auto bytes = mapped.bytes();
+  // The size first: a file that was cut short is recognised without hashing gigabytes.
   if (static_cast<std::int64_t>(bytes.size()) != file.bytes)
     refuse(path, "has " + std::to_string(bytes.size()) + " bytes, the manifest says " + std::to_string(file.bytes) +
                      " (it holds " + tensors + ")");
@@ -85,6 +86,7 @@ struct CheckpointReader::OpenFiles {
   std::map<std::size_t, SafetensorsFile> files;
 
   const SafetensorsFile& open(const fs::path& folder, const Manifest& manifest, std::size_t index) {
+    // Several threads may read; a map's elements stay in place while others are added.
     const std::lock_guard lock(mutex);
     const auto found = files.find(index);
     if (found != files.end()) return found->second;
@@ -112,6 +114,7 @@ void CheckpointReader::verify(const VerifyShare& share) const {
   const auto is_mine = [&](std::size_t file) { return file % share.readers == share.reader; };
   for (std::size_t i = 0; i < manifest_->files.size(); ++i)
     if (is_mine(i)) verify_file(folder_ / manifest_->files[i].name, manifest_->files[i], tensors_in(*manifest_, i));
+  // Sound files may still hold other tensors than the manifest claims.
   for (std::size_t i = 0; i < manifest_->tensors.size(); ++i)
     for (const ManifestSlice& slice : manifest_->slices[i])
       if (is_mine(slice.file))
@@ -134,6 +137,7 @@ void CheckpointReader::read(const std::string& name, std::int64_t begin, std::in
       static_cast<std::int64_t>(destination.size()) != (end - begin) * width)
     throw Error(ExitCode::internal_error, folder_.string() + ": elements " + std::to_string(begin) + " to " +
                                               std::to_string(end) + " of " + name + " are not a valid request");
+  // A range in row-major order is a few boxes one after another, so each fills the next part of the destination.
   for (const SliceBox& box : boxes_of_range(tensor.shape, begin, end)) {
     const auto part = destination.first(static_cast<std::size_t>(element_count(box.shape) * width));
     copy_box(index, box, part);
@@ -155,9 +159,11 @@ void CheckpointReader::copy_box(std::size_t index, const SliceBox& box, std::spa
   const LogicalTensor& tensor = manifest_->tensors[index];
   const std::int64_t width = bytes_of_element(tensor);
   for (const ManifestSlice& slice : manifest_->slices[index]) {
+    // Files without any part of the box are never opened.
     if (!overlap(slice.box, box)) continue;
     const auto bytes = slice_bytes(open_->open(folder_, *manifest_, slice.file), tensor, slice.box);
     visit_shared_runs(slice.box, box, [&](const ElementRun& run) {
+      // Copied as bytes: neither side need be aligned to its elements.
       std::memcpy(destination.data() + run.in_second * width, bytes.data() + run.in_first * width,
                   static_cast<std::size_t>(run.count * width));
     });

@@ -27,6 +27,7 @@ bool is_free(const std::string& key, const ModelRecipe& model) {
 }  // namespace
 
 Recipe recipe_of(const CheckpointReader& checkpoint, const std::vector<Override>& overrides) {
+  // Parsed without the overrides first, to tell whose mistake an error is: the manifest's or the user's.
   const std::string text = checkpoint.state().recipe.dump(), name = manifest_name(checkpoint);
   try {
     const Recipe recipe = parse_recipe(text, name, checkpoint.folder());

@@ -12,6 +12,7 @@
 namespace llmtrain {
 namespace {
 
+// Limits far above what a manifest or config.json needs, so that a hostile file exhausts neither stack nor memory.
 constexpr std::size_t depth_limit = 64;
 constexpr std::uintmax_t size_limit = 100'000'000;
 
@@ -76,6 +77,7 @@ Json parse_json(std::string_view text, const std::string& file) {
   // An object that keeps its order compares each new key with all earlier ones, so their number is bounded.
   constexpr bool keeps_order = std::is_same_v<Json, nlohmann::ordered_json>;
   StrictReader reader(file, keeps_order ? 4096 : size_limit);
+  // Twice over the text: the tree is built only once it is known to be harmless.
   nlohmann::json::sax_parse(text, &reader);
   return Json::parse(text);
 }

@@ -56,10 +56,12 @@ void check_tensor(const LogicalTensor& tensor, const std::vector<ManifestSlice>&
                   Coverage coverage) {
   const std::string what = "tensor " + quoted_text(tensor.name) + " ";
   if (tensor.name.empty()) refuse(file, "a tensor has no name");
+  // An unknown dtype counts as one bit and fails like one of part bytes.
   if (safetensors_bits(tensor.dtype).value_or(1) % 8 != 0)
     refuse(file,
            what + "has the dtype " + quoted_text(tensor.dtype) + "; it must be a safetensors dtype of whole bytes");
   const bool dimensions = std::none_of(tensor.shape.begin(), tensor.shape.end(), [](auto size) { return size < 0; });
+  // Before the slices: their checks may then multiply dimensions without overflow.
   if (!dimensions || !safetensors_bytes(tensor.dtype, tensor.shape)) refuse(file, what + "has an impossible size");
   if (!std::isfinite(tensor.scale)) refuse(file, what + "has a scale that is not finite");
   if (slices.size() > slice_limit) refuse(file, what + "has more than 65536 slices");

@@ -43,6 +43,7 @@ std::vector<Json> tensors_to_json(const Manifest& manifest) {
   return list;
 }
 
+// Part of the text and not a file of its own, so that the manifest can be replaced in one rename.
 std::string closing(std::string_view text) {
   Sha256 hash;
   hash.update(text.data(), text.size());
@@ -95,12 +96,14 @@ class MemberReader {
   }
 
   void finish() const {
+    // An unknown key may change the meaning of the known ones: a newer program wrote it.
     for (const auto& item : object_.items())
       if (!read_.contains(item.key())) fail("has the unknown key " + quoted_text(item.key()));
   }
 
  private:
   std::int64_t integer_of(const Json& value, const std::string& key) const {
+    // nlohmann stores every integer from 0 on as unsigned; one above int64 would wrap in the conversion.
     const bool fits = value.is_number_integer() &&
                       (!value.is_number_unsigned() || value.get<std::uint64_t>() <= std::uint64_t{INT64_MAX});
     if (!fits) fail("has a \"" + key + "\" that is not a 64-bit integer");
@@ -168,6 +171,7 @@ void read_tensors(const Json& list, const std::string& file, Manifest& manifest)
 }
 
 void check_own_hash(std::string_view text, const std::string& file) {
+  // The closing text always has this length, because a digest does.
   const std::size_t length = closing("").size();
   const std::string_view body = text.substr(0, text.size() - std::min(length, text.size()));
   if (text.substr(body.size()) != closing(body))
@@ -195,6 +199,7 @@ std::string manifest_text(const Manifest& manifest) {
 }
 
 Manifest parse_manifest(std::string_view text, const std::string& file, Coverage coverage) {
+  // Before the text is parsed: everything after this may assume that it is as it was written.
   check_own_hash(text, file);
   const Json json = parse_json<Json>(text, file);
   MemberReader reader(json, file, "the manifest");

@@ -43,6 +43,7 @@ PartWriter::PartWriter(std::span<const TensorSlice> slices, std::int64_t file_by
   std::size_t count = 0;
   std::size_t file = 0;
   for (const TensorSlice& slice : slices) {
+    // At least one slice per file, however large: a slice is not split.
     if (count > 0 && (bytes + bytes_of(slice) > file_bytes || count == tensors_per_file)) {
       ++file;
       bytes = 0;
@@ -53,6 +54,7 @@ PartWriter::PartWriter(std::span<const TensorSlice> slices, std::int64_t file_by
     ++count;
     file_of_.push_back(file);
   }
+  // Checked before anything is written.
   CheckpointPart part = plan({0, files()});
   try {
     part.index.clear();

@@ -16,9 +16,11 @@ std::size_t header_length(std::span<const std::byte> bytes, const std::string& f
   if (bytes.size() < length_bytes)
     refuse_safetensors(file, "it has " + std::to_string(bytes.size()) + " bytes, the header's length alone takes 8");
   std::uint64_t length = 0;
+  // Little endian whatever the host, and without an aligned load.
   for (std::size_t i = length_bytes; i > 0; --i) length = length << 8 | static_cast<std::uint64_t>(bytes[i - 1]);
   if (length > safetensors_header_limit)
     refuse_safetensors(file, "its header claims " + std::to_string(length) + " bytes, at most 100000000 are allowed");
+  // Compared by subtraction: the sum with a hostile length would wrap.
   if (length > bytes.size() - length_bytes)
     refuse_safetensors(file, "its header claims " + std::to_string(length) + " bytes, the file has " +
                                  std::to_string(bytes.size()) + " in all");
@@ -43,6 +45,7 @@ void check_layout(std::vector<SafetensorsEntry>& entries, std::size_t data_bytes
   });
   std::uint64_t next = 0;
   for (const SafetensorsEntry& entry : entries) {
+    // Checked before end − begin is computed, which would wrap.
     if (entry.begin != next || entry.end < entry.begin)
       refuse_safetensors(file, "tensor " + quoted_text(entry.name) + " has the offsets " + std::to_string(entry.begin) +
                                    " and " + std::to_string(entry.end) + ", the one before it ends at " +

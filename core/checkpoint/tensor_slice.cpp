@@ -36,6 +36,7 @@ std::size_t run_axis(const SliceBox& common, const SliceBox& first, const SliceB
   while (axis > 0 && common.shape[axis - 1] == first.shape[axis - 1] &&
          common.shape[axis - 1] == second.shape[axis - 1])
     --axis;
+  // One axis more may be partial: its indices are still contiguous, as all later axes are whole.
   return axis == 0 ? 0 : axis - 1;
 }
 
@@ -59,6 +60,8 @@ void append_boxes(const Numbers& shape, const Numbers& row, std::int64_t begin, 
     deeper.push_back(index);
     append_boxes(shape, deeper, first, last, boxes);
   };
+  // In units of one index of this axis: a first part, whole indices as one box, and a last part; the parts are split
+  // along the next axis. A range within one index has no whole ones and descends directly.
   const std::int64_t whole_begin = (begin + inner - 1) / inner, whole_end = end / inner;
   if (whole_begin > whole_end) return append_part(whole_end, begin - whole_end * inner, end - whole_end * inner);
   if (begin < whole_begin * inner) append_part(whole_begin - 1, begin - (whole_begin - 1) * inner, inner);
@@ -94,6 +97,7 @@ std::string slice_name(const std::string& tensor, const std::vector<std::int64_t
 bool lies_within(const std::vector<std::int64_t>& tensor_shape, const SliceBox& box) {
   if (box.offset.size() != tensor_shape.size() || box.shape.size() != tensor_shape.size()) return false;
   for (std::size_t axis = 0; axis < tensor_shape.size(); ++axis)
+    // By subtraction from the tensor's size, so that hostile offsets cannot overflow.
     if (box.offset[axis] < 0 || box.shape[axis] < 0 || box.offset[axis] > tensor_shape[axis] ||
         box.shape[axis] > tensor_shape[axis] - box.offset[axis])
       return false;
@@ -108,6 +112,7 @@ bool overlap(const SliceBox& a, const SliceBox& b) {
 }
 
 bool cover_exactly(const std::vector<std::int64_t>& tensor_shape, std::vector<SliceBox> boxes) {
+  // Empty slices are allowed and overlap nothing.
   std::erase_if(boxes, [](const SliceBox& box) { return element_count(box.shape) == 0; });
   std::int64_t elements = 0;
   for (const SliceBox& box : boxes)
@@ -118,6 +123,7 @@ bool cover_exactly(const std::vector<std::int64_t>& tensor_shape, std::vector<Sl
   // As many elements as the tensor has and none twice: then none is missing.
   std::sort(boxes.begin(), boxes.end(), [](const SliceBox& a, const SliceBox& b) { return a.offset[0] < b.offset[0]; });
   for (auto box = boxes.begin(); box != boxes.end(); ++box)
+    // Sorted by the first axis, only boxes that start before this one ends can overlap it.
     for (auto other = box + 1; other != boxes.end() && other->offset[0] < box->offset[0] + box->shape[0]; ++other)
       if (overlap(*box, *other)) return false;
   return true;

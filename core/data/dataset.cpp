@@ -45,6 +45,7 @@ TokenSource open_source(const DataSource& source, const TokenizerRecipe& tokeniz
 }
 
 std::uint64_t epoch_key(std::int64_t seed, std::size_t source, std::int64_t epoch) {
+  // Mixed one after another: a plain sum of seed, source and epoch would give different triples the same order.
   const std::uint64_t key = mix_bits(mix_bits(static_cast<std::uint64_t>(seed)) + source);
   return mix_bits(key + static_cast<std::uint64_t>(epoch));
 }
@@ -58,6 +59,7 @@ struct Dataset::State {
   bool shuffle;
   std::int64_t seed;
 
+  // The last token is only ever a target, so n tokens have (n − 1) / T samples.
   std::int64_t samples_of(const TokenSource& source) const { return (source.tokens() - 1) / sequence_length; }
 
   std::int64_t sample_of(Blend::Choice choice) const {
@@ -65,6 +67,7 @@ struct Dataset::State {
     const std::int64_t place = choice.take % samples;
     if (!shuffle) return place;
     const std::uint64_t key = epoch_key(seed, choice.source, choice.take / samples);
+    // Built at each call, from the key alone: no state grows with the data, and a resumed run needs only its position.
     const Permutation order(key, static_cast<std::uint64_t>(samples));
     return static_cast<std::int64_t>(order(static_cast<std::uint64_t>(place)));
   }
@@ -74,6 +77,7 @@ Dataset::Dataset(const std::vector<DataSource>& sources, const TokenizerRecipe& 
                  std::int64_t vocab_size, bool shuffle, std::int64_t seed, const std::string& role) {
   if (sequence_length < 1 || vocab_size < 1) throw std::invalid_argument("sequence length and vocabulary start at 1");
   state_ = std::make_unique<State>(State{Blend(checked_weights(sources, role)), {}, sequence_length, shuffle, seed});
+  // Shared by all sources, as the limit is the process's.
   MappingBudget budget;
   for (std::size_t i = 0; i < sources.size(); ++i) {
     const std::string pointer = role + "/" + std::to_string(i) + "/path";

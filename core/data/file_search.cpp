@@ -20,6 +20,7 @@ namespace fs = std::filesystem;
 
 bool has_wildcard(std::string_view text) { return text.find_first_of("*?[") != std::string_view::npos; }
 
+// "build", "build-debug", "build.old", but not "builders".
 bool is_build_folder(std::string_view name) {
   return name.starts_with("build") && (name.size() == 5 || std::isalnum(static_cast<unsigned char>(name[5])) == 0);
 }
@@ -75,10 +76,12 @@ class Search {
   }
 
   void expand_any_depth(const fs::path& folder, std::size_t part) {
+    // "**" also matches no folder at all.
     expand(folder, part + 1);
     for (const auto& entry : entries(folder)) {
       const std::string name = entry.path().filename().string();
       std::error_code ignored;
+      // Links to folders are not followed: they could form a cycle.
       if (name.starts_with('.') || is_build_folder(name) || entry.is_symlink(ignored)) continue;
       if (is_folder(entry.path())) expand(folder / name, part);
     }
@@ -103,12 +106,14 @@ class Search {
   }
 
   std::vector<std::string> parts_;
+  // Sorted, so that the order of the data does not depend on the order of folder entries; and each file once.
   std::set<std::string> found_;
 };
 
 std::vector<std::string> parts_of(const fs::path& pattern) {
   std::vector<std::string> parts;
   for (const auto& part : pattern.relative_path()) {
+    // Two in a row match the same as one, but would visit every folder once per split between them.
     const bool repeated = part == "**" && !parts.empty() && parts.back() == "**";
     if (!part.empty() && !repeated) parts.push_back(part.string());
   }
@@ -143,6 +148,7 @@ std::vector<fs::path> find_files(const std::string& path) {
   const fs::file_status status = fs::status(path, failure);
   if (fs::is_regular_file(status)) return {path};
   if (fs::is_directory(status)) return usable(Search({"**", "*"}).from(path), path);
+  // A file may have a wildcard in its name: what exists is taken literally.
   if (has_wildcard(path) && !fs::exists(status)) return matches(path);
   if (status.type() == fs::file_type::not_found) {
     throw Error(ExitCode::missing_input, "'" + path + "': no such file; give a file, a folder or a glob that exists");

@@ -25,6 +25,7 @@ Integer load(std::span<const std::byte> bytes, std::size_t offset) {
   return value;
 }
 
+// Codes of Megatron-LM's DType; 6 and 7 are floating-point types, which are not tokens.
 std::optional<TokenType> type_of_code(std::uint8_t code) {
   switch (code) {
     case 1:
@@ -80,6 +81,7 @@ class IndexReader {
     // Each count is bounded first: the product of a damaged count could overflow.
     const bool bounded = sequences_ <= body / 12 && documents_ <= body / 8;
     const std::uint64_t expected = bounded ? sequences_ * 12 + documents_ * 8 : 0;
+    // 12 bytes per sequence (length and offset), 8 per mark; multimodal data has one more byte per sequence.
     if (bounded && (body == expected || body == expected + sequences_)) return;
     fail("holds " + std::to_string(bytes_.size()) + " bytes, which does not fit its " + std::to_string(sequences_) +
          " sequences and " + std::to_string(documents_) + " document marks");
@@ -92,6 +94,7 @@ class IndexReader {
       const auto length = load<std::int32_t>(bytes_, header_bytes + i * 4);
       const auto offset = load<std::int64_t>(bytes_, offsets + i * 8);
       if (length < 0) fail("sequence " + std::to_string(i) + " has length " + std::to_string(length));
+      // Samples are cut from the concatenation of all sequences, which exists in the file only without gaps.
       if (offset != tokens * token_bytes) {
         fail("sequence " + std::to_string(i) + " begins at byte " + std::to_string(offset) +
              ", the ones before it end at " + std::to_string(tokens * token_bytes));

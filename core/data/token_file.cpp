@@ -56,9 +56,11 @@ TokenFile::TokenFile(const std::filesystem::path& file, const TokenizerRecipe& t
   if (!binary) require_byte_tokenizer(tokenizer);
   load(file, budget);
   if (is_megatron_index(content())) fail(file, "is an index, not tokens; name the .bin file beside it");
+  // Files are checked when they are opened, so that a run fails at its start and not after hours at a bad id.
   if (binary) open_binary(file);
   if (file.extension() == ".jsonl") {
     memory_ = read_json_lines(content(), file.string());
+    // The decoded text replaces the mapping, which another file may use.
     if (mapping_) ++budget.left;
     mapping_.reset();
   }
@@ -85,6 +87,7 @@ std::span<const std::byte> TokenFile::content() const {
 }
 
 void TokenFile::open_binary(const std::filesystem::path& file) {
+  // The magic first: an llm.c file is one whatever lies beside it.
   const std::int32_t magic = header_entry(content(), 0);
   const auto index = std::filesystem::path(file).replace_extension(".idx");
   if (magic == llmc_uint16_magic) {
@@ -131,6 +134,7 @@ void TokenFile::open_raw(const std::filesystem::path& file) {
     fail(file, "is a file of llm.c with magic " + std::to_string(magic) +
                    ", which holds no training tokens; token files have 20240520 or 20240801");
   }
+  // Raw files have no header to check; an odd size is the one sign that this is not uint16.
   if (bytes.size() % 2 != 0) {
     fail(file, "holds " + std::to_string(bytes.size()) +
                    " bytes, an odd number; a .bin file without llm.c's header and without an .idx beside it is uint16, "

@@ -16,6 +16,7 @@ std::vector<std::int64_t> encode(const TokenizerRecipe& tokenizer, std::string_v
   require_byte_tokenizer(tokenizer);
   std::vector<std::int64_t> tokens;
   tokens.reserve(text.size());
+  // char may be signed: bytes from 0x80 on would become negative ids.
   for (const char byte : text) tokens.push_back(static_cast<unsigned char>(byte));
   return tokens;
 }
