@@ -13,6 +13,7 @@ constexpr double fp32_bytes = 4;
 // Query, key and value as the attention core reads them.
 void save_inputs(const OperatorWriter& writer, Operator& core) {
   const LocalShape& shape = writer.shape();
+  // The CPU keeps the projection's output and reads query, key and value as views of it.
   if (writer.is_cpu()) {
     writer.save(core, "attention.query_key_value", shape.element * shape.tokens * (shape.query + 2 * shape.key));
     return;
@@ -25,12 +26,16 @@ void save_inputs(const OperatorWriter& writer, Operator& core) {
 void save_core(const OperatorWriter& writer, Operator& core) {
   const LocalShape& shape = writer.shape();
   if (core.kind == OperatorKind::fused_attention) {
+    // One number per row replaces the S scores of it: the backward recomputes the probabilities from it.
     writer.save(core, "attention.log_sum_exp", fp32_bytes * shape.tokens * shape.heads);
+    // Elsewhere the output projection's kept input is the same tensor; at FP8 levels that input is kept as FP8 only.
     if (writer.setting().uses_fp8() && !writer.is_cpu())
       writer.save(core, "attention.flash_output", shape.element * shape.tokens * shape.query);
     return;
   }
+  // s² per head: what selective recompute exists to drop (arXiv 2205.05198, section 5).
   writer.save(core, "attention.probabilities", shape.element * shape.scores, Recompute::none);
+  // The CPU generates masks again from their key, so it keeps neither mask nor dropped copy.
   if (!writer.drops() || writer.is_cpu()) return;
   writer.save(core, "attention.mask", dropout_mask_bytes * shape.scores, Recompute::none);
   writer.save(core, "attention.dropped", shape.element * shape.scores, Recompute::none);
@@ -68,8 +73,10 @@ void write_core(OperatorWriter& writer) {
   Operator& core =
       writer.add("attention.core", is_fused ? OperatorKind::fused_attention : OperatorKind::stored_attention);
   const double context = static_cast<double>(writer.setting().context);
+  // The product that makes the scores; context ranks have a part of the queries but all keys.
   core.product = {shape.sequence_length / context, shape.sequence_length, shape.head_dim,
                   shape.sequences * shape.heads};
+  // QKᵀ and PV: 2 multiply-adds per query element and key. The causal half is counted as well, as papers do.
   core.flops = 4 * shape.tokens * shape.sequence_length * shape.query;
   // Fused attention keeps no scores, so computing it again would save nothing.
   if (!is_fused) core.repetition = Operator::Repetition::selective_and_full;
@@ -90,6 +97,7 @@ void write_core(OperatorWriter& writer) {
 void write_query_key_norm(OperatorWriter& writer, double elements) {
   const LocalShape& shape = writer.shape();
   Operator& norm = writer.elementwise("attention.query_key_norm", 2 * elements, 3 * elements);
+  // The core keeps one side of the norms, on the CPU their input and on CUDA their output; this is the other side.
   const char* kept = writer.is_cpu() ? "attention.normed_query_key" : "attention.unnormed_query_key";
   writer.save(norm, kept, shape.element * elements);
   writer.save(norm, "attention.norm_statistics", fp32_bytes * shape.tokens * (shape.heads + shape.kv_heads));
@@ -100,9 +108,11 @@ void write_query_key_norm(OperatorWriter& writer, double elements) {
 void write_attention(OperatorWriter& writer) {
   const LocalShape& shape = writer.shape();
   Operator& norm = writer.norm("attention.norm");
+  // All that full recompute keeps of a layer: 2sbh bytes in 16 bits.
   writer.save(norm, "input", shape.element * shape.residual(), Recompute::full);
   if (writer.is_cpu()) writer.save(norm, "attention_norm.statistics", writer.statistics_bytes(shape.split_tokens));
 
+  // One product for query, key and value: their weights are adjacent in memory.
   Operator& inputs =
       writer.linear("attention.query_key_value", {shape.tokens, shape.query + 2 * shape.key, shape.hidden},
                     {Role::query_weight, Role::key_weight, Role::value_weight});
@@ -115,6 +125,7 @@ void write_attention(OperatorWriter& writer) {
 
   Operator& output =
       writer.linear("attention.output", {shape.tokens, shape.hidden, shape.query}, {Role::attention_output_weight});
+  // The weight's gradient of the output projection needs its input.
   writer.save(output, "attention.output", shape.gemm_input * shape.tokens * shape.query);
   writer.leave_features(output);
   Operator& residual = writer.residual("attention.residual");

@@ -23,6 +23,7 @@ void save_for_head(const OperatorWriter& writer, Operator& norm) {
   const double residual = shape.element * shape.residual();
   writer.save(norm, "input", residual, Recompute::full);
   if (writer.is_cpu()) writer.save(norm, "statistics", writer.statistics_bytes(shape.split_tokens), Recompute::full);
+  // The CPU computes the loss and its gradient in the forward, so the normed input's place is taken by its gradient.
   writer.save(norm, writer.is_cpu() ? "normed_gradient" : "normed", residual, Recompute::full);
 }
 
@@ -44,6 +45,8 @@ void write_embedding(OperatorWriter& writer) {
   const LocalShape& shape = writer.shape();
   const double elements = shape.tokens * shape.hidden;
   const bool has_positions = writer.model().position == Position::learned;
+  // Forward: reads a row (and one of positions) and writes it. Backward: reads the gradient, and reads and writes rows
+  // of the table's.
   Operator& lookup = writer.elementwise("lookup", (has_positions ? 3 : 2) * elements, 3 * elements);
   lookup.forward_working = lookup.backward_working = shape.element * shape.residual();
   if (writer.setting().splits_sequence) {
@@ -66,6 +69,7 @@ void write_head(OperatorWriter& writer) {
   const double logits_elements = shape.tokens * shape.vocabulary;
   save_for_head(writer, writer.norm("norm"));
   Operator& logits = writer.linear("logits", {shape.tokens, shape.vocabulary, shape.hidden}, {});
+  // FP8 levels leave the head in the compute type (arXiv 2310.18313).
   logits.uses_fp8 = false;
   exchange_rows(writer, logits);
   if (!writer.is_cpu()) writer.save(logits, "logits", fp32_bytes * logits_elements, Recompute::full);

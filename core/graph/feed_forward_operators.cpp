@@ -28,6 +28,7 @@ Operator& write_up(OperatorWriter& writer, const Network& network, std::initiali
   const LocalShape& shape = writer.shape();
   const double columns = network.width * activation_inputs(writer.model());
   Operator& up = writer.linear(network.path + ".up", {network.rows, columns, shape.hidden, network.networks}, weights);
+  // The product runs over all slots of the experts; model FLOPs count only those that hold tokens.
   up.flops = 2 * network.useful_rows * columns * shape.hidden;
   return up;
 }
@@ -37,6 +38,7 @@ void write_activation(OperatorWriter& writer, const Network& network) {
   const LocalShape& shape = writer.shape();
   const double rows = network.networks * network.rows;
   const double read = rows * network.width * activation_inputs(writer.model()), written = rows * network.width;
+  // The backward reads the input and the output's gradient and writes the input's.
   Operator& activation = writer.elementwise(network.path + ".activation", read + written, 2 * read + written);
   writer.save(activation, network.saved + ".hidden", shape.element * read);
   activation.backward_working = shape.element * read;
@@ -47,6 +49,8 @@ Operator& write_down(OperatorWriter& writer, const Network& network, std::initia
   Operator& down =
       writer.linear(network.path + ".down", {network.rows, shape.hidden, network.width, network.networks}, weights);
   down.flops = 2 * network.useful_rows * network.width * shape.hidden;
+  // Kept for the weight's gradient of the down projection; selective recompute on the CPU makes it again from the
+  // hidden tensor, which costs only a pass over memory.
   writer.save(down, network.saved + ".activated", shape.gemm_input * network.networks * network.rows * network.width,
               network.keeps_activated);
   return down;
@@ -82,6 +86,7 @@ void write_router(OperatorWriter& writer, const MixtureOfExpertsRecipe& moe) {
   Operator& softmax =
       writer.elementwise("feed_forward.experts.probabilities", 4 * shape.tokens * experts, 6 * shape.tokens * experts);
   writer.save(softmax, "experts.probabilities", fp32_bytes * shape.split_tokens * experts);
+  // Index and weight of each of a token's experts.
   writer.save(softmax, "experts.choices", (index_bytes + fp32_bytes) * shape.split_tokens * top_k);
 }
 
@@ -111,6 +116,7 @@ void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& 
   if (moe.shared_experts == 0) writer.hold_gathered_rows(dispatch);
   for (const Direction direction : {Direction::forward, Direction::backward})
     add_exchange(writer, dispatch, RankAxis::expert, direction, bytes);
+  // The ranks of one expert see the same tokens; each has a part of their gradient.
   add_exchange(writer, dispatch, RankAxis::expert_tensor, Direction::backward, bytes);
 
   const Network network{.path = "feed_forward.experts.routed",
@@ -126,6 +132,7 @@ void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& 
   Operator& down = write_down(writer, network, {Role::expert_down_weight});
   // The gradient of a token's scores needs the output of each of its experts.
   writer.save(down, "experts.output", bytes);
+  // Its movement of memory is counted with the dispatch, here only its collectives.
   Operator& combine = writer.elementwise("feed_forward.experts.combine", 0, 0);
   for (const Direction direction : {Direction::forward, Direction::backward})
     add_exchange(writer, combine, RankAxis::expert, direction, bytes);
@@ -153,6 +160,7 @@ void write_feed_forward(OperatorWriter& writer) {
       write_dense_network(writer, "feed_forward.experts.shared", moe.shared_experts * moe.ffn_hidden_size);
   }
   Operator& residual = writer.residual("feed_forward.residual");
+  // The layer's output, beside the branch that is added to it.
   residual.forward_working = shape.element * shape.residual();
   if (writer.drops() && !writer.is_cpu())
     writer.save(residual, "ffn.residual_mask", dropout_mask_bytes * shape.residual());

@@ -26,11 +26,14 @@ Operator& OperatorWriter::linear(std::string name, const MatrixProduct& product,
   Operator& item = add(std::move(name), OperatorKind::product);
   item.product = product;
   item.uses_fp8 = setting_.uses_fp8();
+  // A multiply-add counts as two operations.
   item.flops = 2 * product.batch * product.rows * product.columns * product.inner;
   for (const ParameterRole role : weights) {
     if (!graph_.has_parameter(block_, role)) continue;
     const std::int64_t elements = local_elements(model(), graph_.parameter(block_, role), setting_.shards);
     const double bytes = shape_.element * static_cast<double>(elements);
+    // A weight gradient is computed in the compute type and then scaled to FP8, one weight at a time, so the largest
+    // counts.
     if (item.uses_fp8) item.unscaled_weight_gradient = std::max(item.unscaled_weight_gradient, bytes);
   }
   return item;
@@ -50,6 +53,8 @@ Operator& OperatorWriter::norm(std::string name) {
 
 Operator& OperatorWriter::residual(std::string name) {
   const double elements = shape_.residual();
+  // Forward: reads branch and residual stream, writes the sum. The backward of the addition copies nothing; that of
+  // dropout reads and writes the gradient.
   Operator& item = elementwise(std::move(name), 3 * elements, drops() ? 2 * elements : 0);
   // The gradient at the output stays alive, and dropout makes another one beside it.
   item.backward_working = shape_.element * elements * (drops() ? 2 : 1);
@@ -63,6 +68,7 @@ void OperatorWriter::save(Operator& item, std::string name, double bytes, Recomp
 }
 
 double OperatorWriter::statistics_bytes(double rows) const {
+  // Layer norm keeps mean and reciprocal deviation, root-mean-square norm only the latter.
   return statistic_bytes * rows * (model().norm == NormKind::layernorm ? 2 : 1);
 }
 
@@ -99,6 +105,8 @@ void OperatorWriter::hold_gathered_rows(Operator& item) const {
   item.backward_working += 2 * bytes;
 }
 
+// The mirror image: partial sums are added over the ranks in the forward, and the gradient is gathered where the sum
+// was scattered. With whole rows every rank has the whole gradient already.
 void OperatorWriter::leave_features(Operator& item) const {
   const double bytes = shape_.element * shape_.tokens * shape_.hidden;
   if (!setting_.splits_sequence) {

@@ -33,12 +33,15 @@ void split_axis(LocalPart& part, std::size_t axis, std::int64_t ranks, std::int6
 
 void split_vocabulary(LocalPart& part, std::int64_t ranks, std::int64_t position) {
   const std::int64_t vocabulary = part.shape[0];
+  // All ranks get equally many rows, so that collectives and flat memory are uniform; the last ranks' rows may be
+  // padding.
   part.shape[0] = divide_up(vocabulary, ranks);
   part.offset[0] = std::min(position * part.shape[0], vocabulary);
   part.real_shape[0] = std::min(part.shape[0], vocabulary - part.offset[0]);
 }
 
 void split_kv_heads(LocalPart& part, const ModelRecipe& model, const ShardPlace& place) {
+  // With fewer heads than ranks, neighbouring ranks hold copies of one head: those whose query heads read it.
   const std::int64_t parts = std::min(model.kv_heads, place.degrees.tensor);
   part.copies = place.degrees.tensor / parts;
   part.copy = place.tensor % part.copies;
@@ -50,6 +53,7 @@ void split_expert(LocalPart& part, ShardAxis axis, const ShardPlace& place) {
   if (axis == ShardAxis::none) return;
   const std::int64_t ranks = place.degrees.expert_tensor;
   split_axis(part, axis == ShardAxis::output ? 1 : part.shape.size() - 1, ranks, place.tensor % ranks);
+  // A tensor group is several groups of expert_tensor ranks, each with a copy of the rank's experts.
   part.copies = place.degrees.tensor / ranks;
   part.copy = place.tensor / ranks;
 }
@@ -88,6 +92,7 @@ GradientSum gradient_sum(const ModelRecipe& model, const Parameter& parameter, s
     const bool repeats = belongs_to_kv_heads(parameter.role) && tensor > model.kv_heads;
     return repeats ? GradientSum::same_heads : GradientSum::none;
   }
+  // One weight for all heads, of which each rank has some.
   const bool is_of_heads = parameter.role == Role::query_norm_weight || parameter.role == Role::key_norm_weight;
   return splits_sequence || is_of_heads ? GradientSum::tensor_group : GradientSum::none;
 }

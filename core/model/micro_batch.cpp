@@ -5,6 +5,8 @@ namespace llmtrain {
 
 kernels::Dropout dropout_at(const MicroBatch& micro, double probability, std::uint64_t site,
                             std::int64_t elements_per_sample) {
+  // The key depends on the step but not on the micro-batch: the sample's index in the global batch tells micro-batches
+  // apart, however the batch is split.
   return {probability, kernels::dropout_key(micro.seed, micro.step, site), micro.first_sample * elements_per_sample};
 }
 

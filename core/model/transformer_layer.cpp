@@ -48,6 +48,7 @@ void TransformerLayer::drop(at::Tensor& branch, const MicroBatch& micro, Forward
 
 at::Tensor TransformerLayer::branch_gradient(const at::Tensor& dy, const MicroBatch& micro, std::uint64_t site) const {
   if (dropout_ == 0) return dy;
+  // A copy, since dy is also the gradient of the residual connection, which has no dropout.
   at::Tensor gradient = dy.clone();
   drop(gradient, micro, ForwardMode::training, site);
   return gradient;
@@ -57,6 +58,7 @@ at::Tensor TransformerLayer::run(const at::Tensor& x, const MicroBatch& micro, F
   saved.attention_input = attention_norm_.forward(x, saved.attention_statistics);
   saved.middle = attention_.forward(saved.attention_input, micro, pass, saved.attention);
   drop(saved.middle, micro, pass, attention_site_);
+  // The branch's memory becomes the residual stream: one tensor less than adding out of place.
   saved.middle.add_(x);
   saved.ffn_input = ffn_norm_.forward(saved.middle, saved.ffn_statistics);
   at::Tensor y = feed_forward_.forward(saved.ffn_input, saved.feed_forward);
@@ -68,7 +70,9 @@ BlockModule::Output TransformerLayer::forward(const at::Tensor& x, const MicroBa
   auto saved = std::make_unique<Saved>();
   at::Tensor y = run(x, micro, pass, *saved);
   if (pass == ForwardMode::evaluation) return {std::move(y), nullptr};
+  // Everything but x is released; the backward runs the same forward again, with the same masks.
   if (recompute_ == Recompute::full) saved = std::make_unique<Saved>();
+  // Norms are made again from their input and kept statistics, without another reduction.
   if (recompute_ == Recompute::selective) {
     saved->attention_input.reset();
     saved->ffn_input.reset();
@@ -85,7 +89,9 @@ at::Tensor TransformerLayer::backward(at::Tensor dy, const MicroBatch& micro,
   const at::Tensor dffn =
       feed_forward_.backward(branch_gradient(dy, micro, ffn_site_), saved.ffn_input, saved.feed_forward);
   saved.ffn_input.reset();
+  // Adds to dy, which already holds the gradient of the residual connection: dy then is the gradient of `middle`.
   ffn_norm_.backward(dffn, saved.middle, saved.ffn_statistics, dy);
+  // Released before attention's backward, which has a peak of its own.
   saved.middle.reset();
 
   if (!saved.attention_input.defined())

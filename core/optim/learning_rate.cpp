@@ -25,6 +25,7 @@ double height(const LearningRateRecipe& recipe, std::int64_t step) {
     case LearningRateSchedule::cosine:
       return 0.5 * (1 + std::cos(std::numbers::pi * progress(step, recipe.warmup_steps, end)));
     case LearningRateSchedule::wsd: {
+      // The last fifth, unless the warm-up ends within it.
       const std::int64_t start = std::max(recipe.warmup_steps, end - end / 5);
       return step < start ? 1 : 1 - progress(step, start, end);
     }
@@ -36,8 +37,10 @@ double height(const LearningRateRecipe& recipe, std::int64_t step) {
 
 double learning_rate_at(const LearningRateRecipe& recipe, std::int64_t step) {
   if (step < recipe.warmup_steps)
+    // step + 1: the first step already trains, and the last of the warm-up reaches the peak.
     return recipe.peak * static_cast<double>(step + 1) / static_cast<double>(recipe.warmup_steps);
   const bool decays = recipe.schedule != LearningRateSchedule::constant;
+  // Before height(), which would divide by zero where the decay ends with the warm-up.
   if (decays && step >= recipe.decay_steps) return recipe.minimum;
   return std::lerp(recipe.minimum, recipe.peak, height(recipe, step));
 }

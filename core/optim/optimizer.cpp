@@ -16,6 +16,7 @@ class Adamw final : public Optimizer {
       : recipe_(recipe), segments_(std::move(segments)), first_moment_(memory()), second_moment_(memory()) {}
 
   void update(const OptimizerUpdate& update) override {
+    // Parameters with and without decay alternate in flat memory; a segment is one kernel call with one decay.
     for (const OptimizerSegment& segment : segments_) {
       const auto part = [&](const at::Tensor& flat) { return flat.slice(0, segment.begin, segment.end); };
       kernels::AdamwState state{part(update.weights), part(first_moment_), part(second_moment_)};
@@ -61,6 +62,7 @@ std::vector<OptimizerSegment> merge_segments(const std::vector<OptimizerSegment>
 }
 
 double clipping_coefficient(double norm, double clip_norm) {
+  // 1e-6 as in PyTorch, so that a norm of 0 does not divide by zero.
   return clip_norm > 0 ? std::min(1.0, clip_norm / (norm + 1e-6)) : 1.0;
 }
 

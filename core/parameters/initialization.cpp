@@ -10,6 +10,7 @@
 namespace llmtrain {
 namespace {
 
+// A stream per name: adding or moving parameters does not change the others' values.
 std::uint64_t stream_key(std::int64_t seed, const std::string& name) {
   return stable_hash(std::to_string(seed) + "/" + name);
 }
@@ -24,8 +25,11 @@ std::vector<std::int64_t> strides_of(const std::vector<std::int64_t>& shape) {
 // `box` begins at element `first` of a tensor with these strides.
 void fill_box(at::Tensor box, const std::int64_t* strides, std::int64_t first, std::uint64_t key, double deviation) {
   if (box.dim() > 2) {
+    // Experts: one matrix after another.
     for (std::int64_t i = 0; i < box.size(0); ++i)
       fill_box(box.select(0, i), strides + 1, first + i * strides[0], key, deviation);
+    // A part of each row, from a split by input features: rows are apart in the whole tensor. Otherwise all elements
+    // are consecutive there.
   } else if (box.dim() == 2 && box.size(1) < strides[0]) {
     kernels::fill_normal_block_(box, key, deviation, first, strides[0]);
   } else {

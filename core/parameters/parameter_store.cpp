@@ -21,6 +21,7 @@ at::Tensor ParameterStore::view(const at::Tensor& flat, std::size_t first, std::
   std::vector<std::int64_t> shape = part(first).shape;
   const FlatRange& begin = ranges_[position(first)];
   const FlatRange& end = ranges_[position(last)];
+  // Parameters from first to last have rows of equal length, so joining them only adds rows.
   const std::int64_t row = part(first).elements() / shape[0];
   shape[0] = (end.end - begin.begin) / row;
   return flat.slice(0, begin.begin, end.end).view(shape);
@@ -35,6 +36,7 @@ void ParameterStore::keep(std::size_t parameter) { kept_[parameter] = weight(par
 
 ParameterStore::GradientTarget ParameterStore::fused_gradient(std::size_t first, std::size_t last) {
   if (!gradients_.defined()) gradients_ = gradient_source_();
+  // Fused parameters are always written together, so the first one's flag answers for all.
   const bool written = written_[position(first)];
   for (std::size_t i = position(first); i <= position(last); ++i) written_[i] = true;
   return {view(gradients_, first, last), written ? kernels::Accumulation::add : kernels::Accumulation::overwrite};
@@ -42,6 +44,7 @@ ParameterStore::GradientTarget ParameterStore::fused_gradient(std::size_t first,
 
 at::Tensor ParameterStore::added_gradient(std::size_t parameter) {
   GradientTarget target = gradient(parameter);
+  // Zeroed at first use rather than all at once: kernels that can overwrite save the pass over memory.
   if (target.accumulation == kernels::Accumulation::overwrite) target.tensor.zero_();
   return target.tensor;
 }
@@ -49,6 +52,7 @@ at::Tensor ParameterStore::added_gradient(std::size_t parameter) {
 at::Tensor ParameterStore::take_gradients() {
   if (!gradients_.defined()) gradients_ = gradient_source_();
   for (std::size_t i = 0; i < ranges_.size(); ++i)
+    // A parameter that no micro-batch used has the gradient 0, not what the memory held before.
     if (!written_[i]) gradients_.slice(0, ranges_[i].begin, ranges_[i].end).zero_();
   at::Tensor taken = std::move(gradients_);
   drop_gradients();
