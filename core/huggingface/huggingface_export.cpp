@@ -106,6 +106,7 @@ void add_gpt2(Json& config, const ModelRecipe& model) {
   config["n_positions"] = model.max_sequence_length;
   config["activation_function"] = model.activation == Activation::gelu ? "gelu" : "gelu_new";
   config["layer_norm_epsilon"] = model.norm_eps;
+  // One probability for all three places, as in our models.
   for (const std::string key : {"attn_pdrop", "embd_pdrop", "resid_pdrop"}) config[key] = model.dropout;
 }
 
@@ -143,6 +144,7 @@ HuggingfaceType huggingface_type_of(const ModelRecipe& model) {
   require_biases(model);
   if (model.qk_norm) return HuggingfaceType::qwen3;
   if (model.qkv_bias && !model.bias) return HuggingfaceType::qwen2;
+  // Mistral has the same tensors and does not require heads to divide hidden_size.
   const bool llama_takes_it = model.hidden_size % model.heads == 0;
   return llama_takes_it ? HuggingfaceType::llama : HuggingfaceType::mistral;
 }
@@ -161,6 +163,7 @@ Json huggingface_config_of(const ModelRecipe& model, HuggingfaceType type, const
   config["tie_word_embeddings"] = model.tie_embeddings;
   config["initializer_range"] = model.init_std;
   config["bos_token_id"] = config["eos_token_id"] = end_of_text(model, type);
+  // transformers 4 reads "torch_dtype", 5 reads "dtype".
   config["dtype"] = config["torch_dtype"] = dtype;
   config["use_cache"] = true;
   return config;

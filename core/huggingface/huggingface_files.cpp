@@ -47,6 +47,7 @@ std::map<std::string, std::string> read_weight_map(const fs::path& index) {
 HuggingfaceFiles::HuggingfaceFiles(const fs::path& folder) {
   const fs::path single = folder / "model.safetensors";
   const fs::path index = folder / "model.safetensors.index.json";
+  // In the order in which from_pretrained looks for them.
   if (is_there(single)) {
     open(single);
     return;
@@ -80,6 +81,7 @@ void HuggingfaceFiles::open_indexed(const fs::path& index) {
   for (const std::string& file : files) open(index.parent_path() / file);
   for (const auto& [name, file] : weight_map) {
     const auto found = tensors_.find(name);
+    // Both directions are checked: an index that disagrees with its files is of another model.
     if (found == tensors_.end() || found->second.file->path().filename() != file)
       refuse(index, "places " + quoted_text(name) + " in " + file + ", which does not hold it");
   }

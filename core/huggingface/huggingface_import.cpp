@@ -31,10 +31,12 @@ class ConfigReader {
   std::int64_t size(const std::string& key, std::optional<std::int64_t> otherwise = std::nullopt) {
     const Json* value = get(key);
     if (value == nullptr && otherwise) return *otherwise;
+    // Far above any model, and products of two sizes fit 64 bits.
     constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
     const bool fits = value != nullptr && value->is_number_integer() && *value >= 1 && *value <= most;
     if (fits) return value->get<std::int64_t>();
     problem(key, value == nullptr ? "is missing" : "is " + shown(*value) + "; a size from 1 to 2147483647 is needed");
+    // A valid value, so that reading goes on and finds further problems.
     return 1;
   }
 
@@ -127,6 +129,7 @@ ModelRecipe read_gpt2(ConfigReader& reader) {
 double read_rope_theta(ConfigReader& reader) {
   const double theta = reader.number("rope_theta", 10000);
   const Json* scaling = reader.get("rope_scaling");
+  // "rope_scaling" where it is in use, since its settings then override the plain theta.
   const std::string key = scaling != nullptr && !scaling->empty() ? "rope_scaling" : "rope_parameters";
   const Json* rope = reader.get(key);
   if (rope == nullptr) return theta;
@@ -164,6 +167,7 @@ void refuse_sliding_window(ConfigReader& reader, HuggingfaceType type, const Mod
 
 void read_biases(ConfigReader& reader, HuggingfaceType type, ModelRecipe& model) {
   model.bias = model.qkv_bias = false;
+  // qwen2 always has these biases and no key for them.
   if (type == HuggingfaceType::qwen2) model.qkv_bias = true;
   if (type == HuggingfaceType::qwen3) reader.require("attention_bias", false, false);
   if (type != HuggingfaceType::llama) return;

@@ -48,6 +48,7 @@ class Problems {
 TensorMap without_prefixes(const HuggingfaceFiles& files, HuggingfaceType type, Problems& problems) {
   TensorMap tensors;
   for (const auto& [name, tensor] : files.tensors())
+    // Older files lack the model's prefix, newer ones have it: names are compared without.
     if (!is_huggingface_buffer(name) && !tensors.emplace(without_model_prefix(name, type), tensor).second)
       problems.add(name, "appears twice, with and without its prefix");
   return tensors;
@@ -57,6 +58,7 @@ at::Tensor copy_tensor(const HuggingfaceFiles::Tensor& source) {
   at::Tensor tensor = at::empty(source.entry->shape, at::dtype(tensor_type(source.entry->dtype)));
   const auto bytes = source.bytes();
   if (!bytes.empty()) std::memcpy(tensor.data_ptr(), bytes.data(), bytes.size());
+  // Weights are fp32 or bf16 here; fp32 holds every fp16 value.
   return tensor.scalar_type() == at::kHalf ? tensor.to(at::kFloat) : tensor;
 }
 
@@ -67,6 +69,7 @@ void add_parameters(const HuggingfaceTensor& plan, const Graph& graph, const Hug
   std::int64_t row = 0;
   for (const std::size_t index : plan.parameters) {
     const Parameter& parameter = graph.parameters[index];
+    // GPT-2's query, key and value are one tensor there and three parameters here.
     weights[parameter.name] = whole.narrow(0, row, parameter.shape.front()).contiguous();
     row += parameter.shape.front();
   }
@@ -90,6 +93,7 @@ void take_tied_head(TensorMap& tensors, const Graph& graph, const std::string& e
   if (token == tensors.end()) return;
   const auto ours = head->second.bytes();
   const auto theirs = token->second.bytes();
+  // Compared as bytes, which also works for NaN.
   if (ours.size() == theirs.size() && std::memcmp(ours.data(), theirs.data(), ours.size()) == 0)
     tensors.erase(head);
   else

@@ -51,6 +51,7 @@ at::Tensor assemble(const HuggingfaceTensor& plan, const Graph& graph, const Nam
 
 void write_weights(const fs::path& file, const Graph& graph, const NamedWeights& weights, HuggingfaceType type,
                    const std::string& dtype) {
+  // Joined or transposed tensors must live until the file is written.
   std::vector<at::Tensor> owners;
   std::vector<SafetensorsTensor> tensors;
   for (const HuggingfaceTensor& plan : huggingface_tensors(graph, type)) {

@@ -18,6 +18,7 @@ std::string place_of(std::string_view text, std::size_t index) {
     if (c == '\n') {
       ++line;
       column = 1;
+      // Continuation bytes of UTF-8 are no characters of their own.
     } else if ((static_cast<unsigned char>(c) & 0xC0) != 0x80) {
       ++column;
     }
@@ -74,6 +75,7 @@ std::string at_mark(std::string_view text, std::size_t index) {
 }
 
 std::string explain(std::string_view text, std::size_t index, std::string_view reason) {
+  // The parser's own messages name its tokens and states; only their key words are used.
   if (has(reason, "UTF-8")) return "the text is not UTF-8";
   if (has(reason, "out of range") || has(reason, "out_of_range")) {
     return "the number " + std::string(word_at(text, index)) + " is too large";
@@ -94,6 +96,7 @@ std::string explain(std::string_view text, std::size_t index, std::string_view r
 }  // namespace
 
 std::string describe_syntax_error(std::string_view text, std::size_t position, std::string_view reason) {
+  // The parser counts from 1 and includes the byte that it rejected.
   const auto index = std::min(position > 0 ? position - 1 : 0, text.size());
   const bool ended = position > text.size() || has(reason, "unexpected end of input");
   const auto place = ended ? text.size() : index;

@@ -55,6 +55,7 @@ class DocumentBuilder final : public nlohmann::json_sax<Json> {
   }
 
   bool open(Json container) {
+    // Copying and destroying a document recurses, so its depth must be bounded.
     if (levels_.size() == deepest_nesting) {
       result_.error = "lists and objects are nested more than " + std::to_string(deepest_nesting) + " levels deep";
       return false;
@@ -93,6 +94,7 @@ std::string cut(std::string text) {
   constexpr std::size_t longest = 60;
   if (text.size() <= longest) return text;
   std::size_t end = longest;
+  // Not within a character of several bytes.
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
   return text.substr(0, end) + "…";
 }
@@ -131,6 +133,7 @@ std::vector<std::string> split_pointer(std::string_view pointer) {
   for (std::size_t i = 0; i < pointer.size(); ++i) {
     if (pointer[i] == '/') {
       keys.emplace_back();
+      // RFC 6901: "~1" is a slash and "~0" a tilde.
     } else if (pointer[i] == '~' && i + 1 < pointer.size()) {
       keys.back() += pointer[++i] == '1' ? '/' : '~';
     } else {

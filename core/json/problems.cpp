@@ -42,6 +42,8 @@ void Problems::add_missing(const std::string& pointer, const std::string& rule) 
 
 void Problems::add_unknown(const std::string& pointer, const std::string& meant) {
   add(pointer, "is not a recipe key", "llmtrain schema lists all keys", meant.empty() ? "" : shown_key(meant, pointer));
+  // The key that was probably meant is missing, but only because it was misspelt: reporting both would repeat the
+  // mistake.
   if (!meant.empty() && !document_.holds(meant) && meant_.size() < most_problems) meant_.push_back(meant);
 }
 
@@ -62,6 +64,7 @@ std::string Problems::report(const std::string& file) const {
   for (const auto& problem : problems_) {
     if (is_told(problem)) told.emplace_back(document_.place_of(problem.pointer), &problem);
   }
+  // In the order of the document; problems at one place stay in the order in which they were found.
   std::stable_sort(told.begin(), told.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::string lines;
   for (const auto& [place, problem] : told) {

@@ -14,6 +14,7 @@ bool is_index(std::string_view key) {
   return !key.empty() && key.size() < 7 && key.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
+// Dots or slashes: both "batch.micro" and a JSON pointer are accepted.
 std::vector<std::string> split_path(std::string_view path) {
   std::vector<std::string> keys(1);
   for (const char c : path.substr(path.starts_with('/') ? 1 : 0)) {
@@ -77,6 +78,7 @@ std::string put(Document& document, const std::vector<std::string>& keys, Json v
     pointer = append_key(pointer, key);
     if (!step) return list_problem(pointer, size);
     place = step->child;
+    // Everything below a created or replaced value came from the command line as well.
     if (overridden.empty() && (step->made || !place->is_structured())) overridden = pointer;
   }
   *place = std::move(value);
@@ -87,6 +89,7 @@ std::string put(Document& document, const std::vector<std::string>& keys, Json v
 }  // namespace
 
 std::string apply_override(const std::string& text, Document& document) {
+  // The parser below and the output assume UTF-8; the shell passes any bytes.
   if (!is_utf8(text)) return shown_text(text) + ": the text is not UTF-8; write it in UTF-8";
   const auto equals = text.find('=');
   const auto path = text.substr(0, equals);

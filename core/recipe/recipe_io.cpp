@@ -34,6 +34,7 @@ Document read_document(std::string_view text, const std::string& name, std::vect
 
 std::string apply_overrides(const std::vector<Override>& overrides, Document& document) {
   std::string lines;
+  // The reader reports the root's type; overrides of it would only hide that.
   if (!document.root.is_object()) return lines;
   for (const auto& text : overrides) {
     const auto problem = apply_override(text, document);
@@ -55,6 +56,7 @@ Recipe parse_recipe(std::string_view text, const std::string& name, const std::f
   RecipeReader reader(document, folder, problems);
   describe_keys(reader, recipe);
   reader.finish();
+  // After all keys are read: a rule looks at several, and only at those that are valid.
   check_rules(recipe, {.document = &document}, problems);
   auto lines = problems.report(name);
   if (!unusable.empty()) lines = unusable + (lines.empty() ? "" : "\n") + lines;
@@ -65,6 +67,7 @@ Recipe parse_recipe(std::string_view text, const std::string& name, const std::f
 Recipe read_recipe(const std::filesystem::path& file, const std::vector<Override>& overrides) {
   std::error_code unknown;
   const auto size = std::filesystem::file_size(file, unknown);
+  // Before reading, so that a huge file given by mistake is not loaded.
   if (!unknown && size > largest_recipe) refuse_size(file.string());
   std::string text;
   try {

@@ -102,6 +102,7 @@ class SchemaWriter final : public KeyVisitor {
   void leave_section() override {
     const auto level = std::move(levels_.back());
     levels_.pop_back();
+    // An entry of a list has no name: it is the schema of the list's items.
     if (level.name.empty()) {
       items_ = object_of(level);
       return;
@@ -111,6 +112,7 @@ class SchemaWriter final : public KeyVisitor {
       schema["type"] = {"object", "null"};
       schema["default"] = nullptr;
     }
+    // A section with required keys cannot be left out itself.
     const bool required = !level.nullable && !level.required.empty();
     put({level.name, level.help, "", required ? Presence::required : Presence::optional}, std::move(schema),
         Json::object());
@@ -128,6 +130,7 @@ class SchemaWriter final : public KeyVisitor {
     property.update(schema);
     if (key.presence == Presence::required) {
       level.required.push_back(std::string(key.name));
+      // A default that depends on other keys is given in words, as a schema cannot express it.
     } else if (key.default_words.empty() && !property.contains("properties")) {
       property["default"] = std::move(value);
     }

@@ -22,6 +22,7 @@ struct Entry {
 // Lists the keys of the table, with one entry per list.
 class KeyLister final : public KeyVisitor {
  public:
+  // Over a default recipe: each member then holds the default that the table shows.
   KeyLister() : KeyVisitor(Defaults::fill) {}
   std::vector<Entry> entries;
 
@@ -44,6 +45,7 @@ class KeyLister final : public KeyVisitor {
   void tokenizer(const Key& key, TokenizerRecipe&) override {
     add(key, tokenizer_words(), "bytes");
     enter_section(key);
+    // enter_section() has listed the key again, as a section.
     entries.pop_back();
     for (const auto name : tokenizer_file_keys)
       add({name, "The tokenizer's file."}, text_words({TextKind::path}), "none");

@@ -11,11 +11,13 @@ Verdict check_kv_heads(const Recipe& recipe, const Known&) {
 }
 
 Verdict check_hidden_size(const Recipe& recipe, const Known& known) {
+  // hidden_size / heads is only head_dim's default: a recipe that gives head_dim need not be divisible.
   if (known.document == nullptr || known.document->holds("/model/head_dim")) return {};
   return must_be_multiple(recipe.model.hidden_size, recipe.model.heads, "model.heads, or give model.head_dim");
 }
 
 Verdict check_head_dim(const Recipe& recipe, const Known&) {
+  // Rotary positions rotate pairs of elements.
   if (recipe.model.position != Position::rope) return {};
   return must_be_multiple(recipe.model.head_dim, 2, "2 where model.position is rope");
 }

@@ -39,6 +39,7 @@ std::int64_t extra_units(const Recipe& recipe) { return recipe.pipeline.balance.
 // The nearest number of layers that can be split evenly; the lower one on a tie.
 std::int64_t nearest_even_layers(const Recipe& recipe) {
   const auto stages = stage_count(recipe), extra = extra_units(recipe);
+  // At least one layer must remain beside embedding and head.
   const auto least = (extra / stages + 1) * stages;
   const auto nearest = (recipe.model.layers + extra + (stages - 1) / 2) / stages * stages;
   return std::max(least, nearest) - extra;
@@ -49,6 +50,7 @@ std::string ways_out(const Recipe& recipe) {
   const auto ranks = recipe.parallel.pipeline, loops = recipe.pipeline.loops, stages = stage_count(recipe);
   const auto layers = recipe.model.layers, units = layers + extra_units(recipe);
   std::vector<std::string> ways;
+  // First the change that keeps the layers and the ranks: another number of loops.
   if (units % ranks == 0) {
     ways.push_back(fmt::format("/pipeline/loops to {}", nearest_divisor(loops, units / ranks)));
   } else if (stages > layers) {
@@ -60,6 +62,7 @@ std::string ways_out(const Recipe& recipe) {
   if (even <= layer_range.maximum) ways.push_back(fmt::format("/model/layers to {}", even));
   const auto text = fmt::format("set {}", fmt::join(ways, " or "));
   if (stages > layers) return text;
+  // The most even list: the first stages get the remainder.
   std::vector<std::int64_t> list(static_cast<std::size_t>(stages), layers / stages);
   std::for_each_n(list.begin(), layers % stages, [](std::int64_t& entry) { ++entry; });
   return text + fmt::format(", or give the layers of each stage: [{}]", fmt::join(list, ", "));
@@ -82,6 +85,7 @@ Verdict check_listed_balance(const Recipe& recipe, const Known&) {
     return Refusal{fmt::format("the list has {} {}", list.size(), list.size() == 1 ? "entry" : "entries"),
                    "give one for each of " + stages_text(recipe)};
   }
+  // A stage between the ends would have nothing to run.
   for (std::size_t stage = 1; stage + 1 < list.size(); ++stage) {
     if (list[stage] > 0) continue;
     return Refusal{fmt::format("stage {} has 0 layers", stage),

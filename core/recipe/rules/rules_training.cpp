@@ -28,6 +28,7 @@ Verdict check_decay(const Recipe& recipe, const Known&) {
 
 Verdict check_evaluation(const Recipe& recipe, const Known&) {
   const auto every = recipe.training.evaluate_every;
+  // Without training data the recipe is only planned.
   if (every == 0 || recipe.data.train.empty() || !recipe.data.validation.empty()) return {};
   return Refusal{std::to_string(every) + " has nothing to evaluate", "needs data.validation; 0 disables evaluation",
                  "0"};

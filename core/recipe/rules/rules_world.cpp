@@ -10,6 +10,7 @@
 namespace llmtrain {
 namespace {
 
+// Far above any machine.
 constexpr double most_ranks = 1 << 24;
 constexpr const char* too_many_ranks = "makes more than 2^24 ranks";
 
@@ -21,6 +22,7 @@ Verdict check_degrees(const Recipe& recipe, const Known&) {
 Verdict check_launch(const Recipe& recipe, const Known&) {
   if (!recipe.launch.ranks) return {};
   const auto ranks = *recipe.launch.ranks, replica = ranks_per_replica(recipe.parallel);
+  // With an open data degree any number of whole replicas is right.
   if (!recipe.parallel.data) return must_be_multiple(ranks, replica, "parallel.tensor × pipeline × context");
   if (ranks % replica == 0 && ranks / replica == *recipe.parallel.data) return {};
   return Refusal{std::to_string(ranks) + " does not match parallel",
@@ -44,6 +46,7 @@ Verdict check_replicas(const Recipe& recipe, const Known& known) {
 Verdict check_full_nodes(const Recipe&, const Known& known) {
   if (known.world == nullptr) return {};
   const auto [ranks, devices] = *known.world;
+  // Ranks of one node may leave devices idle; several nodes are all full.
   if (ranks <= devices || ranks % devices == 0) return {};
   return Refusal{fmt::format("{} ranks do not fill nodes of {} devices", ranks, devices), "must divide the ranks",
                  std::to_string(nearest_divisor(devices, ranks))};
