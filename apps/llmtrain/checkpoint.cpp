@@ -45,6 +45,7 @@ int verify(const CheckpointOptions& options) {
 void require_new_folder(const std::string& destination) {
   std::error_code failed;
   const auto status = std::filesystem::status(destination, failed);
+  // An empty folder may have been made for this; anything else could be overwritten by mistake.
   const bool free = !std::filesystem::exists(status) ||
                     (std::filesystem::is_directory(status) && std::filesystem::is_empty(destination, failed));
   if (destination.empty() || !free) {
@@ -54,6 +55,7 @@ void require_new_folder(const std::string& destination) {
 }
 
 int export_to(const CheckpointOptions& options) {
+  // Before the checkpoint and LibTorch are loaded, which takes longer.
   require_new_folder(options.destination);
   const CheckpointSource source = open_source(options.source, {});
   require_executable(source.recipe, source.checkpoint.string());

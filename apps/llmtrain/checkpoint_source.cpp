@@ -53,6 +53,7 @@ FoundCheckpoint find_source(const std::string& source) {
   if (!fs::is_directory(status)) {
     throw Error(ExitCode::bad_data, source + ": is a file; give a run's directory or a checkpoint's folder");
   }
+  // From the most specific to the most general: a checkpoint, a run's directory, its folder of checkpoints.
   if (holds(path, "manifest.json")) return {path, {}};
   if (holds(path, "checkpoints")) return newest(path / "checkpoints");
   if (holds(path, "latest")) return newest(path);

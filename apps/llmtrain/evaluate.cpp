@@ -41,6 +41,7 @@ std::string as_text(const EvaluateRequest& request, const EvaluateResult& result
 
 int evaluate(const EvaluateOptions& options) {
   auto source = open_source(options.source, options.overrides);
+  // Before LibTorch is loaded.
   require_executable(source.recipe, source.checkpoint.string());
   EvaluateRequest request = options.request;
   request.recipe = std::move(source.recipe);

@@ -32,6 +32,7 @@ CLI::Validator numbers(const std::string& rule_words, Rule rule) {
 void add_set_flag(CLI::App& command, std::vector<Override>& overrides) {
   command.add_option("--set", overrides, "Override a key of the recipe, as in batch.micro=4; repeatable")
       ->type_name("KEY=JSON")
+      // One value per flag, or the recipe after it would be taken as another one.
       ->allow_extra_args(false);
 }
 

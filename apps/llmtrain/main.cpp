@@ -48,6 +48,7 @@ int main(int argument_count, char** arguments) {
     return app::parse_and_act(argument_count, arguments);
   } catch (const Error& error) {
     return app::fail(error.code(), error.what());
+    // Not a mistake of the program: models larger than the machine are easily asked for.
   } catch (const std::bad_alloc&) {
     return app::fail(ExitCode::internal_error, "out of memory: this machine cannot hold what was asked for");
   } catch (const std::exception& error) {

@@ -67,6 +67,7 @@ bool has_no_profile(const Recipe& recipe) {
 
 std::int64_t devices_per_node_of_run(const Recipe& recipe, const RunLaunch& launch) {
   if (recipe.cluster.devices_per_node) return *recipe.cluster.devices_per_node;
+  // A launcher has already placed the ranks, whatever the profile says.
   if (!launch.launcher.empty()) return std::max<std::int64_t>(1, launch.ranks_here);
   if (has_no_profile(recipe)) return std::max<std::int64_t>(1, launch.ranks / recipe.cluster.nodes);
   return devices_per_node(recipe, profile_of(recipe));
@@ -75,6 +76,7 @@ std::int64_t devices_per_node_of_run(const Recipe& recipe, const RunLaunch& laun
 // Where the ranks are threads of one process, its libraries count once, and the tensors of every rank.
 double process_bytes(const PlanReport& report, const RunLaunch& launch) {
   if (launch.backend != CommunicationBackend::local) return fullest_rank(report).peak_bytes;
+  // Each rank of the report stands for so many equal ones.
   const double lanes = static_cast<double>(launch.ranks) / static_cast<double>(report.ranks.size());
   double bytes = report.ranks.front().bytes[MemoryCategory::framework];
   for (const PlannedRank& rank : report.ranks)
@@ -99,6 +101,7 @@ int plan(const PlanOptions& options) {
 }  // namespace
 
 Error with_file(const std::string& file, const Error& error) {
+  // Other errors name their own file.
   if (error.code() != ExitCode::bad_recipe || std::string_view(error.what()).starts_with(file)) return error;
   std::string text = file + ": ";
   for (const char letter : std::string_view(error.what())) {
@@ -110,6 +113,7 @@ Error with_file(const std::string& file, const Error& error) {
 
 int show_plan(const std::string& file, const Recipe& recipe, const PlanOutputs& outputs) {
   const ClusterProfile profile = profile_of(recipe);
+  // Recording the timeline of a large plan takes time and memory: only where it is drawn.
   const bool draws = outputs.html || outputs.trace;
   const auto layout = named_with_file(file, [&] { return lay_out(recipe, profile); });
   Plan plan = plan_of(layout, profile, draws ? Timeline::record : Timeline::leave_out);

@@ -67,10 +67,12 @@ int run_here(const RunOptions& options, const std::optional<Launcher>& launcher)
   request.launch = decide_launch(options.recipe, recipe, launcher);
   request.layout = layout_for_run(options.recipe, recipe, request.launch);
   RuntimeInterface& runtime = load_runtime();
+  // A build without MPI runs its ranks as threads of this process.
   if (!launcher && request.launch.backend == CommunicationBackend::automatic && !runtime.has_mpi())
     request.launch.backend = CommunicationBackend::local;
   if (starts_processes(request.launch, launcher)) return start_ranks(request.launch.ranks);
   set_verbosity(request.verbosity);
+  // One rank plans for all: every rank would get the same.
   if (!launcher || launcher->rank == 0) request.plan = plan_for_run(request.layout, request.launch);
   return runtime.run(request);
 }

@@ -14,6 +14,8 @@
 namespace llmtrain::app {
 namespace {
 
+// The runtime is a library of its own, so that commands which need no LibTorch start in milliseconds and run without
+// it.
 std::vector<std::string> candidates() {
   std::vector<std::string> files;
   std::error_code failed;

@@ -39,6 +39,7 @@ std::string row(const SearchCandidate& candidate) {
   const Json layout = layout_json(candidate.recipe);
   const auto text = [&](const char* section, const char* key) { return layout[section][key].get<std::string>(); };
   const PipelineRecipe& pipeline = candidate.recipe.pipeline;
+  // Without stages a schedule has no effect.
   const bool pipelined = candidate.recipe.parallel.pipeline > 1 || pipeline.loops > 1;
   const std::string schedule = pipelined ? fmt::format("{} × {}", text("pipeline", "schedule"), pipeline.loops) : "-";
   return fmt::format(

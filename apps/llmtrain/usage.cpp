@@ -48,6 +48,7 @@ std::string unknown_command(const CLI::App& command, const std::string& word) {
 }
 
 [[noreturn]] void refuse(const CommandLine& line, std::string text) {
+  // One line, as all errors.
   std::replace(text.begin(), text.end(), '\n', ' ');
   throw Error(ExitCode::bad_recipe, line.name + ": " + text + "; see " + line.name + " --help");
 }
@@ -63,6 +64,7 @@ int show_help_or_refuse(const CLI::App& program, const CLI::ParseError& stop) {
     return 0;
   }
   const auto extras = line.command->remaining();
+  // CLI11 calls a misspelt command an unexpected argument; the nearest name is more helpful.
   const bool needs_command = !command_names(*line.command).empty();
   if (needs_command && !extras.empty() && !extras.front().starts_with('-')) {
     refuse(line, unknown_command(*line.command, extras.front()));

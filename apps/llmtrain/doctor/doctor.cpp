@@ -56,6 +56,7 @@ int doctor(Format format) {
   const bool can_train = std::none_of(findings.begin(), findings.end(),
                                       [](const Finding& finding) { return finding.state == FindingState::missing; });
   write_result(format == Format::json ? as_json(findings, can_train) : as_text(findings));
+  // The exit code lets a script refuse a machine that cannot train.
   return static_cast<int>(can_train ? ExitCode::done : ExitCode::internal_error);
 }
 

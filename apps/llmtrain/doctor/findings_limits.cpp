@@ -24,6 +24,7 @@ std::string shown_bytes(rlim_t limit) {
 void find_open_files(std::vector<Finding>& findings) {
   const rlim_t limit = limit_of(RLIMIT_NOFILE);
   const std::string text = limit == RLIM_INFINITY ? "unlimited" : std::to_string(limit);
+  // 1024 is Linux's usual soft limit.
   findings.push_back(limit < 1024 ? Finding{FindingState::note, "open files", text + ": few", "ulimit -n 4096"}
                                   : Finding{FindingState::ok, "open files", text, ""});
 }
@@ -40,6 +41,7 @@ void find_locked_memory(std::vector<Finding>& findings) {
 
 void find_stack(std::vector<Finding>& findings) {
   const rlim_t limit = limit_of(RLIMIT_STACK);
+  // Linux's usual limit.
   constexpr rlim_t usual = 8 << 20;
   findings.push_back(limit < usual
                          ? Finding{FindingState::note, "stack", shown_bytes(limit) + ": small", "ulimit -s 8192"}

@@ -36,6 +36,7 @@ void find_vector_instructions(std::vector<Finding>& findings) {
                                                                                    {"avx512_bf16", "AVX-512 bf16"},
                                                                                    {"amx_tile", "AMX"},
                                                                                    {"asimd", "NEON"}}};
+  // x86 lists "flags", Arm "Features".
   std::istringstream words(value_in("/proc/cpuinfo", "flags") + " " + value_in("/proc/cpuinfo", "Features"));
   const std::set<std::string, std::less<>> flags{std::istream_iterator<std::string>(words), {}};
   std::string names;
@@ -69,6 +70,7 @@ void find_memory(std::vector<Finding>& findings) {
   const std::int64_t total = std::atoll(value_in("/proc/meminfo", "MemTotal").c_str()) * 1024;
   std::int64_t available = std::atoll(value_in("/proc/meminfo", "MemAvailable").c_str()) * 1024;
   std::string text = format_bytes(total) + ", " + format_bytes(available) + " available";
+  // "max" reads as 0, which is no limit.
   const std::int64_t limit = std::atoll(first_line("/sys/fs/cgroup/memory.max").c_str());
   if (limit > 0 && limit < total) {
     text += ", this container's limit is " + format_bytes(limit);

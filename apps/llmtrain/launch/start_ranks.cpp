@@ -22,6 +22,7 @@
 namespace llmtrain::app {
 namespace {
 
+// Read by the signal handler.
 volatile pid_t mpirun_process = 0;
 volatile std::sig_atomic_t requests = 0;
 
@@ -47,7 +48,9 @@ std::vector<std::string> arguments_given() {
 }
 
 std::vector<std::string> command_of(std::int64_t ranks) {
+  // Neither bound to cores nor limited to as many ranks as cores: the threads of each rank are set by share_cores().
   std::vector<std::string> command{"mpirun", "--quiet", "--bind-to", "none", "--oversubscribe"};
+  // Open MPI refuses root otherwise, which is usual in containers.
   if (::geteuid() == 0) command.emplace_back("--allow-run-as-root");
   command.insert(command.end(), {"-n", std::to_string(ranks), program_file()});
   const auto arguments = arguments_given();
@@ -94,6 +97,7 @@ void share_cores(std::int64_t ranks) {
   cpu_set_t allowed;
   if (::sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
   const std::int64_t threads = std::max<std::int64_t>(1, CPU_COUNT(&allowed) / ranks);
+  // 0: a value that is set stays.
   ::setenv("OMP_NUM_THREADS", std::to_string(threads).c_str(), 0);
 }
 
@@ -103,10 +107,12 @@ int start_ranks(std::int64_t ranks) {
   share_cores(ranks);
   std::vector<std::string> command = command_of(ranks);
   int pipe[2] = {};
+  // Closed by a successful exec: the parent reads end of file, or the reason of a failure.
   if (::pipe2(pipe, O_CLOEXEC) != 0)
     throw Error(ExitCode::internal_error, std::string("cannot create a pipe: ") + std::strerror(errno));
   struct sigaction action {};
   action.sa_handler = pass_on;
+  // Before the fork, so that no signal finds the default handler while mpirun runs.
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) ::sigaction(signal, &action, nullptr);
   const pid_t process = ::fork();
   if (process < 0)

@@ -12,6 +12,7 @@
 namespace llmtrain::app {
 namespace {
 
+// Small, since every pair of cases is planned, and divisible by the degrees in the table.
 constexpr const char* small_recipe = R"({
   "model": {"architecture": "gpt2", "layers": 4, "hidden_size": 64, "heads": 4, "vocab_size": 256,
             "max_sequence_length": 64},
