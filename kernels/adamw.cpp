@@ -82,6 +82,7 @@ void adamw_(AdamwState& state, const at::Tensor& gradients, const AdamwStep& ste
   check_size("v", state.v, n);
   check_size("gradients", gradients, n);
   if (compute_weights) check_size("compute_weights", *compute_weights, n);
+  // The fused step writes the rounded compute weights in the same pass over memory; the reference needs another one.
   if (!can_fuse(state, gradients, compute_weights)) {
     reference_step(state, gradients, step);
     if (compute_weights) at::Tensor(*compute_weights).copy_(state.weights);

@@ -41,6 +41,7 @@ void check_targets(const at::Tensor& targets, std::int64_t columns) {
                                       "), the model's vocabulary; tokenize the data with the model's tokenizer");
 }
 
+// The kernels overwrite logits in place and index rows by their length, hence contiguous.
 bool can_fuse(const at::Tensor& logits, const at::Tensor& targets) {
   return logits.device().is_cpu() && logits.is_contiguous() && targets.is_contiguous() &&
          (logits.scalar_type() == at::kFloat || logits.scalar_type() == at::kBFloat16);
@@ -86,6 +87,7 @@ at::Tensor reference_losses(const at::Tensor& log_probabilities, const at::Tenso
   return log_probabilities.gather(1, targets.unsqueeze(1)).squeeze(1).neg();
 }
 
+// The loops for the instruction-set level of this processor.
 vector::CrossEntropyKernels kernels_of_processor() {
   return vector::at_level([]<int level> { return vector::cross_entropy_kernels_for<level>(); });
 }
@@ -164,6 +166,7 @@ at::Tensor cross_entropy_forward_backward_(at::Tensor& logits, const at::Tensor&
   }
   const at::Tensor log_probabilities = reference_log_probabilities(logits);
   at::Tensor losses = reference_losses(log_probabilities, targets);
+  // softmax − one_hot: −1 is added at each row's target.
   const at::Tensor minus_one = at::full({targets.size(0), 1}, -1, log_probabilities.options());
   logits.copy_(log_probabilities.exp().scatter_add_(1, targets.unsqueeze(1), minus_one).mul_(scale));
   return losses;

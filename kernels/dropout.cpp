@@ -79,6 +79,7 @@ void reference_dropout(at::Tensor& x, const Dropout& dropout) {
   x.mul_(1 / (1 - dropout.probability)).masked_fill_(dropped.view_as(x), 0);
 }
 
+// Checked on every path, so that an invalid mask fails the same way on every device.
 void check(const at::Tensor& x, const Dropout& dropout) {
   if (!(dropout.probability >= 0 && dropout.probability < 1)) {
     throw Error(ExitCode::internal_error, "dropout: probability is " + std::to_string(dropout.probability) +

@@ -17,11 +17,13 @@ MatmulElement element_of(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kFloat ? MatmulElement::fp32 : MatmulElement::bf16;
 }
 
+// Both operands of one type: the kernels do not mix fp32 and bf16.
 bool runs_in_onednn(const at::Tensor& left, const at::Tensor& right) {
   return left.is_cpu() && is_onednn_type(left.scalar_type()) && right.scalar_type() == left.scalar_type() &&
          has_onednn();
 }
 
+// Strides describe a transposed matrix without copying it.
 MatmulOperand operand(const at::Tensor& matrix) { return {matrix.data_ptr(), matrix.stride(0), matrix.stride(1)}; }
 
 // destination = or += left · right.

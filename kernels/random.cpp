@@ -28,6 +28,7 @@ void fill_on_cpu(Kernel kernel, at::Tensor& x, const vector::NormalSequence& seq
 void fill_normal_(at::Tensor& x, std::uint64_t key, double standard_deviation, std::int64_t first_element) {
   const vector::NormalSequence sequence{.key = key, .standard_deviation = standard_deviation};
   const auto kernels = vector::at_level([]<int level> { return vector::random_kernels_for<level>(); });
+  // float64 is written as computed, for tests that need all digits.
   const bool flat = x.device().is_cpu() && x.is_contiguous();
   if (flat && x.scalar_type() == at::kFloat) return fill_on_cpu<float>(kernels.fp32, x, sequence, first_element);
   if (flat && x.scalar_type() == at::kDouble) return fill_on_cpu<double>(kernels.fp64, x, sequence, first_element);

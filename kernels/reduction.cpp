@@ -25,6 +25,7 @@ double sum_over_blocks(double (*kernel)(const Value*, std::int64_t), const at::T
   at::parallel_for(0, static_cast<std::int64_t>(sums.size()), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) sums[i] = kernel(values + i * block, std::min(block, n - i * block));
   });
+  // In the order of the blocks, whichever thread made each.
   return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 

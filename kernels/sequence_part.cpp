@@ -14,6 +14,7 @@ std::vector<PositionRun> SequencePart::runs_of(std::int64_t tokens) const {
   if (is_whole()) return {{0, tokens}};
   std::int64_t count = 0, end = 0;
   bool fits = true;
+  // Consistency is checked at each use: a wrong part would silently attend to wrong positions.
   for (const PositionRun& run : runs) {
     fits = fits && run.begin >= end && run.length > 0;
     end = run.begin + run.length;

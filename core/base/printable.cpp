@@ -53,6 +53,7 @@ std::string printable(std::string_view text) {
   while (!text.empty()) {
     const std::size_t length = character_length(text);
     result += length == 0 ? std::string_view("\uFFFD") : text.substr(0, length);
+    // After an invalid byte decoding starts again at the next one.
     text.remove_prefix(std::max<std::size_t>(length, 1));
   }
   return result;

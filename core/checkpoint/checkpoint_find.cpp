@@ -19,6 +19,7 @@ std::optional<std::int64_t> latest_step(const std::filesystem::path& file, std::
     const auto step = checkpoint_step(text);
     if (!step) skipped.push_back(file.string() + ": does not contain the name of a checkpoint; it is ignored");
     return step;
+    // `latest` is only a hint: without it the newest intact checkpoint is found by its name.
   } catch (const Error& refusal) {
     skipped.emplace_back(refusal.what());
     return std::nullopt;

@@ -120,6 +120,7 @@ std::vector<CheckpointFolder> list_checkpoints(const fs::path& checkpoints) {
   return folders;
 }
 
+// Called before each write, when no other write can be under way in this folder.
 void clear_leftovers(const fs::path& checkpoints) {
   for (const fs::path& path : entries_of(checkpoints)) {
     const std::string name = path.filename().string();

@@ -70,6 +70,7 @@ std::int64_t bytes_of_element(const LogicalTensor& tensor) { return *safetensors
 
 // The bytes of a slice, once the file's own header agrees with the manifest.
 std::span<const std::byte> slice_bytes(const SafetensorsFile& file, const LogicalTensor& tensor, const SliceBox& box) {
+  // The manifest's hash does not cover the files, so the file's own header must agree with it.
   const std::string name = slice_name(tensor.name, tensor.shape, box);
   const SafetensorsEntry* entry = file.find(name);
   if (entry == nullptr) refuse(file.path(), "does not hold " + quoted_text(name) + ", which the manifest places there");

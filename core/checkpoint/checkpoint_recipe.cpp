@@ -19,6 +19,7 @@ nlohmann::ordered_json model_keys(const ModelRecipe& model) {
 }
 
 // Keys that describe how a model was initialised or trained, not what it computes.
+// rope_theta counts as free where positions are learned, because nothing reads it.
 bool is_free(const std::string& key, const ModelRecipe& model) {
   return key == "architecture" || key == "dropout" || key == "init_std" ||
          (key == "rope_theta" && model.position == Position::learned);

@@ -14,6 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Parts of one tensor come from several writers; its dtype, shape and scale must be the same in all of them.
 void append_part(Manifest& whole, const CheckpointPart& part) {
   const std::size_t files = whole.files.size();
   whole.files.insert(whole.files.end(), part.files.begin(), part.files.end());

@@ -15,6 +15,7 @@ std::int64_t bytes_of(const TensorSlice& slice) {
   return safetensors_bytes(slice.dtype, slice.slice_shape).value_or(0);
 }
 
+// Five digits, as in Hugging Face's sharded files.
 std::string numbered(std::size_t number) {
   const std::string digits = std::to_string(number);
   return std::string(digits.size() < 5 ? 5 - digits.size() : 0, '0') + digits;
@@ -85,6 +86,7 @@ ManifestFile PartWriter::write_file(const fs::path& file, std::size_t index) con
   for (std::size_t i = 0; i < slices_.size(); ++i) {
     const TensorSlice& slice = slices_[i];
     if (file_of_[i] != index) continue;
+    // A whole tensor keeps its plain name, so that other programs can read it from the file.
     const std::string name = slice_name(slice.name, slice.shape, {slice.offset, slice.slice_shape});
     tensors.push_back({name, slice.dtype, slice.slice_shape, slice.data});
   }

@@ -138,6 +138,7 @@ class HeaderParser {
     return {begin, end};
   }
 
+  // Unsigned and whole: the format has no other numbers.
   std::uint64_t number() {
     peek();
     const char* first = text_.data() + position_;

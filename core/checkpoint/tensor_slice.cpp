@@ -70,6 +70,7 @@ void append_boxes(const Numbers& shape, const Numbers& row, std::int64_t begin, 
 }
 
 // The next index of the outer axes in row-major order.
+// An odometer: the last axis runs fastest.
 void advance(std::vector<std::int64_t>& index, const std::vector<std::int64_t>& shape) {
   for (std::size_t axis = index.size(); axis-- > 0;) {
     if (++index[axis] < shape[axis]) return;
@@ -144,6 +145,7 @@ void visit_shared_runs(const SliceBox& first, const SliceBox& second,
   const SliceBox common = intersection(first, second);
   const std::int64_t elements = element_count(common.shape);
   if (elements == 0) return;
+  // Copies are as long as possible: memcpy of whole rows or matrices rather than of elements.
   const std::size_t axis = run_axis(common, first, second);
   const std::int64_t length =
       element_count(Numbers(common.shape.begin() + static_cast<std::ptrdiff_t>(axis), common.shape.end()));

@@ -36,6 +36,7 @@ bool represents(std::int64_t sum, const std::vector<double>& weights) {
 
 std::vector<std::int64_t> integer_shares(const std::vector<double>& weights) {
   double sum = approximate_sum;
+  // The smallest sum gives the shortest period.
   for (std::int64_t candidate = 1; candidate <= largest_exact_sum; ++candidate) {
     if (!represents(candidate, weights)) continue;
     sum = static_cast<double>(candidate);

@@ -26,6 +26,7 @@ std::vector<double> checked_weights(const std::vector<DataSource>& sources, cons
   return weights;
 }
 
+// One token more than a sample's input, for the last target.
 void check_length(const TokenSource& source, const std::string& path, std::int64_t sequence_length) {
   if (source.tokens() > sequence_length) return;
   throw Error(ExitCode::bad_data, "'" + path + "': holds " + std::to_string(source.tokens()) + " tokens in " +

@@ -25,6 +25,7 @@ bool is_build_folder(std::string_view name) {
   return name.starts_with("build") && (name.size() == 5 || std::isalnum(static_cast<unsigned char>(name[5])) == 0);
 }
 
+// A NUL byte near the start, the sign that grep and git use.
 bool is_binary(const fs::path& file) {
   std::array<char, 8192> head{};
   std::ifstream stream(file, std::ios::binary);
@@ -122,6 +123,8 @@ std::vector<std::string> parts_of(const fs::path& pattern) {
 }
 
 std::vector<fs::path> usable(const std::set<std::string>& found, const std::string& path) {
+  // A folder of text may contain token files made from it: read as text they would be nonsense, so they must be asked
+  // for.
   const bool token_files = path.ends_with(".bin");
   std::vector<fs::path> files;
   for (const fs::path file : found) {
@@ -153,6 +156,7 @@ std::vector<fs::path> find_files(const std::string& path) {
   if (status.type() == fs::file_type::not_found) {
     throw Error(ExitCode::missing_input, "'" + path + "': no such file; give a file, a folder or a glob that exists");
   }
+  // A pipe or device has no size and could block.
   const std::string reason = failure ? "cannot be opened: " + failure.message() : "is neither a file nor a folder";
   throw Error(ExitCode::bad_data, "'" + path + "': " + reason);
 }

@@ -16,6 +16,7 @@ namespace {
 using namespace std::string_view_literals;
 
 constexpr std::string_view magic = "MMIDIDX\0\0"sv;
+// 9 of magic, 8 of version, 1 of type code, 8 each of sequences and document marks.
 constexpr std::size_t header_bytes = 34;
 
 template <class Integer>
@@ -104,6 +105,7 @@ class IndexReader {
     return tokens;
   }
 
+  // Marks are indices of sequences; they ascend and end with the number of sequences.
   void check_documents() const {
     const std::size_t marks = header_bytes + sequences_ * 12;
     std::int64_t last = 0;

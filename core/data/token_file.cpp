@@ -73,6 +73,7 @@ TokenFile::TokenFile(const std::filesystem::path& file, const TokenizerRecipe& t
                  "): " + (binary ? "raise it, or give a file made with the model's tokenizer" : "bytes need 256"));
 }
 
+// Mapped where possible: ranks of a node then share the pages, and data larger than memory can be read.
 void TokenFile::load(const std::filesystem::path& file, MappingBudget& budget) {
   if (budget.left > 0) {
     mapping_.emplace(file);
@@ -107,6 +108,7 @@ void TokenFile::open_llmc(const std::filesystem::path& file, TokenType type) {
     fail(file, "holds " + std::to_string(bytes.size()) + " bytes; the header of an llm.c file alone takes 1024");
   }
   const std::int32_t version = header_entry(bytes, 1);
+  // The versions that llm.c writes: 1 for GPT-2's uint16, 7 for Llama 3's uint32.
   const std::int32_t expected = type == TokenType::u16 ? 1 : 7;
   if (version != expected) {
     fail(file, "is an llm.c file with version " + std::to_string(version) + "; its magic requires version " +

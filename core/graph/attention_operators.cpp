@@ -94,6 +94,7 @@ void write_core(OperatorWriter& writer) {
   add_scores_work(writer, context > 1 ? 0 : keys, core);
 }
 
+// One norm over the features of each head of queries and keys.
 void write_query_key_norm(OperatorWriter& writer, double elements) {
   const LocalShape& shape = writer.shape();
   Operator& norm = writer.elementwise("attention.query_key_norm", 2 * elements, 3 * elements);
@@ -118,6 +119,7 @@ void write_attention(OperatorWriter& writer) {
                     {Role::query_weight, Role::key_weight, Role::value_weight});
   writer.save(inputs, "attention.input", shape.gemm_input * shape.residual(), writer.kept_on_cuda());
   writer.enter_features(inputs);
+  // Queries and keys are rotated in place: one read and one write of each element; values are not.
   const double rotated = shape.tokens * (shape.query + shape.key);
   if (writer.model().qk_norm) write_query_key_norm(writer, rotated);
   if (writer.model().position == Position::rope) writer.elementwise("attention.rotation", 2 * rotated, 2 * rotated);

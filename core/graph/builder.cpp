@@ -20,6 +20,7 @@ constexpr GraphBuilder::FeedForwardRoles routed_roles = {Role::expert_gate_weigh
                                                          Role::expert_up_weight,   Role::expert_up_bias,
                                                          Role::expert_down_weight, Role::expert_down_bias};
 
+// The matrices whose output is added to the residual stream.
 bool ends_residual_branch(Role role) {
   return role == Role::attention_output_weight || role == Role::ffn_down_weight || role == Role::expert_down_weight;
 }
@@ -29,6 +30,7 @@ bool is_layer_matrix(Role role) {
   return role != Role::router_weight && role != Role::router_projection_weight && role != Role::head_weight;
 }
 
+// Positions in the model do not matter: blocks of equal shapes cost the same.
 bool are_alike(const Graph& graph, std::size_t a, std::size_t b) {
   const auto is_same = [&](std::size_t left, std::size_t right) {
     return graph.parameters[left].role == graph.parameters[right].role &&

@@ -48,6 +48,7 @@ void split_kv_heads(LocalPart& part, const ModelRecipe& model, const ShardPlace&
   split_axis(part, 0, parts, place.tensor / part.copies);
 }
 
+// Experts are divided among ranks, and each expert's matrices among expert_tensor of them.
 void split_expert(LocalPart& part, ShardAxis axis, const ShardPlace& place) {
   split_axis(part, 0, place.degrees.expert, place.expert);
   if (axis == ShardAxis::none) return;
@@ -102,6 +103,7 @@ std::int64_t local_vocabulary(const ModelRecipe& model, std::int64_t tensor) {
 }
 
 std::int64_t local_kv_heads(const ModelRecipe& model, std::int64_t tensor) {
+  // At least one: with fewer heads than ranks a head is repeated.
   return std::max<std::int64_t>(1, model.kv_heads / tensor);
 }
 

@@ -38,6 +38,8 @@ at::Tensor EmbeddingBlock::embed(const MicroBatch& micro) const {
   return kernels::embedding_forward(micro.tokens, tokens_.weight(), positions, micro.sequence);
 }
 
+// Looks up this rank's part of the vocabulary and sums over the tensor ranks: exactly one rank has each token's row, so
+// the sum adds only zeros to it and is exact.
 at::Tensor EmbeddingBlock::embed_split(const MicroBatch& micro) const {
   const at::Tensor rows = rows_of(micro.tokens);
   const at::Tensor table = tokens_.weight();

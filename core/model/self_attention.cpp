@@ -25,6 +25,7 @@ kernels::AttentionMethod method_for(const ModelRecipe& model, AttentionKernel ke
   return kernels::AttentionMethod::math;
 }
 
+// Norms of queries and keys are root-mean-square norms without bias, as in Qwen3.
 std::optional<NormLayer> head_norm(const BlockParameters& parameters, Role weight) {
   if (!parameters.has(weight)) return std::nullopt;
   return NormLayer(NormKind::rmsnorm, parameters.model().norm_eps, parameters.bind(weight), std::nullopt);
@@ -42,6 +43,7 @@ SelfAttention::SelfAttention(const BlockParameters& parameters, AttentionKernel 
       dropout_(parameters.model().dropout),
       dropout_site_(stable_hash("layers." + std::to_string(parameters.block().layer) + ".attention.probabilities")),
       method_(method_for(parameters.model(), kernel)),
+      // Flash keeps one number per row, which is cheap; the math path keeps S × S probabilities, which recompute drops.
       keeps_probabilities_(method_ == kernels::AttentionMethod::flash || recompute == Recompute::none),
       rope_(rope),
       context_(context),

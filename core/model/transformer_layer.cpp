@@ -11,6 +11,7 @@ namespace {
 
 using Role = ParameterRole;
 
+// From the layer's index in the model, not in the stage, so that masks do not depend on the pipeline's layout.
 std::uint64_t residual_site(const BlockParameters& parameters, const std::string& branch) {
   return stable_hash("layers." + std::to_string(parameters.block().layer) + "." + branch + ".residual");
 }

@@ -46,6 +46,7 @@ class Adamw final : public Optimizer {
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerRecipe& recipe, const std::vector<OptimizerSegment>& segments,
                                           const StateMemory& memory) {
+  // The key table allows "adamw" only.
   return std::make_unique<Adamw>(recipe, merge_segments(segments), memory);
 }
 

@@ -9,6 +9,7 @@ ParameterStore::ParameterStore(const Graph& graph, std::span<const std::size_t> 
     : written_(parameters.size(), false) {
   std::int64_t end = 0;
   for (const std::size_t parameter : parameters) {
+    // Without gaps, so that adjacent weights form one matrix.
     const std::int64_t begin = end;
     parts_.push_back(local_part(graph.model, graph.parameters[parameter], place));
     end += parts_.back().elements();
@@ -35,6 +36,7 @@ at::Tensor ParameterStore::fused_weight(std::size_t first, std::size_t last) con
 void ParameterStore::keep(std::size_t parameter) { kept_[parameter] = weight(parameter).clone(); }
 
 ParameterStore::GradientTarget ParameterStore::fused_gradient(std::size_t first, std::size_t last) {
+  // Requested only at the first write.
   if (!gradients_.defined()) gradients_ = gradient_source_();
   // Fused parameters are always written together, so the first one's flag answers for all.
   const bool written = written_[position(first)];
@@ -54,6 +56,7 @@ at::Tensor ParameterStore::take_gradients() {
   for (std::size_t i = 0; i < ranges_.size(); ++i)
     // A parameter that no micro-batch used has the gradient 0, not what the memory held before.
     if (!written_[i]) gradients_.slice(0, ranges_[i].begin, ranges_[i].end).zero_();
+  // The next micro-batch writes to new memory while these are being reduced.
   at::Tensor taken = std::move(gradients_);
   drop_gradients();
   return taken;

@@ -22,6 +22,7 @@ namespace {
 // products larger.
 constexpr std::int64_t query_block = 128;
 
+// Looked up once: the instruction-set level does not change while the program runs.
 template <class Value>
 const vector::AttentionLoops<Value>& loops() {
   static const auto kernels = vector::at_level([]<int level> { return vector::attention_kernels_for<level>(); });
@@ -147,6 +148,7 @@ struct BackwardScratch {
         dvalue(dkey.size()),
         delta(static_cast<std::size_t>(query_block)) {}
 
+  // fp32 results may replace their inputs (vector::AttentionLoops); bf16 ones have another size.
   Value* probabilities() {
     if constexpr (std::is_same_v<Value, float>)
       return scores.data();

@@ -44,6 +44,7 @@ Product make_product(const MatmulProblem& problem) {
                           memory::dims{problem.left.row_stride, problem.left.column_stride});
   const memory::desc right({problem.k, problem.n}, operand,
                            memory::dims{problem.right.row_stride, problem.right.column_stride});
+  // One row, which oneDNN broadcasts over the rows of the result.
   const memory::desc bias({1, problem.n}, operand, memory::format_tag::ab);
   const memory::desc destination({problem.m, problem.n}, data_type(problem.destination_element),
                                  memory::dims{problem.destination_row_stride, std::int64_t{1}});
@@ -91,6 +92,7 @@ dnnl_exec_arg_t bind(int argument, memory& memory, const void* data) {
 void run(const MatmulProblem& problem) {
   Product& product = cached_product(problem);
   // The C call takes a plain array; the C++ one would build a hash map for every small product in attention.
+  // The bias comes last, so that it can be left out by the count.
   const std::array arguments{
       bind(DNNL_ARG_SRC, product.left, problem.left.data), bind(DNNL_ARG_WEIGHTS, product.right, problem.right.data),
       bind(DNNL_ARG_DST, product.destination, problem.destination), bind(DNNL_ARG_BIAS, product.bias, problem.bias)};

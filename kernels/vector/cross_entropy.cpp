@@ -15,6 +15,7 @@ struct RowStatistics {
   double sum;  // Σ exp(logit − maximum)
 };
 
+// −∞ for no columns, so that a rank without any does not affect the maximum over the slices.
 template <class Value>
 float maximum_of(const Value* logits, std::int64_t columns) {
   float maximum = -__builtin_inff();
@@ -59,6 +60,7 @@ float loss_and_gradient(Value* logits, std::int64_t columns, std::int64_t target
   const RowStatistics row = statistics_of(logits, columns);
   // Read before the loop overwrites the row with its gradient.
   const float target_logit = to_float(logits[target]);
+  // One factor per row replaces a division per column.
   const auto factor = static_cast<float>(static_cast<double>(scale) / row.sum);
   for (std::int64_t i = 0; i < columns; ++i) {
     store(logits[i], decay(to_float(logits[i]) - row.maximum) * factor);
@@ -79,6 +81,7 @@ CrossEntropyStatistics statistics(const Value* logits, std::int64_t columns, std
 template <class Value>
 void gradient(Value* logits, std::int64_t columns, std::int64_t target, const CrossEntropyStatistics& whole,
               float scale) {
+  // As in loss_and_gradient(), with the whole row's maximum and sum.
   const auto factor = static_cast<float>(static_cast<double>(scale) / static_cast<double>(whole.sum));
   for (std::int64_t i = 0; i < columns; ++i) store(logits[i], decay(to_float(logits[i]) - whole.maximum) * factor);
   if (target >= 0 && target < columns)

@@ -54,6 +54,7 @@ void add_chunk(const RowSumArrays<Element, Gradient>& arrays, std::int64_t group
 template <class Element, class Gradient>
 void add_rows(const RowSumArrays<Element, Gradient>& arrays) {
   const std::int64_t chunks = (arrays.width + chunk_width - 1) / chunk_width;
+  // Groups × column chunks: a model with few distinct tokens in a batch still has work for every thread.
   const std::int64_t items = arrays.groups * chunks;
 // Dynamic: token frequencies differ widely, and so does the work per group. Each item writes elements of its own, so
 // the schedule does not affect the result.

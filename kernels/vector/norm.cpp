@@ -82,6 +82,7 @@ template <Residual residual, class Element>
 void forward_row(const NormForwardArrays<Element>& arrays, std::int64_t row) {
   const std::int64_t width = arrays.width;
   const Element* x = arrays.x + row * width;
+  // 0 for root-mean-square rows, so that both kinds share the code below.
   float mean = 0;
   if constexpr (residual == Residual::added) {
     const float sum = add_row(arrays.residual + row * width, x, width);
@@ -135,6 +136,7 @@ RowSums reduce_row(const NormBackwardArrays<Element>& arrays, const Statistics& 
     const float d = to_float(dy[i]);
     const float normalized = (to_float(x[i]) - mean) * rstd;
     const float g = d * weight[i];
+    // The gradients of weight and bias are summed here because dy and x are being read anyway.
     dweight[i] = multiply_add(d, normalized, dweight[i]);
     projection_sum = multiply_add(g, normalized, projection_sum);
     if constexpr (mean_mode == Mean::taken) {
@@ -171,6 +173,7 @@ void backward_block(const NormBackwardArrays<Element>& arrays, std::int64_t bloc
   const std::int64_t last = first + norm_block_rows < arrays.rows ? first + norm_block_rows : arrays.rows;
   float* dweight = arrays.partials + block * 2 * arrays.width;
   float* dbias = dweight + arrays.width;
+  // Scratch memory comes uninitialised.
   for (std::int64_t i = 0; i < 2 * arrays.width; ++i) dweight[i] = 0;
   for (std::int64_t row = first; row < last; ++row) {
     const Statistics statistics{mean_mode == Mean::taken ? arrays.mean[row] : 0.0F, arrays.rstd[row]};

@@ -90,6 +90,7 @@ void fill_block(std::uint64_t key, std::uint64_t first_pair, double (&normal)[el
     const std::uint64_t pair = first_pair + static_cast<std::uint64_t>(i);
     std::uint32_t c[4] = {static_cast<std::uint32_t>(pair), static_cast<std::uint32_t>(pair >> 32), 0, 0};
     philox_in_place(key, c);
+    // Word by word, so that the second loop reads consecutive memory.
     for (int k = 0; k < 4; ++k) words[k][i] = c[k];
   }
   for (int i = 0; i < pairs_per_block; ++i) {
