@@ -76,6 +76,8 @@ void reference_dropout(at::Tensor& x, const Dropout& dropout) {
   const std::int64_t skipped = dropout.first_element % 4;
   const at::Tensor words = reference_words(dropout.key, first, (skipped + x.numel() + 3) / 4, x.device());
   const at::Tensor dropped = words.narrow(0, skipped, x.numel()).lt(threshold_of(dropout.probability));
+  // Scaled, so that the expected value stays the same, and filled rather than multiplied by 0: dropped infinities and
+  // NaN become 0 as well.
   x.mul_(1 / (1 - dropout.probability)).masked_fill_(dropped.view_as(x), 0);
 }
 

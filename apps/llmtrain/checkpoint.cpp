@@ -81,6 +81,7 @@ CLI::App* add_command(CLI::App& parent, const char* name, const char* help,
 void add_checkpoint(CLI::App& program, Action& action) {
   const auto options = std::make_shared<CheckpointOptions>();
   CLI::App* parent = program.add_subcommand("checkpoint", "Describes, verifies and exports checkpoints");
+  // 0 is allowed here, so that refuse_without_command() can list the commands.
   parent->require_subcommand(0, 1);
   parent->footer("Example:\n  llmtrain checkpoint inspect runs/quickstart");
 

@@ -17,6 +17,7 @@ int parse_and_act(int argument_count, char** arguments) {
   Action action;
   CLI::App program("Trains large language models from one recipe.", "llmtrain");
   program.set_version_flag("--version", "llmtrain " LLMTRAIN_VERSION);
+  // 0 is allowed here, so that refuse_without_command() can list the commands.
   program.require_subcommand(0, 1);
   program.footer(
       "Example:\n  llmtrain run recipes/quickstart.json\n\nllmtrain COMMAND --help shows a command's flags.");

@@ -61,6 +61,7 @@ auto named_with_file(const std::string& file, Function function) {
   }
 }
 
+// Without any profile a run still starts; it only has no plan to compare with.
 bool has_no_profile(const Recipe& recipe) {
   return recipe.cluster.profile == "auto" && profile_names(profiles_folder()).empty();
 }
@@ -93,6 +94,7 @@ int search(const PlanOptions& options, const Recipe& recipe) {
 
 int plan(const PlanOptions& options) {
   std::vector<Override> overrides = options.overrides;
+  // As an override: the flag is checked as the key is, and wins over the file.
   if (options.ranks) overrides.push_back("launch.ranks=" + *options.ranks);
   if (options.search) return search(options, read_recipe(options.recipe, overrides));
   return show_plan(options.recipe, read_recipe(options.recipe, overrides), options.outputs);

@@ -35,6 +35,7 @@ int sample(const SampleOptions& options) {
 void add_sample(CLI::App& program, Action& action) {
   const auto options = std::make_shared<SampleOptions>();
   SampleRequest& request = options->request;
+  // A model needs at least one token to begin with.
   request.prompt = "\n";
   CLI::App* command = program.add_subcommand("sample", "Writes text with a trained model");
   command->add_option("SOURCE", options->source, "A run's directory, a checkpoint's folder, or a recipe")

@@ -16,6 +16,7 @@ std::string format_bytes(std::int64_t bytes) {
   // Values from 1023.5 on would be printed as 1024 of the smaller unit.
   for (; std::abs(value) >= (unit == 0 ? 1024 : 1023.5) && unit + 1 < names.size(); ++unit) value /= 1024;
   if (unit == 0) return fmt::format("{} B", bytes);
+  // Three significant digits.
   const int decimals = std::abs(value) >= 100 ? 0 : std::abs(value) >= 10 ? 1 : 2;
   return fmt::format("{:.{}f} {}", value, decimals, names[unit]);
 }

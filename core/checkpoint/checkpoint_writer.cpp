@@ -120,6 +120,7 @@ void discard_checkpoint(const fs::path& aside) noexcept {
 
 std::string space_note(const fs::path& checkpoints, std::int64_t bytes) {
   std::error_code error;
+  // Measured after the failed write has been discarded: what is free then is what the next attempt has.
   const auto available = fs::space(checkpoints, error).available;
   const std::string free = error ? "an unknown number of" : std::to_string(available);
   const std::string readable = error ? "" : " (" + format_bytes(static_cast<std::int64_t>(available)) + ")";

@@ -26,6 +26,7 @@ bool is_file_name(const std::string& name) {
   const auto allowed = [](unsigned char character) {
     return std::isalnum(character) != 0 || character == '-' || character == '_' || character == '.';
   };
+  // 255 bytes are the longest name of common file systems.
   return name.size() > ending.size() && name.size() <= 255 && name.front() != '.' && name.ends_with(ending) &&
          std::all_of(name.begin(), name.end(), allowed);
 }

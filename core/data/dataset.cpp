@@ -41,6 +41,7 @@ TokenSource open_source(const DataSource& source, const TokenizerRecipe& tokeniz
     check_length(opened, source.path, sequence_length);
     return opened;
   } catch (const Error& error) {
+    // A file's error does not say which source named it.
     throw Error(error.code(), pointer + ": " + error.what());
   }
 }
@@ -112,6 +113,7 @@ void Dataset::read(std::int64_t position, std::span<std::int64_t> tokens) const 
     throw std::invalid_argument("a sample has a position from 0 and sequence length + 1 tokens");
   }
   const Blend::Choice choice = state_->blend.at(position);
+  // Samples do not overlap but for one token: the last target of one is the first input of the next.
   const std::int64_t first = state_->sample_of(choice) * state_->sequence_length;
   state_->sources[choice.source].read(first, tokens);
 }

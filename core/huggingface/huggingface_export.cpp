@@ -123,6 +123,7 @@ void add_llama_family(Json& config, const ModelRecipe& model) {
   // transformers 4 reads the first, 5 the second.
   config["rope_theta"] = model.rope_theta;
   config["rope_parameters"] = {{"rope_theta", model.rope_theta}, {"rope_type", "default"}};
+  // Llama has a key for dropout in attention only; our dropout has more places, and inference has none.
   config["attention_dropout"] = 0.0;
 }
 

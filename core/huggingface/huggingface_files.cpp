@@ -76,6 +76,7 @@ void HuggingfaceFiles::open(const fs::path& file) {
 
 void HuggingfaceFiles::open_indexed(const fs::path& index) {
   const auto weight_map = read_weight_map(index);
+  // Each file once, however many tensors it holds.
   std::set<std::string> files;
   for (const auto& [tensor, file] : weight_map) files.insert(file);
   for (const std::string& file : files) open(index.parent_path() / file);

@@ -109,6 +109,7 @@ ModelRecipe read_gpt2(ConfigReader& reader) {
   model.hidden_size = reader.size("n_embd");
   model.heads = model.kv_heads = reader.size("n_head");
   model.head_dim = per_head(reader, "n_head", model);
+  // null means four times the width.
   model.ffn_hidden_size = reader.size("n_inner", 4 * model.hidden_size);
   model.vocab_size = reader.size("vocab_size");
   model.max_sequence_length = reader.size("n_positions");
@@ -119,6 +120,7 @@ ModelRecipe read_gpt2(ConfigReader& reader) {
   model.bias = model.qkv_bias = true;
   model.tie_embeddings = reader.boolean("tie_word_embeddings", true);
   model.init_std = reader.number("initializer_range", 0.02);
+  // Variants of attention that transformers' GPT-2 offers and this program does not.
   reader.require("scale_attn_weights", true, true);
   reader.require("scale_attn_by_inverse_layer_idx", false, false);
   reader.require("add_cross_attention", false, false);
@@ -187,6 +189,7 @@ void read_heads(ConfigReader& reader, HuggingfaceType type, ModelRecipe& model) 
   if (reader.get("head_dim") != nullptr)
     model.head_dim = reader.size("head_dim");
   else
+    // qwen3's default, whatever the width.
     model.head_dim = type == HuggingfaceType::qwen3 ? 128 : per_head(reader, "num_attention_heads", model);
 }
 
@@ -215,6 +218,7 @@ ModelRecipe read_llama_family(ConfigReader& reader, HuggingfaceType type) {
   return model;
 }
 
+// In the order of the enumeration.
 constexpr HuggingfaceType all_types[] = {HuggingfaceType::gpt2, HuggingfaceType::llama, HuggingfaceType::mistral,
                                          HuggingfaceType::qwen2, HuggingfaceType::qwen3};
 

@@ -112,6 +112,7 @@ void check_tensors(const std::vector<HuggingfaceTensor>& plans, HuggingfaceType 
     else
       check_tensor(plan, graph, *found->second.entry, problems);
   }
+  // Tensors that would be ignored are an error: the weights may be of another architecture.
   for (const auto& [name, tensor] : tensors)
     if (!expected.contains(name)) problems.add(tensor.entry->name, "is unexpected: the model has no such tensor");
 }
@@ -128,6 +129,7 @@ NamedWeights load_huggingface(const fs::path& folder, const Graph& graph) {
   const HuggingfaceType type = huggingface_type_of(graph.model);
   const std::vector<HuggingfaceTensor> plans = huggingface_tensors(graph, type);
   const HuggingfaceFiles files(folder);
+  // All tensors are checked before any is copied: memory is not filled for a model that is refused.
   Problems problems(folder);
   TensorMap tensors = without_prefixes(files, type, problems);
   take_tied_head(tensors, graph, without_model_prefix(plans.front().name, type), problems);

@@ -34,6 +34,7 @@ at::ScalarType scalar_type_of(const Graph& graph, const NamedWeights& weights) {
     if (other != type || (type != at::kFloat && type != at::kBFloat16))
       refuse(parameter.name, "have another type than the first, or are neither fp32 nor bf16");
   }
+  // Equally many names, and every parameter has one: there are no others.
   if (weights.size() == graph.parameters.size()) return type;
   std::map<std::string, int> known;
   for (const Parameter& parameter : graph.parameters) known[parameter.name] = 1;

@@ -121,6 +121,7 @@ std::vector<HuggingfaceTensor> huggingface_tensors(const Graph& graph, Huggingfa
   std::vector<HuggingfaceTensor> tensors;
   const Family& family = family_of(type);
   for (const Block& block : graph.blocks) {
+    // Block by block, since only parameters of one block share a tensor.
     std::vector<HuggingfaceTensor> of_block;
     for (const std::size_t parameter : block.parameters)
       add(of_block, place_of(family, graph.parameters[parameter].role, block.layer), parameter);
@@ -135,6 +136,7 @@ std::string without_model_prefix(std::string_view name, HuggingfaceType type) {
 }
 
 bool is_huggingface_buffer(std::string_view name) {
+  // Causal masks and rotary frequencies.
   return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") || name.ends_with(".rotary_emb.inv_freq");
 }
 

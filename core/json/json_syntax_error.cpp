@@ -42,6 +42,7 @@ std::string_view word_at(std::string_view text, std::size_t index) {
 }
 
 std::string in_words(std::string_view word) {
+  // Python's.
   static constexpr std::array<std::pair<std::string_view, std::string_view>, 3> spellings = {
       {{"True", "true"}, {"False", "false"}, {"None", "null"}}};
   for (const auto& [wrong, right] : spellings) {
@@ -62,6 +63,7 @@ char last_mark_before(std::string_view text, std::size_t index) {
 std::string at_mark(std::string_view text, std::size_t index) {
   const char mark = text[index];
   const char before = last_mark_before(text, index);
+  // The two most frequent mistakes, trailing commas and comments, get messages of their own.
   if ((mark == '}' || mark == ']') && before == ',') {
     return std::string("the comma before ") + mark + " must be removed";
   }

@@ -28,6 +28,7 @@ class DocumentBuilder final : public nlohmann::json_sax<Json> {
 
   bool key(string_t& name) override {
     auto& level = levels_.back();
+    // The value of a repeated key is parsed but not stored: the first one stays.
     level.kept = level.names.insert(name).second;
     if (!level.kept) result_.duplicates.push_back(append_key(level.pointer, name));
     level.name = std::move(name);
@@ -149,6 +150,7 @@ std::string shown_value(const Json& value) {
 
 std::string shown_text(std::string_view text) {
   // As a JSON string without its quotes: control characters and invalid UTF-8 would garble the line.
+  // Cut before quoting: a key may be as long as the file.
   const auto quoted = dump(Json(std::string(text.substr(0, 256))));
   return cut(quoted.substr(1, quoted.size() - 2));
 }

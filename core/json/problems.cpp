@@ -47,6 +47,7 @@ void Problems::add_unknown(const std::string& pointer, const std::string& meant)
   if (!meant.empty() && !document_.holds(meant) && meant_.size() < most_problems) meant_.push_back(meant);
 }
 
+// Problems of misspelt keys count as well: what depends on the key that was meant would be reported wrongly.
 bool Problems::is_clean(std::string_view pointer) const {
   const auto touches = [&](const std::string& other) { return lies_in(pointer, other) || lies_in(other, pointer); };
   return std::none_of(problems_.begin(), problems_.end(), [&](const Problem& p) { return touches(p.pointer); }) &&

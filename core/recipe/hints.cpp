@@ -16,6 +16,7 @@ namespace llmtrain {
 namespace {
 
 constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
+// Longer texts are no misspelt names, and comparing them takes time that grows with the square of their length.
 constexpr std::size_t longest_name = 40;
 
 std::string lower(std::string_view text) {
@@ -47,6 +48,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 // The distance where it is small relative to the word's length, else `none`.
 std::size_t nearness(std::string_view written, std::string_view word) {
+  // A third of the word, at most three edits: more would connect unrelated words.
   const auto allowed = std::min<std::size_t>(3, std::max<std::size_t>(1, written.size() / 3));
   // The distance is at least the difference in length, which costs nothing to compare.
   const auto difference = std::max(written.size(), word.size()) - std::min(written.size(), word.size());

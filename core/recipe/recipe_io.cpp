@@ -49,6 +49,7 @@ Recipe parse_recipe(std::string_view text, const std::string& name, const std::f
                     const std::vector<Override>& overrides) {
   std::vector<std::string> duplicates;
   Document document = read_document(text, name, duplicates);
+  // Overrides change the document and not the resolved recipe, so that defaults follow from them too.
   const auto unusable = apply_overrides(overrides, document);
   Problems problems(document);
   for (const auto& pointer : duplicates) problems.add(pointer, "is given twice", "a key may appear only once");

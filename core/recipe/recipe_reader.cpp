@@ -57,8 +57,10 @@ bool is_usable(std::string_view text, TextKind kind) {
   if (kind == TextKind::plain || kind == TextKind::schema_link) return true;
   if (text.empty() || has_control_character(text)) return false;
   if (kind == TextKind::name) {
+    // A name becomes a folder: 200 leaves room within a file system's 255 bytes.
     return text.size() <= 200 && text != "." && text != ".." && text.find('/') == std::string_view::npos;
   }
+  // PATH_MAX on Linux.
   return text.size() <= 4096 && !(kind == TextKind::checkpoint_source && text == "hf:");
 }
 
@@ -94,6 +96,7 @@ void RecipeReader::report_type(const std::string& pointer, const Json& value, co
 std::optional<std::int64_t> RecipeReader::whole_number(const std::string& pointer, const Json& value,
                                                        IntegerRange range, const std::string& rule) {
   if (!value.is_number_integer()) {
+    // 8.0 is refused as well: the hint shows the whole number.
     if (value.is_number_float()) {
       problems_.add(pointer, shown_value(value) + " is not a whole number in 64 bits", rule,
                     whole_number_in(value, range));
@@ -231,6 +234,7 @@ void RecipeReader::tokenizer(const Key& key, TokenizerRecipe& field) {
 
 void RecipeReader::tokenizer_file(const std::string& pointer, const Json& value, TokenizerRecipe& field) {
   Level level{&value, pointer};
+  // An object must have exactly one of the two keys.
   std::size_t given = 0;
   for (std::size_t i = 0; i < tokenizer_file_keys.size(); ++i) {
     const auto name = tokenizer_file_keys[i];

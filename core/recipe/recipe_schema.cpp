@@ -16,6 +16,7 @@ Json whole_number(IntegerRange range) {
 
 Json text_of(const TextRule& rule) {
   Json schema = {{"type", "string"}};
+  // The schema is for editors: it covers what JSON Schema can express, the reader checks the rest.
   if (rule.kind == TextKind::name) schema["pattern"] = "^[^/]{1,200}$";
   if (rule.kind != TextKind::plain && rule.kind != TextKind::schema_link) schema["minLength"] = 1;
   return schema;

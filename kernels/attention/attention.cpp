@@ -75,6 +75,7 @@ AttentionOutput math_forward(const at::Tensor& query, const at::Tensor& key, con
                              const AttentionSetting& setting) {
   const auto heads = query.size(2);
   const at::Tensor probabilities = causal_probabilities(by_head(query), share_heads(key, heads), setting.queries);
+  // The probabilities before dropout are returned: the backward regenerates the mask and needs both forms.
   const at::Tensor out = at::matmul(dropped(probabilities, setting), share_heads(value, heads));
   return {by_head(out).contiguous(), probabilities};
 }

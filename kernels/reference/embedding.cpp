@@ -11,6 +11,7 @@ at::Tensor position_indices(const at::Tensor& tokens, std::int64_t sequence_leng
 }
 
 void add_rows(at::Tensor& gradient, const at::Tensor& index, const at::Tensor& dy) {
+  // The gradient may be wider than dy, and index_put_ takes one type.
   gradient.index_put_({index}, dy.to(gradient.scalar_type()), true);
 }
 

@@ -31,6 +31,7 @@ void dropout(Value* x, std::int64_t n, std::uint64_t first_element, const Dropou
     const std::int64_t length = n < words_per_block - skipped ? n : words_per_block - skipped;
     for (std::int64_t i = 0; i < length; ++i) {
       const float kept = to_float(x[i]) * mask.scale;
+      // Chosen rather than multiplied by 0: a dropped infinity or NaN becomes 0, and the loop has no branch.
       store(x[i], words[skipped + i] < mask.threshold ? 0.0F : kept);
     }
     x += length;

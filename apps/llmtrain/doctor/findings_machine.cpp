@@ -57,6 +57,7 @@ void find_cores(std::vector<Finding>& findings) {
   char* rest = nullptr;
   const double quota = std::strtod(share.c_str(), &rest);
   const double period = std::strtod(rest, nullptr);
+  // A container may see all cores and still get the time of a few: more threads than that wait for each other.
   if (quota > 0 && period > 0 && quota / period < cores) {
     findings.push_back({FindingState::note, "cores",
                         fmt::format("{}, CPU time limited to {:.1f} cores", text, quota / period),

@@ -29,6 +29,7 @@ void find_runtime(std::vector<Finding>& findings) {
     findings.push_back({FindingState::ok, "LibTorch", versions.libtorch + ", " + versions.cpu, ""});
     findings.push_back({FindingState::ok, "GPU", versions.cuda_device, ""});
   } catch (const std::exception& error) {
+    // The program itself runs without LibTorch; training does not.
     findings.push_back({FindingState::missing, "LibTorch", error.what(), "scripts/setup && scripts/build"});
   }
 }

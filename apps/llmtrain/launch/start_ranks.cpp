@@ -32,6 +32,7 @@ void pass_on(int) {
   requests = 1;
 }
 
+// The file itself rather than argv[0], which need not be a path.
 std::string program_file() {
   char path[PATH_MAX] = {};
   if (::readlink("/proc/self/exe", path, sizeof(path) - 1) < 0)

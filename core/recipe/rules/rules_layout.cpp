@@ -10,6 +10,7 @@
 namespace llmtrain {
 namespace {
 
+// Tensor ranks split attention by heads and the feed-forward network by features; either must come out even.
 Verdict check_heads(const Recipe& recipe, const Known&) {
   return must_divide(recipe.parallel.tensor, recipe.model.heads, "model.heads");
 }
@@ -17,6 +18,7 @@ Verdict check_heads(const Recipe& recipe, const Known&) {
 Verdict check_kv_heads(const Recipe& recipe, const Known&) {
   // More ranks than key and value heads: each head is then held by several ranks, equally many for each.
   if (recipe.parallel.tensor % recipe.model.kv_heads == 0) return {};
+  // Fewer ranks than heads: each rank has equally many.
   return must_divide(recipe.parallel.tensor, recipe.model.kv_heads, "model.kv_heads, or be a multiple of it");
 }
 
@@ -57,6 +59,7 @@ Verdict check_expert_ranks(const Recipe& recipe, const Known&) {
   return must_divide(recipe.parallel.expert_tensor, recipe.parallel.tensor, "parallel.tensor");
 }
 
+// As check_ffn, for the width of one expert and the ranks that split it.
 Verdict check_expert_ffn(const Recipe& recipe, const Known&) {
   if (!recipe.model.moe) return {};
   return must_divide(recipe.parallel.expert_tensor, recipe.model.moe->ffn_hidden_size, "model.moe.ffn_hidden_size");

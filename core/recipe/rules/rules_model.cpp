@@ -7,6 +7,7 @@ namespace llmtrain {
 namespace {
 
 Verdict check_kv_heads(const Recipe& recipe, const Known&) {
+  // Every key and value head serves equally many query heads.
   return must_divide(recipe.model.kv_heads, recipe.model.heads, "model.heads");
 }
 
