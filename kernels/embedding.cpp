@@ -45,6 +45,7 @@ void check_positions(const at::Tensor& positions, std::int64_t tokens, std::int6
                                             "], the rows of the position table");
 }
 
+// The gradient's type is independent of dy's: fp32 sums of bf16 gradients are the usual case.
 template <class Element>
 void add_rows(const RowGroups& groups, const at::Tensor& dy, const at::Tensor& gradient) {
   const auto arrays = [&]<class Gradient> {

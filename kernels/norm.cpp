@@ -88,6 +88,7 @@ at::Tensor norm_recompute(const at::Tensor& x, const at::Tensor& mean, const at:
                           const NormParameters& parameters) {
   if (!has_vector_type(x)) return reference::norm_recompute(x, mean, rstd, parameters);
   const at::Tensor rows = x.contiguous();
+  // The forward's statistics go in, and the loop that normalises is the forward's: the bits are the same.
   const NormOutput output{.y = at::empty_like(rows), .mean = mean, .rstd = rstd};
   with_forward_arrays(
       rows, {}, parameters, output,

@@ -42,6 +42,7 @@ RopeTable rope_rows(const RopeTable& table, const SequencePart& part, std::int64
 
 void rope_(at::Tensor& x, const RopeTable& table, std::int64_t sequence_length, RopeDirection direction) {
   check_table(x, table, sequence_length);
+  // Only the last axis must be contiguous: queries and keys are slices of a wider matrix.
   if (!has_vector_type(x) || x.stride(-1) != 1 || table.cosine.scalar_type() != at::kFloat) {
     reference::rope_(x, table, sequence_length, direction);
     return;

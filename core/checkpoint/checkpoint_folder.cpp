@@ -31,6 +31,7 @@ bool is_there(const fs::path& path) {
   return fs::exists(fs::symlink_status(path, error));
 }
 
+// Read completely before anything is renamed or removed: changing a folder while it is listed may skip entries.
 std::vector<fs::path> entries_of(const fs::path& folder) {
   std::vector<fs::path> paths;
   std::error_code error;

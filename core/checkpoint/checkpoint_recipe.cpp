@@ -41,6 +41,7 @@ Recipe recipe_of(const CheckpointReader& checkpoint, const std::vector<Override>
 }
 
 void check_same_model(const ModelRecipe& model, const ModelRecipe& other, const std::string& source) {
+  // Compared as JSON, so that a new key of the model is compared without further code.
   const auto ours = model_keys(model), theirs = model_keys(other);
   std::string problems;
   for (const auto& item : ours.items())

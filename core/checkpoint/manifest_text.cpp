@@ -206,6 +206,7 @@ Manifest parse_manifest(std::string_view text, const std::string& file, Coverage
   check_version(reader);
   Manifest manifest;
   manifest.state = read_state(reader);
+  // Files before tensors: slices refer to them by name.
   manifest.files = read_files(reader.list("files"), file);
   read_tensors(reader.list("tensors"), file, manifest);
   reader.text("sha256");

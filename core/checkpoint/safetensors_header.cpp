@@ -90,6 +90,7 @@ class HeaderParser {
   void metadata() {
     if (std::exchange(has_metadata_, true)) fail("the key \"__metadata__\" appears twice");
     object([this](std::string key) {
+      // Kept only to find duplicates; the values are not used.
       if (metadata_keys_.size() == safetensors_tensor_limit) fail("\"__metadata__\" has too many keys");
       metadata_keys_.push_back(std::move(key));
       if (peek() != '"') fail("a value of \"__metadata__\" is not a string");
@@ -205,6 +206,7 @@ class HeaderParser {
     const std::string_view digits = text_.substr(position_, 4);
     std::uint32_t value = 0;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
+    // from_chars() would also accept fewer digits.
     if (digits.size() != 4 || error != std::errc() || end != digits.data() + 4) fail("a string has a broken escape");
     position_ += 4;
     return value;

@@ -68,6 +68,7 @@ SafetensorsFile::SafetensorsFile(std::filesystem::path file) : path_(std::move(f
   entries_ = parse_safetensors_header({header, length}, name);
   data_start_ = length_bytes + length;
   check_layout(entries_, bytes.size() - data_start_, name);
+  // From the order of the data to that of the names, for find().
   std::sort(entries_.begin(), entries_.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
 }
 

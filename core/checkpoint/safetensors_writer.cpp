@@ -97,6 +97,7 @@ void put_in_place(const std::filesystem::path& aside, const std::filesystem::pat
   std::error_code error;
   std::filesystem::rename(aside, file, error);
   if (error) {
+    // The error of the rename is the one to report.
     std::error_code ignored;
     std::filesystem::remove(aside, ignored);
     throw Error(ExitCode::cannot_write, file.string() + ": cannot be replaced: " + error.message());

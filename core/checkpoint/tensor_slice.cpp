@@ -134,6 +134,7 @@ std::vector<SliceBox> boxes_of_range(const std::vector<std::int64_t>& shape, std
   std::vector<SliceBox> boxes;
   if (!shape.empty()) {
     append_boxes(shape, {}, begin, end, boxes);
+    // A scalar has one element and no axis to split.
   } else if (begin < end) {
     boxes.emplace_back();
   }

@@ -93,6 +93,7 @@ class Search {
     for (const auto& entry : entries(folder)) {
       const std::string name = entry.path().filename().string();
       if (::fnmatch(pattern.c_str(), name.c_str(), FNM_PERIOD) != 0) continue;
+      // A wildcard does not find build folders; a pattern that begins with "build" asks for them.
       if (is_build_folder(name) && !pattern.starts_with("build") && is_folder(entry.path())) continue;
       take(folder / name, part);
     }

@@ -67,6 +67,7 @@ class IndexReader {
     if (bytes_.size() < header_bytes || !is_megatron_index(bytes_)) {
       fail("is not a Megatron-LM index, which begins with \"MMIDIDX\" and has a header of 34 bytes");
     }
+    // Offsets of packed fields: version 9, type code 17, sequences 18, document marks 26.
     const auto version = load<std::uint64_t>(bytes_, 9);
     if (version != 1) fail("has version " + std::to_string(version) + "; version 1 is supported");
     const auto code = load<std::uint8_t>(bytes_, 17);

@@ -23,6 +23,7 @@ std::vector<std::int64_t> encode(const TokenizerRecipe& tokenizer, std::string_v
 
 std::string decode(const TokenizerRecipe& tokenizer, std::span<const std::int64_t> tokens) {
   require_byte_tokenizer(tokenizer);
+  // U+FFFD: ids beyond bytes occur where the vocabulary is padded.
   constexpr std::string_view replacement_character = "\xEF\xBF\xBD";
   std::string text;
   text.reserve(tokens.size());

@@ -170,6 +170,7 @@ void GraphBuilder::add_router() {
   const MixtureOfExpertsRecipe& moe = *model().moe;
   if (moe.router == Router::linear)
     return add_weight({"ffn.router", Role::router_weight, moe.experts, model().hidden_size});
+  // The cosine router projects tokens into a space of its own before it compares them with the experts.
   add_weight({"ffn.router_projection", Role::router_projection_weight, cosine_router_width, model().hidden_size});
   add_weight({"ffn.router", Role::router_weight, moe.experts, cosine_router_width});
   add({.name = prefix_ + "ffn.router.temperature",

@@ -73,6 +73,8 @@ LocalPart local_part(const ModelRecipe& model, const Parameter& parameter, const
     return part;
   }
   if (parameter.shard_axis == ShardAxis::none) return part;
+  // Split parameters have one copy unless heads are repeated; the initial values were those of a parameter that every
+  // rank holds.
   part.copies = 1;
   part.copy = 0;
   if (belongs_to_kv_heads(parameter.role)) {
@@ -116,6 +118,7 @@ std::int64_t local_elements(const ModelRecipe& model, const Parameter& parameter
   if (parameter.shard_axis == ShardAxis::none) return elements;
   if (belongs_to_kv_heads(parameter.role)) return elements / model.kv_heads * local_kv_heads(model, degrees.tensor);
   if (grows_with_vocabulary(parameter.role)) return local_vocabulary(model, degrees.tensor) * model.hidden_size;
+  // Rounded up, so that layouts that do not divide can still be estimated.
   return divide_up(elements, degrees.tensor);
 }
 

@@ -60,6 +60,7 @@ void initialize_weights(const at::Tensor& flat, const ParameterStore& store, con
         weights.fill_(1);
         break;
       case Initialization::normal: {
+        // Only the rank's part is generated: elements are random-access in their stream.
         const LocalPart& part = store.part(range.parameter);
         fill_normal(weights.view(part.shape), parameter, part, stream_key(seed, parameter.name));
         break;

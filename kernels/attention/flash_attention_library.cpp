@@ -113,6 +113,7 @@ RunBackward backward_of(const Operands& x, const AttentionOutput& saved, const a
 
 AttentionOutput library_flash_attention_forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                                                 const SequencePart& queries) {
+  // One call where the queries are the whole sequence; the parts below cost a second pass over the outputs.
   if (queries.is_whole()) return attend({query, key, value}, Mask::causal);
   std::vector<at::Tensor> outs, statistics;
   std::int64_t row = 0;

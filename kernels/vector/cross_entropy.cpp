@@ -37,6 +37,7 @@ float exponential_sum(const Value* logits, std::int64_t columns, float maximum) 
 
 template <class Value>
 RowStatistics statistics_of(const Value* logits, std::int64_t columns) {
+  // The maximum first, so that no exponential overflows.
   RowStatistics row{.maximum = maximum_of(logits, columns), .sum = 0};
   for (std::int64_t i = 0; i < columns; i += block) {
     row.sum += exponential_sum(logits + i, columns - i < block ? columns - i : block, row.maximum);

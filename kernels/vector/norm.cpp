@@ -212,6 +212,7 @@ void sum_blocks(const NormBackwardArrays<Element>& arrays, std::int64_t blocks) 
 
 template <class Element>
 void backward(const NormBackwardArrays<Element>& arrays) {
+  // Blocks of rows are independent; their partial sums meet only afterwards, in sum_blocks().
   const std::int64_t blocks = (arrays.rows + norm_block_rows - 1) / norm_block_rows;
 #pragma omp parallel for schedule(static) if (arrays.rows * arrays.width >= least_parallel_elements)
   for (std::int64_t block = 0; block < blocks; ++block) {

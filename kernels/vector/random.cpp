@@ -106,6 +106,7 @@ template <class Value>
 void fill(Value* x, std::int64_t n, std::uint64_t first_element, const NormalSequence& sequence) {
   double normal[elements_per_block];
   std::uint64_t pair = first_element / 2;
+  // A pair is one counter: a range may start with the second number of a pair.
   auto skipped = static_cast<std::int64_t>(first_element % 2);
   while (n > 0) {
     fill_block(sequence.key, pair, normal);

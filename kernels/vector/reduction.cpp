@@ -22,6 +22,7 @@ template <class Value>
 double sum_of_squares(const Value* x, std::int64_t n) {
   double sums[lanes] = {};
   std::int64_t i = 0;
+  // A constant count, so that the compiler unrolls the loop over the lanes.
   for (; i + lanes <= n; i += lanes) add_squares(x + i, lanes, sums);
   add_squares(x + i, static_cast<int>(n - i), sums);
   double total = 0;

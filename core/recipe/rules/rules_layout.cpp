@@ -89,6 +89,8 @@ Verdict check_batch(const Recipe& recipe, const Known& known) {
 
 }  // namespace
 
+// A rule also lists the keys that decide the defaults of those it reads: an error there would make its verdict
+// meaningless.
 std::vector<Rule> layout_rules() {
   return {
       {"/parallel/tensor", {"/model/heads"}, check_heads},

@@ -18,6 +18,7 @@ Verdict check_loops(const Recipe& recipe, const Known&) {
   const auto& pipeline = recipe.pipeline;
   if (takes_loops(pipeline.schedule, recipe.parallel.pipeline, pipeline.loops)) return {};
   const auto word = traits_of(pipeline.schedule).word;
+  // Named from the traits, so that a new schedule appears in the message by itself.
   std::vector<std::string_view> others;
   for (const auto& traits : schedule_traits)
     if (!traits.one_stage_per_rank) others.push_back(traits.word);
@@ -71,6 +72,7 @@ std::string ways_out(const Recipe& recipe) {
 Verdict check_even_balance(const Recipe& recipe, const Known&) {
   const auto layers = recipe.model.layers;
   const auto kind = recipe.pipeline.balance.kind;
+  // A list may be uneven; check_listed_balance() checks it.
   if (kind == BalanceKind::list || (layers + extra_units(recipe)) % stage_count(recipe) == 0) return {};
   return Refusal{fmt::format("\"{}\" cannot split {} {}{} evenly over {}",
                              balance_words[static_cast<std::size_t>(kind)], layers, layers == 1 ? "layer" : "layers",
