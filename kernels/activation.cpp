@@ -48,7 +48,9 @@ vector::ActivationLoop<Element> backward_loop(ActivationKind kind) {
 }  // namespace
 
 at::Tensor activation_forward(const at::Tensor& x, ActivationKind kind) {
+  // The vector loops read flat arrays; strided tensors and other types or devices use LibTorch's operators.
   if (!is_vector_array(x)) return reference::activation_forward(x, kind);
+  // swiglu reads gate and up side by side and writes one of that width.
   const std::int64_t width = kind == ActivationKind::swiglu ? x.size(-1) / 2 : x.size(-1);
   std::vector<std::int64_t> shape = x.sizes().vec();
   shape.back() = width;
@@ -57,6 +59,7 @@ at::Tensor activation_forward(const at::Tensor& x, ActivationKind kind) {
     forward_loop<Element>(kind)({.dy = nullptr,
                                  .x = elements<Element>(x),
                                  .out = mutable_elements<Element>(y),
+                                 // Empty tensors have no rows; dividing by their width would be undefined.
                                  .rows = width == 0 ? 0 : y.numel() / width,
                                  .width = width});
   });
@@ -64,6 +67,7 @@ at::Tensor activation_forward(const at::Tensor& x, ActivationKind kind) {
 }
 
 at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& x, ActivationKind kind) {
+  // The loops have one element type for gradient and input.
   const bool same_type = dy.scalar_type() == x.scalar_type();
   if (!is_vector_array(x) || !is_vector_array(dy) || !same_type) return reference::activation_backward(dy, x, kind);
   const std::int64_t width = dy.size(-1);

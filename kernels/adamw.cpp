@@ -12,7 +12,7 @@
 namespace llmtrain::kernels {
 namespace {
 
-// Elements per thread below which starting a second one costs more than it saves.
+// Elements per thread below which starting another thread costs more than it saves.
 constexpr std::int64_t grain = 16384;
 
 bool is_flat(const at::Tensor& x, at::ScalarType type) {
@@ -26,6 +26,7 @@ void check_size(const char* name, const at::Tensor& x, std::int64_t n) {
   }
 }
 
+// Training keeps weights and moments in fp32. float64 states (in tests) and GPU tensors use the reference path.
 bool can_fuse(const AdamwState& state, const at::Tensor& gradients, const std::optional<at::Tensor>& compute_weights) {
   return is_flat(state.weights, at::kFloat) && is_flat(state.m, at::kFloat) && is_flat(state.v, at::kFloat) &&
          (is_flat(gradients, at::kFloat) || is_flat(gradients, at::kBFloat16)) &&
@@ -34,6 +35,7 @@ bool can_fuse(const AdamwState& state, const at::Tensor& gradients, const std::o
 
 double bias_correction(double beta, std::int64_t step) { return 1 - std::pow(beta, static_cast<double>(step)); }
 
+// Computed in float64 and rounded once: 1 − β^step and 1 − lr·decay are differences of nearly equal numbers in fp32.
 vector::AdamwConstants constants_of(const AdamwStep& step) {
   return {.gradient_scale = static_cast<float>(step.gradient_scale),
           .decay = static_cast<float>(1 - step.learning_rate * step.weight_decay),
@@ -55,10 +57,13 @@ void fused_step(Kernel kernel, AdamwState& state, const at::Tensor& gradients, c
       .gradients = static_cast<const Gradient*>(gradients.const_data_ptr()),
       .compute_weights = compute_weights ? static_cast<std::uint16_t*>(compute_weights->data_ptr()) : nullptr};
   const vector::AdamwConstants constants = constants_of(step);
+  // Elementwise, so dividing the range among threads cannot change a bit of the result.
   at::parallel_for(0, state.weights.numel(), grain,
                    [&](std::int64_t begin, std::int64_t end) { kernel(arrays, constants, begin, end); });
 }
 
+// The same step in LibTorch operators. The decay multiplies the weights before the update and does not enter the
+// moments (decoupled, arXiv 1711.05101, algorithm 2); eps is added to √v after its bias correction, as in PyTorch.
 void reference_step(AdamwState& state, const at::Tensor& gradients, const AdamwStep& step) {
   const at::Tensor g = gradients.to(state.weights.scalar_type()).mul(step.gradient_scale);
   state.weights.mul_(1 - step.learning_rate * step.weight_decay);
@@ -77,6 +82,7 @@ void adamw_(AdamwState& state, const at::Tensor& gradients, const AdamwStep& ste
   check_size("v", state.v, n);
   check_size("gradients", gradients, n);
   if (compute_weights) check_size("compute_weights", *compute_weights, n);
+  // The fused step writes the rounded compute weights in the same pass over memory; the reference needs another one.
   if (!can_fuse(state, gradients, compute_weights)) {
     reference_step(state, gradients, step);
     if (compute_weights) at::Tensor(*compute_weights).copy_(state.weights);

@@ -21,7 +21,7 @@
 namespace llmtrain::kernels {
 namespace {
 
-// Logits per thread below which starting a second one costs more than it saves.
+// Logits per thread below which starting another thread costs more than it saves.
 constexpr std::int64_t grain = 8192;
 
 void check_shapes(const at::Tensor& logits, const at::Tensor& targets) {
@@ -31,6 +31,7 @@ void check_shapes(const at::Tensor& logits, const at::Tensor& targets) {
   }
 }
 
+// Checked before anything is written: the kernels index a row by its target unchecked.
 void check_targets(const at::Tensor& targets, std::int64_t columns) {
   const at::Tensor outside = targets.lt(0).logical_or_(targets.ge(columns));
   if (!outside.any().item<bool>()) return;
@@ -40,6 +41,7 @@ void check_targets(const at::Tensor& targets, std::int64_t columns) {
                                       "), the model's vocabulary; tokenize the data with the model's tokenizer");
 }
 
+// The kernels overwrite logits in place and index rows by their length, hence contiguous.
 bool can_fuse(const at::Tensor& logits, const at::Tensor& targets) {
   return logits.device().is_cpu() && logits.is_contiguous() && targets.is_contiguous() &&
          (logits.scalar_type() == at::kFloat || logits.scalar_type() == at::kBFloat16);
@@ -53,6 +55,7 @@ at::Tensor losses_of_rows(const at::Tensor& logits, const at::Tensor& targets, R
   const auto* target = targets.const_data_ptr<std::int64_t>();
   at::Tensor losses = at::empty(targets.sizes(), at::kFloat);
   auto* loss = losses.data_ptr<float>();
+  // A row is one thread's work, so that its sums have the same order for any number of threads.
   at::parallel_for(0, targets.size(0), std::max<std::int64_t>(grain / std::max<std::int64_t>(columns, 1), 1),
                    [&](std::int64_t begin, std::int64_t end) {
                      for (std::int64_t t = begin; t < end; ++t) loss[t] = row(values + t * columns, target[t]);
@@ -84,6 +87,7 @@ at::Tensor reference_losses(const at::Tensor& log_probabilities, const at::Tenso
   return log_probabilities.gather(1, targets.unsqueeze(1)).squeeze(1).neg();
 }
 
+// The loops for the instruction-set level of this processor.
 vector::CrossEntropyKernels kernels_of_processor() {
   return vector::at_level([]<int level> { return vector::cross_entropy_kernels_for<level>(); });
 }
@@ -96,6 +100,7 @@ void for_statistics(const at::Tensor& logits, const at::Tensor& targets, const V
   auto* values = static_cast<Value*>(logits.data_ptr());
   const auto* target = targets.const_data_ptr<std::int64_t>();
   auto* three = statistics.data_ptr<float>();
+  // A target before or after this slice's columns gets an index outside [0, columns), which the kernels recognise.
   at::parallel_for(0, targets.size(0), std::max<std::int64_t>(grain / std::max<std::int64_t>(columns, 1), 1),
                    [&](std::int64_t begin, std::int64_t end) {
                      for (std::int64_t t = begin; t < end; ++t)
@@ -133,6 +138,7 @@ at::Tensor one_hot_here(const at::Tensor& logits, const at::Tensor& targets, con
 at::Tensor reference_statistics(const at::Tensor& logits, const at::Tensor& targets, const VocabularySlice& slice,
                                 const at::TensorOptions& options) {
   const at::Tensor wide = logits.to(options.dtype());
+  // A column of −∞ gives a slice without columns a maximum.
   const at::Tensor none = at::full({logits.size(0), 1}, -std::numeric_limits<double>::infinity(), options);
   const at::Tensor maximum = at::cat({wide, none}, 1).amax(1);
   const at::Tensor sum = wide.sub(maximum.unsqueeze(1)).exp().sum(1);
@@ -160,6 +166,7 @@ at::Tensor cross_entropy_forward_backward_(at::Tensor& logits, const at::Tensor&
   }
   const at::Tensor log_probabilities = reference_log_probabilities(logits);
   at::Tensor losses = reference_losses(log_probabilities, targets);
+  // softmax − one_hot: −1 is added at each row's target.
   const at::Tensor minus_one = at::full({targets.size(0), 1}, -1, log_probabilities.options());
   logits.copy_(log_probabilities.exp().scatter_add_(1, targets.unsqueeze(1), minus_one).mul_(scale));
   return losses;
@@ -181,6 +188,8 @@ at::Tensor cross_entropy_statistics(const at::Tensor& logits, const at::Tensor& 
 }
 
 at::Tensor join_cross_entropy_statistics(const at::Tensor& of_slices) {
+  // In float64, so that rescaling the slices' sums to the common maximum adds no error of its own. A slice without
+  // columns has the maximum −∞ and thus the factor 0.
   const at::Tensor wide = of_slices.to(at::kDouble);
   const at::Tensor maxima = wide.select(2, 0);
   const at::Tensor maximum = maxima.amax(0);
@@ -189,6 +198,7 @@ at::Tensor join_cross_entropy_statistics(const at::Tensor& of_slices) {
 }
 
 at::Tensor cross_entropy_losses(const at::Tensor& statistics) {
+  // log Σ + maximum − target's logit, in float64: the two logits can be large and close to each other.
   const at::Tensor wide = statistics.to(at::kDouble);
   return wide.select(1, 1).log().add(wide.select(1, 0)).sub(wide.select(1, 2)).to(statistics.scalar_type());
 }
@@ -202,6 +212,7 @@ void cross_entropy_backward_(at::Tensor& logits, const at::Tensor& targets, cons
                ? fused_backward(kernels.fp32, logits, targets, slice, statistics, narrow_scale)
                : fused_backward(kernels.bf16, logits, targets, slice, statistics, narrow_scale);
   }
+  // The statistics are those of the whole row, so a slice needs nothing else for its softmax.
   const at::Tensor probabilities =
       logits.to(statistics.scalar_type()).sub(statistics.narrow(1, 0, 1)).exp().div(statistics.narrow(1, 1, 1));
   logits.copy_(probabilities.sub(one_hot_here(logits, targets, slice).to(statistics.scalar_type())).mul(scale));

@@ -13,20 +13,21 @@ at::Tensor cross_entropy_forward(const at::Tensor& logits, const at::Tensor& tar
 // One buffer, no fp32 copy: the caller passes a chunk of rows at a time.
 at::Tensor cross_entropy_forward_backward_(at::Tensor& logits, const at::Tensor& targets, double scale);
 
-// The same where the columns of the vocabulary lie on several ranks (Shoeybi et al., arXiv 1909.08053, section 3): each
-// takes the statistics of its columns, all join them, and each makes the gradient of its columns.
+// The same with the columns of the vocabulary split over several ranks (Shoeybi et al., arXiv 1909.08053, section 3):
+// each rank computes the statistics of its columns, the ranks combine them, and each computes the gradient of its
+// columns.
 struct VocabularySlice {
   std::int64_t begin = 0;  // id of the first column
   std::int64_t whole = 0;  // size of the vocabulary
 };
 
-// [T, 3] fp32 (float64 for float64 logits), of each row: the largest logit, Σ exp(logit − largest), and the target's
-// logit, 0 where it is in another slice. logits [T, columns], of which there may be none; targets count from the
-// vocabulary's start. Throws Error(bad_data) for a target outside [0, slice.whole).
+// [T, 3] fp32 (float64 for float64 logits), per row: the largest logit, Σ exp(logit − largest), and the target's logit,
+// 0 where it is in another slice. logits [T, columns] may have no columns; targets are ids of the whole vocabulary.
+// Throws Error(bad_data) for a target outside [0, slice.whole).
 at::Tensor cross_entropy_statistics(const at::Tensor& logits, const at::Tensor& targets, const VocabularySlice& slice);
 
-// The statistics of all slices, [slices, T, 3], become those of the whole rows, [T, 3]; the order of the sums is that
-// of the slices.
+// Combines the statistics of all slices, [slices, T, 3], into those of the whole rows, [T, 3]; sums run in the order of
+// the slices.
 at::Tensor join_cross_entropy_statistics(const at::Tensor& of_slices);
 
 // losses [T] from whole rows' statistics.

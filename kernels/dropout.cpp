@@ -19,11 +19,12 @@
 namespace llmtrain::kernels {
 namespace {
 
+// Elements per thread below which starting another thread costs more than it saves.
 constexpr std::int64_t grain = 8192;
 constexpr std::int64_t low_word = 0xFFFFFFFF;
 
-// Words are integers: those below probability·2³² are those below its ceiling. A probability within 2⁻³² of 1 keeps
-// the one word that a threshold of 32 bits cannot drop.
+// Words are integers, so comparing them with the ceiling of probability·2³² is exact. For a probability within 2⁻³² of
+// 1 that ceiling is 2³², which 32 bits cannot hold: the largest word is then kept.
 std::uint32_t threshold_of(double probability) {
   return static_cast<std::uint32_t>(std::min(std::ceil(probability * 4294967296.0), 4294967295.0));
 }
@@ -35,6 +36,7 @@ void fused_dropout(Kernel kernel, at::Tensor& x, const Dropout& dropout) {
                                  .scale = static_cast<float>(1 / (1 - dropout.probability))};
   auto* values = static_cast<Value*>(x.data_ptr());
   at::parallel_for(0, x.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
+    // An element's mask depends on its index alone, so a thread can start anywhere.
     kernel(values + begin, end - begin, static_cast<std::uint64_t>(dropout.first_element + begin), mask);
   });
 }
@@ -44,11 +46,13 @@ struct WidePair {
 };
 
 WidePair multiply_words(const at::Tensor& word, std::int64_t factor) {
-  const at::Tensor product = word.mul(factor);  // wraps modulo 2⁶⁴
+  const at::Tensor product = word.mul(factor);  // wraps modulo 2⁶⁴, as an unsigned product would
+  // The shift copies the sign bit; the mask removes the copies.
   return {(product.bitwise_right_shift(32)).bitwise_and(low_word), product.bitwise_and(low_word)};
 }
 
-// Philox in tensor operators: the words of counters [first, first + count), one after another, as int64.
+// Philox (kernels/philox.h) in tensor operators: the words of counters [first, first + count), one after another. As
+// int64, since LibTorch lacks arithmetic on unsigned 32-bit words.
 at::Tensor reference_words(std::uint64_t key, std::int64_t first, std::int64_t count, const at::Device& device) {
   const at::Tensor counter = at::arange(first, first + count, at::TensorOptions(at::kLong).device(device));
   const at::Tensor zero = at::full_like(counter, 0);
@@ -67,13 +71,17 @@ at::Tensor reference_words(std::uint64_t key, std::int64_t first, std::int64_t c
 }
 
 void reference_dropout(at::Tensor& x, const Dropout& dropout) {
+  // A counter gives four words: begin with the one of x's first element and skip the words before it.
   const std::int64_t first = dropout.first_element / 4;
   const std::int64_t skipped = dropout.first_element % 4;
   const at::Tensor words = reference_words(dropout.key, first, (skipped + x.numel() + 3) / 4, x.device());
   const at::Tensor dropped = words.narrow(0, skipped, x.numel()).lt(threshold_of(dropout.probability));
+  // Scaled, so that the expected value stays the same, and filled rather than multiplied by 0: dropped infinities and
+  // NaN become 0 as well.
   x.mul_(1 / (1 - dropout.probability)).masked_fill_(dropped.view_as(x), 0);
 }
 
+// Checked on every path, so that an invalid mask fails the same way on every device.
 void check(const at::Tensor& x, const Dropout& dropout) {
   if (!(dropout.probability >= 0 && dropout.probability < 1)) {
     throw Error(ExitCode::internal_error, "dropout: probability is " + std::to_string(dropout.probability) +
@@ -114,6 +122,7 @@ void dropout_(at::Tensor& x, const Dropout& dropout) {
   if (dropout.run == 0) return drop_run(x, dropout);
   const at::Tensor flat = x.view({-1});
   Dropout of_run = dropout;
+  // Consecutive here, but `stride` apart in the unsharded tensor whose indices decide the mask.
   for (std::int64_t begin = 0; begin < x.numel(); begin += dropout.run) {
     at::Tensor run = flat.narrow(0, begin, dropout.run);
     drop_run(run, of_run);
@@ -126,6 +135,8 @@ void dropout_rows_(at::Tensor& x, const Dropout& dropout, const RowsAtHand& rows
   if (!dropout.active() || x.numel() == 0) return;
   const at::Tensor flat = x.view({-1});
   const std::int64_t width = x.size(1);
+  // Rows of x that are neighbours in the whole sequences too; where samples are split by heads, a piece also ends with
+  // its sample, after which the unsharded tensor has other ranks' heads.
   for (const RowRun& run : rows_in_whole(rows.part, rows.tokens, rows.first, x.size(0))) {
     std::int64_t element = run.whole_row * width;
     const std::int64_t end = element + run.length * width, offset = run.row * width - element;

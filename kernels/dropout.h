@@ -15,8 +15,8 @@ struct Dropout {
   double probability = 0;
   std::uint64_t key = 0;           // dropout_key(): which site of which step
   std::int64_t first_element = 0;  // index of x's first element in the unsharded tensor
-  // Where x is a part of each sample, as of its attention heads: x comes in runs of `run` elements, the starts of which
-  // lie `stride` apart in the unsharded tensor. 0: all of x is one run.
+  // Where x is a part of each sample, such as some of its attention heads: x consists of runs of `run` elements whose
+  // starts are `stride` apart in the unsharded tensor. 0: all of x is one run.
   std::int64_t run = 0;
   std::int64_t stride = 0;
 
@@ -31,15 +31,16 @@ std::uint64_t dropout_key(std::int64_t seed, std::int64_t step, std::uint64_t si
 // outside [0, 1), for an x that is not contiguous, or for runs that do not fill it.
 void dropout_(at::Tensor& x, const Dropout& dropout);
 
-// Which rows of an activation are at hand: [sequences · tokens, …] from row `first` on, of [sequences · whole, …].
+// Which rows of an activation this rank holds: those from row `first` on of [sequences · tokens, …], which is a part of
+// [sequences · whole, …].
 struct RowsAtHand {
   const SequencePart& part;
   std::int64_t tokens = 0;  // of each sequence
   std::int64_t first = 0;
 };
 
-// The same for x [rows, width], contiguous, of which the unsharded tensor has more rows. Runs are those of whole
-// sequences' rows.
+// The same for contiguous x [rows, width] that holds some rows of the unsharded tensor. `run` and `stride` count
+// elements of whole sequences' rows.
 void dropout_rows_(at::Tensor& x, const Dropout& dropout, const RowsAtHand& rows);
 
 }  // namespace llmtrain::kernels

@@ -25,7 +25,7 @@ bool is_vector_array_of(const std::optional<at::Tensor>& x, at::ScalarType type)
   return !x || (is_vector_array(*x) && x->scalar_type() == type);
 }
 
-// The loops below would read and write outside of the tables.
+// Invalid ids would make the loops below access memory outside of the tables.
 void check_tokens(const at::Tensor& tokens, std::int64_t vocabulary) {
   const auto* ids = tokens.const_data_ptr<std::int64_t>();
   const auto* bad =
@@ -33,18 +33,19 @@ void check_tokens(const at::Tensor& tokens, std::int64_t vocabulary) {
   if (bad == ids + tokens.numel()) return;
   throw Error(ExitCode::bad_data, "token " + std::to_string(bad - ids) + " of the batch has the id " +
                                       std::to_string(*bad) +
-                                      "; ids lie in [0, vocab_size = " + std::to_string(vocabulary) +
-                                      "): check that the data was made with the tokenizer of the recipe");
+                                      "; ids must be in [0, vocab_size = " + std::to_string(vocabulary) +
+                                      "): check that the data was made with the recipe's tokenizer");
 }
 
 void check_positions(const at::Tensor& positions, std::int64_t tokens, std::int64_t sequence_length) {
   const std::int64_t used = std::min(tokens, sequence_length);
   if (sequence_length > 0 && used <= positions.size(0)) return;
   throw Error(ExitCode::internal_error, "embedding: sequence_length is " + std::to_string(sequence_length) +
-                                            "; it must lie in [1, " + std::to_string(positions.size(0)) +
+                                            "; it must be in [1, " + std::to_string(positions.size(0)) +
                                             "], the rows of the position table");
 }
 
+// The gradient's type is independent of dy's: fp32 sums of bf16 gradients are the usual case.
 template <class Element>
 void add_rows(const RowGroups& groups, const at::Tensor& dy, const at::Tensor& gradient) {
   const auto arrays = [&]<class Gradient> {
@@ -93,9 +94,12 @@ void embedding_backward(const at::Tensor& dy, const at::Tensor& tokens, at::Tens
   }
   check_tokens(tokens, dtable.size(0));
   if (dpositions) check_positions(*dpositions, tokens.numel(), sequence_length);
+  // Rows that add to the same target are grouped, so that one thread adds them in a fixed order, without atomic
+  // operations.
   const RowGroups by_token = group_rows(tokens.const_data_ptr<std::int64_t>(), tokens.numel());
   with_element_of(dy, [&]<class Element> {
     add_rows<Element>(by_token, dy, dtable);
+    // Positions repeat with every sequence.
     if (dpositions) add_rows<Element>(group_rows_by_period(tokens.numel(), sequence_length), dy, *dpositions);
   });
 }

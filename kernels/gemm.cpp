@@ -17,11 +17,13 @@ MatmulElement element_of(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kFloat ? MatmulElement::fp32 : MatmulElement::bf16;
 }
 
+// Both operands of one type: the kernels do not mix fp32 and bf16.
 bool runs_in_onednn(const at::Tensor& left, const at::Tensor& right) {
   return left.is_cpu() && is_onednn_type(left.scalar_type()) && right.scalar_type() == left.scalar_type() &&
          has_onednn();
 }
 
+// Strides describe a transposed matrix without copying it.
 MatmulOperand operand(const at::Tensor& matrix) { return {matrix.data_ptr(), matrix.stride(0), matrix.stride(1)}; }
 
 // destination = or += left · right.
@@ -50,8 +52,8 @@ void store(at::Tensor& destination, const at::Tensor& value, Accumulation accumu
   }
 }
 
-// The product in fp32 where 16-bit operands are summed into fp32 memory, so that it is not rounded to 16 bits on its
-// way.
+// The product in fp32 where 16-bit operands are summed into fp32 memory, so that it is not rounded to 16 bits before
+// the addition.
 at::Tensor reference_product(const at::Tensor& left, const at::Tensor& right, at::ScalarType destination) {
   if (destination != at::kFloat || left.scalar_type() == destination) return at::mm(left, right);
   if (left.is_cuda()) return at::mm(left, right, destination);
@@ -75,6 +77,7 @@ at::Tensor linear_backward_input(const at::Tensor& dy, const at::Tensor& weight)
 }
 
 void linear_backward_weight(const at::Tensor& dy, const at::Tensor& x, at::Tensor& dweight, Accumulation accumulation) {
+  // oneDNN writes the operands' type or fp32; a gradient in another, narrower type is rounded by store().
   const bool narrowing = dweight.scalar_type() != at::kFloat && dweight.scalar_type() != dy.scalar_type();
   if (runs_in_onednn(dy, x) && is_onednn_type(dweight.scalar_type()) && !narrowing) {
     multiply(dy.t(), x, std::nullopt, dweight, accumulation);
@@ -84,6 +87,7 @@ void linear_backward_weight(const at::Tensor& dy, const at::Tensor& x, at::Tenso
 }
 
 void linear_backward_bias(const at::Tensor& dy, at::Tensor& dbias, Accumulation accumulation) {
+  // A bf16 sum over many rows would stop growing once a row is below its last bit.
   const auto sum_type = dy.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   store(dbias, at::sum(dy, {0}, false, sum_type), accumulation);
 }

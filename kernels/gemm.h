@@ -11,7 +11,7 @@ namespace llmtrain::kernels {
 // the CPU in fp32 and bf16 they run in oneDNN where it can be loaded, else in LibTorch. Products accumulate in fp32.
 // Blocking on the CPU; ordered on the current stream on a GPU.
 
-// What a gradient's memory holds before: nothing yet (the step's first micro-batch), or a sum to add to.
+// What a gradient's memory holds beforehand: nothing yet (the step's first micro-batch), or a sum to add to.
 enum class Accumulation { overwrite, add };
 
 // y[T, out] = x[T, in] · weightᵀ (+ bias), in x's dtype.

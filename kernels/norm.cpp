@@ -20,8 +20,10 @@ vector::NormKernels<Element> loops() {
 
 at::TensorOptions fp32_like(const at::Tensor& x) { return x.options().dtype(at::kFloat); }
 
+// The loops take weight and bias in fp32: converting [H] once per call is cheap beside the rows.
 at::Tensor fp32_vector(const at::Tensor& x) { return x.to(at::kFloat).contiguous(); }
 
+// Zeros instead of no bias save a branch in the loop.
 at::Tensor fp32_bias(const NormParameters& parameters) {
   if (parameters.bias) return fp32_vector(*parameters.bias);
   return at::zeros({parameters.weight.numel()}, fp32_like(parameters.weight));
@@ -72,6 +74,7 @@ NormOutput norm_forward(const at::Tensor& x, const NormParameters& parameters) {
 
 NormOutput add_norm_forward(at::Tensor& residual, const at::Tensor& x, const NormParameters& parameters) {
   const bool same_type = residual.scalar_type() == x.scalar_type();
+  // residual is changed in place, so it cannot be made contiguous by a copy as x is.
   if (!is_vector_array(residual) || !same_type) return reference::add_norm_forward(residual, x, parameters);
   const at::Tensor rows = x.contiguous();
   NormOutput output = empty_output(rows, parameters.mode);
@@ -85,6 +88,7 @@ at::Tensor norm_recompute(const at::Tensor& x, const at::Tensor& mean, const at:
                           const NormParameters& parameters) {
   if (!has_vector_type(x)) return reference::norm_recompute(x, mean, rstd, parameters);
   const at::Tensor rows = x.contiguous();
+  // The forward's statistics go in, and the loop that normalises is the forward's: the bits are the same.
   const NormOutput output{.y = at::empty_like(rows), .mean = mean, .rstd = rstd};
   with_forward_arrays(
       rows, {}, parameters, output,
@@ -104,6 +108,8 @@ void norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& 
   const std::int64_t width = x.size(-1);
   const std::int64_t blocks = (rows + vector::norm_block_rows - 1) / vector::norm_block_rows;
   const at::Tensor weight = fp32_vector(parameters.weight);
+  // Sums over rows are formed per block of a fixed number of rows and then over the blocks, so they do not depend on
+  // the number of threads.
   const at::Tensor partials = at::empty({blocks, 2, width}, fp32_like(x));
   const at::Tensor sums = at::empty({2, width}, fp32_like(x));
   const at::Tensor contiguous_dy = dy.contiguous();
@@ -121,6 +127,7 @@ void norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& 
                                .rows = rows,
                                .width = width});
   });
+  // Added here and not in the loop, because the gradients may be of any float type.
   dweight.add_(sums[0]);
   if (dbias) dbias->add_(sums[1]);
 }

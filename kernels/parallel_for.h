@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// at::parallel_for is a template that runs serially, without a word, in a source that is compiled without OpenMP.
+// at::parallel_for is a template that silently runs serially in a source that is compiled without OpenMP.
 #if !defined(_OPENMP)
 #error "compile this source with -fopenmp (kernels/CMakeLists.txt)"
 #endif

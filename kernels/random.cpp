@@ -12,7 +12,7 @@
 namespace llmtrain::kernels {
 namespace {
 
-// Elements per thread below which starting a second one costs more than it saves.
+// Elements per thread below which starting another thread costs more than it saves.
 constexpr std::int64_t grain = 8192;
 
 template <class Value, class Kernel>
@@ -28,9 +28,11 @@ void fill_on_cpu(Kernel kernel, at::Tensor& x, const vector::NormalSequence& seq
 void fill_normal_(at::Tensor& x, std::uint64_t key, double standard_deviation, std::int64_t first_element) {
   const vector::NormalSequence sequence{.key = key, .standard_deviation = standard_deviation};
   const auto kernels = vector::at_level([]<int level> { return vector::random_kernels_for<level>(); });
+  // float64 is written as computed, for tests that need all digits.
   const bool flat = x.device().is_cpu() && x.is_contiguous();
   if (flat && x.scalar_type() == at::kFloat) return fill_on_cpu<float>(kernels.fp32, x, sequence, first_element);
   if (flat && x.scalar_type() == at::kDouble) return fill_on_cpu<double>(kernels.fp64, x, sequence, first_element);
+  // Other types and devices get rounded copies of the CPU's numbers, so that weights start equal everywhere.
   at::Tensor values = at::empty(x.sizes(), at::kFloat);
   fill_on_cpu<float>(kernels.fp32, values, sequence, first_element);
   x.copy_(values);
@@ -40,7 +42,7 @@ void fill_normal_block_(at::Tensor& x, std::uint64_t key, double standard_deviat
                         std::int64_t row_stride) {
   const std::int64_t rows = x.size(0);
   const std::int64_t least_rows = std::max<std::int64_t>(1, grain / std::max<std::int64_t>(1, x.size(1)));
-  // A row is short: threads share the rows, and fill_normal_ stays on one of them.
+  // A row is short, so threads divide the rows and fill_normal_ runs serially within one of them.
   at::parallel_for(0, rows, least_rows, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       at::Tensor row = x.select(0, r);

@@ -14,6 +14,7 @@
 namespace llmtrain::kernels {
 namespace {
 
+// Elements per partial sum: fixed, so that the sums and their order do not depend on the number of threads.
 constexpr std::int64_t block = 16384;
 
 template <class Value>
@@ -24,10 +25,12 @@ double sum_over_blocks(double (*kernel)(const Value*, std::int64_t), const at::T
   at::parallel_for(0, static_cast<std::int64_t>(sums.size()), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) sums[i] = kernel(values + i * block, std::min(block, n - i * block));
   });
+  // In the order of the blocks, whichever thread made each.
   return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 
 double reference_sum(const at::Tensor& x) {
+  // Other devices and types sum in LibTorch's order, in float64 as well.
   const double norm = at::linalg_vector_norm(x, 2, at::OptionalIntArrayRef(), false, at::kDouble).item<double>();
   return norm * norm;
 }

@@ -22,13 +22,15 @@ void check_table(const at::Tensor& x, const RopeTable& table, std::int64_t seque
   if (sequence_length > 0 && enough_positions && x.size(2) == 2 * table.cosine.size(1)) return;
   throw Error(ExitCode::internal_error, "rope: the table is for " + std::to_string(table.cosine.size(0)) +
                                             " positions and head_dim " + std::to_string(2 * table.cosine.size(1)) +
-                                            "; it is asked for sequence_length " + std::to_string(sequence_length) +
+                                            "; the call needs sequence_length " + std::to_string(sequence_length) +
                                             " and head_dim " + std::to_string(x.size(2)));
 }
 
 }  // namespace
 
 RopeTable make_rope_table(std::int64_t positions, std::int64_t head_dim, double theta, const at::Device& device) {
+  // Angles grow with the position: fp32 would leave few digits of them modulo 2π. Only their cosine and sine are
+  // rounded.
   const at::Tensor exponents = at::arange(0, head_dim, 2, at::kDouble).div(-static_cast<double>(head_dim));
   const at::Tensor angles = at::outer(at::arange(positions, at::kDouble), at::pow(theta, exponents));
   return {.cosine = angles.cos().to(device, at::kFloat), .sine = angles.sin().to(device, at::kFloat)};
@@ -40,6 +42,7 @@ RopeTable rope_rows(const RopeTable& table, const SequencePart& part, std::int64
 
 void rope_(at::Tensor& x, const RopeTable& table, std::int64_t sequence_length, RopeDirection direction) {
   check_table(x, table, sequence_length);
+  // Only the last axis must be contiguous: queries and keys are slices of a wider matrix.
   if (!has_vector_type(x) || x.stride(-1) != 1 || table.cosine.scalar_type() != at::kFloat) {
     reference::rope_(x, table, sequence_length, direction);
     return;

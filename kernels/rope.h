@@ -17,13 +17,14 @@ struct RopeTable {
 // angle(p, i) = p · theta^(−2i/head_dim), computed in float64.
 RopeTable make_rope_table(std::int64_t positions, std::int64_t head_dim, double theta, const at::Device& device);
 
-// The angles of a part of a sequence: row i is that of its i-th token. Shares the table's memory where that is all.
+// The angles of a part of a sequence: row i is that of its i-th token. Shares the table's memory where the part is the
+// whole sequence.
 RopeTable rope_rows(const RopeTable& table, const SequencePart& part, std::int64_t tokens);
 
 enum class RopeDirection { forward, backward };  // backward rotates by the negative angle
 
-// Rotates in place. x is a view [T, heads, head_dim] whose last axis is contiguous (rows may lie apart: a slice of the
-// fused query-key-value tensor). Token t has the angles of row t mod sequence_length.
+// Rotates in place. x is a view [T, heads, head_dim] whose last axis is contiguous (rows may be strided, as in a slice
+// of the fused query-key-value tensor). Token t is rotated by the angles of row t mod sequence_length.
 void rope_(at::Tensor& x, const RopeTable& table, std::int64_t sequence_length, RopeDirection direction);
 
 }  // namespace llmtrain::kernels

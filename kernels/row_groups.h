@@ -6,8 +6,8 @@
 
 namespace llmtrain::kernels {
 
-// Rows collected by the target that they add to: targets[g] takes the rows order[offsets[g]] … order[offsets[g+1] − 1],
-// in ascending order. Targets ascend and each occurs once.
+// Rows grouped by the target that they add to: targets[g] receives the rows order[offsets[g]] … order[offsets[g+1] −
+// 1], in ascending order. Targets ascend and each occurs once.
 struct RowGroups {
   std::vector<std::int64_t> targets;
   std::vector<std::int64_t> offsets;  // one more than targets

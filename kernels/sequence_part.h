@@ -16,15 +16,16 @@ struct PositionRun {
   bool operator==(const PositionRun&) const = default;
 };
 
-// Which tokens of a sequence are at hand, where ranks share each sequence. Without runs: all of them.
+// Which tokens of a sequence this rank holds where ranks share each sequence. Without runs: all of them.
 struct SequencePart {
   std::int64_t whole = 0;         // tokens of the sequence; not read without runs
-  std::vector<PositionRun> runs;  // ascending, apart from each other, within [0, whole)
+  std::vector<PositionRun> runs;  // ascending, disjoint, within [0, whole)
 
   bool is_whole() const { return runs.empty(); }
-  // The runs of `tokens` tokens. Throws Error(internal_error) where they are not as many or leave the sequence.
+  // The runs, which together hold `tokens` tokens. Throws Error(internal_error) where they do not, or exceed the
+  // sequence.
   std::vector<PositionRun> runs_of(std::int64_t tokens) const;
-  // Tokens of the sequence of which `tokens` are at hand.
+  // Length of the whole sequence of which this rank holds `tokens`.
   std::int64_t whole_of(std::int64_t tokens) const { return is_whole() ? tokens : whole; }
 };
 
@@ -37,14 +38,14 @@ struct RowRun {
   bool operator==(const RowRun&) const = default;
 };
 
-// Where rows first … first + count − 1 of [sequences · tokens, …] lie in [sequences · whole, …], in as few runs as can
-// be. `tokens` of each sequence are at hand.
+// Maps rows first … first + count − 1 of [sequences · tokens, …] to rows of [sequences · whole, …], in as few runs as
+// possible. This rank holds `tokens` of each sequence.
 std::vector<RowRun> rows_in_whole(const SequencePart& part, std::int64_t tokens, std::int64_t first,
                                   std::int64_t count);
 
-// Rows of a table [positions, …], one for each of `tokens` tokens: the table itself where they are all, else a copy.
+// Rows of a table [positions, …], one per token held: the table itself where that is the whole sequence, else a copy.
 at::Tensor rows_at(const at::Tensor& table, const SequencePart& part, std::int64_t tokens);
-// Puts such rows, changed, back into their table; nothing to do where they are the table itself.
+// Writes such rows back into their table after a change; does nothing where they are the table itself.
 void store_rows_at(at::Tensor& table, const SequencePart& part, const at::Tensor& rows);
 
 }  // namespace llmtrain::kernels

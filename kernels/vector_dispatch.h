@@ -7,7 +7,7 @@
 
 namespace llmtrain::kernels {
 
-// The loops of kernels/vector work on processor memory in fp32 or bf16, which they see as std::uint16_t.
+// The loops of kernels/vector work on CPU memory in fp32 or bf16; they see bf16 as its bits, std::uint16_t.
 inline bool has_vector_type(const at::Tensor& x) {
   return x.device().is_cpu() && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
 }

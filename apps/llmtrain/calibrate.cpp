@@ -25,10 +25,10 @@ DeviceKind device_kind(const std::string& name) {
   return name == "cpu" ? DeviceKind::cpu : name == "cuda" ? DeviceKind::cuda : DeviceKind::automatic;
 }
 
-// Before minutes of measuring: a place that cannot be written would lose them.
+// Checked before measuring for minutes: an output that cannot be written would lose the result.
 void check_place(const std::string& file) {
   if (std::filesystem::is_directory(file))
-    throw Error(ExitCode::cannot_write, file + ": is a folder; give --output the profile's own name in it");
+    throw Error(ExitCode::cannot_write, file + ": is a folder; give --output a file name in it");
   const FileWriter trial(file + ".tmp");  // removed again at once
 }
 
@@ -36,7 +36,7 @@ int calibrate(const CalibrateOptions& options) {
   const std::filesystem::path folder = profiles_folder();
   const std::string file = options.output.value_or((folder / "local.json").string());
   if (file != "-") check_place(file);
-  log().info("measuring matrix products, attention and memory; leave the machine to it for some seconds");
+  log().info("measuring matrix products, attention and memory; keep the machine otherwise idle for a few seconds");
   const ClusterProfile profile = load_runtime().calibrate(device_kind(options.device), load_profile("cpu", folder));
   const std::string text = to_json(profile).dump(2) + "\n";
   if (file == "-") {
@@ -52,8 +52,8 @@ int calibrate(const CalibrateOptions& options) {
 
 void add_calibrate(CLI::App& program, Action& action) {
   const auto options = std::make_shared<CalibrateOptions>();
-  CLI::App* command = program.add_subcommand("calibrate", "Measures this machine, so that plans for it are right");
-  command->add_option("--output", options->output, "Where the profile goes (default: recipes/clusters/local.json)")
+  CLI::App* command = program.add_subcommand("calibrate", "Measures this machine so that plans match it");
+  command->add_option("--output", options->output, "Output file of the profile (default: recipes/clusters/local.json)")
       ->type_name("FILE|-");
   command->add_option("--device", options->device, "What to measure")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))

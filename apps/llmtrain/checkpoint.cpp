@@ -33,7 +33,7 @@ int inspect(const CheckpointOptions& options) {
   return 0;
 }
 
-// A damaged checkpoint beside a whole one is still what this command is asked about.
+// A damaged checkpoint beside an intact one is still an error here: finding damage is this command's purpose.
 int verify(const CheckpointOptions& options) {
   const FoundCheckpoint found = find_source(options.source);
   warn_of_damaged(found.damaged);
@@ -45,15 +45,17 @@ int verify(const CheckpointOptions& options) {
 void require_new_folder(const std::string& destination) {
   std::error_code failed;
   const auto status = std::filesystem::status(destination, failed);
+  // An empty folder may have been made for this; anything else could be overwritten by mistake.
   const bool free = !std::filesystem::exists(status) ||
                     (std::filesystem::is_directory(status) && std::filesystem::is_empty(destination, failed));
   if (destination.empty() || !free) {
     throw Error(ExitCode::cannot_write,
-                "\"" + destination + "\": is there already and is no empty folder; name a new one");
+                "\"" + destination + "\": exists already and is not an empty folder; name a new one");
   }
 }
 
 int export_to(const CheckpointOptions& options) {
+  // Before the checkpoint and LibTorch are loaded, which takes longer.
   require_new_folder(options.destination);
   const CheckpointSource source = open_source(options.source, {});
   require_executable(source.recipe, source.checkpoint.string());
@@ -79,19 +81,20 @@ CLI::App* add_command(CLI::App& parent, const char* name, const char* help,
 void add_checkpoint(CLI::App& program, Action& action) {
   const auto options = std::make_shared<CheckpointOptions>();
   CLI::App* parent = program.add_subcommand("checkpoint", "Describes, verifies and exports checkpoints");
+  // 0 is allowed here, so that refuse_without_command() can list the commands.
   parent->require_subcommand(0, 1);
   parent->footer("Example:\n  llmtrain checkpoint inspect runs/quickstart");
 
-  CLI::App* command = add_command(*parent, "inspect", "Says what a checkpoint holds", options, inspect, action);
+  CLI::App* command = add_command(*parent, "inspect", "Shows what a checkpoint contains", options, inspect, action);
   command->add_flag("--json", options->json, "Print JSON");
   command->footer("Example:\n  llmtrain checkpoint inspect runs/quickstart");
 
   command = add_command(*parent, "verify", "Compares every file with its SHA-256", options, verify, action);
   command->footer("Example:\n  llmtrain checkpoint verify runs/quickstart/checkpoints/step-00000100");
 
-  command = add_command(*parent, "export", "Writes a model for other programs", options, export_to, action);
+  command = add_command(*parent, "export", "Exports a model for other programs", options, export_to, action);
   command->add_option("DIRECTORY", options->destination, "A new folder")->required()->type_name("");
-  command->add_option("--to", options->format, "hf: what transformers' from_pretrained loads")
+  command->add_option("--to", options->format, "hf: a folder that transformers' from_pretrained loads")
       ->required()
       ->type_name("FORMAT")
       ->check(CLI::IsMember({"hf"}));

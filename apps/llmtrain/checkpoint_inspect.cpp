@@ -40,6 +40,7 @@ std::int64_t bytes_of(const std::vector<File>& files) {
   return bytes;
 }
 
+// The endings that checkpoints give to optimizer state and fp32 master weights.
 bool is_optimizer_state(std::string_view name) {
   constexpr std::array<std::string_view, 3> endings = {".master", ".m", ".v"};
   return std::any_of(endings.begin(), endings.end(), [name](std::string_view end) { return name.ends_with(end); });

@@ -7,7 +7,7 @@
 
 namespace llmtrain::app {
 
-// What a checkpoint holds: step, parameters (optimizer state not counted), files and every tensor.
+// The content of a checkpoint: step, parameters (without optimizer state), files and every tensor.
 std::string describe_as_text(const CheckpointReader& reader);
 std::string describe_as_json(const CheckpointReader& reader);
 

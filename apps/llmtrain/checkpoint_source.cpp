@@ -28,12 +28,14 @@ FoundCheckpoint newest(const fs::path& checkpoints) {
   }
   std::string reasons;
   for (const auto& reason : found.damaged) reasons += "\n" + reason;
-  if (!reasons.empty()) throw Error(ExitCode::bad_data, checkpoints.string() + ": holds no whole checkpoint" + reasons);
-  throw Error(ExitCode::missing_input,
-              checkpoints.string() + ": holds no checkpoint yet; the run must reach checkpoint.every steps or its end");
+  if (!reasons.empty())
+    throw Error(ExitCode::bad_data, checkpoints.string() + ": contains no intact checkpoint" + reasons);
+  throw Error(
+      ExitCode::missing_input,
+      checkpoints.string() + ": contains no checkpoint yet; the run must reach checkpoint.every steps or its end");
 }
 
-// The folder that a recipe's file stands for; any other source stands for itself.
+// For a recipe's file its log.directory; any other source unchanged.
 std::string without_recipe(const std::string& source, const std::vector<Override>& overrides) {
   std::error_code failed;
   return fs::is_regular_file(source, failed) ? read_recipe(source, overrides).log.directory : source;
@@ -46,17 +48,18 @@ FoundCheckpoint find_source(const std::string& source) {
   const fs::path path(source);
   const auto status = fs::status(path, failed);
   if (!fs::exists(status)) {
-    throw Error(ExitCode::missing_input, source + ": is not there; give a run's directory or a checkpoint's folder");
+    throw Error(ExitCode::missing_input, source + ": does not exist; give a run's directory or a checkpoint's folder");
   }
   if (!fs::is_directory(status)) {
     throw Error(ExitCode::bad_data, source + ": is a file; give a run's directory or a checkpoint's folder");
   }
+  // From the most specific to the most general: a checkpoint, a run's directory, its folder of checkpoints.
   if (holds(path, "manifest.json")) return {path, {}};
   if (holds(path, "checkpoints")) return newest(path / "checkpoints");
   if (holds(path, "latest")) return newest(path);
   throw Error(ExitCode::missing_input,
               source +
-                  ": holds no checkpoint (manifest.json, or a folder checkpoints); give a run's directory or a "
+                  ": contains no checkpoint (manifest.json, or a folder checkpoints); give a run's directory or a "
                   "checkpoint's folder");
 }
 

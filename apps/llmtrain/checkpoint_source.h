@@ -21,15 +21,15 @@ struct FoundCheckpoint {
   std::vector<std::string> damaged;  // newer or other ones that were passed over, each with the reason
 };
 
-// A checkpoint's folder, or the newest whole checkpoint of a run directory or of its checkpoints folder. Throws
+// A checkpoint's folder, or the newest intact checkpoint of a run directory or of its checkpoints folder. Throws
 // Error(missing_input) when there is none, Error(bad_data) when `source` is something else.
 FoundCheckpoint find_source(const std::string& source);
 
-// The same with the recipe of the checkpoint's manifest, changed by `overrides`; also takes a recipe's file, which
-// stands for its log.directory. Damaged checkpoints are logged as warnings. Throws Error.
+// The same with the recipe of the checkpoint's manifest, changed by `overrides`; also accepts a recipe's file, meaning
+// its log.directory. Damaged checkpoints are logged as warnings. Throws Error.
 CheckpointSource open_source(const std::string& source, const std::vector<Override>& overrides);
 
-// Logs each as a warning.
+// Logs each one as a warning.
 void warn_of_damaged(const std::vector<std::string>& damaged);
 
 }  // namespace llmtrain::app

@@ -6,7 +6,7 @@
 
 namespace llmtrain::app {
 
-// What the command line asked for, set while it is parsed. Returns the exit code; throws Error.
+// The action that the command line requests, set while it is parsed. Returns the exit code; throws Error.
 using Action = std::function<int()>;
 
 // Each adds one command with its flags to the program. `action` outlives the parsing.

@@ -35,12 +35,13 @@ std::string as_json(const EvaluateRequest& request, const EvaluateResult& result
 
 std::string as_text(const EvaluateRequest& request, const EvaluateResult& result) {
   return fmt::format(
-      "checkpoint  {}\nstep        {}\ntokens      {}\nloss        {:.6f} nats a token\nperplexity  {:.4g}\n",
+      "checkpoint  {}\nstep        {}\ntokens      {}\nloss        {:.6f} nats per token\nperplexity  {:.4g}\n",
       request.checkpoint, result.step, result.tokens, result.loss, result.perplexity);
 }
 
 int evaluate(const EvaluateOptions& options) {
   auto source = open_source(options.source, options.overrides);
+  // Before LibTorch is loaded.
   require_executable(source.recipe, source.checkpoint.string());
   EvaluateRequest request = options.request;
   request.recipe = std::move(source.recipe);

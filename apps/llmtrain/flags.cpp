@@ -17,7 +17,7 @@ std::optional<Number> number_in(const std::string& text) {
   return failure == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
 }
 
-// CLI11 takes a number beyond 64 bits for the largest one, and "nan" for a number above any minimum.
+// CLI11 would accept a number beyond 64 bits as the largest one, and "nan" as above any minimum.
 template <class Number, class Rule>
 CLI::Validator numbers(const std::string& rule_words, Rule rule) {
   const auto check = [rule_words, rule](const std::string& text) {
@@ -30,8 +30,9 @@ CLI::Validator numbers(const std::string& rule_words, Rule rule) {
 }  // namespace
 
 void add_set_flag(CLI::App& command, std::vector<Override>& overrides) {
-  command.add_option("--set", overrides, "Changes a key of the recipe, as in batch.micro=4; repeatable")
+  command.add_option("--set", overrides, "Override a key of the recipe, as in batch.micro=4; repeatable")
       ->type_name("KEY=JSON")
+      // One value per flag, or the recipe after it would be taken as another one.
       ->allow_extra_args(false);
 }
 
@@ -39,7 +40,7 @@ Override text_override(const std::string& pointer_path, const std::string& text)
   try {
     return pointer_path + "=" + nlohmann::json(text).dump();
   } catch (const nlohmann::json::type_error&) {
-    return pointer_path + "=" + text;  // not UTF-8, which the recipe's reader refuses
+    return pointer_path + "=" + text;  // not UTF-8; the recipe's reader refuses it
   }
 }
 

@@ -17,6 +17,7 @@ int parse_and_act(int argument_count, char** arguments) {
   Action action;
   CLI::App program("Trains large language models from one recipe.", "llmtrain");
   program.set_version_flag("--version", "llmtrain " LLMTRAIN_VERSION);
+  // 0 is allowed here, so that refuse_without_command() can list the commands.
   program.require_subcommand(0, 1);
   program.footer(
       "Example:\n  llmtrain run recipes/quickstart.json\n\nllmtrain COMMAND --help shows a command's flags.");
@@ -48,6 +49,7 @@ int main(int argument_count, char** arguments) {
     return app::parse_and_act(argument_count, arguments);
   } catch (const Error& error) {
     return app::fail(error.code(), error.what());
+    // Not a mistake of the program: models larger than the machine are easily asked for.
   } catch (const std::bad_alloc&) {
     return app::fail(ExitCode::internal_error, "out of memory: this machine cannot hold what was asked for");
   } catch (const std::exception& error) {

@@ -51,7 +51,7 @@ Plan plan_of(std::shared_ptr<const Layout> layout, const ClusterProfile& profile
   return plan;
 }
 
-// What only a recipe can be wrong about is told with its file.
+// Adds the file's name to errors of its recipe.
 template <class Function>
 auto named_with_file(const std::string& file, Function function) {
   try {
@@ -61,20 +61,23 @@ auto named_with_file(const std::string& file, Function function) {
   }
 }
 
+// Without any profile a run still starts; it only has no plan to compare with.
 bool has_no_profile(const Recipe& recipe) {
   return recipe.cluster.profile == "auto" && profile_names(profiles_folder()).empty();
 }
 
 std::int64_t devices_per_node_of_run(const Recipe& recipe, const RunLaunch& launch) {
   if (recipe.cluster.devices_per_node) return *recipe.cluster.devices_per_node;
+  // A launcher has already placed the ranks, whatever the profile says.
   if (!launch.launcher.empty()) return std::max<std::int64_t>(1, launch.ranks_here);
   if (has_no_profile(recipe)) return std::max<std::int64_t>(1, launch.ranks / recipe.cluster.nodes);
   return devices_per_node(recipe, profile_of(recipe));
 }
 
-// Where the ranks are threads of one process its libraries are there once, and every rank's tensors.
+// Where the ranks are threads of one process, its libraries count once, and the tensors of every rank.
 double process_bytes(const PlanReport& report, const RunLaunch& launch) {
   if (launch.backend != CommunicationBackend::local) return fullest_rank(report).peak_bytes;
+  // Each rank of the report stands for so many equal ones.
   const double lanes = static_cast<double>(launch.ranks) / static_cast<double>(report.ranks.size());
   double bytes = report.ranks.front().bytes[MemoryCategory::framework];
   for (const PlannedRank& rank : report.ranks)
@@ -91,6 +94,7 @@ int search(const PlanOptions& options, const Recipe& recipe) {
 
 int plan(const PlanOptions& options) {
   std::vector<Override> overrides = options.overrides;
+  // As an override: the flag is checked as the key is, and wins over the file.
   if (options.ranks) overrides.push_back("launch.ranks=" + *options.ranks);
   if (options.search) return search(options, read_recipe(options.recipe, overrides));
   return show_plan(options.recipe, read_recipe(options.recipe, overrides), options.outputs);
@@ -99,6 +103,7 @@ int plan(const PlanOptions& options) {
 }  // namespace
 
 Error with_file(const std::string& file, const Error& error) {
+  // Other errors name their own file.
   if (error.code() != ExitCode::bad_recipe || std::string_view(error.what()).starts_with(file)) return error;
   std::string text = file + ": ";
   for (const char letter : std::string_view(error.what())) {
@@ -110,6 +115,7 @@ Error with_file(const std::string& file, const Error& error) {
 
 int show_plan(const std::string& file, const Recipe& recipe, const PlanOutputs& outputs) {
   const ClusterProfile profile = profile_of(recipe);
+  // Recording the timeline of a large plan takes time and memory: only where it is drawn.
   const bool draws = outputs.html || outputs.trace;
   const auto layout = named_with_file(file, [&] { return lay_out(recipe, profile); });
   Plan plan = plan_of(layout, profile, draws ? Timeline::record : Timeline::leave_out);
@@ -117,8 +123,8 @@ int show_plan(const std::string& file, const Recipe& recipe, const PlanOutputs& 
   if (outputs.html) write_file_atomically(*outputs.html, report_html(plan));
   if (outputs.trace) write_trace(*outputs.trace, plan);
   write_result(outputs.json ? report_json(plan.report) : report_text(plan.report, colour_of_output()));
-  if (outputs.html) log().info("the plan as a page: {}", *outputs.html);
-  if (outputs.trace) log().info("its timeline for ui.perfetto.dev: {}", *outputs.trace);
+  if (outputs.html) log().info("the plan as a web page: {}", *outputs.html);
+  if (outputs.trace) log().info("the plan's timeline for ui.perfetto.dev: {}", *outputs.trace);
   return static_cast<int>(ExitCode::done);
 }
 
@@ -145,13 +151,13 @@ std::optional<RunPlan> plan_for_run(std::shared_ptr<const Layout> layout, const 
 
 void add_plan(CLI::App& program, Action& action) {
   const auto options = std::make_shared<PlanOptions>();
-  CLI::App* command = program.add_subcommand("plan", "Prices a recipe: memory, time, cost; needs no GPU");
+  CLI::App* command = program.add_subcommand("plan", "Estimates memory, time and cost of a recipe; needs no GPU");
   command->add_option("RECIPE", options->recipe, "The recipe's file")->required()->type_name("");
   add_set_flag(*command, options->overrides);
   command->add_option("--ranks", options->ranks, "Devices that train together (launch.ranks)")->type_name("N");
   command->add_flag("--json", options->outputs.json, "Print the whole report as JSON");
-  CLI::Option* search = command->add_flag("--search", options->search, "Search the layouts of its model and batch");
-  command->add_option("--output", options->output, "Where the search puts the fastest recipe (default: NAME.best.json)")
+  CLI::Option* search = command->add_flag("--search", options->search, "Search layouts for its model and batch");
+  command->add_option("--output", options->output, "Output file of the fastest recipe (default: NAME.best.json)")
       ->type_name("FILE")
       ->needs(search);
   CLI::Option* html =

@@ -12,25 +12,25 @@
 
 namespace llmtrain::app {
 
-// What `plan` and `run --dry-run` show of a recipe's plan, and where.
+// Output of `plan` and `run --dry-run`.
 struct PlanOutputs {
   bool json = false;
   std::optional<std::string> html;  // files
   std::optional<std::string> trace;
 };
 
-// Planning names keys by their pointers, a line each; a person wants the file before them too.
+// Planning reports errors by JSON pointer, one per line; this puts the file's name before each line.
 Error with_file(const std::string& file, const Error& error);
 
 // Plans the recipe of a file, prints the summary or JSON on standard output and writes the files. Throws Error.
 int show_plan(const std::string& file, const Recipe& recipe, const PlanOutputs& outputs);
 
-// The layout of a recipe that is about to run on the ranks of `launch`; ranks that a launcher has started stand where
-// it put them. Throws Error.
+// The layout of a recipe that is about to run on the ranks of `launch`; ranks that a launcher has started keep their
+// nodes. Throws Error.
 std::shared_ptr<const Layout> layout_for_run(const std::string& file, const Recipe& recipe, const RunLaunch& launch);
 
-// The plan of a run, for its log and folder. None where there are no profiles to price it with and the recipe names
-// none. Throws Error.
+// The plan of a run, for its log and folder. None where there are no profiles to plan with and the recipe names none.
+// Throws Error.
 std::optional<RunPlan> plan_for_run(std::shared_ptr<const Layout> layout, const RunLaunch& launch);
 
 }  // namespace llmtrain::app

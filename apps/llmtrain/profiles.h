@@ -8,8 +8,8 @@
 
 namespace llmtrain::app {
 
-// The folder of cluster profiles: LLMTRAIN_PROFILES, else recipes/clusters beside the build folder that the program
-// lies in, else recipes/clusters of the working directory.
+// The folder of cluster profiles: LLMTRAIN_PROFILES, else recipes/clusters beside the program's build folder, else
+// recipes/clusters of the working directory.
 std::filesystem::path profiles_folder();
 
 // The profile that the recipe names. Throws as load_profile() does.

@@ -40,11 +40,11 @@ std::vector<Override> all_overrides(const RunOptions& options) {
   return overrides;
 }
 
-// Before hours of training, not after them.
+// Checked before hours of training, not after them.
 void require_folder_of(const std::string& file) {
   const auto folder = std::filesystem::absolute(file).parent_path();
   if (std::filesystem::is_directory(folder)) return;
-  throw Error(ExitCode::cannot_write, "--trace: " + folder.string() + ": no such folder; make it first");
+  throw Error(ExitCode::cannot_write, "--trace: " + folder.string() + ": no such folder; create it first");
 }
 
 int run_here(const RunOptions& options, const std::optional<Launcher>& launcher) {
@@ -67,10 +67,12 @@ int run_here(const RunOptions& options, const std::optional<Launcher>& launcher)
   request.launch = decide_launch(options.recipe, recipe, launcher);
   request.layout = layout_for_run(options.recipe, recipe, request.launch);
   RuntimeInterface& runtime = load_runtime();
+  // A build without MPI runs its ranks as threads of this process.
   if (!launcher && request.launch.backend == CommunicationBackend::automatic && !runtime.has_mpi())
     request.launch.backend = CommunicationBackend::local;
   if (starts_processes(request.launch, launcher)) return start_ranks(request.launch.ranks);
   set_verbosity(request.verbosity);
+  // One rank plans for all: every rank would get the same.
   if (!launcher || launcher->rank == 0) request.plan = plan_for_run(request.layout, request.launch);
   return runtime.run(request);
 }
@@ -80,7 +82,7 @@ int run(const RunOptions& options) {
   try {
     return run_here(options, launcher);
   } catch (const Error&) {
-    // The first rank finds the same in the same recipe and says so; its end ends this one.
+    // The first rank finds the same error in the same recipe and reports it; its exit ends this one.
     if (launcher && launcher->rank > 0) std::this_thread::sleep_for(std::chrono::seconds(2));
     throw;
   }
@@ -93,10 +95,11 @@ void add_run(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand("run", "Trains the model of a recipe");
   command->add_option("RECIPE", options->recipe, "The recipe's file")->required()->type_name("");
   add_set_flag(*command, options->overrides);
-  command->add_option("--run-dir", options->directory, "Where the run's files go (log.directory)")->type_name("DIR");
+  command->add_option("--run-dir", options->directory, "Directory of the run's files (log.directory)")
+      ->type_name("DIR");
   command
       ->add_option("--resume", options->resume,
-                   "Go on with the run that the directory holds, or not, or from a checkpoint (checkpoint.resume)")
+                   "Resume the run in the directory, start anew, or start from a checkpoint (checkpoint.resume)")
       ->type_name("auto|never|PATH");
   command->add_option("--ranks", options->ranks, "Processes that train together (launch.ranks)")->type_name("N");
   command->add_option("--trace", options->trace, "Write the timeline of the last three steps of all ranks for Perfetto")

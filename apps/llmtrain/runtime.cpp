@@ -14,6 +14,8 @@
 namespace llmtrain::app {
 namespace {
 
+// The runtime is a library of its own, so that commands which need no LibTorch start in milliseconds and run without
+// it.
 std::vector<std::string> candidates() {
   std::vector<std::string> files;
   std::error_code failed;
@@ -29,7 +31,7 @@ std::vector<std::string> candidates() {
 RuntimeInterface& load_runtime() {
   std::string reasons;
   for (const std::string& file : candidates()) {
-    // LibTorch's own libraries look each other's symbols up globally.
+    // LibTorch's own libraries resolve each other's symbols globally.
     if (void* library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL)) {
       using Entry = RuntimeInterface* (*)();
       if (auto* entry = reinterpret_cast<Entry>(::dlsym(library, "llmtrain_runtime"))) return *entry();

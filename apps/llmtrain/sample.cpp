@@ -35,18 +35,20 @@ int sample(const SampleOptions& options) {
 void add_sample(CLI::App& program, Action& action) {
   const auto options = std::make_shared<SampleOptions>();
   SampleRequest& request = options->request;
+  // A model needs at least one token to begin with.
   request.prompt = "\n";
   CLI::App* command = program.add_subcommand("sample", "Writes text with a trained model");
   command->add_option("SOURCE", options->source, "A run's directory, a checkpoint's folder, or a recipe")
       ->required()
       ->type_name("");
-  command->add_option("--prompt", request.prompt, "What the text begins with; a new line without it")
-      ->type_name("TEXT");
+  command->add_option("--prompt", request.prompt, "Start of the text (default: a newline)")->type_name("TEXT");
   command->add_option("--tokens", request.tokens, "How many tokens to write")
       ->type_name("N")
       ->capture_default_str()
       ->check(whole_number_not_negative());
-  command->add_option("--temperature", request.temperature, "0: always the most likely token; 1: as the model says")
+  command
+      ->add_option("--temperature", request.temperature,
+                   "0: always the most likely token; 1: the model's probabilities")
       ->type_name("F")
       ->capture_default_str()
       ->check(not_negative());

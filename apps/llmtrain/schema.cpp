@@ -12,7 +12,7 @@ void add_schema(CLI::App& program, Action& action) {
   CLI::App* command = program.add_subcommand("schema", "Prints the JSON Schema of a recipe");
   command->footer("Example:\n  llmtrain schema > recipe.schema.json");
   const auto markdown = std::make_shared<bool>(false);
-  command->add_flag("--markdown", *markdown, "A table of all keys for people instead, as in docs/recipe.md");
+  command->add_flag("--markdown", *markdown, "Print a Markdown table of all keys instead, as in docs/recipe.md");
   command->callback([markdown, &action] {
     action = [markdown] {
       write_result(*markdown ? recipe_reference_markdown() : recipe_schema().dump(2) + "\n");

@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The keys that a search changes, as the recipe writes them.
+// The keys that a search changes, in the form of a recipe.
 Json layout_json(const Recipe& recipe) {
   const Json all = to_json(recipe);
   Json layout;
@@ -39,6 +39,7 @@ std::string row(const SearchCandidate& candidate) {
   const Json layout = layout_json(candidate.recipe);
   const auto text = [&](const char* section, const char* key) { return layout[section][key].get<std::string>(); };
   const PipelineRecipe& pipeline = candidate.recipe.pipeline;
+  // Without stages a schedule has no effect.
   const bool pipelined = candidate.recipe.parallel.pipeline > 1 || pipeline.loops > 1;
   const std::string schedule = pipelined ? fmt::format("{} × {}", text("pipeline", "schedule"), pipeline.loops) : "-";
   return fmt::format(
@@ -49,8 +50,9 @@ std::string row(const SearchCandidate& candidate) {
 }
 
 std::string table(const Recipe& recipe, const SearchResult& result, const std::string& profile) {
-  std::string text = fmt::format("{} on {}: {} layouts, {} fit, {} simulated; none below is both slower and larger\n\n",
-                                 recipe.name, profile, result.layouts, result.fitting, result.simulated);
+  std::string text =
+      fmt::format("{} on {}: {} layouts, {} fit, {} simulated; Pareto front of step time and memory:\n\n", recipe.name,
+                  profile, result.layouts, result.fitting, result.simulated);
   text += fmt::format("  {:>8}  {:>9}  {:>6}  {:>8}  {:>5}  {:>4}  {:<19}  {:>5}  {:<9}  {}\n", "step", "memory",
                       "tensor", "pipeline", "data", "ZeRO", "schedule × loops", "micro", "recompute", "FP8");
   for (const SearchCandidate& candidate : result.front) text += row(candidate);
@@ -84,7 +86,7 @@ int show_search(const std::string& file, const Recipe& recipe, const SearchOutpu
   }
   write_file_atomically(outputs.best, to_json(result.front.front().recipe).dump(2) + "\n");
   write_result(outputs.json ? json_text(result) : table(recipe, result, profile.name));
-  log().info("the fastest is in {}", outputs.best);
+  log().info("the fastest recipe is in {}", outputs.best);
   return static_cast<int>(ExitCode::done);
 }
 

@@ -15,6 +15,7 @@
 namespace llmtrain::app {
 
 void prepare_standard_streams() {
+  // Writes then fail with EPIPE or EFBIG, which write_result() and FileWriter report.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
@@ -28,6 +29,7 @@ void write_result(std::string_view text) {
     const ssize_t written = ::write(STDOUT_FILENO, text.data(), text.size());
     if (written >= 0) {
       text.remove_prefix(static_cast<std::size_t>(written));
+      // `llmtrain schema | head -1`: the reader has what it wanted.
     } else if (errno == EPIPE) {
       return;
     } else if (errno != EINTR) {

@@ -5,11 +5,13 @@
 
 namespace llmtrain::app {
 
-// Call first. A reader that goes away (`| head -1`) or a file that grows past its limit must not kill the program but
-// fail its write, and a standard stream that the caller closed must not become the next file that is opened.
+// Must be called first. A reader that goes away (`| head -1`) or a file that grows past its limit must not kill the
+// program but fail its write, and a standard stream that the caller closed must not become the next file that is
+// opened.
 void prepare_standard_streams();
 
-// Writes a command's result to standard output. A reader that has gone away is no error. Throws Error(cannot_write).
+// Writes a command's result to standard output. A reader that has gone away is not an error. Throws
+// Error(cannot_write).
 void write_result(std::string_view text);
 
 }  // namespace llmtrain::app

@@ -40,7 +40,7 @@ std::vector<std::string_view> command_names(const CLI::App& command) {
 std::string unknown_command(const CLI::App& command, const std::string& word) {
   const auto names = command_names(command);
   const auto meant = nearest_word(word, names);
-  std::string text = "\"" + word + "\" is no command";
+  std::string text = "\"" + word + "\" is not a command";
   if (!meant.empty()) return text + "; did you mean \"" + std::string(meant) + "\"?";
   text += "; the commands are ";
   for (const auto name : names) text.append(name).append(name == names.back() ? "" : ", ");
@@ -48,6 +48,7 @@ std::string unknown_command(const CLI::App& command, const std::string& word) {
 }
 
 [[noreturn]] void refuse(const CommandLine& line, std::string text) {
+  // One line, as all errors.
   std::replace(text.begin(), text.end(), '\n', ' ');
   throw Error(ExitCode::bad_recipe, line.name + ": " + text + "; see " + line.name + " --help");
 }
@@ -63,6 +64,7 @@ int show_help_or_refuse(const CLI::App& program, const CLI::ParseError& stop) {
     return 0;
   }
   const auto extras = line.command->remaining();
+  // CLI11 calls a misspelt command an unexpected argument; the nearest name is more helpful.
   const bool needs_command = !command_names(*line.command).empty();
   if (needs_command && !extras.empty() && !extras.front().starts_with('-')) {
     refuse(line, unknown_command(*line.command, extras.front()));

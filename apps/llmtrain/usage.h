@@ -5,8 +5,8 @@
 
 namespace llmtrain::app {
 
-// After a stopped parse: writes the help or version that was asked for and returns 0, or throws Error(bad_recipe) with
-// one line that says what is wrong with the command line.
+// After a stopped parse: writes the requested help or version and returns 0, or throws Error(bad_recipe) with one line
+// that says what is wrong with the command line.
 int show_help_or_refuse(const CLI::App& program, const CLI::ParseError& stop);
 
 // Throws Error(bad_recipe): the command line names no command, or one that needs another (`llmtrain checkpoint`).

@@ -38,6 +38,7 @@ ExitCode validate_one(const std::string& file, const ValidateOptions& options) {
     write_result(options.print ? to_json(recipe).dump(2) + "\n" : verdict(file, recipe));
     return ExitCode::done;
   } catch (const Error& error) {
+    // Standard output is gone: the remaining recipes could not be reported either.
     if (error.code() == ExitCode::cannot_write) throw;
     log().error(error.what());
     return error.code();
@@ -48,6 +49,7 @@ int validate(const ValidateOptions& options) {
   ExitCode worst = ExitCode::done;
   for (const std::string& file : options.recipes) {
     const ExitCode code = validate_one(file, options);
+    // A recipe's own errors outrank a missing file.
     if (worst == ExitCode::done || code == ExitCode::bad_recipe) worst = code;
   }
   return static_cast<int>(worst);

@@ -19,6 +19,7 @@ std::string_view collective_name(Collective collective) {
 
 double ring_bytes(Collective collective, std::int64_t ranks, double bytes) {
   if (ranks <= 1) return 0;
+  // In a ring each rank passes n − 1 of n parts on; an all-reduce is a reduce-scatter followed by an all-gather.
   const double others = static_cast<double>(ranks - 1);
   switch (collective) {
     case Collective::all_reduce:

@@ -6,16 +6,16 @@
 
 namespace llmtrain {
 
-// What the program tells its caller; docs/command-line.md lists them for users.
+// Exit codes of the program; docs/command-line.md lists them for users.
 enum class ExitCode {
   done = 0,
   internal_error = 1,
   bad_recipe = 2,      // also wrong usage of the command line
-  bad_data = 65,       // data or a checkpoint that cannot be what it claims
-  missing_input = 66,  // a file that a recipe or a command names is not there
+  bad_data = 65,       // malformed or damaged data or checkpoint
+  missing_input = 66,  // a file that a recipe or a command names does not exist
   rank_lost = 69,
   cannot_write = 73,
-  stopped = 75,  // on request, with a checkpoint saved: requeue me
+  stopped = 75,  // on request, with a checkpoint saved: the job can be requeued
 };
 
 // The one exception type that reaches the user. `what()` is the whole message: it names the field or file, the value

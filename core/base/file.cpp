@@ -15,6 +15,7 @@
 namespace llmtrain {
 namespace {
 
+// Of the last failed system call; must be taken before another call overwrites errno.
 std::string reason() { return std::strerror(errno); }
 
 int open_for_reading(const std::filesystem::path& file, struct stat& status) {
@@ -23,6 +24,7 @@ int open_for_reading(const std::filesystem::path& file, struct stat& status) {
     const auto code = errno == ENOENT || errno == ENOTDIR ? ExitCode::missing_input : ExitCode::bad_data;
     throw Error(code, file.string() + ": cannot be opened: " + reason());
   }
+  // Of what was opened rather than of the path, which may have been replaced since.
   if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
     ::close(descriptor);
     throw Error(ExitCode::bad_data, file.string() + ": is not a regular file");
@@ -40,6 +42,7 @@ std::string read_file(const std::filesystem::path& file) {
   while (done < text.size()) {
     const auto count = ::read(descriptor, text.data() + done, text.size() - done);
     if (count < 0 && errno == EINTR) continue;
+    // 0: the file became shorter since it was opened, which is an error below.
     if (count <= 0) break;
     done += static_cast<std::size_t>(count);
   }
@@ -54,11 +57,14 @@ void write_file_atomically(const std::filesystem::path& file, std::string_view t
   FileWriter writer(aside);
   writer.write(text.data(), text.size());
   writer.close();
+  // The content is on the disk by now (close() flushes it): otherwise a power failure could leave the new name with an
+  // empty file.
   if (::rename(aside.c_str(), file.c_str()) != 0) {
     const std::string why = reason();
     ::unlink(aside.c_str());
     throw Error(ExitCode::cannot_write, file.string() + ": cannot be replaced: " + why);
   }
+  // The rename itself is only durable once the folder is flushed.
   flush_directory(file.parent_path());
 }
 
@@ -76,6 +82,7 @@ FileWriter::FileWriter(std::filesystem::path file) : file_(std::move(file)) {
   if (descriptor_ < 0) fail("cannot be created");
 }
 
+// Destroyed before close(): the write has failed, and an incomplete file must not stay.
 FileWriter::~FileWriter() {
   if (descriptor_ < 0) return;
   ::close(descriptor_);
@@ -94,6 +101,7 @@ void FileWriter::write(const void* bytes, std::size_t count) {
 }
 
 void FileWriter::close() {
+  // A full disk or a failing one may only show here.
   if (::fsync(descriptor_) != 0) fail("cannot be flushed to the disk");
   const int descriptor = std::exchange(descriptor_, -1);
   if (::close(descriptor) != 0) {
@@ -111,6 +119,7 @@ MappedFile::MappedFile(const std::filesystem::path& file) {
   struct stat status {};
   const int descriptor = open_for_reading(file, status);
   size_ = static_cast<std::size_t>(status.st_size);
+  // mmap() refuses an empty range. Shared and read-only, so that the ranks of a node use the same pages.
   void* address = size_ == 0 ? nullptr : ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, descriptor, 0);
   const std::string why = reason();
   ::close(descriptor);

@@ -9,17 +9,18 @@
 
 namespace llmtrain {
 
-// The whole file. Throws Error(missing_input) when it is not there, Error(bad_data) when it cannot be read.
+// The whole file. Throws Error(missing_input) when it does not exist, Error(bad_data) when it cannot be read.
 std::string read_file(const std::filesystem::path& file);
 
-// Replaces `file` so that a reader sees the old text or the new one, never a part: writes beside it, flushes to the
-// disk, renames over it and flushes the folder. Throws Error(cannot_write) and leaves nothing behind.
+// Replaces `file` so that a reader sees the old text or the new one, never a part: writes a file beside it, flushes it
+// to the disk, renames it over `file` and flushes the folder. On failure throws Error(cannot_write) and leaves no
+// temporary file.
 void write_file_atomically(const std::filesystem::path& file, std::string_view text);
 
 // Flushes a folder's entries to the disk, so that a rename in it survives a power failure. Throws Error(cannot_write).
 void flush_directory(const std::filesystem::path& directory);
 
-// A new file, written front to back; close() flushes it to the disk. Removed again when destroyed before close().
+// A new file, written sequentially; close() flushes it to the disk. Removed again when destroyed before close().
 // Every failure (a full disk too) is Error(cannot_write) that names the file and the reason.
 class FileWriter {
  public:

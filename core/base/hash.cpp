@@ -10,6 +10,7 @@
 namespace llmtrain {
 
 std::uint64_t stable_hash(std::string_view text) noexcept {
+  // FNV-1a's offset basis and prime: the values are part of every run's random streams and must never change.
   std::uint64_t hash = 0xcbf29ce484222325ULL;
   for (const char character : text) {
     hash ^= static_cast<unsigned char>(character);

@@ -18,6 +18,7 @@ std::shared_ptr<spdlog::logger> make_console_logger() {
                                                                           : spdlog::color_mode::automatic);
   sink->set_pattern("%^%v%$");
   auto logger = std::make_shared<spdlog::logger>("llmtrain", sink);
+  // The logger passes everything; each sink has a level of its own, so that the file gets more than the console.
   logger->set_level(spdlog::level::trace);
   sink->set_level(spdlog::level::info);
   return logger;
@@ -43,6 +44,7 @@ void log_to_file(const std::filesystem::path& file) {
     sink->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
     sink->set_level(spdlog::level::trace);
     log().sinks().push_back(sink);
+    // A killed run leaves its last lines.
     log().flush_on(spdlog::level::info);
   } catch (const spdlog::spdlog_ex& failure) {
     throw Error(ExitCode::cannot_write, std::string("cannot open the log file: ") + failure.what());

@@ -31,7 +31,7 @@ bool within(char byte, unsigned char low, unsigned char high) {
 
 bool is_printable_ascii(char byte) { return within(byte, 0x20, 0x7E) || byte == '\n' || byte == '\t'; }
 
-// Length of the character that the text begins with; 0 when it is none that may be shown.
+// Length of the character at the start of the text; 0 when it must not be shown.
 std::size_t character_length(std::string_view text) {
   if (is_printable_ascii(text[0])) return 1;
   const auto sequence = std::find_if(sequences.begin(), sequences.end(), [&](const Sequence& candidate) {
@@ -41,6 +41,7 @@ std::size_t character_length(std::string_view text) {
   if (!within(text[1], sequence->second_low, sequence->second_high)) return 0;
   const std::string_view rest = text.substr(2, sequence->length - 2);
   const bool continued = std::all_of(rest.begin(), rest.end(), [](char byte) { return within(byte, 0x80, 0xBF); });
+  // U+0080 to U+009F: terminals take some of them for escape sequences.
   const bool is_control = text[0] == '\xC2' && within(text[1], 0x80, 0x9F);
   return continued && !is_control ? sequence->length : 0;
 }
@@ -52,6 +53,7 @@ std::string printable(std::string_view text) {
   while (!text.empty()) {
     const std::size_t length = character_length(text);
     result += length == 0 ? std::string_view("\uFFFD") : text.substr(0, length);
+    // After an invalid byte decoding starts again at the next one.
     text.remove_prefix(std::max<std::size_t>(length, 1));
   }
   return result;

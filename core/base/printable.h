@@ -6,8 +6,8 @@
 
 namespace llmtrain {
 
-// The text as it may go to a terminal: bytes that are no well-formed UTF-8 and control characters other than new line
-// and tab become U+FFFD, one for each byte. A model that writes bytes writes anything.
+// The text made safe for a terminal: bytes that are not well-formed UTF-8, and control characters other than newline
+// and tab, become U+FFFD, one per byte. A byte-level model can generate any of them.
 std::string printable(std::string_view text);
 
 }  // namespace llmtrain

@@ -13,9 +13,10 @@ std::string format_bytes(std::int64_t bytes) {
   constexpr std::array names{"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
   double value = static_cast<double>(bytes);
   std::size_t unit = 0;
-  // From 1023.5 on it would be written as 1024 of the smaller unit.
+  // Values from 1023.5 on would be printed as 1024 of the smaller unit.
   for (; std::abs(value) >= (unit == 0 ? 1024 : 1023.5) && unit + 1 < names.size(); ++unit) value /= 1024;
   if (unit == 0) return fmt::format("{} B", bytes);
+  // Three significant digits.
   const int decimals = std::abs(value) >= 100 ? 0 : std::abs(value) >= 10 ? 1 : 2;
   return fmt::format("{:.{}f} {}", value, decimals, names[unit]);
 }
@@ -23,7 +24,7 @@ std::string format_bytes(std::int64_t bytes) {
 std::string format_count(double count) {
   constexpr std::array names{"", "k", "M", "B", "T"};
   std::size_t unit = 0;
-  // What would round up to 1000 is written as 1 of the next unit.
+  // Values that would round up to 1000 are printed as 1 of the next unit.
   for (; std::abs(count) >= (unit == 0 ? 999.5 : 999.95) && unit + 1 < names.size(); ++unit) count /= 1000;
   return unit == 0 ? fmt::format("{:.0f}", count) : fmt::format("{:.1f}{}", count, names[unit]);
 }

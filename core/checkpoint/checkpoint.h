@@ -14,9 +14,9 @@
 
 namespace llmtrain {
 
-// A checkpoint is a folder with manifest.json and safetensors files. The manifest names every logical tensor, its
-// dtype, shape and scale, and which slice of it lies in which file, with a SHA-256 of each file; it says nothing of
-// ranks, so any layout reads any checkpoint. Links no LibTorch.
+// A checkpoint is a folder with manifest.json and safetensors files. The manifest lists every logical tensor with its
+// dtype, shape and scale, which slice of it is in which file, and a SHA-256 of each file. It does not mention ranks, so
+// any layout reads any checkpoint. Links no LibTorch.
 
 struct Manifest;  // core/checkpoint/manifest.h documents manifest.json
 struct SliceBox;  // core/checkpoint/tensor_slice.h
@@ -42,13 +42,13 @@ struct CheckpointState {
 
 inline constexpr std::int64_t default_file_bytes = 5'000'000'000;
 
-// Writes `<checkpoints>/step-00000100` (of state.step) so that no reader ever sees a part of it: into a folder beside
-// it, every file flushed, then renamed, then `<checkpoints>/latest` replaced. Then removes all but the newest `keep`
-// checkpoints (0 keeps all), never the one just written. Leftovers of a killed write are removed first. Returns the
-// folder. Throws Error(cannot_write) that names path and reason (a full disk: how much is needed and free), leaving
-// earlier checkpoints as they were; Error(internal_error) for slices that do not cover their tensors. A slice goes
-// whole into a file; a new file is begun where the last would pass `file_bytes`. One writer at a time and folder;
-// checkpoint_part.h is for several.
+// Writes `<checkpoints>/step-00000100` (named after state.step) so that no reader ever sees an incomplete one: into a
+// folder beside it, flushing every file; then renames that folder and replaces `<checkpoints>/latest`. Then removes all
+// but the newest `keep` checkpoints (0 keeps all), never the one just written. Leftovers of a killed write are removed
+// first. Returns the folder. Throws Error(cannot_write) with path and reason (for a full disk, how much is needed and
+// free) and leaves earlier checkpoints as they were; throws Error(internal_error) for slices that do not cover their
+// tensors. A slice is never split over files; a new file is started when the current one would exceed `file_bytes`. One
+// writer per folder at a time; checkpoint_part.h supports several.
 std::filesystem::path write_checkpoint(const std::filesystem::path& checkpoints, const CheckpointState& state,
                                        std::span<const TensorSlice> tensors, std::int64_t keep,
                                        std::int64_t file_bytes = default_file_bytes);
@@ -64,9 +64,8 @@ struct LogicalTensor {
 
 class CheckpointReader {
  public:
-  // Reads the manifest and checks it against itself (that the slices cover every tensor, too). Throws
-  // Error(missing_input) without a manifest, Error(bad_data) when it is not a manifest or names files outside the
-  // folder.
+  // Reads the manifest and checks its consistency, including that the slices cover every tensor. Throws
+  // Error(missing_input) without a manifest, Error(bad_data) when it is malformed or names files outside the folder.
   explicit CheckpointReader(const std::filesystem::path& folder);
 
   const std::filesystem::path& folder() const { return folder_; }
@@ -75,8 +74,8 @@ class CheckpointReader {
   const LogicalTensor* find(const std::string& name) const;
 
   // Compares size and SHA-256 of every file with the manifest, and its slices with what the file holds. Throws
-  // Error(bad_data) that names the file and its tensors. Symbolic links are refused. Of several readers that share the
-  // work each one takes every `readers`-th file.
+  // Error(bad_data) that names the file and its tensors. Symbolic links are refused. When several readers share the
+  // work, each verifies every `readers`-th file.
   struct VerifyShare {
     std::size_t reader = 0;
     std::size_t readers = 1;
@@ -86,9 +85,9 @@ class CheckpointReader {
 
   // Elements [begin, end) of the tensor in row-major order into `destination` of exactly that many bytes. Threads may
   // read at the same time. Throws Error(bad_data) when the files are not what the manifest says (sizes and shapes; only
-  // verify() compares hashes), Error(internal_error) for a tensor or a range that is not there.
+  // verify() compares hashes), Error(internal_error) for a tensor or a range that does not exist.
   void read(const std::string& name, std::int64_t begin, std::int64_t end, std::span<std::byte> destination) const;
-  // The same of a box of the tensor. Nothing else is read: neither other elements nor other files.
+  // The same for a box of the tensor. Reads no other elements and no other files.
   void read_box(const std::string& name, const SliceBox& box, std::span<std::byte> destination) const;
 
  private:
@@ -101,13 +100,13 @@ class CheckpointReader {
   std::shared_ptr<OpenFiles> open_;
 };
 
-// Reads all files of a checkpoint, and throws Error(bad_data) where it is not whole.
+// Verifies all files of a checkpoint; throws Error(bad_data) where it is damaged or incomplete.
 using VerifyCheckpoint = std::function<void(const CheckpointReader&)>;
 inline void verify_alone(const CheckpointReader& checkpoint) { checkpoint.verify(); }
 
-// The newest checkpoint of the folder that is whole: what `latest` names if it verifies, else the newest other one that
-// does; the ones passed over are named in `skipped` with the reason. None when there is none. Throws Error(bad_data)
-// when the folder is there and cannot be listed, and what `verify` throws of another kind.
+// The newest intact checkpoint of the folder: the one that `latest` names if it verifies, else the newest other one
+// that does. Those that are passed over are listed in `skipped` with the reason. None when there is none. Throws
+// Error(bad_data) when the folder exists and cannot be listed, and passes on what `verify` throws of another kind.
 std::optional<std::filesystem::path> find_checkpoint(const std::filesystem::path& checkpoints,
                                                      std::vector<std::string>& skipped,
                                                      const VerifyCheckpoint& verify = verify_alone);

@@ -25,12 +25,13 @@ constexpr std::string_view aside_mark = ".tmp-";
   throw Error(ExitCode::cannot_write, path.string() + ": " + what + ": " + reason);
 }
 
-// A link counts as itself, wherever it leads.
+// A link is examined itself, not what it points to.
 bool is_there(const fs::path& path) {
   std::error_code error;
   return fs::exists(fs::symlink_status(path, error));
 }
 
+// Read completely before anything is renamed or removed: changing a folder while it is listed may skip entries.
 std::vector<fs::path> entries_of(const fs::path& folder) {
   std::vector<fs::path> paths;
   std::error_code error;
@@ -38,7 +39,7 @@ std::vector<fs::path> entries_of(const fs::path& folder) {
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
     paths.push_back(entry->path());
   if (error)
-    throw Error(ExitCode::bad_data, folder.string() + ": the checkpoints in it cannot be listed: " + error.message());
+    throw Error(ExitCode::bad_data, folder.string() + ": its checkpoints cannot be listed: " + error.message());
   return paths;
 }
 
@@ -59,6 +60,7 @@ std::optional<std::int64_t> leading_step(const std::string& name) {
   return checkpoint_step(name.substr(0, name.find('.')));
 }
 
+// Only names that this program gives: other files in the folder are not ours to remove.
 bool is_aside(const std::string& name) { return leading_step(name) && name.find(aside_mark) != std::string::npos; }
 
 bool is_replaced(const std::string& name) {
@@ -70,7 +72,7 @@ fs::path without_ending(const fs::path& replaced) {
   return text.substr(0, text.size() - replaced_ending.size());
 }
 
-// Renamed first, so that a kill while it is being removed leaves no half of a checkpoint under its name.
+// Renamed first, so that a kill during the removal leaves no incomplete checkpoint under its name.
 void remove_checkpoint(const fs::path& path) {
   const fs::path aside = path.string() + std::string(aside_mark) + "removed";
   remove_or_throw(aside);
@@ -80,6 +82,7 @@ void remove_checkpoint(const fs::path& path) {
 
 }  // namespace
 
+// Padded, so that names sort by step.
 std::string checkpoint_name(std::int64_t step) {
   std::string digits = std::to_string(step);
   if (digits.size() < 8) digits.insert(0, 8 - digits.size(), '0');
@@ -92,6 +95,7 @@ std::optional<std::int64_t> checkpoint_step(std::string_view name) {
   const std::string_view digits = name.substr(start.size());
   std::int64_t step = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
+  // The name must be the one that the step would get: no other number of zeros, no sign.
   if (error != std::errc() || step < 0 || checkpoint_name(step) != name) return std::nullopt;
   return step;
 }
@@ -100,13 +104,14 @@ void make_checkpoint_folder(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error || !fs::is_directory(folder, error))
-    cannot_write(folder, "cannot be made", error ? error.message() : "something else has this name");
+    cannot_write(folder, "cannot be created", error ? error.message() : "something else has this name");
 }
 
 std::vector<CheckpointFolder> list_checkpoints(const fs::path& checkpoints) {
   std::vector<CheckpointFolder> folders;
   for (const fs::path& path : entries_of(checkpoints)) {
     const std::string name = path.filename().string();
+    // A write was killed between its two renames: the earlier checkpoint is still whole under this name.
     const bool counts = is_replaced(name) && !is_there(without_ending(path));
     const auto step = counts ? leading_step(name) : checkpoint_step(name);
     std::error_code error;
@@ -116,11 +121,13 @@ std::vector<CheckpointFolder> list_checkpoints(const fs::path& checkpoints) {
   return folders;
 }
 
+// Called before each write, when no other write can be under way in this folder.
 void clear_leftovers(const fs::path& checkpoints) {
   for (const fs::path& path : entries_of(checkpoints)) {
     const std::string name = path.filename().string();
     if (is_aside(name)) remove_or_throw(path);
     if (!is_replaced(name)) continue;
+    // With its successor in place the earlier checkpoint is obsolete; without, it gets its name back.
     if (is_there(without_ending(path)))
       remove_checkpoint(path);
     else
@@ -134,17 +141,21 @@ void put_checkpoint_in_place(const fs::path& aside, const fs::path& place) {
     flush_directory(place.parent_path());
     return;
   }
+  // Exchanged in one call, so that at any moment one whole checkpoint has this name.
   if (::renameat2(AT_FDCWD, aside.c_str(), AT_FDCWD, place.c_str(), RENAME_EXCHANGE) != 0) {
+    // Errors of a kernel or file system that cannot exchange; any other is a failure.
     if (errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP)
       cannot_write(place, "cannot be replaced", std::strerror(errno));
     put_checkpoint_in_two_steps(aside, place);
     return;
   }
+  // The exchange is on the disk before `aside`, which is the earlier checkpoint now, is removed.
   flush_directory(place.parent_path());
   remove_or_throw(aside);
 }
 
 void put_checkpoint_in_two_steps(const fs::path& aside, const fs::path& place) {
+  // Killed after the first rename, list_checkpoints() still finds the earlier one under its ".replaced" name.
   const fs::path replaced = place.string() + std::string(replaced_ending);
   rename_or_throw(place, replaced);
   rename_or_throw(aside, place);
@@ -156,11 +167,12 @@ void remove_old_checkpoints(const fs::path& checkpoints, const fs::path& written
   if (keep == 0) return;
   std::vector<CheckpointFolder> folders = list_checkpoints(checkpoints);
   for (std::size_t i = static_cast<std::size_t>(keep); i < folders.size(); ++i) {
+    // After a restart from an earlier step, the checkpoint just written need not be among the newest.
     if (folders[i].path.filename() == written.filename()) continue;
     try {
       remove_checkpoint(folders[i].path);
     } catch (const Error& error) {
-      log().warn("an old checkpoint stays: {}", error.what());
+      log().warn("an old checkpoint was not removed: {}", error.what());
     }
   }
 }

@@ -12,9 +12,9 @@ namespace llmtrain {
 
 // The names in a folder of checkpoints:
 //   step-00000100            a checkpoint
-//   step-00000100.tmp-*      being written, or being removed: nobody reads it, the next write clears it away
+//   step-00000100.tmp-*      being written or removed: no reader looks at it, the next write removes it
 //   step-00000100.replaced   the earlier checkpoint of a step that is being written again, where the file system cannot
-//                            exchange two folders at once: it counts until step-00000100 is there
+//                            exchange two folders atomically: valid until step-00000100 exists
 //   latest                   the name of the newest checkpoint
 
 std::string checkpoint_name(std::int64_t step);
@@ -26,26 +26,26 @@ struct CheckpointFolder {
   std::filesystem::path path;
 };
 
-// Makes a folder and those above it, where they are not there yet. Throws Error(cannot_write).
+// Creates a folder and its missing parents. Throws Error(cannot_write).
 void make_checkpoint_folder(const std::filesystem::path& folder);
 
-// Newest step first, ".replaced" ones where they count. Throws Error(bad_data) when the folder is there and cannot be
-// listed.
+// Newest step first, including ".replaced" ones that are still valid. Throws Error(bad_data) when the folder exists and
+// cannot be listed.
 std::vector<CheckpointFolder> list_checkpoints(const std::filesystem::path& checkpoints);
 
-// Removes what a killed write left, and puts a ".replaced" folder back where its successor never came. Throws
+// Removes what a killed write left, and restores a ".replaced" folder whose successor was never put in place. Throws
 // Error(cannot_write).
 void clear_leftovers(const std::filesystem::path& checkpoints);
 
-// Makes `aside` the checkpoint `place`, both in one folder. A checkpoint that is there is lost only after the new one
-// is in its place and on the disk. Throws Error(cannot_write).
+// Makes `aside` the checkpoint `place`; both are in one folder. An existing checkpoint is removed only after the new
+// one is in its place and flushed to the disk. Throws Error(cannot_write).
 void put_checkpoint_in_place(const std::filesystem::path& aside, const std::filesystem::path& place);
 
 // The same by two renames, for file systems that cannot exchange.
 void put_checkpoint_in_two_steps(const std::filesystem::path& aside, const std::filesystem::path& place);
 
-// Removes all but the newest `keep` checkpoints (0 keeps all), never `written`. What cannot be removed is a warning in
-// the log, not an error: the run is not worse off.
+// Removes all but the newest `keep` checkpoints (0 keeps all), never `written`. A checkpoint that cannot be removed is
+// a warning in the log, not an error, since the new one is complete.
 void remove_old_checkpoints(const std::filesystem::path& checkpoints, const std::filesystem::path& written,
                             std::int64_t keep);
 

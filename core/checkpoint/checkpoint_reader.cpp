@@ -42,11 +42,11 @@ std::string tensors_in(const Manifest& manifest, std::size_t file) {
   return std::to_string(count) + (count == 1 ? " tensor: " : " tensors: ") + names;
 }
 
-// A link may lead anywhere and a pipe would make the reader wait: a checkpoint has neither.
+// A checkpoint has neither links, which may point anywhere, nor pipes, on which the reader would block.
 void check_regular(const fs::path& path) {
   std::error_code error;
   const auto kind = fs::symlink_status(path, error).type();
-  if (kind == fs::file_type::not_found) refuse(path, "the manifest names this file, and it is not there");
+  if (kind == fs::file_type::not_found) refuse(path, "the manifest names this file, but it does not exist");
   if (kind != fs::file_type::regular) refuse(path, "is not a regular file, as the files of a checkpoint are");
 }
 
@@ -54,6 +54,7 @@ void verify_file(const fs::path& path, const ManifestFile& file, const std::stri
   check_regular(path);
   const MappedFile mapped(path);
   const auto bytes = mapped.bytes();
+  // The size first: a file that was cut short is recognised without hashing gigabytes.
   if (static_cast<std::int64_t>(bytes.size()) != file.bytes)
     refuse(path, "has " + std::to_string(bytes.size()) + " bytes, the manifest says " + std::to_string(file.bytes) +
                      " (it holds " + tensors + ")");
@@ -69,22 +70,24 @@ std::int64_t bytes_of_element(const LogicalTensor& tensor) { return *safetensors
 
 // The bytes of a slice, once the file's own header agrees with the manifest.
 std::span<const std::byte> slice_bytes(const SafetensorsFile& file, const LogicalTensor& tensor, const SliceBox& box) {
+  // The manifest's hash does not cover the files, so the file's own header must agree with it.
   const std::string name = slice_name(tensor.name, tensor.shape, box);
   const SafetensorsEntry* entry = file.find(name);
   if (entry == nullptr) refuse(file.path(), "does not hold " + quoted_text(name) + ", which the manifest places there");
   if (entry->dtype != tensor.dtype || entry->shape != box.shape)
-    refuse(file.path(), "holds " + quoted_text(name) + " with another dtype or shape than the manifest says");
+    refuse(file.path(), "holds " + quoted_text(name) + " with a dtype or shape that differs from the manifest");
   return file.bytes(*entry);
 }
 
 }  // namespace
 
-// Files are mapped when they are first asked for and stay so.
+// Files are mapped at first use and stay mapped.
 struct CheckpointReader::OpenFiles {
   std::mutex mutex;
   std::map<std::size_t, SafetensorsFile> files;
 
   const SafetensorsFile& open(const fs::path& folder, const Manifest& manifest, std::size_t index) {
+    // Several threads may read; a map's elements stay in place while others are added.
     const std::lock_guard lock(mutex);
     const auto found = files.find(index);
     if (found != files.end()) return found->second;
@@ -112,6 +115,7 @@ void CheckpointReader::verify(const VerifyShare& share) const {
   const auto is_mine = [&](std::size_t file) { return file % share.readers == share.reader; };
   for (std::size_t i = 0; i < manifest_->files.size(); ++i)
     if (is_mine(i)) verify_file(folder_ / manifest_->files[i].name, manifest_->files[i], tensors_in(*manifest_, i));
+  // Sound files may still hold other tensors than the manifest claims.
   for (std::size_t i = 0; i < manifest_->tensors.size(); ++i)
     for (const ManifestSlice& slice : manifest_->slices[i])
       if (is_mine(slice.file))
@@ -133,7 +137,8 @@ void CheckpointReader::read(const std::string& name, std::int64_t begin, std::in
   if (begin < 0 || begin > end || end > element_count(tensor.shape) ||
       static_cast<std::int64_t>(destination.size()) != (end - begin) * width)
     throw Error(ExitCode::internal_error, folder_.string() + ": elements " + std::to_string(begin) + " to " +
-                                              std::to_string(end) + " of " + name + " were asked for wrongly");
+                                              std::to_string(end) + " of " + name + " are not a valid request");
+  // A range in row-major order is a few boxes one after another, so each fills the next part of the destination.
   for (const SliceBox& box : boxes_of_range(tensor.shape, begin, end)) {
     const auto part = destination.first(static_cast<std::size_t>(element_count(box.shape) * width));
     copy_box(index, box, part);
@@ -147,7 +152,7 @@ void CheckpointReader::read_box(const std::string& name, const SliceBox& box, st
   if (!lies_within(tensor.shape, box) ||
       static_cast<std::int64_t>(destination.size()) != element_count(box.shape) * bytes_of_element(tensor))
     throw Error(ExitCode::internal_error,
-                folder_.string() + ": " + slice_name(name, tensor.shape, box) + " was asked for wrongly");
+                folder_.string() + ": " + slice_name(name, tensor.shape, box) + " is not a valid request");
   if (!destination.empty()) copy_box(index, box, destination);
 }
 
@@ -155,9 +160,11 @@ void CheckpointReader::copy_box(std::size_t index, const SliceBox& box, std::spa
   const LogicalTensor& tensor = manifest_->tensors[index];
   const std::int64_t width = bytes_of_element(tensor);
   for (const ManifestSlice& slice : manifest_->slices[index]) {
+    // Files without any part of the box are never opened.
     if (!overlap(slice.box, box)) continue;
     const auto bytes = slice_bytes(open_->open(folder_, *manifest_, slice.file), tensor, slice.box);
     visit_shared_runs(slice.box, box, [&](const ElementRun& run) {
+      // Copied as bytes: neither side need be aligned to its elements.
       std::memcpy(destination.data() + run.in_second * width, bytes.data() + run.in_first * width,
                   static_cast<std::size_t>(run.count * width));
     });

@@ -18,7 +18,8 @@ nlohmann::ordered_json model_keys(const ModelRecipe& model) {
   return to_json(recipe)["model"];
 }
 
-// Keys that say how a model was trained or begun, not what it computes.
+// Keys that describe how a model was initialised or trained, not what it computes.
+// rope_theta counts as free where positions are learned, because nothing reads it.
 bool is_free(const std::string& key, const ModelRecipe& model) {
   return key == "architecture" || key == "dropout" || key == "init_std" ||
          (key == "rope_theta" && model.position == Position::learned);
@@ -27,17 +28,20 @@ bool is_free(const std::string& key, const ModelRecipe& model) {
 }  // namespace
 
 Recipe recipe_of(const CheckpointReader& checkpoint, const std::vector<Override>& overrides) {
+  // Parsed without the overrides first, to tell whose mistake an error is: the manifest's or the user's.
   const std::string text = checkpoint.state().recipe.dump(), name = manifest_name(checkpoint);
   try {
     const Recipe recipe = parse_recipe(text, name, checkpoint.folder());
     if (overrides.empty()) return recipe;
   } catch (const Error& error) {
-    throw Error(ExitCode::bad_data, std::string(error.what()) + "\n" + name + ": its recipe is not of this version");
+    throw Error(ExitCode::bad_data,
+                std::string(error.what()) + "\n" + name + ": its recipe was written by an incompatible version");
   }
   return parse_recipe(text, name, checkpoint.folder(), overrides);
 }
 
 void check_same_model(const ModelRecipe& model, const ModelRecipe& other, const std::string& source) {
+  // Compared as JSON, so that a new key of the model is compared without further code.
   const auto ours = model_keys(model), theirs = model_keys(other);
   std::string problems;
   for (const auto& item : ours.items())

@@ -14,6 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Parts of one tensor come from several writers; its dtype, shape and scale must be the same in all of them.
 void append_part(Manifest& whole, const CheckpointPart& part) {
   const std::size_t files = whole.files.size();
   whole.files.insert(whole.files.end(), part.files.begin(), part.files.end());
@@ -26,19 +27,21 @@ void append_part(Manifest& whole, const CheckpointPart& part) {
     }
     if (!(whole.tensors[position->second] == tensor))
       throw Error(ExitCode::internal_error, "the slices of " + tensor.name + " differ in dtype, shape or scale");
+    // A part counts its files from 0; those of earlier parts come before them.
     for (const ManifestSlice& slice : part.slices[i])
       whole.slices[position->second].push_back({files + slice.file, slice.box});
   }
 }
 
+// Ranks that do not share a file system would each see only their own files.
 void check_files_are_there(const fs::path& aside, const std::vector<ManifestFile>& files) {
   for (const ManifestFile& file : files) {
     std::error_code error;
     const auto bytes = fs::file_size(aside / file.name, error);
     if (error || bytes != static_cast<std::uintmax_t>(file.bytes))
-      throw Error(ExitCode::cannot_write, (aside / file.name).string() + ": is not here with its " +
+      throw Error(ExitCode::cannot_write, (aside / file.name).string() + ": does not exist here with the " +
                                               std::to_string(file.bytes) +
-                                              " bytes, as it was written; log.directory must be one folder for all "
+                                              " bytes that its rank wrote; log.directory must be one folder for all "
                                               "ranks: put it on a file system that all nodes share");
   }
 }
@@ -51,7 +54,7 @@ void write_manifest(const fs::path& folder, const Manifest& manifest) {
   flush_directory(folder);
 }
 
-// A folder that is removed with all that is in it, unless it has moved away by then.
+// A folder that is removed with its contents on destruction, unless it was renamed before.
 class FolderAside {
  public:
   explicit FolderAside(fs::path path) : path_(std::move(path)) {}
@@ -69,6 +72,7 @@ fs::path write_and_commit(const fs::path& checkpoints, const CheckpointState& st
                           std::int64_t keep) {
   make_checkpoint_folder(checkpoints);
   clear_leftovers(checkpoints);
+  // The process id keeps two programs from writing into one folder.
   const FolderAside aside(checkpoint_aside(checkpoints, state.step, std::to_string(::getpid())));
   const CheckpointPart part = writer.write(aside.path(), {0, writer.files()});
   return commit_checkpoint(checkpoints, aside.path(), state, std::span(&part, 1), keep);
@@ -84,6 +88,7 @@ Manifest join_parts(const CheckpointState& state, std::span<const CheckpointPart
   Manifest manifest;
   manifest.state = state;
   for (const CheckpointPart& part : parts) append_part(manifest, part);
+  // check_manifest() builds the index itself, and would take the entries for duplicates.
   manifest.index.clear();
   try {
     check_manifest(manifest, "the new checkpoint");
@@ -98,9 +103,11 @@ fs::path commit_checkpoint(const fs::path& checkpoints, const fs::path& aside, c
   const Manifest manifest = join_parts(state, parts);
   make_checkpoint_folder(aside);  // nobody has where there is nothing to write
   check_files_are_there(aside, manifest.files);
+  // Last of the files: without a manifest a folder is no checkpoint.
   write_manifest(aside, manifest);
   fs::path place = checkpoints / checkpoint_name(state.step);
   put_checkpoint_in_place(aside, place);
+  // Only now, so that `latest` never names a checkpoint that is not in place; and old ones go only after that.
   write_file_atomically(checkpoints / "latest", place.filename().string() + "\n");
   remove_old_checkpoints(checkpoints, place, keep);
   return place;
@@ -113,6 +120,7 @@ void discard_checkpoint(const fs::path& aside) noexcept {
 
 std::string space_note(const fs::path& checkpoints, std::int64_t bytes) {
   std::error_code error;
+  // Measured after the failed write has been discarded: what is free then is what the next attempt has.
   const auto available = fs::space(checkpoints, error).available;
   const std::string free = error ? "an unknown number of" : std::to_string(available);
   const std::string readable = error ? "" : " (" + format_bytes(static_cast<std::int64_t>(available)) + ")";

@@ -12,6 +12,7 @@
 namespace llmtrain {
 namespace {
 
+// Limits far above what a manifest or config.json needs, so that a hostile file exhausts neither stack nor memory.
 constexpr std::size_t depth_limit = 64;
 constexpr std::uintmax_t size_limit = 100'000'000;
 
@@ -19,7 +20,8 @@ constexpr std::uintmax_t size_limit = 100'000'000;
   throw Error(ExitCode::bad_data, file + ": is not strict JSON: " + what + "; correct it or copy it again");
 }
 
-// Looks at a text before any tree is built from it: copying and destroying a tree recurses, so it must be shallow.
+// Checks a text before any tree is built from it: copying and destroying a tree recurses, so the nesting must be
+// bounded.
 class StrictReader : public nlohmann::json_sax<nlohmann::json> {
  public:
   StrictReader(const std::string& file, std::size_t key_limit) : file_(file), key_limit_(key_limit) {}
@@ -38,7 +40,7 @@ class StrictReader : public nlohmann::json_sax<nlohmann::json> {
 
   bool key(string_t& name) override {
     if (!keys_.back().insert(name).second)
-      refuse(file_, "the key " + quoted_text(name) + " stands twice in one object");
+      refuse(file_, "the key " + quoted_text(name) + " appears twice in one object");
     if (keys_.back().size() > key_limit_) refuse(file_, "an object has too many keys");
     return true;
   }
@@ -72,9 +74,10 @@ template <typename Json>
 Json parse_json(std::string_view text, const std::string& file) {
   if (text.find('\0') != std::string_view::npos) refuse(file, "it has a NUL character");
   if (text.substr(0, 3) == "\xef\xbb\xbf") refuse(file, "it starts with a byte order mark");
-  // An object that keeps its order searches all its keys for each new one.
+  // An object that keeps its order compares each new key with all earlier ones, so their number is bounded.
   constexpr bool keeps_order = std::is_same_v<Json, nlohmann::ordered_json>;
   StrictReader reader(file, keeps_order ? 4096 : size_limit);
+  // Twice over the text: the tree is built only once it is known to be harmless.
   nlohmann::json::sax_parse(text, &reader);
   return Json::parse(text);
 }
@@ -86,12 +89,12 @@ std::string read_text_file(const std::filesystem::path& file) {
   std::error_code error;
   const auto kind = std::filesystem::status(file, error).type();
   if (kind == std::filesystem::file_type::not_found)
-    throw Error(ExitCode::missing_input, file.string() + ": is not there");
-  // Opening a pipe would wait for its writer for ever.
+    throw Error(ExitCode::missing_input, file.string() + ": does not exist");
+  // Opening a pipe would block until it has a writer.
   if (kind != std::filesystem::file_type::regular)
     throw Error(ExitCode::bad_data, file.string() + ": is not a regular file");
   if (std::filesystem::file_size(file, error) > size_limit)
-    throw Error(ExitCode::bad_data, file.string() + ": has more than 100 MB, which no such file needs");
+    throw Error(ExitCode::bad_data, file.string() + ": is larger than 100 MB, the limit for such a file");
   return read_file(file);
 }
 

@@ -8,8 +8,8 @@
 
 namespace llmtrain {
 
-// Strict JSON from outside: RFC 8259, no key twice in an object, at most 64 levels. Throws Error(bad_data) that names
-// `file`. The objects of Json decide whether their order is kept.
+// Strict JSON from an untrusted file: RFC 8259, no key twice in an object, at most 64 levels. Throws Error(bad_data)
+// that names `file`. Json decides whether objects keep the order of their keys.
 template <typename Json>
 Json parse_json(std::string_view text, const std::string& file);
 

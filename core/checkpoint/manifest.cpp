@@ -12,20 +12,21 @@
 namespace llmtrain {
 namespace {
 
-// A rank writes at most three slices of a matrix. Finding overlaps compares slices with each other: more of them than
-// the ranks that share one tensor can have written would only cost time.
+// A rank writes at most three slices of a matrix, so this allows for more ranks than can share one tensor. The limit
+// bounds the time of finding overlaps, which compares slices with each other.
 constexpr std::size_t slice_limit = 65'536;
 
 [[noreturn]] void refuse(const std::string& file, const std::string& what) {
   throw Error(ExitCode::bad_data, file + ": " + what + "; this checkpoint cannot be used");
 }
 
-// A plain name: nothing that leads out of the folder, hides in it or takes the manifest's place.
+// A plain name: one that does not leave the folder, is not hidden in it and does not replace the manifest.
 bool is_file_name(const std::string& name) {
   constexpr std::string_view ending = ".safetensors";
   const auto allowed = [](unsigned char character) {
     return std::isalnum(character) != 0 || character == '-' || character == '_' || character == '.';
   };
+  // 255 bytes are the longest name of common file systems.
   return name.size() > ending.size() && name.size() <= 255 && name.front() != '.' && name.ends_with(ending) &&
          std::all_of(name.begin(), name.end(), allowed);
 }
@@ -45,11 +46,10 @@ void check_files(const std::vector<ManifestFile>& files, const std::string& file
   for (const ManifestFile& entry : files) {
     if (!is_file_name(entry.name))
       refuse(file, "/files names " + quoted_text(entry.name) +
-                       ": a plain name of a .safetensors file in its folder is needed");
+                       ": it must be the plain name of a .safetensors file in the same folder");
     if (!names.insert(entry.name).second) refuse(file, "/files names " + quoted_text(entry.name) + " twice");
     if (entry.bytes < 0) refuse(file, "/files gives " + quoted_text(entry.name) + " a negative size");
-    if (!is_sha256(entry.sha256))
-      refuse(file, "/files gives " + quoted_text(entry.name) + " something that is no SHA-256");
+    if (!is_sha256(entry.sha256)) refuse(file, "/files gives " + quoted_text(entry.name) + " an invalid SHA-256");
   }
 }
 
@@ -57,21 +57,23 @@ void check_tensor(const LogicalTensor& tensor, const std::vector<ManifestSlice>&
                   Coverage coverage) {
   const std::string what = "tensor " + quoted_text(tensor.name) + " ";
   if (tensor.name.empty()) refuse(file, "a tensor has no name");
+  // An unknown dtype counts as one bit and fails like one of part bytes.
   if (safetensors_bits(tensor.dtype).value_or(1) % 8 != 0)
     refuse(file,
-           what + "has the dtype " + quoted_text(tensor.dtype) + ", a dtype of safetensors with whole bytes is needed");
+           what + "has the dtype " + quoted_text(tensor.dtype) + "; it must be a safetensors dtype of whole bytes");
   const bool dimensions = std::none_of(tensor.shape.begin(), tensor.shape.end(), [](auto size) { return size < 0; });
-  if (!dimensions || !safetensors_bytes(tensor.dtype, tensor.shape)) refuse(file, what + "has a size that cannot be");
-  if (!std::isfinite(tensor.scale)) refuse(file, what + "has a scale that is no finite number");
+  // Before the slices: their checks may then multiply dimensions without overflow.
+  if (!dimensions || !safetensors_bytes(tensor.dtype, tensor.shape)) refuse(file, what + "has an impossible size");
+  if (!std::isfinite(tensor.scale)) refuse(file, what + "has a scale that is not finite");
   if (slices.size() > slice_limit) refuse(file, what + "has more than 65536 slices");
 
   std::vector<SliceBox> boxes;
   for (const ManifestSlice& slice : slices) {
-    if (!lies_within(tensor.shape, slice.box)) refuse(file, what + "has a slice that lies outside of it");
+    if (!lies_within(tensor.shape, slice.box)) refuse(file, what + "has a slice outside of its shape");
     boxes.push_back(slice.box);
   }
   if (coverage == Coverage::whole && !cover_exactly(tensor.shape, std::move(boxes)))
-    refuse(file, what + "has slices that do not cover each of its elements once");
+    refuse(file, what + "has slices that do not cover each of its elements exactly once");
 }
 
 }  // namespace
@@ -82,7 +84,7 @@ void check_manifest(Manifest& manifest, const std::string& file, Coverage covera
   for (std::size_t i = 0; i < manifest.tensors.size(); ++i) {
     check_tensor(manifest.tensors[i], manifest.slices[i], file, coverage);
     if (!manifest.index.emplace(manifest.tensors[i].name, i).second)
-      refuse(file, "tensor " + quoted_text(manifest.tensors[i].name) + " stands twice");
+      refuse(file, "tensor " + quoted_text(manifest.tensors[i].name) + " appears twice");
   }
 }
 

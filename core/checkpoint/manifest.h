@@ -19,8 +19,8 @@ namespace llmtrain {
 //   tensors        [{name, dtype, shape, scale, slices: [{file, offset, shape}]}]: the slices cover the tensor, each
 //                  element once; dtype is one of safetensors' names with whole bytes, scale a finite number
 //   files          [{name, bytes, sha256}]: regular files of the folder, no paths; sha256 of the whole file
-//   sha256         of the manifest's own text up to this key, so that a change of any bit of it is seen
-// In a file, a slice bears the name that slice_name() gives.
+//   sha256         of the manifest's own text up to this key, so that any changed bit is detected
+// In a file, a slice has the name that slice_name() gives.
 struct ManifestSlice {
   std::size_t file = 0;  // index into files
   SliceBox box;
@@ -40,7 +40,7 @@ struct Manifest {
   std::unordered_map<std::string, std::size_t> index;  // from a tensor's name into tensors and slices
 };
 
-// Whether the slices must cover their tensors: of a part of a checkpoint they need only lie in them.
+// Whether the slices must cover their tensors; those of a part of a checkpoint only need to be within them.
 enum class Coverage { whole, part };
 
 // Fills the index and checks every rule above; `file` is named in messages. Throws Error(bad_data).

@@ -19,7 +19,7 @@ void append_member(std::string& text, const std::string& key, const Json& value)
   text.append(text.empty() ? "{\n" : ",\n").append(Json(key).dump()).append(": ").append(value.dump());
 }
 
-// One element a line: a manifest is read by people too.
+// One element per line, for human readers.
 void append_list(std::string& text, const std::string& key, const std::vector<Json>& elements) {
   text.append(",\n").append(Json(key).dump()).append(": [");
   for (std::size_t i = 0; i < elements.size(); ++i) text.append(i == 0 ? "\n" : ",\n").append(elements[i].dump());
@@ -43,13 +43,14 @@ std::vector<Json> tensors_to_json(const Manifest& manifest) {
   return list;
 }
 
+// Part of the text and not a file of its own, so that the manifest can be replaced in one rename.
 std::string closing(std::string_view text) {
   Sha256 hash;
   hash.update(text.data(), text.size());
   return ",\n\"sha256\": \"" + hash.hexadecimal() + "\"\n}\n";
 }
 
-// Reads members by name and type, and knows at the end which were not asked for.
+// Reads members by name and type, and reports those that were never read.
 class MemberReader {
  public:
   MemberReader(const Json& object, const std::string& file, std::string where)
@@ -58,7 +59,7 @@ class MemberReader {
   }
 
   [[noreturn]] void fail(const std::string& what) const {
-    throw Error(ExitCode::bad_data, file_ + ": " + where_ + " " + what + "; this is no manifest of a checkpoint");
+    throw Error(ExitCode::bad_data, file_ + ": " + where_ + " " + what + "; this is not a checkpoint's manifest");
   }
 
   const Json& get(const std::string& key) {
@@ -70,7 +71,7 @@ class MemberReader {
 
   std::string text(const std::string& key) {
     const Json& value = get(key);
-    if (!value.is_string()) fail("has a \"" + key + "\" that is no string");
+    if (!value.is_string()) fail("has a \"" + key + "\" that is not a string");
     return value.get<std::string>();
   }
 
@@ -78,13 +79,13 @@ class MemberReader {
 
   double real(const std::string& key) {
     const Json& value = get(key);
-    if (!value.is_number()) fail("has a \"" + key + "\" that is no number");
+    if (!value.is_number()) fail("has a \"" + key + "\" that is not a number");
     return value.get<double>();
   }
 
   const Json& list(const std::string& key) {
     const Json& value = get(key);
-    if (!value.is_array()) fail("has a \"" + key + "\" that is no array");
+    if (!value.is_array()) fail("has a \"" + key + "\" that is not an array");
     return value;
   }
 
@@ -95,15 +96,17 @@ class MemberReader {
   }
 
   void finish() const {
+    // An unknown key may change the meaning of the known ones: a newer program wrote it.
     for (const auto& item : object_.items())
       if (!read_.contains(item.key())) fail("has the unknown key " + quoted_text(item.key()));
   }
 
  private:
   std::int64_t integer_of(const Json& value, const std::string& key) const {
+    // nlohmann stores every integer from 0 on as unsigned; one above int64 would wrap in the conversion.
     const bool fits = value.is_number_integer() &&
                       (!value.is_number_unsigned() || value.get<std::uint64_t>() <= std::uint64_t{INT64_MAX});
-    if (!fits) fail("has a \"" + key + "\" that is no 64-bit integer");
+    if (!fits) fail("has a \"" + key + "\" that is not a 64-bit integer");
     return value.get<std::int64_t>();
   }
 
@@ -114,7 +117,7 @@ class MemberReader {
 };
 
 void check_version(MemberReader& reader) {
-  if (reader.text("format") != format_name) reader.fail("has another \"format\" than \"llmtrain checkpoint\"");
+  if (reader.text("format") != format_name) reader.fail("has a \"format\" other than \"llmtrain checkpoint\"");
   const std::int64_t version = reader.integer("version");
   if (version != format_version)
     reader.fail("has version " + std::to_string(version) + ", this program reads version 1: use the newer program");
@@ -168,6 +171,7 @@ void read_tensors(const Json& list, const std::string& file, Manifest& manifest)
 }
 
 void check_own_hash(std::string_view text, const std::string& file) {
+  // The closing text always has this length, because a digest does.
   const std::size_t length = closing("").size();
   const std::string_view body = text.substr(0, text.size() - std::min(length, text.size()));
   if (text.substr(body.size()) != closing(body))
@@ -195,12 +199,14 @@ std::string manifest_text(const Manifest& manifest) {
 }
 
 Manifest parse_manifest(std::string_view text, const std::string& file, Coverage coverage) {
+  // Before the text is parsed: everything after this may assume that it is as it was written.
   check_own_hash(text, file);
   const Json json = parse_json<Json>(text, file);
   MemberReader reader(json, file, "the manifest");
   check_version(reader);
   Manifest manifest;
   manifest.state = read_state(reader);
+  // Files before tensors: slices refer to them by name.
   manifest.files = read_files(reader.list("files"), file);
   read_tensors(reader.list("tensors"), file, manifest);
   reader.text("sha256");

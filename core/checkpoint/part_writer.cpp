@@ -15,6 +15,7 @@ std::int64_t bytes_of(const TensorSlice& slice) {
   return safetensors_bytes(slice.dtype, slice.slice_shape).value_or(0);
 }
 
+// Five digits, as in Hugging Face's sharded files.
 std::string numbered(std::size_t number) {
   const std::string digits = std::to_string(number);
   return std::string(digits.size() < 5 ? 5 - digits.size() : 0, '0') + digits;
@@ -43,6 +44,7 @@ PartWriter::PartWriter(std::span<const TensorSlice> slices, std::int64_t file_by
   std::size_t count = 0;
   std::size_t file = 0;
   for (const TensorSlice& slice : slices) {
+    // At least one slice per file, however large: a slice is not split.
     if (count > 0 && (bytes + bytes_of(slice) > file_bytes || count == tensors_per_file)) {
       ++file;
       bytes = 0;
@@ -53,6 +55,7 @@ PartWriter::PartWriter(std::span<const TensorSlice> slices, std::int64_t file_by
     ++count;
     file_of_.push_back(file);
   }
+  // Checked before anything is written.
   CheckpointPart part = plan({0, files()});
   try {
     part.index.clear();
@@ -83,6 +86,7 @@ ManifestFile PartWriter::write_file(const fs::path& file, std::size_t index) con
   for (std::size_t i = 0; i < slices_.size(); ++i) {
     const TensorSlice& slice = slices_[i];
     if (file_of_[i] != index) continue;
+    // A whole tensor keeps its plain name, so that other programs can read it from the file.
     const std::string name = slice_name(slice.name, slice.shape, {slice.offset, slice.slice_shape});
     tensors.push_back({name, slice.dtype, slice.slice_shape, slice.data});
   }

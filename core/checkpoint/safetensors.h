@@ -16,9 +16,9 @@
 namespace llmtrain {
 
 // A safetensors file: eight bytes of header length (little endian), a JSON header, the tensors' bytes (little endian,
-// row-major) without a gap. https://github.com/huggingface/safetensors, README, "Format".
+// row-major) without gaps. https://github.com/huggingface/safetensors, README, "Format".
 
-// Bits of one element of a safetensors dtype ("F32": 32, "F4": 4); none for a name that the format does not know.
+// Bits per element of a safetensors dtype ("F32": 32, "F4": 4); none for a name that the format does not define.
 std::optional<std::int64_t> safetensors_bits(std::string_view dtype);
 
 // Bytes of a tensor; none for an unknown dtype, a negative dimension, a part of a byte, or more than int64 holds.
@@ -34,9 +34,9 @@ struct SafetensorsEntry {
 };
 
 // A file opened for reading: mapped, not copied. Safe against hostile files: every rule of the format is checked before
-// a size is believed, memory grows with the number of tensors alone. Stricter than the format in this: no key may stand
-// twice, unknown keys of a tensor, control characters in names, more than 64 dimensions and more than 262,144 tensors
-// are refused.
+// a size is trusted, and memory grows only with the number of tensors. Stricter than the format: duplicate keys,
+// unknown keys of a tensor, control characters in names, more than 64 dimensions and more than 262,144 tensors are
+// refused.
 class SafetensorsFile {
  public:
   // Throws Error(missing_input), or Error(bad_data) that names the file, the tensor and the rule.
@@ -68,10 +68,10 @@ struct WrittenFile {
   std::string sha256;  // of the whole file, 64 hexadecimal digits
 };
 
-// Writes a file as the reference implementation does (tensors by falling alignment, then name; the header padded to
-// eight bytes): beside its place, flushed to the disk, then renamed over `file`. Blocks until it is on the disk. Throws
-// Error(cannot_write), and Error(internal_error) for tensors that cannot stand in one file (a name twice, an unknown
-// dtype).
+// Writes a file as the reference implementation does (tensors by descending alignment, then name; the header padded to
+// eight bytes): to a temporary file beside `file` that is flushed to the disk, then renamed. Blocks until it is on the
+// disk. Throws Error(cannot_write), and Error(internal_error) for tensors that cannot be in one file (a duplicate name,
+// an unknown dtype).
 WrittenFile write_safetensors(const std::filesystem::path& file, std::vector<SafetensorsTensor> tensors,
                               const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
 

@@ -25,6 +25,7 @@ std::optional<std::int64_t> safetensors_bytes(std::string_view dtype, std::span<
   if (!bits) return std::nullopt;
   std::int64_t total = 1;
   for (const std::int64_t dimension : shape)
+    // Shapes come from files: a product that wraps could match a small tensor's bytes.
     if (dimension < 0 || __builtin_mul_overflow(total, dimension, &total)) return std::nullopt;
   if (__builtin_mul_overflow(total, *bits, &total) || total % 8 != 0) return std::nullopt;
   return total / 8;

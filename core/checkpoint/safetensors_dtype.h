@@ -13,7 +13,7 @@ struct SafetensorsDtype {
   std::int64_t bits;
 };
 
-// By rising alignment: a file holds its tensors in the opposite order, so that each is aligned to its elements.
+// By ascending alignment: a file holds its tensors in the opposite order, so that each is aligned to its elements.
 inline constexpr std::array<SafetensorsDtype, 22> safetensors_dtypes{{
     {"BOOL", 8},    {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6},     {"U8", 8},          {"I8", 8},
     {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"I16", 16},

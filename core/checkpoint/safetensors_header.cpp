@@ -14,16 +14,20 @@
 namespace llmtrain {
 namespace {
 
+// A parser for this grammar only, rather than a general one for JSON: it does not recurse, so nesting cannot exhaust
+// the stack, and it needs no tree.
 class HeaderParser {
  public:
   HeaderParser(std::string_view text, const std::string& file) : text_(text), file_(file) {}
 
   std::vector<SafetensorsEntry> parse() {
     if (text_.empty() || text_.front() != '{') fail("the header does not start with '{'");
+    // Once for the whole text; escapes within strings are checked where they are decoded.
     if (!valid_utf8(text_)) fail("the header is not UTF-8");
     object([this](std::string key) { header_value(std::move(key)); });
     if (text_.find_first_not_of(' ', position_) != std::string_view::npos)
       fail("something other than spaces follows the header's object");
+    // After the loop, by sorting: comparing each name with all others would take quadratic time.
     refuse_duplicates();
     return std::move(entries_);
   }
@@ -77,14 +81,16 @@ class HeaderParser {
       metadata();
       return;
     }
+    // Bounds memory before an entry is stored; the header's size alone would allow millions of them.
     if (entries_.size() == safetensors_tensor_limit)
       fail("there are more than " + std::to_string(safetensors_tensor_limit) + " tensors");
     entries_.push_back(tensor(std::move(key)));
   }
 
   void metadata() {
-    if (std::exchange(has_metadata_, true)) fail("the key \"__metadata__\" stands twice");
+    if (std::exchange(has_metadata_, true)) fail("the key \"__metadata__\" appears twice");
     object([this](std::string key) {
+      // Kept only to find duplicates; the values are not used.
       if (metadata_keys_.size() == safetensors_tensor_limit) fail("\"__metadata__\" has too many keys");
       metadata_keys_.push_back(std::move(key));
       if (peek() != '"') fail("a value of \"__metadata__\" is not a string");
@@ -95,6 +101,7 @@ class HeaderParser {
   SafetensorsEntry tensor(std::string name) {
     SafetensorsEntry entry;
     entry.name = std::move(name);
+    // Names are printed in messages and tables, where control characters could steer a terminal.
     const auto control = [](unsigned char character) { return character < 0x20 || character == 0x7f; };
     if (std::any_of(entry.name.begin(), entry.name.end(), control)) fail("a tensor's name has a control character");
     std::array<bool, 3> seen{};
@@ -132,6 +139,7 @@ class HeaderParser {
     return {begin, end};
   }
 
+  // Unsigned and whole: the format has no other numbers.
   std::uint64_t number() {
     peek();
     const char* first = text_.data() + position_;
@@ -140,6 +148,7 @@ class HeaderParser {
     const auto [end, error] = std::from_chars(first, last, value);
     if (error == std::errc::invalid_argument) fail("a whole number from 0 was expected");
     if (error == std::errc::result_out_of_range) fail("a number is 2^64 or more");
+    // JSON forbids leading zeros, std::from_chars does not.
     if (*first == '0' && end - first > 1) fail("a number starts with 0");
     position_ += static_cast<std::size_t>(end - first);
     return value;
@@ -149,6 +158,7 @@ class HeaderParser {
     expect('"');
     std::string value;
     while (true) {
+      // Runs without escapes are copied as a whole.
       const std::size_t stop = text_.find_first_of("\"\\", position_);
       if (stop == std::string_view::npos) fail("a string does not end");
       append_plain(value, stop);
@@ -184,6 +194,7 @@ class HeaderParser {
   std::uint32_t code_point() {
     const std::uint32_t first = four_digits();
     if (first < 0xd800 || first > 0xdfff) return first;
+    // JSON writes a code point beyond U+FFFF as two escapes, a high and a low surrogate; either alone is no character.
     if (first > 0xdbff || text_.substr(position_, 2) != "\\u") fail("a string has half of a surrogate pair");
     position_ += 2;
     const std::uint32_t second = four_digits();
@@ -195,6 +206,7 @@ class HeaderParser {
     const std::string_view digits = text_.substr(position_, 4);
     std::uint32_t value = 0;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
+    // from_chars() would also accept fewer digits.
     if (digits.size() != 4 || error != std::errc() || end != digits.data() + 4) fail("a string has a broken escape");
     position_ += 4;
     return value;
@@ -212,7 +224,7 @@ class HeaderParser {
   void refuse_duplicate(std::vector<std::string_view>& names) const {
     std::sort(names.begin(), names.end());
     const auto twice = std::adjacent_find(names.begin(), names.end());
-    if (twice != names.end()) refuse_safetensors(file_, "the key " + quoted_text(*twice) + " stands twice");
+    if (twice != names.end()) refuse_safetensors(file_, "the key " + quoted_text(*twice) + " appears twice");
   }
 
   std::string_view text_;
@@ -230,8 +242,8 @@ std::vector<SafetensorsEntry> parse_safetensors_header(std::string_view header, 
 }
 
 void refuse_safetensors(const std::string& file, const std::string& what) {
-  throw Error(ExitCode::bad_data, file + ": is not a sound safetensors file: " + what +
-                                      "; it is damaged or was not written whole: copy, download or write it again");
+  throw Error(ExitCode::bad_data, file + ": is not a valid safetensors file: " + what +
+                                      "; it is damaged or incomplete: copy, download or write it again");
 }
 
 }  // namespace llmtrain

@@ -16,9 +16,11 @@ std::size_t header_length(std::span<const std::byte> bytes, const std::string& f
   if (bytes.size() < length_bytes)
     refuse_safetensors(file, "it has " + std::to_string(bytes.size()) + " bytes, the header's length alone takes 8");
   std::uint64_t length = 0;
+  // Little endian whatever the host, and without an aligned load.
   for (std::size_t i = length_bytes; i > 0; --i) length = length << 8 | static_cast<std::uint64_t>(bytes[i - 1]);
   if (length > safetensors_header_limit)
     refuse_safetensors(file, "its header claims " + std::to_string(length) + " bytes, at most 100000000 are allowed");
+  // Compared by subtraction: the sum with a hostile length would wrap.
   if (length > bytes.size() - length_bytes)
     refuse_safetensors(file, "its header claims " + std::to_string(length) + " bytes, the file has " +
                                  std::to_string(bytes.size()) + " in all");
@@ -29,20 +31,21 @@ void check_size(const SafetensorsEntry& entry, const std::string& file) {
   const auto bytes = safetensors_bytes(entry.dtype, entry.shape);
   if (!bytes)
     refuse_safetensors(file, "tensor " + quoted_text(entry.name) + " has an unknown dtype (" +
-                                 quoted_text(entry.dtype) + ") or a size that cannot be");
+                                 quoted_text(entry.dtype) + ") or an impossible size");
   if (entry.end - entry.begin != static_cast<std::uint64_t>(*bytes))
     refuse_safetensors(file, "tensor " + quoted_text(entry.name) + " needs " + std::to_string(*bytes) +
                                  " bytes, its offsets are " + std::to_string(entry.begin) + " and " +
                                  std::to_string(entry.end));
 }
 
-// The tensors lie one behind the other and fill the data exactly: no hole, no overlap, nothing behind the last.
+// The tensors follow one another and fill the data exactly: no gap, no overlap, nothing after the last.
 void check_layout(std::vector<SafetensorsEntry>& entries, std::size_t data_bytes, const std::string& file) {
   std::sort(entries.begin(), entries.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
   });
   std::uint64_t next = 0;
   for (const SafetensorsEntry& entry : entries) {
+    // Checked before end − begin is computed, which would wrap.
     if (entry.begin != next || entry.end < entry.begin)
       refuse_safetensors(file, "tensor " + quoted_text(entry.name) + " has the offsets " + std::to_string(entry.begin) +
                                    " and " + std::to_string(entry.end) + ", the one before it ends at " +
@@ -65,6 +68,7 @@ SafetensorsFile::SafetensorsFile(std::filesystem::path file) : path_(std::move(f
   entries_ = parse_safetensors_header({header, length}, name);
   data_start_ = length_bytes + length;
   check_layout(entries_, bytes.size() - data_start_, name);
+  // From the order of the data to that of the names, for find().
   std::sort(entries_.begin(), entries_.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
 }
 

@@ -20,7 +20,7 @@ std::int64_t checked_bytes(const SafetensorsTensor& tensor) {
   return *bytes;
 }
 
-// What is written must be what the strict reader takes: no name twice, none that it cannot print.
+// The strict reader must accept what is written: no duplicate names, none with control characters.
 void check_header(const std::string& header, const std::filesystem::path& file) {
   try {
     parse_safetensors_header(header, file.string());
@@ -29,6 +29,7 @@ void check_header(const std::string& header, const std::filesystem::path& file) 
   }
 }
 
+// The same order as the reference implementation: equal tensors give equal files.
 void sort_as_reference(std::vector<SafetensorsTensor>& tensors) {
   std::sort(tensors.begin(), tensors.end(), [](const SafetensorsTensor& a, const SafetensorsTensor& b) {
     const auto first = safetensors_order(a.dtype);
@@ -48,20 +49,23 @@ std::string header_of(const std::vector<SafetensorsTensor>& tensors,
     entry["dtype"] = tensor.dtype;
     entry["shape"] = tensor.shape;
     entry["data_offsets"] = {offset, end};
+    // Appended directly: inserting by key would compare with every earlier one. check_header() finds duplicates.
     header.emplace_back(tensor.name, std::move(entry));
     offset = end;
   }
   std::string text = nlohmann::ordered_json(std::move(header)).dump();
+  // Padding aligns the data, which starts right after the header.
   text.append((8 - text.size() % 8) % 8, ' ');
   return text;
 }
 
-// Bytes go to the file and into the hash together, piece by piece, while the processor's cache holds them.
+// Bytes are written and hashed piece by piece, so that they are read from memory once and hashed from the cache.
 class HashingWriter {
  public:
   explicit HashingWriter(const std::filesystem::path& file) : writer_(file) {}
 
   void write(const void* bytes, std::size_t count) {
+    // Small enough to stay in the processor's cache between hashing and writing.
     constexpr std::size_t piece = 1 << 20;
     const char* next = static_cast<const char*>(bytes);
     for (std::size_t done = 0; done < count; done += piece) {
@@ -93,6 +97,7 @@ void put_in_place(const std::filesystem::path& aside, const std::filesystem::pat
   std::error_code error;
   std::filesystem::rename(aside, file, error);
   if (error) {
+    // The error of the rename is the one to report.
     std::error_code ignored;
     std::filesystem::remove(aside, ignored);
     throw Error(ExitCode::cannot_write, file.string() + ": cannot be replaced: " + error.message());
@@ -110,6 +115,7 @@ WrittenFile write_safetensors(const std::filesystem::path& file, std::vector<Saf
     throw Error(ExitCode::internal_error, file.string() + ": too many tensors for the header of one safetensors file");
   check_header(header, file);
 
+  // A reader sees the earlier file until the new one is whole and on the disk.
   const std::filesystem::path aside = file.string() + ".tmp";
   HashingWriter writer(aside);
   write_length(writer, header.size());

@@ -11,7 +11,7 @@ namespace {
 
 using Numbers = std::vector<std::int64_t>;
 
-// What both boxes have; without elements in some axis where they do not meet.
+// The common box; empty in some axis where the two do not overlap.
 SliceBox intersection(const SliceBox& a, const SliceBox& b) {
   SliceBox common = a;
   for (std::size_t axis = 0; axis < a.shape.size(); ++axis) {
@@ -22,7 +22,7 @@ SliceBox intersection(const SliceBox& a, const SliceBox& b) {
   return common;
 }
 
-// Where an element of the tensor comes in the box.
+// Index of an element of the tensor within the box, in row-major order.
 std::int64_t place_in(const SliceBox& box, const Numbers& element) {
   std::int64_t place = 0;
   for (std::size_t axis = 0; axis < element.size(); ++axis)
@@ -30,16 +30,18 @@ std::int64_t place_in(const SliceBox& box, const Numbers& element) {
   return place;
 }
 
-// The first axis of a run: all axes behind it are whole in both boxes, so that its elements are neighbours in both.
+// The first axis of a run: all later axes are whole in both boxes, so that its elements are contiguous in both.
 std::size_t run_axis(const SliceBox& common, const SliceBox& first, const SliceBox& second) {
   std::size_t axis = common.shape.size();
   while (axis > 0 && common.shape[axis - 1] == first.shape[axis - 1] &&
          common.shape[axis - 1] == second.shape[axis - 1])
     --axis;
+  // One axis more may be partial: its indices are still contiguous, as all later axes are whole.
   return axis == 0 ? 0 : axis - 1;
 }
 
-// Appends a range of one row of the tensor: the axes that `row` has are fixed, the others count elements.
+// Appends a range of one row of the tensor: the axes in `row` are fixed, `begin` and `end` count elements of the
+// others.
 void append_boxes(const Numbers& shape, const Numbers& row, std::int64_t begin, std::int64_t end,
                   std::vector<SliceBox>& boxes) {
   if (begin == end) return;
@@ -58,6 +60,8 @@ void append_boxes(const Numbers& shape, const Numbers& row, std::int64_t begin, 
     deeper.push_back(index);
     append_boxes(shape, deeper, first, last, boxes);
   };
+  // In units of one index of this axis: a first part, whole indices as one box, and a last part; the parts are split
+  // along the next axis. A range within one index has no whole ones and descends directly.
   const std::int64_t whole_begin = (begin + inner - 1) / inner, whole_end = end / inner;
   if (whole_begin > whole_end) return append_part(whole_end, begin - whole_end * inner, end - whole_end * inner);
   if (begin < whole_begin * inner) append_part(whole_begin - 1, begin - (whole_begin - 1) * inner, inner);
@@ -66,6 +70,7 @@ void append_boxes(const Numbers& shape, const Numbers& row, std::int64_t begin, 
 }
 
 // The next index of the outer axes in row-major order.
+// An odometer: the last axis runs fastest.
 void advance(std::vector<std::int64_t>& index, const std::vector<std::int64_t>& shape) {
   for (std::size_t axis = index.size(); axis-- > 0;) {
     if (++index[axis] < shape[axis]) return;
@@ -93,6 +98,7 @@ std::string slice_name(const std::string& tensor, const std::vector<std::int64_t
 bool lies_within(const std::vector<std::int64_t>& tensor_shape, const SliceBox& box) {
   if (box.offset.size() != tensor_shape.size() || box.shape.size() != tensor_shape.size()) return false;
   for (std::size_t axis = 0; axis < tensor_shape.size(); ++axis)
+    // By subtraction from the tensor's size, so that hostile offsets cannot overflow.
     if (box.offset[axis] < 0 || box.shape[axis] < 0 || box.offset[axis] > tensor_shape[axis] ||
         box.shape[axis] > tensor_shape[axis] - box.offset[axis])
       return false;
@@ -107,6 +113,7 @@ bool overlap(const SliceBox& a, const SliceBox& b) {
 }
 
 bool cover_exactly(const std::vector<std::int64_t>& tensor_shape, std::vector<SliceBox> boxes) {
+  // Empty slices are allowed and overlap nothing.
   std::erase_if(boxes, [](const SliceBox& box) { return element_count(box.shape) == 0; });
   std::int64_t elements = 0;
   for (const SliceBox& box : boxes)
@@ -117,6 +124,7 @@ bool cover_exactly(const std::vector<std::int64_t>& tensor_shape, std::vector<Sl
   // As many elements as the tensor has and none twice: then none is missing.
   std::sort(boxes.begin(), boxes.end(), [](const SliceBox& a, const SliceBox& b) { return a.offset[0] < b.offset[0]; });
   for (auto box = boxes.begin(); box != boxes.end(); ++box)
+    // Sorted by the first axis, only boxes that start before this one ends can overlap it.
     for (auto other = box + 1; other != boxes.end() && other->offset[0] < box->offset[0] + box->shape[0]; ++other)
       if (overlap(*box, *other)) return false;
   return true;
@@ -126,6 +134,7 @@ std::vector<SliceBox> boxes_of_range(const std::vector<std::int64_t>& shape, std
   std::vector<SliceBox> boxes;
   if (!shape.empty()) {
     append_boxes(shape, {}, begin, end, boxes);
+    // A scalar has one element and no axis to split.
   } else if (begin < end) {
     boxes.emplace_back();
   }
@@ -137,6 +146,7 @@ void visit_shared_runs(const SliceBox& first, const SliceBox& second,
   const SliceBox common = intersection(first, second);
   const std::int64_t elements = element_count(common.shape);
   if (elements == 0) return;
+  // Copies are as long as possible: memcpy of whole rows or matrices rather than of elements.
   const std::size_t axis = run_axis(common, first, second);
   const std::int64_t length =
       element_count(Numbers(common.shape.begin() + static_cast<std::ptrdiff_t>(axis), common.shape.end()));

@@ -11,8 +11,8 @@ struct Range {
   unsigned char high = 0xbf;
 };
 
-// What the second byte may be: narrower after four lead bytes, which else would begin overlong forms, surrogates or
-// code points past the last.
+// The range of the second byte: narrower after four lead bytes, which would otherwise start overlong forms, surrogates
+// or code points past the last.
 Range second_byte(unsigned char lead) {
   switch (lead) {
     case 0xe0:
@@ -30,6 +30,7 @@ Range second_byte(unsigned char lead) {
 
 std::size_t sequence_length(unsigned char lead) {
   if (lead < 0x80) return 1;
+  // 0xc0 and 0xc1 would only begin overlong forms; from 0xf5 on code points exceed U+10FFFF.
   if (lead >= 0xc2 && lead <= 0xdf) return 2;
   if (lead >= 0xe0 && lead <= 0xef) return 3;
   if (lead >= 0xf0 && lead <= 0xf4) return 4;
@@ -78,6 +79,7 @@ std::string quoted_text(std::string_view text) {
   constexpr std::size_t limit = 200;
   std::string shown(text.substr(0, limit));
   if (text.size() > limit) shown += "…";
+  // Replaces invalid UTF-8, to which cutting at a byte may add.
   return nlohmann::json(shown).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

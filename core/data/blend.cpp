@@ -8,9 +8,11 @@
 namespace llmtrain {
 namespace {
 
+// Exact shares need a table of as many entries as their sum: 65536 keeps it small and covers percentages with two
+// decimals. Weights without such a sum are rounded to parts of 2²⁰.
 constexpr std::int64_t largest_exact_sum = 65536;
 constexpr double approximate_sum = 1 << 20;
-// Far above the rounding of weight·sum in double, far below what a run could show.
+// Far above the rounding error of weight·sum in double, far below any effect on a run.
 constexpr double tolerance = 1e-9;
 
 std::vector<double> scaled_to_sum_one(std::span<const double> weights) {
@@ -27,12 +29,14 @@ bool represents(std::int64_t sum, const std::vector<double>& weights) {
   return std::all_of(weights.begin(), weights.end(), [sum](double weight) {
     const double share = weight * static_cast<double>(sum);
     const double nearest = std::round(share);
+    // A share of 0 would never read its source.
     return nearest >= 1 && std::abs(share - nearest) <= tolerance;
   });
 }
 
 std::vector<std::int64_t> integer_shares(const std::vector<double>& weights) {
   double sum = approximate_sum;
+  // The smallest sum gives the shortest period.
   for (std::int64_t candidate = 1; candidate <= largest_exact_sum; ++candidate) {
     if (!represents(candidate, weights)) continue;
     sum = static_cast<double>(candidate);
@@ -51,6 +55,7 @@ Blend::Blend(std::span<const double> weights) : shares_(integer_shares(scaled_to
   std::vector<std::int64_t> deficits(shares_.size(), 0);  // in units of 1 / period
   std::vector<std::uint32_t> taken(shares_.size(), 0);
   for (std::int64_t position = 0; position < period; ++position) {
+    // Integers throughout: ties and sums are exact, so every machine gets the same order.
     for (std::size_t i = 0; i < shares_.size(); ++i) deficits[i] += shares_[i];
     const auto source = static_cast<std::size_t>(std::max_element(deficits.begin(), deficits.end()) - deficits.begin());
     table_.push_back({static_cast<std::uint32_t>(source), taken[source]++});
@@ -59,6 +64,7 @@ Blend::Blend(std::span<const double> weights) : shares_(integer_shares(scaled_to
 }
 
 Blend::Choice Blend::at(std::int64_t position) const {
+  // The order repeats after a period, in which a source is chosen as often as its share.
   const Entry& entry = table_[static_cast<std::size_t>(position % period())];
   return {entry.source, position / period() * shares_[entry.source] + entry.take};
 }

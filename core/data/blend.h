@@ -8,14 +8,10 @@
 
 namespace llmtrain {
 
-// Which source a position of a blend reads from. Position k goes to the source with the largest deficit
-// weight·(k + 1) − (times it was chosen before), the weights being scaled to sum 1; ties go to the lowest index. So
-// after k positions no source is ahead of its share by a whole sample.
-//
 // The weights are taken as integer shares of a common sum: the smallest sum up to 65536 that represents them (0.7 and
-// 0.3: 7 and 3), else about 2^20, at least one share each (proportions then hold to one in a million). After a period
-// of that many positions every deficit is zero again: the order repeats, so a table of one period answers any position
-// in constant time, and without rounding.
+// 0.3: 7 and 3), else about 2^20, at least one share each (proportions are then exact to one in a million). After a
+// period of that many positions every deficit is zero again and the order repeats, so a table of one period answers any
+// position in constant time, without rounding.
 class Blend {
  public:
   // At least one weight, all of them positive and finite.
@@ -23,7 +19,7 @@ class Blend {
 
   struct Choice {
     std::size_t source;
-    std::int64_t take;  // how often the source was chosen at earlier positions
+    std::int64_t take;  // number of earlier positions that chose this source
   };
   Choice at(std::int64_t position) const;
 

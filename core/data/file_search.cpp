@@ -20,10 +20,12 @@ namespace fs = std::filesystem;
 
 bool has_wildcard(std::string_view text) { return text.find_first_of("*?[") != std::string_view::npos; }
 
+// "build", "build-debug", "build.old", but not "builders".
 bool is_build_folder(std::string_view name) {
   return name.starts_with("build") && (name.size() == 5 || std::isalnum(static_cast<unsigned char>(name[5])) == 0);
 }
 
+// A NUL byte near the start, the sign that grep and git use.
 bool is_binary(const fs::path& file) {
   std::array<char, 8192> head{};
   std::ifstream stream(file, std::ios::binary);
@@ -51,7 +53,7 @@ bool is_folder(const fs::path& path) {
   return fs::is_directory(path, ignored);
 }
 
-// Expands a pattern, part by part, into the regular files that match.
+// Expands a pattern, component by component, into the regular files that match.
 class Search {
  public:
   explicit Search(std::vector<std::string> parts) : parts_(std::move(parts)) {}
@@ -75,10 +77,12 @@ class Search {
   }
 
   void expand_any_depth(const fs::path& folder, std::size_t part) {
+    // "**" also matches no folder at all.
     expand(folder, part + 1);
     for (const auto& entry : entries(folder)) {
       const std::string name = entry.path().filename().string();
       std::error_code ignored;
+      // Links to folders are not followed: they could form a cycle.
       if (name.starts_with('.') || is_build_folder(name) || entry.is_symlink(ignored)) continue;
       if (is_folder(entry.path())) expand(folder / name, part);
     }
@@ -89,6 +93,7 @@ class Search {
     for (const auto& entry : entries(folder)) {
       const std::string name = entry.path().filename().string();
       if (::fnmatch(pattern.c_str(), name.c_str(), FNM_PERIOD) != 0) continue;
+      // A wildcard does not find build folders; a pattern that begins with "build" asks for them.
       if (is_build_folder(name) && !pattern.starts_with("build") && is_folder(entry.path())) continue;
       take(folder / name, part);
     }
@@ -103,12 +108,14 @@ class Search {
   }
 
   std::vector<std::string> parts_;
+  // Sorted, so that the order of the data does not depend on the order of folder entries; and each file once.
   std::set<std::string> found_;
 };
 
 std::vector<std::string> parts_of(const fs::path& pattern) {
   std::vector<std::string> parts;
   for (const auto& part : pattern.relative_path()) {
+    // Two in a row match the same as one, but would visit every folder once per split between them.
     const bool repeated = part == "**" && !parts.empty() && parts.back() == "**";
     if (!part.empty() && !repeated) parts.push_back(part.string());
   }
@@ -117,14 +124,16 @@ std::vector<std::string> parts_of(const fs::path& pattern) {
 }
 
 std::vector<fs::path> usable(const std::set<std::string>& found, const std::string& path) {
+  // A folder of text may contain token files made from it: read as text they would be nonsense, so they must be asked
+  // for.
   const bool token_files = path.ends_with(".bin");
   std::vector<fs::path> files;
   for (const fs::path file : found) {
     if (token_files || (file.extension() != ".bin" && !is_binary(file))) files.push_back(file);
   }
   if (!files.empty()) return files;
-  throw Error(ExitCode::bad_data, "'" + path + "': holds no file that can be used (" + std::to_string(found.size()) +
-                                      " looked at); hidden files, build folders and binary files are left out, and "
+  throw Error(ExitCode::bad_data, "'" + path + "': contains no usable file (" + std::to_string(found.size()) +
+                                      " examined); hidden files, build folders and binary files are skipped, and "
                                       "token files are found by a pattern that ends in .bin only");
 }
 
@@ -133,7 +142,7 @@ std::vector<fs::path> matches(const std::string& pattern) {
   if (!found.empty()) return usable(found, pattern);
   throw Error(ExitCode::missing_input, "'" + pattern +
                                            "': no file matches this pattern; '*' and '?' stay within one name and skip "
-                                           "hidden ones, '**' stands for any number of folders");
+                                           "hidden ones, '**' matches any number of folders");
 }
 
 }  // namespace
@@ -143,10 +152,12 @@ std::vector<fs::path> find_files(const std::string& path) {
   const fs::file_status status = fs::status(path, failure);
   if (fs::is_regular_file(status)) return {path};
   if (fs::is_directory(status)) return usable(Search({"**", "*"}).from(path), path);
+  // A file may have a wildcard in its name: what exists is taken literally.
   if (has_wildcard(path) && !fs::exists(status)) return matches(path);
   if (status.type() == fs::file_type::not_found) {
     throw Error(ExitCode::missing_input, "'" + path + "': no such file; give a file, a folder or a glob that exists");
   }
+  // A pipe or device has no size and could block.
   const std::string reason = failure ? "cannot be opened: " + failure.message() : "is neither a file nor a folder";
   throw Error(ExitCode::bad_data, "'" + path + "': " + reason);
 }

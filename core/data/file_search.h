@@ -8,7 +8,7 @@
 namespace llmtrain {
 
 // The files that a source's `path` names, sorted by the bytes of their paths, each once:
-// - a file: itself, whatever it holds;
+// - a file: itself, whatever its content;
 // - a folder: every regular file below it;
 // - a glob: every regular file that matches. `*`, `?` and `[…]` match within a name, `**` any number of folders.
 // Searches (folders and globs) leave out hidden files and folders, folders named "build" or "build-…" and binary files
@@ -17,7 +17,7 @@ namespace llmtrain {
 // links to folders.
 //
 // Throws Error(missing_input) when there is no such file or no match, Error(bad_data) when the path is neither file nor
-// folder, a folder cannot be listed, or a search finds nothing that can be used.
+// folder, a folder cannot be listed, or a search finds no usable file.
 std::vector<std::filesystem::path> find_files(const std::string& path);
 
 }  // namespace llmtrain

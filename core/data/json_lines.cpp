@@ -33,6 +33,7 @@ std::string read_json_lines(std::span<const std::byte> bytes, const std::string&
                                           (object.is_discarded() ? " is not valid JSON" : " has no string \"text\"") +
                                           "; every line of a .jsonl file is an object with a string \"text\"");
     }
+    // Without a separator: the byte tokenizer has none, and documents must end with one of their own.
     texts += *text;
   }
   return texts;

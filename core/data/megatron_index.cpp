@@ -16,15 +16,17 @@ namespace {
 using namespace std::string_view_literals;
 
 constexpr std::string_view magic = "MMIDIDX\0\0"sv;
+// 9 of magic, 8 of version, 1 of type code, 8 each of sequences and document marks.
 constexpr std::size_t header_bytes = 34;
 
 template <class Integer>
 Integer load(std::span<const std::byte> bytes, std::size_t offset) {
-  Integer value;  // the fields are not aligned
+  Integer value;  // copied, because the fields are not aligned
   std::memcpy(&value, bytes.data() + offset, sizeof value);
   return value;
 }
 
+// Codes of Megatron-LM's DType; 6 and 7 are floating-point types, which are not tokens.
 std::optional<TokenType> type_of_code(std::uint8_t code) {
   switch (code) {
     case 1:
@@ -63,8 +65,9 @@ class IndexReader {
 
   TokenType read_header() {
     if (bytes_.size() < header_bytes || !is_megatron_index(bytes_)) {
-      fail("is not an index of Megatron-LM, which begins with \"MMIDIDX\" and has a header of 34 bytes");
+      fail("is not a Megatron-LM index, which begins with \"MMIDIDX\" and has a header of 34 bytes");
     }
+    // Offsets of packed fields: version 9, type code 17, sequences 18, document marks 26.
     const auto version = load<std::uint64_t>(bytes_, 9);
     if (version != 1) fail("has version " + std::to_string(version) + "; version 1 is supported");
     const auto code = load<std::uint8_t>(bytes_, 17);
@@ -77,9 +80,10 @@ class IndexReader {
 
   void check_size() const {
     const std::uint64_t body = bytes_.size() - header_bytes;
-    // Bounded one by one first: the product of a damaged count may overflow.
+    // Each count is bounded first: the product of a damaged count could overflow.
     const bool bounded = sequences_ <= body / 12 && documents_ <= body / 8;
     const std::uint64_t expected = bounded ? sequences_ * 12 + documents_ * 8 : 0;
+    // 12 bytes per sequence (length and offset), 8 per mark; multimodal data has one more byte per sequence.
     if (bounded && (body == expected || body == expected + sequences_)) return;
     fail("holds " + std::to_string(bytes_.size()) + " bytes, which does not fit its " + std::to_string(sequences_) +
          " sequences and " + std::to_string(documents_) + " document marks");
@@ -92,6 +96,7 @@ class IndexReader {
       const auto length = load<std::int32_t>(bytes_, header_bytes + i * 4);
       const auto offset = load<std::int64_t>(bytes_, offsets + i * 8);
       if (length < 0) fail("sequence " + std::to_string(i) + " has length " + std::to_string(length));
+      // Samples are cut from the concatenation of all sequences, which exists in the file only without gaps.
       if (offset != tokens * token_bytes) {
         fail("sequence " + std::to_string(i) + " begins at byte " + std::to_string(offset) +
              ", the ones before it end at " + std::to_string(tokens * token_bytes));
@@ -101,6 +106,7 @@ class IndexReader {
     return tokens;
   }
 
+  // Marks are indices of sequences; they ascend and end with the number of sequences.
   void check_documents() const {
     const std::size_t marks = header_bytes + sequences_ * 12;
     std::int64_t last = 0;

@@ -10,7 +10,7 @@
 
 namespace llmtrain {
 
-// What Megatron-LM's index (.idx) says of the token file beside it (megatron/core/datasets/indexed_dataset.py):
+// Content of Megatron-LM's index (.idx) of the token file beside it (megatron/core/datasets/indexed_dataset.py):
 // "MMIDIDX" and two NUL bytes, u64 version 1, u8 type code, u64 sequences S, u64 document marks D, i32 lengths[S], i64
 // byte offsets[S], i64 document marks[D], and for multimodal data i8 modes[S].
 struct MegatronIndex {
@@ -19,11 +19,11 @@ struct MegatronIndex {
   std::int64_t tokens;
 };
 
-// Reads and checks an index: its header, its size, and that its sequences follow one another without a gap, so that the
+// Reads and checks an index: its header, its size, and that its sequences follow one another without gaps, so that the
 // token file is their concatenation. Throws Error(bad_data) that names the index.
 MegatronIndex read_megatron_index(const std::filesystem::path& file);
 
-// Whether a file's bytes begin as an index does.
+// Whether a file begins with the magic of an index.
 bool is_megatron_index(std::span<const std::byte> bytes);
 
 }  // namespace llmtrain

@@ -16,10 +16,10 @@ constexpr std::uint64_t mix_bits(std::uint64_t value) noexcept {
 }
 
 // A keyed bijection of 0 … size − 1, with random access in constant time and without memory: a generalised Feistel
-// network with cycle walking (Black, Rogaway: "Ciphers with Arbitrary Finite Domains", CT-RSA 2002). An index is a
-// pair of digits, below `rows_` and `columns_`; each round adds a hash of one digit to the other. rows_ · columns_
-// exceeds `size` by less than a row, so walking is rare. Not for secrecy. Resumed runs rely on its values: they are
-// part of the contract. `size` is at least 1.
+// network with cycle walking (Black, Rogaway: "Ciphers with Arbitrary Finite Domains", CT-RSA 2002). An index is a pair
+// of digits, below `rows_` and `columns_`; each round adds a hash of one digit to the other. rows_ · columns_ exceeds
+// `size` by less than a row, so walking is rare. Not for secrecy. Resumed runs rely on its values, so they must never
+// change. `size` is at least 1.
 class Permutation {
  public:
   Permutation(std::uint64_t key, std::uint64_t size) noexcept : key_(mix_bits(key)), size_(size) {
@@ -46,7 +46,7 @@ class Permutation {
     return row * columns_ + column;
   }
 
-  // With eight, sizes below ten still favour some places by 2 %.
+  // With eight rounds, sizes below ten still favour some positions by 2 %.
   static constexpr std::uint64_t rounds = 12;
 
   std::uint64_t key_;

@@ -7,7 +7,7 @@
 namespace llmtrain {
 namespace {
 
-constexpr std::size_t block = 16384;  // stays in the first-level cache; the search within a bad block is negligible
+constexpr std::size_t block = 16384;  // fits the first-level cache; searching a bad block again costs little
 
 template <class Integer>
 bool is_valid(Integer id, std::int64_t vocab_size) {
@@ -16,9 +16,11 @@ bool is_valid(Integer id, std::int64_t vocab_size) {
 
 template <class Integer>
 std::optional<InvalidToken> find_in(std::span<const Integer> ids, std::int64_t vocab_size) {
+  // No value of the type can be invalid: the file need not be read.
   if (std::numeric_limits<Integer>::min() == 0 && std::numeric_limits<Integer>::max() < vocab_size) return {};
   for (std::size_t start = 0; start < ids.size(); start += block) {
     const auto part = ids.subspan(start, std::min(block, ids.size() - start));
+    // 0 is valid, so starting from it hides nothing.
     Integer low = 0;
     Integer high = 0;
     for (const Integer id : part) {  // without branches, so that the compiler vectorises it

@@ -21,7 +21,7 @@ static_assert(std::endian::native == std::endian::little, "token files are read 
 constexpr std::size_t llmc_header_bytes = 1024;
 constexpr std::int32_t llmc_uint16_magic = 20240520;
 constexpr std::int32_t llmc_uint32_magic = 20240801;
-// Evaluation data, models, optimizer states and tokenizers of llm.c, which would pass for raw uint16.
+// llm.c's evaluation data, models, optimizer states and tokenizers, which could be mistaken for raw uint16.
 constexpr std::int32_t other_llmc_magics[] = {20240522, 20240326, 20240527, 20240328};
 
 [[noreturn]] void fail(const std::filesystem::path& file, const std::string& what) {
@@ -42,7 +42,7 @@ void check_count(const std::filesystem::path& file, std::size_t bytes, std::size
                  (bytes < expected ? "cut short" : "extended") + " or its header is wrong; write it again");
 }
 
-// A link that leads nowhere counts: to read a Megatron pair as raw uint16 would be silent nonsense.
+// A dangling link counts as present: reading a Megatron pair as raw uint16 would silently produce nonsense.
 bool is_there(const std::filesystem::path& file) {
   std::error_code ignored;
   return std::filesystem::exists(std::filesystem::symlink_status(file, ignored));
@@ -56,9 +56,11 @@ TokenFile::TokenFile(const std::filesystem::path& file, const TokenizerRecipe& t
   if (!binary) require_byte_tokenizer(tokenizer);
   load(file, budget);
   if (is_megatron_index(content())) fail(file, "is an index, not tokens; name the .bin file beside it");
+  // Files are checked when they are opened, so that a run fails at its start and not after hours at a bad id.
   if (binary) open_binary(file);
   if (file.extension() == ".jsonl") {
     memory_ = read_json_lines(content(), file.string());
+    // The decoded text replaces the mapping, which another file may use.
     if (mapping_) ++budget.left;
     mapping_.reset();
   }
@@ -67,10 +69,11 @@ TokenFile::TokenFile(const std::filesystem::path& file, const TokenizerRecipe& t
   if (!invalid) return;
   fail(file, "token " + std::to_string(invalid->position) + " has id " + std::to_string(invalid->id) +
                  "; ids must be from 0 to " + std::to_string(vocab_size - 1) + ", below model.vocab_size (" +
-                 std::to_string(vocab_size) + "): " +
-                 (binary ? "raise it, or give the file of the tokenizer that the model is for" : "bytes need 256"));
+                 std::to_string(vocab_size) +
+                 "): " + (binary ? "raise it, or give a file made with the model's tokenizer" : "bytes need 256"));
 }
 
+// Mapped where possible: ranks of a node then share the pages, and data larger than memory can be read.
 void TokenFile::load(const std::filesystem::path& file, MappingBudget& budget) {
   if (budget.left > 0) {
     mapping_.emplace(file);
@@ -85,6 +88,7 @@ std::span<const std::byte> TokenFile::content() const {
 }
 
 void TokenFile::open_binary(const std::filesystem::path& file) {
+  // The magic first: an llm.c file is one whatever lies beside it.
   const std::int32_t magic = header_entry(content(), 0);
   const auto index = std::filesystem::path(file).replace_extension(".idx");
   if (magic == llmc_uint16_magic) {
@@ -104,9 +108,10 @@ void TokenFile::open_llmc(const std::filesystem::path& file, TokenType type) {
     fail(file, "holds " + std::to_string(bytes.size()) + " bytes; the header of an llm.c file alone takes 1024");
   }
   const std::int32_t version = header_entry(bytes, 1);
+  // The versions that llm.c writes: 1 for GPT-2's uint16, 7 for Llama 3's uint32.
   const std::int32_t expected = type == TokenType::u16 ? 1 : 7;
   if (version != expected) {
-    fail(file, "is an llm.c file with version " + std::to_string(version) + "; its magic goes with version " +
+    fail(file, "is an llm.c file with version " + std::to_string(version) + "; its magic requires version " +
                    std::to_string(expected));
   }
   const std::int32_t count = header_entry(bytes, 2);
@@ -131,10 +136,11 @@ void TokenFile::open_raw(const std::filesystem::path& file) {
     fail(file, "is a file of llm.c with magic " + std::to_string(magic) +
                    ", which holds no training tokens; token files have 20240520 or 20240801");
   }
+  // Raw files have no header to check; an odd size is the one sign that this is not uint16.
   if (bytes.size() % 2 != 0) {
     fail(file, "holds " + std::to_string(bytes.size()) +
                    " bytes, an odd number; a .bin file without llm.c's header and without an .idx beside it is uint16, "
-                   "2 bytes a token");
+                   "2 bytes per token");
   }
   type_ = TokenType::u16;
 }

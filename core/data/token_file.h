@@ -14,27 +14,27 @@
 
 namespace llmtrain {
 
-// How many more files may be mapped: Linux allows a process 65530 mappings. Files beyond are read into memory.
+// How many more files may be mapped: Linux limits a process to 65530 mappings. Further files are read into memory.
 struct MappingBudget {
   std::int64_t left = 16384;
 };
 
 // One file of tokens, opened and checked; the bytes stay mapped. By its name and its first bytes it is
 // - `.bin`: llm.c's by its magic (20240520: uint16, version 1; 20240801: uint32, version 7; a header of 1024 bytes with
-//   the count of tokens), else Megatron-LM's if an `.idx` lies beside it, else nanoGPT's raw uint16;
-// - `.jsonl`: one object a line, {"text": …}; the texts one after another, decoded into memory;
+//   the count of tokens), else Megatron-LM's if an `.idx` is beside it, else nanoGPT's raw uint16;
+// - `.jsonl`: one object per line, {"text": …}; the texts one after another, decoded into memory;
 // - anything else: text.
 class TokenFile {
  public:
-  // Throws Error(bad_data) that begins with the file's name when it cannot be what it claims or holds an id that is
-  // negative or not below `vocab_size` (all ids are looked at), Error(bad_recipe) when it is text and the tokenizer is
-  // not bytes, Error(missing_input) when it is gone.
+  // Throws Error(bad_data) that begins with the file's name when it is malformed or holds an id that is negative or not
+  // below `vocab_size` (all ids are checked), Error(bad_recipe) when it is text and the tokenizer is not bytes,
+  // Error(missing_input) when it does not exist.
   TokenFile(const std::filesystem::path& file, const TokenizerRecipe& tokenizer, std::int64_t vocab_size,
             MappingBudget& budget);
 
   std::int64_t tokens() const { return tokens_; }
 
-  // Tokens `first` … into all of `tokens`; they lie within the file.
+  // Fills `tokens` with the tokens from `first` on, all of which are in the file.
   void read(std::int64_t first, std::span<std::int64_t> tokens) const;
 
  private:

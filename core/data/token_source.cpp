@@ -16,6 +16,7 @@ TokenSource::TokenSource(const std::string& path, const TokenizerRecipe& tokeniz
 }
 
 void TokenSource::read(std::int64_t first, std::span<std::int64_t> tokens) const {
+  // The last file that starts at or before `first`, so empty files are passed over.
   auto file = static_cast<std::size_t>(std::upper_bound(starts_.begin(), starts_.end(), first) - starts_.begin()) - 1;
   for (; !tokens.empty(); ++file) {
     const auto count = std::min<std::int64_t>(starts_[file + 1] - first, std::ssize(tokens));

@@ -21,7 +21,7 @@ class TokenSource {
   std::int64_t tokens() const { return starts_.back(); }
   std::int64_t files() const { return static_cast<std::int64_t>(files_.size()); }
 
-  // Tokens `first` … into all of `tokens`, across files; they lie within the source.
+  // Fills `tokens` with the tokens from `first` on, across files; all of them are in the source.
   void read(std::int64_t first, std::span<std::int64_t> tokens) const;
 
  private:

@@ -12,7 +12,7 @@ namespace llmtrain {
 enum class TokenType { u8, i8, i16, i32, i64, u16, u32 };
 
 // Calls `function(std::span<const Integer>)` with `bytes` seen as ids of `type`. The bytes start at a multiple of the
-// id's size; a rest shorter than one id is left out.
+// id's size; a remainder shorter than one id is left out.
 template <class Function>
 auto visit_tokens(TokenType type, std::span<const std::byte> bytes, Function&& function) {
   const auto as = [&]<class Integer>(Integer) {

@@ -16,12 +16,14 @@ std::vector<std::int64_t> encode(const TokenizerRecipe& tokenizer, std::string_v
   require_byte_tokenizer(tokenizer);
   std::vector<std::int64_t> tokens;
   tokens.reserve(text.size());
+  // char may be signed: bytes from 0x80 on would become negative ids.
   for (const char byte : text) tokens.push_back(static_cast<unsigned char>(byte));
   return tokens;
 }
 
 std::string decode(const TokenizerRecipe& tokenizer, std::span<const std::int64_t> tokens) {
   require_byte_tokenizer(tokenizer);
+  // U+FFFD: ids beyond bytes occur where the vocabulary is padded.
   constexpr std::string_view replacement_character = "\xEF\xBF\xBD";
   std::string text;
   text.reserve(tokens.size());

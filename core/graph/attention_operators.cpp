@@ -10,9 +10,10 @@ using Role = ParameterRole;
 
 constexpr double fp32_bytes = 4;
 
-// Query, key and value, as the core reads them.
+// Query, key and value as the attention core reads them.
 void save_inputs(const OperatorWriter& writer, Operator& core) {
   const LocalShape& shape = writer.shape();
+  // The CPU keeps the projection's output and reads query, key and value as views of it.
   if (writer.is_cpu()) {
     writer.save(core, "attention.query_key_value", shape.element * shape.tokens * (shape.query + 2 * shape.key));
     return;
@@ -25,20 +26,24 @@ void save_inputs(const OperatorWriter& writer, Operator& core) {
 void save_core(const OperatorWriter& writer, Operator& core) {
   const LocalShape& shape = writer.shape();
   if (core.kind == OperatorKind::fused_attention) {
+    // One number per row replaces the S scores of it: the backward recomputes the probabilities from it.
     writer.save(core, "attention.log_sum_exp", fp32_bytes * shape.tokens * shape.heads);
+    // Elsewhere the output projection's kept input is the same tensor; at FP8 levels that input is kept as FP8 only.
     if (writer.setting().uses_fp8() && !writer.is_cpu())
       writer.save(core, "attention.flash_output", shape.element * shape.tokens * shape.query);
     return;
   }
+  // s² per head: what selective recompute exists to drop (arXiv 2205.05198, section 5).
   writer.save(core, "attention.probabilities", shape.element * shape.scores, Recompute::none);
+  // The CPU generates masks again from their key, so it keeps neither mask nor dropped copy.
   if (!writer.drops() || writer.is_cpu()) return;
   writer.save(core, "attention.mask", dropout_mask_bytes * shape.scores, Recompute::none);
   writer.save(core, "attention.dropped", shape.element * shape.scores, Recompute::none);
 }
 
-// Context ranks bring the keys and values of whole sequences together before attention, and again before its backward,
-// whose gradients are summed into the ranks that have the tokens. What is gathered for a forward that runs again is
-// there for the backward, too.
+// Context ranks gather the keys and values of whole sequences before attention, and again before its backward, whose
+// gradients are reduced and scattered to the ranks that own the tokens. Where recompute repeats the forward, its gather
+// also serves the backward.
 void exchange_keys(const OperatorWriter& writer, Operator& core, double bytes) {
   const auto add = [&](Collective collective, Direction direction, const char* tensors) {
     Exchange exchange = writer.exchange(collective, direction, tensors, bytes);
@@ -50,8 +55,8 @@ void exchange_keys(const OperatorWriter& writer, Operator& core, double bytes) {
   add(Collective::reduce_scatter, Direction::backward, "gradients of keys and values");
 }
 
-// Scores of the math path while they are made, and the gradients of probabilities and scores. The CPU's softmax works
-// in fp32 and rounds at its end.
+// Scores of the math path while they are computed, and the gradients of probabilities and scores. The CPU's softmax
+// works in fp32 and rounds its result.
 void add_scores_work(const OperatorWriter& writer, double key_gradients, Operator& core) {
   const LocalShape& shape = writer.shape();
   const bool is_stored = core.kind == OperatorKind::stored_attention;
@@ -60,7 +65,7 @@ void add_scores_work(const OperatorWriter& writer, double key_gradients, Operato
   core.backward_working += std::max(key_gradients, is_stored ? 2 * shape.element * shape.scores : 0);
 }
 
-// In the backward stand the gradients of the core's output and of its three inputs; gathered keys stand beside their
+// The backward holds the gradients of the core's output and of its three inputs; gathered keys are held beside their
 // gradients, and these beside the copy that is sent.
 void write_core(OperatorWriter& writer) {
   const LocalShape& shape = writer.shape();
@@ -68,10 +73,12 @@ void write_core(OperatorWriter& writer) {
   Operator& core =
       writer.add("attention.core", is_fused ? OperatorKind::fused_attention : OperatorKind::stored_attention);
   const double context = static_cast<double>(writer.setting().context);
+  // The product that makes the scores; context ranks have a part of the queries but all keys.
   core.product = {shape.sequence_length / context, shape.sequence_length, shape.head_dim,
                   shape.sequences * shape.heads};
+  // QKᵀ and PV: 2 multiply-adds per query element and key. The causal half is counted as well, as papers do.
   core.flops = 4 * shape.tokens * shape.sequence_length * shape.query;
-  // Fused attention keeps no scores, so there is nothing to save by computing it again.
+  // Fused attention keeps no scores, so computing it again would save nothing.
   if (!is_fused) core.repetition = Operator::Repetition::selective_and_full;
   if (!is_fused && writer.drops())
     core.forward.mask_bytes = core.backward.mask_bytes = dropout_mask_bytes * shape.scores;
@@ -87,9 +94,11 @@ void write_core(OperatorWriter& writer) {
   add_scores_work(writer, context > 1 ? 0 : keys, core);
 }
 
+// One norm over the features of each head of queries and keys.
 void write_query_key_norm(OperatorWriter& writer, double elements) {
   const LocalShape& shape = writer.shape();
   Operator& norm = writer.elementwise("attention.query_key_norm", 2 * elements, 3 * elements);
+  // The core keeps one side of the norms, on the CPU their input and on CUDA their output; this is the other side.
   const char* kept = writer.is_cpu() ? "attention.normed_query_key" : "attention.unnormed_query_key";
   writer.save(norm, kept, shape.element * elements);
   writer.save(norm, "attention.norm_statistics", fp32_bytes * shape.tokens * (shape.heads + shape.kv_heads));
@@ -100,14 +109,17 @@ void write_query_key_norm(OperatorWriter& writer, double elements) {
 void write_attention(OperatorWriter& writer) {
   const LocalShape& shape = writer.shape();
   Operator& norm = writer.norm("attention.norm");
+  // All that full recompute keeps of a layer: 2sbh bytes in 16 bits.
   writer.save(norm, "input", shape.element * shape.residual(), Recompute::full);
   if (writer.is_cpu()) writer.save(norm, "attention_norm.statistics", writer.statistics_bytes(shape.split_tokens));
 
+  // One product for query, key and value: their weights are adjacent in memory.
   Operator& inputs =
       writer.linear("attention.query_key_value", {shape.tokens, shape.query + 2 * shape.key, shape.hidden},
                     {Role::query_weight, Role::key_weight, Role::value_weight});
   writer.save(inputs, "attention.input", shape.gemm_input * shape.residual(), writer.kept_on_cuda());
   writer.enter_features(inputs);
+  // Queries and keys are rotated in place: one read and one write of each element; values are not.
   const double rotated = shape.tokens * (shape.query + shape.key);
   if (writer.model().qk_norm) write_query_key_norm(writer, rotated);
   if (writer.model().position == Position::rope) writer.elementwise("attention.rotation", 2 * rotated, 2 * rotated);
@@ -115,10 +127,11 @@ void write_attention(OperatorWriter& writer) {
 
   Operator& output =
       writer.linear("attention.output", {shape.tokens, shape.hidden, shape.query}, {Role::attention_output_weight});
+  // The weight's gradient of the output projection needs its input.
   writer.save(output, "attention.output", shape.gemm_input * shape.tokens * shape.query);
   writer.leave_features(output);
   Operator& residual = writer.residual("attention.residual");
-  // The gradient of the next half stands beside that of the output.
+  // The gradient of the next half is alive together with that of the output.
   residual.backward_working += shape.element * shape.residual();
   if (writer.drops() && !writer.is_cpu())
     writer.save(residual, "attention.residual_mask", dropout_mask_bytes * shape.residual());

@@ -9,14 +9,14 @@
 
 namespace llmtrain {
 
-// One value for all blocks of a Graph that are alike (Block::alike): a model of a hundred layers is worked out as fast
-// as one of two. The graph outlives this.
+// One value for all identical blocks of a Graph (Block::alike): a model of a hundred layers is evaluated as fast as one
+// of two. The graph outlives this.
 template <class Value>
 class BlockCache {
  public:
   explicit BlockCache(const Graph& graph) : graph_(graph), values_(graph.blocks.size()) {}
 
-  // `make` is called for the first of the blocks that are alike.
+  // `make` is called for the first of the identical blocks.
   template <class Make>
   const Value& of(std::size_t block, Make make) {
     std::optional<Value>& value = values_[graph_.blocks[block].alike];

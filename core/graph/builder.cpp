@@ -20,14 +20,17 @@ constexpr GraphBuilder::FeedForwardRoles routed_roles = {Role::expert_gate_weigh
                                                          Role::expert_up_weight,   Role::expert_up_bias,
                                                          Role::expert_down_weight, Role::expert_down_bias};
 
+// The matrices whose output is added to the residual stream.
 bool ends_residual_branch(Role role) {
   return role == Role::attention_output_weight || role == Role::ffn_down_weight || role == Role::expert_down_weight;
 }
 
+// Of the weights made by add_weight(), those that FP8 levels may store in FP8.
 bool is_layer_matrix(Role role) {
   return role != Role::router_weight && role != Role::router_projection_weight && role != Role::head_weight;
 }
 
+// Positions in the model do not matter: blocks of equal shapes cost the same.
 bool are_alike(const Graph& graph, std::size_t a, std::size_t b) {
   const auto is_same = [&](std::size_t left, std::size_t right) {
     return graph.parameters[left].role == graph.parameters[right].role &&
@@ -47,6 +50,7 @@ std::vector<std::int64_t> with_experts(std::int64_t experts, std::vector<std::in
 Graph GraphBuilder::take() {
   for (std::size_t block = 0; block < graph_.blocks.size(); ++block) {
     std::size_t& first = graph_.blocks[block].alike;
+    // Ends at the block itself at the latest. Quadratic in the worst case only: layers mostly equal the first one.
     for (first = 0; !are_alike(graph_, first, block);) ++first;
   }
   return std::move(graph_);
@@ -76,6 +80,7 @@ void GraphBuilder::add_embedding_table(std::string name, Role role, std::int64_t
        .shard_axis = is_token ? ShardAxis::output : ShardAxis::none,
        .initialization = Initialization::normal,
        .standard_deviation = model().init_std,
+       // Learned positions do not decay and are not split: every tensor rank has all of them.
        .decays = is_token});
 }
 
@@ -114,6 +119,7 @@ void GraphBuilder::add_ones(const std::string& name, Role role, std::int64_t siz
 
 void GraphBuilder::add_norm(const std::string& name, Role weight, Role bias) {
   add_ones(name, weight, model().hidden_size);
+  // Root-mean-square norms have no shift.
   if (model().bias && model().norm == NormKind::layernorm)
     add_bias({.name = name, .role = bias, .output = model().hidden_size});
 }
@@ -129,6 +135,8 @@ void GraphBuilder::add_attention() {
   const std::int64_t hidden = model().hidden_size;
   const std::int64_t query = model().heads * model().head_dim;
   const std::int64_t key = model().kv_heads * model().head_dim;
+  // Query, key and value split by output features, that is by heads, and the output by input features: one sum over the
+  // tensor ranks per half of a layer (arXiv 1909.08053, section 3).
   add_weight({"attention.query", Role::query_weight, query, hidden, ShardAxis::output});
   add_weight({"attention.key", Role::key_weight, key, hidden, ShardAxis::output});
   add_weight({"attention.value", Role::value_weight, key, hidden, ShardAxis::output});
@@ -149,6 +157,7 @@ void GraphBuilder::add_feed_forward(const std::string& name, const FeedForwardRo
                                     std::int64_t experts) {
   const std::int64_t hidden = model().hidden_size;
   const bool gated = model().activation == Activation::swiglu;
+  // Gate and up next to each other, weights before biases: each pair is one matrix for one product.
   if (gated) add_weight({name + ".gate", roles.gate_weight, inner, hidden, ShardAxis::output, experts});
   add_weight({name + ".up", roles.up_weight, inner, hidden, ShardAxis::output, experts});
   if (gated && model().bias) add_bias({name + ".gate", roles.gate_bias, inner, 0, ShardAxis::output, experts});
@@ -161,6 +170,7 @@ void GraphBuilder::add_router() {
   const MixtureOfExpertsRecipe& moe = *model().moe;
   if (moe.router == Router::linear)
     return add_weight({"ffn.router", Role::router_weight, moe.experts, model().hidden_size});
+  // The cosine router projects tokens into a space of its own before it compares them with the experts.
   add_weight({"ffn.router_projection", Role::router_projection_weight, cosine_router_width, model().hidden_size});
   add_weight({"ffn.router", Role::router_weight, moe.experts, cosine_router_width});
   add({.name = prefix_ + "ffn.router.temperature",
@@ -172,6 +182,7 @@ void GraphBuilder::add_router() {
 void GraphBuilder::add_experts() {
   const MixtureOfExpertsRecipe& moe = *model().moe;
   add_router();
+  // Several shared experts compute the same as one that is as wide as all of them.
   if (moe.shared_experts > 0) add_feed_forward("ffn.shared", dense_roles, moe.shared_experts * moe.ffn_hidden_size, 0);
   add_feed_forward("ffn.experts", routed_roles, moe.ffn_hidden_size, moe.experts);
 }

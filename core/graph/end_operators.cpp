@@ -9,7 +9,7 @@ constexpr const char* ends = "embedding and head";
 
 double whole_rows(const LocalShape& shape) { return shape.element * shape.tokens * shape.hidden; }
 
-// CPU: a chunk of logits with the gradient of its input at a time, the normed input, and every row's loss.
+// CPU: one chunk of logits with the gradient of its input, the normed input, and every row's loss.
 double cpu_head_working(const LocalShape& shape) {
   const auto rows = static_cast<double>(logits_chunk_rows(static_cast<std::int64_t>(shape.tokens),
                                                           static_cast<std::int64_t>(shape.vocabulary),
@@ -23,10 +23,11 @@ void save_for_head(const OperatorWriter& writer, Operator& norm) {
   const double residual = shape.element * shape.residual();
   writer.save(norm, "input", residual, Recompute::full);
   if (writer.is_cpu()) writer.save(norm, "statistics", writer.statistics_bytes(shape.split_tokens), Recompute::full);
+  // The CPU computes the loss and its gradient in the forward, so the normed input's place is taken by its gradient.
   writer.save(norm, writer.is_cpu() ? "normed_gradient" : "normed", residual, Recompute::full);
 }
 
-// The tensor ranks make the logits of their part of the vocabulary from all rows.
+// Each tensor rank computes the logits of its part of the vocabulary from all rows.
 void exchange_rows(const OperatorWriter& writer, Operator& logits) {
   const double bytes = whole_rows(writer.shape());
   if (writer.setting().splits_sequence) {
@@ -39,11 +40,13 @@ void exchange_rows(const OperatorWriter& writer, Operator& logits) {
 
 }  // namespace
 
-// The rows of the tables are added up over the tensor ranks, each of which has a part of the vocabulary.
+// The embedding rows are summed over the tensor ranks, each of which has a part of the vocabulary.
 void write_embedding(OperatorWriter& writer) {
   const LocalShape& shape = writer.shape();
   const double elements = shape.tokens * shape.hidden;
   const bool has_positions = writer.model().position == Position::learned;
+  // Forward: reads a row (and one of positions) and writes it. Backward: reads the gradient, and reads and writes rows
+  // of the table's.
   Operator& lookup = writer.elementwise("lookup", (has_positions ? 3 : 2) * elements, 3 * elements);
   lookup.forward_working = lookup.backward_working = shape.element * shape.residual();
   if (writer.setting().splits_sequence) {
@@ -58,13 +61,15 @@ void write_embedding(OperatorWriter& writer) {
   if (!writer.is_cpu()) writer.save(dropout, "mask", dropout_mask_bytes * shape.residual(), Recompute::full);
 }
 
-// The loss ends the model: on the CPU its gradient is made chunk by chunk in the forward. CUDA keeps the logits in
-// fp32; beside them stand the product's own result where it is narrower, and the copy of which the softmax is taken.
+// The loss ends the model, so the CPU computes its gradient chunk by chunk in the forward. CUDA keeps the logits in
+// fp32; in addition the product's own result, where it is narrower, and the copy of which the softmax is taken are
+// alive.
 void write_head(OperatorWriter& writer) {
   const LocalShape& shape = writer.shape();
   const double logits_elements = shape.tokens * shape.vocabulary;
   save_for_head(writer, writer.norm("norm"));
   Operator& logits = writer.linear("logits", {shape.tokens, shape.vocabulary, shape.hidden}, {});
+  // FP8 levels leave the head in the compute type (arXiv 2310.18313).
   logits.uses_fp8 = false;
   exchange_rows(writer, logits);
   if (!writer.is_cpu()) writer.save(logits, "logits", fp32_bytes * logits_elements, Recompute::full);
@@ -72,7 +77,7 @@ void write_head(OperatorWriter& writer) {
   Operator& loss = writer.add("loss", OperatorKind::cross_entropy);
   loss.forward.elements = loss.backward.elements = logits_elements;
   loss.ends_micro_batch = true;
-  // Largest logit, sum and target's logit of each row, of all ranks.
+  // Three statistics per row from every tensor rank: largest logit, sum and the target's logit.
   const double statistics = 3 * fp32_bytes * shape.tokens * static_cast<double>(writer.setting().shards.tensor);
   loss.exchanges.push_back(writer.exchange(Collective::all_gather, Direction::forward, "cross-entropy", statistics));
   loss.backward_working = shape.element * shape.residual();

@@ -11,6 +11,7 @@ bool has_experts(const ModelRecipe& model, std::int64_t layer) {
 }
 
 std::int64_t expert_capacity(const MixtureOfExpertsRecipe& moe, std::int64_t tokens) {
+  // The formula rounds twice: the share up, its product with the factor down.
   const std::int64_t share = (tokens + moe.experts - 1) / moe.experts;
   if (moe.capacity_factor <= 0) return moe.top_k * share;
   return moe.top_k * static_cast<std::int64_t>(std::floor(moe.capacity_factor * static_cast<double>(share)));
@@ -18,6 +19,7 @@ std::int64_t expert_capacity(const MixtureOfExpertsRecipe& moe, std::int64_t tok
 
 ExpertLoad expert_load(const MixtureOfExpertsRecipe& moe) {
   const auto top_k = static_cast<double>(moe.top_k);
+  // Without dropping, even routing leaves no place empty.
   if (moe.capacity_factor <= 0) return {top_k, 0};
   return {top_k * std::min(1.0, moe.capacity_factor), top_k * std::max(0.0, moe.capacity_factor - 1)};
 }

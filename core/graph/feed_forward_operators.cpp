@@ -10,17 +10,17 @@ using Role = ParameterRole;
 constexpr double fp32_bytes = 4;
 constexpr double index_bytes = 8;
 
-// Columns of a projection that makes the activation's input: gate and up for swiglu.
+// Columns of the activation's input per unit of width: gate and up for swiglu.
 double activation_inputs(const ModelRecipe& model) { return model.activation == Activation::swiglu ? 2 : 1; }
 
 // A feed-forward network: up (and gate), activation, down.
 struct Network {
   std::string path;        // of its module
-  std::string saved;       // what the names of its kept tensors begin with
+  std::string saved;       // prefix of the names of its kept tensors
   double rows = 0;         // of each of `networks` equal ones
   double width = 0;        // on this rank
   double networks = 1;     // side by side: the experts of a rank
-  double useful_rows = 0;  // of all of them: rows that are tokens and no empty places
+  double useful_rows = 0;  // of all networks: rows that hold tokens, not empty slots
   Recompute keeps_activated{};
 };
 
@@ -28,15 +28,17 @@ Operator& write_up(OperatorWriter& writer, const Network& network, std::initiali
   const LocalShape& shape = writer.shape();
   const double columns = network.width * activation_inputs(writer.model());
   Operator& up = writer.linear(network.path + ".up", {network.rows, columns, shape.hidden, network.networks}, weights);
+  // The product runs over all slots of the experts; model FLOPs count only those that hold tokens.
   up.flops = 2 * network.useful_rows * columns * shape.hidden;
   return up;
 }
 
-// In the backward stands the gradient of the activation's input.
+// The backward holds the gradient of the activation's input.
 void write_activation(OperatorWriter& writer, const Network& network) {
   const LocalShape& shape = writer.shape();
   const double rows = network.networks * network.rows;
   const double read = rows * network.width * activation_inputs(writer.model()), written = rows * network.width;
+  // The backward reads the input and the output's gradient and writes the input's.
   Operator& activation = writer.elementwise(network.path + ".activation", read + written, 2 * read + written);
   writer.save(activation, network.saved + ".hidden", shape.element * read);
   activation.backward_working = shape.element * read;
@@ -47,12 +49,14 @@ Operator& write_down(OperatorWriter& writer, const Network& network, std::initia
   Operator& down =
       writer.linear(network.path + ".down", {network.rows, shape.hidden, network.width, network.networks}, weights);
   down.flops = 2 * network.useful_rows * network.width * shape.hidden;
+  // Kept for the weight's gradient of the down projection; selective recompute on the CPU makes it again from the
+  // hidden tensor, which costs only a pass over memory.
   writer.save(down, network.saved + ".activated", shape.gemm_input * network.networks * network.rows * network.width,
               network.keeps_activated);
   return down;
 }
 
-// The network that all tokens take, split over the tensor ranks: that of a dense layer, or the shared experts.
+// The network for all tokens, split over the tensor ranks: that of a dense layer, or the shared experts.
 void write_dense_network(OperatorWriter& writer, std::string path, std::int64_t width) {
   const LocalShape& shape = writer.shape();
   const double local_width = static_cast<double>(width) / static_cast<double>(writer.setting().shards.tensor);
@@ -68,7 +72,7 @@ void write_dense_network(OperatorWriter& writer, std::string path, std::int64_t 
   writer.leave_features(write_down(writer, network, {Role::ffn_down_weight}));
 }
 
-// In the compute type, also at FP8 levels; probabilities in fp32, as their gradients need it.
+// Products in the compute type even at FP8 levels; probabilities in fp32, which their gradients need.
 void write_router(OperatorWriter& writer, const MixtureOfExpertsRecipe& moe) {
   const LocalShape& shape = writer.shape();
   const auto experts = static_cast<double>(moe.experts), top_k = static_cast<double>(moe.top_k);
@@ -82,6 +86,7 @@ void write_router(OperatorWriter& writer, const MixtureOfExpertsRecipe& moe) {
   Operator& softmax =
       writer.elementwise("feed_forward.experts.probabilities", 4 * shape.tokens * experts, 6 * shape.tokens * experts);
   writer.save(softmax, "experts.probabilities", fp32_bytes * shape.split_tokens * experts);
+  // Index and weight of each of a token's experts.
   writer.save(softmax, "experts.choices", (index_bytes + fp32_bytes) * shape.split_tokens * top_k);
 }
 
@@ -93,13 +98,13 @@ void add_exchange(const OperatorWriter& writer, Operator& item, RankAxis axis, D
   item.exchanges.push_back(exchange);
 }
 
-// Tokens go to the experts, and what these answer comes back, in the backward the other way round; the ranks that split
-// an expert's matrices sum what each has of the answer.
+// Tokens are sent to the experts and their results come back, in the backward the other way round; the ranks that split
+// an expert's matrices sum their partial results.
 void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& moe) {
   const LocalShape& shape = writer.shape();
   const ShardDegrees& shards = writer.setting().shards;
   const auto expert_tensor = static_cast<double>(shards.expert_tensor);
-  // Each rank routes tokens / tensor of them, so that none is sent twice, and the ranks of an expert gather theirs.
+  // Each rank routes tokens / tensor of them, so that none is sent twice, and the ranks of one expert gather theirs.
   const double routed = shape.tokens * expert_tensor / static_cast<double>(shards.tensor);
   const auto capacity = static_cast<double>(expert_capacity(moe, static_cast<std::int64_t>(routed)));
   const double places = static_cast<double>(moe.experts) * capacity, bytes = shape.element * places * shape.hidden;
@@ -111,6 +116,7 @@ void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& 
   if (moe.shared_experts == 0) writer.hold_gathered_rows(dispatch);
   for (const Direction direction : {Direction::forward, Direction::backward})
     add_exchange(writer, dispatch, RankAxis::expert, direction, bytes);
+  // The ranks of one expert see the same tokens; each has a part of their gradient.
   add_exchange(writer, dispatch, RankAxis::expert_tensor, Direction::backward, bytes);
 
   const Network network{.path = "feed_forward.experts.routed",
@@ -124,8 +130,9 @@ void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& 
   writer.save(up, "experts.input", shape.gemm_input * places * shape.hidden);
   write_activation(writer, network);
   Operator& down = write_down(writer, network, {Role::expert_down_weight});
-  // The gradient of a token's scores needs what each expert answered.
+  // The gradient of a token's scores needs the output of each of its experts.
   writer.save(down, "experts.output", bytes);
+  // Its movement of memory is counted with the dispatch, here only its collectives.
   Operator& combine = writer.elementwise("feed_forward.experts.combine", 0, 0);
   for (const Direction direction : {Direction::forward, Direction::backward})
     add_exchange(writer, combine, RankAxis::expert, direction, bytes);
@@ -134,7 +141,7 @@ void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& 
 
 }  // namespace
 
-// The half of a layer behind attention: dense, or the experts that take its place.
+// The second half of a layer: a dense network, or the experts in its place.
 void write_feed_forward(OperatorWriter& writer) {
   const LocalShape& shape = writer.shape();
   const ModelRecipe& model = writer.model();
@@ -153,6 +160,7 @@ void write_feed_forward(OperatorWriter& writer) {
       write_dense_network(writer, "feed_forward.experts.shared", moe.shared_experts * moe.ffn_hidden_size);
   }
   Operator& residual = writer.residual("feed_forward.residual");
+  // The layer's output, beside the branch that is added to it.
   residual.forward_working = shape.element * shape.residual();
   if (writer.drops() && !writer.is_cpu())
     writer.save(residual, "ffn.residual_mask", dropout_mask_bytes * shape.residual());

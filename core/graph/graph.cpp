@@ -49,6 +49,7 @@ std::int64_t Graph::active_parameter_count() const {
   std::int64_t count = 0;
   for (const Parameter& parameter : parameters) {
     const std::int64_t elements = parameter.elements();
+    // A token goes to top_k of the experts, all of equal size.
     count += parameter.has_expert_axis ? elements / model.moe->experts * model.moe->top_k : elements;
   }
   return count;

@@ -10,9 +10,9 @@
 
 namespace llmtrain {
 
-// The symbolic model: what it is made of, in the order in which data passes, before any tensor exists. Links no
-// LibTorch. Modules, optimizer, checkpoints and the planner take names, shapes, sharding axes, FLOPs and bytes from
-// here; nothing writes them a second time.
+// The symbolic model: its parts in the order of the data flow, before any tensor exists. Links no LibTorch. Modules,
+// optimizer, checkpoints and the planner take names, shapes, sharding axes, FLOPs and bytes from here, so that each is
+// defined once.
 
 enum class Initialization { normal, ones, zeros };
 
@@ -20,7 +20,7 @@ enum class Initialization { normal, ones, zeros };
 // or by input features (columns, the last axis).
 enum class ShardAxis { none, output, input };
 
-// What a parameter is for: the modules find theirs by role, so that its name is written once.
+// The purpose of a parameter: modules find their parameters by role, so that names are written only here.
 enum class ParameterRole {
   token_embedding,
   position_embedding,
@@ -58,27 +58,27 @@ enum class ParameterRole {
   head_weight,
 };
 
-// Parameters whose gradients come from one matrix product stand next to each other, so that flat storage makes them one
-// matrix: query, key, value weights; their biases; for swiglu gate and up weights; their biases.
+// Parameters whose gradients come from one matrix product are adjacent, so that flat storage makes them one matrix:
+// query, key, value weights; their biases; for swiglu gate and up weights; their biases.
 //
 // A layer with a mixture of experts has, in place of the feed-forward network: router_weight [experts, hidden] (cosine:
 // router_projection_weight [256, hidden], router_weight [experts, 256], and a temperature τ [1] that starts at 0 and
 // scales the cosines by 2·exp(τ), at most 100; Chi et al., arXiv 2204.09179); with `shared_experts` one dense
-// feed-forward network as wide as all of them, in the roles ffn_*, which computes the same as several side by side; and
-// the routed experts, all of a layer in one parameter a matrix, for grouped products.
+// feed-forward network as wide as all of them, in the roles ffn_*, which computes the same as several in parallel; and
+// the routed experts of a layer, one parameter per matrix for all of them, as grouped products need.
 struct Parameter {
   std::string name;  // "layers.3.attention.query.weight": the logical name everywhere
   ParameterRole role{};
   std::vector<std::int64_t> shape;  // linear weights are [output, input], of experts [experts, output, input]
-  // The first axis counts routed experts: it is dealt over `parallel.expert` ranks, and `shard_axis` is split over
-  // `parallel.expert_tensor` ranks in place of `parallel.tensor`.
+  // The first axis counts routed experts: it is divided among `parallel.expert` ranks, and `shard_axis` is split over
+  // `parallel.expert_tensor` ranks instead of `parallel.tensor`.
   bool has_expert_axis = false;
   ShardAxis shard_axis = ShardAxis::none;
   Initialization initialization = Initialization::normal;
   double standard_deviation = 0;  // of `normal`
   bool decays = false;            // weight matrices and embeddings, not biases, norms, learned positions
-  // The weight matrix of a layer's linear map, which FP8 levels store in FP8: embeddings, the head, routers, biases and
-  // norms stay as they are (Peng et al., arXiv 2310.18313).
+  // The weight matrix of a linear layer within a transformer layer, which FP8 levels store in FP8: embeddings, the
+  // head, routers, biases and norms keep their type (Peng et al., arXiv 2310.18313).
   bool is_layer_matrix = false;
 
   std::int64_t elements() const;
@@ -86,7 +86,7 @@ struct Parameter {
 
 enum class BlockKind { embedding, layer, head };
 
-// A unit that a stage is made of: the embedding, one transformer layer, or final norm with head.
+// The unit of which stages consist: the embedding, one transformer layer, or the final norm with the head.
 struct Block {
   BlockKind kind{};
   std::int64_t layer = -1;              // index of a transformer layer
@@ -103,7 +103,7 @@ struct Graph {
   static Graph build(const ModelRecipe& model);
 
   std::int64_t parameter_count() const;
-  // Parameters that one token meets: all but the routed experts that it does not go to.
+  // Parameters that one token uses: all but the routed experts that it is not sent to.
   std::int64_t active_parameter_count() const;
   // Parameters that grow with the vocabulary or the positions: both embeddings and an untied head. The rest is what
   // scaling laws and model cards call non-embedding parameters (Kaplan et al., arXiv 2001.08361).
@@ -116,9 +116,10 @@ struct Graph {
   std::size_t index_of(const Parameter& parameter) const {
     return static_cast<std::size_t>(&parameter - parameters.data());
   }
-  // [vocab_size, hidden_size]: what makes logits, head.weight or with tied embeddings the token embedding.
+  // [vocab_size, hidden_size]: the weight that produces logits, head.weight or with tied embeddings the token
+  // embedding.
   const Parameter& logits_weight() const;
-  // The only block of a kind that a model has once: the embedding or the head.
+  // The only block of a kind that occurs once in a model: the embedding or the head.
   std::size_t block_of(BlockKind kind) const;
   // Model FLOPs of one training step per token: matrix products and attention, forward and backward, without recompute.
   // For GPT-2 shapes 72·l·h²(1 + s/6h + V/12lh) (Narayanan et al., arXiv 2104.04473, without its recompute).

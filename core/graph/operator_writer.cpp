@@ -15,7 +15,7 @@ OperatorWriter::OperatorWriter(const Graph& graph, std::size_t block, const Pass
 
 Operator& OperatorWriter::add(std::string name, OperatorKind kind) {
   using Repetition = Operator::Repetition;
-  // Recomputation repeats layers: embedding and head are made once.
+  // Recompute repeats layers only; embedding and head run once.
   const bool is_layer = graph_.blocks[block_].kind == BlockKind::layer;
   return operators_.emplace_back(
       Operator{.name = std::move(name), .kind = kind, .repetition = is_layer ? Repetition::full : Repetition::never});
@@ -26,11 +26,14 @@ Operator& OperatorWriter::linear(std::string name, const MatrixProduct& product,
   Operator& item = add(std::move(name), OperatorKind::product);
   item.product = product;
   item.uses_fp8 = setting_.uses_fp8();
+  // A multiply-add counts as two operations.
   item.flops = 2 * product.batch * product.rows * product.columns * product.inner;
   for (const ParameterRole role : weights) {
     if (!graph_.has_parameter(block_, role)) continue;
     const std::int64_t elements = local_elements(model(), graph_.parameter(block_, role), setting_.shards);
     const double bytes = shape_.element * static_cast<double>(elements);
+    // A weight gradient is computed in the compute type and then scaled to FP8, one weight at a time, so the largest
+    // counts.
     if (item.uses_fp8) item.unscaled_weight_gradient = std::max(item.unscaled_weight_gradient, bytes);
   }
   return item;
@@ -50,8 +53,10 @@ Operator& OperatorWriter::norm(std::string name) {
 
 Operator& OperatorWriter::residual(std::string name) {
   const double elements = shape_.residual();
+  // Forward: reads branch and residual stream, writes the sum. The backward of the addition copies nothing; that of
+  // dropout reads and writes the gradient.
   Operator& item = elementwise(std::move(name), 3 * elements, drops() ? 2 * elements : 0);
-  // The gradient at the output stays, and dropout makes one of its own beside it.
+  // The gradient at the output stays alive, and dropout makes another one beside it.
   item.backward_working = shape_.element * elements * (drops() ? 2 : 1);
   if (!drops()) return item;
   item.forward.mask_bytes = item.backward.mask_bytes = dropout_mask_bytes * elements;
@@ -63,6 +68,7 @@ void OperatorWriter::save(Operator& item, std::string name, double bytes, Recomp
 }
 
 double OperatorWriter::statistics_bytes(double rows) const {
+  // Layer norm keeps mean and reciprocal deviation, root-mean-square norm only the latter.
   return statistic_bytes * rows * (model().norm == NormKind::layernorm ? 2 : 1);
 }
 
@@ -71,9 +77,9 @@ Exchange OperatorWriter::exchange(Collective collective, Direction direction, co
       .collective = collective, .axis = RankAxis::tensor, .direction = direction, .tensors = tensors, .bytes = bytes};
 }
 
-// With whole rows nothing is sent on the way in, and the gradients of the inputs are summed. With sequence parallelism
-// (Korthikanti et al., arXiv 2205.05198) rows are gathered, in FP8 where the product takes it, and once more for the
-// weight's gradient instead of being kept.
+// With whole rows nothing is sent in the forward, and the gradients of the inputs are summed. With sequence parallelism
+// (Korthikanti et al., arXiv 2205.05198) rows are gathered, in FP8 where the product takes FP8, and gathered again for
+// the weight's gradient instead of being kept.
 void OperatorWriter::enter_features(Operator& item) const {
   const double bytes = shape_.element * shape_.tokens * shape_.hidden;
   if (!setting_.splits_sequence) {
@@ -99,6 +105,8 @@ void OperatorWriter::hold_gathered_rows(Operator& item) const {
   item.backward_working += 2 * bytes;
 }
 
+// The mirror image: partial sums are added over the ranks in the forward, and the gradient is gathered where the sum
+// was scattered. With whole rows every rank has the whole gradient already.
 void OperatorWriter::leave_features(Operator& item) const {
   const double bytes = shape_.element * shape_.tokens * shape_.hidden;
   if (!setting_.splits_sequence) {

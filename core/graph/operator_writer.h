@@ -11,8 +11,8 @@ namespace llmtrain {
 
 constexpr double dropout_mask_bytes = 1;  // per element, as CUDA's kernels keep it
 
-// Writes the operators of one block: what its parts need to know, and the operators that all kinds of blocks are made
-// of. Functions that append an operator return it for what is special about it; the reference is good until the next.
+// Writes the operators of one block: the context that its parts need, and the operators common to all kinds of blocks.
+// Functions that append an operator return it for further settings; the reference is valid until the next append.
 class OperatorWriter {
  public:
   OperatorWriter(const Graph& graph, std::size_t block, const PassSetting& setting);
@@ -25,21 +25,22 @@ class OperatorWriter {
   std::int64_t layer() const { return graph_.blocks[block_].layer; }
 
   Operator& add(std::string name, OperatorKind kind);
-  // A product in FP8 at FP8 levels with the parameters of these roles, as far as the block has them, as one matrix.
+  // A matrix product, in FP8 at FP8 levels, with those parameters of these roles that the block has, as one matrix.
   Operator& linear(std::string name, const MatrixProduct& product, std::initializer_list<ParameterRole> weights);
   Operator& elementwise(std::string name, double forward_elements, double backward_elements);
   Operator& norm(std::string name);
   // Dropout on a branch and its addition to the residual stream.
   Operator& residual(std::string name);
 
-  // Keeps a tensor of `bytes` for the backward, unless it has none.
+  // Keeps a tensor of `bytes` for the backward; nothing when `bytes` is 0.
   static void save(Operator& item, std::string name, double bytes, Recompute kept_through = Recompute::selective);
-  // The CPU's modules make some tensors again under selective recompute that CUDA's keep.
+  // Under selective recompute the CPU's modules recompute some tensors that CUDA's keep.
   Recompute kept_on_cuda() const { return is_cpu() ? Recompute::none : Recompute::selective; }
-  // Bytes of a norm's statistics of so many rows.
+  // Bytes of a norm's statistics for `rows` rows.
   double statistics_bytes(double rows) const;
 
-  // Into the features of the tensor ranks and out of them again: the collectives around the products of a layer's half.
+  // The collectives around the products of a layer's half: before the features are split over the tensor ranks, and
+  // after.
   void enter_features(Operator& item) const;
   void leave_features(Operator& item) const;
   // Working memory of the rows that sequence parallelism gathers: one tensor in the forward, two in the backward.
@@ -56,7 +57,7 @@ class OperatorWriter {
   OperatorList operators_;
 };
 
-// What blocks are made of.
+// The operators of each kind of block or half of a layer.
 void write_embedding(OperatorWriter& writer);
 void write_attention(OperatorWriter& writer);
 void write_feed_forward(OperatorWriter& writer);

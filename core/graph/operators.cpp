@@ -12,7 +12,7 @@ namespace {
 
 std::string_view half_of(const Operator& item) { return std::string_view(item.name).substr(0, item.name.find('.')); }
 
-// What one half of a layer, or another block as a whole, holds.
+// Bytes of one half of a layer, or of another block as a whole.
 struct Half {
   double saved = 0;
   double kept = 0;
@@ -24,12 +24,14 @@ std::vector<Half> halves_of(const OperatorList& operators, Recompute recompute) 
   std::vector<Half> halves;
   for (std::size_t i = 0; i < operators.size(); ++i) {
     const Operator& item = operators[i];
+    // Operators of one half are adjacent, so a change of name starts the next.
     if (i == 0 || half_of(item) != half_of(operators[i - 1])) halves.emplace_back();
     Half& half = halves.back();
     for (const SavedTensor& tensor : item.saved) {
       half.saved += tensor.bytes;
       if (tensor.kept_through >= recompute) half.kept += tensor.bytes;
     }
+    // Summed, as if all working tensors of a half were alive at once: an upper bound.
     half.forward_working += item.forward_working;
     half.backward_working += item.backward_working;
   }
@@ -74,6 +76,7 @@ double Graph::training_flops_per_token(std::int64_t sequence_length) const {
   double flops = 0;
   for (std::size_t block = 0; block < blocks.size(); ++block)
     flops += forward.of(block, [&] { return forward_flops(block_operators(*this, block, setting)); });
+  // The backward of a product is two products of the same size.
   return 3 * flops / static_cast<double>(sequence_length);
 }
 
@@ -102,8 +105,9 @@ double saved_bytes(const OperatorList& operators, Recompute recompute) {
   return bytes;
 }
 
-// Selective recompute lets go of attention's scores before the feed-forward half begins, and makes them again after it;
-// a layer that is repeated as a whole has all of its tensors again, with its output and the gradient of that.
+// Selective recompute frees attention's scores before the feed-forward half begins and recomputes them after its
+// backward; a layer that is repeated as a whole holds all of its tensors again, with its output and that output's
+// gradient.
 PassPeak pass_peak(const OperatorList& operators, Recompute recompute, double boundary) {
   const bool repeats_all = recompute == Recompute::full && is_repeated(operators.front(), recompute);
   double weight_gradient = 0;
@@ -111,6 +115,7 @@ PassPeak pass_peak(const OperatorList& operators, Recompute recompute, double bo
   PassPeak peak;
   double before = 0, saved = 0;
   for (const Half& half : halves_of(operators, recompute)) {
+    // Halves run one after another, so each adds to what the earlier ones keep.
     peak.forward = std::max(peak.forward, before + half.saved + half.forward_working);
     peak.backward = std::max(peak.backward, before + half.saved + half.backward_working + weight_gradient);
     before += repeats_all ? half.saved : half.kept;

@@ -11,9 +11,9 @@
 
 namespace llmtrain {
 
-// A block is one list of operators, as one rank runs it on one micro-batch. Everything that is counted of a block is a
-// fold over this list: FLOPs, kept tensors and working memory here, time and communication in parallel/plan/cost. A new
-// kind of block is a new list and a module; nothing that counts needs to know of it.
+// A block is a list of operators, as one rank runs it on one micro-batch. Every quantity of a block is a fold over this
+// list: FLOPs, kept tensors and working memory here, time and communication in parallel/plan/cost. A new kind of block
+// is a new list and a module; the folds need no change.
 
 // `batch` products of [rows, inner] · [inner, columns].
 struct MatrixProduct {
@@ -31,13 +31,13 @@ enum class OperatorKind {
   cross_entropy,     // passes over the logits in fp32
 };
 
-// What a pass over memory moves: elements of the activations' type, and bytes of dropout masks.
+// Traffic of a pass over memory: elements of the activations' type, and bytes of dropout masks.
 struct Movement {
   double elements = 0;
   double mask_bytes = 0;
 };
 
-// A tensor that a forward makes and the backward reads, with the largest amount of recompute that still keeps it.
+// A tensor that the forward computes and the backward reads, with the highest level of recompute that still keeps it.
 struct SavedTensor {
   std::string name;  // "attention.query", within its block
   double bytes = 0;
@@ -49,11 +49,11 @@ enum class RankAxis { tensor, context, expert, expert_tensor };
 
 enum class Direction { forward, backward };
 
-// How much of a collective a pass waits for.
+// How much of a collective's time a pass waits for.
 enum class Exposure {
   whole,
-  beside_product,  // next to the product that it feeds: whole, unless the program overlaps the two
-  gathered_again,  // an input that the backward gathers once more: mostly hidden
+  beside_product,  // beside the product that it feeds: whole, unless the program overlaps the two
+  gathered_again,  // an input that the backward gathers again: mostly hidden
 };
 
 // A collective inside an operator.
@@ -63,26 +63,26 @@ struct Exchange {
   Direction direction{};
   std::string tensors;     // what is exchanged: "activations"
   double bytes = 0;        // of the whole tensor: what a rank holds after a gather or before a scatter
-  double compression = 1;  // FP8 gathers send so many times fewer bytes
+  double compression = 1;  // FP8 gathers send fewer bytes by this factor
   Exposure exposure = Exposure::whole;
 };
 
 struct Operator {
-  // The path of modules to it: "feed_forward.network.up". The first part names the half of a layer; operators of one
-  // module stand next to each other.
+  // The path of its module: "feed_forward.network.up". The first component names the half of a layer; operators of one
+  // module are adjacent.
   std::string name;
   OperatorKind kind{};
   MatrixProduct product{};              // of matrix products and attention
   bool uses_fp8 = false;                // at FP8 levels; the head and the router stay in the compute type
   double unscaled_weight_gradient = 0;  // bytes of the largest weight's gradient before it becomes FP8
-  double flops = 0;  // model FLOPs of the forward: 2 per multiply-add, causality and empty places not counted
+  double flops = 0;  // model FLOPs of the forward: 2 per multiply-add; ignores causality, excludes empty slots
   Movement forward{}, backward{};
   bool ends_micro_batch = false;  // with the loss; the host's work for a micro-batch comes with it
-  // From which amount of recompute on the backward runs the forward again.
+  // The lowest level of recompute at which the backward runs the forward again.
   enum class Repetition { never, full, selective_and_full };
   Repetition repetition = Repetition::full;
   std::vector<SavedTensor> saved{};
-  // Bytes alive while it runs, beside saved tensors: its operands on their way and gradients within its module.
+  // Bytes alive while it runs, in addition to saved tensors: operands in transit and gradients within its module.
   double forward_working = 0;
   double backward_working = 0;
   std::vector<Exchange> exchanges{};
@@ -93,24 +93,24 @@ using OperatorList = std::vector<Operator>;
 // In the order of the forward.
 OperatorList block_operators(const Graph& graph, std::size_t block, const PassSetting& setting);
 
-// Whether a backward under this amount of recompute runs the operator's forward again.
+// Whether the backward at this level of recompute runs the operator's forward again.
 bool is_repeated(const Operator& item, Recompute recompute);
 
-// Model FLOPs of the forward, and of what a backward repeats.
+// Model FLOPs of the forward, and of the part that the backward repeats.
 double forward_flops(const OperatorList& operators);
 double repeated_flops(const OperatorList& operators, Recompute recompute);
 
-// All tensors that the backward reads, and the bytes of those that are kept between the passes. What the recompute of
-// the setting makes again is among the first.
+// All tensors that the backward reads, and the bytes of those kept between the passes. The first includes what the
+// recompute of the setting computes again.
 //
 // cuda: of a layer with 16-bit activations, one-byte dropout masks and GPT-2's shapes sbh(34 + 5as/h) bytes, split over
-// tensor ranks as sbh(10 + 24/t + 5as/ht), with sequence parallelism sbh/t(34 + 5as/h). Selective recompute makes the
-// attention's scores again and leaves 34 of it, full recompute keeps 2sbh. The head keeps its two inputs and fp32
-// logits. Masks are there only with dropout; flash attention keeps a row's log-sum-exp in place of the scores. At FP8
-// levels the inputs of the layers' matrix products are kept as FP8 in both orders, and flash attention keeps its 16-bit
-// output besides.
-// cpu: masks are made again, statistics of norms are kept, the head keeps the gradient of its input in place of logits;
-// selective recompute makes norms, activations and scores again.
+// tensor ranks as sbh(10 + 24/t + 5as/ht), with sequence parallelism sbh/t(34 + 5as/h). Selective recompute computes
+// the attention scores again and keeps 34sbh, full recompute keeps 2sbh. The head keeps its two inputs and fp32 logits.
+// Masks exist only with dropout; flash attention keeps one log-sum-exp per row in place of the scores. At FP8 levels
+// the inputs of the layers' matrix products are kept as FP8 in both orders, and flash attention also keeps its 16-bit
+// output.
+// cpu: masks are generated again, statistics of norms are kept, the head keeps the gradient of its input in place of
+// logits; selective recompute computes norms, activations and scores again.
 std::vector<SavedTensor> saved_tensors(const OperatorList& operators);
 double saved_bytes(const OperatorList& operators, Recompute recompute);
 

@@ -6,8 +6,8 @@
 namespace llmtrain {
 namespace {
 
-// One byte in the order of the forward's product and one in the order of the weight gradient's: FP8 tensor cores want
-// the summed axis contiguous.
+// One byte in the order of the forward's product and one in the order of the weight gradient's: FP8 tensor cores need
+// the summed axis to be contiguous.
 constexpr double fp8_input_bytes = 2;
 
 double divided(std::int64_t whole, std::int64_t parts) {
@@ -17,6 +17,7 @@ double divided(std::int64_t whole, std::int64_t parts) {
 }  // namespace
 
 AttentionMethod attention_method(const ModelRecipe& model, AttentionKernel kernel) {
+  // Flash kernels have no dropout here.
   const bool is_math = kernel == AttentionKernel::math || model.dropout > 0;
   return is_math ? AttentionMethod::math : AttentionMethod::flash;
 }
@@ -38,6 +39,7 @@ LocalShape local_shape(const ModelRecipe& model, const PassSetting& setting) {
   shape.kv_heads = static_cast<double>(local_kv_heads(model, tensor));
   shape.query = shape.heads * shape.head_dim;
   shape.key = shape.kv_heads * shape.head_dim;
+  // A context rank has a part of the queries and all keys.
   shape.scores = shape.heads * shape.tokens * shape.sequence_length;
   shape.vocabulary = static_cast<double>(local_vocabulary(model, tensor));
   shape.element = element_bytes(element_type(setting.compute));
@@ -50,11 +52,12 @@ double boundary_bytes(const ModelRecipe& model, const PassSetting& setting) {
   return element_bytes(element_type(setting.compute)) * setting.split_tokens() * static_cast<double>(model.hidden_size);
 }
 
-// Large enough that adding to the weight's gradient once per chunk costs little beside the products.
+// Chunks are large enough that adding to the weight's gradient once per chunk costs little beside the products.
 std::int64_t logits_chunk_rows(std::int64_t rows, std::int64_t vocabulary, std::int64_t bytes_per_element) {
   constexpr std::int64_t chunk_bytes = std::int64_t{128} << 20;
   const std::int64_t most = std::max<std::int64_t>(1, chunk_bytes / (vocabulary * bytes_per_element));
   const std::int64_t chunks = (rows + most - 1) / most;
+  // Equal chunks instead of full ones and a small last one: every product then has about the same shape.
   return (rows + chunks - 1) / chunks;
 }
 

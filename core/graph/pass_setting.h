@@ -8,13 +8,13 @@
 
 namespace llmtrain {
 
-// Which implementations run: they differ in what their forward keeps for the backward. `cuda` keeps what Korthikanti et
-// al. list (arXiv 2205.05198, section 4); `cpu` is what core/model keeps.
+// Which implementations run; they differ in what their forward keeps for the backward. `cuda` keeps what Korthikanti et
+// al. list (arXiv 2205.05198, section 4), `cpu` what core/model keeps.
 enum class KernelSet { cpu, cuda };
 
 enum class AttentionMethod { flash, math };
 
-// Flash where it is asked for or left open; dropout in attention needs the scores and takes the math path.
+// Flash where it is requested or left open; dropout in attention needs the scores and uses the math path.
 AttentionMethod attention_method(const ModelRecipe& model, AttentionKernel kernel);
 
 // How one rank runs a block on one micro-batch.
@@ -31,8 +31,8 @@ struct PassSetting {
   Recompute recompute = Recompute::none;
 
   bool uses_fp8() const { return fp8_level != Fp8Level::off; }
-  // Tokens of the micro-batch on this rank where features are split, and where sequence parallelism splits tokens
-  // instead: norms, residuals, and what passes between stages.
+  // Tokens of the micro-batch on this rank: where features are split, and where sequence parallelism splits tokens
+  // instead (norms, residuals, and what stages send to each other).
   double tokens() const;
   double split_tokens() const;
 };
@@ -60,7 +60,7 @@ struct LocalShape {
 
 LocalShape local_shape(const ModelRecipe& model, const PassSetting& setting);
 
-// Bytes of [tokens, hidden] as it passes from block to block: with sequence parallelism a rank's part of it.
+// Bytes of [tokens, hidden] as passed from block to block; with sequence parallelism only the rank's part.
 double boundary_bytes(const ModelRecipe& model, const PassSetting& setting);
 
 // Rows of logits that the CPU's head holds at a time: as few chunks as fit into 128 MiB each, of equal size.

@@ -24,7 +24,7 @@ std::int64_t product(const std::vector<std::int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
 
-// Gives one of `ranks` ranks its share of an axis that they divide.
+// Gives one of `ranks` ranks its share of an axis whose size they divide.
 void split_axis(LocalPart& part, std::size_t axis, std::int64_t ranks, std::int64_t position) {
   part.shape[axis] /= ranks;
   part.real_shape[axis] = part.shape[axis];
@@ -33,23 +33,28 @@ void split_axis(LocalPart& part, std::size_t axis, std::int64_t ranks, std::int6
 
 void split_vocabulary(LocalPart& part, std::int64_t ranks, std::int64_t position) {
   const std::int64_t vocabulary = part.shape[0];
+  // All ranks get equally many rows, so that collectives and flat memory are uniform; the last ranks' rows may be
+  // padding.
   part.shape[0] = divide_up(vocabulary, ranks);
   part.offset[0] = std::min(position * part.shape[0], vocabulary);
   part.real_shape[0] = std::min(part.shape[0], vocabulary - part.offset[0]);
 }
 
 void split_kv_heads(LocalPart& part, const ModelRecipe& model, const ShardPlace& place) {
+  // With fewer heads than ranks, neighbouring ranks hold copies of one head: those whose query heads read it.
   const std::int64_t parts = std::min(model.kv_heads, place.degrees.tensor);
   part.copies = place.degrees.tensor / parts;
   part.copy = place.tensor % part.copies;
   split_axis(part, 0, parts, place.tensor / part.copies);
 }
 
+// Experts are divided among ranks, and each expert's matrices among expert_tensor of them.
 void split_expert(LocalPart& part, ShardAxis axis, const ShardPlace& place) {
   split_axis(part, 0, place.degrees.expert, place.expert);
   if (axis == ShardAxis::none) return;
   const std::int64_t ranks = place.degrees.expert_tensor;
   split_axis(part, axis == ShardAxis::output ? 1 : part.shape.size() - 1, ranks, place.tensor % ranks);
+  // A tensor group is several groups of expert_tensor ranks, each with a copy of the rank's experts.
   part.copies = place.degrees.tensor / ranks;
   part.copy = place.tensor / ranks;
 }
@@ -68,6 +73,8 @@ LocalPart local_part(const ModelRecipe& model, const Parameter& parameter, const
     return part;
   }
   if (parameter.shard_axis == ShardAxis::none) return part;
+  // Split parameters have one copy unless heads are repeated; the initial values were those of a parameter that every
+  // rank holds.
   part.copies = 1;
   part.copy = 0;
   if (belongs_to_kv_heads(parameter.role)) {
@@ -88,6 +95,7 @@ GradientSum gradient_sum(const ModelRecipe& model, const Parameter& parameter, s
     const bool repeats = belongs_to_kv_heads(parameter.role) && tensor > model.kv_heads;
     return repeats ? GradientSum::same_heads : GradientSum::none;
   }
+  // One weight for all heads, of which each rank has some.
   const bool is_of_heads = parameter.role == Role::query_norm_weight || parameter.role == Role::key_norm_weight;
   return splits_sequence || is_of_heads ? GradientSum::tensor_group : GradientSum::none;
 }
@@ -97,6 +105,7 @@ std::int64_t local_vocabulary(const ModelRecipe& model, std::int64_t tensor) {
 }
 
 std::int64_t local_kv_heads(const ModelRecipe& model, std::int64_t tensor) {
+  // At least one: with fewer heads than ranks a head is repeated.
   return std::max<std::int64_t>(1, model.kv_heads / tensor);
 }
 
@@ -109,6 +118,7 @@ std::int64_t local_elements(const ModelRecipe& model, const Parameter& parameter
   if (parameter.shard_axis == ShardAxis::none) return elements;
   if (belongs_to_kv_heads(parameter.role)) return elements / model.kv_heads * local_kv_heads(model, degrees.tensor);
   if (grows_with_vocabulary(parameter.role)) return local_vocabulary(model, degrees.tensor) * model.hidden_size;
+  // Rounded up, so that layouts that do not divide can still be estimated.
   return divide_up(elements, degrees.tensor);
 }
 

@@ -15,21 +15,21 @@ struct ShardDegrees {
   std::int64_t expert_tensor = 1;  // the features of one expert
 };
 
-// Where one rank stands among those that split the parameters.
+// Position of one rank among those that split the parameters.
 struct ShardPlace {
   ShardDegrees degrees;
   std::int64_t tensor = 0;  // below degrees.tensor; the features of an expert follow it, modulo degrees.expert_tensor
   std::int64_t expert = 0;  // below degrees.expert
 };
 
-// What one rank holds of a parameter. Padding lies behind all that is real, so that the real elements come first in the
-// rank's memory; a rank may hold nothing but padding.
+// The part of a parameter that one rank holds. Padding follows everything real, so that the real elements come first in
+// the rank's memory; a rank may hold only padding.
 struct LocalPart {
   std::vector<std::int64_t> shape;       // in the rank's memory
-  std::vector<std::int64_t> real_shape;  // of it what is no padding; only the first axis can be shorter
+  std::vector<std::int64_t> real_shape;  // without padding; only the first axis can be shorter
   std::vector<std::int64_t> offset;      // of its first element in the whole parameter
-  // How many ranks of the tensor group hold this part, and which of them this rank is: 0 is the first. The ranks that
-  // share a head of keys and values are neighbours.
+  // How many ranks of the tensor group hold this part, and which of them this rank is (0 is the first). The ranks that
+  // share a head of keys and values are adjacent.
   std::int64_t copies = 1;
   std::int64_t copy = 0;
 
@@ -37,10 +37,10 @@ struct LocalPart {
   std::int64_t real_elements() const;  // without
 };
 
-// Rows of the vocabulary on one rank: where `tensor` does not divide them they are padded to a multiple.
+// Rows of the vocabulary on one rank; where `tensor` does not divide the vocabulary it is padded to a multiple.
 std::int64_t local_vocabulary(const ModelRecipe& model, std::int64_t tensor);
 
-// Key and value heads on one rank: where there are fewer than ranks, several ranks hold the same one.
+// Key and value heads on one rank; where there are fewer heads than ranks, several ranks hold the same one.
 std::int64_t local_kv_heads(const ModelRecipe& model, std::int64_t tensor);
 
 // The part of a parameter that the rank at `place` holds. The degrees divide what they split, but for the vocabulary,
@@ -50,10 +50,10 @@ LocalPart local_part(const ModelRecipe& model, const Parameter& parameter, const
 // Elements of a parameter on one rank, padding and repeated heads included.
 std::int64_t local_elements(const ModelRecipe& model, const Parameter& parameter, const ShardDegrees& degrees);
 
-// With whom a rank of a tensor group sums a parameter's gradient once a step, because each sees a part of the work on
-// what they hold alike: with nobody where the parameter is its own, or where all make the same gradient; with the whole
-// group the norms of its query and key heads, and where sequences are split over the ranks all that works on rows of
-// tokens (Korthikanti et al., arXiv 2205.05198); with the ranks that share its heads of keys and values.
+// With which ranks a rank of a tensor group sums a parameter's gradient once per step, because each rank sees only part
+// of the work of what they hold in common. None: the parameter belongs to one rank, or all compute the same gradient.
+// The tensor group: norms of query and key heads, and where sequences are split over the ranks everything that works on
+// rows of tokens (Korthikanti et al., arXiv 2205.05198). Same heads: the ranks that share heads of keys and values.
 enum class GradientSum { none, tensor_group, same_heads };
 GradientSum gradient_sum(const ModelRecipe& model, const Parameter& parameter, std::int64_t tensor,
                          bool splits_sequence);

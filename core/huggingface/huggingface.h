@@ -15,21 +15,21 @@ namespace llmtrain {
 using NamedWeights = std::map<std::string, at::Tensor>;
 
 // Loads config.json and model.safetensors (or the sharded index) of a folder that transformers' save_pretrained wrote:
-// gpt2, llama, and the members of the Llama family that our keys can express (qwen2: query-key-value biases; qwen3:
-// query-key norms; mistral without a sliding window). fp16 weights become fp32. Dropout and initialization of
-// config.json do not count. Files may be links, as in the hub's cache; an index may not name files outside the folder.
+// gpt2, llama, and those members of the Llama family that recipe keys can express (qwen2: query-key-value biases;
+// qwen3: query-key norms; mistral without a sliding window). fp16 weights become fp32. Dropout and initialization in
+// config.json are ignored. Files may be links, as in the hub's cache; an index may not name files outside the folder.
 // Throws Error(missing_input); Error(bad_data) that names every tensor which is missing, unexpected or of another
-// shape; Error(bad_recipe) that names every key of `model` that disagrees with config.json, all at once.
+// shape; Error(bad_recipe) that names every key of `model` that disagrees with config.json.
 NamedWeights load_huggingface(const std::filesystem::path& folder, const Graph& graph);
 
-// What the folder's config.json says, in our keys. Throws Error(missing_input), and Error(bad_data) that names all that
-// our keys cannot express.
+// The folder's config.json as recipe keys. Throws Error(missing_input), and Error(bad_data) that names everything that
+// recipe keys cannot express.
 ModelRecipe model_recipe_from_huggingface(const std::filesystem::path& folder);
 
 // Writes a folder that transformers' from_pretrained loads with no missing and no unexpected key, in the dtype of the
 // weights. Each file is replaced as a whole; other files of the folder stay. Throws Error(bad_recipe) that names the
-// keys of `model` that no transformers architecture has (gpt-rope has none), Error(bad_data) for weights that are not
-// the Graph's, Error(cannot_write).
+// keys of `model` that no transformers architecture supports (gpt-rope has no counterpart), Error(bad_data) for weights
+// that are not the Graph's, Error(cannot_write).
 void save_huggingface(const std::filesystem::path& folder, const Graph& graph, const NamedWeights& weights);
 
 }  // namespace llmtrain

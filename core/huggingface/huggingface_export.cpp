@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Collects the keys of a model that an architecture of transformers does not have.
+// Collects the keys of a model that an architecture of transformers does not support.
 class Requirements {
  public:
   Requirements(const ModelRecipe& model, std::string architecture) : architecture_(std::move(architecture)) {
@@ -65,14 +65,14 @@ void require_biases(const ModelRecipe& model) {
     qwen3.require(!model.qkv_bias, "qkv_bias", "none");
   } else {
     llama.require(!model.bias || model.qkv_bias, "qkv_bias", "biases there, too, where it has others");
-    // transformers checks this of Llama alone; Mistral and Qwen take any head_dim.
+    // transformers checks this for Llama only; Mistral and Qwen accept any head_dim.
     llama.require(!model.bias || model.hidden_size % model.heads == 0, "heads", "a number that divides hidden_size");
   }
   qwen3.finish();
   llama.finish();
 }
 
-// Every end-of-text token depends on the tokenizer, which a model does not know; but a vocabulary of this size is
+// The end-of-text token depends on the tokenizer, which a model does not know, but a vocabulary of this size is
 // GPT-2's, as it is or padded.
 Json end_of_text(const ModelRecipe& model, HuggingfaceType type) {
   constexpr std::int64_t gpt2_vocabulary = 50257;
@@ -106,6 +106,7 @@ void add_gpt2(Json& config, const ModelRecipe& model) {
   config["n_positions"] = model.max_sequence_length;
   config["activation_function"] = model.activation == Activation::gelu ? "gelu" : "gelu_new";
   config["layer_norm_epsilon"] = model.norm_eps;
+  // One probability for all three places, as in our models.
   for (const std::string key : {"attn_pdrop", "embd_pdrop", "resid_pdrop"}) config[key] = model.dropout;
 }
 
@@ -122,6 +123,7 @@ void add_llama_family(Json& config, const ModelRecipe& model) {
   // transformers 4 reads the first, 5 the second.
   config["rope_theta"] = model.rope_theta;
   config["rope_parameters"] = {{"rope_theta", model.rope_theta}, {"rope_type", "default"}};
+  // Llama has a key for dropout in attention only; our dropout has more places, and inference has none.
   config["attention_dropout"] = 0.0;
 }
 
@@ -143,6 +145,7 @@ HuggingfaceType huggingface_type_of(const ModelRecipe& model) {
   require_biases(model);
   if (model.qk_norm) return HuggingfaceType::qwen3;
   if (model.qkv_bias && !model.bias) return HuggingfaceType::qwen2;
+  // Mistral has the same tensors and does not require heads to divide hidden_size.
   const bool llama_takes_it = model.hidden_size % model.heads == 0;
   return llama_takes_it ? HuggingfaceType::llama : HuggingfaceType::mistral;
 }
@@ -161,6 +164,7 @@ Json huggingface_config_of(const ModelRecipe& model, HuggingfaceType type, const
   config["tie_word_embeddings"] = model.tie_embeddings;
   config["initializer_range"] = model.init_std;
   config["bos_token_id"] = config["eos_token_id"] = end_of_text(model, type);
+  // transformers 4 reads "torch_dtype", 5 reads "dtype".
   config["dtype"] = config["torch_dtype"] = dtype;
   config["use_cache"] = true;
   return config;

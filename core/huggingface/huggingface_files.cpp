@@ -21,7 +21,7 @@ bool is_there(const fs::path& file) {
   return fs::exists(file, error);
 }
 
-// Plain names alone, so that an index from elsewhere cannot make us read other files.
+// Plain names only, so that an untrusted index cannot make us read other files.
 bool is_plain_name(const std::string& name) {
   return name.ends_with(".safetensors") && !name.starts_with('.') &&
          name.find_first_of(std::string_view("/\\\0", 3)) == std::string::npos;
@@ -36,7 +36,7 @@ std::map<std::string, std::string> read_weight_map(const fs::path& index) {
     const std::string file = item.value().is_string() ? item.value().get<std::string>() : "";
     if (!is_plain_name(file))
       refuse(index, "places " + quoted_text(item.key()) + " in " + quoted_text(item.value().dump()) +
-                        ", which is no plain name of a .safetensors file in its folder");
+                        ", which is not the plain name of a .safetensors file in its folder");
     files.emplace(item.key(), file);
   }
   return files;
@@ -47,6 +47,7 @@ std::map<std::string, std::string> read_weight_map(const fs::path& index) {
 HuggingfaceFiles::HuggingfaceFiles(const fs::path& folder) {
   const fs::path single = folder / "model.safetensors";
   const fs::path index = folder / "model.safetensors.index.json";
+  // In the order in which from_pretrained looks for them.
   if (is_there(single)) {
     open(single);
     return;
@@ -64,22 +65,24 @@ HuggingfaceFiles::HuggingfaceFiles(const fs::path& folder) {
 
 void HuggingfaceFiles::open(const fs::path& file) {
   std::error_code error;
-  // Opening a pipe would wait for its writer for ever.
+  // Opening a pipe would block until it has a writer.
   if (is_there(file) && !fs::is_regular_file(file, error)) refuse(file, "is not a regular file");
   files_.push_back(std::make_unique<SafetensorsFile>(file));
   const SafetensorsFile* opened = files_.back().get();
   for (const SafetensorsEntry& entry : opened->entries())
     if (!tensors_.emplace(entry.name, Tensor{opened, &entry}).second)
-      refuse(file, "holds " + quoted_text(entry.name) + ", as another file of the folder does");
+      refuse(file, "holds " + quoted_text(entry.name) + ", which another file of the folder holds, too");
 }
 
 void HuggingfaceFiles::open_indexed(const fs::path& index) {
   const auto weight_map = read_weight_map(index);
+  // Each file once, however many tensors it holds.
   std::set<std::string> files;
   for (const auto& [tensor, file] : weight_map) files.insert(file);
   for (const std::string& file : files) open(index.parent_path() / file);
   for (const auto& [name, file] : weight_map) {
     const auto found = tensors_.find(name);
+    // Both directions are checked: an index that disagrees with its files is of another model.
     if (found == tensors_.end() || found->second.file->path().filename() != file)
       refuse(index, "places " + quoted_text(name) + " in " + file + ", which does not hold it");
   }

@@ -15,8 +15,8 @@ namespace llmtrain {
 // The weights of a folder of transformers, in one file or in the files that an index names.
 class HuggingfaceFiles {
  public:
-  // Opens model.safetensors, else those of model.safetensors.index.json. Throws Error(missing_input) without either,
-  // Error(bad_data) for an index that disagrees with its files or leads out of the folder.
+  // Opens model.safetensors, else the files of model.safetensors.index.json. Throws Error(missing_input) without
+  // either, Error(bad_data) for an index that disagrees with its files or names files outside the folder.
   explicit HuggingfaceFiles(const std::filesystem::path& folder);
 
   struct Tensor {

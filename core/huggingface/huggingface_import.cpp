@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Reads a config.json key by key and collects what is wrong with it, to be told at once.
+// Reads a config.json key by key and collects all problems, to report them together.
 class ConfigReader {
  public:
   ConfigReader(const Json& config, std::string file) : config_(config), file_(std::move(file)) {}
@@ -31,10 +31,12 @@ class ConfigReader {
   std::int64_t size(const std::string& key, std::optional<std::int64_t> otherwise = std::nullopt) {
     const Json* value = get(key);
     if (value == nullptr && otherwise) return *otherwise;
+    // Far above any model, and products of two sizes fit 64 bits.
     constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
     const bool fits = value != nullptr && value->is_number_integer() && *value >= 1 && *value <= most;
     if (fits) return value->get<std::int64_t>();
     problem(key, value == nullptr ? "is missing" : "is " + shown(*value) + "; a size from 1 to 2147483647 is needed");
+    // A valid value, so that reading goes on and finds further problems.
     return 1;
   }
 
@@ -60,14 +62,14 @@ class ConfigReader {
     const Json* value = get(key);
     if (value == nullptr) return otherwise;
     if (value->is_string()) return value->get<std::string>();
-    problem(key, "is " + shown(*value) + "; a text is needed");
+    problem(key, "is " + shown(*value) + "; a string is needed");
     return otherwise;
   }
 
-  // For switches whose other position our model does not have.
+  // For switches of which only one value is supported.
   void require(const std::string& key, bool expected, bool otherwise) {
     if (boolean(key, otherwise) != expected)
-      problem(key, std::string("is ") + (expected ? "false" : "true") + "; this program has no model of that kind");
+      problem(key, std::string("is ") + (expected ? "false" : "true") + "; only the other value is supported");
   }
 
   void finish() const {
@@ -107,6 +109,7 @@ ModelRecipe read_gpt2(ConfigReader& reader) {
   model.hidden_size = reader.size("n_embd");
   model.heads = model.kv_heads = reader.size("n_head");
   model.head_dim = per_head(reader, "n_head", model);
+  // null means four times the width.
   model.ffn_hidden_size = reader.size("n_inner", 4 * model.hidden_size);
   model.vocab_size = reader.size("vocab_size");
   model.max_sequence_length = reader.size("n_positions");
@@ -117,16 +120,18 @@ ModelRecipe read_gpt2(ConfigReader& reader) {
   model.bias = model.qkv_bias = true;
   model.tie_embeddings = reader.boolean("tie_word_embeddings", true);
   model.init_std = reader.number("initializer_range", 0.02);
+  // Variants of attention that transformers' GPT-2 offers and this program does not.
   reader.require("scale_attn_weights", true, true);
   reader.require("scale_attn_by_inverse_layer_idx", false, false);
   reader.require("add_cross_attention", false, false);
   return model;
 }
 
-// Older files have "rope_theta" and "rope_scaling", newer ones all of it in "rope_parameters".
+// Older files have "rope_theta" and "rope_scaling", newer ones both in "rope_parameters".
 double read_rope_theta(ConfigReader& reader) {
   const double theta = reader.number("rope_theta", 10000);
   const Json* scaling = reader.get("rope_scaling");
+  // "rope_scaling" where it is in use, since its settings then override the plain theta.
   const std::string key = scaling != nullptr && !scaling->empty() ? "rope_scaling" : "rope_parameters";
   const Json* rope = reader.get(key);
   if (rope == nullptr) return theta;
@@ -137,33 +142,34 @@ double read_rope_theta(ConfigReader& reader) {
   }
   const Json type = rope->value("rope_type", rope->value("type", Json("default")));
   if (type != "default")
-    reader.problem(pointer + "rope_type", "is " + ConfigReader::shown(type) + "; this program has no RoPE scaling");
+    reader.problem(pointer + "rope_type", "is " + ConfigReader::shown(type) + "; RoPE scaling is not supported");
   for (const auto& item : rope->items())
     if (item.value().is_object())
-      reader.problem(pointer + item.key(), "is another RoPE for some layers; one for all is needed");
+      reader.problem(pointer + item.key(), "sets RoPE for some layers only; RoPE per layer is not supported");
   if (reader.number_in(*rope, "partial_rotary_factor", pointer + "partial_rotary_factor", 1) != 1)
-    reader.problem(pointer + "partial_rotary_factor", "is not 1; this program rotates whole heads");
+    reader.problem(pointer + "partial_rotary_factor", "is not 1; only the rotation of whole heads is supported");
   return reader.number_in(*rope, "rope_theta", pointer + "rope_theta", theta);
 }
 
 void refuse_sliding_window(ConfigReader& reader, HuggingfaceType type, const ModelRecipe& model) {
   const bool can_slide = type == HuggingfaceType::mistral ||
                          (type != HuggingfaceType::llama && reader.boolean("use_sliding_window", false));
-  // A window that no sequence outgrows is none.
+  // A window that no sequence exceeds has no effect.
   if (can_slide && reader.get("sliding_window") != nullptr && reader.size("sliding_window") < model.max_sequence_length)
     reader.problem("sliding_window", "is " + std::to_string(reader.size("sliding_window")) +
-                                         ", less than /max_position_embeddings; this program has no sliding windows");
+                                         ", less than /max_position_embeddings; sliding windows are not supported");
   const Json* layers = reader.get("layer_types");
   if (layers == nullptr || can_slide) return;
   for (const Json& layer : *layers)
     if (layer != "full_attention") {
-      reader.problem("layer_types", "has " + ConfigReader::shown(layer) + "; this program has full attention alone");
+      reader.problem("layer_types", "has " + ConfigReader::shown(layer) + "; only full attention is supported");
       return;
     }
 }
 
 void read_biases(ConfigReader& reader, HuggingfaceType type, ModelRecipe& model) {
   model.bias = model.qkv_bias = false;
+  // qwen2 always has these biases and no key for them.
   if (type == HuggingfaceType::qwen2) model.qkv_bias = true;
   if (type == HuggingfaceType::qwen3) reader.require("attention_bias", false, false);
   if (type != HuggingfaceType::llama) return;
@@ -171,18 +177,19 @@ void read_biases(ConfigReader& reader, HuggingfaceType type, ModelRecipe& model)
   model.bias = reader.boolean("mlp_bias", false);
   if (model.bias != model.qkv_bias)
     reader.problem("attention_bias",
-                   "differs from /mlp_bias; this program has biases in the attention's output and "
+                   "differs from /mlp_bias; biases are supported in both the attention's output and "
                    "the feed-forward block, or in neither");
 }
 
 void read_heads(ConfigReader& reader, HuggingfaceType type, ModelRecipe& model) {
-  // A file of another type that lacks this key means a fixed number, which no model has been saved with.
+  // In other types a missing key means a fixed number, which no saved model relies on, so the key is required.
   std::optional<std::int64_t> otherwise;
   if (type == HuggingfaceType::llama) otherwise = model.heads;
   model.kv_heads = reader.size("num_key_value_heads", otherwise);
   if (reader.get("head_dim") != nullptr)
     model.head_dim = reader.size("head_dim");
   else
+    // qwen3's default, whatever the width.
     model.head_dim = type == HuggingfaceType::qwen3 ? 128 : per_head(reader, "num_attention_heads", model);
 }
 
@@ -211,6 +218,7 @@ ModelRecipe read_llama_family(ConfigReader& reader, HuggingfaceType type) {
   return model;
 }
 
+// In the order of the enumeration.
 constexpr HuggingfaceType all_types[] = {HuggingfaceType::gpt2, HuggingfaceType::llama, HuggingfaceType::mistral,
                                          HuggingfaceType::qwen2, HuggingfaceType::qwen3};
 

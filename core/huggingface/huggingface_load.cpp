@@ -22,7 +22,7 @@ using TensorMap = std::map<std::string, HuggingfaceFiles::Tensor>;
 
 std::string shape_text(const std::vector<std::int64_t>& shape) { return nlohmann::json(shape).dump(); }
 
-// Every problem of a file's tensors, told at once, but not all of a thousand.
+// Collects the problems of a folder's tensors, to report them together, but not thousands of them.
 class Problems {
  public:
   explicit Problems(const fs::path& folder) : folder_(folder.string()) {}
@@ -48,8 +48,9 @@ class Problems {
 TensorMap without_prefixes(const HuggingfaceFiles& files, HuggingfaceType type, Problems& problems) {
   TensorMap tensors;
   for (const auto& [name, tensor] : files.tensors())
+    // Older files lack the model's prefix, newer ones have it: names are compared without.
     if (!is_huggingface_buffer(name) && !tensors.emplace(without_model_prefix(name, type), tensor).second)
-      problems.add(name, "is there twice, with and without its prefix");
+      problems.add(name, "appears twice, with and without its prefix");
   return tensors;
 }
 
@@ -57,6 +58,7 @@ at::Tensor copy_tensor(const HuggingfaceFiles::Tensor& source) {
   at::Tensor tensor = at::empty(source.entry->shape, at::dtype(tensor_type(source.entry->dtype)));
   const auto bytes = source.bytes();
   if (!bytes.empty()) std::memcpy(tensor.data_ptr(), bytes.data(), bytes.size());
+  // Weights are fp32 or bf16 here; fp32 holds every fp16 value.
   return tensor.scalar_type() == at::kHalf ? tensor.to(at::kFloat) : tensor;
 }
 
@@ -67,6 +69,7 @@ void add_parameters(const HuggingfaceTensor& plan, const Graph& graph, const Hug
   std::int64_t row = 0;
   for (const std::size_t index : plan.parameters) {
     const Parameter& parameter = graph.parameters[index];
+    // GPT-2's query, key and value are one tensor there and three parameters here.
     weights[parameter.name] = whole.narrow(0, row, parameter.shape.front()).contiguous();
     row += parameter.shape.front();
   }
@@ -75,13 +78,14 @@ void add_parameters(const HuggingfaceTensor& plan, const Graph& graph, const Hug
 void check_tensor(const HuggingfaceTensor& plan, const Graph& graph, const SafetensorsEntry& entry,
                   Problems& problems) {
   if (entry.shape != plan.shape(graph))
-    problems.add(plan.name, "has the shape " + shape_text(entry.shape) + ", config.json makes it " +
+    problems.add(plan.name, "has the shape " + shape_text(entry.shape) + ", but config.json implies " +
                                 shape_text(plan.shape(graph)));
   if (tensor_type(entry.dtype) == at::ScalarType::Undefined)
     problems.add(plan.name, "is of dtype " + entry.dtype + "; F32, BF16 or F16 is needed");
 }
 
-// Some files of tied models hold the head as well. It must be the embedding, or the model is not what it says.
+// Some files of tied models also hold the head. It must equal the embedding, or config.json does not describe the
+// model.
 void take_tied_head(TensorMap& tensors, const Graph& graph, const std::string& embedding, Problems& problems) {
   const auto head = tensors.find("lm_head.weight");
   if (!graph.model.tie_embeddings || head == tensors.end()) return;
@@ -89,6 +93,7 @@ void take_tied_head(TensorMap& tensors, const Graph& graph, const std::string& e
   if (token == tensors.end()) return;
   const auto ours = head->second.bytes();
   const auto theirs = token->second.bytes();
+  // Compared as bytes, which also works for NaN.
   if (ours.size() == theirs.size() && std::memcmp(ours.data(), theirs.data(), ours.size()) == 0)
     tensors.erase(head);
   else
@@ -107,6 +112,7 @@ void check_tensors(const std::vector<HuggingfaceTensor>& plans, HuggingfaceType 
     else
       check_tensor(plan, graph, *found->second.entry, problems);
   }
+  // Tensors that would be ignored are an error: the weights may be of another architecture.
   for (const auto& [name, tensor] : tensors)
     if (!expected.contains(name)) problems.add(tensor.entry->name, "is unexpected: the model has no such tensor");
 }
@@ -123,6 +129,7 @@ NamedWeights load_huggingface(const fs::path& folder, const Graph& graph) {
   const HuggingfaceType type = huggingface_type_of(graph.model);
   const std::vector<HuggingfaceTensor> plans = huggingface_tensors(graph, type);
   const HuggingfaceFiles files(folder);
+  // All tensors are checked before any is copied: memory is not filled for a model that is refused.
   Problems problems(folder);
   TensorMap tensors = without_prefixes(files, type, problems);
   take_tied_head(tensors, graph, without_model_prefix(plans.front().name, type), problems);

@@ -15,7 +15,8 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void refuse(const std::string& name, const std::string& what) {
-  throw Error(ExitCode::bad_data, "the weights of " + quoted_text(name) + " " + what + "; they are not this model's");
+  throw Error(ExitCode::bad_data,
+              "the weights of " + quoted_text(name) + " " + what + "; they do not belong to this model");
 }
 
 const at::Tensor& weight_of(const NamedWeights& weights, const Parameter& parameter) {
@@ -31,13 +32,14 @@ at::ScalarType scalar_type_of(const Graph& graph, const NamedWeights& weights) {
   for (const Parameter& parameter : graph.parameters) {
     const at::ScalarType other = weight_of(weights, parameter).scalar_type();
     if (other != type || (type != at::kFloat && type != at::kBFloat16))
-      refuse(parameter.name, "are of another type than fp32 or bf16, or than the first");
+      refuse(parameter.name, "have another type than the first, or are neither fp32 nor bf16");
   }
+  // Equally many names, and every parameter has one: there are no others.
   if (weights.size() == graph.parameters.size()) return type;
   std::map<std::string, int> known;
   for (const Parameter& parameter : graph.parameters) known[parameter.name] = 1;
   for (const auto& [name, tensor] : weights)
-    if (!known.contains(name)) refuse(name, "have no place in the model");
+    if (!known.contains(name)) refuse(name, "belong to no parameter of the model");
   return type;
 }
 
@@ -50,6 +52,7 @@ at::Tensor assemble(const HuggingfaceTensor& plan, const Graph& graph, const Nam
 
 void write_weights(const fs::path& file, const Graph& graph, const NamedWeights& weights, HuggingfaceType type,
                    const std::string& dtype) {
+  // Joined or transposed tensors must live until the file is written.
   std::vector<at::Tensor> owners;
   std::vector<SafetensorsTensor> tensors;
   for (const HuggingfaceTensor& plan : huggingface_tensors(graph, type)) {
@@ -70,7 +73,7 @@ nlohmann::ordered_json generation_config_of(const nlohmann::ordered_json& config
 void make_folder(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) throw Error(ExitCode::cannot_write, folder.string() + ": cannot be made: " + error.message());
+  if (error) throw Error(ExitCode::cannot_write, folder.string() + ": cannot be created: " + error.message());
 }
 
 }  // namespace
@@ -82,7 +85,7 @@ void save_huggingface(const fs::path& folder, const Graph& graph, const NamedWei
   make_folder(folder);
   write_weights(folder / "model.safetensors", graph, weights, type, is_fp32 ? "F32" : "BF16");
   write_file_atomically(folder / "generation_config.json", generation_config_of(config).dump(2) + "\n");
-  // Last: a folder without it is no model, so an export that was cut short is seen as such.
+  // Written last: a folder without it is not a model, so an interrupted export is recognised as such.
   write_file_atomically(folder / "config.json", config.dump(2) + "\n");
 }
 

@@ -15,7 +15,7 @@ using Role = ParameterRole;
 
 enum class Storage { plain, transposed };
 
-// Where transformers keep the parameters of a role; names of a layer's follow the layer's prefix.
+// The tensor in which transformers keeps the parameters of a role; names within a layer follow the layer's prefix.
 struct Place {
   Role role{};
   std::string_view name;
@@ -100,7 +100,7 @@ HuggingfaceTensor place_of(const Family& family, Role role, std::int64_t layer) 
   throw std::logic_error("this family of models has no parameter of this role");
 }
 
-// Adds a parameter to the tensor that it is a part of, which may be there already.
+// Adds a parameter to the tensor that contains it, which may exist already.
 void add(std::vector<HuggingfaceTensor>& tensors, HuggingfaceTensor place, std::size_t parameter) {
   auto tensor = std::ranges::find(tensors, place.name, &HuggingfaceTensor::name);
   if (tensor == tensors.end()) tensor = tensors.insert(tensors.end(), std::move(place));
@@ -121,6 +121,7 @@ std::vector<HuggingfaceTensor> huggingface_tensors(const Graph& graph, Huggingfa
   std::vector<HuggingfaceTensor> tensors;
   const Family& family = family_of(type);
   for (const Block& block : graph.blocks) {
+    // Block by block, since only parameters of one block share a tensor.
     std::vector<HuggingfaceTensor> of_block;
     for (const std::size_t parameter : block.parameters)
       add(of_block, place_of(family, graph.parameters[parameter].role, block.layer), parameter);
@@ -135,6 +136,7 @@ std::string without_model_prefix(std::string_view name, HuggingfaceType type) {
 }
 
 bool is_huggingface_buffer(std::string_view name) {
+  // Causal masks and rotary frequencies.
   return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") || name.ends_with(".rotary_emb.inv_freq");
 }
 

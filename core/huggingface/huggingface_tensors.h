@@ -10,8 +10,8 @@
 
 namespace llmtrain {
 
-// A tensor of transformers and what it is made of: parameters of the Graph, one behind the other along their first
-// axis (GPT-2 keeps query, key and value in one), then transposed where GPT-2 keeps weights as [input, output].
+// A tensor of transformers and its content: parameters of the Graph, concatenated along their first axis (GPT-2 keeps
+// query, key and value in one), then transposed where GPT-2 keeps weights as [input, output].
 struct HuggingfaceTensor {
   std::string name;
   std::vector<std::size_t> parameters;  // indices into Graph::parameters

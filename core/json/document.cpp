@@ -9,6 +9,7 @@ namespace {
 // The index of `key` among the children of `value`, or their number.
 std::size_t child_index(const Json& value, const std::string& key) {
   if (value.is_array()) {
+    // Short enough for std::stoul on every platform.
     const bool is_index = !key.empty() && key.size() < 10 &&
                           std::all_of(key.begin(), key.end(), [](unsigned char c) { return c >= '0' && c <= '9'; });
     return is_index ? std::min<std::size_t>(std::stoul(key), value.size()) : value.size();
@@ -30,6 +31,7 @@ std::vector<std::size_t> Document::place_of(std::string_view pointer) const {
   const Json* value = &root;
   for (const auto& key : split_pointer(pointer)) {
     place.push_back(child_index(*value, key));
+    // A missing value ends the path: its index is one past its siblings.
     if (!value->is_structured() || place.back() == value->size()) break;
     value = &child(*value, place.back());
   }

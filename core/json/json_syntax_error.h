@@ -7,8 +7,8 @@
 
 namespace llmtrain {
 
-// "line 3, column 7: …" in plain words. `position` counts the bytes that the parser had read, the one that it could
-// not use included; `reason` is the parser's own message.
+// "line 3, column 7: …" in plain words. `position` counts the bytes that the parser has read, including the one that it
+// rejected; `reason` is the parser's own message.
 std::string describe_syntax_error(std::string_view text, std::size_t position, std::string_view reason);
 
 }  // namespace llmtrain

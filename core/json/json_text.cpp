@@ -9,7 +9,7 @@
 namespace llmtrain {
 namespace {
 
-// Builds the document from the parser's events. nlohmann's own builder takes the last of two equal keys in silence.
+// Builds the document from the parser's events. nlohmann's own builder silently takes the last of several equal keys.
 class DocumentBuilder final : public nlohmann::json_sax<Json> {
  public:
   DocumentBuilder(std::string_view text, JsonText& result) : text_(text), result_(result) {}
@@ -28,6 +28,7 @@ class DocumentBuilder final : public nlohmann::json_sax<Json> {
 
   bool key(string_t& name) override {
     auto& level = levels_.back();
+    // The value of a repeated key is parsed but not stored: the first one stays.
     level.kept = level.names.insert(name).second;
     if (!level.kept) result_.duplicates.push_back(append_key(level.pointer, name));
     level.name = std::move(name);
@@ -45,7 +46,7 @@ class DocumentBuilder final : public nlohmann::json_sax<Json> {
     std::string pointer;
     std::unordered_set<std::string> names;
     std::string name;  // of the value that comes next
-    bool kept = true;  // false for a value whose key was there before
+    bool kept = true;  // false for a value whose key occurred before
   };
 
   std::string child_pointer() const {
@@ -55,8 +56,9 @@ class DocumentBuilder final : public nlohmann::json_sax<Json> {
   }
 
   bool open(Json container) {
+    // Copying and destroying a document recurses, so its depth must be bounded.
     if (levels_.size() == deepest_nesting) {
-      result_.error = "lists and objects lie more than " + std::to_string(deepest_nesting) + " deep in each other";
+      result_.error = "lists and objects are nested more than " + std::to_string(deepest_nesting) + " levels deep";
       return false;
     }
     levels_.push_back({std::move(container), child_pointer(), {}, {}, true});
@@ -78,7 +80,7 @@ class DocumentBuilder final : public nlohmann::json_sax<Json> {
     if (level.value.is_array()) {
       level.value.push_back(std::move(value));
     } else if (level.kept) {
-      // Past ordered_map's own insert, which compares with every earlier key: `names` did so already.
+      // Bypasses ordered_map's own insert, which compares with every earlier key: `names` has done so already.
       level.value.get_ref<Json::object_t&>().emplace_back(std::move(level.name), std::move(value));
     }
     return true;
@@ -93,6 +95,7 @@ std::string cut(std::string text) {
   constexpr std::size_t longest = 60;
   if (text.size() <= longest) return text;
   std::size_t end = longest;
+  // Not within a character of several bytes.
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
   return text.substr(0, end) + "…";
 }
@@ -131,6 +134,7 @@ std::vector<std::string> split_pointer(std::string_view pointer) {
   for (std::size_t i = 0; i < pointer.size(); ++i) {
     if (pointer[i] == '/') {
       keys.emplace_back();
+      // RFC 6901: "~1" is a slash and "~0" a tilde.
     } else if (pointer[i] == '~' && i + 1 < pointer.size()) {
       keys.back() += pointer[++i] == '1' ? '/' : '~';
     } else {
@@ -145,7 +149,8 @@ std::string shown_value(const Json& value) {
 }
 
 std::string shown_text(std::string_view text) {
-  // As a JSON string without its quotes: control characters and broken UTF-8 would spoil the line.
+  // As a JSON string without its quotes: control characters and invalid UTF-8 would garble the line.
+  // Cut before quoting: a key may be as long as the file.
   const auto quoted = dump(Json(std::string(text.substr(0, 256))));
   return cut(quoted.substr(1, quoted.size() - 2));
 }
@@ -161,7 +166,7 @@ std::string_view kind_of(const Json& value) {
     case Json::value_t::string:
       return "a string";
     case Json::value_t::boolean:
-      return "a truth value";
+      return "a boolean";
     default:
       return "a number";
   }

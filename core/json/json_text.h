@@ -15,17 +15,17 @@ using Json = nlohmann::ordered_json;
 struct JsonText {
   Json value;
   std::vector<std::string> duplicates;  // JSON pointers of keys that were given again; the first value stays
-  std::string error;                    // why the text is no JSON, in plain words with line and column; empty: it is
+  std::string error;  // why the text is not JSON, in plain words with line and column; empty for valid JSON
 };
 
-// Lists and objects may lie this deep in each other.
+// The deepest allowed nesting of lists and objects.
 inline constexpr std::size_t deepest_nesting = 64;
 
 // Strict JSON (RFC 8259): no comments, no trailing commas, no NaN, no numbers beyond a double, no byte order mark,
-// UTF-8 only. Never throws for what the text holds.
+// UTF-8 only. Never throws because of the text.
 JsonText parse_json(std::string_view text);
 
-// `pointer` and one more key, escaped as RFC 6901 says; and back.
+// Appends a key to `pointer`, escaped as in RFC 6901, and the inverse.
 std::string append_key(const std::string& pointer, std::string_view key);
 std::vector<std::string> split_pointer(std::string_view pointer);
 

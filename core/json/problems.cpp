@@ -8,7 +8,7 @@
 namespace llmtrain {
 namespace {
 
-// A file that is no recipe at all would otherwise fill the screen, and sorting would take its time.
+// A file that is not a recipe at all would otherwise fill the screen, and take long to sort.
 constexpr std::size_t most_problems = 1000;
 
 std::string_view section_of(std::string_view pointer) { return pointer.substr(0, pointer.rfind('/')); }
@@ -20,7 +20,7 @@ std::string shown_pointer(const std::string& pointer) {
   return shown;
 }
 
-// The key alone where it belongs into the same section, else its whole pointer.
+// Only the key where it belongs to the same section, else its whole pointer.
 std::string shown_key(const std::string& meant, const std::string& written) {
   const bool same_section = section_of(meant) == section_of(written);
   return same_section ? '"' + meant.substr(meant.rfind('/') + 1) + '"' : meant;
@@ -41,11 +41,13 @@ void Problems::add_missing(const std::string& pointer, const std::string& rule) 
 }
 
 void Problems::add_unknown(const std::string& pointer, const std::string& meant) {
-  add(pointer, "is no key of a recipe", "llmtrain schema lists all keys",
-      meant.empty() ? "" : shown_key(meant, pointer));
+  add(pointer, "is not a recipe key", "llmtrain schema lists all keys", meant.empty() ? "" : shown_key(meant, pointer));
+  // The key that was probably meant is missing, but only because it was misspelt: reporting both would repeat the
+  // mistake.
   if (!meant.empty() && !document_.holds(meant) && meant_.size() < most_problems) meant_.push_back(meant);
 }
 
+// Problems of misspelt keys count as well: what depends on the key that was meant would be reported wrongly.
 bool Problems::is_clean(std::string_view pointer) const {
   const auto touches = [&](const std::string& other) { return lies_in(pointer, other) || lies_in(other, pointer); };
   return std::none_of(problems_.begin(), problems_.end(), [&](const Problem& p) { return touches(p.pointer); }) &&
@@ -63,6 +65,7 @@ std::string Problems::report(const std::string& file) const {
   for (const auto& problem : problems_) {
     if (is_told(problem)) told.emplace_back(document_.place_of(problem.pointer), &problem);
   }
+  // In the order of the document; problems at one place stay in the order in which they were found.
   std::stable_sort(told.begin(), told.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::string lines;
   for (const auto& [place, problem] : told) {
@@ -70,7 +73,7 @@ std::string Problems::report(const std::string& file) const {
     lines += (lines.empty() ? "" : "\n") + source + (source.empty() ? "" : ": ") + shown_pointer(problem->pointer) +
              ": " + problem->text;
   }
-  if (problems_.size() == most_problems) lines += "\n" + file + ": and more; these come first";
+  if (problems_.size() == most_problems) lines += "\n" + file + ": further problems are not shown";
   return lines;
 }
 

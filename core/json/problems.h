@@ -9,24 +9,24 @@
 
 namespace llmtrain {
 
-// Collects what is wrong with a recipe, so that all of it is told at once.
+// Collects the problems of a recipe, so that all of them are reported at once.
 class Problems {
  public:
   explicit Problems(const Document& document) : document_(document) {}
 
-  // `what` is wrong at `pointer`; `rule` says what would be right; `hint`, if any, is the nearest right thing.
+  // `what` is wrong at `pointer`; `rule` states what is valid; `hint`, if any, is the nearest valid value.
   void add(const std::string& pointer, const std::string& what, const std::string& rule, const std::string& hint = "");
-  // A required key, or a section with required keys, is not there. Not told when an unknown key was probably meant.
+  // A required key, or a section with required keys, is missing. Not reported when an unknown key was probably meant.
   void add_missing(const std::string& pointer, const std::string& rule);
-  // A key that no recipe has. `meant` is the pointer of the key that it resembles, or empty.
+  // An unknown key. `meant` is the pointer of the key that it resembles, or empty.
   void add_unknown(const std::string& pointer, const std::string& meant);
 
-  // Whether nothing is wrong at, in or around `pointer`: what follows from a wrong value is not told again.
+  // Whether there is no problem at, within or around `pointer`; consequences of a wrong value are not reported again.
   bool is_clean(std::string_view pointer) const;
   bool empty() const { return problems_.empty(); }
 
-  // One line each, in the order of the document: `<file>: <JSON pointer>: …`; the file is `--set` for an override, and
-  // left out where it is empty.
+  // One line per problem, in the order of the document: `<file>: <JSON pointer>: …`; the file is `--set` for an
+  // override, and omitted where it is empty.
   std::string report(const std::string& file) const;
 
  private:

@@ -9,7 +9,7 @@
 
 namespace llmtrain {
 
-// What a block keeps of one micro-batch between its forward and its backward.
+// The tensors of one micro-batch that a block keeps between its forward and its backward.
 struct SavedActivations {
   SavedActivations() = default;
   SavedActivations(const SavedActivations&) = delete;
@@ -27,8 +27,8 @@ class BlockModule {
   virtual ~BlockModule() = default;
 
   struct Output {
-    // [T, H], of which a tensor rank may have its own rows only (sequence parallelism); of the head: losses of all rows
-    // [T] (fp32), the same on every tensor rank.
+    // [T, H], of which a tensor rank may have only its own rows (sequence parallelism); for the head the losses of all
+    // rows [T] (fp32), equal on every tensor rank.
     at::Tensor activation;
     std::unique_ptr<SavedActivations> saved;  // null in evaluation
   };
@@ -36,7 +36,7 @@ class BlockModule {
   // `x` is the previous block's activation; undefined for the embedding, which reads the tokens. The block may keep it.
   virtual Output forward(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass) const = 0;
 
-  // `dy` is the gradient of the activation, and is this block's to change; undefined for the head, whose loss starts
+  // `dy` is the gradient of the activation, which this block may overwrite; undefined for the head, whose loss starts
   // the backward. Adds to the store's gradients; returns the gradient of x, undefined for the embedding.
   virtual at::Tensor backward(at::Tensor dy, const MicroBatch& micro,
                               std::unique_ptr<SavedActivations> saved) const = 0;

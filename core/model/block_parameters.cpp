@@ -9,6 +9,7 @@ BlockParameters::BlockParameters(const Graph& graph, std::size_t block, const Pa
 
 BoundParameter BlockParameters::bind(ParameterRole first, ParameterRole last) const {
   const std::size_t begin = graph_.index_of(graph_.parameter(block_, first));
+  // By the first one's store: consecutive parameters of a block are always in one store.
   return {stores_.of(begin), begin, graph_.index_of(graph_.parameter(block_, last))};
 }
 
@@ -18,6 +19,7 @@ std::optional<BoundParameter> BlockParameters::bind_if_there(ParameterRole role)
 }
 
 BoundParameter BlockParameters::bind_logits_weight() const {
+  // With tied embeddings this is another block's parameter, possibly one of another stage.
   const std::size_t index = graph_.index_of(graph_.logits_weight());
   return {stores_.of(index), index, index};
 }

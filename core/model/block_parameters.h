@@ -12,7 +12,7 @@
 
 namespace llmtrain {
 
-// Finds the parameters of one block by role, wherever they are stored, and makes layers of them.
+// Finds the parameters of one block by role, wherever they are stored, and builds layers from them.
 class BlockParameters {
  public:
   BlockParameters(const Graph& graph, std::size_t block, const ParameterStores& stores, const TensorSplit& split);
@@ -24,10 +24,10 @@ class BlockParameters {
 
   // Throws std::out_of_range when the block has no parameter of that role.
   BoundParameter bind(ParameterRole role) const { return bind(role, role); }
-  // The consecutive parameters first … last, which lie in one store.
+  // The consecutive parameters first … last, which are in one store.
   BoundParameter bind(ParameterRole first, ParameterRole last) const;
   std::optional<BoundParameter> bind_if_there(ParameterRole role) const;
-  // What makes logits: the head's own weight, or with tied embeddings that of the embedding.
+  // The weight that produces logits: the head's own, or with tied embeddings that of the embedding.
   BoundParameter bind_logits_weight() const;
 
   NormLayer norm(ParameterRole weight, ParameterRole bias) const;

@@ -5,21 +5,21 @@
 
 namespace llmtrain {
 
-// [B, S, kv_heads, D] each, in any order in memory but for the last axis, which is contiguous.
+// [B, S, kv_heads, D] each, with any strides except that the last axis is contiguous.
 struct KeysAndValues {
   at::Tensor key, value;
 };
 
-// The ranks that share the tokens of every sequence, as one of them sees them: what attention asks of the others. All
-// make the same calls in the same order, and every call blocks until its result is here. Sums are in an order of their
-// own that is the same in every run.
+// The ranks that share the tokens of every sequence, as seen from one of them: what attention asks of the others. All
+// ranks make the same calls in the same order, and every call blocks until its result is available. The order of sums
+// is an implementation's own, but the same in every run.
 class ContextRanks {
  public:
   virtual ~ContextRanks() = default;
 
-  // Those of all positions, from those of this rank's tokens.
+  // Keys and values of all positions, from those of this rank's tokens.
   virtual KeysAndValues gather(const KeysAndValues& own) const = 0;
-  // Sums what all ranks have of the gradients of all positions; this rank's tokens go to `own`.
+  // Sums all ranks' gradients of all positions, and writes those of this rank's tokens to `own`.
   virtual void scatter_sum(KeysAndValues gradients, const KeysAndValues& own) const = 0;
 
  protected:

@@ -15,6 +15,7 @@ EmbeddingBlock::EmbeddingBlock(const BlockParameters& parameters)
       positions_(parameters.bind_if_there(ParameterRole::position_embedding)) {}
 
 void EmbeddingBlock::drop(at::Tensor& activation, const MicroBatch& micro) const {
+  // The site's key is the same on every rank; the rows' positions decide the mask, so it does not depend on the layout.
   if (dropout_ > 0) split_.drop_own_rows(activation, micro, dropout_, stable_hash("embedding"));
 }
 
@@ -37,13 +38,17 @@ at::Tensor EmbeddingBlock::embed(const MicroBatch& micro) const {
   return kernels::embedding_forward(micro.tokens, tokens_.weight(), positions, micro.sequence);
 }
 
+// Looks up this rank's part of the vocabulary and sums over the tensor ranks: exactly one rank has each token's row, so
+// the sum adds only zeros to it and is exact.
 at::Tensor EmbeddingBlock::embed_split(const MicroBatch& micro) const {
   const at::Tensor rows = rows_of(micro.tokens);
   const at::Tensor table = tokens_.weight();
+  // Clamped, so that tokens of other ranks read some row; the mask below removes it before the sum.
   at::Tensor y = kernels::embedding_forward(rows.clamp(0, table.size(0) - 1), table, std::nullopt, micro.sequence);
   y = split_.own_sum(y.masked_fill_(is_elsewhere(rows).unsqueeze(1), 0));
   if (positions_) {
     const at::Tensor positions = kernels::rows_at(positions_->weight(), micro.part, micro.sequence);
+    // After the sum, which would otherwise add the positions once per rank.
     y.add_(kernels::embedding_forward(position_ids(y.size(0), micro), positions, std::nullopt, micro.sequence));
   }
   return y;
@@ -52,6 +57,7 @@ at::Tensor EmbeddingBlock::embed_split(const MicroBatch& micro) const {
 BlockModule::Output EmbeddingBlock::forward(const at::Tensor&, const MicroBatch& micro, ForwardMode pass) const {
   at::Tensor y = split_.ranks() > 1 ? embed_split(micro) : embed(micro);
   if (pass == ForwardMode::training) drop(y, micro);
+  // The backward needs only the tokens, which the micro-batch has.
   return {std::move(y), nullptr};
 }
 
@@ -61,6 +67,8 @@ void EmbeddingBlock::add_gradients(const at::Tensor& dy, const MicroBatch& micro
   at::Tensor all_positions;
   if (positions_) {
     all_positions = positions_->added_gradient();
+    // A rank that holds a part of each sequence adds to its positions only; rows_at() copies them and store_rows_at()
+    // puts the sums back.
     dpositions = kernels::rows_at(all_positions, micro.part, micro.sequence);
   }
   kernels::embedding_backward(dy, micro.tokens, dtokens, dpositions, micro.sequence);
@@ -74,9 +82,12 @@ void EmbeddingBlock::add_split_gradients(const at::Tensor& dy, const MicroBatch&
     kernels::embedding_backward(dy, position_ids(dy.size(0), micro), dpositions, std::nullopt, micro.sequence);
     kernels::store_rows_at(all_positions, micro.part, dpositions);
   }
+  // The positions' gradient uses this rank's rows; the token table needs all rows, since any of them may be in its part
+  // of the vocabulary.
   const at::Tensor whole = split_.whole_rows(dy);
   at::Tensor dtokens = tokens_.added_gradient();
   const at::Tensor rows = rows_of(micro.tokens);
+  // Rows of this rank's tokens only: a gradient has no row for the others.
   const at::Tensor here = is_elsewhere(rows).logical_not_().nonzero().squeeze(1);
   if (here.numel() == 0) return;
   kernels::embedding_backward(whole.index_select(0, here), rows.index_select(0, here), dtokens, std::nullopt,
@@ -84,6 +95,7 @@ void EmbeddingBlock::add_split_gradients(const at::Tensor& dy, const MicroBatch&
 }
 
 at::Tensor EmbeddingBlock::backward(at::Tensor dy, const MicroBatch& micro, std::unique_ptr<SavedActivations>) const {
+  // The mask of the forward, generated again.
   drop(dy, micro);
   if (split_.ranks() > 1) {
     add_split_gradients(dy, micro);

@@ -8,9 +8,9 @@
 
 namespace llmtrain {
 
-// Token embedding, plus learned positions where the model has them, plus dropout. Each tensor rank has some rows of the
-// token table, and all have the positions: a token of another rank's rows gives zero here, and the ranks' sum is the
-// embedding.
+// Token embedding, plus learned positions where the model has them, plus dropout. Each tensor rank holds some rows of
+// the token table and all positions: a token whose row is on another rank contributes zero here, and the sum over the
+// ranks is the embedding.
 class EmbeddingBlock final : public BlockModule {
  public:
   explicit EmbeddingBlock(const BlockParameters& parameters);
@@ -20,10 +20,10 @@ class EmbeddingBlock final : public BlockModule {
 
  private:
   void drop(at::Tensor& activation, const MicroBatch& micro) const;
-  // The tokens' rows in this rank's table, which does not hold all of them.
+  // The tokens' rows in this rank's table, out of its range for tokens of other ranks.
   at::Tensor rows_of(const at::Tensor& tokens) const;
   at::Tensor is_elsewhere(const at::Tensor& rows) const;
-  // Of this rank's rows of the activation.
+  // Positions of this rank's rows of the activation.
   at::Tensor position_ids(std::int64_t rows, const MicroBatch& micro) const;
   at::Tensor embed(const MicroBatch& micro) const;
   at::Tensor embed_split(const MicroBatch& micro) const;

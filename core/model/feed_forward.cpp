@@ -19,6 +19,7 @@ ActivationKind activation_kind(Activation activation) {
   return ActivationKind::swiglu;
 }
 
+// Gate and up are adjacent parameters: for swiglu one product makes both.
 ColumnLinear up_projection(const BlockParameters& parameters) {
   const bool gated = parameters.model().activation == Activation::swiglu;
   return parameters.column_linear(gated ? Role::ffn_gate_weight : Role::ffn_up_weight, Role::ffn_up_weight,
@@ -36,6 +37,7 @@ FeedForward::FeedForward(const BlockParameters& parameters, Recompute recompute)
 at::Tensor FeedForward::forward(const at::Tensor& x, Saved& saved) const {
   saved.hidden = up_.forward(x);
   const at::Tensor activated = kernels::activation_forward(saved.hidden, activation_);
+  // Selective recompute drops this and keeps `hidden`, from which one elementwise pass makes it again.
   if (keeps_activated_) saved.activated = activated;
   return down_.forward(activated);
 }
@@ -43,6 +45,7 @@ at::Tensor FeedForward::forward(const at::Tensor& x, Saved& saved) const {
 at::Tensor FeedForward::backward(const at::Tensor& dy, const at::Tensor& x, Saved& saved) const {
   if (!saved.activated.defined()) saved.activated = kernels::activation_forward(saved.hidden, activation_);
   at::Tensor dactivated = down_.backward(dy, saved.activated);
+  // Tensors are released as soon as they are used up, which lowers the peak of the backward.
   saved.activated.reset();
   const at::Tensor dhidden = kernels::activation_backward(dactivated, saved.hidden, activation_);
   dactivated.reset();

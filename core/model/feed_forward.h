@@ -13,9 +13,9 @@ namespace llmtrain {
 class FeedForward {
  public:
   struct Saved {
-    // With F features of this rank, of all rows.
+    // F: this rank's features; T: all rows.
     at::Tensor hidden;     // [T, F], or [T, 2F] gate and up for swiglu: the activation's input
-    at::Tensor activated;  // [T, F]; undefined when it is computed again in the backward
+    at::Tensor activated;  // [T, F]; undefined when the backward recomputes it
   };
 
   FeedForward(const BlockParameters& parameters, Recompute recompute);

@@ -14,6 +14,8 @@
 namespace llmtrain {
 namespace {
 
+// Calls function(first row, rows) for chunks whose logits fit a fixed amount of memory. `vocabulary` is the rank's part
+// with padding, so all tensor ranks have the same chunks and meet in the same collectives.
 template <class Function>
 void for_chunks(const at::Tensor& normed, std::int64_t vocabulary, Function function) {
   const std::int64_t rows = normed.size(0);
@@ -21,6 +23,7 @@ void for_chunks(const at::Tensor& normed, std::int64_t vocabulary, Function func
   for (std::int64_t begin = 0; begin < rows; begin += step) function(begin, std::min(step, rows - begin));
 }
 
+// Losses are fp32 at least: in bf16 a mean of them would have two or three digits.
 at::Tensor empty_losses(const at::Tensor& normed) {
   const auto type = normed.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   return at::empty({normed.size(0)}, normed.options().dtype(type));
@@ -42,10 +45,13 @@ HeadBlock::HeadBlock(const BlockParameters& parameters)
       norm_(parameters.norm(ParameterRole::final_norm_weight, ParameterRole::final_norm_bias)) {}
 
 at::Tensor HeadBlock::project(const at::Tensor& chunk) const {
+  // A rank may hold nothing but padding; it still takes part in the collectives.
   if (columns_ == 0) return at::empty({chunk.size(0), 0}, chunk.options());
+  // Padding is not multiplied: its logits would enter the softmax.
   return kernels::linear(chunk, weight_.weight().narrow(0, 0, columns_), std::nullopt);
 }
 
+// Three numbers per row are exchanged instead of the logits.
 at::Tensor HeadBlock::whole_statistics(const at::Tensor& logits, const at::Tensor& targets) const {
   const at::Tensor own = kernels::cross_entropy_statistics(logits, targets, slice_);
   return kernels::join_cross_entropy_statistics(split_.gather(own).view({split_.ranks(), own.size(0), own.size(1)}));
@@ -65,6 +71,7 @@ at::Tensor HeadBlock::row_losses_and_gradient(at::Tensor& logits, const at::Tens
 
 void HeadBlock::add_weight_gradient(const at::Tensor& dlogits, const at::Tensor& chunk) const {
   auto dweight = weight_.gradient();
+  // The optimizer reads the padding's gradient as well; the first micro-batch must clear what the memory held.
   const std::int64_t padding = dweight.tensor.size(0) - columns_;
   if (padding > 0 && dweight.accumulation == kernels::Accumulation::overwrite)
     dweight.tensor.narrow(0, columns_, padding).zero_();
@@ -95,8 +102,10 @@ at::Tensor HeadBlock::losses_and_gradient(const at::Tensor& normed, const MicroB
   for_chunks(normed, weight_.part().shape[0], [&](std::int64_t begin, std::int64_t rows) {
     const at::Tensor chunk = normed.narrow(0, begin, rows);
     const at::Tensor targets = micro.targets.narrow(0, begin, rows);
+    // From here on `logits` is overwritten by its gradient.
     at::Tensor logits = project(chunk);
     losses.narrow(0, begin, rows).copy_(row_losses_and_gradient(logits, targets, micro.loss_scale));
+    // Both gradients while the chunk is at hand: its logits are released before the next one is made.
     add_weight_gradient(logits, chunk);
     dnormed.narrow(0, begin, rows).copy_(input_gradient(logits));
   });
@@ -109,6 +118,7 @@ BlockModule::Output HeadBlock::forward(const at::Tensor& x, const MicroBatch& mi
   if (pass == ForwardMode::evaluation) return {losses(normed, micro), nullptr};
   at::Tensor dnormed;
   at::Tensor result = losses_and_gradient(normed, micro, dnormed);
+  // Each tensor rank has the gradient through its columns of the vocabulary only: the sum over the ranks is whole.
   saved->dnormed = split_.own_sum(std::move(dnormed));
   saved->x = x;
   return {std::move(result), std::move(saved)};
@@ -116,6 +126,7 @@ BlockModule::Output HeadBlock::forward(const at::Tensor& x, const MicroBatch& mi
 
 at::Tensor HeadBlock::backward(at::Tensor, const MicroBatch&, std::unique_ptr<SavedActivations> kept) const {
   auto& saved = static_cast<Saved&>(*kept);
+  // The norm adds to dx; the head has no residual connection whose gradient could be there already.
   at::Tensor dx = at::empty_like(saved.x).zero_();
   norm_.backward(saved.dnormed, saved.x, saved.statistics, dx);
   return dx;
@@ -126,6 +137,7 @@ at::Tensor HeadBlock::logits(const at::Tensor& x) const {
   const at::Tensor normed = split_.whole_rows(norm_.forward(x, statistics));
   const at::Tensor slice = kernels::linear(normed, weight_.weight(), std::nullopt);
   if (split_.ranks() == 1) return slice;
+  // Gathering joins rows, so the slices are transposed; padding is at the end and is cut off.
   return split_.gather(slice.t()).narrow(0, 0, slice_.whole).t().contiguous();
 }
 

@@ -8,10 +8,10 @@
 namespace llmtrain {
 
 // Final norm, output projection and cross-entropy. The loss ends the model, so its gradient is known in the forward:
-// a chunk of rows at a time becomes logits, losses, the logits' gradient (in the same memory), and at once the
-// gradients of the weight and of the normed input. The logits of the whole batch never exist (as in Liger Kernel's
-// fused linear cross-entropy, Hsu et al., arXiv 2410.10989). A tensor rank makes the logits of its slice of the
-// vocabulary, for all rows; the ranks tell each other three numbers a row.
+// chunk by chunk, rows become logits, losses, the logits' gradient (in the same memory), and immediately the gradients
+// of the weight and of the normed input. The logits of the whole batch never exist (as in Liger Kernel's fused linear
+// cross-entropy, Hsu et al., arXiv 2410.10989). A tensor rank computes the logits of its slice of the vocabulary, for
+// all rows; the ranks exchange three numbers per row.
 class HeadBlock final : public BlockModule {
  public:
   explicit HeadBlock(const BlockParameters& parameters);
@@ -26,7 +26,7 @@ class HeadBlock final : public BlockModule {
   struct Saved;
   at::Tensor losses(const at::Tensor& normed, const MicroBatch& micro) const;
   at::Tensor losses_and_gradient(const at::Tensor& normed, const MicroBatch& micro, at::Tensor& dnormed) const;
-  // Of a chunk: this rank's logits, whose gradient is made in their place, and what comes of it.
+  // For one chunk: this rank's logits, whose gradient replaces them, and the gradients that follow from it.
   at::Tensor project(const at::Tensor& chunk) const;
   at::Tensor whole_statistics(const at::Tensor& logits, const at::Tensor& targets) const;
   at::Tensor row_losses(const at::Tensor& logits, const at::Tensor& targets) const;
@@ -34,7 +34,7 @@ class HeadBlock final : public BlockModule {
   void add_weight_gradient(const at::Tensor& dlogits, const at::Tensor& chunk) const;
   at::Tensor input_gradient(const at::Tensor& dlogits) const;
 
-  BoundParameter weight_;  // the head's own, or the token embedding, maybe of another stage
+  BoundParameter weight_;  // the head's own, or the token embedding, possibly of another stage
   TensorSplit split_;
   kernels::VocabularySlice slice_;
   std::int64_t columns_;  // of the slice, without padding

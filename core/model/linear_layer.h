@@ -9,8 +9,7 @@
 
 namespace llmtrain {
 
-// y = x · weightᵀ + bias. The weight (and bias) may be several consecutive parameters that are multiplied as one
-// matrix.
+// y = x · weightᵀ + bias. Weight and bias may each be several consecutive parameters used as one matrix.
 class LinearLayer {
  public:
   LinearLayer(BoundParameter weight, std::optional<BoundParameter> bias) : weight_(weight), bias_(bias) {}

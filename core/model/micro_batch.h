@@ -10,21 +10,21 @@
 
 namespace llmtrain {
 
-// One micro-batch on its way through the stages: the tokens, and where it stands in the run, which is all that dropout
-// and the loss's scale depend on.
+// One micro-batch on its way through the stages: the tokens, and its position in the run, which is all that dropout and
+// the scale of the loss depend on.
 struct MicroBatch {
   at::Tensor tokens;   // int64 [B·S], sequences back to back
   at::Tensor targets;  // int64 [B·S]
   std::int64_t batch = 0;
-  std::int64_t sequence = 0;   // tokens of each sequence that are here
-  kernels::SequencePart part;  // which these are, where ranks share the sequences
+  std::int64_t sequence = 0;   // tokens of each sequence on this rank
+  kernels::SequencePart part;  // which tokens these are, where ranks share the sequences
   std::int64_t seed = 0;
   std::int64_t step = 0;
   std::int64_t first_sample = 0;  // index of the first sequence within the global batch
   double loss_scale = 1;          // 1 / tokens of the global batch: the loss is their mean
 };
 
-// Whether a forward is followed by a backward. Evaluation keeps nothing and drops nothing.
+// Whether a forward is followed by a backward. Evaluation keeps no activations and has no dropout.
 enum class ForwardMode { training, evaluation };
 
 // The dropout of one site for this micro-batch; `elements_per_sample` places it in the unsharded tensor.

@@ -27,6 +27,7 @@ at::Tensor NormLayer::recompute(const at::Tensor& x, const Statistics& statistic
 
 void NormLayer::backward(const at::Tensor& dy, const at::Tensor& x, const Statistics& statistics,
                          at::Tensor& dx) const {
+  // The norm's kernel only adds, so its gradients must start from zero.
   at::Tensor dweight = weight_.added_gradient();
   std::optional<at::Tensor> dbias;
   if (bias_) dbias = bias_->added_gradient();

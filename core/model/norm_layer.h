@@ -11,7 +11,7 @@
 
 namespace llmtrain {
 
-// Layer or root-mean-square normalisation over the last axis over parameters that are stored elsewhere.
+// Layer or root-mean-square normalisation over the last axis, with parameters that are stored elsewhere.
 class NormLayer {
  public:
   struct Statistics {

@@ -14,7 +14,7 @@ namespace {
 
 using Role = ParameterRole;
 
-// The Graph chooses; it links no LibTorch, so the kernels have an enumeration of their own.
+// The Graph chooses the method; it links no LibTorch, so the kernels have an enumeration of their own.
 kernels::AttentionMethod method_for(const ModelRecipe& model, AttentionKernel kernel) {
   switch (attention_method(model, kernel)) {
     case AttentionMethod::flash:
@@ -25,6 +25,7 @@ kernels::AttentionMethod method_for(const ModelRecipe& model, AttentionKernel ke
   return kernels::AttentionMethod::math;
 }
 
+// Norms of queries and keys are root-mean-square norms without bias, as in Qwen3.
 std::optional<NormLayer> head_norm(const BlockParameters& parameters, Role weight) {
   if (!parameters.has(weight)) return std::nullopt;
   return NormLayer(NormKind::rmsnorm, parameters.model().norm_eps, parameters.bind(weight), std::nullopt);
@@ -42,6 +43,7 @@ SelfAttention::SelfAttention(const BlockParameters& parameters, AttentionKernel 
       dropout_(parameters.model().dropout),
       dropout_site_(stable_hash("layers." + std::to_string(parameters.block().layer) + ".attention.probabilities")),
       method_(method_for(parameters.model(), kernel)),
+      // Flash keeps one number per row, which is cheap; the math path keeps S × S probabilities, which recompute drops.
       keeps_probabilities_(method_ == kernels::AttentionMethod::flash || recompute == Recompute::none),
       rope_(rope),
       context_(context),
@@ -52,11 +54,13 @@ SelfAttention::SelfAttention(const BlockParameters& parameters, AttentionKernel 
 
 SelfAttention::Views SelfAttention::split(const at::Tensor& query_key_value, const MicroBatch& micro) const {
   const at::Tensor heads = query_key_value.view({micro.batch, micro.sequence, heads_ + 2 * kv_heads_, head_dim_});
+  // Views of the projection's output: no copy, and rotation works in place.
   return {heads.narrow(2, 0, heads_), heads.narrow(2, heads_, kv_heads_),
           heads.narrow(2, heads_ + kv_heads_, kv_heads_)};
 }
 
 at::Tensor SelfAttention::normed(const NormLayer& norm, const at::Tensor& x, NormLayer::Statistics& statistics) const {
+  // One weight for all heads: each head of each token is a row.
   const at::Tensor rows = x.contiguous().view({-1, head_dim_});
   return norm.forward(rows, statistics).view(x.sizes());
 }
@@ -64,6 +68,7 @@ at::Tensor SelfAttention::normed(const NormLayer& norm, const at::Tensor& x, Nor
 void SelfAttention::norm_backward(const NormLayer& norm, const at::Tensor& x, const NormLayer::Statistics& statistics,
                                   at::Tensor& gradient) const {
   const at::Tensor rows = x.contiguous().view({-1, head_dim_});
+  // The kernel adds to dx, and these norms have no residual connection.
   at::Tensor dx = at::zeros_like(rows);
   norm.backward(gradient.contiguous().view({-1, head_dim_}), rows, statistics, dx);
   gradient = dx.view(x.sizes());
@@ -71,12 +76,15 @@ void SelfAttention::norm_backward(const NormLayer& norm, const at::Tensor& x, co
 
 void SelfAttention::rotate(at::Tensor heads, const MicroBatch& micro, kernels::RopeDirection direction) const {
   if (rope_ == nullptr) return;
+  // A view, although its argument may be a strided slice: tokens of all samples have one stride.
   at::Tensor tokens = heads.view({micro.batch * micro.sequence, heads.size(2), head_dim_});
   kernels::rope_(tokens, kernels::rope_rows(*rope_, micro.part, micro.sequence), micro.sequence, direction);
 }
 
 SelfAttention::Views SelfAttention::attention_inputs(const MicroBatch& micro, Saved& saved) const {
   Views views = split(saved.query_key_value, micro);
+  // Normed queries and keys are copies; the projection keeps their input, which the norms' backward needs. Values are
+  // not normed.
   if (saved.query.defined()) {
     views.query = saved.query;
     views.key = saved.key;
@@ -95,8 +103,10 @@ KeysAndValues SelfAttention::all_keys(const Views& views, const MicroBatch& micr
 
 kernels::Dropout SelfAttention::probability_dropout(const MicroBatch& micro, ForwardMode pass) const {
   if (pass == ForwardMode::evaluation || dropout_ == 0) return {};
+  // Elements are counted in [samples, all heads, S, S] of the whole model, so that every layout drops the same ones.
   const std::int64_t length = micro.part.whole_of(micro.sequence), each_head = length * length;
   kernels::Dropout dropout = dropout_at(micro, dropout_, dropout_site_, all_heads_ * each_head);
+  // A tensor rank has consecutive heads of each sample: one run per sample, a whole sample's heads apart.
   if (heads_ == all_heads_) return dropout;
   dropout.first_element += first_head_ * each_head;
   dropout.run = heads_ * each_head;
@@ -116,11 +126,15 @@ at::Tensor SelfAttention::forward(const at::Tensor& x, const MicroBatch& micro, 
     saved.key = normed(*key_norm_, raw.key, saved.key_statistics);
   }
   const Views views = attention_inputs(micro, saved);
+  // In place in what is saved: the backward needs rotated queries and keys, and undoes the rotation on gradients.
   rotate(views.query, micro, kernels::RopeDirection::forward);
   rotate(views.key, micro, kernels::RopeDirection::forward);
   KeysAndValues all = all_keys(views, micro);
   saved.attention = kernels::attention_forward(views.query, all.key, all.value, setting(micro, pass));
+  // Gathered keys and values are released here and gathered again in the backward: they are as long as the whole
+  // sequence.
   all = {};
+  // The output stays, as the output projection's weight gradient needs it; only the S × S probabilities go.
   if (!keeps_probabilities_) saved.attention.statistics.reset();
   return output_.forward(saved.attention.out.view({micro.batch * micro.sequence, heads_ * head_dim_}));
 }
@@ -130,6 +144,7 @@ at::Tensor SelfAttention::backward(const at::Tensor& dy, const at::Tensor& x, co
   const Views views = attention_inputs(micro, saved);
   const kernels::AttentionSetting given = setting(micro, ForwardMode::training);
   KeysAndValues all = all_keys(views, micro);
+  // Dropout is generated from its key, so the repeated forward gives the same result.
   if (!saved.attention.statistics.defined())
     saved.attention = kernels::attention_forward(views.query, all.key, all.value, given);
   const at::Tensor flat_out = saved.attention.out.view({micro.batch * micro.sequence, heads_ * head_dim_});
@@ -138,16 +153,19 @@ at::Tensor SelfAttention::backward(const at::Tensor& dy, const at::Tensor& x, co
   all = {};
   saved.attention = {};
 
-  // The three gradients meet in one matrix, as the projection made them from one.
+  // The three gradients go into one matrix, since one projection made all three.
   const at::Tensor gradient = at::empty_like(saved.query_key_value);
   const Views parts = split(gradient, micro);
   parts.query.copy_(gradients.query);
   if (shares_sequences(micro)) {
+    // Every context rank's queries contribute to the gradients of all keys.
     context_->scatter_sum({std::move(gradients.key), std::move(gradients.value)}, {parts.key, parts.value});
   } else {
     parts.key.copy_(gradients.key);
     parts.value.copy_(gradients.value);
   }
+  // A rotation is orthogonal: its gradient is the inverse rotation. It comes before the norms' backward, as the forward
+  // norms first.
   rotate(parts.query, micro, kernels::RopeDirection::backward);
   rotate(parts.key, micro, kernels::RopeDirection::backward);
   if (query_norm_) {

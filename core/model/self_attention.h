@@ -15,21 +15,21 @@
 namespace llmtrain {
 
 // Causal self-attention with grouped queries, rotary positions and query-key norms, from the normed input to the output
-// projection. A tensor rank has heads / ranks consecutive query heads and the key and value heads that these read.
-// Backward by hand: no autograd, so what is kept between the passes is exactly `Saved`.
+// projection. A tensor rank has heads / ranks consecutive query heads and the key and value heads that they read. The
+// backward is explicit, without autograd, so exactly `Saved` is kept between the passes.
 class SelfAttention {
  public:
   struct Saved {
     at::Tensor query_key_value;  // [T, (heads + 2·kv_heads)·D], after RoPE unless there are query-key norms
     at::Tensor query, key;       // normed and rotated copies [B, S, ·, D]; only with query-key norms
     NormLayer::Statistics query_statistics, key_statistics;
-    kernels::AttentionOutput attention;  // statistics undefined when it is computed again in the backward
+    kernels::AttentionOutput attention;  // statistics undefined when the backward recomputes it
   };
 
   SelfAttention(const BlockParameters& parameters, AttentionKernel kernel, Recompute recompute,
                 const kernels::RopeTable* rope, const ContextRanks* context = nullptr);
 
-  // x [R, H] → [R, H], this rank's rows; in between it has all rows of its heads. `rope` and `context` of the
+  // x [R, H] → [R, H], this rank's rows; in between it works on all rows of its heads. `rope` and `context` of the
   // constructor outlive this object.
   at::Tensor forward(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass, Saved& saved) const;
   // x is the forward's input; returns its gradient. Leaves `saved` empty.

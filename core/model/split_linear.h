@@ -10,16 +10,16 @@
 
 namespace llmtrain {
 
-// The two kinds of linear layer of tensor parallelism (Shoeybi et al., arXiv 1909.08053, section 3), with whose rows as
-// Korthikanti et al. (arXiv 2205.05198) split them. For one rank both are a plain linear layer.
+// The two kinds of linear layer of tensor parallelism (Shoeybi et al., arXiv 1909.08053, section 3), with the rows
+// split as in Korthikanti et al. (arXiv 2205.05198). With one rank both are a plain linear layer.
 
-// This rank makes some of the output features from all input features.
+// This rank computes some of the output features from all input features.
 class ColumnLinear {
  public:
   ColumnLinear(LinearLayer linear, const TensorSplit& split) : linear_(linear), split_(split) {}
 
   at::Tensor forward(const at::Tensor& x) const;  // own rows [R, in] → all rows [T, out/ranks]
-  // x is the forward's input, whose rows are gathered once more rather than kept; returns its gradient.
+  // x is the forward's input, whose rows are gathered again rather than kept; returns its gradient.
   at::Tensor backward(const at::Tensor& dy, const at::Tensor& x) const;
 
  private:
@@ -27,7 +27,7 @@ class ColumnLinear {
   TensorSplit split_;
 };
 
-// This rank takes some of the input features; all ranks' products are summed, and the bias is added to the sum.
+// This rank uses some of the input features; the ranks' products are summed, and the bias is added to the sum.
 class RowLinear {
  public:
   RowLinear(BoundParameter weight, std::optional<BoundParameter> bias, const TensorSplit& split);
@@ -37,8 +37,8 @@ class RowLinear {
 
  private:
   TensorSplit split_;
-  LinearLayer linear_;                       // with the bias where this rank is alone
-  std::optional<BoundParameter> late_bias_;  // where it is not
+  LinearLayer linear_;                       // includes the bias where there is one rank
+  std::optional<BoundParameter> late_bias_;  // where there are several
 };
 
 }  // namespace llmtrain

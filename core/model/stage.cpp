@@ -35,6 +35,7 @@ StageModule::StageModule(const Graph& graph, std::span<const std::size_t> blocks
 
 at::Tensor StageModule::forward(at::Tensor x, std::int64_t index, const MicroBatch& micro, ForwardMode pass) {
   SavedBlocks saved;
+  // Moving x on releases each block's input as soon as no block keeps it.
   for (const auto& block : blocks_) {
     BlockModule::Output output = block->forward(x, micro, pass);
     x = std::move(output.activation);
@@ -45,6 +46,7 @@ at::Tensor StageModule::forward(at::Tensor x, std::int64_t index, const MicroBat
 }
 
 at::Tensor StageModule::backward(at::Tensor dy, std::int64_t index, const MicroBatch& micro) {
+  // Taken out first, so that each block's tensors are freed as its backward ends.
   SavedBlocks saved = std::move(saved_.at(index));
   saved_.erase(index);
   for (std::size_t i = blocks_.size(); i-- > 0;) dy = blocks_[i]->backward(std::move(dy), micro, std::move(saved[i]));
@@ -54,6 +56,7 @@ at::Tensor StageModule::backward(at::Tensor dy, std::int64_t index, const MicroB
 at::Tensor StageModule::logits(at::Tensor x, const MicroBatch& micro) {
   for (std::size_t i = 0; i + 1 < blocks_.size(); ++i)
     x = blocks_[i]->forward(x, micro, ForwardMode::evaluation).activation;
+  // The last block, whose forward would return losses.
   return dynamic_cast<const HeadBlock&>(*blocks_.back()).logits(x);
 }
 

@@ -19,7 +19,7 @@
 
 namespace llmtrain {
 
-// How the blocks of a stage are built, beside the model itself.
+// Options for building the blocks of a stage, in addition to the model.
 struct StageOptions {
   AttentionKernel attention = AttentionKernel::automatic;
   Recompute recompute = Recompute::none;
@@ -29,7 +29,7 @@ struct StageOptions {
   const ContextRanks* context = nullptr;  // outlives the stage; null where no ranks share the sequences
 };
 
-// Consecutive blocks of the Graph on one rank: what the runner asks of them.
+// Consecutive blocks of the Graph on one rank, as the runner uses them.
 class StagePasses {
  public:
   StagePasses() = default;
@@ -45,10 +45,10 @@ class StagePasses {
   virtual at::Tensor logits(at::Tensor x, const MicroBatch& micro) = 0;
 };
 
-// The blocks, and what they keep of every micro-batch under way.
+// The blocks, and what they keep for every micro-batch in flight.
 class StageModule final : public StagePasses {
  public:
-  // `stores` have the parameters of the blocks, and of the token embedding where a tied head reads it.
+  // `stores` hold the parameters of the blocks, and the token embedding where a tied head reads it.
   StageModule(const Graph& graph, std::span<const std::size_t> blocks, const ParameterStores& stores,
               const StageOptions& options);
 

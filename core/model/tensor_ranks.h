@@ -7,9 +7,9 @@
 
 namespace llmtrain {
 
-// The ranks that share the features of every layer (Shoeybi et al., arXiv 1909.08053), as one of them sees them: what
-// the modules ask of each other. All make the same calls in the same order; tensors are contiguous, and every call
-// blocks until its result is here. Sums are in the order of the positions, so all ranks get the same bits.
+// The ranks that share the features of every layer (Shoeybi et al., arXiv 1909.08053), as seen from one of them: what
+// the modules ask of the others. All ranks make the same calls in the same order; tensors are contiguous, and every
+// call blocks until its result is available. Sums run in the order of the positions, so all ranks get the same bits.
 class TensorRanks {
  public:
   virtual ~TensorRanks() = default;

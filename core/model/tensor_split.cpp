@@ -15,6 +15,7 @@ at::Tensor TensorSplit::whole_rows(const at::Tensor& own) const {
 
 at::Tensor TensorSplit::own_sum(at::Tensor partial) const {
   if (ranks() == 1) return partial;
+  // With sequence parallelism each rank needs the sum of its own rows only: a reduce-scatter, half an all-reduce.
   if (splits_rows()) return ranks_->scatter_sum_rows(partial);
   ranks_->sum(partial);
   return partial;

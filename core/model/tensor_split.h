@@ -11,9 +11,9 @@
 
 namespace llmtrain {
 
-// How a module of one rank works together with the other tensor ranks: the two passages between activations whose rows
-// this rank has (all, or its own) and matrix products whose features it has. One is the other's gradient, so a forward
-// that takes one takes the other in its backward. One rank alone passes everything through. Copied freely.
+// How a module of one rank cooperates with the other tensor ranks: the two transitions between activations whose rows
+// this rank has (all, or its own) and matrix products whose features it has. Each is the other's gradient, so a forward
+// that uses one uses the other in its backward. With one rank both return their input. Cheap to copy.
 class TensorSplit {
  public:
   TensorSplit() = default;
@@ -24,11 +24,11 @@ class TensorSplit {
   std::int64_t position() const { return ranks_ != nullptr ? ranks_->position() : 0; }
   ShardPlace place() const;
 
-  // Into features: all rows from each rank's. With whole rows nothing is sent.
+  // Into features: gathers all rows from the ranks' own. With whole rows nothing is sent.
   at::Tensor whole_rows(const at::Tensor& own) const;
-  // Out of features: the ranks' sum, of which this one gets its rows. May use the memory of `partial`.
+  // Out of features: sums over the ranks and returns this rank's rows. May reuse the memory of `partial`.
   at::Tensor own_sum(at::Tensor partial) const;
-  // Of all ranks, one after the other, whatever the rows are: [R, …] → [ranks·R, …].
+  // Concatenates the parts of all ranks, whatever the rows are: [R, …] → [ranks·R, …].
   at::Tensor gather(const at::Tensor& part) const;
 
   // The first of this rank's rows where it has `own` of them.

@@ -11,6 +11,7 @@ namespace {
 
 using Role = ParameterRole;
 
+// From the layer's index in the model, not in the stage, so that masks do not depend on the pipeline's layout.
 std::uint64_t residual_site(const BlockParameters& parameters, const std::string& branch) {
   return stable_hash("layers." + std::to_string(parameters.block().layer) + "." + branch + ".residual");
 }
@@ -37,7 +38,7 @@ TransformerLayer::TransformerLayer(const BlockParameters& parameters, AttentionK
       ffn_site_(residual_site(parameters, "ffn")),
       attention_norm_(parameters.norm(Role::attention_norm_weight, Role::attention_norm_bias)),
       ffn_norm_(parameters.norm(Role::ffn_norm_weight, Role::ffn_norm_bias)),
-      // Within a layer that runs again as a whole nothing else needs to be made again.
+      // A layer that runs again as a whole needs no further recompute inside.
       attention_(parameters, kernel, recompute == Recompute::full ? Recompute::none : recompute, rope, context),
       feed_forward_(parameters, recompute == Recompute::full ? Recompute::none : recompute) {}
 
@@ -48,6 +49,7 @@ void TransformerLayer::drop(at::Tensor& branch, const MicroBatch& micro, Forward
 
 at::Tensor TransformerLayer::branch_gradient(const at::Tensor& dy, const MicroBatch& micro, std::uint64_t site) const {
   if (dropout_ == 0) return dy;
+  // A copy, since dy is also the gradient of the residual connection, which has no dropout.
   at::Tensor gradient = dy.clone();
   drop(gradient, micro, ForwardMode::training, site);
   return gradient;
@@ -57,6 +59,7 @@ at::Tensor TransformerLayer::run(const at::Tensor& x, const MicroBatch& micro, F
   saved.attention_input = attention_norm_.forward(x, saved.attention_statistics);
   saved.middle = attention_.forward(saved.attention_input, micro, pass, saved.attention);
   drop(saved.middle, micro, pass, attention_site_);
+  // The branch's memory becomes the residual stream: one tensor less than adding out of place.
   saved.middle.add_(x);
   saved.ffn_input = ffn_norm_.forward(saved.middle, saved.ffn_statistics);
   at::Tensor y = feed_forward_.forward(saved.ffn_input, saved.feed_forward);
@@ -68,7 +71,9 @@ BlockModule::Output TransformerLayer::forward(const at::Tensor& x, const MicroBa
   auto saved = std::make_unique<Saved>();
   at::Tensor y = run(x, micro, pass, *saved);
   if (pass == ForwardMode::evaluation) return {std::move(y), nullptr};
+  // Everything but x is released; the backward runs the same forward again, with the same masks.
   if (recompute_ == Recompute::full) saved = std::make_unique<Saved>();
+  // Norms are made again from their input and kept statistics, without another reduction.
   if (recompute_ == Recompute::selective) {
     saved->attention_input.reset();
     saved->ffn_input.reset();
@@ -85,7 +90,9 @@ at::Tensor TransformerLayer::backward(at::Tensor dy, const MicroBatch& micro,
   const at::Tensor dffn =
       feed_forward_.backward(branch_gradient(dy, micro, ffn_site_), saved.ffn_input, saved.feed_forward);
   saved.ffn_input.reset();
+  // Adds to dy, which already holds the gradient of the residual connection: dy then is the gradient of `middle`.
   ffn_norm_.backward(dffn, saved.middle, saved.ffn_statistics, dy);
+  // Released before attention's backward, which has a peak of its own.
   saved.middle.reset();
 
   if (!saved.attention_input.defined())

@@ -8,8 +8,8 @@
 namespace llmtrain {
 
 // A pre-norm transformer layer: x + attention(norm(x)), then the same with the feed-forward network. Recompute "full"
-// keeps x alone and runs the forward again; "selective" keeps what matrix products made and makes norms, activations
-// and attention probabilities again.
+// keeps only x and runs the forward again; "selective" keeps the results of matrix products and recomputes norms,
+// activations and attention probabilities.
 class TransformerLayer final : public BlockModule {
  public:
   TransformerLayer(const BlockParameters& parameters, AttentionKernel kernel, Recompute recompute,
@@ -21,7 +21,7 @@ class TransformerLayer final : public BlockModule {
  private:
   struct Saved;
   at::Tensor run(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass, Saved& saved) const;
-  // The residual branch's dropout in place; `site` tells attention and feed-forward apart.
+  // Applies the residual branch's dropout in place; `site` distinguishes attention from feed-forward.
   void drop(at::Tensor& branch, const MicroBatch& micro, ForwardMode pass, std::uint64_t site) const;
   at::Tensor branch_gradient(const at::Tensor& dy, const MicroBatch& micro, std::uint64_t site) const;
 

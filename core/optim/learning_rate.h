@@ -14,8 +14,8 @@ namespace llmtrain {
 //                          arXiv 1608.03983) or a line
 //   wsd                    warm-up, stable, decay (Hu et al., arXiv 2404.06395): peak up to the last fifth of d, then
 //                          a line that starts at k = max(w, d − ⌊d/5⌋) and reaches minimum at k = d
-// From k = d on, all but constant stay at minimum. The values are those of a continuous curve at whole steps, so that
-// a run of exactly d steps ends one step short of minimum.
+// From k = d on, all but constant stay at minimum. The curve is sampled at whole steps counted from 0, so the last step
+// of a run of exactly d steps is one step short of minimum.
 double learning_rate_at(const LearningRateRecipe& recipe, std::int64_t step);
 
 }  // namespace llmtrain

@@ -9,13 +9,14 @@
 namespace llmtrain {
 namespace {
 
-// Loshchilov and Hutter, arXiv 1711.05101: two moments for each weight.
+// Loshchilov and Hutter, arXiv 1711.05101: two moments per weight.
 class Adamw final : public Optimizer {
  public:
   Adamw(const OptimizerRecipe& recipe, std::vector<OptimizerSegment> segments, const StateMemory& memory)
       : recipe_(recipe), segments_(std::move(segments)), first_moment_(memory()), second_moment_(memory()) {}
 
   void update(const OptimizerUpdate& update) override {
+    // Parameters with and without decay alternate in flat memory; a segment is one kernel call with one decay.
     for (const OptimizerSegment& segment : segments_) {
       const auto part = [&](const at::Tensor& flat) { return flat.slice(0, segment.begin, segment.end); };
       kernels::AdamwState state{part(update.weights), part(first_moment_), part(second_moment_)};
@@ -45,6 +46,7 @@ class Adamw final : public Optimizer {
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerRecipe& recipe, const std::vector<OptimizerSegment>& segments,
                                           const StateMemory& memory) {
+  // The key table allows "adamw" only.
   return std::make_unique<Adamw>(recipe, merge_segments(segments), memory);
 }
 
@@ -61,6 +63,7 @@ std::vector<OptimizerSegment> merge_segments(const std::vector<OptimizerSegment>
 }
 
 double clipping_coefficient(double norm, double clip_norm) {
+  // 1e-6 as in PyTorch, so that a norm of 0 does not divide by zero.
   return clip_norm > 0 ? std::min(1.0, clip_norm / (norm + 1e-6)) : 1.0;
 }
 

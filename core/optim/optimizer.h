@@ -14,14 +14,14 @@
 
 namespace llmtrain {
 
-// Neighbouring parameters that are treated alike, in elements of flat memory.
+// Adjacent parameters that are treated alike, in elements of flat memory.
 struct OptimizerSegment {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   bool decays = false;
 };
 
-// What one update needs beside the optimizer's own states. All tensors are flat and of the same length.
+// Inputs of one update in addition to the optimizer's own state. All tensors are flat and of the same length.
 struct OptimizerUpdate {
   at::Tensor weights;                         // fp32 master weights, changed in place
   at::Tensor gradients;                       // any float type
@@ -31,7 +31,7 @@ struct OptimizerUpdate {
   std::int64_t step = 1;      // counts from 1
 };
 
-// What an optimizer keeps of every weight, as checkpoints name it: "<parameter>.m".
+// State that an optimizer keeps per weight, as checkpoints name it: "<parameter>.m".
 struct OptimizerState {
   std::string name;
   at::Tensor values;  // flat, as long as the weights
@@ -49,18 +49,18 @@ class Optimizer {
   virtual std::vector<OptimizerState> states() const = 0;
 };
 
-// Makes flat memory for a state, fp32 and zero.
+// Allocates flat memory for a state, fp32 and zero.
 using StateMemory = std::function<at::Tensor()>;
 
 // The optimizer that the recipe names.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerRecipe& recipe, const std::vector<OptimizerSegment>& segments,
                                           const StateMemory& memory);
 
-// Joins segments that touch and agree, so that an optimizer makes few long passes.
+// Merges adjacent segments that are treated alike, so that an optimizer makes few long passes.
 std::vector<OptimizerSegment> merge_segments(const std::vector<OptimizerSegment>& segments);
 
-// PyTorch's clip_grad_norm_: the factor that brings a gradient of this norm to at most `clip_norm`; 1 when it is off
-// (0).
+// As PyTorch's clip_grad_norm_: the factor that scales a gradient of this norm to at most `clip_norm`; 1 when clipping
+// is off (0).
 double clipping_coefficient(double norm, double clip_norm);
 
 }  // namespace llmtrain

@@ -7,9 +7,9 @@
 
 namespace llmtrain {
 
-// A flat, contiguous tensor of `elements`. On the CPU it lies in pages of its own, huge ones where the system grants
-// them (an optimizer pass over gigabytes otherwise spends its time on page tables), reads as zeros, and takes no
-// memory before it is touched; on a GPU it is an ordinary zeroed tensor. Throws std::bad_alloc.
+// A flat, contiguous tensor of `elements`. On the CPU it has pages of its own, huge ones where the system grants them
+// (an optimizer pass over gigabytes otherwise spends its time on page tables), reads as zeros, and takes no memory
+// before it is touched; on a GPU it is an ordinary zeroed tensor. Throws std::bad_alloc.
 at::Tensor make_flat_memory(std::int64_t elements, at::ScalarType type, const at::Device& device);
 
 }  // namespace llmtrain

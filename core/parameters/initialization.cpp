@@ -10,11 +10,12 @@
 namespace llmtrain {
 namespace {
 
+// A stream per name: adding or moving parameters does not change the others' values.
 std::uint64_t stream_key(std::int64_t seed, const std::string& name) {
   return stable_hash(std::to_string(seed) + "/" + name);
 }
 
-// Elements from one index of each axis to the next.
+// Distance in elements between consecutive indices of each axis.
 std::vector<std::int64_t> strides_of(const std::vector<std::int64_t>& shape) {
   std::vector<std::int64_t> strides(shape.size(), 1);
   for (std::size_t axis = shape.size(); axis-- > 1;) strides[axis - 1] = strides[axis] * shape[axis];
@@ -24,8 +25,11 @@ std::vector<std::int64_t> strides_of(const std::vector<std::int64_t>& shape) {
 // `box` begins at element `first` of a tensor with these strides.
 void fill_box(at::Tensor box, const std::int64_t* strides, std::int64_t first, std::uint64_t key, double deviation) {
   if (box.dim() > 2) {
+    // Experts: one matrix after another.
     for (std::int64_t i = 0; i < box.size(0); ++i)
       fill_box(box.select(0, i), strides + 1, first + i * strides[0], key, deviation);
+    // A part of each row, from a split by input features: rows are apart in the whole tensor. Otherwise all elements
+    // are consecutive there.
   } else if (box.dim() == 2 && box.size(1) < strides[0]) {
     kernels::fill_normal_block_(box, key, deviation, first, strides[0]);
   } else {
@@ -56,6 +60,7 @@ void initialize_weights(const at::Tensor& flat, const ParameterStore& store, con
         weights.fill_(1);
         break;
       case Initialization::normal: {
+        // Only the rank's part is generated: elements are random-access in their stream.
         const LocalPart& part = store.part(range.parameter);
         fill_normal(weights.view(part.shape), parameter, part, stream_key(seed, parameter.name));
         break;

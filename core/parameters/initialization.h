@@ -10,8 +10,8 @@
 
 namespace llmtrain {
 
-// Fills `flat`, fp32 memory of the store's parameters, as the Graph says. The values of the whole parameter, of which
-// this rank gets its part, depend on (seed, its name) only; padding is zero.
+// Fills `flat`, fp32 memory of the store's parameters, as the Graph specifies. The values of the whole parameter, of
+// which this rank holds a part, depend only on (seed, its name); padding is zero.
 void initialize_weights(const at::Tensor& flat, const ParameterStore& store, const Graph& graph, std::int64_t seed);
 
 }  // namespace llmtrain

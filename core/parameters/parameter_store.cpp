@@ -9,6 +9,7 @@ ParameterStore::ParameterStore(const Graph& graph, std::span<const std::size_t> 
     : written_(parameters.size(), false) {
   std::int64_t end = 0;
   for (const std::size_t parameter : parameters) {
+    // Without gaps, so that adjacent weights form one matrix.
     const std::int64_t begin = end;
     parts_.push_back(local_part(graph.model, graph.parameters[parameter], place));
     end += parts_.back().elements();
@@ -21,6 +22,7 @@ at::Tensor ParameterStore::view(const at::Tensor& flat, std::size_t first, std::
   std::vector<std::int64_t> shape = part(first).shape;
   const FlatRange& begin = ranges_[position(first)];
   const FlatRange& end = ranges_[position(last)];
+  // Parameters from first to last have rows of equal length, so joining them only adds rows.
   const std::int64_t row = part(first).elements() / shape[0];
   shape[0] = (end.end - begin.begin) / row;
   return flat.slice(0, begin.begin, end.end).view(shape);
@@ -34,7 +36,9 @@ at::Tensor ParameterStore::fused_weight(std::size_t first, std::size_t last) con
 void ParameterStore::keep(std::size_t parameter) { kept_[parameter] = weight(parameter).clone(); }
 
 ParameterStore::GradientTarget ParameterStore::fused_gradient(std::size_t first, std::size_t last) {
+  // Requested only at the first write.
   if (!gradients_.defined()) gradients_ = gradient_source_();
+  // Fused parameters are always written together, so the first one's flag answers for all.
   const bool written = written_[position(first)];
   for (std::size_t i = position(first); i <= position(last); ++i) written_[i] = true;
   return {view(gradients_, first, last), written ? kernels::Accumulation::add : kernels::Accumulation::overwrite};
@@ -42,6 +46,7 @@ ParameterStore::GradientTarget ParameterStore::fused_gradient(std::size_t first,
 
 at::Tensor ParameterStore::added_gradient(std::size_t parameter) {
   GradientTarget target = gradient(parameter);
+  // Zeroed at first use rather than all at once: kernels that can overwrite save the pass over memory.
   if (target.accumulation == kernels::Accumulation::overwrite) target.tensor.zero_();
   return target.tensor;
 }
@@ -49,7 +54,9 @@ at::Tensor ParameterStore::added_gradient(std::size_t parameter) {
 at::Tensor ParameterStore::take_gradients() {
   if (!gradients_.defined()) gradients_ = gradient_source_();
   for (std::size_t i = 0; i < ranges_.size(); ++i)
+    // A parameter that no micro-batch used has the gradient 0, not what the memory held before.
     if (!written_[i]) gradients_.slice(0, ranges_[i].begin, ranges_[i].end).zero_();
+  // The next micro-batch writes to new memory while these are being reduced.
   at::Tensor taken = std::move(gradients_);
   drop_gradients();
   return taken;

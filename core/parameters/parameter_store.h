@@ -16,18 +16,18 @@
 
 namespace llmtrain {
 
-// A parameter's place in the flat memory of its store, in elements.
+// Range of a parameter in the flat memory of its store, in elements.
 struct FlatRange {
   std::size_t parameter = 0;  // index into Graph::parameters
   std::int64_t begin = 0;
   std::int64_t end = 0;
 };
 
-// The parameters of one group of a stage as the modules see them: views of flat memory, back to back in the Graph's
-// order without gaps, so that weights which are multiplied together (query, key, value; gate, up) are one matrix, and
-// so that the optimizer, the collectives and the checkpoint see long arrays. The memory is lent: its owner decides
-// which part of it this rank keeps, and when the whole of it is here. On a tensor rank they are its parts of the
-// parameters, with their padding: as many elements in the same places on each.
+// The parameters of one group of a stage as the modules see them: views of flat memory, in the Graph's order without
+// gaps, so that weights which are multiplied together (query, key, value; gate, up) are one matrix, and so that the
+// optimizer, the collectives and the checkpoint work on long arrays. The memory is lent: its owner decides which part
+// of it this rank keeps, and when all of it is present. On a tensor rank these are its parts of the parameters, with
+// their padding: equally many elements at the same offsets on each rank.
 class ParameterStore {
  public:
   ParameterStore(const Graph& graph, std::span<const std::size_t> parameters, const ShardPlace& place = {});
@@ -37,7 +37,7 @@ class ParameterStore {
   at::Tensor weight(std::size_t parameter) const { return fused_weight(parameter, parameter); }
   at::Tensor fused_weight(std::size_t first, std::size_t last) const;
 
-  // A gradient to be written by a kernel that can overwrite: `accumulation` says whether it holds something already.
+  // A gradient to be written by a kernel that can overwrite: `accumulation` says whether it already holds a sum.
   struct GradientTarget {
     at::Tensor tensor;
     kernels::Accumulation accumulation;
@@ -50,21 +50,21 @@ class ParameterStore {
   // Lends flat weights, at least elements() of them.
   void attach_weights(at::Tensor flat) { weights_ = std::move(flat); }
   void detach_weights() { weights_.reset(); }
-  // One parameter stays readable after the weights are detached, as a copy of its own, until release_kept().
+  // Keeps one parameter readable after the weights are detached, as a copy, until release_kept().
   void keep(std::size_t parameter);
   void release_kept() { kept_.clear(); }
 
-  // Where flat memory for gradients comes from, at least elements() of it, whenever the first of them is written.
+  // Provides flat memory for gradients, at least elements() of it, when the first of them is written.
   using GradientSource = std::function<at::Tensor()>;
   void set_gradient_source(GradientSource source) { gradient_source_ = std::move(source); }
-  // The flat gradients of all that was written since the last call, zero where nothing was. The next write overwrites,
-  // in new memory of the source.
+  // The flat gradients written since the last call, zero where nothing was written. The next write overwrites, in new
+  // memory of the source.
   at::Tensor take_gradients();
-  // Forgets what was written.
+  // Discards what was written.
   void drop_gradients();
 
   const std::vector<FlatRange>& ranges() const { return ranges_; }
-  // What this rank has of a parameter.
+  // The part of a parameter that this rank holds.
   const LocalPart& part(std::size_t parameter) const { return parts_[position(parameter)]; }
   bool contains(std::size_t parameter) const { return position_.count(parameter) != 0; }
   std::int64_t elements() const { return ranges_.empty() ? 0 : ranges_.back().end; }
@@ -76,8 +76,8 @@ class ParameterStore {
   std::vector<FlatRange> ranges_;
   std::vector<LocalPart> parts_;                           // of ranges_[i]
   std::unordered_map<std::size_t, std::size_t> position_;  // parameter → index into ranges_
-  std::vector<bool> written_;                              // the gradient of ranges_[i] holds something
-  at::Tensor weights_, gradients_;                         // undefined while they are not here
+  std::vector<bool> written_;                              // whether the gradient of ranges_[i] holds a value
+  at::Tensor weights_, gradients_;                         // undefined while not attached
   std::unordered_map<std::size_t, at::Tensor> kept_;
   GradientSource gradient_source_;
 };
@@ -94,7 +94,8 @@ class ParameterStores {
   std::unordered_map<std::size_t, ParameterStore*> stores_;
 };
 
-// A parameter as a layer uses it, or consecutive ones that are multiplied as one. Copied freely; the store outlives it.
+// A parameter as a layer uses it, or consecutive ones that are used as one matrix. Cheap to copy; the store outlives
+// it.
 class BoundParameter {
  public:
   BoundParameter(ParameterStore& store, std::size_t first, std::size_t last)

@@ -16,15 +16,17 @@ namespace llmtrain {
 namespace {
 
 constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
+// Longer texts are no misspelt names, and comparing them takes time that grows with the square of their length.
 constexpr std::size_t longest_name = 40;
 
 std::string lower(std::string_view text) {
   std::string result(text);
+  // ASCII only, whatever the locale.
   for (char& c : result) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   return result;
 }
 
-// Insertions, deletions, replacements and swaps of neighbours (optimal string alignment).
+// Counts insertions, deletions, replacements and swaps of neighbours (optimal string alignment).
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> before(b.size() + 1);
   std::vector<std::size_t> above(b.size() + 1);
@@ -37,23 +39,26 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
       const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
       if (swapped) row[j] = std::min(row[j], before[j - 2] + 1);
     }
+    // Three rows of the matrix suffice: a swap of neighbours looks two rows back.
     std::swap(before, above);
     std::swap(above, row);
   }
   return above[b.size()];
 }
 
-// The distance where it is small against the word's length, else `none`.
+// The distance where it is small relative to the word's length, else `none`.
 std::size_t nearness(std::string_view written, std::string_view word) {
+  // A third of the word, at most three edits: more would connect unrelated words.
   const auto allowed = std::min<std::size_t>(3, std::max<std::size_t>(1, written.size() / 3));
+  // The distance is at least the difference in length, which costs nothing to compare.
   const auto difference = std::max(written.size(), word.size()) - std::min(written.size(), word.size());
   if (written.size() > longest_name || difference > allowed) return none;
   const auto distance = edit_distance(lower(written), lower(word));
-  // A two-letter word is one edit away from too much.
+  // A two-letter word is one edit away from too many words.
   return distance == 0 || (distance <= allowed && written.size() > 2) ? distance : none;
 }
 
-// What the same thing is called in Hugging Face, nanoGPT, Megatron, DeepSpeed and papers.
+// Names of the same settings in Hugging Face, nanoGPT, Megatron, DeepSpeed and papers.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 47> synonyms = {{
     {"tp", "/parallel/tensor"},
     {"pp", "/parallel/pipeline"},
@@ -107,7 +112,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 47> synonyms
 std::string_view name_of(std::string_view pointer) { return pointer.substr(pointer.rfind('/') + 1); }
 std::string_view section_of(std::string_view pointer) { return pointer.substr(0, pointer.rfind('/')); }
 
-// Entries of a list have the same keys: those of the first stand for all.
+// Entries of a list have the same keys, so the first entry represents all.
 std::string with_first_entries(const std::string& pointer) {
   std::string result;
   for (const auto& key : split_pointer(pointer)) {
@@ -153,10 +158,12 @@ std::string nearest_key(const std::string& pointer) {
   for (const auto& key : everywhere) {
     if (section_of(key) == section_of(written)) here.push_back(key);
   }
+  // In falling order of likelihood: a typing error in this section, another program's name, a key of another section.
   if (auto near = nearest_among(here, name, none - 1); !near.empty()) return near;
   for (const auto& [word, meant] : synonyms) {
     if (lower(name) == word) return std::string(meant);
   }
+  // Among all keys a short name is near to many by chance, so it must match exactly.
   return nearest_among(everywhere, name, name.size() < 6 ? 0 : 1);
 }
 
@@ -171,6 +178,7 @@ std::int64_t nearest_divisor(std::int64_t value, std::int64_t whole) {
     if (whole % small != 0) continue;
     for (const auto divisor : {small, whole / small}) {
       const auto farther = std::abs(divisor - value) - std::abs(nearest - value);
+      // Ties go to the lower one, as documented.
       if (farther < 0 || (farther == 0 && divisor < nearest)) nearest = divisor;
     }
   }

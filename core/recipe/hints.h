@@ -9,15 +9,15 @@
 
 namespace llmtrain {
 
-// The word that was probably meant, or empty: few edits away, whatever the case.
+// The word that was probably meant, or empty: within a few edits, ignoring case.
 std::string_view nearest_word(std::string_view written, Words words);
 
-// The pointer of the key that was probably meant by `pointer`, or empty: a near name in the same section, a name that
-// other programs use for it, or the same or a near name elsewhere in the recipe.
+// The pointer of the key that was probably meant by `pointer`, or empty: a similar name in the same section, a name
+// that other programs use for it, or the same or a similar name elsewhere in the recipe.
 std::string nearest_key(const std::string& pointer);
 
-// The positive multiple of `divisor` and the divisor of `whole` that lie nearest to `value`; of two the higher multiple
-// and the lower divisor.
+// The positive multiple of `divisor` and the divisor of `whole` nearest to `value`; on a tie the higher multiple and
+// the lower divisor.
 std::int64_t nearest_multiple(std::int64_t value, std::int64_t divisor);
 std::int64_t nearest_divisor(std::int64_t value, std::int64_t whole);
 

@@ -14,6 +14,7 @@ bool is_index(std::string_view key) {
   return !key.empty() && key.size() < 7 && key.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
+// Dots or slashes: both "batch.micro" and a JSON pointer are accepted.
 std::vector<std::string> split_path(std::string_view path) {
   std::vector<std::string> keys(1);
   for (const char c : path.substr(path.starts_with('/') ? 1 : 0)) {
@@ -34,7 +35,7 @@ bool is_utf8(const std::string& text) {
   }
 }
 
-// The JSON that the text is, or the text itself as a string.
+// The text parsed as JSON, or as a string where it is not JSON.
 Json value_of(const std::string& text, std::vector<std::string>& duplicates) {
   auto json = parse_json(text);
   if (!json.error.empty()) return text;
@@ -44,10 +45,10 @@ Json value_of(const std::string& text, std::vector<std::string>& duplicates) {
 
 struct Step {
   Json* child = nullptr;
-  bool made = false;  // was not there before
+  bool made = false;  // did not exist before
 };
 
-// The child of `parent` called `key`, made where it is not there; nothing for an index that a list does not have.
+// The child of `parent` called `key`, created where it does not exist; none for an index outside of a list.
 std::optional<Step> step_into(Json& parent, const std::string& key) {
   if (!parent.is_array()) {
     const bool made = !parent.contains(key);
@@ -65,7 +66,7 @@ std::string list_problem(const std::string& pointer, std::size_t size) {
   return pointer + ": is not in the list; must be an index from 0 to " + std::to_string(size);
 }
 
-// Puts `value` where `keys` lead. What was made or replaced on the way counts as overridden.
+// Puts `value` at the path `keys`. Whatever is created or replaced on the way counts as overridden.
 std::string put(Document& document, const std::vector<std::string>& keys, Json value) {
   Json* place = &document.root;
   std::string pointer;
@@ -77,6 +78,7 @@ std::string put(Document& document, const std::vector<std::string>& keys, Json v
     pointer = append_key(pointer, key);
     if (!step) return list_problem(pointer, size);
     place = step->child;
+    // Everything below a created or replaced value came from the command line as well.
     if (overridden.empty() && (step->made || !place->is_structured())) overridden = pointer;
   }
   *place = std::move(value);
@@ -87,6 +89,7 @@ std::string put(Document& document, const std::vector<std::string>& keys, Json v
 }  // namespace
 
 std::string apply_override(const std::string& text, Document& document) {
+  // The parser below and the output assume UTF-8; the shell passes any bytes.
   if (!is_utf8(text)) return shown_text(text) + ": the text is not UTF-8; write it in UTF-8";
   const auto equals = text.find('=');
   const auto path = text.substr(0, equals);
@@ -94,12 +97,12 @@ std::string apply_override(const std::string& text, Document& document) {
   const bool is_path = !path.empty() && keys.size() <= deepest_nesting &&
                        std::none_of(keys.begin(), keys.end(), [](const std::string& key) { return key.empty(); });
   if (equals == std::string::npos || !is_path) {
-    return shown_text(text) + ": is no setting; must be pointer.path=JSON, as in batch.micro=4";
+    return shown_text(text) + ": is not a setting; must be pointer.path=JSON, as in batch.micro=4";
   }
   std::vector<std::string> duplicates;
   Json value = value_of(text.substr(equals + 1), duplicates);
   if (!duplicates.empty()) {
-    return shown_text(path) + duplicates.front() + ": is given twice; a key may stand once";
+    return shown_text(path) + duplicates.front() + ": is given twice; a key may appear only once";
   }
   return put(document, keys, std::move(value));
 }

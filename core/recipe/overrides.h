@@ -7,8 +7,8 @@
 
 namespace llmtrain {
 
-// Puts one `--set pointer.path=JSON` into the document. Sections that are not there are made, an entry one past the end
-// of a list is appended, and a plain value in the way gives place. Returns what is wrong with the text, or nothing.
+// Applies one `--set pointer.path=JSON` to the document. Missing sections are created, an entry one past the end of a
+// list is appended, and a plain value in the way is replaced. Returns what is wrong with the text, or nothing.
 std::string apply_override(const std::string& text, Document& document);
 
 }  // namespace llmtrain

@@ -13,7 +13,7 @@ std::string absolute_path(const std::string& path, const std::filesystem::path& 
   if (failed || !result.is_absolute()) result = std::filesystem::absolute(from, failed);
   const std::filesystem::path relative(path);
   auto part = relative.begin();
-  // Only leading dots: behind a symbolic link ".." is not the folder that is written before it.
+  // Only leading dots: after a symbolic link ".." is not the folder that is written before it.
   for (; part != relative.end() && (*part == "." || *part == ".."); ++part) {
     if (*part == "..") result = result.parent_path();
   }

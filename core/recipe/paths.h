@@ -6,8 +6,8 @@
 
 namespace llmtrain {
 
-// `path` as an absolute path: relative ones lie in `folder`, which is made absolute and free of symbolic links first,
-// so that a leading "../" can be taken off. Never throws for what is not there.
+// `path` as an absolute path: relative ones are resolved against `folder`, which is first made absolute and free of
+// symbolic links, so that leading "../" can be removed. Never throws for a path that does not exist.
 std::string absolute_path(const std::string& path, const std::filesystem::path& folder);
 
 }  // namespace llmtrain

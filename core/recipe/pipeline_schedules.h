@@ -11,11 +11,11 @@
 
 namespace llmtrain {
 
-// A schedule's word, and what it allows. parallel/schedule/pass_order.cpp has the order of its passes.
+// A schedule's word, and what it allows. parallel/schedule/pass_order.cpp defines the order of its passes.
 struct ScheduleTraits {
   std::string_view word;
   bool one_stage_per_rank = false;    // over several pipeline ranks
-  bool groups_micro_batches = false;  // with loops over several pipeline ranks: as many at a time as ranks
+  bool groups_micro_batches = false;  // with loops and several pipeline ranks: in groups of as many as ranks
 };
 
 // In the order of the enum.
@@ -41,7 +41,7 @@ constexpr bool takes_loops(PipelineSchedule schedule, std::int64_t ranks, std::i
   return ranks == 1 || loops == 1 || !traits_of(schedule).one_stage_per_rank;
 }
 
-// What the micro-batches of a step are a multiple of.
+// The number of micro-batches per step must be a multiple of this.
 constexpr std::int64_t micro_batch_group(PipelineSchedule schedule, std::int64_t ranks, std::int64_t loops) {
   return loops > 1 && traits_of(schedule).groups_micro_batches ? ranks : 1;
 }

@@ -7,7 +7,7 @@
 
 namespace llmtrain {
 
-// What `model.architecture` decides; each key can be overridden.
+// The defaults that `model.architecture` selects; each key can be overridden.
 struct Preset {
   Position position{};
   NormKind norm{};

@@ -10,9 +10,9 @@
 
 namespace llmtrain {
 
-// A recipe, resolved: every default and preset is filled in. A member's initialiser is its key's fixed default; names,
-// ranges, help and the defaults that other keys decide stand in the key table (core/recipe/keys/key_table.h), nowhere
-// else. Sizes are in elements, batch sizes in sequences.
+// A resolved recipe: every default and preset is filled in. A member's initialiser is its key's fixed default; names,
+// ranges, help and defaults that depend on other keys are only in the key table (core/recipe/keys/key_table.h). Sizes
+// are in elements, batch sizes in sequences.
 
 enum class Architecture { gpt2, gpt_rope, llama };
 enum class Activation { gelu, gelu_tanh, swiglu };
@@ -124,7 +124,7 @@ struct TrainingRecipe {
   std::int64_t steps = 0;
   std::optional<std::string> init_from;  // a checkpoint folder, or "hf:DIR"
   std::int64_t evaluate_every = 0;       // 0: never
-  std::int64_t evaluate_batches = 0;     // global batches an evaluation; 0: the whole validation data
+  std::int64_t evaluate_batches = 0;     // global batches per evaluation; 0: the whole validation data
   double clip_norm = 1;                  // 0: off
   OptimizerRecipe optimizer;
   LearningRateRecipe learning_rate;
@@ -134,7 +134,7 @@ struct TrainingRecipe {
 
 enum class DataType { fp32, bf16, fp16 };
 
-// What memory of that type holds.
+// The element type of memory of that data type.
 constexpr ElementType element_type(DataType type) {
   switch (type) {
     case DataType::fp32:

@@ -21,7 +21,7 @@ constexpr std::size_t largest_recipe = 1 << 20;
 [[noreturn]] void refuse(const std::string& lines) { throw Error(ExitCode::bad_recipe, lines); }
 
 [[noreturn]] void refuse_size(const std::string& name) {
-  refuse(name + ": is larger than 1 MiB; a recipe is a short JSON text, data stands in files of its own");
+  refuse(name + ": is larger than 1 MiB; a recipe is a short JSON text, data belongs in files of its own");
 }
 
 Document read_document(std::string_view text, const std::string& name, std::vector<std::string>& duplicates) {
@@ -34,6 +34,7 @@ Document read_document(std::string_view text, const std::string& name, std::vect
 
 std::string apply_overrides(const std::vector<Override>& overrides, Document& document) {
   std::string lines;
+  // The reader reports the root's type; overrides of it would only hide that.
   if (!document.root.is_object()) return lines;
   for (const auto& text : overrides) {
     const auto problem = apply_override(text, document);
@@ -48,13 +49,15 @@ Recipe parse_recipe(std::string_view text, const std::string& name, const std::f
                     const std::vector<Override>& overrides) {
   std::vector<std::string> duplicates;
   Document document = read_document(text, name, duplicates);
+  // Overrides change the document and not the resolved recipe, so that defaults follow from them too.
   const auto unusable = apply_overrides(overrides, document);
   Problems problems(document);
-  for (const auto& pointer : duplicates) problems.add(pointer, "is given twice", "a key may stand once");
+  for (const auto& pointer : duplicates) problems.add(pointer, "is given twice", "a key may appear only once");
   Recipe recipe;
   RecipeReader reader(document, folder, problems);
   describe_keys(reader, recipe);
   reader.finish();
+  // After all keys are read: a rule looks at several, and only at those that are valid.
   check_rules(recipe, {.document = &document}, problems);
   auto lines = problems.report(name);
   if (!unusable.empty()) lines = unusable + (lines.empty() ? "" : "\n") + lines;
@@ -65,6 +68,7 @@ Recipe parse_recipe(std::string_view text, const std::string& name, const std::f
 Recipe read_recipe(const std::filesystem::path& file, const std::vector<Override>& overrides) {
   std::error_code unknown;
   const auto size = std::filesystem::file_size(file, unknown);
+  // Before reading, so that a huge file given by mistake is not loaded.
   if (!unknown && size > largest_recipe) refuse_size(file.string());
   std::string text;
   try {

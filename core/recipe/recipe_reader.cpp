@@ -17,7 +17,7 @@ namespace {
 
 std::string must_be(const std::string& what) { return "must be " + what; }
 
-// What the text of a string value would be as JSON: people write "8" for 8 and "true" for true.
+// The content of a string value read as JSON: users write "8" for 8 and "true" for true.
 Json unquoted(const Json& value) {
   return value.is_string() ? parse_json(value.get_ref<const std::string&>()).value : Json();
 }
@@ -27,6 +27,7 @@ std::string whole_number_in(const Json& value, IntegerRange range) {
   double number = std::numeric_limits<double>::quiet_NaN();
   if (value.is_number_float()) number = value.get<double>();
   if (inner.is_number()) number = inner.get<double>();
+  // Beyond 2^53 a double no longer holds every integer, so a hint could suggest a wrong one.
   constexpr double exact = 9007199254740992.0;  // 2^53
   if (!(std::abs(number) <= exact) || number != std::floor(number)) return "";
   const auto whole = static_cast<std::int64_t>(number);
@@ -56,8 +57,10 @@ bool is_usable(std::string_view text, TextKind kind) {
   if (kind == TextKind::plain || kind == TextKind::schema_link) return true;
   if (text.empty() || has_control_character(text)) return false;
   if (kind == TextKind::name) {
+    // A name becomes a folder: 200 leaves room within a file system's 255 bytes.
     return text.size() <= 200 && text != "." && text != ".." && text.find('/') == std::string_view::npos;
   }
+  // PATH_MAX on Linux.
   return text.size() <= 4096 && !(kind == TextKind::checkpoint_source && text == "hf:");
 }
 
@@ -76,6 +79,7 @@ const Json* RecipeReader::take(const Key& key, const std::string& rule) {
     if (found != level.value->end()) return &*found;
     if (key.presence == Presence::required) problems_.add_missing(pointer_to(key), rule);
   } else if (level.state == State::absent && key.presence == Presence::required) {
+    // A missing section is one problem, reported when it is left, not one for each of its keys.
     level.required.push_back(key.name);
   }
   return nullptr;
@@ -92,6 +96,7 @@ void RecipeReader::report_type(const std::string& pointer, const Json& value, co
 std::optional<std::int64_t> RecipeReader::whole_number(const std::string& pointer, const Json& value,
                                                        IntegerRange range, const std::string& rule) {
   if (!value.is_number_integer()) {
+    // 8.0 is refused as well: the hint shows the whole number.
     if (value.is_number_float()) {
       problems_.add(pointer, shown_value(value) + " is not a whole number in 64 bits", rule,
                     whole_number_in(value, range));
@@ -100,6 +105,7 @@ std::optional<std::int64_t> RecipeReader::whole_number(const std::string& pointe
     }
     return std::nullopt;
   }
+  // nlohmann stores positive integers as unsigned; one above int64 would wrap in the conversion.
   const bool beyond = value.is_number_unsigned() &&
                       value.get<std::uint64_t>() > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   const auto number = beyond ? 0 : value.get<std::int64_t>();
@@ -179,6 +185,7 @@ std::optional<std::string> RecipeReader::checked_text(const std::string& pointer
 
 std::string RecipeReader::resolved(const std::string& pointer, const std::string& text, const TextRule& rule) const {
   if (std::find(rule.words.begin(), rule.words.end(), text) != rule.words.end()) return text;
+  // A path typed on the command line is relative to where it was typed.
   const auto folder = document_.is_override(pointer) ? std::filesystem::path() : folder_;
   switch (rule.kind) {
     case TextKind::path:
@@ -227,6 +234,7 @@ void RecipeReader::tokenizer(const Key& key, TokenizerRecipe& field) {
 
 void RecipeReader::tokenizer_file(const std::string& pointer, const Json& value, TokenizerRecipe& field) {
   Level level{&value, pointer};
+  // An object must have exactly one of the two keys.
   std::size_t given = 0;
   for (std::size_t i = 0; i < tokenizer_file_keys.size(); ++i) {
     const auto name = tokenizer_file_keys[i];
@@ -238,6 +246,7 @@ void RecipeReader::tokenizer_file(const std::string& pointer, const Json& value,
     field.file = checked_text(append_key(pointer, name), *file, {TextKind::path}).value_or("");
   }
   report_unknown(level);
+  // An unknown key has been reported already.
   const bool only_unknown = given == 0 && !value.empty();
   if (given == 1 || only_unknown) return;
   problems_.add(pointer, given == 0 ? "is an empty object" : "names two tokenizers", must_be(tokenizer_words()));
@@ -253,6 +262,7 @@ void RecipeReader::balance(const Key& key, BalanceRecipe& field, IntegerRange ra
     for (std::size_t i = 0; i < value->size(); ++i) {
       const auto entry =
           whole_number(append_key(pointer, std::to_string(i)), (*value)[i], range, must_be(range_words(range)));
+      // Kept at its index even where it is invalid, so that later entries are reported at theirs.
       field.layers_per_stage.push_back(entry.value_or(0));
     }
   } else if (!value->is_string()) {
@@ -268,6 +278,7 @@ void RecipeReader::balance(const Key& key, BalanceRecipe& field, IntegerRange ra
 }
 
 void RecipeReader::enter(const Json* value, std::string pointer, const std::string& rule) {
+  // Within a section of the wrong type nothing more is reported.
   const auto outer = levels_.empty() ? State::given : levels_.back().state;
   Level level{value, std::move(pointer), outer == State::broken ? State::broken : State::absent};
   if (value != nullptr) {

@@ -12,14 +12,15 @@
 
 namespace llmtrain {
 
-// Fills a recipe from a document: every value checked on its own, defaults where none is given, unknown and missing
-// keys told. A value that is wrong leaves its member's default and one problem.
+// Fills a recipe from a document: checks every value on its own, fills in defaults, reports unknown and missing keys. A
+// wrong value leaves its member's default and one problem.
 class RecipeReader final : public KeyVisitor {
  public:
-  // `folder` is where relative paths of the recipe itself lie; those from `--set` lie in the working directory.
+  // `folder` is the base of relative paths in the recipe itself; those from `--set` are relative to the working
+  // directory.
   RecipeReader(const Document& document, const std::filesystem::path& folder, Problems& problems);
 
-  // Tells the unknown keys outside of all sections; to be called last.
+  // Reports the unknown keys outside of all sections; must be called last.
   void finish() { leave_section(); }
 
   void integer(const Key& key, std::int64_t& field, IntegerRange range) override;
@@ -34,8 +35,8 @@ class RecipeReader final : public KeyVisitor {
  private:
   enum class State {
     given,
-    absent,  // its keys get their defaults; required ones are told as one missing section
-    broken   // told already
+    absent,  // its keys get their defaults; required ones are reported as one missing section
+    broken   // reported already
   };
   struct Level {
     const Json* value = nullptr;
@@ -54,7 +55,7 @@ class RecipeReader final : public KeyVisitor {
   void leave_list() override;
 
   std::string pointer_to(const Key& key) const { return append_key(levels_.back().pointer, key.name); }
-  // The key's value, or null where there is none; a required one that is missing is told, with its rule.
+  // The key's value, or null without one; a required key that is missing is reported, with its rule.
   const Json* take(const Key& key, const std::string& rule);
   void enter(const Json* value, std::string pointer, const std::string& rule);
   void report_unknown(const Level& level);

@@ -16,6 +16,7 @@ Json whole_number(IntegerRange range) {
 
 Json text_of(const TextRule& rule) {
   Json schema = {{"type", "string"}};
+  // The schema is for editors: it covers what JSON Schema can express, the reader checks the rest.
   if (rule.kind == TextKind::name) schema["pattern"] = "^[^/]{1,200}$";
   if (rule.kind != TextKind::plain && rule.kind != TextKind::schema_link) schema["minLength"] = 1;
   return schema;
@@ -102,6 +103,7 @@ class SchemaWriter final : public KeyVisitor {
   void leave_section() override {
     const auto level = std::move(levels_.back());
     levels_.pop_back();
+    // An entry of a list has no name: it is the schema of the list's items.
     if (level.name.empty()) {
       items_ = object_of(level);
       return;
@@ -111,6 +113,7 @@ class SchemaWriter final : public KeyVisitor {
       schema["type"] = {"object", "null"};
       schema["default"] = nullptr;
     }
+    // A section with required keys cannot be left out itself.
     const bool required = !level.nullable && !level.required.empty();
     put({level.name, level.help, "", required ? Presence::required : Presence::optional}, std::move(schema),
         Json::object());
@@ -128,6 +131,7 @@ class SchemaWriter final : public KeyVisitor {
     property.update(schema);
     if (key.presence == Presence::required) {
       level.required.push_back(std::string(key.name));
+      // A default that depends on other keys is given in words, as a schema cannot express it.
     } else if (key.default_words.empty() && !property.contains("properties")) {
       property["default"] = std::move(value);
     }

@@ -12,6 +12,7 @@ namespace {
 
 class RecipeWriter final : public KeyVisitor {
  public:
+  // The recipe is resolved: a default must not replace what it holds.
   RecipeWriter() : KeyVisitor(Defaults::keep) { levels_.push_back({"", Json::object()}); }
   Json take() { return std::move(levels_.front().value); }
 
@@ -79,6 +80,7 @@ class RecipeWriter final : public KeyVisitor {
 
 nlohmann::ordered_json to_json(const Recipe& recipe) {
   RecipeWriter writer;
+  // The table takes a recipe that a visitor may change; this one does not.
   Recipe copy = recipe;
   describe_keys(writer, copy);
   return writer.take();

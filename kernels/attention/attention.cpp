@@ -24,6 +24,7 @@ at::Tensor by_head(const at::Tensor& x) { return x.transpose(1, 2); }
 
 // Repeats every key or value head for the query heads that share it: [B, S, kv, D] → [B, heads, S, D].
 at::Tensor share_heads(const at::Tensor& x, std::int64_t heads) {
+  // Batched products need one matrix per query head, so the reshape copies.
   if (x.size(2) == heads) return by_head(x);
   const auto group = heads / x.size(2);
   return by_head(x.unsqueeze(3).expand({-1, -1, -1, group, -1}).reshape({x.size(0), x.size(1), heads, x.size(3)}));
@@ -37,9 +38,10 @@ at::Tensor sum_shared_heads(const at::Tensor& dx, std::int64_t kv_heads) {
   return gradient.reshape({gradient.size(0), gradient.size(1), kv_heads, heads / kv_heads, gradient.size(3)}).sum(3);
 }
 
-// [S_q, S]: −∞ where a key lies behind its query.
+// [S_q, S]: −∞ where a key comes after its query.
 at::Tensor future(const SequencePart& queries, std::int64_t rows, const at::Tensor& scores) {
   std::vector<at::Tensor> pieces;
+  // Row r of a run is at position run.begin + r and sees the keys up to it: a triangle that starts one column later.
   for (const PositionRun& run : queries.runs_of(rows)) {
     pieces.push_back(at::full({run.length, scores.size(3)}, -std::numeric_limits<double>::infinity(), scores.options())
                          .triu_(run.begin + 1));
@@ -47,7 +49,7 @@ at::Tensor future(const SequencePart& queries, std::int64_t rows, const at::Tens
   return pieces.size() == 1 ? pieces.front() : at::cat(pieces);
 }
 
-// Scores and softmax in fp32 at least; the result in query's dtype.
+// Scale, mask and softmax run in fp32 at least; the result is in query's dtype.
 at::Tensor causal_probabilities(const at::Tensor& query, const at::Tensor& key, const SequencePart& queries) {
   const auto wide = query.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   at::Tensor scores = at::matmul(query, key.transpose(2, 3)).to(wide).mul_(scale_of(query));
@@ -55,13 +57,14 @@ at::Tensor causal_probabilities(const at::Tensor& query, const at::Tensor& key, 
   return at::_softmax(scores, 3, false).to(query.scalar_type());
 }
 
-// In place on [B, heads, S_q, S].
+// In place on [B, heads, S_q, S]. The rows of dropout's matrix are (sample, head, query) and its columns the keys.
 void drop(at::Tensor& probabilities, const AttentionSetting& setting) {
   at::Tensor rows = probabilities.view({-1, probabilities.size(3)});
   dropout_rows_(rows, setting.dropout, {setting.queries, probabilities.size(2)});
 }
 
 at::Tensor dropped(const at::Tensor& probabilities, const AttentionSetting& setting) {
+  // A copy under dropout: the softmax's gradient needs the probabilities as they were before it.
   if (!setting.dropout.active()) return probabilities;
   at::Tensor result = probabilities.clone();
   drop(result, setting);
@@ -72,6 +75,7 @@ AttentionOutput math_forward(const at::Tensor& query, const at::Tensor& key, con
                              const AttentionSetting& setting) {
   const auto heads = query.size(2);
   const at::Tensor probabilities = causal_probabilities(by_head(query), share_heads(key, heads), setting.queries);
+  // The probabilities before dropout are returned: the backward regenerates the mask and needs both forms.
   const at::Tensor out = at::matmul(dropped(probabilities, setting), share_heads(value, heads));
   return {by_head(out).contiguous(), probabilities};
 }
@@ -83,7 +87,9 @@ AttentionGradients math_backward(const at::Tensor& dout, const at::Tensor& query
   const at::Tensor gradient = by_head(dout);
   const at::Tensor dvalue = at::matmul(dropped(saved.statistics, setting).transpose(2, 3), gradient);
   at::Tensor dprobabilities = at::matmul(gradient, share_heads(value, heads).transpose(2, 3));
+  // The gradient of dropout is the same mask and factor, generated again from its key instead of being kept.
   if (setting.dropout.active()) drop(dprobabilities, setting);
+  // dscores = p·(dp − Σ p·dp), then the scale of the scores.
   const at::Tensor dscores =
       at::_softmax_backward_data(dprobabilities, saved.statistics, 3, query.scalar_type()).mul_(scale_of(query));
   const at::Tensor dquery = at::matmul(dscores, share_heads(key, heads));
@@ -91,6 +97,7 @@ AttentionGradients math_backward(const at::Tensor& dout, const at::Tensor& query
   return {by_head(dquery), sum_shared_heads(dkey, key.size(2)), sum_shared_heads(dvalue, value.size(2))};
 }
 
+// LibTorch's kernels do not support grouped queries, so each key and value head is repeated for its query heads.
 AttentionOutput flash_forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                               const SequencePart& queries) {
   if (has_cpu_flash_attention(query)) return cpu_flash_attention_forward(query, key, value, queries);
@@ -107,7 +114,7 @@ AttentionGradients flash_backward(const at::Tensor& dout, const at::Tensor& quer
   const AttentionOutput by_heads{by_head(saved.out), saved.statistics};
   const AttentionGradients d = library_flash_attention_backward(by_head(dout), by_head(query), share_heads(key, heads),
                                                                 share_heads(value, heads), by_heads, queries);
-  // Sums over the runs and over the heads of a group are rounded once.
+  // The sums over runs and over the heads of a group stay wide and are rounded once, here.
   const auto type = query.scalar_type();
   return {by_head(d.query).to(type), sum_shared_heads(d.key, key.size(2)).to(type),
           sum_shared_heads(d.value, value.size(2)).to(type)};

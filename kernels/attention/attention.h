@@ -31,7 +31,7 @@ struct AttentionOutput {
 };
 
 struct AttentionGradients {
-  at::Tensor query, key, value;  // shaped as the inputs; of keys and values what these queries add
+  at::Tensor query, key, value;  // shaped as the inputs; of keys and values only what these queries contribute
 };
 
 AttentionOutput attention_forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,

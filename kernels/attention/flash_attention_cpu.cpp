@@ -18,8 +18,11 @@
 namespace llmtrain::kernels {
 namespace {
 
+// A thread holds query_block × S scores. A smaller block skips more of the masked keys, a larger one makes its matrix
+// products larger.
 constexpr std::int64_t query_block = 128;
 
+// Looked up once: the instruction-set level does not change while the program runs.
 template <class Value>
 const vector::AttentionLoops<Value>& loops() {
   static const auto kernels = vector::at_level([]<int level> { return vector::attention_kernels_for<level>(); });
@@ -44,6 +47,7 @@ struct Head {
 
 template <class Value>
 Head<Value> head_of(const at::Tensor& x, std::int64_t batch, std::int64_t head) {
+  // A const tensor's data is writable, so one type serves inputs and outputs.
   return {static_cast<Value*>(x.data_ptr()) + batch * x.stride(0) + head * x.stride(2), x.stride(1)};
 }
 
@@ -78,7 +82,7 @@ void multiply(const Shape& shape, const MatmulOperand& left, const MatmulOperand
   onednn_matmul(problem);
 }
 
-// Consecutive queries: from row `first_row` of the query tensor on, at the positions that `scores` says.
+// Consecutive queries: from row `first_row` of the query tensor, at the positions that `scores` gives.
 struct QueryBlock {
   std::int64_t first_row;
   vector::ScoreBlock scores;
@@ -90,6 +94,7 @@ std::vector<QueryBlock> blocks_of(const SequencePart& queries, std::int64_t rows
   std::int64_t row = 0;
   for (const PositionRun& run : queries.runs_of(rows)) {
     for (std::int64_t offset = 0; offset < run.length; offset += query_block) {
+      // A block's last query is the one that sees most keys: those after it need not be multiplied.
       const std::int64_t count = std::min(query_block, run.length - offset), first = run.begin + offset;
       blocks.push_back({row + offset, {count, first + count, first, scale}});
     }
@@ -108,6 +113,8 @@ AttentionOutput forward(const at::Tensor& query, const at::Tensor& key, const at
   AttentionOutput output{at::empty(query.sizes(), query.options()),
                          at::empty({batch, heads, query_rows}, query.options().dtype(at::kFloat))};
   float* log_sum_exp = output.statistics.data_ptr<float>();
+  // One task per sample, head and block of queries. Each writes rows of its own, so the result does not depend on the
+  // number of threads. The scratch memory fits the longest block and is allocated once per range of tasks.
   at::parallel_for(0, batch * heads * count, 1, [&](std::int64_t begin, std::int64_t end) {
     std::vector<float> scores(static_cast<std::size_t>(query_block * key.size(1)));
     std::vector<Value> rounded(std::is_same_v<Value, float> ? 0 : scores.size());
@@ -118,6 +125,7 @@ AttentionOutput forward(const at::Tensor& query, const at::Tensor& key, const at
       const auto v = head_of<Value>(value, b, h / group), out = head_of<Value>(output.out, b, h);
       multiply<Value>({block.queries, block.keys, dim}, rows(q.row(first), q.stride), columns(k.data, k.stride),
                       scores.data(), block.keys);
+      // In fp32 the probabilities replace the scores; bf16 needs memory of its own.
       Value* probabilities = rounded.data();
       if constexpr (std::is_same_v<Value, float>) probabilities = scores.data();
       loops<Value>().softmax(block, scores.data(), probabilities, log_sum_exp + (b * heads + h) * query_rows + first);
@@ -128,7 +136,7 @@ AttentionOutput forward(const at::Tensor& query, const at::Tensor& key, const at
   return output;
 }
 
-// Memory of one thread's backward, used again for every block.
+// Scratch memory of one thread's backward, reused for every block.
 template <class Value>
 struct BackwardScratch {
   explicit BackwardScratch(std::int64_t sequence, std::int64_t dim)
@@ -140,6 +148,7 @@ struct BackwardScratch {
         dvalue(dkey.size()),
         delta(static_cast<std::size_t>(query_block)) {}
 
+  // fp32 results may replace their inputs (vector::AttentionLoops); bf16 ones have another size.
   Value* probabilities() {
     if constexpr (std::is_same_v<Value, float>)
       return scores.data();
@@ -174,15 +183,19 @@ void backward_block(const QueryBlock& queries, const BackwardHead<Value>& head, 
   const std::int64_t dim = head.dim;
   const Shape by_keys{block.queries, block.keys, dim}, by_dim{block.queries, dim, block.keys};
   const Shape sums{block.keys, dim, block.queries};
+  // Σ p·dp of a query equals Σ dout·out, so the softmax's gradient takes no pass over the keys (arXiv 2205.14135,
+  // appendix B.2).
   for (std::int64_t i = 0; i < block.queries; ++i)
     scratch.delta[static_cast<std::size_t>(i)] =
         loops<Value>().dot(head.dout.row(first + i), head.out.row(first + i), dim);
+  // The scores are computed again: keeping them would take S × S memory.
   multiply<Value>(by_keys, rows(head.query.row(first), head.query.stride), columns(head.key.data, head.key.stride),
                   scratch.scores.data(), block.keys);
   multiply<Value>(by_keys, rows(head.dout.row(first), head.dout.stride), columns(head.value.data, head.value.stride),
                   scratch.dprobabilities.data(), block.keys);
   loops<Value>().softmax_backward(block, scratch.scores.data(), head.log_sum_exp + first, scratch.dprobabilities.data(),
                                   scratch.delta.data(), scratch.probabilities(), scratch.score_gradients());
+  // dvalue += pᵀ · dout and dkey += dscoresᵀ · query, in fp32 over all blocks; a block's dquery is complete at once.
   multiply<Value>(sums, columns(scratch.probabilities(), block.keys), rows(head.dout.row(first), head.dout.stride),
                   scratch.dvalue.data(), dim, true);
   multiply<Value>(sums, columns(scratch.score_gradients(), block.keys), rows(head.query.row(first), head.query.stride),
@@ -194,6 +207,7 @@ void backward_block(const QueryBlock& queries, const BackwardHead<Value>& head, 
 template <class Value>
 void store_sums(const std::vector<float>& sums, const Head<Value>& destination, std::int64_t sequence,
                 std::int64_t dim) {
+  // Rounded to the gradient's type once, after every query head and block has been added.
   for (std::int64_t t = 0; t < sequence; ++t) loops<Value>().copy(sums.data() + t * dim, destination.row(t), dim);
 }
 
@@ -207,6 +221,8 @@ AttentionGradients backward(const at::Tensor& dout, const at::Tensor& query, con
   const auto fresh = [](const at::Tensor& x) { return at::empty(x.sizes(), x.options()); };
   AttentionGradients gradients{fresh(query), fresh(key), fresh(value)};
   const float* log_sum_exp = saved.statistics.data_ptr<float>();
+  // One task per key and value head rather than per block: all query heads of its group and all their blocks add to the
+  // same dkey and dvalue, in this order, without atomic operations.
   at::parallel_for(0, batch * kv_heads, 1, [&](std::int64_t begin, std::int64_t end) {
     BackwardScratch<Value> scratch(sequence, dim);
     for (std::int64_t task = begin; task < end; ++task) {
@@ -235,6 +251,7 @@ AttentionGradients backward(const at::Tensor& dout, const at::Tensor& query, con
 
 bool has_cpu_flash_attention(const at::Tensor& query) {
   const auto type = query.scalar_type();
+  // The loops above are built on oneDNN's products; without it, and for other types, LibTorch's kernel takes over.
   return query.is_cpu() && (type == at::kFloat || type == at::kBFloat16) && has_onednn();
 }
 

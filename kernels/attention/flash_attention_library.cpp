@@ -21,7 +21,7 @@ namespace {
 
 enum class Mask { none, causal };
 
-// All of one call are [B, heads, S, D]; statistics [B, heads, S].
+// The tensors of one call: [B, heads, S, D]; statistics are [B, heads, S].
 struct Operands {
   at::Tensor query, key, value;
 };
@@ -39,10 +39,11 @@ AttentionOutput attend(const Operands& x, Mask mask) {
   }
   const auto [out, log_sum_exp, seed, offset] = at::_scaled_dot_product_efficient_attention(
       x.query, x.key, x.value, std::nullopt, true, 0.0, causal, scale_of(x.query));
+  // The kernel pads the log-sum-exps; only those of real queries are kept.
   return {out, log_sum_exp.narrow(2, 0, x.query.size(2))};
 }
 
-// The CUDA kernel reads log-sum-exps in blocks of 32.
+// The CUDA kernel reads log-sum-exps in blocks of 32. Padding with +∞ makes exp(score − log-sum-exp) zero.
 at::Tensor padded(const at::Tensor& log_sum_exp) {
   constexpr std::int64_t block = 32;
   const std::int64_t missing = (block - log_sum_exp.size(2) % block) % block;
@@ -69,6 +70,8 @@ Operands with_keys(const Operands& x, const PositionRun& run) {
   return {x.query, x.key.narrow(2, run.begin, run.length), x.value.narrow(2, run.begin, run.length)};
 }
 
+// The softmax over the union of two sets of keys: each part's output weighted by its share of the whole sum,
+// exp(lse_part − lse). Wide, as it is a sum of two rounded results.
 AttentionOutput joined(const AttentionOutput& a, const AttentionOutput& b) {
   const at::Tensor log_sum_exp = at::logaddexp(a.statistics, b.statistics);
   const auto weighted = [&](const AttentionOutput& part) {
@@ -80,11 +83,12 @@ AttentionOutput joined(const AttentionOutput& a, const AttentionOutput& b) {
 // Queries at the positions of `run` against all keys that they see.
 AttentionOutput attend_run(const Operands& x, const PositionRun& run) {
   const AttentionOutput own = attend(with_keys(x, run), Mask::causal);
+  // A run at the start of the sequence has no earlier keys.
   if (run.begin == 0) return own;
   return joined(attend(with_keys(x, {0, run.begin}), Mask::none), own);
 }
 
-// Sums of a part's gradients, wide; of keys and values over all runs.
+// Adds one run's gradients to the wide sums; keys and values collect contributions from every run.
 void add_gradients(AttentionGradients& sums, const AttentionGradients& part, const PositionRun& rows,
                    const PositionRun& keys) {
   sums.query.narrow(2, rows.begin, rows.length).add_(part.query);
@@ -92,7 +96,7 @@ void add_gradients(AttentionGradients& sums, const AttentionGradients& part, con
   sums.value.narrow(2, keys.begin, keys.length).add_(part.value);
 }
 
-// Operands and what belongs to the query rows of one run.
+// The operands, and what belongs to the query rows of one run.
 struct RunBackward {
   Operands operands;
   AttentionOutput saved;
@@ -109,6 +113,7 @@ RunBackward backward_of(const Operands& x, const AttentionOutput& saved, const a
 
 AttentionOutput library_flash_attention_forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                                                 const SequencePart& queries) {
+  // One call where the queries are the whole sequence; the parts below cost a second pass over the outputs.
   if (queries.is_whole()) return attend({query, key, value}, Mask::causal);
   std::vector<at::Tensor> outs, statistics;
   std::int64_t row = 0;
@@ -127,6 +132,8 @@ AttentionGradients library_flash_attention_backward(const at::Tensor& dout, cons
   const Operands all{query, key, value};
   if (queries.is_whole()) return attend_backward(dout, all, saved, Mask::causal);
   const auto wide = [](const at::Tensor& x) { return at::zeros(x.sizes(), x.options().dtype(wide_type(x))); };
+  // Given the output and log-sum-exp over all keys, the backward over some keys uses their true probabilities, so the
+  // gradients of the two parts simply add.
   AttentionGradients sums{wide(query), wide(key), wide(value)};
   std::int64_t row = 0;
   for (const PositionRun& run : queries.runs_of(query.size(2))) {

@@ -5,10 +5,11 @@
 
 namespace llmtrain::kernels {
 
-// Flash attention by LibTorch's kernels, for any device and dtype that they take. They know two masks, none and one
-// whose first query sees the first key alone: queries from a later position on are attention without a mask over the
-// keys before them and causal attention over their own, joined by their log-sum-exps in fp32 at least (Dao et al.,
-// arXiv 2205.14135, section 3.1). Keys and values have as many heads as the query, all [B, heads, S, D].
+// Flash attention through LibTorch's kernels, for every device and dtype that they support. They have two masks: none,
+// and a causal one whose first query sees the first key only. Queries that start at a later position are therefore
+// computed as unmasked attention over the keys before them and causal attention over their own keys, combined through
+// their log-sum-exps in fp32 or wider (Dao et al., arXiv 2205.14135, section 3.1). Keys and values have as many heads
+// as the query, all [B, heads, S, D].
 AttentionOutput library_flash_attention_forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                                                 const SequencePart& queries);
 AttentionGradients library_flash_attention_backward(const at::Tensor& dout, const at::Tensor& query,

@@ -13,12 +13,13 @@ using Matmul = decltype(&llmtrain_onednn_matmul);
 
 Matmul load() {
 #if defined(LLMTRAIN_SANITIZED)
+  // The sanitizers' runtime does not allow RTLD_DEEPBIND.
   return nullptr;
 #else
-  // By its bare name: found through the run path of the library or program that this code is part of.
+  // By its bare name, so that it is found through the run path of the library or program that contains this code.
   void* library = ::dlopen("libllmtrain_onednn.so", RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
   if (library == nullptr) {
-    log().warn("oneDNN cannot be loaded ({}): matrix products take LibTorch's slower way", ::dlerror());
+    log().warn("oneDNN cannot be loaded ({}): matrix products use LibTorch's slower path", ::dlerror());
     return nullptr;
   }
   return reinterpret_cast<Matmul>(::dlsym(library, "llmtrain_onednn_matmul"));

@@ -18,18 +18,19 @@ memory::data_type data_type(MatmulElement element) {
   return element == MatmulElement::fp32 ? memory::data_type::f32 : memory::data_type::bf16;
 }
 
-// oneDNN keeps built primitives in a cache of its own, together with their engine: all threads use the same.
+// oneDNN caches built primitives together with their engine, so all threads share one engine.
 const dnnl::engine& the_engine() {
   static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   return engine;
 }
 
 dnnl::stream& this_stream() {
+  // One per thread: attention multiplies on many threads at once.
   thread_local dnnl::stream stream(the_engine());
   return stream;
 }
 
-// A product of one shape, with memory objects that are pointed anew at every call.
+// A product of one shape, with memory objects that are bound to new data at every call.
 struct Product {
   dnnl::matmul primitive;
   memory left, right, bias, destination;
@@ -43,10 +44,12 @@ Product make_product(const MatmulProblem& problem) {
                           memory::dims{problem.left.row_stride, problem.left.column_stride});
   const memory::desc right({problem.k, problem.n}, operand,
                            memory::dims{problem.right.row_stride, problem.right.column_stride});
+  // One row, which oneDNN broadcasts over the rows of the result.
   const memory::desc bias({1, problem.n}, operand, memory::format_tag::ab);
   const memory::desc destination({problem.m, problem.n}, data_type(problem.destination_element),
                                  memory::dims{problem.destination_row_stride, std::int64_t{1}});
   dnnl::primitive_attr attributes;
+  // Adding happens in the product's own write to memory, without a second pass.
   if (problem.accumulate) {
     dnnl::post_ops sum;
     sum.append_sum(1.0F);
@@ -58,10 +61,11 @@ Product make_product(const MatmulProblem& problem) {
           unbound(destination)};
 }
 
-// Building a primitive costs more than running a small one, and a training step asks for the same few again and again.
-// A primitive divides its work by the threads that were there when it was built: the number belongs to the key.
+// Building a primitive costs more than running a small one, and a training step repeats the same few. A primitive
+// divides its work among as many threads as there were when it was built, so that number is part of the key.
 Product& cached_product(const MatmulProblem& problem) {
   using Key = std::array<std::int64_t, 13>;
+  // Per thread, since a call binds its data to the cached memory objects.
   thread_local std::map<Key, Product> cache;
   const Key key{problem.m,
                 problem.n,
@@ -87,13 +91,15 @@ dnnl_exec_arg_t bind(int argument, memory& memory, const void* data) {
 
 void run(const MatmulProblem& problem) {
   Product& product = cached_product(problem);
-  // The C call takes a plain array; the C++ one would build a hash map for every small product of attention.
+  // The C call takes a plain array; the C++ one would build a hash map for every small product in attention.
+  // The bias comes last, so that it can be left out by the count.
   const std::array arguments{
       bind(DNNL_ARG_SRC, product.left, problem.left.data), bind(DNNL_ARG_WEIGHTS, product.right, problem.right.data),
       bind(DNNL_ARG_DST, product.destination, problem.destination), bind(DNNL_ARG_BIAS, product.bias, problem.bias)};
   const int count = problem.bias == nullptr ? 3 : 4;
   dnnl::error::wrap_c_api(dnnl_primitive_execute(product.primitive.get(), this_stream().get(), count, arguments.data()),
                           "oneDNN could not run a matrix product");
+  // The caller may reuse its operands as soon as the call returns.
   this_stream().wait();
 }
 
@@ -105,6 +111,7 @@ const char* llmtrain_onednn_matmul(const llmtrain::kernels::MatmulProblem* probl
     llmtrain::kernels::run(*problem);
     return nullptr;
   } catch (const std::exception& failure) {
+    // No exception may leave through the C interface.
     thread_local std::string message;
     message = failure.what();
     return message.c_str();

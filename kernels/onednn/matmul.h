@@ -8,7 +8,7 @@ namespace llmtrain::kernels {
 // A matrix product in oneDNN on plain row-major memory.
 enum class MatmulElement { fp32, bf16 };
 
-// An operand as it enters the product: element (i, j) lies at data[i·row_stride + j·column_stride], one stride is 1.
+// An operand as it enters the product: element (i, j) is at data[i·row_stride + j·column_stride], one stride is 1.
 struct MatmulOperand {
   const void* data = nullptr;
   std::int64_t row_stride = 0;
@@ -16,7 +16,7 @@ struct MatmulOperand {
 };
 
 // destination[m, n] = left[m, k] · right[k, n] (+ bias[n]), or added to what the destination holds. Destination rows
-// lie destination_row_stride ≥ n apart; bias is contiguous. Supported: operands fp32 with destination fp32; operands
+// are destination_row_stride ≥ n apart; bias is contiguous. Supported: operands fp32 with destination fp32; operands
 // bf16 with destination bf16 or fp32.
 struct MatmulProblem {
   std::int64_t m = 0, n = 0, k = 0;
@@ -29,12 +29,12 @@ struct MatmulProblem {
   std::int64_t destination_row_stride = 0;
 };
 
-// Whether libllmtrain_onednn.so and the oneDNN that it brings can be loaded. Not in sanitizer builds, which refuse to
-// load it the way that it must be (matmul_library.h): everything has another way there.
+// Whether libllmtrain_onednn.so and the oneDNN that it links can be loaded. False in sanitizer builds, which do not
+// support loading it with RTLD_DEEPBIND (matmul_library.h); every caller has a path without it.
 bool has_onednn();
 
-// Blocking; uses the OpenMP threads, or the calling one alone inside a parallel region. Repeats bitwise for the same
-// problem and thread count. Only where has_onednn(). Throws Error(internal_error) when oneDNN refuses.
+// Blocking; uses the OpenMP threads, or only the calling one inside a parallel region. Bitwise reproducible for the
+// same problem and thread count. Requires has_onednn(). Throws Error(internal_error) when oneDNN fails.
 void onednn_matmul(const MatmulProblem& problem);
 
 }  // namespace llmtrain::kernels

@@ -8,7 +8,7 @@
 // other's copies. So this library is loaded with RTLD_DEEPBIND: oneDNN then sees its own symbols first.
 extern "C" {
 
-// Null, or why it failed (valid until this thread's next call).
+// Null on success, else the reason of the failure (valid until this thread's next call).
 const char* llmtrain_onednn_matmul(const llmtrain::kernels::MatmulProblem* problem);
 
 }  // extern "C"

@@ -26,6 +26,7 @@ at::Tensor activation_forward(const at::Tensor& x, ActivationKind kind) {
 at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& x, ActivationKind kind) {
   if (kind != ActivationKind::swiglu) return at::gelu_backward(dy, x, approximation(kind));
   const std::vector<at::Tensor> halves = x.chunk(2, -1);
+  // The gradients of gate and up side by side, as x has them.
   return at::cat(std::vector<at::Tensor>{at::silu_backward(dy * halves[1], halves[0]), dy * at::silu(halves[0])}, -1);
 }
 

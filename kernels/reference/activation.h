@@ -3,7 +3,7 @@
 
 #include "kernels/activation.h"
 
-// The operations of kernels/activation.h in LibTorch's operators: any dtype, any device.
+// The operations of kernels/activation.h with LibTorch's operators: any dtype, any device.
 namespace llmtrain::kernels::reference {
 
 at::Tensor activation_forward(const at::Tensor& x, ActivationKind kind);

@@ -11,6 +11,7 @@ at::Tensor position_indices(const at::Tensor& tokens, std::int64_t sequence_leng
 }
 
 void add_rows(at::Tensor& gradient, const at::Tensor& index, const at::Tensor& dy) {
+  // The gradient may be wider than dy, and index_put_ takes one type.
   gradient.index_put_({index}, dy.to(gradient.scalar_type()), true);
 }
 
@@ -23,7 +24,7 @@ at::Tensor embedding_forward(const at::Tensor& tokens, const at::Tensor& table,
   return y;
 }
 
-// index_put_ with accumulation sorts its indices first: unlike index_add_, it is repeatable on a GPU as well.
+// index_put_ with accumulation sorts its indices first: unlike index_add_, its result is reproducible on a GPU as well.
 void embedding_backward(const at::Tensor& dy, const at::Tensor& tokens, at::Tensor& dtable,
                         std::optional<at::Tensor> dpositions, std::int64_t sequence_length) {
   add_rows(dtable, tokens, dy);

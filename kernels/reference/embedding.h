@@ -3,7 +3,7 @@
 
 #include "kernels/embedding.h"
 
-// The operations of kernels/embedding.h in LibTorch's operators: any dtype, any device.
+// The operations of kernels/embedding.h with LibTorch's operators: any dtype, any device.
 namespace llmtrain::kernels::reference {
 
 at::Tensor embedding_forward(const at::Tensor& tokens, const at::Tensor& table,

@@ -28,6 +28,7 @@ NormOutput norm_forward(const at::Tensor& x, const NormParameters& parameters) {
     rows = rows - output.mean.unsqueeze(-1);
   }
   output.rstd = (rows.square().mean(-1) + parameters.eps).rsqrt();
+  // Through recompute, so that both give the same bits.
   output.y = reference::norm_recompute(x, output.mean, output.rstd, parameters);
   return output;
 }
@@ -50,6 +51,8 @@ void norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& 
   const at::Tensor normalized = normalized_rows(x, mean, rstd);
   const at::Tensor wide_dy = dy.reshape({-1, dy.size(-1)}).to(rstd.scalar_type());
   const at::Tensor g = wide_dy * parameters.weight.to(rstd.scalar_type());
+  // dx = rstd·(g − h·mean(g·h) − mean(g)) with g = dy·weight and h the normalised rows; the last term exists only where
+  // the mean is subtracted.
   at::Tensor input_gradient = g - normalized * (g * normalized).mean(-1, true);
   if (parameters.mode == NormMode::layer) input_gradient = input_gradient - g.mean(-1, true);
   dx.add_((input_gradient * rstd.unsqueeze(-1)).view(dx.sizes()));

@@ -3,7 +3,7 @@
 
 #include "kernels/norm.h"
 
-// The operations of kernels/norm.h in LibTorch's operators: any dtype, any device, any strides.
+// The operations of kernels/norm.h with LibTorch's operators: any dtype, any device, any strides.
 namespace llmtrain::kernels::reference {
 
 NormOutput norm_forward(const at::Tensor& x, const NormParameters& parameters);

@@ -18,6 +18,7 @@ void rope_(at::Tensor& x, const RopeTable& table, std::int64_t sequence_length, 
   at::Tensor high = x.narrow(-1, half, half);
   const at::Tensor a = low.to(wide);
   const at::Tensor b = high.to(wide);
+  // Both results before either is stored: in fp32 a and b are views of x.
   const at::Tensor rotated_low = a * cosine - b * sine;
   const at::Tensor rotated_high = b * cosine + a * sine;
   low.copy_(rotated_low);

@@ -20,6 +20,7 @@ struct Normal {
 // Φ(−|x|) = e^(−x²/2)·t·P(t) with t = 1/(1 + 0.35|x|): a relative minimax fit of P to float64 values of erfc,
 // to 3.2e−8. One exponential serves both, and the lower tail keeps its relative accuracy.
 inline Normal normal(float x) {
+  // bounded_exponential() takes no less than −87: beyond, the tail is below 2e−38 in any case.
   const float power = bounded_exponential(at_least(-0.5F * x * x, -87.0F));
   const float t = 1.0F / multiply_add(0.35F, __builtin_fabsf(x), 1.0F);
   float p = -2.916394174e-2F;
@@ -50,6 +51,7 @@ struct GeluTanh {
   static float value(float x) { return x * logistic(x * multiply_add(cubic * x, x, linear)).value; }
   static float slope(float x) {
     const Logistic s = logistic(x * multiply_add(cubic * x, x, linear));
+    // y = x·σ(u(x)): slope = σ + x·u′·σ·(1 − σ).
     const float inner_slope = multiply_add(3.0F * cubic * x, x, linear);
     return multiply_add(x * inner_slope, s.value * s.complement, s.value);
   }
@@ -113,6 +115,7 @@ void swiglu_backward(const ActivationArrays<Element>& arrays) {
       const float g = to_float(gate[i]);
       const float gradient = to_float(dy[i]);
       const Logistic s = logistic(g);
+      // d(g·σ(g))/dg = σ(g)·(1 + g·(1 − σ(g))).
       store(dgate[i], gradient * to_float(up[i]) * s.value * multiply_add(g, s.complement, 1.0F));
       store(dup[i], gradient * g * s.value);
     }

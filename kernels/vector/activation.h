@@ -5,8 +5,8 @@
 
 namespace llmtrain::kernels::vector {
 
-// A [rows, width] array of outputs; the inputs of swiglu are twice as wide (kernels/activation.h). Rows are shared
-// among the threads of OpenMP. Inputs and outputs do not overlap.
+// A [rows, width] array of outputs; the inputs of swiglu are twice as wide (kernels/activation.h). Rows are divided
+// among the OpenMP threads. Inputs and outputs do not overlap.
 template <class Element>
 struct ActivationArrays {
   const Element* dy;  // backward only

@@ -6,6 +6,7 @@
 namespace llmtrain::kernels::vector {
 namespace {
 
+// Causal mask: a query sees itself and what comes before.
 std::int64_t visible_keys(const ScoreBlock& block, std::int64_t query) {
   const std::int64_t seen = block.first_query + query + 1;
   return seen < block.keys ? seen : block.keys;
@@ -36,11 +37,15 @@ void softmax(const ScoreBlock& block, const float* scores, Value* probabilities,
     const float* row = scores + query * block.keys;
     Value* out = probabilities + query * block.keys;
     const std::int64_t seen = visible_keys(block, query);
+    // The maximum of the unscaled scores is that of the scaled ones too, as the scale is positive; subtracting it keeps
+    // exponentials from overflowing.
     const float maximum = maximum_of(row, seen);
     const float sum = exponential_sum(row, seen, block.scale, maximum);
+    // The exponentials are evaluated again rather than stored: bf16 output could not hold them exactly.
     const float factor = 1.0F / sum;
 #pragma omp simd
     for (std::int64_t i = 0; i < seen; ++i) store(out[i], decay((row[i] - maximum) * block.scale) * factor);
+    // The next product runs over all keys of the block, so masked ones must be 0.
     clear(out + seen, block.keys - seen);
     log_sum_exp[query] = maximum * block.scale + __builtin_logf(sum);
   }
@@ -57,6 +62,7 @@ void softmax_backward(const ScoreBlock& block, const float* scores, const float*
     const std::int64_t seen = visible_keys(block, query);
 #pragma omp simd
     for (std::int64_t i = 0; i < seen; ++i) {
+      // One exponential: the log-sum-exp contains maximum and sum.
       const float probability = decay(row[i] * block.scale - log_sum_exp[query]);
       const float gradient = probability * (drow[i] - delta[query]) * block.scale;
       store(out[i], probability);

@@ -20,8 +20,8 @@ template <class Value>
 struct AttentionLoops {
   // probabilities = softmax(scale·scores) over the keys that each query sees, 0 beyond; log_sum_exp [queries].
   void (*softmax)(const ScoreBlock& block, const float* scores, Value* probabilities, float* log_sum_exp);
-  // The probabilities again from log_sum_exp, and score_gradients = scale·probabilities·(dprobabilities − delta), 0
-  // beyond what a query sees. delta [queries] is Σ dout·out of each query.
+  // Recomputes the probabilities from log_sum_exp, and score_gradients = scale·probabilities·(dprobabilities − delta),
+  // 0 beyond what a query sees. delta [queries] is Σ dout·out of each query.
   void (*softmax_backward)(const ScoreBlock& block, const float* scores, const float* log_sum_exp,
                            const float* dprobabilities, const float* delta, Value* probabilities,
                            Value* score_gradients);

@@ -5,16 +5,16 @@
 
 namespace llmtrain::kernels::vector {
 
-// Of a row, or of the columns of it that are here.
+// Statistics of a row, or of those of its columns that this rank holds.
 struct CrossEntropyStatistics {
   float maximum;       // −∞ where there are no columns
   float sum;           // Σ exp(logit − maximum)
   float target_logit;  // 0 where the target is not among the columns
 };
 
-// One row of logits: returns its loss. With the gradient, the row becomes scale·(softmax − one_hot(target)). Where only
-// some columns are here, a target outside [0, columns) is among the others, and the gradient takes the whole row's
-// statistics.
+// One row of logits: returns its loss. With the gradient, the row becomes scale·(softmax − one_hot(target)). On a slice
+// of the vocabulary a target outside [0, columns) belongs to another slice, and the gradient needs the statistics of
+// the whole row.
 template <class Value>
 struct CrossEntropyRow {
   float (*loss)(const Value* logits, std::int64_t columns, std::int64_t target);

@@ -13,6 +13,7 @@ template <class Element>
 void forward_row(const EmbeddingArrays<Element>& arrays, std::int64_t t) {
   const Element* __restrict row = arrays.table + arrays.tokens[t] * arrays.width;
   Element* __restrict y = arrays.y + t * arrays.width;
+  // Without positions the row is copied as bits, not converted.
   if (arrays.positions == nullptr) {
 #pragma omp simd
     for (std::int64_t i = 0; i < arrays.width; ++i) y[i] = row[i];
@@ -37,6 +38,7 @@ void add_chunk(const RowSumArrays<Element, Gradient>& arrays, std::int64_t group
   const std::int64_t rest = arrays.width - first_column;
   const std::int64_t columns = rest < chunk_width ? rest : chunk_width;
   Gradient* __restrict gradient = arrays.gradient + arrays.targets[group] * arrays.width + first_column;
+  // Summed in fp32 and rounded once, also where the gradient is bf16.
   float sums[chunk_width];
 #pragma omp simd
   for (std::int64_t i = 0; i < columns; ++i) sums[i] = to_float(gradient[i]);
@@ -52,7 +54,10 @@ void add_chunk(const RowSumArrays<Element, Gradient>& arrays, std::int64_t group
 template <class Element, class Gradient>
 void add_rows(const RowSumArrays<Element, Gradient>& arrays) {
   const std::int64_t chunks = (arrays.width + chunk_width - 1) / chunk_width;
+  // Groups × column chunks: a model with few distinct tokens in a batch still has work for every thread.
   const std::int64_t items = arrays.groups * chunks;
+// Dynamic: token frequencies differ widely, and so does the work per group. Each item writes elements of its own, so
+// the schedule does not affect the result.
 #pragma omp parallel for schedule(dynamic, \
                                   16) if (arrays.offsets[arrays.groups] * arrays.width >= least_parallel_elements)
   for (std::int64_t item = 0; item < items; ++item) add_chunk(arrays, item / chunks, item % chunks * chunk_width);

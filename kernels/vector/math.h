@@ -3,13 +3,13 @@
 
 #include <cstdint>
 
-// Scalar functions without branches or calls, so that the compiler vectorises the loops around them. Everything lies in
+// Scalar functions without branches or calls, so that the compiler vectorises the loops around them. Everything is in
 // an unnamed namespace: each source is compiled once per instruction-set level and keeps its own copy (level.h).
 namespace llmtrain::kernels::vector {
 namespace {
 
-// One rounding where the processor has the instruction: stated rather than left to the compiler, so that two loops over
-// the same expression give the same bits.
+// Fused (one rounding) where the processor has the instruction. Explicit rather than left to the compiler, so that two
+// loops over the same expression give the same bits.
 inline float multiply_add(float a, float b, float c) {
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
   return __builtin_fmaf(a, b, c);
@@ -33,6 +33,7 @@ inline Power split_exponential(float x) {
   constexpr float rounding = 12582912.0F;
   const float shifted = multiply_add(x, 1.44269504088896341F, rounding);
   const float n = shifted - rounding;
+  // ln 2 = 0.693359375 − 2.12194440e−4: the first part has few bits, so its product with n is exact.
   const float r = multiply_add(n, 2.12194440e-4F, multiply_add(n, -0.693359375F, x));
   float p = 1.9875691500e-4F;
   p = multiply_add(p, r, 1.3981999507e-3F);
@@ -46,6 +47,7 @@ inline Power split_exponential(float x) {
 
 // e^x to 2 ulp. Overflows to infinity, underflows through the subnormal numbers to 0, keeps NaN.
 inline float exponential(float x) {
+  // Outside of these bounds the result is infinity or 0 anyway; within, the exponent fits the arithmetic below.
   const Power power = split_exponential(at_least(at_most(x, 89.0F), -104.0F));
   // Two factors: the exponent reaches −150 and 128, beyond those of one float.
   const std::int32_t exponent = power.shifted_exponent - 0x4B400000;
@@ -55,7 +57,7 @@ inline float exponential(float x) {
   return power.significand * low * high;
 }
 
-// The same for |x| ≤ 87, where 2ⁿ is a normal number: n is added to the exponent. Of NaN it makes any number.
+// The same for |x| ≤ 87, where 2ⁿ is a normal number: n is added to the exponent. The result for NaN is unspecified.
 inline float bounded_exponential(float x) {
   const Power power = split_exponential(x);
   const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, power.significand);
@@ -65,6 +67,7 @@ inline float bounded_exponential(float x) {
 // e^x for x ≤ 0, to 2 ulp; 0 where it is below the normal numbers; keeps NaN. Without overflow and subnormal results it
 // takes two thirds of the time of exponential().
 inline float decay(float x) {
+  // e^−87 is just above the smallest normal number, 2⁻¹²⁶.
   constexpr float least = -87.0F;
   const Power power = split_exponential(at_least(x, least));
   const auto scale = (static_cast<std::uint32_t>(power.shifted_exponent) - (0x4B400000U - 127U)) << 23;
@@ -74,6 +77,7 @@ inline float decay(float x) {
 // ln x to 2 ulp for positive normal x (Cephes' polynomial on [√½, √2]).
 inline float logarithm(float x) {
   const std::int32_t bits = __builtin_bit_cast(std::int32_t, x);
+  // 0x3F3504F3 is √½: the mantissa lands in [√½, √2], around 1, where the polynomial is centred.
   const std::int32_t exponent = (bits - 0x3F3504F3) >> 23;
   const float m = __builtin_bit_cast(float, bits - exponent * (1 << 23)) - 1.0F;
   const float n = static_cast<float>(exponent);
@@ -92,7 +96,7 @@ inline float logarithm(float x) {
 }
 
 // σ(x) = 1/(1 + e^−x) and 1 − σ(x), both to a few ulp for |x| ≤ 87: the difference would lose the second for large x.
-// Beyond, both stay at their values there, less than 2e−38 from the truth. For NaN either may be any number.
+// Beyond that both keep their values at ±87, less than 2e−38 from the exact ones. Unspecified for NaN.
 struct Logistic {
   float value;
   float complement;
@@ -111,6 +115,7 @@ inline float to_float(float x) { return x; }
 // Rounds to nearest, ties to even; NaN stays NaN.
 inline std::uint16_t to_bf16(float x) {
   const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, x);
+  // Half of the last kept bit, less one where that bit is even: ties go to even.
   const std::uint32_t rounded = (bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16;
   return static_cast<std::uint16_t>(x == x ? rounded : 0x7FC0U);
 }

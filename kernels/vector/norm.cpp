@@ -42,6 +42,7 @@ float row_sum(const Element* x, std::int64_t width) {
 template <class Element>
 float add_row(Element* residual, const Element* x, std::int64_t width) {
   return sum_terms(width, [=](std::int64_t i) {
+    // The norm must see the residual as it is stored, or recompute would not reproduce it.
     store(residual[i], to_float(residual[i]) + to_float(x[i]));
     return to_float(residual[i]);
   });
@@ -55,7 +56,7 @@ float row_squares(const Element* x, float mean, std::int64_t width) {
   });
 }
 
-// Two passes over a row that lies in the cache by then: the variance does not cancel as Σx² − (Σx)² would.
+// Two passes over a row that is in the cache by then: Σ(x − mean)² does not cancel as Σx² − (Σx)²/n would.
 template <class Element>
 Statistics row_statistics(const Element* x, float mean, std::int64_t width, float eps) {
   const float variance = row_squares(x, mean, width) / static_cast<float>(width);
@@ -81,6 +82,7 @@ template <Residual residual, class Element>
 void forward_row(const NormForwardArrays<Element>& arrays, std::int64_t row) {
   const std::int64_t width = arrays.width;
   const Element* x = arrays.x + row * width;
+  // 0 for root-mean-square rows, so that both kinds share the code below.
   float mean = 0;
   if constexpr (residual == Residual::added) {
     const float sum = add_row(arrays.residual + row * width, x, width);
@@ -110,6 +112,7 @@ void recompute(const NormForwardArrays<Element>& arrays) {
   }
 }
 
+// Root-mean-square rows neither subtract a mean nor have a bias; as a template parameter this costs the loops nothing.
 enum class Mean { zero, taken };
 
 // With g = dy·weight and h = (x − mean)·rstd: Σ g, Σ g·h, and the row's share of the gradients of weight and bias.
@@ -133,6 +136,7 @@ RowSums reduce_row(const NormBackwardArrays<Element>& arrays, const Statistics& 
     const float d = to_float(dy[i]);
     const float normalized = (to_float(x[i]) - mean) * rstd;
     const float g = d * weight[i];
+    // The gradients of weight and bias are summed here because dy and x are being read anyway.
     dweight[i] = multiply_add(d, normalized, dweight[i]);
     projection_sum = multiply_add(g, normalized, projection_sum);
     if constexpr (mean_mode == Mean::taken) {
@@ -152,6 +156,7 @@ void input_gradient_row(const NormBackwardArrays<Element>& arrays, const Statist
   Element* __restrict dx = arrays.dx + row * arrays.width;
   const float mean = statistics.mean;
   const float rstd = statistics.rstd;
+  // dx += rstd·(g − mean(g) − h·mean(g·h)).
   const float gradient_mean = sums.gradient / static_cast<float>(arrays.width);
   const float projection_mean = sums.projection / static_cast<float>(arrays.width);
 #pragma omp simd
@@ -168,19 +173,23 @@ void backward_block(const NormBackwardArrays<Element>& arrays, std::int64_t bloc
   const std::int64_t last = first + norm_block_rows < arrays.rows ? first + norm_block_rows : arrays.rows;
   float* dweight = arrays.partials + block * 2 * arrays.width;
   float* dbias = dweight + arrays.width;
+  // Scratch memory comes uninitialised.
   for (std::int64_t i = 0; i < 2 * arrays.width; ++i) dweight[i] = 0;
   for (std::int64_t row = first; row < last; ++row) {
     const Statistics statistics{mean_mode == Mean::taken ? arrays.mean[row] : 0.0F, arrays.rstd[row]};
+    // Two passes over a row: its sums are needed for every element of its gradient. The second finds it in the cache.
     const RowSums sums = reduce_row<mean_mode>(arrays, statistics, row, dweight, dbias);
     input_gradient_row(arrays, statistics, sums, row);
   }
 }
 
+// Threads divide the columns, so that each column's blocks are added in order by one of them.
 constexpr std::int64_t column_chunk = 64;
 
 // sums[i] = Σ partials[block, i] for `count` columns, in the order of the blocks.
 void sum_columns(const float* __restrict partials, std::int64_t blocks, std::int64_t stride, std::int64_t count,
                  float* __restrict sums) {
+  // The number of blocks grows with the tokens: in float64 their sum adds no visible error.
   double totals[column_chunk] = {};
   for (std::int64_t block = 0; block < blocks; ++block) {
     for (std::int64_t i = 0; i < count; ++i) totals[i] += partials[block * stride + i];
@@ -203,6 +212,7 @@ void sum_blocks(const NormBackwardArrays<Element>& arrays, std::int64_t blocks) 
 
 template <class Element>
 void backward(const NormBackwardArrays<Element>& arrays) {
+  // Blocks of rows are independent; their partial sums meet only afterwards, in sum_blocks().
   const std::int64_t blocks = (arrays.rows + norm_block_rows - 1) / norm_block_rows;
 #pragma omp parallel for schedule(static) if (arrays.rows * arrays.width >= least_parallel_elements)
   for (std::int64_t block = 0; block < blocks; ++block) {

@@ -6,7 +6,7 @@
 namespace llmtrain::kernels::vector {
 
 // Rows of x, y, residual, dy and dx are of type Element; statistics and the vectors of length `width` are fp32. Arrays
-// do not overlap. Rows are shared among the threads of OpenMP; no result depends on their number.
+// do not overlap. Rows are divided among the OpenMP threads; no result depends on their number.
 
 template <class Element>
 struct NormForwardArrays {
@@ -22,7 +22,7 @@ struct NormForwardArrays {
   float eps;
 };
 
-// The sums over rows go through one partial sum for each block of so many rows.
+// Sums over rows are formed from one partial sum per block of this many rows.
 constexpr std::int64_t norm_block_rows = 32;
 
 template <class Element>
@@ -40,7 +40,7 @@ struct NormBackwardArrays {
   std::int64_t width;
 };
 
-// Whether a mean is taken follows from `mean` being null.
+// A null `mean` selects root-mean-square normalisation.
 template <class Element>
 struct NormKernels {
   void (*forward)(const NormForwardArrays<Element>& arrays);

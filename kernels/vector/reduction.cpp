@@ -6,6 +6,8 @@
 namespace llmtrain::kernels::vector {
 namespace {
 
+// A fixed number of lanes, a multiple of every register's, fixes the order of the sum at every level and lets several
+// registers add at once.
 constexpr int lanes = 32;
 
 template <class Value>
@@ -20,6 +22,7 @@ template <class Value>
 double sum_of_squares(const Value* x, std::int64_t n) {
   double sums[lanes] = {};
   std::int64_t i = 0;
+  // A constant count, so that the compiler unrolls the loop over the lanes.
   for (; i + lanes <= n; i += lanes) add_squares(x + i, lanes, sums);
   add_squares(x + i, static_cast<int>(n - i), sums);
   double total = 0;

@@ -5,7 +5,7 @@
 
 namespace llmtrain::kernels::vector {
 
-// x[t, head, i] lies at x + t·token_stride + head·head_stride + i. Tokens are shared among the threads of OpenMP.
+// x[t, head, i] is at x + t·token_stride + head·head_stride + i. Tokens are divided among the OpenMP threads.
 template <class Element>
 struct RopeArrays {
   Element* x;

@@ -72,8 +72,8 @@ class Whole(ProgramTest):
         for step in (5, 7):
             os.truncate(self.checkpoints / f"step-{step:08}" / "part.safetensors", 20)
         for command in ("inspect", "verify"):
-            self.refused(65, ["no whole checkpoint", "step-00000005", "step-00000007"], "checkpoint", command, "run")
-        self.refused(65, ["no whole checkpoint"], "sample", "run")
+            self.refused(65, ["no intact checkpoint", "step-00000005", "step-00000007"], "checkpoint", command, "run")
+        self.refused(65, ["no intact checkpoint"], "sample", "run")
 
     def test_export_never_overwrites(self):
         self.write("full/notes.txt", "mine")

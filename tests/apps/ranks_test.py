@@ -113,7 +113,7 @@ class Ranks(ProgramTest):
     def test_world_of_the_launcher_that_does_not_fit(self):
         result = self.under_mpirun(2, "--ranks", "4")
         self.assertEqual(result.returncode, 2, result.stderr)
-        self.assertEqual(result.stderr.count("/launch/ranks: 4 disagrees with the 2 that mpirun has started"), 1)
+        self.assertEqual(result.stderr.count("/launch/ranks: 4 differs from the 2 ranks that mpirun has started"), 1)
 
     @unittest.skipUnless("mpi" in BACKENDS, "no mpirun")
     def test_is_a_rank_under_mpirun(self):
@@ -223,7 +223,7 @@ class Ranks(ProgramTest):
         code, said, seconds = self.end_of_training(lambda pid: os.kill(rank_process(pid, 1), signal.SIGKILL), "--set",
                                                    "launch.backend=mpi")
         self.assertEqual(code, 69, said)
-        self.assertIn("a rank was ended by signal 9", said)
+        self.assertIn("a rank was killed by signal 9", said)
         self.assertLess(seconds, 5)
 
     @unittest.skipUnless("mpi" in BACKENDS, "no mpirun")

@@ -18,7 +18,7 @@ COMMANDS = [[], ["run"], ["plan"], ["calibrate"], ["support"], ["validate"], ["s
 
 WRONG = {
     "nothing": ([], "name a command"),
-    "unknown command": (["frobnicate"], '"frobnicate" is no command'),
+    "unknown command": (["frobnicate"], '"frobnicate" is not a command'),
     "near command": (["valdate", "recipe.json"], 'did you mean "validate"?'),
     "unknown flag": (["--frobnicate"], "--frobnicate"),
     "flag without its command": (["--set", "a=1"], "--set"),

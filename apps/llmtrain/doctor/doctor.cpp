@@ -56,6 +56,7 @@ int doctor(Format format) {
   const bool can_train = std::none_of(findings.begin(), findings.end(),
                                       [](const Finding& finding) { return finding.state == FindingState::missing; });
   write_result(format == Format::json ? as_json(findings, can_train) : as_text(findings));
+  // The exit code lets a script refuse a machine that cannot train.
   return static_cast<int>(can_train ? ExitCode::done : ExitCode::internal_error);
 }
 
@@ -63,7 +64,7 @@ int doctor(Format format) {
 
 void add_doctor(CLI::App& program, Action& action) {
   const auto json = std::make_shared<bool>(false);
-  CLI::App* command = program.add_subcommand("doctor", "Says what this machine has, and what is missing");
+  CLI::App* command = program.add_subcommand("doctor", "Reports what this machine has and what is missing");
   command->add_flag("--json", *json, "Print JSON");
   command->footer("Example:\n  llmtrain doctor");
   command->callback([json, &action] { action = [json] { return doctor(*json ? Format::json : Format::text); }; });

@@ -6,22 +6,22 @@
 
 namespace llmtrain::app {
 
-// ok: as it should be; note: training works, something is worth knowing; missing: training cannot work.
+// ok: as it should be; note: training works, but see the text; missing: training cannot work.
 enum class FindingState { ok, note, missing };
 
 struct Finding {
   FindingState state = FindingState::ok;
   std::string name;
   std::string text;
-  std::string fix;  // one command or change that mends it; empty for ok
+  std::string fix;  // one command or change that fixes it; empty for ok
 };
 
-// Each appends what it finds; none throws for what a machine lacks.
+// Each appends its findings; none throws for what a machine lacks.
 void find_software(std::vector<Finding>& findings);  // llmtrain, compiler, LibTorch, GPU, CUDA, MPI
 void find_machine(std::vector<Finding>& findings);   // processor, memory, disk
 void find_limits(std::vector<Finding>& findings);    // what the system lets this process use
 
-// The first line of a file, or of it the rest after `key` and its colon; empty when there is none.
+// The first line of a file; the rest of the line that begins with `key`, after its colon. Empty when there is none.
 std::string first_line(const std::string& file);
 std::string value_in(const std::string& file, const std::string& key);
 

@@ -24,11 +24,12 @@ std::string shown_bytes(rlim_t limit) {
 void find_open_files(std::vector<Finding>& findings) {
   const rlim_t limit = limit_of(RLIMIT_NOFILE);
   const std::string text = limit == RLIM_INFINITY ? "unlimited" : std::to_string(limit);
+  // 1024 is Linux's usual soft limit.
   findings.push_back(limit < 1024 ? Finding{FindingState::note, "open files", text + ": few", "ulimit -n 4096"}
                                   : Finding{FindingState::ok, "open files", text, ""});
 }
 
-// InfiniBand pins the memory that it sends from.
+// InfiniBand pins (locks) the memory that it sends from.
 void find_locked_memory(std::vector<Finding>& findings) {
   const rlim_t limit = limit_of(RLIMIT_MEMLOCK);
   const bool pins = ::access("/sys/class/infiniband", F_OK) == 0;
@@ -40,6 +41,7 @@ void find_locked_memory(std::vector<Finding>& findings) {
 
 void find_stack(std::vector<Finding>& findings) {
   const rlim_t limit = limit_of(RLIMIT_STACK);
+  // Linux's usual limit.
   constexpr rlim_t usual = 8 << 20;
   findings.push_back(limit < usual
                          ? Finding{FindingState::note, "stack", shown_bytes(limit) + ": small", "ulimit -s 8192"}
@@ -49,14 +51,15 @@ void find_stack(std::vector<Finding>& findings) {
 void find_threads(std::vector<Finding>& findings) {
   const char* value = std::getenv("OMP_NUM_THREADS");
   if (value == nullptr) {
-    findings.push_back({FindingState::ok, "OMP_NUM_THREADS", "not set: one thread a core", ""});
+    findings.push_back({FindingState::ok, "OMP_NUM_THREADS", "not set: one thread per core", ""});
     return;
   }
   const long threads = std::strtol(value, nullptr, 10);
   const int cores = usable_cores();
   const std::string fix = "export OMP_NUM_THREADS=" + std::to_string(cores);
   if (threads < 1) {
-    findings.push_back({FindingState::note, "OMP_NUM_THREADS", std::string(value) + " is no number of threads", fix});
+    findings.push_back(
+        {FindingState::note, "OMP_NUM_THREADS", std::string(value) + " is not a number of threads", fix});
   } else if (threads != cores) {
     const std::string_view effect = threads > cores ? ": more threads than cores" : ": some cores stay idle";
     findings.push_back({FindingState::note, "OMP_NUM_THREADS", std::string(value).append(effect), fix});

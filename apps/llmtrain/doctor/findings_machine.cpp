@@ -36,6 +36,7 @@ void find_vector_instructions(std::vector<Finding>& findings) {
                                                                                    {"avx512_bf16", "AVX-512 bf16"},
                                                                                    {"amx_tile", "AMX"},
                                                                                    {"asimd", "NEON"}}};
+  // x86 lists "flags", Arm "Features".
   std::istringstream words(value_in("/proc/cpuinfo", "flags") + " " + value_in("/proc/cpuinfo", "Features"));
   const std::set<std::string, std::less<>> flags{std::istream_iterator<std::string>(words), {}};
   std::string names;
@@ -48,7 +49,7 @@ void find_vector_instructions(std::vector<Finding>& findings) {
                          : Finding{FindingState::ok, "vectors", names, ""});
 }
 
-// A container's share, "max" or "QUOTA PERIOD" in microseconds.
+// cpu.max holds a container's share of the CPU: "max" or "QUOTA PERIOD" in microseconds.
 void find_cores(std::vector<Finding>& findings) {
   const int cores = usable_cores();
   std::string text = fmt::format("{} of {} usable", cores, ::sysconf(_SC_NPROCESSORS_ONLN));
@@ -56,9 +57,10 @@ void find_cores(std::vector<Finding>& findings) {
   char* rest = nullptr;
   const double quota = std::strtod(share.c_str(), &rest);
   const double period = std::strtod(rest, nullptr);
+  // A container may see all cores and still get the time of a few: more threads than that wait for each other.
   if (quota > 0 && period > 0 && quota / period < cores) {
     findings.push_back({FindingState::note, "cores",
-                        fmt::format("{}, their time limited to {:.1f}", text, quota / period),
+                        fmt::format("{}, CPU time limited to {:.1f} cores", text, quota / period),
                         fmt::format("export OMP_NUM_THREADS={}", std::max(1, static_cast<int>(quota / period)))});
     return;
   }
@@ -69,6 +71,7 @@ void find_memory(std::vector<Finding>& findings) {
   const std::int64_t total = std::atoll(value_in("/proc/meminfo", "MemTotal").c_str()) * 1024;
   std::int64_t available = std::atoll(value_in("/proc/meminfo", "MemAvailable").c_str()) * 1024;
   std::string text = format_bytes(total) + ", " + format_bytes(available) + " available";
+  // "max" reads as 0, which is no limit.
   const std::int64_t limit = std::atoll(first_line("/sys/fs/cgroup/memory.max").c_str());
   if (limit > 0 && limit < total) {
     text += ", this container's limit is " + format_bytes(limit);
@@ -101,7 +104,7 @@ void find_disk(std::vector<Finding>& findings) {
   const auto free = static_cast<std::int64_t>(space.f_bavail * space.f_frsize);
   const std::string text = format_bytes(free) + " free in " + folder;
   if (::access(".", W_OK) != 0) {
-    findings.push_back({FindingState::note, "disk", text + ", where you may not write", "use --run-dir"});
+    findings.push_back({FindingState::note, "disk", text + ", which is not writable", "use --run-dir"});
   } else {
     findings.push_back(free < gibibyte ? Finding{FindingState::note, "disk", text, "make room, or use --run-dir"}
                                        : Finding{FindingState::ok, "disk", text, ""});

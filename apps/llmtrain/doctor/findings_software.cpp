@@ -29,6 +29,7 @@ void find_runtime(std::vector<Finding>& findings) {
     findings.push_back({FindingState::ok, "LibTorch", versions.libtorch + ", " + versions.cpu, ""});
     findings.push_back({FindingState::ok, "GPU", versions.cuda_device, ""});
   } catch (const std::exception& error) {
+    // The program itself runs without LibTorch; training does not.
     findings.push_back({FindingState::missing, "LibTorch", error.what(), "scripts/setup && scripts/build"});
   }
 }
@@ -45,11 +46,11 @@ std::string on_path(const std::string& program) {
 
 void find_driver(std::vector<Finding>& findings) {
   const std::string version = value_in("/proc/driver/nvidia/version", "NVRM version");
-  findings.push_back(version.empty() ? Finding{FindingState::ok, "NVIDIA driver", "none; the CPU trains", ""}
+  findings.push_back(version.empty() ? Finding{FindingState::ok, "NVIDIA driver", "none; training uses the CPU", ""}
                                      : Finding{FindingState::ok, "NVIDIA driver", version, ""});
 }
 
-// The first line of what a command prints that holds `word`.
+// The first line containing `word` in the output of a command.
 std::string output_line(const char* command, const char* word) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(::popen(command, "r"), ::pclose);
   std::array<char, 256> buffer{};
@@ -71,7 +72,7 @@ void find_toolkit(std::vector<Finding>& findings) {
 void find_mpi(std::vector<Finding>& findings) {
   const std::string file = on_path("mpirun");
   if (file.empty()) {
-    findings.push_back({FindingState::note, "MPI", "mpirun is not on PATH; only several processes need it",
+    findings.push_back({FindingState::note, "MPI", "mpirun is not on PATH; only runs of several processes need it",
                         "apt-get install openmpi-bin libopenmpi-dev"});
     return;
   }

@@ -7,7 +7,7 @@
 
 namespace llmtrain::app {
 
-// Throws Error(bad_recipe) with a line for each key that this version cannot execute; `name` stands for the recipe.
+// Throws Error(bad_recipe) with one line for each key that this version cannot execute; `name` names the recipe in it.
 void require_executable(const Recipe& recipe, const std::string& name);
 
 }  // namespace llmtrain::app

@@ -24,8 +24,8 @@ std::int64_t decide_ranks(const std::string& file, const Recipe& recipe, const s
   if (!launcher) return ranks_asked_for(recipe);
   const auto& asked = recipe.launch.ranks;
   if (asked && *asked != launcher->ranks) {
-    refuse(file, "/launch/ranks: " + std::to_string(*asked) + " disagrees with the " + std::to_string(launcher->ranks) +
-                     " that " + launcher->name + " has started; start as many, or leave it \"auto\"");
+    refuse(file, "/launch/ranks: " + std::to_string(*asked) + " differs from the " + std::to_string(launcher->ranks) +
+                     " ranks that " + launcher->name + " has started; start as many, or leave it \"auto\"");
   }
   return launcher->ranks;
 }
@@ -39,6 +39,7 @@ CommunicationBackend decide_backend(const std::string& file, const Recipe& recip
   }
   if (recipe.launch.backend == CommunicationBackend::nccl && recipe.cluster.device == DeviceKind::cpu)
     refuse(file, "/launch/backend: \"nccl\" connects GPUs, and cluster.device is \"cpu\"; use \"auto\" or \"mpi\"");
+  // One rank sends nothing, so it needs no library for it.
   return ranks == 1 ? CommunicationBackend::local : recipe.launch.backend;
 }
 
@@ -48,6 +49,7 @@ RunLaunch decide_launch(const std::string& file, Recipe& recipe, const std::opti
   RunLaunch launch;
   launch.ranks = decide_ranks(file, recipe, launcher);
   launch.backend = decide_backend(file, recipe, launch.ranks, launcher);
+  // start_ranks() uses this node only; the other nodes of a job are known to its launcher.
   if (recipe.cluster.nodes > 1 && !launcher) {
     refuse(file, "/cluster/nodes: " + std::to_string(recipe.cluster.nodes) +
                      " nodes are started by srun or mpirun, not from one of them; start the run with one of these");
@@ -57,6 +59,7 @@ RunLaunch decide_launch(const std::string& file, Recipe& recipe, const std::opti
     launch.ranks_here = launcher->ranks_here;
     launch.local_rank = launcher->local_rank;
   }
+  // From here on every part of the program reads one number.
   recipe.launch.ranks = launch.ranks;
   return launch;
 }

@@ -10,9 +10,9 @@
 
 namespace llmtrain::app {
 
-// How many ranks a run has and what they are, written into the recipe as launch.ranks: the launcher's world, else
-// launch.ranks, else parallel.data where it is given, else nodes × devices_per_node where they are given, else one.
-// Throws Error(bad_recipe), with `file` first, where that disagrees with the recipe or its backend.
+// Decides how many ranks a run has and what they are, and writes launch.ranks into the recipe: the launcher's world,
+// else launch.ranks, else parallel.data where it is given, else nodes × devices_per_node where they are given, else
+// one. Throws Error(bad_recipe), starting with `file`, where that contradicts the recipe or its backend.
 RunLaunch decide_launch(const std::string& file, Recipe& recipe, const std::optional<Launcher>& launcher);
 
 // Whether this process has to start the ranks, as processes of their own.

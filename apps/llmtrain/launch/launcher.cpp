@@ -23,7 +23,7 @@ std::optional<std::int64_t> number_of(const char* variable) {
   return value;
 }
 
-// The variables of one kind of launcher: the first two must be there.
+// The environment variables of one kind of launcher; the first two are required.
 struct Kind {
   const char* name;
   const char* rank;
@@ -32,6 +32,7 @@ struct Kind {
   const char* local_rank;
 };
 
+// More specific ones first: several launchers also set the general variables.
 constexpr std::array<Kind, 5> kinds{{
     {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
      "OMPI_COMM_WORLD_LOCAL_RANK"},
@@ -46,6 +47,7 @@ constexpr std::array<Kind, 5> kinds{{
 std::optional<Launcher> find_launcher() {
   for (const Kind& kind : kinds) {
     const auto rank = number_of(kind.rank), ranks = number_of(kind.ranks);
+    // Variables left over in a shell need not fit together.
     if (!rank || !ranks || *rank >= *ranks) continue;
     const std::int64_t here = std::max<std::int64_t>(1, number_of(kind.ranks_here).value_or(1));
     return Launcher{kind.name, *rank, *ranks, here, number_of(kind.local_rank).value_or(*rank % here)};

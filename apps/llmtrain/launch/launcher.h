@@ -7,7 +7,7 @@
 
 namespace llmtrain::app {
 
-// What has started this process as one of several ranks.
+// The program that has started this process as one of several ranks.
 struct Launcher {
   std::string name;  // "mpirun"
   std::int64_t rank = 0;
@@ -16,13 +16,13 @@ struct Launcher {
   std::int64_t local_rank = 0;  // among them
 };
 
-// From the variables that Open MPI's mpirun, srun (PMIx, PMI2), other PMI launchers and torchrun set; none where this
-// process was started by itself.
+// Derived from the variables that Open MPI's mpirun, srun (PMIx, PMI2), other PMI launchers and torchrun set; none
+// where this process was started by itself.
 std::optional<Launcher> find_launcher();
 
-// Starts this program, with the arguments that it was given, as so many ranks on this node through mpirun, and returns
-// their exit code. SIGTERM and SIGINT, once, ask the ranks to stop as SIGUSR1 does. Throws Error(missing_input) where
-// there is no mpirun.
+// Starts this program, with the arguments that it was given, as `ranks` ranks on this node through mpirun, and returns
+// their exit code. The first SIGTERM or SIGINT asks the ranks to stop as SIGUSR1 does. Throws Error(missing_input)
+// where there is no mpirun.
 int start_ranks(std::int64_t ranks);
 
 }  // namespace llmtrain::app

@@ -22,15 +22,17 @@
 namespace llmtrain::app {
 namespace {
 
+// Read by the signal handler.
 volatile pid_t mpirun_process = 0;
 volatile std::sig_atomic_t requests = 0;
 
-// mpirun passes SIGUSR1 on to the ranks, which SIGTERM and SIGINT would end.
+// mpirun forwards SIGUSR1 to the ranks, whereas SIGTERM and SIGINT would make it kill them.
 void pass_on(int) {
   if (mpirun_process > 0) ::kill(mpirun_process, requests == 0 ? SIGUSR1 : SIGTERM);
   requests = 1;
 }
 
+// The file itself rather than argv[0], which need not be a path.
 std::string program_file() {
   char path[PATH_MAX] = {};
   if (::readlink("/proc/self/exe", path, sizeof(path) - 1) < 0)
@@ -47,7 +49,9 @@ std::vector<std::string> arguments_given() {
 }
 
 std::vector<std::string> command_of(std::int64_t ranks) {
+  // Neither bound to cores nor limited to as many ranks as cores: the threads of each rank are set by share_cores().
   std::vector<std::string> command{"mpirun", "--quiet", "--bind-to", "none", "--oversubscribe"};
+  // Open MPI refuses root otherwise, which is usual in containers.
   if (::geteuid() == 0) command.emplace_back("--allow-run-as-root");
   command.insert(command.end(), {"-n", std::to_string(ranks), program_file()});
   const auto arguments = arguments_given();
@@ -55,9 +59,9 @@ std::vector<std::string> command_of(std::int64_t ranks) {
   return command;
 }
 
-// The child: becomes mpirun, or says through the pipe why it cannot.
+// The child: becomes mpirun, or reports through the pipe why it cannot.
 [[noreturn]] void become(std::vector<std::string>& command, int pipe) {
-  ::setpgid(0, 0);  // a terminal's Ctrl-C comes to the parent alone
+  ::setpgid(0, 0);  // a terminal's Ctrl-C then reaches only the parent
   std::vector<char*> arguments;
   for (std::string& argument : command) arguments.push_back(argument.data());
   arguments.push_back(nullptr);
@@ -81,19 +85,20 @@ int wait_for(pid_t process) {
   int status = 0;
   while (::waitpid(process, &status, 0) < 0 && errno == EINTR) {
   }
-  // mpirun ends as a shell does: with 128 more than the signal that ended a rank.
+  // mpirun exits as a shell does: with 128 plus the signal that killed a rank.
   constexpr int by_signal = 128;
   if (WIFEXITED(status) && WEXITSTATUS(status) > by_signal)
-    throw Error(ExitCode::rank_lost, "a rank was ended by signal " + describe(WEXITSTATUS(status) - by_signal));
+    throw Error(ExitCode::rank_lost, "a rank was killed by signal " + describe(WEXITSTATUS(status) - by_signal));
   if (WIFEXITED(status)) return WEXITSTATUS(status);
-  throw Error(ExitCode::rank_lost, "mpirun was ended by signal " + describe(WTERMSIG(status)));
+  throw Error(ExitCode::rank_lost, "mpirun was killed by signal " + describe(WTERMSIG(status)));
 }
 
-// Each rank gets its part of the cores, unless the user has said how many.
+// Divides the cores among the ranks, unless the user has set the number of threads.
 void share_cores(std::int64_t ranks) {
   cpu_set_t allowed;
   if (::sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
   const std::int64_t threads = std::max<std::int64_t>(1, CPU_COUNT(&allowed) / ranks);
+  // 0: a value that is set stays.
   ::setenv("OMP_NUM_THREADS", std::to_string(threads).c_str(), 0);
 }
 
@@ -103,13 +108,16 @@ int start_ranks(std::int64_t ranks) {
   share_cores(ranks);
   std::vector<std::string> command = command_of(ranks);
   int pipe[2] = {};
+  // Closed by a successful exec: the parent reads end of file, or the reason of a failure.
   if (::pipe2(pipe, O_CLOEXEC) != 0)
-    throw Error(ExitCode::internal_error, std::string("no pipe: ") + std::strerror(errno));
+    throw Error(ExitCode::internal_error, std::string("cannot create a pipe: ") + std::strerror(errno));
   struct sigaction action {};
   action.sa_handler = pass_on;
+  // Before the fork, so that no signal finds the default handler while mpirun runs.
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) ::sigaction(signal, &action, nullptr);
   const pid_t process = ::fork();
-  if (process < 0) throw Error(ExitCode::internal_error, std::string("mpirun: no process: ") + std::strerror(errno));
+  if (process < 0)
+    throw Error(ExitCode::internal_error, std::string("mpirun: cannot create a process: ") + std::strerror(errno));
   if (process == 0) become(command, pipe[1]);
   mpirun_process = process;
   ::close(pipe[1]);

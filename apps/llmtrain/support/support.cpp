@@ -52,8 +52,8 @@ std::string tables(const std::vector<Support>& alone, const std::vector<SupportP
     singles.push_back({name_of(cases[index]) + needs_of(cases[index]), &alone[index]});
   for (const SupportPair& pair : pairs)
     both.push_back({name_of(*pair.first) + " and " + name_of(*pair.second), &pair.support});
-  return "  plan  run  key=value\n" + table(singles) +
-         "\nTwo at once, where the answer does not follow from the lines above:\n" + table(both);
+  return "  plan  run  key=value\n" + table(singles) + "\nPairs whose answer does not follow from the lines above:\n" +
+         table(both);
 }
 
 Json support_json(const std::vector<Override>& settings, const Support& support) {
@@ -97,7 +97,7 @@ int support(bool json) {
 
 void add_support(CLI::App& program, Action& action) {
   const auto json = std::make_shared<bool>(false);
-  CLI::App* command = program.add_subcommand("support", "Says which keys it can plan and which it can run");
+  CLI::App* command = program.add_subcommand("support", "Shows which keys this version can plan and which it can run");
   command->add_flag("--json", *json, "Print JSON");
   command->footer("Examples:\n  llmtrain support\n  llmtrain support --json");
   command->callback([json, &action] { action = [json] { return support(*json); }; });

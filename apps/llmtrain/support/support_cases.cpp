@@ -12,6 +12,7 @@
 namespace llmtrain::app {
 namespace {
 
+// Small, since every pair of cases is planned, and divisible by the degrees in the table.
 constexpr const char* small_recipe = R"({
   "model": {"architecture": "gpt2", "layers": 4, "hidden_size": 64, "heads": 4, "vocab_size": 256,
             "max_sequence_length": 64},
@@ -29,7 +30,7 @@ Settings settings_of(const SupportCase& one) {
   return settings;
 }
 
-// Keys and values of both, or none where they disagree.
+// The union of both settings, or none where they contradict each other.
 std::vector<Override> merged(const SupportCase& first, const SupportCase& second) {
   Settings settings = settings_of(first);
   for (const auto& [key, value] : settings_of(second))
@@ -41,7 +42,7 @@ std::vector<Override> merged(const SupportCase& first, const SupportCase& second
 
 std::string first_line(std::string_view text) { return std::string(text.substr(0, text.find('\n'))); }
 
-// "--set: /key: reason" or "support: /key: reason" without what stands for the file.
+// Removes the file's part of "--set: /key: reason" or "support: /key: reason".
 std::string reason_of(const Error& error) {
   const std::string line = first_line(error.what());
   const auto pointer = line.find('/');

@@ -10,7 +10,7 @@
 
 namespace llmtrain::app {
 
-// One value of a recipe's key that a user may want: a small recipe with it, and with what it needs to make sense.
+// A value of a recipe key to be tested: a small recipe with it, and with the keys that it requires.
 struct SupportCase {
   std::string key;                                         // "parallel.zero_stage"
   std::string value;                                       // as --set takes it
@@ -19,7 +19,8 @@ struct SupportCase {
   std::vector<Override> overrides() const;
 };
 
-// What the program makes of a recipe. `plan_reason` and `run_reason` are empty where it can, else the first reason.
+// Whether a recipe can be planned and run. `plan_reason` and `run_reason` are empty where it can, else the first
+// reason.
 struct Support {
   bool plans = false;
   bool runs = false;
@@ -27,7 +28,7 @@ struct Support {
   std::string run_reason;
 };
 
-// Two cases at once whose answer does not follow from theirs alone.
+// Two cases together whose answer does not follow from each of them alone.
 struct SupportPair {
   const SupportCase* first = nullptr;
   const SupportCase* second = nullptr;
@@ -39,11 +40,11 @@ const std::vector<SupportCase>& support_cases();
 // The small recipe that the cases change, as JSON text: one device of the profile "cpu".
 const char* support_recipe();
 
-// What the program makes of the small recipe with these overrides. `profile` is the one that it names.
+// The support of the small recipe with these overrides. `profile` is the one that it names.
 Support support_of(const std::vector<Override>& overrides, const ClusterProfile& profile);
 
-// All pairs that both can plan but not together, or that run differently than both alone say. Two values of one key,
-// and cases that need different values of one key, are no pair.
+// All pairs of which each can be planned but not both together, or whose combination runs differently than each alone
+// implies. Two values of one key, and cases that need different values of one key, are not a pair.
 std::vector<SupportPair> surprising_pairs(const std::vector<Support>& alone, const ClusterProfile& profile);
 
 }  // namespace llmtrain::app

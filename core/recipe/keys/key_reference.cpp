@@ -19,9 +19,10 @@ struct Entry {
   std::string help;
 };
 
-// Lists the table, with one entry in each list.
+// Lists the keys of the table, with one entry per list.
 class KeyLister final : public KeyVisitor {
  public:
+  // Over a default recipe: each member then holds the default that the table shows.
   KeyLister() : KeyVisitor(Defaults::fill) {}
   std::vector<Entry> entries;
 
@@ -44,6 +45,7 @@ class KeyLister final : public KeyVisitor {
   void tokenizer(const Key& key, TokenizerRecipe&) override {
     add(key, tokenizer_words(), "bytes");
     enter_section(key);
+    // enter_section() has listed the key again, as a section.
     entries.pop_back();
     for (const auto name : tokenizer_file_keys)
       add({name, "The tokenizer's file."}, text_words({TextKind::path}), "none");
@@ -91,14 +93,14 @@ std::vector<Entry> all_entries() {
   return std::move(lister.entries);
 }
 
-// As `--set` takes it: "data.train.0.path".
+// In the form that `--set` accepts: "data.train.0.path".
 std::string dotted(const std::string& pointer) {
   auto path = pointer.substr(1);
   std::replace(path.begin(), path.end(), '/', '.');
   return path;
 }
 
-// Markdown takes <name> for HTML.
+// Markdown would treat <name> as HTML.
 std::string escaped(const std::string& text) {
   std::string result;
   for (const char c : text) result += c == '<' ? "&lt;" : std::string(1, c);

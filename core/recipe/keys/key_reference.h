@@ -6,7 +6,7 @@
 
 namespace llmtrain {
 
-// The JSON pointer of every key of the table, sections too, in its order; entries of a list as "/data/train/0/path".
+// The JSON pointers of all keys and sections, in the order of the table; entries of a list as "/data/train/0/path".
 std::vector<std::string> key_pointers();
 
 }  // namespace llmtrain

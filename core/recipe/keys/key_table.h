@@ -6,14 +6,14 @@
 
 namespace llmtrain {
 
-// Far above what anyone trains.
+// Far above any model in use.
 inline constexpr IntegerRange layer_range{1, 10'000};
 
-// The key table: every key of a recipe, once, with its member, type, range, default and help. A key comes after the
-// keys that decide its default.
+// The key table: every key of a recipe, once, with its member, type, range, default and help. A key follows the keys
+// that its default depends on.
 void describe_keys(KeyVisitor& keys, Recipe& recipe);
 
-// Its parts, one a file.
+// Its parts, one per file.
 void describe_model(KeyVisitor& keys, ModelRecipe& model);
 void describe_data(KeyVisitor& keys, DataRecipe& data);
 void describe_batch(KeyVisitor& keys, BatchRecipe& batch, const ModelRecipe& model);

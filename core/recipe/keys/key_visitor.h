@@ -17,11 +17,11 @@ namespace llmtrain {
 
 enum class Presence { optional, required };
 
-// What the table says of one key beside its type and its member.
+// Properties of a key in addition to its type and its member.
 struct Key {
   std::string_view name;
   std::string_view help;
-  // How people read a default that other keys decide; empty when the default is the member's initialiser.
+  // Description of a default that depends on other keys; empty when the default is the member's initialiser.
   std::string default_words{};
   Presence presence = Presence::optional;
 };
@@ -54,14 +54,14 @@ enum class TextKind {
 
 struct TextRule {
   TextKind kind = TextKind::plain;
-  Words words{};  // words that are no path
+  Words words{};  // words that are not paths
 };
 
 inline constexpr std::array<std::string_view, 2> tokenizer_file_keys = {"sentencepiece", "huggingface"};
 inline constexpr std::array<std::string_view, 2> balance_words = {"layers", "blocks"};
 
-// One pass over the key table. Reading, writing, schema and reference each are one visitor; the table calls them with
-// every key in its order and the member that it fills.
+// One pass over the key table. Reading, writing, schema and reference are one visitor each; the table calls it with
+// every key in order and the member that the key fills.
 class KeyVisitor {
  public:
   enum class Defaults { fill, keep };
@@ -82,7 +82,7 @@ class KeyVisitor {
   virtual void tokenizer(const Key& key, TokenizerRecipe& field) = 0;
   virtual void balance(const Key& key, BalanceRecipe& field, IntegerRange range) = 0;
 
-  // One of `words`. An enum's values count as the words do; a string holds the word itself.
+  // One of `words`. An enum's values are in the order of the words; a string holds the word itself.
   template <class Field>
   void choice(const Key& key, Field& field, Words words) {
     std::size_t index = 0;
@@ -131,7 +131,7 @@ class KeyVisitor {
     leave_list();
   }
 
-  // The member, after it got a default that other keys decide (where this pass fills defaults).
+  // The member, after assigning a default that depends on other keys (where this pass fills defaults).
   template <class Field, class Value>
   Field& otherwise(Field& field, Value&& value) const {
     if (defaults_ == Defaults::fill) field = std::forward<Value>(value);
@@ -141,8 +141,8 @@ class KeyVisitor {
  protected:
   virtual void word(const Key& key, std::size_t& index, Words words) = 0;
   virtual void enter_section(const Key& key) = 0;
-  virtual bool enter_optional_section(const Key& key, bool present) = 0;  // whether its keys are to be visited
-  virtual std::size_t enter_list(const Key& key, std::size_t size) = 0;   // how many entries are to be visited
+  virtual bool enter_optional_section(const Key& key, bool present) = 0;  // whether to visit its keys
+  virtual std::size_t enter_list(const Key& key, std::size_t size) = 0;   // how many entries to visit
   virtual void enter_entry(std::size_t index) = 0;
   virtual void leave_section() = 0;  // also the end of an entry
   virtual void leave_list() = 0;

@@ -8,7 +8,7 @@
 namespace llmtrain {
 namespace {
 
-// Far above what anyone trains, low enough that products of two sizes stay far inside 64 bits.
+// Far above any model in use, and low enough that products of two sizes stay far within 64 bits.
 constexpr IntegerRange width_range{1, 1 << 20};
 constexpr IntegerRange head_range{1, 1 << 16};
 constexpr IntegerRange ffn_range{1, 1 << 24};

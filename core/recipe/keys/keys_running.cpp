@@ -34,7 +34,7 @@ void describe_launch(KeyVisitor& keys, LaunchRecipe& launch) {
   keys.number({"link_megabytes_per_second",
                "Bandwidth at which the local backend sends each rank's messages and collectives; 0: unlimited."},
               launch.link_megabytes_per_second, {0, 1e9});
-  // A wait cannot be broken off: at most a few seconds for the deepest stages.
+  // A wait cannot be interrupted, so the limit keeps it to a few seconds even for the deepest stages.
   keys.number({"layer_delay_microseconds",
                "Forward time per layer of the device that the local backend emulates; a backward takes twice as long."},
               launch.layer_delay_microseconds, {0, 1e5});

@@ -7,7 +7,8 @@
 
 namespace llmtrain {
 
-// What a key takes, as messages and the reference say it: "a whole number from 1 to 8", "\"a\", \"b\" or \"c\"".
+// The values that a key accepts, as worded in messages and the reference: "a whole number from 1 to 8", "\"a\", \"b\"
+// or \"c\"".
 std::string range_words(IntegerRange range);
 std::string range_words(NumberRange range);
 std::string choice_words(Words words);

@@ -12,6 +12,7 @@
 namespace llmtrain {
 
 const std::vector<Rule>& all_rules() {
+  // In this order, which is also the order of evaluation: a rule may rely on the earlier ones.
   static const std::vector<Rule> rules = [] {
     std::vector<Rule> all;
     for (const auto part : {model_rules, training_rules, world_rules, layout_rules, pipeline_rules, size_rules})
@@ -24,6 +25,8 @@ const std::vector<Rule>& all_rules() {
 void check_rules(const Recipe& recipe, const Known& known, Problems& problems, const std::vector<Rule>& rules) {
   const auto is_clean = [&](std::string_view pointer) { return problems.is_clean(pointer); };
   for (const Rule& rule : rules) {
+    // The condition is only evaluated for recipes with problems: valid ones, of which a search checks thousands, skip
+    // it.
     if (!problems.empty() && !(is_clean(rule.refuses) && std::ranges::all_of(rule.reads, is_clean))) continue;
     if (const auto refusal = rule.check(recipe, known))
       problems.add(std::string(rule.refuses), refusal->what, refusal->rule, refusal->hint);
@@ -31,6 +34,7 @@ void check_rules(const Recipe& recipe, const Known& known, Problems& problems, c
 }
 
 void require_rules(const Recipe& recipe, const World& world) {
+  // Without a document every key counts as given, and there is no file to name.
   static const Document unwritten;
   Problems problems(unwritten);
   check_rules(recipe, {.world = &world}, problems);
@@ -39,6 +43,7 @@ void require_rules(const Recipe& recipe, const World& world) {
 
 std::optional<std::int64_t> data_ranks(const Recipe& recipe, const Known& known) {
   if (recipe.parallel.data || known.world == nullptr) return recipe.parallel.data;
+  // At least 1, for worlds that are too small: other rules report those.
   return std::max<std::int64_t>(1, known.world->ranks / ranks_per_replica(recipe.parallel));
 }
 

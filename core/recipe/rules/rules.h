@@ -13,13 +13,13 @@
 
 namespace llmtrain {
 
-// What is known beside the recipe.
+// Context of a recipe.
 struct Known {
-  const World* world = nullptr;        // null: nothing of it yet
+  const World* world = nullptr;        // null: not known yet
   const Document* document = nullptr;  // what the user wrote; null: every key counts as given
 };
 
-// How a recipe breaks a rule; `hint` is the nearest right value, if any.
+// How a recipe breaks a rule; `hint` is the nearest valid value, if any.
 struct Refusal {
   std::string what;
   std::string rule;
@@ -28,14 +28,14 @@ struct Refusal {
 
 using Verdict = std::optional<Refusal>;
 
-// What may go with what. The keys are JSON pointers.
+// A constraint between keys. The keys are JSON pointers.
 struct Rule {
-  std::string_view refuses;             // the key that is told
-  std::vector<std::string_view> reads;  // the others that it looks at, and those that decide their defaults
+  std::string_view refuses;             // the key that is reported
+  std::vector<std::string_view> reads;  // the other keys it reads, and those that their defaults depend on
   Verdict (*check)(const Recipe& recipe, const Known& known);
 };
 
-// Every rule between keys, once; its parts, one a file.
+// All rules between keys; their parts, one per file.
 const std::vector<Rule>& all_rules();
 std::vector<Rule> model_rules();
 std::vector<Rule> training_rules();
@@ -44,20 +44,20 @@ std::vector<Rule> layout_rules();
 std::vector<Rule> pipeline_rules();
 std::vector<Rule> size_rules();
 
-// Tells which rules are broken. A rule is evaluated where all that it reads and refuses is right in itself, and was not
-// refused by a rule before it.
+// Reports which rules are broken. A rule is evaluated only where all keys that it reads and refuses are valid by
+// themselves and were not refused by an earlier rule.
 void check_rules(const Recipe& recipe, const Known& known, Problems& problems,
                  const std::vector<Rule>& rules = all_rules());
 
-// The same for a recipe that is read already, in the world that it gets. Throws Error(bad_recipe) with a line for each
-// broken rule: `<JSON pointer>: <what is wrong>; <rule>; did you mean …?`. Takes a fraction of a microsecond where
-// all hold.
+// The same for a recipe that has been read, in the world that it runs in. Throws Error(bad_recipe) with one line per
+// broken rule: `<JSON pointer>: <what is wrong>; <rule>; did you mean …?`. Takes a fraction of a microsecond when all
+// rules hold.
 void require_rules(const Recipe& recipe, const World& world);
 
-// The data-parallel degree: the recipe's, else what the world leaves, else none.
+// The data-parallel degree: the recipe's, else the one that the world implies, else none.
 std::optional<std::int64_t> data_ranks(const Recipe& recipe, const Known& known);
 
-// Verdicts on a number, with the nearest right one as hint. `rule` follows "must be a multiple of " and "must divide ".
+// Verdicts on a number, with the nearest valid one as hint. `rule` follows "must be a multiple of " and "must divide ".
 Verdict must_be_multiple(std::int64_t value, std::int64_t divisor, std::string_view rule);
 Verdict must_divide(std::int64_t value, std::int64_t whole, std::string_view rule);
 // `what` follows the value; `limit` is the value of `key`.

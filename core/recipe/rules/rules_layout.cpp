@@ -10,12 +10,15 @@
 namespace llmtrain {
 namespace {
 
+// Tensor ranks split attention by heads and the feed-forward network by features; either must come out even.
 Verdict check_heads(const Recipe& recipe, const Known&) {
   return must_divide(recipe.parallel.tensor, recipe.model.heads, "model.heads");
 }
 
 Verdict check_kv_heads(const Recipe& recipe, const Known&) {
+  // More ranks than key and value heads: each head is then held by several ranks, equally many for each.
   if (recipe.parallel.tensor % recipe.model.kv_heads == 0) return {};
+  // Fewer ranks than heads: each rank has equally many.
   return must_divide(recipe.parallel.tensor, recipe.model.kv_heads, "model.kv_heads, or be a multiple of it");
 }
 
@@ -25,6 +28,7 @@ Verdict check_ffn(const Recipe& recipe, const Known&) {
 
 Verdict check_sequence(const Recipe& recipe, const Known&) {
   const auto& parallel = recipe.parallel;
+  // Context ranks split each sequence, and sequence parallelism splits each of these parts again.
   const bool splits = parallel.sequence && parallel.tensor > 1;
   return must_be_multiple(
       recipe.batch.sequence_length, parallel.context * (splits ? parallel.tensor : 1),
@@ -41,6 +45,7 @@ Verdict check_experts(const Recipe& recipe, const Known& known) {
   if (!recipe.model.moe) return {};
   const auto ranks = recipe.parallel.expert, experts = recipe.model.moe->experts;
   const auto data = data_ranks(recipe, known);
+  // Expert ranks are taken from the data ranks, so their number must divide both; the hint is a divisor of both.
   const auto whole = std::gcd(experts, data.value_or(experts));
   if (whole % ranks == 0) return {};
   return Refusal{fmt::format("{} does not divide {} experts", ranks, experts) +
@@ -54,6 +59,7 @@ Verdict check_expert_ranks(const Recipe& recipe, const Known&) {
   return must_divide(recipe.parallel.expert_tensor, recipe.parallel.tensor, "parallel.tensor");
 }
 
+// As check_ffn, for the width of one expert and the ranks that split it.
 Verdict check_expert_ffn(const Recipe& recipe, const Known&) {
   if (!recipe.model.moe) return {};
   return must_divide(recipe.parallel.expert_tensor, recipe.model.moe->ffn_hidden_size, "model.moe.ffn_hidden_size");
@@ -62,6 +68,7 @@ Verdict check_expert_ffn(const Recipe& recipe, const Known&) {
 Verdict check_shards(const Recipe& recipe, const Known& known) {
   const auto& ranks = recipe.parallel.zero_shard_ranks;
   const auto data = data_ranks(recipe, known);
+  // The degree is not known yet: the rule is checked again once the world is.
   if (!ranks || !data) return {};
   return must_divide(*ranks, *data, "parallel.data");
 }
@@ -71,6 +78,7 @@ Verdict check_batch(const Recipe& recipe, const Known& known) {
   const auto& pipeline = recipe.pipeline;
   const auto data = data_ranks(recipe, known);
   const auto group = micro_batch_group(pipeline.schedule, recipe.parallel.pipeline, pipeline.loops);
+  // A global batch is whole micro-batches on every replica, and for some schedules whole groups of them.
   const auto step = batch.micro * data.value_or(1) * group;
   if (batch.global % step == 0) return {};
   const auto grouped = fmt::format(" × parallel.pipeline, as {} needs micro-batches in multiples of the pipeline ranks",
@@ -81,6 +89,8 @@ Verdict check_batch(const Recipe& recipe, const Known& known) {
 
 }  // namespace
 
+// A rule also lists the keys that decide the defaults of those it reads: an error there would make its verdict
+// meaningless.
 std::vector<Rule> layout_rules() {
   return {
       {"/parallel/tensor", {"/model/heads"}, check_heads},

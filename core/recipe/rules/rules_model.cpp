@@ -7,15 +7,18 @@ namespace llmtrain {
 namespace {
 
 Verdict check_kv_heads(const Recipe& recipe, const Known&) {
+  // Every key and value head serves equally many query heads.
   return must_divide(recipe.model.kv_heads, recipe.model.heads, "model.heads");
 }
 
 Verdict check_hidden_size(const Recipe& recipe, const Known& known) {
+  // hidden_size / heads is only head_dim's default: a recipe that gives head_dim need not be divisible.
   if (known.document == nullptr || known.document->holds("/model/head_dim")) return {};
   return must_be_multiple(recipe.model.hidden_size, recipe.model.heads, "model.heads, or give model.head_dim");
 }
 
 Verdict check_head_dim(const Recipe& recipe, const Known&) {
+  // Rotary positions rotate pairs of elements.
   if (recipe.model.position != Position::rope) return {};
   return must_be_multiple(recipe.model.head_dim, 2, "2 where model.position is rope");
 }
@@ -35,7 +38,7 @@ Verdict check_sequence_length(const Recipe& recipe, const Known&) {
                          "model.max_sequence_length");
 }
 
-// Token files need no tokenizer, so that a model of fewer ids than bytes may read them.
+// Token files need no tokenizer, so a model with fewer ids than bytes may read them.
 Verdict check_vocabulary(const Recipe& recipe, const Known&) {
   const auto& data = recipe.data;
   const auto is_text = [](const DataSource& source) { return !source.path.ends_with(".bin"); };

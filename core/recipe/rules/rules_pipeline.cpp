@@ -18,10 +18,11 @@ Verdict check_loops(const Recipe& recipe, const Known&) {
   const auto& pipeline = recipe.pipeline;
   if (takes_loops(pipeline.schedule, recipe.parallel.pipeline, pipeline.loops)) return {};
   const auto word = traits_of(pipeline.schedule).word;
+  // Named from the traits, so that a new schedule appears in the message by itself.
   std::vector<std::string_view> others;
   for (const auto& traits : schedule_traits)
     if (!traits.one_stage_per_rank) others.push_back(traits.word);
-  return Refusal{fmt::format("{} does not go with {}", pipeline.loops, word),
+  return Refusal{fmt::format("{} is not possible with {}", pipeline.loops, word),
                  fmt::format("{} runs one stage per rank; pipeline.schedule {} runs more", word, choice_words(others)),
                  "1"};
 }
@@ -33,22 +34,24 @@ std::string stages_text(const Recipe& recipe) {
                      recipe.pipeline.loops);
 }
 
-// The embedding and the head count as a layer each in "blocks" only.
+// The embedding and the head count as one layer each, in "blocks" only.
 std::int64_t extra_units(const Recipe& recipe) { return recipe.pipeline.balance.kind == BalanceKind::blocks ? 2 : 0; }
 
-// The lower one of two that are equally near.
+// The nearest number of layers that can be split evenly; the lower one on a tie.
 std::int64_t nearest_even_layers(const Recipe& recipe) {
   const auto stages = stage_count(recipe), extra = extra_units(recipe);
+  // At least one layer must remain beside embedding and head.
   const auto least = (extra / stages + 1) * stages;
   const auto nearest = (recipe.model.layers + extra + (stages - 1) / 2) / stages * stages;
   return std::max(least, nearest) - extra;
 }
 
-// Keys that split the layers evenly, and a list that need not.
+// Changes of keys that would split the layers evenly, and a list that need not.
 std::string ways_out(const Recipe& recipe) {
   const auto ranks = recipe.parallel.pipeline, loops = recipe.pipeline.loops, stages = stage_count(recipe);
   const auto layers = recipe.model.layers, units = layers + extra_units(recipe);
   std::vector<std::string> ways;
+  // First the change that keeps the layers and the ranks: another number of loops.
   if (units % ranks == 0) {
     ways.push_back(fmt::format("/pipeline/loops to {}", nearest_divisor(loops, units / ranks)));
   } else if (stages > layers) {
@@ -60,6 +63,7 @@ std::string ways_out(const Recipe& recipe) {
   if (even <= layer_range.maximum) ways.push_back(fmt::format("/model/layers to {}", even));
   const auto text = fmt::format("set {}", fmt::join(ways, " or "));
   if (stages > layers) return text;
+  // The most even list: the first stages get the remainder.
   std::vector<std::int64_t> list(static_cast<std::size_t>(stages), layers / stages);
   std::for_each_n(list.begin(), layers % stages, [](std::int64_t& entry) { ++entry; });
   return text + fmt::format(", or give the layers of each stage: [{}]", fmt::join(list, ", "));
@@ -68,6 +72,7 @@ std::string ways_out(const Recipe& recipe) {
 Verdict check_even_balance(const Recipe& recipe, const Known&) {
   const auto layers = recipe.model.layers;
   const auto kind = recipe.pipeline.balance.kind;
+  // A list may be uneven; check_listed_balance() checks it.
   if (kind == BalanceKind::list || (layers + extra_units(recipe)) % stage_count(recipe) == 0) return {};
   return Refusal{fmt::format("\"{}\" cannot split {} {}{} evenly over {}",
                              balance_words[static_cast<std::size_t>(kind)], layers, layers == 1 ? "layer" : "layers",
@@ -82,6 +87,7 @@ Verdict check_listed_balance(const Recipe& recipe, const Known&) {
     return Refusal{fmt::format("the list has {} {}", list.size(), list.size() == 1 ? "entry" : "entries"),
                    "give one for each of " + stages_text(recipe)};
   }
+  // A stage between the ends would have nothing to run.
   for (std::size_t stage = 1; stage + 1 < list.size(); ++stage) {
     if (list[stage] > 0) continue;
     return Refusal{fmt::format("stage {} has 0 layers", stage),

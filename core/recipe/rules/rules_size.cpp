@@ -7,11 +7,13 @@
 namespace llmtrain {
 namespace {
 
-// Bounds on products of keys, far above what anyone trains: below them all sizes in bytes stay inside 64 bits.
+// Bounds on products of keys, far above any model in use: below them all sizes in bytes fit 64 bits.
 constexpr double most_parameters = 1e15;
 constexpr double most_tokens = 1e18;
 constexpr double most_activations = 1e16;
 
+// An estimate from above in floating point, where products cannot overflow: three matrices per feed-forward block, no
+// tied weights.
 double parameters(const ModelRecipe& model) {
   const auto as = [](std::int64_t value) { return static_cast<double>(value); };
   const double attention = 2 * (as(model.heads) + as(model.kv_heads)) * as(model.head_dim) * as(model.hidden_size);
@@ -29,6 +31,7 @@ double activations(const Recipe& recipe) {
   const auto length = recipe.batch.sequence_length;
   const auto widest = std::max(
       {model.vocab_size, model.ffn_hidden_size, model.hidden_size, model.heads * model.head_dim, model.heads * length});
+  // Both factors are bounded by their keys' ranges, so this product fits 64 bits; the others are in floating point.
   return static_cast<double>(recipe.batch.micro * length) * static_cast<double>(widest) *
          static_cast<double>(model.layers + 2);
 }

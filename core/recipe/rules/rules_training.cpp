@@ -22,27 +22,29 @@ Verdict check_decay(const Recipe& recipe, const Known&) {
   const auto& rate = recipe.training.learning_rate;
   if (rate.decay_steps >= rate.warmup_steps) return {};
   const auto warmup = std::to_string(rate.warmup_steps);
-  return Refusal{std::to_string(rate.decay_steps) + " lies within the warm-up",
+  return Refusal{std::to_string(rate.decay_steps) + " is within the warm-up",
                  "must be at least training.learning_rate.warmup_steps (" + warmup + ")", warmup};
 }
 
 Verdict check_evaluation(const Recipe& recipe, const Known&) {
   const auto every = recipe.training.evaluate_every;
+  // Without training data the recipe is only planned.
   if (every == 0 || recipe.data.train.empty() || !recipe.data.validation.empty()) return {};
-  return Refusal{std::to_string(every) + " has nothing to evaluate", "needs data.validation; 0 never evaluates", "0"};
+  return Refusal{std::to_string(every) + " has nothing to evaluate", "needs data.validation; 0 disables evaluation",
+                 "0"};
 }
 
 Verdict check_attention(const Recipe& recipe, const Known&) {
   if (recipe.kernels.attention != AttentionKernel::flash || recipe.model.dropout == 0) return {};
   return Refusal{"\"flash\" has no dropout",
-                 "with model.dropout " + number_words(recipe.model.dropout) + " attention takes the math path",
+                 "with model.dropout " + number_words(recipe.model.dropout) + " attention uses the math path",
                  "\"auto\""};
 }
 
 Verdict check_fp8(const Recipe& recipe, const Known&) {
   if (recipe.precision.fp8_level == Fp8Level::off || recipe.precision.compute != DataType::fp32) return {};
-  return Refusal{"\"fp32\" does not go with FP8", "precision.fp8_level other than off needs \"bf16\" or \"fp16\"",
-                 "\"bf16\""};
+  return Refusal{"\"fp32\" cannot be combined with FP8",
+                 "precision.fp8_level other than off needs \"bf16\" or \"fp16\"", "\"bf16\""};
 }
 
 }  // namespace

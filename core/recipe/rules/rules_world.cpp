@@ -10,6 +10,7 @@
 namespace llmtrain {
 namespace {
 
+// Far above any machine.
 constexpr double most_ranks = 1 << 24;
 constexpr const char* too_many_ranks = "makes more than 2^24 ranks";
 
@@ -21,14 +22,15 @@ Verdict check_degrees(const Recipe& recipe, const Known&) {
 Verdict check_launch(const Recipe& recipe, const Known&) {
   if (!recipe.launch.ranks) return {};
   const auto ranks = *recipe.launch.ranks, replica = ranks_per_replica(recipe.parallel);
+  // With an open data degree any number of whole replicas is right.
   if (!recipe.parallel.data) return must_be_multiple(ranks, replica, "parallel.tensor × pipeline × context");
   if (ranks % replica == 0 && ranks / replica == *recipe.parallel.data) return {};
-  return Refusal{std::to_string(ranks) + " disagrees with parallel",
+  return Refusal{std::to_string(ranks) + " does not match parallel",
                  "must be parallel.tensor × pipeline × context × data",
                  fmt::format("{:.0f}", product_of_degrees(recipe.parallel))};
 }
 
-// Ranks that launch.ranks or the degrees ask for are right by the rules before.
+// If launch.ranks or the degrees determine the ranks, the earlier rules have checked them.
 Verdict check_replicas(const Recipe& recipe, const Known& known) {
   if (known.world == nullptr) return {};
   const auto [ranks, devices] = *known.world;
@@ -44,25 +46,26 @@ Verdict check_replicas(const Recipe& recipe, const Known& known) {
 Verdict check_full_nodes(const Recipe&, const Known& known) {
   if (known.world == nullptr) return {};
   const auto [ranks, devices] = *known.world;
+  // Ranks of one node may leave devices idle; several nodes are all full.
   if (ranks <= devices || ranks % devices == 0) return {};
   return Refusal{fmt::format("{} ranks do not fill nodes of {} devices", ranks, devices), "must divide the ranks",
                  std::to_string(nearest_divisor(devices, ranks))};
 }
 
-// One node is the default, and stands for as many as the ranks need.
+// One node is the default, and then means as many as the ranks need.
 Verdict check_nodes(const Recipe& recipe, const Known& known) {
   const auto nodes = recipe.cluster.nodes;
   if (known.world == nullptr || nodes == 1) return {};
   const auto [ranks, devices] = *known.world;
   const auto needed = std::max<std::int64_t>(1, ranks / devices);
   if (nodes == needed) return {};
-  return Refusal{fmt::format("{} × {} devices are not the {} ranks", nodes, devices, ranks),
+  return Refusal{fmt::format("{} × {} devices do not match the {} ranks", nodes, devices, ranks),
                  "must be the ranks ÷ devices_per_node", std::to_string(needed)};
 }
 
 }  // namespace
 
-// The first one first, so that degrees beyond all sense are told once and not by every rule that reads them.
+// check_degrees comes first, so that impossible degrees are reported once and not by every rule that reads them.
 std::vector<Rule> world_rules() {
   const std::vector<std::string_view> degrees = {"/parallel/tensor", "/parallel/pipeline", "/parallel/context",
                                                  "/parallel/data"};

@@ -20,6 +20,7 @@ std::optional<double> ranks_asked_for(const Recipe& recipe) {
 }
 
 World world_of(const Recipe& recipe, std::int64_t devices_per_node) {
+  // Fits int64: converting a larger double would be undefined. The rules refuse far smaller numbers.
   constexpr double most = 1e18;
   const double devices = static_cast<double>(recipe.cluster.nodes) * static_cast<double>(devices_per_node);
   const double ranks = std::min(most, ranks_asked_for(recipe).value_or(devices));

@@ -30,7 +30,7 @@ TEST_CASE("all missing and unexpected tensors and those with a wrong shape are n
   check_error(
       ExitCode::bad_data,
       {"\"model.layers.1.mlp.up_proj.weight\" is missing", "\"model.layers.1.mlp.upper_proj.weight\" is unexpected",
-       "\"model.norm.weight\" has the shape [1], config.json makes it [8]", saved.path().string()},
+       "\"model.norm.weight\" has the shape [1], but config.json implies [8]", saved.path().string()},
       [&] { saved.load(); });
 }
 

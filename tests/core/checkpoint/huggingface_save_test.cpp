@@ -76,7 +76,7 @@ TEST_CASE("weights that do not belong to the model are not exported") {
     CHECK(fs::is_empty(folder.path()));
   };
   refused([](NamedWeights& w) { w.erase("final_norm.weight"); }, "\"final_norm.weight\" are missing");
-  refused([](NamedWeights& w) { w["x"] = w["final_norm.weight"]; }, "\"x\" have no place");
+  refused([](NamedWeights& w) { w["x"] = w["final_norm.weight"]; }, "\"x\" belong to no parameter");
   refused([](NamedWeights& w) { w["head.weight"] = w["head.weight"].t(); }, "\"head.weight\" have another shape");
   refused([](NamedWeights& w) { w["head.weight"] = w["head.weight"].to(at::kBFloat16); }, "another type");
   refused(

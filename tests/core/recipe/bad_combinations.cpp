@@ -100,9 +100,12 @@ std::vector<Combination> world_combinations() {
       {R"({"parallel": {"data": 4}})", "", {}, 8},
       {R"({"parallel": {"data": 16}, "batch": {"global": 32}, "cluster": {"nodes": 4}})",
        "/cluster/nodes",
-       {"4 × 8 devices are not the 16 ranks", "ranks ÷ devices_per_node", "did you mean 2?"},
+       {"4 × 8 devices do not match the 16 ranks", "ranks ÷ devices_per_node", "did you mean 2?"},
        8},
-      {R"({"parallel": {"data": 4}, "cluster": {"nodes": 2}})", "/cluster/nodes", {"not the 4 ranks", "mean 1?"}, 8},
+      {R"({"parallel": {"data": 4}, "cluster": {"nodes": 2}})",
+       "/cluster/nodes",
+       {"not match the 4 ranks", "mean 1?"},
+       8},
   };
 }
 
@@ -178,7 +181,8 @@ std::vector<Combination> pipeline_combinations() {
       {R"({"parallel": {"pipeline": 4}, "pipeline": {"balance": [0, 2, 2, 0]}})", "", {}},
       {R"({"parallel": {"pipeline": 2}, "pipeline": {"schedule": "1f1b", "loops": 2}})",
        "/pipeline/loops",
-       {"2 does not go with 1f1b", "one stage per rank", "\"breadth_first\" or \"interleaved\"", "did you mean 1?"}},
+       {"2 is not possible with 1f1b", "one stage per rank", "\"breadth_first\" or \"interleaved\"",
+        "did you mean 1?"}},
       {R"({"parallel": {"pipeline": 2}, "pipeline": {"schedule": "gpipe", "loops": 2}})", "/pipeline/loops", {"gpipe"}},
       {R"({"pipeline": {"schedule": "gpipe", "loops": 2}})", "", {}},
       {R"({"parallel": {"pipeline": 2}, "pipeline": {"schedule": "breadth_first", "loops": 2}})", "", {}},

@@ -53,7 +53,7 @@ TEST_CASE("A value of the wrong type or out of range is refused with its rule", 
       {"/model/layers", "8.0", "/model/layers", {"8.0 is not a whole number", "did you mean 8?"}},
       {"/model/layers", "4.5", "/model/layers", {"4.5 is not a whole number"}},
       {"/model/layers", R"("4")", "/model/layers", {"\"4\" is a string", "whole number", "did you mean 4?"}},
-      {"/model/layers", "true", "/model/layers", {"true is a truth value", "whole number"}},
+      {"/model/layers", "true", "/model/layers", {"true is a boolean", "whole number"}},
       {"/model/layers", "[4]", "/model/layers", {"is a list", "whole number"}},
       {"/model/hidden_size", "1000000000", "/model/hidden_size", {"out of range"}},
       {"/model/heads", "-8", "/model/heads", {"-8 is out of range"}},
@@ -108,7 +108,7 @@ TEST_CASE("Sections, lists and words of the wrong kind are refused with their ru
 
 TEST_CASE("An unknown key is refused with the key that was probably meant", "[recipe]") {
   const std::vector<BadValue> cases = {
-      {"/modle", "{}", "/modle", {"is no key of a recipe", "llmtrain schema", "did you mean \"model\"?"}},
+      {"/modle", "{}", "/modle", {"is not a recipe key", "llmtrain schema", "did you mean \"model\"?"}},
       {"/model/hiden_size", "64", "/model/hiden_size", {"did you mean \"hidden_size\"?"}},
       {"/model/kv_haeds", "4", "/model/kv_haeds", {"did you mean \"kv_heads\"?"}},
       {"/parallel/tp", "2", "/parallel/tp", {"did you mean \"tensor\"?"}},
@@ -117,8 +117,8 @@ TEST_CASE("An unknown key is refused with the key that was probably meant", "[re
       {"/training/zero_stage", "1", "/training/zero_stage", {"did you mean /parallel/zero_stage?"}},
       {"/model/n_embd", "64", "/model/n_embd", {"did you mean \"hidden_size\"?"}},
       {"/batch/batch_size", "64", "/batch/batch_size", {"did you mean \"global\"?"}},
-      {"/model/a~b~1c", "1", "/model/a~0b~1c", {"is no key"}},
-      {"/model/line\nbreak", "1", "/model/line\\nbreak", {"is no key"}},
+      {"/model/a~b~1c", "1", "/model/a~0b~1c", {"is not a recipe key"}},
+      {"/model/line\nbreak", "1", "/model/line\\nbreak", {"is not a recipe key"}},
   };
   for (auto bad : cases) {
     if (bad.where == "/model/a~b~1c") bad.where = "/model/a~0b~1c";
@@ -130,7 +130,7 @@ TEST_CASE("A key that resembles no other gets no hint", "[recipe]") {
   auto json = small_recipe();
   json["wholly_different"] = 1;
   CHECK(complaints(json.dump()) ==
-        std::vector<std::string>{"r.json: /wholly_different: is no key of a recipe; llmtrain schema lists all keys"});
+        std::vector<std::string>{"r.json: /wholly_different: is not a recipe key; llmtrain schema lists all keys"});
 }
 
 TEST_CASE("A required key that is missing is named with its rule", "[recipe]") {

@@ -20,29 +20,29 @@ TEST_CASE("Text that is not JSON is refused with line, column and a plain messag
       {"{\"model\": {\n  \"layers\": 4,", "line 2, column 15: the text ends too early"},
       {"{\"name\": \"a", "line 1, column 12: the text ends too early"},
       {"{\"name\": tr", "ends too early"},
-      {"{\n\"seed\": 1,\n}", "line 3, column 1: the comma before } is one too many"},
-      {"{\"pipeline\": {\"balance\": [1, 2, ]}}", "the comma before ] is one too many"},
-      {"{\"seed\": NaN}", "line 1, column 10: NaN is not a number that JSON knows"},
+      {"{\n\"seed\": 1,\n}", "line 3, column 1: the comma before } must be removed"},
+      {"{\"pipeline\": {\"balance\": [1, 2, ]}}", "the comma before ] must be removed"},
+      {"{\"seed\": NaN}", "line 1, column 10: NaN is not a JSON number"},
       {"{\"seed\": -Infinity}", "-Infinity is not a number"},
       {"{\"seed\": 1e999}", "the number 1e999 is too large"},
       {"{\"seed\": -1e999}", "the number -1e999 is too large"},
       {"{\"seed\": True}", "True is not JSON; write true"},
       {"{\"seed\": None}", "write null"},
-      {"{seed: 1}", "seed is not JSON; texts stand in double quotes"},
-      {"{'seed': 1}", "texts stand in double quotes"},
-      {"{\"seed\": 1 // why\n}", "line 1, column 12: comments are not JSON"},
+      {"{seed: 1}", "seed is not JSON; strings need double quotes"},
+      {"{'seed': 1}", "strings need double quotes"},
+      {"{\"seed\": 1 // why\n}", "line 1, column 12: JSON has no comments"},
       {"{\"seed\": 1 \"name\": \"a\"}", "line 1, column"},
-      {"{\"seed\" 1}", "line 1, column 9: 1 cannot stand here"},
-      {"{\"seed\": 01}", "line 1, column 11: 1 cannot stand here"},
-      {"{\"seed\": 1}}", "more text follows after the end"},
-      {"{} {}", "more text follows after the end"},
-      {"{\"name\": \"a\nb\"}", "control character stands inside a text"},
-      {"{\"name\": \"a\\qb\"}", "escape that JSON does not know"},
+      {"{\"seed\" 1}", "line 1, column 9: 1 is not allowed here"},
+      {"{\"seed\": 01}", "line 1, column 11: 1 is not allowed here"},
+      {"{\"seed\": 1}}", "there is text after the end"},
+      {"{} {}", "there is text after the end"},
+      {"{\"name\": \"a\nb\"}", "a string contains a line break or control character"},
+      {"{\"name\": \"a\\qb\"}", "invalid escape"},
       {"{\"name\": \"\xC3\x28\"}", "is not UTF-8"},
       {"{\"name\": \"\xFF\"}", "is not UTF-8"},
       {"\xFF\xFE{\0}\0", "line 1, column 1"},
       {"\xEF\xBB\xBF{}", "line 1, column 1: the text starts with a byte order mark"},
-      {"{\"n\xC3\xA4me\": ?}", "line 1, column 10: ? cannot stand here"},
+      {"{\"n\xC3\xA4me\": ?}", "line 1, column 10: ? is not allowed here"},
   };
   for (const auto& [text, words] : cases) {
     const auto lines = complaints(text);
@@ -55,8 +55,8 @@ TEST_CASE("Text that is not JSON is refused with line, column and a plain messag
 TEST_CASE("Hostile sizes and depths cause one short error", "[recipe]") {
   const std::size_t million = 1'000'000;
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {std::string(million, '['), "more than 64 deep"},
-      {R"({"model":)" + std::string(100, '[') + std::string(100, ']') + "}", "more than 64 deep"},
+      {std::string(million, '['), "more than 64 levels deep"},
+      {R"({"model":)" + std::string(100, '[') + std::string(100, ']') + "}", "more than 64 levels deep"},
       {'"' + std::string(10 * million, 'a') + '"', "larger than 1 MiB"},
       {R"({"name": ")" + std::string(10 * million, 'a') + "\"}", "larger than 1 MiB"},
       {'"' + std::string(million, 'a') + '"', "is a string; must be an object"},
@@ -88,8 +88,8 @@ TEST_CASE("A duplicate key is an error at its pointer, wherever it is", "[recipe
   auto text = test::small_recipe().dump();
   text.insert(1, R"("data": {"train": [{"path": "/a.bin", "path": "/b.bin"}]}, "seed": 1, "seed": 1, )");
   const auto lines = complaints(text);
-  CHECK(lines == std::vector<std::string>{"r.json: /data/train/0/path: is given twice; a key may stand once",
-                                          "r.json: /seed: is given twice; a key may stand once"});
+  CHECK(lines == std::vector<std::string>{"r.json: /data/train/0/path: is given twice; a key may appear only once",
+                                          "r.json: /seed: is given twice; a key may appear only once"});
 }
 
 TEST_CASE("Pointers are escaped and split according to RFC 6901", "[recipe]") {

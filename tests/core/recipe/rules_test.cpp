@@ -175,7 +175,7 @@ TEST_CASE("A plan reports every broken rule at once, one per line", "[recipe]") 
   recipe.parallel.tensor = 3;
   recipe.batch.global = 7;
   CHECK_THROWS_WITH(require_rules(recipe, {.ranks = 6, .devices_per_node = 6}),
-                    "/kernels/attention: \"flash\" has no dropout; with model.dropout 0.1 attention takes the math "
+                    "/kernels/attention: \"flash\" has no dropout; with model.dropout 0.1 attention uses the math "
                     "path; did you mean \"auto\"?\n"
                     "/parallel/tensor: 3 does not divide 8; must divide model.heads; did you mean 2?\n"
                     "/batch/global: 7 is not a multiple of 4; must be a multiple of batch.micro × parallel.data; did "
