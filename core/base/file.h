@@ -50,6 +50,9 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const noexcept { return {data_, size_}; }
 
+  // The part of bytes() is not needed soon: its pages no longer count as this process's memory. It may be read again.
+  void release(std::span<const std::byte> part) const noexcept;
+
  private:
   const std::byte* data_ = nullptr;
   std::size_t size_ = 0;

@@ -47,6 +47,8 @@ class SafetensorsFile {
   const SafetensorsEntry* find(std::string_view name) const;
   // The tensor's bytes, which need not be aligned to its elements. They live as long as this object.
   std::span<const std::byte> bytes(const SafetensorsEntry& entry) const;
+  // As MappedFile's.
+  void release(std::span<const std::byte> part) const noexcept { mapped_.release(part); }
 
  private:
   std::filesystem::path path_;

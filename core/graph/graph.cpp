@@ -6,8 +6,6 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "core/graph/builder.h"
-
 namespace llmtrain {
 
 namespace {
@@ -29,14 +27,6 @@ bool grows_with_vocabulary_or_positions(ParameterRole role) {
 
 std::int64_t Parameter::elements() const {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
-}
-
-Graph Graph::build(const ModelRecipe& model) {
-  GraphBuilder builder(model);
-  builder.add_embedding();
-  for (std::int64_t layer = 0; layer < model.layers; ++layer) builder.add_layer(layer);
-  builder.add_head();
-  return builder.take();
 }
 
 std::int64_t Graph::parameter_count() const {

@@ -27,20 +27,23 @@ std::vector<std::int64_t> layers_per_stage(std::int64_t layers, const PipelineRe
 }  // namespace
 
 std::vector<Stage> place_blocks(const Graph& graph, const PipelineRecipe& pipeline, std::int64_t pipeline_ranks) {
-  const auto layers = static_cast<std::int64_t>(graph.blocks.size()) - 2;
-  std::vector<std::int64_t> blocks_per_stage = layers_per_stage(layers, pipeline, pipeline_ranks);
-  const auto placed = std::accumulate(blocks_per_stage.begin(), blocks_per_stage.end(), std::int64_t{0});
-  if (placed != layers || static_cast<std::int64_t>(blocks_per_stage.size()) != pipeline_ranks * pipeline.loops)
+  const std::vector<std::int64_t> layers_of = layers_per_stage(graph.model.layers, pipeline, pipeline_ranks);
+  const auto placed = std::accumulate(layers_of.begin(), layers_of.end(), std::int64_t{0});
+  if (placed != graph.model.layers || static_cast<std::int64_t>(layers_of.size()) != pipeline_ranks * pipeline.loops)
     throw Error(ExitCode::internal_error, "stages were asked for that the rules of recipes refuse");
-  ++blocks_per_stage.front();
-  ++blocks_per_stage.back();
-  std::vector<Stage> stages;
-  std::size_t next = 0;
-  for (const std::int64_t count : blocks_per_stage) {
-    Stage& stage = stages.emplace_back();
-    stage.blocks.resize(static_cast<std::size_t>(count));
-    std::iota(stage.blocks.begin(), stage.blocks.end(), next);
-    next += stage.blocks.size();
+  std::vector<Stage> stages(layers_of.size());
+  std::size_t stage = 0;
+  std::int64_t layer = 0, end = layers_of.front();  // the next layer, and the stage's end
+  for (std::size_t block = 0; block < graph.blocks.size(); ++block) {
+    const bool is_layer = graph.blocks[block].kind == BlockKind::layer;
+    // What comes before the first layer is on the first stage, what comes after the last on the last, and anything else
+    // with the layer that follows it.
+    const bool follows_layers = layer == graph.model.layers;
+    if (is_layer || (layer > 0 && !follows_layers))
+      while (layer == end) end += layers_of[++stage];
+    if (!is_layer && follows_layers) stage = stages.size() - 1;
+    stages[stage].blocks.push_back(block);
+    if (is_layer) ++layer;
   }
   return stages;
 }

@@ -4,16 +4,15 @@
 #include <algorithm>
 
 #include "core/base/error.h"
+#include "core/recipe/rules/world.h"
 
 namespace llmtrain::app {
 namespace {
 
-std::int64_t ranks_asked_for(const Recipe& recipe) {
-  if (recipe.launch.ranks) return *recipe.launch.ranks;
-  const ParallelRecipe& parallel = recipe.parallel;
-  const std::int64_t one_copy = parallel.tensor * parallel.pipeline * parallel.context;
-  if (parallel.data) return one_copy * *parallel.data;
-  return std::max(one_copy, recipe.cluster.nodes * recipe.cluster.devices_per_node.value_or(1));
+std::int64_t ranks_to_start(const Recipe& recipe) {
+  if (const auto asked = ranks_asked_for(recipe)) return static_cast<std::int64_t>(*asked);
+  return std::max(ranks_per_replica(recipe.parallel),
+                  recipe.cluster.nodes * recipe.cluster.devices_per_node.value_or(1));
 }
 
 [[noreturn]] void refuse(const std::string& file, const std::string& reason) {
@@ -21,7 +20,7 @@ std::int64_t ranks_asked_for(const Recipe& recipe) {
 }
 
 std::int64_t decide_ranks(const std::string& file, const Recipe& recipe, const std::optional<Launcher>& launcher) {
-  if (!launcher) return ranks_asked_for(recipe);
+  if (!launcher) return ranks_to_start(recipe);
   const auto& asked = recipe.launch.ranks;
   if (asked && *asked != launcher->ranks) {
     refuse(file, "/launch/ranks: " + std::to_string(*asked) + " differs from the " + std::to_string(launcher->ranks) +
