@@ -18,10 +18,10 @@ bool is_file_name(const std::string& profile) {
 [[noreturn]] void throw_unknown(const std::string& profile, const std::filesystem::path& folder) {
   const std::vector<std::string> names = profile_names(folder);
   const std::vector<std::string_view> words(names.begin(), names.end());
-  std::string message = "/cluster/profile: \"" + profile + "\" is no profile in " + folder.string() + "; there are";
+  std::string message = "/cluster/profile: \"" + profile + "\" is not a profile in " + folder.string() + "; available:";
   for (const std::string& name : names) message += ' ' + name + ',';
   if (names.empty()) message += " none,";
-  message += " and a path to a file works too";
+  message += " or a path to a file";
   const std::string_view near = nearest_word(profile, words);
   if (!near.empty()) message += "; did you mean \"" + std::string(near) + "\"?";
   throw Error(ExitCode::bad_recipe, message);

@@ -11,6 +11,7 @@ using Category = MemoryCategory;
 void add_group(const StateGroup& group, ModelStates& states) {
   const StateTypes& types = group.types;
   const auto whole = static_cast<double>(group.whole()), share = static_cast<double>(group.shard());
+  // The ZeRO stage from which a state is sharded: 1 optimizer and master weights, 2 gradients, 3 weights.
   const auto held = [&](std::int64_t sharded_from) { return group.zero_stage >= sharded_from ? share : whole; };
   states.resident[Category::weights] += types.weight_bytes() * held(3);
   states.resident[Category::gradients] += types.gradient_bytes() * held(2);
@@ -21,8 +22,8 @@ void add_group(const StateGroup& group, ModelStates& states) {
   if (group.is_fp8) states.fp8_gradients += types.gradient_bytes() * whole;
 }
 
-// On one pipeline rank a tied head reads the embedding stage's weight, which ZeRO-3 brings for it once more where that
-// is another stage.
+// On one pipeline rank a tied head reads the embedding's weight; if that belongs to another stage, ZeRO-3 gathers it a
+// second time for the head.
 double copied_embedding_bytes(const Partition& partition, std::size_t stage) {
   const Graph& graph = *partition.graph;
   const auto has = [&](BlockKind kind) {

@@ -8,6 +8,7 @@
 namespace llmtrain {
 namespace {
 
+// Continuation bytes of UTF-8 are 10xxxxxx.
 bool starts_code_point(char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U; }
 
 // Bytes of the first `width` columns.

@@ -15,12 +15,13 @@
 namespace llmtrain {
 namespace {
 
+// Large writes, because a trace may have millions of short events.
 constexpr std::size_t flush_bytes = 1U << 20U;
 
-// Whole nanoseconds, so that the end of one event and the start of the next are the same number.
+// Integer nanoseconds, so that the end of one event and the start of the next are exactly equal.
 std::int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
 
-// Microseconds, which the format counts in.
+// A time that is written in microseconds, the unit of the trace-event format.
 struct Microseconds {
   std::int64_t nanoseconds = 0;
 };
@@ -48,7 +49,7 @@ std::string_view kind_of(Operation operation) {
   return "data";
 }
 
-// A tensor on its way from one stage to its neighbour.
+// A tensor in transfer from one stage to its neighbour.
 struct Arrow {
   bool starts = false;
   bool gradient = false;
@@ -140,7 +141,7 @@ void TraceWriter::write_arrow(const TraceRecord& record, std::int64_t start, std
   const auto arrow = arrow_of(record.instruction);
   if (!arrow) return;
   begin_event();
-  // An arrow is bound to the event around its time: the start of a send, and just in front of the end of a receive.
+  // Viewers bind an arrow to the event that encloses its time: the start of a send, just before the end of a receive.
   const std::int64_t time = arrow->starts ? start : std::max(start, end - 1);
   fmt::format_to(
       std::back_inserter(text_),

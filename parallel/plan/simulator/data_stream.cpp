@@ -13,10 +13,12 @@ Interval DataStream::issue(double earliest, double seconds) {
 }
 
 double DataStream::end_of_pass(double start, double seconds, double slowdown) {
+  // Passes come in the order of their starts, so a collective that ended before this one is never needed again.
   while (first_ < running_.size() && running_[first_].end <= start) ++first_;
   const double rate = 1 - slowdown;
   double now = start, left = seconds;
   for (std::size_t i = first_; i < running_.size(); ++i) {
+    // Alternates between the gap before a collective, at full speed, and the collective, at the reduced rate.
     const double alone = std::max(0.0, running_[i].start - now);
     if (left <= alone) break;
     left -= alone;
