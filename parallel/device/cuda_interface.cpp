@@ -14,6 +14,7 @@ namespace {
 
 int device_count() {
   const int count = c10::cuda::device_count();
+  // LibTorch initialises CUDA lazily; the callers below use the allocator and streams directly and rely on it.
   if (count > 0) at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
   return count;
 }

@@ -37,6 +37,7 @@ ParameterUnit LocalModel::make_unit(const StateGroup& group, StateContents conte
   unit.parameters =
       std::make_unique<ShardedParameters>(graph(), *unit.store, group, options, groups_.data, groups_.tensor);
   if (contents == StateContents::training) unit.parameters->initialize(recipe().seed);
+  // The first and the last stage each hold a copy of the tied embedding and add up its gradients.
   if (group.kind == StateGroup::Kind::shared_embedding)
     unit.parameters->set_partner([this](const at::Tensor& gradients) { return groups_.pipeline.sum_ends(gradients); });
   return unit;
@@ -74,6 +75,7 @@ std::vector<const ParameterUnit*> LocalModel::units() const {
 }
 
 bool LocalModel::counts(const ParameterUnit& unit) const {
+  // The last rank's copy of the tied embedding would count twice in norms and checkpoints.
   return unit.kind != StateGroup::Kind::shared_embedding || groups_.pipeline.position() == 0;
 }
 
@@ -91,10 +93,11 @@ void LocalModel::finish_gather(std::size_t stage) {
 }
 
 void LocalModel::free(std::size_t stage, FreeAfter pass) {
+  // A tied head on another stage of this rank reads the embedding's weight after the embedding's stage has been freed.
   if (graph().model.tie_embeddings && pipeline_ranks() == 1 && stages_.size() > 1) {
     const std::size_t embedding = token_embedding(graph());
     ParameterStore& store = stores_.of(embedding);
-    // The head's only products with the embedding are in its forward.
+    // Only after the forward: the head computes its loss and its gradients in its own forward pass.
     if (stage == 0 && pass == FreeAfter::forward) store.keep(embedding);
     if (is_last(stage)) store.release_kept();
   }

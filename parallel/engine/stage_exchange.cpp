@@ -23,6 +23,7 @@ void StageExchange::put(Channel channel, std::size_t stage, std::size_t micro, a
   slot(channel, stage, micro).tensor = std::move(tensor);
 }
 
+// Every tensor rank holds the same tensor: sending a part each divides the traffic between stages by the tensor ranks.
 bool StageExchange::travels_in_parts(std::int64_t rows) const {
   const TensorParallel& tensor = groups_.tensor;
   return tensor.ranks() > 1 && tensor.rows() == ActivationRows::whole && rows % tensor.ranks() == 0;

@@ -10,13 +10,14 @@ namespace llmtrain {
 
 namespace {
 
-// Layers of each of the pipeline × loops stages.
+// Transformer layers of each of the pipeline × loops stages.
 std::vector<std::int64_t> layers_per_stage(std::int64_t layers, const PipelineRecipe& pipeline,
                                            std::int64_t pipeline_ranks) {
   if (pipeline.balance.kind == BalanceKind::list) return pipeline.balance.layers_per_stage;
   const bool blocks = pipeline.balance.kind == BalanceKind::blocks;
   const std::int64_t stages = pipeline_ranks * pipeline.loops;
   std::vector<std::int64_t> split(static_cast<std::size_t>(stages), (layers + (blocks ? 2 : 0)) / stages);
+  // The embedding takes the place of a layer in the first stage, the head in the last.
   if (blocks) {
     --split.front();
     --split.back();
@@ -31,7 +32,8 @@ std::vector<Stage> place_blocks(const Graph& graph, const PipelineRecipe& pipeli
   std::vector<std::int64_t> blocks_per_stage = layers_per_stage(layers, pipeline, pipeline_ranks);
   const auto placed = std::accumulate(blocks_per_stage.begin(), blocks_per_stage.end(), std::int64_t{0});
   if (placed != layers || static_cast<std::int64_t>(blocks_per_stage.size()) != pipeline_ranks * pipeline.loops)
-    throw Error(ExitCode::internal_error, "stages were asked for that the rules of recipes refuse");
+    throw Error(ExitCode::internal_error, "the requested stages violate the rules of recipes");
+  // From layers to blocks: the embedding comes with the first stage, the head with the last.
   ++blocks_per_stage.front();
   ++blocks_per_stage.back();
   std::vector<Stage> stages;

@@ -13,7 +13,8 @@ namespace {
 
 using Kind = StateGroup::Kind;
 
-// Most elements on one rank where whole tensors are dealt out, the largest first, each to the rank that has least.
+// Elements on the fullest rank when whole tensors are distributed greedily: the largest first, each to the rank with
+// the least so far (longest processing time first).
 std::int64_t largest_dealt_share(std::vector<std::int64_t> sizes, std::int64_t ranks) {
   std::sort(sizes.begin(), sizes.end(), std::greater<>());
   if (ranks >= static_cast<std::int64_t>(sizes.size())) return sizes.empty() ? 0 : sizes.front();
@@ -29,7 +30,7 @@ std::int64_t largest_dealt_share(std::vector<std::int64_t> sizes, std::int64_t r
   return largest;
 }
 
-// Sorts the parameters of one stage into its groups.
+// Assigns the parameters of one stage to its groups.
 class GroupList {
  public:
   GroupList(const Recipe& recipe, const Graph& graph, const Mesh& mesh) : recipe_(recipe), graph_(graph), mesh_(mesh) {}
@@ -102,6 +103,7 @@ std::vector<StateGroup> state_groups(const Recipe& recipe, const Graph& graph, c
   const auto has = [&](BlockKind kind) {
     return std::ranges::any_of(stage.blocks, [&](std::size_t block) { return graph.blocks[block].kind == kind; });
   };
+  // The copy belongs to no block of the last stage, so it is added by hand.
   if (shares_embedding(graph, mesh) && has(BlockKind::head))
     list.add(graph.blocks[graph.block_of(BlockKind::embedding)].parameters.front());
   for (const std::size_t block : stage.blocks)

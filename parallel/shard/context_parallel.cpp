@@ -11,8 +11,8 @@
 namespace llmtrain {
 namespace {
 
-// What is exchanged: [S, B, 2, kv_heads, D], keys and values of one position after another, so that the chunks of the
-// ranks lie back to back and need no copy to come into order.
+// The exchanged tensor [S, B, 2, kv_heads, D]: positions are the outermost dimension, so that the ranks' chunks are
+// contiguous and arrive in order without a copy.
 at::Tensor exchanged(const at::Tensor& own, std::int64_t positions) {
   return at::empty({positions, own.size(0), 2, own.size(2), own.size(3)}, own.options());
 }
@@ -34,6 +34,7 @@ kernels::SequencePart context_part(std::int64_t sequence_length, int position, i
 ContextParallel::ContextParallel(Communicator& communicator, const Layout& layout) : communicator_(&communicator) {
   const std::vector<int> ranks = group_members(layout.mesh(), GroupKind::context, communicator.rank());
   early_ = communicator.make_group("context", ranks);
+  // Late chunks are in reverse rank order within the sequence; a reversed group gathers them in place.
   late_ = communicator.make_group("context, reversed", {ranks.rbegin(), ranks.rend()});
 }
 

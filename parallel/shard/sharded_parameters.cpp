@@ -54,6 +54,7 @@ std::vector<OptimizerSegment> ShardedParameters::owned_segments() const {
 
 at::Tensor ShardedParameters::make_gradients() const {
   if (!shards_from(2)) return gradients_;
+  // A parameter's first gradient overwrites, so only the padding, which no module writes, needs clearing.
   at::Tensor flat = at::empty({shards_.padded()}, gradients_.options());
   flat.slice(0, shards_.elements).zero_();
   return flat;
@@ -67,12 +68,14 @@ FlatInterval ShardedParameters::owned() const { return intersection(place_, {0, 
 
 FlatInterval ShardedParameters::saved() const {
   const FlatInterval all = owned();
+  // Ranks with the same elements (replicas; at stage 0 all data ranks) write equal shares of them.
   const FlatShards shares{all.count(), zero_stage_ == 0 ? ranks_.ranks() : ranks_.replicas()};
   const FlatInterval own = shares.shard(zero_stage_ == 0 ? ranks_.position() : ranks_.replica());
   return {all.begin + own.begin, all.begin + own.end};
 }
 
 void ShardedParameters::initialize(std::int64_t seed) {
+  // Every rank draws the whole group in fp32 and keeps its part: initial weights do not depend on the layout or type.
   const bool is_whole = zero_stage_ == 0 && source_.scalar_type() == at::kFloat;
   const at::Tensor whole = is_whole ? source_ : make_flat_memory(shards_.padded(), at::kFloat, source_.device());
   initialize_weights(whole, store_, graph_, seed);
@@ -111,6 +114,7 @@ void ShardedParameters::free() {
 
 void ShardedParameters::reduce() {
   finish_reduction();
+  // Taken out of the store: gradients written from here on belong to the next reduction.
   unreduced_ = store_.take_gradients();
   if (partner_sum_) partner_sum_(unreduced_.slice(0, 0, shards_.elements)).wait();
   is_reducing_ = true;
@@ -121,6 +125,7 @@ void ShardedParameters::reduce() {
   if (!shards_from(2)) {
     partial_ = owned_part(unreduced_);
   } else {
+    // The first reduction of a step writes the owned gradients directly; later ones are added to them.
     partial_ = has_reduced_ ? at::empty_like(gradients_) : gradients_;
   }
   reduction_ = ranks_.scatter_sum(unreduced_, partial_);
@@ -129,6 +134,7 @@ void ShardedParameters::reduce() {
 void ShardedParameters::finish_reduction() {
   if (!std::exchange(is_reducing_, false)) return;
   reduction_.wait();
+  // Hierarchical reduction (HSDP): scattered within a shard group first, then only shards cross the replicas.
   if (partial_.defined()) ranks_.sum_replicas(partial_).wait();
   if (shards_from(2) && has_reduced_) gradients_.add_(partial_);
   has_reduced_ = true;
@@ -138,11 +144,13 @@ void ShardedParameters::finish_reduction() {
 
 void ShardedParameters::collect() {
   finish_reduction();
+  // Without data ranks the schedule has no reduction; a step of one rank still ends its accumulation here.
   if (!has_reduced_) store_.take_gradients();
   tensor_gradients_.sum(owned_gradients());
 }
 
 double ShardedParameters::sum_of_squares() const {
+  // At stage 0 every rank has all gradients: each still sums only its share, so that every element counts once.
   const FlatShards shares{shards_.elements, ranks_.shards()};
   return tensor_gradients_.sum_of_squares(owned_gradients(), shares.shard(ranks_.shard()));
 }

@@ -21,7 +21,7 @@ at::Tensor slice(const at::Tensor& gradients, const FlatInterval& interval, cons
   return gradients.slice(0, interval.begin - owned.begin, interval.end - owned.begin);
 }
 
-// One exchange for all intervals: they are many and short.
+// Packs all intervals into one collective, because they are many and short (norms and biases).
 template <class Sum>
 void sum_packed(const at::Tensor& gradients, const std::vector<FlatInterval>& intervals, const FlatInterval& owned,
                 Sum sum) {
@@ -44,6 +44,7 @@ TensorGradients::TensorGradients(const Graph& graph, const ParameterStore& store
     : ranks_(ranks), owned_(owned) {
   for (const FlatRange& range : store.ranges()) {
     const FlatInterval here = intersection({range.begin, range.end}, owned);
+    // Replicated parameters count once in the gradient norm: on the first of their ranks.
     if (store.part(range.parameter).copy == 0) append(counted_, here);
     const bool splits_sequence = ranks.rows() == ActivationRows::split;
     switch (gradient_sum(graph.model, graph.parameters[range.parameter], ranks.ranks(), splits_sequence)) {

@@ -12,7 +12,7 @@
 namespace llmtrain {
 namespace {
 
-// Of the tensor ranks those that hold the same heads of keys and values as this one: neighbours.
+// The tensor ranks that hold the same key-value heads as this one: neighbours in the group.
 std::vector<int> same_heads(const std::vector<int>& ranks, int position, std::int64_t kv_heads) {
   const auto copies = std::max<std::ptrdiff_t>(1, static_cast<std::ptrdiff_t>(ranks.size()) / kv_heads);
   const auto first = ranks.begin() + position / copies * copies;
