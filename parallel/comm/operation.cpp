@@ -40,6 +40,7 @@ void Handle::wait() {
 
 void Handle::release() noexcept {
   if (operation_ == nullptr) return;
+  // Unwinding: other ranks may never start their part, so waiting could hang until the watchdog fires.
   if (std::uncaught_exceptions() > exceptions_) {
     operation_->withdraw();
     operation_.reset();
@@ -48,7 +49,7 @@ void Handle::release() noexcept {
   try {
     wait();
   } catch (const std::exception& error) {
-    log().debug("an operation that nobody waited for failed: {}", error.what());
+    log().debug("an operation without a waiting thread failed: {}", error.what());
   }
 }
 

@@ -35,6 +35,7 @@ void OperationLog::finish(const Entry& entry, Clock::time_point when) {
   const std::lock_guard lock(mutex_);
   count_of(entry).seconds += seconds_between(entry.started, when);
   Remembered& slot = last_[entry.number % remembered];
+  // The ring buffer may have reused the slot for a later operation.
   if (slot.entry.number == entry.number) slot.state = OperationRecord::State::done;
 }
 

@@ -214,7 +214,7 @@ class Ranks(ProgramTest):
                     "launch.backend=mpi")
                 self.assertEqual(code, 69, said)
                 self.assertRegex(said, f"rank {1 - rank} waited 2.0s in .* for rank {rank} "
-                                       r"\(does not answer; last operation done with it: \w+ of \d+ \w+ for \w+ ")
+                                       r"\(does not respond; last operation completed with it: \w+ of \d+ \w+ for \w+ ")
                 self.assertIn("launch.watchdog_seconds", said)
                 self.assertLess(seconds, 5)
 

@@ -26,6 +26,7 @@ void LocalWorld::run(const std::function<void(Communicator&)>& work) {
     const auto keep = [&](ExitCode code, const char* message) {
       {
         const std::lock_guard lock(mutex);
+        // Ranks that fail later only report this first failure again.
         if (!first) first = std::current_exception();
       }
       own->abort(code, message);

@@ -39,6 +39,7 @@ void NcclWatch::add(const std::shared_ptr<NcclLink>& link) {
 }
 
 void NcclWatch::look_after(int device) {
+  // The current device is per thread, and every thread starts on the first one.
   cudaSetDevice(device);
   std::unique_lock lock(mutex_);
   while (!has_stopped_) {
@@ -61,6 +62,7 @@ void NcclWatch::note_ends() {
     const NcclWork& work = **place;
     const double age = std::chrono::duration<double>(Clock::now() - work.entry.started).count();
     if (work.end.has_passed()) {
+      // The device's own time: the host may notice the end up to a polling interval late.
       const std::chrono::duration<double> took(CudaEvent::seconds_between(work.begin, work.end));
       log_->finish(work.entry, work.entry.started + std::chrono::duration_cast<Clock::duration>(took));
       place = open_.erase(place);

@@ -8,7 +8,7 @@
 namespace llmtrain {
 namespace {
 
-// One rank with a device.
+// One rank with a device: see stage_through_host().
 class StagedCommunicator : public LayeredCommunicator {
  public:
   StagedCommunicator(std::shared_ptr<Communicator> host, std::unique_ptr<StagingDevice> device)
