@@ -235,7 +235,7 @@ class Ranks(ProgramTest):
         command = [*MPIRUN, "-n", "1", *rank, ":", "-n", "1", PROGRAM, "run", "other.json", *rank[3:]]
         result = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False, timeout=120)
         self.assertEqual(result.returncode, 2, result.stderr)
-        self.assertEqual(result.stderr.count("/training/learning_rate/peak: rank 1 has not what the first rank's"),
+        self.assertEqual(result.stderr.count("/training/learning_rate/peak: rank 1 has another value than the first rank"),
                          1, result.stderr)
         self.assertFalse((self.folder / "different").exists())
 

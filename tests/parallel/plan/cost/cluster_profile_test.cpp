@@ -67,7 +67,7 @@ TEST_CASE("a bad profile is told with file, pointer and rule, all at once") {
   json["node"]["devices"] = 2.5;
   json["device"].erase("memory_bandwidth");
   const std::string message = message_of(json);
-  CHECK_THAT(message, Catch::Contains("p.json: /memory/fracton: is no key") && Catch::Contains("\"fraction\""));
+  CHECK_THAT(message, Catch::Contains("p.json: /memory/fracton: is not a key") && Catch::Contains("\"fraction\""));
   CHECK_THAT(message, Catch::Contains("p.json: /matrix/peak_fraction: 1.5: must be a number from"));
   CHECK_THAT(message, Catch::Contains("p.json: /node/devices: 2.5: must be a whole number"));
   CHECK_THAT(message, Catch::Contains("p.json: /device/memory_bandwidth: is missing"));

@@ -189,7 +189,9 @@ TEST_CASE("a limit far above what is used does not flatten the chart") {
   plan.report.device_memory_bytes = 1e12;
   const std::string page = report_html(plan);
   CHECK(count(page, "class=\"limit\"") == 0);
-  CHECK(count(page, "the device&#39;s 931 GiB are far above") + count(page, "the device's 931 GiB are far above") == 1);
+  CHECK(count(page, "the device&#39;s limit of 931 GiB is far above") +
+            count(page, "the device's limit of 931 GiB is far above") ==
+        1);
 }
 
 TEST_CASE("numbers of a drawing are short") {
