@@ -13,10 +13,12 @@
 namespace llmtrain {
 namespace {
 
+// Misuse is an internal error: recipes cannot cause it.
 [[noreturn]] void refuse(const Request& request, const std::string& reason) {
   throw Error(ExitCode::internal_error, request.description() + ": " + reason);
 }
 
+// Checked here once, so that backends can rely on it.
 void check_same_kind(const Request& request, const ConstArray& input, const ConstArray& output) {
   if (input.type != output.type) {
     refuse(request, "the output has type " + std::string(element_name(output.type)) +
@@ -129,6 +131,7 @@ Handle Communicator::reduce_scatter(const Group& group, Purpose purpose, ConstAr
 
 Handle Communicator::all_to_all(const Group& group, Purpose purpose, ConstArray input, Array output) {
   if (!group.is_valid()) throw Error(ExitCode::internal_error, "an operation needs a group: call make_group first");
+  // A size that the group does not divide fails in check_counts().
   const std::vector<std::int64_t> counts(static_cast<std::size_t>(group.size()), input.count / group.size());
   return all_to_all_v(group, purpose, input, output, {counts, counts});
 }

@@ -12,6 +12,7 @@ double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
 }
 
+// Whether completing the operation proves that `rank` was alive.
 bool involves(const Request& request, int rank) {
   const std::vector<int>& ranks = request.group.ranks();
   const bool is_message = request.collective == Collective::send || request.collective == Collective::receive;
@@ -27,6 +28,7 @@ OperationLog::Entry OperationLog::start(const Request& request) {
   last_[entry.number % remembered] = {entry, request, OperationRecord::State::started};
   CommunicationCount& count = count_of(entry);
   ++count.calls;
+  // Counted at the start, so that operations that never finish are visible too.
   count.bytes += request.ring_bytes();
   return entry;
 }

@@ -22,6 +22,7 @@ class EvaluationPass {
   // The sum of the losses on the rank with the head, else 0. Without a micro-batch the rank only takes part in
   // gathering weights. Does not wait for its sends.
   double loss_sum(const std::optional<MicroBatch>& micro) {
+    // One micro-batch at a time: without a backward nothing has to be kept, so there is no pipelining to schedule.
     exchange_.start(model_.stage_count(), 1);
     // Bounds the tensors in flight: a rank far ahead of its successor would otherwise fill its memory with sends.
     if (++passes_ % model_.groups().pipeline.ranks() == 0) exchange_.finish();
@@ -44,6 +45,7 @@ class EvaluationPass {
     const PipelineParallel& pipeline = model_.groups().pipeline;
     const int ranks = pipeline.ranks(), position = pipeline.position();
     if (ranks > 1 && stage > 0) {
+      // The sender's tensor has the same shape, because all pipeline ranks of a copy evaluate the same micro-batch.
       const BoundaryShape shape{micro.tokens.size(0), model_.graph().model.hidden_size,
                                 at::TensorOptions(model_.device()).dtype(model_.compute_type())};
       exchange_.receive(Channel::activations, stage, 0, shape, (position + ranks - 1) % ranks);

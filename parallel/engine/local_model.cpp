@@ -32,6 +32,7 @@ LocalModel::LocalModel(std::shared_ptr<const Layout> layout, Communicator& commu
 ParameterUnit LocalModel::make_unit(const StateGroup& group, StateContents contents) const {
   ParameterUnit unit;
   unit.kind = group.kind;
+  // Units are separate flat memories, so that each is gathered, reduced and freed on its own.
   unit.store = std::make_unique<ParameterStore>(graph(), group.parameters, groups_.shard_place());
   const ShardingOptions options{contents, device_, recipe().training.optimizer};
   unit.parameters =
@@ -53,6 +54,7 @@ void LocalModel::add_stage(std::size_t stage, StateContents contents) {
                              rope_ ? &*rope_ : nullptr,  &groups_.tensor,
                              groups_.tensor.rows(),      &groups_.context};
   auto module = std::make_unique<StageModule>(graph(), placed()[stage].blocks, stores_, options);
+  // No effect unless the recipe imitates a device.
   state.passes = imitate_device(std::move(module), imitated_layer(recipe()), layer_count(graph(), placed()[stage]));
   stages_.push_back(std::move(state));
 }

@@ -96,6 +96,7 @@ void publish(LocalModel& model) {
 }  // namespace
 
 void load_state(LocalModel& model, const CheckpointReader& checkpoint) {
+  // Weights are published to the rounded copies and other ranks there; optimizer states have no copies.
   load_weights(model, checkpoint);
   for_owned(model, [&](const OwnedElements& elements, const ShardedParameters& memory) {
     for (const OptimizerState& state : memory.optimizer_states())

@@ -30,6 +30,7 @@ std::vector<OwnedElements> elements_in(const LocalModel& model, const ParameterU
 std::vector<SliceBox> OwnedElements::boxes(std::int64_t first, std::int64_t last) const {
   std::vector<SliceBox> boxes = boxes_of_range(part.real_shape, first, last);
   for (SliceBox& box : boxes)
+    // From the rank's part to the whole parameter, whose coordinates checkpoints use.
     std::transform(box.offset.begin(), box.offset.end(), part.offset.begin(), box.offset.begin(), std::plus<>());
   return boxes;
 }

@@ -30,6 +30,7 @@ StepResult Runner::step(std::span<const MicroBatch> micros, std::int64_t step, S
   micros_ = micros;
   step_ = step;
   stop_ = stop;
+  // One slot per micro-batch: summed in their order at the end, the loss does not depend on the schedule.
   losses_.assign(micros.size(), 0);
   exchange_.start(model_.stage_count(), micros.size());
   // free_weights carries no direction; the last pass of the stage determines which one it follows.
@@ -77,6 +78,7 @@ void Runner::forward(const Instruction& instruction) {
       model_.stage(stage).passes->forward(std::move(input), instruction.micro, micros_[micro], ForwardMode::training);
   last_pass_[stage] = FreeAfter::forward;
   if (model_.is_last(stage)) {
+    // Reading the loss synchronises with a GPU, but only once per micro-batch and on the last stage.
     losses_[micro] = output.sum(at::kDouble).item<double>();
   } else {
     exchange_.put(Channel::activations, stage + 1, micro, std::move(output));
@@ -145,6 +147,7 @@ void Runner::optimizer_step() {
     if (is_shared(*unit)) unit->parameters->reduce();
   double squares = 0;
   for (const ParameterUnit* unit : model_.units()) {
+    // Waits for the last reduction and adds the tensor ranks' sums: gradients are final from here on.
     unit->parameters->collect();
     if (model_.counts(*unit)) squares += unit->parameters->sum_of_squares();
   }
@@ -154,6 +157,7 @@ void Runner::optimizer_step() {
   // An overflow anywhere makes the global norm infinite or NaN, so all ranks skip the same steps.
   result_.skipped = !std::isfinite(result_.gradient_norm);
   if (result_.skipped) return;
+  // Applied inside the update, which saves a pass over the gradients.
   const double coefficient = clipping_coefficient(result_.gradient_norm, recipe_.training.clip_norm);
   for (const ParameterUnit* unit : model_.units())
     unit->parameters->update(result_.learning_rate, coefficient, step_ + 1);

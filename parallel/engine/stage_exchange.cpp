@@ -33,6 +33,7 @@ at::Tensor StageExchange::take(Channel channel, std::size_t stage, std::size_t m
   Slot& slot = this->slot(channel, stage, micro);
   slot.arriving.wait();
   at::Tensor tensor = std::move(slot.tensor);
+  // The gather is delayed until the tensor is used: it is collective over the tensor ranks, which all take it here.
   return slot.is_part ? groups_.tensor.gather_rows(tensor, Purpose::pipeline) : tensor;
 }
 
@@ -41,6 +42,7 @@ void StageExchange::send(Channel channel, std::size_t stage, std::size_t micro, 
   at::Tensor tensor = take(channel, stage, micro).contiguous();
   if (travels_in_parts(tensor.size(0))) {
     const std::int64_t rows = tensor.size(0) / groups_.tensor.ranks();
+    // A view of contiguous rows needs no copy; it keeps the whole tensor's memory alive.
     tensor = tensor.narrow(0, groups_.tensor.position() * rows, rows);
   }
   Handle handle = groups_.pipeline.send(channel, tensor, position);

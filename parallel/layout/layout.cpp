@@ -45,6 +45,7 @@ PassSetting pass_setting(const Partition& partition, KernelSet kernels) {
   setting.batch = recipe.batch.micro;
   setting.sequence_length = recipe.batch.sequence_length;
   setting.shards = shard_degrees(partition.mesh);
+  // One tensor rank has all rows: nothing is split.
   setting.splits_sequence = recipe.parallel.sequence && partition.mesh.tensor > 1;
   setting.context = partition.mesh.context;
   setting.compute = recipe.precision.compute;

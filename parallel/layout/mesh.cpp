@@ -26,6 +26,7 @@ RankGroup group_of(const Mesh& mesh, const Axis& near, const Axis& far = {}) {
   const std::int64_t near_inside = count_within(near, node);
   // Repetitions along the far axis share the node only if the whole near group fits into it.
   const bool far_inside = near_inside == near.ranks && near.ranks * near.stride <= node;
+  // The nearest two members determine which links a message between neighbours uses.
   return {.ranks = near.ranks * far.ranks,
           .stride = near.ranks > 1 ? near.stride : far.stride,
           .inside_node = near_inside * (far_inside ? count_within(far, node) : 1)};
@@ -76,6 +77,7 @@ std::vector<std::int64_t> along(const Axis& axis, std::int64_t index) {
 std::vector<int> group_members(const Mesh& mesh, GroupKind kind, int rank) {
   const GroupAxes axes = axes_of(mesh, kind);
   const std::int64_t tensor = rank % mesh.tensor, context = rank / mesh.tensor % mesh.context;
+  // Inverse of the rank formula in mesh.h.
   const std::int64_t replica = rank / model_ranks(mesh), data = replica % mesh.data, pipeline = replica / mesh.data;
   std::vector<int> members;
   for (const std::int64_t p : along(axes.pipeline, pipeline))
@@ -133,6 +135,7 @@ RankGroup pipeline_neighbours(const Mesh& mesh) {
 
 Mesh make_mesh(const Recipe& recipe, std::int64_t devices_per_node) {
   const World world = world_of(recipe, devices_per_node);
+  // All reasons at once; what follows can rely on the degrees dividing the world.
   require_rules(recipe, world);
   const ParallelRecipe& parallel = recipe.parallel;
   Mesh mesh{.tensor = parallel.tensor,

@@ -31,6 +31,7 @@ std::vector<Stage> place_blocks(const Graph& graph, const PipelineRecipe& pipeli
   const auto layers = static_cast<std::int64_t>(graph.blocks.size()) - 2;
   std::vector<std::int64_t> blocks_per_stage = layers_per_stage(layers, pipeline, pipeline_ranks);
   const auto placed = std::accumulate(blocks_per_stage.begin(), blocks_per_stage.end(), std::int64_t{0});
+  // Checked again, because a wrong placement would silently train another model.
   if (placed != layers || static_cast<std::int64_t>(blocks_per_stage.size()) != pipeline_ranks * pipeline.loops)
     throw Error(ExitCode::internal_error, "the requested stages violate the rules of recipes");
   // From layers to blocks: the embedding comes with the first stage, the head with the last.

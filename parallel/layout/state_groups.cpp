@@ -39,6 +39,7 @@ class GroupList {
     const Parameter& parameter = graph_.parameters[index];
     const bool is_shared = parameter.role == ParameterRole::token_embedding && shares_embedding(graph_, mesh_);
     const Kind kind = is_shared ? Kind::shared_embedding : parameter.has_expert_axis ? Kind::experts : Kind::dense;
+    // FP8 levels concern the layers' matrices only: small or sensitive tensors keep their precision (FP8-LM).
     const bool is_fp8 = recipe_.precision.fp8_level != Fp8Level::off && parameter.is_layer_matrix;
     StateGroup& group = find(kind, is_fp8);
     group.parameters.push_back(index);

@@ -38,6 +38,7 @@ std::size_t bytes_of(const TensorSlice& slice) {
 std::shared_ptr<const void> copy_memory(std::vector<TensorSlice>& slices) {
   std::size_t total = 0;
   for (const TensorSlice& slice : slices) total += bytes_of(slice);
+  // One block instead of one per slice, of which there may be thousands.
   std::shared_ptr<std::byte[]> memory(new std::byte[total]);
   std::byte* next = memory.get();
   for (TensorSlice& slice : slices) {
@@ -89,6 +90,7 @@ CheckpointSaver::CheckpointSaver(std::filesystem::path checkpoints, const Checkp
       recipe_(recipe),
       communicator_(communicator),
       writers_(std::to_string(::getpid())) {
+  // A single rank needs no agreement on folders and names.
   if (is_alone()) return;
   check_shared_folder(communicator, checkpoints_);
   // All ranks write into one temporary folder, named after the first rank's process.
@@ -179,6 +181,7 @@ void CheckpointSaver::check(const Save& save, const std::optional<Error>& own) c
     discard_checkpoint(save.aside);
     if (failure->code() == ExitCode::cannot_write) note = space_note(checkpoints_, save.bytes);
   }
+  // All ranks throw the same text, including the first rank's note on free space.
   throw Error(failure->code(), failure->what() + share_text(communicator_, note));
 }
 

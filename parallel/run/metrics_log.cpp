@@ -19,6 +19,7 @@ std::int64_t first_step(std::int64_t steps_done) { return steps_done == 0 ? 0 : 
 
 std::string number(double value) { return std::isfinite(value) ? fmt::format("{}", value) : "null"; }
 
+// 17 digits identify a double exactly, so that tests can compare losses bit by bit.
 std::string exact_number(double value) { return std::isfinite(value) ? fmt::format("{:.17g}", value) : "null"; }
 
 std::optional<std::int64_t> step_of(std::string_view line) {

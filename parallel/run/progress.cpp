@@ -19,6 +19,7 @@ constexpr std::chrono::milliseconds redraw_interval{100};
 constexpr std::chrono::seconds plain_interval{5};
 constexpr std::int64_t bar_width = 24;
 
+// Redrawing with escape sequences would garble logs of pipes, CI and dumb terminals.
 bool is_live_terminal() {
   const char* term = std::getenv("TERM");
   const bool dumb = term == nullptr || std::string_view(term) == "dumb";
@@ -72,6 +73,7 @@ void Progress::clear() {
 }
 
 void Progress::show(const TrainingRow& row) {
+  // The log file gets every step, however rarely the terminal is redrawn.
   log().debug("{}", line(row));
   if (quiet_ || !due(row.step)) return;
   clear();

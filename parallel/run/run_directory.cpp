@@ -80,6 +80,7 @@ void compare(const Json* now, const Json* before, const std::string& pointer, st
   if (now && before && *now == *before) return;
   const bool both_objects = now && before && now->is_object() && before->is_object();
   const bool both_lists = now && before && now->is_array() && before->is_array() && now->size() == before->size();
+  // Lists of different length are reported as a whole: their elements do not correspond.
   if (!both_objects && !both_lists) {
     differences.push_back({pointer, text(now), text(before)});
     return;
@@ -199,6 +200,7 @@ class RunDirectory::Lock {
     if (descriptor_ < 0) cannot_write(file, std::string("cannot be created: ") + std::strerror(errno));
     if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
     const int reason = errno;
+    // Only this error means that another process holds the lock.
     if (reason == EWOULDBLOCK) {
       ::close(descriptor_);
       refuse(folder, "another process is training in it; wait until it ends, or choose another --run-dir");

@@ -20,6 +20,7 @@ std::string first_difference(const nlohmann::json& own, const nlohmann::json& ot
 }  // namespace
 
 void check_same_recipe(Communicator& communicator, const Recipe& recipe) {
+  // Compared as text with every default, so that any difference that could matter is found.
   const std::string own = to_json(recipe).dump();
   const std::string first = share_text(communicator, own);
   // 0 means no difference, since rank 0 cannot differ from itself. The maximum picks one rank for the message.

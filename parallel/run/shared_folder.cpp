@@ -18,6 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
+// Between listings, so that waiting does not load the file system.
 constexpr std::chrono::milliseconds interval{50};
 
 std::string host_name() {
@@ -66,6 +67,7 @@ void check_shared_folder(Communicator& communicator, const fs::path& checkpoints
                                                 ") do not appear; all ranks write checkpoints into one "
                                                 "folder: choose a --run-dir on a file system that all nodes share");
       }));
+  // On failure too: the run ends, and the folder should be as before.
   if (is_first) discard_checkpoint(token);
   if (failure) throw Error(*failure);
 }

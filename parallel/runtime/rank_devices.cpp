@@ -25,6 +25,7 @@ std::string node_name() {
   return name.data();
 }
 
+// Host names may be long; a hash has a fixed size and suffices to tell nodes apart.
 RankDevice describe_own(const c10::Device& device) {
   RankDevice own;
   own.node = stable_hash(node_name());
@@ -45,6 +46,7 @@ NodeCount count_node(const std::vector<RankDevice>& ranks, std::uint64_t node) {
   for (const RankDevice& rank : ranks) {
     if (rank.node != node) continue;
     ++count.ranks;
+    // By UUID: ranks may number the same GPU differently, depending on which ones they are allowed to see.
     gpus.insert(rank.gpu);
   }
   count.gpus = gpus.size();

@@ -30,6 +30,7 @@ std::string batch_line(const Recipe& recipe) {
 
 std::string memory_line(const Recipe& recipe, LocalModel& model) {
   std::int64_t weights = 0, gradients = 0, moments = 0;
+  // What is allocated, not what the plan predicts: the plan has a line of its own.
   for (const ParameterUnit* unit : model.units()) {
     const ShardedParameters::Bytes bytes = unit->parameters->bytes();
     weights += bytes.weights;

@@ -78,12 +78,14 @@ class TrainingLoop {
 
   ExitCode run() {
     const bool evaluates = recipe_.training.evaluate_every > 0;
+    // The loss of the initial weights is the reference for all later ones.
     if (evaluates && trainer_.steps_done() == 0) evaluate();
     while (trainer_.steps_done() < recipe_.training.steps) {
       const bool stops = train_step();
       const std::int64_t step = trainer_.steps_done();
       const bool last = step == recipe_.training.steps;
       if ((evaluates && last) || every(recipe_.training.evaluate_every)) evaluate();
+      // After the evaluation that this step may call for: a resumed run does not repeat it.
       if (!last && stops) return stop();
       if (!last && every(recipe_.checkpoint.every)) save();
     }
@@ -106,6 +108,7 @@ class TrainingLoop {
     const bool asked = first_ != nullptr && first_->stop.requested();
     const auto start = Clock::now();
     const StepResult result = trainer_.step(asked ? StopRequest::stop : StopRequest::none);
+    // Before saving and tracing, which are not part of a step.
     step_seconds_.push_back(seconds_since(start));
     // At the same point of the step on all ranks, because it is collective.
     saver_.progress();
@@ -205,6 +208,7 @@ void show_sample(const Recipe& recipe, Trainer& trainer) {
 }
 
 void keep_plan(const RunPlan& plan, const RunDirectory& directory) {
+  // Rewritten on every start: a resumed run may have another layout.
   write_file_atomically(directory.path() / "plan.json", plan.json);
   write_file_atomically(directory.path() / "report.html", plan.page);
 }

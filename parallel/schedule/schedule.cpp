@@ -17,6 +17,7 @@ class RankWriter {
  public:
   RankWriter(const ScheduleShape& shape, std::int32_t rank)
       : shape_(shape), rank_(rank), passes_(pass_order(shape, rank)) {
+    // Only ZeRO-3 gathers around passes.
     if (shape.sharding() == 3) holds_ = hold_weights(passes_, shape.gather_group());
     frees_ = holds_;
     std::sort(frees_.begin(), frees_.end(),
@@ -27,6 +28,7 @@ class RankWriter {
   }
 
   RankSchedule write() {
+    // Gathers that can be issued before the first pass.
     gather_before(0);
     for (std::size_t i = 0; i < passes_.size(); ++i) {
       receive(passes_[i]);
@@ -38,6 +40,7 @@ class RankWriter {
       gather_before(i + 1);
       reduce_after(passes_[i]);
     }
+    // After all reductions of the list: the runner waits for them, not for the other ranks' passes.
     instructions_.push_back({.operation = Operation::optimizer_step});
     if (updates() > 0) gather_updates();
     return {std::move(instructions_)};
@@ -118,6 +121,7 @@ class RankWriter {
 }  // namespace
 
 Schedule make_schedule(const ScheduleShape& shape) {
+  // The rules of recipes have checked this; a shape from elsewhere would give a schedule that cannot run.
   const bool runs = takes_loops(shape.kind, shape.pipeline, shape.loops) &&
                     shape.micro_batches % micro_batch_group(shape.kind, shape.pipeline, shape.loops) == 0;
   if (!runs) throw Error(ExitCode::internal_error, "the requested schedule violates the rules of recipes");

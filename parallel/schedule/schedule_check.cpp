@@ -112,6 +112,7 @@ class Checker {
     if (takes_micro(operation) ? !has_micro : instruction.micro != -1) return "there is no such micro-batch";
     if (!is_send(operation) && !is_receive(operation)) return instruction.peer == -1 ? "" : "it has no peer";
     if (shape_.pipeline == 1) return "a pipeline of one rank exchanges no tensors";
+    // Activations move to the next rank and gradients back; stages wrap around, so the last rank's next is the first.
     const std::int32_t peer = neighbour(rank, is_of_activation(operation) == is_send(operation));
     return instruction.peer == peer ? "" : "the stage's neighbour is on rank " + std::to_string(peer);
   }
@@ -157,6 +158,7 @@ class Checker {
 
   bool send_tensor(std::int32_t rank, const Instruction& instruction) {
     Channel& channel = channel_from(rank, instruction.operation);
+    // Full: wait for the receiver, like a send without buffer space at run time.
     if (channel.size() >= buffers_) return false;
     if (const std::string broken = state_.send(instruction); !broken.empty()) fail(rank, broken);
     const bool activation = instruction.operation == Operation::send_activation;
@@ -168,6 +170,7 @@ class Checker {
     Channel& channel = channel_from(instruction.peer, instruction.operation);
     if (channel.size() == 0) return false;
     const Channel::Tensor tensor = channel.front();
+    // Messages carry no labels at run time: the order of sends must be the order of receives.
     if (tensor.stage != instruction.stage || tensor.micro != instruction.micro) {
       fail(rank, "the next tensor from rank " + std::to_string(instruction.peer) + " is for stage " +
                      std::to_string(tensor.stage) + " micro " + std::to_string(tensor.micro));

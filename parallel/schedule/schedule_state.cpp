@@ -25,6 +25,7 @@ std::string ScheduleState::use_weights(const Instruction& instruction) {
 std::string ScheduleState::forward(const Instruction& instruction) {
   std::uint8_t& here = facts(instruction.stage, instruction.micro);
   if ((here & forward_done) != 0) return "the stage has already run this micro-batch forward";
+  // Within one rank the previous stage's pass is the input; between ranks its receive.
   if (instruction.stage > 0) {
     const bool has_input = shape_.pipeline == 1 ? (facts(instruction.stage - 1, instruction.micro) & forward_done) != 0
                                                 : (here & activation_received) != 0;
@@ -50,6 +51,7 @@ std::string ScheduleState::backward(const Instruction& instruction) {
     return "the backwards of a stage run in the order of the micro-batches, and micro-batch " +
            std::to_string(stage.backwards) + " is next";
   }
+  // With sharded gradients the next group would write into gradients that are still to be reduced.
   if (shape_.reduces && stage.unreduced == shape_.reduction_group()) {
     return "the stage's gradients of the previous micro-batches must be reduced first";
   }
@@ -94,6 +96,7 @@ std::string ScheduleState::gather(const Instruction& instruction) {
   if (shape_.sharding() != 3) return gather_update(stage, rank);
   if (rank.has_stepped) return "at ZeRO-3 nothing is gathered after OptimizerStep";
   if (stage.is_gathered) return "the stage's weights are gathered already";
+  // Two buffers are what make_schedule() promises and hold_weights() plans with.
   if (++rank.gathered > 2) return "two other stages are gathered, and there are only two buffers";
   stage.is_gathered = true;
   stage.is_used = false;
@@ -104,6 +107,7 @@ std::string ScheduleState::free(const Instruction& instruction) {
   StageState& stage = stage_of(instruction);
   if (shape_.sharding() != 3) return "weights are freed at ZeRO-3 only";
   if (!stage.is_gathered) return "the stage's weights are not gathered";
+  // A gather without use is harmless but costs a collective: the schedule is wrong.
   if (!stage.is_used) return "the stage's weights were gathered but not used";
   stage.is_gathered = false;
   --rank_of(instruction).gathered;

@@ -23,6 +23,7 @@ std::vector<Use> list_uses(const std::vector<Pass>& passes, std::int32_t group) 
   std::array<std::size_t, 2> current = {none, none};  // by direction
   for (std::size_t i = 0; i < passes.size(); ++i) {
     std::size_t& use = current[static_cast<std::size_t>(passes[i].direction)];
+    // The same group of micro-batches: micro ÷ group identifies it.
     const bool continues = use != none && uses[use].stage == passes[i].stage &&
                            passes[uses[use].first].micro / group == passes[i].micro / group;
     if (!continues) {
@@ -40,6 +41,7 @@ std::vector<WeightHold> hold_weights(const std::vector<Pass>& passes, std::int32
   std::vector<WeightHold> holds;
   std::array<std::size_t, 2> buffers = {none, none};  // the last hold in each of the two buffers
   const auto free_from = [&](std::size_t hold) { return hold == none ? 0 : holds[hold].free_after + 1; };
+  // In order of first use, so that each gather starts as early as the buffers allow.
   for (const Use& use : list_uses(passes, group)) {
     std::size_t same = none;  // the last hold of the stage
     for (const std::size_t hold : buffers)

@@ -13,6 +13,7 @@ PipelineParallel::PipelineParallel(Communicator& communicator, const Layout& lay
   // each needs a group of its own.
   activations_ = communicator.make_group("pipeline activations", ranks, GroupUse::messages);
   gradients_ = communicator.make_group("pipeline gradients", ranks, GroupUse::messages);
+  // Collective over its members only, so the ranks in between do not call it.
   if (ranks.size() > 1 && is_end()) ends_ = communicator.make_group("pipeline ends", {ranks.front(), ranks.back()});
 }
 

@@ -20,9 +20,11 @@ ShardedParameters::ShardedParameters(const Graph& graph, ParameterStore& store, 
       ranks_(ranks),
       zero_stage_(group.zero_stage),
       shards_(group.flat()),
+      // At stage 0 there is one shard, and every rank owns it.
       place_(shards_.padded_shard(zero_stage_ == 0 ? 0 : ranks.shard())),
       tensor_gradients_(graph, store, tensor, owned()) {
   allocate(group, options);
+  // Modules ask for gradient memory when they first write: from stage 2 on it exists only until it is reduced.
   store_.set_gradient_source([this] { return make_gradients(); });
   if (!shards_from(3)) store_.attach_weights(weights_);
 }
@@ -34,6 +36,7 @@ void ShardedParameters::allocate(const StateGroup& group, const ShardingOptions&
   weights_ = flat(shards_from(3) ? place_.count() : shards_.padded(), group.types.weight);
   const bool trains = options.contents == StateContents::training;
   has_master_ = trains && group.types.master;
+  // Without a master the optimizer updates the weights in place.
   source_ = has_master_ ? flat(place_.count(), *group.types.master) : owned_weights();
   if (!trains) return;
   gradients_ = flat(shards_from(2) ? place_.count() : shards_.padded(), group.types.gradient);
@@ -92,6 +95,7 @@ void ShardedParameters::publish() {
 
 void ShardedParameters::gather() {
   if (zero_stage_ == 0) return;
+  // ZeRO-1 and -2: whole weights are resident, so the update is gathered in place from the owned parts.
   if (!shards_from(3)) {
     gather_ = ranks_.gather(owned_part(weights_), weights_);
     return;
@@ -102,6 +106,7 @@ void ShardedParameters::gather() {
 
 void ShardedParameters::finish_gather() {
   gather_.wait();
+  // Only now: before the gather is done modules must not see the memory.
   if (gathered_.defined()) store_.attach_weights(gathered_);
 }
 
@@ -116,6 +121,7 @@ void ShardedParameters::reduce() {
   finish_reduction();
   // Taken out of the store: gradients written from here on belong to the next reduction.
   unreduced_ = store_.take_gradients();
+  // Before the data ranks' sum: both ends then reduce the same values and stay bitwise equal.
   if (partner_sum_) partner_sum_(unreduced_.slice(0, 0, shards_.elements)).wait();
   is_reducing_ = true;
   if (zero_stage_ == 0) {
@@ -146,6 +152,7 @@ void ShardedParameters::collect() {
   finish_reduction();
   // Without data ranks the schedule has no reduction; a step of one rank still ends its accumulation here.
   if (!has_reduced_) store_.take_gradients();
+  // After the data-parallel reduction, on the owned shard only: less traffic than summing whole gradients.
   tensor_gradients_.sum(owned_gradients());
 }
 

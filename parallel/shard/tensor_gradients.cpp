@@ -46,6 +46,7 @@ TensorGradients::TensorGradients(const Graph& graph, const ParameterStore& store
     const FlatInterval here = intersection({range.begin, range.end}, owned);
     // Replicated parameters count once in the gradient norm: on the first of their ranks.
     if (store.part(range.parameter).copy == 0) append(counted_, here);
+    // With split rows each rank sees gradients of its rows only, so replicated parameters need a sum.
     const bool splits_sequence = ranks.rows() == ActivationRows::split;
     switch (gradient_sum(graph.model, graph.parameters[range.parameter], ranks.ranks(), splits_sequence)) {
       case GradientSum::tensor_group:

@@ -32,6 +32,7 @@ TensorParallel::TensorParallel(Communicator& communicator, const Layout& layout)
       group_(communicator.make_group("tensor", group_members(layout.mesh(), GroupKind::tensor, communicator.rank()))),
       copies_(communicator.make_group("key heads",
                                       same_heads(group_.ranks(), group_.position(), layout.recipe().model.kv_heads))),
+      // Sequence parallelism (arXiv 2205.05198): between the matrices each tensor rank holds a part of the rows.
       rows_(layout.recipe().parallel.sequence ? ActivationRows::split : ActivationRows::whole) {}
 
 void TensorParallel::sum(const at::Tensor& x) const {

@@ -35,6 +35,7 @@ int hops(Collective collective, int ranks) {
 LinkModel::LinkModel(int ranks, double delay_seconds, double bytes_per_second)
     : delay_seconds_(delay_seconds), bytes_per_second_(bytes_per_second), free_from_(static_cast<std::size_t>(ranks)) {}
 
+// A bandwidth of 0 means unlimited.
 Clock::duration LinkModel::sending_time(double bytes) const {
   return bytes_per_second_ > 0 ? to_duration(bytes / bytes_per_second_) : Clock::duration::zero();
 }

@@ -156,6 +156,7 @@ std::shared_ptr<PendingOperation> LocalCommunicator::start(Request request) {
     const std::lock_guard lock(group.meeting->mutex);
     place = is_message ? find_message(*shared_, group, request) : find_collective(*shared_, group);
   }
+  // The last member removes the exchange from the map; handles keep it alive.
   const std::uint64_t number = group.started - 1;
   if (place.exchange->join(place.member, request, shared_log(), entry) && !is_message) {
     const std::lock_guard lock(group.meeting->mutex);

@@ -44,6 +44,7 @@ void LocalExchange::prepare() {
   // Before ready_: others may complete() the exchange as soon as they see it.
   plan_finish(Clock::now());
   ready_.store(true, std::memory_order_release);
+  // Barriers and empty tensors have nothing to copy.
   if (pieces_.empty()) {
     complete();
   } else if (requests_.front().total_count() * element_size(requests_.front().type) <= small_bytes) {
@@ -90,6 +91,7 @@ void LocalExchange::help() {
 void LocalExchange::complete() {
   const Clock::time_point now = Clock::now();
   for (std::size_t i = 0; i < members_.size(); ++i) {
+    // The imitated network cannot deliver before the data have been copied.
     finish_[i] = std::max(finish_[i], now);
     members_[i].log->finish(members_[i].entry, finish_[i]);
   }
@@ -99,6 +101,7 @@ void LocalExchange::complete() {
 }
 
 void LocalExchange::withdraw() noexcept {
+  // Helpers finish at most the piece that they are in, so the loop is short.
   withdrawn_.store(true);
   while (helpers_.load() > 0) std::this_thread::yield();
 }

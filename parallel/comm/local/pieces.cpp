@@ -59,6 +59,7 @@ void reduce_piece(const std::vector<Request>& requests, const Piece& piece) {
   std::vector<const void*> sources;
   std::vector<void*> destinations;
   for (const Request& request : requests) sources.push_back(input_of(request, piece.input_begin));
+  // A reduce_scatter writes to one rank, an all_reduce to all.
   if (piece.to >= 0) {
     destinations.push_back(output_of(requests[static_cast<std::size_t>(piece.to)], piece.output_begin));
   } else {
@@ -75,6 +76,7 @@ std::string different(const Request& left, const Request& right) {
          right.description() + "; they must agree";
 }
 
+// Only what must be equal: memory, addresses and purpose may differ between ranks.
 bool agree(const Request& left, const Request& right) {
   if (left.type != right.type) return false;
   if (is_message(left)) return left.count == right.count;
@@ -92,6 +94,7 @@ std::string mismatch(const std::vector<Request>& requests) {
   if (requests.front().collective != Collective::all_to_all) return "";
   for (std::size_t from = 0; from < requests.size(); ++from) {
     for (std::size_t to = 0; to < requests.size(); ++to) {
+      // Counts form a matrix: what one sends must be what the other expects.
       if (requests[from].input_counts[to] != requests[to].output_counts[from])
         return different(requests[from], requests[to]) + " on the counts between them";
     }

@@ -10,6 +10,7 @@ namespace llmtrain {
 
 ControlChannel::ControlChannel(int rank, int size, Listener listener)
     : rank_(rank), size_(size), listener_(std::move(listener)) {
+  // A communicator of its own, so that control messages cannot match those of operations.
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &communicator_), "create the control channel");
   // MPI's default handler would kill the process before it can report which operation failed.
   check_mpi(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "set an error handler");

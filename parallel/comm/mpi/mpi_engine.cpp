@@ -26,6 +26,7 @@ constexpr auto resting_after = 200ms;
 // How long to wait for ranks to answer a question, and for a failure to be sent to them.
 constexpr auto answer_time = 1s;
 
+// Counts the threads in wait() by scope.
 class CountUp {
  public:
   explicit CountUp(std::atomic<int>& count) : count_(count) { ++count_; }
@@ -67,6 +68,7 @@ void MpiEngine::stop() noexcept {
   }
   changed_.notify_all();
   helper_.join();
+  // Closing calls MPI, which would advance messages whose memory is gone.
   if (!is_frozen()) control_.close();
 }
 
@@ -100,6 +102,7 @@ void MpiEngine::progress() {
 }
 
 void MpiEngine::note_error(const Error& error) {
+  // Only the first failure is sent: the others would arrive as its consequences.
   if (failure_.set({rank_, error.code(), error.what()})) control_.tell_failure(*failure_.get());
 }
 
@@ -151,6 +154,7 @@ void MpiEngine::wait(MpiOperation& operation) {
     });
     if (operation.is_done_.load(std::memory_order_acquire)) return;
     const Clock::time_point now = Clock::now();
+    // The watchdog acts only in waiting threads: an operation that nobody waits for delays nobody.
     if (now >= until) time_out(operation);
     if (now - last_change < yielding) {
       std::this_thread::yield();

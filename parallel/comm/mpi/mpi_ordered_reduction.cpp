@@ -29,6 +29,7 @@ class OrderedReductionSteps : public MpiSteps {
     for (int position = 0; position < ranks_; ++position)
       longest = std::max(longest, part_begin(position + 1) - part_begin(position));
     elements_ = std::max<std::int64_t>(1, segment_bytes / size_);
+    // All ranks need the same number of segments, also those whose part is shorter.
     segments_ = (longest + elements_ - 1) / elements_;
     start_more();
   }
@@ -96,6 +97,7 @@ class OrderedReductionSteps : public MpiSteps {
     for (int step = 1; step < ranks_; ++step) {
       const int to = (own_ + step) % ranks_, from = (own_ + ranks_ - step) % ranks_;
       const Range other = range(to, segment.number);
+      // Receives are posted before sends, so that arriving messages need no buffering inside MPI.
       if (own.count > 0) segment.messages.receive(received_from(segment, from), own.count * size_, lane_.route(from));
       if (other.count > 0) {
         const void* data = static_cast<const std::byte*>(request_.input) + other.begin * size_;
@@ -114,6 +116,7 @@ class OrderedReductionSteps : public MpiSteps {
   }
 
   void add_up(Segment& segment) {
+    // Set first: a rank without elements in this segment still has to take part in the gather.
     segment.phase = 1;
     const Range own = range(own_, segment.number);
     if (own.count > 0) {

@@ -49,6 +49,8 @@ std::unique_ptr<MpiSteps> start_message(const Request& request, const MpiLane& l
   return steps;
 }
 
+// Everyone sends an empty message to everyone: quadratic in messages, but a single step, and timeouts can name the
+// missing ranks.
 std::unique_ptr<MpiSteps> start_barrier(const Request& request, const MpiLane& lane) {
   auto steps = std::make_unique<DirectSteps>();
   for (int peer = 0; peer < request.group.size(); ++peer) {
@@ -105,6 +107,7 @@ class TreeSteps : public MpiSteps {
         lane_(lane),
         ranks_(request.group.size()),
         place_((request.group.position() - request.peer + ranks_) % ranks_) {
+    // The root has the data already.
     if (place_ == 0) return;
     int parent_bit = 1;
     while (parent_bit * 2 <= place_) parent_bit *= 2;

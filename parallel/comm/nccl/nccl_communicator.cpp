@@ -93,6 +93,7 @@ std::shared_ptr<Group::State> NcclCommunicator::join_group(const std::string& na
                                                            int position, GroupUse use) {
   auto group = std::make_shared<NcclGroup>(host()->make_group(name, std::move(ranks), use));
   const int size = group->host.size();
+  // A group of one needs no connection: its collectives complete immediately.
   if (size == 1) return group;
   if (use == GroupUse::collectives) group->link = connect(share_id(*host(), group->host), size, position);
   if (use == GroupUse::messages) connect_neighbours(*group);
@@ -135,6 +136,7 @@ std::shared_ptr<PendingOperation> NcclCommunicator::start(Request request) {
   work->entry = shared_log()->start(request);
   work->description = request.description();
   enqueue(request, *link);
+  // Marks completion on the link's stream: wait() makes the compute stream wait for it.
   work->end.record(link->stream());
   watch_.add(work);
   return std::make_shared<NcclOperation>(shared_log(), std::move(work), host(), options_.compute_stream);

@@ -67,6 +67,7 @@ void NcclLink::settle(ncclResult_t status, const char* what) {
       throw Error(ExitCode::rank_lost, timeout_message({patience_.host->rank(), patience_.seconds,
                                                         std::string("NCCL, to ") + what, "other ranks of a group"}));
     }
+    // Without the mutex, so that abort() can interrupt the wait.
     std::this_thread::sleep_for(between_looks);
     const std::lock_guard lock(mutex_);
     if (is_aborted_) refuse(what);

@@ -8,6 +8,7 @@
 namespace llmtrain {
 namespace {
 
+// Short enough for reports of failures, long enough to cost no noticeable processor time.
 constexpr auto look_every = std::chrono::milliseconds(20);
 
 }  // namespace

@@ -107,6 +107,7 @@ std::shared_ptr<std::byte> StagingQueue::host_memory(std::int64_t bytes) {
 void StagingQueue::copy_out(StagedOperation& operation) {
   Request& request = operation.request_;
   const Extent extent = extent_of(request);
+  // Everything enqueued so far may write the input, and read the memory that becomes the output.
   operation.begin_ = device_->mark_computation();
   operation.output_ = request.output;
   operation.output_bytes_ = extent.output_bytes;
@@ -184,6 +185,7 @@ bool StagingQueue::advance(StagedOperation& operation) {
     if (!operation.host_.done()) return false;
     operation.host_.wait();
     if (operation.output_bytes_ > 0 && !operation.is_withdrawn_) {
+      // After begin_: the output's memory may be in use by computation that precedes the operation.
       operation.copied_in_ =
           device_->copy_in(*operation.begin_, operation.output_, operation.host_output_.get(), operation.output_bytes_);
     }
@@ -216,6 +218,7 @@ void StagingQueue::wait(const StagedOperation& operation) {
   ++waiting_;
   finished_.wait(lock, [&] { return operation.is_finished_ || has_stopped_; });
   --waiting_;
+  // Errors of the queue's thread surface in the thread that waits.
   if (operation.error_) std::rethrow_exception(operation.error_);
   if (!operation.is_finished_)
     throw Error(ExitCode::internal_error, operation.request_.description() + ": its communicator was destroyed");

@@ -131,6 +131,7 @@ double CollectiveCost::all_to_all(double bytes, const RankGroup& group, AllToAll
   const NetworkProfile& network = profile_.network;
   // Both algorithms send the same bytes over the network; they differ in the number of messages and in local traffic.
   const double remote = bytes * (ranks - inside) / ranks;
+  // All ranks of a node exchange at the same time, so each has an equal share of the adapters.
   const double rank_bandwidth =
       static_cast<double>(network.adapters) * network.adapter_bandwidth * network.efficiency / devices_per_node_;
   const double link = node.link_bandwidth * node.link_efficiency;
@@ -146,6 +147,7 @@ double CollectiveCost::all_to_all(double bytes, const RankGroup& group, AllToAll
 
 double CollectiveCost::all_to_all(double bytes, const RankGroup& group) const {
   if (group.ranks <= 1) return 0;
+  // Linear wins for large messages, 2DH where latency dominates; libraries choose, so the faster one is assumed.
   return std::min(all_to_all(bytes, group, AllToAllAlgorithm::linear),
                   all_to_all(bytes, group, AllToAllAlgorithm::two_dimensional)) +
          imitated_.hop_seconds + ring_bytes(Collective::all_to_all, group.ranks, bytes) * imitated_.byte_seconds;
@@ -155,6 +157,7 @@ double CollectiveCost::point_to_point(double bytes, const RankGroup& group) cons
   if (group.ranks <= 1 || bytes <= 0) return 0;
   const NodeProfile& node = profile_.node;
   const double imitated = imitated_.hop_seconds + bytes * imitated_.byte_seconds;
+  // Neighbours on one node use its links and do not load the adapters.
   if (group.inside_node > 1)
     return bytes / (node.link_bandwidth * node.link_efficiency) + node.latency_seconds + imitated;
   const NetworkProfile& network = profile_.network;

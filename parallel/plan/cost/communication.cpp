@@ -16,6 +16,7 @@
 namespace llmtrain {
 namespace {
 
+// The row of the report under which a collective inside blocks is counted.
 Purpose purpose_of(RankAxis axis) {
   switch (axis) {
     case RankAxis::tensor:
@@ -62,6 +63,7 @@ class ExchangeCount {
     for (std::size_t stage = 0; stage < partition.stages.size(); ++stage) {
       for (const std::size_t block : partition.stages[stage].blocks) {
         if ((graph.blocks[block].kind == BlockKind::layer) != of_layers) continue;
+        // Layers are alike: their operators are listed once and counted for every layer.
         const auto& operators = lists_.of(block, [&] { return block_operators(graph, block, context_.setting); });
         for (const Operator& item : operators)
           for (const Exchange& exchange : item.exchanges) count(partition.rank_of(stage), item, exchange);
@@ -146,6 +148,7 @@ std::vector<StateTraffic> state_traffic(const Partition& partition, const Schedu
   return ranks;
 }
 
+// The largest value over the pipeline ranks, separately for each kind of traffic.
 double busiest(const std::vector<StateTraffic>& ranks, double StateTraffic::*member) {
   double most = 0;
   for (const StateTraffic& rank : ranks) most = std::max(most, rank.*member);
@@ -162,10 +165,12 @@ void add_states(const CostContext& context, const std::vector<StateTraffic>& ran
   table.add(reduction, Purpose::data_parallel, "gradients", zero_stage > 0 ? shards : data_group(mesh), gradients);
   table.add(reduction, Purpose::data_parallel, "expert gradients", experts,
             busiest(ranks, &StateTraffic::expert_gradients));
+  // Without sharding every rank updates all weights itself: none move.
   if (zero_stage == 0) return;
   // With fewer shards than data ranks the shards' sums are added up across the replicas.
   table.add(Collective::all_reduce, Purpose::data_parallel, "gradient shards", replica_group(mesh),
             gradients / static_cast<double>(shards.ranks));
+  // ZeRO-3 gathers piecemeal during passes, at a lower rate than the one large gather after the step.
   const auto add_weights = [&](const char* tensors, const RankGroup& group, double bytes) {
     const double seconds = zero_stage == 3 ? context.collectives.gather_weights(bytes, group)
                                            : context.collectives.all_gather(bytes, group);
@@ -211,11 +216,13 @@ void add_pipeline(const CostContext& context, Table& table) {
 }  // namespace
 
 std::vector<CommunicationEntry> communication_of(const Layout& layout, const ClusterProfile& profile) {
+  // Traffic does not depend on the constants; the times use the defaults, as the plan does.
   const CostConstants constants;
   const CostContext context(layout.partition(), profile, constants);
   Table table(context);
   add_states(context, state_traffic(layout.partition(), layout.schedule()), table);
   const ExchangeCount exchanges(context);
+  // Tensor-parallel exchanges stay together, before those of the other axes.
   const auto add_exchanges = [&](bool of_tensor_ranks) {
     for (const CountedExchange& counted : exchanges.counted())
       if ((counted.exchange.axis == RankAxis::tensor) == of_tensor_ranks) table.add(counted);
@@ -225,6 +232,7 @@ std::vector<CommunicationEntry> communication_of(const Layout& layout, const Clu
   add_exchanges(false);
   add_pipeline(context, table);
   const Mesh& mesh = layout.mesh();
+  // Loss, norm and stop request of every rank, once per step: negligible, but listed so that the table is complete.
   const RankGroup world{mesh.world(), 1, std::min(mesh.world(), mesh.devices_per_node)};
   table.add(Collective::all_gather, Purpose::control, "scalars", world,
             step_scalars * sizeof(double) * static_cast<double>(world.ranks));

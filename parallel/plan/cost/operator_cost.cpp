@@ -11,6 +11,7 @@
 namespace llmtrain {
 namespace {
 
+// Device work and launches of an operator, or of a sequence of them.
 struct WorkPair {
   Work forward;
   Work backward;
@@ -51,6 +52,7 @@ WorkPair product_cost(const CostContext& context, const Operator& item) {
   return cost;
 }
 
+// Norms, activation functions and residuals are bound by memory: their time is that of their bytes.
 WorkPair elementwise_cost(const CostContext& context, const Operator& item) {
   const auto pass = [&](const Movement& movement) {
     const double bytes = context.roofline.element_bytes() * movement.elements + movement.mask_bytes;
@@ -62,6 +64,7 @@ WorkPair elementwise_cost(const CostContext& context, const Operator& item) {
 // Causal attention skips the masked half. The backward computes five products where the forward computes two (Dao,
 // arXiv 2307.08691).
 WorkPair fused_attention_cost(const CostContext& context, const Operator& item) {
+  // item.flops counts the whole square of scores.
   const double flops = item.flops / 2;
   return {context.roofline.attention_forward(flops), context.roofline.attention_backward(2.5 * flops)};
 }
@@ -76,8 +79,10 @@ WorkPair stored_attention_cost(const CostContext& context, const Operator& item)
   const Work use_scores = roofline.product({queries, width, keys, matrices});
   // Each product has two backward products of the same size.
   WorkPair cost{make_scores + use_scores, (make_scores + use_scores) * 2};
+  // The softmax reads and writes the scores; its backward reads them and their gradient, and writes a gradient.
   cost.forward += roofline.pass(context.constants.softmax_forward * 2 * element * scores);
   cost.backward += roofline.pass(context.constants.softmax_backward * 3 * element * scores);
+  // Dropout on the scores: another read and write, and the mask.
   if (item.forward.mask_bytes > 0) {
     cost.forward += roofline.pass(2 * element * scores + item.forward.mask_bytes);
     cost.backward += roofline.pass(2 * element * scores + item.backward.mask_bytes);
@@ -86,6 +91,7 @@ WorkPair stored_attention_cost(const CostContext& context, const Operator& item)
 }
 
 WorkPair cross_entropy_cost(const CostContext& context, const Operator& item) {
+  // Frameworks compute the loss in fp32 whatever the compute type, for the range of the exponentials.
   constexpr double fp32_bytes = 4;
   const double bytes = fp32_bytes * context.constants.cross_entropy;
   return {context.roofline.pass(bytes * item.forward.elements), context.roofline.pass(bytes * item.backward.elements)};
@@ -110,6 +116,7 @@ WorkPair price(const CostContext& context, const Operator& item) {
 using Range = std::span<const Operator>;
 
 // The first `depth` + 1 dotted parts of an operator's name, or all of it.
+// Names are hierarchical, "attention.query": the first part is a half of the block, the next ones are its modules.
 std::string_view module_of(const Operator& item, int depth) {
   std::size_t end = item.name.find('.');
   for (; depth > 0 && end != std::string::npos; --depth) end = item.name.find('.', end + 1);
@@ -212,6 +219,7 @@ double exchange_seconds(const CostContext& context, const Exchange& exchange) {
 
 StageCost block_cost(const CostContext& context, const OperatorList& operators) {
   const Recompute recompute = context.setting.recompute;
+  // Selective recompute repeats attention's scores, full recompute the whole forward pass (arXiv 2205.05198).
   const auto repeats = [&](const Operator& item) { return is_repeated(item, recompute); };
   WorkPair all = sum_of(context, operators, 0, [](const Operator&) { return true; });
   const Work repeated = sum_of(context, operators, 0, repeats).forward;
@@ -231,6 +239,7 @@ StageCost block_cost(const CostContext& context, const OperatorList& operators) 
   // By difference, because host-bound and device-bound work do not add up: recompute may fill time that the host took
   // anyway.
   cost.backward.recompute_seconds = std::max(0.0, cost.backward.seconds - alone);
+  // Once per micro-batch: in the block that ends it, the head.
   if (std::ranges::any_of(operators, &Operator::ends_micro_batch))
     cost.forward.seconds += context.profile.host.micro_batch_seconds;
   return cost;

@@ -42,6 +42,7 @@ std::vector<std::string> profile_names(const std::filesystem::path& folder) {
 ClusterProfile load_profile(const std::string& profile, const std::filesystem::path& folder) {
   if (is_file_name(profile)) return parse_profile(read_file(profile), profile);
   if (profile == "auto") {
+    // local.json is this machine's own measurement; cpu.json is the stated default until there is one.
     const bool calibrated = std::filesystem::exists(folder / "local.json");
     return load_profile(calibrated ? "local" : "cpu", folder);
   }

@@ -23,13 +23,16 @@ Roofline::Roofline(const ClusterProfile& profile, DataType compute, const std::o
       peak_(peak_flops(profile, {compute, DataType::fp32, Fp8Level::off})),
       element_bytes_(compute == DataType::fp32 ? 4 : 2) {}
 
+// The startup term dominates small passes, the bandwidth large ones.
 double Roofline::memory_seconds(double bytes) const {
   // bytes ÷ (bandwidth · fraction · bytes ÷ (bytes + half)), simplified: a fixed start-up time plus the transfer.
   return (bytes + profile_.memory.half_bytes) / (profile_.device.memory_bandwidth * profile_.memory.fraction);
 }
 
 Work Roofline::product(const MatrixProduct& product, MatrixType type) const {
+  // An empty product launches nothing.
   if (product.rows <= 0 || product.batch <= 0) return {};
+  // On a device without FP8 products they run in the compute type: FP8 then saves only memory and traffic.
   const bool fp8 =
       type == MatrixType::fp8 && profile_.device.peak_flops.fp8 > 0 && profile_.matrix.fp8_peak_fraction > 0;
   const MatrixProfile& curve = profile_.matrix;

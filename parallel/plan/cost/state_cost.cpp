@@ -58,6 +58,7 @@ void add_stage(const Partition& partition, const Stage& stage, ShardSums& sums) 
   std::int64_t total = 0;
   for (const std::size_t block : stage.blocks)
     for (const std::size_t index : graph.blocks[block].parameters) total += elements(index);
+  // The same cut as at run time (ShardedParameters), so that plan and run agree on which rank sums what.
   const FlatShards shards{total, static_cast<std::int64_t>(sums.whole_group.size())};
   const std::int64_t part = std::max<std::int64_t>(1, shards.part());
   std::int64_t begin = 0;
@@ -86,6 +87,7 @@ std::vector<OptimizerWork> optimizer_work(const Partition& partition) {
     OptimizerWork& work = ranks[partition.rank_of(stage)];
     for (const StateGroup& group : partition.groups[stage])
       (group.kind == Kind::experts ? work.experts : work.dense) += static_cast<double>(group.elements());
+    // Counts whole tensors: every rank launches the same kernels, however small its shards.
     for (const std::size_t block : partition.stages[stage].blocks)
       work.tensors += static_cast<double>(partition.graph->blocks[block].parameters.size());
   }
@@ -107,6 +109,7 @@ double moved_gradient_bytes(const PrecisionRecipe& precision) {
 
 // Bytes per parameter that the update writes in addition to the master weight.
 double moved_weight_bytes(const PrecisionRecipe& precision) {
+  // At O3 the weight is FP8 beside its fp16 master; fp32 weights are their own master and written only once.
   if (precision.fp8_level == Fp8Level::o3) return fp8_state_types(precision).weight_bytes();
   return precision.compute == DataType::fp32 ? 0 : state_types(precision).weight_bytes();
 }
@@ -140,6 +143,7 @@ double reduction_seconds(const CostContext& context, const StateTraffic& traffic
   const std::int64_t dense = context.partition.zero_stage(), expert = expert_zero_stage(context);
   const RankGroup shards = shard_group(context.mesh()), experts = expert_data_group(context.mesh());
   double seconds = 0;
+  // ZeRO-0 keeps whole gradients everywhere: one all-reduce over all data ranks.
   if (dense == 0) {
     seconds = context.collectives.all_reduce(traffic.gradients, data_group(context.mesh()));
   } else {
@@ -158,6 +162,7 @@ double gather_seconds(const CostContext& context, const StateTraffic& traffic) {
 }
 
 double exposed_beside_pass(double collective_seconds, double pass_seconds, double buckets, double slowdown) {
+  // One bucket is only complete when the pass is over.
   if (buckets <= 1) return collective_seconds;
   // The last bucket is complete only when the pass ends, so nothing hides it. While both run, the pass proceeds at
   // 1 − slowdown, so it lasts longer and hides more, and the time that it loses counts as exposed.
@@ -220,6 +225,7 @@ std::vector<double> optimizer_seconds(const CostContext& context) {
   // Only the ends of the pipeline hold the tied embedding.
   if (const double bytes = shared_embedding_bytes(context.partition); bytes > 0) {
     const double exchange = context.collectives.all_reduce(bytes, shared_embedding_group(context.mesh()));
+    // The exchange of the tied embedding involves both ends, so both wait for it.
     seconds.front() += exchange;
     seconds.back() += exchange;
   }

@@ -53,6 +53,7 @@ void add_data_parallel(const CostContext& context, std::size_t stage, StageCost&
   if (!context.recipe().parallel.overlap) return;
   const auto buckets = static_cast<double>(context.partition.stages[stage].blocks.size());
   const double slowdown = context.profile.compute_slowdown;
+  // One bucket per block, as frameworks bucket gradients; the last bucket of the pass is never hidden.
   cost.reduce_seconds = exposed_beside_pass(cost.reduce_seconds, cost.backward.seconds, buckets, slowdown);
   // ZeRO-3 gathers are instructions of the schedule: the simulator overlaps them.
   if (context.recipe().parallel.zero_stage == 3) return;
@@ -64,6 +65,7 @@ void add_data_parallel(const CostContext& context, std::size_t stage, StageCost&
 StepCosts make_step_costs(const Partition& partition, const ClusterProfile& profile, const CostConstants& constants) {
   const CostContext context(partition, profile, constants);
   const Graph& graph = *partition.graph;
+  // A model has few distinct blocks: pricing each once makes a plan independent of the number of layers.
   BlockCache<StageCost> blocks(graph);
   StepCosts costs;
   for (std::size_t index = 0; index < partition.stages.size(); ++index) {
@@ -88,6 +90,7 @@ StepCosts make_step_costs(const Partition& partition, const ClusterProfile& prof
   costs.step_overhead_seconds = profile.host.step_seconds;
   costs.compute_slowdown = profile.compute_slowdown;
   costs.overlap = partition.recipe.parallel.overlap;
+  // parallel.overlap covers both: programs that overlap neither wait for every transfer.
   costs.blocking_transfers = !partition.recipe.parallel.overlap;
   return costs;
 }

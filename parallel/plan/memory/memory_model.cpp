@@ -71,6 +71,7 @@ void add_activations(const Partition& partition, std::size_t index, Blocks& bloc
     before += memory.saved;
   }
   stage.saved_activations = is_one_rank ? before - from_before + to_next : before;
+  // The peak includes what is saved by its end; the ledger adds that separately.
   stage.forward_workspace = std::max(0.0, forward_peak - counted_elsewhere - stage.saved_activations);
   stage.backward_workspace = std::max(0.0, backward_peak - counted_elsewhere - stage.saved_activations);
   stage.boundary_activation = boundary;
@@ -89,6 +90,7 @@ void offload(const Partition& partition, std::size_t index, Blocks& blocks, Stag
     largest_weights = std::max(largest_weights, blocks.of(block).weights);
     largest_saved = std::max(largest_saved, blocks.of(block).saved);
   }
+  // The update then runs on the host: neither master weights nor moments are needed on the device.
   if (wanted.optimizer) {
     move_to_host(stage, Category::master_weights, 0);
     move_to_host(stage, Category::optimizer, 0);
@@ -111,6 +113,7 @@ StageMemory make_stage(const Partition& partition, std::size_t index, Blocks& bl
   stage.gathered_weights = states.gathered_weights;
   stage.unreduced_gradients = states.unreduced_gradients;
   // FP8 gradients are reduced out of one flat buffer of their own (Azure/MS-AMP, msamp/nn/distributed.py).
+  // With ZeRO-2 and -3 the whole gradients already count as unreduced_gradients.
   const bool reduces_flat = partition.mesh.data > 1 && states.unreduced_gradients == 0;
   if (reduces_flat) stage.resident[Category::communication] += states.fp8_gradients;
   add_activations(partition, index, blocks, stage);

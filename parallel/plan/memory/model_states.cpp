@@ -17,6 +17,7 @@ void add_group(const StateGroup& group, ModelStates& states) {
   states.resident[Category::gradients] += types.gradient_bytes() * held(2);
   states.resident[Category::master_weights] += types.master_bytes() * held(1);
   states.resident[Category::optimizer] += types.moment_bytes() * held(1);
+  // Shards are resident; the whole tensors exist only while they are used, which the simulator's ledger times.
   if (group.zero_stage >= 2) states.unreduced_gradients += types.gradient_bytes() * whole;
   if (group.zero_stage >= 3) states.gathered_weights += types.weight_bytes() * whole;
   if (group.is_fp8) states.fp8_gradients += types.gradient_bytes() * whole;

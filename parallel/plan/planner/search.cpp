@@ -103,6 +103,7 @@ class Search {
       const Partition partition = partition_of(layout);
       ++result_.layouts;
       const double bytes = estimate_bytes(partition, make_step_memory(partition, kernel_set(layout, profile_)));
+      // Optimistic bytes: what does not fit by them cannot fit.
       if (profile_.device.memory_bytes > 0 && bytes > profile_.device.memory_bytes) return;
       const StepCosts costs = make_step_costs(partition, profile_);
       estimates_.push_back({layout, estimate_seconds(partition.shape, costs), bytes});

@@ -133,6 +133,7 @@ std::vector<PlanSuggestion> suggest(const Plan& plan, const ClusterProfile& prof
     try {
       const PlanReport report = make_plan(change.recipe, profile).report;
       const bool faster = report.step.seconds < worthwhile * plan.report.step.seconds;
+      // A change that does not fit helps nobody; if the plan does not fit yet, any change that fits does.
       if (!report.fits || (plan.report.fits && !faster)) continue;
       suggestions.push_back({change.text, report.step.seconds, fullest_rank(report).peak_bytes, report.fits});
     } catch (const Error&) {

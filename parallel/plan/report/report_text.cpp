@@ -160,6 +160,7 @@ void write_tables(std::string& page, const PlanReport& report, const Paint& pain
   for (std::size_t i = 0; i < std::max(left.size(), right.size()); ++i) {
     const Row memory = i < left.size() ? left[i] : Row{};
     const Row time = i < right.size() ? right[i] : Row{};
+    // Measured without colour escapes, which take no columns.
     const std::size_t used = columns(memory.text) + columns(memory.bar);
     page += memory.text + paint(memory.ink, memory.bar);
     if (!time.text.empty()) page += std::string(left_width - used, ' ') + time.text + paint(time.ink, time.bar);

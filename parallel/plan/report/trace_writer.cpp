@@ -120,6 +120,7 @@ void TraceWriter::name_stream(std::int32_t rank, std::int32_t stream, std::strin
 void TraceWriter::write(const TraceRecord& record) {
   const Instruction& instruction = record.instruction;
   const std::int64_t start = nanoseconds(record.start_seconds);
+  // Rounding must not produce a negative duration.
   const std::int64_t end = std::max(start, nanoseconds(record.end_seconds));
   const std::string line = to_text(instruction);
   const auto out = std::back_inserter(text_);

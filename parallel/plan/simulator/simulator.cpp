@@ -37,12 +37,14 @@ struct RankClock {
 };
 
 struct StageClock {
-  double gathered = 0;  // end of the last gather of its weights
+  double gathered = 0;           // end of the last gather of its weights
   double reduced = 0;            // end of the last reduction of its gradients
   std::int32_t unreduced = 0;    // backward passes since the last reduction
   bool holds_gradients = false;  // whole gradients that are not reduced yet
 };
 
+// A discrete-event simulation: each rank is a process that runs until its next pass ends or it waits for a tensor; the
+// queue resumes the rank with the earliest time.
 class Simulator {
  public:
   Simulator(const Schedule& schedule, const StepCosts& costs, const StepMemory& memory, Timeline timeline)
@@ -50,6 +52,7 @@ class Simulator {
     ranks_.reserve(schedule.ranks.size());
     for (std::int32_t rank = 0; rank < shape_.pipeline; ++rank) ranks_.emplace_back(shape_, memory, rank, timeline);
     stages_.resize(static_cast<std::size_t>(shape_.stages()));
+    // One arrival per tensor, activation and gradient of each stage and micro-batch, instead of a search per message.
     const std::size_t tensors = stages_.size() * static_cast<std::size_t>(shape_.micro_batches);
     if (shape_.pipeline > 1) arrivals_.assign(2 * tensors, never);
   }
@@ -137,6 +140,7 @@ class Simulator {
     // Only the transfer itself is exposed communication; waiting longer than it takes is waiting for the sender's
     // computation, which is bubble.
     here.result.exposed_transfer_seconds += std::min(input - here.clock, here.longest_transfer);
+    // Time beyond the input's arrival is a wait for the data stream: exposed data-parallel communication.
     double start = std::max(input, stage.gathered);
     // The first backward after a reduction writes into the buffer that the reduction reads.
     if (instruction.operation == Operation::backward && stage.unreduced == 0) start = std::max(start, stage.reduced);
@@ -150,11 +154,13 @@ class Simulator {
     const bool forward = instruction.operation == Operation::forward;
     const PassCost& cost = forward ? cost_of(instruction).forward : cost_of(instruction).backward;
     const double start = start_of_pass(here, instruction);
+    // Collectives that are already issued slow the pass down; later ones are issued after it.
     const double end = here.data.end_of_pass(start, cost.seconds, costs_.compute_slowdown);
     if (!forward) ++stage_of(instruction).unreduced;
     if (!forward) begin_gradients(rank, instruction.stage, start);
     // The head computes its loss and gradients within its forward pass.
     if (forward && instruction.stage + 1 == shape_.stages())
+      // Its gradients are those of the last stage, or of the embedding that it shares on one rank.
       begin_gradients(rank, memory_.head_adds_to_first ? 0 : instruction.stage, start);
     tell(rank, start, forward ? MemoryChange::forward_starts : MemoryChange::backward_starts, instruction.stage);
     tell(rank, end, forward ? MemoryChange::forward_ends : MemoryChange::backward_ends, instruction.stage);
@@ -172,6 +178,7 @@ class Simulator {
 
   void begin_gradients(std::int32_t rank, std::int32_t stage, double start) {
     bool& holds = stages_[static_cast<std::size_t>(stage)].holds_gradients;
+    // Without data ranks the resident gradients are the only ones.
     if (!shape_.reduces || std::exchange(holds, true)) return;
     tell(rank, start, MemoryChange::gradients_begin, stage);
   }

@@ -26,6 +26,7 @@ struct Lane {
   double height = 0;
 };
 
+// Vertical position of an entry within its rank's row: passes on top, then collectives, sends and receives.
 Lane lane_of(Stream stream, Operation operation) {
   switch (stream) {
     case Stream::compute:
