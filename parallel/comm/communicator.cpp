@@ -92,6 +92,7 @@ Group Communicator::make_group(const std::string& name, std::vector<int> ranks, 
 // A collective of one rank completes immediately, without a backend, unless it copies between two places of a GPU's
 // memory.
 Handle Communicator::begin(Request request) {
+  // Messages need a backend even in a group of one, where they are an error.
   const bool is_message = request.collective == Collective::send || request.collective == Collective::receive;
   const bool is_in_place = request.output == nullptr || request.output == request.input;
   const bool is_here = is_in_place || request.memory == Memory::host;
@@ -99,6 +100,7 @@ Handle Communicator::begin(Request request) {
   const OperationLog::Entry entry = log_->start(request);
   const std::int64_t bytes = is_in_place ? 0 : request.count * element_size(request.type);
   if (bytes > 0) std::memmove(request.output, request.input, static_cast<std::size_t>(bytes));
+  // Logged like any other operation, so that the log has every call.
   log_->finish(entry, Clock::now());
   return {};
 }
@@ -121,6 +123,7 @@ Handle Communicator::all_gather(const Group& group, Purpose purpose, ConstArray 
 Handle Communicator::reduce_scatter(const Group& group, Purpose purpose, ConstArray input, Array output,
                                     Reduction reduction) {
   Request request = make_request(Collective::reduce_scatter, group, purpose, input);
+  // count is one rank's part, here that of the output.
   request.count = output.count;
   check_same_kind(request, input, output);
   check_count(request, input.count, output.count * group.size(), "the input");

@@ -31,6 +31,7 @@ Handle& Handle::operator=(Handle&& other) noexcept {
 bool Handle::done() const { return operation_ == nullptr || operation_->done(); }
 
 void Handle::wait() {
+  // Taken out first: the handle is empty afterwards whether wait() returns or throws.
   const std::shared_ptr<PendingOperation> operation = std::move(operation_);
   if (operation == nullptr) return;
   const Clock::time_point start = Clock::now();

@@ -25,6 +25,7 @@ bool involves(const Request& request, int rank) {
 OperationLog::Entry OperationLog::start(const Request& request) {
   const std::lock_guard lock(mutex_);
   const Entry entry{++started_, request.purpose, request.collective, Clock::now()};
+  // A ring buffer: a hang report needs only the latest operations, and memory must not grow with the run.
   last_[entry.number % remembered] = {entry, request, OperationRecord::State::started};
   CommunicationCount& count = count_of(entry);
   ++count.calls;

@@ -32,6 +32,7 @@ void Request::require_host_memory() const {
 double Request::ring_bytes() const {
   const double size = static_cast<double>(element_size(type));
   if (collective == Collective::all_to_all) {
+    // What a rank keeps for itself crosses no link.
     const std::int64_t kept = input_counts[static_cast<std::size_t>(group.position())];
     return static_cast<double>(total_count() - kept) * size;
   }

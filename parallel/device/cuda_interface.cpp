@@ -27,6 +27,7 @@ void describe(int device, LlmtrainCudaDevice* result) {
   std::copy_n(name.begin(), count, result->name);
   result->name[count] = '\0';
   result->memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem);
+  // The interface has a plain array, because its header must not depend on CUDA's.
   static_assert(sizeof(properties.uuid.bytes) == sizeof(result->id));
   std::copy_n(properties.uuid.bytes, sizeof(result->id), result->id);
 }

@@ -26,6 +26,7 @@ LocalModel::LocalModel(std::shared_ptr<const Layout> layout, Communicator& commu
       device_(device),
       groups_(communicator, *layout_),
       rope_(rope_table(layout_->recipe().model, device)) {
+  // In the same order on all ranks of a group: initialising a stage gathers its weights at ZeRO-1 and -2.
   for (const std::size_t stage : held_stages()) add_stage(stage, contents);
 }
 

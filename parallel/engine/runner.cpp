@@ -144,6 +144,7 @@ void Runner::finish_reduction(std::size_t stage) {
 
 void Runner::optimizer_step() {
   for (const ParameterUnit* unit : model_.units())
+    // Both ends of the pipeline are here only after all of their passes.
     if (is_shared(*unit)) unit->parameters->reduce();
   double squares = 0;
   for (const ParameterUnit* unit : model_.units()) {
@@ -181,6 +182,7 @@ void Runner::combine_ranks(double squares) {
 
 // Waits for sends and for the weights gathered after the update, so that evaluation and checkpoints can follow.
 void Runner::finish_step() {
+  // Sent tensors are released here at the latest.
   exchange_.finish();
   for (const ParameterUnit* unit : model_.units()) unit->parameters->finish_gather();
 }

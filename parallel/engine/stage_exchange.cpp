@@ -55,6 +55,7 @@ void StageExchange::receive(Channel channel, std::size_t stage, std::size_t micr
   const bool is_split = groups_.tensor.rows() == ActivationRows::split;
   slot.is_part = travels_in_parts(shape.tokens);
   const std::int64_t rows = is_split || slot.is_part ? shape.tokens / groups_.tensor.ranks() : shape.tokens;
+  // Allocated when the receive is posted, so that the sender never waits for memory.
   slot.tensor = at::empty({rows, shape.hidden}, shape.options);
   slot.arriving = groups_.pipeline.receive(channel, slot.tensor, position);
 }

@@ -58,6 +58,7 @@ class SliceList {
 StateSlices state_slices(const LocalModel& model) {
   SliceList list;
   for (const ParameterUnit* unit : model.units()) {
+    // The same elements for every state: weights, master weights and moments of a parameter are cut alike.
     const auto saved = saved_elements(model, *unit);
     for (const StatePart& part : state_parts(*unit->parameters))
       for (const OwnedElements& elements : saved) list.add(elements, part);

@@ -17,6 +17,7 @@ using Kind = StateGroup::Kind;
 // the least so far (longest processing time first).
 std::int64_t largest_dealt_share(std::vector<std::int64_t> sizes, std::int64_t ranks) {
   std::sort(sizes.begin(), sizes.end(), std::greater<>());
+  // One tensor per rank at most.
   if (ranks >= static_cast<std::int64_t>(sizes.size())) return sizes.empty() ? 0 : sizes.front();
   std::priority_queue<std::int64_t, std::vector<std::int64_t>, std::greater<>> loads;
   for (std::int64_t rank = 0; rank < ranks; ++rank) loads.push(0);
@@ -50,6 +51,7 @@ class GroupList {
 
  private:
   StateGroup& find(Kind kind, bool is_fp8) {
+    // At most six groups exist per stage, so a linear search will do.
     for (StateGroup& group : groups_)
       if (group.kind == kind && group.is_fp8 == is_fp8) return group;
     StateGroup& group = groups_.emplace_back();

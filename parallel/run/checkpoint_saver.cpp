@@ -113,6 +113,7 @@ void CheckpointSaver::write(const CheckpointState& state, Slices slices, std::sh
   auto save = std::make_unique<Save>(state, slices, std::move(memory));
   // Collectives run here, on the training thread: on the writing thread they could interleave with those of training.
   save->agree_on_files(communicator_);
+  // Written under another name and renamed when complete: readers never see a partial checkpoint.
   save->aside = checkpoint_aside(checkpoints_, state.step, writers_);
   if (recipe_.async && !save->memory) {
     save->memory = copy_memory(save->slices);
@@ -131,6 +132,7 @@ void CheckpointSaver::write(const CheckpointState& state, Slices slices, std::sh
 
 void CheckpointSaver::progress() {
   if (!save_) return;
+  // All ranks must agree that the writing is done before any of them starts the collective commit.
   const bool has_ended = work_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
   const auto all = exchange_numbers(communicator_, has_ended ? 1 : 0);
   if (std::find(all.begin(), all.end(), 0) == all.end()) go_on();

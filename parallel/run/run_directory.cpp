@@ -170,6 +170,7 @@ fs::path named_checkpoint(const fs::path& path, const VerifyCheckpoint& verify) 
                   path.string() + ": checkpoint.resume names this run, but it contains no checkpoint");
     return *newest;
   }
+  // A checkpoint that is named explicitly has no fallback: damage is an error.
   verify(CheckpointReader(path));
   return path;
 }
@@ -226,6 +227,8 @@ RunDirectory::RunDirectory(const Recipe& recipe) : recipe_(recipe), path_(recipe
   lock_ = std::make_unique<Lock>(path_);
   // Check again: another process may have created a run before this one held the lock.
   if (check_contents(path_, recipe) == Contents::nothing)
+    // recipe.json marks the folder as a run: written atomically, so that a killed process leaves a run or a skeleton
+    // that the next process accepts.
     write_file_atomically(recipe_file(path_), to_json(recipe).dump(2) + "\n");
   make_folder(log_file().parent_path());
   make_folder(checkpoints());

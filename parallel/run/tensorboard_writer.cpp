@@ -95,6 +95,7 @@ std::uint32_t crc32c(std::string_view bytes) noexcept {
 
 TensorboardWriter::TensorboardWriter(const std::filesystem::path& directory, std::int64_t first_step)
     : file_(new_file(directory)) {
+  // TensorBoard expects this version record at the start of a file.
   write_record(make_event(0, 3, "brain.Event:2"));
   std::string session;
   put_integer(session, 1, 1);  // tensorflow.SessionLog: status = START, which discards older points from this step on

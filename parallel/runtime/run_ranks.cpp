@@ -38,6 +38,7 @@ ExitCode fail(Communicator& communicator, ExitCode code, const std::string& mess
     return failure && failure->rank != communicator.rank();
   };
   const auto end = std::chrono::steady_clock::now() + listening;
+  // The first rank does not wait: it has priority in printing.
   while (communicator.rank() > 0 && !communicator.failure() && std::chrono::steady_clock::now() < end)
     std::this_thread::sleep_for(interval);
   // Print before informing the others: a launcher kills all ranks as soon as one has ended.
@@ -103,6 +104,7 @@ ExitCode run_threads(const RunRequest& request) {
     const std::shared_ptr<Communicator> local(&communicator, [](Communicator*) {});
     const auto connected = connect_devices(local, CommunicationBackend::local, device, options.watchdog_seconds);
     const ExitCode own = run_training(request, device, *connected);
+    // All ranks return the same code; one of them stores it.
     if (communicator.rank() == 0) code = own;
   });
   return code;

@@ -71,6 +71,7 @@ std::string layout_text(const Recipe& recipe, const RankGroups& groups) {
 
 std::string ranks_line(const RunLaunch& launch, const Recipe& recipe, const RankGroups& groups) {
   const bool are_threads = launch.backend == CommunicationBackend::local;
+  // Threads need no transport; processes use MPI in any case, and NCCL in addition.
   const char* transport = launch.backend == CommunicationBackend::nccl ? ", over NCCL" : ", over MPI";
   const std::string kind =
       are_threads ? "threads of this process" : "processes, started by " + launch.launcher + transport;

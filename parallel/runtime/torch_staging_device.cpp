@@ -39,6 +39,7 @@ class TorchStagingDevice final : public StagingDevice {
   void enter_thread() override { streams_.setDevice(device_); }
 
   std::shared_ptr<std::byte> host_memory(std::int64_t bytes) override {
+    // Pinned, because only page-locked memory can be copied asynchronously.
     const at::Tensor memory = at::empty({bytes}, at::TensorOptions(at::kByte).pinned_memory(true));
     auto* address = static_cast<std::byte*>(memory.data_ptr());
     return {address, [memory](std::byte*) {}};

@@ -96,6 +96,7 @@ class TrainingLoop {
   double typical_step_seconds() const {
     std::vector<double> sorted(step_seconds_.begin() + (step_seconds_.size() > 1 ? 1 : 0), step_seconds_.end());
     const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
+    // The median is robust against single slow steps, such as those beside a checkpoint.
     std::nth_element(sorted.begin(), middle, sorted.end());
     return *middle;
   }

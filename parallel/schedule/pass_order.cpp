@@ -11,6 +11,7 @@ namespace {
 class PassList {
  public:
   PassList(const ScheduleShape& shape, std::int32_t rank) : shape_(shape), rank_(rank) {
+    // Schedules are made in the inner loop of planning.
     passes_.reserve(2 * static_cast<std::size_t>(shape.loops) * static_cast<std::size_t>(shape.micro_batches));
   }
 
@@ -60,6 +61,7 @@ void add_one_forward_one_backward(PassList& list, const ScheduleShape& shape, st
   for (std::int32_t index = 0; index < warm_up; ++index) list.add_depth_first(Direction::forward, index);
   for (std::int32_t index = 0; index < passes; ++index) {
     if (warm_up + index < passes) list.add_depth_first(Direction::forward, warm_up + index);
+    // Also after the last forward: the cool-down that drains the pipeline.
     list.add_depth_first(Direction::backward, index);
   }
 }

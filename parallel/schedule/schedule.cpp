@@ -94,6 +94,7 @@ class RankWriter {
   }
 
   void free_after(std::size_t pass) {
+    // Holds may end in another order than they begin: frees_ is sorted by their ends.
     for (; freed_ < frees_.size() && frees_[freed_].free_after == pass; ++freed_)
       instructions_.push_back({.operation = Operation::free_weights, .stage = frees_[freed_].stage});
   }

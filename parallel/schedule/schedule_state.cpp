@@ -153,6 +153,7 @@ std::string ScheduleState::optimizer_step(std::int32_t rank) {
 
 std::string ScheduleState::finish(std::int32_t rank) const {
   if (!ranks_[static_cast<std::size_t>(rank)].has_stepped) return "OptimizerStep is missing";
+  // At ZeRO-1 and -2 every rank holds whole weights, which the update has made stale.
   const bool updates = shape_.sharding() == 1 || shape_.sharding() == 2;
   for (std::int32_t stage = rank; updates && stage < shape_.stages(); stage += shape_.pipeline) {
     if (stages_[static_cast<std::size_t>(stage)].updates == 0)

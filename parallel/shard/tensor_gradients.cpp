@@ -10,6 +10,7 @@ namespace {
 
 void append(std::vector<FlatInterval>& intervals, const FlatInterval& interval) {
   if (interval.count() == 0) return;
+  // Adjacent parameters merge, so that fewer slices have to be packed.
   if (!intervals.empty() && intervals.back().end == interval.begin) {
     intervals.back().end = interval.end;
   } else {

@@ -14,6 +14,7 @@ namespace {
 
 // The tensor ranks that hold the same key-value heads as this one: neighbours in the group.
 std::vector<int> same_heads(const std::vector<int>& ranks, int position, std::int64_t kv_heads) {
+  // With as many heads as ranks or more each rank is alone in its group.
   const auto copies = std::max<std::ptrdiff_t>(1, static_cast<std::ptrdiff_t>(ranks.size()) / kv_heads);
   const auto first = ranks.begin() + position / copies * copies;
   return {first, first + copies};

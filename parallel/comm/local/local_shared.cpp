@@ -16,6 +16,7 @@ void LocalShared::ring(const std::vector<int>& ranks) {
 }
 
 void LocalShared::fail(Failure failure) {
+  // Later failures are consequences of the first one, whose ring has already woken everyone.
   if (!failure_.set(std::move(failure))) return;
   for (Doorbell& bell : bells_) bell.ring();
 }

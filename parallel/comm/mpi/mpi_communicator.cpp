@@ -29,6 +29,7 @@ MPI_Comm communicator_of(const std::vector<int>& ranks) {
   // Unlike MPI_Comm_split(), this is collective over the members only: other ranks need not take part.
   check_mpi(MPI_Comm_create_group(MPI_COMM_WORLD, members, 0, &communicator), "create a group");
   check_mpi(MPI_Comm_set_errhandler(communicator, MPI_ERRORS_RETURN), "set an error handler");
+  // The communicator holds references of its own.
   MPI_Group_free(&members);
   MPI_Group_free(&world);
   return communicator;
@@ -47,6 +48,7 @@ MpiSession::MpiSession() {
   int is_running = 0;
   MPI_Initialized(&is_running);
   int provided = MPI_THREAD_SINGLE;
+  // A host program may have initialised MPI: then it also finalises it.
   if (is_running != 0) {
     MPI_Query_thread(&provided);
   } else {
@@ -105,6 +107,7 @@ void MpiCommunicator::meet(const std::string& name, const std::vector<int>& rank
 std::shared_ptr<Group::State> MpiCommunicator::join_group(const std::string& name, std::vector<int> ranks, int position,
                                                           GroupUse) {
   engine_->raise_if_failed();
+  // Watched by the watchdog; once all members are here, creating the communicator does not have to wait long.
   meet(name, ranks, position);
   auto group = std::make_shared<MpiGroup>(name, std::move(ranks), position);
   engine_->in_mpi([&] { group->communicator = communicator_of(group->ranks); });

@@ -82,8 +82,10 @@ void MpiEngine::start(const std::shared_ptr<MpiOperation>& operation, const Make
 
 bool MpiEngine::advance(MpiOperation& operation) {
   if (!operation.steps_->advance()) return false;
+  // Frees receive buffers early: a handle may live on long after its operation.
   operation.steps_.reset();
   operation.log().finish(operation.entry(), Clock::now());
+  // Publishes the results to threads that wait without the mutex.
   operation.is_done_.store(true, std::memory_order_release);
   ++changes_;
   return true;

@@ -54,6 +54,7 @@ bool MpiMessages::are_done() {
             "make progress");
   if (done == 0) return false;
   check_sizes();
+  // Ready for the next phase: steps reuse the object.
   requests_.clear();
   parts_.clear();
   return true;

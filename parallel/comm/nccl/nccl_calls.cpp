@@ -73,6 +73,7 @@ ncclResult_t start(const Request& request, ncclComm_t communicator, cudaStream_t
   const ncclRedOp_t operation = reduction(request.reduction);
   const void* input = request.input;
   void* output = request.output;
+  // Sizes and types were checked by Communicator.
   switch (request.collective) {
     case Collective::all_reduce:
       return ncclAllReduce(input, output, count, type, operation, communicator, stream);

@@ -67,6 +67,7 @@ void NcclWatch::note_ends() {
       const std::chrono::duration<double> took(CudaEvent::seconds_between(work.begin, work.end));
       log_->finish(work.entry, work.entry.started + std::chrono::duration_cast<Clock::duration>(took));
       place = open_.erase(place);
+      // A hanging kernel cannot be interrupted from the host: the exception leads to abort_links(), which ends it.
     } else if (age > watchdog_seconds_) {
       throw Error(ExitCode::rank_lost,
                   timeout_message({host_->rank(), watchdog_seconds_, work.description, "another rank of its group"}));

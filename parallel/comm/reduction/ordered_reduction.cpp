@@ -59,6 +59,7 @@ void reduce_in_order(const ReductionTask& task) {
   const Loops& loops = loops_for(task.type);
   const Combine combine = combine_loop(loops, task.reduction);
   const auto size = static_cast<std::size_t>(element_size(task.type));
+  // On the stack: no allocation per call.
   Block accumulator, staged;
   for (std::size_t begin = 0; begin < static_cast<std::size_t>(task.count); begin += block_elements) {
     const std::size_t count = std::min(block_elements, static_cast<std::size_t>(task.count) - begin);

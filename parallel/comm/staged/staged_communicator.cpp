@@ -18,6 +18,7 @@ class StagedCommunicator : public LayeredCommunicator {
         })) {
     set_world(Group(std::make_shared<LayerGroup>(this->host()->world())));
   }
+  // Handles may outlive the communicator and share the queue; stop() ends its thread and fails what is unfinished.
   ~StagedCommunicator() override { queue_->stop(); }
 
  private:

@@ -17,6 +17,7 @@ double boundary_seconds(const CostContext& context, const RankGroup& neighbours)
   // Without overlap the program synchronises with the device after each transfer, which costs the host several times as
   // much.
   const double waits = context.recipe().parallel.overlap ? 1 : context.constants.blocking_transfer;
+  // Host work, the message itself, and the gather of the parts inside the receivers' tensor group.
   return waits * context.profile.host.transfer_seconds +
          context.collectives.point_to_point(boundary.sent_bytes, neighbours) +
          context.collectives.all_gather(boundary.whole_bytes, tensor_group(context.mesh()));

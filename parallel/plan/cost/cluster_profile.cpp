@@ -61,6 +61,7 @@ double peak_flops(const ClusterProfile& profile, const PrecisionRecipe& precisio
 ClusterProfile parse_profile(std::string_view text, const std::string& file) {
   const JsonText json = parse_json(text);
   if (!json.error.empty()) throw Error(ExitCode::bad_recipe, file + ": " + json.error);
+  // Parsers keep one of two equal keys silently; which one is not obvious to the author of the file.
   if (!json.duplicates.empty()) {
     throw Error(ExitCode::bad_recipe, file + ": " + json.duplicates.front() + ": is given twice; take one out");
   }

@@ -24,6 +24,7 @@ ProfileReader::ProfileReader(const Json& root, std::string file) : file_(std::mo
   if (!root.is_object()) throw Error(ExitCode::bad_recipe, file_ + ": must be an object, a cluster profile");
 }
 
+// Problems are collected instead of thrown one by one, so that a file can be corrected in one go.
 void ProfileReader::problem(const std::string& pointer, const std::string& text) {
   if (!problems_.empty()) problems_ += '\n';
   problems_ += file_ + ": " + pointer + ": " + text;
@@ -31,6 +32,7 @@ void ProfileReader::problem(const std::string& pointer, const std::string& text)
 
 const Json* ProfileReader::take(std::string_view name, std::string_view what) {
   Level& level = levels_.back();
+  // Remembered to find unknown keys in leave().
   level.names.push_back(name);
   const auto found = level.value->find(std::string(name));
   if (found != level.value->end()) return &*found;
@@ -128,6 +130,7 @@ void ProfileReader::tables(std::string_view name, std::vector<CollectiveTable>& 
 
 void ProfileReader::leave() {
   const Level& level = levels_.back();
+  // A misspelled optional key would otherwise be ignored silently.
   for (const auto& [key, value] : level.value->items()) {
     bool known = false;
     for (const std::string_view name : level.names) known = known || name == key;

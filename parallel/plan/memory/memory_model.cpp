@@ -41,6 +41,7 @@ class Blocks {
   double boundary() const { return boundary_; }
 
  private:
+  // Whole weights of the block on this rank, before ZeRO: what offload transfers at a time.
   double weight_bytes(std::size_t block) const {
     const Graph& graph = *partition_.graph;
     double elements = 0;
@@ -100,6 +101,7 @@ void offload(const Partition& partition, std::size_t index, Blocks& blocks, Stag
   if (!wanted.activations) return;
   // Two blocks' activations stay on the device as staging buffers; the rest is on the host.
   const double staging = std::min(stage.saved_activations, blocks_in_motion * largest_saved);
+  // Everything saved passes through the host; the staging buffers are the device's part.
   stage.host_activations = stage.saved_activations;
   stage.saved_activations = 0;
   stage.forward_workspace += staging;
@@ -127,6 +129,7 @@ double input_bytes(const Partition& partition) {
   const Recipe& recipe = partition.recipe;
   const auto sequences = static_cast<double>(recipe.batch.global) / static_cast<double>(partition.mesh.data);
   const double ids = bytes_per_token * sequences * static_cast<double>(recipe.batch.sequence_length);
+  // Learned positions are parameters and counted there.
   if (recipe.model.position != Position::rope) return ids;
   return ids + 4 * static_cast<double>(recipe.model.max_sequence_length * recipe.model.head_dim);
 }
@@ -140,6 +143,7 @@ StepMemory make_step_memory(const Partition& partition, KernelSet kernels) {
     memory.stages.push_back(make_stage(partition, stage, blocks));
   // On one rank a tied head adds its weight's gradient into the embedding's, which belongs to the first stage.
   memory.head_adds_to_first = partition.recipe.model.tie_embeddings && partition.mesh.pipeline == 1;
+  // Not per stage: these exist once per process.
   memory.rank[Category::framework] = framework_bytes(kernels);
   memory.rank[Category::communication] = communicator_bytes(kernels, partition.mesh);
   memory.rank[Category::buffers] = input_bytes(partition);

@@ -62,6 +62,7 @@ void warn_of_precision(const PlanSources& sources, std::vector<std::string>& war
     warnings.push_back("precision.fp8_level: " + sources.profile.name +
                        " has no FP8 matrix products: FP8 saves memory and traffic, but no compute time");
   }
+  // Profiles require positive rates of these types, so this only concerns profiles made in code.
   const double rate = precision.compute == DataType::bf16   ? peak.bf16
                       : precision.compute == DataType::fp16 ? peak.fp16
                                                             : peak.fp32;

@@ -122,6 +122,7 @@ nlohmann::ordered_json to_json(const PlanReport& report) {
       {"communication", list_json(report.communication, communication_json)},
       {"suggestions", list_json(report.suggestions, suggestion_json)},
   };
+  // A division by zero in a plan is a defect of this program: report it instead of writing an invalid number.
   require_finite(json, "");
   return json;
 }

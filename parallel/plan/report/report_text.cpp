@@ -133,6 +133,7 @@ std::vector<Row> memory_rows(const PlanReport& report) {
   std::vector<Row> rows;
   for (const MemoryName& name : memory_names) {
     const double bytes = rank.bytes[name.category];
+    // Categories that the rank does not use would only lengthen the table.
     if (bytes <= 0) continue;
     rows.push_back(
         {"  " + left_aligned(name.label, 15) + right_aligned(bytes_text(bytes), 9) + "  ", bar(bytes / full, 18), ink});
@@ -194,6 +195,7 @@ struct Traffic {
 std::string traffic_text(std::string_view purpose, const Traffic& traffic) {
   std::string text = fmt::format("{} {} in {}", purpose, bytes_text(traffic.bytes), duration_text(traffic.seconds));
   std::replace(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(purpose.size()), '_', ' ');
+  // Half a per cent is below what the printed digits show.
   if (traffic.exposed_seconds <= 0.005 * traffic.seconds) return text + " (hidden)";
   if (traffic.exposed_seconds >= 0.995 * traffic.seconds) return text + " (none hidden)";
   return text + fmt::format(" ({} not hidden)", duration_text(traffic.exposed_seconds));
@@ -209,6 +211,7 @@ void write_communication(std::string& page, const PlanReport& report, const Pain
     place->second.seconds += line.entry.seconds;
     place->second.exposed_seconds += line.exposed_seconds;
   }
+  // The slowest traffic first; the sort is stable so that equal plans print equal text.
   std::stable_sort(purposes.begin(), purposes.end(),
                    [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
   std::string text;

@@ -127,9 +127,11 @@ void TraceWriter::write(const TraceRecord& record) {
   begin_event();
   fmt::format_to(out, FMT_COMPILE(R"({{"ph":"X","pid":{},"tid":{},"ts":)"), record.rank, record.stream);
   append(text_, {start});
+  // Complete events (ph X) hold start and duration: half as many events as with begin and end.
   text_ += ",\"dur\":";
   append(text_, {end - start});
   fmt::format_to(out, FMT_COMPILE(R"(,"cat":"{}","name":"{}","args":{{)"), kind_of(instruction.operation), line);
+  // Fields that the instruction does not have are omitted rather than written as -1.
   if (instruction.stage >= 0) fmt::format_to(out, FMT_COMPILE(R"("stage":{},)"), instruction.stage);
   if (instruction.micro >= 0) fmt::format_to(out, FMT_COMPILE(R"("micro":{},)"), instruction.micro);
   if (instruction.peer >= 0) fmt::format_to(out, FMT_COMPILE(R"("peer":{},)"), instruction.peer);

@@ -6,6 +6,7 @@
 namespace llmtrain {
 
 Interval DataStream::issue(double earliest, double seconds) {
+  // Collectives of one rank run one after the other, like kernels on one stream.
   const double start = std::max(earliest, free_at_);
   free_at_ = start + seconds;
   running_.push_back({start, free_at_});
@@ -24,6 +25,7 @@ double DataStream::end_of_pass(double start, double seconds, double slowdown) {
     left -= alone;
     now += alone;
     const double beside = running_[i].end - now;
+    // The pass ends during this collective.
     if (left <= beside * rate) return now + left / rate;
     left -= beside * rate;
     now = running_[i].end;

@@ -260,6 +260,7 @@ class Simulator {
     here.send_free = start + seconds;
     tell(rank, here.send_free, MemoryChange::tensor_is_sent, instruction.stage);
     record(rank, Stream::transfer, {start, here.send_free});
+    // The peer has reached its receive already: it can proceed now that the time of arrival is known.
     if (peer.awaited != &arrives) return;
     peer.awaited = nullptr;
     wake(instruction.peer, now);
@@ -279,6 +280,7 @@ class Simulator {
       here.receive_free = arrives = start + seconds;
       tell(rank, start, MemoryChange::tensor_arrives, instruction.stage);
     }
+    // The instruction itself does not wait: the next pass does, so that several receives overlap.
     here.input_ready = std::max(here.input_ready, arrives);
     here.longest_transfer = std::max(here.longest_transfer, seconds);
     record(rank, Stream::transfer, {arrives - seconds, arrives});
@@ -291,11 +293,13 @@ class Simulator {
       rank.result.end_seconds = std::max(rank.clock, rank.data.free_at());
       // Gathers of updated weights that outlast the optimizer step have nothing left to overlap.
       rank.result.exposed_data_seconds += rank.result.end_seconds - rank.clock;
+      // Events after the rank's last instruction, such as the end of its sends.
       rank.ledger.finish(rank.result);
       most_busy = std::max(most_busy, rank.result.busy_seconds);
       result_.step_seconds = std::max(result_.step_seconds, rank.result.end_seconds);
       result_.ranks.push_back(std::move(rank.result));
     }
+    // Serial to everything else: data loading and logging between two steps.
     result_.step_seconds += costs_.step_overhead_seconds;
     result_.window_seconds = std::max(0.0, last_end_ - first_start_);
     if (result_.window_seconds > 0) result_.bubble_fraction = 1 - most_busy / result_.window_seconds;

@@ -61,6 +61,7 @@ std::string table(int words, const std::vector<std::string>& head, const std::ve
   return text + "</tbody></table></div>";
 }
 
+// Names of enumerators, such as "data_parallel", for readers.
 std::string with_spaces(std::string_view words) {
   std::string text(words);
   std::replace(text.begin(), text.end(), '_', ' ');

@@ -34,6 +34,7 @@ TimeAxis::TimeAxis(double seconds, double width, std::optional<TimeSpan> cut) : 
     pieces_ = {{.seconds = {0, seconds}, .left = 0, .right = width}};
     return;
   }
+  // Both shown parts use the same scale, so that lengths left and right of the cut compare.
   const double shown = cut->start + seconds - cut->end;
   const double middle = (width - cut_width) * cut->start / shown;
   pieces_ = {{.seconds = {0, cut->start}, .left = 0, .right = middle},
