@@ -19,8 +19,8 @@ struct CostConstants {
   TensorOverlap tensor_overlap = TensorOverlap::none;  // what llmtrain does
   // Replaces the profile's attention for a program with other kernels than those that the profile was fitted to.
   std::optional<AttentionProfile> attention = std::nullopt;
-  // Ratios of memory traffic to the least that the operators need to read and write: below 1 where fusion or caches save
-  // some of it, above where a framework makes extra passes.
+  // Ratios of memory traffic to the least that the operators need to read and write: below 1 where fusion or caches
+  // save some of it, above where a framework makes extra passes.
   double elementwise = 0.8;        // norms, activation functions, residuals
   double softmax_forward = 0.602;  // stored attention: relative to one read and one write of the scores
   double softmax_backward = 2.49;  // relative to two reads and one write of the scores

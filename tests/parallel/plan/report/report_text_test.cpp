@@ -80,8 +80,9 @@ TEST_CASE("a plan that does not fit says so first, and by how much") {
   report.suggestions.resize(1);
   report.suggestions[0].fits = false;
   const std::string text = report_text(report, TextColour::off);
-  CHECK_THAT(text, Catch::Contains("\n\nDoes not fit: the fullest rank needs 131 GiB of 80.0 GiB, 51.0 GiB over the limit\n"
-                                   "  rank 320 and 63 like it, peak at Backward stage 5 micro 3\n"));
+  CHECK_THAT(text,
+             Catch::Contains("\n\nDoes not fit: the fullest rank needs 131 GiB of 80.0 GiB, 51.0 GiB over the limit\n"
+                             "  rank 320 and 63 like it, peak at Backward stage 5 micro 3\n"));
   CHECK_THAT(text, Catch::Contains("Changes that make it fit\n"));
   CHECK_THAT(text, Catch::EndsWith("74.0 GiB, does not fit\n"));
 }
@@ -100,9 +101,8 @@ TEST_CASE("one device, no limit, experts, host memory") {
   report.suggestions.clear();
   const std::string text = report_text(report, TextColour::off);
   CHECK_THAT(text, Catch::StartsWith("gpt3-175b: 174.6B parameters (40.0B active) on 1 device of cpu\n"));
-  CHECK_THAT(text,
-             Catch::Contains("Memory: the fullest rank needs 60.0 GiB, the profile states no limit\n"
-                             "  rank 0, peak at Backward stage 0 micro 3, plus 12.0 GiB of host memory\n"));
+  CHECK_THAT(text, Catch::Contains("Memory: the fullest rank needs 60.0 GiB, the profile states no limit\n"
+                                   "  rank 0, peak at Backward stage 0 micro 3, plus 12.0 GiB of host memory\n"));
   for (const char* word : {"Sends", "Warnings", "Changes"}) CHECK_THAT(text, !Catch::Contains(word));
 }
 
