@@ -14,6 +14,7 @@ Array bytes_of(std::string& text) { return {text.data(), static_cast<std::int64_
 std::string share_text(Communicator& communicator, const std::string& text, int root) {
   const Group& world = communicator.world();
   auto size = static_cast<std::int64_t>(text.size());
+  // Receivers must know the length before they can provide memory for the text.
   communicator.broadcast(world, Purpose::control, {&size, 1, ElementType::int64}, root).wait();
   std::string shared = text;
   shared.resize(static_cast<std::size_t>(size));
@@ -25,6 +26,7 @@ std::vector<std::string> gather_texts(Communicator& communicator, const std::str
   const Group& world = communicator.world();
   const auto sizes = exchange_numbers(communicator, static_cast<std::int64_t>(own.size()));
   std::string text = own;
+  // Messages of exact length rather than a collective: texts differ in size, and only the first rank needs them.
   if (communicator.rank() > 0) {
     if (!text.empty()) communicator.send(world, Purpose::control, bytes_of(text), 0).wait();
     return {};
@@ -64,6 +66,7 @@ std::optional<Error> first_failure(Communicator& communicator, const std::option
   const auto codes = exchange_numbers(communicator, own ? static_cast<std::int64_t>(own->code()) : 0);
   while (failed < communicator.size() && codes[static_cast<std::size_t>(failed)] == 0) ++failed;
   if (failed == communicator.size()) return std::nullopt;
+  // The lowest failing rank speaks, so that all ranks throw the same message.
   const std::string message = share_text(communicator, own ? own->what() : "", failed);
   return Error(static_cast<ExitCode>(codes[static_cast<std::size_t>(failed)]),
                (failed > 0 ? "rank " + std::to_string(failed) + ": " : "") + message);

@@ -11,25 +11,25 @@
 
 namespace llmtrain {
 
-// What ranks say to each other beside training. All ranks of the world make the same calls in the same order; they
-// block.
+// Small exchanges between ranks outside of training steps. Collective: all ranks of the world make the same calls in
+// the same order. Blocking.
 
 // The text of rank `root`, on every rank.
 std::string share_text(Communicator& communicator, const std::string& text, int root = 0);
 
-// The texts of all ranks, by rank, on the first one; nothing on the others.
+// The texts of all ranks, by rank, on rank 0; empty on the others.
 std::vector<std::string> gather_texts(Communicator& communicator, const std::string& own);
 
-// One number of each rank, by rank, on every rank.
+// One number from each rank, by rank, on every rank.
 std::vector<std::int64_t> exchange_numbers(Communicator& communicator, std::int64_t own);
 
-// What `work` throws; none where it returns.
+// The error that `work` throws; none if it returns.
 std::optional<Error> error_of(const std::function<void()>& work);
 
-// The failure of the first rank that has one, on every rank; others than rank 0 are named: "rank 3: …".
+// The failure of the lowest rank that has one, on every rank; ranks other than 0 are named: "rank 3: …".
 std::optional<Error> first_failure(Communicator& communicator, const std::optional<Error>& own);
 
-// Runs `work` on every rank; where it throws on one of them, all throw that.
+// Runs `work` on every rank; if it throws on one of them, all throw that rank's error.
 void run_together(Communicator& communicator, const std::function<void()>& work);
 
 }  // namespace llmtrain

@@ -7,10 +7,10 @@
 
 namespace llmtrain {
 
-// Whose memory it is: the processor's, or the GPU's of the rank.
+// Where memory is: on the host or on the rank's GPU.
 enum class Memory { host, device };
 
-// Memory that a Communicator reads or writes; the caller owns it. It may lie at any address.
+// Memory that a Communicator reads or writes; owned by the caller. No alignment is required.
 struct ConstArray {
   const void* data = nullptr;
   std::int64_t count = 0;  // elements

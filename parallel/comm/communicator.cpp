@@ -13,16 +13,19 @@
 namespace llmtrain {
 namespace {
 
+// Misuse is an internal error: recipes cannot cause it.
 [[noreturn]] void refuse(const Request& request, const std::string& reason) {
   throw Error(ExitCode::internal_error, request.description() + ": " + reason);
 }
 
+// Checked here once, so that backends can rely on it.
 void check_same_kind(const Request& request, const ConstArray& input, const ConstArray& output) {
   if (input.type != output.type) {
-    refuse(request, "the output holds " + std::string(element_name(output.type)) + "; input and output have one type");
+    refuse(request, "the output has type " + std::string(element_name(output.type)) +
+                        "; input and output must have the same type");
   }
   if (input.memory != output.memory)
-    refuse(request, "input and output lie both in the host's memory or in the device's");
+    refuse(request, "input and output must both be in host memory or both in device memory");
 }
 
 void check_count(const Request& request, std::int64_t actual, std::int64_t expected, const char* what) {
@@ -53,7 +56,8 @@ Request make_request(Collective collective, const Group& group, Purpose purpose,
 void check_counts(const Request& request, std::span<const std::int64_t> counts, const ConstArray& array,
                   const char* what) {
   if (counts.size() != static_cast<std::size_t>(request.group.size()))
-    throw Error(ExitCode::internal_error, std::string("all_to_all_v: ") + what + " counts: one for each position");
+    throw Error(ExitCode::internal_error,
+                std::string("all_to_all_v: ") + what + " counts: there must be one per position");
   if (std::any_of(counts.begin(), counts.end(), [](std::int64_t count) { return count < 0; }))
     throw Error(ExitCode::internal_error, std::string("all_to_all_v: ") + what + " counts must not be negative");
   check_count(request, array.count, std::accumulate(counts.begin(), counts.end(), std::int64_t{0}), what);
@@ -77,16 +81,18 @@ Group Communicator::make_group(const std::string& name, std::vector<int> ranks, 
   const bool is_distinct = std::set<int>(ranks.begin(), ranks.end()).size() == ranks.size();
   const bool is_in_world = std::all_of(ranks.begin(), ranks.end(), [&](int rank) { return rank >= 0 && rank < size_; });
   if (place == ranks.end() || !is_distinct || !is_in_world) {
-    throw Error(ExitCode::internal_error, "group " + name + ": its ranks must differ, be below " +
-                                              std::to_string(size_) + " and have rank " + std::to_string(rank_) +
+    throw Error(ExitCode::internal_error, "group " + name + ": its ranks must be distinct, below " +
+                                              std::to_string(size_) + ", with rank " + std::to_string(rank_) +
                                               " among them");
   }
   const int position = static_cast<int>(place - ranks.begin());
   return Group(join_group(name, std::move(ranks), position, use));
 }
 
-// A collective of one rank has its result at once, but for what lies in a GPU's memory in two places.
+// A collective of one rank completes immediately, without a backend, unless it copies between two places of a GPU's
+// memory.
 Handle Communicator::begin(Request request) {
+  // Messages need a backend even in a group of one, where they are an error.
   const bool is_message = request.collective == Collective::send || request.collective == Collective::receive;
   const bool is_in_place = request.output == nullptr || request.output == request.input;
   const bool is_here = is_in_place || request.memory == Memory::host;
@@ -94,6 +100,7 @@ Handle Communicator::begin(Request request) {
   const OperationLog::Entry entry = log_->start(request);
   const std::int64_t bytes = is_in_place ? 0 : request.count * element_size(request.type);
   if (bytes > 0) std::memmove(request.output, request.input, static_cast<std::size_t>(bytes));
+  // Logged like any other operation, so that the log has every call.
   log_->finish(entry, Clock::now());
   return {};
 }
@@ -116,6 +123,7 @@ Handle Communicator::all_gather(const Group& group, Purpose purpose, ConstArray 
 Handle Communicator::reduce_scatter(const Group& group, Purpose purpose, ConstArray input, Array output,
                                     Reduction reduction) {
   Request request = make_request(Collective::reduce_scatter, group, purpose, input);
+  // count is one rank's part, here that of the output.
   request.count = output.count;
   check_same_kind(request, input, output);
   check_count(request, input.count, output.count * group.size(), "the input");
@@ -126,6 +134,7 @@ Handle Communicator::reduce_scatter(const Group& group, Purpose purpose, ConstAr
 
 Handle Communicator::all_to_all(const Group& group, Purpose purpose, ConstArray input, Array output) {
   if (!group.is_valid()) throw Error(ExitCode::internal_error, "an operation needs a group: call make_group first");
+  // A size that the group does not divide fails in check_counts().
   const std::vector<std::int64_t> counts(static_cast<std::size_t>(group.size()), input.count / group.size());
   return all_to_all_v(group, purpose, input, output, {counts, counts});
 }
@@ -172,7 +181,7 @@ Handle Communicator::barrier(const Group& group, Purpose purpose) {
 std::string timeout_message(const Timeout& timeout) {
   return "rank " + std::to_string(timeout.rank) + " waited " + format_duration(timeout.seconds) + " in " +
          timeout.operation + " for " + timeout.missing +
-         ": it hangs or is lost; see its log, or raise launch.watchdog_seconds if it only is slow";
+         ": it hangs or is lost; see its log, or raise launch.watchdog_seconds if it is only slow";
 }
 
 }  // namespace llmtrain

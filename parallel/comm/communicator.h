@@ -15,32 +15,33 @@
 
 namespace llmtrain {
 
-// How many elements go to, and come from, each position of a group.
+// How many elements are sent to and received from each position of a group.
 struct AllToAllCounts {
   std::span<const std::int64_t> input;
   std::span<const std::int64_t> output;
 };
 
-// How one rank talks to the others. Backends: local (ranks as threads), mpi, and over one of these staged and nccl.
+// Communication of one rank with the others. Backends: local (ranks as threads), mpi, and layered over one of these
+// staged and nccl.
 //
-// Operations start at once and go on while the rank computes; the Handle tells when they are done. The memory given to
-// one belongs to it until then. Input and output overlap only where an operation says so. All members of a group start
-// the same collectives on it in the same order; messages between two positions of a group arrive in the order they were
-// sent. A send may not be done before its receive has started. One thread at a time starts operations of a rank; any
-// thread may wait.
+// Operations start immediately and proceed while the rank computes; the Handle reports when they are complete. Until
+// then their memory belongs to them. Input and output may overlap only where an operation says so. All members of a
+// group start the same collectives on it in the same order; messages between two positions of a group arrive in the
+// order in which they were sent. A send may not complete before its receive has started. One thread at a time starts
+// operations of a rank; any thread may wait.
 //
-// Memory of a GPU goes to the backends for that alone (staged, nccl), which take the host's as well. There an operation
-// starts after all that the rank's computing stream holds when it is called, and wait() orders what is put on that
-// stream afterwards behind it: the memory may be let go after wait() where the stream's own order reuses it.
+// Only the staged and nccl backends take memory of a GPU; they take host memory as well. There an operation starts
+// after all work that the rank's compute stream holds when it is called, and work enqueued on that stream after wait()
+// follows it: memory may be released after wait() if it is reused in the stream's own order.
 //
-// Sums are exact in their order: value of position 0 + value of position 1 + …, in fp32 for the 16-bit and 8-bit
-// floating types, rounded to them once at the end (to nearest, ties to even; what fp8_e4m3 cannot hold becomes NaN, as
-// in PyTorch's casts). So every rank gets the same bits, in every run, by every algorithm. (NCCL adds in its own order:
-// there the same layout repeats its bits.)
+// Sums have a fixed order: value of position 0 + value of position 1 + …, in fp32 for the 16-bit and 8-bit floating
+// types, rounded to them once at the end (to nearest, ties to even; what fp8_e4m3 cannot represent becomes NaN, as in
+// PyTorch's casts). So every rank gets the same bits, in every run, by every algorithm. (NCCL uses its own order: there
+// only the same layout repeats its bits.)
 //
-// Trouble: an operation that a rank has waited for longer than the watchdog's time throws Error(rank_lost) which names
-// the operation and the ranks that are missing; from then on, as after abort(), every operation of every rank throws
-// the same. Misuse (types that differ, counts that do not fit) throws Error(internal_error).
+// Errors: an operation for which a rank has waited longer than the watchdog's time throws Error(rank_lost) that names
+// the operation and the missing ranks; from then on, as after abort(), every operation of every rank throws the same
+// error. Misuse (different types, counts that do not match) throws Error(internal_error).
 class Communicator {
  public:
   virtual ~Communicator();
@@ -51,9 +52,9 @@ class Communicator {
   int size() const { return size_; }
   // All ranks, by rank.
   const Group& world() const { return world_; }
-  // A group of `ranks` in the given order, of which this rank is one. May block until all members have called it, with
-  // the same ranks and use; members make the groups that they share in the same order. `name` is for messages. A group
-  // of one rank is a group like others; its collectives are done at once.
+  // A group of `ranks` in the given order, which must include this rank. May block until all members have called it
+  // with the same ranks and use; members create the groups that they share in the same order. `name` is for messages.
+  // Collectives of a group of one rank complete immediately.
   Group make_group(const std::string& name, std::vector<int> ranks, GroupUse use = GroupUse::collectives);
 
   // data = combination of all ranks' data, in place.
@@ -67,34 +68,34 @@ class Communicator {
   Handle all_to_all(const Group& group, Purpose purpose, ConstArray input, Array output);
   Handle all_to_all_v(const Group& group, Purpose purpose, ConstArray input, Array output,
                       const AllToAllCounts& counts);
-  // data of the others = data of position `root`.
+  // data of all positions = data of position `root`.
   Handle broadcast(const Group& group, Purpose purpose, Array data, int root);
   Handle send(const Group& group, Purpose purpose, ConstArray data, int position);
   Handle receive(const Group& group, Purpose purpose, Array data, int position);
-  // Done when all members have started it.
+  // Complete when all members have started it.
   Handle barrier(const Group& group, Purpose purpose = Purpose::control);
 
-  // Takes all ranks down: their operations, waited for or started from now on, throw Error(code, message), with
-  // "rank N: " before the message on the others. The first failure of all wins. Any thread may call it. Say why before:
-  // a launcher ends the other processes as soon as one has ended.
+  // Ends all ranks: their operations, pending or started from now on, throw Error(code, message), with "rank N: "
+  // before the message on the other ranks. The first failure wins. Any thread may call it. Print the reason before the
+  // process ends: a launcher kills the other processes as soon as one has ended.
   virtual void abort(ExitCode code, const std::string& message) = 0;
-  // What took the ranks down, once this rank knows.
+  // The failure that ended the ranks, once this rank knows of it.
   virtual std::optional<Failure> failure() const = 0;
 
-  // What this rank has sent, and its last operations; any thread may read them.
+  // What this rank has sent, and its latest operations; any thread may read it.
   OperationLog& log() const { return *log_; }
 
  protected:
-  // A backend's constructor sets the world before anything else is called.
+  // A backend's constructor must call set_world() before anything else is used.
   Communicator(int rank, int size);
-  // Of the same rank as `other`: both count and remember in one log.
+  // For another layer of the same rank as `other`: both share one log.
   struct SameRank {
     const Communicator& other;
   };
   explicit Communicator(const SameRank& same);
   void set_world(Group world) { world_ = std::move(world); }
   const std::shared_ptr<OperationLog>& shared_log() const { return log_; }
-  // What a backend hands on to another one; the request's group is one of that one's.
+  // Passes a request on to another backend; the request's group must be one of that backend.
   static std::shared_ptr<PendingOperation> start_on(Communicator& other, Request request);
 
  private:
@@ -109,7 +110,7 @@ class Communicator {
   std::shared_ptr<OperationLog> log_;
 };
 
-// The words of a watchdog's error.
+// The message of a watchdog's error.
 struct Timeout {
   int rank = 0;
   double seconds = 0;

@@ -10,24 +10,24 @@
 
 namespace llmtrain {
 
-// Why ranks go down together: what the first of them said.
+// The reason why all ranks end: the error of the rank that failed first.
 struct Failure {
   int rank = 0;
   ExitCode code = ExitCode::internal_error;
   std::string message;
 };
 
-// Throws Error with the failure's code and message, as `rank` should see it.
+// Throws Error with the failure's code and message, prefixed with the failed rank's name unless that is `rank`.
 [[noreturn]] void raise_failure(const Failure& failure, int rank);
 
-// Keeps the first failure, for all threads. Reading that there is none costs one load.
+// Stores the first failure. Thread-safe; is_set() costs one atomic load.
 class FailureNote {
  public:
-  // Whether this was the first.
+  // Returns whether this was the first failure; later ones are dropped.
   bool set(Failure failure);
   bool is_set() const { return is_set_.load(std::memory_order_acquire); }
   std::optional<Failure> get() const;
-  // Throws it as raise_failure(); it must be set.
+  // Throws like raise_failure(); a failure must be set.
   [[noreturn]] void raise(int rank) const;
 
  private:

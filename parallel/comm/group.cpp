@@ -6,6 +6,7 @@
 namespace llmtrain {
 namespace {
 
+// Keeps messages readable in worlds of thousands of ranks.
 constexpr std::size_t shown_ranks = 16;
 
 }  // namespace

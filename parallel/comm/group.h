@@ -8,16 +8,15 @@
 
 namespace llmtrain {
 
-// What a group is made for. Backends that connect the ranks of a group beforehand connect them for that alone: for
-// collectives of all, for messages between neighbours (position ± 1, around the end too), or for nothing but what the
-// ranks agree on (Purpose::control).
+// What a group is used for. Backends that connect the ranks of a group in advance do so only for this use: collectives
+// of all members, messages between neighbours (position ± 1, cyclically), or only control exchanges (Purpose::control).
 enum class GroupUse { collectives, messages, control };
 
-// A set of ranks that talk to each other, as one of them sees it: made once by Communicator::make_group, copied
-// freely. Positions in the group run from 0 in the order of `ranks()`.
+// A set of ranks that communicate with each other, from the view of one of them. Created by Communicator::make_group();
+// copies share the state. Positions in the group start at 0, in the order of `ranks()`.
 class Group {
  public:
-  // What a backend keeps of a group; backends derive from it.
+  // A backend's data of a group; backends derive from it.
   struct State {
     State(std::string given_name, std::vector<int> given_ranks, int given_position);
     virtual ~State();
@@ -35,7 +34,7 @@ class Group {
   bool is_valid() const { return state_ != nullptr; }
   int size() const { return static_cast<int>(state_->ranks.size()); }
   int position() const { return state_->position; }                // of this rank
-  const std::vector<int>& ranks() const { return state_->ranks; }  // of the world, by position
+  const std::vector<int>& ranks() const { return state_->ranks; }  // world ranks, by position
   const std::string& name() const { return state_->name; }         // for messages
   std::string description() const;                                 // "tensor [2 3]"
   State& state() const { return *state_; }

@@ -10,14 +10,14 @@
 
 namespace llmtrain {
 
-// What a layer keeps of a group beside its own things: the same group of the host.
+// A layer's group, with the same group of the host below it.
 struct LayerGroup : Group::State {
   explicit LayerGroup(Group given) : State(given.name(), given.ranks(), given.position()), host(std::move(given)) {}
   const Group host;
 };
 
-// A rank that does some operations in a way of its own, and hands the others to a communicator of the same rank, its
-// host, which also tells of failures. Both have one log.
+// A communicator that executes some operations itself and passes the others on to a communicator of the same rank, its
+// host, which also handles failures. Both share one log.
 class LayeredCommunicator : public Communicator {
  public:
   void abort(ExitCode code, const std::string& message) override { host_->abort(code, message); }
@@ -28,11 +28,11 @@ class LayeredCommunicator : public Communicator {
       : Communicator(SameRank{*host}), host_(std::move(host)) {}
 
   const std::shared_ptr<Communicator>& host() const { return host_; }
-  // Throws what has taken the ranks down, if anything has.
+  // Throws the failure that ended the ranks, if there is one.
   void raise_if_failed() const {
     if (const std::optional<Failure> known = failure()) raise_failure(*known, rank());
   }
-  // The request as the host takes it.
+  // The request with the host's group.
   static Request host_request(Request request) {
     request.group = static_cast<LayerGroup&>(request.group.state()).host;
     return request;

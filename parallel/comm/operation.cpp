@@ -31,6 +31,7 @@ Handle& Handle::operator=(Handle&& other) noexcept {
 bool Handle::done() const { return operation_ == nullptr || operation_->done(); }
 
 void Handle::wait() {
+  // Taken out first: the handle is empty afterwards whether wait() returns or throws.
   const std::shared_ptr<PendingOperation> operation = std::move(operation_);
   if (operation == nullptr) return;
   const Clock::time_point start = Clock::now();
@@ -40,6 +41,7 @@ void Handle::wait() {
 
 void Handle::release() noexcept {
   if (operation_ == nullptr) return;
+  // Unwinding: other ranks may never start their part, so waiting could hang until the watchdog fires.
   if (std::uncaught_exceptions() > exceptions_) {
     operation_->withdraw();
     operation_.reset();
@@ -48,7 +50,7 @@ void Handle::release() noexcept {
   try {
     wait();
   } catch (const std::exception& error) {
-    log().debug("an operation that nobody waited for failed: {}", error.what());
+    log().debug("an operation without a waiting thread failed: {}", error.what());
   }
 }
 

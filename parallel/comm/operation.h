@@ -7,7 +7,7 @@
 
 namespace llmtrain {
 
-// One rank's part in one operation under way; backends derive from it. The thread that waits does the work.
+// One rank's part in an operation in progress; backends derive from it. A waiting thread may execute its work.
 class PendingOperation {
  public:
   PendingOperation(std::shared_ptr<OperationLog> log, const OperationLog::Entry& entry);
@@ -15,11 +15,11 @@ class PendingOperation {
   PendingOperation(const PendingOperation&) = delete;
   PendingOperation& operator=(const PendingOperation&) = delete;
 
-  // Whether wait() returns, or throws, at once. Moves the operation on.
+  // Whether wait() would return or throw immediately. May advance the operation; does not block.
   virtual bool done() = 0;
-  // Returns when it is done; throws Error when it cannot be, or was not in time.
+  // Blocks until the operation is complete; throws Error if it fails or times out.
   virtual void wait() = 0;
-  // Nobody touches its memory any more, though it may not be done; the other ranks are not told.
+  // When this returns, nothing accesses the operation's memory any more, complete or not. Other ranks are not informed.
   virtual void withdraw() noexcept = 0;
 
   OperationLog& log() const { return *log_; }
@@ -30,9 +30,9 @@ class PendingOperation {
   OperationLog::Entry entry_;
 };
 
-// What starting an operation gives: its memory belongs to the operation until wait() has returned or thrown. A handle
-// that goes without wait() waits itself, and swallows the error; while an exception unwinds the stack it withdraws the
-// operation instead, for the memory goes too.
+// The handle of a started operation: the memory belongs to the operation until wait() has returned or thrown. A handle
+// that is destroyed without wait() waits itself and only logs errors; while an exception unwinds the stack it withdraws
+// the operation instead, because the memory is about to be released.
 class Handle {
  public:
   Handle() = default;
@@ -41,18 +41,18 @@ class Handle {
   Handle(Handle&& other) noexcept = default;
   Handle& operator=(Handle&& other) noexcept;
 
-  // Whether wait() would return or throw at once. Does not block, but may move data meanwhile.
+  // Whether wait() would return or throw immediately. Does not block, but may transfer data meanwhile.
   bool done() const;
-  // Blocks until the results are in place; on a GPU until they are for all that is put on the stream from now on.
-  // Throws Error: rank_lost where launch.watchdog_seconds pass, or what Communicator::abort was told. Once done, and
-  // on a handle without operation, it returns at once.
+  // Blocks until the results are in place; on a GPU, until they are in place for all work enqueued on the compute
+  // stream from now on. Throws Error: rank_lost after launch.watchdog_seconds, or the error given to
+  // Communicator::abort(). Returns immediately if called again, and on a handle without an operation.
   void wait();
 
  private:
   void release() noexcept;
 
   std::shared_ptr<PendingOperation> operation_;
-  int exceptions_ = 0;  // that were under way where the handle was made
+  int exceptions_ = 0;  // uncaught exceptions when the handle was created
 };
 
 }  // namespace llmtrain

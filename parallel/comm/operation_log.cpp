@@ -12,6 +12,7 @@ double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
 }
 
+// Whether completing the operation proves that `rank` was alive.
 bool involves(const Request& request, int rank) {
   const std::vector<int>& ranks = request.group.ranks();
   const bool is_message = request.collective == Collective::send || request.collective == Collective::receive;
@@ -24,9 +25,11 @@ bool involves(const Request& request, int rank) {
 OperationLog::Entry OperationLog::start(const Request& request) {
   const std::lock_guard lock(mutex_);
   const Entry entry{++started_, request.purpose, request.collective, Clock::now()};
+  // A ring buffer: a hang report needs only the latest operations, and memory must not grow with the run.
   last_[entry.number % remembered] = {entry, request, OperationRecord::State::started};
   CommunicationCount& count = count_of(entry);
   ++count.calls;
+  // Counted at the start, so that operations that never finish are visible too.
   count.bytes += request.ring_bytes();
   return entry;
 }
@@ -35,6 +38,7 @@ void OperationLog::finish(const Entry& entry, Clock::time_point when) {
   const std::lock_guard lock(mutex_);
   count_of(entry).seconds += seconds_between(entry.started, when);
   Remembered& slot = last_[entry.number % remembered];
+  // The ring buffer may have reused the slot for a later operation.
   if (slot.entry.number == entry.number) slot.state = OperationRecord::State::done;
 }
 

@@ -14,17 +14,17 @@ namespace llmtrain {
 
 using Clock = std::chrono::steady_clock;
 
-// What one rank has sent for one purpose by one collective.
+// What one rank has sent for one purpose with one collective.
 struct CommunicationCount {
   Purpose purpose = Purpose::control;
   Collective collective = Collective::barrier;
   std::int64_t calls = 0;
-  double bytes = 0;           // by ring_bytes
-  double seconds = 0;         // from start to done, of operations that are done
-  double waited_seconds = 0;  // of it, what the rank spent in wait()
+  double bytes = 0;           // as Request::ring_bytes()
+  double seconds = 0;         // from start to completion, of completed operations
+  double waited_seconds = 0;  // the part of it that the rank spent in wait()
 };
 
-// One operation as a hang report shows it.
+// One operation, as shown in the report of a hang.
 struct OperationRecord {
   enum class State { started, done };
   std::uint64_t number = 0;  // of this rank's operations, from 1
@@ -33,7 +33,7 @@ struct OperationRecord {
   double age_seconds = 0;  // since its start
 };
 
-// Counts and remembers the operations of one rank. Any thread may read or write at any time.
+// Counts the operations of one rank and remembers the latest. Thread-safe.
 class OperationLog {
  public:
   static constexpr std::size_t remembered = 16;
@@ -50,15 +50,16 @@ class OperationLog {
   void finish(const Entry& entry, Clock::time_point when);
   void add_wait(const Entry& entry, double seconds);
 
-  // Those with a call at least, by purpose, then collective.
+  // The counts with at least one call, by purpose, then collective.
   std::vector<CommunicationCount> counts() const;
   void reset_counts();
 
-  // The last operations, oldest first: at most `remembered`.
+  // The latest operations, oldest first: at most `remembered`.
   std::vector<OperationRecord> last_operations() const;
-  // The last of them in words: "…, done, started 1.2s ago", or "none".
+  // The latest operation as text: "…, done, started 1.2s ago", or "none".
   std::string last_operation() const;
-  // The last of those that are done with `rank` among them: it was there until then. "none" where there is none.
+  // The latest completed operation in which `rank` took part, which shows that the rank was alive until then; or
+  // "none".
   std::string last_done_with(int rank) const;
 
  private:

@@ -26,15 +26,17 @@ std::int64_t Request::total_count() const {
 
 void Request::require_host_memory() const {
   if (memory == Memory::host) return;
-  throw Error(ExitCode::internal_error, description() + ": its memory is a device's; stage it through the host");
+  throw Error(ExitCode::internal_error, description() + ": its memory is on a device; stage it through the host");
 }
 
 double Request::ring_bytes() const {
   const double size = static_cast<double>(element_size(type));
   if (collective == Collective::all_to_all) {
+    // What a rank keeps for itself crosses no link.
     const std::int64_t kept = input_counts[static_cast<std::size_t>(group.position())];
     return static_cast<double>(total_count() - kept) * size;
   }
+  // By convention the whole broadcast is charged to its root.
   if (collective == Collective::broadcast && peer != group.position()) return 0;
   return llmtrain::ring_bytes(collective, group.size(), static_cast<double>(total_count()) * size);
 }

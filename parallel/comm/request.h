@@ -11,7 +11,7 @@
 
 namespace llmtrain {
 
-// One operation of one rank, as a backend gets it: checked, with all that its execution needs.
+// One operation of one rank, as passed to a backend: validated, with everything that its execution needs.
 struct Request {
   Collective collective = Collective::barrier;
   Purpose purpose = Purpose::control;
@@ -21,18 +21,18 @@ struct Request {
   Reduction reduction = Reduction::sum;
   const void* input = nullptr;
   void* output = nullptr;
-  // Elements: of all_reduce, broadcast and messages the whole, of all_gather and reduce_scatter one rank's part.
+  // Elements: all of them for all_reduce, broadcast and messages, one rank's part for all_gather and reduce_scatter.
   std::int64_t count = 0;
-  int peer = -1;  // position of a broadcast's root, or of the other side of a message
-  // all_to_all only: elements for, and from, each position, one after the other in `input` and `output`.
+  int peer = -1;  // position of a broadcast's root, or of a message's other side
+  // all_to_all only: elements sent to and received from each position, contiguous in `input` and `output`.
   std::vector<std::int64_t> input_counts;
   std::vector<std::int64_t> output_counts;
 
-  // Throws Error(internal_error) where the memory is a device's: for backends of the host alone.
+  // Throws Error(internal_error) for device memory; for backends that take only host memory.
   void require_host_memory() const;
-  // Elements of all ranks together; of all_to_all those that this rank gives.
+  // Elements of all ranks together; for all_to_all those that this rank sends.
   std::int64_t total_count() const;
-  // What this rank sends by the ring algorithm; of an all_to_all with unequal parts what it gives to others.
+  // Bytes that this rank sends with the ring algorithm; for all_to_all the bytes that it sends to others.
   double ring_bytes() const;
   // "send of 1024 bf16 to rank 3 for pipeline in group pipeline [1 3]"
   std::string description() const;

@@ -20,7 +20,7 @@ class SoloCommunicator final : public Communicator {
                                            GroupUse) override {
     return std::make_shared<Group::State>(name, std::move(ranks), position);
   }
-  // What is left are messages.
+  // Collectives of one rank complete without a backend: only messages get here.
   std::shared_ptr<PendingOperation> start(Request request) override {
     if (failure_.is_set()) failure_.raise(rank());
     throw Error(ExitCode::internal_error, request.description() + ": there is no other rank");

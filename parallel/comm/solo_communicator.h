@@ -7,7 +7,7 @@
 
 namespace llmtrain {
 
-// A world of one rank: all of its groups have one member, and no operation has anybody to wait for.
+// A world of one rank: all groups have one member, so no operation has to wait for another rank.
 std::shared_ptr<Communicator> make_solo_communicator();
 
 }  // namespace llmtrain

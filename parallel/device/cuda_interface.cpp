@@ -14,6 +14,7 @@ namespace {
 
 int device_count() {
   const int count = c10::cuda::device_count();
+  // LibTorch initialises CUDA lazily; the callers below use the allocator and streams directly and rely on it.
   if (count > 0) at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
   return count;
 }
@@ -26,6 +27,7 @@ void describe(int device, LlmtrainCudaDevice* result) {
   std::copy_n(name.begin(), count, result->name);
   result->name[count] = '\0';
   result->memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem);
+  // The interface has a plain array, because its header must not depend on CUDA's.
   static_assert(sizeof(properties.uuid.bytes) == sizeof(result->id));
   std::copy_n(properties.uuid.bytes, sizeof(result->id), result->id);
 }

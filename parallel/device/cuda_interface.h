@@ -3,24 +3,24 @@
 
 #include <cstdint>
 
-// What the runtime asks of the CUDA part, a shared library of its own (libllmtrain_cuda.so) that is loaded when a
-// recipe runs on a GPU: half a gigabyte of libtorch_cuda would otherwise slow down every start on a CPU. Loading it
-// also registers LibTorch's CUDA operators. Plain C, so that it is found by name.
+// The interface between the runtime and its CUDA part, a separate shared library (libllmtrain_cuda.so) that is loaded
+// only when a recipe runs on a GPU: half a gigabyte of libtorch_cuda would otherwise slow down every start on a CPU.
+// Loading it also registers LibTorch's CUDA operators. Plain C, so that dlsym() finds it by name.
 extern "C" {
 
 struct LlmtrainCudaDevice {
   char name[256];
   std::int64_t memory_bytes;
-  unsigned char id[16];  // the same in every process that sees it, and of no other GPU
+  unsigned char id[16];  // UUID: the same in every process that sees the GPU, and unique
 };
 
 struct LlmtrainCudaInterface {
-  int (*device_count)();  // 0 also when the driver is missing
+  int (*device_count)();  // 0 also if the driver is missing
   void (*describe)(int device, LlmtrainCudaDevice* result);
-  std::int64_t (*allocated_bytes)(int device);       // by LibTorch's caching allocator, now
-  std::int64_t (*peak_allocated_bytes)(int device);  // since the start
+  std::int64_t (*allocated_bytes)(int device);       // currently, by LibTorch's caching allocator
+  std::int64_t (*peak_allocated_bytes)(int device);  // maximum since the process started
   void (*synchronize)();
-  void* (*compute_stream)(int device);  // the cudaStream_t that the calling thread puts its work on
+  void* (*compute_stream)(int device);  // the cudaStream_t on which the calling thread enqueues its work
 };
 
 const LlmtrainCudaInterface* llmtrain_cuda_interface();

@@ -21,7 +21,7 @@
 namespace llmtrain {
 namespace {
 
-// The folder of the library that this code is part of.
+// The folder of the library that contains this code: the CUDA part is installed beside it.
 std::filesystem::path library_folder() {
   Dl_info info{};
   ::dladdr(reinterpret_cast<void*>(&library_folder), &info);
@@ -30,22 +30,23 @@ std::filesystem::path library_folder() {
 
 struct CudaPart {
   const LlmtrainCudaInterface* interface = nullptr;
-  std::string reason;  // why there is none
+  std::string reason;  // why interface is null
 };
 
 CudaPart load_cuda_part() {
   const auto library = library_folder() / "libllmtrain_cuda.so";
   if (!std::filesystem::exists(library))
-    return {nullptr, "this build has no CUDA part: build again where a CUDA toolkit is installed"};
+    return {nullptr, "this build has no CUDA part: rebuild it where the CUDA toolkit is installed"};
   void* handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (handle == nullptr) return {nullptr, std::string("the CUDA part cannot be loaded: ") + ::dlerror()};
   using Entry = const LlmtrainCudaInterface* (*)();
   const auto* interface = reinterpret_cast<Entry>(::dlsym(handle, "llmtrain_cuda_interface"))();
-  if (interface->device_count() == 0) return {nullptr, "no GPU was found, or its driver does not answer"};
+  if (interface->device_count() == 0) return {nullptr, "no GPU was found, or its driver does not respond"};
   return {interface, ""};
 }
 
 const CudaPart& cuda_part() {
+  // Loaded at most once per process; never unloaded, because registered operators cannot be removed.
   static const CudaPart part = load_cuda_part();
   return part;
 }
@@ -64,7 +65,7 @@ std::int64_t kibibytes_of_status(const std::string& key) {
 
 c10::Device choose_device(DeviceKind kind, std::int64_t local_rank) {
   if (kind == DeviceKind::cpu) return c10::kCPU;
-  // Without a driver's device file there is no need to load half a gigabyte to find no GPU.
+  // Without the driver's device file there is no GPU: do not load half a gigabyte only to find that out.
   const bool has_driver = std::filesystem::exists("/dev/nvidiactl");
   if (kind == DeviceKind::automatic && !has_driver) return c10::kCPU;
   if (cuda_part().interface != nullptr) {
@@ -104,15 +105,19 @@ std::string describe_device(const c10::Device& device) {
 }
 
 void prepare_process(std::int64_t ranks) {
+  // Blocks from mmap() return to the system when freed, and the top of the heap when trimmed: the next step would pay
+  // for clearing the same pages again.
   ::mallopt(M_MMAP_MAX, 0);
   ::mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+  // OpenMP has already read the variable; the user's choice wins.
   if (std::getenv("OMP_NUM_THREADS") != nullptr) return;
+  // The affinity mask rather than the number of processors: launchers and containers restrict it.
   cpu_set_t allowed;
   if (::sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
   at::set_num_threads(static_cast<int>(std::max<std::int64_t>(1, CPU_COUNT(&allowed) / ranks)));
 }
 
-// LibTorch keeps the number for threads to come, and takes it over in each when that first computes.
+// LibTorch's thread count is per thread: each new thread has to adopt the process's number before it computes.
 void prepare_rank_thread() { at::init_num_threads(); }
 
 void synchronize(const c10::Device& device) {

@@ -11,43 +11,42 @@
 
 namespace llmtrain {
 
-// The device that the recipe asks for: "auto" is a GPU where there is one, else the CPU. Loads the CUDA part of the
-// runtime when it is needed. Ranks of one node take its GPUs in turn: `local_rank` is the rank's number among them.
-// Throws Error(bad_recipe) when "cuda" is asked for and there is none, with the reason.
+// The device that the recipe requests: "auto" is a GPU if there is one, else the CPU. Loads the CUDA part of the
+// runtime if it is needed. Ranks of one node take its GPUs in turn: `local_rank` is the rank's index on its node.
+// Throws Error(bad_recipe) with the reason if "cuda" is requested and there is no GPU.
 c10::Device choose_device(DeviceKind kind, std::int64_t local_rank = 0);
 
-// Why choose_device() finds no GPU; empty where it finds one.
+// The reason why choose_device() finds no GPU; empty if it finds one.
 std::string reason_without_gpu();
 
-// The calling thread computes there from now on. Threads begin on the first GPU, which keeps memory for each process
-// that comes near it.
+// Makes `device` the calling thread's current device. Threads start on the first GPU, where every process that uses it
+// allocates a CUDA context; call this before the thread's first GPU work.
 void use_device(const c10::Device& device);
 
-// A GPU's number in the world, the same for all processes that see it.
+// A GPU's UUID, the same in all processes that see it.
 std::array<unsigned char, 16> gpu_id(const c10::Device& device);
 
-// The cudaStream_t that a thread puts its work on.
+// Returns the cudaStream_t on which the calling thread enqueues its work.
 using StreamOfThread = void* (*)(int device);
 StreamOfThread gpu_compute_stream();
 
-// "CPU, 2 threads, AVX-512" or the GPU's name, memory and number.
+// "CPU, 2 threads, AVX-512", or the GPU's name, memory and index.
 std::string describe_device(const c10::Device& device);
 
-// The first GPU's name and memory, or why there is none. Loads the CUDA part of the runtime.
+// The first GPU's name and memory, or the reason why there is none. Loads the CUDA part of the runtime.
 std::string describe_gpu();
 
-// Sets the process up for training, once, before the first tensor: as many threads for each rank as OMP_NUM_THREADS
-// says, else its part of the processors that this process may use, where `ranks` share them; and an allocator that
-// keeps freed memory, because a step frees and takes the same large tensors again, and pages that come anew from the
-// system must be cleared each time.
+// Sets the process up for training; call it once, before the first tensor. Each rank gets OMP_NUM_THREADS threads, else
+// an equal part of the processors that this process may use, which `ranks` share. The allocator is told to keep freed
+// memory, because a step frees and allocates the same large tensors again, and the system clears new pages each time.
 void prepare_process(std::int64_t ranks = 1);
-// The same threads for another thread of the process, which is a rank of its own.
+// Gives the calling thread, which is another rank of the process, the same number of threads.
 void prepare_rank_thread();
 
-// Waits until the device has done all that was asked of it.
+// Blocks until the device has completed all work enqueued on it.
 void synchronize(const c10::Device& device);
 
-// Bytes that the process holds now and at its peak: resident memory, or what LibTorch allocated on the GPU.
+// Current and peak bytes of the process: resident memory, or on a GPU what LibTorch has allocated.
 std::int64_t memory_now(const c10::Device& device);
 std::int64_t memory_peak(const c10::Device& device);
 

@@ -6,8 +6,8 @@
 
 namespace llmtrain {
 
-// FLOPs a second that this device reaches on one large square matrix product of this type, the best of a few tries: the
-// roof that MFU is measured against. Takes some tens of milliseconds.
+// FLOP/s that this device reaches in one large square matrix product of this type, the best of several tries: the peak
+// that a run's MFU refers to. Takes about a tenth of a second; blocks.
 double measure_matmul_rate(const c10::Device& device, c10::ScalarType type);
 
 }  // namespace llmtrain

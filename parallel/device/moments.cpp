@@ -16,7 +16,7 @@ void Moments::note() {
   events_.back().record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
 }
 
-// Events know the time between them, not that of the host: the last one has passed just now.
+// Events measure only the time between each other: the host's time of the last one anchors the others.
 std::vector<double> Moments::take() {
   if (!events_.empty()) {
     events_.back().synchronize();

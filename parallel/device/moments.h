@@ -9,17 +9,18 @@
 
 namespace llmtrain {
 
-// When a rank's work reached the points that it notes: on a CPU the thread itself, on a GPU the stream that the thread
-// puts its work on, which is behind it.
+// Records when a rank's work reaches certain points: on a CPU when the thread does, on a GPU when the stream does on
+// which the thread enqueues its work, which is later.
 class Moments {
  public:
   explicit Moments(const c10::Device& device) : device_(device) { start_from_now(); }
 
-  // Times count from here; nothing may be noted.
+  // Resets time zero; there must be no noted points.
   void start_from_now() { start_ = Clock::now(); }
-  // Does not block.
+  // Records the current point. Does not block.
   void note();
-  // Seconds of what was noted since the last call, which are forgotten. Waits until a GPU has reached the last of it.
+  // Returns the seconds of all points noted since the last call and clears them. Blocks until a GPU has reached the
+  // last.
   std::vector<double> take();
 
  private:
@@ -29,7 +30,7 @@ class Moments {
   c10::Device device_;
   Clock::time_point start_;
   std::vector<double> seconds_;
-  std::vector<c10::Event> events_;  // of a GPU
+  std::vector<c10::Event> events_;  // GPU only
 };
 
 }  // namespace llmtrain

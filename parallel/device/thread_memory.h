@@ -10,7 +10,7 @@
 
 namespace llmtrain {
 
-// Bytes of the tensors that one thread has taken and not let go, as PyTorch's memory profiler hears of them.
+// Bytes of the tensors that one thread has allocated and not freed, from the hooks of PyTorch's memory profiler.
 class ThreadMemory : public c10::MemoryReportingInfoBase {
  public:
   void reportMemoryUsage(void*, std::int64_t size, std::size_t, std::size_t, c10::Device) override {
@@ -27,7 +27,7 @@ class ThreadMemory : public c10::MemoryReportingInfoBase {
   std::int64_t now_ = 0, peak_ = 0;
 };
 
-// Watches the thread that makes it, from now on until it goes.
+// Watches the thread that constructs it, for its own lifetime.
 class MemoryWatch {
  public:
   ThreadMemory& memory() { return *memory_; }

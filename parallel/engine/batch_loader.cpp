@@ -9,7 +9,7 @@
 namespace llmtrain {
 namespace {
 
-// Columns `offset` + position for the positions at hand, of [samples, sequence_length + 1]; flat, on the device.
+// Columns `offset` + position of [samples, sequence_length + 1] for this rank's positions; flat, on the device.
 at::Tensor columns(const at::Tensor& read, std::int64_t offset, const SampleRange& samples, const at::Device& device) {
   if (samples.part.is_whole()) return read.narrow(1, offset, samples.sequence_length).reshape({-1}).to(device);
   std::vector<at::Tensor> pieces;
@@ -25,6 +25,7 @@ DataRank data_rank(const RankGroups& groups, std::int64_t sequence_length) {
 }
 
 MicroBatch load_micro_batch(const Dataset& dataset, const SampleRange& samples, const at::Device& device) {
+  // One token more than the sequence: targets are the tokens shifted by one.
   const std::int64_t width = samples.sequence_length + 1;
   const at::Tensor read = at::empty({samples.count, width}, at::kLong);
   std::int64_t* tokens = read.data_ptr<std::int64_t>();
@@ -51,6 +52,7 @@ std::vector<MicroBatch> load_batch(const Dataset& dataset, const Recipe& recipe,
     micro.seed = recipe.seed;
     micro.step = place.step;
     micro.first_sample = first;
+    // The mean over the global batch: summing over micro-batches and ranks needs no further division.
     micro.loss_scale = 1.0 / static_cast<double>(batch.global * batch.sequence_length);
   }
   return micros;

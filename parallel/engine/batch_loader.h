@@ -14,7 +14,7 @@
 
 namespace llmtrain {
 
-// Consecutive positions of a data set's order, and of each sequence the tokens that are loaded.
+// Consecutive positions in a data set's order, and the tokens of each sequence that are loaded.
 struct SampleRange {
   std::int64_t first = 0;
   std::int64_t count = 0;
@@ -22,10 +22,10 @@ struct SampleRange {
   kernels::SequencePart part{};
 };
 
-// Tokens and targets of these samples, on `device`; the fields about the run are left as they are by default.
+// Tokens and targets of these samples, on `device`; the fields about the run keep their defaults.
 MicroBatch load_micro_batch(const Dataset& dataset, const SampleRange& samples, const at::Device& device);
 
-// One of the ranks that share the samples of a batch, and what it has of each.
+// A rank's position among those that share the samples of a batch, and its part of each sequence.
 struct DataRank {
   std::int64_t position = 0;
   std::int64_t ranks = 1;
@@ -33,14 +33,14 @@ struct DataRank {
 };
 DataRank data_rank(const RankGroups& groups, std::int64_t sequence_length);
 
-// A step's number (from 0), and how many samples the steps before it took of the data set's order.
+// A step's number (from 0), and how many samples of the data set's order earlier steps consumed.
 struct BatchPlace {
   std::int64_t step = 0;
   std::int64_t first_sample = 0;
 };
 
-// This rank's part of the global batch of a step, cut into micro-batches. The batch is the next batch.global samples of
-// the data set's order, whatever the layout; each rank takes as many, next to each other.
+// This rank's part of a step's global batch, split into micro-batches. The batch is the next batch.global samples of
+// the data set's order, independent of the layout; each rank takes an equal, contiguous part of it.
 std::vector<MicroBatch> load_batch(const Dataset& dataset, const Recipe& recipe, const BatchPlace& place,
                                    const DataRank& rank, const at::Device& device);
 

@@ -14,16 +14,17 @@
 namespace llmtrain {
 namespace {
 
-// Forward passes through the stages of all ranks, with what they send each other.
+// Forward passes through the stages of all ranks, including their transfers.
 class EvaluationPass {
  public:
   explicit EvaluationPass(LocalModel& model) : model_(model), exchange_(model.groups()) {}
 
-  // The sum of the losses where the head is, else 0. Without a micro-batch the rank only takes its part in bringing
-  // the weights here. Does not wait for what it sends.
+  // The sum of the losses on the rank with the head, else 0. Without a micro-batch the rank only takes part in
+  // gathering weights. Does not wait for its sends.
   double loss_sum(const std::optional<MicroBatch>& micro) {
+    // One micro-batch at a time: without a backward nothing has to be kept, so there is no pipelining to schedule.
     exchange_.start(model_.stage_count(), 1);
-    // A rank that is ahead waits: what it sent would fill the memory.
+    // Bounds the tensors in flight: a rank far ahead of its successor would otherwise fill its memory with sends.
     if (++passes_ % model_.groups().pipeline.ranks() == 0) exchange_.finish();
     double loss = 0;
     for (const std::size_t stage : model_.held_stages()) {
@@ -44,6 +45,7 @@ class EvaluationPass {
     const PipelineParallel& pipeline = model_.groups().pipeline;
     const int ranks = pipeline.ranks(), position = pipeline.position();
     if (ranks > 1 && stage > 0) {
+      // The sender's tensor has the same shape, because all pipeline ranks of a copy evaluate the same micro-batch.
       const BoundaryShape shape{micro.tokens.size(0), model_.graph().model.hidden_size,
                                 at::TensorOptions(model_.device()).dtype(model_.compute_type())};
       exchange_.receive(Channel::activations, stage, 0, shape, (position + ranks - 1) % ranks);
@@ -70,6 +72,7 @@ Evaluation evaluate(LocalModel& model, const Dataset& dataset, std::int64_t samp
   EvaluationPass pass(model);
   const std::int64_t micro = recipe.batch.micro;
   double sum = 0;
+  // Every rank takes part in every round, with or without samples: gathering ZeRO-3 weights is collective.
   for (std::int64_t round = 0; round < count; round += micro * rank.ranks) {
     const std::int64_t first = round + micro * rank.position;
     std::optional<MicroBatch> samples_here;
@@ -80,6 +83,7 @@ Evaluation evaluate(LocalModel& model, const Dataset& dataset, std::int64_t samp
     sum += pass.loss_sum(samples_here);
   }
   pass.finish();
+  // All tensor ranks have the same loss: count it once.
   const double own = model.groups().tensor.position() == 0 ? sum : 0;
   const std::vector<double> sums = model.groups().exchange(std::array{own});
   const std::int64_t tokens = count * recipe.batch.sequence_length;
@@ -88,7 +92,7 @@ Evaluation evaluate(LocalModel& model, const Dataset& dataset, std::int64_t samp
 
 at::Tensor logits_of(LocalModel& model, const at::Tensor& tokens) {
   MicroBatch micro;
-  // As often as there are tensor ranks where these split the rows, whatever the length.
+  // With sequence parallelism the rows must be a multiple of the tensor ranks: repeat the sequence as many times.
   const TensorParallel& tensor = model.groups().tensor;
   micro.batch = tensor.rows() == ActivationRows::split ? tensor.ranks() : 1;
   micro.tokens = tokens.to(model.device()).repeat({micro.batch});

@@ -14,7 +14,7 @@
 namespace llmtrain {
 namespace {
 
-// Candidates from the most to the least likely; equal logits keep the order of their ids.
+// Candidates from the most to the least likely; ties keep the order of their ids, so that results are reproducible.
 std::vector<std::int64_t> ranked_candidates(const float* logits, std::int64_t vocabulary, std::int64_t top_k) {
   std::vector<std::int64_t> ids(static_cast<std::size_t>(vocabulary));
   std::iota(ids.begin(), ids.end(), 0);
@@ -24,6 +24,7 @@ std::vector<std::int64_t> ranked_candidates(const float* logits, std::int64_t vo
 }
 
 double uniform(std::int64_t seed, std::int64_t position) {
+  // Counter-based, so that a token's draw depends only on seed and position. 53 random bits fill a double in [0, 1).
   const auto bits = kernels::philox(static_cast<std::uint64_t>(seed), static_cast<std::uint64_t>(position), 0);
   return static_cast<double>((std::uint64_t{bits[0]} << 21) ^ (bits[1] >> 11)) / static_cast<double>(1ULL << 53);
 }
@@ -34,12 +35,14 @@ std::int64_t choose(const float* logits, std::int64_t vocabulary, const Generate
   if (options.temperature == 0) return candidates.front();
   std::vector<double> weights;
   for (const std::int64_t id : candidates)
+    // Relative to the largest logit, so that nothing overflows.
     weights.push_back(std::exp((logits[id] - logits[candidates.front()]) / options.temperature));
   double rest = uniform(options.seed, position) * std::accumulate(weights.begin(), weights.end(), 0.0);
   for (std::size_t i = 0; i < weights.size(); ++i) {
     rest -= weights[i];
     if (rest < 0) return candidates[i];
   }
+  // Rounding may leave a rest after the last candidate.
   return candidates.back();
 }
 

@@ -22,6 +22,7 @@ class ImitatedDevice final : public StagePasses {
         backward_(duration(layers * layer.backward_seconds)) {}
 
   at::Tensor forward(at::Tensor x, std::int64_t index, const MicroBatch& micro, ForwardMode pass) override {
+    // Only training passes are delayed; evaluation runs at the processor's speed.
     const auto end = Clock::now() + (pass == ForwardMode::training ? forward_ : Clock::duration{});
     at::Tensor y = stage_->forward(std::move(x), index, micro, pass);
     std::this_thread::sleep_until(end);

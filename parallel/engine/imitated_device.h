@@ -9,9 +9,9 @@
 
 namespace llmtrain {
 
-// The stage as a device runs it that the local backend imitates: a training pass through its `layers` ends at the
-// earliest when the imitated one would, and blocks until then; what the processor computes meanwhile is part of it.
-// Where nothing is imitated it returns the stage itself.
+// Wraps a stage so that it runs like on the device that the local backend imitates: a training pass through its
+// `layers` blocks at least as long as the imitated device would take; the processor's own computation counts towards
+// that time. Returns the stage itself if nothing is imitated.
 std::unique_ptr<StagePasses> imitate_device(std::unique_ptr<StagePasses> stage, const ImitatedLayer& layer,
                                             std::int64_t layers);
 

@@ -26,17 +26,20 @@ LocalModel::LocalModel(std::shared_ptr<const Layout> layout, Communicator& commu
       device_(device),
       groups_(communicator, *layout_),
       rope_(rope_table(layout_->recipe().model, device)) {
+  // In the same order on all ranks of a group: initialising a stage gathers its weights at ZeRO-1 and -2.
   for (const std::size_t stage : held_stages()) add_stage(stage, contents);
 }
 
 ParameterUnit LocalModel::make_unit(const StateGroup& group, StateContents contents) const {
   ParameterUnit unit;
   unit.kind = group.kind;
+  // Units are separate flat memories, so that each is gathered, reduced and freed on its own.
   unit.store = std::make_unique<ParameterStore>(graph(), group.parameters, groups_.shard_place());
   const ShardingOptions options{contents, device_, recipe().training.optimizer};
   unit.parameters =
       std::make_unique<ShardedParameters>(graph(), *unit.store, group, options, groups_.data, groups_.tensor);
   if (contents == StateContents::training) unit.parameters->initialize(recipe().seed);
+  // The first and the last stage each hold a copy of the tied embedding and add up its gradients.
   if (group.kind == StateGroup::Kind::shared_embedding)
     unit.parameters->set_partner([this](const at::Tensor& gradients) { return groups_.pipeline.sum_ends(gradients); });
   return unit;
@@ -52,6 +55,7 @@ void LocalModel::add_stage(std::size_t stage, StateContents contents) {
                              rope_ ? &*rope_ : nullptr,  &groups_.tensor,
                              groups_.tensor.rows(),      &groups_.context};
   auto module = std::make_unique<StageModule>(graph(), placed()[stage].blocks, stores_, options);
+  // No effect unless the recipe imitates a device.
   state.passes = imitate_device(std::move(module), imitated_layer(recipe()), layer_count(graph(), placed()[stage]));
   stages_.push_back(std::move(state));
 }
@@ -74,6 +78,7 @@ std::vector<const ParameterUnit*> LocalModel::units() const {
 }
 
 bool LocalModel::counts(const ParameterUnit& unit) const {
+  // The last rank's copy of the tied embedding would count twice in norms and checkpoints.
   return unit.kind != StateGroup::Kind::shared_embedding || groups_.pipeline.position() == 0;
 }
 
@@ -91,10 +96,11 @@ void LocalModel::finish_gather(std::size_t stage) {
 }
 
 void LocalModel::free(std::size_t stage, FreeAfter pass) {
+  // A tied head on another stage of this rank reads the embedding's weight after the embedding's stage has been freed.
   if (graph().model.tie_embeddings && pipeline_ranks() == 1 && stages_.size() > 1) {
     const std::size_t embedding = token_embedding(graph());
     ParameterStore& store = stores_.of(embedding);
-    // The head's only products with the embedding are in its forward.
+    // Only after the forward: the head computes its loss and its gradients in its own forward pass.
     if (stage == 0 && pass == FreeAfter::forward) store.keep(embedding);
     if (is_last(stage)) store.release_kept();
   }

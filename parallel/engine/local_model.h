@@ -18,19 +18,20 @@
 
 namespace llmtrain {
 
-// One of the layout's groups of parameters: as the modules see them, and the memory behind them.
+// One of the layout's parameter groups: the modules' view of it and its memory.
 struct ParameterUnit {
   StateGroup::Kind kind{};
   std::unique_ptr<ParameterStore> store;
   std::unique_ptr<ShardedParameters> parameters;
 };
 
-// Everything of the model that lives on this rank: its stages, their parameters and, where it trains, gradients and
-// optimizer states. Stages are named by their index in the whole model.
+// The part of the model that lives on this rank: its stages, their parameters and, for training, gradients and
+// optimizer states. Stages are identified by their index in the whole model.
 class LocalModel {
  public:
-  // The ranks that the layout counts build it together; `communicator` outlives it. Blocks. With
-  // StateContents::training weights start as the recipe's seed says, else they are zero and only to be loaded.
+  // Collective over all ranks of the layout; blocks. `communicator` must outlive the model. With
+  // StateContents::training the weights are initialised from the recipe's seed, else they are zero until they are
+  // loaded.
   LocalModel(std::shared_ptr<const Layout> layout, Communicator& communicator, const at::Device& device,
              StateContents contents = StateContents::training);
   LocalModel(const LocalModel&) = delete;
@@ -45,15 +46,15 @@ class LocalModel {
   const Recipe& recipe() const { return layout_->recipe(); }
   const Graph& graph() const { return layout_->graph(); }
   const at::Device& device() const { return device_; }
-  // Of activations.
+  // The type of activations.
   at::ScalarType compute_type() const;
   const RankGroups& groups() const { return groups_; }
-  // What one step does on this rank.
+  // This rank's instructions for one step.
   const RankSchedule& schedule() const {
     return layout_->schedule().ranks[static_cast<std::size_t>(groups_.pipeline.position())];
   }
 
-  // Of the whole model, and those that this rank holds, in order.
+  // The number of stages of the whole model, and the ascending indices of those that this rank holds.
   std::size_t stage_count() const { return placed().size(); }
   std::vector<std::size_t> held_stages() const;
   StageState& stage(std::size_t stage) { return stages_[stage / pipeline_ranks()]; }
@@ -61,21 +62,20 @@ class LocalModel {
 
   // All parameter memory of this rank.
   std::vector<const ParameterUnit*> units() const;
-  // Whether the unit's gradients and states count on this rank: of parameters that both ends of a pipeline hold those
-  // of the first rank do.
+  // Whether the unit's gradients and states count on this rank: parameters that both ends of a pipeline hold count on
+  // the first rank.
   bool counts(const ParameterUnit& unit) const;
 
-  // Starts to bring a stage's weights here; finish_gather() waits for them. free() lets them go again (ZeRO-3): a tied
-  // head on another stage of this rank still has the token embedding after the embedding's stage is freed, until its
-  // own stage is.
+  // gather() starts to gather a stage's whole weights; finish_gather() waits for them. free() releases them (ZeRO-3),
+  // except that a tied head on another stage of this rank keeps the token embedding until its own stage is freed.
   void gather(std::size_t stage);
   void finish_gather(std::size_t stage);
   enum class FreeAfter { forward, backward };
   void free(std::size_t stage, FreeAfter pass);
 
-  // Whether weights are here only between gather() and free().
+  // Whether whole weights are present only between gather() and free() (ZeRO-3).
   bool gathers_for_use() const { return layout_->partition().zero_stage() == 3; }
-  // Whether this rank alone can run the model.
+  // Whether this rank can run the model on its own.
   bool holds_all_weights() const;
 
  private:

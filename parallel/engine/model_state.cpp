@@ -18,7 +18,7 @@ namespace {
 at::ScalarType type_of(const LogicalTensor& tensor) {
   const at::ScalarType type = tensor_type(tensor.dtype);
   if (type != at::ScalarType::Undefined) return type;
-  throw Error(ExitCode::bad_data, tensor.name + ": has dtype " + tensor.dtype + "; weights are F32, BF16 or F16");
+  throw Error(ExitCode::bad_data, tensor.name + ": has dtype " + tensor.dtype + "; weights must be F32, BF16 or F16");
 }
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
@@ -27,7 +27,7 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return text + "]";
 }
 
-// The elements in a tensor over what is owned.
+// The elements' slice of a tensor over the owned range.
 at::Tensor in(const at::Tensor& owned, const OwnedElements& elements) {
   return owned.slice(0, elements.place, elements.place + elements.count());
 }
@@ -35,14 +35,15 @@ at::Tensor in(const at::Tensor& owned, const OwnedElements& elements) {
 void check_shape(const CheckpointReader& checkpoint, const std::string& name, const Parameter& parameter) {
   const LogicalTensor* tensor = checkpoint.find(name);
   const std::string where = checkpoint.folder().string() + ": " + name;
-  if (tensor == nullptr) throw Error(ExitCode::bad_data, where + ": is missing; it is no checkpoint of this model");
+  if (tensor == nullptr)
+    throw Error(ExitCode::bad_data, where + ": is missing; this is not a checkpoint of the recipe's model");
   if (tensor->shape != parameter.shape) {
-    throw Error(ExitCode::bad_data, where + ": has shape " + shape_text(tensor->shape) + ", the recipe's model has " +
+    throw Error(ExitCode::bad_data, where + ": has shape " + shape_text(tensor->shape) + "; the recipe's model has " +
                                         shape_text(parameter.shape));
   }
 }
 
-// Into flat memory, converting the type where it is another one.
+// Reads into flat memory, directly if type and device match, else through a temporary tensor.
 void read_box(const CheckpointReader& checkpoint, const LogicalTensor& tensor, const SliceBox& box,
               const at::Tensor& flat) {
   const at::ScalarType type = type_of(tensor);
@@ -52,10 +53,10 @@ void read_box(const CheckpointReader& checkpoint, const LogicalTensor& tensor, c
   if (!fits) flat.copy_(read);
 }
 
-// Copies what is owned of a logical tensor of the checkpoint into the owned memory.
+// Copies the owned part of a logical tensor of the checkpoint into the owned memory.
 void read_into(const CheckpointReader& checkpoint, const std::string& name, const OwnedElements& elements,
                const at::Tensor& owned) {
-  constexpr std::int64_t piece = 1 << 24;  // elements that are in memory twice
+  constexpr std::int64_t piece = 1 << 24;  // elements: bounds the temporary copy
   check_shape(checkpoint, name, *elements.parameter);
   for (std::int64_t begin = elements.begin; begin < elements.end; begin += piece) {
     std::int64_t next = elements.place + begin - elements.begin;
@@ -67,21 +68,21 @@ void read_into(const CheckpointReader& checkpoint, const std::string& name, cons
   }
 }
 
-// Calls `function(elements, memory)` for every parameter that this rank owns something of.
+// Calls `function(elements, memory)` for every parameter of which this rank owns elements.
 template <class Function>
 void for_owned(const LocalModel& model, Function function) {
   for (const ParameterUnit* unit : model.units())
     for (const OwnedElements& elements : owned_elements(model, *unit)) function(elements, *unit->parameters);
 }
 
-// Of the weights what the checkpoint has of them most exactly.
+// Reads the most precise copy of the weights in the checkpoint: the master weights if it has them.
 void read_weights(const CheckpointReader& checkpoint, const OwnedElements& elements, const at::Tensor& owned) {
   const std::string& name = elements.parameter->name;
   const std::string master = name + ".master";
   read_into(checkpoint, checkpoint.find(master) != nullptr ? master : name, elements, owned);
 }
 
-// A part of the whole parameter, flat.
+// The part of a whole parameter without padding, flat.
 at::Tensor cut(at::Tensor whole, const LocalPart& part) {
   for (std::size_t axis = 0; axis < part.shape.size(); ++axis)
     whole = whole.narrow(static_cast<std::int64_t>(axis), part.offset[axis], part.real_shape[axis]);
@@ -95,6 +96,7 @@ void publish(LocalModel& model) {
 }  // namespace
 
 void load_state(LocalModel& model, const CheckpointReader& checkpoint) {
+  // Weights are published to the rounded copies and other ranks there; optimizer states have no copies.
   load_weights(model, checkpoint);
   for_owned(model, [&](const OwnedElements& elements, const ShardedParameters& memory) {
     for (const OptimizerState& state : memory.optimizer_states())

@@ -10,8 +10,8 @@
 
 namespace llmtrain {
 
-// Elements [begin, end) of this rank's part of a parameter, without padding, which lie from `place` on in the tensors
-// over what the rank owns.
+// Elements [begin, end) of this rank's part of a parameter, without padding. They start at index `place` in the tensors
+// over the rank's owned range.
 struct OwnedElements {
   const Parameter* parameter = nullptr;
   LocalPart part;
@@ -24,11 +24,11 @@ struct OwnedElements {
   std::vector<SliceBox> boxes(std::int64_t first, std::int64_t last) const;
 };
 
-// What this rank owns of a unit's parameters.
+// The elements of a unit's parameters that this rank owns.
 std::vector<OwnedElements> owned_elements(const LocalModel& model, const ParameterUnit& unit);
 
-// Of it what this rank writes to a checkpoint: what several ranks own they share evenly, and of all ranks together
-// every element is written once.
+// The part of them that this rank writes to a checkpoint: ranks that own the same elements share them evenly, and all
+// ranks together write every element once.
 std::vector<OwnedElements> saved_elements(const LocalModel& model, const ParameterUnit& unit);
 
 }  // namespace llmtrain

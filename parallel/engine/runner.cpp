@@ -19,7 +19,7 @@ using Channel = StageExchange::Channel;
 std::size_t stage_of(const Instruction& instruction) { return static_cast<std::size_t>(instruction.stage); }
 std::size_t micro_of(const Instruction& instruction) { return static_cast<std::size_t>(instruction.micro); }
 
-// The two ends of a pipeline write to it at different times: it is reduced once they have both written all.
+// The two ends of a pipeline write its gradients at different times: it is reduced once both have finished.
 bool is_shared(const ParameterUnit& unit) { return unit.kind == StateGroup::Kind::shared_embedding; }
 
 }  // namespace
@@ -30,8 +30,10 @@ StepResult Runner::step(std::span<const MicroBatch> micros, std::int64_t step, S
   micros_ = micros;
   step_ = step;
   stop_ = stop;
+  // One slot per micro-batch: summed in their order at the end, the loss does not depend on the schedule.
   losses_.assign(micros.size(), 0);
   exchange_.start(model_.stage_count(), micros.size());
+  // free_weights carries no direction; the last pass of the stage determines which one it follows.
   last_pass_.assign(model_.stage_count(), FreeAfter::forward);
   for (const ParameterUnit* unit : model_.units()) unit->parameters->start_step();
   for (const Instruction& instruction : model_.schedule().instructions) {
@@ -76,6 +78,7 @@ void Runner::forward(const Instruction& instruction) {
       model_.stage(stage).passes->forward(std::move(input), instruction.micro, micros_[micro], ForwardMode::training);
   last_pass_[stage] = FreeAfter::forward;
   if (model_.is_last(stage)) {
+    // Reading the loss synchronises with a GPU, but only once per micro-batch and on the last stage.
     losses_[micro] = output.sum(at::kDouble).item<double>();
   } else {
     exchange_.put(Channel::activations, stage + 1, micro, std::move(output));
@@ -127,7 +130,7 @@ void Runner::free_weights(const Instruction& instruction) {
 
 void Runner::reduce_gradients(const Instruction& instruction) {
   const std::size_t stage = stage_of(instruction);
-  // One at a time: whole gradients of more stages would have to stay.
+  // One reduction at a time: each holds its stage's whole gradients until it is done.
   if (reducing_) finish_reduction(*reducing_);
   for (const ParameterUnit& unit : model_.stage(stage).units)
     if (!is_shared(unit)) unit.parameters->reduce();
@@ -141,23 +144,28 @@ void Runner::finish_reduction(std::size_t stage) {
 
 void Runner::optimizer_step() {
   for (const ParameterUnit* unit : model_.units())
+    // Both ends of the pipeline are here only after all of their passes.
     if (is_shared(*unit)) unit->parameters->reduce();
   double squares = 0;
   for (const ParameterUnit* unit : model_.units()) {
+    // Waits for the last reduction and adds the tensor ranks' sums: gradients are final from here on.
     unit->parameters->collect();
     if (model_.counts(*unit)) squares += unit->parameters->sum_of_squares();
   }
   reducing_.reset();
   combine_ranks(squares);
   result_.learning_rate = learning_rate_at(recipe_.training.learning_rate, step_);
+  // An overflow anywhere makes the global norm infinite or NaN, so all ranks skip the same steps.
   result_.skipped = !std::isfinite(result_.gradient_norm);
   if (result_.skipped) return;
+  // Applied inside the update, which saves a pass over the gradients.
   const double coefficient = clipping_coefficient(result_.gradient_norm, recipe_.training.clip_norm);
   for (const ParameterUnit* unit : model_.units())
     unit->parameters->update(result_.learning_rate, coefficient, step_ + 1);
 }
 
-// Loss and norm are of all ranks; of those with the same shard, and of tensor ranks with the same loss, one counts.
+// Sums loss and squared norm over all ranks. Tensor ranks have the same loss and replicas the same shard: one of each
+// counts. One exchange carries the stop request too, so that all ranks stop after the same step.
 void Runner::combine_ranks(double squares) {
   const DataParallel& ranks = model_.groups().data;
   const double loss = std::accumulate(losses_.begin(), losses_.end(), 0.0);
@@ -172,8 +180,9 @@ void Runner::combine_ranks(double squares) {
   result_.stop_requested = sums[2] > 0;
 }
 
-// What the schedule gathered after the update is there for whatever comes next.
+// Waits for sends and for the weights gathered after the update, so that evaluation and checkpoints can follow.
 void Runner::finish_step() {
+  // Sent tensors are released here at the latest.
   exchange_.finish();
   for (const ParameterUnit* unit : model_.units()) unit->parameters->finish_gather();
 }

@@ -20,24 +20,24 @@ struct StepResult {
   double loss = 0;           // mean over the global batch's tokens
   double gradient_norm = 0;  // before clipping
   double learning_rate = 0;
-  bool skipped = false;         // the gradient norm was not finite, and the weights are as before
-  bool stop_requested = false;  // of any rank: all go on or all stop
+  bool skipped = false;         // the gradient norm was not finite; the weights are unchanged
+  bool stop_requested = false;  // by any rank: all ranks continue or all stop
 };
 
 // Whether this rank has been asked to stop after the step.
 enum class StopRequest { none, stop };
 
-// Executes a rank's schedule: one method per instruction, in the schedule's order, nothing else.
+// Executes a rank's schedule: one method per instruction, in the schedule's order, and nothing else.
 class Runner {
  public:
-  // The model outlives the runner.
+  // The model must outlive the runner.
   explicit Runner(LocalModel& model);
 
-  // One training step on this rank's part of the global batch, as many micro-batches as the layout says; `step` counts
-  // from 0. All ranks take it together.
+  // One training step on this rank's part of the global batch, with as many micro-batches as the layout has; `step`
+  // counts from 0. Collective: all ranks call it together; blocks.
   StepResult step(std::span<const MicroBatch> micros, std::int64_t step, StopRequest stop = StopRequest::none);
 
-  // Is told of each instruction when it begins.
+  // Called for each instruction before it is executed.
   using Observer = std::function<void(const Instruction&)>;
   void set_observer(Observer observer) { observer_ = std::move(observer); }
 
@@ -66,8 +66,8 @@ class Runner {
   std::span<const MicroBatch> micros_;
   StageExchange exchange_;
   std::vector<LocalModel::FreeAfter> last_pass_;  // of each stage
-  std::optional<std::size_t> reducing_;           // the stage whose reduction is under way
-  std::vector<double> losses_;                    // sum of each micro-batch
+  std::optional<std::size_t> reducing_;           // the stage whose reduction is in progress
+  std::vector<double> losses_;                    // sum over the tokens of each micro-batch
   std::int64_t step_ = 0;
   StopRequest stop_ = StopRequest::none;
   StepResult result_;

@@ -23,6 +23,7 @@ void StageExchange::put(Channel channel, std::size_t stage, std::size_t micro, a
   slot(channel, stage, micro).tensor = std::move(tensor);
 }
 
+// Every tensor rank holds the same tensor: sending a part each divides the traffic between stages by the tensor ranks.
 bool StageExchange::travels_in_parts(std::int64_t rows) const {
   const TensorParallel& tensor = groups_.tensor;
   return tensor.ranks() > 1 && tensor.rows() == ActivationRows::whole && rows % tensor.ranks() == 0;
@@ -32,6 +33,7 @@ at::Tensor StageExchange::take(Channel channel, std::size_t stage, std::size_t m
   Slot& slot = this->slot(channel, stage, micro);
   slot.arriving.wait();
   at::Tensor tensor = std::move(slot.tensor);
+  // The gather is delayed until the tensor is used: it is collective over the tensor ranks, which all take it here.
   return slot.is_part ? groups_.tensor.gather_rows(tensor, Purpose::pipeline) : tensor;
 }
 
@@ -40,6 +42,7 @@ void StageExchange::send(Channel channel, std::size_t stage, std::size_t micro, 
   at::Tensor tensor = take(channel, stage, micro).contiguous();
   if (travels_in_parts(tensor.size(0))) {
     const std::int64_t rows = tensor.size(0) / groups_.tensor.ranks();
+    // A view of contiguous rows needs no copy; it keeps the whole tensor's memory alive.
     tensor = tensor.narrow(0, groups_.tensor.position() * rows, rows);
   }
   Handle handle = groups_.pipeline.send(channel, tensor, position);
@@ -52,6 +55,7 @@ void StageExchange::receive(Channel channel, std::size_t stage, std::size_t micr
   const bool is_split = groups_.tensor.rows() == ActivationRows::split;
   slot.is_part = travels_in_parts(shape.tokens);
   const std::int64_t rows = is_split || slot.is_part ? shape.tokens / groups_.tensor.ranks() : shape.tokens;
+  // Allocated when the receive is posted, so that the sender never waits for memory.
   slot.tensor = at::empty({rows, shape.hidden}, shape.options);
   slot.arriving = groups_.pipeline.receive(channel, slot.tensor, position);
 }

@@ -11,37 +11,37 @@
 
 namespace llmtrain {
 
-// What passes between stages for one micro-batch, activations or their gradients: [tokens, hidden], or with sequence
-// parallelism a rank's rows of it.
+// The tensor that passes between stages for one micro-batch, activations or their gradients: [tokens, hidden], or with
+// sequence parallelism this rank's rows of it.
 struct BoundaryShape {
   std::int64_t tokens = 0;
   std::int64_t hidden = 0;
   at::TensorOptions options;
 };
 
-// What passes between the stages in one step, of either direction, for every stage and micro-batch: within this rank it
-// lies here, between ranks it is sent and received while the rank computes. Each tensor is put in once and taken once.
-// Where all tensor ranks hold the whole tensor each sends a part of its rows, and the receivers gather them (Narayanan
-// et al., arXiv 2104.04473, section 4.1).
+// The tensors that pass between stages in one step, in both directions, per stage and micro-batch: stored here between
+// stages of this rank, sent and received during computation between ranks. Each tensor is put once and taken once. If
+// all tensor ranks hold the whole tensor, each sends a part of its rows and the receivers gather them (Narayanan et
+// al., arXiv 2104.04473, section 4.1).
 class StageExchange {
  public:
   using Channel = PipelineParallel::Channel;
 
-  // The groups outlive this.
+  // The groups must outlive this.
   explicit StageExchange(const RankGroups& groups) : groups_(groups) {}
 
-  // Forgets what is here; nothing may be arriving.
+  // Prepares for a step and drops all tensors; no receive may be in progress.
   void start(std::size_t stages, std::size_t micros);
 
-  // `stage` is the one that reads the tensor.
+  // `stage` is the stage that consumes the tensor. take() blocks until a received tensor has arrived.
   void put(Channel channel, std::size_t stage, std::size_t micro, at::Tensor tensor);
   at::Tensor take(Channel channel, std::size_t stage, std::size_t micro);
 
-  // Starts to send what was put, and lets go of it as soon as it is sent.
+  // Starts to send a tensor that was put; it is released once sent. `position` is the peer's pipeline position.
   void send(Channel channel, std::size_t stage, std::size_t micro, int position);
-  // Starts to receive; take() waits for it.
+  // Starts to receive; take() waits for the tensor.
   void receive(Channel channel, std::size_t stage, std::size_t micro, const BoundaryShape& shape, int position);
-  // Waits for all that is sent.
+  // Blocks until all sends are complete.
   void finish();
 
  private:

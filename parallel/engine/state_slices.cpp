@@ -12,10 +12,10 @@
 namespace llmtrain {
 namespace {
 
-// What is kept of a unit's parameters.
+// One state of a unit's parameters: rounded weights, master weights or an optimizer state.
 struct StatePart {
   at::Tensor owned;
-  std::string suffix;  // of the names in the checkpoint
+  std::string suffix;  // appended to the parameter's name in the checkpoint
 };
 
 std::vector<StatePart> state_parts(const ShardedParameters& parameters) {
@@ -31,7 +31,7 @@ class SliceList {
  public:
   void add(const OwnedElements& elements, const StatePart& part) {
     const at::Tensor owned = part.owned.slice(0, elements.place, elements.place + elements.count());
-    const at::Tensor resident = owned.cpu();  // itself where it is there already
+    const at::Tensor resident = owned.cpu();  // no copy if it is on the CPU already
     if (!owned.is_cpu()) copies_.push_back(resident);
     const auto* next = static_cast<const std::byte*>(resident.data_ptr());
     for (const SliceBox& box : elements.boxes(elements.begin, elements.end)) {
@@ -43,6 +43,7 @@ class SliceList {
 
   StateSlices take() {
     StateSlices state{std::move(slices_), nullptr};
+    // The slices point into the copies, so these must live as long as the slices.
     if (!copies_.empty()) state.memory = std::make_shared<const std::vector<at::Tensor>>(std::move(copies_));
     return state;
   }
@@ -57,6 +58,7 @@ class SliceList {
 StateSlices state_slices(const LocalModel& model) {
   SliceList list;
   for (const ParameterUnit* unit : model.units()) {
+    // The same elements for every state: weights, master weights and moments of a parameter are cut alike.
     const auto saved = saved_elements(model, *unit);
     for (const StatePart& part : state_parts(*unit->parameters))
       for (const OwnedElements& elements : saved) list.add(elements, part);

@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::string_view huggingface_prefix = "hf:";
 
+// `role` names the key of the recipe in error messages.
 Dataset open_data(const Recipe& recipe, const std::vector<DataSource>& sources, bool shuffle, const std::string& role) {
   return Dataset(sources, recipe.data.tokenizer, recipe.batch.sequence_length, recipe.model.vocab_size, shuffle,
                  recipe.seed, role);
@@ -35,6 +36,7 @@ void load_first_weights(LocalModel& model, const std::string& source) {
   }
   const CheckpointReader checkpoint(source);
   check_same_model(model.recipe().model, checkpoint);
+  // All ranks hash a share of the files: one rank alone would take as many times as long.
   verify_together(model.groups().communicator(), checkpoint);
   load_weights(model, checkpoint);
 }
@@ -51,6 +53,7 @@ Trainer::Trainer(std::shared_ptr<const Layout> layout, Communicator& communicato
 
 StepResult Trainer::step(StopRequest stop) {
   const DataRank rank = data_rank(model_.groups(), recipe().batch.sequence_length);
+  // The order of samples is a function of the seed and the count of consumed ones, so a resumed run continues exactly.
   const auto micros = load_batch(train_, recipe(), {steps_done_, samples_consumed_}, rank, model_.device());
   const StepResult result = runner_.step(micros, steps_done_, stop);
   ++steps_done_;

@@ -15,28 +15,29 @@
 
 namespace llmtrain {
 
-// A model, its optimizer and its data: everything that training steps need, and nothing of what a run leaves on the
-// disk. Blocking. Throws Error for what the recipe's files cannot be.
+// A model, its optimizer and its data: everything that training steps need, without a run's logs and checkpoints. All
+// calls block. Throws Error if the recipe's files cannot be used.
 class Trainer {
  public:
-  // Opens the data, builds the model with its first weights (the recipe's init_from, else its seed). The ranks of the
-  // communicator's world, as many as the layout has, build theirs together and make the same calls; it outlives this.
+  // Opens the data and builds the model with its initial weights (the recipe's init_from, else its seed). Collective
+  // over the communicator's world, which has as many ranks as the layout; all ranks make the same calls in the same
+  // order. The communicator must outlive the trainer.
   Trainer(std::shared_ptr<const Layout> layout, Communicator& communicator, const at::Device& device);
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
   std::int64_t steps_done() const { return steps_done_; }
-  // Of the training data's order, by all ranks together.
+  // Samples of the training data's order consumed by all ranks together.
   std::int64_t samples_consumed() const { return samples_consumed_; }
   StepResult step(StopRequest stop = StopRequest::none);
 
-  // Mean loss over the validation data: training.evaluate_batches global batches of it, or all. The recipe must name
-  // validation data.
+  // Mean loss per token over the validation data: training.evaluate_batches global batches of it, or all if that is 0.
+  // The recipe must name validation data.
   double evaluate();
 
-  // What a checkpoint says beside its tensors; model_state.h makes those.
+  // What a checkpoint records besides its tensors, which model_state.h provides.
   CheckpointState state() const;
-  // Goes on from a checkpoint of the same model as if training had never stopped.
+  // Continues from a checkpoint of the same model as if training had never stopped.
   void resume(const CheckpointReader& checkpoint);
 
   const Recipe& recipe() const { return model_.recipe(); }

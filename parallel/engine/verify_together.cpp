@@ -22,6 +22,7 @@ void verify_together(Communicator& communicator, const CheckpointReader& checkpo
 
 void VerificationLead::verify(const CheckpointReader& checkpoint) {
   if (whole_.count(checkpoint.folder()) > 0) return;
+  // Tells the followers which folder is next; an empty text ends their loop.
   share_text(communicator_, checkpoint.folder().string());
   verify_together(communicator_, checkpoint);
   whole_.insert(checkpoint.folder());
@@ -36,7 +37,7 @@ void follow_verification(Communicator& communicator) {
     try {
       run_together(communicator, [&] { CheckpointReader(folder).verify(share_of(communicator)); });
     } catch (const Error&) {
-      // The first rank says so where it matters, and then goes on or takes all ranks down.
+      // The first rank has the same error: it reports it, and tries another checkpoint or ends the run.
     }
   }
 }

@@ -9,19 +9,19 @@
 
 namespace llmtrain {
 
-// Verifies a checkpoint, each rank as many of its files as the others. All ranks call it, and all of them throw what
-// verify() throws on one; blocks.
+// Verifies a checkpoint; each rank takes an equal share of its files. Collective: all ranks call it, and all of them
+// throw if verify() throws on any; blocks.
 void verify_together(Communicator& communicator, const CheckpointReader& checkpoint);
 
-// The first rank looks at checkpoints until it has found a whole one; the others help it to verify each.
+// The first rank looks through checkpoints until it finds an intact one; the other ranks help to verify each.
 class VerificationLead {
  public:
-  // The communicator outlives this.
+  // The communicator must outlive this.
   explicit VerificationLead(Communicator& communicator) : communicator_(communicator) {}
 
-  // Blocks, and throws what verify() throws on any rank. What was whole before is not read again.
+  // Blocks; throws if verify() throws on any rank. Checkpoints already found intact are not read again.
   void verify(const CheckpointReader& checkpoint);
-  // Lets the others go on.
+  // Ends follow_verification() on the other ranks.
   void end() const;
 
  private:
@@ -29,7 +29,7 @@ class VerificationLead {
   std::set<std::filesystem::path> whole_;
 };
 
-// What the other ranks do until the first one calls end().
+// Called by the other ranks: helps the first one to verify until it calls end(). Blocks.
 void follow_verification(Communicator& communicator);
 
 }  // namespace llmtrain

@@ -13,7 +13,7 @@ class Refusals {
   }
   void refuse(const std::string& pointer, const std::string& reason) { reasons_.push_back(pointer + ": " + reason); }
   void one_only(const std::string& pointer, std::int64_t value) {
-    refuse_if(value != 1, pointer, std::to_string(value), "run takes 1");
+    refuse_if(value != 1, pointer, std::to_string(value), "run supports only 1");
   }
   std::vector<std::string> take() { return std::move(reasons_); }
 
@@ -29,7 +29,7 @@ void refuse_precision(const PrecisionRecipe& precision, Refusals& refusals) {
 
 void refuse_parallel(const ParallelRecipe& parallel, Refusals& refusals) {
   refusals.one_only("/parallel/expert", parallel.expert);
-  // Left out it is the tensor ranks, and without experts it splits nothing.
+  // Its default is parallel.tensor, and without experts it splits nothing.
   refusals.refuse_if(parallel.expert_tensor != parallel.tensor, "/parallel/expert_tensor",
                      std::to_string(parallel.expert_tensor), "leave it out");
 }
@@ -53,6 +53,7 @@ void refuse_memory(const MemoryRecipe& memory, Refusals& refusals) {
 
 }  // namespace
 
+// Every key that plans but does not run is listed here; a new feature removes its line.
 std::vector<std::string> not_executable(const Recipe& recipe) {
   Refusals refusals;
   refusals.refuse_if(recipe.model.moe.has_value(), "/model/moe", "a mixture of experts", "leave it out");

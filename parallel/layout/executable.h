@@ -9,8 +9,8 @@
 
 namespace llmtrain {
 
-// What this version cannot execute of a recipe that can be planned, one entry a key: "/parallel/tensor: 2: …". Empty
-// when it can run. No key is ever ignored silently.
+// What this version cannot execute of a recipe that can be planned, one entry per key: "/parallel/expert: 2 can be
+// planned but …". Empty if the recipe can run. No key is ever ignored silently.
 std::vector<std::string> not_executable(const Recipe& recipe);
 
 }  // namespace llmtrain

@@ -14,11 +14,11 @@ struct FlatInterval {
   bool operator==(const FlatInterval&) const = default;
 };
 
-// What two intervals share; empty where they do not meet.
+// The common elements of two intervals; empty if they do not overlap.
 FlatInterval intersection(const FlatInterval& a, const FlatInterval& b);
 
-// Flat memory of `elements`, cut into as many contiguous parts of equal size as ranks share it (Rajbhandari et al.,
-// arXiv 1910.02054); the last ones may end in, or be nothing but, padding.
+// Flat memory of `elements`, cut into one contiguous part of equal size per rank (Rajbhandari et al., arXiv
+// 1910.02054); the last parts may end in padding or consist of it.
 struct FlatShards {
   std::int64_t elements = 0;
   std::int64_t ranks = 1;

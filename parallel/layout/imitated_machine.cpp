@@ -11,6 +11,7 @@ bool is_imitated(const LaunchRecipe& launch) { return launch.backend == Communic
 ImitatedLayer imitated_layer(const Recipe& recipe) {
   if (!is_imitated(recipe.launch)) return {};
   const double forward = recipe.launch.layer_delay_microseconds * 1e-6;
+  // Backward: two products per product of the forward, and full recompute repeats the forward.
   return {forward, (recipe.memory.recompute == Recompute::full ? 3 : 2) * forward};
 }
 

@@ -14,6 +14,7 @@ ScheduleShape schedule_shape(const Recipe& recipe, const Mesh& mesh) {
   shape.pipeline = static_cast<std::int32_t>(mesh.pipeline);
   shape.loops = static_cast<std::int32_t>(recipe.pipeline.loops);
   shape.micro_batches = static_cast<std::int32_t>(mesh.micro_batches(recipe.batch));
+  // With one rank per shard group ZeRO has nothing to divide; the schedule then omits its instructions.
   shape.zero_stage = shard_group(mesh).ranks > 1 ? static_cast<std::int32_t>(recipe.parallel.zero_stage) : 0;
   shape.reduces = data_group(mesh).ranks > 1;
   return shape;
@@ -44,6 +45,7 @@ PassSetting pass_setting(const Partition& partition, KernelSet kernels) {
   setting.batch = recipe.batch.micro;
   setting.sequence_length = recipe.batch.sequence_length;
   setting.shards = shard_degrees(partition.mesh);
+  // One tensor rank has all rows: nothing is split.
   setting.splits_sequence = recipe.parallel.sequence && partition.mesh.tensor > 1;
   setting.context = partition.mesh.context;
   setting.compute = recipe.precision.compute;
@@ -54,6 +56,7 @@ PassSetting pass_setting(const Partition& partition, KernelSet kernels) {
 }
 
 Layout::Layout(Partition partition) : partition_(std::move(partition)), schedule_(make_schedule(partition_.shape)) {
+  // Transfers are buffered per micro-batch, so as many buffers as micro-batches is what the runner provides.
   check(schedule_, partition_.shape.micro_batches);
 }
 

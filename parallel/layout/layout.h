@@ -14,8 +14,8 @@
 
 namespace llmtrain {
 
-// How a recipe's model and batch are cut over the ranks of a world: all of a Layout but its instructions, so that a
-// search can look at thousands of them in a second.
+// How a recipe's model and batch are divided over the ranks of a world: everything in a Layout except its instructions,
+// so that a search can examine thousands of them per second.
 struct Partition {
   Recipe recipe;
   std::shared_ptr<const Graph> graph;
@@ -24,14 +24,14 @@ struct Partition {
   std::vector<std::vector<StateGroup>> groups;  // of each stage
   ScheduleShape shape;
 
-  // `graph` is that of recipe.model, built here where it is null; `devices_per_node` as make_mesh() takes it. Throws
-  // Error(bad_recipe) with every reason when the recipe cannot be laid out.
+  // `graph` is that of recipe.model, built here if null; `devices_per_node` as in make_mesh(). Throws Error(bad_recipe)
+  // with every reason if the recipe cannot be laid out.
   static Partition make(const Recipe& recipe, std::int64_t devices_per_node,
                         std::shared_ptr<const Graph> graph = nullptr);
-  // On a mesh that is given, whether or not the rules of recipes allow it.
+  // On a given mesh, whether or not the rules of recipes allow it.
   static Partition on_mesh(const Recipe& recipe, const Mesh& mesh, std::shared_ptr<const Graph> graph = nullptr);
 
-  // ZeRO's stage as far as there are ranks to shard over.
+  // The effective ZeRO stage: 0 without ranks to shard over.
   std::int64_t zero_stage() const { return shape.sharding(); }
   // The pipeline rank that holds a stage.
   std::size_t rank_of(std::size_t stage) const { return stage % static_cast<std::size_t>(mesh.pipeline); }
@@ -41,9 +41,9 @@ struct Partition {
 // How a rank runs a block on one micro-batch.
 PassSetting pass_setting(const Partition& partition, KernelSet kernels);
 
-// What a run does, decided once from a recipe and a world, and immutable: the mesh, the model's blocks on its stages,
-// the groups of their states, and for each pipeline rank its list of instructions, proven by check(). The planner
-// prices this object and the ranks execute it; nobody else makes a mesh or a schedule.
+// What a run does, derived once from a recipe and a world, and immutable: the mesh, the placement of blocks on stages,
+// the groups of their states, and each pipeline rank's list of instructions, proven by check(). The planner prices this
+// object and the ranks execute it; nothing else creates a mesh or a schedule.
 class Layout {
  public:
   explicit Layout(Partition partition);

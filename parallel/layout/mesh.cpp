@@ -15,7 +15,7 @@ struct Axis {
   std::int64_t stride = 1;
 };
 
-// How many of the axis's ranks, counted from the first, lie within `span` ranks.
+// How many of the axis's ranks, counted from the first, are within `span` consecutive ranks.
 std::int64_t count_within(const Axis& axis, std::int64_t span) {
   return std::clamp<std::int64_t>((span + axis.stride - 1) / axis.stride, 1, axis.ranks);
 }
@@ -24,7 +24,9 @@ std::int64_t count_within(const Axis& axis, std::int64_t span) {
 RankGroup group_of(const Mesh& mesh, const Axis& near, const Axis& far = {}) {
   const std::int64_t node = mesh.devices_per_node;
   const std::int64_t near_inside = count_within(near, node);
+  // Repetitions along the far axis share the node only if the whole near group fits into it.
   const bool far_inside = near_inside == near.ranks && near.ranks * near.stride <= node;
+  // The nearest two members determine which links a message between neighbours uses.
   return {.ranks = near.ranks * far.ranks,
           .stride = near.ranks > 1 ? near.stride : far.stride,
           .inside_node = near_inside * (far_inside ? count_within(far, node) : 1)};
@@ -32,7 +34,7 @@ RankGroup group_of(const Mesh& mesh, const Axis& near, const Axis& far = {}) {
 
 std::int64_t model_ranks(const Mesh& mesh) { return mesh.tensor * mesh.context; }
 
-// Which indices of each axis a group takes: `ranks` of them, `stride` apart.
+// The indices of each axis that a group includes: `ranks` of them, `stride` apart.
 struct GroupAxes {
   Axis pipeline{}, data{}, context{}, tensor{};
 };
@@ -62,7 +64,7 @@ GroupAxes axes_of(const Mesh& mesh, GroupKind kind) {
   return {};
 }
 
-// The indices along one axis of the members of a group that holds `index`.
+// The indices along one axis of the members of the group that contains `index`.
 std::vector<std::int64_t> along(const Axis& axis, std::int64_t index) {
   std::vector<std::int64_t> indices;
   const std::int64_t first = index - index / axis.stride % axis.ranks * axis.stride;
@@ -75,6 +77,7 @@ std::vector<std::int64_t> along(const Axis& axis, std::int64_t index) {
 std::vector<int> group_members(const Mesh& mesh, GroupKind kind, int rank) {
   const GroupAxes axes = axes_of(mesh, kind);
   const std::int64_t tensor = rank % mesh.tensor, context = rank / mesh.tensor % mesh.context;
+  // Inverse of the rank formula in mesh.h.
   const std::int64_t replica = rank / model_ranks(mesh), data = replica % mesh.data, pipeline = replica / mesh.data;
   std::vector<int> members;
   for (const std::int64_t p : along(axes.pipeline, pipeline))
@@ -103,7 +106,7 @@ RankGroup expert_group(const Mesh& mesh) { return group_of(mesh, {mesh.expert, m
 
 RankGroup expert_data_group(const Mesh& mesh) {
   const std::int64_t copies = mesh.tensor / mesh.expert_tensor;
-  // With whole tensor groups on an expert the nearest copies are those of the context ranks.
+  // If an expert takes whole tensor groups, its nearest copies are on the context ranks.
   const Axis near = copies > 1 ? Axis{copies * mesh.context, mesh.expert_tensor} : Axis{mesh.context, mesh.tensor};
   return group_of(mesh, near, {mesh.data / mesh.expert, model_ranks(mesh) * mesh.expert});
 }
@@ -125,12 +128,14 @@ RankGroup pipeline_neighbours(const Mesh& mesh, std::int64_t pipeline_rank) {
 }
 
 RankGroup pipeline_neighbours(const Mesh& mesh) {
+  // Unless the world fits in one node, some pair of neighbours crosses nodes: the slowest pair.
   const bool together = mesh.world() <= mesh.devices_per_node;
   return {.ranks = 2, .stride = mesh.world() / mesh.pipeline, .inside_node = together ? 2 : 1};
 }
 
 Mesh make_mesh(const Recipe& recipe, std::int64_t devices_per_node) {
   const World world = world_of(recipe, devices_per_node);
+  // All reasons at once; what follows can rely on the degrees dividing the world.
   require_rules(recipe, world);
   const ParallelRecipe& parallel = recipe.parallel;
   Mesh mesh{.tensor = parallel.tensor,

@@ -9,9 +9,9 @@
 
 namespace llmtrain {
 
-// How many ranks there are and how they stand: rank = ((p · data + d) · context + c) · tensor + t for the indices p, d,
-// c and t, so that tensor neighbours are nearest, then context, then data, then pipeline. Expert ranks are the fastest
-// within data. Context ranks hold the same parameters as data ranks.
+// The number of ranks and their order: rank = ((p · data + d) · context + c) · tensor + t for the indices p, d, c and
+// t, so that tensor neighbours are nearest, then context, then data, then pipeline. Expert ranks vary fastest within
+// data. Context ranks hold the same parameters as data ranks.
 struct Mesh {
   std::int64_t tensor = 1;
   std::int64_t context = 1;
@@ -26,23 +26,23 @@ struct Mesh {
   std::int64_t micro_batches(const BatchRecipe& batch) const { return batch.global / (batch.micro * data); }
 };
 
-// The sets of ranks that talk to each other.
+// The groups of ranks that communicate with each other.
 enum class GroupKind {
   tensor,       // split the features of every layer
   context,      // split every sequence
   data,         // hold the same parameters: data × context
-  shard,        // of these those that share ZeRO's shards: zero_shard × context
-  replica,      // of these those that hold the same shard
+  shard,        // the part of a data group that shares ZeRO's shards: zero_shard × context
+  replica,      // the ranks of a data group that hold the same shard
   pipeline,     // hold the stages of one copy of the model
   expert,       // exchange tokens
   expert_data,  // hold the same experts, or the same part of them
 };
 
-// The ranks of the group of this kind that `rank` is in, ascending.
+// The ranks of the group of this kind that contains `rank`, ascending.
 std::vector<int> group_members(const Mesh& mesh, GroupKind kind, int rank);
 
-// What collectives over a group are priced by: `ranks` of them, the nearest two `stride` apart, of which `inside_node`
-// share a node with each one (at least 1; it divides `ranks` where nodes are filled evenly).
+// The properties of a group by which its collectives are priced: `ranks` members, the nearest two `stride` apart, with
+// `inside_node` members per node (at least 1; it divides `ranks` if nodes are filled evenly).
 struct RankGroup {
   std::int64_t ranks = 1;
   std::int64_t stride = 1;
@@ -55,21 +55,21 @@ struct RankGroup {
 inline ShardDegrees shard_degrees(const Mesh& mesh) { return {mesh.tensor, mesh.expert, mesh.expert_tensor}; }
 
 RankGroup tensor_group(const Mesh& mesh);
-RankGroup expert_tensor_group(const Mesh& mesh);  // of the tensor group those that split an expert's matrices
+RankGroup expert_tensor_group(const Mesh& mesh);  // the ranks of a tensor group that split one expert's matrices
 RankGroup context_group(const Mesh& mesh);
 RankGroup data_group(const Mesh& mesh);     // data × context: the ranks that hold the same parameters
-RankGroup shard_group(const Mesh& mesh);    // of the data group those that share ZeRO's shards: zero_shard × context
-RankGroup replica_group(const Mesh& mesh);  // of the data group those that hold the same shard
+RankGroup shard_group(const Mesh& mesh);    // the part of a data group that shares ZeRO's shards: zero_shard × context
+RankGroup replica_group(const Mesh& mesh);  // the ranks of a data group that hold the same shard
 RankGroup expert_group(const Mesh& mesh);   // exchange tokens
 RankGroup expert_data_group(const Mesh& mesh);   // hold the same experts, or the same part of them
-RankGroup expert_shard_group(const Mesh& mesh);  // of these those that share ZeRO's shards
+RankGroup expert_shard_group(const Mesh& mesh);  // the part of them that shares ZeRO's shards
 // Two ranks: pipeline rank r and its neighbour (r + 1) mod pipeline; without r the pair that is farthest apart.
 RankGroup pipeline_neighbours(const Mesh& mesh, std::int64_t pipeline_rank);
 RankGroup pipeline_neighbours(const Mesh& mesh);
 
-// The mesh that the recipe asks for, in the world_of() it and these nodes (core/recipe/rules/world.h). A recipe of one
-// node whose explicit degrees need more gets as many as it needs. Throws Error(bad_recipe) as require_rules() does
-// (core/recipe/rules/rules.h): with every reason, a line each.
+// The mesh that the recipe requests, in the world that recipe and nodes define (world_of() in
+// core/recipe/rules/world.h). A recipe of one node whose explicit degrees need more gets as many as it needs. Throws
+// Error(bad_recipe) like require_rules() (core/recipe/rules/rules.h), with one line per reason.
 Mesh make_mesh(const Recipe& recipe, std::int64_t devices_per_node);
 
 }  // namespace llmtrain

@@ -10,13 +10,14 @@ namespace llmtrain {
 
 namespace {
 
-// Layers of each of the pipeline × loops stages.
+// Transformer layers of each of the pipeline × loops stages.
 std::vector<std::int64_t> layers_per_stage(std::int64_t layers, const PipelineRecipe& pipeline,
                                            std::int64_t pipeline_ranks) {
   if (pipeline.balance.kind == BalanceKind::list) return pipeline.balance.layers_per_stage;
   const bool blocks = pipeline.balance.kind == BalanceKind::blocks;
   const std::int64_t stages = pipeline_ranks * pipeline.loops;
   std::vector<std::int64_t> split(static_cast<std::size_t>(stages), (layers + (blocks ? 2 : 0)) / stages);
+  // The embedding takes the place of a layer in the first stage, the head in the last.
   if (blocks) {
     --split.front();
     --split.back();
@@ -30,7 +31,7 @@ std::vector<Stage> place_blocks(const Graph& graph, const PipelineRecipe& pipeli
   const std::vector<std::int64_t> layers_of = layers_per_stage(graph.model.layers, pipeline, pipeline_ranks);
   const auto placed = std::accumulate(layers_of.begin(), layers_of.end(), std::int64_t{0});
   if (placed != graph.model.layers || static_cast<std::int64_t>(layers_of.size()) != pipeline_ranks * pipeline.loops)
-    throw Error(ExitCode::internal_error, "stages were asked for that the rules of recipes refuse");
+    throw Error(ExitCode::internal_error, "the stages violate the rules of recipes");
   std::vector<Stage> stages(layers_of.size());
   std::size_t stage = 0;
   std::int64_t layer = 0, end = layers_of.front();  // the next layer, and the stage's end

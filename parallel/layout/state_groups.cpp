@@ -13,9 +13,11 @@ namespace {
 
 using Kind = StateGroup::Kind;
 
-// Most elements on one rank where whole tensors are dealt out, the largest first, each to the rank that has least.
+// Elements on the fullest rank when whole tensors are distributed greedily: the largest first, each to the rank with
+// the least so far (longest processing time first).
 std::int64_t largest_dealt_share(std::vector<std::int64_t> sizes, std::int64_t ranks) {
   std::sort(sizes.begin(), sizes.end(), std::greater<>());
+  // One tensor per rank at most.
   if (ranks >= static_cast<std::int64_t>(sizes.size())) return sizes.empty() ? 0 : sizes.front();
   std::priority_queue<std::int64_t, std::vector<std::int64_t>, std::greater<>> loads;
   for (std::int64_t rank = 0; rank < ranks; ++rank) loads.push(0);
@@ -29,7 +31,7 @@ std::int64_t largest_dealt_share(std::vector<std::int64_t> sizes, std::int64_t r
   return largest;
 }
 
-// Sorts the parameters of one stage into its groups.
+// Assigns the parameters of one stage to its groups.
 class GroupList {
  public:
   GroupList(const Recipe& recipe, const Graph& graph, const Mesh& mesh) : recipe_(recipe), graph_(graph), mesh_(mesh) {}
@@ -38,6 +40,7 @@ class GroupList {
     const Parameter& parameter = graph_.parameters[index];
     const bool is_shared = parameter.role == ParameterRole::token_embedding && shares_embedding(graph_, mesh_);
     const Kind kind = is_shared ? Kind::shared_embedding : parameter.has_expert_axis ? Kind::experts : Kind::dense;
+    // FP8 levels concern the layers' matrices only: small or sensitive tensors keep their precision (FP8-LM).
     const bool is_fp8 = recipe_.precision.fp8_level != Fp8Level::off && parameter.is_layer_matrix;
     StateGroup& group = find(kind, is_fp8);
     group.parameters.push_back(index);
@@ -48,6 +51,7 @@ class GroupList {
 
  private:
   StateGroup& find(Kind kind, bool is_fp8) {
+    // At most six groups exist per stage, so a linear search will do.
     for (StateGroup& group : groups_)
       if (group.kind == kind && group.is_fp8 == is_fp8) return group;
     StateGroup& group = groups_.emplace_back();
@@ -102,6 +106,7 @@ std::vector<StateGroup> state_groups(const Recipe& recipe, const Graph& graph, c
   const auto has = [&](BlockKind kind) {
     return std::ranges::any_of(stage.blocks, [&](std::size_t block) { return graph.blocks[block].kind == kind; });
   };
+  // The copy belongs to no block of the last stage, so it is added by hand.
   if (shares_embedding(graph, mesh) && has(BlockKind::head))
     list.add(graph.blocks[graph.block_of(BlockKind::embedding)].parameters.front());
   for (const std::size_t block : stage.blocks)

@@ -15,7 +15,7 @@
 
 namespace llmtrain {
 
-// The types in which training keeps a parameter.
+// The types in which training stores a parameter's states.
 struct StateTypes {
   ElementType weight = ElementType::float32;
   ElementType gradient = ElementType::float32;
@@ -27,45 +27,45 @@ struct StateTypes {
   double gradient_bytes() const { return element_bytes(gradient); }
   double master_bytes() const { return master ? element_bytes(*master) : 0; }
   double moment_bytes() const { return element_bytes(first_moment) + element_bytes(second_moment); }
-  // Of all together, per element.
+  // Sum over all states, per element.
   double total_bytes() const { return weight_bytes() + gradient_bytes() + master_bytes() + moment_bytes(); }
 };
 
-// Of what FP8 levels leave alone: fp32 weights are their own master; bf16 and fp16 weights have an fp32 master. Moments
-// are fp32, gradients precision.gradients.
+// Types of parameters that FP8 levels do not affect: fp32 weights are their own master, bf16 and fp16 weights have an
+// fp32 master; moments are fp32, gradients precision.gradients.
 StateTypes state_types(const PrecisionRecipe& precision);
-// Of the layers' weight matrices at FP8 levels (MS-AMP's optimization levels): from O1 on FP8 gradients and fp16
+// Types of the layers' weight matrices at FP8 levels (MS-AMP's optimization levels): from O1 on FP8 gradients and fp16
 // weights that are their own master, from O2 on an FP8 first and an fp16 second moment, at O3 FP8 weights with an fp16
 // master.
 StateTypes fp8_state_types(const PrecisionRecipe& precision);
 
-// Parameters of a stage that are stored and sharded alike, and lie together in flat memory. The planner prices groups,
-// the runner allocates them.
+// Parameters of a stage that are stored and sharded alike and share flat memory. The planner prices groups, the runner
+// allocates them.
 struct StateGroup {
-  // What tells groups of a stage apart. The token embedding that both ends of a pipeline hold is a group of its own: a
-  // stage of theirs may have reduced its gradients long before the other end adds to them.
+  // What distinguishes the groups of a stage. The token embedding that both ends of a pipeline hold is a group of its
+  // own: one end's stage may reduce its gradients long before the other end adds to them.
   enum class Kind { shared_embedding, dense, experts };
   Kind kind = Kind::dense;
-  // FP8 parameters have a scale for each tensor, so whole tensors are dealt to the ranks (Peng et al., arXiv
-  // 2310.18313, algorithm 1), where others share flat memory in equal parts.
+  // FP8 parameters have one scale per tensor, so whole tensors are distributed to the ranks (Peng et al., arXiv
+  // 2310.18313, algorithm 1); other parameters share flat memory in equal parts.
   bool is_fp8 = false;
   StateTypes types;
   std::vector<std::size_t> parameters;  // indices into Graph::parameters, in the order of memory
   std::vector<std::int64_t> sizes;      // elements of each on a rank before ZeRO, padding and repeated heads included
   RankGroup shards;                     // the ranks that share it under ZeRO
-  std::int64_t zero_stage = 0;          // 0 where there is nobody to share with
+  std::int64_t zero_stage = 0;          // 0 without ranks to shard over
 
   std::int64_t elements() const;
   FlatShards flat() const { return {elements(), zero_stage > 0 ? shards.ranks : 1}; }
-  // Elements that are reduced or gathered together, and those of the fullest rank's shard, with their padding.
+  // Elements that are reduced or gathered together, and those of the fullest rank's shard, including padding.
   std::int64_t whole() const;
   std::int64_t shard() const;
 };
 
-// Of one stage, without empty ones, the shared embedding first.
+// The non-empty groups of one stage, the shared embedding first.
 std::vector<StateGroup> state_groups(const Recipe& recipe, const Graph& graph, const Mesh& mesh, const Stage& stage);
 
-// Whether both ends of a pipeline hold the token embedding: its second copy makes the logits.
+// Whether both ends of a pipeline hold the token embedding: the head's copy computes the logits.
 bool shares_embedding(const Graph& graph, const Mesh& mesh);
 
 }  // namespace llmtrain

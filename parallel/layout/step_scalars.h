@@ -5,8 +5,8 @@
 
 namespace llmtrain {
 
-// What every rank tells all others once a step, in float64: its part of the loss, of the gradients' squared norm, and
-// whether it was asked to stop. Each adds up what all have said, in the order of the ranks.
+// The number of scalars that every rank sends to all others once per step, in float64: its part of the loss, its part
+// of the gradients' squared norm, and whether it was asked to stop. Each rank sums them in rank order.
 constexpr std::size_t step_scalars = 3;
 
 }  // namespace llmtrain

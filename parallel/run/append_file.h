@@ -15,9 +15,9 @@
 
 namespace llmtrain {
 
-// A file that grows at its end, made when it is not there. Each piece is handed to the system at once, so that others
-// see it; one that does not fit is taken back whole. Every failure (a full disk too) is Error(cannot_write) that names
-// the file and the reason.
+// A file that is only appended to, created if it does not exist. Each piece is written immediately, without a buffer,
+// so that other processes see it; a piece that cannot be written completely is removed again. Every failure, such as a
+// full disk, throws Error(cannot_write) that names the file and the reason.
 class AppendFile {
  public:
   explicit AppendFile(std::filesystem::path file) : file_(std::move(file)) {
@@ -45,7 +45,7 @@ class AppendFile {
  private:
   [[noreturn]] void fail(std::string_view action, int reason) const {
     throw Error(ExitCode::cannot_write, file_.string() + ": " + std::string(action) + ": " + std::strerror(reason) +
-                                            "; make room, or choose another --run-dir");
+                                            "; free some space, or choose another --run-dir");
   }
 
   std::filesystem::path file_;

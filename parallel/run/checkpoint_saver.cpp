@@ -34,10 +34,11 @@ std::size_t bytes_of(const TensorSlice& slice) {
   return static_cast<std::size_t>(*bytes);
 }
 
-// What the slices point to in one piece of memory, to which they point then.
+// Copies the slices' data into one block of memory, and makes the slices point into it.
 std::shared_ptr<const void> copy_memory(std::vector<TensorSlice>& slices) {
   std::size_t total = 0;
   for (const TensorSlice& slice : slices) total += bytes_of(slice);
+  // One block instead of one per slice, of which there may be thousands.
   std::shared_ptr<std::byte[]> memory(new std::byte[total]);
   std::byte* next = memory.get();
   for (TensorSlice& slice : slices) {
@@ -60,7 +61,8 @@ struct CheckpointSaver::Save {
 
   enum class Phase { writing, committing };
 
-  // The number of this rank's first file, and how much all write.
+  // Collective: determines the number of this rank's first file and the total size. Files are numbered by rank, so that
+  // no two ranks write the same name.
   void agree_on_files(Communicator& communicator) {
     const auto files = exchange_numbers(communicator, static_cast<std::int64_t>(writer.files()));
     const auto own = files.begin() + communicator.rank();
@@ -79,7 +81,7 @@ struct CheckpointSaver::Save {
   std::filesystem::path aside;
   Clock::time_point start = Clock::now();
   Phase phase = Phase::writing;
-  CheckpointPart part;  // once it is written
+  CheckpointPart part;  // valid once it is written
 };
 
 CheckpointSaver::CheckpointSaver(std::filesystem::path checkpoints, const CheckpointRecipe& recipe,
@@ -88,15 +90,17 @@ CheckpointSaver::CheckpointSaver(std::filesystem::path checkpoints, const Checkp
       recipe_(recipe),
       communicator_(communicator),
       writers_(std::to_string(::getpid())) {
+  // A single rank needs no agreement on folders and names.
   if (is_alone()) return;
   check_shared_folder(communicator, checkpoints_);
+  // All ranks write into one temporary folder, named after the first rank's process.
   writers_ = share_text(communicator, writers_);
 }
 
 CheckpointSaver::~CheckpointSaver() {
   try {
     if (is_alone()) finish();
-    // Else the other ranks may be gone: what all have to agree on stays undone.
+    // With several ranks the commit is skipped: it is collective, and the other ranks may be gone.
     const auto failure = work_.valid() ? work_.get() : std::nullopt;
     if (failure) throw Error(*failure);
   } catch (const std::exception& error) {
@@ -107,7 +111,9 @@ CheckpointSaver::~CheckpointSaver() {
 void CheckpointSaver::write(const CheckpointState& state, Slices slices, std::shared_ptr<const void> memory) {
   finish();
   auto save = std::make_unique<Save>(state, slices, std::move(memory));
+  // Collectives run here, on the training thread: on the writing thread they could interleave with those of training.
   save->agree_on_files(communicator_);
+  // Written under another name and renamed when complete: readers never see a partial checkpoint.
   save->aside = checkpoint_aside(checkpoints_, state.step, writers_);
   if (recipe_.async && !save->memory) {
     save->memory = copy_memory(save->slices);
@@ -126,6 +132,7 @@ void CheckpointSaver::write(const CheckpointState& state, Slices slices, std::sh
 
 void CheckpointSaver::progress() {
   if (!save_) return;
+  // All ranks must agree that the writing is done before any of them starts the collective commit.
   const bool has_ended = work_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
   const auto all = exchange_numbers(communicator_, has_ended ? 1 : 0);
   if (std::find(all.begin(), all.end(), 0) == all.end()) go_on();
@@ -135,7 +142,7 @@ void CheckpointSaver::finish() {
   while (save_) go_on();
 }
 
-// Asked for at once or by the next one who waits: write() waits itself where training does not go on beside it.
+// Without async the work is deferred and runs inside finish(), on the calling thread.
 void CheckpointSaver::start(std::function<void()> work) {
   work_ = std::async(recipe_.async ? std::launch::async : std::launch::deferred,
                      [work = std::move(work)] { return error_of(work); });
@@ -143,7 +150,7 @@ void CheckpointSaver::start(std::function<void()> work) {
 
 void CheckpointSaver::go_on() {
   const auto failure = work_.get();
-  auto save = std::move(save_);  // whatever fails now ends it
+  auto save = std::move(save_);  // a failure from here on ends this save
   check(*save, failure);
   if (save->phase == Save::Phase::writing) return commit(std::move(save));
   if (is_first())
@@ -154,7 +161,10 @@ void CheckpointSaver::go_on() {
 
 void CheckpointSaver::commit(std::unique_ptr<Save> save) {
   save->phase = Save::Phase::committing;
+  // The copy is written: free it before the next checkpoint may make one.
   save->memory.reset();
+  // Parts are exchanged as manifests, the format that checkpoints already define. Only the first rank commits: it
+  // writes the manifest and renames the folder, so that readers see a complete checkpoint or none.
   const auto texts = gather_texts(communicator_, manifest_text(save->part));
   std::vector<CheckpointPart> parts;
   for (const std::string& text : texts) parts.push_back(parse_manifest(text, "a part of a checkpoint", Coverage::part));
@@ -173,6 +183,7 @@ void CheckpointSaver::check(const Save& save, const std::optional<Error>& own) c
     discard_checkpoint(save.aside);
     if (failure->code() == ExitCode::cannot_write) note = space_note(checkpoints_, save.bytes);
   }
+  // All ranks throw the same text, including the first rank's note on free space.
   throw Error(failure->code(), failure->what() + share_text(communicator_, note));
 }
 

@@ -17,31 +17,31 @@
 
 namespace llmtrain {
 
-// Writes checkpoints as `checkpoint` of the recipe says: with `async` the state is copied in memory and written by a
-// thread of its own while training goes on, else write() returns when it is on the disk. At most one write is under
-// way, and one copy in memory: the next one waits for it. Used by one thread.
+// Writes checkpoints according to the recipe's `checkpoint` section: with `async` the state is copied in memory and
+// written by a separate thread while training continues, else write() returns when it is on disk. At most one write is
+// in progress, with one copy in memory: the next write waits for it. Used by one thread.
 //
-// Each rank writes what it is given, at the same time as the others; once all have, the first one puts the checkpoint
-// in place. All ranks make the same calls, which block; what fails on one of them all throw. What ranks say to each
-// other they say within these calls, never on the writing threads.
+// Each rank writes its slices at the same time as the others; once all have, the first rank commits the checkpoint. All
+// ranks make the same calls, which block; a failure on one rank is thrown on all. Ranks communicate only within these
+// calls, never on the writing threads.
 class CheckpointSaver {
  public:
-  // The communicator outlives this. Throws what check_shared_folder() throws.
+  // The communicator must outlive this. Throws what check_shared_folder() throws.
   CheckpointSaver(std::filesystem::path checkpoints, const CheckpointRecipe& recipe, Communicator& communicator);
-  // Waits for this rank's writing. One rank alone ends what it began; a failure that nobody asked for is logged.
+  // Waits for this rank's writing; a single rank also completes the checkpoint. A pending failure is logged.
   ~CheckpointSaver();
   CheckpointSaver(const CheckpointSaver&) = delete;
   CheckpointSaver& operator=(const CheckpointSaver&) = delete;
 
-  // `slices` are this rank's part. They point into memory that may change once this returns; where `memory` owns what
-  // they point to, it does not and is kept instead of being copied. Throws what write_checkpoint() throws; for the
-  // write before, too, and then does not write this one.
+  // `slices` are this rank's part. Their memory may change once this returns, unless `memory` owns it: then it is kept
+  // instead of being copied. Throws what write_checkpoint() throws, also for the previous write; then this one is not
+  // started.
   void write(const CheckpointState& state, std::span<const TensorSlice> slices,
              std::shared_ptr<const void> memory = nullptr);
-  // Between steps: goes on with a write whose files all ranks have written, and does not wait for it. Throws what the
-  // write threw.
+  // Call between steps: commits a write once all ranks have written their files, without waiting for it. Throws what
+  // the write threw.
   void progress();
-  // Waits until all is on the disk. Throws what the write threw, once.
+  // Blocks until everything is on disk. Throws what the write threw, once.
   void finish();
 
  private:
@@ -57,9 +57,9 @@ class CheckpointSaver {
   std::filesystem::path checkpoints_;
   CheckpointRecipe recipe_;
   Communicator& communicator_;
-  std::string writers_;                     // names what this run's ranks write until it is in place
-  std::unique_ptr<Save> save_;              // under way
-  std::future<std::optional<Error>> work_;  // of this rank for it
+  std::string writers_;                     // part of the name of the temporary folder
+  std::unique_ptr<Save> save_;              // the write in progress
+  std::future<std::optional<Error>> work_;  // this rank's current work for it
 };
 
 }  // namespace llmtrain

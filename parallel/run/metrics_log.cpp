@@ -14,11 +14,12 @@
 namespace llmtrain {
 namespace {
 
-// The first step whose rows this process writes.
+// The first step whose rows this process writes. A new run starts at 0, the evaluation before its first step.
 std::int64_t first_step(std::int64_t steps_done) { return steps_done == 0 ? 0 : steps_done + 1; }
 
 std::string number(double value) { return std::isfinite(value) ? fmt::format("{}", value) : "null"; }
 
+// 17 digits identify a double exactly, so that tests can compare losses bit by bit.
 std::string exact_number(double value) { return std::isfinite(value) ? fmt::format("{:.17g}", value) : "null"; }
 
 std::optional<std::int64_t> step_of(std::string_view line) {
@@ -29,7 +30,7 @@ std::optional<std::int64_t> step_of(std::string_view line) {
   return step->get<std::int64_t>();
 }
 
-// The rows of steps before `first`; `unreadable` counts the lines that are no rows.
+// The rows of steps before `first`; `unreadable` counts lines that are not rows, such as an incomplete last line.
 std::string rows_before(std::string_view text, std::int64_t first, int& unreadable) {
   std::string kept;
   for (std::size_t end = 0; !text.empty(); text.remove_prefix(end)) {
@@ -49,8 +50,9 @@ std::filesystem::path cut_to(const std::filesystem::path& file, std::int64_t fir
   int unreadable = 0;
   const std::string kept = rows_before(text, first, unreadable);
   if (unreadable > 0)
-    log().warn("{}: dropped {} that a crash left in parts", file.string(),
+    log().warn("{}: dropped {} that a crash left incomplete", file.string(),
                unreadable == 1 ? "a row" : fmt::format("{} rows", unreadable));
+  // Replaced as a whole, so that a crash here cannot lose the rows that are kept.
   if (kept.size() != text.size()) write_file_atomically(file, kept);
   return file;
 }

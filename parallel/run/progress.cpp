@@ -14,10 +14,12 @@
 namespace llmtrain {
 namespace {
 
+// Drawing more often costs time and is not readable; logs of pipes and CI should stay short.
 constexpr std::chrono::milliseconds redraw_interval{100};
 constexpr std::chrono::seconds plain_interval{5};
 constexpr std::int64_t bar_width = 24;
 
+// Redrawing with escape sequences would garble logs of pipes, CI and dumb terminals.
 bool is_live_terminal() {
   const char* term = std::getenv("TERM");
   const bool dumb = term == nullptr || std::string_view(term) == "dumb";
@@ -46,6 +48,7 @@ std::string Progress::bar(std::int64_t step) const {
 
 std::string Progress::line(const TrainingRow& row) const {
   const double elapsed = std::chrono::duration<double>(Clock::now() - start_).count();
+  // Extrapolates this process's own steps: those before a resume may have run on another machine.
   const double left = elapsed / static_cast<double>(row.step - first_) * static_cast<double>(total_ - row.step);
   const std::string time = row.step == total_ ? "in " + format_duration(elapsed) : format_duration(left) + " left";
   return fmt::format("step {:>{}}/{}  loss {:.4f}  grad norm {:.2f}  lr {:.2e}  {} tok/s  MFU {:.0f} %  {}  {}",
@@ -56,6 +59,7 @@ std::string Progress::line(const TrainingRow& row) const {
 
 bool Progress::due(std::int64_t step) {
   const auto now = Clock::now();
+  // The first step shows that training has begun, the last one the result.
   const bool first_or_last = step == first_ + 1 || step == total_;
   const auto interval = live_ ? Clock::duration(redraw_interval) : Clock::duration(plain_interval);
   if (!first_or_last && now - last_ < interval) return false;
@@ -69,6 +73,7 @@ void Progress::clear() {
 }
 
 void Progress::show(const TrainingRow& row) {
+  // The log file gets every step, however rarely the terminal is redrawn.
   log().debug("{}", line(row));
   if (quiet_ || !due(row.step)) return;
   clear();

@@ -9,8 +9,8 @@
 
 namespace llmtrain {
 
-// What a person sees while a run trains: on a terminal one line that is drawn again each step, with a bar and the time
-// left; otherwise (a pipe, CI, TERM=dumb) a plain line now and then. Written to standard error. Quiet shows nothing.
+// Progress output of a training run, on standard error: on a terminal one line that is redrawn, with a bar and the time
+// left; otherwise (a pipe, CI, TERM=dumb) a plain line every few seconds. Quiet shows nothing.
 class Progress {
  public:
   Progress(std::int64_t total_steps, std::int64_t steps_done, bool quiet);
@@ -19,7 +19,7 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void show(const TrainingRow& row);
-  // A line that stays, above the live one.
+  // Prints a permanent line above the live one.
   void note(const std::string& line);
 
  private:

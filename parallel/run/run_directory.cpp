@@ -39,10 +39,10 @@ void make_folder(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error || !fs::is_directory(folder, error))
-    cannot_write(folder, "cannot be made a folder: " + (error ? error.message() : "something else has this name"));
+    cannot_write(folder, "cannot be created: " + (error ? error.message() : "it exists and is not a folder"));
 }
 
-// What a process leaves that is killed before recipe.json is there.
+// Whether the entry is what a process leaves that is killed before it has written recipe.json.
 bool belongs_to_skeleton(const fs::directory_entry& entry) {
   const std::string name = entry.path().filename().string();
   if (name == "log" || name == "checkpoints") return entry.is_directory() && fs::is_empty(entry.path());
@@ -53,8 +53,8 @@ void refuse_other_files(const fs::path& folder) {
   try {
     for (const fs::directory_entry& entry : fs::directory_iterator(folder))
       if (!belongs_to_skeleton(entry))
-        refuse(folder, "holds " + entry.path().filename().string() +
-                           " and no run; choose another --run-dir, a new or an empty folder");
+        refuse(folder, "contains " + entry.path().filename().string() +
+                           " but no run; choose another --run-dir, a new or an empty folder");
   } catch (const fs::filesystem_error& failure) {
     cannot_write(folder, "cannot be listed: " + failure.code().message());
   }
@@ -64,11 +64,12 @@ Recipe read_kept_recipe(const fs::path& folder) {
   try {
     return parse_recipe(read_file(recipe_file(folder)), recipe_file(folder).string(), folder);
   } catch (const Error& error) {
-    refuse(folder, std::string("holds a recipe.json that is not a run's; choose another --run-dir:\n") + error.what());
+    refuse(folder,
+           std::string("contains a recipe.json that is not a run's; choose another --run-dir:\n") + error.what());
   }
 }
 
-// A key whose value is not what it was; none where there is no such key.
+// A key whose value has changed; nullopt where the key is absent.
 struct Difference {
   std::string pointer;
   std::optional<std::string> now, before;
@@ -79,6 +80,7 @@ void compare(const Json* now, const Json* before, const std::string& pointer, st
   if (now && before && *now == *before) return;
   const bool both_objects = now && before && now->is_object() && before->is_object();
   const bool both_lists = now && before && now->is_array() && before->is_array() && now->size() == before->size();
+  // Lists of different length are reported as a whole: their elements do not correspond.
   if (!both_objects && !both_lists) {
     differences.push_back({pointer, text(now), text(before)});
     return;
@@ -96,7 +98,7 @@ void compare(const Json* now, const Json* before, const std::string& pointer, st
     if (!now->contains(key)) compare(nullptr, &value, append_key(pointer, key), differences);
 }
 
-// Whether a run may go on with another value of this key: the losses do not depend on it.
+// Whether a run may continue with another value of this key: the losses do not depend on it beyond rounding.
 bool may_change(const std::string& pointer) {
   constexpr std::array<std::string_view, 11> free_keys{"/$schema",  "/description", "/batch/micro", "/parallel",
                                                        "/pipeline", "/memory",      "/kernels",     "/cluster",
@@ -115,13 +117,14 @@ void refuse_other_recipe(const fs::path& folder, const Recipe& recipe) {
       lines += "\n  " + difference.pointer + ": " + difference.now.value_or("not given") + ", in the run " +
                difference.before.value_or("not given");
   if (!lines.empty())
-    refuse(folder,
-           "holds the run of another recipe; choose another --run-dir, or give these keys the run's values:" + lines);
+    refuse(
+        folder,
+        "contains the run of another recipe; choose another --run-dir, or set these keys to the run's values:" + lines);
 }
 
 enum class Contents { nothing, run };
 
-// What the folder holds, if this recipe may run in it.
+// The folder's contents; refuses if this recipe may not run in it.
 Contents check_contents(const fs::path& folder, const Recipe& recipe) {
   std::error_code error;
   if (!fs::exists(folder, error) && !error) return Contents::nothing;
@@ -132,17 +135,17 @@ Contents check_contents(const fs::path& folder, const Recipe& recipe) {
   }
   if (recipe.checkpoint.resume == "never")
     refuse(folder,
-           "holds a run, and checkpoint.resume is \"never\"; choose another --run-dir, or set "
-           "checkpoint.resume to \"auto\" to go on with that run");
+           "contains a run, and checkpoint.resume is \"never\"; choose another --run-dir, or set "
+           "checkpoint.resume to \"auto\" to continue that run");
   refuse_other_recipe(folder, recipe);
   return Contents::run;
 }
 
-// The newest whole one; those that were passed over are logged, and added to `damaged`.
+// The newest intact checkpoint; damaged ones that are skipped are logged and added to `damaged`.
 std::optional<fs::path> newest_whole(const fs::path& checkpoints, const VerifyCheckpoint& verify,
                                      std::vector<std::string>& damaged) {
   auto found = find_checkpoint(checkpoints, damaged, verify);
-  for (const std::string& reason : damaged) log().warn("{}; passed over", reason);
+  for (const std::string& reason : damaged) log().warn("{}; skipped", reason);
   return found;
 }
 
@@ -150,7 +153,7 @@ std::optional<fs::path> newest_checkpoint(const fs::path& checkpoints, const Ver
   std::vector<std::string> damaged;
   auto found = newest_whole(checkpoints, verify, damaged);
   if (!found && !damaged.empty())
-    throw Error(ExitCode::bad_data, checkpoints.string() + ": no checkpoint in it is whole (" + damaged.front() +
+    throw Error(ExitCode::bad_data, checkpoints.string() + ": contains no intact checkpoint (" + damaged.front() +
                                         "); remove the folder to train from the start, or name another checkpoint "
                                         "with --resume");
   return found;
@@ -159,19 +162,21 @@ std::optional<fs::path> newest_checkpoint(const fs::path& checkpoints, const Ver
 fs::path named_checkpoint(const fs::path& path, const VerifyCheckpoint& verify) {
   std::error_code error;
   if (!fs::exists(path, error))
-    throw Error(ExitCode::missing_input, path.string() + ": checkpoint.resume names it and it is not there");
+    throw Error(ExitCode::missing_input, path.string() + ": checkpoint.resume names it, but it does not exist");
   if (fs::is_directory(path / "checkpoints", error)) {
     const auto newest = newest_checkpoint(path / "checkpoints", verify);
     if (!newest)
       throw Error(ExitCode::missing_input,
-                  path.string() + ": checkpoint.resume names this run, and it holds no checkpoint");
+                  path.string() + ": checkpoint.resume names this run, but it contains no checkpoint");
     return *newest;
   }
+  // A checkpoint that is named explicitly has no fallback: damage is an error.
   verify(CheckpointReader(path));
   return path;
 }
 
-// What `checkpoint.resume` names, unless the run has checkpoints of its own: the same command, given again, goes on.
+// The run's own newest checkpoint, else the one that `checkpoint.resume` names: repeating the same command continues
+// the run instead of starting it again.
 fs::path checkpoint_to_start_from(const Recipe& recipe, const VerifyCheckpoint& verify) {
   const fs::path own = RunDirectory::checkpoints_of(recipe);
   std::vector<std::string> damaged;
@@ -186,19 +191,20 @@ bool names_checkpoint(const std::string& resume) { return resume != "auto" && re
 
 }  // namespace
 
-// The file .lock, locked as long as this object lives. It stays when the run ends: two processes that make and remove
-// it could each hold one of the same name.
+// The file .lock, locked for the lifetime of this object. It is not removed at the end: if processes created and
+// removed it, two of them could hold locks on different files of the same name.
 class RunDirectory::Lock {
  public:
   explicit Lock(const fs::path& folder) {
     const fs::path file = folder / ".lock";
     descriptor_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (descriptor_ < 0) cannot_write(file, std::string("cannot be made: ") + std::strerror(errno));
+    if (descriptor_ < 0) cannot_write(file, std::string("cannot be created: ") + std::strerror(errno));
     if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
     const int reason = errno;
+    // Only this error means that another process holds the lock.
     if (reason == EWOULDBLOCK) {
       ::close(descriptor_);
-      refuse(folder, "another process is training in it; wait for its end, or choose another --run-dir");
+      refuse(folder, "another process is training in it; wait until it ends, or choose another --run-dir");
     }
     log().warn("{}: cannot be locked ({}): make sure that no other process trains in this folder", file.string(),
                std::strerror(reason));
@@ -216,11 +222,13 @@ void RunDirectory::check(const Recipe& recipe, const VerifyCheckpoint& verify) {
 }
 
 RunDirectory::RunDirectory(const Recipe& recipe) : recipe_(recipe), path_(recipe.log.directory) {
-  check_contents(path_, recipe);  // before the lock's file is left in a folder that is not ours
+  check_contents(path_, recipe);  // before creating a lock file in a folder that is not a run's
   make_folder(path_);
   lock_ = std::make_unique<Lock>(path_);
-  // Again, for what another process did before we held the lock.
+  // Check again: another process may have created a run before this one held the lock.
   if (check_contents(path_, recipe) == Contents::nothing)
+    // recipe.json marks the folder as a run: written atomically, so that a killed process leaves a run or a skeleton
+    // that the next process accepts.
     write_file_atomically(recipe_file(path_), to_json(recipe).dump(2) + "\n");
   make_folder(log_file().parent_path());
   make_folder(checkpoints());
@@ -235,7 +243,7 @@ std::optional<fs::path> RunDirectory::checkpoint_to_resume(const VerifyCheckpoin
   fs::path found = checkpoint_to_start_from(recipe_, verify);
   std::error_code error;
   if (found.parent_path() == checkpoints() && !fs::equivalent(found, resume, error))
-    log().info("this run has checkpoints of its own and goes on from the newest, not from {}", resume);
+    log().info("this run has checkpoints of its own and continues from the newest, not from {}", resume);
   return found;
 }
 

@@ -6,8 +6,8 @@
 
 namespace llmtrain {
 
-// Throws Error(bad_recipe) that names a rank whose recipe is not the first rank's, and the first key where it is not.
-// All ranks call it, and all of them throw the same; blocks.
+// Throws Error(bad_recipe) that names a rank whose recipe differs from the first rank's, and the first key that
+// differs. Collective: all ranks call it and throw the same error; blocks.
 void check_same_recipe(Communicator& communicator, const Recipe& recipe);
 
 }  // namespace llmtrain

@@ -8,10 +8,10 @@
 
 namespace llmtrain {
 
-// Whether all ranks see what the first one writes to its folder of checkpoints, which each names as it sees it. Makes
-// the folder, and clears away what killed writers left there. All ranks call it; blocks. Throws Error(cannot_write),
-// the same on all ranks, that names a rank which does not see it within `patience` (file systems of networks tell of
-// new files late), its host and what to do.
+// Checks that all ranks see what the first one writes to its folder of checkpoints, which each rank names by its own
+// path. Creates the folder and removes what killed writers have left there. Collective; blocks. Throws
+// Error(cannot_write), the same on all ranks, that names a rank which does not see it within `patience` (network file
+// systems show new files late), its host and a remedy.
 void check_shared_folder(Communicator& communicator, const std::filesystem::path& checkpoints,
                          std::chrono::milliseconds patience = std::chrono::seconds(40));
 

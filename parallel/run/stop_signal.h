@@ -7,9 +7,9 @@
 
 namespace llmtrain {
 
-// Notes a request to stop: SIGUSR1 (what Slurm is told to send before its time is up), SIGTERM, SIGINT, or a file of
-// this name. The training loop asks once a step. A second SIGINT ends the process at once. One object at a time; its
-// end puts the former handlers back.
+// Records requests to stop: SIGUSR1 (which Slurm can send before the time limit), SIGTERM, SIGINT, or the file
+// `stop_file`. The training loop checks it once per step. A second SIGINT ends the process immediately. At most one
+// object may exist at a time; its destructor restores the previous handlers.
 class StopSignal {
  public:
   explicit StopSignal(std::filesystem::path stop_file);
@@ -18,7 +18,7 @@ class StopSignal {
   StopSignal& operator=(const StopSignal&) = delete;
 
   bool requested() const;
-  void acknowledge();  // removes the file, so that the run can be taken up again
+  void acknowledge();  // removes the file, so that the run can be continued
 
  private:
   static constexpr std::array signals{SIGUSR1, SIGTERM, SIGINT};

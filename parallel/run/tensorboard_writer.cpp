@@ -25,7 +25,7 @@ constexpr std::array<std::uint32_t, 256> make_crc_table() {
 
 constexpr auto crc_table = make_crc_table();
 
-// A checksum of bytes that hold their own checksum is a poor one: records carry it rotated and shifted.
+// CRCs of data that contain CRCs are weak, so records store them rotated and offset (TensorFlow's masked CRC).
 std::uint32_t masked_crc(std::string_view bytes) { return std::rotr(crc32c(bytes), 15) + 0xA282EAD8u; }
 
 void put_little_endian(std::string& out, std::uint64_t bits, int bytes) {
@@ -79,6 +79,7 @@ std::filesystem::path new_file(const std::filesystem::path& directory) {
   const std::string stem = "events.out.tfevents." +
                            std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now).count()) + "." +
                            host.data() + "." + std::to_string(::getpid()) + ".";
+  // A process may resume within a second: the number keeps names unique.
   int number = 0;
   while (std::filesystem::exists(directory / (stem + std::to_string(number)))) ++number;
   return directory / (stem + std::to_string(number));
@@ -94,9 +95,10 @@ std::uint32_t crc32c(std::string_view bytes) noexcept {
 
 TensorboardWriter::TensorboardWriter(const std::filesystem::path& directory, std::int64_t first_step)
     : file_(new_file(directory)) {
+  // TensorBoard expects this version record at the start of a file.
   write_record(make_event(0, 3, "brain.Event:2"));
   std::string session;
-  put_integer(session, 1, 1);  // tensorflow.SessionLog: status = START, which makes older points from here on void
+  put_integer(session, 1, 1);  // tensorflow.SessionLog: status = START, which discards older points from this step on
   write_record(make_event(first_step, 7, session));
 }
 
@@ -106,6 +108,7 @@ void TensorboardWriter::write(std::int64_t step, std::initializer_list<Tensorboa
   write_record(make_event(step, 5, summary));
 }
 
+// TFRecord: length, masked CRC of the length, data, masked CRC of the data.
 void TensorboardWriter::write_record(std::string_view data) {
   std::string record;
   put_little_endian(record, data.size(), 8);

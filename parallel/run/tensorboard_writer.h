@@ -15,15 +15,15 @@ std::uint32_t crc32c(std::string_view bytes) noexcept;
 
 struct TensorboardScalar {
   std::string_view tag;
-  double value = 0;  // kept as a float
+  double value = 0;  // stored as a float
 };
 
-// Writes curves that TensorBoard shows: one event file, each point handed to the system at once.
+// Writes scalars for TensorBoard into one event file; each point is written immediately.
 class TensorboardWriter {
  public:
-  // Makes a new file events.out.tfevents.<seconds since 1970>.<host>.<process>.<number> in the folder. TensorBoard then
-  // forgets the points of step `first_step` and later in the folder's older files: a resumed run writes them again.
-  // Throws Error(cannot_write), as write() does.
+  // Creates a new file events.out.tfevents.<seconds since 1970>.<host>.<process>.<number> in the folder. TensorBoard
+  // then ignores points of step `first_step` and later in the folder's older files: a resumed run writes them again.
+  // Throws Error(cannot_write), like write().
   TensorboardWriter(const std::filesystem::path& directory, std::int64_t first_step);
 
   void write(std::int64_t step, std::initializer_list<TensorboardScalar> scalars);

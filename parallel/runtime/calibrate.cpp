@@ -20,9 +20,9 @@
 namespace llmtrain {
 namespace {
 
-constexpr double shortest_timing = 0.01;  // seconds: below this the clock and the scheduler show
+constexpr double shortest_timing = 0.01;  // seconds: shorter timings are dominated by clock and scheduler noise
 constexpr std::size_t timings = 5;
-constexpr std::int64_t cache_elements = std::int64_t{1} << 25;
+constexpr std::int64_t cache_elements = std::int64_t{1} << 25;  // more than caches hold
 
 struct Product {
   std::int64_t rows = 0, columns = 0, inner = 0;
@@ -30,7 +30,7 @@ struct Product {
   double rate = 0;  // FLOP/s
 };
 
-// The median time of one call.
+// The median time of one call. Repeats double until a timing is long enough; too short ones also serve as warm-up.
 template <class Call>
 double seconds_of(const c10::Device& device, Call call) {
   std::array<double, timings> samples{};
@@ -53,6 +53,8 @@ double seconds_of(const c10::Device& device, Call call) {
 
 std::vector<Product> products(bool is_cpu) {
   std::vector<Product> sizes;
+  // Rows are the tokens of small to large micro-batches, the other sizes those of a transformer's layers. A GPU needs
+  // larger products to be busy.
   const std::int64_t scale = is_cpu ? 1 : 8;
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
     for (const std::int64_t rows : {64, 256, 1024, 2048}) {
@@ -76,7 +78,7 @@ Layer make_layer(const Product& product, const c10::Device& device) {
           at::ones({product.columns, product.inner}, options.dtype(at::kFloat))};
 }
 
-// Forward and both backward products, over so many layers that none finds its operands in a cache: as in training.
+// Forward and both backward products, over so many layers that none finds its operands in a cache, as in training.
 double product_rate(const Product& product, const c10::Device& device) {
   const std::int64_t elements = product.rows * product.inner + product.columns * (product.inner + product.rows);
   const auto layers = static_cast<std::size_t>(std::clamp<std::int64_t>(cache_elements / elements, 2, 64));
@@ -106,7 +108,7 @@ double fastest(const std::vector<Product>& measured, at::ScalarType type) {
   return rate;
 }
 
-// Of the three products of a layer together: their times add up.
+// The efficiency of a layer's three products together: the harmonic mean, because their times add up.
 double layer_efficiency(const Product& product, const MatrixProfile& curve) {
   const auto rows = static_cast<double>(product.rows), columns = static_cast<double>(product.columns);
   const auto inner = static_cast<double>(product.inner);
@@ -115,7 +117,8 @@ double layer_efficiency(const Product& product, const MatrixProfile& curve) {
           1 / shape_efficiency(curve, {columns, inner, rows}));
 }
 
-// The curve with the least squared error of the logarithms: both halves from a grid, the fraction in closed form.
+// Least squares of the logarithms, so that relative errors count equally: both halves from a grid, the fraction in
+// closed form.
 MatrixProfile fit_curve(const std::vector<Product>& measured, const PeakFlops& peak) {
   constexpr std::array<double, 11> halves{0, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024};
   MatrixProfile best;
@@ -145,11 +148,12 @@ void measure_matrix(const c10::Device& device, ClusterProfile& profile) {
   PeakFlops& peak = profile.device.peak_flops;
   peak.fp32 = fastest(measured, at::kFloat);
   peak.bf16 = fastest(measured, at::kBFloat16);
+  // Not measured: assumed to run at the rate of fp32 on a CPU, of bf16 on a GPU.
   peak.fp16 = device.is_cpu() ? peak.fp32 : peak.bf16;
   peak.tf32 = 0;
   peak.fp8 = 0;
   profile.matrix = fit_curve(measured, peak);
-  // The curve's own top may lie above what any of the sizes reached.
+  // The fitted asymptote may exceed every measured rate: raise the peaks so that no fraction is above 1.
   const double above = std::max(1.0, profile.matrix.peak_fraction);
   profile.matrix.peak_fraction /= above;
   for (double* rate : {&peak.fp32, &peak.bf16, &peak.fp16}) *rate *= above;
@@ -162,7 +166,7 @@ double pass_seconds(const c10::Device& device, std::int64_t elements) {
   return seconds_of(device, [&] { at::add_out(sum, left, right); });
 }
 
-// Two reads and a write of three sizes: a start and a rate.
+// Passes with two reads and one write at three sizes: the smallest gives the start-up time, the largest the bandwidth.
 void measure_memory(const c10::Device& device, ClusterProfile& profile) {
   const std::int64_t large = device.is_cpu() ? std::int64_t{1} << 23 : std::int64_t{1} << 27;
   const double start = pass_seconds(device, 1);
@@ -170,11 +174,12 @@ void measure_memory(const c10::Device& device, ClusterProfile& profile) {
   const double large_seconds = pass_seconds(device, large);
   const double bytes = 12.0 * static_cast<double>(large);
   profile.device.memory_bandwidth = bytes / large_seconds;
+  // A pass over one element measures the host's launch and the kernel's start-up together.
   profile.device.kernel_seconds = start;
   profile.host.operator_seconds = start;
-  profile.host.tensor_seconds = 0;  // the optimizer updates flat memory, not tensors
+  profile.host.tensor_seconds = 0;  // the optimizer updates flat memory, not single tensors
   profile.memory.fraction = 1;
-  // Mid-sized passes of a CPU stay in its caches: they may be faster than the rate, never slower than the start.
+  // Mid-sized passes on a CPU fit its caches and may be faster than the bandwidth predicts: half_bytes is then 0.
   const double rest = medium_seconds - bytes / 16 / profile.device.memory_bandwidth - start;
   profile.memory.half_bytes = std::max(0.0, rest) * profile.device.memory_bandwidth;
 }
@@ -188,6 +193,7 @@ void measure_attention(const c10::Device& device, ClusterProfile& profile) {
   const double forward = seconds_of(device, [&] { kernels::attention_forward(query, query, query, flash); });
   const double backward =
       seconds_of(device, [&] { kernels::attention_backward(saved.out, query, query, query, saved, flash); });
+  // Causal attention skips half of the scores; the backward has 2.5 times the forward's FLOPs (Dao, arXiv 2307.08691).
   const double half_square = static_cast<double>(length * length) / 2;
   const double flops = 4 * half_square * static_cast<double>(batch * heads * width);
   const double peak = device.is_cpu() ? profile.device.peak_flops.fp32 : profile.device.peak_flops.bf16;
@@ -215,8 +221,9 @@ ClusterProfile calibrate(DeviceKind kind, const ClusterProfile& base) {
   if (device.is_cpu()) {
     profile.device.memory_bytes = physical_memory();
     profile.node.devices = 1;
+    // An assumption, as sources["node"] states: a transfer between processes copies through shared memory.
     profile.node.link_bandwidth = profile.device.memory_bandwidth / 4;
-    profile.sources["node"] = "ranks of one machine: a quarter of the memory's bandwidth";
+    profile.sources["node"] = "ranks of one machine: a quarter of the memory bandwidth";
   }
   return profile;
 }

@@ -6,10 +6,10 @@
 
 namespace llmtrain {
 
-// Measures this machine with the operators that training uses: matrix products over sizes and types, attention, passes
-// over memory, the start of a small operator. Takes some ten seconds and wants the machine for itself. What one device
-// cannot measure (links, adapters) is memory's bandwidth on a CPU, and for a GPU taken from `base`. Throws as
-// choose_device() does.
+// Measures this machine with the operators that training uses: matrix products of several sizes and types, attention,
+// passes over memory, and the start-up time of a small operator. Takes about ten seconds and needs an otherwise idle
+// machine. What one device cannot measure (links, adapters) is taken from `base`, except that on a CPU the link
+// bandwidth is derived from that of memory. Throws like choose_device().
 ClusterProfile calibrate(DeviceKind device, const ClusterProfile& base);
 
 }  // namespace llmtrain

@@ -5,15 +5,15 @@
 
 #include "parallel/comm/communicator.h"
 
-// What the runtime asks of the NCCL part, a shared library of its own (libllmtrain_nccl.so), which is loaded where
-// ranks with GPUs talk through NCCL.
+// The interface between the runtime and its NCCL part, a separate shared library (libllmtrain_nccl.so) that is loaded
+// if ranks with GPUs communicate through NCCL.
 namespace llmtrain {
 
 struct NcclJoin {
   std::shared_ptr<Communicator> host;  // connects the same ranks
   double watchdog_seconds = 600;
-  int device = 0;                                 // of this rank, CUDA's number
-  void* (*compute_stream)(int device) = nullptr;  // the cudaStream_t that the calling thread computes on
+  int device = 0;                                 // CUDA's index of this rank's GPU
+  void* (*compute_stream)(int device) = nullptr;  // returns the cudaStream_t on which the calling thread computes
 };
 
 }  // namespace llmtrain

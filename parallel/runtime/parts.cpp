@@ -14,14 +14,14 @@ namespace {
 constexpr const char* mpi_file = "libllmtrain_mpi.so";
 constexpr const char* nccl_file = "libllmtrain_nccl.so";
 
-// Beside the library that this code is part of.
+// Parts are installed beside the library that contains this code.
 std::filesystem::path part(const char* file) {
   Dl_info info{};
   ::dladdr(reinterpret_cast<void*>(&part), &info);
   return std::filesystem::path(info.dli_fname).parent_path() / file;
 }
 
-// The function of that name in a part. MPI's own plug-ins look its symbols up globally.
+// The function of that name in a part. RTLD_GLOBAL, because MPI's plug-ins look up MPI's symbols globally.
 void* find(const char* file, const char* function, const std::string& instead) {
   void* library = ::dlopen(part(file).c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr)

@@ -8,14 +8,15 @@
 
 namespace llmtrain {
 
-// The runtime's parts that talk between processes are libraries beside it, so that it starts where MPI or NCCL is not
-// installed. Whether they were built:
+// The runtime's parts for communication between processes are separate libraries beside it, so that it also starts
+// where MPI or NCCL is not installed. These report whether a part was built:
 bool has_mpi_part();
 bool has_nccl_part();
 
-// Joins the MPI world of this process. Throws Error(missing_input) where the part, or its MPI, is not there.
+// Joins the MPI world of this process. Throws Error(missing_input) if the part or its MPI library cannot be loaded.
+// Blocks.
 std::unique_ptr<Communicator> join_mpi(double watchdog_seconds);
-// Connects the ranks' GPUs. Throws Error(missing_input) where the part, or its NCCL, is not there. Blocks.
+// Connects the ranks' GPUs. Throws Error(missing_input) if the part or its NCCL library cannot be loaded. Blocks.
 std::unique_ptr<Communicator> join_nccl(const NcclJoin& join);
 
 }  // namespace llmtrain

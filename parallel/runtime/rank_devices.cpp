@@ -25,6 +25,7 @@ std::string node_name() {
   return name.data();
 }
 
+// Host names may be long; a hash has a fixed size and suffices to tell nodes apart.
 RankDevice describe_own(const c10::Device& device) {
   RankDevice own;
   own.node = stable_hash(node_name());
@@ -33,7 +34,7 @@ RankDevice describe_own(const c10::Device& device) {
   return own;
 }
 
-// The ranks of a node, and the GPUs that they have together.
+// The number of ranks on a node, and of the distinct GPUs that they use.
 struct NodeCount {
   std::size_t ranks = 0;
   std::size_t gpus = 0;
@@ -45,6 +46,7 @@ NodeCount count_node(const std::vector<RankDevice>& ranks, std::uint64_t node) {
   for (const RankDevice& rank : ranks) {
     if (rank.node != node) continue;
     ++count.ranks;
+    // By UUID: ranks may number the same GPU differently, depending on which ones they are allowed to see.
     gpus.insert(rank.gpu);
   }
   count.gpus = gpus.size();
@@ -68,7 +70,7 @@ void require_one_kind(const std::vector<RankDevice>& ranks) {
   if (other == ranks.end()) return;
   const std::string number = std::to_string(other - ranks.begin());
   refuse("/cluster/device: \"auto\": of rank 0 and rank " + number +
-         " one has a GPU and the other has none; set \"cpu\", or start ranks on nodes with GPUs alone");
+         " only one has a GPU; set \"cpu\", or start ranks only on nodes with GPUs");
 }
 
 }  // namespace
@@ -82,15 +84,16 @@ CommunicationBackend choose_backend(CommunicationBackend asked, const std::vecto
   }
   if (asked == CommunicationBackend::mpi) return CommunicationBackend::mpi;
   const std::optional<NodeCount> crowded = crowded_node(ranks);
+  // NCCL needs a GPU per rank; automatic falls back to staging through the host.
   if (!is_asked) return crowded || !has_nccl ? CommunicationBackend::mpi : CommunicationBackend::nccl;
   if (!has_nccl) {
     refuse(
-        "/launch/backend: \"nccl\": this build has no NCCL part; build again where NCCL is installed, or use "
+        "/launch/backend: \"nccl\": this build has no NCCL part; rebuild it where NCCL is installed, or use "
         "\"mpi\"");
   }
   if (crowded) {
-    refuse("/launch/backend: \"nccl\" needs a GPU for each rank, and a node has " + std::to_string(crowded->ranks) +
-           " ranks and " + std::to_string(crowded->gpus) + " GPUs for them; start fewer ranks on it, or use \"mpi\"");
+    refuse("/launch/backend: \"nccl\" needs one GPU per rank, but a node has " + std::to_string(crowded->ranks) +
+           " ranks and " + std::to_string(crowded->gpus) + " GPUs; start fewer ranks on it, or use \"mpi\"");
   }
   return CommunicationBackend::nccl;
 }
@@ -115,6 +118,7 @@ CommunicationBackend agree_on_backend(Communicator& host, CommunicationBackend a
 std::shared_ptr<Communicator> connect_devices(std::shared_ptr<Communicator> host, CommunicationBackend backend,
                                               const c10::Device& device, double watchdog_seconds) {
   if (device.is_cpu()) return host;
+  // Before anything allocates on the GPU: threads start on the first one.
   use_device(device);
   std::shared_ptr<Communicator> staged = stage_through_host(std::move(host), make_torch_staging_device(device));
   if (backend != CommunicationBackend::nccl) return staged;

@@ -8,7 +8,7 @@
 
 namespace llmtrain {
 
-// The log of a rank that is not the first: `log/rank-0000N.log` of the run directory, and nothing on the console.
+// The log of a rank other than the first: `log/rank-0000N.log` in the run directory, nothing on the console.
 class RankLog {
  public:
   // Throws Error(cannot_write).

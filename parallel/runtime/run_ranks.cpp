@@ -21,33 +21,35 @@
 namespace llmtrain {
 namespace {
 
-// How long a rank that failed listens whether another one has said the same before.
+// How long a failed rank waits for an earlier failure of another rank, so that only the first one is printed.
 constexpr std::chrono::milliseconds listening{1500}, interval{20};
 
-// 0 means for ever: longer than any run.
+// 0 disables the watchdog: a time longer than any run.
 double watchdog_seconds(const RunRequest& request) {
   constexpr double for_ever = 1e9;
   const double seconds = request.recipe().launch.watchdog_seconds;
   return seconds > 0 ? seconds : for_ever;
 }
 
-// Tells the other ranks, and people where no other rank has.
+// Reports a failure to the other ranks, and prints it unless another rank has failed first.
 ExitCode fail(Communicator& communicator, ExitCode code, const std::string& message) {
   const auto other_failed = [&] {
     const auto failure = communicator.failure();
     return failure && failure->rank != communicator.rank();
   };
   const auto end = std::chrono::steady_clock::now() + listening;
+  // The first rank does not wait: it has priority in printing.
   while (communicator.rank() > 0 && !communicator.failure() && std::chrono::steady_clock::now() < end)
     std::this_thread::sleep_for(interval);
-  // Before the others hear of it: a launcher ends all ranks as soon as one has ended.
+  // Print before informing the others: a launcher kills all ranks as soon as one has ended.
   if (!other_failed())
     log().error("{}{}", communicator.rank() > 0 ? "rank " + std::to_string(communicator.rank()) + ": " : "", message);
   communicator.abort(code, message);
   return code;
 }
 
-// The first rank speaks, and hears requests to stop for all.
+// Only the first rank prints progress and handles requests to stop; the others print errors and ignore the signals,
+// which launchers send to all processes.
 void follow_first_rank() {
   log().sinks().front()->set_level(spdlog::level::err);
   for (const int signal : {SIGUSR1, SIGTERM, SIGINT}) std::signal(signal, SIG_IGN);
@@ -56,12 +58,13 @@ void follow_first_rank() {
 void check_size(const RunRequest& request, const Communicator& world) {
   if (world.size() == request.launch.ranks) return;
   throw Error(ExitCode::bad_recipe, "/launch/ranks: " + request.launch.launcher + " started " +
-                                        std::to_string(request.launch.ranks) + " ranks, and MPI knows of " +
+                                        std::to_string(request.launch.ranks) + " ranks, but MPI reports " +
                                         std::to_string(world.size()) +
                                         "; start them with mpirun, or with srun --mpi=pmix");
 }
 
-// What the rank trains with goes last, when the others know that it has failed: else it would wait for them.
+// `connected` belongs to the caller, so that it outlives the handling of an error: its destructor would wait for the
+// other ranks, which first have to learn of the failure.
 ExitCode train_process(const RunRequest& asked, const std::shared_ptr<Communicator>& mpi,
                        std::shared_ptr<Communicator>& connected) {
   check_size(asked, *mpi);
@@ -97,9 +100,11 @@ ExitCode run_threads(const RunRequest& request) {
   world.run([&](Communicator& communicator) {
     prepare_rank_thread();
     const c10::Device device = choose_device(request.recipe().cluster.device, communicator.rank());
+    // Not owned: LocalWorld::run() owns the communicator and outlives this call.
     const std::shared_ptr<Communicator> local(&communicator, [](Communicator*) {});
     const auto connected = connect_devices(local, CommunicationBackend::local, device, options.watchdog_seconds);
     const ExitCode own = run_training(request, device, *connected);
+    // All ranks return the same code; one of them stores it.
     if (communicator.rank() == 0) code = own;
   });
   return code;

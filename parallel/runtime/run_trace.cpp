@@ -11,9 +11,10 @@
 namespace llmtrain {
 namespace {
 
-constexpr std::size_t kept_steps = 3;
+constexpr std::size_t kept_steps = 3;  // bounds memory and the file; the last steps are past any warm-up
 
-// What one rank did in one step, as it passes between ranks: the step's number, then when each instruction began.
+// One rank's step as exchanged between ranks: the step's number, then the start of each instruction and the end of the
+// last.
 struct TracedStep {
   const double* values = nullptr;
 
@@ -27,7 +28,7 @@ std::size_t most_instructions(const Schedule& schedule) {
   return most;
 }
 
-// One rank's place in the file.
+// A rank's identity in the file.
 struct TracedRank {
   std::int32_t rank = 0;
   std::int32_t lane = 0;
@@ -51,6 +52,7 @@ void write_step(TraceWriter& writer, const TracedRank& rank, const RankSchedule&
 }  // namespace
 
 RunTrace::RunTrace(Trainer& trainer) : trainer_(trainer), moments_(trainer.model().device()) {
+  // A barrier: clocks of all ranks start within the time of one small exchange.
   trainer_.model().groups().exchange(std::array{0.0});
   moments_.start_from_now();
   trainer_.runner().set_observer([this](const Instruction&) { moments_.note(); });
@@ -64,7 +66,7 @@ void RunTrace::end_step() {
   if (steps_.size() > kept_steps) steps_.pop_front();
 }
 
-// Every rank gives as many numbers, whatever its schedule.
+// Padded to the same width on every rank, whatever its schedule: exchange() requires equal counts.
 std::vector<double> RunTrace::packed(std::size_t width) const {
   std::vector<double> values;
   for (const Step& step : steps_) {
@@ -84,6 +86,7 @@ void RunTrace::write(const std::filesystem::path& file) const {
   const auto ranks = static_cast<std::size_t>(groups.communicator().size());
   const std::size_t each = all.size() / ranks;
   const std::size_t lanes = ranks / schedule.ranks.size();
+  // The earliest start of any rank becomes time zero.
   double origin = all[1];
   for (std::size_t rank = 0; rank < ranks; ++rank) origin = std::min(origin, all[rank * each + 1]);
   TraceWriter writer(file, "llmtrain run: " + trainer_.recipe().name);

@@ -10,29 +10,29 @@
 
 namespace llmtrain {
 
-// When each rank began each instruction of its last steps, for the timeline of what really ran. The time of an
-// instruction is what the rank's thread spent in it, or on a GPU its stream: what a started collective does while the
-// rank goes on is not seen.
+// Records when each rank started each instruction of its last steps, for the timeline of what really ran. An
+// instruction's time is what the rank's thread, or on a GPU its stream, spent in it: collectives that proceed while the
+// rank continues are not visible.
 class RunTrace {
  public:
-  // Watches the trainer's runner from now on; the trainer outlives this. All ranks build it together: their clocks
-  // start with the last of them. Blocks.
+  // Observes the trainer's runner from now on; the trainer must outlive this. Collective; blocks: the ranks' clocks
+  // start together.
   explicit RunTrace(Trainer& trainer);
   ~RunTrace();
   RunTrace(const RunTrace&) = delete;
   RunTrace& operator=(const RunTrace&) = delete;
 
-  // After each step. On a GPU it waits for the step.
+  // Call after each step. On a GPU it blocks until the step is complete.
   void end_step();
 
-  // The last steps of all ranks in the format of `plan --trace`, written by the first rank; all call it together.
-  // Blocks. Throws Error(cannot_write).
+  // Writes the last steps of all ranks in the format of `plan --trace`; the first rank writes the file. Collective;
+  // blocks. Throws Error(cannot_write).
   void write(const std::filesystem::path& file) const;
 
  private:
   struct Step {
     std::int64_t number = 0;
-    std::vector<double> starts;  // seconds, of each instruction; then the end of the last
+    std::vector<double> starts;  // seconds: the start of each instruction, then the end of the last
   };
   std::vector<double> packed(std::size_t width) const;
 

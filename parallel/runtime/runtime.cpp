@@ -22,8 +22,9 @@
 namespace llmtrain {
 namespace {
 
-// The recipe's model on one rank, however many have trained it.
+// The recipe's model on one rank, regardless of the layout that trained it.
 std::shared_ptr<const Layout> single_rank_layout(Recipe recipe) {
+  // One micro-batch on one rank passes every rule of meshes, whatever the recipe says.
   recipe.parallel = {};
   recipe.pipeline = {};
   recipe.launch = {};
@@ -32,7 +33,7 @@ std::shared_ptr<const Layout> single_rank_layout(Recipe recipe) {
   return std::make_shared<const Layout>(Partition::make(recipe, 1));
 }
 
-// A model with a checkpoint's weights, and no memory for training.
+// A model with a checkpoint's weights, without gradients and optimizer states.
 class LoadedModel {
  public:
   LoadedModel(const Recipe& recipe, const std::string& folder)
@@ -53,7 +54,7 @@ class LoadedModel {
   LocalModel model_;
 };
 
-// What an evaluation reads: the file that the caller names, else the recipe's validation data, else its training data.
+// The data to evaluate: the file that the caller names, else the recipe's validation data, else its training data.
 std::vector<DataSource> evaluation_sources(const EvaluateRequest& request) {
   if (request.data) return {DataSource{*request.data, 1}};
   const DataRecipe& data = request.recipe.data;
@@ -88,7 +89,7 @@ class Runtime final : public RuntimeInterface {
   }
 
   void export_huggingface(const ExportRequest& request) override {
-    // In the type of the checkpoint's most exact weights.
+    // fp32, so that the export keeps the full precision of the checkpoint's master weights.
     Recipe recipe = request.recipe;
     recipe.precision.compute = DataType::fp32;
     LoadedModel loaded(recipe, request.checkpoint);

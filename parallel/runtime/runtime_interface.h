@@ -13,30 +13,29 @@
 
 namespace llmtrain {
 
-// What the program asks of the training runtime, a shared library (libllmtrain_runtime.so) beside it that brings
-// LibTorch in. This header names no LibTorch type: the program answers `validate` and `schema` without it. Every
-// function throws Error as its declaration in parallel/engine says.
+// The interface between the program and the training runtime, a shared library (libllmtrain_runtime.so) beside it that
+// links LibTorch. This header names no LibTorch type, so that the program runs `validate` and `schema` without it.
+// Every function throws Error like its counterpart in parallel/engine.
 
-// What the plan of a run says, for its log and its folder.
+// The figures of a run's plan, for its log and its folder.
 struct RunPlan {
   std::string profile;
   double step_seconds = 0;
   double peak_bytes = 0;     // of the fullest rank
-  double process_bytes = 0;  // at most of a process: where ranks are its threads of all, with the libraries' part once
-  double tensor_bytes = 0;   // the first rank's peak without what libraries keep
+  double process_bytes = 0;  // peak of a process: if ranks are threads, of all of them, with the libraries' part once
+  double tensor_bytes = 0;   // the first rank's peak without the libraries' part
   std::string json;          // plan.json
   std::string page;          // report.html
 };
 
-// Which ranks train together.
+// The ranks that train together.
 struct RunLaunch {
   std::int64_t ranks = 1;
-  std::int64_t ranks_here = 1;  // processes that share the processors that this one may use
-  std::int64_t local_rank = 0;  // this one's number among them
-  // local: threads of this process. Else processes, where automatic is nccl if each has a GPU of its own, and mpi if
-  // not.
+  std::int64_t ranks_here = 1;  // processes that share this process's processors
+  std::int64_t local_rank = 0;  // this process's index among them
+  // local: threads of this process. Otherwise processes; automatic means nccl if each has its own GPU, else mpi.
   CommunicationBackend backend = CommunicationBackend::local;
-  std::string launcher;  // what started the processes, for the log
+  std::string launcher;  // name of the program that started the processes, for the log
 };
 
 struct RunRequest {
@@ -50,14 +49,14 @@ struct RunRequest {
 };
 
 struct EvaluateRequest {
-  Recipe recipe;                    // its data.validation is what is evaluated (data.train without it)
-  std::string checkpoint;           // a checkpoint's folder
+  Recipe recipe;                    // data.validation is evaluated, or data.train without it
+  std::string checkpoint;           // folder of the checkpoint
   std::optional<std::string> data;  // a file, folder or glob to evaluate instead
-  std::int64_t batches = 0;         // global batches; 0: all of one pass
+  std::int64_t batches = 0;         // global batches; 0: all data once
 };
 
 struct EvaluateResult {
-  double loss = 0;  // nats a token
+  double loss = 0;  // nats per token
   double perplexity = 0;
   std::int64_t tokens = 0;
   std::int64_t step = 0;  // of the checkpoint
@@ -82,16 +81,16 @@ struct ExportRequest {
 struct RuntimeVersions {
   std::string libtorch;     // "2.11.0"
   std::string cpu;          // vector instructions that LibTorch uses
-  std::string cuda_device;  // the GPU's name and memory, or why there is none
+  std::string cuda_device;  // the GPU's name and memory, or the reason why there is none
 };
 
 class RuntimeInterface {
  public:
   virtual ~RuntimeInterface() = default;
-  virtual int run(const RunRequest& request) = 0;  // returns an ExitCode; a rank that another one takes down returns
-                                                   // its code, and says nothing
+  virtual int run(const RunRequest& request) = 0;  // returns an ExitCode; a rank that another rank's failure ends
+                                                   // returns that rank's code and prints nothing
   virtual EvaluateResult evaluate(const EvaluateRequest& request) = 0;
-  virtual std::string sample(const SampleRequest& request) = 0;  // the prompt and what follows, fit for a terminal
+  virtual std::string sample(const SampleRequest& request) = 0;  // prompt and continuation, printable
   virtual void export_huggingface(const ExportRequest& request) = 0;
   virtual ClusterProfile calibrate(DeviceKind device, const ClusterProfile& base) = 0;
   virtual RuntimeVersions versions() = 0;

@@ -24,12 +24,13 @@ std::string model_line(const Recipe& recipe, const Graph& graph) {
 
 std::string batch_line(const Recipe& recipe) {
   const BatchRecipe& batch = recipe.batch;
-  return fmt::format("{} sequences × {} tokens = {} tokens a step, {} at a time; {} steps", batch.global,
+  return fmt::format("{} sequences × {} tokens = {} tokens per step, {} at a time; {} steps", batch.global,
                      batch.sequence_length, batch.global * batch.sequence_length, batch.micro, recipe.training.steps);
 }
 
 std::string memory_line(const Recipe& recipe, LocalModel& model) {
   std::int64_t weights = 0, gradients = 0, moments = 0;
+  // What is allocated, not what the plan predicts: the plan has a line of its own.
   for (const ParameterUnit* unit : model.units()) {
     const ShardedParameters::Bytes bytes = unit->parameters->bytes();
     weights += bytes.weights;
@@ -51,7 +52,7 @@ std::string data_line(const Trainer& trainer) {
   return text;
 }
 
-// "tensor 2 × pipeline 2 × data 4, ZeRO-3 over 4", axes of one rank left out.
+// "tensor 2 × pipeline 2 × data 4, ZeRO-3 over 4", without axes of one rank.
 std::string layout_text(const Recipe& recipe, const RankGroups& groups) {
   const Mesh& mesh = groups.mesh;
   std::string text;
@@ -70,6 +71,7 @@ std::string layout_text(const Recipe& recipe, const RankGroups& groups) {
 
 std::string ranks_line(const RunLaunch& launch, const Recipe& recipe, const RankGroups& groups) {
   const bool are_threads = launch.backend == CommunicationBackend::local;
+  // Threads need no transport; processes use MPI in any case, and NCCL in addition.
   const char* transport = launch.backend == CommunicationBackend::nccl ? ", over NCCL" : ", over MPI";
   const std::string kind =
       are_threads ? "threads of this process" : "processes, started by " + launch.launcher + transport;
@@ -77,7 +79,7 @@ std::string ranks_line(const RunLaunch& launch, const Recipe& recipe, const Rank
 }
 
 std::string plan_line(const RunPlan& plan) {
-  return fmt::format("{} a step, {} at most (profile {})", format_duration(plan.step_seconds),
+  return fmt::format("{} per step, {} at most (profile {})", format_duration(plan.step_seconds),
                      format_bytes(static_cast<std::int64_t>(plan.peak_bytes)), plan.profile);
 }
 

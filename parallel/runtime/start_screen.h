@@ -7,8 +7,8 @@
 
 namespace llmtrain {
 
-// Logs what is about to run: model and parameters, batch and schedule, memory that the weights and their states take,
-// device, data, the plan's step time and memory, and where the results go.
+// Logs what is about to run: model and parameters, batch and steps, memory of the weights and their states, device,
+// data, ranks and layout, the plan's step time and memory, and the run directory.
 void show_start_screen(const RunRequest& request, Trainer& trainer, const RunDirectory& directory);
 
 }  // namespace llmtrain

@@ -24,19 +24,22 @@ class TorchMark final : public StagingDevice::Mark {
 
 const TorchMark& torch_mark(const StagingDevice::Mark& mark) { return static_cast<const TorchMark&>(mark); }
 
-// The host's allocator keeps pinned memory for the next operation.
+// LibTorch's host allocator caches pinned memory, whose allocation is slow, for later operations.
 class TorchStagingDevice final : public StagingDevice {
  public:
   explicit TorchStagingDevice(const c10::Device& device)
       : device_(device),
         streams_(device.type()),
+        // High-priority streams: copies start ahead of queued computation. One per direction, because PCIe is full
+        // duplex.
         out_(streams_.getStreamFromGlobalPool(device, true)),
         in_(streams_.getStreamFromGlobalPool(device, true)) {}
 
-  // Else CUDA would take the first GPU for it, and memory there.
+  // Otherwise CUDA would create a context, with its memory, on the first GPU for this thread.
   void enter_thread() override { streams_.setDevice(device_); }
 
   std::shared_ptr<std::byte> host_memory(std::int64_t bytes) override {
+    // Pinned, because only page-locked memory can be copied asynchronously.
     const at::Tensor memory = at::empty({bytes}, at::TensorOptions(at::kByte).pinned_memory(true));
     auto* address = static_cast<std::byte*>(memory.data_ptr());
     return {address, [memory](std::byte*) {}};
@@ -64,6 +67,7 @@ class TorchStagingDevice final : public StagingDevice {
                           const at::Tensor& from) {
     after.hold(stream);
     const c10::StreamGuard guard(stream);
+    // Non-blocking: the mark reports the end, and the caller keeps the memory until then.
     to.copy_(from, true);
     return std::make_shared<TorchMark>(stream);
   }

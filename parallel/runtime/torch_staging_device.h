@@ -9,8 +9,8 @@
 
 namespace llmtrain {
 
-// A GPU through what LibTorch has for all kinds of devices: its streams, events and pinned memory. Copies run on two
-// streams of their own, one for each direction; the computation is the calling thread's current stream.
+// A StagingDevice for GPUs, on LibTorch's device-independent streams, events and pinned memory. Copies run on two
+// separate streams, one per direction; computation is the calling thread's current stream.
 std::unique_ptr<StagingDevice> make_torch_staging_device(const c10::Device& device);
 
 }  // namespace llmtrain

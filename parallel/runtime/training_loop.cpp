@@ -40,13 +40,13 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// Of one rank. The probe's matrices are not training's memory.
+// FLOP/s of one rank. A MemoryWatch of its own keeps the probe's matrices out of training's peak.
 double peak_flops_of(const LocalModel& model) {
   const MemoryWatch apart;
   return measure_matmul_rate(model.device(), model.compute_type());
 }
 
-// What the first rank alone does of a run: it keeps the results and speaks.
+// What only the first rank has: metrics, progress output and the handling of requests to stop.
 struct FirstRank {
   FirstRank(const RunRequest& request, const RunDirectory& directory, Trainer& trainer, const ThreadMemory& tensors)
       : metrics(directory.path(), request.recipe().log, trainer.steps_done()),
@@ -78,22 +78,25 @@ class TrainingLoop {
 
   ExitCode run() {
     const bool evaluates = recipe_.training.evaluate_every > 0;
+    // The loss of the initial weights is the reference for all later ones.
     if (evaluates && trainer_.steps_done() == 0) evaluate();
     while (trainer_.steps_done() < recipe_.training.steps) {
       const bool stops = train_step();
       const std::int64_t step = trainer_.steps_done();
       const bool last = step == recipe_.training.steps;
       if ((evaluates && last) || every(recipe_.training.evaluate_every)) evaluate();
+      // After the evaluation that this step may call for: a resumed run does not repeat it.
       if (!last && stops) return stop();
       if (!last && every(recipe_.checkpoint.every)) save();
     }
     return end(ExitCode::done);
   }
 
-  // The median over this process's steps; the first warms up.
+  // The median over this process's steps without the first, which warms up caches and allocators.
   double typical_step_seconds() const {
     std::vector<double> sorted(step_seconds_.begin() + (step_seconds_.size() > 1 ? 1 : 0), step_seconds_.end());
     const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
+    // The median is robust against single slow steps, such as those beside a checkpoint.
     std::nth_element(sorted.begin(), middle, sorted.end());
     return *middle;
   }
@@ -101,12 +104,14 @@ class TrainingLoop {
  private:
   bool every(std::int64_t interval) const { return interval > 0 && trainer_.steps_done() % interval == 0; }
 
-  // Whether the ranks were asked to stop.
+  // Returns whether the ranks were asked to stop.
   bool train_step() {
     const bool asked = first_ != nullptr && first_->stop.requested();
     const auto start = Clock::now();
     const StepResult result = trainer_.step(asked ? StopRequest::stop : StopRequest::none);
+    // Before saving and tracing, which are not part of a step.
     step_seconds_.push_back(seconds_since(start));
+    // At the same point of the step on all ranks, because it is collective.
     saver_.progress();
     if (trace_) trace_->end_step();
     if (result.skipped) ++skipped_;
@@ -118,14 +123,14 @@ class TrainingLoop {
     return result.stop_requested || (first_ != nullptr && asked_alone());
   }
 
-  // A request that came during the step: others hear of it in the next one, where there are any.
+  // A request that came during the step. Several ranks must agree first, which the next step's exchange does.
   bool asked_alone() const { return ranks() == 1 && first_->stop.requested(); }
   int ranks() const { return trainer_.model().groups().communicator().size(); }
 
   void show(const StepResult& result) {
     if (result.skipped)
       first_->progress.note(
-          fmt::format("step {}: the gradient is not finite; its update was skipped", trainer_.steps_done()));
+          fmt::format("step {}: the gradient norm is not finite; the update was skipped", trainer_.steps_done()));
     const bool last = trainer_.steps_done() == recipe_.training.steps;
     const TrainingRow row = make_row(result, step_seconds_.back());
     if (last || every(recipe_.log.every)) first_->metrics.write(row);
@@ -170,7 +175,7 @@ class TrainingLoop {
     if (first_ == nullptr) return code;
     first_->stop.acknowledge();
     first_->progress.note(
-        fmt::format("stopped on request after step {}; run the same command again to go on", trainer_.steps_done()));
+        fmt::format("stopped on request after step {}; run the same command again to continue", trainer_.steps_done()));
     return code;
   }
 
@@ -192,7 +197,7 @@ class TrainingLoop {
   std::optional<RunTrace> trace_;
 };
 
-// A taste of what the model learned; bytes alone can be shown without a tokenizer's file.
+// Shows a sample of what the model has learned, for byte tokenizers only: their tokens need no file to decode.
 void show_sample(const Recipe& recipe, Trainer& trainer) {
   if (recipe.data.tokenizer.kind != TokenizerKind::bytes || recipe.model.vocab_size > 512) return;
   GenerateOptions options;
@@ -204,13 +209,14 @@ void show_sample(const Recipe& recipe, Trainer& trainer) {
 }
 
 void keep_plan(const RunPlan& plan, const RunDirectory& directory) {
+  // Rewritten on every start: a resumed run may have another layout.
   write_file_atomically(directory.path() / "plan.json", plan.json);
   write_file_atomically(directory.path() / "report.html", plan.page);
 }
 
 void compare_with_plan(const RunRequest& request, double step_seconds, Trainer& trainer, const ThreadMemory& memory) {
   const RunPlan& plan = *request.plan;
-  log().info("a step took {} (median), planned {}; memory {} at its peak, planned {} (profile {})",
+  log().info("one step took {} (median), planned {}; memory {} at its peak, planned {} (profile {})",
              format_duration(step_seconds), format_duration(plan.step_seconds),
              format_bytes(memory_peak(trainer.model().device())),
              format_bytes(static_cast<std::int64_t>(plan.process_bytes)), plan.profile);
@@ -224,7 +230,7 @@ void show_end(const RunDirectory& directory) {
   log().info("{} what was shown here. Try: llmtrain sample {} --prompt \"…\"", directory.log_file().string(), path);
 }
 
-// The first rank's, with all that it leaves and shows.
+// The first rank's training, with everything that it writes and shows.
 ExitCode train_first(const RunRequest& request, Trainer& trainer, VerificationLead& lead, const ThreadMemory& memory) {
   const Recipe& recipe = request.recipe();
   const RunDirectory directory(recipe);
@@ -233,20 +239,21 @@ ExitCode train_first(const RunRequest& request, Trainer& trainer, VerificationLe
   lead.end();
   if (request.plan) keep_plan(*request.plan, directory);
   show_start_screen(request, trainer, directory);
+  // All ranks resume from the checkpoint that the first one has chosen, whatever they would find themselves.
   share_text(trainer.model().groups().communicator(), checkpoint ? checkpoint->string() : "");
   if (checkpoint) {
     trainer.resume(CheckpointReader(*checkpoint));
     log().info("resuming after step {} from {}", trainer.steps_done(), checkpoint->string());
   }
   if (trainer.steps_done() >= recipe.training.steps) {
-    log().info("all {} steps are done already", recipe.training.steps);
+    log().info("all {} steps are already done", recipe.training.steps);
     return ExitCode::done;
   }
   FirstRank first(request, directory, trainer, memory);
   TrainingLoop loop(request, trainer, &first, log());
   const ExitCode code = loop.run();
   if (request.plan) compare_with_plan(request, loop.typical_step_seconds(), trainer, memory);
-  // Else the weights are here only while all ranks work together.
+  // Otherwise whole weights exist only while all ranks take part.
   const bool has_weights = trainer.model().holds_all_weights();
   if (code == ExitCode::done && request.verbosity != Verbosity::quiet && has_weights) show_sample(recipe, trainer);
   if (request.trace) log().info("the timeline of the last steps for ui.perfetto.dev: {}", *request.trace);
@@ -272,6 +279,7 @@ ExitCode run_training(const RunRequest& request, const c10::Device& device, Comm
   check_same_recipe(communicator, request.recipe());
   VerificationLead lead(communicator);
   if (is_first) {
+    // Before the model is built, which may take minutes and much memory.
     RunDirectory::check(request.recipe(), [&](const CheckpointReader& reader) { lead.verify(reader); });
     lead.end();
   } else {

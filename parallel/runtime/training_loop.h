@@ -9,13 +9,13 @@
 
 namespace llmtrain {
 
-// `llmtrain run` on this rank, which computes on `device`: takes or makes the run directory, resumes or starts, trains
-// to the last step, evaluates, saves, and shows all of it, with what the plan said beside what was measured. Returns
-// done, or stopped when a signal asked for it and the checkpoint is saved. Throws Error as RunDirectory, Trainer,
-// MetricsLog and CheckpointSaver do.
+// `llmtrain run` on this rank, which computes on `device`: opens or creates the run directory, resumes or starts,
+// trains to the last step, evaluates, saves, and reports progress and the plan's figures beside the measured ones.
+// Returns done, or stopped if it was asked to stop and the checkpoint is saved. Throws Error like RunDirectory,
+// Trainer, MetricsLog and CheckpointSaver. Blocks.
 //
-// All ranks of the communicator's world call it; the first one writes and shows, the others leave a log each. Throws
-// Error(bad_recipe) before anything is built when they were given different recipes.
+// Collective over the communicator's world; the first rank writes and prints, every other rank writes a log of its own.
+// Throws Error(bad_recipe) before anything is built if the ranks were given different recipes.
 ExitCode run_training(const RunRequest& request, const c10::Device& device, Communicator& communicator);
 
 }  // namespace llmtrain

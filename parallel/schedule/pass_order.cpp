@@ -7,10 +7,11 @@ namespace llmtrain {
 
 namespace {
 
-// Appends passes of one rank; a stage is named by the loop in which the rank takes it.
+// Appends passes of one rank; a stage is identified by its loop on that rank.
 class PassList {
  public:
   PassList(const ScheduleShape& shape, std::int32_t rank) : shape_(shape), rank_(rank) {
+    // Schedules are made in the inner loop of planning.
     passes_.reserve(2 * static_cast<std::size_t>(shape.loops) * static_cast<std::size_t>(shape.micro_batches));
   }
 
@@ -18,8 +19,9 @@ class PassList {
     passes_.push_back({direction, loop * shape_.pipeline + rank_, micro});
   }
 
-  // The index-th forward or backward of a depth-first schedule: groups of as many micro-batches as ranks go through all
-  // loops, upwards or downwards, before the next group.
+  // The index-th forward or backward of a depth-first schedule (Narayanan et al., arXiv 2104.04473, section 2.2.2):
+  // groups of `pipeline` micro-batches go through all loops, ascending or descending, before the next group. A group of
+  // that size returns to the first rank just when the rank has sent the last of the group on.
   void add_depth_first(Direction direction, std::int32_t index) {
     const std::int32_t group = shape_.pipeline * shape_.loops;
     const std::int32_t loop = index % group / shape_.pipeline;
@@ -35,7 +37,8 @@ class PassList {
   std::vector<Pass> passes_;
 };
 
-// `group` micro-batches at a time through all loops and back.
+// `group` micro-batches at a time forward through all loops and backward in reverse. With all micro-batches as one
+// group this is GPipe (arXiv 1811.06965), and with loops breadth-first (Lamy-Poirier, arXiv 2211.05953).
 void add_group_by_group(PassList& list, const ScheduleShape& shape, std::int32_t group) {
   for (std::int32_t first = 0; first < shape.micro_batches; first += group) {
     for (std::int32_t loop = 0; loop < shape.loops; ++loop)
@@ -45,15 +48,20 @@ void add_group_by_group(PassList& list, const ScheduleShape& shape, std::int32_t
   }
 }
 
-// After the warm-up a forward and a backward in turn, as long as there are forwards.
+// 1F1B and its interleaved form (Narayanan et al., arXiv 2104.04473, section 2.2): after the warm-up one forward and
+// one backward in turn, so that a rank never has more passes in flight than the warm-up has forwards, plus one.
 void add_one_forward_one_backward(PassList& list, const ScheduleShape& shape, std::int32_t rank) {
   const std::int32_t passes = shape.micro_batches * shape.loops;
+  // 1F1B fills the later ranks and then waits for the first backward. Interleaved keeps running forwards while the
+  // first micro-batch travels from the last loop to the last rank and back: two passes for each later rank, after all
+  // loops but the last.
   const std::int32_t ranks_behind = shape.pipeline - rank - 1;
   const std::int32_t wanted = shape.loops == 1 ? ranks_behind : 2 * ranks_behind + (shape.loops - 1) * shape.pipeline;
   const std::int32_t warm_up = std::min(wanted, passes);
   for (std::int32_t index = 0; index < warm_up; ++index) list.add_depth_first(Direction::forward, index);
   for (std::int32_t index = 0; index < passes; ++index) {
     if (warm_up + index < passes) list.add_depth_first(Direction::forward, warm_up + index);
+    // Also after the last forward: the cool-down that drains the pipeline.
     list.add_depth_first(Direction::backward, index);
   }
 }
@@ -69,6 +77,7 @@ std::vector<Pass> pass_order(const ScheduleShape& shape, std::int32_t rank) {
       break;
     case PipelineSchedule::one_forward_one_backward:
     case PipelineSchedule::interleaved:
+      // One rank has no bubble to fill: one micro-batch at a time keeps the fewest activations.
       if (shape.pipeline == 1) {
         add_group_by_group(list, shape, 1);
       } else {
@@ -104,6 +113,7 @@ double passes_in_flight(const ScheduleShape& shape, std::int32_t rank) {
     case PipelineSchedule::interleaved:
       if (shape.loops == 1) return std::min(all, later_ranks + 1);
       if (shape.pipeline == 1) return shape.loops;
+      // The warm-up of add_one_forward_one_backward(), and the forward before the first backward.
       return std::min(all, 2 * later_ranks + (shape.loops - 1.0) * shape.pipeline + 1);
   }
   return all;

@@ -10,7 +10,7 @@ namespace llmtrain {
 
 enum class Direction : std::uint8_t { forward, backward };
 
-// One micro-batch through one stage of a rank.
+// One pass of one micro-batch through one stage of a rank.
 struct Pass {
   Direction direction{};
   std::int32_t stage = 0;
@@ -19,11 +19,11 @@ struct Pass {
   bool operator==(const Pass&) const = default;
 };
 
-// The passes of a pipeline rank in the order that make_schedule() states. The shape can run.
+// The passes of a pipeline rank in the order that make_schedule() documents. The shape must be valid.
 std::vector<Pass> pass_order(const ScheduleShape& shape, std::int32_t rank);
 
-// Passes of stages that a pipeline rank has begun and not finished, at most: micro-batches in flight, of each of its
-// stages.
+// The maximum number of forward passes whose backward is outstanding on a pipeline rank: micro-batches in flight,
+// summed over its stages.
 double passes_in_flight(const ScheduleShape& shape, std::int32_t rank);
 
 }  // namespace llmtrain

@@ -12,30 +12,35 @@ namespace llmtrain {
 
 namespace {
 
-// Writes the instructions of one rank around its passes.
+// Writes the instructions of one rank: its passes, and the communication around them.
 class RankWriter {
  public:
   RankWriter(const ScheduleShape& shape, std::int32_t rank)
       : shape_(shape), rank_(rank), passes_(pass_order(shape, rank)) {
+    // Only ZeRO-3 gathers around passes.
     if (shape.sharding() == 3) holds_ = hold_weights(passes_, shape.gather_group());
     frees_ = holds_;
     std::sort(frees_.begin(), frees_.end(),
               [](const WeightHold& a, const WeightHold& b) { return a.free_after < b.free_after; });
+    // At most a receive before each pass and a send after it.
     const std::size_t instructions_a_pass = shape.pipeline == 1 ? 1 : 3;
     instructions_.reserve(passes_.size() * instructions_a_pass + 2 * holds_.size() + reductions() + updates() + 1);
   }
 
   RankSchedule write() {
+    // Gathers that can be issued before the first pass.
     gather_before(0);
     for (std::size_t i = 0; i < passes_.size(); ++i) {
       receive(passes_[i]);
       compute(passes_[i]);
       send(passes_[i]);
       free_after(i);
-      // Before the reduction, because the next stage waits for its weights and nothing but the last step for gradients.
+      // Gathers go before the reduction on the data stream: the next stage waits for its weights, while reduced
+      // gradients are needed only by OptimizerStep.
       gather_before(i + 1);
       reduce_after(passes_[i]);
     }
+    // After all reductions of the list: the runner waits for them, not for the other ranks' passes.
     instructions_.push_back({.operation = Operation::optimizer_step});
     if (updates() > 0) gather_updates();
     return {std::move(instructions_)};
@@ -47,7 +52,7 @@ class RankWriter {
     return static_cast<std::size_t>(shape_.loops) *
            static_cast<std::size_t>(shape_.micro_batches / shape_.reduction_group());
   }
-  // ZeRO-1 and -2 shard the optimizer's weights, and the whole ones come from all shards.
+  // Stages whose updated weights are gathered after the step: at ZeRO-1 and -2 each rank updates only its shard.
   std::size_t updates() const {
     return shape_.sharding() == 1 || shape_.sharding() == 2 ? static_cast<std::size_t>(shape_.loops) : 0;
   }
@@ -89,11 +94,12 @@ class RankWriter {
   }
 
   void free_after(std::size_t pass) {
+    // Holds may end in another order than they begin: frees_ is sorted by their ends.
     for (; freed_ < frees_.size() && frees_[freed_].free_after == pass; ++freed_)
       instructions_.push_back({.operation = Operation::free_weights, .stage = frees_[freed_].stage});
   }
 
-  // Backwards of a stage come in the order of the micro-batches, so the last of a group ends it.
+  // Backwards of a stage run in micro-batch order, so the last micro-batch of a group completes its gradients.
   void reduce_after(const Pass& pass) {
     if (!shape_.reduces || pass.direction == Direction::forward) return;
     if ((pass.micro + 1) % shape_.reduction_group() == 0)
@@ -116,9 +122,10 @@ class RankWriter {
 }  // namespace
 
 Schedule make_schedule(const ScheduleShape& shape) {
+  // The rules of recipes have checked this; a shape from elsewhere would give a schedule that cannot run.
   const bool runs = takes_loops(shape.kind, shape.pipeline, shape.loops) &&
                     shape.micro_batches % micro_batch_group(shape.kind, shape.pipeline, shape.loops) == 0;
-  if (!runs) throw Error(ExitCode::internal_error, "a schedule was asked for that the rules of recipes refuse");
+  if (!runs) throw Error(ExitCode::internal_error, "the requested schedule violates the rules of recipes");
   Schedule schedule{.shape = shape, .ranks = {}};
   schedule.ranks.reserve(static_cast<std::size_t>(shape.pipeline));
   for (std::int32_t rank = 0; rank < shape.pipeline; ++rank) schedule.ranks.push_back(RankWriter(shape, rank).write());

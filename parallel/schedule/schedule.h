@@ -9,7 +9,7 @@
 
 namespace llmtrain {
 
-// What a rank does in one step, as data: the simulator prices this list and the runner executes it.
+// The instructions of a step, as data: the simulator prices them and the runner executes them.
 enum class Operation : std::uint8_t {
   forward,
   backward,
@@ -26,21 +26,21 @@ enum class Operation : std::uint8_t {
 struct Instruction {
   Operation operation{};
   std::int32_t stage = -1;  // -1: the whole rank (optimizer_step)
-  std::int32_t micro = -1;  // micro-batch of the step, -1 where none is meant
-  std::int32_t peer = -1;   // pipeline rank at the other end of a transfer
+  std::int32_t micro = -1;  // micro-batch of the step, -1 for none
+  std::int32_t peer = -1;   // pipeline rank at the other end of a transfer, -1 for none
 
   bool operator==(const Instruction&) const = default;
 };
 
-// One line, the operation and the fields that are not -1: "Forward stage 2 micro 0", "SendActivation stage 2 micro 0
-// peer 1", "OptimizerStep".
+// One line with the operation and the fields that are not -1: "Forward stage 2 micro 0", "SendActivation stage 2 micro
+// 0 peer 1", "OptimizerStep".
 std::string to_text(const Instruction& instruction);
 
 struct RankSchedule {
   std::vector<Instruction> instructions;
 };
 
-// A line for each instruction, each with its end of line.
+// One newline-terminated line per instruction.
 std::string to_text(const RankSchedule& schedule);
 
 struct ScheduleShape {
@@ -49,15 +49,15 @@ struct ScheduleShape {
   std::int32_t loops = 1;     // stages on each rank; stage i lives on rank i mod pipeline
   std::int32_t micro_batches = 1;
   std::int32_t zero_stage = 0;  // 0 to 3
-  bool reduces = false;         // more than one rank holds the same parameters; without it zero_stage means nothing
+  bool reduces = false;         // several ranks hold the same parameters; otherwise zero_stage has no effect
 
   std::int32_t stages() const { return pipeline * loops; }
-  // ZeRO's stage as far as there are ranks to shard over.
+  // The effective ZeRO stage: 0 without ranks to shard over.
   std::int32_t sharding() const { return reduces ? zero_stage : 0; }
-  // Micro-batches that a stage takes with its weights gathered once: all (breadth_first, gpipe), as many as ranks
-  // (interleaved over more than one rank), or one, as ordinary FSDP.
+  // Micro-batches that a stage processes per gather of its weights: all (breadth_first, gpipe), as many as ranks
+  // (interleaved over more than one rank), or one, like ordinary FSDP.
   std::int32_t gather_group() const;
-  // Micro-batches whose gradients are summed before they are reduced: gather_group() where gradients are sharded
+  // Micro-batches whose gradients are accumulated before they are reduced: gather_group() if gradients are sharded
   // (ZeRO-2 and -3), else all of the step.
   std::int32_t reduction_group() const { return sharding() >= 2 ? gather_group() : micro_batches; }
 };
@@ -67,30 +67,28 @@ struct Schedule {
   std::vector<RankSchedule> ranks;  // by pipeline rank
 };
 
-// Each rank's text after a line "Rank r".
+// The text of each rank, preceded by a line "Rank r".
 std::string to_text(const Schedule& schedule);
 
-// What every pipeline rank does in one step. The order of the passes:
+// The instructions of every pipeline rank for one step. The order of the passes:
 //   gpipe          all forwards, then all backwards (Huang et al., arXiv 1811.06965);
-//   1f1b           pipeline − rank − 1 forwards, then a forward and a backward in turn (Narayanan et al., arXiv
+//   1f1b           pipeline − rank − 1 forwards, then one forward and one backward in turn (Narayanan et al., arXiv
 //                  2104.04473, section 2.2.1);
 //   interleaved    depth first: as many micro-batches as ranks through each of the rank's stages, after a warm-up of
 //                  2 · (pipeline − rank − 1) + (loops − 1) · pipeline forwards (ibid., section 2.2.2); 1f1b with one
 //                  loop;
 //   breadth_first  all micro-batches through a stage before the next one, and back through the stages in reverse
 //                  (Lamy-Poirier, arXiv 2211.05953, section 3).
-// Over one rank 1f1b and interleaved finish one micro-batch, forward and backward, before the next. Every schedule
-// takes the backwards of a stage in the order of the micro-batches, so that all sum a parameter's gradients in the same
-// order.
+// On one rank 1f1b and interleaved finish one micro-batch, forward and backward, before the next. Every schedule runs
+// the backwards of a stage in micro-batch order, so that all accumulate a parameter's gradients in the same order.
 //
-// Between ranks: a receive stands before the pass that needs its tensor, a send after the pass that made it;
-// activations and gradients travel in channels of their own. ZeRO-3 gathers a stage's weights before use and frees them
-// after it, once in each direction for every gather_group(); the gather is issued one stage ahead of its use, never
-// with more than two stages gathered, and a stage is freed before it is gathered again. Gradients are reduced after the
-// last backward of each reduction_group(). At ZeRO-1 and -2 the updated weights of each stage are gathered after
-// OptimizerStep.
+// Between ranks, a receive precedes the pass that needs its tensor and a send follows the pass that computes it;
+// activations and gradients use separate channels. ZeRO-3 gathers a stage's weights before use and frees them after it,
+// once in each direction per gather_group(); the gather is issued one stage ahead of its use, never with more than two
+// stages gathered, and a stage is freed before it is gathered again. Gradients are reduced after the last backward of
+// each reduction_group(). At ZeRO-1 and -2 the updated weights of each stage are gathered after OptimizerStep.
 //
-// The shape is what the schedule allows (core/recipe/pipeline_schedules.h), or it is an Error(internal_error).
+// Throws Error(internal_error) if the schedule does not allow the shape (core/recipe/pipeline_schedules.h).
 Schedule make_schedule(const ScheduleShape& shape);
 
 }  // namespace llmtrain

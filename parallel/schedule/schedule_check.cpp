@@ -28,7 +28,7 @@ bool takes_micro(Operation operation) {
          is_receive(operation);
 }
 
-// Tensors on their way from one rank to the next, by the stage that they are for.
+// Tensors in flight from one rank to a neighbour, identified by the stage that consumes them. First in, first out.
 class Channel {
  public:
   struct Tensor {
@@ -46,7 +46,8 @@ class Channel {
   std::size_t received_ = 0;
 };
 
-// Runs all ranks, each as far as it gets; a rank that waits for a neighbour goes on when that one has moved.
+// Runs every rank as far as possible; a blocked rank continues when its neighbour has sent or received. The result does
+// not depend on the order, because channels have one sender and one receiver each.
 class Checker {
  public:
   Checker(const Schedule& schedule, std::int32_t buffers)
@@ -80,7 +81,7 @@ class Checker {
   bool is_done(std::int32_t rank) const { return next(rank) == instructions(rank).size(); }
   const Instruction& instruction_of(std::int32_t rank) const { return instructions(rank)[next(rank)]; }
 
-  // Activations go to the next rank, gradients to the one before.
+  // Activations go to the next rank, gradients to the previous one.
   std::int32_t neighbour(std::int32_t rank, bool behind) const {
     return (rank + (behind ? 1 : shape_.pipeline - 1)) % shape_.pipeline;
   }
@@ -97,12 +98,12 @@ class Checker {
                                               ": " + rule);
   }
 
-  // Fields that the operation does not have, or that do not exist.
+  // The rule that a field breaks: one that the operation does not have, or an index out of range. Empty if none.
   std::string wrong_field(std::int32_t rank, const Instruction& instruction) const {
     const Operation operation = instruction.operation;
     if (operation == Operation::optimizer_step) {
       const bool plain = instruction.stage == -1 && instruction.micro == -1 && instruction.peer == -1;
-      return plain ? "" : "it is for the whole rank";
+      return plain ? "" : "it applies to the whole rank";
     }
     if (instruction.stage < 0 || instruction.stage >= shape_.stages() || instruction.stage % shape_.pipeline != rank) {
       return "the stage is not on this rank";
@@ -110,18 +111,20 @@ class Checker {
     const bool has_micro = instruction.micro >= 0 && instruction.micro < shape_.micro_batches;
     if (takes_micro(operation) ? !has_micro : instruction.micro != -1) return "there is no such micro-batch";
     if (!is_send(operation) && !is_receive(operation)) return instruction.peer == -1 ? "" : "it has no peer";
-    if (shape_.pipeline == 1) return "one rank has no one to exchange tensors with";
+    if (shape_.pipeline == 1) return "a pipeline of one rank exchanges no tensors";
+    // Activations move to the next rank and gradients back; stages wrap around, so the last rank's next is the first.
     const std::int32_t peer = neighbour(rank, is_of_activation(operation) == is_send(operation));
     return instruction.peer == peer ? "" : "the stage's neighbour is on rank " + std::to_string(peer);
   }
 
-  // Does the rank's next instruction. False when it has to wait.
+  // Executes the rank's next instruction. False if it has to wait.
   bool step(std::int32_t rank, std::vector<std::int32_t>& ready) {
     const Instruction& instruction = instruction_of(rank);
     if (const std::string wrong = wrong_field(rank, instruction); !wrong.empty()) fail(rank, wrong);
     const bool send = is_send(instruction.operation);
     if (send || is_receive(instruction.operation)) {
       if (!(send ? send_tensor(rank, instruction) : receive_tensor(rank, instruction))) return false;
+      // The peer may have been waiting for this transfer; waking one that was not costs one failed attempt.
       ready.push_back(instruction.peer);
     } else if (const std::string broken = compute(rank, instruction); !broken.empty()) {
       fail(rank, broken);
@@ -155,6 +158,7 @@ class Checker {
 
   bool send_tensor(std::int32_t rank, const Instruction& instruction) {
     Channel& channel = channel_from(rank, instruction.operation);
+    // Full: wait for the receiver, like a send without buffer space at run time.
     if (channel.size() >= buffers_) return false;
     if (const std::string broken = state_.send(instruction); !broken.empty()) fail(rank, broken);
     const bool activation = instruction.operation == Operation::send_activation;
@@ -166,6 +170,7 @@ class Checker {
     Channel& channel = channel_from(instruction.peer, instruction.operation);
     if (channel.size() == 0) return false;
     const Channel::Tensor tensor = channel.front();
+    // Messages carry no labels at run time: the order of sends must be the order of receives.
     if (tensor.stage != instruction.stage || tensor.micro != instruction.micro) {
       fail(rank, "the next tensor from rank " + std::to_string(instruction.peer) + " is for stage " +
                      std::to_string(tensor.stage) + " micro " + std::to_string(tensor.micro));
@@ -175,7 +180,7 @@ class Checker {
     return true;
   }
 
-  // All ranks have stopped, and this one is not at its end.
+  // The reason why this rank is not at its end although no rank can proceed.
   std::string why_it_waits(std::int32_t rank) const {
     const Instruction& instruction = instruction_of(rank);
     const std::string peer = "rank " + std::to_string(instruction.peer);
@@ -185,7 +190,7 @@ class Checker {
     }
     return "deadlock: it waits for " + peer + (send ? " to receive" : " to send") + ", which waits at instruction " +
            std::to_string(next(instruction.peer)) + " \"" + to_text(instruction_of(instruction.peer)) + "\", with " +
-           std::to_string(buffers_) + (buffers_ == 1 ? " buffer" : " buffers") + " a channel";
+           std::to_string(buffers_) + (buffers_ == 1 ? " buffer" : " buffers") + " per channel";
   }
 
   void check_end(std::int32_t rank) {
@@ -203,8 +208,8 @@ class Checker {
   const ScheduleShape& shape_;
   std::size_t buffers_;
   ScheduleState state_;
-  std::vector<std::size_t> next_;  // instruction, by rank
-  std::vector<Channel> channels_;  // two from each rank
+  std::vector<std::size_t> next_;  // index of the next instruction, by rank
+  std::vector<Channel> channels_;  // two from each rank: activations, gradients
 };
 
 }  // namespace
@@ -212,9 +217,9 @@ class Checker {
 void check(const Schedule& schedule, std::int32_t buffers) {
   if (schedule.ranks.size() != static_cast<std::size_t>(schedule.shape.pipeline)) {
     throw Error(ExitCode::internal_error, "the schedule cannot run: it has " + std::to_string(schedule.ranks.size()) +
-                                              " ranks in place of " + std::to_string(schedule.shape.pipeline));
+                                              " ranks instead of " + std::to_string(schedule.shape.pipeline));
   }
-  if (buffers < 1) throw Error(ExitCode::internal_error, "a channel between ranks holds at least 1 tensor");
+  if (buffers < 1) throw Error(ExitCode::internal_error, "a channel between ranks must hold at least 1 tensor");
   Checker(schedule, buffers).run();
 }
 

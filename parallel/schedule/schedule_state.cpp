@@ -15,7 +15,7 @@ std::uint8_t& ScheduleState::facts(std::int32_t stage, std::int32_t micro) {
 }
 
 std::string ScheduleState::use_weights(const Instruction& instruction) {
-  if (rank_of(instruction).has_stepped) return "no pass comes after OptimizerStep";
+  if (rank_of(instruction).has_stepped) return "no pass may follow OptimizerStep";
   StageState& stage = stage_of(instruction);
   if (shape_.sharding() == 3 && !stage.is_gathered) return "the stage's weights are not gathered";
   stage.is_used = true;
@@ -24,11 +24,12 @@ std::string ScheduleState::use_weights(const Instruction& instruction) {
 
 std::string ScheduleState::forward(const Instruction& instruction) {
   std::uint8_t& here = facts(instruction.stage, instruction.micro);
-  if ((here & forward_done) != 0) return "the stage has taken this micro-batch forward already";
+  if ((here & forward_done) != 0) return "the stage has already run this micro-batch forward";
+  // Within one rank the previous stage's pass is the input; between ranks its receive.
   if (instruction.stage > 0) {
     const bool has_input = shape_.pipeline == 1 ? (facts(instruction.stage - 1, instruction.micro) & forward_done) != 0
                                                 : (here & activation_received) != 0;
-    if (!has_input) return "its input, the activation of the stage before, is not there";
+    if (!has_input) return "its input, the activation of the previous stage, is missing";
   }
   here |= forward_done;
   ++stage_of(instruction).forwards;
@@ -43,14 +44,16 @@ std::string ScheduleState::backward(const Instruction& instruction) {
   if (!is_last(instruction.stage)) {
     const bool has_input = shape_.pipeline == 1 ? (facts(instruction.stage + 1, instruction.micro) & backward_done) != 0
                                                 : (here & gradient_received) != 0;
-    if (!has_input) return "its input, the gradient of the stage behind, is not there";
+    if (!has_input) return "its input, the gradient of the next stage, is missing";
   }
+  // Gradients are accumulated in this order, so it determines their rounding.
   if (instruction.micro != stage.backwards) {
     return "the backwards of a stage run in the order of the micro-batches, and micro-batch " +
            std::to_string(stage.backwards) + " is next";
   }
+  // With sharded gradients the next group would write into gradients that are still to be reduced.
   if (shape_.reduces && stage.unreduced == shape_.reduction_group()) {
-    return "the stage's gradients of the micro-batches before have to be reduced first";
+    return "the stage's gradients of the previous micro-batches must be reduced first";
   }
   here |= backward_done;
   ++stage.backwards;
@@ -62,9 +65,9 @@ std::string ScheduleState::send(const Instruction& instruction) {
   const bool activation = instruction.operation == Operation::send_activation;
   std::uint8_t& here = facts(instruction.stage, instruction.micro);
   if (activation ? is_last(instruction.stage) : instruction.stage == 0) {
-    return activation ? "the last stage has no one to send activations to" : "the first stage sends no gradients";
+    return activation ? "the last stage sends no activations" : "the first stage sends no gradients";
   }
-  if ((here & (activation ? forward_done : backward_done)) == 0) return "the tensor is not made yet";
+  if ((here & (activation ? forward_done : backward_done)) == 0) return "the tensor has not been computed yet";
   const std::uint8_t sent = activation ? activation_sent : gradient_sent;
   if ((here & sent) != 0) return "the tensor was sent already";
   here |= sent;
@@ -93,7 +96,8 @@ std::string ScheduleState::gather(const Instruction& instruction) {
   if (shape_.sharding() != 3) return gather_update(stage, rank);
   if (rank.has_stepped) return "at ZeRO-3 nothing is gathered after OptimizerStep";
   if (stage.is_gathered) return "the stage's weights are gathered already";
-  if (++rank.gathered > 2) return "two other stages are gathered, and there are two buffers";
+  // Two buffers are what make_schedule() promises and hold_weights() plans with.
+  if (++rank.gathered > 2) return "two other stages are gathered, and there are only two buffers";
   stage.is_gathered = true;
   stage.is_used = false;
   return "";
@@ -103,7 +107,8 @@ std::string ScheduleState::free(const Instruction& instruction) {
   StageState& stage = stage_of(instruction);
   if (shape_.sharding() != 3) return "weights are freed at ZeRO-3 only";
   if (!stage.is_gathered) return "the stage's weights are not gathered";
-  if (!stage.is_used) return "the stage's weights were gathered for nothing";
+  // A gather without use is harmless but costs a collective: the schedule is wrong.
+  if (!stage.is_used) return "the stage's weights were gathered but not used";
   stage.is_gathered = false;
   --rank_of(instruction).gathered;
   return "";
@@ -111,7 +116,7 @@ std::string ScheduleState::free(const Instruction& instruction) {
 
 std::string ScheduleState::reduce(const Instruction& instruction) {
   StageState& stage = stage_of(instruction);
-  if (!shape_.reduces) return "there is no one to reduce gradients with";
+  if (!shape_.reduces) return "there are no other ranks to reduce gradients with";
   if (stage.unreduced != shape_.reduction_group()) {
     return "a reduction follows " + std::to_string(shape_.reduction_group()) + " backwards of the stage, and " +
            std::to_string(stage.unreduced) + " ran since the last";
@@ -122,16 +127,17 @@ std::string ScheduleState::reduce(const Instruction& instruction) {
 
 std::string ScheduleState::optimizer_step(std::int32_t rank) {
   RankState& state = ranks_[static_cast<std::size_t>(rank)];
-  if (state.has_stepped) return "there is one OptimizerStep";
+  if (state.has_stepped) return "there must be exactly one OptimizerStep";
   state.has_stepped = true;
   for (std::int32_t stage = rank; stage < shape_.stages(); stage += shape_.pipeline) {
     const StageState& here = stages_[static_cast<std::size_t>(stage)];
     const std::string name = "stage " + std::to_string(stage);
     if (here.forwards != shape_.micro_batches || here.backwards != shape_.micro_batches) {
-      return name + " has not taken every micro-batch forward and backward";
+      return name + " has not run every micro-batch forward and backward";
     }
     if (shape_.reduces && here.unreduced != 0) return "the gradients of " + name + " are not reduced";
     if (here.is_gathered) return "the weights of " + name + " are not freed";
+    // With one rank tensors stay on it; nothing is sent.
     if (shape_.pipeline == 1) continue;
     for (std::int32_t micro = 0; micro < shape_.micro_batches; ++micro) {
       const std::uint8_t known = facts(stage, micro);
@@ -147,6 +153,7 @@ std::string ScheduleState::optimizer_step(std::int32_t rank) {
 
 std::string ScheduleState::finish(std::int32_t rank) const {
   if (!ranks_[static_cast<std::size_t>(rank)].has_stepped) return "OptimizerStep is missing";
+  // At ZeRO-1 and -2 every rank holds whole weights, which the update has made stale.
   const bool updates = shape_.sharding() == 1 || shape_.sharding() == 2;
   for (std::int32_t stage = rank; updates && stage < shape_.stages(); stage += shape_.pipeline) {
     if (stages_[static_cast<std::size_t>(stage)].updates == 0)

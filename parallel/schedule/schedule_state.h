@@ -9,22 +9,22 @@
 
 namespace llmtrain {
 
-// What check() knows of all stages while the ranks run. Each method does one instruction and returns the rule that it
-// breaks, or nothing. Stage, micro-batch and peer of the instruction exist.
+// The state of all stages and ranks in check(). Each method executes one instruction and returns the rule that it
+// breaks, or an empty string. Stage, micro-batch and peer of the instruction must exist.
 class ScheduleState {
  public:
   explicit ScheduleState(const ScheduleShape& shape);
 
   std::string forward(const Instruction& instruction);
   std::string backward(const Instruction& instruction);
-  // What the rank has made and may send, once; what it may receive, once.
+  // A tensor may be sent once, after it was computed, and received once.
   std::string send(const Instruction& instruction);
   std::string receive(const Instruction& instruction);
   std::string gather(const Instruction& instruction);
   std::string free(const Instruction& instruction);
   std::string reduce(const Instruction& instruction);
   std::string optimizer_step(std::int32_t rank);
-  // What is missing after the rank's last instruction.
+  // What is missing after the rank's last instruction; empty if nothing.
   std::string finish(std::int32_t rank) const;
 
  private:
@@ -39,11 +39,11 @@ class ScheduleState {
   };
   struct StageState {
     std::int32_t forwards = 0;
-    std::int32_t backwards = 0;  // also the next micro-batch
+    std::int32_t backwards = 0;  // also the index of the next micro-batch
     std::int32_t unreduced = 0;  // backwards since the last reduction
-    std::int32_t updates = 0;    // gathers after the step
+    std::int32_t updates = 0;    // gathers after OptimizerStep
     bool is_gathered = false;
-    bool is_used = false;  // since it was gathered
+    bool is_used = false;  // since the gather
   };
   struct RankState {
     std::int32_t gathered = 0;

@@ -11,8 +11,8 @@
 namespace llmtrain {
 namespace {
 
-// What is exchanged: [S, B, 2, kv_heads, D], keys and values of one position after another, so that the chunks of the
-// ranks lie back to back and need no copy to come into order.
+// The exchanged tensor [S, B, 2, kv_heads, D]: positions are the outermost dimension, so that the ranks' chunks are
+// contiguous and arrive in order without a copy.
 at::Tensor exchanged(const at::Tensor& own, std::int64_t positions) {
   return at::empty({positions, own.size(0), 2, own.size(2), own.size(3)}, own.options());
 }
@@ -22,6 +22,8 @@ at::Tensor view_of(const at::Tensor& both, std::int64_t which) { return both.sel
 
 }  // namespace
 
+// Zigzag order, as in Megatron-LM and Llama 3: with causal masks an early and a late chunk together see as many keys on
+// every rank.
 kernels::SequencePart context_part(std::int64_t sequence_length, int position, int ranks) {
   if (ranks == 1) return {};
   const std::int64_t own = sequence_length / ranks, early = own / 2, late = own - early;
@@ -34,6 +36,7 @@ kernels::SequencePart context_part(std::int64_t sequence_length, int position, i
 ContextParallel::ContextParallel(Communicator& communicator, const Layout& layout) : communicator_(&communicator) {
   const std::vector<int> ranks = group_members(layout.mesh(), GroupKind::context, communicator.rank());
   early_ = communicator.make_group("context", ranks);
+  // Late chunks are in reverse rank order within the sequence; a reversed group gathers them in place.
   late_ = communicator.make_group("context, reversed", {ranks.rbegin(), ranks.rend()});
 }
 
@@ -56,6 +59,7 @@ KeysAndValues ContextParallel::gather(const KeysAndValues& own) const {
   for (const Chunks& chunk : chunks(length)) {
     const at::Tensor whole = both.narrow(0, chunk.first, chunk.length * ranks());
     const at::Tensor mine = whole.narrow(0, chunk.group.position() * chunk.length, chunk.length);
+    // Own chunks are written to their place first: the gather is in place.
     view_of(mine, 0).copy_(own.key.narrow(1, chunk.own_first, chunk.length));
     view_of(mine, 1).copy_(own.value.narrow(1, chunk.own_first, chunk.length));
     handles.push_back(communicator_->all_gather(chunk.group, Purpose::context, array_of(mine), array_of(whole)));
@@ -69,6 +73,7 @@ void ContextParallel::scatter_sum(KeysAndValues gradients, const KeysAndValues& 
   const at::Tensor both = exchanged(gradients.key, length);
   view_of(both, 0).copy_(gradients.key);
   view_of(both, 1).copy_(gradients.value);
+  // Copied: free the gradients of all positions before waiting, they are as large as the exchanged tensor.
   gradients = {};
   std::vector<Handle> handles;
   for (const Chunks& chunk : chunks(length)) {

@@ -8,12 +8,12 @@
 
 namespace llmtrain {
 
-// The ranks that hold the same parameters as this one and train on other samples. Those of one shard group hold a part
-// of the states each (ZeRO); those at the same place of different shard groups hold the same part (HSDP). Copied
-// freely.
+// The ranks that hold the same parameters as this one and train on other samples. The ranks of one shard group hold one
+// part of the states each (ZeRO); ranks at the same position of different shard groups hold the same part (HSDP).
+// Copyable; copies share the groups.
 class DataParallel {
  public:
-  // Blocks until all ranks of the world have called it. The communicator outlives this.
+  // Collective over the world; blocks. The communicator must outlive this.
   DataParallel(Communicator& communicator, const Layout& layout);
 
   int ranks() const { return data_.size(); }
@@ -23,7 +23,7 @@ class DataParallel {
   int replicas() const { return replica_.size(); }
   int replica() const { return replica_.position(); }
 
-  // Flat, contiguous tensors; they stay as they are until the handle is done.
+  // Start collectives on flat, contiguous tensors, which must not be touched until the handle is done.
   Handle sum(const at::Tensor& whole) const;          // in place, over all ranks
   Handle sum_replicas(const at::Tensor& part) const;  // in place, over the ranks with the same part
   Handle scatter_sum(const at::Tensor& whole, const at::Tensor& part) const;  // this rank's part of the shards' sum

@@ -9,8 +9,11 @@ namespace llmtrain {
 
 PipelineParallel::PipelineParallel(Communicator& communicator, const Layout& layout) : communicator_(&communicator) {
   const std::vector<int> ranks = group_members(layout.mesh(), GroupKind::pipeline, communicator.rank());
+  // Messages of a group are matched in order, and the two directions interleave differently on sender and receiver:
+  // each needs a group of its own.
   activations_ = communicator.make_group("pipeline activations", ranks, GroupUse::messages);
   gradients_ = communicator.make_group("pipeline gradients", ranks, GroupUse::messages);
+  // Collective over its members only, so the ranks in between do not call it.
   if (ranks.size() > 1 && is_end()) ends_ = communicator.make_group("pipeline ends", {ranks.front(), ranks.back()});
 }
 

@@ -8,10 +8,11 @@
 
 namespace llmtrain {
 
-// The ranks that hold the stages of one copy of the model; stage i is on position i mod ranks(). Copied freely.
+// The ranks that hold the stages of one copy of the model; stage i is on position i mod ranks(). Copyable; copies share
+// the groups.
 class PipelineParallel {
  public:
-  // Blocks until all ranks of the world have called it. The communicator outlives this.
+  // Collective over the world; blocks. The communicator must outlive this.
   PipelineParallel(Communicator& communicator, const Layout& layout);
 
   int ranks() const { return activations_.size(); }
@@ -19,13 +20,13 @@ class PipelineParallel {
 
   bool is_end() const { return position() == 0 || position() + 1 == ranks(); }
 
-  // What passes between stages, each kind in a channel of its own, in the order of the calls. Contiguous tensors; they
-  // stay as they are until the handle is done.
+  // Transfers between stages, matched in the order of the calls within each channel. Tensors are contiguous and must
+  // not be touched until the handle is done.
   enum class Channel { activations, gradients };
   Handle send(Channel channel, const at::Tensor& tensor, int position) const;
   Handle receive(Channel channel, const at::Tensor& tensor, int position) const;
 
-  // In place, over the first and the last position, which hold one parameter together: only they call it.
+  // Sums in place over the first and the last position, which share one parameter: only they call it.
   Handle sum_ends(const at::Tensor& tensor) const;
 
  private:

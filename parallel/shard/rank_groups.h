@@ -13,10 +13,9 @@
 
 namespace llmtrain {
 
-// What this rank is to the others, along each axis of the layout's mesh. Copied freely.
+// This rank's groups along each axis of the layout's mesh. Copyable; copies share the groups.
 struct RankGroups {
-  // Blocks until all ranks of the world have called it. The communicator, which has as many ranks as the layout,
-  // outlives this.
+  // Collective over the world; blocks. The communicator must have as many ranks as the layout and outlive this.
   RankGroups(Communicator& communicator, const Layout& layout)
       : mesh(layout.mesh()),
         context(communicator, layout),
@@ -25,23 +24,23 @@ struct RankGroups {
         pipeline(communicator, layout),
         communicator_(&communicator) {}
 
-  // Of the whole world.
+  // The communicator of the whole world.
   Communicator& communicator() const { return *communicator_; }
-  bool is_first() const { return communicator_->rank() == 0; }  // it speaks and writes
-  // The values of every rank of the world, rank by rank: sums in float64 do not depend on the ranks' order. Blocks.
+  bool is_first() const { return communicator_->rank() == 0; }  // the rank that prints and writes
+  // The values of every rank of the world, in rank order, so that all ranks can sum them identically. Blocks.
   std::vector<double> exchange(std::span<const double> values) const;
 
-  // Which part of the parameters is this rank's.
+  // This rank's part of the parameters.
   ShardPlace shard_place() const { return {shard_degrees(mesh), tensor.position(), expert_position()}; }
 
   Mesh mesh;
   ContextParallel context;
-  DataParallel data;  // with the context ranks: they hold the same parameters
+  DataParallel data;  // includes the context ranks, which hold the same parameters
   TensorParallel tensor;
   PipelineParallel pipeline;
 
  private:
-  // Expert ranks are the fastest within data.
+  // Expert ranks vary fastest within data.
   std::int64_t expert_position() const { return data.position() / context.ranks() % mesh.expert; }
 
   Communicator* communicator_;

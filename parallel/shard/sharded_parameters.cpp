@@ -20,9 +20,11 @@ ShardedParameters::ShardedParameters(const Graph& graph, ParameterStore& store, 
       ranks_(ranks),
       zero_stage_(group.zero_stage),
       shards_(group.flat()),
+      // At stage 0 there is one shard, and every rank owns it.
       place_(shards_.padded_shard(zero_stage_ == 0 ? 0 : ranks.shard())),
       tensor_gradients_(graph, store, tensor, owned()) {
   allocate(group, options);
+  // Modules ask for gradient memory when they first write: from stage 2 on it exists only until it is reduced.
   store_.set_gradient_source([this] { return make_gradients(); });
   if (!shards_from(3)) store_.attach_weights(weights_);
 }
@@ -34,6 +36,7 @@ void ShardedParameters::allocate(const StateGroup& group, const ShardingOptions&
   weights_ = flat(shards_from(3) ? place_.count() : shards_.padded(), group.types.weight);
   const bool trains = options.contents == StateContents::training;
   has_master_ = trains && group.types.master;
+  // Without a master the optimizer updates the weights in place.
   source_ = has_master_ ? flat(place_.count(), *group.types.master) : owned_weights();
   if (!trains) return;
   gradients_ = flat(shards_from(2) ? place_.count() : shards_.padded(), group.types.gradient);
@@ -54,6 +57,7 @@ std::vector<OptimizerSegment> ShardedParameters::owned_segments() const {
 
 at::Tensor ShardedParameters::make_gradients() const {
   if (!shards_from(2)) return gradients_;
+  // A parameter's first gradient overwrites, so only the padding, which no module writes, needs clearing.
   at::Tensor flat = at::empty({shards_.padded()}, gradients_.options());
   flat.slice(0, shards_.elements).zero_();
   return flat;
@@ -67,12 +71,14 @@ FlatInterval ShardedParameters::owned() const { return intersection(place_, {0, 
 
 FlatInterval ShardedParameters::saved() const {
   const FlatInterval all = owned();
+  // Ranks with the same elements (replicas; at stage 0 all data ranks) write equal shares of them.
   const FlatShards shares{all.count(), zero_stage_ == 0 ? ranks_.ranks() : ranks_.replicas()};
   const FlatInterval own = shares.shard(zero_stage_ == 0 ? ranks_.position() : ranks_.replica());
   return {all.begin + own.begin, all.begin + own.end};
 }
 
 void ShardedParameters::initialize(std::int64_t seed) {
+  // Every rank draws the whole group in fp32 and keeps its part: initial weights do not depend on the layout or type.
   const bool is_whole = zero_stage_ == 0 && source_.scalar_type() == at::kFloat;
   const at::Tensor whole = is_whole ? source_ : make_flat_memory(shards_.padded(), at::kFloat, source_.device());
   initialize_weights(whole, store_, graph_, seed);
@@ -89,6 +95,7 @@ void ShardedParameters::publish() {
 
 void ShardedParameters::gather() {
   if (zero_stage_ == 0) return;
+  // ZeRO-1 and -2: whole weights are resident, so the update is gathered in place from the owned parts.
   if (!shards_from(3)) {
     gather_ = ranks_.gather(owned_part(weights_), weights_);
     return;
@@ -99,6 +106,7 @@ void ShardedParameters::gather() {
 
 void ShardedParameters::finish_gather() {
   gather_.wait();
+  // Only now: before the gather is done modules must not see the memory.
   if (gathered_.defined()) store_.attach_weights(gathered_);
 }
 
@@ -111,7 +119,9 @@ void ShardedParameters::free() {
 
 void ShardedParameters::reduce() {
   finish_reduction();
+  // Taken out of the store: gradients written from here on belong to the next reduction.
   unreduced_ = store_.take_gradients();
+  // Before the data ranks' sum: both ends then reduce the same values and stay bitwise equal.
   if (partner_sum_) partner_sum_(unreduced_.slice(0, 0, shards_.elements)).wait();
   is_reducing_ = true;
   if (zero_stage_ == 0) {
@@ -121,6 +131,7 @@ void ShardedParameters::reduce() {
   if (!shards_from(2)) {
     partial_ = owned_part(unreduced_);
   } else {
+    // The first reduction of a step writes the owned gradients directly; later ones are added to them.
     partial_ = has_reduced_ ? at::empty_like(gradients_) : gradients_;
   }
   reduction_ = ranks_.scatter_sum(unreduced_, partial_);
@@ -129,6 +140,7 @@ void ShardedParameters::reduce() {
 void ShardedParameters::finish_reduction() {
   if (!std::exchange(is_reducing_, false)) return;
   reduction_.wait();
+  // Hierarchical reduction (HSDP): scattered within a shard group first, then only shards cross the replicas.
   if (partial_.defined()) ranks_.sum_replicas(partial_).wait();
   if (shards_from(2) && has_reduced_) gradients_.add_(partial_);
   has_reduced_ = true;
@@ -138,11 +150,14 @@ void ShardedParameters::finish_reduction() {
 
 void ShardedParameters::collect() {
   finish_reduction();
+  // Without data ranks the schedule has no reduction; a step of one rank still ends its accumulation here.
   if (!has_reduced_) store_.take_gradients();
+  // After the data-parallel reduction, on the owned shard only: less traffic than summing whole gradients.
   tensor_gradients_.sum(owned_gradients());
 }
 
 double ShardedParameters::sum_of_squares() const {
+  // At stage 0 every rank has all gradients: each still sums only its share, so that every element counts once.
   const FlatShards shares{shards_.elements, ranks_.shards()};
   return tensor_gradients_.sum_of_squares(owned_gradients(), shares.shard(ranks_.shard()));
 }

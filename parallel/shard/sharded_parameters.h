@@ -21,7 +21,7 @@
 
 namespace llmtrain {
 
-// What is kept of parameters: all that training needs, or what the modules multiply with and nothing else.
+// What is stored of parameters: everything that training needs, or only the weights that the modules compute with.
 enum class StateContents { training, weights };
 
 struct ShardingOptions {
@@ -30,62 +30,63 @@ struct ShardingOptions {
   OptimizerRecipe optimizer;
 };
 
-// The memory of one group of a stage's parameters under ZeRO (Rajbhandari et al., arXiv 1910.02054), and what passes
-// between the ranks for it. Each rank owns the part of the flat memory that it updates: all of it at stage 0, its shard
-// above. It keeps the whole of the weights up to stage 2 and of the gradients up to stage 1; what it does not keep is
-// there from gather() to free(), and from the first gradient written to the end of the reduction. Types and stage are
-// the group's; weights without a master type are their own master. The calls are the schedule's instructions: all ranks
-// make them in the same order. Tensor ranks hold different parts of the model: each shards its own. With
-// StateContents::weights there is nothing to reduce or to update.
+// The memory of one group of a stage's parameters under ZeRO (Rajbhandari et al., arXiv 1910.02054) and its
+// collectives. Each rank owns the part of the flat memory that it updates: all of it at stage 0, its shard at higher
+// stages. Whole weights are resident up to stage 2 and whole gradients up to stage 1; otherwise whole weights exist
+// from gather() to free(), whole gradients from the first write to the end of the reduction. Types and stage are the
+// group's; weights without a master type are their own master. The calls correspond to the schedule's instructions: all
+// ranks make them in the same order. Tensor ranks hold different parts of the model and shard their own. With
+// StateContents::weights there is nothing to reduce or update.
 class ShardedParameters {
  public:
-  // `store`, which gets its memory from this, and the graph outlive it. Memory reads as zeros.
+  // `store`, which uses this object's memory, and the graph must outlive it. Memory is initially zero.
   ShardedParameters(const Graph& graph, ParameterStore& store, const StateGroup& group, const ShardingOptions& options,
                     const DataParallel& ranks, const TensorParallel& tensor);
   ShardedParameters(const ShardedParameters&) = delete;
   ShardedParameters& operator=(const ShardedParameters&) = delete;
 
   void initialize(std::int64_t seed);
-  // After source() was set from outside: the other copies of the weights, here and on the other ranks.
+  // Updates the other copies of the weights, here and on the other ranks, after source() was written. Collective;
+  // blocks.
   void publish();
 
-  // Starts to bring the whole weights here, at stage 3 into memory of their own; finish_gather() waits for them. They
-  // are there already up to stage 2, where gather() renews them after an update.
+  // Starts to gather the whole weights, at stage 3 into separate memory; finish_gather() waits for them. Up to stage 2
+  // whole weights are resident, and gather() refreshes them after an update.
   void gather();
   void finish_gather();
   void free();
 
-  // The same parameters on ranks that are not of these: `sum` adds their gradients in place, before each reduction.
+  // For parameters that ranks outside this group hold too: `sum` adds their gradients in place before each reduction.
   using PartnerSum = std::function<Handle(const at::Tensor&)>;
   void set_partner(PartnerSum sum) { partner_sum_ = std::move(sum); }
 
-  // Starts to sum what was written of the gradients over all ranks, and to what was reduced in this step before;
-  // finish_reduction() waits. Without a call to reduce() in a step collect() takes the gradients as this rank has them.
-  // collect() then adds what other tensor ranks have of them.
+  // reduce() starts to sum the accumulated gradients over all ranks, adding to earlier reductions of this step;
+  // finish_reduction() waits. collect() finishes the step's gradients: without a call to reduce() it takes this rank's
+  // own, and then it adds the contributions of other tensor ranks.
   void reduce();
   void finish_reduction();
   void collect();
 
-  // Squares of the reduced gradients of this rank's shard, without copies of what another tensor rank counts: all
-  // shards of a replica, of all tensor ranks, together are those of the stage.
+  // Sum of squares of the reduced gradients of this rank's shard, without elements that another tensor rank counts: the
+  // sum over all shards of one replica and over all tensor ranks is that of the stage.
   double sum_of_squares() const;
-  // The optimizer's step on what this rank owns. `step` counts from 1.
+  // The optimizer's step on the owned elements. `step` counts from 1.
   void update(double learning_rate, double gradient_scale, std::int64_t step);
-  // The next gradients are those of a new step.
+  // Discards gradients: the next ones belong to a new step.
   void start_step();
 
-  // In elements of the store; the tensors below begin with the first one owned and may end in padding.
+  // The owned elements of the store. The tensors below start at the first owned element and may end in padding.
   FlatInterval owned() const;
-  // Of what is owned an even share of those ranks that own the same.
+  // This rank's equal share of the owned elements, among the ranks that own the same.
   FlatInterval saved() const;
-  // What is owned of the weights in their most exact form: the master weights, or where none are kept the weights.
+  // The owned weights in their most precise form: the master weights if there are any, else the weights.
   const at::Tensor& source() const { return source_; }
-  // The rounded copy of what is owned; none where the modules use the source itself.
+  // The rounded copy of the owned weights; none if the modules use the source itself.
   std::optional<at::Tensor> rounded() const;
-  // Of what is owned, as long as source(); none with StateContents::weights.
+  // States of the owned elements, each of the length of source(); none with StateContents::weights.
   std::vector<OptimizerState> optimizer_states() const;
 
-  // What this rank keeps all the time.
+  // Bytes that are resident on this rank throughout training.
   struct Bytes {
     std::int64_t weights = 0;
     std::int64_t gradients = 0;
@@ -107,17 +108,17 @@ class ShardedParameters {
   DataParallel ranks_;
   std::int64_t zero_stage_;
   FlatShards shards_;
-  FlatInterval place_;  // what is owned, with its padding
+  FlatInterval place_;  // the owned elements, including padding
   TensorGradients tensor_gradients_;
 
-  at::Tensor weights_;                    // the group's weight type: all, at stage 3 what is owned
-  bool has_master_ = false;               // source_ is memory of its own, else a part of weights_
-  at::Tensor source_;                     // what is owned
-  at::Tensor gradients_;                  // all, from stage 2 what is owned
+  at::Tensor weights_;                    // in the group's weight type: all elements, at stage 3 the owned ones
+  bool has_master_ = false;               // source_ has its own memory, else it is a part of weights_
+  at::Tensor source_;                     // the owned elements
+  at::Tensor gradients_;                  // all elements, from stage 2 on the owned ones
   std::unique_ptr<Optimizer> optimizer_;  // null with StateContents::weights
 
   at::Tensor gathered_;             // at stage 3, from gather() to free()
-  at::Tensor unreduced_, partial_;  // while a reduction is under way
+  at::Tensor unreduced_, partial_;  // during a reduction
   PartnerSum partner_sum_;
   Handle gather_, reduction_;
   bool is_reducing_ = false;

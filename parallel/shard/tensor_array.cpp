@@ -24,13 +24,13 @@ constexpr std::array<std::pair<ElementType, at::ScalarType>, 8> names{{{ElementT
 at::ScalarType scalar_type(ElementType type) {
   for (const auto& [element, scalar] : names)
     if (element == type) return scalar;
-  throw Error(ExitCode::internal_error, "no tensor holds " + std::string(element_name(type)));
+  throw Error(ExitCode::internal_error, "LibTorch has no type for " + std::string(element_name(type)));
 }
 
 ElementType element_type(at::ScalarType type) {
   for (const auto& [element, scalar] : names)
     if (scalar == type) return element;
-  throw Error(ExitCode::internal_error, "ranks exchange no tensors of this type");
+  throw Error(ExitCode::internal_error, "tensors of this type cannot be exchanged between ranks");
 }
 
 Array array_of(const at::Tensor& tensor) {

@@ -7,11 +7,11 @@
 
 namespace llmtrain {
 
-// LibTorch's name of a type, and the other way: that throws Error(internal_error) for types that ranks do not exchange.
+// Convert between LibTorch's types and ours. Throw Error(internal_error) for types that ranks do not exchange.
 at::ScalarType scalar_type(ElementType type);
 ElementType element_type(at::ScalarType type);
 
-// A contiguous tensor's memory as the Communicator takes it. Throws as element_type().
+// A contiguous tensor's memory in the form that the Communicator takes; not owned. Throws like element_type().
 Array array_of(const at::Tensor& tensor);
 
 }  // namespace llmtrain

@@ -10,6 +10,7 @@ namespace {
 
 void append(std::vector<FlatInterval>& intervals, const FlatInterval& interval) {
   if (interval.count() == 0) return;
+  // Adjacent parameters merge, so that fewer slices have to be packed.
   if (!intervals.empty() && intervals.back().end == interval.begin) {
     intervals.back().end = interval.end;
   } else {
@@ -21,7 +22,7 @@ at::Tensor slice(const at::Tensor& gradients, const FlatInterval& interval, cons
   return gradients.slice(0, interval.begin - owned.begin, interval.end - owned.begin);
 }
 
-// One exchange for all intervals: they are many and short.
+// Packs all intervals into one collective, because they are many and short (norms and biases).
 template <class Sum>
 void sum_packed(const at::Tensor& gradients, const std::vector<FlatInterval>& intervals, const FlatInterval& owned,
                 Sum sum) {
@@ -44,7 +45,9 @@ TensorGradients::TensorGradients(const Graph& graph, const ParameterStore& store
     : ranks_(ranks), owned_(owned) {
   for (const FlatRange& range : store.ranges()) {
     const FlatInterval here = intersection({range.begin, range.end}, owned);
+    // Replicated parameters count once in the gradient norm: on the first of their ranks.
     if (store.part(range.parameter).copy == 0) append(counted_, here);
+    // With split rows each rank sees gradients of its rows only, so replicated parameters need a sum.
     const bool splits_sequence = ranks.rows() == ActivationRows::split;
     switch (gradient_sum(graph.model, graph.parameters[range.parameter], ranks.ranks(), splits_sequence)) {
       case GradientSum::tensor_group:

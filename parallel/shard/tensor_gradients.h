@@ -13,22 +13,22 @@
 
 namespace llmtrain {
 
-// What the tensor ranks owe each other of a store's gradients: the sums of core/graph/sharding.h's gradient_sum().
+// Sums of a store's gradients over tensor ranks: those that gradient_sum() in core/graph/sharding.h requires.
 class TensorGradients {
  public:
-  // Of the elements `owned` of the store, the same on all ranks of the tensor group.
+  // For the elements `owned` of the store, which must be the same on all ranks of the tensor group.
   TensorGradients(const Graph& graph, const ParameterStore& store, const TensorParallel& ranks, FlatInterval owned);
 
-  // In place, in flat gradients that begin with the first owned element. All tensor ranks call it together; blocks.
+  // In place, in flat gradients that start at the first owned element. Collective over the tensor ranks; blocks.
   void sum(const at::Tensor& gradients) const;
 
-  // Over all tensor ranks together every element of the model counts once; within `part` of the owned elements.
+  // Sum of squares within `part` of the owned elements. Summed over all tensor ranks, every element counts once.
   double sum_of_squares(const at::Tensor& gradients, FlatInterval part) const;
 
  private:
   TensorParallel ranks_;
   FlatInterval owned_;
-  // In elements of the store, neighbours joined.
+  // In elements of the store, adjacent intervals merged.
   std::vector<FlatInterval> summed_, summed_over_copies_, counted_;
 };
 

@@ -12,8 +12,9 @@
 namespace llmtrain {
 namespace {
 
-// Of the tensor ranks those that hold the same heads of keys and values as this one: neighbours.
+// The tensor ranks that hold the same key-value heads as this one: neighbours in the group.
 std::vector<int> same_heads(const std::vector<int>& ranks, int position, std::int64_t kv_heads) {
+  // With as many heads as ranks or more each rank is alone in its group.
   const auto copies = std::max<std::ptrdiff_t>(1, static_cast<std::ptrdiff_t>(ranks.size()) / kv_heads);
   const auto first = ranks.begin() + position / copies * copies;
   return {first, first + copies};
@@ -32,6 +33,7 @@ TensorParallel::TensorParallel(Communicator& communicator, const Layout& layout)
       group_(communicator.make_group("tensor", group_members(layout.mesh(), GroupKind::tensor, communicator.rank()))),
       copies_(communicator.make_group("key heads",
                                       same_heads(group_.ranks(), group_.position(), layout.recipe().model.kv_heads))),
+      // Sequence parallelism (arXiv 2205.05198): between the matrices each tensor rank holds a part of the rows.
       rows_(layout.recipe().parallel.sequence ? ActivationRows::split : ActivationRows::whole) {}
 
 void TensorParallel::sum(const at::Tensor& x) const {

@@ -11,11 +11,11 @@
 
 namespace llmtrain {
 
-// The tensor ranks over a Communicator: its tensor group, and within it the neighbours that hold the same heads of keys
-// and values where there are more ranks than such heads. Copied freely.
+// TensorRanks over a Communicator: the tensor group, and within it the neighbours that hold the same key-value heads if
+// there are more ranks than such heads. Copyable; copies share the groups.
 class TensorParallel final : public TensorRanks {
  public:
-  // Blocks until all ranks of the world have called it. The communicator outlives this.
+  // Collective over the world; blocks. The communicator must outlive this.
   TensorParallel(Communicator& communicator, const Layout& layout);
 
   std::int64_t ranks() const override { return group_.size(); }
@@ -26,7 +26,7 @@ class TensorParallel final : public TensorRanks {
   at::Tensor gather_rows(const at::Tensor& part) const override { return gather_rows(part, Purpose::tensor_parallel); }
   at::Tensor gather_rows(const at::Tensor& part, Purpose purpose) const;
   at::Tensor scatter_sum_rows(const at::Tensor& whole) const override;
-  // In place, over the ranks with the same heads of keys and values.
+  // Sums in place over the ranks with the same key-value heads.
   void sum_copies(const at::Tensor& x) const;
 
  private:

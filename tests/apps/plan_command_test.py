@@ -155,7 +155,7 @@ class Warnings(PlanTest):
         self.warned("micro-batches", "batch.global=64", "pipeline.schedule=1f1b", "pipeline.loops=1")
 
     def test_fp8_without_fp8_units(self):
-        self.warned("has no FP8 products", "precision.fp8_level=O1", "precision.compute=bf16")
+        self.warned("has no FP8 matrix products", "precision.fp8_level=O1", "precision.compute=bf16")
 
     def test_fp8_that_does_not_pay(self):
         self.warned("FP8 does not pay", "precision.fp8_level=O1", "precision.compute=bf16")

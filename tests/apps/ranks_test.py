@@ -214,7 +214,7 @@ class Ranks(ProgramTest):
                     "launch.backend=mpi")
                 self.assertEqual(code, 69, said)
                 self.assertRegex(said, f"rank {1 - rank} waited 2.0s in .* for rank {rank} "
-                                       r"\(does not answer; last operation done with it: \w+ of \d+ \w+ for \w+ ")
+                                       r"\(does not respond; last operation completed with it: \w+ of \d+ \w+ for \w+ ")
                 self.assertIn("launch.watchdog_seconds", said)
                 self.assertLess(seconds, 5)
 
@@ -235,7 +235,7 @@ class Ranks(ProgramTest):
         command = [*MPIRUN, "-n", "1", *rank, ":", "-n", "1", PROGRAM, "run", "other.json", *rank[3:]]
         result = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False, timeout=120)
         self.assertEqual(result.returncode, 2, result.stderr)
-        self.assertEqual(result.stderr.count("/training/learning_rate/peak: rank 1 has not what the first rank's"),
+        self.assertEqual(result.stderr.count("/training/learning_rate/peak: rank 1 has another value than the first rank"),
                          1, result.stderr)
         self.assertFalse((self.folder / "different").exists())
 

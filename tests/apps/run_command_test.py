@@ -221,7 +221,7 @@ class SmallRun(Run):
         self.assertEqual(plan["recipe"]["model"]["layers"], 1)
         self.assertIn("</html>", (folder / "report.html").read_text())
         log = (folder / "log" / "rank-00000.log").read_text()
-        self.assertRegex(log, r"a step took \S+ \(median\), planned \S+; memory .* at its peak, planned ")
+        self.assertRegex(log, r"one step took \S+ \(median\), planned \S+; memory .* at its peak, planned ")
 
     def test_missing_profile(self):
         self.refused(2, ["/cluster/profile", "a100-80gb"], "run", "recipe.json", "--set", "cluster.profile=a100-80g")

@@ -8,19 +8,21 @@
 
 namespace llmtrain {
 
-// What the threads of one rank sleep on. A condition that others change is looked at after every ring.
+// The threads of one rank sleep on it until another thread rings; every ring makes them check their condition again.
 class Doorbell {
  public:
   void ring() {
+    // Taking the lock orders the ring after a sleeper's check: without it the wake-up could fall between check and
+    // sleep.
     { const std::lock_guard lock(mutex_); }
     changed_.notify_all();
   }
 
-  // Sleeps until `condition()` or the deadline; returns the condition. It must be safe to call from any thread, and
-  // whoever makes it true rings afterwards.
+  // Blocks until `condition()` is true or the deadline has passed; returns the condition. It must be safe to call from
+  // any thread, and whoever makes it true must ring afterwards.
   template <class Condition>
   bool wait_until(Clock::time_point deadline, Condition condition) {
-    // What is about to happen costs no sleep: a wake-up takes longer than these looks.
+    // Poll briefly first: sleeping and waking up takes longer than these checks.
     for (int look = 0; look < looks_before_sleep; ++look) {
       if (condition()) return true;
     }

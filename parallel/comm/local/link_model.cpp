@@ -11,7 +11,7 @@ Clock::duration to_duration(double seconds) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-// Network hops one after the other.
+// Consecutive network hops of the ring algorithm, or of a binary tree for broadcast and barrier.
 int hops(Collective collective, int ranks) {
   switch (collective) {
     case Collective::all_reduce:
@@ -35,6 +35,7 @@ int hops(Collective collective, int ranks) {
 LinkModel::LinkModel(int ranks, double delay_seconds, double bytes_per_second)
     : delay_seconds_(delay_seconds), bytes_per_second_(bytes_per_second), free_from_(static_cast<std::size_t>(ranks)) {}
 
+// A bandwidth of 0 means unlimited.
 Clock::duration LinkModel::sending_time(double bytes) const {
   return bytes_per_second_ > 0 ? to_duration(bytes / bytes_per_second_) : Clock::duration::zero();
 }
@@ -42,6 +43,7 @@ Clock::duration LinkModel::sending_time(double bytes) const {
 LinkModel::Passage LinkModel::message(int sender, double bytes, Clock::time_point start) {
   const std::lock_guard lock(mutex_);
   Clock::time_point& free_from = free_from_[static_cast<std::size_t>(sender)];
+  // Messages of one sender queue on its link; the delay is added after the last byte has left and occupies nothing.
   free_from = std::max(free_from, start) + sending_time(bytes);
   return {free_from, free_from + to_duration(delay_seconds_)};
 }
@@ -51,6 +53,7 @@ Clock::time_point LinkModel::collective(const std::vector<Request>& requests, Cl
   const std::vector<int>& ranks = requests.front().group.ranks();
   double bytes = 0;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
+    // A ring proceeds at the pace of its slowest member: it starts when all links are free and takes the most bytes.
     start = std::max(start, free_from_[static_cast<std::size_t>(ranks[i])]);
     bytes = std::max(bytes, requests[i].ring_bytes());
   }

@@ -9,7 +9,7 @@
 
 namespace llmtrain {
 
-// When things would arrive over an imitated network in which each rank has one link: see LocalOptions.
+// Arrival times in an imitated network in which each rank has one outgoing link: see LocalOptions. Thread-safe.
 class LinkModel {
  public:
   LinkModel(int ranks, double delay_seconds, double bytes_per_second);
@@ -17,12 +17,12 @@ class LinkModel {
   bool is_off() const { return delay_seconds_ == 0 && bytes_per_second_ == 0; }
 
   struct Passage {
-    Clock::time_point left;     // the sender's memory is free
-    Clock::time_point arrived;  // the receiver has it
+    Clock::time_point left;     // the sender's memory may be reused
+    Clock::time_point arrived;  // the receiver has the message
   };
   Passage message(int sender, double bytes, Clock::time_point start);
 
-  // When a collective ends that all its members have started by `start`; `requests` are theirs, by position.
+  // End of a collective that all members have started by `start`; `requests` are theirs, by position.
   Clock::time_point collective(const std::vector<Request>& requests, Clock::time_point start);
 
  private:
@@ -31,7 +31,7 @@ class LinkModel {
   std::mutex mutex_;
   double delay_seconds_;
   double bytes_per_second_;
-  std::vector<Clock::time_point> free_from_;  // each rank's link
+  std::vector<Clock::time_point> free_from_;  // when each rank's link becomes free
 };
 
 }  // namespace llmtrain

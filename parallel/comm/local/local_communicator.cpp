@@ -16,16 +16,16 @@ struct LocalGroup : Group::State {
       : State(std::move(given_name), std::move(given_ranks), given_position), meeting(std::move(given_meeting)) {}
 
   std::shared_ptr<LocalMeeting> meeting;
-  std::uint64_t started = 0;  // collectives of this rank
+  std::uint64_t started = 0;  // number of collectives that this rank has started
 };
 
-// What this rank has to do with an exchange: which it is and which member of it.
+// An exchange and this rank's member index in it.
 struct Place {
   std::shared_ptr<LocalExchange> exchange;
   int member = 0;
 };
 
-// Both sides count their messages; the n-th sent is the n-th received.
+// Matches messages by counting on both sides: the n-th sent is the n-th received. Called under the meeting's mutex.
 Place find_message(LocalShared& shared, LocalGroup& group, const Request& request) {
   const bool is_sender = request.collective == Collective::send;
   const std::pair positions =
@@ -36,6 +36,7 @@ Place find_message(LocalShared& shared, LocalGroup& group, const Request& reques
   if (const auto entry = line.open.find(number); entry != line.open.end()) {
     std::shared_ptr<LocalExchange> exchange = entry->second.lock();
     line.open.erase(entry);
+    // Expired: the other side gave its operation up. This side waits until a failure or the watchdog ends it.
     if (exchange != nullptr) return {std::move(exchange), member};
   }
   const std::vector<int> ranks{group.ranks[static_cast<std::size_t>(positions.first)],
@@ -46,6 +47,7 @@ Place find_message(LocalShared& shared, LocalGroup& group, const Request& reques
 }
 
 Place find_collective(LocalShared& shared, LocalGroup& group) {
+  // All members start the same collectives in the same order, so the count identifies the exchange.
   std::weak_ptr<LocalExchange>& entry = group.meeting->collectives[group.started++];
   std::shared_ptr<LocalExchange> exchange = entry.lock();
   if (exchange == nullptr) exchange = std::make_shared<LocalExchange>(shared, group.ranks);
@@ -90,7 +92,7 @@ class LocalOperation : public PendingOperation {
  private:
   LocalExchange& exchange() const { return *place_.exchange; }
 
-  // The watchdog's patience starts when somebody first asks.
+  // The watchdog's time starts when a thread first waits or polls: an operation may stay open during long computations.
   Clock::time_point deadline() {
     const Clock::rep now = Clock::now().time_since_epoch().count();
     Clock::rep asked = 0;
@@ -106,7 +108,7 @@ class LocalOperation : public PendingOperation {
 
   [[noreturn]] void time_out() {
     std::vector<int> missing = exchange().missing();
-    // All are here: one stopped in the middle of its pieces.
+    // All have joined, so one of the others is stuck in the middle of a piece.
     if (missing.empty()) {
       for (const int other : request_.group.ranks()) {
         if (other != rank_) missing.push_back(other);
@@ -154,6 +156,7 @@ std::shared_ptr<PendingOperation> LocalCommunicator::start(Request request) {
     const std::lock_guard lock(group.meeting->mutex);
     place = is_message ? find_message(*shared_, group, request) : find_collective(*shared_, group);
   }
+  // The last member removes the exchange from the map; handles keep it alive.
   const std::uint64_t number = group.started - 1;
   if (place.exchange->join(place.member, request, shared_log(), entry) && !is_message) {
     const std::lock_guard lock(group.meeting->mutex);

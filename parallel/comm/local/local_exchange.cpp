@@ -8,7 +8,7 @@
 namespace llmtrain {
 namespace {
 
-// Below this the last rank to join is done before another one has woken up.
+// Below this size the last rank to join finishes before another one would have woken up.
 constexpr std::int64_t small_bytes = 1 << 16;
 
 }  // namespace
@@ -29,6 +29,7 @@ bool LocalExchange::join(int member, const Request& request, const std::shared_p
     members_[index] = {true, log, entry};
     if (++joined_ < ranks_.size()) return false;
   }
+  // Only the last member gets here, after all others have joined, so the requests need no lock any more.
   const std::string problem = mismatch(requests_);
   if (!problem.empty()) {
     shared_.fail({ranks_[index], ExitCode::internal_error, problem});
@@ -40,8 +41,10 @@ bool LocalExchange::join(int member, const Request& request, const std::shared_p
 
 void LocalExchange::prepare() {
   pieces_ = split_into_pieces(requests_);
+  // Before ready_: others may complete() the exchange as soon as they see it.
   plan_finish(Clock::now());
   ready_.store(true, std::memory_order_release);
+  // Barriers and empty tensors have nothing to copy.
   if (pieces_.empty()) {
     complete();
   } else if (requests_.front().total_count() * element_size(requests_.front().type) <= small_bytes) {
@@ -70,7 +73,8 @@ bool LocalExchange::has_work() const {
 
 void LocalExchange::help() {
   while (has_work()) {
-    // The order of these two against withdraw()'s is what keeps threads off memory that goes.
+    // Announce, then check; withdraw() sets its flag, then reads helpers_. With sequentially consistent atomics either
+    // this thread sees the flag or withdraw() sees the helper and waits for it.
     helpers_.fetch_add(1);
     if (withdrawn_.load()) {
       helpers_.fetch_sub(1);
@@ -79,6 +83,7 @@ void LocalExchange::help() {
     const std::size_t piece = taken_.fetch_add(1);
     if (piece < pieces_.size()) do_piece(requests_, pieces_[piece]);
     helpers_.fetch_sub(1);
+    // Exactly one helper finishes the last piece and completes the exchange for all.
     if (piece < pieces_.size() && finished_.fetch_add(1) + 1 == pieces_.size()) complete();
   }
 }
@@ -86,14 +91,17 @@ void LocalExchange::help() {
 void LocalExchange::complete() {
   const Clock::time_point now = Clock::now();
   for (std::size_t i = 0; i < members_.size(); ++i) {
+    // The imitated network cannot deliver before the data have been copied.
     finish_[i] = std::max(finish_[i], now);
     members_[i].log->finish(members_[i].entry, finish_[i]);
   }
+  // Publishes results and finish times to members that see done_.
   done_.store(true, std::memory_order_release);
   shared_.ring(ranks_);
 }
 
 void LocalExchange::withdraw() noexcept {
+  // Helpers finish at most the piece that they are in, so the loop is short.
   withdrawn_.store(true);
   while (helpers_.load() > 0) std::this_thread::yield();
 }

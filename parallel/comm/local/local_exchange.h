@@ -13,26 +13,26 @@
 
 namespace llmtrain {
 
-// One operation that several ranks do together: each joins with its request, whoever waits then does its pieces. Of a
+// One operation of several ranks: each joins with its request, and whoever waits then executes pieces of it. In a
 // message the sender is member 0 and the receiver member 1.
 class LocalExchange {
  public:
-  // `ranks`: of the world, by member.
+  // `ranks`: world ranks, by member.
   LocalExchange(LocalShared& shared, std::vector<int> ranks);
 
-  // Whether all have joined. The last one gives the operation free, and does it at once where it is small. Throws Error
-  // where the requests do not fit together, after taking the ranks down.
+  // Returns whether all have joined. The last one to join makes the pieces available, and executes a small operation
+  // immediately. If the requests do not match, ends all ranks and throws Error(internal_error).
   bool join(int member, const Request& request, const std::shared_ptr<OperationLog>& log,
             const OperationLog::Entry& entry);
 
-  // Does pieces until none is left for the taking.
+  // Executes pieces until none is left.
   void help();
   bool has_work() const;
-  // All pieces are done: whether the imitated network has delivered is `finish_time`'s matter.
+  // Whether all pieces are done. With an imitated network the result counts as delivered at finish_time().
   bool is_done() const { return done_.load(std::memory_order_acquire); }
   Clock::time_point finish_time(int member) const { return finish_[static_cast<std::size_t>(member)]; }
 
-  // No thread touches any member's memory when this returns, nor ever after.
+  // When this returns, no thread accesses any member's memory any more. May block for the duration of a piece.
   void withdraw() noexcept;
 
   // The ranks that have not joined.

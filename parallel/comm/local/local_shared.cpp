@@ -16,6 +16,7 @@ void LocalShared::ring(const std::vector<int>& ranks) {
 }
 
 void LocalShared::fail(Failure failure) {
+  // Later failures are consequences of the first one, whose ring has already woken everyone.
   if (!failure_.set(std::move(failure))) return;
   for (Doorbell& bell : bells_) bell.ring();
 }
@@ -39,11 +40,12 @@ std::string LocalShared::describe_ranks(const std::vector<int>& ranks) const {
 std::shared_ptr<LocalMeeting> LocalShared::meeting(int rank, const std::string& name, const std::vector<int>& ranks) {
   const std::lock_guard lock(mutex_);
   const GroupKey key{name, ranks};
+  // The same group may be created repeatedly; the count distinguishes its instances.
   const std::pair place{key, made_[{key, rank}]++};
   std::shared_ptr<LocalMeeting>& entry = meetings_[place];
   if (entry == nullptr) entry = std::make_shared<LocalMeeting>();
   const std::shared_ptr<LocalMeeting> result = entry;
-  // Nobody else comes.
+  // The last member has come: the next group of this name is a new one.
   if (++result->members == ranks.size()) meetings_.erase(place);
   return result;
 }

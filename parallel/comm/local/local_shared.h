@@ -18,21 +18,21 @@ namespace llmtrain {
 
 class LocalExchange;
 
-// What the members of a group share: the operations that not all of them have started yet. The operations' handles
-// keep them: one that was given up by all is gone.
+// State that the members of a group share: the operations that not all of them have started yet. Only the operations'
+// handles own the exchanges: one that all members have dropped disappears.
 struct LocalMeeting {
   std::mutex mutex;
   std::map<std::uint64_t, std::weak_ptr<LocalExchange>> collectives;  // by number
-  struct Line {  // messages from one position to another: how many each side has started, and the open ones
+  struct Line {  // messages from one position to another: the number that each side has started, and the unmatched ones
     std::uint64_t sent = 0;
     std::uint64_t received = 0;
     std::map<std::uint64_t, std::weak_ptr<LocalExchange>> open;
   };
   std::map<std::pair<int, int>, Line> lines;
-  std::size_t members = 0;  // that have made the group
+  std::size_t members = 0;  // members that have created the group
 };
 
-// What the ranks of one LocalWorld share.
+// State that the ranks of one LocalWorld share. Thread-safe.
 class LocalShared {
  public:
   LocalShared(int ranks, const LocalOptions& options);
@@ -45,15 +45,15 @@ class LocalShared {
   void ring(const std::vector<int>& ranks);
 
   const FailureNote& failure() const { return failure_; }
-  // Wakes all ranks. Only the first failure counts.
+  // Stores the failure and wakes all ranks. Only the first failure counts.
   void fail(Failure failure);
 
-  // Each rank's log is known while its communicator lives, and after.
+  // The rank's log, which stays readable after its communicator is gone.
   void set_log(int rank, std::shared_ptr<OperationLog> log);
   // "rank 3 (last operation: …), rank 4 (…)"
   std::string describe_ranks(const std::vector<int>& ranks) const;
 
-  // The same meeting for all that name the same group; the n-th such group of a rank meets the n-th of the others.
+  // The meeting of the group with this name and these ranks; the n-th such group of a rank is the n-th of the others.
   std::shared_ptr<LocalMeeting> meeting(int rank, const std::string& name, const std::vector<int>& ranks);
 
  private:
@@ -67,7 +67,7 @@ class LocalShared {
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<OperationLog>> logs_;
   std::map<std::pair<GroupKey, std::uint64_t>, std::shared_ptr<LocalMeeting>> meetings_;
-  std::map<std::pair<GroupKey, int>, std::uint64_t> made_;  // how often a rank has made a group
+  std::map<std::pair<GroupKey, int>, std::uint64_t> made_;  // how often a rank has created a group
 };
 
 }  // namespace llmtrain

@@ -26,8 +26,10 @@ void LocalWorld::run(const std::function<void(Communicator&)>& work) {
     const auto keep = [&](ExitCode code, const char* message) {
       {
         const std::lock_guard lock(mutex);
+        // Ranks that fail later only report this first failure again.
         if (!first) first = std::current_exception();
       }
+      // Wakes the other ranks, which would wait for this one until the watchdog fires.
       own->abort(code, message);
     };
     try {

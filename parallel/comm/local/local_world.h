@@ -12,8 +12,8 @@ namespace llmtrain {
 
 struct LocalOptions {
   double watchdog_seconds = 600;
-  // A network to imitate, where either is not 0: each hop takes `link_delay_microseconds`, and what one rank sends
-  // leaves it at `link_bytes_per_second` (0: at once), one thing after the other. A message leaves when it is sent; a
+  // Imitates a network if either is not 0: each hop takes `link_delay_microseconds`, and what one rank sends leaves it
+  // at `link_bytes_per_second` (0: immediately), one transfer after the other. A message leaves when it is sent; a
   // collective when all members have started it, and takes the ring algorithm's hops and bytes.
   std::int64_t link_delay_microseconds = 0;
   double link_bytes_per_second = 0;
@@ -22,7 +22,7 @@ struct LocalOptions {
 class LocalShared;
 
 // Ranks as threads of one process, which read and write each other's memory. Whoever waits does the work, piece by
-// piece, also for ranks that do not wait yet; nobody spins. It lives longer than its communicators.
+// piece, also for ranks that are not waiting yet; waiting threads sleep. The world must outlive its communicators.
 class LocalWorld {
  public:
   explicit LocalWorld(int ranks, const LocalOptions& options = {});
@@ -30,11 +30,11 @@ class LocalWorld {
   LocalWorld(const LocalWorld&) = delete;
   LocalWorld& operator=(const LocalWorld&) = delete;
 
-  // One for each rank, used by that rank's thread.
+  // Call once per rank; used by that rank's thread.
   std::unique_ptr<Communicator> communicator(int rank);
 
-  // Runs `work` as every rank, each on its own thread, and returns when all have ended. When a rank throws, the others
-  // go down with its message. Throws what the first that failed threw.
+  // Runs `work` as every rank, each on its own thread, and returns when all have ended. If a rank throws, the
+  // operations of the others throw its message too. Throws what the rank that failed first threw.
   void run(const std::function<void(Communicator&)>& work);
 
  private:

@@ -10,7 +10,7 @@
 namespace llmtrain {
 namespace {
 
-// Elements of one piece: what all ranks have of it fits the second-level cache.
+// Elements per piece: small enough that the parts of several ranks stay in the second-level cache.
 constexpr std::int64_t piece_elements = std::int64_t{1} << 15;
 
 bool is_message(const Request& request) {
@@ -25,7 +25,7 @@ void* output_of(const Request& request, std::int64_t element) {
   return static_cast<std::byte*>(request.output) + element * element_size(request.type);
 }
 
-// The range of `whole` in pieces.
+// Splits the range of `whole` into pieces.
 void append_split(std::vector<Piece>& pieces, const Piece& whole) {
   for (std::int64_t begin = 0; begin < whole.count; begin += piece_elements) {
     pieces.push_back({whole.from, whole.to, whole.input_begin + begin, whole.output_begin + begin,
@@ -50,6 +50,7 @@ void append_all_to_all(std::vector<Piece>& pieces, const std::vector<Request>& r
 void copy_piece(const Request& from, const Request& to, const Piece& piece) {
   const void* source = input_of(from, piece.input_begin);
   void* destination = output_of(to, piece.output_begin);
+  // In-place operations share the memory of input and output.
   if (source != destination)
     std::memcpy(destination, source, static_cast<std::size_t>(piece.count * element_size(from.type)));
 }
@@ -58,6 +59,7 @@ void reduce_piece(const std::vector<Request>& requests, const Piece& piece) {
   std::vector<const void*> sources;
   std::vector<void*> destinations;
   for (const Request& request : requests) sources.push_back(input_of(request, piece.input_begin));
+  // A reduce_scatter writes to one rank, an all_reduce to all.
   if (piece.to >= 0) {
     destinations.push_back(output_of(requests[static_cast<std::size_t>(piece.to)], piece.output_begin));
   } else {
@@ -68,12 +70,13 @@ void reduce_piece(const std::vector<Request>& requests, const Piece& piece) {
 }
 
 std::string different(const Request& left, const Request& right) {
-  return "rank " + std::to_string(left.group.ranks()[static_cast<std::size_t>(left.group.position())]) + " does " +
-         left.description() + " where rank " +
-         std::to_string(right.group.ranks()[static_cast<std::size_t>(right.group.position())]) + " does " +
+  return "rank " + std::to_string(left.group.ranks()[static_cast<std::size_t>(left.group.position())]) + " starts " +
+         left.description() + " but rank " +
+         std::to_string(right.group.ranks()[static_cast<std::size_t>(right.group.position())]) + " starts " +
          right.description() + "; they must agree";
 }
 
+// Only what must be equal: memory, addresses and purpose may differ between ranks.
 bool agree(const Request& left, const Request& right) {
   if (left.type != right.type) return false;
   if (is_message(left)) return left.count == right.count;
@@ -91,8 +94,9 @@ std::string mismatch(const std::vector<Request>& requests) {
   if (requests.front().collective != Collective::all_to_all) return "";
   for (std::size_t from = 0; from < requests.size(); ++from) {
     for (std::size_t to = 0; to < requests.size(); ++to) {
+      // Counts form a matrix: what one sends must be what the other expects.
       if (requests[from].input_counts[to] != requests[to].output_counts[from])
-        return different(requests[from], requests[to]) + " on what goes from the one to the other";
+        return different(requests[from], requests[to]) + " on the counts between them";
     }
   }
   return "";
@@ -104,6 +108,7 @@ std::vector<Piece> split_into_pieces(const std::vector<Request>& requests) {
   const int ranks = static_cast<int>(requests.size());
   switch (first.collective) {
     case Collective::all_reduce:
+      // One piece reads a range of all inputs and writes it to all outputs, so each sum is computed once for all ranks.
       append_split(pieces, {-1, -1, 0, 0, first.count});
       break;
     case Collective::all_gather:

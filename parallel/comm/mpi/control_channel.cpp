@@ -10,11 +10,14 @@ namespace llmtrain {
 
 ControlChannel::ControlChannel(int rank, int size, Listener listener)
     : rank_(rank), size_(size), listener_(std::move(listener)) {
-  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &communicator_), "make a control channel");
+  // A communicator of its own, so that control messages cannot match those of operations.
+  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &communicator_), "create the control channel");
+  // MPI's default handler would kill the process before it can report which operation failed.
   check_mpi(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "set an error handler");
   listen();
 }
 
+// One receive from any source is always posted, so that a note never waits for the receiver.
 void ControlChannel::listen() {
   check_mpi(MPI_Irecv(&incoming_, sizeof incoming_, MPI_BYTE, MPI_ANY_SOURCE, 0, communicator_, &request_), "listen");
 }
@@ -30,6 +33,7 @@ void ControlChannel::progress() {
   while (true) {
     check_mpi(MPI_Test(&request_, &has_come, MPI_STATUS_IGNORE), "listen");
     if (has_come == 0) break;
+    // Copied first: the next receive reuses the buffer, and reading a note may send an answer.
     const Note note = incoming_;
     listen();
     read(note);
@@ -60,10 +64,12 @@ ControlChannel::Note ControlChannel::make_note(Kind kind, const std::string& tex
   Note note;
   note.kind = kind;
   note.rank = rank_;
+  // Longer texts are truncated; notes are zero-initialised, so the text is always terminated.
   text.copy(note.text, sizeof note.text - 1);
   return note;
 }
 
+// Each note in flight has memory of its own, on the heap, because MPI reads it until the send completes.
 void ControlChannel::send(int rank, const Note& note) {
   leaving_.push_back(std::make_unique<Leaving>(Leaving{note}));
   Leaving& leaving = *leaving_.back();

@@ -13,8 +13,8 @@
 
 namespace llmtrain {
 
-// Short notes between all ranks beside their operations: that one has failed, and what one last did. One thread at a
-// time calls it.
+// Short control messages between all ranks, independent of their operations: that a rank has failed, and which
+// operation it ran last. Calls must be serialised.
 class ControlChannel {
  public:
   struct Listener {
@@ -22,16 +22,17 @@ class ControlChannel {
     std::function<std::string()> answer;  // this rank's last operation
   };
   ControlChannel(int rank, int size, Listener listener);
-  // Hears nothing more. Not where messages are under way whose memory has gone.
+  // Stops receiving. Must not be called while MPI still uses memory that has been released.
   void close() noexcept;
 
-  // Reads what has come, and moves on what is leaving.
+  // Handles incoming notes and completes outgoing ones. Does not block.
   void progress();
-  // Notes are so short that they leave at once, without progress().
+  // Send a failure to all ranks, and ask a rank for its last operation. Notes are short enough that MPI sends them
+  // eagerly, without progress().
   void tell_failure(const Failure& failure);
   void ask(int rank);
   bool is_sending() const { return !leaving_.empty(); }
-  // What ranks have answered so far.
+  // The answers received so far, by rank.
   const std::map<int, std::string>& answers() const { return answers_; }
 
  private:
@@ -40,7 +41,7 @@ class ControlChannel {
     Kind kind = Kind::question;
     int rank = 0;
     int code = 0;
-    char text[2000] = {};
+    char text[2000] = {};  // fixed size, so that one posted receive fits every note
   };
   struct Leaving {
     Note note;

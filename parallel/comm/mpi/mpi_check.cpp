@@ -14,7 +14,7 @@ void check_mpi(int status, const char* what) {
   MPI_Error_string(status, text.data(), &length);
   text.resize(static_cast<std::size_t>(length));
   throw Error(ExitCode::rank_lost, std::string("MPI cannot ") + what + ": " + text +
-                                       "; ranks that do different operations, or a lost rank, are the usual reasons");
+                                       "; usual causes are ranks that start different operations, or a lost rank");
 }
 
 }  // namespace llmtrain

@@ -5,7 +5,8 @@
 
 namespace llmtrain {
 
-// Throws Error(rank_lost) with MPI's words where `status` is an error; `what` was being done.
+// Throws Error(rank_lost) with MPI's message if `status` is an error; `what` names the failed action: "MPI cannot
+// <what>".
 void check_mpi(int status, const char* what);
 
 }  // namespace llmtrain

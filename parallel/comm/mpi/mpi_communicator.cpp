@@ -11,22 +11,25 @@
 namespace llmtrain {
 namespace {
 
-// Operations of one group that may be under way before two of them have the same number; tags hold twice as many.
+// Collectives of one group that may be in flight before two of them share a number. MpiLane derives two tags from each
+// number; tag 0 is for messages.
 constexpr int lanes = 1 << 20;
 
 struct MpiGroup : Group::State {
   using State::State;
   MPI_Comm communicator = MPI_COMM_NULL;
-  int started = 0;  // collectives of this rank
+  int started = 0;  // number of collectives that this rank has started
 };
 
 MPI_Comm communicator_of(const std::vector<int>& ranks) {
   MPI_Group world = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
   MPI_Comm communicator = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_group(MPI_COMM_WORLD, &world), "make a group");
-  check_mpi(MPI_Group_incl(world, static_cast<int>(ranks.size()), ranks.data(), &members), "make a group");
-  check_mpi(MPI_Comm_create_group(MPI_COMM_WORLD, members, 0, &communicator), "make a group");
+  check_mpi(MPI_Comm_group(MPI_COMM_WORLD, &world), "create a group");
+  check_mpi(MPI_Group_incl(world, static_cast<int>(ranks.size()), ranks.data(), &members), "create a group");
+  // Unlike MPI_Comm_split(), this is collective over the members only: other ranks need not take part.
+  check_mpi(MPI_Comm_create_group(MPI_COMM_WORLD, members, 0, &communicator), "create a group");
   check_mpi(MPI_Comm_set_errhandler(communicator, MPI_ERRORS_RETURN), "set an error handler");
+  // The communicator holds references of its own.
   MPI_Group_free(&members);
   MPI_Group_free(&world);
   return communicator;
@@ -34,7 +37,7 @@ MPI_Comm communicator_of(const std::vector<int>& ranks) {
 
 MPI_Comm copy_of_world() {
   MPI_Comm communicator = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &communicator), "make a communicator");
+  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &communicator), "create a communicator");
   check_mpi(MPI_Comm_set_errhandler(communicator, MPI_ERRORS_RETURN), "set an error handler");
   return communicator;
 }
@@ -45,10 +48,11 @@ MpiSession::MpiSession() {
   int is_running = 0;
   MPI_Initialized(&is_running);
   int provided = MPI_THREAD_SINGLE;
+  // A host program may have initialised MPI: then it also finalises it.
   if (is_running != 0) {
     MPI_Query_thread(&provided);
   } else {
-    // Where MPI itself blocks, at its start and end, ranks that share a core must not spin either.
+    // MPI itself blocks when it starts and ends: ranks that share a core should yield it there too.
     setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
     if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS)
       throw Error(ExitCode::internal_error, "MPI cannot start: see its messages above");
@@ -56,8 +60,9 @@ MpiSession::MpiSession() {
   }
   if (provided < MPI_THREAD_SERIALIZED) {
     throw Error(ExitCode::internal_error,
-                "this MPI offers no MPI_THREAD_SERIALIZED, which overlapping communication with work needs: use "
-                "Open MPI 4.1 or another MPI that has it");
+                "this MPI does not provide MPI_THREAD_SERIALIZED, which overlapping communication with computation "
+                "requires: use "
+                "Open MPI 4.1 or another MPI that does");
   }
   MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
   MPI_Comm_size(MPI_COMM_WORLD, &size_);
@@ -74,13 +79,14 @@ MpiCommunicator::MpiCommunicator(std::unique_ptr<MpiSession> session, const MpiO
   std::iota(all.begin(), all.end(), 0);
   auto world = std::make_shared<MpiGroup>("world", std::move(all), rank());
   world->communicator = copy_of_world();
-  // From here on another thread is in MPI too.
+  // From here on the engine's thread calls MPI too.
   engine_ = std::make_shared<MpiEngine>(rank(), size(), options, shared_log());
   set_world(Group(world));
 }
 
 MpiCommunicator::~MpiCommunicator() {
   engine_->stop();
+  // MPI_Finalize() waits for all ranks, and after a failure some may never get there.
   if (engine_->failure().is_set() || engine_->is_frozen()) session_->leave_open();
 }
 
@@ -90,7 +96,7 @@ void MpiCommunicator::meet(const std::string& name, const std::vector<int>& rank
   Request request;
   request.collective = Collective::barrier;
   request.group = Group(std::make_shared<Group::State>(name, ranks, position));
-  // Making a group is no operation that a plan knows: this log is thrown away.
+  // Creating a group is not part of a plan, so it is counted in a temporary log.
   auto log = std::make_shared<OperationLog>();
   const OperationLog::Entry entry = log->start(request);
   auto operation = std::make_shared<MpiOperation>(engine_, request, std::move(log), entry);
@@ -101,6 +107,7 @@ void MpiCommunicator::meet(const std::string& name, const std::vector<int>& rank
 std::shared_ptr<Group::State> MpiCommunicator::join_group(const std::string& name, std::vector<int> ranks, int position,
                                                           GroupUse) {
   engine_->raise_if_failed();
+  // Watched by the watchdog; once all members are here, creating the communicator does not have to wait long.
   meet(name, ranks, position);
   auto group = std::make_shared<MpiGroup>(name, std::move(ranks), position);
   engine_->in_mpi([&] { group->communicator = communicator_of(group->ranks); });
@@ -112,6 +119,7 @@ std::shared_ptr<PendingOperation> MpiCommunicator::start(Request request) {
   engine_->raise_if_failed();
   auto& group = static_cast<MpiGroup&>(request.group.state());
   const bool is_message = request.collective == Collective::send || request.collective == Collective::receive;
+  // Messages share one tag and rely on MPI's ordering between two ranks; collectives in flight need tags of their own.
   const MpiLane lane{group.communicator, is_message ? 0 : group.started++ % lanes};
   const OperationLog::Entry entry = shared_log()->start(request);
   auto operation = std::make_shared<MpiOperation>(engine_, request, shared_log(), entry);

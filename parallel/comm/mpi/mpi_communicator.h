@@ -10,7 +10,7 @@
 
 namespace llmtrain {
 
-// Starts MPI where nobody has, and ends it then; not after a failure, which is told before.
+// Initialises MPI unless that was done already, and finalises it if so, except after a failure (leave_open()).
 class MpiSession {
  public:
   MpiSession();
@@ -44,7 +44,7 @@ class MpiCommunicator : public Communicator {
   void meet(const std::string& name, const std::vector<int>& ranks, int position);
 
   std::unique_ptr<MpiSession> session_;
-  // Where the members of a group meet: making it blocks in MPI, where no watchdog reaches.
+  // Members of a new group meet here first: creating its communicator blocks inside MPI, where no watchdog applies.
   MPI_Comm meeting_ = MPI_COMM_NULL;
   std::shared_ptr<MpiEngine> engine_;
 };

@@ -13,18 +13,20 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// How long a rank that waits only yields its core after something has moved; then it sleeps between looks.
+// How long a waiting rank only yields its core after the last progress; after that it sleeps between polls.
 constexpr auto yielding = 5ms;
 constexpr auto short_sleep = 50us;
-// How long the engine's own thread sleeps between looks: while messages move, in between, and when nothing has been
-// started for a while and only the control channel is read.
+// How long the engine's own thread sleeps between polls: while messages progress, otherwise, and when nothing has been
+// in flight for a while, so that only the control channel needs attention. Longer sleeps leave the core to the rank's
+// computation.
 constexpr std::chrono::microseconds busy_sleep = 100us;
 constexpr std::chrono::microseconds helper_sleep = 500us;
 constexpr std::chrono::microseconds resting_sleep = 20ms;
 constexpr auto resting_after = 200ms;
-// What ranks have to answer a question, and to learn of a failure.
+// How long to wait for ranks to answer a question, and for a failure to be sent to them.
 constexpr auto answer_time = 1s;
 
+// Counts the threads in wait() by scope.
 class CountUp {
  public:
   explicit CountUp(std::atomic<int>& count) : count_(count) { ++count_; }
@@ -66,6 +68,7 @@ void MpiEngine::stop() noexcept {
   }
   changed_.notify_all();
   helper_.join();
+  // Closing calls MPI, which would advance messages whose memory is gone.
   if (!is_frozen()) control_.close();
 }
 
@@ -73,13 +76,16 @@ void MpiEngine::start(const std::shared_ptr<MpiOperation>& operation, const Make
   const std::lock_guard lock(mutex_);
   ++changes_;
   operation->steps_ = make_steps();
+  // Small operations often complete within their first poll.
   if (!advance(*operation)) open_.push_back(operation);
 }
 
 bool MpiEngine::advance(MpiOperation& operation) {
   if (!operation.steps_->advance()) return false;
+  // Frees receive buffers early: a handle may live on long after its operation.
   operation.steps_.reset();
   operation.log().finish(operation.entry(), Clock::now());
+  // Publishes the results to threads that wait without the mutex.
   operation.is_done_.store(true, std::memory_order_release);
   ++changes_;
   return true;
@@ -89,6 +95,7 @@ void MpiEngine::progress() {
   if (is_frozen()) return;
   try {
     control_.progress();
+    // After a failure only control messages proceed: the threads that wait withdraw their operations.
     if (failure_.is_set()) return;
     open_.remove_if([this](const std::shared_ptr<MpiOperation>& operation) { return advance(*operation); });
   } catch (const Error& error) {
@@ -97,6 +104,7 @@ void MpiEngine::progress() {
 }
 
 void MpiEngine::note_error(const Error& error) {
+  // Only the first failure is sent: the others would arrive as its consequences.
   if (failure_.set({rank_, error.code(), error.what()})) control_.tell_failure(*failure_.get());
 }
 
@@ -105,10 +113,12 @@ void MpiEngine::look_after() {
   Clock::time_point last_change = Clock::now();
   std::unique_lock lock(mutex_);
   while (!has_stopped_) {
+    // A waiting thread polls more often than this one would.
     if (waiting_.load() == 0) progress();
     if (changes_ != changes) last_change = Clock::now();
     changes = changes_;
-    // Starting an operation wakes nobody: a rank that waits at once would share its core for nothing.
+    // Starting an operation does not wake this thread: if the rank waits right away, the two would only compete for a
+    // core.
     const bool is_busy = !open_.empty() && waiting_.load() == 0 && Clock::now() - last_change < yielding;
     const bool is_resting = open_.empty() && Clock::now() - last_change > resting_after;
     changed_.wait_for(lock, is_busy ? busy_sleep : is_resting ? resting_sleep : helper_sleep);
@@ -118,6 +128,7 @@ void MpiEngine::look_after() {
 Clock::time_point MpiEngine::deadline(MpiOperation& operation) const {
   const Clock::rep now = Clock::now().time_since_epoch().count();
   Clock::rep asked = 0;
+  // The watchdog's time starts with the first wait or poll: an operation may stay open during long computations.
   if (operation.first_asked_.compare_exchange_strong(asked, now)) asked = now;
   const auto patience = std::chrono::duration<double>(options_.watchdog_seconds);
   return Clock::time_point(Clock::duration(asked)) + std::chrono::duration_cast<Clock::duration>(patience);
@@ -145,6 +156,7 @@ void MpiEngine::wait(MpiOperation& operation) {
     });
     if (operation.is_done_.load(std::memory_order_acquire)) return;
     const Clock::time_point now = Clock::now();
+    // The watchdog acts only in waiting threads: an operation that nobody waits for delays nobody.
     if (now >= until) time_out(operation);
     if (now - last_change < yielding) {
       std::this_thread::yield();
@@ -185,10 +197,10 @@ std::string MpiEngine::describe_ranks(const std::vector<int>& ranks) {
         const auto answer = control_.answers().find(rank);
         text += (text.empty() ? "rank " : ", rank ") + std::to_string(rank) +
                 (answer == control_.answers().end()
-                     ? " (does not answer; last operation done with it: " + log_->last_done_with(rank) + ")"
+                     ? " (does not respond; last operation completed with it: " + log_->last_done_with(rank) + ")"
                      : " (last operation: " + answer->second + ")");
       }
-      if (ranks.empty()) text = "its end";
+      if (ranks.empty()) text = "its completion";
     });
     std::this_thread::sleep_for(short_sleep);
   }
@@ -209,19 +221,20 @@ void MpiEngine::fail(const Failure& failure) {
       std::this_thread::sleep_for(short_sleep);
     }
   } catch (const Error& error) {
-    log().debug("the other ranks could not be told of a failure: {}", error.what());
+    log().debug("a failure could not be reported to the other ranks: {}", error.what());
   }
 }
 
 void MpiEngine::raise_if_failed() const {
   if (failure_.is_set()) failure_.raise(rank_);
   if (is_frozen())
-    throw Error(ExitCode::internal_error, "an exception has left operations under way: abort, and end the process");
+    throw Error(ExitCode::internal_error,
+                "an exception has interrupted operations in progress: abort, and end the process");
 }
 
 void MpiEngine::withdraw(MpiOperation& operation) noexcept {
   const std::lock_guard lock(mutex_);
-  // Its own memory stays: MPI still knows it.
+  // The steps and their buffers stay alive, because MPI may still write to them.
   if (operation.steps_ != nullptr) is_frozen_ = true;
 }
 

@@ -41,7 +41,8 @@ class MpiOperation : public PendingOperation, public std::enable_shared_from_thi
   std::atomic<Clock::rep> first_asked_{0};
 };
 
-// Moves all operations of this process on: whoever waits does it, else a thread of its own.
+// Advances all operations of this process: a waiting thread does it, otherwise the engine's own thread. MPI makes
+// progress only inside its calls, so somebody has to poll.
 class MpiEngine {
  public:
   MpiEngine(int rank, int size, const MpiOptions& options, std::shared_ptr<OperationLog> log);
@@ -49,7 +50,7 @@ class MpiEngine {
   MpiEngine(const MpiEngine&) = delete;
   MpiEngine& operator=(const MpiEngine&) = delete;
 
-  // Runs `work` while no other thread is in MPI.
+  // Runs `work` while no other thread calls MPI (MPI_THREAD_SERIALIZED).
   template <class Work>
   void in_mpi(Work work) {
     const std::lock_guard lock(mutex_);
@@ -61,19 +62,19 @@ class MpiEngine {
   void start(const std::shared_ptr<MpiOperation>& operation, const MakeSteps& make_steps);
   void wait(MpiOperation& operation);
   bool is_done(MpiOperation& operation);
-  // MPI cannot take a message back. So once the memory of one goes, nobody calls MPI any more, but for telling others
-  // why: it would go on with all messages. The process must end.
+  // MPI cannot cancel a send, and every call advances all messages. So once the memory of a message is released,
+  // nothing calls MPI any more except to report the failure. The process must end.
   void withdraw(MpiOperation& operation) noexcept;
   bool is_frozen() const { return is_frozen_.load(); }
 
   const FailureNote& failure() const { return failure_; }
   void fail(const Failure& failure);
   void raise_if_failed() const;
-  // No more operations; the thread has ended.
+  // Ends the thread; no operation may be started or waited for afterwards.
   void stop() noexcept;
 
  private:
-  // All three under the mutex.
+  // All three are called under the mutex.
   void progress();
   bool advance(MpiOperation& operation);
   void note_error(const Error& error);

@@ -10,10 +10,10 @@
 namespace llmtrain {
 namespace {
 
-// Parts of this size keep one call into MPI short; MPI itself counts to 2³¹.
+// Parts of this size keep each call into MPI short, and well below the 2³¹ elements that MPI can count.
 constexpr std::int64_t part_bytes = std::int64_t{4} << 20;
 
-// Calls `work(begin, count)` for each part, at least once.
+// Calls `work(begin, count)` for each part, at least once: an empty message is a message too.
 template <class Work>
 void for_parts(std::int64_t bytes, Work work) {
   std::int64_t begin = 0;
@@ -50,9 +50,11 @@ bool MpiMessages::are_done() {
   if (requests_.empty()) return true;
   statuses_.resize(requests_.size());
   int done = 0;
-  check_mpi(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, statuses_.data()), "go on");
+  check_mpi(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, statuses_.data()),
+            "make progress");
   if (done == 0) return false;
   check_sizes();
+  // Ready for the next phase: steps reuse the object.
   requests_.clear();
   parts_.clear();
   return true;
@@ -62,10 +64,10 @@ void MpiMessages::check_sizes() {
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     if (parts_[i].receive_bytes < 0) continue;
     int bytes = 0;
-    check_mpi(MPI_Get_count(&statuses_[i], MPI_BYTE, &bytes), "count");
+    check_mpi(MPI_Get_count(&statuses_[i], MPI_BYTE, &bytes), "get the size of a message");
     if (bytes == parts_[i].receive_bytes) continue;
     throw Error(ExitCode::internal_error, "position " + std::to_string(parts_[i].peer) + " sent " +
-                                              std::to_string(bytes) + " bytes where this rank awaits " +
+                                              std::to_string(bytes) + " bytes, but this rank expects " +
                                               std::to_string(parts_[i].receive_bytes) + "; they must agree");
   }
 }
@@ -77,6 +79,8 @@ std::vector<int> MpiMessages::open_peers() {
     MPI_Request_get_status(requests_[i], &done, MPI_STATUS_IGNORE);
     if (done == 0) (parts_[i].receive_bytes >= 0 ? receiving : sending).push_back(parts_[i].peer);
   }
+  // Incomplete receives point at the ranks that are behind; a send may be incomplete only because its receiver waits
+  // for them too.
   std::vector<int>& open = receiving.empty() ? sending : receiving;
   std::sort(open.begin(), open.end());
   open.erase(std::unique(open.begin(), open.end()), open.end());

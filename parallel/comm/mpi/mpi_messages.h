@@ -8,15 +8,15 @@
 
 namespace llmtrain {
 
-// Where a message goes to or comes from: a rank of an MPI communicator, and what keeps it apart from others.
+// The source or destination of a message: a rank of an MPI communicator, and the tag that separates it from others.
 struct MpiRoute {
   MPI_Comm communicator = MPI_COMM_NULL;
   int peer = 0;
   int tag = 0;
 };
 
-// Messages under way that are done together. Those of one route arrive in the order of the calls. Messages of any size
-// travel in parts. One thread at a time; all of it throws Error where MPI fails.
+// Messages in flight that complete together. Messages of one route arrive in the order of the calls. Large messages are
+// sent in parts. Calls must be serialised; all throw Error if MPI fails.
 class MpiMessages {
  public:
   MpiMessages() = default;
@@ -29,16 +29,16 @@ class MpiMessages {
   void send(const void* data, std::int64_t bytes, const MpiRoute& route);
   void receive(void* data, std::int64_t bytes, const MpiRoute& route);
 
-  // Whether all have arrived; moves all messages of this process on. Throws when one had another size.
+  // Whether all are complete; advances all messages of this process. Throws Error if a message had another size.
   bool are_done();
 
-  // The peers of messages that have not arrived; where all have, of those that have not left.
+  // The peers of receives that are not complete; if all are, those of incomplete sends.
   std::vector<int> open_peers();
 
  private:
   struct Part {
     int peer = 0;
-    std::int64_t receive_bytes = -1;  // -1: it is sent
+    std::int64_t receive_bytes = -1;  // -1: a send
   };
 
   void check_sizes();

@@ -9,12 +9,13 @@
 namespace llmtrain {
 namespace {
 
-// What each rank adds up at a time: sums of one segment are taken while others travel, and stay in the cache.
+// Bytes that each rank sums at a time: one segment is summed, in the cache, while others are in transit.
 constexpr std::int64_t segment_bytes = std::int64_t{512} << 10;
 constexpr std::size_t segments_under_way = 4;
 
-// Position r adds part r of the elements, in the order of the positions: each sends it its own part r (phase 0). In an
-// all_reduce it then sends the sums to all (phase 1). This is what a ring sends, in two trips instead of 2(n−1).
+// Position r sums part r of the elements, in the order of the positions: every rank sends it its part r (phase 0). In
+// an all_reduce position r then sends the sums to all (phase 1). The bytes are those of a ring, in two steps instead of
+// 2(n−1); unlike a ring's, the order of the sum is the same for every part.
 class OrderedReductionSteps : public MpiSteps {
  public:
   OrderedReductionSteps(const Request& request, const MpiLane& lane)
@@ -28,6 +29,7 @@ class OrderedReductionSteps : public MpiSteps {
     for (int position = 0; position < ranks_; ++position)
       longest = std::max(longest, part_begin(position + 1) - part_begin(position));
     elements_ = std::max<std::int64_t>(1, segment_bytes / size_);
+    // All ranks need the same number of segments, also those whose part is shorter.
     segments_ = (longest + elements_ - 1) / elements_;
     start_more();
   }
@@ -35,11 +37,12 @@ class OrderedReductionSteps : public MpiSteps {
   bool advance() override {
     bool is_in_order = true;
     for (Segment& segment : under_way_) {
-      // Segments give their sums in turn: messages of one phase are told apart by their order.
+      // Segments enter phase 1 in order: messages of one phase share a tag and are matched by their order.
       if (segment.phase == 0 && is_in_order && segment.messages.are_done()) add_up(segment);
       is_in_order = is_in_order && segment.phase == 1;
     }
     while (!under_way_.empty() && under_way_.front().phase == 1 && under_way_.front().messages.are_done()) {
+      // Buffers are reused, because fresh pages would have to be cleared for every segment.
       spare_.push_back(std::move(under_way_.front().received));
       under_way_.pop_front();
     }
@@ -59,17 +62,18 @@ class OrderedReductionSteps : public MpiSteps {
     std::vector<std::byte> received;
   };
   struct Range {
-    std::int64_t begin = 0;  // of the elements of the whole input
+    std::int64_t begin = 0;  // in elements of the whole input
     std::int64_t count = 0;
   };
 
   std::int64_t part_begin(int position) const {
     if (is_scattered_) return position * request_.count;
+    // The first `rest` parts are one element longer.
     const std::int64_t even = request_.count / ranks_, rest = request_.count % ranks_;
     return position * even + std::min<std::int64_t>(position, rest);
   }
 
-  // What of a position's part belongs to a segment.
+  // The elements of a position's part that belong to a segment; empty beyond the end of the part.
   Range range(int position, std::int64_t segment) const {
     const std::int64_t begin = std::min(part_begin(position) + segment * elements_, part_begin(position + 1));
     return {begin, std::min(elements_, part_begin(position + 1) - begin)};
@@ -93,6 +97,7 @@ class OrderedReductionSteps : public MpiSteps {
     for (int step = 1; step < ranks_; ++step) {
       const int to = (own_ + step) % ranks_, from = (own_ + ranks_ - step) % ranks_;
       const Range other = range(to, segment.number);
+      // Receives are posted before sends, so that arriving messages need no buffering inside MPI.
       if (own.count > 0) segment.messages.receive(received_from(segment, from), own.count * size_, lane_.route(from));
       if (other.count > 0) {
         const void* data = static_cast<const std::byte*>(request_.input) + other.begin * size_;
@@ -111,6 +116,7 @@ class OrderedReductionSteps : public MpiSteps {
   }
 
   void add_up(Segment& segment) {
+    // Set first: a rank without elements in this segment still has to take part in the gather.
     segment.phase = 1;
     const Range own = range(own_, segment.number);
     if (own.count > 0) {
@@ -140,7 +146,7 @@ class OrderedReductionSteps : public MpiSteps {
   int ranks_;
   int own_;
   bool is_scattered_;
-  std::int64_t elements_ = 0;  // of a part in one segment
+  std::int64_t elements_ = 0;  // per part and segment
   std::int64_t segments_ = 0;
   std::int64_t started_ = 0;
   std::deque<Segment> under_way_;

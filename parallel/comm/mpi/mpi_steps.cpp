@@ -10,7 +10,8 @@
 namespace llmtrain {
 namespace {
 
-// An all_reduce of no more than this goes whole from each to each: one trip instead of two.
+// Up to this size every rank of an all_reduce sends all of its data to every other: one step instead of two, because
+// latency dominates.
 constexpr std::int64_t small_reduction_bytes = 1 << 14;
 
 const std::byte* input_at(const Request& request, std::int64_t element) {
@@ -25,7 +26,7 @@ void copy(void* to, const void* from, std::int64_t bytes) {
   if (bytes > 0 && to != from) std::memcpy(to, from, static_cast<std::size_t>(bytes));
 }
 
-// All messages leave at once, straight from and to the caller's memory.
+// All messages start immediately, directly from and to the caller's memory.
 class DirectSteps : public MpiSteps {
  public:
   MpiMessages& messages() { return messages_; }
@@ -48,6 +49,8 @@ std::unique_ptr<MpiSteps> start_message(const Request& request, const MpiLane& l
   return steps;
 }
 
+// Everyone sends an empty message to everyone: quadratic in messages, but a single step, and timeouts can name the
+// missing ranks.
 std::unique_ptr<MpiSteps> start_barrier(const Request& request, const MpiLane& lane) {
   auto steps = std::make_unique<DirectSteps>();
   for (int peer = 0; peer < request.group.size(); ++peer) {
@@ -63,7 +66,7 @@ std::unique_ptr<MpiSteps> start_all_gather(const Request& request, const MpiLane
   const std::int64_t bytes = request.count * element_size(request.type);
   const int ranks = request.group.size(), own = request.group.position();
   copy(output_at(request, own * request.count), request.input, bytes);
-  // Each begins with its neighbour, so that not all send to one.
+  // Each rank starts with its neighbour, so that not all send to the same rank at the same time.
   for (int step = 1; step < ranks && bytes > 0; ++step) {
     const int to = (own + step) % ranks, from = (own + ranks - step) % ranks;
     steps->messages().receive(output_at(request, from * request.count), bytes, lane.route(from));
@@ -87,7 +90,7 @@ std::unique_ptr<MpiSteps> start_all_to_all(const Request& request, const MpiLane
   copy(output_at(request, outputs[own]), input_at(request, inputs[own]), request.input_counts[own] * size);
   for (std::size_t step = 1; step < ranks; ++step) {
     const std::size_t to = (own + step) % ranks, from = (own + ranks - step) % ranks;
-    // Also empty parts travel: ranks that disagree on one notice.
+    // Empty parts are sent too, so that ranks that disagree on a count notice it.
     steps->messages().receive(output_at(request, outputs[from]), request.output_counts[from] * size,
                               lane.route(static_cast<int>(from)));
     steps->messages().send(input_at(request, inputs[to]), request.input_counts[to] * size,
@@ -96,7 +99,7 @@ std::unique_ptr<MpiSteps> start_all_to_all(const Request& request, const MpiLane
   return steps;
 }
 
-// Down a binomial tree: position v, counted from the root, gets it from v without its highest bit.
+// Broadcast down a binomial tree: place v, counted from the root, receives from place v without its highest bit.
 class TreeSteps : public MpiSteps {
  public:
   TreeSteps(const Request& request, const MpiLane& lane)
@@ -104,6 +107,7 @@ class TreeSteps : public MpiSteps {
         lane_(lane),
         ranks_(request.group.size()),
         place_((request.group.position() - request.peer + ranks_) % ranks_) {
+    // The root has the data already.
     if (place_ == 0) return;
     int parent_bit = 1;
     while (parent_bit * 2 <= place_) parent_bit *= 2;
@@ -135,13 +139,13 @@ class TreeSteps : public MpiSteps {
   MpiMessages messages_;
 };
 
-// Everybody gets everything and adds it up.
+// Every rank receives all inputs and sums them itself, in the same order.
 class SmallReductionSteps : public MpiSteps {
  public:
   SmallReductionSteps(const Request& request, const MpiLane& lane)
       : request_(request), bytes_(request.count * element_size(request.type)) {
     const int ranks = request.group.size(), own = request.group.position();
-    // A copy leaves, for the sums go to the place it came from.
+    // Sends use a copy, because the sums overwrite the input while sends may still read it.
     inputs_.resize(static_cast<std::size_t>(bytes_ * ranks));
     copy(input_of(own), request.input, bytes_);
     for (int peer = 0; peer < ranks && bytes_ > 0; ++peer) {
@@ -171,7 +175,7 @@ class SmallReductionSteps : public MpiSteps {
   MpiMessages messages_;
 };
 
-// Its peers are ranks of the world, which must become positions of the group.
+// Peers are world ranks, which open_peers() translates to positions of the group.
 class MeetingSteps : public DirectSteps {
  public:
   explicit MeetingSteps(const std::vector<int>& ranks) : ranks_(ranks) {}

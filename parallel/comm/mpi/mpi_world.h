@@ -11,13 +11,13 @@ struct MpiOptions {
   double watchdog_seconds = 600;
 };
 
-// Joins the MPI world that this process was started in, and starts MPI where nobody has. Whoever waits moves all
-// operations on; while nobody does, a thread of its own looks after them, so one thread at a time is in MPI: it asks
-// for MPI_THREAD_SERIALIZED and nothing more. Waiting yields the core, and sleeps when it lasts.
+// Joins the MPI world in which this process was started, and initialises MPI if necessary. A waiting thread advances
+// all operations; while none waits, a thread of the communicator does. One thread at a time calls MPI, so it requires
+// only MPI_THREAD_SERIALIZED. Waiting first yields the core and later sleeps.
 //
-// The destructor ends MPI if this started it, which waits for all ranks; after a failure it does not: the process
-// must then exit with the failure's code, and mpirun ends those that hang. One at a time; the thread that makes it
-// should end it. Throws Error(internal_error) where MPI cannot start.
+// The destructor finalises MPI if this initialised it, which waits for all ranks, but not after a failure: the process
+// must then exit with the failure's code, and mpirun ends the ranks that hang. At most one may exist at a time; create
+// and destroy it on the same thread. Throws Error(internal_error) if MPI cannot start.
 std::unique_ptr<Communicator> join_mpi_world(const MpiOptions& options = {});
 
 }  // namespace llmtrain

@@ -15,18 +15,18 @@ void check_cuda(cudaError_t status, const char* what) {
 void check_nccl(ncclResult_t status, const char* what) {
   if (status == ncclSuccess) return;
   throw Error(ExitCode::rank_lost, std::string("NCCL cannot ") + what + ": " + ncclGetErrorString(status) +
-                                       "; NCCL_DEBUG=INFO makes it say more");
+                                       "; set NCCL_DEBUG=INFO for details");
 }
 
 CudaStream::CudaStream() {
   int lowest = 0, highest = 0;
-  check_cuda(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "tell the priorities of streams");
-  check_cuda(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, highest), "make a stream");
+  check_cuda(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "query the priorities of streams");
+  check_cuda(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, highest), "create a stream");
 }
 
 CudaStream::~CudaStream() { cudaStreamDestroy(stream_); }
 
-CudaEvent::CudaEvent() { check_cuda(cudaEventCreate(&event_), "make an event"); }
+CudaEvent::CudaEvent() { check_cuda(cudaEventCreate(&event_), "create an event"); }
 
 CudaEvent::~CudaEvent() { cudaEventDestroy(event_); }
 

@@ -6,16 +6,18 @@
 
 namespace llmtrain {
 
-// Throw Error(rank_lost) with the library's words where `status` is an error; `what` was being done.
+// Throw Error(rank_lost) with the library's message if `status` is an error; `what` names the failed action: "CUDA
+// cannot <what>".
 void check_cuda(cudaError_t status, const char* what);
 void check_nccl(ncclResult_t status, const char* what);
 
-// A stream that does not wait for the default one, of the highest priority: small transfers pass by large products.
+// A stream that does not synchronise with the default stream, with the highest priority, so that small transfers are
+// not held up by large products.
 class CudaStream {
  public:
   CudaStream();
   ~CudaStream();
-  CudaStream(const CudaStream&) = delete;  // work on it may be under way
+  CudaStream(const CudaStream&) = delete;  // work on it may be in progress
   CudaStream& operator=(const CudaStream&) = delete;
   cudaStream_t get() const { return stream_; }
 
@@ -23,7 +25,7 @@ class CudaStream {
   cudaStream_t stream_ = nullptr;
 };
 
-// A point on a stream, with its time.
+// A CUDA event: a point on a stream, with its time.
 class CudaEvent {
  public:
   CudaEvent();

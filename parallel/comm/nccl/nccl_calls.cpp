@@ -41,11 +41,13 @@ ncclRedOp_t reduction(Reduction reduction) {
   return ncclSum;
 }
 
+// In non-blocking mode calls may return ncclInProgress; NcclLink waits for the last one.
 void check_started(ncclResult_t status, const char* what) {
   if (status != ncclInProgress) check_nccl(status, what);
 }
 
-// One operation, though it is many calls: only the last one starts them.
+// Many calls grouped into one operation: ncclGroupEnd() starts them together, so no order of sends and receives can
+// block.
 ncclResult_t all_to_all(const Request& request, ncclComm_t communicator, cudaStream_t stream) {
   const ncclDataType_t type = data_type(request.type);
   const auto size = static_cast<std::size_t>(element_size(request.type));
@@ -64,12 +66,14 @@ ncclResult_t all_to_all(const Request& request, ncclComm_t communicator, cudaStr
 }
 
 ncclResult_t start(const Request& request, ncclComm_t communicator, cudaStream_t stream) {
+  // Messages use a communicator of two ranks, the sender first.
   constexpr int sender = 0, receiver = 1;
   const auto count = static_cast<std::size_t>(request.count);
   const ncclDataType_t type = data_type(request.type);
   const ncclRedOp_t operation = reduction(request.reduction);
   const void* input = request.input;
   void* output = request.output;
+  // Sizes and types were checked by Communicator.
   switch (request.collective) {
     case Collective::all_reduce:
       return ncclAllReduce(input, output, count, type, operation, communicator, stream);

@@ -6,8 +6,8 @@
 
 namespace llmtrain {
 
-// Puts the operation on the link's stream. Of a message the link has two ranks, the sender being the first. Barriers
-// are not for the device.
+// Enqueues the operation on the link's stream. For a message the link must have two ranks, the sender first. Barriers
+// are not supported.
 void enqueue(const Request& request, NcclLink& link);
 
 }  // namespace llmtrain

@@ -21,12 +21,13 @@ namespace {
 
 ncclUniqueId share_id(Communicator& host, const Group& group) {
   ncclUniqueId id{};
-  if (group.position() == 0) check_nccl(ncclGetUniqueId(&id), "make an id");
+  if (group.position() == 0) check_nccl(ncclGetUniqueId(&id), "create an id");
   host.broadcast(group, Purpose::control, {&id, sizeof id, ElementType::uint8}, 0).wait();
   return id;
 }
 
-// The pairs of neighbours around the group, sender first, in the one order in which all members connect.
+// The pairs of neighbours around the group, sender first. The set's order is the same on all members: connecting
+// blocks, so any other order could deadlock.
 std::set<std::pair<int, int>> neighbour_pairs(int size) {
   std::set<std::pair<int, int>> pairs;
   for (int position = 0; position < size; ++position) {
@@ -53,7 +54,7 @@ class NcclOperation : public PendingOperation {
     check_cuda(cudaStreamWaitEvent(static_cast<cudaStream_t>(compute_stream_()), work_->end.get(), 0), "wait");
   }
 
-  // What is on a stream cannot be taken back: memory of the stream's own order is what keeps it safe.
+  // Work on a stream cannot be cancelled: releasing memory in stream order keeps it safe.
   void withdraw() noexcept override {}
 
  private:
@@ -67,7 +68,8 @@ int checked_device(int device) {
   return device;
 }
 
-// What goes over NCCL: null for the host's memory, for what ranks agree on, and where the group has no such connection.
+// The link for an operation; null if it does not go over NCCL: host memory, control exchanges, and operations for which
+// the group has no connection.
 NcclLink* link_of(const Request& request) {
   if (request.memory == Memory::host || request.purpose == Purpose::control) return nullptr;
   const auto& group = static_cast<NcclGroup&>(request.group.state());
@@ -91,6 +93,7 @@ std::shared_ptr<Group::State> NcclCommunicator::join_group(const std::string& na
                                                            int position, GroupUse use) {
   auto group = std::make_shared<NcclGroup>(host()->make_group(name, std::move(ranks), use));
   const int size = group->host.size();
+  // A group of one needs no connection: its collectives complete immediately.
   if (size == 1) return group;
   if (use == GroupUse::collectives) group->link = connect(share_id(*host(), group->host), size, position);
   if (use == GroupUse::messages) connect_neighbours(*group);
@@ -114,7 +117,7 @@ std::shared_ptr<NcclLink> NcclCommunicator::connect_pair(const NcclGroup& group,
   const Array array{&id, sizeof id, ElementType::uint8};
   const bool is_sender = from == group.position;
   if (is_sender) {
-    check_nccl(ncclGetUniqueId(&id), "make an id");
+    check_nccl(ncclGetUniqueId(&id), "create an id");
     host()->send(group.host, Purpose::control, array, to).wait();
   } else {
     host()->receive(group.host, Purpose::control, array, from).wait();
@@ -127,12 +130,13 @@ std::shared_ptr<PendingOperation> NcclCommunicator::start(Request request) {
   if (link == nullptr) return start_on(*host(), host_request(std::move(request)));
   raise_if_failed();
   auto work = std::make_shared<NcclWork>();
-  // What the compute stream has yet to do may write the input, and use what the output's memory was before.
+  // Work pending on the compute stream may still write the input, or read what the output's memory held before.
   work->begin.record(static_cast<cudaStream_t>(options_.compute_stream()));
   check_cuda(cudaStreamWaitEvent(link->stream(), work->begin.get(), 0), "wait for the input");
   work->entry = shared_log()->start(request);
   work->description = request.description();
   enqueue(request, *link);
+  // Marks completion on the link's stream: wait() makes the compute stream wait for it.
   work->end.record(link->stream());
   watch_.add(work);
   return std::make_shared<NcclOperation>(shared_log(), std::move(work), host(), options_.compute_stream);

@@ -13,7 +13,7 @@ namespace llmtrain {
 
 struct NcclGroup;
 
-// One rank with a GPU.
+// One rank with a GPU of its own: see join_nccl_world().
 class NcclCommunicator : public LayeredCommunicator {
  public:
   NcclCommunicator(std::shared_ptr<Communicator> host, const NcclOptions& options);

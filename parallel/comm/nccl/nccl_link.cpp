@@ -13,11 +13,12 @@
 namespace llmtrain {
 namespace {
 
-// How often a rank that waits for NCCL looks.
+// The polling interval of a rank that waits for NCCL.
 constexpr std::chrono::microseconds between_looks{50};
 
 ncclResult_t connect(ncclComm_t* communicator, const ncclUniqueId& id, int size, int position) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  // Blocking calls could not be ended if another rank fails meanwhile.
   config.blocking = 0;
   return ncclCommInitRankConfig(communicator, size, id, position, &config);
 }
@@ -34,11 +35,12 @@ NcclLink::NcclLink(const ncclUniqueId& id, int size, int position, NcclPatience 
   }
 }
 
-// Ends with what all its ranks have started; not where this one has failed: the others do not know it yet.
+// Completes the operations that all ranks have started. While an exception unwinds it aborts instead, because the other
+// ranks may never start theirs.
 NcclLink::~NcclLink() {
   if (std::uncaught_exceptions() > exceptions_) abort();
   try {
-    if (!is_aborted_) call("end what was started", ncclCommFinalize);
+    if (!is_aborted_) call("complete pending operations", ncclCommFinalize);
     if (!is_aborted_) check_nccl(ncclCommDestroy(communicator_), "disconnect the ranks of a group");
   } catch (const Error& error) {
     log().debug("{}", error.what());
@@ -65,6 +67,7 @@ void NcclLink::settle(ncclResult_t status, const char* what) {
       throw Error(ExitCode::rank_lost, timeout_message({patience_.host->rank(), patience_.seconds,
                                                         std::string("NCCL, to ") + what, "other ranks of a group"}));
     }
+    // Without the mutex, so that abort() can interrupt the wait.
     std::this_thread::sleep_for(between_looks);
     const std::lock_guard lock(mutex_);
     if (is_aborted_) refuse(what);
@@ -73,18 +76,18 @@ void NcclLink::settle(ncclResult_t status, const char* what) {
   check_nccl(status, what);
 }
 
-// It was aborted because a rank has failed.
+// For calls after abort(), which follows the failure of a rank.
 void NcclLink::refuse(const char* what) const {
   if (const auto failure = patience_.host->failure()) raise_failure(*failure, patience_.host->rank());
-  throw Error(ExitCode::rank_lost, std::string("NCCL cannot ") + what + ": the connection was ended");
+  throw Error(ExitCode::rank_lost, std::string("NCCL cannot ") + what + ": the connection was aborted");
 }
 
 void NcclLink::check() {
   const std::lock_guard lock(mutex_);
   if (is_aborted_ || communicator_ == nullptr) return;
   ncclResult_t status = ncclSuccess;
-  check_nccl(ncclCommGetAsyncError(communicator_, &status), "tell of its errors");
-  if (status != ncclInProgress) check_nccl(status, "go on with an operation");
+  check_nccl(ncclCommGetAsyncError(communicator_, &status), "report its errors");
+  if (status != ncclInProgress) check_nccl(status, "continue an operation");
 }
 
 void NcclLink::abort() noexcept {

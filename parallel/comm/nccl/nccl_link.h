@@ -12,32 +12,33 @@
 
 namespace llmtrain {
 
-// How long a rank waits for NCCL, which waits for other ranks: until one has failed, or the watchdog's time is over.
+// Limits how long a rank waits for NCCL: until a rank has failed, or the watchdog's time has passed.
 struct NcclPatience {
   std::shared_ptr<Communicator> host;
   double seconds = 600;
 };
 
-// One NCCL communicator and the stream that its operations run on. It never blocks where nobody could free it: NCCL is
-// in its non-blocking mode, and whoever waits looks for failures meanwhile (NCCL's user guide, "Fault Tolerance").
+// One NCCL communicator and the stream on which its operations run. It never blocks indefinitely: NCCL runs in
+// non-blocking mode, and waiting threads check for failures (NCCL's user guide, "Fault Tolerance").
 class NcclLink {
  public:
-  // Waits until all `size` ranks have called it with the same id. Throws Error.
+  // Blocks until all `size` ranks have called it with the same id. Throws Error on failure or timeout.
   NcclLink(const ncclUniqueId& id, int size, int position, NcclPatience patience);
   ~NcclLink();
-  NcclLink(const NcclLink&) = delete;  // NCCL knows its address
+  NcclLink(const NcclLink&) = delete;  // NCCL holds its address
   NcclLink& operator=(const NcclLink&) = delete;
 
   cudaStream_t stream() const { return stream_.get(); }
 
-  // Calls NCCL with the communicator and waits until it has taken that over, not until the device has done it. `what`
-  // was being done, for the error.
+  // Calls NCCL with the communicator and blocks until NCCL has accepted the operation, not until the device has
+  // executed it. `what` names the action in errors.
   using Call = std::function<ncclResult_t(ncclComm_t)>;
   void call(const char* what, const Call& call);
 
-  // Any thread may call these. check() throws Error where NCCL has met one on its own: a connection that broke.
+  // Any thread may call these. check() throws Error if NCCL has detected an asynchronous error, such as a broken
+  // connection.
   void check();
-  // Ends what it is doing on the device; nothing can be started any more.
+  // Aborts operations on the device; no operation can be started afterwards.
   void abort() noexcept;
 
  private:
@@ -46,10 +47,10 @@ class NcclLink {
 
   NcclPatience patience_;
   CudaStream stream_;
-  std::mutex mutex_;  // of the two below
+  std::mutex mutex_;  // guards the next two
   ncclComm_t communicator_ = nullptr;
   bool is_aborted_ = false;
-  int exceptions_;  // that were under way where the link was made
+  int exceptions_;  // uncaught exceptions when the link was created
 };
 
 }  // namespace llmtrain

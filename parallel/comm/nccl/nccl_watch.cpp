@@ -8,6 +8,7 @@
 namespace llmtrain {
 namespace {
 
+// Short enough for reports of failures, long enough to cost no noticeable processor time.
 constexpr auto look_every = std::chrono::milliseconds(20);
 
 }  // namespace
@@ -39,6 +40,7 @@ void NcclWatch::add(const std::shared_ptr<NcclLink>& link) {
 }
 
 void NcclWatch::look_after(int device) {
+  // The current device is per thread, and every thread starts on the first one.
   cudaSetDevice(device);
   std::unique_lock lock(mutex_);
   while (!has_stopped_) {
@@ -61,9 +63,11 @@ void NcclWatch::note_ends() {
     const NcclWork& work = **place;
     const double age = std::chrono::duration<double>(Clock::now() - work.entry.started).count();
     if (work.end.has_passed()) {
+      // The device's own time: the host may notice the end up to a polling interval late.
       const std::chrono::duration<double> took(CudaEvent::seconds_between(work.begin, work.end));
       log_->finish(work.entry, work.entry.started + std::chrono::duration_cast<Clock::duration>(took));
       place = open_.erase(place);
+      // A hanging kernel cannot be interrupted from the host: the exception leads to abort_links(), which ends it.
     } else if (age > watchdog_seconds_) {
       throw Error(ExitCode::rank_lost,
                   timeout_message({host_->rank(), watchdog_seconds_, work.description, "another rank of its group"}));

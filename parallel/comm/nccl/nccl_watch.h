@@ -14,15 +14,15 @@
 
 namespace llmtrain {
 
-// An operation on the device, between two events.
+// An operation on the device, delimited by two events.
 struct NcclWork {
   OperationLog::Entry entry;
   std::string description;
   CudaEvent begin, end;
 };
 
-// Looks at a rank's operations from a thread of its own: notes their times, finds those that hang, and frees the device
-// from them once a rank has failed.
+// Monitors a rank's operations on a separate thread: logs their times, detects those that hang, and aborts them once a
+// rank has failed.
 class NcclWatch {
  public:
   NcclWatch(std::shared_ptr<Communicator> host, std::shared_ptr<OperationLog> log, double watchdog_seconds, int device);
@@ -31,12 +31,12 @@ class NcclWatch {
   NcclWatch& operator=(const NcclWatch&) = delete;
 
   void add(std::shared_ptr<NcclWork> work);
-  // Its errors are looked for, and it is aborted when a rank fails.
+  // Monitors the link for errors, and aborts it when a rank fails.
   void add(const std::shared_ptr<NcclLink>& link);
 
  private:
   void look_after(int device);
-  // All under the mutex.
+  // All are called under the mutex.
   void note_ends();
   void check_links();
   void abort_links();

@@ -6,12 +6,13 @@
 namespace llmtrain::reduction_loops {
 namespace {
 
-// This file includes no inline code of others: the linker could keep a copy that this processor cannot run.
+// This file is compiled once per instruction-set level, so it must not include inline code from other headers: the
+// linker could keep a copy of it that this processor cannot run.
 
 float as_float(std::uint32_t bits) { return __builtin_bit_cast(float, bits); }
 std::uint32_t as_bits(float value) { return __builtin_bit_cast(std::uint32_t, value); }
 
-// A binary floating format below fp32, laid out as IEEE 754 lays out its own.
+// A binary floating-point format narrower than fp32, with the layout of IEEE 754.
 template <class Storage, int exponent_bits, int mantissa_bits, bool has_infinity>
 struct SmallFloat {
   using Element = Storage;
@@ -26,9 +27,11 @@ struct SmallFloat {
     const std::uint32_t magnitude = stored & (sign_mask - 1);
     const std::uint32_t sign = (stored & sign_mask) << (31 - exponent_bits - mantissa_bits);
     const std::uint32_t normal = (magnitude << shift) + (bias_change << 23);
-    // A subnormal's mantissa joins the lowest normal exponent, whose leading one is then taken off.
+    // Placing a subnormal's mantissa at the lowest normal exponent and subtracting the implicit one normalises it
+    // exactly.
     const std::uint32_t lowest = (bias_change + 1) << 23;
     const std::uint32_t subnormal = as_bits(as_float((magnitude << shift) + lowest) - as_float(lowest));
+    // Formats without infinities (e4m3) have a single NaN, all ones; the others keep infinities and NaN payloads.
     const std::uint32_t special = has_infinity ? (magnitude << shift) | 0x7f800000u : 0x7fc00000u;
     const bool is_special = has_infinity ? (magnitude & exponent_mask) == exponent_mask : magnitude == sign_mask - 1;
     const std::uint32_t finite = (magnitude & exponent_mask) == 0 ? subnormal : normal;
@@ -40,13 +43,14 @@ struct SmallFloat {
     const std::uint32_t magnitude = bits & 0x7fffffffu;
     const std::uint32_t sign = (bits >> (31 - exponent_bits - mantissa_bits)) & sign_mask;
     const std::uint32_t odd = (magnitude >> shift) & 1;
+    // Round to nearest, ties to even: just below half a unit, plus the lowest kept bit, carries correctly.
     const std::uint32_t rounded = (magnitude - (bias_change << 23) + ((1u << (shift - 1)) - 1) + odd) >> shift;
-    // Adding a number whose last bit is worth the smallest subnormal lets the processor round.
+    // Adding a number whose last bit is worth the smallest subnormal makes the processor round to subnormals.
     const std::uint32_t magic = (bias_change + 1 + shift) << 23;
     const std::uint32_t subnormal = as_bits(as_float(magnitude) + as_float(magic)) - magic;
     const std::uint32_t finite = magnitude < (bias_change + 1) << 23 ? subnormal : rounded;
     const std::uint32_t overflow = has_infinity ? exponent_mask : sign_mask - 1;
-    // Beyond the largest finite number the rounding above has carried into the pattern of `overflow` or past it.
+    // Beyond the largest finite number the rounding above yields the pattern of `overflow` or a larger one.
     const std::uint32_t bounded = finite > overflow || magnitude >= limit ? overflow : finite;
     const std::uint32_t quiet_nan = has_infinity ? exponent_mask | (1u << (mantissa_bits - 1)) : sign_mask - 1;
     return static_cast<Storage>(sign | (magnitude > 0x7f800000u ? quiet_nan : bounded));
@@ -64,6 +68,7 @@ struct BrainFloat {
   static Element narrow(float value) {
     const std::uint32_t bits = as_bits(value);
     const std::uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1)) >> 16;
+    // A NaN keeps its upper payload and becomes quiet; rounding it could carry into infinity.
     const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
     return static_cast<Element>(is_nan ? (bits >> 16) | 0x40u : rounded);
   }
@@ -78,7 +83,7 @@ struct Plain {
   static Number narrow(Number value) { return value; }
 };
 
-// Comparing is by the sign: unsigned arithmetic, which wraps, would lose it.
+// Sums of integers wrap around: in unsigned arithmetic, because signed overflow is undefined. Comparisons stay signed.
 template <class Number, class Unsigned>
 Number wrapped_sum(Number left, Number right) {
   return static_cast<Number>(static_cast<Unsigned>(left) + static_cast<Unsigned>(right));
@@ -92,7 +97,8 @@ std::int64_t sum(std::int64_t left, std::int64_t right) {
 }
 std::uint8_t sum(std::uint8_t left, std::uint8_t right) { return static_cast<std::uint8_t>(left + right); }
 
-// The comparison with itself lets a NaN of the right win; one of the left stays, for nothing is greater or less.
+// A NaN wins: on the right by the comparison with itself, on the left because no comparison with it is
+// true.
 template <class Number>
 Number larger(Number left, Number right) {
   return right > left || right != right ? right : left;

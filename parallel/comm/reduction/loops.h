@@ -5,9 +5,9 @@
 
 namespace llmtrain::reduction_loops {
 
-// The loops over one block of at most block_elements, compiled once per instruction-set level (x86-64-v2, v3 and v4;
-// elsewhere one level, 0). `accumulator` holds float for the floating types, else the type itself; arrays are aligned
-// to their elements. Each pointer has the element type of the table's name.
+// The loops over one block of at most block_elements, compiled once per instruction-set level (x86-64-v2, v3 and v4; on
+// other architectures one level, 0). `accumulator` holds float for floating types, else the type itself; arrays must be
+// aligned to their elements. Sources and destinations have the element type of the table's entry.
 inline constexpr std::size_t block_elements = 2048;
 
 struct Loops {
@@ -18,7 +18,7 @@ struct Loops {
   void (*store)(void* destination, const void* accumulator, std::size_t count);
 };
 
-// By ElementType.
+// Indexed by ElementType.
 using LoopTable = Loops[8];
 
 template <int level>

@@ -25,6 +25,7 @@ const LoopTable& best_table() {
 }
 
 const Loops& loops_for(ElementType type) {
+  // Chosen at run time, so that one program uses the best instructions of every node.
   static const LoopTable& table = best_table();
   return table[static_cast<std::size_t>(type)];
 }
@@ -58,15 +59,17 @@ void reduce_in_order(const ReductionTask& task) {
   const Loops& loops = loops_for(task.type);
   const Combine combine = combine_loop(loops, task.reduction);
   const auto size = static_cast<std::size_t>(element_size(task.type));
+  // On the stack: no allocation per call.
   Block accumulator, staged;
   for (std::size_t begin = 0; begin < static_cast<std::size_t>(task.count); begin += block_elements) {
     const std::size_t count = std::min(block_elements, static_cast<std::size_t>(task.count) - begin);
     for (std::size_t i = 0; i < task.sources.size(); ++i) {
       const void* source = at_offset(task.sources[i], begin * size);
+      // The loops assume aligned elements, which receive buffers and caller memory need not be.
       if (!is_aligned(source, size)) source = std::memcpy(staged.bytes, source, count * size);
       (i == 0 ? loops.load : combine)(accumulator.bytes, source, count);
     }
-    // Narrowed once, where it stays in the first-level cache, whatever the number and alignment of destinations.
+    // Rounded once, into a block that stays in the first-level cache, regardless of the number of destinations.
     const bool is_narrow = task.type != ElementType::float32 && size <= 2;
     if (is_narrow) loops.store(staged.bytes, accumulator.bytes, count);
     for (void* destination : task.destinations) {

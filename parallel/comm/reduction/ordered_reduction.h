@@ -10,8 +10,8 @@
 namespace llmtrain {
 
 // destinations[d][i] = sources[0][i] ⊕ sources[1][i] ⊕ … for all i below `count` and all d, in this order and in fp32
-// for the 16-bit and 8-bit floating types, rounded once. Serial. A destination overlaps no source but one that it is
-// (the same address). Addresses need no alignment.
+// for the 16-bit and 8-bit floating types, rounded once. Single-threaded. A destination may be identical to a source
+// but not overlap one otherwise. No alignment is required.
 struct ReductionTask {
   ElementType type = ElementType::float32;
   Reduction reduction = Reduction::sum;

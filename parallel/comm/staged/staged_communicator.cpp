@@ -8,7 +8,7 @@
 namespace llmtrain {
 namespace {
 
-// One rank with a device.
+// One rank with a device: see stage_through_host().
 class StagedCommunicator : public LayeredCommunicator {
  public:
   StagedCommunicator(std::shared_ptr<Communicator> host, std::unique_ptr<StagingDevice> device)
@@ -18,6 +18,7 @@ class StagedCommunicator : public LayeredCommunicator {
         })) {
     set_world(Group(std::make_shared<LayerGroup>(this->host()->world())));
   }
+  // Handles may outlive the communicator and share the queue; stop() ends its thread and fails what is unfinished.
   ~StagedCommunicator() override { queue_->stop(); }
 
  private:

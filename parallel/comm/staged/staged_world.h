@@ -8,13 +8,13 @@
 
 namespace llmtrain {
 
-// A rank whose operations may have the memory of its device: they pass through the host's memory, over `host`, which
-// connects the same ranks. Operations on the host's memory go to it as they are.
+// A rank whose operations may use the memory of its device: their data pass through host memory over `host`, which
+// connects the same ranks. Operations on host memory are passed on unchanged.
 //
-// Nothing blocks but wait(), and that until the results are on their way back: an operation waits for the computation
-// that it follows, goes over the host and returns on a thread of its own, one rank's operations in the order of their
-// start. The watchdog's time counts from when the operation reaches the host, as do the seconds of the log, which are
-// of the host's part alone. Sums are the host's: in their exact order.
+// Only wait() blocks, until the copy of the results to the device has been enqueued. A separate thread executes a
+// rank's operations in the order in which they were started: it waits for the preceding computation, runs the operation
+// on the host and copies the results back. The watchdog's time and the log's seconds start when the operation reaches
+// the host and cover only the host's part. Sums are those of the host, in its fixed order.
 std::unique_ptr<Communicator> stage_through_host(std::shared_ptr<Communicator> host,
                                                  std::unique_ptr<StagingDevice> device);
 

@@ -7,9 +7,9 @@
 
 namespace llmtrain {
 
-// What staging asks of a device: copies beside the computation, on streams of their own, ordered by marks. Computation
-// is what the calling thread puts on its stream of the device. Nothing here blocks; what the device cannot do throws.
-// Any thread may call it.
+// What staging requires of a device: copies that run concurrently with computation, on separate streams ordered by
+// marks. Computation is the work that the calling thread enqueues on its stream of the device. No call blocks; errors
+// of the device throw. Thread-safe.
 class StagingDevice {
  public:
   // A point on a stream.
@@ -22,19 +22,19 @@ class StagingDevice {
 
   virtual ~StagingDevice() = default;
 
-  // Each thread calls it before the others.
+  // Each thread must call it before any other function.
   virtual void enter_thread() = 0;
 
-  // Memory of the host that the device copies to and from without help; at any address.
+  // Host memory that the device can copy to and from directly (pinned); any alignment.
   virtual std::shared_ptr<std::byte> host_memory(std::int64_t bytes) = 0;
 
-  // The end of what the computation has been given so far.
+  // A mark after all computation enqueued so far.
   virtual MarkPointer mark_computation() = 0;
-  // What the computation is given from now on comes after the mark.
+  // Makes computation enqueued from now on wait for the mark.
   virtual void hold_computation(const Mark& mark) = 0;
 
-  // Copies from, and to, the device's memory, after the mark; gives the end of the copy. The memory stays until then,
-  // but for what a device copies from after a failure: it may hold anything.
+  // Start a copy from or to device memory after the mark; return a mark at its end. The memory must remain valid until
+  // then, except that after a failure the device memory may have been reused: the copied data are then arbitrary.
   virtual MarkPointer copy_out(const Mark& after, std::byte* host, const void* device, std::int64_t bytes) = 0;
   virtual MarkPointer copy_in(const Mark& after, void* device, const std::byte* host, std::int64_t bytes) = 0;
 };

@@ -12,13 +12,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// After something has moved a rank that waits has the thread look again at once for so long; then it sleeps between.
+// While a rank waits, the thread only yields for this long after the last progress; after that it sleeps between polls.
 constexpr auto yielding = 5ms;
 constexpr auto between_looks = 50us;
-// What copies have that a failure leaves under way.
+// How long to wait for copies that a failure has left in progress.
 constexpr auto copying_time = 1s;
 
-// What an operation reads and writes on its rank, and whether that is one place.
+// Bytes that an operation reads and writes on its rank.
 struct Extent {
   std::int64_t input_bytes = 0;
   std::int64_t output_bytes = 0;
@@ -55,7 +55,7 @@ Extent extent_of(const Request& request) {
 
 StagedOperation::StagedOperation(std::shared_ptr<StagingQueue> queue, Request request,
                                  std::shared_ptr<OperationLog> log)
-    // The host numbers the operation when it gets it; until then only what kind it is matters.
+    // The host assigns the operation's number; here only purpose and collective matter, for add_wait().
     : PendingOperation(std::move(log), {0, request.purpose, request.collective, Clock::now()}),
       queue_(std::move(queue)),
       request_(std::move(request)) {}
@@ -87,13 +87,14 @@ void StagingQueue::stop() noexcept {
   let_go();
 }
 
-// They know the queue as it knows them. What a failure has left unfinished is given up by the host.
+// Queue and operations refer to each other: clearing the list breaks the cycle. The host gives up what a failure has
+// left unfinished.
 void StagingQueue::let_go() noexcept {
   for (const std::shared_ptr<StagedOperation>& operation : open_) await_copies(*operation);
   open_.clear();
 }
 
-// Only for so long: after a failure it may be that the device never gets there.
+// With a time limit: after a failure the device may never reach the copies.
 void StagingQueue::await_copies(const StagedOperation& operation) noexcept {
   const Clock::time_point until = Clock::now() + copying_time;
   while (is_copying(operation) && Clock::now() < until) std::this_thread::sleep_for(between_looks);
@@ -106,9 +107,11 @@ std::shared_ptr<std::byte> StagingQueue::host_memory(std::int64_t bytes) {
 void StagingQueue::copy_out(StagedOperation& operation) {
   Request& request = operation.request_;
   const Extent extent = extent_of(request);
+  // Everything enqueued so far may write the input, and read the memory that becomes the output.
   operation.begin_ = device_->mark_computation();
   operation.output_ = request.output;
   operation.output_bytes_ = extent.output_bytes;
+  // In-place operations stay in place, so that the host sees the same aliasing.
   if (request.input == request.output) {
     operation.host_input_ = host_memory(std::max(extent.input_bytes, extent.output_bytes));
     operation.host_output_ = operation.host_input_;
@@ -156,7 +159,7 @@ void StagingQueue::look_after() {
   }
 }
 
-// Later operations do not pass one that has not reached the host: all ranks start them in one order.
+// An operation must not overtake an earlier one that has not reached the host: all ranks must start them in one order.
 bool StagingQueue::advance() {
   bool has_moved = false, may_start = true;
   for (const std::shared_ptr<StagedOperation>& operation : open_) {
@@ -168,11 +171,12 @@ bool StagingQueue::advance() {
   return has_moved;
 }
 
-// Whether it went a step on.
+// Returns whether the operation has advanced.
 bool StagingQueue::advance(StagedOperation& operation) {
   try {
     if (!operation.has_started_) {
       const bool is_ready = operation.copied_out_ == nullptr || operation.copied_out_->has_passed();
+      // After a failure the copy may never finish; the host then throws the failure for this operation.
       if (!is_ready && !host_->failure()) return false;
       operation.host_ = start_on_host_(operation.request_);
       operation.has_started_ = true;
@@ -181,6 +185,7 @@ bool StagingQueue::advance(StagedOperation& operation) {
     if (!operation.host_.done()) return false;
     operation.host_.wait();
     if (operation.output_bytes_ > 0 && !operation.is_withdrawn_) {
+      // After begin_: the output's memory may be in use by computation that precedes the operation.
       operation.copied_in_ =
           device_->copy_in(*operation.begin_, operation.output_, operation.host_output_.get(), operation.output_bytes_);
     }
@@ -213,14 +218,15 @@ void StagingQueue::wait(const StagedOperation& operation) {
   ++waiting_;
   finished_.wait(lock, [&] { return operation.is_finished_ || has_stopped_; });
   --waiting_;
+  // Errors of the queue's thread surface in the thread that waits.
   if (operation.error_) std::rethrow_exception(operation.error_);
   if (!operation.is_finished_)
-    throw Error(ExitCode::internal_error, operation.request_.description() + ": its communicator has gone");
+    throw Error(ExitCode::internal_error, operation.request_.description() + ": its communicator was destroyed");
   lock.unlock();
   if (operation.copied_in_) device_->hold_computation(*operation.copied_in_);
 }
 
-// The host's operation goes on with its buffers, which stay; the device's memory is left alone.
+// The host's operation continues on its own buffers; only copies from and to device memory must have ended.
 void StagingQueue::withdraw(StagedOperation& operation) noexcept {
   const std::lock_guard lock(mutex_);
   operation.is_withdrawn_ = true;

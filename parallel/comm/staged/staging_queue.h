@@ -16,10 +16,10 @@ namespace llmtrain {
 
 class StagingQueue;
 
-// One operation of this rank. Where its memory is the device's, the host's operation has buffers in its place.
+// One operation of this rank. For device memory the host's operation uses buffers in its place.
 class StagedOperation : public PendingOperation {
  public:
-  // `request` is the host's.
+  // `request` must have the host's group.
   StagedOperation(std::shared_ptr<StagingQueue> queue, Request request, std::shared_ptr<OperationLog> log);
 
   bool done() override;
@@ -31,7 +31,7 @@ class StagedOperation : public PendingOperation {
 
   std::shared_ptr<StagingQueue> queue_;
   Request request_;
-  void* output_ = nullptr;  // of the device
+  void* output_ = nullptr;  // in the original memory, on the device
   std::int64_t output_bytes_ = 0;
   std::shared_ptr<std::byte> host_input_, host_output_;
   StagingDevice::MarkPointer begin_, copied_out_, copied_in_;
@@ -43,8 +43,8 @@ class StagedOperation : public PendingOperation {
   std::exception_ptr error_;
 };
 
-// Takes a rank's operations through the host, from a thread of its own: it alone starts operations there, in the order
-// in which they came.
+// Executes a rank's operations through the host on a separate thread, which alone starts operations there, in the order
+// of add().
 class StagingQueue {
  public:
   using StartOnHost = std::function<Handle(const Request&)>;
@@ -57,13 +57,13 @@ class StagingQueue {
   bool is_finished(const StagedOperation& operation);
   void wait(const StagedOperation& operation);
   void withdraw(StagedOperation& operation) noexcept;
-  // No more operations; the thread has ended.
+  // Ends the thread; no operation may be added afterwards.
   void stop() noexcept;
 
  private:
   std::shared_ptr<std::byte> host_memory(std::int64_t bytes);
   void copy_out(StagedOperation& operation);
-  // All under the mutex, or when the thread has ended.
+  // All are called under the mutex or after the thread has ended.
   bool advance();
   bool advance(StagedOperation& operation);
   static bool is_copying(const StagedOperation& operation) noexcept;
@@ -78,7 +78,7 @@ class StagingQueue {
 
   std::mutex mutex_;
   std::condition_variable added_, finished_;
-  std::list<std::shared_ptr<StagedOperation>> open_;  // until nothing copies to or from their buffers any more
+  std::list<std::shared_ptr<StagedOperation>> open_;  // kept until no copy uses their buffers any more
   int waiting_ = 0;                                   // threads in wait()
   bool has_stopped_ = false;
   std::thread thread_;

@@ -8,7 +8,7 @@
 namespace llmtrain {
 namespace {
 
-// visit_profile()'s other visitor.
+// The visitor of visit_profile() that writes JSON; ProfileReader is the one that reads it.
 class ProfileWriter {
  public:
   void text(const char* name, const std::string& field) { top()[name] = field; }
@@ -52,6 +52,7 @@ class ProfileWriter {
 
 double peak_flops(const ClusterProfile& profile, const PrecisionRecipe& precision) {
   const PeakFlops& peak = profile.device.peak_flops;
+  // A device without FP8 units is rated by its compute type, which is what it would run.
   if (precision.fp8_level != Fp8Level::off && peak.fp8 > 0) return peak.fp8;
   if (precision.compute == DataType::bf16) return peak.bf16;
   return precision.compute == DataType::fp16 ? peak.fp16 : peak.fp32;
@@ -60,6 +61,7 @@ double peak_flops(const ClusterProfile& profile, const PrecisionRecipe& precisio
 ClusterProfile parse_profile(std::string_view text, const std::string& file) {
   const JsonText json = parse_json(text);
   if (!json.error.empty()) throw Error(ExitCode::bad_recipe, file + ": " + json.error);
+  // Parsers keep one of two equal keys silently; which one is not obvious to the author of the file.
   if (!json.duplicates.empty()) {
     throw Error(ExitCode::bad_recipe, file + ": " + json.duplicates.front() + ": is given twice; take one out");
   }
@@ -72,6 +74,7 @@ ClusterProfile parse_profile(std::string_view text, const std::string& file) {
 
 nlohmann::ordered_json to_json(const ClusterProfile& profile) {
   ProfileWriter writer;
+  // One visitor interface serves reading and writing, so it takes the profile by mutable reference.
   ClusterProfile copy = profile;
   visit_profile(writer, copy);
   return writer.take();

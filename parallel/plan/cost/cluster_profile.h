@@ -14,11 +14,11 @@
 
 namespace llmtrain {
 
-// What a cluster is made of and how much of it real programs get: a file in recipes/clusters, or one that `llmtrain
-// calibrate` writes. It knows no model. Times in seconds, sizes in bytes, rates in FLOP/s and bytes/s; a bandwidth is
-// that of one direction.
+// The hardware of a cluster and the fraction of it that real programs reach: a file in recipes/clusters, or one that
+// `llmtrain calibrate` writes. It is independent of any model. Times are in seconds, sizes in bytes, rates in FLOP/s
+// and bytes/s; bandwidths are per direction.
 
-// Dense rates that the maker states.
+// Dense rates from the vendor's data sheet.
 struct PeakFlops {
   double fp32 = 0;
   double tf32 = 0;  // 0: the device has none
@@ -28,44 +28,44 @@ struct PeakFlops {
 };
 
 struct DeviceProfile {
-  DeviceKind kind = DeviceKind::cuda;  // cpu or cuda: which operators run
+  DeviceKind kind = DeviceKind::cuda;  // cpu or cuda: selects the operators
   double memory_bytes = 0;             // 0: not stated
   double memory_bandwidth = 0;
   PeakFlops peak_flops;
-  double kernel_seconds = 0;  // from the end of one kernel to the start of the next
-  double pcie_bandwidth = 0;  // to the host's memory
+  double kernel_seconds = 0;  // gap between the end of one kernel and the start of the next
+  double pcie_bandwidth = 0;  // to host memory
 };
 
-// How much of the peak a matrix product with an inner dimension k and r results gets, batches counted together:
-// peak_fraction · k / (k + inner_half) · r / (r + outer_half²). The first factor is the pipeline that each tile of
-// results fills and drains, the second the share of the device's processors that have a tile.
+// The fraction of the peak that a matrix product with inner dimension k and r results (over all batches) reaches:
+// peak_fraction · k / (k + inner_half) · r / (r + outer_half²). The first saturating factor models the pipeline that
+// each tile of results fills and drains, the second the share of the device's processors that have a tile.
 struct MatrixProfile {
   double peak_fraction = 0;
   double inner_half = 0;
   double outer_half = 0;
-  double fp8_peak_fraction = 0;  // in place of peak_fraction, of the FP8 peak; 0: the device has none
+  double fp8_peak_fraction = 0;  // replaces peak_fraction for FP8, relative to the FP8 peak; 0: no FP8
 };
 
-// Fused attention: parts of the peak that causal attention gets, counted without the masked half.
+// Fused attention: fractions of the peak that causal attention reaches, FLOPs counted without the masked half.
 struct AttentionProfile {
   double forward_fraction = 0;
   double backward_fraction = 0;
 };
 
-// A pass over memory gets fraction · bytes / (bytes + half_bytes) of the bandwidth.
+// A pass over memory reaches fraction · bytes / (bytes + half_bytes) of the bandwidth.
 struct MemoryProfile {
   double fraction = 0;
   double half_bytes = 0;
 };
 
-// The program around the kernels. Where a framework's host needs longer to start operators than the device to run them,
-// the device waits.
+// Host overheads of the program around the kernels. Where the host takes longer to launch operators than the device to
+// run them, the device waits.
 struct HostProfile {
-  double operator_seconds = 0;     // to start one operator of a forward
-  double transfer_seconds = 0;     // a send or receive between stages that goes beside the passes, whatever its size
-  double micro_batch_seconds = 0;  // a micro-batch with its loss: data, bookkeeping, synchronisation
-  double tensor_seconds = 0;       // a parameter tensor in the optimizer step
-  double step_seconds = 0;         // once a step
+  double operator_seconds = 0;     // to launch one operator of a forward pass
+  double transfer_seconds = 0;     // per send or receive between stages that overlaps passes, independent of its size
+  double micro_batch_seconds = 0;  // per micro-batch with its loss: data, bookkeeping, synchronisation
+  double tensor_seconds = 0;       // per parameter tensor in the optimizer step
+  double step_seconds = 0;         // once per step
 };
 
 struct CollectivePoint {
@@ -73,7 +73,7 @@ struct CollectivePoint {
   double seconds = 0;
 };
 
-// Measured all-reduces of this many ranks inside one node, by growing bytes.
+// Measured all-reduces of this many ranks inside one node, in increasing order of bytes.
 struct CollectiveTable {
   std::int64_t ranks = 0;
   std::vector<CollectivePoint> points;
@@ -81,18 +81,18 @@ struct CollectiveTable {
 
 struct NodeProfile {
   std::int64_t devices = 1;
-  double link_bandwidth = 0;  // of one device to the others of its node
+  double link_bandwidth = 0;  // from one device to the others of its node
   double link_efficiency = 0;
   double latency_seconds = 0;
-  std::vector<CollectiveTable> all_reduce;  // in place of link bandwidth and latency for these numbers of ranks
+  std::vector<CollectiveTable> all_reduce;  // replaces bandwidth and latency for these numbers of ranks
 };
 
 struct NetworkProfile {
   std::int64_t adapters = 1;  // per node
   double adapter_bandwidth = 0;
-  double efficiency = 0;                 // of all adapters together, all-reduce of large buckets
-  double gather_efficiency = 0;          // all-gather and reduce-scatter of sharded weights (ZeRO-3)
-  double point_to_point_efficiency = 0;  // one rank's share of the adapters
+  double efficiency = 0;                 // of all adapters together, in all-reduces of large buckets
+  double gather_efficiency = 0;          // in all-gather and reduce-scatter of sharded weights (ZeRO-3)
+  double point_to_point_efficiency = 0;  // of one rank's share of the adapters
   double latency_seconds = 0;
 };
 
@@ -106,25 +106,25 @@ struct ClusterProfile {
   HostProfile host;
   NodeProfile node;
   NetworkProfile network;
-  double compute_slowdown = 0;                  // part of a collective's time that it takes from the compute beside it
-  std::optional<double> price_per_device_hour;  // an assumption, in any currency
-  std::map<std::string, std::string> sources;   // by section: where the numbers come from
-  double ranks_per_device = 1;                  // in no file: share_devices() sets it
+  double compute_slowdown = 0;                  // fraction of a collective's time lost by concurrent compute
+  std::optional<double> price_per_device_hour;  // user-supplied, in any currency
+  std::map<std::string, std::string> sources;   // by section: the origin of its numbers
+  double ranks_per_device = 1;                  // never read from a file: share_devices() sets it
 };
 
-// The dense peak of matrix products in that type, FP8's at FP8 levels: what MFU and HFU divide by.
+// The dense peak of matrix products in the compute type, at FP8 levels that of FP8: the denominator of MFU and HFU.
 double peak_flops(const ClusterProfile& profile, const PrecisionRecipe& precision);
 
-// Reads a profile from JSON text. Throws Error(bad_recipe) with every problem, a line each: `<file>: <JSON pointer>:
-// …`: unknown and missing keys, wrong types, values out of range, tables that do not grow.
+// Reads a profile from JSON text. Throws Error(bad_recipe) with every problem, one line per problem, as
+// `<file>: <JSON pointer>: …`: unknown and missing keys, wrong types, values out of range, tables that do not increase.
 ClusterProfile parse_profile(std::string_view text, const std::string& file);
 
 // The profile that `cluster.profile` of a recipe names: a file (a path with a slash or ending in .json), a name in
-// `folder`, or "auto": local.json in `folder`, which `calibrate` writes, and cpu where there is none. Throws
-// Error(bad_recipe) for a name that is not there, with the nearest one, and Error(missing_input) for a file.
+// `folder`, or "auto": local.json in `folder`, which `calibrate` writes, or cpu where that file does not exist. Throws
+// Error(bad_recipe) for an unknown name, suggesting the nearest one, and Error(missing_input) for a missing file.
 ClusterProfile load_profile(const std::string& profile, const std::filesystem::path& folder);
 
-// Names of the profiles in a folder, sorted. Empty where there is no folder.
+// Names of the profiles in a folder, sorted. Empty if the folder does not exist.
 std::vector<std::string> profile_names(const std::filesystem::path& folder);
 
 // JSON that parse_profile() reads.

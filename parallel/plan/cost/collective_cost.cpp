@@ -7,16 +7,18 @@
 namespace llmtrain {
 namespace {
 
+// The (n − 1)/n of a ring: each rank sends every part but its own.
 double part(std::int64_t ranks) { return static_cast<double>(ranks - 1) / static_cast<double>(ranks); }
 
+// Depth of a binary tree over `count` members.
 double doublings(double count) { return count > 1 ? std::log2(count) : 0; }
 
 double node_count(const RankGroup& group) {
   return static_cast<double>(group.ranks) / static_cast<double>(std::max<std::int64_t>(1, group.inside_node));
 }
 
-// Between two measured sizes straight in the logarithms; below the first the fixed part of the first two points'
-// line; above the last at its bandwidth.
+// Between two measured sizes log-log interpolation; below the first the line through the first two points, which keeps
+// their latency; above the last the bandwidth of the last point.
 double looked_up(const CollectiveTable& table, double bytes) {
   const auto& points = table.points;
   const auto above =
@@ -61,6 +63,8 @@ double CollectiveCost::seconds(Collective collective, double bytes, const RankGr
   return 0;
 }
 
+// Ring bandwidth and tree latency, up and down: NCCL picks the better algorithm by size, and each term dominates where
+// its algorithm is chosen.
 double CollectiveCost::inside_node(double bytes, std::int64_t ranks) const {
   if (ranks <= 1 || bytes <= 0) return 0;
   const NodeProfile& node = profile_.node;
@@ -75,11 +79,14 @@ double CollectiveCost::between_nodes(double bytes, const RankGroup& group, doubl
   const double nodes = node_count(group);
   if (nodes <= 1 || bytes <= 0) return 0;
   const NetworkProfile& network = profile_.network;
+  // Groups of the same kind communicate at the same time, so a group with few members per node gets its share of the
+  // node's adapters.
   const double share = std::min(1.0, static_cast<double>(group.inside_node) / devices_per_node_);
   const double bandwidth = static_cast<double>(network.adapters) * network.adapter_bandwidth * efficiency * share;
   return 2 * (nodes - 1) / nodes * bytes / bandwidth + 2 * network.latency_seconds * doublings(nodes);
 }
 
+// The local backend's ring takes 2(n − 1) hops, and its delays are real sleeps: they add to the machine's own time.
 double CollectiveCost::imitated_ring(double bytes, std::int64_t ranks) const {
   if (bytes <= 0) return 0;
   return 2 * static_cast<double>(ranks - 1) * imitated_.hop_seconds +
@@ -88,6 +95,7 @@ double CollectiveCost::imitated_ring(double bytes, std::int64_t ranks) const {
 
 double CollectiveCost::reduction(double bytes, const RankGroup& group, double efficiency) const {
   if (group.ranks <= 1) return 0;
+  // The intra-node and the inter-node part are pipelined, so only the slower one counts.
   return std::max(inside_node(bytes, std::min(group.inside_node, group.ranks)),
                   between_nodes(bytes, group, efficiency)) +
          imitated_ring(bytes, group.ranks);
@@ -97,6 +105,7 @@ double CollectiveCost::all_reduce(double bytes, const RankGroup& group) const {
   return reduction(bytes, group, profile_.network.efficiency);
 }
 
+// An all-reduce is a reduce-scatter followed by an all-gather, each one half of it (Patarasuk and Yuan, 2009).
 double CollectiveCost::all_gather(double bytes, const RankGroup& group) const {
   return reduction(bytes, group, profile_.network.efficiency) / 2;
 }
@@ -109,6 +118,7 @@ double CollectiveCost::gather_weights(double bytes, const RankGroup& group) cons
 
 double CollectiveCost::broadcast(double bytes, const RankGroup& group) const {
   if (group.ranks <= 1) return 0;
+  // A binomial tree: after each round twice as many ranks have the tensor.
   return point_to_point(bytes, {2, group.stride, group.inside_node > 1 ? 2 : 1}) *
          std::ceil(doublings(static_cast<double>(group.ranks)));
 }
@@ -119,7 +129,9 @@ double CollectiveCost::all_to_all(double bytes, const RankGroup& group, AllToAll
   const double ranks = static_cast<double>(group.ranks), nodes = node_count(group);
   const NodeProfile& node = profile_.node;
   const NetworkProfile& network = profile_.network;
+  // Both algorithms send the same bytes over the network; they differ in the number of messages and in local traffic.
   const double remote = bytes * (ranks - inside) / ranks;
+  // All ranks of a node exchange at the same time, so each has an equal share of the adapters.
   const double rank_bandwidth =
       static_cast<double>(network.adapters) * network.adapter_bandwidth * network.efficiency / devices_per_node_;
   const double link = node.link_bandwidth * node.link_efficiency;
@@ -127,6 +139,7 @@ double CollectiveCost::all_to_all(double bytes, const RankGroup& group, AllToAll
     return bytes * (inside - 1) / ranks / link + (inside - 1) * node.latency_seconds + remote / rank_bandwidth +
            (ranks - inside) * network.latency_seconds;
   }
+  // 2DH reorders the buffer before each of its two phases; a reordering reads and writes it once.
   const double copies = 4 * bytes / (profile_.device.memory_bandwidth * profile_.memory.fraction);
   return copies + bytes * (inside - 1) / inside / link + (inside - 1) * node.latency_seconds + remote / rank_bandwidth +
          (nodes - 1) * network.latency_seconds;
@@ -134,6 +147,7 @@ double CollectiveCost::all_to_all(double bytes, const RankGroup& group, AllToAll
 
 double CollectiveCost::all_to_all(double bytes, const RankGroup& group) const {
   if (group.ranks <= 1) return 0;
+  // Linear wins for large messages, 2DH where latency dominates; libraries choose, so the faster one is assumed.
   return std::min(all_to_all(bytes, group, AllToAllAlgorithm::linear),
                   all_to_all(bytes, group, AllToAllAlgorithm::two_dimensional)) +
          imitated_.hop_seconds + ring_bytes(Collective::all_to_all, group.ranks, bytes) * imitated_.byte_seconds;
@@ -143,10 +157,11 @@ double CollectiveCost::point_to_point(double bytes, const RankGroup& group) cons
   if (group.ranks <= 1 || bytes <= 0) return 0;
   const NodeProfile& node = profile_.node;
   const double imitated = imitated_.hop_seconds + bytes * imitated_.byte_seconds;
+  // Neighbours on one node use its links and do not load the adapters.
   if (group.inside_node > 1)
     return bytes / (node.link_bandwidth * node.link_efficiency) + node.latency_seconds + imitated;
   const NetworkProfile& network = profile_.network;
-  // Of a node's ranks those within one stride of its edge cross it at once; each has one adapter at most.
+  // The ranks within one stride of the node's boundary send across it at the same time; each uses one adapter at most.
   const double crossing = std::min(devices_per_node_, static_cast<double>(std::max<std::int64_t>(1, group.stride)));
   const double bandwidth = network.adapter_bandwidth * network.point_to_point_efficiency *
                            std::min(1.0, static_cast<double>(network.adapters) / crossing);

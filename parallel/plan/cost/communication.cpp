@@ -16,6 +16,7 @@
 namespace llmtrain {
 namespace {
 
+// The row of the report under which a collective inside blocks is counted.
 Purpose purpose_of(RankAxis axis) {
   switch (axis) {
     case RankAxis::tensor:
@@ -34,7 +35,7 @@ struct CountedExchange {
   Exchange exchange;
   std::vector<double> times;
 
-  // All directions and exposures of one kind of tensor are one.
+  // Exchanges that differ only in direction or exposure share one row of the table.
   auto kind() const {
     return std::tie(exchange.axis, exchange.tensors, exchange.collective, exchange.bytes, exchange.compression);
   }
@@ -46,6 +47,7 @@ class ExchangeCount {
  public:
   explicit ExchangeCount(const CostContext& context) : context_(context), lists_(*context.partition.graph) {
     for (const bool of_layers : {true, false}) count_blocks(of_layers);
+    // By axis, then in the order in which the model first uses the tensors.
     std::stable_sort(counted_.begin(), counted_.end(), [this](const CountedExchange& a, const CountedExchange& b) {
       return std::tuple(a.exchange.axis, place_of(a.exchange.tensors), a.exchange.collective) <
              std::tuple(b.exchange.axis, place_of(b.exchange.tensors), b.exchange.collective);
@@ -61,6 +63,7 @@ class ExchangeCount {
     for (std::size_t stage = 0; stage < partition.stages.size(); ++stage) {
       for (const std::size_t block : partition.stages[stage].blocks) {
         if ((graph.blocks[block].kind == BlockKind::layer) != of_layers) continue;
+        // Layers are alike: their operators are listed once and counted for every layer.
         const auto& operators = lists_.of(block, [&] { return block_operators(graph, block, context_.setting); });
         for (const Operator& item : operators)
           for (const Exchange& exchange : item.exchanges) count(partition.rank_of(stage), item, exchange);
@@ -68,7 +71,7 @@ class ExchangeCount {
     }
   }
 
-  // A forward that the backward repeats as a whole repeats its collectives.
+  // Full recompute repeats the forward pass including its collectives; selective recompute repeats none.
   void count(std::size_t rank, const Operator& item, const Exchange& exchange) {
     const Recompute recompute = context_.setting.recompute;
     const bool is_repeated_here =
@@ -91,19 +94,19 @@ class ExchangeCount {
   std::vector<std::string> names_;
 };
 
-// The table, line by line.
+// Builds the communication table row by row.
 class Table {
  public:
   explicit Table(const CostContext& context) : context_(context) {}
 
-  // `bytes` of whole tensors per step, and the time of moving them.
+  // `bytes` of whole tensors per step, and the time of moving them. Leaves out what moves nothing.
   void add(Collective collective, Purpose purpose, std::string tensors, const RankGroup& group, double bytes,
            double seconds) {
     const double sent = ring_bytes(collective, group.ranks, bytes);
     if (group.ranks > 1 && sent > 0)
       entries_.push_back({collective, purpose, std::move(tensors), group.ranks, sent, seconds});
   }
-  // The same with the time of one collective over all of them.
+  // The same, timed as one collective over all of the bytes.
   void add(Collective collective, Purpose purpose, std::string tensors, const RankGroup& group, double bytes) {
     add(collective, purpose, std::move(tensors), group, bytes, context_.collectives.seconds(collective, bytes, group));
   }
@@ -120,7 +123,7 @@ class Table {
   std::vector<CommunicationEntry> entries_;
 };
 
-// How often each stage has the operation in its rank's list.
+// How often each stage's operation occurs in its rank's schedule.
 std::vector<double> count_by_stage(const Schedule& schedule, Operation operation) {
   std::vector<double> counts(static_cast<std::size_t>(schedule.shape.stages()), 0);
   for (const RankSchedule& rank : schedule.ranks)
@@ -129,7 +132,7 @@ std::vector<double> count_by_stage(const Schedule& schedule, Operation operation
   return counts;
 }
 
-// The states that each pipeline rank moves in a step. A shared embedding comes with every gather of its stages, and is
+// The states that each pipeline rank moves in a step. A shared embedding is gathered with each of its stages but
 // reduced once, at the end of the step.
 std::vector<StateTraffic> state_traffic(const Partition& partition, const Schedule& schedule) {
   const std::vector<double> reductions = count_by_stage(schedule, Operation::reduce_gradients);
@@ -145,6 +148,7 @@ std::vector<StateTraffic> state_traffic(const Partition& partition, const Schedu
   return ranks;
 }
 
+// The largest value over the pipeline ranks, separately for each kind of traffic.
 double busiest(const std::vector<StateTraffic>& ranks, double StateTraffic::*member) {
   double most = 0;
   for (const StateTraffic& rank : ranks) most = std::max(most, rank.*member);
@@ -155,14 +159,18 @@ void add_states(const CostContext& context, const std::vector<StateTraffic>& ran
   const Mesh& mesh = context.mesh();
   const std::int64_t zero_stage = context.partition.zero_stage();
   const RankGroup shards = shard_group(mesh), experts = expert_data_group(mesh);
+  // The rank with the most traffic sets the pace: the others wait for it at the end of the step.
   const double gradients = busiest(ranks, &StateTraffic::gradients);
   const Collective reduction = zero_stage > 0 ? Collective::reduce_scatter : Collective::all_reduce;
   table.add(reduction, Purpose::data_parallel, "gradients", zero_stage > 0 ? shards : data_group(mesh), gradients);
   table.add(reduction, Purpose::data_parallel, "expert gradients", experts,
             busiest(ranks, &StateTraffic::expert_gradients));
+  // Without sharding every rank updates all weights itself: none move.
   if (zero_stage == 0) return;
+  // With fewer shards than data ranks the shards' sums are added up across the replicas.
   table.add(Collective::all_reduce, Purpose::data_parallel, "gradient shards", replica_group(mesh),
             gradients / static_cast<double>(shards.ranks));
+  // ZeRO-3 gathers piecemeal during passes, at a lower rate than the one large gather after the step.
   const auto add_weights = [&](const char* tensors, const RankGroup& group, double bytes) {
     const double seconds = zero_stage == 3 ? context.collectives.gather_weights(bytes, group)
                                            : context.collectives.all_gather(bytes, group);
@@ -172,7 +180,7 @@ void add_states(const CostContext& context, const std::vector<StateTraffic>& ran
   add_weights("expert weights", experts, busiest(ranks, &StateTraffic::expert_weights));
 }
 
-// Once per step.
+// Sums of gradients over tensor ranks, once per step.
 void add_tensor_gradients(const CostContext& context, Table& table) {
   const double gradient = element_bytes(element_type(context.recipe().precision.gradients));
   TensorGradientShare most;
@@ -192,6 +200,7 @@ void add_pipeline(const CostContext& context, Table& table) {
   if (partition.mesh.pipeline <= 1) return;
   std::vector<double> sends(static_cast<std::size_t>(partition.mesh.pipeline), 0);
   for (std::size_t stage = 0; stage < partition.stages.size(); ++stage)
+    // Two tensors per micro-batch and stage boundary: its activation forward, its gradient backward.
     sends[partition.rank_of(stage)] += (partition.is_last(stage) ? 0 : 1) + (stage > 0 ? 1 : 0);
   const double most = partition.shape.micro_batches * *std::max_element(sends.begin(), sends.end());
   const Boundary boundary = boundary_of(context);
@@ -207,11 +216,13 @@ void add_pipeline(const CostContext& context, Table& table) {
 }  // namespace
 
 std::vector<CommunicationEntry> communication_of(const Layout& layout, const ClusterProfile& profile) {
+  // Traffic does not depend on the constants; the times use the defaults, as the plan does.
   const CostConstants constants;
   const CostContext context(layout.partition(), profile, constants);
   Table table(context);
   add_states(context, state_traffic(layout.partition(), layout.schedule()), table);
   const ExchangeCount exchanges(context);
+  // Tensor-parallel exchanges stay together, before those of the other axes.
   const auto add_exchanges = [&](bool of_tensor_ranks) {
     for (const CountedExchange& counted : exchanges.counted())
       if ((counted.exchange.axis == RankAxis::tensor) == of_tensor_ranks) table.add(counted);
@@ -221,6 +232,7 @@ std::vector<CommunicationEntry> communication_of(const Layout& layout, const Clu
   add_exchanges(false);
   add_pipeline(context, table);
   const Mesh& mesh = layout.mesh();
+  // Loss, norm and stop request of every rank, once per step: negligible, but listed so that the table is complete.
   const RankGroup world{mesh.world(), 1, std::min(mesh.world(), mesh.devices_per_node)};
   table.add(Collective::all_gather, Purpose::control, "scalars", world,
             step_scalars * sizeof(double) * static_cast<double>(world.ranks));

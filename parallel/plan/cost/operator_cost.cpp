@@ -11,6 +11,7 @@
 namespace llmtrain {
 namespace {
 
+// Device work and launches of an operator, or of a sequence of them.
 struct WorkPair {
   Work forward;
   Work backward;
@@ -22,14 +23,15 @@ struct WorkPair {
   }
 };
 
-// Casts of an FP8 product: the input into a copy and its transpose, the weight likewise (at O3 it is FP8 already: the
-// transpose alone), in the backward the output's gradient likewise, and the weight's gradient into the FP8 sum (FP8-LM,
-// arXiv 2310.18313, section 2).
+// Casts of an FP8 product: the input to FP8 and to its FP8 transpose, the weight likewise (at O3 it is FP8 already:
+// only the transpose); in the backward the output's gradient likewise, and the weight's gradient into the FP8 sum
+// (FP8-LM, arXiv 2310.18313, section 2).
 void add_casts(const CostContext& context, const MatrixProduct& product, WorkPair& cost) {
   const double element = context.roofline.element_bytes();
   const double factor = context.constants.cast * product.batch;
   const double input = product.rows * product.inner, weight = product.inner * product.columns;
   const double output = product.rows * product.columns;
+  // Read one element, write two FP8 ones; at O3 read and write one byte.
   const double weight_bytes = context.setting.fp8_level == Fp8Level::o3 ? 2 : element + 2;
   cost.forward += context.roofline.pass(factor * (element + 2) * input);
   cost.forward += context.roofline.pass(factor * weight_bytes * weight);
@@ -37,7 +39,7 @@ void add_casts(const CostContext& context, const MatrixProduct& product, WorkPai
   cost.backward += context.roofline.pass(factor * (element + 2) * weight);
 }
 
-// The backward multiplies twice: for the gradient of the input and for that of the weight.
+// The backward has two products: the gradient of the input and the gradient of the weight.
 WorkPair product_cost(const CostContext& context, const Operator& item) {
   const MatrixProduct& product = item.product;
   const MatrixType type = item.uses_fp8 ? MatrixType::fp8 : MatrixType::compute;
@@ -50,6 +52,7 @@ WorkPair product_cost(const CostContext& context, const Operator& item) {
   return cost;
 }
 
+// Norms, activation functions and residuals are bound by memory: their time is that of their bytes.
 WorkPair elementwise_cost(const CostContext& context, const Operator& item) {
   const auto pass = [&](const Movement& movement) {
     const double bytes = context.roofline.element_bytes() * movement.elements + movement.mask_bytes;
@@ -58,24 +61,28 @@ WorkPair elementwise_cost(const CostContext& context, const Operator& item) {
   return {pass(item.forward), pass(item.backward)};
 }
 
-// Causal attention leaves out the masked half. The backward computes five products where the forward computes two (Dao,
+// Causal attention skips the masked half. The backward computes five products where the forward computes two (Dao,
 // arXiv 2307.08691).
 WorkPair fused_attention_cost(const CostContext& context, const Operator& item) {
+  // item.flops counts the whole square of scores.
   const double flops = item.flops / 2;
   return {context.roofline.attention_forward(flops), context.roofline.attention_backward(2.5 * flops)};
 }
 
-// Scores through memory: two products for each head, between them scale, mask and softmax in one kernel and dropout in
-// another.
+// Attention that stores its scores: two products per head; between them scale, mask and softmax in one kernel, and
+// dropout in another.
 WorkPair stored_attention_cost(const CostContext& context, const Operator& item) {
   const auto& [queries, keys, width, matrices] = item.product;
   const double scores = matrices * queries * keys, element = context.roofline.element_bytes();
   const Roofline& roofline = context.roofline;
   const Work make_scores = roofline.product(item.product);
   const Work use_scores = roofline.product({queries, width, keys, matrices});
+  // Each product has two backward products of the same size.
   WorkPair cost{make_scores + use_scores, (make_scores + use_scores) * 2};
+  // The softmax reads and writes the scores; its backward reads them and their gradient, and writes a gradient.
   cost.forward += roofline.pass(context.constants.softmax_forward * 2 * element * scores);
   cost.backward += roofline.pass(context.constants.softmax_backward * 3 * element * scores);
+  // Dropout on the scores: another read and write, and the mask.
   if (item.forward.mask_bytes > 0) {
     cost.forward += roofline.pass(2 * element * scores + item.forward.mask_bytes);
     cost.backward += roofline.pass(2 * element * scores + item.backward.mask_bytes);
@@ -84,6 +91,7 @@ WorkPair stored_attention_cost(const CostContext& context, const Operator& item)
 }
 
 WorkPair cross_entropy_cost(const CostContext& context, const Operator& item) {
+  // Frameworks compute the loss in fp32 whatever the compute type, for the range of the exponentials.
   constexpr double fp32_bytes = 4;
   const double bytes = fp32_bytes * context.constants.cross_entropy;
   return {context.roofline.pass(bytes * item.forward.elements), context.roofline.pass(bytes * item.backward.elements)};
@@ -107,14 +115,15 @@ WorkPair price(const CostContext& context, const Operator& item) {
 
 using Range = std::span<const Operator>;
 
-// The first `depth` + 1 parts of an operator's name, or all of it.
+// The first `depth` + 1 dotted parts of an operator's name, or all of it.
+// Names are hierarchical, "attention.query": the first part is a half of the block, the next ones are its modules.
 std::string_view module_of(const Operator& item, int depth) {
   std::size_t end = item.name.find('.');
   for (; depth > 0 && end != std::string::npos; --depth) end = item.name.find('.', end + 1);
   return std::string_view(item.name).substr(0, end);
 }
 
-// Cuts the operators of the first module at this depth off.
+// Removes and returns the leading operators that belong to the same module at this depth.
 Range take_module(Range& operators, int depth) {
   const std::string_view module = module_of(operators.front(), depth);
   std::size_t count = 1;
@@ -124,7 +133,7 @@ Range take_module(Range& operators, int depth) {
   return taken;
 }
 
-// The sum over the operators that `counts` takes, module by module.
+// The sum over the operators for which `counts` is true, module by module.
 template <class Counts>
 WorkPair sum_of(const CostContext& context, Range operators, int depth, Counts counts) {
   WorkPair sum;
@@ -140,12 +149,12 @@ WorkPair sum_of(const CostContext& context, Range operators, int depth, Counts c
   return sum;
 }
 
-// How much of a collective's time a pass waits for.
+// The fraction of a collective's time for which a pass waits.
 double shown_share(const CostContext& context, Exposure exposure) {
   switch (exposure) {
     case Exposure::whole:
       return 1;
-    case Exposure::beside_product:  // it takes its part of the product's time then
+    case Exposure::beside_product:  // hidden by the product, which it slows down
       return context.constants.tensor_overlap == TensorOverlap::products ? context.profile.compute_slowdown : 1;
     case Exposure::gathered_again:
       return context.constants.sequence_regather;
@@ -161,7 +170,7 @@ double waited_seconds(const CostContext& context, const Operator& item, Directio
   return seconds;
 }
 
-// Of a pass: a backward comes to the operators of each half in reverse.
+// Of one pass: a backward visits the operators of each half in reverse.
 double communication_seconds(const CostContext& context, Range operators, Direction direction) {
   double seconds = 0;
   while (!operators.empty()) {
@@ -210,23 +219,27 @@ double exchange_seconds(const CostContext& context, const Exchange& exchange) {
 
 StageCost block_cost(const CostContext& context, const OperatorList& operators) {
   const Recompute recompute = context.setting.recompute;
+  // Selective recompute repeats attention's scores, full recompute the whole forward pass (arXiv 2205.05198).
   const auto repeats = [&](const Operator& item) { return is_repeated(item, recompute); };
   WorkPair all = sum_of(context, operators, 0, [](const Operator&) { return true; });
   const Work repeated = sum_of(context, operators, 0, repeats).forward;
   StageCost cost;
   cost.forward.communication_seconds = communication_seconds(context, operators, Direction::forward);
   cost.forward.seconds = context.roofline.seconds(all.forward) + cost.forward.communication_seconds;
-  // What selective recompute makes again asks nothing of other ranks.
+  // What selective recompute repeats needs no collective: it repeats attention's scores, which are local.
   const bool repeats_all = recompute == Recompute::full && repeats(operators.front());
   const double repeated_seconds = repeats_all ? cost.forward.communication_seconds : 0;
 
-  // The backward's operators are started without the program that described them.
+  // Backward operators are launched from the recorded graph, without the host code that described the forward.
   all.backward.operators *= context.constants.backward_host;
   const double waited = communication_seconds(context, operators, Direction::backward);
   const double alone = context.roofline.seconds(all.backward) + waited;
   cost.backward.seconds = context.roofline.seconds(all.backward + repeated) + waited + repeated_seconds;
   cost.backward.communication_seconds = waited + repeated_seconds;
+  // By difference, because host-bound and device-bound work do not add up: recompute may fill time that the host took
+  // anyway.
   cost.backward.recompute_seconds = std::max(0.0, cost.backward.seconds - alone);
+  // Once per micro-batch: in the block that ends it, the head.
   if (std::ranges::any_of(operators, &Operator::ends_micro_batch))
     cost.forward.seconds += context.profile.host.micro_batch_seconds;
   return cost;

@@ -10,8 +10,8 @@
 
 namespace llmtrain {
 
-// Everything that operators are priced with: what is asked, on what, and with which assumptions. References live as
-// long as it.
+// Everything that operators are priced with: the partition, the cluster and the model constants. The referenced objects
+// must outlive it.
 struct CostContext {
   const Partition& partition;
   const ClusterProfile& profile;
@@ -29,10 +29,10 @@ struct CostContext {
 // The ranks of a collective inside a block.
 RankGroup group_of(const Mesh& mesh, RankAxis axis);
 
-// Seconds of one collective inside a block, with nothing beside it.
+// Seconds of one collective inside a block, without overlap.
 double exchange_seconds(const CostContext& context, const Exchange& exchange);
 
-// One block on one micro-batch, forward and backward, with its collectives and what the backward repeats.
+// Cost of one block for one micro-batch, forward and backward, with its collectives and its recompute.
 StageCost block_cost(const CostContext& context, const OperatorList& operators);
 
 }  // namespace llmtrain

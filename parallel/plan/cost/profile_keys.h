@@ -5,14 +5,16 @@
 
 namespace llmtrain {
 
-// Every key of a profile with its range, once: reading and writing are visitors. A visitor has text(), number(),
-// integer(), section(), tables(), price() and sources(), as ProfileReader and ProfileWriter.
+// The single list of a profile's keys with their ranges; reading and writing are visitors of it. A visitor has text(),
+// kind(), number(), integer(), section(), tables(), price() and sources(), like ProfileReader and ProfileWriter.
 
 struct ProfileRange {
   double minimum = 0;
   double maximum = 0;
 };
 
+// Fractions and rates that the model divides by exclude 0; upper bounds only catch wrong units. A slowdown of 1 would
+// stop the pass for ever, hence the margin.
 constexpr ProfileRange fraction_range{1e-6, 1};
 constexpr ProfileRange fraction_or_none_range{0, 1};
 constexpr ProfileRange slowdown_range{0, 0.9};

@@ -18,10 +18,10 @@ bool is_file_name(const std::string& profile) {
 [[noreturn]] void throw_unknown(const std::string& profile, const std::filesystem::path& folder) {
   const std::vector<std::string> names = profile_names(folder);
   const std::vector<std::string_view> words(names.begin(), names.end());
-  std::string message = "/cluster/profile: \"" + profile + "\" is no profile in " + folder.string() + "; there are";
+  std::string message = "/cluster/profile: \"" + profile + "\" is not a profile in " + folder.string() + "; available:";
   for (const std::string& name : names) message += ' ' + name + ',';
   if (names.empty()) message += " none,";
-  message += " and a path to a file works too";
+  message += " or a path to a file";
   const std::string_view near = nearest_word(profile, words);
   if (!near.empty()) message += "; did you mean \"" + std::string(near) + "\"?";
   throw Error(ExitCode::bad_recipe, message);
@@ -42,6 +42,7 @@ std::vector<std::string> profile_names(const std::filesystem::path& folder) {
 ClusterProfile load_profile(const std::string& profile, const std::filesystem::path& folder) {
   if (is_file_name(profile)) return parse_profile(read_file(profile), profile);
   if (profile == "auto") {
+    // local.json is this machine's own measurement; cpu.json is the stated default until there is one.
     const bool calibrated = std::filesystem::exists(folder / "local.json");
     return load_profile(calibrated ? "local" : "cpu", folder);
   }

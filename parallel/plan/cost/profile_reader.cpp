@@ -24,6 +24,7 @@ ProfileReader::ProfileReader(const Json& root, std::string file) : file_(std::mo
   if (!root.is_object()) throw Error(ExitCode::bad_recipe, file_ + ": must be an object, a cluster profile");
 }
 
+// Problems are collected instead of thrown one by one, so that a file can be corrected in one go.
 void ProfileReader::problem(const std::string& pointer, const std::string& text) {
   if (!problems_.empty()) problems_ += '\n';
   problems_ += file_ + ": " + pointer + ": " + text;
@@ -31,6 +32,7 @@ void ProfileReader::problem(const std::string& pointer, const std::string& text)
 
 const Json* ProfileReader::take(std::string_view name, std::string_view what) {
   Level& level = levels_.back();
+  // Remembered to find unknown keys in leave().
   level.names.push_back(name);
   const auto found = level.value->find(std::string(name));
   if (found != level.value->end()) return &*found;
@@ -43,9 +45,9 @@ void ProfileReader::wrong(std::string_view name, const Json& value, const std::s
 }
 
 void ProfileReader::text(std::string_view name, std::string& field) {
-  const Json* value = take(name, "a text");
+  const Json* value = take(name, "a string");
   if (value == nullptr) return;
-  if (!value->is_string()) return wrong(name, *value, "must be a text");
+  if (!value->is_string()) return wrong(name, *value, "must be a string");
   field = value->get<std::string>();
 }
 
@@ -65,13 +67,14 @@ void ProfileReader::number(std::string_view name, double& field, ProfileRange ra
 
 void ProfileReader::integer(std::string_view name, std::int64_t& field, ProfileRange range) {
   double number_read = static_cast<double>(field);
+  // Through a double, so that 8 and 8.0 both pass; a problem leaves the field as it was.
   number(name, number_read, range);
   if (number_read != std::floor(number_read)) return wrong(name, Json(number_read), "must be a whole number");
   field = static_cast<std::int64_t>(number_read);
 }
 
 void ProfileReader::price(std::string_view name, std::optional<double>& field) {
-  const Json* value = take(name, "a number, or null where no price is known,");
+  const Json* value = take(name, "a number, or null if the price is unknown,");
   if (value == nullptr || value->is_null()) return;
   constexpr ProfileRange range{0, 1e6};
   if (!value->is_number() || !is_in(range, value->get<double>())) return wrong(name, *value, range_rule(range));
@@ -79,11 +82,11 @@ void ProfileReader::price(std::string_view name, std::optional<double>& field) {
 }
 
 void ProfileReader::sources(std::string_view name, std::map<std::string, std::string>& field) {
-  const Json* value = take(name, "an object that says where each section comes from");
+  const Json* value = take(name, "an object that states the origin of each section");
   if (value == nullptr) return;
-  if (!value->is_object()) return wrong(name, *value, "must be an object of texts");
+  if (!value->is_object()) return wrong(name, *value, "must be an object of strings");
   for (const auto& [key, text] : value->items()) {
-    if (!text.is_string()) return wrong(name, text, "must be an object of texts");
+    if (!text.is_string()) return wrong(name, text, "must be an object of strings");
     field.emplace(key, text.get<std::string>());
   }
 }
@@ -103,8 +106,10 @@ bool ProfileReader::read_table(const Json& value, const std::string& pointer, Co
     }
     const CollectivePoint next{point[0].get<double>(), point[1].get<double>()};
     const CollectivePoint last = table.points.empty() ? CollectivePoint{} : table.points.back();
+    // Lookups interpolate in logarithms, which needs positive and ordered points.
     if (next.bytes <= last.bytes || next.seconds < last.seconds || next.seconds <= 0) {
-      problem(pointer + "/points", shown_value(point) + ": bytes must grow from point to point, seconds must not fall");
+      problem(pointer + "/points",
+              shown_value(point) + ": bytes must increase from point to point, and seconds must not decrease");
       return false;
     }
     table.points.push_back(next);
@@ -125,13 +130,14 @@ void ProfileReader::tables(std::string_view name, std::vector<CollectiveTable>& 
 
 void ProfileReader::leave() {
   const Level& level = levels_.back();
+  // A misspelled optional key would otherwise be ignored silently.
   for (const auto& [key, value] : level.value->items()) {
     bool known = false;
     for (const std::string_view name : level.names) known = known || name == key;
     if (known) continue;
     const std::string_view near = nearest_word(key, level.names);
-    problem(append_key(level.pointer, key),
-            "is no key of a cluster profile" + (near.empty() ? "" : "; did you mean \"" + std::string(near) + "\"?"));
+    problem(append_key(level.pointer, key), "is not a key of a cluster profile" +
+                                                (near.empty() ? "" : "; did you mean \"" + std::string(near) + "\"?"));
   }
   levels_.pop_back();
 }

@@ -13,7 +13,7 @@
 
 namespace llmtrain {
 
-// Fills a profile from JSON and collects what is wrong with it: visit_profile()'s visitor.
+// The visitor of visit_profile() that fills a profile from JSON and collects all problems.
 class ProfileReader {
  public:
   ProfileReader(const Json& root, std::string file);
@@ -39,7 +39,7 @@ class ProfileReader {
     leave();
   }
 
-  // Call after the last key: tells unknown ones. Throws Error(bad_recipe) when anything was wrong.
+  // Call after the last key: reports unknown ones. Throws Error(bad_recipe) if there was any problem.
   void finish();
 
  private:

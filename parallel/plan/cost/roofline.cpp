@@ -6,6 +6,7 @@
 namespace llmtrain {
 namespace {
 
+// Half of the limit at `size` = `half`.
 double saturating(double size, double half) { return size / (size + half); }
 
 }  // namespace
@@ -18,16 +19,20 @@ double shape_efficiency(const MatrixProfile& curve, const MatrixProduct& product
 Roofline::Roofline(const ClusterProfile& profile, DataType compute, const std::optional<AttentionProfile>& attention)
     : profile_(profile),
       attention_(attention.value_or(profile.attention)),
+      // FP8 off: FP8 products have a curve of their own, the others run in the compute type at every level.
       peak_(peak_flops(profile, {compute, DataType::fp32, Fp8Level::off})),
       element_bytes_(compute == DataType::fp32 ? 4 : 2) {}
 
+// The startup term dominates small passes, the bandwidth large ones.
 double Roofline::memory_seconds(double bytes) const {
-  // bytes ÷ (bandwidth · fraction · bytes ÷ (bytes + half)): a fixed start beside the transfer.
+  // bytes ÷ (bandwidth · fraction · bytes ÷ (bytes + half)), simplified: a fixed start-up time plus the transfer.
   return (bytes + profile_.memory.half_bytes) / (profile_.device.memory_bandwidth * profile_.memory.fraction);
 }
 
 Work Roofline::product(const MatrixProduct& product, MatrixType type) const {
+  // An empty product launches nothing.
   if (product.rows <= 0 || product.batch <= 0) return {};
+  // On a device without FP8 products they run in the compute type: FP8 then saves only memory and traffic.
   const bool fp8 =
       type == MatrixType::fp8 && profile_.device.peak_flops.fp8 > 0 && profile_.matrix.fp8_peak_fraction > 0;
   const MatrixProfile& curve = profile_.matrix;
@@ -35,6 +40,7 @@ Work Roofline::product(const MatrixProduct& product, MatrixType type) const {
   const double efficiency = shape_efficiency(curve, product);
   const double flops = 2 * product.batch * product.rows * product.columns * product.inner;
   const double operand_bytes = fp8 ? 1 : element_bytes_;
+  // Two operands in their type; results are always in the compute type.
   const double bytes = product.batch * (operand_bytes * product.inner * (product.rows + product.columns) +
                                         element_bytes_ * product.rows * product.columns);
   const double seconds = std::max(flops / (peak * efficiency), memory_seconds(bytes));

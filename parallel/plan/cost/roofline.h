@@ -9,7 +9,7 @@
 
 namespace llmtrain {
 
-// What a run of operators takes: the device's time, and how many operators the host has to start for it.
+// The work of a sequence of operators: the device's time, and how many operators the host launches for it.
 struct Work {
   double seconds = 0;
   double operators = 0;
@@ -23,26 +23,26 @@ struct Work {
   Work operator*(double times) const { return {seconds * times, operators * times}; }
 };
 
-// The part of MatrixProfile::peak_fraction that a product of this shape gets.
+// The fraction of MatrixProfile::peak_fraction that a product of this shape reaches.
 double shape_efficiency(const MatrixProfile& curve, const MatrixProduct& product);
 
 enum class MatrixType { compute, fp8 };
 
-// Operators of one device on a roofline: the slower of arithmetic and memory, each with an efficiency that depends on
-// size (Williams, Waterman, Patterson, Communications of the ACM 52(4), 2009), and the gap between two kernels.
+// Roofline model of one device's operators: the slower of arithmetic and memory, each with an efficiency that depends
+// on size (Williams, Waterman, Patterson, Communications of the ACM 52(4), 2009), plus the gap between two kernels.
 class Roofline {
  public:
-  // `attention` in place of the profile's where it is given.
+  // `attention` replaces the profile's attention if it is given. The profile must outlive the object.
   Roofline(const ClusterProfile& profile, DataType compute,
            const std::optional<AttentionProfile>& attention = std::nullopt);
 
   Work product(const MatrixProduct& product, MatrixType type = MatrixType::compute) const;
-  // A pass over memory that reads and writes so many bytes in all.
+  // A pass over memory that reads and writes this many bytes in total.
   Work pass(double bytes) const;
-  // Fused attention that does so many FLOPs.
+  // Fused attention of this many FLOPs.
   Work attention_forward(double flops) const;
   Work attention_backward(double flops) const;
-  // How long the device and the host, side by side, take for the work.
+  // Seconds until both the device and the host, working concurrently, are done.
   double seconds(const Work& work) const;
 
   double element_bytes() const { return element_bytes_; }

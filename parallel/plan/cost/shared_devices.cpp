@@ -12,10 +12,12 @@ namespace {
 void divide(ClusterProfile& profile, double ranks) {
   DeviceProfile& device = profile.device;
   PeakFlops& peak = device.peak_flops;
+  // Everything that the ranks of one processor contend for is divided; latencies are not.
   for (double* rate : {&peak.fp32, &peak.tf32, &peak.bf16, &peak.fp16, &peak.fp8, &device.memory_bandwidth,
                        &device.memory_bytes, &device.pcie_bandwidth, &profile.node.link_bandwidth})
     *rate /= ranks;
-  // Fewer cores are busy with a smaller result; what a pass needs to start stays the same time.
+  // A smaller result saturates fewer cores (outer_half enters squared); half_bytes ÷ bandwidth, the start-up time of a
+  // pass, stays the same.
   profile.matrix.outer_half /= std::sqrt(ranks);
   profile.memory.half_bytes /= ranks;
 }
@@ -23,6 +25,7 @@ void divide(ClusterProfile& profile, double ranks) {
 }  // namespace
 
 std::int64_t devices_per_node(const Recipe& recipe, const ClusterProfile& profile) {
+  // Guards the cast below against absurd recipes, which the mesh's rules refuse later.
   constexpr double most_ranks_per_node = 1 << 24;
   if (recipe.cluster.devices_per_node) return *recipe.cluster.devices_per_node;
   if (profile.device.kind != DeviceKind::cpu) return profile.node.devices;

@@ -10,11 +10,13 @@ namespace {
 
 using Kind = StateGroup::Kind;
 
+// Experts have a data-parallel group of their own, which may have one rank where the dense one has many: nothing is
+// sharded then.
 std::int64_t expert_zero_stage(const CostContext& context) {
   return expert_data_group(context.mesh()).ranks > 1 ? context.recipe().parallel.zero_stage : 0;
 }
 
-// ZeRO-3 moves weights and gradients block by block: many small tensors.
+// ZeRO-3 moves weights and gradients block by block, in many small tensors, at the lower rate fitted for them.
 double scatter_seconds(const CostContext& context, std::int64_t zero_stage, double bytes, const RankGroup& group) {
   return zero_stage == 3 ? context.collectives.gather_weights(bytes, group)
                          : context.collectives.reduce_scatter(bytes, group);
@@ -26,7 +28,7 @@ double gather_seconds(const CostContext& context, std::int64_t zero_stage, doubl
                          : context.collectives.all_gather(bytes, group);
 }
 
-// Elements on each ZeRO shard.
+// Elements per ZeRO shard.
 using ByShard = std::vector<double>;
 
 struct ShardSums {
@@ -42,8 +44,8 @@ void add_to_shards(ByShard& shards, std::int64_t begin, std::int64_t end, std::i
   }
 }
 
-// Walks a stage's flat memory: its parameters back to back, cut into equal parts. Experts and the shared embedding lie
-// in memory of their own.
+// Walks a stage's flat memory: its parameters back to back, cut into equal parts. Experts and the shared embedding have
+// flat memory of their own.
 void add_stage(const Partition& partition, const Stage& stage, ShardSums& sums) {
   const Graph& graph = *partition.graph;
   const bool is_split = partition.recipe.parallel.sequence;
@@ -56,6 +58,7 @@ void add_stage(const Partition& partition, const Stage& stage, ShardSums& sums) 
   std::int64_t total = 0;
   for (const std::size_t block : stage.blocks)
     for (const std::size_t index : graph.blocks[block].parameters) total += elements(index);
+  // The same cut as at run time (ShardedParameters), so that plan and run agree on which rank sums what.
   const FlatShards shards{total, static_cast<std::int64_t>(sums.whole_group.size())};
   const std::int64_t part = std::max<std::int64_t>(1, shards.part());
   std::int64_t begin = 0;
@@ -70,7 +73,7 @@ void add_stage(const Partition& partition, const Stage& stage, ShardSums& sums) 
   }
 }
 
-// What the optimizer of one rank works on: elements of the shards of dense parameters and of experts, and how many
+// The optimizer's work on one rank: elements of dense parameters and of experts before sharding, and how many
 // tensors they come from.
 struct OptimizerWork {
   double dense = 0;
@@ -84,6 +87,7 @@ std::vector<OptimizerWork> optimizer_work(const Partition& partition) {
     OptimizerWork& work = ranks[partition.rank_of(stage)];
     for (const StateGroup& group : partition.groups[stage])
       (group.kind == Kind::experts ? work.experts : work.dense) += static_cast<double>(group.elements());
+    // Counts whole tensors: every rank launches the same kernels, however small its shards.
     for (const std::size_t block : partition.stages[stage].blocks)
       work.tensors += static_cast<double>(partition.graph->blocks[block].parameters.size());
   }
@@ -97,14 +101,15 @@ double tensor_gradient_seconds(const CostContext& context, const TensorGradientS
          context.collectives.all_reduce(element * share.same_heads, heads);
 }
 
-// FP8 gradients and weights move in one byte, whatever little of the model keeps its types.
+// FP8 gradients and weights move in one byte; the few parameters that keep their types are neglected.
 double moved_gradient_bytes(const PrecisionRecipe& precision) {
   const bool is_fp8 = precision.fp8_level != Fp8Level::off;
   return (is_fp8 ? fp8_state_types(precision) : state_types(precision)).gradient_bytes();
 }
 
-// What the update writes beside the master weight.
+// Bytes per parameter that the update writes in addition to the master weight.
 double moved_weight_bytes(const PrecisionRecipe& precision) {
+  // At O3 the weight is FP8 beside its fp16 master; fp32 weights are their own master and written only once.
   if (precision.fp8_level == Fp8Level::o3) return fp8_state_types(precision).weight_bytes();
   return precision.compute == DataType::fp32 ? 0 : state_types(precision).weight_bytes();
 }
@@ -118,6 +123,7 @@ double update_seconds(const CostContext& context, const OptimizerWork& work) {
   const double bytes = elements * optimizer_bytes_per_parameter(precision) * context.constants.optimizer;
   double seconds = context.roofline.pass(bytes).seconds + work.tensors * context.profile.host.tensor_seconds;
   if (context.recipe().memory.offload.optimizer) {
+    // Gradients go to the host's optimizer, updated weights come back.
     const double moved = elements * (moved_gradient_bytes(precision) + moved_weight_bytes(precision));
     seconds += moved / context.profile.device.pcie_bandwidth;
   }
@@ -137,9 +143,11 @@ double reduction_seconds(const CostContext& context, const StateTraffic& traffic
   const std::int64_t dense = context.partition.zero_stage(), expert = expert_zero_stage(context);
   const RankGroup shards = shard_group(context.mesh()), experts = expert_data_group(context.mesh());
   double seconds = 0;
+  // ZeRO-0 keeps whole gradients everywhere: one all-reduce over all data ranks.
   if (dense == 0) {
     seconds = context.collectives.all_reduce(traffic.gradients, data_group(context.mesh()));
   } else {
+    // Hierarchical: reduce-scatter among the shards, then all-reduce of each shard among its replicas.
     seconds = scatter_seconds(context, dense, traffic.gradients, shards) +
               context.collectives.all_reduce(traffic.gradients / static_cast<double>(shards.ranks),
                                              replica_group(context.mesh()));
@@ -154,7 +162,10 @@ double gather_seconds(const CostContext& context, const StateTraffic& traffic) {
 }
 
 double exposed_beside_pass(double collective_seconds, double pass_seconds, double buckets, double slowdown) {
+  // One bucket is only complete when the pass is over.
   if (buckets <= 1) return collective_seconds;
+  // The last bucket is complete only when the pass ends, so nothing hides it. While both run, the pass proceeds at
+  // 1 − slowdown, so it lasts longer and hides more, and the time that it loses counts as exposed.
   const double early = (buckets - 1) / buckets;
   const double hidden = std::min(collective_seconds * early, pass_seconds * early / (1 - slowdown));
   return collective_seconds - hidden + slowdown * hidden;
@@ -167,6 +178,7 @@ std::vector<TensorGradientShare> tensor_gradient_shares(const Partition& partiti
   const auto shards = static_cast<std::size_t>(partition.zero_stage() > 0 ? shard_group(partition.mesh).ranks : 1);
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     ShardSums sums{ByShard(shards, 0), ByShard(shards, 0)};
+    // The fullest shard is taken: all ranks of the group wait for it.
     for (std::size_t stage = rank; stage < partition.stages.size(); stage += ranks)
       add_stage(partition, partition.stages[stage], sums);
     shares[rank] = {std::ranges::max(sums.whole_group), std::ranges::max(sums.same_heads)};
@@ -176,6 +188,7 @@ std::vector<TensorGradientShare> tensor_gradient_shares(const Partition& partiti
 
 RankGroup same_heads_group(const Mesh& mesh, const ModelRecipe& model) {
   RankGroup group = tensor_group(mesh);
+  // With fewer key-value heads than tensor ranks, mesh.tensor ÷ kv_heads neighbouring ranks hold copies of each head.
   group.ranks = std::max<std::int64_t>(1, mesh.tensor / model.kv_heads);
   group.inside_node = std::min(group.inside_node, group.ranks);
   return group;
@@ -197,9 +210,9 @@ double shared_embedding_bytes(const Partition& partition) {
 
 double optimizer_bytes_per_parameter(const PrecisionRecipe& precision) {
   const bool is_low = precision.fp8_level == Fp8Level::o2 || precision.fp8_level == Fp8Level::o3;
-  // Master weight and both moments; FP8's two passes read and write them twice.
+  // Master weight and both moments. At O2 and O3 (2 + 1 + 2 bytes) the FP8 moments' scales need a second pass.
   const double states = is_low ? 2 * (2 + 1 + 2) : 4 + 4 + 4;
-  // Gradients: norm, update, and cleared for the next step.
+  // Gradients are passed over three times: norm, update, clearing for the next step. States are read and written.
   return 3 * moved_gradient_bytes(precision) + 2 * states + moved_weight_bytes(precision);
 }
 
@@ -209,8 +222,10 @@ std::vector<double> optimizer_seconds(const CostContext& context) {
   std::vector<double> seconds;
   for (std::size_t rank = 0; rank < work.size(); ++rank)
     seconds.push_back(update_seconds(context, work[rank]) + tensor_gradient_seconds(context, shares[rank]));
+  // Only the ends of the pipeline hold the tied embedding.
   if (const double bytes = shared_embedding_bytes(context.partition); bytes > 0) {
     const double exchange = context.collectives.all_reduce(bytes, shared_embedding_group(context.mesh()));
+    // The exchange of the tied embedding involves both ends, so both wait for it.
     seconds.front() += exchange;
     seconds.back() += exchange;
   }

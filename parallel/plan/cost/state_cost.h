@@ -7,42 +7,43 @@
 
 namespace llmtrain {
 
-// Full tensors of one stage's states that data-parallel ranks move, in bytes: the gradients that a reduction takes and
-// the weights that a gather brings, with ZeRO's padding.
+// Bytes of one stage's full tensors that data-parallel ranks move: the gradients of a reduction and the weights of a
+// gather, including ZeRO's padding.
 struct StateTraffic {
   double gradients = 0;
   double weights = 0;
   double expert_gradients = 0;
   double expert_weights = 0;
 
-  // Adds a group whose gradients move so many times and whose weights so many.
+  // Adds a group whose gradients are reduced `reductions` times and whose weights are gathered `gathers` times.
   void add(const StateGroup& group, double reductions, double gathers);
 };
 
-// Seconds of one reduction (all-reduce, or reduce-scatter at ZeRO-1 and higher) and of one gather of weights, by the
-// groups' own ranks.
+// Seconds of one reduction (all-reduce, or reduce-scatter at ZeRO-1 and higher) and of one gather of weights, dense
+// parameters and experts each over the ranks of their own group.
 double reduction_seconds(const CostContext& context, const StateTraffic& traffic);
 double gather_seconds(const CostContext& context, const StateTraffic& traffic);
 
-// What is left of a collective over a stage's tensors that goes bucket by bucket, a bucket per block, beside a pass of
-// the same stage: the last bucket, and what the pass is too short to hide. `slowdown` as StepCosts::compute_slowdown.
+// The exposed seconds of a collective over a stage's tensors that runs bucket by bucket, one bucket per block,
+// concurrently with a pass of the same stage: the last bucket, and what the pass is too short to hide. `slowdown` as
+// StepCosts::compute_slowdown.
 double exposed_beside_pass(double collective_seconds, double pass_seconds, double buckets, double slowdown);
 
-// Elements of gradients that a rank sums with other tensor ranks once per step (core/graph/sharding.h), after the
-// data-parallel reduction: of the ZeRO shard that holds most of them.
+// Gradient elements that a rank sums with other tensor ranks once per step (core/graph/sharding.h), after the
+// data-parallel reduction, on the ZeRO shard that holds most of them.
 struct TensorGradientShare {
   double whole_group = 0;
-  double same_heads = 0;  // with the ranks that hold the same heads of keys and values
+  double same_heads = 0;  // summed over the ranks that hold the same key-value heads
 };
 
 // By pipeline rank.
 std::vector<TensorGradientShare> tensor_gradient_shares(const Partition& partition);
 
-// The ranks that hold the same heads of keys and values; one where there are enough heads for all.
+// The ranks that hold the same key-value heads; one rank if there are at least as many heads as tensor ranks.
 RankGroup same_heads_group(const Mesh& mesh, const ModelRecipe& model);
 
 // The two ranks that hold a tied embedding, the first and the last of the pipeline, and the bytes of its gradients that
-// they exchange; 0 where one rank has both of its uses.
+// they exchange; 0 if one rank has both uses of it.
 RankGroup shared_embedding_group(const Mesh& mesh);
 double shared_embedding_bytes(const Partition& partition);
 
@@ -50,8 +51,8 @@ double shared_embedding_bytes(const Partition& partition);
 // arXiv 2310.18313).
 double optimizer_bytes_per_parameter(const PrecisionRecipe& precision);
 
-// The optimizer step of each pipeline rank: memory traffic of its shards, the host's work for each tensor, the sums
-// over other tensor ranks and over the ends of the pipeline, and with offloaded optimizer states the way over PCIe.
+// Seconds of the optimizer step of each pipeline rank: memory traffic of its shards, the host's work per tensor, the
+// sums over other tensor ranks and over the ends of the pipeline, and PCIe transfers if optimizer states are offloaded.
 std::vector<double> optimizer_seconds(const CostContext& context);
 
 }  // namespace llmtrain

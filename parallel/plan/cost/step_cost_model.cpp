@@ -19,14 +19,15 @@ PassCost& operator+=(PassCost& sum, const PassCost& cost) {
   return sum;
 }
 
-// On an imitated device a pass takes at least its layers' time.
+// On an imitated device a pass takes at least the configured time of its layers.
 void add_imitated_layers(const CostContext& context, std::int64_t layers, StageCost& cost) {
   const ImitatedLayer layer = imitated_layer(context.recipe());
   cost.forward.seconds = std::max(cost.forward.seconds, static_cast<double>(layers) * layer.forward_seconds);
   cost.backward.seconds = std::max(cost.backward.seconds, static_cast<double>(layers) * layer.backward_seconds);
 }
 
-// Offloaded weights come over PCIe before each pass, offloaded activations (the layers' inputs) go and come beside it.
+// Offloaded weights arrive over PCIe for each pass; offloaded activations (the layers' inputs) leave during the forward
+// and return during the backward. Both are prefetched, so a pass takes the longer of computation and transfer.
 void add_offload(const CostContext& context, std::size_t stage, StageCost& cost) {
   const OffloadRecipe& offload = context.recipe().memory.offload;
   double bytes = 0;
@@ -42,8 +43,8 @@ void add_offload(const CostContext& context, std::size_t stage, StageCost& cost)
   cost.backward.seconds = std::max(cost.backward.seconds, seconds);
 }
 
-// Data-parallel traffic goes bucket by bucket beside the stage's own passes where the recipe overlaps it: reductions
-// beside the last backward, the gather of updated weights (ZeRO-1 and -2) beside the next step's first forward.
+// With overlap data-parallel traffic runs bucket by bucket, concurrently with the stage's own passes: reductions during
+// the last backward, the gather of updated weights (ZeRO-1 and -2) during the next step's first forward.
 void add_data_parallel(const CostContext& context, std::size_t stage, StageCost& cost) {
   StateTraffic traffic;
   for (const StateGroup& group : context.partition.groups[stage]) traffic.add(group, 1, 1);
@@ -52,7 +53,9 @@ void add_data_parallel(const CostContext& context, std::size_t stage, StageCost&
   if (!context.recipe().parallel.overlap) return;
   const auto buckets = static_cast<double>(context.partition.stages[stage].blocks.size());
   const double slowdown = context.profile.compute_slowdown;
+  // One bucket per block, as frameworks bucket gradients; the last bucket of the pass is never hidden.
   cost.reduce_seconds = exposed_beside_pass(cost.reduce_seconds, cost.backward.seconds, buckets, slowdown);
+  // ZeRO-3 gathers are instructions of the schedule: the simulator overlaps them.
   if (context.recipe().parallel.zero_stage == 3) return;
   cost.gather_seconds = exposed_beside_pass(cost.gather_seconds, cost.forward.seconds, buckets, slowdown);
 }
@@ -62,6 +65,7 @@ void add_data_parallel(const CostContext& context, std::size_t stage, StageCost&
 StepCosts make_step_costs(const Partition& partition, const ClusterProfile& profile, const CostConstants& constants) {
   const CostContext context(partition, profile, constants);
   const Graph& graph = *partition.graph;
+  // A model has few distinct blocks: pricing each once makes a plan independent of the number of layers.
   BlockCache<StageCost> blocks(graph);
   StepCosts costs;
   for (std::size_t index = 0; index < partition.stages.size(); ++index) {
@@ -78,6 +82,7 @@ StepCosts make_step_costs(const Partition& partition, const ClusterProfile& prof
     costs.stages.push_back(cost);
   }
   for (std::int64_t rank = 0; rank < partition.mesh.pipeline; ++rank) {
+    // Per rank, because some neighbours share a node and others do not.
     const bool sends = partition.mesh.pipeline > 1;
     costs.transfer_seconds.push_back(sends ? boundary_seconds(context, pipeline_neighbours(partition.mesh, rank)) : 0);
   }
@@ -85,6 +90,7 @@ StepCosts make_step_costs(const Partition& partition, const ClusterProfile& prof
   costs.step_overhead_seconds = profile.host.step_seconds;
   costs.compute_slowdown = profile.compute_slowdown;
   costs.overlap = partition.recipe.parallel.overlap;
+  // parallel.overlap covers both: programs that overlap neither wait for every transfer.
   costs.blocking_transfers = !partition.recipe.parallel.overlap;
   return costs;
 }

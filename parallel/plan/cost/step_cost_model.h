@@ -10,13 +10,13 @@
 
 namespace llmtrain {
 
-// Prices every instruction of the schedule that the partition asks for. Blocks that are alike are priced once, so that
-// a search can ask thousands of times per second.
+// Prices every instruction that a schedule of this partition may contain. Blocks that are alike are priced once, so
+// that a search can price thousands of layouts per second.
 StepCosts make_step_costs(const Partition& partition, const ClusterProfile& profile,
                           const CostConstants& constants = {});
 
-// What the busiest rank of each kind of exchange sends in one step: bytes by the ring algorithm
-// (core/base/collective.h), and the time of the collectives with nothing beside them. What moves nothing is left out.
+// For each kind of exchange, what its busiest rank sends in one step: bytes by the ring algorithm
+// (core/base/collective.h), and the collectives' time without overlap. Exchanges that move nothing are left out.
 std::vector<CommunicationEntry> communication_of(const Layout& layout, const ClusterProfile& profile);
 
 }  // namespace llmtrain

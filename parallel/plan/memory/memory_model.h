@@ -7,20 +7,20 @@
 
 namespace llmtrain {
 
-// Every byte that the ranks hold in one training step, stage by stage and micro-batch by micro-batch; how many
-// micro-batches are in flight is the schedule's to say. With KernelSet::cpu it is what one rank's runner allocates
-// (core/model, core/optim, parallel/engine).
+// Every byte that the ranks hold in one training step, by stage and micro-batch; the schedule determines how many
+// micro-batches are in flight. With KernelSet::cpu it is what one rank's runner allocates (core/model, core/optim,
+// parallel/engine).
 //
-// memory.offload: `optimizer` moves master weights and moments to the host, `weights` the shards of ZeRO-3, or without
-// it all but two blocks' weights, `activations` what is saved, of which two blocks stay on the device. Moved bytes are
-// in host_resident and host_activations.
+// memory.offload: `optimizer` moves master weights and moments to the host; `weights` the shards of ZeRO-3, or without
+// ZeRO-3 all but two blocks' weights; `activations` what is saved, except for two blocks. Moved bytes are counted in
+// host_resident and host_activations.
 StepMemory make_step_memory(const Partition& partition, KernelSet kernels);
 
 // Weights, gradients, master weights and optimizer states of one stage on its fullest rank.
 struct ModelStates {
-  MemoryBytes resident;            // what ZeRO leaves on the rank all the time
-  double gathered_weights = 0;     // the stage's whole weights beside their shard: ZeRO-3
-  double unreduced_gradients = 0;  // the stage's whole gradients beside their shard: ZeRO-2 and -3
+  MemoryBytes resident;            // on the rank throughout the step
+  double gathered_weights = 0;     // the stage's whole weights in addition to their shard: ZeRO-3
+  double unreduced_gradients = 0;  // the stage's whole gradients in addition to their shard: ZeRO-2 and -3
   double fp8_gradients = 0;        // bytes of FP8 gradients before sharding
 };
 

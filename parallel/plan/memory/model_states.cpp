@@ -11,18 +11,20 @@ using Category = MemoryCategory;
 void add_group(const StateGroup& group, ModelStates& states) {
   const StateTypes& types = group.types;
   const auto whole = static_cast<double>(group.whole()), share = static_cast<double>(group.shard());
+  // The ZeRO stage from which a state is sharded: 1 optimizer and master weights, 2 gradients, 3 weights.
   const auto held = [&](std::int64_t sharded_from) { return group.zero_stage >= sharded_from ? share : whole; };
   states.resident[Category::weights] += types.weight_bytes() * held(3);
   states.resident[Category::gradients] += types.gradient_bytes() * held(2);
   states.resident[Category::master_weights] += types.master_bytes() * held(1);
   states.resident[Category::optimizer] += types.moment_bytes() * held(1);
+  // Shards are resident; the whole tensors exist only while they are used, which the simulator's ledger times.
   if (group.zero_stage >= 2) states.unreduced_gradients += types.gradient_bytes() * whole;
   if (group.zero_stage >= 3) states.gathered_weights += types.weight_bytes() * whole;
   if (group.is_fp8) states.fp8_gradients += types.gradient_bytes() * whole;
 }
 
-// On one pipeline rank a tied head reads the embedding stage's weight, which ZeRO-3 brings for it once more where that
-// is another stage.
+// On one pipeline rank a tied head reads the embedding's weight; if that belongs to another stage, ZeRO-3 gathers it a
+// second time for the head.
 double copied_embedding_bytes(const Partition& partition, std::size_t stage) {
   const Graph& graph = *partition.graph;
   const auto has = [&](BlockKind kind) {

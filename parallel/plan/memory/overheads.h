@@ -6,13 +6,13 @@
 
 namespace llmtrain {
 
-// Memory that a rank takes whatever the model: one set of constants for all recipes.
+// Memory that a rank takes independent of the model: one set of constants for all recipes.
 
 // CUDA: context, modules and library workspaces of a process on one device. CPU: the program with LibTorch loaded.
 double framework_bytes(KernelSet kernels);
 
-// Channel buffers and staging of the collectives, for each kind of group that has more than one rank, and those of
-// point-to-point transfers between pipeline ranks. On the CPU ranks copy between tensors and need none.
+// Channel and staging buffers of the collectives, per kind of group that has more than one rank, and of point-to-point
+// transfers between pipeline ranks. 0 on the CPU, where ranks copy between tensors directly.
 double communicator_bytes(KernelSet kernels, const Mesh& mesh);
 
 }  // namespace llmtrain

@@ -13,7 +13,8 @@ double tokens_per_step(const Recipe& recipe) {
   return static_cast<double>(recipe.batch.global) * static_cast<double>(recipe.batch.sequence_length);
 }
 
-// Forward FLOPs per token that the backward repeats.
+// Forward FLOPs per token that recompute repeats. On the unsharded graph: sharding does not change the whole model's
+// FLOPs.
 double recomputed_flops(const Partition& partition) {
   const Graph& graph = *partition.graph;
   PassSetting setting;
@@ -38,7 +39,7 @@ double host_bytes(const PlanSources& sources, std::int64_t pipeline_rank) {
   return bytes;
 }
 
-// The simulator takes times from each other: what is nothing may come out a rounding error below it.
+// The simulator subtracts times: a difference of zero may come out slightly negative by rounding.
 double exposed_data_seconds(const RankSimulation& rank) { return std::max(0.0, rank.exposed_data_seconds); }
 
 double total_seconds(const std::vector<CommunicationEntry>& entries, Purpose purpose) {
@@ -58,7 +59,7 @@ PlannedStep planned_step(const PlanSources& sources) {
   const RankSimulation& rank = busiest_rank(sources.simulation);
   PlannedStep step;
   step.seconds = sources.simulation.step_seconds;
-  // What collectives beside the passes take from them is exposed communication.
+  // The slowdown of passes by concurrent collectives counts as exposed communication, not as compute.
   step.compute_seconds = rank.busy_seconds - rank.communication_seconds - rank.slowed_seconds;
   step.recompute_seconds = rank.recompute_seconds;
   step.tensor_communication_seconds = rank.communication_seconds;
@@ -94,6 +95,7 @@ PlannedRun planned_run(const PlanSources& sources) {
   PlannedRun run;
   run.tokens = steps * tokens_per_step(sources.layout.recipe());
   run.seconds = steps * sources.simulation.step_seconds;
+  // Ranks that share a CPU share its price too.
   const double devices = static_cast<double>(sources.layout.mesh().world()) / sources.profile.ranks_per_device;
   run.device_hours = run.seconds / 3600 * devices;
   if (const auto& price = sources.profile.price_per_device_hour) run.price = *price * run.device_hours;
@@ -102,6 +104,7 @@ PlannedRun planned_run(const PlanSources& sources) {
 
 std::vector<PlannedRank> planned_ranks(const PlanSources& sources) {
   const Mesh& mesh = sources.layout.mesh();
+  // Global ranks are ordered tensor × context × data × pipeline, so each pipeline rank is one contiguous block.
   const std::int64_t alike = mesh.data * mesh.context * mesh.tensor;
   std::vector<PlannedRank> ranks;
   for (std::int64_t index = 0; index < mesh.pipeline; ++index) {
@@ -127,6 +130,7 @@ std::vector<PlannedCommunication> planned_communication(const PlanSources& sourc
   const RankSimulation& busiest = busiest_rank(sources.simulation);
   std::vector<PlannedCommunication> planned;
   for (const CommunicationEntry& entry : entries) {
+    // The simulator knows exposed time per stream, not per tensor: it is split in proportion to each entry's time.
     double share = 1;
     if (entry.purpose == Purpose::data_parallel)
       share = data_seconds > 0 ? std::min(1.0, exposed_data_seconds(busiest) / data_seconds) : 0;

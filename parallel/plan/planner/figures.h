@@ -25,8 +25,8 @@ PlannedThroughput planned_throughput(const PlanSources& sources);
 PlannedRun planned_run(const PlanSources& sources);
 std::vector<PlannedRank> planned_ranks(const PlanSources& sources);
 
-// `entries` with what nothing hides of each: all of a collective inside a pass, of data-parallel traffic and transfers
-// the simulated share.
+// `entries` with the exposed seconds of each: all of a collective inside a pass, and the simulated share of
+// data-parallel traffic and of transfers.
 std::vector<PlannedCommunication> planned_communication(const PlanSources& sources,
                                                         const std::vector<CommunicationEntry>& entries);
 

@@ -15,7 +15,7 @@ std::optional<std::string> fp8_does_not_pay(const Plan& plan, const ClusterProfi
   const PlanReport without = make_plan(recipe, profile).report;
   const double with_seconds = plan.report.step.seconds;
   if (without.step.seconds > with_seconds || (plan.report.fits && !without.fits)) return std::nullopt;
-  return fmt::format("precision.fp8_level: FP8 does not pay: a step takes {} with it and {} with \"off\"",
+  return fmt::format("precision.fp8_level: FP8 does not pay off: {} per step with it, {} with \"off\"",
                      format_duration(with_seconds), format_duration(without.step.seconds));
 }
 

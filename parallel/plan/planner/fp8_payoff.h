@@ -9,8 +9,8 @@
 
 namespace llmtrain {
 
-// Plans the recipe once more without FP8. A warning where that is no slower and fits as well: then FP8 risks accuracy
-// for nothing but memory that was there. None where the recipe has no FP8.
+// Plans the recipe again without FP8. Returns a warning if that is no slower and fits as well: FP8 then risks accuracy
+// and saves only memory that is available anyway. Returns none if the recipe does not use FP8.
 std::optional<std::string> fp8_does_not_pay(const Plan& plan, const ClusterProfile& profile);
 
 }  // namespace llmtrain

@@ -6,6 +6,7 @@
 namespace llmtrain {
 namespace {
 
+// Powers of two up to here bound the walk.
 constexpr std::int64_t largest_micro_batch = 64;
 
 std::vector<std::int64_t> divisors(std::int64_t number) {
@@ -22,6 +23,7 @@ class LayoutWalk {
 
   void walk() {
     const ModelRecipe& model = layout_.model;
+    // Tensor ranks communicate within every layer, so they stay inside a node.
     for (const std::int64_t tensor : divisors(mesh_.devices_per_node)) {
       if (model.heads % tensor != 0 || model.ffn_hidden_size % tensor != 0) continue;
       for (const std::int64_t pipeline : divisors(model.layers)) {
@@ -36,6 +38,7 @@ class LayoutWalk {
   void set_mesh(std::int64_t tensor, std::int64_t pipeline, std::int64_t data) {
     if (layout_.batch.global % data != 0 || data % mesh_.expert != 0) return;
     layout_.parallel.tensor = tensor;
+    // Sequence parallelism saves memory at nearly the same traffic (Korthikanti et al., arXiv 2205.05198).
     layout_.parallel.sequence = tensor > 1 && layout_.batch.sequence_length % (tensor * mesh_.context) == 0;
     layout_.parallel.expert_tensor = layout_.model.moe ? tensor : layout_.parallel.tensor;
     layout_.parallel.pipeline = pipeline;
@@ -50,6 +53,7 @@ class LayoutWalk {
 
   void set_pipeline(std::int64_t micros) {
     PipelineRecipe& pipeline = layout_.pipeline;
+    // A list in the recipe fits only its own number of stages.
     pipeline.balance = {};
     if (layout_.parallel.pipeline == 1) return set_single_rank();
     pipeline.schedule = PipelineSchedule::one_forward_one_backward;
@@ -60,13 +64,14 @@ class LayoutWalk {
       pipeline.loops = loops;
       pipeline.schedule = PipelineSchedule::breadth_first;
       set_sharding();
+      // Interleaved handles micro-batches in groups of `pipeline`; with one loop it is 1F1B.
       if (loops == 1 || micros % layout_.parallel.pipeline != 0) continue;
       pipeline.schedule = PipelineSchedule::interleaved;
       set_sharding();
     }
   }
 
-  // One rank needs no loops, but for ZeRO-3, which gathers a layer at a time.
+  // Without a pipeline loops only help ZeRO-3, which then gathers one layer at a time.
   void set_single_rank() {
     layout_.pipeline.schedule = PipelineSchedule::breadth_first;
     layout_.pipeline.loops = 1;
@@ -81,6 +86,7 @@ class LayoutWalk {
   }
 
   void set_sharding() {
+    // ZeRO shards over data × context ranks; with one there is nothing to shard.
     const std::int64_t highest = *layout_.parallel.data * mesh_.context > 1 ? 3 : 0;
     for (std::int64_t stage = 0; stage <= highest; ++stage) {
       layout_.parallel.zero_stage = stage;
@@ -91,6 +97,7 @@ class LayoutWalk {
   void set_memory() {
     for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
       layout_.memory.recompute = recompute;
+      // FP8 affects accuracy, so the search never goes beyond what the recipe accepts.
       for (int level = 0; level <= static_cast<int>(fp8_level_); ++level) {
         layout_.precision.fp8_level = static_cast<Fp8Level>(level);
         visit_(layout_);

@@ -29,6 +29,7 @@ void fill_report(const ClusterProfile& profile, Plan& plan) {
   report.ranks = planned_ranks(sources);
   report.communication = planned_communication(sources, communication_of(*plan.layout, profile));
   report.warnings = plan_warnings(sources, report.ranks);
+  // Without a stated limit nothing can be said against the plan.
   report.fits = profile.device.memory_bytes <= 0 || std::ranges::all_of(report.ranks, [&](const PlannedRank& rank) {
                   return rank.peak_bytes <= profile.device.memory_bytes;
                 });
@@ -50,6 +51,7 @@ Plan make_plan(std::shared_ptr<const Layout> layout, const ClusterProfile& clust
   Plan plan;
   plan.layout = std::move(layout);
   const Partition& partition = plan.layout->partition();
+  // The whole plan, memory limit included, refers to a rank's share of its device.
   const ClusterProfile profile = share_devices(cluster, partition.mesh);
   plan.costs = make_step_costs(partition, profile);
   plan.memory = make_step_memory(partition, kernel_set(partition.recipe, profile));

@@ -17,8 +17,9 @@
 namespace llmtrain {
 namespace {
 
-constexpr std::size_t simulated_by_time = 100;    // of the layouts that fit, the fastest by the estimate
-constexpr std::size_t simulated_by_memory = 100;  // and of the estimates' front towards less memory
+// Estimates rank thousands of layouts per second; only the promising ones are worth a simulation.
+constexpr std::size_t simulated_by_time = 100;    // the fastest layouts that fit, by the estimate
+constexpr std::size_t simulated_by_memory = 100;  // further layouts on the estimates' front towards less memory
 
 struct Estimate {
   Recipe recipe;
@@ -26,6 +27,7 @@ struct Estimate {
   double bytes = 0;
 };
 
+// A lower bound: the passes in flight and the largest stage's transient memory, without boundary tensors.
 double rank_bytes(const Partition& partition, const StepMemory& memory, std::int32_t rank) {
   double resident = memory.rank.total(), saved = 0, workspace = 0, gathered = 0;
   for (auto stage = static_cast<std::size_t>(rank); stage < memory.stages.size();
@@ -46,8 +48,10 @@ double estimate_bytes(const Partition& partition, const StepMemory& memory) {
   return largest;
 }
 
-// Gathers and reductions of the rank that has most of them, in one step.
+// Seconds of gathers and reductions per step on the rank with the most of them.
 double data_seconds(const ScheduleShape& shape, const StepCosts& costs) {
+  // ZeRO-3 gathers a stage for the forwards and again for the backwards of each group of micro-batches; ZeRO-1 and -2
+  // gather once, after the optimizer step.
   const double gathers = shape.sharding() == 3  ? 2.0 * shape.micro_batches / shape.gather_group()
                          : shape.sharding() > 0 ? 1
                                                 : 0;
@@ -60,8 +64,8 @@ double data_seconds(const ScheduleShape& shape, const StepCosts& costs) {
   return *std::ranges::max_element(busy);
 }
 
-// The busiest rank's passes and one stage's pass for each other rank (the bubble of equal stages), or the data-parallel
-// traffic where that is longer; optimizer and overhead.
+// The busiest rank's passes plus one stage's pass per other rank (the bubble of equal stages), or the data-parallel
+// traffic if that takes longer; plus optimizer and overhead.
 double estimate_seconds(const ScheduleShape& shape, const StepCosts& costs) {
   std::vector<double> busy(static_cast<std::size_t>(shape.pipeline));
   double passes = 0;
@@ -99,17 +103,19 @@ class Search {
       const Partition partition = partition_of(layout);
       ++result_.layouts;
       const double bytes = estimate_bytes(partition, make_step_memory(partition, kernel_set(layout, profile_)));
+      // Optimistic bytes: what does not fit by them cannot fit.
       if (profile_.device.memory_bytes > 0 && bytes > profile_.device.memory_bytes) return;
       const StepCosts costs = make_step_costs(partition, profile_);
       estimates_.push_back({layout, estimate_seconds(partition.shape, costs), bytes});
     } catch (const Error&) {
-      // The walk leaves the finer rules of layouts to those who know them.
+      // for_each_layout() does not know every rule of recipes and meshes; what they refuse is not a layout.
     }
   }
 
   std::vector<Estimate> promising() {
     std::ranges::stable_sort(estimates_, {}, &Estimate::seconds);
     std::vector<Estimate> chosen;
+    // In order of time, a layout smaller than all faster ones is on the front of time and memory.
     std::optional<double> least;
     std::size_t smaller = 0;
     for (const Estimate& estimate : estimates_) {
@@ -136,7 +142,7 @@ class Search {
     front = std::move(kept);
   }
 
-  // Layouts have the recipe's model and its ranks on its nodes.
+  // All layouts share the model, so the graph is built once; the ranks per node stay those of the recipe.
   Partition partition_of(const Recipe& layout) const {
     return Partition::make(layout, start_.mesh.devices_per_node, start_.graph);
   }

@@ -17,16 +17,16 @@ struct SearchCandidate {
 };
 
 struct SearchResult {
-  std::vector<SearchCandidate> front;  // no other is both faster and smaller; fastest first; empty when none fits
-  std::int64_t layouts = 0;            // legal ones
-  std::int64_t fitting = 0;            // of these, by the estimate of their memory
+  std::vector<SearchCandidate> front;  // Pareto front of time and memory, fastest first; empty if nothing fits
+  std::int64_t layouts = 0;            // legal layouts
+  std::int64_t fitting = 0;            // of them, those that fit by the estimate of their memory
   std::int64_t simulated = 0;
 };
 
 // Walks the legal layouts of the recipe's model, batch and world: mesh, ZeRO stage, schedule and loops, micro-batch,
 // recompute, and FP8 levels up to the recipe's own; context and expert ranks, kernels and offload stay as they are. All
-// are priced; those that fit the device by a lower estimate of their memory are ranked by a lower estimate of their
-// time, and the best of them simulated. Throws Error(bad_recipe) as make_mesh() does.
+// are priced; those that fit the device by an optimistic estimate of their memory are ranked by an optimistic estimate
+// of their time, and the best are simulated. Throws Error(bad_recipe) as make_mesh() does.
 SearchResult search_layouts(const Recipe& recipe, const ClusterProfile& profile);
 
 }  // namespace llmtrain

@@ -11,7 +11,7 @@ namespace llmtrain {
 namespace {
 
 constexpr std::size_t suggestion_count = 3;
-constexpr double worthwhile = 0.98;  // of the step's time: less gain is within the model's error
+constexpr double worthwhile = 0.98;  // of the step's time: smaller gains are within the model's error
 
 struct Change {
   std::string text;
@@ -26,6 +26,7 @@ class Changes {
   void add(const std::string& text, Edit edit) {
     Change change{text, recipe_};
     edit(change.recipe);
+    // Keys that already have the value would suggest the recipe itself.
     if (!(change.recipe == recipe_)) changes_.push_back(std::move(change));
   }
   std::vector<Change> take() { return std::move(changes_); }
@@ -42,13 +43,13 @@ void change_batch(const Recipe& recipe, Changes& changes) {
   }
 }
 
-// A degree times two takes its ranks from data parallelism, so that the world stays.
+// Doubling a degree takes the ranks from data parallelism, so that the world size stays the same.
 std::string halved_data(const Mesh& mesh, const std::string& key, std::int64_t degree) {
   return "parallel." + key + "=" + std::to_string(degree) + " parallel.data=" + std::to_string(mesh.data / 2);
 }
 
-// Keys whose defaults follow `tensor` are written out where they change, so that the words as --set give this recipe
-// whether or not the recipe's file states them.
+// Keys whose defaults follow `tensor` are written out if they change, so that --set yields this recipe whether or not
+// the recipe's file states them.
 void change_tensor(const Plan& plan, Changes& changes) {
   const Mesh& mesh = plan.report.mesh;
   const Recipe& now = plan.report.recipe;
@@ -132,10 +133,11 @@ std::vector<PlanSuggestion> suggest(const Plan& plan, const ClusterProfile& prof
     try {
       const PlanReport report = make_plan(change.recipe, profile).report;
       const bool faster = report.step.seconds < worthwhile * plan.report.step.seconds;
+      // A change that does not fit helps nobody; if the plan does not fit yet, any change that fits does.
       if (!report.fits || (plan.report.fits && !faster)) continue;
       suggestions.push_back({change.text, report.step.seconds, fullest_rank(report).peak_bytes, report.fits});
     } catch (const Error&) {
-      // A neighbour that is no recipe or cannot be laid out is no suggestion.
+      // A neighbour that breaks a rule of recipes or cannot be laid out is not a suggestion.
     }
   }
   std::ranges::stable_sort(suggestions, {}, &PlanSuggestion::step_seconds);

@@ -8,8 +8,8 @@
 
 namespace llmtrain {
 
-// What a person would want to know of a plan that can be made: it does not fit, too few micro-batches, tensor ranks
-// over nodes, a type that the device does not compute in, one sentence each, with what to do.
+// Problems of a valid plan that its user should know about: it does not fit, too few micro-batches, tensor ranks across
+// nodes, a type that the device does not support. One sentence per problem, with a remedy.
 std::vector<std::string> plan_warnings(const PlanSources& sources, const std::vector<PlannedRank>& ranks);
 
 }  // namespace llmtrain

@@ -8,6 +8,7 @@
 namespace llmtrain {
 
 std::string duration_text(double seconds) {
+  // Each bound is the value from which rounding would print one digit more than three; NaN goes to format_duration().
   if (!(seconds < 9.995)) return format_duration(seconds);
   if (seconds >= 0.9995) return fmt::format("{:.2f}s", seconds);
   if (seconds < 0.9995e-3) return fmt::format("{:.0f}µs", seconds * 1e6);

@@ -5,8 +5,8 @@
 
 namespace llmtrain {
 
-// As format_duration() (core/base/units.h), with three digits below a minute, where steps and their parts lie: "1.79s",
-// "86.2ms", "512µs".
+// Like format_duration() (core/base/units.h), but with three significant digits below ten seconds, the range of steps
+// and their parts: "1.79s", "86.2ms", "512µs".
 std::string duration_text(double seconds);
 
 }  // namespace llmtrain

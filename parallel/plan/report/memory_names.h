@@ -11,7 +11,7 @@ namespace llmtrain {
 struct MemoryName {
   MemoryCategory category{};
   std::string_view key;    // in JSON
-  std::string_view label;  // for people
+  std::string_view label;  // in text and pages
 };
 
 // Every category, in the order of MemoryCategory.

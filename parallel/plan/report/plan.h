@@ -11,13 +11,13 @@
 
 namespace llmtrain {
 
-// The report with what it was computed from, for the page and the trace.
+// The report together with the data it was computed from, which the page and the trace need.
 struct Plan {
   PlanReport report;
   std::shared_ptr<const Layout> layout;
   StepCosts costs;
   StepMemory memory;
-  Simulation simulation;  // with its timeline where that was asked for
+  Simulation simulation;  // with its timeline if that was requested
 };
 
 }  // namespace llmtrain

@@ -13,20 +13,19 @@
 
 namespace llmtrain {
 
-// All that `llmtrain plan` says of a recipe (design: docs/planner.md). Times in seconds, sizes in bytes, a device is
-// one rank's GPU or CPU. The definitions of bubble, model and hardware FLOPs, and of the bytes stand there.
+// Everything that `llmtrain plan` reports about a recipe. Times are in seconds, sizes in bytes; a device is one rank's
+// GPU or CPU. docs/planner.md defines the bubble, model and hardware FLOPs, and the bytes.
 
-// Of the rank with the most busy time. What is left of `seconds` when all parts are taken away is the bubble
-// (step_split.h).
+// Of the rank with the most busy time. The bubble is `seconds` minus all other parts (step_split.h).
 struct PlannedStep {
   double seconds = 0;
   double compute_seconds = 0;               // passes, without the collectives inside them
-  double recompute_seconds = 0;             // of it
+  double recompute_seconds = 0;             // part of compute_seconds
   double tensor_communication_seconds = 0;  // collectives inside passes: tensor, sequence, context, expert
   double optimizer_seconds = 0;
   double overhead_seconds = 0;
   double bubble_fraction = 0;                // of the window of passes, not of the whole step
-  double exposed_communication_seconds = 0;  // all that no computation hides, collectives inside passes included
+  double exposed_communication_seconds = 0;  // everything that no computation hides, collectives inside passes included
 };
 
 struct PlannedThroughput {
@@ -43,13 +42,13 @@ struct PlannedRun {
   double tokens = 0;
   double seconds = 0;
   double device_hours = 0;
-  std::optional<double> price;  // in the currency of the profile's price_per_device_hour; none where it has none
+  std::optional<double> price;  // in the currency of the profile's price_per_device_hour; none if that is null
 };
 
-// One entry for each distinct rank: those of a pipeline rank's tensor, context and data groups are alike.
+// One entry per pipeline rank: the ranks of its tensor, context and data groups are identical.
 struct PlannedRank {
-  std::int64_t rank = 0;   // the first of them
-  std::int64_t count = 1;  // how many are alike
+  std::int64_t rank = 0;   // the first of the identical ranks
+  std::int64_t count = 1;  // how many are identical
   std::int64_t pipeline_rank = 0;
   double peak_bytes = 0;
   MemoryBytes bytes;      // each category's high-water mark
@@ -62,7 +61,7 @@ struct PlannedCommunication {
   double exposed_seconds = 0;
 };
 
-// A change of one recipe key that would make the plan fit or faster, with what it would give.
+// A change of one recipe key that makes the plan fit or faster, with the resulting figures.
 struct PlanSuggestion {
   std::string change;  // "parallel.zero_stage=1", as --set takes it
   double step_seconds = 0;
@@ -85,7 +84,7 @@ struct PlanReport {
   PlannedRun run;
   std::vector<PlannedRank> ranks;
   std::vector<PlannedCommunication> communication;
-  std::vector<PlanSuggestion> suggestions;  // the three cheapest, cheapest first; empty unless asked for
+  std::vector<PlanSuggestion> suggestions;  // at most three, fastest first; empty unless requested
 };
 
 }  // namespace llmtrain

@@ -12,7 +12,7 @@
 namespace llmtrain {
 namespace {
 
-// A whole number where it is one to the reader; what no integer holds stays as it is.
+// Bytes and counts as JSON integers; values beyond the exact range of a double stay floating-point.
 Json whole(double value) {
   constexpr double largest_exact = 9007199254740992;  // 2^53
   if (!(std::abs(value) <= largest_exact)) return value;
@@ -88,7 +88,7 @@ Json list_json(const List& list, Write write) {
   return entries;
 }
 
-// JSON has no infinity, and a null in a number's place would reach a script unseen.
+// JSON has no infinity or NaN, and a null in place of a number would go unnoticed by scripts.
 void require_finite(const Json& value, const std::string& pointer) {
   if (value.is_number_float() && !std::isfinite(value.get<double>()))
     throw Error(ExitCode::internal_error,
@@ -122,12 +122,13 @@ nlohmann::ordered_json to_json(const PlanReport& report) {
       {"communication", list_json(report.communication, communication_json)},
       {"suggestions", list_json(report.suggestions, suggestion_json)},
   };
+  // A division by zero in a plan is a defect of this program: report it instead of writing an invalid number.
   require_finite(json, "");
   return json;
 }
 
 std::string report_json(const PlanReport& report) {
-  // A file name may hold bytes that are no UTF-8; a report of it is better than none.
+  // A file name may contain malformed UTF-8, which is replaced rather than refused.
   return to_json(report).dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 

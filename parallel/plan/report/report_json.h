@@ -9,11 +9,10 @@
 namespace llmtrain {
 
 // The report as `plan --json` prints it: scripts rely on its names (docs/planner.md lists them). Bytes, tokens and
-// counts are whole numbers, times are seconds. Throws Error(internal_error) that names the field where a number is not
-// finite.
+// counts are integers, times are seconds. Throws Error(internal_error) that names the field if a number is not finite.
 nlohmann::ordered_json to_json(const PlanReport& report);
 
-// The same as text, indented by two spaces, with its end of line.
+// The same as text, indented by two spaces, with a trailing newline.
 std::string report_json(const PlanReport& report);
 
 }  // namespace llmtrain

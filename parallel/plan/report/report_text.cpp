@@ -60,7 +60,7 @@ std::string bytes_text(double bytes) { return format_bytes(std::llround(bytes));
 
 std::string percent(double fraction) { return fmt::format("{:.1f} %", 100 * fraction); }
 
-// A line of the two tables: what it is, and its bar.
+// A row of one of the two tables: its text and its bar.
 struct Row {
   std::string text;
   std::string bar;
@@ -80,7 +80,7 @@ std::string mesh_text(const Mesh& mesh) {
   return text;
 }
 
-// `first` in front of the first line, as many spaces in front of the others.
+// Prefixes the first line with `first` and the others with as many spaces.
 void write_wrapped(std::string& page, const std::string& first, const std::string& text, const Paint& paint) {
   bool is_first = true;
   for (const std::string& line : wrapped(printable(text), page_width - columns(first))) {
@@ -99,7 +99,7 @@ void write_title(std::string& page, const PlanReport& report, const Paint& paint
   const std::string mesh = mesh_text(report.mesh);
   if (!mesh.empty()) rest += ", " + mesh;
   const auto lines = wrapped(name + rest, page_width);
-  // A name with spaces may be broken over lines; then nothing is emphasised.
+  // A name with spaces may be wrapped; then nothing is emphasised, since escapes would have to span lines.
   const bool whole_name = lines.front().compare(0, name.size(), name) == 0;
   page += whole_name ? paint(Ink::strong, name) + lines.front().substr(name.size()) : lines.front();
   page += '\n';
@@ -113,16 +113,16 @@ void write_verdict(std::string& page, const PlanReport& report, const Paint& pai
   if (limit <= 0) {
     page += paint(Ink::strong, "Memory:") + " " + needs + ", the profile states no limit\n";
   } else if (report.fits) {
-    page += paint(Ink::good, "Fits:") + fmt::format(" {} of {} ({:.0f} %), {} are free\n", needs, bytes_text(limit),
+    page += paint(Ink::good, "Fits:") + fmt::format(" {} of {} ({:.0f} %), {} free\n", needs, bytes_text(limit),
                                                     100 * rank.peak_bytes / limit, bytes_text(limit - rank.peak_bytes));
   } else {
-    page += paint(Ink::bad, "Does not fit:") + fmt::format(" {} of {}, {} too much\n", needs, bytes_text(limit),
+    page += paint(Ink::bad, "Does not fit:") + fmt::format(" {} of {}, {} over the limit\n", needs, bytes_text(limit),
                                                            bytes_text(std::max(0.0, rank.peak_bytes - limit)));
   }
   std::string where = fmt::format("rank {}", rank.rank);
   if (rank.count > 1) where += fmt::format(" and {} like it", rank.count - 1);
-  if (!rank.peak_instruction.empty()) where += ", fullest at " + printable(rank.peak_instruction);
-  if (rank.host_bytes > 0) where += fmt::format(", and {} of the host's memory", bytes_text(rank.host_bytes));
+  if (!rank.peak_instruction.empty()) where += ", peak at " + printable(rank.peak_instruction);
+  if (rank.host_bytes > 0) where += fmt::format(", plus {} of host memory", bytes_text(rank.host_bytes));
   write_wrapped(page, "  ", where, paint);
 }
 
@@ -133,6 +133,7 @@ std::vector<Row> memory_rows(const PlanReport& report) {
   std::vector<Row> rows;
   for (const MemoryName& name : memory_names) {
     const double bytes = rank.bytes[name.category];
+    // Categories that the rank does not use would only lengthen the table.
     if (bytes <= 0) continue;
     rows.push_back(
         {"  " + left_aligned(name.label, 15) + right_aligned(bytes_text(bytes), 9) + "  ", bar(bytes / full, 18), ink});
@@ -160,6 +161,7 @@ void write_tables(std::string& page, const PlanReport& report, const Paint& pain
   for (std::size_t i = 0; i < std::max(left.size(), right.size()); ++i) {
     const Row memory = i < left.size() ? left[i] : Row{};
     const Row time = i < right.size() ? right[i] : Row{};
+    // Measured without colour escapes, which take no columns.
     const std::size_t used = columns(memory.text) + columns(memory.bar);
     page += memory.text + paint(memory.ink, memory.bar);
     if (!time.text.empty()) page += std::string(left_width - used, ' ') + time.text + paint(time.ink, time.bar);
@@ -172,7 +174,7 @@ std::string label(std::string_view text) { return left_aligned(text, label_width
 void write_figures(std::string& page, const PlanReport& report, const Paint& paint) {
   const PlannedThroughput& speed = report.throughput;
   write_wrapped(page, label("Speed"),
-                fmt::format("{} tokens/s, {} tokens a day; MFU {}, HFU {}, {:.3g} TFLOP/s a device",
+                fmt::format("{} tokens/s, {} tokens per day; MFU {}, HFU {}, {:.3g} TFLOP/s per device",
                             format_count(speed.tokens_per_second), format_count(speed.tokens_per_second * 86400),
                             percent(speed.mfu), percent(speed.hfu), speed.model_tflops_per_device),
                 paint);
@@ -193,6 +195,7 @@ struct Traffic {
 std::string traffic_text(std::string_view purpose, const Traffic& traffic) {
   std::string text = fmt::format("{} {} in {}", purpose, bytes_text(traffic.bytes), duration_text(traffic.seconds));
   std::replace(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(purpose.size()), '_', ' ');
+  // Half a per cent is below what the printed digits show.
   if (traffic.exposed_seconds <= 0.005 * traffic.seconds) return text + " (hidden)";
   if (traffic.exposed_seconds >= 0.995 * traffic.seconds) return text + " (none hidden)";
   return text + fmt::format(" ({} not hidden)", duration_text(traffic.exposed_seconds));
@@ -208,15 +211,16 @@ void write_communication(std::string& page, const PlanReport& report, const Pain
     place->second.seconds += line.entry.seconds;
     place->second.exposed_seconds += line.exposed_seconds;
   }
+  // The slowest traffic first; the sort is stable so that equal plans print equal text.
   std::stable_sort(purposes.begin(), purposes.end(),
                    [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
   std::string text;
   for (const auto& [purpose, traffic] : purposes) {
-    // Scalars: the table of the page and the JSON have them.
+    // Scalars are negligible here; the page's table and the JSON list them.
     if (purpose == Purpose::control) continue;
     text += (text.empty() ? "" : "; ") + traffic_text(purpose_name(purpose), traffic);
   }
-  if (!text.empty()) write_wrapped(page, label("Sends"), text + "; by the busiest rank, each step", paint);
+  if (!text.empty()) write_wrapped(page, label("Sends"), text + "; by the busiest rank, per step", paint);
 }
 
 void write_warnings(std::string& page, const PlanReport& report, const Paint& paint) {
@@ -231,7 +235,7 @@ void write_suggestions(std::string& page, const PlanReport& report, const Paint&
   for (const PlanSuggestion& suggestion : report.suggestions) {
     const double change = suggestion.step_seconds / report.step.seconds - 1;
     const std::string figures =
-        fmt::format("{} a step ({:+.0f} %), {}{}", duration_text(suggestion.step_seconds), 100 * change,
+        fmt::format("{} per step ({:+.0f} %), {}{}", duration_text(suggestion.step_seconds), 100 * change,
                     bytes_text(suggestion.peak_bytes), suggestion.fits ? "" : ", does not fit");
     const std::string set = "  --set " + printable(suggestion.change);
     if (columns(set) < suggestion_width && suggestion_width + columns(figures) <= page_width) {

@@ -7,6 +7,7 @@ namespace llmtrain {
 
 std::array<StepShare, step_parts> split_step(const PlannedStep& step) {
   const double compute = step.compute_seconds - step.recompute_seconds;
+  // Collectives inside passes are a part of their own, so they leave the exposed communication.
   const double exposed = std::max(0.0, step.exposed_communication_seconds - step.tensor_communication_seconds);
   const double known = step.compute_seconds + step.tensor_communication_seconds + exposed + step.optimizer_seconds +
                        step.overhead_seconds;

@@ -8,8 +8,8 @@
 
 namespace llmtrain {
 
-// Where the busiest rank's time goes. A part is in exactly one place: compute is without recompute, exposed
-// communication is what passes do not hold.
+// Where the busiest rank's time goes. The parts are disjoint: compute excludes recompute, and exposed communication
+// excludes collectives inside passes.
 enum class StepPart {
   compute,
   recompute,
@@ -21,7 +21,7 @@ enum class StepPart {
 };
 constexpr std::size_t step_parts = 7;
 
-// Of a step: what is less is the rounding of sums and is not shown.
+// Fraction of a step below which a part is rounding error and is not shown.
 constexpr double negligible_share = 1e-6;
 
 struct StepShare {
@@ -30,7 +30,7 @@ struct StepShare {
   double seconds = 0;
 };
 
-// In the order of StepPart, zeros too. The seconds sum to the step's, unless the other parts alone exceed it: then the
+// In the order of StepPart, zeros included. The seconds sum to the step's unless the other parts exceed it; then the
 // bubble is 0.
 std::array<StepShare, step_parts> split_step(const PlannedStep& step);
 

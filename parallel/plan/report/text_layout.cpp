@@ -8,6 +8,7 @@
 namespace llmtrain {
 namespace {
 
+// Continuation bytes of UTF-8 are 10xxxxxx.
 bool starts_code_point(char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U; }
 
 // Bytes of the first `width` columns.
@@ -44,6 +45,7 @@ std::string bar(double fraction, std::size_t width) {
   constexpr std::array<std::string_view, 8> eighths{"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
   if (!(fraction > 0)) return "";
   const double full = 8 * static_cast<double>(width);
+  // At least one unit for a positive fraction: a small part should not look like none.
   const auto units = static_cast<std::size_t>(std::clamp(std::round(fraction * full), 1.0, full));
   std::string text;
   for (std::size_t i = 0; i < units / 8; ++i) text += "█";
@@ -61,6 +63,7 @@ std::vector<std::string> wrapped(std::string_view text, std::size_t width) {
       lines.push_back(line);
       line.clear();
     }
+    // Words longer than a line, such as paths, are broken anywhere.
     for (; columns(word) > width; word.remove_prefix(prefix_bytes(word, width)))
       lines.emplace_back(word.substr(0, prefix_bytes(word, width)));
     if (!line.empty()) line += ' ';

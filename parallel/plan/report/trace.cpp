@@ -8,7 +8,7 @@
 namespace llmtrain {
 namespace {
 
-// Links take both directions at once, so sends and receives have a thread each.
+// Links are full duplex and events of a trace thread must not overlap, so sends and receives have one thread each.
 constexpr std::array<std::string_view, 4> thread_names{"compute", "data parallel", "sends", "receives"};
 
 void write_names(TraceWriter& writer, const Plan& plan) {

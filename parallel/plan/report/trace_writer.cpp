@@ -15,12 +15,13 @@
 namespace llmtrain {
 namespace {
 
+// Large writes, because a trace may have millions of short events.
 constexpr std::size_t flush_bytes = 1U << 20U;
 
-// Whole nanoseconds, so that the end of one event and the start of the next are the same number.
+// Integer nanoseconds, so that the end of one event and the start of the next are exactly equal.
 std::int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
 
-// Microseconds, which the format counts in.
+// A time that is written in microseconds, the unit of the trace-event format.
 struct Microseconds {
   std::int64_t nanoseconds = 0;
 };
@@ -48,7 +49,7 @@ std::string_view kind_of(Operation operation) {
   return "data";
 }
 
-// A tensor on its way from one stage to its neighbour.
+// A tensor in transfer from one stage to its neighbour.
 struct Arrow {
   bool starts = false;
   bool gradient = false;
@@ -119,15 +120,18 @@ void TraceWriter::name_stream(std::int32_t rank, std::int32_t stream, std::strin
 void TraceWriter::write(const TraceRecord& record) {
   const Instruction& instruction = record.instruction;
   const std::int64_t start = nanoseconds(record.start_seconds);
+  // Rounding must not produce a negative duration.
   const std::int64_t end = std::max(start, nanoseconds(record.end_seconds));
   const std::string line = to_text(instruction);
   const auto out = std::back_inserter(text_);
   begin_event();
   fmt::format_to(out, FMT_COMPILE(R"({{"ph":"X","pid":{},"tid":{},"ts":)"), record.rank, record.stream);
   append(text_, {start});
+  // Complete events (ph X) hold start and duration: half as many events as with begin and end.
   text_ += ",\"dur\":";
   append(text_, {end - start});
   fmt::format_to(out, FMT_COMPILE(R"(,"cat":"{}","name":"{}","args":{{)"), kind_of(instruction.operation), line);
+  // Fields that the instruction does not have are omitted rather than written as -1.
   if (instruction.stage >= 0) fmt::format_to(out, FMT_COMPILE(R"("stage":{},)"), instruction.stage);
   if (instruction.micro >= 0) fmt::format_to(out, FMT_COMPILE(R"("micro":{},)"), instruction.micro);
   if (instruction.peer >= 0) fmt::format_to(out, FMT_COMPILE(R"("peer":{},)"), instruction.peer);
@@ -140,7 +144,7 @@ void TraceWriter::write_arrow(const TraceRecord& record, std::int64_t start, std
   const auto arrow = arrow_of(record.instruction);
   if (!arrow) return;
   begin_event();
-  // An arrow is bound to the event around its time: the start of a send, and just in front of the end of a receive.
+  // Viewers bind an arrow to the event that encloses its time: the start of a send, just before the end of a receive.
   const std::int64_t time = arrow->starts ? start : std::max(start, end - 1);
   fmt::format_to(
       std::back_inserter(text_),

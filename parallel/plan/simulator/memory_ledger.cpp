@@ -7,6 +7,7 @@ namespace llmtrain {
 
 MemoryLedger::MemoryLedger(const ScheduleShape& shape, const StepMemory& memory, std::int32_t rank, Timeline timeline)
     : shape_(shape), memory_(memory), timeline_(timeline), now_(memory.rank) {
+  // Stage s lives on pipeline rank s mod pipeline.
   for (std::int32_t stage = rank; stage < shape.stages(); stage += shape.pipeline)
     for (std::size_t i = 0; i < memory_categories; ++i)
       now_.bytes[i] += memory.stages[static_cast<std::size_t>(stage)].resident.bytes[i];
@@ -27,11 +28,13 @@ double MemoryLedger::with_next_stage(std::int32_t stage) const {
 }
 
 void MemoryLedger::tell(double seconds, MemoryChange change, std::int32_t stage, std::int32_t instruction) {
+  // A pass reports its end when it starts: events wait in the heap until the clock reaches them.
   ahead_.push_back({seconds, stage, instruction, change});
   std::push_heap(ahead_.begin(), ahead_.end(), is_later);
 }
 
 void MemoryLedger::advance(double seconds) {
+  // Strictly before: other ranks may still report changes of this very instant, which must be sorted among these.
   while (!ahead_.empty() && ahead_.front().seconds < seconds) count_next();
 }
 
@@ -51,9 +54,11 @@ void MemoryLedger::count_next() {
   apply(event);
   if (total_ > result_.peak_bytes) {
     result_.peak_bytes = total_;
+    // The sender reports an arrival, which is no instruction of this rank: name the pass that runs meanwhile.
     result_.peak_instruction = event.change == MemoryChange::tensor_arrives ? running_ : event.instruction;
   }
   if (timeline_ == Timeline::leave_out) return;
+  // One sample per instant, after all of its changes.
   if (result_.memory.back().seconds < event.seconds) result_.memory.push_back({event.seconds, {}});
   result_.memory.back().bytes = now_;
 }
@@ -65,7 +70,7 @@ void MemoryLedger::add(MemoryCategory category, double bytes) {
   result_.high_water[category] = std::max(result_.high_water[category], now);
 }
 
-// What a pass receives came before it and is given back at its end; what it sends is made in it and given back later.
+// A received tensor is counted from its arrival until its pass ends; a sent one from its pass's start until it is sent.
 void MemoryLedger::apply(const Event& event) {
   if (event.change == MemoryChange::optimizer_starts) return add(MemoryCategory::buffers, memory_.optimizer_workspace);
   if (event.change == MemoryChange::optimizer_ends) return add(MemoryCategory::buffers, -memory_.optimizer_workspace);

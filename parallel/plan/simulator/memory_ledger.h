@@ -8,7 +8,7 @@
 
 namespace llmtrain {
 
-// What changes a rank's memory. What gives back comes first: at the same instant it goes before what takes.
+// Events that change a rank's memory, releases before acquisitions: this is the order of events of the same instant.
 enum class MemoryChange : std::uint8_t {
   forward_ends,
   backward_ends,
@@ -24,14 +24,14 @@ enum class MemoryChange : std::uint8_t {
   optimizer_starts,
 };
 
-// The memory of one rank over time, by category. Changes may be told ahead of their time, in any order; they count when
-// the clock has passed them.
+// The memory of one rank over time, by category. Changes may be reported ahead of their time and in any order; they
+// count once the clock has passed them.
 class MemoryLedger {
  public:
   // All arguments outlive the ledger.
   MemoryLedger(const ScheduleShape& shape, const StepMemory& memory, std::int32_t rank, Timeline timeline);
 
-  // Not before the time of the last advance().
+  // Reports a change; `seconds` is not before the time of the last advance().
   void tell(double seconds, MemoryChange change, std::int32_t stage, std::int32_t instruction);
   // Counts all changes before `seconds`.
   void advance(double seconds);

@@ -17,32 +17,34 @@ namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
 
-// A rank on its way through its list.
+// The progress of a rank through its schedule. Times are in seconds.
 struct RankClock {
   RankClock(const ScheduleShape& shape, const StepMemory& memory, std::int32_t rank, Timeline timeline)
       : ledger(shape, memory, rank, timeline) {}
 
   std::size_t next = 0;         // instruction
-  double clock = 0;             // the compute stream has come to
-  double input_ready = 0;       // transfers that the next pass waits for are done
-  double longest_transfer = 0;  // of these
-  double reduced = 0;           // the last reduction is done
-  std::int32_t reducing = -1;   // its stage, while the whole gradients stay
-  double send_free = 0;         // links
-  double receive_free = 0;
-  double* awaited = nullptr;  // the arrival that the rank waits to learn
+  double clock = 0;             // the compute stream is busy until then
+  double input_ready = 0;       // end of the transfers that the next pass waits for
+  double longest_transfer = 0;  // duration of the longest of them
+  double reduced = 0;           // end of the last reduction
+  std::int32_t reducing = -1;   // its stage while the whole gradients are held, else −1
+  double send_free = 0;         // the outgoing link is busy until then
+  double receive_free = 0;      // the incoming link, likewise
+  double* awaited = nullptr;    // the arrival whose time the rank waits for, if its sender has not sent yet
   DataStream data;
   MemoryLedger ledger;
   RankSimulation result;
 };
 
 struct StageClock {
-  double gathered = 0;
-  double reduced = 0;
-  std::int32_t unreduced = 0;    // backwards since the last reduction
-  bool holds_gradients = false;  // whole ones, not reduced yet
+  double gathered = 0;           // end of the last gather of its weights
+  double reduced = 0;            // end of the last reduction of its gradients
+  std::int32_t unreduced = 0;    // backward passes since the last reduction
+  bool holds_gradients = false;  // whole gradients that are not reduced yet
 };
 
+// A discrete-event simulation: each rank is a process that runs until its next pass ends or it waits for a tensor; the
+// queue resumes the rank with the earliest time.
 class Simulator {
  public:
   Simulator(const Schedule& schedule, const StepCosts& costs, const StepMemory& memory, Timeline timeline)
@@ -50,11 +52,12 @@ class Simulator {
     ranks_.reserve(schedule.ranks.size());
     for (std::int32_t rank = 0; rank < shape_.pipeline; ++rank) ranks_.emplace_back(shape_, memory, rank, timeline);
     stages_.resize(static_cast<std::size_t>(shape_.stages()));
+    // One arrival per tensor, activation and gradient of each stage and micro-batch, instead of a search per message.
     const std::size_t tensors = stages_.size() * static_cast<std::size_t>(shape_.micro_batches);
     if (shape_.pipeline > 1) arrivals_.assign(2 * tensors, never);
   }
 
-  // Ranks act in the order of time, so that links serve transfers in the order in which they are asked for.
+  // Ranks act in order of simulated time, so that links serve transfers in the order in which they are requested.
   Simulation run() {
     for (std::int32_t rank = 0; rank < shape_.pipeline; ++rank) wake(rank, 0);
     while (!queue_.empty()) {
@@ -74,7 +77,7 @@ class Simulator {
   }
   void wake(std::int32_t rank, double seconds) { queue_.emplace(seconds, rank); }
 
-  // When a stage's input is there, or, with blocking transfers, when its sender has begun.
+  // When a stage's input has arrived or, with blocking transfers, when its sender has begun; `never` before the send.
   double& arrival(Operation operation, std::int32_t stage, std::int32_t micro) {
     const bool activation = operation == Operation::send_activation || operation == Operation::receive_activation;
     const auto tensor = static_cast<std::size_t>(stage) * static_cast<std::size_t>(shape_.micro_batches) +
@@ -82,7 +85,7 @@ class Simulator {
     return arrivals_[2 * tensor + (activation ? 0 : 1)];
   }
 
-  // Does what takes the compute stream no time, then starts the next thing that does.
+  // Executes instructions up to and including the next one that occupies the compute stream.
   void advance(std::int32_t rank, double now) {
     RankClock& here = rank_of(rank);
     const auto& instructions = schedule_.ranks[static_cast<std::size_t>(rank)].instructions;
@@ -114,7 +117,7 @@ class Simulator {
           break;
       }
       ++here.next;
-      // What held the compute stream puts the rank behind others that may act first.
+      // The compute stream has advanced: other ranks may have to act before this one continues.
       if (here.clock > now) return wake(rank, here.clock);
     }
   }
@@ -134,8 +137,12 @@ class Simulator {
   double start_of_pass(RankClock& here, const Instruction& instruction) {
     StageClock& stage = stage_of(instruction);
     const double input = std::max(here.clock, here.input_ready);
+    // Only the transfer itself is exposed communication; waiting longer than it takes is waiting for the sender's
+    // computation, which is bubble.
     here.result.exposed_transfer_seconds += std::min(input - here.clock, here.longest_transfer);
+    // Time beyond the input's arrival is a wait for the data stream: exposed data-parallel communication.
     double start = std::max(input, stage.gathered);
+    // The first backward after a reduction writes into the buffer that the reduction reads.
     if (instruction.operation == Operation::backward && stage.unreduced == 0) start = std::max(start, stage.reduced);
     here.result.exposed_data_seconds += start - input;
     here.longest_transfer = 0;
@@ -147,10 +154,13 @@ class Simulator {
     const bool forward = instruction.operation == Operation::forward;
     const PassCost& cost = forward ? cost_of(instruction).forward : cost_of(instruction).backward;
     const double start = start_of_pass(here, instruction);
+    // Collectives that are already issued slow the pass down; later ones are issued after it.
     const double end = here.data.end_of_pass(start, cost.seconds, costs_.compute_slowdown);
     if (!forward) ++stage_of(instruction).unreduced;
     if (!forward) begin_gradients(rank, instruction.stage, start);
+    // The head computes its loss and gradients within its forward pass.
     if (forward && instruction.stage + 1 == shape_.stages())
+      // Its gradients are those of the last stage, or of the embedding that it shares on one rank.
       begin_gradients(rank, memory_.head_adds_to_first ? 0 : instruction.stage, start);
     tell(rank, start, forward ? MemoryChange::forward_starts : MemoryChange::backward_starts, instruction.stage);
     tell(rank, end, forward ? MemoryChange::forward_ends : MemoryChange::backward_ends, instruction.stage);
@@ -168,11 +178,13 @@ class Simulator {
 
   void begin_gradients(std::int32_t rank, std::int32_t stage, double start) {
     bool& holds = stages_[static_cast<std::size_t>(stage)].holds_gradients;
+    // Without data ranks the resident gradients are the only ones.
     if (!shape_.reduces || std::exchange(holds, true)) return;
     tell(rank, start, MemoryChange::gradients_begin, stage);
   }
 
-  // The whole gradients stay until the rank has next to do with reductions.
+  // Whole gradients are released at the rank's next reduction or optimizer step: an asynchronous reduction may read
+  // them until then.
   void end_reduction(std::int32_t rank) {
     RankClock& here = rank_of(rank);
     if (here.reducing < 0) return;
@@ -184,6 +196,7 @@ class Simulator {
     RankClock& here = rank_of(rank);
     const bool gather = instruction.operation == Operation::gather_weights;
     const double seconds = gather ? cost_of(instruction).gather_seconds : cost_of(instruction).reduce_seconds;
+    // Without overlap a collective is issued only after the tensors in flight have arrived, in program order.
     const double from = costs_.overlap ? here.clock : std::max(here.clock, here.input_ready);
     const Interval interval = here.data.issue(from, seconds);
     record(rank, Stream::data, interval);
@@ -218,7 +231,7 @@ class Simulator {
     record(rank, Stream::compute, {start, here.clock});
   }
 
-  // transfer_seconds[r] is between r and the next rank, both ways.
+  // transfer_seconds[r] is between rank r and the next one, in both directions.
   double transfer_seconds(std::int32_t rank, const Instruction& instruction) const {
     const bool with_next =
         instruction.operation == Operation::send_activation || instruction.operation == Operation::receive_gradient;
@@ -233,10 +246,13 @@ class Simulator {
     double& arrives = arrival(instruction.operation, stage, instruction.micro);
     double start = std::max(here.clock, here.send_free);
     if (costs_.blocking_transfers) {
+      // The receiver adds the transfer's duration when it reaches its receive instruction; until the sender's next pass
+      // the transfer holds it through input_ready, so that a send and a receive run together.
       arrives = start;
       here.input_ready = std::max(here.input_ready, start + seconds);
       here.longest_transfer = std::max(here.longest_transfer, seconds);
     } else {
+      // The receive is posted early, so the transfer depends only on the two links.
       start = std::max(start, peer.receive_free);
       arrives = peer.receive_free = start + seconds;
       peer.ledger.tell(start, MemoryChange::tensor_arrives, stage, 0);
@@ -244,12 +260,13 @@ class Simulator {
     here.send_free = start + seconds;
     tell(rank, here.send_free, MemoryChange::tensor_is_sent, instruction.stage);
     record(rank, Stream::transfer, {start, here.send_free});
+    // The peer has reached its receive already: it can proceed now that the time of arrival is known.
     if (peer.awaited != &arrives) return;
     peer.awaited = nullptr;
     wake(instruction.peer, now);
   }
 
-  // False when the tensor is not sent yet: its sender wakes the rank.
+  // False if the tensor has not been sent yet; its sender then wakes this rank.
   bool receive(std::int32_t rank, const Instruction& instruction) {
     RankClock& here = rank_of(rank);
     double& arrives = arrival(instruction.operation, instruction.stage, instruction.micro);
@@ -263,6 +280,7 @@ class Simulator {
       here.receive_free = arrives = start + seconds;
       tell(rank, start, MemoryChange::tensor_arrives, instruction.stage);
     }
+    // The instruction itself does not wait: the next pass does, so that several receives overlap.
     here.input_ready = std::max(here.input_ready, arrives);
     here.longest_transfer = std::max(here.longest_transfer, seconds);
     record(rank, Stream::transfer, {arrives - seconds, arrives});
@@ -273,12 +291,15 @@ class Simulator {
     double most_busy = 0;
     for (RankClock& rank : ranks_) {
       rank.result.end_seconds = std::max(rank.clock, rank.data.free_at());
+      // Gathers of updated weights that outlast the optimizer step have nothing left to overlap.
       rank.result.exposed_data_seconds += rank.result.end_seconds - rank.clock;
+      // Events after the rank's last instruction, such as the end of its sends.
       rank.ledger.finish(rank.result);
       most_busy = std::max(most_busy, rank.result.busy_seconds);
       result_.step_seconds = std::max(result_.step_seconds, rank.result.end_seconds);
       result_.ranks.push_back(std::move(rank.result));
     }
+    // Serial to everything else: data loading and logging between two steps.
     result_.step_seconds += costs_.step_overhead_seconds;
     result_.window_seconds = std::max(0.0, last_end_ - first_start_);
     if (result_.window_seconds > 0) result_.bubble_fraction = 1 - most_busy / result_.window_seconds;
@@ -289,7 +310,7 @@ class Simulator {
     return std::move(result_);
   }
 
-  using Wake = std::pair<double, std::int32_t>;  // time and rank
+  using Wake = std::pair<double, std::int32_t>;  // time and rank; ties go to the lower rank, so runs are deterministic
 
   const Schedule& schedule_;
   const ScheduleShape& shape_;

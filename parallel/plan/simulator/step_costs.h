@@ -9,20 +9,20 @@
 
 namespace llmtrain {
 
-// What each instruction of a schedule takes, in seconds: the cost model writes it, the simulator reads it. Neither
-// knows how the other works.
+// The seconds that each instruction of a schedule takes: the interface between the cost model, which writes it, and the
+// simulator, which reads it.
 
 // One stage, one micro-batch. Collectives inside a pass (tensor, sequence, context, expert) occupy the rank: they are
-// part of the pass, and are told apart for the report alone.
+// part of the pass and are listed separately only for the report.
 struct PassCost {
   double seconds = 0;                // the whole pass, collectives and recompute included
   double communication_seconds = 0;  // of it, collectives that nothing hides
   double recompute_seconds = 0;      // of it, the repeated forward (backward passes only)
 };
 
-// With overlap a stage's tensors go bucket by bucket, a bucket a block, beside its own last backward (reductions) and
-// beside the next step's first forward (the gather of updated weights at ZeRO-1 and -2): the seconds are what is left
-// of the collective where that pass ends.
+// With overlap a stage's tensors move bucket by bucket, one bucket per block, during its own last backward (reductions)
+// and during the next step's first forward (the gather of updated weights at ZeRO-1 and -2): the seconds are what
+// remains of the collective when that pass ends.
 struct StageCost {
   PassCost forward;
   PassCost backward;
@@ -31,26 +31,26 @@ struct StageCost {
 };
 
 struct StepCosts {
-  std::vector<StageCost> stages;          // by stage, pipeline × loops of them
+  std::vector<StageCost> stages;          // by stage; pipeline × loops entries
   std::vector<double> transfer_seconds;   // of a boundary tensor between pipeline rank r and (r + 1) mod pipeline
   std::vector<double> optimizer_seconds;  // by pipeline rank: clipping, the step, casts
-  double step_overhead_seconds = 0;       // once a step, all ranks: data loading, synchronisation, logging
-  double compute_slowdown = 0;            // part of a collective's duration that it takes from a pass beside it
-  bool overlap = true;                    // gathers and reductions beside passes
-  bool blocking_transfers = false;        // send and receive hold the compute stream: without overlap, as in Megatron
+  double step_overhead_seconds = 0;       // once per step, all ranks: data loading, synchronisation, logging
+  double compute_slowdown = 0;            // fraction of a collective's duration that a concurrent pass loses
+  bool overlap = true;                    // gathers and reductions run concurrently with passes
+  bool blocking_transfers = false;  // send and receive block the compute stream: without overlap, as in Megatron-LM
 };
 
-// One line of the communication table: bytes that the busiest rank sends in one step.
+// One row of the communication table: what the busiest rank sends in one step.
 struct CommunicationEntry {
   Collective collective{};
   Purpose purpose{};
   std::string tensors;  // what kind of them: "gradients", "weights", "activations"
   std::int64_t ranks = 1;
-  double bytes_per_rank_per_step = 0;
-  double seconds = 0;  // of one step
+  double bytes_per_rank_per_step = 0;  // sent
+  double seconds = 0;                  // per step
 };
 
-// The collective's name in a plan: what passes between two stages is sent by one and received by the other.
+// The collective's name in a plan, where one entry covers the send of one stage and the receive of the other.
 inline std::string_view planned_name(Collective collective) {
   return collective == Collective::send ? "send_receive" : collective_name(collective);
 }

@@ -43,7 +43,7 @@ class TroubleTest(unittest.TestCase):
     def test_ranks_that_disagree_on_a_size_are_reported(self):
         code, messages = self.end("size", 2)
         self.assertIn(code, (1, 69))
-        self.assertTrue(any("ranks that do different operations" in text or "must agree" in text for text in messages.values()))
+        self.assertTrue(any("ranks that start different operations" in text or "must agree" in text for text in messages.values()))
 
     def test_a_group_that_a_rank_does_not_create_is_named(self):
         code, messages = self.end("group", 2)

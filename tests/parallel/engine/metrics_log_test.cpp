@@ -190,7 +190,7 @@ TEST_CASE("lines that are not rows are dropped, wherever they are") {
                                     std::string(3000, '[') + "\n{\"step\":2,\"validation_loss\":2}\n{}\n");
   const MetricsLog log(folder.path(), plain, 3);
   CHECK(outline(folder.path()) == "T1E2");
-  CHECK_THAT(messages.text(), Catch::Contains(": dropped 7 rows that a crash left in parts"));
+  CHECK_THAT(messages.text(), Catch::Contains(": dropped 7 rows that a crash left incomplete"));
 }
 
 TEST_CASE("killed at any point of dropping rows, all rows or exactly those to keep are there", "[rights]") {

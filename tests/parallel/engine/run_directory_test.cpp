@@ -100,8 +100,8 @@ TEST_CASE("a folder with other files is refused and nothing in it changes") {
     const auto before = contents(folder.path());
     const std::string first = fs::path(name).begin()->string();
     CHECK(refusal_of(run_recipe(folder.path())) ==
-          "2 " + folder.path().string() + ": holds " + first +
-              " and no run; choose another --run-dir, a new or an empty folder");
+          "2 " + folder.path().string() + ": contains " + first +
+              " but no run; choose another --run-dir, a new or an empty folder");
     CHECK(contents(folder.path()) == before);
   }
 }
@@ -131,7 +131,7 @@ TEST_CASE("another recipe is refused with each key that differs, and nothing cha
   CHECK(refusal_of(run_recipe(path, {"seed=7", "training.learning_rate.peak=0.001", "model.architecture=gpt-rope",
                                      "data.train.0.path=\"/other/text.txt\"", "parallel.zero_stage=1"})) ==
         "2 " + path.string() +
-            ": holds the run of another recipe; choose another --run-dir, or give these keys the run's values:"
+            ": contains the run of another recipe; choose another --run-dir, or set these keys to the run's values:"
             "\n  /seed: 7, in the run 1234"
             "\n  /model/architecture: \"gpt-rope\", in the run \"gpt2\""
             "\n  /model/position: \"rope\", in the run \"learned\""
@@ -182,10 +182,11 @@ TEST_CASE("resume=never refuses a folder with a run, whatever its recipe, and ch
   { const RunDirectory directory(run_recipe(path, {"checkpoint.resume=never"})); }
   const auto before = contents(path);
   for (const char* seed : {"seed=1234", "seed=7"})
-    CHECK(refusal_of(run_recipe(path, {"checkpoint.resume=never", seed})) ==
-          "2 " + path.string() +
-              ": holds a run, and checkpoint.resume is \"never\"; choose another --run-dir, or set checkpoint.resume "
-              "to \"auto\" to go on with that run");
+    CHECK(
+        refusal_of(run_recipe(path, {"checkpoint.resume=never", seed})) ==
+        "2 " + path.string() +
+            ": contains a run, and checkpoint.resume is \"never\"; choose another --run-dir, or set checkpoint.resume "
+            "to \"auto\" to continue that run");
   CHECK(contents(path) == before);
 }
 
@@ -194,7 +195,7 @@ TEST_CASE("an invalid recipe.json is refused and kept") {
     const TemporaryDirectory folder;
     folder.write("recipe.json", text);
     CHECK_THAT(refusal_of(run_recipe(folder.path())),
-               Catch::StartsWith("2 " + folder.path().string() + ": holds a recipe.json that is not a run's") &&
+               Catch::StartsWith("2 " + folder.path().string() + ": contains a recipe.json that is not a run's") &&
                    Catch::Contains("--run-dir"));
     CHECK(contents(folder.path()) == std::map<std::string, std::string>{{"recipe.json", text}});
   }
@@ -208,7 +209,7 @@ TEST_CASE("a run that another process is training is refused until that process 
     const RunDirectory directory(recipe);
     const auto before = contents(folder.path() / "run");
     CHECK(from_another_process() == "2 " + (folder.path() / "run").string() +
-                                        ": another process is training in it; wait for its end, or choose another "
+                                        ": another process is training in it; wait until it ends, or choose another "
                                         "--run-dir");
     CHECK(contents(folder.path() / "run") == before);
   }
@@ -292,7 +293,7 @@ TEST_CASE("auto resumes from the newest complete checkpoint and names the damage
   const test::CapturedLog messages;
   const auto found = directory.checkpoint_to_resume();
   CHECK(found == first);
-  CHECK_THAT(messages.text(), Catch::Contains(second.string()) && Catch::Contains("passed over"));
+  CHECK_THAT(messages.text(), Catch::Contains(second.string()) && Catch::Contains("skipped"));
 }
 
 TEST_CASE("a run whose checkpoints are all damaged does not start over by itself") {
@@ -330,9 +331,9 @@ TEST_CASE("resume names what is missing") {
     return error_of([&] { RunDirectory(recipe).checkpoint_to_resume(); });
   };
   const fs::path absent = folder.path() / "absent", empty = folder.path() / "empty run", file = folder.write("f", "");
-  CHECK(error_of_resume(absent) == "66 " + absent.string() + ": checkpoint.resume names it and it is not there");
+  CHECK(error_of_resume(absent) == "66 " + absent.string() + ": checkpoint.resume names it, but it does not exist");
   CHECK(error_of_resume(empty) ==
-        "66 " + empty.string() + ": checkpoint.resume names this run, and it holds no checkpoint");
+        "66 " + empty.string() + ": checkpoint.resume names this run, but it contains no checkpoint");
   CHECK_THAT(error_of_resume(file), Catch::StartsWith("66 " + file.string()));
 }
 
@@ -345,7 +346,7 @@ TEST_CASE("the same command again resumes from the run's own checkpoints, not fr
   const fs::path own = write_step(directory.checkpoints(), 8);
   const test::CapturedLog messages;
   CHECK(directory.checkpoint_to_resume() == own);
-  CHECK_THAT(messages.text(), Catch::Contains("goes on from the newest, not from " + named.string()));
+  CHECK_THAT(messages.text(), Catch::Contains("continues from the newest, not from " + named.string()));
   damage(own);
   CHECK(directory.checkpoint_to_resume() == named);
 }

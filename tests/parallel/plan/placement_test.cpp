@@ -62,7 +62,7 @@ TEST_CASE("a list gives the layers of each stage") {
 TEST_CASE("stages that the rules of recipes refuse are never placed") {
   for (const Case& refused : {Case{4, 3, 1, by_layers}, Case{4, 4, 1, by_blocks}, Case{4, 2, 1, by_list({1, 2})},
                               Case{4, 2, 1, by_list({1, 2, 1})}, Case{4, 1, 1, by_list({})}})
-    CHECK_THROWS_WITH(place(refused), Catch::Contains("rules of recipes refuse"));
+    CHECK_THROWS_WITH(place(refused), Catch::Contains("violate the rules of recipes"));
 }
 
 TEST_CASE("properties of every placement") {

@@ -106,20 +106,19 @@ TEST_CASE("transfers that do not match") {
         "micro 1");
   CHECK(refusal(without(good, 0, "SendActivation stage 0 micro 1 peer 1")) ==
         "rank 0, instruction 3 \"RecvGradient stage 0 micro 0 peer 1\": deadlock: it waits for rank 1 to send, which "
-        "waits at instruction 2 \"RecvActivation stage 1 micro 1 peer 0\", with 16 buffers a channel");
+        "waits at instruction 2 \"RecvActivation stage 1 micro 1 peer 0\", with 16 buffers per channel");
   CHECK(refusal(without(good, 1, "SendGradient stage 1 micro 1 peer 0")) ==
         "rank 1, instruction 8 \"OptimizerStep\": the gradient of stage 1 micro 1 was not sent");
   CHECK(
       refusal(without(good, 1, "RecvActivation stage 1 micro 0 peer 0")) ==
-      "rank 1, instruction 0 \"Forward stage 1 micro 0\": its input, the activation of the stage before, is not there");
-  CHECK(
-      refusal(without(good, 0, "RecvGradient stage 0 micro 0 peer 1")) ==
-      "rank 0, instruction 4 \"Backward stage 0 micro 0\": its input, the gradient of the stage behind, is not there");
+      "rank 1, instruction 0 \"Forward stage 1 micro 0\": its input, the activation of the previous stage, is missing");
+  CHECK(refusal(without(good, 0, "RecvGradient stage 0 micro 0 peer 1")) ==
+        "rank 0, instruction 4 \"Backward stage 0 micro 0\": its input, the gradient of the next stage, is missing");
   CHECK(refusal(swapped(good, 1, "RecvActivation stage 1 micro 0 peer 0", "RecvActivation stage 1 micro 1 peer 0")) ==
         "rank 1, instruction 0 \"RecvActivation stage 1 micro 1 peer 0\": the next tensor from rank 0 is for stage 1 "
         "micro 0");
   CHECK(refusal(swapped(good, 0, "Forward stage 0 micro 0", "SendActivation stage 0 micro 0 peer 1")) ==
-        "rank 0, instruction 0 \"SendActivation stage 0 micro 0 peer 1\": the tensor is not made yet");
+        "rank 0, instruction 0 \"SendActivation stage 0 micro 0 peer 1\": the tensor has not been computed yet");
   CHECK(refusal(twice(good, 0, "SendActivation stage 0 micro 1 peer 1")) ==
         "rank 0, instruction 4 \"SendActivation stage 0 micro 1 peer 1\": the tensor was sent already");
   CHECK(refusal(at_end(good, 1, {.operation = Operation::receive_activation, .stage = 1, .micro = 1, .peer = 0})) ==
@@ -140,25 +139,22 @@ TEST_CASE("fields that do not exist") {
   CHECK(refusal(changed(good, 0, "Forward stage 0 micro 0", [](Instruction& i) { i.peer = 1; })) ==
         "rank 0, instruction 0 \"Forward stage 0 micro 0 peer 1\": it has no peer");
   CHECK(refusal(changed(good, 0, "OptimizerStep", [](Instruction& i) { i.stage = 0; })) ==
-        "rank 0, instruction 9 \"OptimizerStep stage 0\": it is for the whole rank");
-  CHECK(
-      refusal(changed(
-          good, 1, "Backward stage 1 micro 0",
-          [](Instruction& i) { i = {.operation = Operation::send_activation, .stage = 1, .micro = 0, .peer = 0}; })) ==
-      "rank 1, instruction 4 \"SendActivation stage 1 micro 0 peer 0\": the last stage has no one to send activations "
-      "to");
+        "rank 0, instruction 9 \"OptimizerStep stage 0\": it applies to the whole rank");
+  CHECK(refusal(changed(good, 1, "Backward stage 1 micro 0", [](Instruction& i) {
+          i = {.operation = Operation::send_activation, .stage = 1, .micro = 0, .peer = 0};
+        })) == "rank 1, instruction 4 \"SendActivation stage 1 micro 0 peer 0\": the last stage sends no activations");
 }
 
 TEST_CASE("passes that are missing, duplicated or out of order") {
   const Schedule good = two_ranks(0);
   CHECK(refusal(without(good, 0, "Forward stage 0 micro 1")) ==
-        "rank 0, instruction 2 \"SendActivation stage 0 micro 1 peer 1\": the tensor is not made yet");
+        "rank 0, instruction 2 \"SendActivation stage 0 micro 1 peer 1\": the tensor has not been computed yet");
   CHECK(refusal(without(good, 0, "Backward stage 0 micro 1")) ==
         "rank 0, instruction 7 \"ReduceGradients stage 0\": a reduction follows 2 backwards of the stage, and 1 ran "
         "since "
         "the last");
   CHECK(refusal(twice(good, 1, "Forward stage 1 micro 0")) ==
-        "rank 1, instruction 2 \"Forward stage 1 micro 0\": the stage has taken this micro-batch forward already");
+        "rank 1, instruction 2 \"Forward stage 1 micro 0\": the stage has already run this micro-batch forward");
   CHECK(
       refusal(twice(good, 1, "Backward stage 1 micro 1")) ==
       "rank 1, instruction 7 \"Backward stage 1 micro 1\": the saved activations were used up by an earlier Backward");
@@ -173,11 +169,11 @@ TEST_CASE("a step that is missing, duplicated or too early") {
   const Schedule good = two_ranks(0);
   CHECK(refusal(without(good, 1, "OptimizerStep")) == "rank 1, at its end: OptimizerStep is missing");
   CHECK(refusal(twice(good, 1, "OptimizerStep")) ==
-        "rank 1, instruction 10 \"OptimizerStep\": there is one OptimizerStep");
+        "rank 1, instruction 10 \"OptimizerStep\": there must be exactly one OptimizerStep");
   CHECK(refusal(swapped(good, 1, "OptimizerStep", "ReduceGradients stage 1")) ==
         "rank 1, instruction 8 \"OptimizerStep\": the gradients of stage 1 are not reduced");
   CHECK(refusal(swapped(good, 0, "OptimizerStep", "Backward stage 0 micro 1")) ==
-        "rank 0, instruction 7 \"OptimizerStep\": stage 0 has not taken every micro-batch forward and backward");
+        "rank 0, instruction 7 \"OptimizerStep\": stage 0 has not run every micro-batch forward and backward");
 }
 
 TEST_CASE("gradients that are not reduced, or at the wrong time") {
@@ -190,13 +186,12 @@ TEST_CASE("gradients that are not reduced, or at the wrong time") {
   const Schedule fsdp = make_schedule(
       {.kind = Kind::interleaved, .pipeline = 1, .loops = 2, .micro_batches = 2, .zero_stage = 2, .reduces = true});
   CHECK(refusal(without(fsdp, 0, "ReduceGradients stage 1")) ==
-        "rank 0, instruction 7 \"Backward stage 1 micro 1\": the stage's gradients of the micro-batches before have to "
-        "be "
-        "reduced first");
+        "rank 0, instruction 7 \"Backward stage 1 micro 1\": the stage's gradients of the previous micro-batches "
+        "must be reduced first");
   Schedule alone = two_ranks(0);
   alone.shape.reduces = false;
   CHECK(refusal(alone) ==
-        "rank 1, instruction 8 \"ReduceGradients stage 1\": there is no one to reduce gradients with");
+        "rank 1, instruction 8 \"ReduceGradients stage 1\": there are no other ranks to reduce gradients with");
 }
 
 TEST_CASE("weights that are not gathered, not freed, or too many") {
@@ -204,14 +199,15 @@ TEST_CASE("weights that are not gathered, not freed, or too many") {
   REQUIRE(refusal(good) == "accepted");
   CHECK(refusal(without(good, 0, "GatherWeights stage 0")) ==
         "rank 0, instruction 1 \"Forward stage 0 micro 0\": the stage's weights are not gathered");
-  CHECK(refusal(without(good, 0, "FreeWeights stage 0")) ==
-        "rank 0, instruction 4 \"GatherWeights stage 4\": two other stages are gathered, and there are two buffers");
+  CHECK(
+      refusal(without(good, 0, "FreeWeights stage 0")) ==
+      "rank 0, instruction 4 \"GatherWeights stage 4\": two other stages are gathered, and there are only two buffers");
   CHECK(refusal(without(good, 0, "FreeWeights stage 4")) ==
         "rank 0, instruction 13 \"GatherWeights stage 4\": the stage's weights are gathered already");
   CHECK(refusal(twice(good, 0, "FreeWeights stage 0")) ==
         "rank 0, instruction 5 \"FreeWeights stage 0\": the stage's weights are not gathered");
   CHECK(refusal(swapped(good, 0, "Forward stage 0 micro 0", "FreeWeights stage 0")) ==
-        "rank 0, instruction 2 \"FreeWeights stage 0\": the stage's weights were gathered for nothing");
+        "rank 0, instruction 2 \"FreeWeights stage 0\": the stage's weights were gathered but not used");
   CHECK(refusal(without(two_ranks(1), 0, "GatherWeights stage 0")) ==
         "rank 0, at its end: the updated weights of stage 0 are not gathered after OptimizerStep");
   CHECK(refusal(twice(two_ranks(2), 0, "GatherWeights stage 0")) ==
@@ -242,7 +238,7 @@ TEST_CASE("ranks that wait for each other") {
   std::iter_swap(find(schedule, 0, "RecvActivation stage 2 micro 0 peer 1"), first.begin());
   CHECK(refusal(schedule) ==
         "rank 0, instruction 0 \"RecvActivation stage 2 micro 0 peer 1\": deadlock: it waits for rank 1 to send, which "
-        "waits at instruction 0 \"RecvActivation stage 1 micro 0 peer 0\", with 16 buffers a channel");
+        "waits at instruction 0 \"RecvActivation stage 1 micro 0 peer 0\", with 16 buffers per channel");
 }
 
 TEST_CASE("breadth-first needs buffers for the micro-batches in flight, depth-first for one") {
@@ -252,7 +248,7 @@ TEST_CASE("breadth-first needs buffers for the micro-batches in flight, depth-fi
              Catch::StartsWith("rank 0, instruction 7 \"SendActivation stage 0 micro 3 peer "
                                "1\": deadlock: it waits for rank 1 to receive, which waits at "
                                "instruction 5 \"SendActivation stage 1 micro 1 peer 0\", with "
-                               "1 buffer a channel"));
+                               "1 buffer per channel"));
   const Schedule depth_first = make_schedule(
       {.kind = Kind::interleaved, .pipeline = 2, .loops = 2, .micro_batches = 8, .zero_stage = 0, .reduces = true});
   CHECK(refusal(depth_first, 1) == "accepted");
@@ -260,14 +256,13 @@ TEST_CASE("breadth-first needs buffers for the micro-batches in flight, depth-fi
 
 TEST_CASE("a check of meaningless input") {
   Schedule schedule = two_ranks(0);
-  CHECK(refusal(schedule, 0) == "a channel between ranks holds at least 1 tensor");
+  CHECK(refusal(schedule, 0) == "a channel between ranks must hold at least 1 tensor");
   schedule.ranks.pop_back();
-  CHECK(refusal(schedule) == "it has 1 ranks in place of 2");
+  CHECK(refusal(schedule) == "it has 1 ranks instead of 2");
   Schedule one = make_schedule({.micro_batches = 1});
   one.ranks[0].instructions[0] = {.operation = Operation::send_activation, .stage = 0, .micro = 0, .peer = 0};
-  CHECK(
-      refusal(one) ==
-      "rank 0, instruction 0 \"SendActivation stage 0 micro 0 peer 0\": one rank has no one to exchange tensors with");
+  CHECK(refusal(one) ==
+        "rank 0, instruction 0 \"SendActivation stage 0 micro 0 peer 0\": a pipeline of one rank exchanges no tensors");
 }
 
 }  // namespace

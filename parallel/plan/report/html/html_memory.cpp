@@ -16,6 +16,7 @@
 namespace llmtrain {
 namespace {
 
+// In units of the SVG's view box. Each column becomes path segments, so their number bounds the size of the page.
 constexpr double gutter = 72;
 constexpr double large_height = 240;
 constexpr double small_height = 90;
@@ -25,7 +26,7 @@ constexpr double mebibyte = 1024.0 * 1024;
 
 using Category = MemoryCategory;
 
-// From the bottom: what always stays, then what comes and goes.
+// From the bottom: categories that stay constant first, so that what varies is drawn on a level base.
 constexpr std::array<Category, memory_categories> stacking = {
     Category::framework, Category::weights,     Category::master_weights, Category::optimizer,
     Category::gradients, Category::activations, Category::buffers,        Category::communication};
@@ -44,13 +45,14 @@ MemoryScale scale_of(const Plan& plan) {
   double peak = 0;
   for (const RankSimulation& rank : plan.simulation.ranks) peak = std::max(peak, rank.peak_bytes);
   const double limit = plan.report.device_memory_bytes;
-  // A limit far above would leave nothing to see of what is below it.
+  // A limit far above the peak would flatten the chart.
   const bool shows_limit = limit > 0 && peak > 0.25 * limit;
   return {.bytes = std::max(1.0, 1.08 * (shows_limit ? std::max(peak, limit) : peak)),
           .limit = shows_limit ? limit : 0};
 }
 
-// Areas from the axis up to the sum of a category and all below it, the highest first, so that each covers the next.
+// Areas from the axis up to the sum of a category and all below it, the topmost first, so that each later one covers
+// it.
 std::string stacked_areas(const std::vector<MemoryColumn>& columns, const MemoryScale& scale, double width,
                           double height) {
   std::string text;
@@ -80,7 +82,7 @@ std::string limit_line(const MemoryScale& scale, double width, double height) {
   return fmt::format("<path class=\"limit\" d=\"M0 {0}H{1}\"/>", y, svg_number(width));
 }
 
-// Lines at powers of two, which are round numbers of bytes.
+// Grid lines at multiples of a power of two, which are round numbers of bytes.
 std::string grid(const MemoryScale& scale, double width, double height) {
   const double step = std::exp2(std::ceil(std::log2(scale.bytes / 6)));
   std::string text;
@@ -102,16 +104,15 @@ std::string large_chart(const std::vector<MemoryColumn>& columns, const MemorySc
   text += grid(scale, width, large_height) + stacked_areas(columns, scale, width, large_height) +
           limit_line(scale, width, large_height);
   if (scale.limit > 0)
-    text += fmt::format("<text class=\"limit-name\" x=\"{}\" y=\"{}\">limit of the device: {}</text>",
-                        svg_number(width - 4), svg_number(scale.y(scale.limit, large_height) - 5),
-                        format_bytes(std::llround(scale.limit)));
+    text += fmt::format("<text class=\"limit-name\" x=\"{}\" y=\"{}\">device limit: {}</text>", svg_number(width - 4),
+                        svg_number(scale.y(scale.limit, large_height) - 5), format_bytes(std::llround(scale.limit)));
   for (const TimeTick& tick : axis.ticks())
     text += fmt::format("<text class=\"tick\" x=\"{}\" y=\"{}\">{}</text>", svg_number(tick.x),
                         svg_number(large_height + 16), tick.label);
   return text + fmt::format("<path class=\"cursor\" d=\"M0 0V{}\"/></g></svg></div>", svg_number(large_height));
 }
 
-// For the page's script: where each column starts and its mebibytes, in the order of `stacking`.
+// Data for the page's script: the start of each column and its mebibytes per category, in the order of `stacking`.
 std::string large_data(const std::vector<MemoryColumn>& columns, const TimeAxis& axis) {
   std::string names;
   for (const Category category : stacking)
@@ -160,7 +161,7 @@ std::string memory_section(const Plan& plan, const TimelineSelection& selection,
   std::string text =
       fmt::format("<section><h2>Memory over time</h2><p class=\"note\">Pipeline rank {}, the fullest", fullest);
   if (plan.report.device_memory_bytes > 0 && scale.limit <= 0)
-    text += fmt::format("; the device's {} are far above this chart",
+    text += fmt::format("; the device's limit of {} is far above this chart",
                         format_bytes(std::llround(plan.report.device_memory_bytes)));
   text += ".</p>" + memory_legend() + large_chart(columns, scale, axis) + large_data(columns, axis);
   if (selection.ranks.size() > 1) {

@@ -9,8 +9,8 @@
 
 namespace llmtrain {
 
-// Memory over one step, stacked by category, with the device's limit as a line: the fullest rank large, the other
-// selected ranks small, on one scale. `axis` is of the whole step.
+// Memory over one step, stacked by category, with the device's limit as a line: a large chart of the fullest rank and
+// small ones of the selected ranks, on one scale. `axis` covers the whole step.
 std::string memory_section(const Plan& plan, const TimelineSelection& selection, const TimeAxis& axis);
 
 }  // namespace llmtrain

@@ -19,6 +19,7 @@
 namespace llmtrain {
 namespace {
 
+// Bounds the size of the page.
 constexpr std::size_t most_rows = 128;
 
 std::string bytes_text(double bytes) { return format_bytes(std::llround(bytes)); }
@@ -32,9 +33,10 @@ std::string card(std::string_view name, const std::string& value, const std::str
 std::string verdict(const PlanReport& report) {
   const double peak = fullest_rank(report).peak_bytes;
   const double limit = report.device_memory_bytes;
-  if (limit <= 0) return "<p class=\"verdict\">No limit of memory is known</p>";
-  if (report.fits) return fmt::format("<p class=\"verdict good\">Fits, {} are free</p>", bytes_text(limit - peak));
-  return fmt::format("<p class=\"verdict bad\">Does not fit, {} too much</p>", bytes_text(std::max(0.0, peak - limit)));
+  if (limit <= 0) return "<p class=\"verdict\">Memory limit unknown</p>";
+  if (report.fits) return fmt::format("<p class=\"verdict good\">Fits, {} free</p>", bytes_text(limit - peak));
+  return fmt::format("<p class=\"verdict bad\">Does not fit, {} over the limit</p>",
+                     bytes_text(std::max(0.0, peak - limit)));
 }
 
 std::string mesh_text(const PlanReport& report) {
@@ -51,7 +53,7 @@ std::string row(std::string_view tag, const std::vector<std::string>& cells) {
   return text + "</tr>\n";
 }
 
-// The first `words` columns hold words, the others numbers.
+// The first `words` columns hold text, the others numbers: the style sheet aligns them by this class.
 std::string table(int words, const std::vector<std::string>& head, const std::vector<std::vector<std::string>>& rows) {
   std::string text =
       fmt::format("<div class=\"scroll\"><table class=\"words-{}\"><thead>{}</thead><tbody>\n", words, row("th", head));
@@ -59,6 +61,7 @@ std::string table(int words, const std::vector<std::string>& head, const std::ve
   return text + "</tbody></table></div>";
 }
 
+// Names of enumerators, such as "data_parallel", for readers.
 std::string with_spaces(std::string_view words) {
   std::string text(words);
   std::replace(text.begin(), text.end(), '_', ' ');
@@ -103,9 +106,9 @@ std::string headline_section(const PlanReport& report) {
   text += card("Step", duration_text(report.step.seconds), fmt::format("{} sequences", report.recipe.batch.global));
   text += card("Memory", bytes_text(rank.peak_bytes), fmt::format("{} pipeline rank {}", of_limit, rank.pipeline_rank));
   text += card("Speed", format_count(speed.tokens_per_second),
-               fmt::format("tokens/s, {} a day", format_count(speed.tokens_per_second * 86400)));
+               fmt::format("tokens/s, {} per day", format_count(speed.tokens_per_second * 86400)));
   text += card("MFU", percent(speed.mfu),
-               fmt::format("HFU {}, {:.3g} TFLOP/s a device", percent(speed.hfu), speed.model_tflops_per_device));
+               fmt::format("HFU {}, {:.3g} TFLOP/s per device", percent(speed.hfu), speed.model_tflops_per_device));
   text += card("Bubble", percent(report.step.bubble_fraction), "idle between the first and the last pass");
   text += card("Run", duration_text(report.run.seconds),
                fmt::format("{}, {} tokens", cost_text(report.run), format_count(report.run.tokens)));
@@ -124,7 +127,7 @@ std::string step_section(const PlanReport& report) {
                         duration_text(share.seconds), percent(fraction));
   }
   return fmt::format(
-      "<section><h2>Where the time goes</h2><p class=\"note\">One step of {} of the busiest rank.</p>"
+      "<section><h2>Where the time goes</h2><p class=\"note\">One step ({}) of the busiest rank.</p>"
       "<div class=\"split\">{}</div><div class=\"shares\">{}</div></section>\n",
       duration_text(report.step.seconds), bar, list);
 }
@@ -144,11 +147,11 @@ std::string advice_section(const PlanReport& report) {
                     fmt::format("{:+.1f} %", 100 * (suggestion.step_seconds / report.step.seconds - 1)),
                     bytes_text(suggestion.peak_bytes)});
   return text + "<section><h2>" + (report.fits ? "Changes that make it faster" : "Changes that make it fit") + "</h2>" +
-         table(2, {"change", "", "step", "against this", "fullest rank"}, rows) + "</section>\n";
+         table(2, {"change", "", "step", "vs. this recipe", "fullest rank"}, rows) + "</section>\n";
 }
 
 std::string rank_section(const PlanReport& report) {
-  std::vector<std::string> head = {"pipeline rank", "first rank", "ranks alike", "peak"};
+  std::vector<std::string> head = {"pipeline rank", "first rank", "identical ranks", "peak"};
   for (const MemoryName& name : memory_names) head.emplace_back(name.label);
   if (uses_host(report)) head.emplace_back("host");
   head.emplace_back("peak at");
@@ -156,9 +159,8 @@ std::string rank_section(const PlanReport& report) {
   for (const PlannedRank& rank : report.ranks)
     if (rows.size() < most_rows) rows.push_back(rank_cells(report, rank));
   std::string text =
-      "<section><h2>Memory per rank</h2><p class=\"note\">The peak is the most at one time; each category shows its "
-      "own "
-      "highest, which may be at other times.";
+      "<section><h2>Memory per rank</h2><p class=\"note\">The peak is the largest total at one time; each category "
+      "shows its own maximum, which may occur at another time.";
   if (report.ranks.size() > most_rows)
     text += fmt::format(" The first {} of {} are listed; <code>--json</code> has all.", most_rows, report.ranks.size());
   return text + "</p>" + table(0, head, rows) + "</section>\n";
@@ -172,15 +174,16 @@ std::string communication_section(const PlanReport& report) {
                     with_spaces(line.entry.tensors), std::to_string(line.entry.ranks),
                     bytes_text(line.entry.bytes_per_rank_per_step), duration_text(line.entry.seconds),
                     duration_text(line.exposed_seconds)});
-  return "<section><h2>Communication</h2><p class=\"note\">What the busiest rank sends in one step; exposed is what no "
+  return "<section><h2>Communication</h2><p class=\"note\">What the busiest rank sends per step; exposed is the time "
+         "that no "
          "computation hides.</p>" +
          table(3, {"purpose", "collective", "tensors", "ranks", "sent", "time", "exposed"}, rows) + "</section>\n";
 }
 
 std::string recipe_section(const PlanReport& report) {
   const std::string json = to_json(report.recipe).dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
-  return "<section><h2>Recipe</h2><details><summary>Every key, with what defaults and presets filled "
-         "in</summary><pre>" +
+  return "<section><h2>Recipe</h2><details><summary>Every key, including those filled in by "
+         "defaults and presets</summary><pre>" +
          html_text(json) + "</pre></details></section>\n";
 }
 

@@ -7,12 +7,13 @@
 
 namespace llmtrain {
 
-// The parts of a page that need no timeline, as HTML.
+// The sections of a page that need no timeline, as HTML.
 
-// Name, verdict and the figures that one looks for first.
+// Name, verdict and the most important figures.
 std::string headline_section(const PlanReport& report);
-// Where a step's time goes, as a bar and a list; nothing for warnings and suggestions that are not there.
+// Where a step's time goes, as a bar and a list.
 std::string step_section(const PlanReport& report);
+// Warnings and suggestions; empty if there are none.
 std::string advice_section(const PlanReport& report);
 std::string rank_section(const PlanReport& report);
 std::string communication_section(const PlanReport& report);

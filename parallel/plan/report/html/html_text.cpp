@@ -11,6 +11,7 @@ namespace llmtrain {
 
 std::string html_text(std::string_view text) {
   std::string escaped;
+  // Names and descriptions come from recipes that may be somebody else's: markup in them must not take effect.
   for (const char letter : printable(text)) {
     switch (letter) {
       case '&':
@@ -36,6 +37,7 @@ std::string html_text(std::string_view text) {
 }
 
 std::string svg_number(double value) {
+  // Hundredths of a pixel are invisible, and every digit counts in a page with thousands of coordinates.
   const auto hundredths = std::llround(value * 100);
   if (hundredths % 100 == 0) return std::to_string(hundredths / 100);
   std::string text = fmt::format("{:.2f}", static_cast<double>(hundredths) / 100);

@@ -6,11 +6,11 @@
 
 namespace llmtrain {
 
-// Text as it may stand between tags and in a quoted attribute: markup is escaped, and what is no well-formed UTF-8 or a
-// control character becomes U+FFFD.
+// Text escaped for use between tags and in a quoted attribute: markup is escaped, and malformed UTF-8 and control
+// characters become U+FFFD.
 std::string html_text(std::string_view text);
 
-// A length for SVG: at most two decimals, no zeros behind.
+// A length for SVG: at most two decimals, no trailing zeros.
 std::string svg_number(double value);
 
 }  // namespace llmtrain

@@ -14,17 +14,19 @@
 namespace llmtrain {
 namespace {
 
+// In units of the SVG's view box.
 constexpr double gutter = 72;  // for the names of ranks
-constexpr double header = 22;  // for the times
+constexpr double header = 22;  // for the time labels
 constexpr double row_height = 38;
 constexpr double narrowest_label = 3;
-constexpr double ticks_of_data = 1e6;  // a step in the script's whole numbers
+constexpr double ticks_of_data = 1e6;  // integer time units per step in the script's data
 
 struct Lane {
   double top = 0;
   double height = 0;
 };
 
+// Vertical position of an entry within its rank's row: passes on top, then collectives, sends and receives.
 Lane lane_of(Stream stream, Operation operation) {
   switch (stream) {
     case Stream::compute:
@@ -59,7 +61,7 @@ class TimelineDrawing {
     return text + "</svg>";
   }
 
-  // Read by the page's script: geometry, the pieces of the axis, and by rank the entries as runs of eight numbers.
+  // Read by the page's script: geometry, the pieces of the axis, and per rank its entries as eight numbers each.
   std::string data() const {
     std::string pieces;
     for (const TimePiece& piece : axis_.pieces())
@@ -82,8 +84,9 @@ class TimelineDrawing {
     const double top = row_top_.at(entry.rank) + lane.top;
     const double left = axis_.x(entry.start_seconds);
     const double width = axis_.x(entry.end_seconds) - left;
-    // A thin gap tells neighbours apart and vanishes where there are thousands.
+    // A thin gap separates neighbours; it shrinks with the width, so that thousands of entries do not vanish.
     const std::string drawn = svg_number(std::max(0.02, width - std::min(0.6, 0.2 * width)));
+    // One path per colour instead of one element per entry keeps large pages small and fast.
     paths_[colour_class(plan_.layout->schedule().shape, instruction)] +=
         fmt::format("M{} {}h{}v{}h-{}z", svg_number(left), svg_number(top), drawn, svg_number(lane.height), drawn);
     if (entry.stream == Stream::compute && instruction.micro >= 0 && width >= narrowest_label)
@@ -95,7 +98,7 @@ class TimelineDrawing {
                     to_ticks(entry.end_seconds - entry.start_seconds), svg_number(lane.top), svg_number(lane.height));
   }
 
-  // The number of the micro-batch. The script hides and shows it as the page is zoomed.
+  // The micro-batch number. The script hides and shows it according to the zoom.
   void add_label(const Instruction& instruction, double x, double width, double y) {
     const std::string number = std::to_string(instruction.micro);
     const bool has_room = width >= 5.5 * static_cast<double>(number.size()) + 1;
@@ -118,7 +121,7 @@ class TimelineDrawing {
     return text;
   }
 
-  // The script draws them anew for another zoom.
+  // Initial labels: the script redraws them for another zoom.
   std::string tick_labels() const {
     std::string text = "<g class=\"ticks\">";
     for (const TimeTick& tick : axis_.ticks())
@@ -152,7 +155,7 @@ std::string what_is_left_out(const Plan& plan, const TimelineSelection& selectio
   std::string text;
   const std::size_t ranks = plan.simulation.ranks.size();
   if (selection.ranks.size() < ranks)
-    text += fmt::format("{} of {} pipeline ranks are drawn. ", selection.ranks.size(), ranks);
+    text += fmt::format("{} of {} pipeline ranks are shown. ", selection.ranks.size(), ranks);
   if (selection.cut)
     text += fmt::format(
         "The hatched middle of the step holds {} of their {} instructions and is left out; "
@@ -170,7 +173,7 @@ std::string timeline_section(const Plan& plan, const TimelineSelection& selectio
       "<button type=\"button\" data-zoom=\"0\">whole step</button>"
       "<button type=\"button\" data-zoom=\"2\">+</button></span></h2>";
   text +=
-      "<p class=\"note\">One step of each pipeline rank: passes with the number of their micro-batch, below them "
+      "<p class=\"note\">One step of each pipeline rank: passes with their micro-batch number, below them "
       "gathers and reductions of the data-parallel ranks, sends and receives. " +
       what_is_left_out(plan, selection) + "</p>";
   text += timeline_legend(plan.layout->schedule().shape);

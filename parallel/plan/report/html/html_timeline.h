@@ -9,8 +9,8 @@
 
 namespace llmtrain {
 
-// The schedule as SVG in a <section>: a row for each selected rank with lanes for passes, data-parallel collectives and
-// transfers; and as JSON for the page's script, which shows the instruction under the pointer.
+// The schedule as SVG in a <section>: one row per selected rank with lanes for passes, data-parallel collectives and
+// transfers; and as JSON for the page's script, which describes the instruction under the pointer.
 std::string timeline_section(const Plan& plan, const TimelineSelection& selection, const TimeAxis& axis);
 
 }  // namespace llmtrain

@@ -15,7 +15,7 @@ std::vector<MemoryColumn> memory_columns(const std::vector<MemorySample>& sample
   for (std::size_t i = 0; i < count; ++i) {
     const double right = width * static_cast<double>(i + 1);
     const bool is_last = i + 1 == count;
-    // What is held from the column in front counts only if it is still there when this one begins.
+    // The previous column's last value counts only if it still holds when this column begins.
     const bool changes_at_start =
         next < samples.size() && axis.x(samples[next].seconds) <= width * static_cast<double>(i);
     MemoryBytes most = changes_at_start ? samples[next].bytes : held;

@@ -9,12 +9,12 @@
 namespace llmtrain {
 
 struct MemoryColumn {
-  double x = 0;  // where it starts; it reaches to the next one
+  double x = 0;  // left edge; the column extends to the next one
   MemoryBytes bytes;
 };
 
-// Memory over time in at most `count` columns of equal width: each shows the moment of it in which most is held, so
-// that no peak is lost. Columns like the one in front of them are left out. Empty when nothing was recorded.
+// Memory over time in at most `count` columns of equal width: each shows its moment of highest total, so that no peak
+// is lost. Columns equal to their predecessor are left out. Empty if nothing was recorded.
 std::vector<MemoryColumn> memory_columns(const std::vector<MemorySample>& samples, const TimeAxis& axis,
                                          std::size_t count);
 

@@ -5,8 +5,8 @@
 
 namespace llmtrain {
 
-// The page's style sheet and script, which stand in it: nothing is fetched. Without the script all is drawn, but what
-// lies under the pointer is not named and the schedule cannot be zoomed.
+// The page's inline style sheet and script; a page fetches nothing. Without the script everything is drawn, but there
+// are no tooltips and no zoom.
 extern const std::string_view page_style;
 extern const std::string_view page_script;
 

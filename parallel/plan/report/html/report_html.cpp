@@ -15,7 +15,7 @@ namespace {
 
 constexpr double plot_width = 1100;
 
-// What the timeline fills the left-out middle of a step with.
+// The pattern that marks the omitted middle of a step in the timeline.
 constexpr const char* hatch =
     "<svg class=\"definitions\" width=\"0\" height=\"0\" style=\"position:absolute;min-width:0;width:0\" "
     "aria-hidden=\"true\"><defs><pattern id=\"hatch\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" "
@@ -27,7 +27,7 @@ std::string drawings(const Plan& plan) {
   const auto fullest = static_cast<std::int32_t>(fullest_rank(plan.report).pipeline_rank);
   const TimelineSelection selection = select_timeline(plan.simulation, fullest);
   const TimeAxis axis(plan.simulation.step_seconds, plot_width, selection.cut);
-  // The highest point of memory may lie in what the timeline leaves out.
+  // Memory is drawn for the whole step: its peak may be in the part that the timeline omits.
   const TimeAxis whole_step(plan.simulation.step_seconds, plot_width, std::nullopt);
   return hatch + timeline_section(plan, selection, axis) + memory_section(plan, selection, whole_step);
 }

@@ -7,10 +7,10 @@
 
 namespace llmtrain {
 
-// The plan as one page that needs nothing else: headline figures, where a step's time goes, warnings and suggestions,
-// the schedule of each rank, memory over time, memory per rank, communication, the recipe. Light or dark as the reader
-// likes it, and it prints. Less than 2 MB: of a huge timeline the page shows a part and says what is left out. Without
-// a recorded timeline schedule and memory over time are not there.
+// The plan as one self-contained page: headline figures, where a step's time goes, warnings and suggestions, the
+// schedule of each rank, memory over time, memory per rank, communication, the recipe. Follows the reader's light or
+// dark theme, and is printable. Smaller than 2 MB: of a huge timeline the page shows a part and states what is omitted.
+// Without a recorded timeline the schedule and memory over time are omitted.
 std::string report_html(const Plan& plan);
 
 }  // namespace llmtrain

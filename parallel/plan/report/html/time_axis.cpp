@@ -9,7 +9,7 @@
 namespace llmtrain {
 namespace {
 
-constexpr double cut_width = 36;
+constexpr double cut_width = 36;  // of the band for an omitted part
 constexpr double units_per_tick = 100;
 
 // 1, 2 or 5 times a power of ten, not less than `least`.
@@ -34,6 +34,7 @@ TimeAxis::TimeAxis(double seconds, double width, std::optional<TimeSpan> cut) : 
     pieces_ = {{.seconds = {0, seconds}, .left = 0, .right = width}};
     return;
   }
+  // Both shown parts use the same scale, so that lengths left and right of the cut compare.
   const double shown = cut->start + seconds - cut->end;
   const double middle = (width - cut_width) * cut->start / shown;
   pieces_ = {{.seconds = {0, cut->start}, .left = 0, .right = middle},
@@ -58,6 +59,7 @@ std::vector<TimeTick> TimeAxis::ticks() const {
     if (piece.is_cut || length <= 0 || units <= 0) continue;
     const double step = round_step(length / units * units_per_tick);
     for (double tick = std::ceil(piece.seconds.start / step); tick * step <= piece.seconds.end; ++tick)
+      // A label at the right edge would be clipped.
       if (x(tick * step) <= width_ - 30) result.push_back({x(tick * step), tick_label(tick * step, step)});
   }
   return result;

@@ -12,12 +12,12 @@ struct TimeSpan {
   double end = 0;
 };
 
-// A stretch of time and where it is drawn.
+// A time span and where it is drawn.
 struct TimePiece {
   TimeSpan seconds;
   double left = 0;
   double right = 0;
-  bool is_cut = false;  // squeezed to a narrow band, nothing is drawn in it
+  bool is_cut = false;  // compressed to a narrow band without content
 };
 
 struct TimeTick {
@@ -25,10 +25,10 @@ struct TimeTick {
   std::string label;
 };
 
-// Maps a step's seconds to 0 … width. Where a middle part is left out, that part takes a band of fixed width.
+// Maps a step's seconds to 0 … width. An omitted middle part takes a band of fixed width.
 class TimeAxis {
  public:
-  // `seconds` is more than 0; `cut` lies inside it.
+  // `seconds` must be positive and `cut` inside it.
   TimeAxis(double seconds, double width, std::optional<TimeSpan> cut);
 
   double x(double seconds) const;

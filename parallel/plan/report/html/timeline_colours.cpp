@@ -11,6 +11,7 @@ namespace {
 
 std::int32_t colours(const ScheduleShape& shape) { return std::min(shape.loops, most_stage_colours); }
 
+// More loops than colours: neighbouring loops share one, so that the order of colours still shows the order of stages.
 std::int32_t colour_of_loop(const ScheduleShape& shape, std::int32_t loop) {
   return static_cast<std::int32_t>(static_cast<std::int64_t>(loop) * colours(shape) / shape.loops);
 }

@@ -7,8 +7,8 @@
 
 namespace llmtrain {
 
-// The colours of a page's timeline, as classes of its style sheet. Stages of one loop share a colour; forwards are
-// light, backwards dark.
+// The colours of a page's timeline, as classes of its style sheet. Stages of one loop share a colour; forward passes
+// are light, backward passes dark.
 constexpr std::int32_t most_stage_colours = 8;
 
 // "f0" … "f7", "b0" … "b7", "gather", "reduce", "send", "receive", "step".

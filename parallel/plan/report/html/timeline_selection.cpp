@@ -18,18 +18,19 @@ std::vector<std::int32_t> select_ranks(std::int32_t ranks, std::int32_t always) 
     selected.push_back(static_cast<std::int32_t>(static_cast<std::int64_t>(i) * (ranks - 1) / (most - 1)));
   const auto place = std::lower_bound(selected.begin(), selected.end(), always);
   if (place != selected.end() && *place == always) return selected;
-  // `always` is neither the first nor the last, so one of its neighbours in the middle can go.
+  // `always` is neither the first nor the last rank, so it can replace a neighbour in the middle.
   *(place == selected.end() - 1 ? place - 1 : place) = always;
   return selected;
 }
 
-// The middle of the step that no rank shows when each shows `count` entries from either end.
+// The middle of the step that is omitted for every rank if each shows `count` entries from either end.
 std::optional<TimeSpan> find_cut(const std::map<std::int32_t, std::vector<TimelineEntry>>& by_rank, std::size_t count) {
   std::optional<TimeSpan> cut;
   for (const auto& [rank, entries] : by_rank) {
     if (entries.size() <= 2 * count) continue;
     const double start = entries[count].start_seconds;
     const double end = entries[entries.size() - count].start_seconds;
+    // All ranks share one time axis, so the cut must cover what any of them omits.
     cut = cut ? TimeSpan{std::min(cut->start, start), std::max(cut->end, end)} : TimeSpan{start, end};
   }
   return cut;

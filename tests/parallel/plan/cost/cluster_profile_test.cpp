@@ -67,7 +67,7 @@ TEST_CASE("errors of a profile are reported at once with file, pointer and rule"
   json["node"]["devices"] = 2.5;
   json["device"].erase("memory_bandwidth");
   const std::string message = message_of(json);
-  CHECK_THAT(message, Catch::Contains("p.json: /memory/fracton: is no key") && Catch::Contains("\"fraction\""));
+  CHECK_THAT(message, Catch::Contains("p.json: /memory/fracton: is not a key") && Catch::Contains("\"fraction\""));
   CHECK_THAT(message, Catch::Contains("p.json: /matrix/peak_fraction: 1.5: must be a number from"));
   CHECK_THAT(message, Catch::Contains("p.json: /node/devices: 2.5: must be a whole number"));
   CHECK_THAT(message, Catch::Contains("p.json: /device/memory_bandwidth: is missing"));
@@ -86,7 +86,7 @@ TEST_CASE("an invalid table, section or price is reported") {
   const std::string message = message_of(json);
   CHECK_THAT(message, Catch::Contains("/network: 3: must be an object"));
   CHECK_THAT(message, Catch::Contains("/price_per_device_hour: ") && Catch::Contains("must be a number"));
-  CHECK_THAT(message, Catch::Contains("/sources: 1: must be an object of texts"));
+  CHECK_THAT(message, Catch::Contains("/sources: 1: must be an object of strings"));
 }
 
 TEST_CASE("text that is not a profile is reported") {
@@ -109,7 +109,7 @@ TEST_CASE("a profile is found by name, by file and as this machine's own") {
   CHECK(load_profile("auto", folder.path()).name == "local");
   CHECK(load_profile((folder.path() / "local.json").string(), "/nowhere").name == "local");
   CHECK_THROWS_WITH(load_profile("cpv", folder.path()), Catch::Contains("did you mean \"cpu\"?"));
-  CHECK_THROWS_WITH(load_profile("h100", "/nowhere"), Catch::Contains("there are none"));
+  CHECK_THROWS_WITH(load_profile("h100", "/nowhere"), Catch::Contains("available: none"));
   CHECK_THROWS_AS(load_profile("/nowhere/x.json", folder.path()), Error);
 }
 

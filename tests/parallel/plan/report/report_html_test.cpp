@@ -76,7 +76,7 @@ TEST_CASE("a page is well formed, self-contained and complete") {
   for (const char* title : {"Warnings", "Where the time goes", "Schedule", "Memory over time", "Memory per rank",
                             "Communication", "Recipe"})
     CHECK(count(page, std::string("<h2>") + title) == 1);
-  CHECK(count(page, "limit of the device: 10.0 GiB") == 1);
+  CHECK(count(page, "device limit: 10.0 GiB") == 1);
   CHECK(count(page, "gpt3-175b") >= 3);
   CHECK(page.find("nan") == std::string::npos);
   CHECK(page.find("inf") == std::string::npos);
@@ -156,7 +156,7 @@ TEST_CASE("a huge plan is a page below 2 MB that states what it leaves out") {
   const std::string page = report_html(plan);
   CHECK(page.size() < 2'000'000);
   CHECK(nesting_error(page) == "");
-  CHECK(count(page, "16 of 64 pipeline ranks are drawn") == 1);
+  CHECK(count(page, "16 of 64 pipeline ranks are shown") == 1);
   CHECK(count(page, "of their 194704 instructions and is left out") == 1);
   CHECK(count(page, "<figure>") == 16);
   CHECK(count(page, "class=\"cut\"") == 1);
@@ -178,7 +178,7 @@ TEST_CASE("one rank, no limit of memory, no data-parallel ranks") {
   plan.report.device_memory_bytes = 0;
   const std::string page = report_html(plan);
   CHECK(nesting_error(page) == "");
-  CHECK(count(page, "No limit of memory is known") == 1);
+  CHECK(count(page, "Memory limit unknown") == 1);
   CHECK(count(page, "class=\"limit\"") == 0);
   CHECK(count(page, "gather weights") == 0);
   CHECK(count(page, "<figure>") == 0);
@@ -189,7 +189,9 @@ TEST_CASE("a limit far above what is used does not flatten the chart") {
   plan.report.device_memory_bytes = 1e12;
   const std::string page = report_html(plan);
   CHECK(count(page, "class=\"limit\"") == 0);
-  CHECK(count(page, "the device&#39;s 931 GiB are far above") + count(page, "the device's 931 GiB are far above") == 1);
+  CHECK(count(page, "the device&#39;s limit of 931 GiB is far above") +
+            count(page, "the device's limit of 931 GiB is far above") ==
+        1);
 }
 
 TEST_CASE("numbers in a drawing are short") {

@@ -15,8 +15,8 @@ namespace {
 constexpr const char* golden =
     R"(gpt3-175b: 174.6B parameters on 1024 devices of a100-80gb, tensor 8 × data 8 × pipeline 16
 
-Fits: the fullest rank needs 60.0 GiB of 80.0 GiB (75 %), 20.0 GiB are free
-  rank 0 and 63 like it, fullest at Backward stage 0 micro 3
+Fits: the fullest rank needs 60.0 GiB of 80.0 GiB (75 %), 20.0 GiB free
+  rank 0 and 63 like it, peak at Backward stage 0 micro 3
 
 Memory of the fullest rank                      Step of 25.0s
   weights         2.50 GiB  ▋                   compute                   12.5s  50 %  ██████▌
@@ -28,19 +28,19 @@ Memory of the fullest rank                      Step of 25.0s
   communication   1.00 GiB  ▎                   overhead                  250ms   1 %  ▏
   framework       1.50 GiB  ▍
 
-Speed   125.8k tokens/s, 10.9B tokens a day; MFU 42.5 %, HFU 56.1 %, 133 TFLOP/s a device
+Speed   125.8k tokens/s, 10.9B tokens per day; MFU 42.5 %, HFU 56.1 %, 133 TFLOP/s per device
 Bubble  7.2 % idle between the first and the last pass
 Run     95367 steps, 300.0B tokens: 27d 14h, 678.2k device-hours
 Sends   tensor parallel 300 GiB in 2.50s (none hidden); data parallel 8.75 GiB in 800ms (none
-        hidden); pipeline 9.00 GiB in 600ms (200ms not hidden); by the busiest rank, each step
+        hidden); pipeline 9.00 GiB in 600ms (200ms not hidden); by the busiest rank, per step
 
 Warnings
   - /parallel/zero_stage: 0: every one of the 8 data-parallel ranks holds the same 15 GiB
 
 Changes that make it faster
-  --set memory.recompute=selective              21.5s a step (-14 %), 74.0 GiB
-  --set pipeline.loops=3                        24.0s a step (-4 %), 66.0 GiB
-  --set parallel.zero_stage=1                   24.8s a step (-1 %), 49.0 GiB
+  --set memory.recompute=selective              21.5s per step (-14 %), 74.0 GiB
+  --set pipeline.loops=3                        24.0s per step (-4 %), 66.0 GiB
+  --set parallel.zero_stage=1                   24.8s per step (-1 %), 49.0 GiB
 )";
 
 std::string without_escapes(const std::string& text) {
@@ -80,8 +80,9 @@ TEST_CASE("a plan that does not fit states that first, and by how much") {
   report.suggestions.resize(1);
   report.suggestions[0].fits = false;
   const std::string text = report_text(report, TextColour::off);
-  CHECK_THAT(text, Catch::Contains("\n\nDoes not fit: the fullest rank needs 131 GiB of 80.0 GiB, 51.0 GiB too much\n"
-                                   "  rank 320 and 63 like it, fullest at Backward stage 5 micro 3\n"));
+  CHECK_THAT(text,
+             Catch::Contains("\n\nDoes not fit: the fullest rank needs 131 GiB of 80.0 GiB, 51.0 GiB over the limit\n"
+                             "  rank 320 and 63 like it, peak at Backward stage 5 micro 3\n"));
   CHECK_THAT(text, Catch::Contains("Changes that make it fit\n"));
   CHECK_THAT(text, Catch::EndsWith("74.0 GiB, does not fit\n"));
 }
@@ -100,9 +101,8 @@ TEST_CASE("one device, no limit, experts, host memory") {
   report.suggestions.clear();
   const std::string text = report_text(report, TextColour::off);
   CHECK_THAT(text, Catch::StartsWith("gpt3-175b: 174.6B parameters (40.0B active) on 1 device of cpu\n"));
-  CHECK_THAT(text,
-             Catch::Contains("Memory: the fullest rank needs 60.0 GiB, the profile states no limit\n"
-                             "  rank 0, fullest at Backward stage 0 micro 3, and 12.0 GiB of the host's memory\n"));
+  CHECK_THAT(text, Catch::Contains("Memory: the fullest rank needs 60.0 GiB, the profile states no limit\n"
+                                   "  rank 0, peak at Backward stage 0 micro 3, plus 12.0 GiB of host memory\n"));
   for (const char* word : {"Sends", "Warnings", "Changes"}) CHECK_THAT(text, !Catch::Contains(word));
 }
 
