@@ -59,7 +59,9 @@ TEST_CASE("every element has as many owners as there are copies, and one rank th
     });
     const std::int64_t elements = elements_of(shards.recipe());
     std::vector<std::int64_t> owners(static_cast<std::size_t>(elements)), savers = owners;
+    const std::int64_t copies = shards.zero_stage == 0 ? shards.ranks : shards.ranks / shards.shard_ranks;
     for (const Places& places : ranks) {
+      CHECK(places.saved.count() <= (places.owned.count() + copies - 1) / copies);
       CHECK(places.source >= places.owned.count());
       for (std::int64_t i = places.owned.begin; i < places.owned.end; ++i) ++owners[static_cast<std::size_t>(i)];
       for (std::int64_t i = places.saved.begin; i < places.saved.end; ++i) {
@@ -67,7 +69,6 @@ TEST_CASE("every element has as many owners as there are copies, and one rank th
         CHECK((i >= places.owned.begin && i < places.owned.end));
       }
     }
-    const std::int64_t copies = shards.zero_stage == 0 ? shards.ranks : shards.ranks / shards.shard_ranks;
     CHECK(owners == std::vector<std::int64_t>(owners.size(), copies));
     CHECK(savers == std::vector<std::int64_t>(savers.size(), 1));
   }
