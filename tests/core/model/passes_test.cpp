@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// The passes that are written by hand against autograd's of a plain model in float64.
+#include <ATen/ATen.h>
+
+#include <catch2/catch.hpp>
+#include <stdexcept>
+#include <vector>
+
+#include "tests/core/model/small_model.h"
+
+namespace llmtrain::test {
+namespace {
+
+// Of fp32's sums over a few dozen terms, and of float64's, in which the arithmetic itself shows.
+double tolerance_of(at::ScalarType type) { return type == at::kDouble ? 1e-10 : 2e-5; }
+
+at::Tensor by_sequence(const at::Tensor& rows, const MicroBatch& micro) {
+  std::vector<std::int64_t> shape = rows.sizes().vec();
+  shape[0] = micro.sequence;
+  shape.insert(shape.begin(), micro.batch);
+  return rows.view(shape);
+}
+
+struct Expected {
+  at::Tensor losses;
+  NamedTensors gradients;
+};
+
+Expected reference_passes(const ModelRecipe& recipe, const NamedTensors& weights, const MicroBatch& micro) {
+  const NamedTensors parameters = differentiable(weights);
+  const ReferenceModel model(recipe, parameters);
+  const at::Tensor losses = model.losses_of(by_sequence(micro.tokens, micro), by_sequence(micro.targets, micro));
+  (losses.sum() * micro.loss_scale).backward();
+  return {losses.detach().flatten(), gradients_of(parameters)};
+}
+
+at::Tensor activation_of(const ModelRecipe& model, const MicroBatch& micro, double phase) {
+  const std::int64_t rows = micro.batch * micro.sequence;
+  return wave(rows, model.hidden_size, phase).to(at::kDouble);
+}
+
+std::vector<std::size_t> layers_of(const Graph& graph) {
+  std::vector<std::size_t> blocks;
+  for (std::size_t i = 0; i < graph.blocks.size(); ++i)
+    if (graph.blocks[i].kind == BlockKind::layer) blocks.push_back(i);
+  return blocks;
+}
+
+}  // namespace
+
+TEST_CASE("losses and every gradient are those of autograd, whatever attention and recompute") {
+  for (const NamedModel& named : all_models()) {
+    const MicroBatch micro = random_micro_batch(named.model);
+    for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+      const Expected expected = reference_passes(named.model, SmallModel(named.model, {.type = type}).weights(), micro);
+      for (const AttentionKernel attention : {AttentionKernel::flash, AttentionKernel::math}) {
+        for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+          INFO(named.name << (type == at::kDouble ? ", float64" : ", fp32") << ", attention "
+                          << static_cast<int>(attention) << ", recompute " << static_cast<int>(recompute));
+          SmallModel model(named.model, {attention, recompute, type});
+          CHECK(distance(model.learn(micro), expected.losses) < tolerance_of(type));
+          check_gradients(model.take_gradients(), expected.gradients, tolerance_of(type));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("layers alone give the activation, and the gradient of their input") {
+  for (const NamedModel& named : all_models()) {
+    INFO(named.name);
+    const MicroBatch micro = random_micro_batch(named.model);
+    SmallModel model(named.model, {.blocks = layers_of(Graph::build(named.model))});
+    const at::Tensor x = activation_of(named.model, micro, 0), dy = activation_of(named.model, micro, 1);
+
+    const NamedTensors parameters = differentiable(model.weights());
+    const ReferenceModel reference(named.model, parameters);
+    const at::Tensor input = x.clone().requires_grad_();
+    const at::Tensor output = reference.layer(1, reference.layer(0, by_sequence(input, micro)));
+    (output.flatten(0, 1) * dy).sum().backward();
+
+    const at::Tensor y = model.stage().forward(x.to(at::kFloat), 0, micro, ForwardMode::training);
+    CHECK(distance(y, output.flatten(0, 1)) < 2e-5);
+    const at::Tensor dx = model.stage().backward(dy.to(at::kFloat), 0, micro);
+    CHECK(distance(dx, input.grad()) < 2e-5);
+    check_gradients(model.take_gradients(), gradients_of(parameters), 2e-5);
+  }
+}
+
+TEST_CASE("a head alone gives the losses, and the gradient of its input") {
+  for (const NamedModel& named : all_models()) {
+    INFO(named.name);
+    const MicroBatch micro = random_micro_batch(named.model);
+    SmallModel model(named.model, {.blocks = {Graph::build(named.model).block_of(BlockKind::head)}});
+    const at::Tensor x = activation_of(named.model, micro, 0);
+    const ReferenceModel reference(named.model, model.weights());
+    const at::Tensor input = x.clone().requires_grad_();
+    const at::Tensor losses = reference.losses(by_sequence(input, micro), by_sequence(micro.targets, micro));
+    (losses.sum() * micro.loss_scale).backward();
+
+    CHECK(distance(model.stage().forward(x.to(at::kFloat), 0, micro, ForwardMode::training), losses.flatten()) < 2e-5);
+    CHECK(distance(model.stage().backward({}, 0, micro), input.grad()) < 2e-5);
+  }
+}
+
+TEST_CASE("an embedding alone gives the tokens' rows, and has no gradient of an input") {
+  for (const NamedModel& named : all_models()) {
+    INFO(named.name);
+    const MicroBatch micro = random_micro_batch(named.model);
+    SmallModel model(named.model, {.blocks = {Graph::build(named.model).block_of(BlockKind::embedding)}});
+    const NamedTensors parameters = differentiable(model.weights());
+    const at::Tensor dy = activation_of(named.model, micro, 1);
+    const at::Tensor expected = ReferenceModel(named.model, parameters).embed(by_sequence(micro.tokens, micro));
+    (expected.flatten(0, 1) * dy).sum().backward();
+
+    CHECK(distance(model.forward(micro), expected.flatten(0, 1)) < 1e-6);
+    CHECK_FALSE(model.stage().backward(dy.to(at::kFloat), 0, micro).defined());
+    check_gradients(model.take_gradients(), gradients_of(parameters), 1e-6);
+  }
+}
+
+TEST_CASE("evaluation and logits are those of the same model, and keep nothing") {
+  for (const NamedModel& named : all_models()) {
+    INFO(named.name);
+    const MicroBatch micro = random_micro_batch(named.model);
+    SmallModel model(named.model);
+    const ReferenceModel reference(named.model, model.weights());
+    const at::Tensor tokens = by_sequence(micro.tokens, micro);
+    CHECK(distance(model.forward(micro, ForwardMode::evaluation),
+                   reference.losses_of(tokens, by_sequence(micro.targets, micro)).flatten()) < 2e-5);
+    const at::Tensor hidden = reference.layer(1, reference.layer(0, reference.embed(tokens)));
+    CHECK(distance(model.stage().logits({}, micro), reference.logits(hidden).flatten(0, 1)) < 2e-5);
+    CHECK_THROWS_AS(model.stage().backward({}, 0, micro), std::out_of_range);
+  }
+}
+
+TEST_CASE("the keys of the model that are only numbers change what it computes") {
+  const auto losses_with = [](double eps, double theta) {
+    ModelRecipe recipe = llama_model();
+    recipe.norm_eps = eps;
+    recipe.rope_theta = theta;
+    return SmallModel(recipe).forward(random_micro_batch(recipe));
+  };
+  const at::Tensor losses = losses_with(1e-6, 10000);
+  CHECK(distance(losses_with(0.1, 10000), losses) > 1e-3);
+  CHECK(distance(losses_with(1e-6, 100), losses) > 1e-3);
+}
+
+}  // namespace llmtrain::test

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "core/recipe/recipe.h"
+
+namespace llmtrain::test {
+
+using NamedTensors = std::map<std::string, at::Tensor>;
+
+// What a dropout site multiplies its activation of this shape with; undefined where it drops nothing.
+using DropoutMasks = std::function<at::Tensor(const std::string& site, at::IntArrayRef shape)>;
+
+// The decoder as its papers write it, one plain operator after the other in float64, for LibTorch's autograd to
+// differentiate. It shares nothing with core/model but the parameters' names and the sites'.
+class ReferenceModel {
+ public:
+  ReferenceModel(const ModelRecipe& model, NamedTensors parameters, DropoutMasks masks = {});
+
+  at::Tensor embed(const at::Tensor& tokens) const;                         // [B, S] → [B, S, H]
+  at::Tensor layer(std::int64_t index, const at::Tensor& x) const;          // [B, S, H] → [B, S, H]
+  at::Tensor logits(const at::Tensor& x) const;                             // [B, S, H] → [B, S, V]
+  at::Tensor losses(const at::Tensor& x, const at::Tensor& targets) const;  // [B, S, H], [B, S] → [B, S]
+  at::Tensor losses_of(const at::Tensor& tokens, const at::Tensor& targets) const;
+
+ private:
+  const at::Tensor& parameter(const std::string& name) const { return parameters_.at(name); }
+  at::Tensor linear(const at::Tensor& x, const std::string& name) const;
+  at::Tensor norm(const at::Tensor& x, const std::string& name) const;
+  at::Tensor root_mean_square(const at::Tensor& x) const;
+  at::Tensor drop(const at::Tensor& x, const std::string& site) const;
+  at::Tensor rotate(const at::Tensor& x) const;
+  at::Tensor heads_of(const at::Tensor& x, const std::string& prefix, const std::string& which) const;
+  at::Tensor attention(const at::Tensor& x, const std::string& prefix) const;
+  at::Tensor feed_forward(const at::Tensor& x, const std::string& prefix) const;
+
+  ModelRecipe model_;
+  NamedTensors parameters_;
+  DropoutMasks masks_;
+};
+
+}  // namespace llmtrain::test

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/core/model/small_model.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <limits>
+#include <numeric>
+
+namespace llmtrain::test {
+namespace {
+
+std::vector<std::size_t> up_to(std::size_t count) {
+  std::vector<std::size_t> numbers(count);
+  std::iota(numbers.begin(), numbers.end(), std::size_t{0});
+  return numbers;
+}
+
+bool is_norm_weight(const Parameter& parameter) { return parameter.initialization == Initialization::ones; }
+
+}  // namespace
+
+ModelRecipe gpt2_model() {
+  ModelRecipe model;
+  model.layers = 2;
+  model.hidden_size = 20;
+  model.heads = model.kv_heads = 3;
+  model.head_dim = 6;
+  model.ffn_hidden_size = 34;
+  model.vocab_size = 37;
+  model.max_sequence_length = 12;
+  model.activation = Activation::gelu_tanh;
+  return model;
+}
+
+ModelRecipe llama_model() {
+  ModelRecipe model = gpt2_model();
+  model.architecture = Architecture::llama;
+  model.heads = 4;
+  model.kv_heads = 2;
+  model.activation = Activation::swiglu;
+  model.norm = NormKind::rmsnorm;
+  model.norm_eps = 1e-6;
+  model.position = Position::rope;
+  model.bias = model.qkv_bias = model.tie_embeddings = false;
+  return model;
+}
+
+ModelRecipe qwen_model() {
+  ModelRecipe model = llama_model();
+  model.kv_heads = 1;
+  model.rope_theta = 1e6;
+  model.qk_norm = model.tie_embeddings = true;
+  return model;
+}
+
+ModelRecipe mixed_model() {
+  ModelRecipe model = llama_model();
+  model.norm = NormKind::layernorm;
+  model.bias = model.qkv_bias = model.qk_norm = true;
+  return model;
+}
+
+std::vector<NamedModel> all_models() {
+  ModelRecipe exact_gelu = gpt2_model();
+  exact_gelu.activation = Activation::gelu;
+  exact_gelu.tie_embeddings = exact_gelu.bias = false;
+  // Values at which the keys that are read matter, and others do not do.
+  ModelRecipe other_constants = qwen_model();
+  other_constants.norm_eps = 0.3;
+  other_constants.rope_theta = 7;
+  return {{"gpt2", gpt2_model()},   {"llama", llama_model()},   {"qwen", qwen_model()},
+          {"mixed", mixed_model()}, {"exact gelu", exact_gelu}, {"other constants", other_constants}};
+}
+
+MicroBatch random_micro_batch(const ModelRecipe& model, std::uint64_t seed, std::int64_t batch, std::int64_t sequence) {
+  at::Generator generator = at::detail::createCPUGenerator(seed);
+  MicroBatch micro;
+  const auto draw = [&] { return at::randint(model.vocab_size, {batch * sequence}, generator, at::kLong); };
+  micro.tokens = draw();
+  micro.targets = draw();
+  micro.batch = batch;
+  micro.sequence = sequence;
+  micro.seed = 99;
+  micro.step = 3;
+  micro.first_sample = 4;
+  micro.loss_scale = 1.0 / 50;
+  return micro;
+}
+
+at::Tensor wave(std::int64_t rows, std::int64_t width, double phase) {
+  return at::sin(at::arange(rows * width, at::kDouble) * 1.7 + phase).to(at::kFloat).view({rows, width});
+}
+
+SmallModel::SmallModel(const ModelRecipe& model, const Options& options) : graph_(Graph::build(model)) {
+  store_ = std::make_unique<ParameterStore>(graph_, up_to(graph_.parameters.size()));
+  at::Generator generator = at::detail::createCPUGenerator(7);
+  flat_ = at::randn({store_->elements()}, generator, at::kDouble).mul_(0.3).to(options.type);
+  for (const FlatRange& range : store_->ranges())
+    if (is_norm_weight(graph_.parameters[range.parameter])) flat_.slice(0, range.begin, range.end).add_(1);
+  store_->attach_weights(flat_);
+  store_->set_gradient_source([elements = store_->elements(), type = options.type] {
+    return at::full({elements}, std::numeric_limits<double>::quiet_NaN(), type);
+  });
+  stores_.add(*store_);
+  if (model.position == Position::rope)
+    rope_ = kernels::make_rope_table(model.max_sequence_length, model.head_dim, model.rope_theta, at::kCPU);
+  const std::vector<std::size_t> blocks = options.blocks.empty() ? up_to(graph_.blocks.size()) : options.blocks;
+  StageOptions stage;
+  stage.attention = options.attention;
+  stage.recompute = options.recompute;
+  stage.rope = rope_ ? &*rope_ : nullptr;
+  stage_ = std::make_unique<StageModule>(graph_, blocks, stores_, stage);
+}
+
+at::Tensor SmallModel::weight(const std::string& name) const {
+  for (std::size_t i = 0; i < graph_.parameters.size(); ++i)
+    if (graph_.parameters[i].name == name) return store_->weight(i);
+  FAIL("the model has no parameter " << name);
+  return {};
+}
+
+NamedTensors SmallModel::weights() const {
+  NamedTensors copies;
+  for (const Parameter& parameter : graph_.parameters)
+    copies[parameter.name] = weight(parameter.name).to(at::kDouble, false, true);
+  return copies;
+}
+
+NamedTensors SmallModel::take_gradients() {
+  const at::Tensor flat = store_->take_gradients();
+  NamedTensors gradients;
+  for (const FlatRange& range : store_->ranges()) {
+    const Parameter& parameter = graph_.parameters[range.parameter];
+    gradients[parameter.name] = flat.slice(0, range.begin, range.end).view(parameter.shape);
+  }
+  return gradients;
+}
+
+at::Tensor SmallModel::forward(const MicroBatch& micro, ForwardMode pass, std::int64_t index) {
+  return stage_->forward({}, index, micro, pass);
+}
+
+at::Tensor SmallModel::learn(const MicroBatch& micro) {
+  at::Tensor losses = forward(micro);
+  stage_->backward({}, 0, micro);
+  return losses;
+}
+
+NamedTensors differentiable(const NamedTensors& parameters) {
+  NamedTensors copies;
+  for (const auto& [name, tensor] : parameters) copies[name] = tensor.to(at::kDouble, false, true).requires_grad_();
+  return copies;
+}
+
+NamedTensors gradients_of(const NamedTensors& parameters) {
+  NamedTensors gradients;
+  for (const auto& [name, tensor] : parameters)
+    gradients[name] = tensor.grad().defined() ? tensor.grad() : at::zeros_like(tensor);
+  return gradients;
+}
+
+double distance(const at::Tensor& got, const at::Tensor& expected) {
+  REQUIRE(got.sizes() == expected.sizes());
+  const at::Tensor exact = expected.detach().to(at::kDouble);
+  return (got.to(at::kDouble) - exact).abs().max().item<double>() / exact.abs().max().item<double>();
+}
+
+void check_gradients(const NamedTensors& got, const NamedTensors& expected, double tolerance) {
+  REQUIRE(got.size() == expected.size());
+  double largest = 0;
+  for (const auto& [name, gradient] : expected) largest = std::max(largest, gradient.abs().max().item<double>());
+  for (const auto& [name, gradient] : expected) {
+    INFO(name);
+    REQUIRE(got.at(name).sizes() == gradient.sizes());
+    const double own = gradient.abs().max().item<double>();
+    const double size = own > 1e-12 * largest ? own : largest;
+    const double error = (got.at(name).to(at::kDouble) - gradient).abs().max().item<double>();
+    CHECK(error <= tolerance * size);
+  }
+}
+
+void check_same_bits(const NamedTensors& got, const NamedTensors& expected) {
+  REQUIRE(got.size() == expected.size());
+  for (const auto& [name, gradient] : expected) {
+    INFO(name);
+    CHECK(at::equal(got.at(name), gradient));
+  }
+}
+
+}  // namespace llmtrain::test

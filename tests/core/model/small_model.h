@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/graph/graph.h"
+#include "core/model/stage.h"
+#include "core/parameters/parameter_store.h"
+#include "kernels/rope.h"
+#include "tests/core/model/reference_model.h"
+
+namespace llmtrain::test {
+
+// Two layers, sizes that are all different, so that axes cannot be mistaken for each other.
+ModelRecipe gpt2_model();   // learned positions, layernorm, biases, gelu, tied
+ModelRecipe llama_model();  // rope, rmsnorm, swiglu, grouped queries, no biases, untied
+ModelRecipe qwen_model();   // llama with query-key norms, tied
+ModelRecipe mixed_model();  // what no published model has together: rope, biases, swiglu, layernorm, query-key norms
+
+struct NamedModel {
+  std::string name;
+  ModelRecipe model;
+};
+std::vector<NamedModel> all_models();
+
+// Sequences shorter than the model's longest, which do not start at the run's first sample, and a loss's scale that is
+// not that of their tokens.
+MicroBatch random_micro_batch(const ModelRecipe& model, std::uint64_t seed = 1, std::int64_t batch = 3,
+                              std::int64_t sequence = 7);
+
+// An activation [rows, width] in fp32: numbers between −1 and 1 in no simple order.
+at::Tensor wave(std::int64_t rows, std::int64_t width, double phase);
+
+// Some blocks of a model on one rank over flat memory of their own. Weights are random, and so large that every term
+// of the arithmetic shows; memory for gradients is full of NaN, as whoever writes first has to overwrite.
+class SmallModel {
+ public:
+  struct Options {
+    AttentionKernel attention = AttentionKernel::automatic;
+    Recompute recompute = Recompute::none;
+    at::ScalarType type = at::kFloat;
+    std::vector<std::size_t> blocks{};  // none: all
+  };
+
+  explicit SmallModel(const ModelRecipe& model) : SmallModel(model, Options{}) {}
+  SmallModel(const ModelRecipe& model, const Options& options);
+
+  const Graph& graph() const { return graph_; }
+  ParameterStore& store() { return *store_; }
+  StageModule& stage() { return *stage_; }
+
+  at::Tensor weight(const std::string& name) const;  // a view, to be changed
+  NamedTensors weights() const;                      // copies in float64
+  NamedTensors take_gradients();                     // of all parameters, since the last call
+
+  at::Tensor forward(const MicroBatch& micro, ForwardMode pass = ForwardMode::training, std::int64_t index = 0);
+  // Training forward and backward of a whole model: the losses.
+  at::Tensor learn(const MicroBatch& micro);
+
+ private:
+  Graph graph_;
+  at::Tensor flat_;
+  std::unique_ptr<ParameterStore> store_;
+  ParameterStores stores_;
+  std::optional<kernels::RopeTable> rope_;
+  std::unique_ptr<StageModule> stage_;
+};
+
+// Copies in float64 which autograd follows.
+NamedTensors differentiable(const NamedTensors& parameters);
+NamedTensors gradients_of(const NamedTensors& parameters);
+
+// Largest difference ÷ the largest element expected.
+double distance(const at::Tensor& got, const at::Tensor& expected);
+// Every gradient within `tolerance` of its largest element. Those that are zero in exact arithmetic (a key's bias moves
+// all scores of a query alike) within that of the largest gradient of all.
+void check_gradients(const NamedTensors& got, const NamedTensors& expected, double tolerance);
+void check_same_bits(const NamedTensors& got, const NamedTensors& expected);
+
+}  // namespace llmtrain::test

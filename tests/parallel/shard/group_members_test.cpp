@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who talks to whom: on random meshes by the numbers, on a few by what the groups themselves say.
+#include <ATen/ATen.h>
+#include <rapidcheck.h>
+#include <rapidcheck/catch.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <functional>
+#include <set>
+#include <vector>
+
+#include "tests/parallel/shard/shard_rank.h"
+
+namespace llmtrain::test {
+namespace {
+
+// A rank's place, by the order that mesh.h gives.
+struct Place {
+  std::int64_t tensor, context, data, pipeline;
+
+  Place(const Mesh& mesh, int rank)
+      : tensor(rank % mesh.tensor),
+        context(rank / mesh.tensor % mesh.context),
+        data(rank / (mesh.tensor * mesh.context) % mesh.data),
+        pipeline(rank / (mesh.tensor * mesh.context * mesh.data)) {}
+};
+
+// Whether two ranks are in one group of this kind, by what mesh.h says of the kinds.
+bool are_together(const Mesh& mesh, GroupKind kind, const Place& a, const Place& b) {
+  const bool tensor = a.tensor == b.tensor, context = a.context == b.context, data = a.data == b.data;
+  if (kind == GroupKind::pipeline) return tensor && context && data;
+  if (a.pipeline != b.pipeline) return false;
+  switch (kind) {
+    case GroupKind::tensor:
+      return context && data;
+    case GroupKind::context:
+      return tensor && data;
+    case GroupKind::data:
+      return tensor;
+    case GroupKind::shard:
+      return tensor && a.data / mesh.zero_shard == b.data / mesh.zero_shard;
+    case GroupKind::replica:
+      return tensor && context && a.data % mesh.zero_shard == b.data % mesh.zero_shard;
+    case GroupKind::expert:
+      return tensor && context && a.data / mesh.expert == b.data / mesh.expert;
+    case GroupKind::expert_data:
+      return a.data % mesh.expert == b.data % mesh.expert &&
+             a.tensor % mesh.expert_tensor == b.tensor % mesh.expert_tensor;
+    case GroupKind::pipeline:
+      break;
+  }
+  return false;
+}
+
+constexpr GroupKind kinds[] = {GroupKind::tensor,  GroupKind::context,  GroupKind::data,   GroupKind::shard,
+                               GroupKind::replica, GroupKind::pipeline, GroupKind::expert, GroupKind::expert_data};
+
+std::vector<int> expected_members(const Mesh& mesh, GroupKind kind, int rank) {
+  std::vector<int> members;
+  for (int other = 0; other < mesh.world(); ++other)
+    if (are_together(mesh, kind, Place(mesh, rank), Place(mesh, other))) members.push_back(other);
+  return members;
+}
+
+std::int64_t random_divisor(std::int64_t number) {
+  std::vector<std::int64_t> divisors;
+  for (std::int64_t i = 1; i <= number; ++i)
+    if (number % i == 0) divisors.push_back(i);
+  return *rc::gen::elementOf(divisors);
+}
+
+// Degrees of all sizes, not powers of two alone; nodes that the world fills evenly.
+Mesh random_mesh() {
+  Mesh mesh{.tensor = *rc::gen::inRange(1, 5),
+            .context = *rc::gen::inRange(1, 4),
+            .data = *rc::gen::inRange(1, 9),
+            .pipeline = *rc::gen::inRange(1, 4)};
+  mesh.expert = random_divisor(mesh.data);
+  mesh.zero_shard = random_divisor(mesh.data);
+  mesh.expert_tensor = random_divisor(mesh.tensor);
+  mesh.devices_per_node = random_divisor(mesh.world());
+  return mesh;
+}
+
+RankGroup rank_group(const Mesh& mesh, GroupKind kind) {
+  switch (kind) {
+    case GroupKind::tensor:
+      return tensor_group(mesh);
+    case GroupKind::context:
+      return context_group(mesh);
+    case GroupKind::data:
+      return data_group(mesh);
+    case GroupKind::shard:
+      return shard_group(mesh);
+    case GroupKind::replica:
+      return replica_group(mesh);
+    case GroupKind::expert:
+      return expert_group(mesh);
+    case GroupKind::expert_data:
+      return expert_data_group(mesh);
+    case GroupKind::pipeline:
+      break;
+  }
+  return {mesh.pipeline, mesh.world() / mesh.pipeline, 1};
+}
+
+// How many of a group's ranks lie on the node of each; all numbers that occur over the world.
+std::set<std::int64_t> ranks_on_a_node(const Mesh& mesh, GroupKind kind) {
+  std::set<std::int64_t> counts;
+  for (int rank = 0; rank < mesh.world(); ++rank) {
+    const std::vector<int> members = group_members(mesh, kind, rank);
+    counts.insert(std::ranges::count_if(
+        members, [&](int other) { return other / mesh.devices_per_node == rank / mesh.devices_per_node; }));
+  }
+  return counts;
+}
+
+}  // namespace
+
+TEST_CASE("groups have the members that their kind says, and each kind splits the world") {
+  rc::prop("of every rank of a random mesh", [] {
+    const Mesh mesh = random_mesh();
+    for (const GroupKind kind : kinds) {
+      std::vector<int> seen(static_cast<std::size_t>(mesh.world()));
+      for (int rank = 0; rank < mesh.world(); ++rank) {
+        const std::vector<int> members = group_members(mesh, kind, rank);
+        RC_ASSERT(members == expected_members(mesh, kind, rank));
+        if (members.front() == rank)
+          for (const int member : members) ++seen[static_cast<std::size_t>(member)];
+      }
+      RC_ASSERT(seen == std::vector<int>(seen.size(), 1));
+    }
+  });
+}
+
+TEST_CASE("what collectives are priced by agrees with the groups' members") {
+  rc::prop("ranks, stride, and ranks on a node where that is one number", [] {
+    const Mesh mesh = random_mesh();
+    for (const GroupKind kind : kinds) {
+      const RankGroup group = rank_group(mesh, kind);
+      const std::vector<int> members = group_members(mesh, kind, 0);
+      RC_ASSERT(group.ranks == static_cast<std::int64_t>(members.size()));
+      if (members.size() == 1) continue;
+      std::int64_t nearest = mesh.world();
+      for (std::size_t i = 1; i < members.size(); ++i)
+        nearest = std::min<std::int64_t>(nearest, members[i] - members[i - 1]);
+      RC_ASSERT(group.stride == nearest);
+      // Nodes that cut through replicas are the next case's.
+      const bool cuts_replicas = mesh.devices_per_node % (mesh.tensor * mesh.context) != 0;
+      if (kind == GroupKind::pipeline || (kind == GroupKind::expert_data && cuts_replicas)) continue;
+      const std::set<std::int64_t> counts = ranks_on_a_node(mesh, kind);
+      if (counts.size() == 1) RC_ASSERT(group.inside_node == *counts.begin());
+    }
+  });
+}
+
+// One expert's copies are all 18 ranks of a stage, in a row: nodes of 9 hold 9 of them.
+TEST_CASE("no more ranks share a node than it has devices, also where nodes cut through replicas") {
+  const Mesh mesh{.tensor = 3, .context = 2, .data = 3, .zero_shard = 3, .devices_per_node = 9};
+  CHECK(ranks_on_a_node(mesh, GroupKind::expert_data) == std::set<std::int64_t>{9});
+  CHECK(expert_data_group(mesh).inside_node == 9);
+}
+
+TEST_CASE("pipeline neighbours agree with the ranks of their stages") {
+  rc::prop("of every pipeline rank, where all ranks of its stage say the same", [] {
+    const Mesh mesh = random_mesh();
+    const std::int64_t stride = mesh.world() / mesh.pipeline, node = mesh.devices_per_node;
+    for (std::int64_t rank = 0; rank < mesh.pipeline && mesh.pipeline > 1; ++rank) {
+      std::set<bool> together;
+      for (std::int64_t i = rank * stride; i < (rank + 1) * stride; ++i)
+        together.insert(i / node == (i + stride) % mesh.world() / node);
+      const RankGroup group = pipeline_neighbours(mesh, rank);
+      RC_ASSERT(group.ranks == 2);
+      RC_ASSERT(group.stride == stride);
+      if (together.size() == 1) RC_ASSERT(group.inside_node == (*together.begin() ? 2 : 1));
+    }
+  });
+}
+
+namespace {
+
+Recipe recipe_of(std::int64_t tensor, std::int64_t context, std::int64_t pipeline, std::int64_t zero_shard) {
+  Recipe recipe = small_recipe();
+  recipe.model.layers = 2;
+  recipe.parallel.tensor = tensor;
+  recipe.parallel.context = context;
+  recipe.parallel.pipeline = pipeline;
+  recipe.parallel.zero_shard_ranks = zero_shard;
+  return recipe;
+}
+
+// A 1 at the rank's own number; summed over a group it says who is in it.
+at::Tensor own_mark(const ShardRank& rank) {
+  at::Tensor marks = at::zeros({8});
+  marks[rank.groups.communicator().rank()] = 1;
+  return marks;
+}
+
+std::vector<int> marked(const at::Tensor& marks) {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < 8; ++rank)
+    if (marks[rank].item<float>() == 1) ranks.push_back(rank);
+  return marks.sum().item<double>() == static_cast<double>(ranks.size()) ? ranks : std::vector<int>{};
+}
+
+struct Heard {
+  std::vector<int> tensor, data, replica, shard;
+  std::vector<int> from_before;  // pipeline
+  std::vector<int> ends;
+  std::vector<double> world;
+  bool is_end = false;
+};
+
+Heard listen(ShardRank& rank) {
+  Heard heard;
+  const at::Tensor tensor = own_mark(rank), data = own_mark(rank), replica = own_mark(rank);
+  rank.groups.tensor.sum(tensor);
+  rank.groups.data.sum(data).wait();
+  rank.groups.data.sum_replicas(replica).wait();
+  heard.tensor = marked(tensor), heard.data = marked(data), heard.replica = marked(replica);
+  const int shards = rank.groups.data.shards();
+  const at::Tensor shard = at::zeros({shards}), own = at::full({1}, rank.groups.communicator().rank(), at::kFloat);
+  rank.groups.data.gather(own, shard).wait();
+  for (int i = 0; i < shards; ++i) heard.shard.push_back(static_cast<int>(shard[i].item<float>()));
+
+  const PipelineParallel& pipeline = rank.groups.pipeline;
+  const at::Tensor mine = own_mark(rank), before = at::zeros({8}), ends = own_mark(rank);
+  using Channel = PipelineParallel::Channel;
+  if (pipeline.ranks() > 1) {
+    const int next = (pipeline.position() + 1) % pipeline.ranks();
+    const int last = (pipeline.position() + pipeline.ranks() - 1) % pipeline.ranks();
+    Handle sent = pipeline.send(Channel::activations, mine, next);
+    pipeline.receive(Channel::activations, before, last).wait();
+    sent.wait();
+    if (pipeline.is_end()) pipeline.sum_ends(ends).wait();
+  }
+  heard.from_before = marked(before), heard.ends = marked(ends), heard.is_end = pipeline.is_end();
+  heard.world = rank.groups.exchange(std::vector<double>{0.5 + rank.groups.communicator().rank()});
+  return heard;
+}
+
+}  // namespace
+
+TEST_CASE("a rank's groups reach the ranks of the mesh's groups", "[ranks]") {
+  for (const Recipe& recipe : {recipe_of(2, 2, 1, 2), recipe_of(2, 1, 2, 1), recipe_of(1, 1, 2, 2),
+                               recipe_of(1, 2, 2, 1), recipe_of(1, 1, 1, 4), recipe_of(2, 2, 2, 1)}) {
+    const Mesh mesh = layout_of(recipe, 8)->mesh();
+    INFO("tensor " << mesh.tensor << ", context " << mesh.context << ", pipeline " << mesh.pipeline << ", data "
+                   << mesh.data << ", shards " << mesh.zero_shard);
+    const std::vector<Heard> ranks = on_ranks(recipe, 8, listen);
+    for (int rank = 0; rank < 8; ++rank) {
+      INFO("rank " << rank);
+      const Heard& heard = ranks[static_cast<std::size_t>(rank)];
+      CHECK(heard.tensor == expected_members(mesh, GroupKind::tensor, rank));
+      CHECK(heard.data == expected_members(mesh, GroupKind::data, rank));
+      CHECK(heard.replica == expected_members(mesh, GroupKind::replica, rank));
+      CHECK(heard.shard == expected_members(mesh, GroupKind::shard, rank));
+      CHECK(heard.world == std::vector<double>{0.5, 1.5, 2.5, 3.5, 4.5, 5.5, 6.5, 7.5});
+      if (mesh.pipeline == 1) continue;
+      const int other = (rank + 4) % 8;  // two halves of the world
+      CHECK(heard.from_before == std::vector<int>{other});
+      CHECK(heard.is_end);
+      CHECK(heard.ends == std::vector<int>{std::min(rank, other), std::max(rank, other)});
+    }
+  }
+}
+
+}  // namespace llmtrain::test
