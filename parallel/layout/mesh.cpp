@@ -23,13 +23,15 @@ std::int64_t count_within(const Axis& axis, std::int64_t span) {
 // All ranks of a near axis, repeated along a far one.
 RankGroup group_of(const Mesh& mesh, const Axis& near, const Axis& far = {}) {
   const std::int64_t node = mesh.devices_per_node;
-  const std::int64_t near_inside = count_within(near, node);
-  // Repetitions along the far axis share the node only if the whole near group fits into it.
-  const bool far_inside = near_inside == near.ranks && near.ranks * near.stride <= node;
+  std::int64_t inside = count_within(near, node);
+  if (far.ranks > 1) {
+    // Repetitions of the near axis that are whole within a node, and what a node holds of one that it cuts.
+    const std::int64_t whole = std::min(far.ranks, node / far.stride);
+    const std::int64_t rest = whole < far.ranks ? node - whole * far.stride : 0;
+    inside = whole * near.ranks + (rest > 0 ? count_within(near, rest) : 0);
+  }
   // The nearest two members determine which links a message between neighbours uses.
-  return {.ranks = near.ranks * far.ranks,
-          .stride = near.ranks > 1 ? near.stride : far.stride,
-          .inside_node = near_inside * (far_inside ? count_within(far, node) : 1)};
+  return {.ranks = near.ranks * far.ranks, .stride = near.ranks > 1 ? near.stride : far.stride, .inside_node = inside};
 }
 
 std::int64_t model_ranks(const Mesh& mesh) { return mesh.tensor * mesh.context; }
