@@ -38,6 +38,7 @@ class Checkout:
         if self.tree.exists():
             self.git("worktree", "remove", "--force", str(self.tree))
         shutil.rmtree(self.folder / "output", ignore_errors=True)
+        (self.folder / "unbroken.json").unlink(missing_ok=True)
         if self.folder.is_dir() and not any(self.folder.iterdir()):
             self.folder.rmdir()
 
