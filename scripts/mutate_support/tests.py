@@ -62,14 +62,16 @@ def list_tests(build):
     output = subprocess.run(["ctest", "--show-only=json-v1"], cwd=build, capture_output=True, text=True, check=True)
     tests = {}
     for entry in json.loads(output.stdout)["tests"]:
+        if "command" not in entry:
+            continue  # its program was not built
         properties = {each["name"]: each["value"] for each in entry.get("properties", [])}
         environment = dict(line.split("=", 1) for line in properties.get("ENVIRONMENT", []))
-        words = [*entry.get("command", []), *environment.values()]
+        words = [*entry["command"], *environment.values()]
         files = {os.path.relpath(word, build) for word in words if word.startswith(f"{build}/") and os.path.isfile(word)}
         # The program loads its runtime, and with it all that is loaded from there.
         if "llmtrain" in files:
             files.add("llmtrain_runtime")
-        tests[entry["name"]] = Test(entry["name"], entry.get("command", []), properties.get("WORKING_DIRECTORY", build),
+        tests[entry["name"]] = Test(entry["name"], entry["command"], properties.get("WORKING_DIRECTORY", build),
                                     environment, set(properties.get("LABELS", [])),
                                     properties.get("SKIP_RETURN_CODE", -1), files)
     return tests
