@@ -33,7 +33,8 @@ class Test:
     limit: float = UNBROKEN_LIMIT
 
     def is_fast(self):
-        return bool(self.labels & FAST_LABELS) and not self.labels & OTHER_LABELS and not SLOW_NAMES.fullmatch(self.name)
+        has_label = bool(self.labels & FAST_LABELS) and not self.labels & OTHER_LABELS
+        return has_label and not SLOW_NAMES.fullmatch(self.name)
 
     def expect(self, seconds):
         """It takes so long when nothing is broken: several times that is too long, also on a machine that is busier."""
@@ -67,7 +68,8 @@ def list_tests(build):
         properties = {each["name"]: each["value"] for each in entry.get("properties", [])}
         environment = dict(line.split("=", 1) for line in properties.get("ENVIRONMENT", []))
         words = [*entry["command"], *environment.values()]
-        files = {os.path.relpath(word, build) for word in words if word.startswith(f"{build}/") and os.path.isfile(word)}
+        built = [word for word in words if word.startswith(f"{build}/") and os.path.isfile(word)]
+        files = {os.path.relpath(word, build) for word in built}
         # The program loads its runtime, and with it all that is loaded from there.
         if "llmtrain" in files:
             files.add("llmtrain_runtime")
