@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A checkout of HEAD in a folder of its own, with its own build, that may be broken without harm."""
+
+import shutil
+import subprocess
+
+CONFIGURE = ("cmake", "--preset", "release", "-DBUILD_TESTING=ON", "-DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON")
+
+
+class Checkout:
+    def __init__(self, root, folder, jobs):
+        self.root = root
+        self.folder = folder
+        self.tree = folder / "tree"
+        self.build_folder = self.tree / "build"
+        self.jobs = jobs
+
+    def make(self):
+        """Brings the checkout to HEAD, and configures it; one that an earlier run kept is used again."""
+        head = self.git("rev-parse", "HEAD")
+        if (self.tree / ".git").exists():
+            self.git("checkout", "--quiet", "--force", "--detach", head, folder=self.tree)
+        else:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self.git("worktree", "prune")
+            self.git("worktree", "add", "--quiet", "--force", "--detach", str(self.tree), head)
+        deps = self.tree / ".deps"
+        if (self.root / ".deps").exists() and not deps.exists():
+            deps.symlink_to((self.root / ".deps").resolve())
+        launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
+        problem = self.run([*CONFIGURE, *launcher])
+        if problem:
+            raise SystemExit(f"scripts/mutate: configuring the copy failed:\n{problem}")
+        return head
+
+    def remove(self):
+        """Only what lies there of ours: the folder may have been somebody's before."""
+        if self.tree.exists():
+            self.git("worktree", "remove", "--force", str(self.tree))
+        shutil.rmtree(self.folder / "output", ignore_errors=True)
+        (self.folder / "unbroken.json").unlink(missing_ok=True)
+        if self.folder.is_dir() and not any(self.folder.iterdir()):
+            self.folder.rmdir()
+
+    def build(self, targets=()):
+        """Builds these files of the build folder, or all; returns the compiler's words where it fails."""
+        arguments = ["--target", *sorted(targets)] if targets else []
+        return self.run(["cmake", "--build", "build", "--parallel", str(self.jobs), *arguments])
+
+    def run(self, command):
+        """The output of a command that fails, in the tree; nothing where it does not."""
+        result = subprocess.run(command, cwd=self.tree, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                errors="replace", check=False)
+        return result.stdout[-4000:] if result.returncode != 0 else ""
+
+    def git(self, *arguments, folder=None):
+        result = subprocess.run(["git", *arguments], cwd=folder or self.root, capture_output=True, text=True,
+                                check=False)
+        if result.returncode != 0:
+            raise SystemExit(f"scripts/mutate: git {' '.join(arguments)}: {result.stderr.strip()}")
+        return result.stdout.strip()
