@@ -54,21 +54,21 @@ bool Problems::is_clean(std::string_view pointer) const {
          std::none_of(meant_.begin(), meant_.end(), touches);
 }
 
-bool Problems::is_told(const Problem& problem) const {
+bool Problems::is_reported(const Problem& problem) const {
   return problem.kind != Kind::missing || std::none_of(meant_.begin(), meant_.end(), [&](const std::string& meant) {
            return lies_in(meant, problem.pointer);
          });
 }
 
 std::string Problems::report(const std::string& file) const {
-  std::vector<std::pair<std::vector<std::size_t>, const Problem*>> told;
+  std::vector<std::pair<std::vector<std::size_t>, const Problem*>> reported;
   for (const auto& problem : problems_) {
-    if (is_told(problem)) told.emplace_back(document_.place_of(problem.pointer), &problem);
+    if (is_reported(problem)) reported.emplace_back(document_.place_of(problem.pointer), &problem);
   }
   // In the order of the document; problems at one place stay in the order in which they were found.
-  std::stable_sort(told.begin(), told.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::stable_sort(reported.begin(), reported.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::string lines;
-  for (const auto& [place, problem] : told) {
+  for (const auto& [place, problem] : reported) {
     const auto& source = document_.is_override(problem->pointer) ? "--set" : file;
     lines += (lines.empty() ? "" : "\n") + source + (source.empty() ? "" : ": ") + shown_pointer(problem->pointer) +
              ": " + problem->text;

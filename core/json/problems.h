@@ -36,7 +36,7 @@ class Problems {
     std::string text;
     Kind kind = Kind::wrong;
   };
-  bool is_told(const Problem& problem) const;
+  bool is_reported(const Problem& problem) const;
 
   const Document& document_;
   std::vector<Problem> problems_;

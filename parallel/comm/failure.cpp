@@ -24,8 +24,8 @@ void FailureNote::raise(int rank) const { raise_failure(get().value(), rank); }
 void raise_failure(const Failure& failure, int rank) {
   const std::string name = "rank " + std::to_string(failure.rank);
   // The own rank needs no prefix, and a message that already starts with the rank's name does not get a second one.
-  const bool is_told = failure.rank == rank || failure.message.starts_with(name + " ");
-  throw Error(failure.code, is_told ? failure.message : name + ": " + failure.message);
+  const bool is_reported = failure.rank == rank || failure.message.starts_with(name + " ");
+  throw Error(failure.code, is_reported ? failure.message : name + ": " + failure.message);
 }
 
 }  // namespace llmtrain

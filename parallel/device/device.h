@@ -37,7 +37,7 @@ std::string describe_device(const c10::Device& device);
 std::string describe_gpu();
 
 // Sets the process up for training; call it once, before the first tensor. Each rank gets OMP_NUM_THREADS threads, else
-// an equal part of the processors that this process may use, which `ranks` share. The allocator is told to keep freed
+// an equal part of the processors that this process may use, which `ranks` share. The allocator is set to keep freed
 // memory, because a step frees and allocates the same large tensors again, and the system clears new pages each time.
 void prepare_process(std::int64_t ranks = 1);
 // Gives the calling thread, which is another rank of the process, the same number of threads.

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "parallel/engine/imitated_device.h"
+#include "parallel/engine/emulated_device.h"
 #include "parallel/shard/tensor_array.h"
 
 namespace llmtrain {
@@ -55,8 +55,8 @@ void LocalModel::add_stage(std::size_t stage, StateContents contents) {
                              rope_ ? &*rope_ : nullptr,  &groups_.tensor,
                              groups_.tensor.rows(),      &groups_.context};
   auto module = std::make_unique<StageModule>(graph(), placed()[stage].blocks, stores_, options);
-  // No effect unless the recipe imitates a device.
-  state.passes = imitate_device(std::move(module), imitated_layer(recipe()), layer_count(graph(), placed()[stage]));
+  // No effect unless the recipe emulates a device.
+  state.passes = emulate_device(std::move(module), emulated_layer(recipe()), layer_count(graph(), placed()[stage]));
   stages_.push_back(std::move(state));
 }
 

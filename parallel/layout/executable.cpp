@@ -34,14 +34,14 @@ void refuse_parallel(const ParallelRecipe& parallel, Refusals& refusals) {
                      std::to_string(parallel.expert_tensor), "leave it out");
 }
 
-void refuse_imitation(const LaunchRecipe& launch, Refusals& refusals) {
+void refuse_emulation(const LaunchRecipe& launch, Refusals& refusals) {
   if (launch.backend == CommunicationBackend::local) return;
   for (const auto& [key, value] : {std::pair{"link_delay_microseconds", launch.link_delay_microseconds},
                                    std::pair{"link_megabytes_per_second", launch.link_megabytes_per_second},
                                    std::pair{"layer_delay_microseconds", launch.layer_delay_microseconds}}) {
     if (value == 0) continue;
     refusals.refuse("/launch/" + std::string(key),
-                    "only the local backend imitates a machine; set launch.backend to \"local\", or this to 0");
+                    "only the local backend emulates a machine; set launch.backend to \"local\", or this to 0");
   }
 }
 
@@ -62,7 +62,7 @@ std::vector<std::string> not_executable(const Recipe& recipe) {
   refuse_precision(recipe.precision, refusals);
   refuse_parallel(recipe.parallel, refusals);
   refuse_memory(recipe.memory, refusals);
-  refuse_imitation(recipe.launch, refusals);
+  refuse_emulation(recipe.launch, refusals);
   return refusals.take();
 }
 

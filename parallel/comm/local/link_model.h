@@ -9,7 +9,7 @@
 
 namespace llmtrain {
 
-// Arrival times in an imitated network in which each rank has one outgoing link: see LocalOptions. Thread-safe.
+// Arrival times in an emulated network in which each rank has one outgoing link: see LocalOptions. Thread-safe.
 class LinkModel {
  public:
   LinkModel(int ranks, double delay_seconds, double bytes_per_second);

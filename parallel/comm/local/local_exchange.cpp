@@ -91,7 +91,7 @@ void LocalExchange::help() {
 void LocalExchange::complete() {
   const Clock::time_point now = Clock::now();
   for (std::size_t i = 0; i < members_.size(); ++i) {
-    // The imitated network cannot deliver before the data have been copied.
+    // The emulated network cannot deliver before the data have been copied.
     finish_[i] = std::max(finish_[i], now);
     members_[i].log->finish(members_[i].entry, finish_[i]);
   }

@@ -28,7 +28,7 @@ class LocalExchange {
   // Executes pieces until none is left.
   void help();
   bool has_work() const;
-  // Whether all pieces are done. With an imitated network the result counts as delivered at finish_time().
+  // Whether all pieces are done. With an emulated network the result counts as delivered at finish_time().
   bool is_done() const { return done_.load(std::memory_order_acquire); }
   Clock::time_point finish_time(int member) const { return finish_[static_cast<std::size_t>(member)]; }
 

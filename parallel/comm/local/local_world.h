@@ -12,7 +12,7 @@ namespace llmtrain {
 
 struct LocalOptions {
   double watchdog_seconds = 600;
-  // Imitates a network if either is not 0: each hop takes `link_delay_microseconds`, and what one rank sends leaves it
+  // Emulates a network if either is not 0: each hop takes `link_delay_microseconds`, and what one rank sends leaves it
   // at `link_bytes_per_second` (0: immediately), one transfer after the other. A message leaves when it is sent; a
   // collective when all members have started it, and takes the ring algorithm's hops and bytes.
   std::int64_t link_delay_microseconds = 0;

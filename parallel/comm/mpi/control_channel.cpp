@@ -77,7 +77,7 @@ void ControlChannel::send(int rank, const Note& note) {
             "send a note");
 }
 
-void ControlChannel::tell_failure(const Failure& failure) {
+void ControlChannel::report_failure(const Failure& failure) {
   Note note = make_note(Kind::failure, failure.message);
   note.code = static_cast<int>(failure.code);
   for (int rank = 0; rank < size_; ++rank) {

@@ -29,7 +29,7 @@ class ControlChannel {
   void progress();
   // Send a failure to all ranks, and ask a rank for its last operation. Notes are short enough that MPI sends them
   // eagerly, without progress().
-  void tell_failure(const Failure& failure);
+  void report_failure(const Failure& failure);
   void ask(int rank);
   bool is_sending() const { return !leaving_.empty(); }
   // The answers received so far, by rank.

@@ -105,7 +105,7 @@ void MpiEngine::progress() {
 
 void MpiEngine::note_error(const Error& error) {
   // Only the first failure is sent: the others would arrive as its consequences.
-  if (failure_.set({rank_, error.code(), error.what()})) control_.tell_failure(*failure_.get());
+  if (failure_.set({rank_, error.code(), error.what()})) control_.report_failure(*failure_.get());
 }
 
 void MpiEngine::look_after() {
@@ -210,7 +210,7 @@ std::string MpiEngine::describe_ranks(const std::vector<int>& ranks) {
 void MpiEngine::fail(const Failure& failure) {
   if (!failure_.set(failure)) return;
   try {
-    in_mpi([&] { control_.tell_failure(failure); });
+    in_mpi([&] { control_.report_failure(failure); });
     const Clock::time_point until = Clock::now() + answer_time;
     bool is_sending = !is_frozen();
     while (is_sending && Clock::now() < until) {

@@ -37,10 +37,10 @@ double looked_up(const CollectiveTable& table, double bytes) {
 }  // namespace
 
 CollectiveCost::CollectiveCost(const ClusterProfile& profile, std::int64_t devices_per_node,
-                               const ImitatedLink& imitated)
+                               const EmulatedLink& emulated)
     : profile_(profile),
       devices_per_node_(static_cast<double>(std::max<std::int64_t>(1, devices_per_node))),
-      imitated_(imitated) {}
+      emulated_(emulated) {}
 
 double CollectiveCost::seconds(Collective collective, double bytes, const RankGroup& group) const {
   switch (collective) {
@@ -87,10 +87,10 @@ double CollectiveCost::between_nodes(double bytes, const RankGroup& group, doubl
 }
 
 // The local backend's ring takes 2(n − 1) hops, and its delays are real sleeps: they add to the machine's own time.
-double CollectiveCost::imitated_ring(double bytes, std::int64_t ranks) const {
+double CollectiveCost::emulated_ring(double bytes, std::int64_t ranks) const {
   if (bytes <= 0) return 0;
-  return 2 * static_cast<double>(ranks - 1) * imitated_.hop_seconds +
-         ring_bytes(Collective::all_reduce, ranks, bytes) * imitated_.byte_seconds;
+  return 2 * static_cast<double>(ranks - 1) * emulated_.hop_seconds +
+         ring_bytes(Collective::all_reduce, ranks, bytes) * emulated_.byte_seconds;
 }
 
 double CollectiveCost::reduction(double bytes, const RankGroup& group, double efficiency) const {
@@ -98,7 +98,7 @@ double CollectiveCost::reduction(double bytes, const RankGroup& group, double ef
   // The intra-node and the inter-node part are pipelined, so only the slower one counts.
   return std::max(inside_node(bytes, std::min(group.inside_node, group.ranks)),
                   between_nodes(bytes, group, efficiency)) +
-         imitated_ring(bytes, group.ranks);
+         emulated_ring(bytes, group.ranks);
 }
 
 double CollectiveCost::all_reduce(double bytes, const RankGroup& group) const {
@@ -150,22 +150,22 @@ double CollectiveCost::all_to_all(double bytes, const RankGroup& group) const {
   // Linear wins for large messages, 2DH where latency dominates; libraries choose, so the faster one is assumed.
   return std::min(all_to_all(bytes, group, AllToAllAlgorithm::linear),
                   all_to_all(bytes, group, AllToAllAlgorithm::two_dimensional)) +
-         imitated_.hop_seconds + ring_bytes(Collective::all_to_all, group.ranks, bytes) * imitated_.byte_seconds;
+         emulated_.hop_seconds + ring_bytes(Collective::all_to_all, group.ranks, bytes) * emulated_.byte_seconds;
 }
 
 double CollectiveCost::point_to_point(double bytes, const RankGroup& group) const {
   if (group.ranks <= 1 || bytes <= 0) return 0;
   const NodeProfile& node = profile_.node;
-  const double imitated = imitated_.hop_seconds + bytes * imitated_.byte_seconds;
+  const double emulated = emulated_.hop_seconds + bytes * emulated_.byte_seconds;
   // Neighbours on one node use its links and do not load the adapters.
   if (group.inside_node > 1)
-    return bytes / (node.link_bandwidth * node.link_efficiency) + node.latency_seconds + imitated;
+    return bytes / (node.link_bandwidth * node.link_efficiency) + node.latency_seconds + emulated;
   const NetworkProfile& network = profile_.network;
   // The ranks within one stride of the node's boundary send across it at the same time; each uses one adapter at most.
   const double crossing = std::min(devices_per_node_, static_cast<double>(std::max<std::int64_t>(1, group.stride)));
   const double bandwidth = network.adapter_bandwidth * network.point_to_point_efficiency *
                            std::min(1.0, static_cast<double>(network.adapters) / crossing);
-  return bytes / bandwidth + network.latency_seconds + imitated;
+  return bytes / bandwidth + network.latency_seconds + emulated;
 }
 
 }  // namespace llmtrain

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/base/collective.h"
-#include "parallel/layout/imitated_machine.h"
+#include "parallel/layout/emulated_machine.h"
 #include "parallel/layout/mesh.h"
 #include "parallel/plan/cost/cluster_profile.h"
 
@@ -15,8 +15,8 @@ enum class AllToAllAlgorithm { linear, two_dimensional };
 // holds after an all-gather or before a reduce-scatter. Results are in seconds; 0 for a group of one.
 class CollectiveCost {
  public:
-  // `imitated`: delays that the local backend's imitated network adds to everything.
-  CollectiveCost(const ClusterProfile& profile, std::int64_t devices_per_node, const ImitatedLink& imitated = {});
+  // `emulated`: delays that the local backend's emulated network adds to everything.
+  CollectiveCost(const ClusterProfile& profile, std::int64_t devices_per_node, const EmulatedLink& emulated = {});
 
   double seconds(Collective collective, double bytes, const RankGroup& group) const;
 
@@ -39,12 +39,12 @@ class CollectiveCost {
  private:
   double inside_node(double bytes, std::int64_t ranks) const;  // one all-reduce
   double between_nodes(double bytes, const RankGroup& group, double efficiency) const;
-  double imitated_ring(double bytes, std::int64_t ranks) const;  // one all-reduce
+  double emulated_ring(double bytes, std::int64_t ranks) const;  // one all-reduce
   double reduction(double bytes, const RankGroup& group, double efficiency) const;
 
   const ClusterProfile& profile_;
   double devices_per_node_ = 1;
-  ImitatedLink imitated_;
+  EmulatedLink emulated_;
 };
 
 }  // namespace llmtrain

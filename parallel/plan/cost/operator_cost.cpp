@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-#include "parallel/layout/imitated_machine.h"
+#include "parallel/layout/emulated_machine.h"
 
 namespace llmtrain {
 namespace {
@@ -196,7 +196,7 @@ CostContext::CostContext(const Partition& partition_in, const ClusterProfile& pr
       constants(constants_in),
       setting(pass_setting(partition_in, KernelSet::cuda)),
       roofline(profile_in, partition_in.recipe.precision.compute, constants_in.attention),
-      collectives(profile_in, partition_in.mesh.devices_per_node, imitated_link(partition_in.recipe.launch)) {}
+      collectives(profile_in, partition_in.mesh.devices_per_node, emulated_link(partition_in.recipe.launch)) {}
 
 RankGroup group_of(const Mesh& mesh, RankAxis axis) {
   switch (axis) {

@@ -5,7 +5,7 @@
 #include <cstddef>
 
 #include "core/graph/block_cache.h"
-#include "parallel/layout/imitated_machine.h"
+#include "parallel/layout/emulated_machine.h"
 #include "parallel/plan/cost/boundary.h"
 #include "parallel/plan/cost/state_cost.h"
 
@@ -19,9 +19,9 @@ PassCost& operator+=(PassCost& sum, const PassCost& cost) {
   return sum;
 }
 
-// On an imitated device a pass takes at least the configured time of its layers.
-void add_imitated_layers(const CostContext& context, std::int64_t layers, StageCost& cost) {
-  const ImitatedLayer layer = imitated_layer(context.recipe());
+// On an emulated device a pass takes at least the configured time of its layers.
+void add_emulated_layers(const CostContext& context, std::int64_t layers, StageCost& cost) {
+  const EmulatedLayer layer = emulated_layer(context.recipe());
   cost.forward.seconds = std::max(cost.forward.seconds, static_cast<double>(layers) * layer.forward_seconds);
   cost.backward.seconds = std::max(cost.backward.seconds, static_cast<double>(layers) * layer.backward_seconds);
 }
@@ -76,7 +76,7 @@ StepCosts make_step_costs(const Partition& partition, const ClusterProfile& prof
       cost.forward += of_block.forward;
       cost.backward += of_block.backward;
     }
-    add_imitated_layers(context, layer_count(graph, partition.stages[index]), cost);
+    add_emulated_layers(context, layer_count(graph, partition.stages[index]), cost);
     add_offload(context, index, cost);
     add_data_parallel(context, index, cost);
     costs.stages.push_back(cost);

@@ -27,7 +27,7 @@ double MemoryLedger::with_next_stage(std::int32_t stage) const {
   return exchanges ? memory_.stages[static_cast<std::size_t>(stage)].boundary_activation : 0;
 }
 
-void MemoryLedger::tell(double seconds, MemoryChange change, std::int32_t stage, std::int32_t instruction) {
+void MemoryLedger::record(double seconds, MemoryChange change, std::int32_t stage, std::int32_t instruction) {
   // A pass reports its end when it starts: events wait in the heap until the clock reaches them.
   ahead_.push_back({seconds, stage, instruction, change});
   std::push_heap(ahead_.begin(), ahead_.end(), is_later);

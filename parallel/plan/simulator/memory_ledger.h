@@ -32,7 +32,7 @@ class MemoryLedger {
   MemoryLedger(const ScheduleShape& shape, const StepMemory& memory, std::int32_t rank, Timeline timeline);
 
   // Reports a change; `seconds` is not before the time of the last advance().
-  void tell(double seconds, MemoryChange change, std::int32_t stage, std::int32_t instruction);
+  void record(double seconds, MemoryChange change, std::int32_t stage, std::int32_t instruction);
   // Counts all changes before `seconds`.
   void advance(double seconds);
   // Counts the rest and writes peak, high water, final bytes and samples.

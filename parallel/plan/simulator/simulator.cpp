@@ -110,7 +110,7 @@ class Simulator {
           run_collective(rank, instruction);
           break;
         case Operation::free_weights:
-          tell(rank, here.clock, MemoryChange::weights_are_freed, instruction.stage);
+          change_memory(rank, here.clock, MemoryChange::weights_are_freed, instruction.stage);
           break;
         case Operation::optimizer_step:
           run_optimizer(rank);
@@ -122,9 +122,9 @@ class Simulator {
     }
   }
 
-  void tell(std::int32_t rank, double seconds, MemoryChange change, std::int32_t stage) {
+  void change_memory(std::int32_t rank, double seconds, MemoryChange change, std::int32_t stage) {
     RankClock& here = rank_of(rank);
-    here.ledger.tell(seconds, change, stage, static_cast<std::int32_t>(here.next));
+    here.ledger.record(seconds, change, stage, static_cast<std::int32_t>(here.next));
   }
 
   void record(std::int32_t rank, Stream stream, Interval interval) {
@@ -162,8 +162,9 @@ class Simulator {
     if (forward && instruction.stage + 1 == shape_.stages())
       // Its gradients are those of the last stage, or of the embedding that it shares on one rank.
       begin_gradients(rank, memory_.head_adds_to_first ? 0 : instruction.stage, start);
-    tell(rank, start, forward ? MemoryChange::forward_starts : MemoryChange::backward_starts, instruction.stage);
-    tell(rank, end, forward ? MemoryChange::forward_ends : MemoryChange::backward_ends, instruction.stage);
+    change_memory(rank, start, forward ? MemoryChange::forward_starts : MemoryChange::backward_starts,
+                  instruction.stage);
+    change_memory(rank, end, forward ? MemoryChange::forward_ends : MemoryChange::backward_ends, instruction.stage);
     record(rank, Stream::compute, {start, end});
     const double slowed = end - start - cost.seconds;
     here.result.busy_seconds += end - start;
@@ -180,7 +181,7 @@ class Simulator {
     bool& holds = stages_[static_cast<std::size_t>(stage)].holds_gradients;
     // Without data ranks the resident gradients are the only ones.
     if (!shape_.reduces || std::exchange(holds, true)) return;
-    tell(rank, start, MemoryChange::gradients_begin, stage);
+    change_memory(rank, start, MemoryChange::gradients_begin, stage);
   }
 
   // Whole gradients are released at the rank's next reduction or optimizer step: an asynchronous reduction may read
@@ -188,7 +189,7 @@ class Simulator {
   void end_reduction(std::int32_t rank) {
     RankClock& here = rank_of(rank);
     if (here.reducing < 0) return;
-    tell(rank, std::max(here.clock, here.reduced), MemoryChange::gradients_are_reduced, here.reducing);
+    change_memory(rank, std::max(here.clock, here.reduced), MemoryChange::gradients_are_reduced, here.reducing);
     here.reducing = -1;
   }
 
@@ -206,7 +207,8 @@ class Simulator {
     }
     if (gather) {
       stage_of(instruction).gathered = interval.end;
-      if (shape_.sharding() == 3) tell(rank, interval.start, MemoryChange::weights_are_gathered, instruction.stage);
+      if (shape_.sharding() == 3)
+        change_memory(rank, interval.start, MemoryChange::weights_are_gathered, instruction.stage);
     } else {
       end_reduction(rank);
       stage_of(instruction).reduced = here.reduced = interval.end;
@@ -226,8 +228,8 @@ class Simulator {
     here.result.exposed_data_seconds += start - passes_done;
     here.result.optimizer_seconds += seconds;
     here.clock = start + seconds;
-    tell(rank, start, MemoryChange::optimizer_starts, -1);
-    tell(rank, here.clock, MemoryChange::optimizer_ends, -1);
+    change_memory(rank, start, MemoryChange::optimizer_starts, -1);
+    change_memory(rank, here.clock, MemoryChange::optimizer_ends, -1);
     record(rank, Stream::compute, {start, here.clock});
   }
 
@@ -255,10 +257,10 @@ class Simulator {
       // The receive is posted early, so the transfer depends only on the two links.
       start = std::max(start, peer.receive_free);
       arrives = peer.receive_free = start + seconds;
-      peer.ledger.tell(start, MemoryChange::tensor_arrives, stage, 0);
+      peer.ledger.record(start, MemoryChange::tensor_arrives, stage, 0);
     }
     here.send_free = start + seconds;
-    tell(rank, here.send_free, MemoryChange::tensor_is_sent, instruction.stage);
+    change_memory(rank, here.send_free, MemoryChange::tensor_is_sent, instruction.stage);
     record(rank, Stream::transfer, {start, here.send_free});
     // The peer has reached its receive already: it can proceed now that the time of arrival is known.
     if (peer.awaited != &arrives) return;
@@ -278,7 +280,7 @@ class Simulator {
     if (costs_.blocking_transfers) {
       const double start = std::max({here.clock, arrives, here.receive_free});
       here.receive_free = arrives = start + seconds;
-      tell(rank, start, MemoryChange::tensor_arrives, instruction.stage);
+      change_memory(rank, start, MemoryChange::tensor_arrives, instruction.stage);
     }
     // The instruction itself does not wait: the next pass does, so that several receives overlap.
     here.input_ready = std::max(here.input_ready, arrives);

@@ -55,13 +55,13 @@ class Team {
       first.push_back(numbers.total);
       numbers.total += parts.back().files();
     }
-    std::vector<std::string> told(writers);
+    std::vector<std::string> reported(writers);
     std::vector<std::thread> threads;
     for (std::size_t i = 0; i < writers; ++i)
-      threads.emplace_back([&, i] { told[i] = manifest_text(parts[i].write(aside, {first[i], numbers.total})); });
+      threads.emplace_back([&, i] { reported[i] = manifest_text(parts[i].write(aside, {first[i], numbers.total})); });
     for (std::thread& thread : threads) thread.join();
     std::vector<CheckpointPart> written;
-    for (const std::string& text : told) written.push_back(parse_manifest(text, "a part", Coverage::part));
+    for (const std::string& text : reported) written.push_back(parse_manifest(text, "a part", Coverage::part));
     return written;
   }
 

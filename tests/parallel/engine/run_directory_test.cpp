@@ -241,14 +241,14 @@ TEST_CASE("of several processes that start at the same time in a new folder, one
         ::close(start[1]);
         ::close(end[1]);
         char byte = 0;
-        bool told = ::read(start[0], &byte, 1) == 0;
+        bool reported = ::read(start[0], &byte, 1) == 0;
         try {
           const RunDirectory directory(recipe);
-          told = told && ::write(answer[1], "1", 1) == 1 && ::read(end[0], &byte, 1) == 0;
+          reported = reported && ::write(answer[1], "1", 1) == 1 && ::read(end[0], &byte, 1) == 0;
         } catch (const Error& error) {
-          told = told && ::write(answer[1], error.code() == ExitCode::bad_recipe ? "0" : "?", 1) == 1;
+          reported = reported && ::write(answer[1], error.code() == ExitCode::bad_recipe ? "0" : "?", 1) == 1;
         }
-        ::_exit(told ? 0 : 1);
+        ::_exit(reported ? 0 : 1);
       }
       children.push_back(child);
     }

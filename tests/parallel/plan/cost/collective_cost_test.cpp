@@ -43,9 +43,9 @@ TEST_CASE("a ring inside a node takes its bytes divided by the link's bandwidth"
 
 TEST_CASE("an emulated network adds the time of its hops and bytes to that of the node's links") {
   const ClusterProfile profile = plain_profile();
-  const CollectiveCost plain(profile, 4), imitated(profile, 4, {.hop_seconds = 0.01, .byte_seconds = 1e-6});
+  const CollectiveCost plain(profile, 4), emulated(profile, 4, {.hop_seconds = 0.01, .byte_seconds = 1e-6});
   const RankGroup node{4, 1, 4}, pair{2, 1, 2};
-  const auto added = [&](auto price) { return price(imitated) - price(plain); };
+  const auto added = [&](auto price) { return price(emulated) - price(plain); };
   // A ring of four: three hops and three quarters of the megabyte each way.
   const double gather = 3 * 0.01 + 0.75;
   CHECK(added([&](const CollectiveCost& cost) { return cost.all_reduce(megabyte, node); }) == Approx(2 * gather));

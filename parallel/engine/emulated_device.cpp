@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/engine/imitated_device.h"
+#include "parallel/engine/emulated_device.h"
 
 #include <chrono>
 #include <thread>
@@ -14,9 +14,9 @@ Clock::duration duration(double seconds) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-class ImitatedDevice final : public StagePasses {
+class EmulatedDevice final : public StagePasses {
  public:
-  ImitatedDevice(std::unique_ptr<StagePasses> stage, const ImitatedLayer& layer, double layers)
+  EmulatedDevice(std::unique_ptr<StagePasses> stage, const EmulatedLayer& layer, double layers)
       : stage_(std::move(stage)),
         forward_(duration(layers * layer.forward_seconds)),
         backward_(duration(layers * layer.backward_seconds)) {}
@@ -45,10 +45,10 @@ class ImitatedDevice final : public StagePasses {
 
 }  // namespace
 
-std::unique_ptr<StagePasses> imitate_device(std::unique_ptr<StagePasses> stage, const ImitatedLayer& layer,
+std::unique_ptr<StagePasses> emulate_device(std::unique_ptr<StagePasses> stage, const EmulatedLayer& layer,
                                             std::int64_t layers) {
   if (layer.forward_seconds == 0 && layer.backward_seconds == 0) return stage;
-  return std::make_unique<ImitatedDevice>(std::move(stage), layer, static_cast<double>(layers));
+  return std::make_unique<EmulatedDevice>(std::move(stage), layer, static_cast<double>(layers));
 }
 
 }  // namespace llmtrain

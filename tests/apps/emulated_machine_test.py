@@ -15,7 +15,7 @@ RANKS, LAYERS = 4, 16
 TOLERANCE = 0.135
 
 
-class ImitatedMachine(ProgramTest):
+class EmulatedMachine(ProgramTest):
     def setUp(self):
         super().setUp()
         self.write("text.txt", "The quick brown fox jumps over the lazy dog.\n" * 40)

@@ -5,22 +5,22 @@
 
 namespace llmtrain {
 
-// What the local backend imitates if the recipe's launch section asks for it, so that layouts and schedules can be
+// What the local backend emulates if the recipe's launch section asks for it, so that layouts and schedules can be
 // compared without the machine that they are meant for; zero otherwise.
 
 // Minimum seconds per transformer layer and micro-batch on a rank's own device. The backward has twice the forward's
 // products, and full recomputation repeats the forward's.
-struct ImitatedLayer {
+struct EmulatedLayer {
   double forward_seconds = 0;
   double backward_seconds = 0;
 };
-ImitatedLayer imitated_layer(const Recipe& recipe);
+EmulatedLayer emulated_layer(const Recipe& recipe);
 
 // What the network adds: per message or hop of a collective's ring, and per byte that a rank sends.
-struct ImitatedLink {
+struct EmulatedLink {
   double hop_seconds = 0;
   double byte_seconds = 0;
 };
-ImitatedLink imitated_link(const LaunchRecipe& launch);
+EmulatedLink emulated_link(const LaunchRecipe& launch);
 
 }  // namespace llmtrain
