@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "kernels/reference/activation.h"
+#include "kernels/reference/operators.h"
 #include "kernels/vector/activation.h"
 #include "kernels/vector/level.h"
 #include "kernels/vector_dispatch.h"

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "core/base/error.h"
-#include "kernels/reference/embedding.h"
+#include "kernels/reference/operators.h"
 #include "kernels/row_groups.h"
 #include "kernels/vector/embedding.h"
 #include "kernels/vector/level.h"

@@ -5,7 +5,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 
-#include "kernels/reference/norm.h"
+#include "kernels/reference/operators.h"
 #include "kernels/vector/level.h"
 #include "kernels/vector/norm.h"
 #include "kernels/vector_dispatch.h"

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "core/base/error.h"
-#include "kernels/reference/rope.h"
+#include "kernels/reference/operators.h"
 #include "kernels/vector/level.h"
 #include "kernels/vector/rope.h"
 #include "kernels/vector_dispatch.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/data/json_lines.h"
+#include "core/data/token_formats.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/data/megatron_index.h"
+#include "core/data/token_formats.h"
 
 #include <cstring>
 #include <optional>

@@ -8,9 +8,7 @@
 #include <system_error>
 
 #include "core/base/error.h"
-#include "core/data/json_lines.h"
-#include "core/data/megatron_index.h"
-#include "core/data/token_check.h"
+#include "core/data/token_formats.h"
 #include "core/data/tokenizer.h"
 
 namespace llmtrain {

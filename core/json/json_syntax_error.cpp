@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/json/json_syntax_error.h"
+#include "core/json/json_text.h"
 
 #include <algorithm>
 #include <array>

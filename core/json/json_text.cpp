@@ -4,8 +4,6 @@
 #include <unordered_set>
 #include <utility>
 
-#include "core/json/json_syntax_error.h"
-
 namespace llmtrain {
 namespace {
 

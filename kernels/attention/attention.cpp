@@ -11,8 +11,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/attention/flash_attention_cpu.h"
-#include "kernels/attention/flash_attention_library.h"
+#include "kernels/attention/flash_attention.h"
 
 namespace llmtrain::kernels {
 namespace {

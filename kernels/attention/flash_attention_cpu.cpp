@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/attention/flash_attention_cpu.h"
+#include "kernels/attention/flash_attention.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/reference/embedding.h"
+#include "kernels/reference/operators.h"
 
 #include <ATen/ops/arange.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/reference/rope.h"
+#include "kernels/reference/operators.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>

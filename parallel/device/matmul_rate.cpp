@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/device/matmul_rate.h"
+#include "parallel/device/device.h"
 
 #include <ATen/ops/ones.h>
 
@@ -7,7 +7,6 @@
 #include <chrono>
 
 #include "kernels/gemm.h"
-#include "parallel/device/device.h"
 
 namespace llmtrain {
 

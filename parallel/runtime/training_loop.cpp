@@ -17,7 +17,6 @@
 #include "core/data/tokenizer.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/device/device.h"
-#include "parallel/device/matmul_rate.h"
 #include "parallel/device/thread_memory.h"
 #include "parallel/engine/generate.h"
 #include "parallel/engine/model_state.h"
@@ -29,9 +28,7 @@
 #include "parallel/run/run_directory.h"
 #include "parallel/run/same_recipe.h"
 #include "parallel/run/stop_signal.h"
-#include "parallel/runtime/rank_log.h"
 #include "parallel/runtime/run_trace.h"
-#include "parallel/runtime/start_screen.h"
 
 namespace llmtrain {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/plan/report/html/html_tables.h"
+#include "parallel/plan/report/html/page_sections.h"
 
 #include <spdlog/fmt/fmt.h>
 

@@ -3,10 +3,8 @@
 
 #include <spdlog/fmt/fmt.h>
 
-#include "parallel/plan/report/html/html_memory.h"
-#include "parallel/plan/report/html/html_tables.h"
 #include "parallel/plan/report/html/html_text.h"
-#include "parallel/plan/report/html/html_timeline.h"
+#include "parallel/plan/report/html/page_sections.h"
 #include "parallel/plan/report/html/page_style.h"
 #include "parallel/plan/report/report_text.h"
 

@@ -4,11 +4,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
+#include <string>
 
 #include "core/data/token_type.h"
 
 namespace llmtrain {
+
+// The "text" of every line of JSON Lines, one after another; empty lines are skipped, other keys ignored. Throws
+// Error(bad_data) that begins with `name` and gives the line when one is not a JSON object with a string "text".
+std::string read_json_lines(std::span<const std::byte> bytes, const std::string& name);
 
 // Content of Megatron-LM's index (.idx) of the token file beside it (megatron/core/datasets/indexed_dataset.py):
 // "MMIDIDX" and two NUL bytes, u64 version 1, u8 type code, u64 sequences S, u64 document marks D, i32 lengths[S], i64
@@ -25,5 +31,14 @@ MegatronIndex read_megatron_index(const std::filesystem::path& file);
 
 // Whether a file begins with the magic of an index.
 bool is_megatron_index(std::span<const std::byte> bytes);
+
+struct InvalidToken {
+  std::int64_t position;
+  std::int64_t id;
+};
+
+// The first id that is negative or not below `vocab_size`; reads all of `bytes` unless the type makes it impossible.
+std::optional<InvalidToken> find_invalid_token(TokenType type, std::span<const std::byte> bytes,
+                                               std::int64_t vocab_size);
 
 }  // namespace llmtrain

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kernels/activation.h"
+#include "kernels/embedding.h"
+#include "kernels/norm.h"
+#include "kernels/rope.h"
+
+// The operations of kernels/ with LibTorch's operators: any dtype, any device; norms take any strides.
+namespace llmtrain::kernels::reference {
+
+at::Tensor activation_forward(const at::Tensor& x, ActivationKind kind);
+at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& x, ActivationKind kind);
+
+at::Tensor embedding_forward(const at::Tensor& tokens, const at::Tensor& table,
+                             const std::optional<at::Tensor>& positions, std::int64_t sequence_length);
+void embedding_backward(const at::Tensor& dy, const at::Tensor& tokens, at::Tensor& dtable,
+                        std::optional<at::Tensor> dpositions, std::int64_t sequence_length);
+
+NormOutput norm_forward(const at::Tensor& x, const NormParameters& parameters);
+NormOutput add_norm_forward(at::Tensor& residual, const at::Tensor& x, const NormParameters& parameters);
+at::Tensor norm_recompute(const at::Tensor& x, const at::Tensor& mean, const at::Tensor& rstd,
+                          const NormParameters& parameters);
+void norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& mean, const at::Tensor& rstd,
+                   const NormParameters& parameters, at::Tensor& dx, at::Tensor& dweight,
+                   std::optional<at::Tensor> dbias);
+
+void rope_(at::Tensor& x, const RopeTable& table, std::int64_t sequence_length, RopeDirection direction);
+
+}  // namespace llmtrain::kernels::reference
