@@ -52,7 +52,7 @@ std::string data_line(const Trainer& trainer) {
   return text;
 }
 
-// "tensor 2 × pipeline 2 × data 4, ZeRO-3 over 4", without axes of one rank.
+// "tensor 2 × data 4 × pipeline 2, breadth_first, ZeRO-3 over 4", without axes of one rank.
 std::string layout_text(const Recipe& recipe, const RankGroups& groups) {
   const Mesh& mesh = groups.mesh;
   std::string text;
@@ -61,8 +61,8 @@ std::string layout_text(const Recipe& recipe, const RankGroups& groups) {
   };
   add("tensor", mesh.tensor);
   add("context", mesh.context);
-  add("pipeline", mesh.pipeline);
   add("data", mesh.data);
+  add("pipeline", mesh.pipeline);
   if (mesh.pipeline > 1) text += fmt::format(", {}", traits_of(recipe.pipeline.schedule).word);
   if (groups.data.ranks() > 1)
     text += fmt::format(", ZeRO-{} over {}", recipe.parallel.zero_stage, groups.data.shards());
