@@ -66,7 +66,7 @@ std::vector<Combination> world_combinations() {
       {R"({"batch": {"global": 2097152}, "parallel": {"data": 1048576, "context": 16}})", "", {}},
       {R"({"parallel": {"data": 2, "tensor": 2}, "launch": {"ranks": 8}})", "/launch/ranks", {"8", "did you mean 4?"}},
       {R"({"parallel": {"data": 2, "tensor": 2}, "launch": {"ranks": 4}})", "", {}},
-      {R"({"parallel": {"data": 2, "tensor": 2}, "launch": {"ranks": 5}})", "/launch/ranks", {"5 disagrees"}},
+      {R"({"parallel": {"data": 2, "tensor": 2}, "launch": {"ranks": 5}})", "/launch/ranks", {"5 does not match"}},
       {R"({"parallel": {"tensor": 4}, "launch": {"ranks": 6}})", "/launch/ranks", {"6 is not a multiple of 4"}},
       {R"({"parallel": {"tensor": 4}, "launch": {"ranks": 8}})", "", {}},
       {R"({"cluster": {"nodes": 3}, "parallel": {"tensor": 4, "pipeline": 4}})",

@@ -23,7 +23,7 @@ TEST_CASE("Text that is not JSON is refused with line, column and a plain messag
       {"{\n\"seed\": 1,\n}", "line 3, column 1: the comma before } must be removed"},
       {"{\"pipeline\": {\"balance\": [1, 2, ]}}", "the comma before ] must be removed"},
       {"{\"seed\": NaN}", "line 1, column 10: NaN is not a JSON number"},
-      {"{\"seed\": -Infinity}", "-Infinity is not a number"},
+      {"{\"seed\": -Infinity}", "-Infinity is not a JSON number"},
       {"{\"seed\": 1e999}", "the number 1e999 is too large"},
       {"{\"seed\": -1e999}", "the number -1e999 is too large"},
       {"{\"seed\": True}", "True is not JSON; write true"},

@@ -189,6 +189,6 @@ TEST_CASE("Input and output are in the same memory") {
     } catch (const Error& error) {
       said = error.what();
     }
-    expect(said.find("both in host memory or both in device memory") != std::string::npos, said);
+    expect(said.find("must both be in host memory or both in device memory") != std::string::npos, said);
   });
 }
