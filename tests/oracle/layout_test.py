@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The division of a step into micro-batches, stages, schedules and recompute does not change what is learned."""
+import os
 import tempfile
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest import mock
 
 import program
 from variants import VARIANTS, complete, write_recipe, write_tokens
@@ -40,12 +43,19 @@ class LayoutTest(unittest.TestCase):
         return program.train(recipe, self.folder / name)
 
     def check_layouts(self, variant):
+        """One thread per run and one run per processor: the models are too small to share."""
         write_tokens(self.folder / "tokens.bin", variant)
-        expected = self.train(variant, "whole", batch={"micro": 8})
-        for index, (micro, schedule, loops, balance, recompute) in enumerate(LAYOUTS):
-            with self.subTest(micro=micro, schedule=schedule, loops=loops, balance=balance, recompute=recompute):
-                rows = self.train(variant, f"layout-{index}", batch={"micro": micro}, memory={"recompute": recompute},
-                                  pipeline={"schedule": schedule, "loops": loops, "balance": balance})
+
+        def train(job):
+            index, (micro, schedule, loops, balance, recompute) = job
+            return self.train(variant, f"layout-{index}", batch={"micro": micro}, memory={"recompute": recompute},
+                              pipeline={"schedule": schedule, "loops": loops, "balance": balance})
+
+        with mock.patch.dict(os.environ, OMP_NUM_THREADS="1"), ThreadPoolExecutor(os.cpu_count()) as pool:
+            expected = self.train(variant, "whole", batch={"micro": 8})
+            results = list(pool.map(train, enumerate(LAYOUTS)))
+        for layout, rows in zip(LAYOUTS, results, strict=True):
+            with self.subTest(layout=layout):
                 self.assertLessEqual(program.worst(rows, expected, "loss")[0], LOSS)
                 self.assertLessEqual(program.worst(rows, expected, "grad_norm")[0], NORM)
 
