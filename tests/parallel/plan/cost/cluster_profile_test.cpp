@@ -76,7 +76,8 @@ TEST_CASE("errors of a profile are reported at once with file, pointer and rule"
 TEST_CASE("an invalid table, section or price is reported") {
   auto json = cpu_json();
   json["node"]["all_reduce"] = {{{"ranks", 2}, {"points", {{1024, 1e-5}, {512, 2e-5}}}}};
-  CHECK_THAT(message_of(json), Catch::Contains("/node/all_reduce/0/points: [512,") && Catch::Contains("bytes must increase"));
+  CHECK_THAT(message_of(json),
+             Catch::Contains("/node/all_reduce/0/points: [512,") && Catch::Contains("bytes must increase"));
   json["node"]["all_reduce"] = {{{"ranks", 1}, {"points", {{1024, 1e-5}}}}};
   CHECK_THAT(message_of(json), Catch::Contains("/node/all_reduce/0: must be"));
   json = cpu_json();
