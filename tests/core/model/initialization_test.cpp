@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -16,16 +15,9 @@
 namespace llmtrain::test {
 namespace {
 
-bool ends_with(const std::string& text, const std::string& end) {
-  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
-}
-
 NamedTensors initial_weights(const Graph& graph, const ShardPlace& place = {}, std::int64_t seed = 5,
                              std::vector<std::size_t> parameters = {}) {
-  if (parameters.empty()) {
-    parameters.resize(graph.parameters.size());
-    std::iota(parameters.begin(), parameters.end(), std::size_t{0});
-  }
+  if (parameters.empty()) parameters = indices_below(graph.parameters.size());
   ParameterStore store(graph, parameters, place);
   // A few elements of somebody else stand behind what is ours.
   const at::Tensor flat = at::full({store.elements() + 3}, 8.5, at::kFloat);
@@ -50,7 +42,7 @@ ModelRecipe wide_model() {
 
 // GPT-2's: biases 0, norms 1, all else normal, and projections into the residual stream smaller by √(2·layers).
 double expected_deviation(const ModelRecipe& model, const std::string& name) {
-  const bool is_residual = ends_with(name, "attention.output.weight") || ends_with(name, "ffn.down.weight");
+  const bool is_residual = name.ends_with("attention.output.weight") || name.ends_with("ffn.down.weight");
   return is_residual ? model.init_std / std::sqrt(2.0 * static_cast<double>(model.layers)) : model.init_std;
 }
 
@@ -63,8 +55,8 @@ at::Tensor slice_of(const ModelRecipe& model, const std::string& name, const at:
     return whole.chunk(parts, axis)[static_cast<std::size_t>(part)];
   };
   if (is_norm(name) || name == "embedding.position.weight") return whole;
-  if (ends_with(name, "output.bias") || ends_with(name, "down.bias")) return whole;
-  if (ends_with(name, "output.weight") || ends_with(name, "down.weight")) return cut(1, ranks, rank);
+  if (name.ends_with("output.bias") || name.ends_with("down.bias")) return whole;
+  if (name.ends_with("output.weight") || name.ends_with("down.weight")) return cut(1, ranks, rank);
   if (name.find("key") != std::string::npos || name.find("value") != std::string::npos) {
     const std::int64_t parts = std::min(ranks, model.kv_heads);
     return cut(0, parts, rank / (ranks / parts));
@@ -83,8 +75,8 @@ TEST_CASE("weights start as their kind asks") {
       model.init_std = init_std;
       for (const auto& [name, weight] : initial_weights(Graph::build(model))) {
         INFO(name);
-        if (ends_with(name, ".bias") || is_norm(name)) {
-          CHECK(weight.eq(ends_with(name, ".bias") ? 0 : 1).all().item<bool>());
+        if (name.ends_with(".bias") || is_norm(name)) {
+          CHECK(weight.eq(name.ends_with(".bias") ? 0 : 1).all().item<bool>());
           continue;
         }
         const auto count = static_cast<double>(weight.numel());
@@ -101,7 +93,7 @@ TEST_CASE("no parameter repeats another one's numbers, nor those of another seed
   std::vector<at::Tensor> all;
   for (const std::int64_t seed : {5, 6}) {
     for (const auto& [name, weight] : initial_weights(graph, {}, seed))
-      if (!ends_with(name, ".bias") && !is_norm(name)) all.push_back(weight.flatten() / weight.std());
+      if (!name.ends_with(".bias") && !is_norm(name)) all.push_back(weight.flatten() / weight.std());
   }
   for (std::size_t i = 0; i < all.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
@@ -155,7 +147,7 @@ TEST_CASE("weight decay is for matrices and token tables") {
   for (const NamedModel& named : all_models()) {
     for (const Parameter& parameter : Graph::build(named.model).parameters) {
       INFO(named.name << ", " << parameter.name);
-      const bool is_matrix = ends_with(parameter.name, ".weight") && !is_norm(parameter.name);
+      const bool is_matrix = parameter.name.ends_with(".weight") && !is_norm(parameter.name);
       CHECK(parameter.decays == (is_matrix && parameter.name != "embedding.position.weight"));
     }
   }

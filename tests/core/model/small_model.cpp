@@ -12,15 +12,15 @@
 namespace llmtrain::test {
 namespace {
 
-std::vector<std::size_t> up_to(std::size_t count) {
-  std::vector<std::size_t> numbers(count);
-  std::iota(numbers.begin(), numbers.end(), std::size_t{0});
-  return numbers;
-}
-
 bool is_norm_weight(const Parameter& parameter) { return parameter.initialization == Initialization::ones; }
 
 }  // namespace
+
+std::vector<std::size_t> indices_below(std::size_t count) {
+  std::vector<std::size_t> indices(count);
+  std::iota(indices.begin(), indices.end(), std::size_t{0});
+  return indices;
+}
 
 ModelRecipe gpt2_model() {
   ModelRecipe model;
@@ -95,7 +95,7 @@ at::Tensor wave(std::int64_t rows, std::int64_t width, double phase) {
 }
 
 SmallModel::SmallModel(const ModelRecipe& model, const Options& options) : graph_(Graph::build(model)) {
-  store_ = std::make_unique<ParameterStore>(graph_, up_to(graph_.parameters.size()));
+  store_ = std::make_unique<ParameterStore>(graph_, indices_below(graph_.parameters.size()));
   at::Generator generator = at::detail::createCPUGenerator(7);
   flat_ = at::randn({store_->elements()}, generator, at::kDouble).mul_(0.3).to(options.type);
   for (const FlatRange& range : store_->ranges())
@@ -107,7 +107,7 @@ SmallModel::SmallModel(const ModelRecipe& model, const Options& options) : graph
   stores_.add(*store_);
   if (model.position == Position::rope)
     rope_ = kernels::make_rope_table(model.max_sequence_length, model.head_dim, model.rope_theta, at::kCPU);
-  const std::vector<std::size_t> blocks = options.blocks.empty() ? up_to(graph_.blocks.size()) : options.blocks;
+  const std::vector<std::size_t> blocks = options.blocks.empty() ? indices_below(graph_.blocks.size()) : options.blocks;
   StageOptions stage;
   stage.attention = options.attention;
   stage.recompute = options.recompute;

@@ -37,6 +37,9 @@ MicroBatch random_micro_batch(const ModelRecipe& model, std::uint64_t seed = 1, 
 // An activation [rows, width] in fp32: numbers between −1 and 1 in no simple order.
 at::Tensor wave(std::int64_t rows, std::int64_t width, double phase);
 
+// 0, 1, …, count − 1: all parameters or blocks of a graph.
+std::vector<std::size_t> indices_below(std::size_t count);
+
 // Some blocks of a model on one rank over flat memory of their own. Weights are random, and so large that every term
 // of the arithmetic shows; memory for gradients is full of NaN, as whoever writes first has to overwrite.
 class SmallModel {
