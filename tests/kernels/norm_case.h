@@ -10,6 +10,9 @@
 
 namespace llmtrain::kernels {
 
+// fp32 sums of up to 768 terms in at least four parts, then four roundings of values up to about 10.
+inline const double fp32_tolerance = 40 * fp32_rounding;
+
 struct NormCase {
   at::Tensor x;
   at::Tensor dy;

@@ -18,9 +18,6 @@ constexpr std::int64_t rows = 45;
 constexpr std::int64_t width = 101;
 constexpr std::int64_t blocks = 2;
 
-// As in norm_test.cpp.
-const double fp32_tolerance = 40 * fp32_rounding;
-
 template <class Element>
 struct LevelOutput {
   at::Tensor y, again;

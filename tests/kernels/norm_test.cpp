@@ -23,9 +23,6 @@ NormCase any_shape(NormMode mode, at::ScalarType type) {
   return make_norm_case(rows, width, mode, type);
 }
 
-// fp32 sums of up to 768 terms in at least four parts, then four roundings of values up to about 10.
-const double fp32_tolerance = 40 * fp32_rounding;
-
 double tolerance_of(at::ScalarType type) {
   return type == at::kFloat ? fp32_tolerance : bf16_rounding + fp32_tolerance;
 }

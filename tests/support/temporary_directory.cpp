@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <fstream>
 #include <stdexcept>
-#include <string>
 
 namespace llmtrain::test {
 
@@ -24,6 +23,12 @@ std::filesystem::path TemporaryDirectory::write(std::string_view name, std::stri
   std::filesystem::create_directories(file.parent_path());
   std::ofstream(file, std::ios::binary) << text;
   return file;
+}
+
+std::set<std::string> names_in(const std::filesystem::path& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) names.insert(entry.path().filename().string());
+  return names;
 }
 
 }  // namespace llmtrain::test

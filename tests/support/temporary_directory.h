@@ -2,6 +2,8 @@
 #pragma once
 
 #include <filesystem>
+#include <set>
+#include <string>
 #include <string_view>
 
 namespace llmtrain::test {
@@ -21,5 +23,8 @@ class TemporaryDirectory {
  private:
   std::filesystem::path path_;
 };
+
+// Names of the files and folders that lie directly in a folder.
+std::set<std::string> names_in(const std::filesystem::path& folder);
 
 }  // namespace llmtrain::test

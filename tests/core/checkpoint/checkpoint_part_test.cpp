@@ -22,16 +22,11 @@ namespace llmtrain {
 namespace {
 
 namespace fs = std::filesystem;
+using test::names_in;
 using test::SampleCheckpoint;
 using test::TemporaryDirectory;
 
 constexpr std::size_t writers = 4;
-
-std::set<std::string> names_in(const fs::path& folder) {
-  std::set<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder)) names.insert(entry.path().filename().string());
-  return names;
-}
 
 std::optional<fs::path> newest(const fs::path& checkpoints) {
   std::vector<std::string> skipped;

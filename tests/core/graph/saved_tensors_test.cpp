@@ -32,13 +32,13 @@ double bytes_of(const Graph& graph, std::size_t block, const PassSetting& settin
   return bytes;
 }
 
-struct Shape {
+struct LayerSizes {
   std::int64_t s, b, h, a, t;
 };
 
 TEST_CASE("a layer stores what the activation recompute paper counts, to the byte") {
-  for (const Shape& shape :
-       {Shape{2048, 4, 6144, 64, 8}, Shape{1024, 3, 768, 12, 1}, Shape{64, 1, 64, 4, 4}, Shape{128, 5, 96, 6, 2}}) {
+  for (const LayerSizes& shape : {LayerSizes{2048, 4, 6144, 64, 8}, LayerSizes{1024, 3, 768, 12, 1},
+                                  LayerSizes{64, 1, 64, 4, 4}, LayerSizes{128, 5, 96, 6, 2}}) {
     const Graph graph = Graph::build(dropping(test::gpt2_model(2, shape.h, shape.a)));
     PassSetting setting = cuda_setting(shape.b, shape.s);
     const double s = static_cast<double>(shape.s), b = static_cast<double>(shape.b), h = static_cast<double>(shape.h);

@@ -11,6 +11,7 @@
 #include "parallel/comm/solo_communicator.h"
 #include "tests/parallel/engine/captured_log.h"
 #include "tests/parallel/engine/full_disk.h"
+#include "tests/parallel/engine/run_recipe.h"
 #include "tests/support/child_process.h"
 #include "tests/support/temporary_directory.h"
 
@@ -18,6 +19,7 @@ namespace llmtrain {
 namespace {
 
 namespace fs = std::filesystem;
+using test::error_of;
 using test::TemporaryDirectory;
 
 enum class Mode { synchronous, asynchronous };
@@ -77,17 +79,6 @@ std::size_t checkpoints_in(const fs::path& folder) {
   std::size_t count = 0;
   for (const auto& entry : fs::directory_iterator(folder)) count += entry.is_directory() ? 1 : 0;
   return count;
-}
-
-// Exit code and message of the error that the call threw.
-template <class Call>
-std::string error_of(Call call) {
-  try {
-    call();
-    return "no error";
-  } catch (const Error& error) {
-    return std::to_string(static_cast<int>(error.code())) + " " + error.what();
-  }
 }
 
 TEST_CASE("without async a checkpoint is on disk when write() returns") {

@@ -25,6 +25,7 @@ namespace llmtrain {
 namespace {
 
 namespace fs = std::filesystem;
+using test::error_of;
 using test::run_recipe;
 using test::TemporaryDirectory;
 
@@ -34,17 +35,6 @@ std::map<std::string, std::string> contents(const fs::path& folder) {
   for (const auto& entry : fs::recursive_directory_iterator(folder))
     files[fs::relative(entry.path(), folder).string()] = entry.is_directory() ? "/" : read_file(entry.path());
   return files;
-}
-
-// Exit code and message of the error that the call threw.
-template <class Call>
-std::string error_of(Call call) {
-  try {
-    call();
-    return "no error";
-  } catch (const Error& error) {
-    return std::to_string(static_cast<int>(error.code())) + " " + error.what();
-  }
 }
 
 std::string refusal_of(const Recipe& recipe) {

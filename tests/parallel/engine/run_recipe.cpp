@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/parallel/engine/run_recipe.h"
 
+#include "core/base/error.h"
+
 namespace llmtrain::test {
 
 Recipe run_recipe(const std::filesystem::path& directory, std::vector<Override> overrides) {
@@ -13,6 +15,15 @@ Recipe run_recipe(const std::filesystem::path& directory, std::vector<Override> 
   })";
   overrides.push_back("log.directory=\"" + directory.string() + "\"");
   return parse_recipe(text, "test.json", "/data", overrides);
+}
+
+std::string error_of(const std::function<void()>& call) {
+  try {
+    call();
+    return "no error";
+  } catch (const Error& error) {
+    return std::to_string(static_cast<int>(error.code())) + " " + error.what();
+  }
 }
 
 }  // namespace llmtrain::test

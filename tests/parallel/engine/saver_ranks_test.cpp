@@ -20,6 +20,7 @@ namespace llmtrain {
 namespace {
 
 namespace fs = std::filesystem;
+using test::names_in;
 using test::TemporaryDirectory;
 
 constexpr int ranks = 4;
@@ -31,17 +32,11 @@ CheckpointRecipe recipe_of(bool async) {
   return recipe;
 }
 
-CheckpointState state_of(std::int64_t step) {
+CheckpointState step_state(std::int64_t step) {
   CheckpointState state;
   state.step = step;
   state.recipe = {{"name", "test"}};
   return state;
-}
-
-std::set<std::string> names_in(const fs::path& folder) {
-  std::set<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder)) names.insert(entry.path().filename().string());
-  return names;
 }
 
 // A quarter of a vector whose numbers encode step and position.
@@ -83,7 +78,7 @@ std::vector<std::string> errors_of(Work work) {
 }
 
 void write(CheckpointSaver& saver, std::int64_t step, const TensorSlice& slice) {
-  saver.write(state_of(step), std::span(&slice, 1));
+  saver.write(step_state(step), std::span(&slice, 1));
 }
 
 }  // namespace

@@ -8,8 +8,8 @@
 
 #include "core/base/error.h"
 #include "parallel/schedule/schedule.h"
-#include "tests/parallel/plan/pass_text.h"
 #include "tests/parallel/plan/random_shape.h"
+#include "tests/parallel/plan/schedule_text.h"
 
 namespace llmtrain {
 namespace {
@@ -100,16 +100,6 @@ TEST_CASE("a shape that the rules of recipes refuse has no schedule") {
   CHECK(is_made({.kind = Kind::interleaved, .pipeline = 4, .loops = 1, .micro_batches = 7}));
   CHECK(is_made({.kind = Kind::interleaved, .pipeline = 1, .loops = 2, .micro_batches = 7}));
   CHECK(is_made({.kind = Kind::breadth_first, .pipeline = 4, .loops = 2, .micro_batches = 1}));
-}
-
-// Largest number of (stage, micro-batch) pairs whose activations wait for their backward on the rank.
-std::int32_t most_in_flight(const RankSchedule& schedule) {
-  std::int32_t now = 0, most = 0;
-  for (const Instruction& instruction : schedule.instructions) {
-    if (instruction.operation == Operation::forward) most = std::max(most, ++now);
-    if (instruction.operation == Operation::backward) --now;
-  }
-  return most;
 }
 
 TEST_CASE("activations in flight") {

@@ -19,14 +19,14 @@ Graph graph_of(std::int64_t layers) {
   return Graph::build(model);
 }
 
-struct Case {
+struct PlacementCase {
   std::int64_t layers = 1;
   std::int64_t ranks = 1;
   std::int64_t loops = 1;
   BalanceRecipe balance;
 };
 
-Blocks place(const Case& c) {
+Blocks place(const PlacementCase& c) {
   PipelineRecipe pipeline;
   pipeline.loops = c.loops;
   pipeline.balance = c.balance;
@@ -60,8 +60,9 @@ TEST_CASE("a list gives the layers of each stage") {
 }
 
 TEST_CASE("stages that the rules of recipes refuse are never placed") {
-  for (const Case& refused : {Case{4, 3, 1, by_layers}, Case{4, 4, 1, by_blocks}, Case{4, 2, 1, by_list({1, 2})},
-                              Case{4, 2, 1, by_list({1, 2, 1})}, Case{4, 1, 1, by_list({})}})
+  for (const PlacementCase& refused :
+       {PlacementCase{4, 3, 1, by_layers}, PlacementCase{4, 4, 1, by_blocks}, PlacementCase{4, 2, 1, by_list({1, 2})},
+        PlacementCase{4, 2, 1, by_list({1, 2, 1})}, PlacementCase{4, 1, 1, by_list({})}})
     CHECK_THROWS_WITH(place(refused), Catch::Contains("violate the rules of recipes"));
 }
 

@@ -9,6 +9,8 @@
 #include <map>
 #include <utility>
 
+#include "tests/parallel/plan/schedule_text.h"
+
 namespace llmtrain {
 namespace {
 
@@ -99,16 +101,6 @@ std::map<StageAndMicro, std::size_t> places(const RankSchedule& schedule, Operat
     RC_ASSERT(result.emplace(StageAndMicro{instruction.stage, instruction.micro}, i).second);
   }
   return result;
-}
-
-// Largest number of (stage, micro-batch) pairs whose activations wait for their backward.
-std::int64_t most_in_flight(const RankSchedule& schedule) {
-  std::int64_t now = 0, most = 0;
-  for (const Instruction& instruction : schedule.instructions) {
-    if (instruction.operation == Operation::forward) most = std::max(most, ++now);
-    if (instruction.operation == Operation::backward) --now;
-  }
-  return most;
 }
 
 TEST_CASE("properties of every schedule of one rank") {

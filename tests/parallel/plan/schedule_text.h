@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <string>
 
 #include "parallel/schedule/schedule.h"
@@ -23,6 +25,16 @@ inline std::string pass_text(const RankSchedule& schedule) {
     if (!word.empty()) text += (text.empty() ? "" : " ") + word;
   }
   return text;
+}
+
+// Largest number of (stage, micro-batch) pairs whose activations wait for their backward on the rank.
+inline std::int64_t most_in_flight(const RankSchedule& schedule) {
+  std::int64_t now = 0, most = 0;
+  for (const Instruction& instruction : schedule.instructions) {
+    if (instruction.operation == Operation::forward) most = std::max(most, ++now);
+    if (instruction.operation == Operation::backward) --now;
+  }
+  return most;
 }
 
 }  // namespace llmtrain

@@ -9,12 +9,12 @@ namespace {
 
 using Kind = PipelineSchedule;
 
-struct Case {
+struct TimedCase {
   ScheduleShape shape;
   CaseSeconds seconds;
 };
 
-Simulation run(const Case& c, const std::function<void(StepCosts&)>& change = {}) {
+Simulation run(const TimedCase& c, const std::function<void(StepCosts&)>& change = {}) {
   StepCosts costs = equal_costs(c.shape, c.seconds);
   if (change) change(costs);
   return simulate(make_schedule(c.shape), costs, equal_memory(c.shape), Timeline::record);
@@ -44,7 +44,7 @@ std::string passes(const ScheduleShape& shape, const Simulation& simulation, std
 }
 
 TEST_CASE("one rank: passes one after the other, the optimizer, the overhead of the step") {
-  const Case c{{.micro_batches = 2}, {.optimizer = 0.5}};
+  const TimedCase c{{.micro_batches = 2}, {.optimizer = 0.5}};
   const Simulation simulation = run(c, [](StepCosts& costs) {
     costs.step_overhead_seconds = 0.25;
     costs.stages[0].backward = {.seconds = 2, .communication_seconds = 0.5, .recompute_seconds = 0.75};
@@ -60,7 +60,7 @@ TEST_CASE("one rank: passes one after the other, the optimizer, the overhead of 
 }
 
 TEST_CASE("a pass waits for its tensor to be computed and to arrive") {
-  const Case c{{.kind = Kind::gpipe, .pipeline = 2, .micro_batches = 1}, {.transfer = 0.5, .optimizer = 1}};
+  const TimedCase c{{.kind = Kind::gpipe, .pipeline = 2, .micro_batches = 1}, {.transfer = 0.5, .optimizer = 1}};
   const Simulation simulation = run(c);
   CHECK(passes(c.shape, simulation, 0, Stream::compute) == "F0.0 0-1, B0.0 5-7, O 7-8");
   CHECK(passes(c.shape, simulation, 1, Stream::compute) == "F1.0 1.50-2.50, B1.0 2.50-4.50, O 4.50-5.50");
@@ -72,14 +72,14 @@ TEST_CASE("a pass waits for its tensor to be computed and to arrive") {
 }
 
 TEST_CASE("a link transfers one tensor at a time") {
-  const Case c{{.kind = Kind::gpipe, .pipeline = 2, .micro_batches = 2}, {.transfer = 3}};
+  const TimedCase c{{.kind = Kind::gpipe, .pipeline = 2, .micro_batches = 2}, {.transfer = 3}};
   const Simulation simulation = run(c);
   CHECK(passes(c.shape, simulation, 0, Stream::transfer) == "S0.0 1-4, S0.1 4-7, R0.0 10-13, R0.1 13-16");
   CHECK(passes(c.shape, simulation, 1, Stream::compute) == "F1.0 4-5, F1.1 7-8, B1.0 8-10, B1.1 10-12, O 12-12");
 }
 
 TEST_CASE("1f1b with overlapped transfers, and with transfers that block both ranks") {
-  const Case c{{.kind = Kind::one_forward_one_backward, .pipeline = 2, .micro_batches = 2}, {.transfer = 0.5}};
+  const TimedCase c{{.kind = Kind::one_forward_one_backward, .pipeline = 2, .micro_batches = 2}, {.transfer = 0.5}};
   const Simulation beside = run(c);
   CHECK(passes(c.shape, beside, 0, Stream::compute) == "F0.0 0-1, F0.1 1-2, B0.0 5-7, B0.1 8-10, O 10-10");
   CHECK(passes(c.shape, beside, 1, Stream::compute) ==
@@ -93,8 +93,8 @@ TEST_CASE("1f1b with overlapped transfers, and with transfers that block both ra
   CHECK(holding.ranks[1].exposed_transfer_seconds == 1);
 }
 
-const Case sharded{{.loops = 2, .micro_batches = 1, .zero_stage = 3, .reduces = true},
-                   {.gather = 1, .reduce = 1, .optimizer = 0.5}};
+const TimedCase sharded{{.loops = 2, .micro_batches = 1, .zero_stage = 3, .reduces = true},
+                        {.gather = 1, .reduce = 1, .optimizer = 0.5}};
 
 TEST_CASE("gathers and reductions overlap with passes") {
   const Simulation simulation = run(sharded);
@@ -118,7 +118,7 @@ TEST_CASE("collectives slow down concurrent passes") {
 
 TEST_CASE("a pass that ends during a collective, and one that starts in the middle of it") {
   // The gather of stage 1 runs from 1 to 5: F0 takes 1 ÷ (1 − 0.5) of it.
-  Case c = sharded;
+  TimedCase c = sharded;
   const Simulation simulation = run(c, [](StepCosts& costs) {
     costs.compute_slowdown = 0.5;
     costs.stages[1].gather_seconds = 4;
@@ -138,7 +138,7 @@ TEST_CASE("without overlap gathers and reductions block the passes") {
 }
 
 TEST_CASE("updated weights are gathered after the step and lengthen it") {
-  Case c = sharded;
+  TimedCase c = sharded;
   c.shape.zero_stage = 1;
   const Simulation simulation = run(c);
   CHECK(passes(c.shape, simulation, 0, Stream::data) == "R1 4-5, R0 6-7, G0 7.50-8.50, G1 8.50-9.50");
@@ -148,15 +148,15 @@ TEST_CASE("updated weights are gathered after the step and lengthen it") {
 }
 
 TEST_CASE("a backward waits for the buffer that the last reduction still reads") {
-  const Case c{{.kind = Kind::interleaved, .loops = 1, .micro_batches = 2, .zero_stage = 2, .reduces = true},
-               {.gather = 0, .reduce = 5}};
+  const TimedCase c{{.kind = Kind::interleaved, .loops = 1, .micro_batches = 2, .zero_stage = 2, .reduces = true},
+                    {.gather = 0, .reduce = 5}};
   const Simulation simulation = run(c);
   CHECK(passes(c.shape, simulation, 0, Stream::compute) == "F0.0 0-1, B0.0 1-3, F0.1 3-4, B0.1 8-10, O 15-15");
   CHECK(simulation.ranks[0].exposed_data_seconds == 9);
 }
 
 TEST_CASE("the busiest rank determines the bubble") {
-  const Case c{{.kind = Kind::gpipe, .pipeline = 2, .micro_batches = 1}, {}};
+  const TimedCase c{{.kind = Kind::gpipe, .pipeline = 2, .micro_batches = 1}, {}};
   const Simulation simulation = run(c, [](StepCosts& costs) { costs.stages[1].backward.seconds = 6; });
   CHECK(simulation.window_seconds == 10);
   CHECK(simulation.bubble_fraction == Approx(0.3));

@@ -6,8 +6,8 @@
 #include <catch2/catch.hpp>
 
 #include "parallel/schedule/schedule.h"
-#include "tests/parallel/plan/pass_text.h"
 #include "tests/parallel/plan/random_shape.h"
+#include "tests/parallel/plan/schedule_text.h"
 
 namespace llmtrain {
 namespace {
