@@ -1,10 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A checkout of HEAD in a folder of its own, with its own build, that may be broken without harm."""
+"""A checkout of HEAD in a separate folder with its own build, which a script may change without harm."""
 
+import pathlib
 import shutil
 import subprocess
+import sys
 
-CONFIGURE = ("cmake", "--preset", "release", "-DBUILD_TESTING=ON", "-DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON")
+CONFIGURE = ("cmake", "--preset", "release", "-DBUILD_TESTING=ON", "-DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON",
+             "-DCMAKE_UNITY_BUILD=OFF")
+
+
+def fail(message):
+    raise SystemExit(f"scripts/{pathlib.Path(sys.argv[0]).name}: {message}")
 
 
 class Checkout:
@@ -16,7 +23,7 @@ class Checkout:
         self.jobs = jobs
 
     def make(self):
-        """Brings the checkout to HEAD, and configures it; one that an earlier run kept is used again."""
+        """Brings the checkout to HEAD and configures it; a checkout that an earlier run kept is reused."""
         head = self.git("rev-parse", "HEAD")
         if (self.tree / ".git").exists():
             self.git("checkout", "--quiet", "--force", "--detach", head, folder=self.tree)
@@ -30,11 +37,11 @@ class Checkout:
         launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
         problem = self.run([*CONFIGURE, *launcher])
         if problem:
-            raise SystemExit(f"scripts/mutate: configuring the copy failed:\n{problem}")
+            fail(f"configuring the copy failed:\n{problem}")
         return head
 
     def remove(self):
-        """Only what lies there of ours: the folder may have been somebody's before."""
+        """Removes only what was made here: the folder may have existed before."""
         if self.tree.exists():
             self.git("worktree", "remove", "--force", str(self.tree))
         shutil.rmtree(self.folder / "output", ignore_errors=True)
@@ -43,12 +50,12 @@ class Checkout:
             self.folder.rmdir()
 
     def build(self, targets=()):
-        """Builds these files of the build folder, or all; returns the compiler's words where it fails."""
+        """Builds these files of the build folder, or all; returns the compiler's output if it fails."""
         arguments = ["--target", *sorted(targets)] if targets else []
         return self.run(["cmake", "--build", "build", "--parallel", str(self.jobs), *arguments])
 
     def run(self, command):
-        """The output of a command that fails, in the tree; nothing where it does not."""
+        """Runs a command in the tree; returns its output if it fails, else an empty string."""
         result = subprocess.run(command, cwd=self.tree, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                 errors="replace", check=False)
         return result.stdout[-4000:] if result.returncode != 0 else ""
@@ -57,5 +64,5 @@ class Checkout:
         result = subprocess.run(["git", *arguments], cwd=folder or self.root, capture_output=True, text=True,
                                 check=False)
         if result.returncode != 0:
-            raise SystemExit(f"scripts/mutate: git {' '.join(arguments)}: {result.stderr.strip()}")
+            fail(f"git {' '.join(arguments)}: {result.stderr.strip()}")
         return result.stdout.strip()
