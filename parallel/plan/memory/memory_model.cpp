@@ -5,15 +5,54 @@
 
 #include "core/graph/block_cache.h"
 #include "core/graph/operators.h"
-#include "parallel/plan/memory/overheads.h"
 
 namespace llmtrain {
 namespace {
 
 using Category = MemoryCategory;
 
+// Memory that a rank takes independent of the model: one set of constants for all recipes, fitted together to the peaks
+// in the FP8-LM paper (arXiv 2310.18313, table 5, read from the device) and in the Zero Bubble paper (arXiv 2401.10241,
+// table 4, read from the allocator).
+constexpr double cuda_context_bytes = 0.8e9;
+constexpr double collective_group_bytes = 2.0e9;
+constexpr double transfer_bytes = 0.1e9;
+
+// Resident size of the training program before its first tensor, 150 MB, plus freed blocks that its allocator keeps.
+constexpr double cpu_program_bytes = 0.2e9;
+
 // Double buffering: one block is in use while its neighbour is transferred.
 constexpr double blocks_in_motion = 2;
+
+void add_group(const StateGroup& group, ModelStates& states) {
+  const StateTypes& types = group.types;
+  const auto whole = static_cast<double>(group.whole()), share = static_cast<double>(group.shard());
+  // The ZeRO stage from which a state is sharded: 1 optimizer and master weights, 2 gradients, 3 weights.
+  const auto held = [&](std::int64_t sharded_from) { return group.zero_stage >= sharded_from ? share : whole; };
+  states.resident[Category::weights] += types.weight_bytes() * held(3);
+  states.resident[Category::gradients] += types.gradient_bytes() * held(2);
+  states.resident[Category::master_weights] += types.master_bytes() * held(1);
+  states.resident[Category::optimizer] += types.moment_bytes() * held(1);
+  // Shards are resident; the whole tensors exist only while they are used, which the simulator's ledger times.
+  if (group.zero_stage >= 2) states.unreduced_gradients += types.gradient_bytes() * whole;
+  if (group.zero_stage >= 3) states.gathered_weights += types.weight_bytes() * whole;
+  if (group.is_fp8) states.fp8_gradients += types.gradient_bytes() * whole;
+}
+
+// On one pipeline rank a tied head reads the embedding's weight; if that belongs to another stage, ZeRO-3 gathers it a
+// second time for the head.
+double copied_embedding_bytes(const Partition& partition, std::size_t stage) {
+  const Graph& graph = *partition.graph;
+  const auto has = [&](BlockKind kind) {
+    return std::ranges::any_of(partition.stages[stage].blocks,
+                               [&](std::size_t block) { return graph.blocks[block].kind == kind; });
+  };
+  const bool reads_other_stage =
+      graph.model.tie_embeddings && partition.mesh.pipeline == 1 && has(BlockKind::head) && !has(BlockKind::embedding);
+  if (!reads_other_stage) return 0;
+  const std::int64_t elements = local_elements(graph.model, graph.logits_weight(), shard_degrees(partition.mesh));
+  return state_types(partition.recipe.precision).weight_bytes() * static_cast<double>(elements);
+}
 
 // A block's memory for one micro-batch: saved for the backward, alive during a pass, and its weights.
 struct BlockMemory {
@@ -134,7 +173,30 @@ double input_bytes(const Partition& partition) {
   return ids + 4 * static_cast<double>(recipe.model.max_sequence_length * recipe.model.head_dim);
 }
 
+// CUDA: context, modules and library workspaces of a process on one device. CPU: the program with LibTorch loaded.
+double framework_bytes(KernelSet kernels) {
+  return kernels == KernelSet::cuda ? cuda_context_bytes : cpu_program_bytes;
+}
+
+// Channel and staging buffers of the collectives, per kind of group that has more than one rank, and of point-to-point
+// transfers between pipeline ranks. 0 on the CPU, where ranks copy between tensors directly.
+double communicator_bytes(KernelSet kernels, const Mesh& mesh) {
+  if (kernels == KernelSet::cpu) return 0;
+  double bytes = mesh.pipeline > 1 ? transfer_bytes : 0;
+  // One communicator per kind of group that has peers; pipeline neighbours only exchange point to point.
+  for (const std::int64_t ranks : {mesh.tensor, mesh.context, mesh.data, mesh.expert})
+    if (ranks > 1) bytes += collective_group_bytes;
+  return bytes;
+}
+
 }  // namespace
+
+ModelStates model_states(const Partition& partition, std::size_t stage) {
+  ModelStates states;
+  for (const StateGroup& group : partition.groups[stage]) add_group(group, states);
+  if (states.gathered_weights > 0) states.gathered_weights += copied_embedding_bytes(partition, stage);
+  return states;
+}
 
 StepMemory make_step_memory(const Partition& partition, KernelSet kernels) {
   Blocks blocks(partition, kernels);

@@ -3,7 +3,7 @@
 
 #include "core/graph/pass_setting.h"
 #include "parallel/layout/layout.h"
-#include "parallel/plan/simulator/step_memory.h"
+#include "parallel/plan/simulator/step_costs.h"
 
 namespace llmtrain {
 

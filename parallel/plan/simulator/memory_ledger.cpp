@@ -17,16 +17,6 @@ MemoryLedger::MemoryLedger(const ScheduleShape& shape, const StepMemory& memory,
   if (timeline == Timeline::record) result_.memory.push_back({0, now_});
 }
 
-double MemoryLedger::with_previous_stage(std::int32_t stage) const {
-  const bool exchanges = shape_.pipeline > 1 && stage > 0;
-  return exchanges ? memory_.stages[static_cast<std::size_t>(stage)].boundary_activation : 0;
-}
-
-double MemoryLedger::with_next_stage(std::int32_t stage) const {
-  const bool exchanges = shape_.pipeline > 1 && stage + 1 < shape_.stages();
-  return exchanges ? memory_.stages[static_cast<std::size_t>(stage)].boundary_activation : 0;
-}
-
 void MemoryLedger::record(double seconds, MemoryChange change, std::int32_t stage, std::int32_t instruction) {
   // A pass reports its end when it starts: events wait in the heap until the clock reaches them.
   ahead_.push_back({seconds, stage, instruction, change});
@@ -75,6 +65,10 @@ void MemoryLedger::apply(const Event& event) {
   if (event.change == MemoryChange::optimizer_starts) return add(MemoryCategory::buffers, memory_.optimizer_workspace);
   if (event.change == MemoryChange::optimizer_ends) return add(MemoryCategory::buffers, -memory_.optimizer_workspace);
   const StageMemory& stage = memory_.stages[static_cast<std::size_t>(event.stage)];
+  // Of a tensor that the stage exchanges with its neighbour; 0 where there is none on another rank.
+  const bool has_neighbours = shape_.pipeline > 1;
+  const double with_previous = has_neighbours && event.stage > 0 ? stage.boundary_activation : 0;
+  const double with_next = has_neighbours && event.stage + 1 < shape_.stages() ? stage.boundary_activation : 0;
   switch (event.change) {
     case MemoryChange::tensor_arrives:
       return add(MemoryCategory::communication, stage.boundary_activation);
@@ -92,18 +86,18 @@ void MemoryLedger::apply(const Event& event) {
       running_ = event.instruction;
       add(MemoryCategory::activations, stage.saved_activations);
       add(MemoryCategory::buffers, stage.forward_workspace);
-      return add(MemoryCategory::communication, with_next_stage(event.stage));
+      return add(MemoryCategory::communication, with_next);
     case MemoryChange::forward_ends:
       add(MemoryCategory::buffers, -stage.forward_workspace);
-      return add(MemoryCategory::communication, -with_previous_stage(event.stage));
+      return add(MemoryCategory::communication, -with_previous);
     case MemoryChange::backward_starts:
       running_ = event.instruction;
       add(MemoryCategory::buffers, stage.backward_workspace);
-      return add(MemoryCategory::communication, with_previous_stage(event.stage));
+      return add(MemoryCategory::communication, with_previous);
     case MemoryChange::backward_ends:
       add(MemoryCategory::activations, -stage.saved_activations);
       add(MemoryCategory::buffers, -stage.backward_workspace);
-      return add(MemoryCategory::communication, -with_next_stage(event.stage));
+      return add(MemoryCategory::communication, -with_next);
     case MemoryChange::optimizer_starts:
     case MemoryChange::optimizer_ends:
       return;  // of the whole rank, above

@@ -52,9 +52,6 @@ class MemoryLedger {
   void count_next();
   void apply(const Event& event);
   void add(MemoryCategory category, double bytes);
-  // Bytes of a tensor that the stage exchanges with its neighbour; 0 where there is none on another rank.
-  double with_previous_stage(std::int32_t stage) const;
-  double with_next_stage(std::int32_t stage) const;
 
   const ScheduleShape& shape_;
   const StepMemory& memory_;

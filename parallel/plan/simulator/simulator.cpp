@@ -19,9 +19,10 @@ constexpr double never = std::numeric_limits<double>::infinity();
 
 // The progress of a rank through its schedule. Times are in seconds.
 struct RankClock {
-  RankClock(const ScheduleShape& shape, const StepMemory& memory, std::int32_t rank, Timeline timeline)
-      : ledger(shape, memory, rank, timeline) {}
+  RankClock(const ScheduleShape& shape, const StepMemory& memory, std::int32_t rank_in, Timeline timeline)
+      : rank(rank_in), ledger(shape, memory, rank_in, timeline) {}
 
+  std::int32_t rank;
   std::size_t next = 0;         // instruction
   double clock = 0;             // the compute stream is busy until then
   double input_ready = 0;       // end of the transfers that the next pass waits for
@@ -59,12 +60,12 @@ class Simulator {
 
   // Ranks act in order of simulated time, so that links serve transfers in the order in which they are requested.
   Simulation run() {
-    for (std::int32_t rank = 0; rank < shape_.pipeline; ++rank) wake(rank, 0);
+    for (const RankClock& rank : ranks_) wake(rank, 0);
     while (!queue_.empty()) {
       const auto [now, rank] = queue_.top();
       queue_.pop();
       rank_of(rank).ledger.advance(now);
-      advance(rank, now);
+      advance(rank_of(rank), now);
     }
     return finish();
   }
@@ -75,7 +76,7 @@ class Simulator {
   const StageCost& cost_of(const Instruction& instruction) const {
     return costs_.stages[static_cast<std::size_t>(instruction.stage)];
   }
-  void wake(std::int32_t rank, double seconds) { queue_.emplace(seconds, rank); }
+  void wake(const RankClock& rank, double seconds) { queue_.emplace(seconds, rank.rank); }
 
   // When a stage's input has arrived or, with blocking transfers, when its sender has begun; `never` before the send.
   double& arrival(Operation operation, std::int32_t stage, std::int32_t micro) {
@@ -86,51 +87,48 @@ class Simulator {
   }
 
   // Executes instructions up to and including the next one that occupies the compute stream.
-  void advance(std::int32_t rank, double now) {
-    RankClock& here = rank_of(rank);
-    const auto& instructions = schedule_.ranks[static_cast<std::size_t>(rank)].instructions;
+  void advance(RankClock& here, double now) {
+    const auto& instructions = schedule_.ranks[static_cast<std::size_t>(here.rank)].instructions;
     while (here.next < instructions.size()) {
       const Instruction& instruction = instructions[here.next];
       switch (instruction.operation) {
         case Operation::forward:
         case Operation::backward:
-          run_pass(rank, instruction);
+          run_pass(here, instruction);
           ++here.next;
-          return wake(rank, here.clock);
+          return wake(here, here.clock);
         case Operation::send_activation:
         case Operation::send_gradient:
-          send(rank, instruction, now);
+          send(here, instruction, now);
           break;
         case Operation::receive_activation:
         case Operation::receive_gradient:
-          if (!receive(rank, instruction)) return;
+          if (!receive(here, instruction)) return;
           break;
         case Operation::gather_weights:
         case Operation::reduce_gradients:
-          run_collective(rank, instruction);
+          run_collective(here, instruction);
           break;
         case Operation::free_weights:
-          change_memory(rank, here.clock, MemoryChange::weights_are_freed, instruction.stage);
+          change_memory(here, here.clock, MemoryChange::weights_are_freed, instruction.stage);
           break;
         case Operation::optimizer_step:
-          run_optimizer(rank);
+          run_optimizer(here);
           break;
       }
       ++here.next;
       // The compute stream has advanced: other ranks may have to act before this one continues.
-      if (here.clock > now) return wake(rank, here.clock);
+      if (here.clock > now) return wake(here, here.clock);
     }
   }
 
-  void change_memory(std::int32_t rank, double seconds, MemoryChange change, std::int32_t stage) {
-    RankClock& here = rank_of(rank);
+  void change_memory(RankClock& here, double seconds, MemoryChange change, std::int32_t stage) {
     here.ledger.record(seconds, change, stage, static_cast<std::int32_t>(here.next));
   }
 
-  void record(std::int32_t rank, Stream stream, Interval interval) {
+  void record(RankClock& here, Stream stream, Interval interval) {
     if (timeline_ == Timeline::leave_out) return;
-    const auto instruction = static_cast<std::int32_t>(rank_of(rank).next);
-    result_.timeline.push_back({rank, instruction, stream, interval.start, interval.end});
+    result_.timeline.push_back({here.rank, static_cast<std::int32_t>(here.next), stream, interval.start, interval.end});
   }
 
   // The earliest start of a pass: the rank, its input and its weights are ready.
@@ -149,23 +147,22 @@ class Simulator {
     return start;
   }
 
-  void run_pass(std::int32_t rank, const Instruction& instruction) {
-    RankClock& here = rank_of(rank);
+  void run_pass(RankClock& here, const Instruction& instruction) {
     const bool forward = instruction.operation == Operation::forward;
     const PassCost& cost = forward ? cost_of(instruction).forward : cost_of(instruction).backward;
     const double start = start_of_pass(here, instruction);
     // Collectives that are already issued slow the pass down; later ones are issued after it.
     const double end = here.data.end_of_pass(start, cost.seconds, costs_.compute_slowdown);
     if (!forward) ++stage_of(instruction).unreduced;
-    if (!forward) begin_gradients(rank, instruction.stage, start);
+    if (!forward) begin_gradients(here, instruction.stage, start);
     // The head computes its loss and gradients within its forward pass.
     if (forward && instruction.stage + 1 == shape_.stages())
       // Its gradients are those of the last stage, or of the embedding that it shares on one rank.
-      begin_gradients(rank, memory_.head_adds_to_first ? 0 : instruction.stage, start);
-    change_memory(rank, start, forward ? MemoryChange::forward_starts : MemoryChange::backward_starts,
+      begin_gradients(here, memory_.head_adds_to_first ? 0 : instruction.stage, start);
+    change_memory(here, start, forward ? MemoryChange::forward_starts : MemoryChange::backward_starts,
                   instruction.stage);
-    change_memory(rank, end, forward ? MemoryChange::forward_ends : MemoryChange::backward_ends, instruction.stage);
-    record(rank, Stream::compute, {start, end});
+    change_memory(here, end, forward ? MemoryChange::forward_ends : MemoryChange::backward_ends, instruction.stage);
+    record(here, Stream::compute, {start, end});
     const double slowed = end - start - cost.seconds;
     here.result.busy_seconds += end - start;
     here.result.communication_seconds += cost.communication_seconds;
@@ -177,30 +174,28 @@ class Simulator {
     here.clock = end;
   }
 
-  void begin_gradients(std::int32_t rank, std::int32_t stage, double start) {
+  void begin_gradients(RankClock& here, std::int32_t stage, double start) {
     bool& holds = stages_[static_cast<std::size_t>(stage)].holds_gradients;
     // Without data ranks the resident gradients are the only ones.
     if (!shape_.reduces || std::exchange(holds, true)) return;
-    change_memory(rank, start, MemoryChange::gradients_begin, stage);
+    change_memory(here, start, MemoryChange::gradients_begin, stage);
   }
 
   // Whole gradients are released at the rank's next reduction or optimizer step: an asynchronous reduction may read
   // them until then.
-  void end_reduction(std::int32_t rank) {
-    RankClock& here = rank_of(rank);
+  void end_reduction(RankClock& here) {
     if (here.reducing < 0) return;
-    change_memory(rank, std::max(here.clock, here.reduced), MemoryChange::gradients_are_reduced, here.reducing);
+    change_memory(here, std::max(here.clock, here.reduced), MemoryChange::gradients_are_reduced, here.reducing);
     here.reducing = -1;
   }
 
-  void run_collective(std::int32_t rank, const Instruction& instruction) {
-    RankClock& here = rank_of(rank);
+  void run_collective(RankClock& here, const Instruction& instruction) {
     const bool gather = instruction.operation == Operation::gather_weights;
     const double seconds = gather ? cost_of(instruction).gather_seconds : cost_of(instruction).reduce_seconds;
     // Without overlap a collective is issued only after the tensors in flight have arrived, in program order.
     const double from = costs_.overlap ? here.clock : std::max(here.clock, here.input_ready);
     const Interval interval = here.data.issue(from, seconds);
-    record(rank, Stream::data, interval);
+    record(here, Stream::data, interval);
     if (!costs_.overlap) {
       here.result.exposed_data_seconds += interval.end - from;
       here.clock = interval.end;
@@ -208,42 +203,40 @@ class Simulator {
     if (gather) {
       stage_of(instruction).gathered = interval.end;
       if (shape_.sharding() == 3)
-        change_memory(rank, interval.start, MemoryChange::weights_are_gathered, instruction.stage);
+        change_memory(here, interval.start, MemoryChange::weights_are_gathered, instruction.stage);
     } else {
-      end_reduction(rank);
+      end_reduction(here);
       stage_of(instruction).reduced = here.reduced = interval.end;
       stage_of(instruction).unreduced = 0;
       stage_of(instruction).holds_gradients = false;
       here.reducing = instruction.stage;
-      if (!costs_.overlap) end_reduction(rank);
+      if (!costs_.overlap) end_reduction(here);
     }
   }
 
-  void run_optimizer(std::int32_t rank) {
-    RankClock& here = rank_of(rank);
+  void run_optimizer(RankClock& here) {
     const double passes_done = std::max(here.clock, here.input_ready);
     const double start = std::max(passes_done, here.reduced);
-    const double seconds = costs_.optimizer_seconds[static_cast<std::size_t>(rank)];
-    end_reduction(rank);
+    const double seconds = costs_.optimizer_seconds[static_cast<std::size_t>(here.rank)];
+    end_reduction(here);
     here.result.exposed_data_seconds += start - passes_done;
     here.result.optimizer_seconds += seconds;
     here.clock = start + seconds;
-    change_memory(rank, start, MemoryChange::optimizer_starts, -1);
-    change_memory(rank, here.clock, MemoryChange::optimizer_ends, -1);
-    record(rank, Stream::compute, {start, here.clock});
+    change_memory(here, start, MemoryChange::optimizer_starts, -1);
+    change_memory(here, here.clock, MemoryChange::optimizer_ends, -1);
+    record(here, Stream::compute, {start, here.clock});
   }
 
   // transfer_seconds[r] is between rank r and the next one, in both directions.
-  double transfer_seconds(std::int32_t rank, const Instruction& instruction) const {
+  double transfer_seconds(const RankClock& here, const Instruction& instruction) const {
     const bool with_next =
         instruction.operation == Operation::send_activation || instruction.operation == Operation::receive_gradient;
-    return costs_.transfer_seconds[static_cast<std::size_t>(with_next ? rank : instruction.peer)];
+    return costs_.transfer_seconds[static_cast<std::size_t>(with_next ? here.rank : instruction.peer)];
   }
 
-  void send(std::int32_t rank, const Instruction& instruction, double now) {
-    RankClock& here = rank_of(rank);
+  void send(RankClock& here, const Instruction& instruction, double now) {
     RankClock& peer = rank_of(instruction.peer);
-    const double seconds = transfer_seconds(rank, instruction);
+    const double seconds = transfer_seconds(here, instruction);
     const std::int32_t stage = instruction.stage + (instruction.operation == Operation::send_activation ? 1 : -1);
     double& arrives = arrival(instruction.operation, stage, instruction.micro);
     double start = std::max(here.clock, here.send_free);
@@ -260,32 +253,31 @@ class Simulator {
       peer.ledger.record(start, MemoryChange::tensor_arrives, stage, 0);
     }
     here.send_free = start + seconds;
-    change_memory(rank, here.send_free, MemoryChange::tensor_is_sent, instruction.stage);
-    record(rank, Stream::transfer, {start, here.send_free});
+    change_memory(here, here.send_free, MemoryChange::tensor_is_sent, instruction.stage);
+    record(here, Stream::transfer, {start, here.send_free});
     // The peer has reached its receive already: it can proceed now that the time of arrival is known.
     if (peer.awaited != &arrives) return;
     peer.awaited = nullptr;
-    wake(instruction.peer, now);
+    wake(peer, now);
   }
 
   // False if the tensor has not been sent yet; its sender then wakes this rank.
-  bool receive(std::int32_t rank, const Instruction& instruction) {
-    RankClock& here = rank_of(rank);
+  bool receive(RankClock& here, const Instruction& instruction) {
     double& arrives = arrival(instruction.operation, instruction.stage, instruction.micro);
     if (arrives == never) {
       here.awaited = &arrives;
       return false;
     }
-    const double seconds = transfer_seconds(rank, instruction);
+    const double seconds = transfer_seconds(here, instruction);
     if (costs_.blocking_transfers) {
       const double start = std::max({here.clock, arrives, here.receive_free});
       here.receive_free = arrives = start + seconds;
-      change_memory(rank, start, MemoryChange::tensor_arrives, instruction.stage);
+      change_memory(here, start, MemoryChange::tensor_arrives, instruction.stage);
     }
     // The instruction itself does not wait: the next pass does, so that several receives overlap.
     here.input_ready = std::max(here.input_ready, arrives);
     here.longest_transfer = std::max(here.longest_transfer, seconds);
-    record(rank, Stream::transfer, {arrives - seconds, arrives});
+    record(here, Stream::transfer, {arrives - seconds, arrives});
     return true;
   }
 
@@ -305,10 +297,9 @@ class Simulator {
     result_.step_seconds += costs_.step_overhead_seconds;
     result_.window_seconds = std::max(0.0, last_end_ - first_start_);
     if (result_.window_seconds > 0) result_.bubble_fraction = 1 - most_busy / result_.window_seconds;
-    std::stable_sort(
-        result_.timeline.begin(), result_.timeline.end(), [](const TimelineEntry& a, const TimelineEntry& b) {
-          return std::tie(a.rank, a.start_seconds, a.end_seconds) < std::tie(b.rank, b.start_seconds, b.end_seconds);
-        });
+    std::ranges::stable_sort(result_.timeline, {}, [](const TimelineEntry& entry) {
+      return std::tuple(entry.rank, entry.start_seconds, entry.end_seconds);
+    });
     return std::move(result_);
   }
 

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "parallel/plan/simulator/step_costs.h"
-#include "parallel/plan/simulator/step_memory.h"
 #include "parallel/schedule/schedule.h"
 
 namespace llmtrain {

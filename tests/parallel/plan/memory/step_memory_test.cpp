@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/plan/simulator/step_memory.h"
+#include "parallel/plan/simulator/step_costs.h"
 
 #include <catch2/catch.hpp>
 
