@@ -1,52 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/plan/cost/cluster_profile.h"
 
+#include <algorithm>
+#include <cmath>
+#include <system_error>
+
 #include "core/base/error.h"
-#include "parallel/plan/cost/profile_keys.h"
-#include "parallel/plan/cost/profile_reader.h"
+#include "core/base/file.h"
+#include "core/recipe/hints.h"
+#include "core/recipe/rules/world.h"
 
 namespace llmtrain {
 namespace {
 
-// The visitor of visit_profile() that writes JSON; ProfileReader is the one that reads it.
-class ProfileWriter {
- public:
-  void text(const char* name, const std::string& field) { top()[name] = field; }
-  void kind(const char* name, DeviceKind field) { top()[name] = field == DeviceKind::cpu ? "cpu" : "cuda"; }
-  void number(const char* name, double field, ProfileRange) { top()[name] = field; }
-  void integer(const char* name, std::int64_t field, ProfileRange) { top()[name] = field; }
-  void sources(const char* name, const std::map<std::string, std::string>& field) { top()[name] = field; }
+bool is_file_name(const std::string& profile) {
+  return profile.find('/') != std::string::npos || profile.ends_with(".json");
+}
 
-  void price(const char* name, const std::optional<double>& field) {
-    top()[name] = field ? nlohmann::ordered_json(*field) : nlohmann::ordered_json();
-  }
+[[noreturn]] void throw_unknown(const std::string& profile, const std::filesystem::path& folder) {
+  const std::vector<std::string> names = profile_names(folder);
+  const std::vector<std::string_view> words(names.begin(), names.end());
+  std::string message = "/cluster/profile: \"" + profile + "\" is not a profile in " + folder.string() + "; available:";
+  for (const std::string& name : names) message += ' ' + name + ',';
+  if (names.empty()) message += " none,";
+  message += " or a path to a file";
+  const std::string_view near = nearest_word(profile, words);
+  if (!near.empty()) message += "; did you mean \"" + std::string(near) + "\"?";
+  throw Error(ExitCode::bad_recipe, message);
+}
 
-  void tables(const char* name, const std::vector<CollectiveTable>& field) {
-    auto list = nlohmann::ordered_json::array();
-    for (const CollectiveTable& table : field) {
-      auto points = nlohmann::ordered_json::array();
-      for (const CollectivePoint& point : table.points) points.push_back({point.bytes, point.seconds});
-      list.push_back({{"ranks", table.ranks}, {"points", points}});
-    }
-    top()[name] = list;
-  }
-
-  template <class Body>
-  void section(const char* name, Body body) {
-    levels_.push_back(nlohmann::ordered_json::object());
-    body();
-    auto inner = std::move(levels_.back());
-    levels_.pop_back();
-    top()[name] = std::move(inner);
-  }
-
-  nlohmann::ordered_json take() { return std::move(top()); }
-
- private:
-  nlohmann::ordered_json& top() { return levels_.back(); }
-
-  std::vector<nlohmann::ordered_json> levels_{nlohmann::ordered_json::object()};
-};
+void divide(ClusterProfile& profile, double ranks) {
+  DeviceProfile& device = profile.device;
+  PeakFlops& peak = device.peak_flops;
+  // Everything that the ranks of one processor contend for is divided; latencies are not.
+  for (double* rate : {&peak.fp32, &peak.tf32, &peak.bf16, &peak.fp16, &peak.fp8, &device.memory_bandwidth,
+                       &device.memory_bytes, &device.pcie_bandwidth, &profile.node.link_bandwidth})
+    *rate /= ranks;
+  // A smaller result saturates fewer cores (outer_half enters squared); half_bytes ÷ bandwidth, the start-up time of a
+  // pass, stays the same.
+  profile.matrix.outer_half /= std::sqrt(ranks);
+  profile.memory.half_bytes /= ranks;
+}
 
 }  // namespace
 
@@ -58,26 +52,46 @@ double peak_flops(const ClusterProfile& profile, const PrecisionRecipe& precisio
   return precision.compute == DataType::fp16 ? peak.fp16 : peak.fp32;
 }
 
-ClusterProfile parse_profile(std::string_view text, const std::string& file) {
-  const JsonText json = parse_json(text);
-  if (!json.error.empty()) throw Error(ExitCode::bad_recipe, file + ": " + json.error);
-  // Parsers keep one of two equal keys silently; which one is not obvious to the author of the file.
-  if (!json.duplicates.empty()) {
-    throw Error(ExitCode::bad_recipe, file + ": " + json.duplicates.front() + ": is given twice; take one out");
+std::vector<std::string> profile_names(const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
   }
-  ClusterProfile profile;
-  ProfileReader reader(json.value, file);
-  visit_profile(reader, profile);
-  reader.finish();
-  return profile;
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
-nlohmann::ordered_json to_json(const ClusterProfile& profile) {
-  ProfileWriter writer;
-  // One visitor interface serves reading and writing, so it takes the profile by mutable reference.
-  ClusterProfile copy = profile;
-  visit_profile(writer, copy);
-  return writer.take();
+ClusterProfile load_profile(const std::string& profile, const std::filesystem::path& folder) {
+  if (is_file_name(profile)) return parse_profile(read_file(profile), profile);
+  if (profile == "auto") {
+    // local.json is this machine's own measurement; cpu.json is the stated default until there is one.
+    const bool calibrated = std::filesystem::exists(folder / "local.json");
+    return load_profile(calibrated ? "local" : "cpu", folder);
+  }
+  const std::filesystem::path file = folder / (profile + ".json");
+  if (!std::filesystem::exists(file)) throw_unknown(profile, folder);
+  return parse_profile(read_file(file), file.string());
+}
+
+std::int64_t devices_per_node(const Recipe& recipe, const ClusterProfile& profile) {
+  // Guards the cast below against absurd recipes, which the mesh's rules refuse later.
+  constexpr double most_ranks_per_node = 1 << 24;
+  if (recipe.cluster.devices_per_node) return *recipe.cluster.devices_per_node;
+  if (profile.device.kind != DeviceKind::cpu) return profile.node.devices;
+  const double ranks = std::ceil(ranks_asked_for(recipe).value_or(1) / static_cast<double>(recipe.cluster.nodes));
+  if (ranks > most_ranks_per_node) return profile.node.devices;
+  return std::max(profile.node.devices, static_cast<std::int64_t>(ranks));
+}
+
+ClusterProfile share_devices(const ClusterProfile& profile, const Mesh& mesh) {
+  const std::int64_t ranks = std::min(mesh.world(), mesh.devices_per_node), devices = profile.node.devices;
+  ClusterProfile shared = profile;
+  if (profile.device.kind != DeviceKind::cpu || ranks <= devices) return shared;
+  shared.ranks_per_device = static_cast<double>(ranks) / static_cast<double>(devices);
+  shared.node.devices = ranks;
+  divide(shared, shared.ranks_per_device);
+  return shared;
 }
 
 }  // namespace llmtrain

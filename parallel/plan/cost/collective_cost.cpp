@@ -47,18 +47,16 @@ double CollectiveCost::seconds(Collective collective, double bytes, const RankGr
     case Collective::all_reduce:
       return all_reduce(bytes, group);
     case Collective::all_gather:
-      return all_gather(bytes, group);
     case Collective::reduce_scatter:
-      return reduce_scatter(bytes, group);
+      return all_gather(bytes, group);
     case Collective::all_to_all:
       return all_to_all(bytes, group);
-    case Collective::broadcast:
-      return broadcast(bytes, group);
     case Collective::send:
     case Collective::receive:
       return point_to_point(bytes, group);
+    case Collective::broadcast:
     case Collective::barrier:
-      return all_reduce(0, group);
+      break;  // no step has them
   }
   return 0;
 }
@@ -110,21 +108,11 @@ double CollectiveCost::all_gather(double bytes, const RankGroup& group) const {
   return reduction(bytes, group, profile_.network.efficiency) / 2;
 }
 
-double CollectiveCost::reduce_scatter(double bytes, const RankGroup& group) const { return all_gather(bytes, group); }
-
 double CollectiveCost::gather_weights(double bytes, const RankGroup& group) const {
   return reduction(bytes, group, profile_.network.gather_efficiency) / 2;
 }
 
-double CollectiveCost::broadcast(double bytes, const RankGroup& group) const {
-  if (group.ranks <= 1) return 0;
-  // A binomial tree: after each round twice as many ranks have the tensor.
-  return point_to_point(bytes, {2, group.stride, group.inside_node > 1 ? 2 : 1}) *
-         std::ceil(doublings(static_cast<double>(group.ranks)));
-}
-
 double CollectiveCost::all_to_all(double bytes, const RankGroup& group, AllToAllAlgorithm algorithm) const {
-  if (group.ranks <= 1) return 0;
   const double inside = static_cast<double>(std::min(group.inside_node, group.ranks));
   const double ranks = static_cast<double>(group.ranks), nodes = node_count(group);
   const NodeProfile& node = profile_.node;

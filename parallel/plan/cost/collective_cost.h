@@ -18,17 +18,16 @@ class CollectiveCost {
   // `emulated`: delays that the local backend's emulated network adds to everything.
   CollectiveCost(const ClusterProfile& profile, std::int64_t devices_per_node, const EmulatedLink& emulated = {});
 
+  // 0 for a broadcast and a barrier, which no step contains.
   double seconds(Collective collective, double bytes, const RankGroup& group) const;
 
   // A ring inside the node (or its measured table), pipelined with a ring over the nodes that uses all adapters: the
   // slower of the two counts (Patarasuk and Yuan, 2009). Latency between nodes is that of a tree: log2(nodes) latencies
   // each way.
   double all_reduce(double bytes, const RankGroup& group) const;
-  double all_gather(double bytes, const RankGroup& group) const;
-  double reduce_scatter(double bytes, const RankGroup& group) const;
+  double all_gather(double bytes, const RankGroup& group) const;  // and reduce-scatter, which takes as long
   // The same for the many small tensors of sharded weights (ZeRO-3), which reach less of the network's bandwidth.
   double gather_weights(double bytes, const RankGroup& group) const;
-  double broadcast(double bytes, const RankGroup& group) const;
   // Each rank holds `bytes` and sends an equal part to every other: linear with ranks − 1 messages, or 2DH, which first
   // merges messages to the same node (Hwang et al., arXiv 2206.03382, section 3.4).
   double all_to_all(double bytes, const RankGroup& group, AllToAllAlgorithm algorithm) const;

@@ -1,34 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstddef>
-#include <limits>
-#include <numeric>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
 
 #include "core/graph/block_cache.h"
 #include "parallel/layout/step_scalars.h"
-#include "parallel/plan/cost/boundary.h"
+#include "parallel/plan/cost/operator_cost.h"
 #include "parallel/plan/cost/state_cost.h"
 #include "parallel/plan/cost/step_cost_model.h"
 
 namespace llmtrain {
 namespace {
-
-// The row of the report under which a collective inside blocks is counted.
-Purpose purpose_of(RankAxis axis) {
-  switch (axis) {
-    case RankAxis::tensor:
-    case RankAxis::expert_tensor:
-      return Purpose::tensor_parallel;
-    case RankAxis::context:
-      return Purpose::context;
-    case RankAxis::expert:
-      return Purpose::expert;
-  }
-  return Purpose::control;
-}
 
 // A collective inside blocks, and how often each pipeline rank takes part in it per step.
 struct CountedExchange {
@@ -39,7 +24,6 @@ struct CountedExchange {
   auto kind() const {
     return std::tie(exchange.axis, exchange.tensors, exchange.collective, exchange.bytes, exchange.compression);
   }
-  double most() const { return *std::max_element(times.begin(), times.end()); }
 };
 
 // Counts the collectives inside the blocks of all stages: layers first, so that what they exchange leads the table.
@@ -48,9 +32,9 @@ class ExchangeCount {
   explicit ExchangeCount(const CostContext& context) : context_(context), lists_(*context.partition.graph) {
     for (const bool of_layers : {true, false}) count_blocks(of_layers);
     // By axis, then in the order in which the model first uses the tensors.
-    std::stable_sort(counted_.begin(), counted_.end(), [this](const CountedExchange& a, const CountedExchange& b) {
-      return std::tuple(a.exchange.axis, place_of(a.exchange.tensors), a.exchange.collective) <
-             std::tuple(b.exchange.axis, place_of(b.exchange.tensors), b.exchange.collective);
+    std::ranges::stable_sort(counted_, {}, [this](const CountedExchange& counted) {
+      const Exchange& exchange = counted.exchange;
+      return std::tuple(exchange.axis, place_of(exchange.tensors), exchange.collective);
     });
   }
 
@@ -99,22 +83,21 @@ class Table {
  public:
   explicit Table(const CostContext& context) : context_(context) {}
 
-  // `bytes` of whole tensors per step, and the time of moving them. Leaves out what moves nothing.
+  // `bytes` of whole tensors per step, and the time of moving them: by default that of one collective over all of the
+  // bytes. Leaves out what moves nothing.
   void add(Collective collective, Purpose purpose, std::string tensors, const RankGroup& group, double bytes,
-           double seconds) {
+           std::optional<double> seconds = std::nullopt) {
     const double sent = ring_bytes(collective, group.ranks, bytes);
-    if (group.ranks > 1 && sent > 0)
-      entries_.push_back({collective, purpose, std::move(tensors), group.ranks, sent, seconds});
-  }
-  // The same, timed as one collective over all of the bytes.
-  void add(Collective collective, Purpose purpose, std::string tensors, const RankGroup& group, double bytes) {
-    add(collective, purpose, std::move(tensors), group, bytes, context_.collectives.seconds(collective, bytes, group));
+    if (group.ranks <= 1 || sent <= 0) return;
+    if (!seconds) seconds = context_.collectives.seconds(collective, bytes, group);
+    entries_.push_back({collective, purpose, std::move(tensors), group.ranks, sent, *seconds});
   }
   void add(const CountedExchange& counted) {
     const Exchange& exchange = counted.exchange;
-    add(exchange.collective, purpose_of(exchange.axis), exchange.tensors, group_of(context_.mesh(), exchange.axis),
-        counted.most() * (exchange.bytes / exchange.compression),
-        counted.most() * exchange_seconds(context_, exchange));
+    const AxisGroup group = group_of(context_.mesh(), exchange.axis);
+    const double times = std::ranges::max(counted.times);
+    add(exchange.collective, group.purpose, exchange.tensors, group.ranks,
+        times * (exchange.bytes / exchange.compression), times * exchange_seconds(context_, exchange));
   }
   std::vector<CommunicationEntry> take() { return std::move(entries_); }
 
@@ -148,23 +131,16 @@ std::vector<StateTraffic> state_traffic(const Partition& partition, const Schedu
   return ranks;
 }
 
-// The largest value over the pipeline ranks, separately for each kind of traffic.
-double busiest(const std::vector<StateTraffic>& ranks, double StateTraffic::*member) {
-  double most = 0;
-  for (const StateTraffic& rank : ranks) most = std::max(most, rank.*member);
-  return most;
-}
-
 void add_states(const CostContext& context, const std::vector<StateTraffic>& ranks, Table& table) {
   const Mesh& mesh = context.mesh();
   const std::int64_t zero_stage = context.partition.zero_stage();
   const RankGroup shards = shard_group(mesh), experts = expert_data_group(mesh);
   // The rank with the most traffic sets the pace: the others wait for it at the end of the step.
-  const double gradients = busiest(ranks, &StateTraffic::gradients);
+  const double gradients = most(ranks, &StateTraffic::gradients);
   const Collective reduction = zero_stage > 0 ? Collective::reduce_scatter : Collective::all_reduce;
   table.add(reduction, Purpose::data_parallel, "gradients", zero_stage > 0 ? shards : data_group(mesh), gradients);
   table.add(reduction, Purpose::data_parallel, "expert gradients", experts,
-            busiest(ranks, &StateTraffic::expert_gradients));
+            most(ranks, &StateTraffic::expert_gradients));
   // Without sharding every rank updates all weights itself: none move.
   if (zero_stage == 0) return;
   // With fewer shards than data ranks the shards' sums are added up across the replicas.
@@ -172,26 +148,22 @@ void add_states(const CostContext& context, const std::vector<StateTraffic>& ran
             gradients / static_cast<double>(shards.ranks));
   // ZeRO-3 gathers piecemeal during passes, at a lower rate than the one large gather after the step.
   const auto add_weights = [&](const char* tensors, const RankGroup& group, double bytes) {
-    const double seconds = zero_stage == 3 ? context.collectives.gather_weights(bytes, group)
-                                           : context.collectives.all_gather(bytes, group);
-    table.add(Collective::all_gather, Purpose::data_parallel, tensors, group, bytes, seconds);
+    table.add(Collective::all_gather, Purpose::data_parallel, tensors, group, bytes,
+              sharding_seconds(context, zero_stage, bytes, group));
   };
-  add_weights("weights", shards, busiest(ranks, &StateTraffic::weights));
-  add_weights("expert weights", experts, busiest(ranks, &StateTraffic::expert_weights));
+  add_weights("weights", shards, most(ranks, &StateTraffic::weights));
+  add_weights("expert weights", experts, most(ranks, &StateTraffic::expert_weights));
 }
 
 // Sums of gradients over tensor ranks, once per step.
 void add_tensor_gradients(const CostContext& context, Table& table) {
   const double gradient = element_bytes(element_type(context.recipe().precision.gradients));
-  TensorGradientShare most;
-  for (const auto& share : tensor_gradient_shares(context.partition)) {
-    most.whole_group = std::max(most.whole_group, gradient * share.whole_group);
-    most.same_heads = std::max(most.same_heads, gradient * share.same_heads);
-  }
+  const std::vector<TensorGradientShare> shares = tensor_gradient_shares(context.partition);
   table.add(Collective::all_reduce, Purpose::tensor_parallel, "norm gradients", tensor_group(context.mesh()),
-            most.whole_group);
+            gradient * most(shares, &TensorGradientShare::whole_group));
   table.add(Collective::all_reduce, Purpose::tensor_parallel, "key and value gradients",
-            same_heads_group(context.mesh(), context.recipe().model), most.same_heads);
+            same_heads_group(context.mesh(), context.recipe().model),
+            gradient * most(shares, &TensorGradientShare::same_heads));
 }
 
 // Every stage but the last sends activations, every stage but the first gradients.
@@ -202,13 +174,13 @@ void add_pipeline(const CostContext& context, Table& table) {
   for (std::size_t stage = 0; stage < partition.stages.size(); ++stage)
     // Two tensors per micro-batch and stage boundary: its activation forward, its gradient backward.
     sends[partition.rank_of(stage)] += (partition.is_last(stage) ? 0 : 1) + (stage > 0 ? 1 : 0);
-  const double most = partition.shape.micro_batches * *std::max_element(sends.begin(), sends.end());
+  const double times = partition.shape.micro_batches * std::ranges::max(sends);
   const Boundary boundary = boundary_of(context);
   const RankGroup neighbours = pipeline_neighbours(partition.mesh), tensor = tensor_group(partition.mesh);
-  table.add(Collective::send, Purpose::pipeline, "activations", neighbours, most * boundary.sent_bytes,
-            most * boundary_seconds(context, neighbours));
-  table.add(Collective::all_gather, Purpose::pipeline, "activations", tensor, most * boundary.whole_bytes,
-            most * context.collectives.all_gather(boundary.whole_bytes, tensor));
+  table.add(Collective::send, Purpose::pipeline, "activations", neighbours, times * boundary.sent_bytes,
+            times * boundary_seconds(context, neighbours));
+  table.add(Collective::all_gather, Purpose::pipeline, "activations", tensor, times * boundary.whole_bytes,
+            times * context.collectives.all_gather(boundary.whole_bytes, tensor));
   table.add(Collective::all_reduce, Purpose::pipeline, "tied embedding", shared_embedding_group(partition.mesh),
             shared_embedding_bytes(partition));
 }

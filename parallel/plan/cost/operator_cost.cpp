@@ -198,23 +198,43 @@ CostContext::CostContext(const Partition& partition_in, const ClusterProfile& pr
       roofline(profile_in, partition_in.recipe.precision.compute, constants_in.attention),
       collectives(profile_in, partition_in.mesh.devices_per_node, emulated_link(partition_in.recipe.launch)) {}
 
-RankGroup group_of(const Mesh& mesh, RankAxis axis) {
+AxisGroup group_of(const Mesh& mesh, RankAxis axis) {
   switch (axis) {
     case RankAxis::tensor:
-      return tensor_group(mesh);
+      return {tensor_group(mesh), Purpose::tensor_parallel};
     case RankAxis::context:
-      return context_group(mesh);
+      return {context_group(mesh), Purpose::context};
     case RankAxis::expert:
-      return expert_group(mesh);
+      return {expert_group(mesh), Purpose::expert};
     case RankAxis::expert_tensor:
-      return expert_tensor_group(mesh);
+      return {expert_tensor_group(mesh), Purpose::tensor_parallel};
   }
   return {};
 }
 
 double exchange_seconds(const CostContext& context, const Exchange& exchange) {
-  const RankGroup group = group_of(context.mesh(), exchange.axis);
+  const RankGroup group = group_of(context.mesh(), exchange.axis).ranks;
   return context.collectives.seconds(exchange.collective, exchange.bytes, group) / exchange.compression;
+}
+
+Boundary boundary_of(const CostContext& context) {
+  PassSetting whole = context.setting;
+  // The size of the whole tensor; what tensor ranks send of it does not depend on sequence parallelism, because without
+  // it they scatter their equal copies for the transfer and gather them after it.
+  whole.splits_sequence = false;
+  const double bytes = boundary_bytes(context.recipe().model, whole);
+  return {bytes / static_cast<double>(context.mesh().tensor), context.recipe().parallel.sequence ? 0 : bytes};
+}
+
+double boundary_seconds(const CostContext& context, const RankGroup& neighbours) {
+  const Boundary boundary = boundary_of(context);
+  // Without overlap the program synchronises with the device after each transfer, which costs the host several times as
+  // much.
+  const double waits = context.recipe().parallel.overlap ? 1 : context.constants.blocking_transfer;
+  // Host work, the message itself, and the gather of the parts inside the receivers' tensor group.
+  return waits * context.profile.host.transfer_seconds +
+         context.collectives.point_to_point(boundary.sent_bytes, neighbours) +
+         context.collectives.all_gather(boundary.whole_bytes, tensor_group(context.mesh()));
 }
 
 StageCost block_cost(const CostContext& context, const OperatorList& operators) {

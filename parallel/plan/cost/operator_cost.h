@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "core/base/collective.h"
 #include "core/graph/operators.h"
 #include "parallel/layout/layout.h"
 #include "parallel/plan/cost/collective_cost.h"
@@ -26,11 +27,26 @@ struct CostContext {
   const Mesh& mesh() const { return partition.mesh; }
 };
 
-// The ranks of a collective inside a block.
-RankGroup group_of(const Mesh& mesh, RankAxis axis);
+// The ranks of a collective inside a block, and the purpose under which it is counted.
+struct AxisGroup {
+  RankGroup ranks;
+  Purpose purpose = Purpose::control;
+};
+AxisGroup group_of(const Mesh& mesh, RankAxis axis);
 
 // Seconds of one collective inside a block, without overlap.
 double exchange_seconds(const CostContext& context, const Exchange& exchange);
+
+// The tensor that one stage sends to the next: each tensor rank sends its part of the tokens, and without sequence
+// parallelism the receivers gather the whole inside the tensor group (Narayanan et al., arXiv 2104.04473, section 4.1).
+struct Boundary {
+  double sent_bytes = 0;   // per tensor rank
+  double whole_bytes = 0;  // result of the receivers' gather; 0 where they gather nothing
+};
+Boundary boundary_of(const CostContext& context);
+
+// Seconds of one transfer between these pipeline ranks, including the receivers' gather.
+double boundary_seconds(const CostContext& context, const RankGroup& neighbours);
 
 // Cost of one block for one micro-batch, forward and backward, with its collectives and its recompute.
 StageCost block_cost(const CostContext& context, const OperatorList& operators);

@@ -25,23 +25,23 @@ constexpr ProfileRange size_range{0, 1e15};
 constexpr ProfileRange count_range{1, 1e6};
 
 template <class Visitor>
-void visit_device(Visitor& visitor, DeviceProfile& device) {
-  visitor.kind("kind", device.kind);
-  visitor.number("memory_bytes", device.memory_bytes, size_range);
-  visitor.number("memory_bandwidth", device.memory_bandwidth, rate_range);
-  visitor.section("peak_flops", [&] {
-    visitor.number("fp32", device.peak_flops.fp32, rate_range);
-    visitor.number("tf32", device.peak_flops.tf32, rate_or_none_range);
-    visitor.number("bf16", device.peak_flops.bf16, rate_range);
-    visitor.number("fp16", device.peak_flops.fp16, rate_range);
-    visitor.number("fp8", device.peak_flops.fp8, rate_or_none_range);
+void visit_profile(Visitor& visitor, ClusterProfile& profile) {
+  visitor.text("name", profile.name);
+  visitor.text("description", profile.description);
+  visitor.section("device", [&] {
+    visitor.kind("kind", profile.device.kind);
+    visitor.number("memory_bytes", profile.device.memory_bytes, size_range);
+    visitor.number("memory_bandwidth", profile.device.memory_bandwidth, rate_range);
+    visitor.section("peak_flops", [&] {
+      visitor.number("fp32", profile.device.peak_flops.fp32, rate_range);
+      visitor.number("tf32", profile.device.peak_flops.tf32, rate_or_none_range);
+      visitor.number("bf16", profile.device.peak_flops.bf16, rate_range);
+      visitor.number("fp16", profile.device.peak_flops.fp16, rate_range);
+      visitor.number("fp8", profile.device.peak_flops.fp8, rate_or_none_range);
+    });
+    visitor.number("kernel_seconds", profile.device.kernel_seconds, seconds_range);
+    visitor.number("pcie_bandwidth", profile.device.pcie_bandwidth, rate_range);
   });
-  visitor.number("kernel_seconds", device.kernel_seconds, seconds_range);
-  visitor.number("pcie_bandwidth", device.pcie_bandwidth, rate_range);
-}
-
-template <class Visitor>
-void visit_efficiency(Visitor& visitor, ClusterProfile& profile) {
   visitor.section("matrix", [&] {
     visitor.number("peak_fraction", profile.matrix.peak_fraction, fraction_range);
     visitor.number("inner_half", profile.matrix.inner_half, size_range);
@@ -63,10 +63,6 @@ void visit_efficiency(Visitor& visitor, ClusterProfile& profile) {
     visitor.number("tensor_seconds", profile.host.tensor_seconds, seconds_range);
     visitor.number("step_seconds", profile.host.step_seconds, seconds_range);
   });
-}
-
-template <class Visitor>
-void visit_links(Visitor& visitor, ClusterProfile& profile) {
   visitor.section("node", [&] {
     visitor.integer("devices", profile.node.devices, count_range);
     visitor.number("link_bandwidth", profile.node.link_bandwidth, rate_range);
@@ -82,15 +78,6 @@ void visit_links(Visitor& visitor, ClusterProfile& profile) {
     visitor.number("point_to_point_efficiency", profile.network.point_to_point_efficiency, fraction_range);
     visitor.number("latency_seconds", profile.network.latency_seconds, seconds_range);
   });
-}
-
-template <class Visitor>
-void visit_profile(Visitor& visitor, ClusterProfile& profile) {
-  visitor.text("name", profile.name);
-  visitor.text("description", profile.description);
-  visitor.section("device", [&] { visit_device(visitor, profile.device); });
-  visit_efficiency(visitor, profile);
-  visit_links(visitor, profile);
   visitor.number("compute_slowdown", profile.compute_slowdown, slowdown_range);
   visitor.price("price_per_device_hour", profile.price_per_device_hour);
   visitor.sources("sources", profile.sources);

@@ -16,37 +16,22 @@ std::int64_t expert_zero_stage(const CostContext& context) {
   return expert_data_group(context.mesh()).ranks > 1 ? context.recipe().parallel.zero_stage : 0;
 }
 
-// ZeRO-3 moves weights and gradients block by block, in many small tensors, at the lower rate fitted for them.
-double scatter_seconds(const CostContext& context, std::int64_t zero_stage, double bytes, const RankGroup& group) {
-  return zero_stage == 3 ? context.collectives.gather_weights(bytes, group)
-                         : context.collectives.reduce_scatter(bytes, group);
-}
-
-double gather_seconds(const CostContext& context, std::int64_t zero_stage, double bytes, const RankGroup& group) {
-  if (zero_stage == 0) return 0;
-  return zero_stage == 3 ? context.collectives.gather_weights(bytes, group)
-                         : context.collectives.all_gather(bytes, group);
-}
-
-// Elements per ZeRO shard.
-using ByShard = std::vector<double>;
-
-struct ShardSums {
-  ByShard whole_group, same_heads;
-};
+// The elements of each ZeRO shard.
+using ByShard = std::vector<TensorGradientShare>;
 
 // Adds the elements [begin, end) of flat memory that is cut into parts of `part` to their shards.
-void add_to_shards(ByShard& shards, std::int64_t begin, std::int64_t end, std::int64_t part) {
+void add_to_shards(ByShard& shards, double TensorGradientShare::*sum, std::int64_t begin, std::int64_t end,
+                   std::int64_t part) {
   while (begin < end) {
     const std::int64_t shard = begin / part, next = std::min(end, (shard + 1) * part);
-    shards[static_cast<std::size_t>(shard)] += static_cast<double>(next - begin);
+    shards[static_cast<std::size_t>(shard)].*sum += static_cast<double>(next - begin);
     begin = next;
   }
 }
 
 // Walks a stage's flat memory: its parameters back to back, cut into equal parts. Experts and the shared embedding have
 // flat memory of their own.
-void add_stage(const Partition& partition, const Stage& stage, ShardSums& sums) {
+void add_stage(const Partition& partition, const Stage& stage, ByShard& shards) {
   const Graph& graph = *partition.graph;
   const bool is_split = partition.recipe.parallel.sequence;
   const auto elements = [&](std::size_t index) {
@@ -59,39 +44,18 @@ void add_stage(const Partition& partition, const Stage& stage, ShardSums& sums) 
   for (const std::size_t block : stage.blocks)
     for (const std::size_t index : graph.blocks[block].parameters) total += elements(index);
   // The same cut as at run time (ShardedParameters), so that plan and run agree on which rank sums what.
-  const FlatShards shards{total, static_cast<std::int64_t>(sums.whole_group.size())};
-  const std::int64_t part = std::max<std::int64_t>(1, shards.part());
+  const FlatShards flat{total, static_cast<std::int64_t>(shards.size())};
+  const std::int64_t part = std::max<std::int64_t>(1, flat.part());
   std::int64_t begin = 0;
   for (const std::size_t block : stage.blocks) {
     for (const std::size_t index : graph.blocks[block].parameters) {
       const std::int64_t end = begin + elements(index);
       const GradientSum sum = gradient_sum(graph.model, graph.parameters[index], partition.mesh.tensor, is_split);
-      if (sum == GradientSum::tensor_group) add_to_shards(sums.whole_group, begin, end, part);
-      if (sum == GradientSum::same_heads) add_to_shards(sums.same_heads, begin, end, part);
+      if (sum == GradientSum::tensor_group) add_to_shards(shards, &TensorGradientShare::whole_group, begin, end, part);
+      if (sum == GradientSum::same_heads) add_to_shards(shards, &TensorGradientShare::same_heads, begin, end, part);
       begin = end;
     }
   }
-}
-
-// The optimizer's work on one rank: elements of dense parameters and of experts before sharding, and how many
-// tensors they come from.
-struct OptimizerWork {
-  double dense = 0;
-  double experts = 0;
-  double tensors = 0;
-};
-
-std::vector<OptimizerWork> optimizer_work(const Partition& partition) {
-  std::vector<OptimizerWork> ranks(static_cast<std::size_t>(partition.mesh.pipeline));
-  for (std::size_t stage = 0; stage < partition.stages.size(); ++stage) {
-    OptimizerWork& work = ranks[partition.rank_of(stage)];
-    for (const StateGroup& group : partition.groups[stage])
-      (group.kind == Kind::experts ? work.experts : work.dense) += static_cast<double>(group.elements());
-    // Counts whole tensors: every rank launches the same kernels, however small its shards.
-    for (const std::size_t block : partition.stages[stage].blocks)
-      work.tensors += static_cast<double>(partition.graph->blocks[block].parameters.size());
-  }
-  return ranks;
 }
 
 double tensor_gradient_seconds(const CostContext& context, const TensorGradientShare& share) {
@@ -114,14 +78,25 @@ double moved_weight_bytes(const PrecisionRecipe& precision) {
   return precision.compute == DataType::fp32 ? 0 : state_types(precision).weight_bytes();
 }
 
-double update_seconds(const CostContext& context, const OptimizerWork& work) {
+double update_seconds(const CostContext& context, std::size_t rank) {
+  const Partition& partition = context.partition;
+  // Elements before sharding, and how many tensors they come from.
+  double dense = 0, experts = 0, tensors = 0;
+  for (std::size_t stage = rank; stage < partition.stages.size();
+       stage += static_cast<std::size_t>(context.mesh().pipeline)) {
+    for (const StateGroup& group : partition.groups[stage])
+      (group.kind == Kind::experts ? experts : dense) += static_cast<double>(group.elements());
+    // Counts whole tensors: every rank launches the same kernels, however small its shards.
+    for (const std::size_t block : partition.stages[stage].blocks)
+      tensors += static_cast<double>(partition.graph->blocks[block].parameters.size());
+  }
   const PrecisionRecipe& precision = context.recipe().precision;
-  const bool shards_dense = context.partition.zero_stage() > 0, shards_experts = expert_zero_stage(context) > 0;
+  const bool shards_dense = partition.zero_stage() > 0, shards_experts = expert_zero_stage(context) > 0;
   const double dense_ranks = shards_dense ? static_cast<double>(shard_group(context.mesh()).ranks) : 1;
   const double expert_ranks = shards_experts ? static_cast<double>(expert_data_group(context.mesh()).ranks) : 1;
-  const double elements = work.dense / dense_ranks + work.experts / expert_ranks;
+  const double elements = dense / dense_ranks + experts / expert_ranks;
   const double bytes = elements * optimizer_bytes_per_parameter(precision) * context.constants.optimizer;
-  double seconds = context.roofline.pass(bytes).seconds + work.tensors * context.profile.host.tensor_seconds;
+  double seconds = context.roofline.pass(bytes).seconds + tensors * context.profile.host.tensor_seconds;
   if (context.recipe().memory.offload.optimizer) {
     // Gradients go to the host's optimizer, updated weights come back.
     const double moved = elements * (moved_gradient_bytes(precision) + moved_weight_bytes(precision));
@@ -139,6 +114,11 @@ void StateTraffic::add(const StateGroup& group, double reductions, double gather
   (is_expert ? expert_weights : weights) += gathers * (whole * group.types.weight_bytes());
 }
 
+double sharding_seconds(const CostContext& context, std::int64_t zero_stage, double bytes, const RankGroup& group) {
+  return zero_stage == 3 ? context.collectives.gather_weights(bytes, group)
+                         : context.collectives.all_gather(bytes, group);
+}
+
 double reduction_seconds(const CostContext& context, const StateTraffic& traffic) {
   const std::int64_t dense = context.partition.zero_stage(), expert = expert_zero_stage(context);
   const RankGroup shards = shard_group(context.mesh()), experts = expert_data_group(context.mesh());
@@ -148,17 +128,19 @@ double reduction_seconds(const CostContext& context, const StateTraffic& traffic
     seconds = context.collectives.all_reduce(traffic.gradients, data_group(context.mesh()));
   } else {
     // Hierarchical: reduce-scatter among the shards, then all-reduce of each shard among its replicas.
-    seconds = scatter_seconds(context, dense, traffic.gradients, shards) +
+    seconds = sharding_seconds(context, dense, traffic.gradients, shards) +
               context.collectives.all_reduce(traffic.gradients / static_cast<double>(shards.ranks),
                                              replica_group(context.mesh()));
   }
   if (expert == 0) return seconds + context.collectives.all_reduce(traffic.expert_gradients, experts);
-  return seconds + scatter_seconds(context, expert, traffic.expert_gradients, experts);
+  return seconds + sharding_seconds(context, expert, traffic.expert_gradients, experts);
 }
 
 double gather_seconds(const CostContext& context, const StateTraffic& traffic) {
-  return gather_seconds(context, context.partition.zero_stage(), traffic.weights, shard_group(context.mesh())) +
-         gather_seconds(context, expert_zero_stage(context), traffic.expert_weights, expert_data_group(context.mesh()));
+  const std::int64_t dense = context.partition.zero_stage(), expert = expert_zero_stage(context);
+  const RankGroup shards = shard_group(context.mesh()), experts = expert_data_group(context.mesh());
+  return (dense == 0 ? 0 : sharding_seconds(context, dense, traffic.weights, shards)) +
+         (expert == 0 ? 0 : sharding_seconds(context, expert, traffic.expert_weights, experts));
 }
 
 double exposed_beside_pass(double collective_seconds, double pass_seconds, double buckets, double slowdown) {
@@ -173,17 +155,16 @@ double exposed_beside_pass(double collective_seconds, double pass_seconds, doubl
 
 std::vector<TensorGradientShare> tensor_gradient_shares(const Partition& partition) {
   const auto ranks = static_cast<std::size_t>(partition.mesh.pipeline);
-  std::vector<TensorGradientShare> shares(ranks);
-  if (partition.mesh.tensor == 1) return shares;
-  const auto shards = static_cast<std::size_t>(partition.zero_stage() > 0 ? shard_group(partition.mesh).ranks : 1);
+  std::vector<TensorGradientShare> fullest(ranks);
+  if (partition.mesh.tensor == 1) return fullest;
   for (std::size_t rank = 0; rank < ranks; ++rank) {
-    ShardSums sums{ByShard(shards, 0), ByShard(shards, 0)};
-    // The fullest shard is taken: all ranks of the group wait for it.
+    ByShard shards(static_cast<std::size_t>(partition.zero_stage() > 0 ? shard_group(partition.mesh).ranks : 1));
     for (std::size_t stage = rank; stage < partition.stages.size(); stage += ranks)
-      add_stage(partition, partition.stages[stage], sums);
-    shares[rank] = {std::ranges::max(sums.whole_group), std::ranges::max(sums.same_heads)};
+      add_stage(partition, partition.stages[stage], shards);
+    // The fullest shard is taken: all ranks of the group wait for it.
+    fullest[rank] = {most(shards, &TensorGradientShare::whole_group), most(shards, &TensorGradientShare::same_heads)};
   }
-  return shares;
+  return fullest;
 }
 
 RankGroup same_heads_group(const Mesh& mesh, const ModelRecipe& model) {
@@ -218,10 +199,9 @@ double optimizer_bytes_per_parameter(const PrecisionRecipe& precision) {
 
 std::vector<double> optimizer_seconds(const CostContext& context) {
   const std::vector<TensorGradientShare> shares = tensor_gradient_shares(context.partition);
-  const std::vector<OptimizerWork> work = optimizer_work(context.partition);
   std::vector<double> seconds;
-  for (std::size_t rank = 0; rank < work.size(); ++rank)
-    seconds.push_back(update_seconds(context, work[rank]) + tensor_gradient_seconds(context, shares[rank]));
+  for (std::size_t rank = 0; rank < shares.size(); ++rank)
+    seconds.push_back(update_seconds(context, rank) + tensor_gradient_seconds(context, shares[rank]));
   // Only the ends of the pipeline hold the tied embedding.
   if (const double bytes = shared_embedding_bytes(context.partition); bytes > 0) {
     const double exchange = context.collectives.all_reduce(bytes, shared_embedding_group(context.mesh()));

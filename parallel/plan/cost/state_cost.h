@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <vector>
 
 #include "parallel/plan/cost/operator_cost.h"
 
 namespace llmtrain {
+
+// The largest value of a member.
+template <class Item>
+double most(const std::vector<Item>& items, double Item::*member) {
+  return std::ranges::max(items, {}, member).*member;
+}
 
 // Bytes of one stage's full tensors that data-parallel ranks move: the gradients of a reduction and the weights of a
 // gather, including ZeRO's padding.
@@ -18,6 +26,10 @@ struct StateTraffic {
   // Adds a group whose gradients are reduced `reductions` times and whose weights are gathered `gathers` times.
   void add(const StateGroup& group, double reductions, double gathers);
 };
+
+// Seconds of one gather of sharded weights or scatter of gradients, which takes as long: ZeRO-3 moves them block by
+// block, in many small tensors, at the lower rate fitted for them.
+double sharding_seconds(const CostContext& context, std::int64_t zero_stage, double bytes, const RankGroup& group);
 
 // Seconds of one reduction (all-reduce, or reduce-scatter at ZeRO-1 and higher) and of one gather of weights, dense
 // parameters and experts each over the ranks of their own group.

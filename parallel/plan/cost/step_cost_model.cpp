@@ -6,7 +6,7 @@
 
 #include "core/graph/block_cache.h"
 #include "parallel/layout/emulated_machine.h"
-#include "parallel/plan/cost/boundary.h"
+#include "parallel/plan/cost/operator_cost.h"
 #include "parallel/plan/cost/state_cost.h"
 
 namespace llmtrain {
