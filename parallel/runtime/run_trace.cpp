@@ -40,7 +40,6 @@ void write_step(TraceWriter& writer, const TracedRank& rank, const RankSchedule&
   for (std::size_t i = 0; i < schedule.instructions.size(); ++i) {
     const Instruction& instruction = schedule.instructions[i];
     writer.write({.rank = rank.rank,
-                  .stream = trace_thread(instruction.operation),
                   .step = step.number(),
                   .lane = rank.lane,
                   .instruction = instruction,
@@ -95,7 +94,6 @@ void RunTrace::write(const std::filesystem::path& file) const {
                             static_cast<std::int32_t>(rank / lanes)};
     const std::string number = std::to_string(rank);
     writer.name_rank(traced.rank, "rank " + number + ", pipeline rank " + std::to_string(traced.pipeline));
-    name_trace_threads(writer, traced.rank);
     for (std::size_t at = rank * each; at < (rank + 1) * each; at += width)
       write_step(writer, traced, schedule.ranks[rank / lanes], {all.data() + at}, origin);
   }

@@ -1,15 +1,91 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
+#include "core/recipe/recipe.h"
 #include "parallel/layout/layout.h"
-#include "parallel/plan/report/plan_report.h"
+#include "parallel/layout/mesh.h"
 #include "parallel/plan/simulator/simulator.h"
 #include "parallel/plan/simulator/step_costs.h"
-#include "parallel/plan/simulator/step_memory.h"
 
 namespace llmtrain {
+
+// Everything that `llmtrain plan` reports about a recipe. Times are in seconds, sizes in bytes; a device is one rank's
+// GPU or CPU. docs/planner.md defines the bubble, model and hardware FLOPs, and the bytes.
+
+// Of the rank with the most busy time. The bubble is `seconds` minus all other parts (split_step()).
+struct PlannedStep {
+  double seconds = 0;
+  double compute_seconds = 0;               // passes, without the collectives inside them
+  double recompute_seconds = 0;             // part of compute_seconds
+  double tensor_communication_seconds = 0;  // collectives inside passes: tensor, sequence, context, expert
+  double optimizer_seconds = 0;
+  double overhead_seconds = 0;
+  double bubble_fraction = 0;                // of the window of passes, not of the whole step
+  double exposed_communication_seconds = 0;  // everything that no computation hides, collectives inside passes included
+};
+
+struct PlannedThroughput {
+  double tokens_per_second = 0;
+  double tokens_per_second_per_device = 0;
+  double samples_per_second = 0;
+  double model_tflops_per_device = 0;
+  double hardware_tflops_per_device = 0;
+  double mfu = 0;
+  double hfu = 0;
+};
+
+struct PlannedRun {
+  double tokens = 0;
+  double seconds = 0;
+  double device_hours = 0;
+  std::optional<double> price;  // in the currency of the profile's price_per_device_hour; none if that is null
+};
+
+// One entry per pipeline rank: the ranks of its tensor, context and data groups are identical.
+struct PlannedRank {
+  std::int64_t rank = 0;   // the first of the identical ranks
+  std::int64_t count = 1;  // how many are identical
+  std::int64_t pipeline_rank = 0;
+  double peak_bytes = 0;
+  MemoryBytes bytes;      // each category's high-water mark
+  double host_bytes = 0;  // offloaded
+  std::string peak_instruction;
+};
+
+// A change of one recipe key that makes the plan fit or faster, with the resulting figures.
+struct PlanSuggestion {
+  std::string change;  // "parallel.zero_stage=1", as --set takes it
+  double step_seconds = 0;
+  double peak_bytes = 0;
+  bool fits = false;
+};
+
+struct PlanReport {
+  Recipe recipe;  // resolved
+  std::string profile;
+  double device_memory_bytes = 0;  // 0: the profile states none
+  bool fits = false;
+  std::vector<std::string> warnings;
+  std::int64_t total_parameters = 0;
+  std::int64_t active_parameters = 0;
+  std::int64_t embedding_parameters = 0;
+  Mesh mesh;
+  PlannedStep step;
+  PlannedThroughput throughput;
+  PlannedRun run;
+  std::vector<PlannedRank> ranks;
+  std::vector<CommunicationEntry> communication;
+  std::vector<PlanSuggestion> suggestions;  // at most three, fastest first; empty unless requested
+};
 
 // The report together with the data it was computed from, which the page and the trace need.
 struct Plan {
@@ -19,5 +95,52 @@ struct Plan {
   StepMemory memory;
   Simulation simulation;  // with its timeline if that was requested
 };
+
+// The rank with the highest peak, the first of equals. `report.ranks` must not be empty.
+const PlannedRank& fullest_rank(const PlanReport& report);
+
+// Where the busiest rank's time goes. The parts are disjoint: compute excludes recompute, and exposed communication
+// excludes collectives inside passes.
+enum class StepPart {
+  compute,
+  recompute,
+  communication_in_passes,
+  bubble,
+  exposed_communication,
+  optimizer,
+  overhead,
+};
+constexpr std::size_t step_parts = 7;
+
+// Fraction of a step below which a part is rounding error and is not shown.
+constexpr double negligible_share = 1e-6;
+
+struct StepShare {
+  StepPart part{};
+  std::string_view label;
+  double seconds = 0;
+};
+
+// In the order of StepPart, zeros included. The seconds sum to the step's unless the other parts exceed it; then the
+// bubble is 0.
+std::array<StepShare, step_parts> split_step(const PlannedStep& step);
+
+struct MemoryName {
+  MemoryCategory category{};
+  std::string_view key;    // in JSON
+  std::string_view label;  // in text and pages
+};
+
+// Every category, in the order of MemoryCategory.
+inline constexpr std::array<MemoryName, memory_categories> memory_names = {{
+    {MemoryCategory::weights, "weights", "weights"},
+    {MemoryCategory::gradients, "gradients", "gradients"},
+    {MemoryCategory::master_weights, "master_weights", "master weights"},
+    {MemoryCategory::optimizer, "optimizer", "optimizer"},
+    {MemoryCategory::activations, "activations", "activations"},
+    {MemoryCategory::buffers, "buffers", "buffers"},
+    {MemoryCategory::communication, "communication", "communication"},
+    {MemoryCategory::framework, "framework", "framework"},
+}};
 
 }  // namespace llmtrain

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/plan/report/report_json.h"
+#include "parallel/plan/report/report.h"
 
 #include <cmath>
 #include <cstdint>
@@ -7,7 +7,6 @@
 #include "core/base/error.h"
 #include "core/json/json_text.h"
 #include "core/recipe/recipe_io.h"
-#include "parallel/plan/report/memory_names.h"
 
 namespace llmtrain {
 namespace {
@@ -64,13 +63,13 @@ Json rank_json(const PlannedRank& rank) {
           {"peak_instruction", rank.peak_instruction}};
 }
 
-Json communication_json(const PlannedCommunication& line) {
-  return {{"collective", planned_name(line.entry.collective)},
-          {"purpose", purpose_name(line.entry.purpose)},
-          {"group", line.entry.tensors},
-          {"ranks", line.entry.ranks},
-          {"bytes_per_rank_per_step", whole(line.entry.bytes_per_rank_per_step)},
-          {"seconds", line.entry.seconds},
+Json communication_json(const CommunicationEntry& line) {
+  return {{"collective", planned_name(line.collective)},
+          {"purpose", purpose_name(line.purpose)},
+          {"group", line.tensors},
+          {"ranks", line.ranks},
+          {"bytes_per_rank_per_step", whole(line.bytes_per_rank_per_step)},
+          {"seconds", line.seconds},
           {"exposed_seconds", line.exposed_seconds}};
 }
 
@@ -105,7 +104,7 @@ nlohmann::ordered_json to_json(const PlanReport& report) {
       {"profile", report.profile},
       {"device_memory_bytes", whole(report.device_memory_bytes)},
       {"fits", report.fits},
-      {"warnings", list_json(report.warnings, [](const std::string& warning) { return Json(warning); })},
+      {"warnings", report.warnings},
       {"parameters",
        {{"total", report.total_parameters},
         {"active", report.active_parameters},

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/plan/report/report_text.h"
+#include "parallel/plan/report/report.h"
 
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
-#include <cmath>
+#include <array>
+#include <functional>
 #include <string_view>
 #include <vector>
 
 #include "core/base/printable.h"
 #include "core/base/units.h"
-#include "parallel/plan/report/duration_text.h"
-#include "parallel/plan/report/memory_names.h"
-#include "parallel/plan/report/step_split.h"
 #include "parallel/plan/report/text_layout.h"
 
 namespace llmtrain {
@@ -24,41 +22,17 @@ constexpr std::size_t label_width = 8;  // "Speed   ", "Run     "
 constexpr std::size_t suggestion_width = 48;
 
 enum class Ink { plain, strong, good, notice, bad, memory };
+// ANSI codes, in the order of Ink.
+constexpr std::array<std::string_view, 6> ink_codes{"0", "1", "32", "33", "1;31", "36"};
 
-class Paint {
- public:
-  explicit Paint(TextColour colour) : colour_(colour) {}
+struct Paint {
+  TextColour colour = TextColour::off;
 
   std::string operator()(Ink ink, std::string_view text) const {
-    if (colour_ == TextColour::off || ink == Ink::plain || text.empty()) return std::string(text);
-    return fmt::format("\x1b[{}m{}\x1b[0m", code(ink), text);
+    if (colour == TextColour::off || ink == Ink::plain || text.empty()) return std::string(text);
+    return fmt::format("\x1b[{}m{}\x1b[0m", ink_codes[static_cast<std::size_t>(ink)], text);
   }
-
- private:
-  static std::string_view code(Ink ink) {
-    switch (ink) {
-      case Ink::plain:
-        break;
-      case Ink::strong:
-        return "1";
-      case Ink::good:
-        return "32";
-      case Ink::notice:
-        return "33";
-      case Ink::bad:
-        return "1;31";
-      case Ink::memory:
-        return "36";
-    }
-    return "0";
-  }
-
-  TextColour colour_;
 };
-
-std::string bytes_text(double bytes) { return format_bytes(std::llround(bytes)); }
-
-std::string percent(double fraction) { return fmt::format("{:.1f} %", 100 * fraction); }
 
 // A row of one of the two tables: its text and its bar.
 struct Row {
@@ -186,15 +160,9 @@ void write_figures(std::string& page, const PlanReport& report, const Paint& pai
                 paint);
 }
 
-struct Traffic {
-  double bytes = 0;
-  double seconds = 0;
-  double exposed_seconds = 0;
-};
-
-std::string traffic_text(std::string_view purpose, const Traffic& traffic) {
-  std::string text = fmt::format("{} {} in {}", purpose, bytes_text(traffic.bytes), duration_text(traffic.seconds));
-  std::replace(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(purpose.size()), '_', ' ');
+std::string traffic_text(const CommunicationEntry& traffic) {
+  const std::string text = fmt::format("{} {} in {}", with_spaces(purpose_name(traffic.purpose)),
+                                       bytes_text(traffic.bytes_per_rank_per_step), duration_text(traffic.seconds));
   // Half a per cent is below what the printed digits show.
   if (traffic.exposed_seconds <= 0.005 * traffic.seconds) return text + " (hidden)";
   if (traffic.exposed_seconds >= 0.995 * traffic.seconds) return text + " (none hidden)";
@@ -202,24 +170,20 @@ std::string traffic_text(std::string_view purpose, const Traffic& traffic) {
 }
 
 void write_communication(std::string& page, const PlanReport& report, const Paint& paint) {
-  std::vector<std::pair<Purpose, Traffic>> purposes;
-  for (const PlannedCommunication& line : report.communication) {
-    auto place = std::find_if(purposes.begin(), purposes.end(),
-                              [&line](const auto& known) { return known.first == line.entry.purpose; });
-    if (place == purposes.end()) place = purposes.insert(purposes.end(), {line.entry.purpose, {}});
-    place->second.bytes += line.entry.bytes_per_rank_per_step;
-    place->second.seconds += line.entry.seconds;
-    place->second.exposed_seconds += line.exposed_seconds;
+  std::vector<CommunicationEntry> purposes;  // one entry per purpose: the sum of its lines
+  for (const CommunicationEntry& line : report.communication) {
+    auto sum = std::ranges::find(purposes, line.purpose, &CommunicationEntry::purpose);
+    if (sum == purposes.end()) sum = purposes.insert(sum, {.purpose = line.purpose, .tensors = {}});
+    sum->bytes_per_rank_per_step += line.bytes_per_rank_per_step;
+    sum->seconds += line.seconds;
+    sum->exposed_seconds += line.exposed_seconds;
   }
   // The slowest traffic first; the sort is stable so that equal plans print equal text.
-  std::stable_sort(purposes.begin(), purposes.end(),
-                   [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
+  std::ranges::stable_sort(purposes, std::greater(), &CommunicationEntry::seconds);
   std::string text;
-  for (const auto& [purpose, traffic] : purposes) {
+  for (const CommunicationEntry& traffic : purposes)
     // Scalars are negligible here; the page's table and the JSON list them.
-    if (purpose == Purpose::control) continue;
-    text += (text.empty() ? "" : "; ") + traffic_text(purpose_name(purpose), traffic);
-  }
+    if (traffic.purpose != Purpose::control) text += (text.empty() ? "" : "; ") + traffic_text(traffic);
   if (!text.empty()) write_wrapped(page, label("Sends"), text + "; by the busiest rank, per step", paint);
 }
 
@@ -249,19 +213,8 @@ void write_suggestions(std::string& page, const PlanReport& report, const Paint&
 
 }  // namespace
 
-std::string cost_text(const PlannedRun& run) {
-  std::string text = format_count(run.device_hours) + " device-hours";
-  if (run.price) text += fmt::format(" for {}", format_count(*run.price));
-  return text;
-}
-
-const PlannedRank& fullest_rank(const PlanReport& report) {
-  return *std::max_element(report.ranks.begin(), report.ranks.end(),
-                           [](const PlannedRank& a, const PlannedRank& b) { return a.peak_bytes < b.peak_bytes; });
-}
-
 std::string report_text(const PlanReport& report, TextColour colour) {
-  const Paint paint(colour);
+  const Paint paint{colour};
   std::string page;
   write_title(page, report, paint);
   page += '\n';

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/plan/report/text_layout.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
+
+#include "core/base/units.h"
 
 namespace llmtrain {
 namespace {
@@ -20,6 +24,32 @@ std::size_t prefix_bytes(std::string_view text, std::size_t width) {
 }
 
 }  // namespace
+
+std::string duration_text(double seconds) {
+  // Each bound is the value from which rounding would print one digit more than three; NaN goes to format_duration().
+  if (!(seconds < 9.995)) return format_duration(seconds);
+  if (seconds >= 0.9995) return fmt::format("{:.2f}s", seconds);
+  if (seconds < 0.9995e-3) return fmt::format("{:.0f}µs", seconds * 1e6);
+  const double milliseconds = seconds * 1e3;
+  const int decimals = milliseconds < 9.995 ? 2 : milliseconds < 99.95 ? 1 : 0;
+  return fmt::format("{:.{}f}ms", milliseconds, decimals);
+}
+
+std::string bytes_text(double bytes) { return format_bytes(std::llround(bytes)); }
+
+std::string percent(double fraction) { return fmt::format("{:.1f} %", 100 * fraction); }
+
+std::string with_spaces(std::string_view name) {
+  std::string text(name);
+  std::ranges::replace(text, '_', ' ');
+  return text;
+}
+
+std::string cost_text(const PlannedRun& run) {
+  std::string text = format_count(run.device_hours) + " device-hours";
+  if (run.price) text += fmt::format(" for {}", format_count(*run.price));
+  return text;
+}
 
 std::size_t columns(std::string_view text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), starts_code_point));

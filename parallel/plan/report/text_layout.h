@@ -6,7 +6,23 @@
 #include <string_view>
 #include <vector>
 
+#include "parallel/plan/report/plan.h"
+
 namespace llmtrain {
+
+// Figures as the text and the page show them.
+
+// Like format_duration() (core/base/units.h), but with three significant digits below ten seconds, the range of steps
+// and their parts: "1.79s", "86.2ms", "512µs".
+std::string duration_text(double seconds);
+
+std::string bytes_text(double bytes);
+std::string percent(double fraction);
+// Names of enumerators, such as "data_parallel", for readers.
+std::string with_spaces(std::string_view name);
+
+// "678.2k device-hours", and their price if the profile states one.
+std::string cost_text(const PlannedRun& run);
 
 // Text layout in terminal columns. A UTF-8 code point counts as one column.
 

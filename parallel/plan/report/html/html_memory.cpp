@@ -7,11 +7,7 @@
 #include <array>
 #include <cmath>
 
-#include "core/base/units.h"
-#include "parallel/plan/report/html/html_text.h"
-#include "parallel/plan/report/html/memory_columns.h"
-#include "parallel/plan/report/memory_names.h"
-#include "parallel/plan/report/report_text.h"
+#include "parallel/plan/report/text_layout.h"
 
 namespace llmtrain {
 namespace {
@@ -89,8 +85,7 @@ std::string grid(const MemoryScale& scale, double width, double height) {
   for (double value = 0; value <= scale.bytes; value += step) {
     const std::string y = svg_number(scale.y(value, height));
     text += fmt::format("<path class=\"grid\" d=\"M0 {}H{}\"/><text class=\"name\" x=\"-8\" y=\"{}\">{}</text>", y,
-                        svg_number(width), svg_number(scale.y(value, height) + 4),
-                        value > 0 ? format_bytes(std::llround(value)) : "0");
+                        svg_number(width), svg_number(scale.y(value, height) + 4), value > 0 ? bytes_text(value) : "0");
   }
   return text;
 }
@@ -105,7 +100,7 @@ std::string large_chart(const std::vector<MemoryColumn>& columns, const MemorySc
           limit_line(scale, width, large_height);
   if (scale.limit > 0)
     text += fmt::format("<text class=\"limit-name\" x=\"{}\" y=\"{}\">device limit: {}</text>", svg_number(width - 4),
-                        svg_number(scale.y(scale.limit, large_height) - 5), format_bytes(std::llround(scale.limit)));
+                        svg_number(scale.y(scale.limit, large_height) - 5), bytes_text(scale.limit));
   for (const TimeTick& tick : axis.ticks())
     text += fmt::format("<text class=\"tick\" x=\"{}\" y=\"{}\">{}</text>", svg_number(tick.x),
                         svg_number(large_height + 16), tick.label);
@@ -140,7 +135,7 @@ std::string small_chart(const Plan& plan, std::int32_t rank, const MemoryScale& 
       "<rect class=\"row\" width=\"{0}\" height=\"{1}\"/>{3}{4}</svg>"
       "<figcaption>pipeline {2}: {5}</figcaption></figure>",
       svg_number(width), svg_number(small_height), rank, stacked_areas(columns, scale, width, small_height),
-      limit_line(scale, width, small_height), format_bytes(std::llround(simulated.peak_bytes)));
+      limit_line(scale, width, small_height), bytes_text(simulated.peak_bytes));
 }
 
 std::string memory_legend() {
@@ -161,8 +156,8 @@ std::string memory_section(const Plan& plan, const TimelineSelection& selection,
   std::string text =
       fmt::format("<section><h2>Memory over time</h2><p class=\"note\">Pipeline rank {}, the fullest", fullest);
   if (plan.report.device_memory_bytes > 0 && scale.limit <= 0)
-    text += fmt::format("; the device's limit of {} is far above this chart",
-                        format_bytes(std::llround(plan.report.device_memory_bytes)));
+    text +=
+        fmt::format("; the device's limit of {} is far above this chart", bytes_text(plan.report.device_memory_bytes));
   text += ".</p>" + memory_legend() + large_chart(columns, scale, axis) + large_data(columns, axis);
   if (selection.ranks.size() > 1) {
     text += "<div class=\"small-charts\">";

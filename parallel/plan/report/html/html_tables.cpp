@@ -4,27 +4,18 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
-#include <cmath>
 #include <string_view>
 #include <vector>
 
 #include "core/base/units.h"
 #include "core/recipe/recipe_io.h"
-#include "parallel/plan/report/duration_text.h"
-#include "parallel/plan/report/html/html_text.h"
-#include "parallel/plan/report/memory_names.h"
-#include "parallel/plan/report/report_text.h"
-#include "parallel/plan/report/step_split.h"
+#include "parallel/plan/report/text_layout.h"
 
 namespace llmtrain {
 namespace {
 
 // Bounds the size of the page.
 constexpr std::size_t most_rows = 128;
-
-std::string bytes_text(double bytes) { return format_bytes(std::llround(bytes)); }
-
-std::string percent(double fraction) { return fmt::format("{:.1f} %", 100 * fraction); }
 
 std::string card(std::string_view name, const std::string& value, const std::string& detail) {
   return fmt::format("<div class=\"card\"><h3>{}</h3><p class=\"value\">{}</p><p>{}</p></div>", name, value, detail);
@@ -61,16 +52,8 @@ std::string table(int words, const std::vector<std::string>& head, const std::ve
   return text + "</tbody></table></div>";
 }
 
-// Names of enumerators, such as "data_parallel", for readers.
-std::string with_spaces(std::string_view words) {
-  std::string text(words);
-  std::replace(text.begin(), text.end(), '_', ' ');
-  return html_text(text);
-}
-
 bool uses_host(const PlanReport& report) {
-  return std::any_of(report.ranks.begin(), report.ranks.end(),
-                     [](const PlannedRank& rank) { return rank.host_bytes > 0; });
+  return std::ranges::any_of(report.ranks, [](const PlannedRank& rank) { return rank.host_bytes > 0; });
 }
 
 std::vector<std::string> rank_cells(const PlanReport& report, const PlannedRank& rank) {
@@ -169,10 +152,10 @@ std::string rank_section(const PlanReport& report) {
 std::string communication_section(const PlanReport& report) {
   if (report.communication.empty()) return "";
   std::vector<std::vector<std::string>> rows;
-  for (const PlannedCommunication& line : report.communication)
-    rows.push_back({with_spaces(purpose_name(line.entry.purpose)), with_spaces(planned_name(line.entry.collective)),
-                    with_spaces(line.entry.tensors), std::to_string(line.entry.ranks),
-                    bytes_text(line.entry.bytes_per_rank_per_step), duration_text(line.entry.seconds),
+  for (const CommunicationEntry& line : report.communication)
+    rows.push_back({with_spaces(purpose_name(line.purpose)), with_spaces(planned_name(line.collective)),
+                    html_text(with_spaces(line.tensors)), std::to_string(line.ranks),
+                    bytes_text(line.bytes_per_rank_per_step), duration_text(line.seconds),
                     duration_text(line.exposed_seconds)});
   return "<section><h2>Communication</h2><p class=\"note\">What the busiest rank sends per step; exposed is the time "
          "that no "

@@ -7,9 +7,7 @@
 #include <array>
 #include <cmath>
 #include <map>
-
-#include "parallel/plan/report/html/html_text.h"
-#include "parallel/plan/report/html/timeline_colours.h"
+#include <string_view>
 
 namespace llmtrain {
 namespace {
@@ -38,6 +36,25 @@ Lane lane_of(Stream stream, Operation operation) {
   }
   const bool receives = operation == Operation::receive_activation || operation == Operation::receive_gradient;
   return receives ? Lane{.top = 33, .height = 3} : Lane{.top = 29, .height = 3};
+}
+
+std::int32_t colours(const ScheduleShape& shape) { return std::min(shape.loops, most_stage_colours); }
+
+// More loops than colours: neighbouring loops share one, so that the order of colours still shows the order of stages.
+std::int32_t colour_of_loop(const ScheduleShape& shape, std::int32_t loop) {
+  return static_cast<std::int32_t>(static_cast<std::int64_t>(loop) * colours(shape) / shape.loops);
+}
+
+std::string stages_of_colour(const ScheduleShape& shape, std::int32_t colour) {
+  // The inverse of colour_of_loop(), which rounds down.
+  const auto first_loop = [&](std::int64_t of) { return (of * shape.loops + colours(shape) - 1) / colours(shape); };
+  const std::int64_t from = first_loop(colour) * shape.pipeline;
+  const std::int64_t to = first_loop(colour + 1) * shape.pipeline - 1;
+  return from == to ? fmt::format("stage {}", from) : fmt::format("stages {}–{}", from, to);
+}
+
+std::string swatch(std::string_view colour, std::string_view text) {
+  return fmt::format("<span class=\"key\"><i class=\"{}\"></i>{}</span>", colour, text);
 }
 
 class TimelineDrawing {
@@ -165,6 +182,42 @@ std::string what_is_left_out(const Plan& plan, const TimelineSelection& selectio
 }
 
 }  // namespace
+
+std::string colour_class(const ScheduleShape& shape, const Instruction& instruction) {
+  const std::int32_t colour = colour_of_loop(shape, instruction.stage / shape.pipeline);
+  switch (instruction.operation) {
+    case Operation::forward:
+      return fmt::format("f{}", colour);
+    case Operation::backward:
+      return fmt::format("b{}", colour);
+    case Operation::gather_weights:
+      return "gather";
+    case Operation::reduce_gradients:
+      return "reduce";
+    case Operation::send_activation:
+    case Operation::send_gradient:
+      return "send";
+    case Operation::receive_activation:
+    case Operation::receive_gradient:
+      return "receive";
+    case Operation::free_weights:
+    case Operation::optimizer_step:
+      break;
+  }
+  return "step";
+}
+
+std::string timeline_legend(const ScheduleShape& shape) {
+  std::string legend = "<p class=\"legend\">";
+  for (std::int32_t colour = 0; colour < colours(shape); ++colour)
+    legend +=
+        fmt::format("<span class=\"key\"><i class=\"f{0}\"></i><i class=\"b{0}\"></i>forward, backward of {1}</span>",
+                    colour, stages_of_colour(shape, colour));
+  if (shape.sharding() > 0) legend += swatch("gather", "gather weights");
+  if (shape.reduces) legend += swatch("reduce", "reduce gradients");
+  if (shape.pipeline > 1) legend += swatch("send", "send") + swatch("receive", "receive");
+  return legend + swatch("step", "optimizer") + "</p>";
+}
 
 std::string timeline_section(const Plan& plan, const TimelineSelection& selection, const TimeAxis& axis) {
   const TimelineDrawing drawing(plan, selection, axis);

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 
-#include "parallel/plan/report/html/time_axis.h"
-#include "parallel/plan/report/html/timeline_selection.h"
+#include "parallel/plan/report/html/drawn_step.h"
 #include "parallel/plan/report/plan.h"
-#include "parallel/plan/report/plan_report.h"
+#include "parallel/schedule/schedule.h"
 
 namespace llmtrain {
 
-// The sections of a page that need no timeline, as HTML.
+// The sections of a page, as HTML.
 
 // Name, verdict and the most important figures.
 std::string headline_section(const PlanReport& report);
@@ -29,5 +30,27 @@ std::string timeline_section(const Plan& plan, const TimelineSelection& selectio
 // Memory over one step, stacked by category, with the device's limit as a line: a large chart of the fullest rank and
 // small ones of the selected ranks, on one scale. `axis` covers the whole step.
 std::string memory_section(const Plan& plan, const TimelineSelection& selection, const TimeAxis& axis);
+
+// The colours of a page's timeline, as classes of its style sheet. Stages of one loop share a colour; forward passes
+// are light, backward passes dark.
+constexpr std::int32_t most_stage_colours = 8;
+
+// "f0" … "f7", "b0" … "b7", "gather", "reduce", "send", "receive", "step".
+std::string colour_class(const ScheduleShape& shape, const Instruction& instruction);
+
+// The legend's HTML, with the classes that the shape needs.
+std::string timeline_legend(const ScheduleShape& shape);
+
+// The page's inline style sheet and script; a page fetches nothing. Without the script everything is drawn, but there
+// are no tooltips and no zoom.
+extern const std::string_view page_style;
+extern const std::string_view page_script;
+
+// Text escaped for use between tags and in a quoted attribute: markup is escaped, and malformed UTF-8 and control
+// characters become U+FFFD.
+std::string html_text(std::string_view text);
+
+// A length for SVG: at most two decimals, no trailing zeros.
+std::string svg_number(double value);
 
 }  // namespace llmtrain

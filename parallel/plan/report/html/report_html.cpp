@@ -3,15 +3,25 @@
 
 #include <spdlog/fmt/fmt.h>
 
-#include "parallel/plan/report/html/html_text.h"
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "core/base/printable.h"
 #include "parallel/plan/report/html/page_sections.h"
-#include "parallel/plan/report/html/page_style.h"
-#include "parallel/plan/report/report_text.h"
+#include "parallel/plan/report/plan.h"
 
 namespace llmtrain {
 namespace {
 
 constexpr double plot_width = 1100;
+
+struct Escape {
+  char letter = 0;
+  std::string_view text;
+};
+constexpr std::array<Escape, 5> escapes{
+    {{'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}, {'\'', "&#39;"}}};
 
 // The pattern that marks the omitted middle of a step in the timeline.
 constexpr const char* hatch =
@@ -31,6 +41,25 @@ std::string drawings(const Plan& plan) {
 }
 
 }  // namespace
+
+std::string html_text(std::string_view text) {
+  std::string escaped;
+  // Names and descriptions come from recipes that may be somebody else's: markup in them must not take effect.
+  for (const char letter : printable(text)) {
+    const auto escape = std::ranges::find(escapes, letter, &Escape::letter);
+    escaped += escape == escapes.end() ? std::string_view(&letter, 1) : escape->text;
+  }
+  return escaped;
+}
+
+std::string svg_number(double value) {
+  // Hundredths of a pixel are invisible, and every digit counts in a page with thousands of coordinates.
+  const auto hundredths = std::llround(value * 100);
+  if (hundredths % 100 == 0) return std::to_string(hundredths / 100);
+  std::string text = fmt::format("{:.2f}", static_cast<double>(hundredths) / 100);
+  if (text.back() == '0') text.pop_back();
+  return text;
+}
 
 std::string report_html(const Plan& plan) {
   const PlanReport& report = plan.report;

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "core/json/json_text.h"
-#include "parallel/plan/report/html/html_text.h"
-#include "parallel/plan/report/html/timeline_selection.h"
+#include "parallel/plan/report/html/drawn_step.h"
+#include "parallel/plan/report/html/page_sections.h"
 #include "tests/parallel/plan/report/sample_plan.h"
 
 namespace llmtrain {
@@ -90,7 +90,7 @@ TEST_CASE("text from recipes and messages is escaped") {
   plan.report.warnings = {"</ul><img>", "\x01"};
   plan.report.suggestions = {{.change = "a=<b>", .step_seconds = 1, .peak_bytes = 1, .fits = true}};
   plan.report.ranks[0].peak_instruction = "<i>";
-  plan.report.communication[0].entry.tensors = "<td>";
+  plan.report.communication[0].tensors = "<td>";
   const std::string page = report_html(plan);
   CHECK(nesting_error(page) == "");
   CHECK(count(page, "alert(&#39;a&#39;)") == 3);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/plan/report/report_json.h"
+#include "parallel/plan/report/report.h"
 
 #include <catch2/catch.hpp>
 #include <limits>

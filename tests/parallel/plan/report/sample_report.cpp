@@ -35,14 +35,14 @@ PlannedRank sample_rank(std::int64_t pipeline_rank) {
   return rank;
 }
 
-PlannedCommunication sample_line(Collective collective, Purpose purpose, const char* tensors, std::int64_t ranks,
-                                 double gibibytes, double seconds, double exposed) {
-  return {.entry = {.collective = collective,
-                    .purpose = purpose,
-                    .tensors = tensors,
-                    .ranks = ranks,
-                    .bytes_per_rank_per_step = gibibytes * gib,
-                    .seconds = seconds},
+CommunicationEntry sample_line(Collective collective, Purpose purpose, const char* tensors, std::int64_t ranks,
+                               double gibibytes, double seconds, double exposed) {
+  return {.collective = collective,
+          .purpose = purpose,
+          .tensors = tensors,
+          .ranks = ranks,
+          .bytes_per_rank_per_step = gibibytes * gib,
+          .seconds = seconds,
           .exposed_seconds = exposed};
 }
 

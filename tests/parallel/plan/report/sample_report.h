@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "parallel/plan/report/plan_report.h"
+#include "parallel/plan/report/plan.h"
 
 namespace llmtrain::test {
 

@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "parallel/plan/report/step_split.h"
+#include "parallel/plan/report/plan.h"
 #include "tests/parallel/plan/report/sample_report.h"
 
 namespace llmtrain {

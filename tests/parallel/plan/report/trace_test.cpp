@@ -10,7 +10,6 @@
 
 #include "core/base/file.h"
 #include "core/json/json_text.h"
-#include "parallel/plan/report/trace_writer.h"
 #include "tests/parallel/plan/report/sample_plan.h"
 #include "tests/support/temporary_directory.h"
 
@@ -39,9 +38,7 @@ TEST_CASE("one record is one complete event with the fields of its instruction")
   const test::TemporaryDirectory folder;
   TraceWriter writer(folder.path() / "trace.json", "a \"title\"");
   writer.name_rank(5, "rank 5 on </node>");
-  writer.name_stream(5, 1, "data");
   writer.write({.rank = 5,
-                .stream = 1,
                 .instruction = {.operation = Operation::forward, .stage = 2, .micro = 7},
                 .start_seconds = 1.5,
                 .end_seconds = 1.500250125});
@@ -49,10 +46,10 @@ TEST_CASE("one record is one complete event with the fields of its instruction")
   const Json trace = parsed(folder.path() / "trace.json");
   CHECK(trace.at("otherData").at("title") == "a \"title\"");
   const Json& list = trace.at("traceEvents");
-  REQUIRE(list.size() == 5);
+  REQUIRE(list.size() == 11);
   CHECK(list[0].at("args").at("name") == "rank 5 on </node>");
   CHECK(list[2].at("name") == "thread_name");
-  CHECK(list[4] == Json::parse(R"({"ph":"X","pid":5,"tid":1,"ts":1500000.0,"dur":250.125,"cat":"compute",
+  CHECK(list[10] == Json::parse(R"({"ph":"X","pid":5,"tid":0,"ts":1500000.0,"dur":250.125,"cat":"compute",
       "name":"Forward stage 2 micro 7",
       "args":{"stage":2,"micro":7,"step":0,"instruction":"Forward stage 2 micro 7"}})"));
 }

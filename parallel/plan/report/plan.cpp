@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/plan/report/step_split.h"
+#include "parallel/plan/report/plan.h"
 
 #include <algorithm>
 
 namespace llmtrain {
+
+const PlannedRank& fullest_rank(const PlanReport& report) {
+  return *std::ranges::max_element(report.ranks, {}, &PlannedRank::peak_bytes);
+}
 
 std::array<StepShare, step_parts> split_step(const PlannedStep& step) {
   const double compute = step.compute_seconds - step.recompute_seconds;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <string>
 
-#include "parallel/plan/report/plan_report.h"
+#include "parallel/plan/report/plan.h"
 
 namespace llmtrain {
 
@@ -14,10 +15,11 @@ enum class TextColour { off, on };
 // elements. Colour means ANSI escapes, which take no columns.
 std::string report_text(const PlanReport& report, TextColour colour);
 
-// The rank with the highest peak, the first of equals. `report.ranks` must not be empty.
-const PlannedRank& fullest_rank(const PlanReport& report);
+// The report as `plan --json` prints it: scripts rely on its names (docs/planner.md lists them). Bytes, tokens and
+// counts are integers, times are seconds. Throws Error(internal_error) that names the field if a number is not finite.
+nlohmann::ordered_json to_json(const PlanReport& report);
 
-// "678.2k device-hours", and their price if the profile states one.
-std::string cost_text(const PlannedRun& run);
+// The same as text, indented by two spaces, with a trailing newline.
+std::string report_json(const PlanReport& report);
 
 }  // namespace llmtrain

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/plan/report/html/timeline_selection.h"
+#include "parallel/plan/report/html/drawn_step.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "parallel/plan/report/duration_text.h"
-#include "parallel/plan/report/html/memory_columns.h"
-#include "parallel/plan/report/html/time_axis.h"
-#include "parallel/plan/report/html/timeline_colours.h"
+#include "parallel/plan/report/html/page_sections.h"
+#include "parallel/plan/report/text_layout.h"
 
 namespace llmtrain {
 namespace {
