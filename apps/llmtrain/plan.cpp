@@ -21,12 +21,11 @@
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/recipe/recipe_io.h"
-#include "parallel/plan/cost/shared_devices.h"
-#include "parallel/plan/planner/fp8_payoff.h"
+#include "parallel/plan/cost/cluster_profile.h"
 #include "parallel/plan/planner/planner.h"
 #include "parallel/plan/report/html/report_html.h"
-#include "parallel/plan/report/report_json.h"
-#include "parallel/plan/report/report_text.h"
+#include "parallel/plan/report/plan.h"
+#include "parallel/plan/report/report.h"
 #include "parallel/plan/report/trace.h"
 
 namespace llmtrain::app {

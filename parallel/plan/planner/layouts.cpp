@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/plan/planner/layouts.h"
-
+#include <cstdint>
+#include <functional>
 #include <vector>
+
+#include "parallel/plan/planner/search.h"
 
 namespace llmtrain {
 namespace {
@@ -40,7 +42,7 @@ class LayoutWalk {
     layout_.parallel.tensor = tensor;
     // Sequence parallelism saves memory at nearly the same traffic (Korthikanti et al., arXiv 2205.05198).
     layout_.parallel.sequence = tensor > 1 && layout_.batch.sequence_length % (tensor * mesh_.context) == 0;
-    layout_.parallel.expert_tensor = layout_.model.moe ? tensor : layout_.parallel.tensor;
+    layout_.parallel.expert_tensor = tensor;
     layout_.parallel.pipeline = pipeline;
     layout_.parallel.data = data;
     layout_.parallel.zero_shard_ranks.reset();

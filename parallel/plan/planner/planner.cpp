@@ -1,38 +1,223 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/plan/planner/planner.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
-#include "parallel/plan/cost/shared_devices.h"
+#include "core/graph/block_cache.h"
+#include "core/graph/operators.h"
 #include "parallel/plan/cost/step_cost_model.h"
 #include "parallel/plan/memory/memory_model.h"
-#include "parallel/plan/planner/figures.h"
-#include "parallel/plan/planner/warnings.h"
+#include "parallel/plan/report/plan.h"
+#include "parallel/plan/report/text_layout.h"
 
 namespace llmtrain {
 namespace {
 
+double tokens_per_step(const Recipe& recipe) {
+  return static_cast<double>(recipe.batch.global) * static_cast<double>(recipe.batch.sequence_length);
+}
+
+// Forward FLOPs per token that recompute repeats. On the unsharded graph: sharding does not change the whole model's
+// FLOPs.
+double recomputed_flops(const Partition& partition) {
+  const Graph& graph = *partition.graph;
+  PassSetting setting;
+  setting.sequence_length = partition.recipe.batch.sequence_length;
+  setting.attention = attention_method(graph.model, partition.recipe.kernels.attention);
+  const Recompute recompute = partition.recipe.memory.recompute;
+  BlockCache<double> repeated(graph);
+  double flops = 0;
+  for (std::size_t block = 0; block < graph.blocks.size(); ++block)
+    flops += repeated.of(block, [&] { return repeated_flops(block_operators(graph, block, setting), recompute); });
+  return flops / static_cast<double>(setting.sequence_length);
+}
+
+double host_bytes(const Plan& plan, std::int64_t pipeline_rank) {
+  double bytes = 0;
+  const auto ranks = static_cast<std::size_t>(plan.layout->mesh().pipeline);
+  const auto micros = static_cast<double>(plan.layout->partition().shape.micro_batches);
+  for (auto stage = static_cast<std::size_t>(pipeline_rank); stage < plan.memory.stages.size(); stage += ranks) {
+    const StageMemory& memory = plan.memory.stages[stage];
+    bytes += memory.host_resident.total() + memory.host_activations * micros;
+  }
+  return bytes;
+}
+
+// The simulator subtracts times: a difference of zero may come out slightly negative by rounding.
+double exposed_data_seconds(const RankSimulation& rank) { return std::max(0.0, rank.exposed_data_seconds); }
+
+// The rank whose passes take longest, the first of equals.
+const RankSimulation& busiest_rank(const Simulation& simulation) {
+  return *std::ranges::max_element(simulation.ranks, {}, &RankSimulation::busy_seconds);
+}
+
+PlannedStep planned_step(const Plan& plan) {
+  const RankSimulation& rank = busiest_rank(plan.simulation);
+  return {.seconds = plan.simulation.step_seconds,
+          // The slowdown of passes by concurrent collectives counts as exposed communication, not as compute.
+          .compute_seconds = rank.busy_seconds - rank.communication_seconds - rank.slowed_seconds,
+          .recompute_seconds = rank.recompute_seconds,
+          .tensor_communication_seconds = rank.communication_seconds,
+          .optimizer_seconds = rank.optimizer_seconds,
+          .overhead_seconds = plan.costs.step_overhead_seconds,
+          .bubble_fraction = plan.simulation.bubble_fraction,
+          .exposed_communication_seconds =
+              rank.communication_seconds + exposed_data_seconds(rank) + rank.exposed_transfer_seconds};
+}
+
+PlannedThroughput planned_throughput(const Plan& plan, const ClusterProfile& profile) {
+  const Recipe& recipe = plan.layout->recipe();
+  const auto devices = static_cast<double>(plan.layout->mesh().world());
+  const double tokens = tokens_per_step(recipe);
+  const double model_flops = plan.layout->graph().training_flops_per_token(recipe.batch.sequence_length) * tokens;
+  const double hardware_flops = model_flops + recomputed_flops(plan.layout->partition()) * tokens;
+  const double seconds = plan.simulation.step_seconds;
+  const double peak = peak_flops(profile, recipe.precision);
+  return {.tokens_per_second = tokens / seconds,
+          .tokens_per_second_per_device = tokens / seconds / devices,
+          .samples_per_second = static_cast<double>(recipe.batch.global) / seconds,
+          .model_tflops_per_device = model_flops / seconds / devices / 1e12,
+          .hardware_tflops_per_device = hardware_flops / seconds / devices / 1e12,
+          .mfu = model_flops / seconds / devices / peak,
+          .hfu = hardware_flops / seconds / devices / peak};
+}
+
+PlannedRun planned_run(const Plan& plan, const ClusterProfile& profile) {
+  const auto steps = static_cast<double>(plan.layout->recipe().training.steps);
+  PlannedRun run;
+  run.tokens = steps * tokens_per_step(plan.layout->recipe());
+  run.seconds = steps * plan.simulation.step_seconds;
+  // Ranks that share a CPU share its price too.
+  const double devices = static_cast<double>(plan.layout->mesh().world()) / profile.ranks_per_device;
+  run.device_hours = run.seconds / 3600 * devices;
+  if (const auto& price = profile.price_per_device_hour) run.price = *price * run.device_hours;
+  return run;
+}
+
+std::vector<PlannedRank> planned_ranks(const Plan& plan) {
+  const Mesh& mesh = plan.layout->mesh();
+  // Global ranks are ordered tensor × context × data × pipeline, so each pipeline rank is one contiguous block.
+  const std::int64_t alike = mesh.data * mesh.context * mesh.tensor;
+  std::vector<PlannedRank> ranks;
+  for (std::int64_t index = 0; index < mesh.pipeline; ++index) {
+    const RankSimulation& simulated = plan.simulation.ranks[static_cast<std::size_t>(index)];
+    const auto& instructions = plan.layout->schedule().ranks[static_cast<std::size_t>(index)].instructions;
+    ranks.push_back({.rank = index * alike,
+                     .count = alike,
+                     .pipeline_rank = index,
+                     .peak_bytes = simulated.peak_bytes,
+                     .bytes = simulated.high_water,
+                     .host_bytes = host_bytes(plan, index),
+                     .peak_instruction = to_text(instructions[static_cast<std::size_t>(simulated.peak_instruction)])});
+  }
+  return ranks;
+}
+
+// What the busiest rank sends, with the exposed seconds of each entry: all of a collective inside a pass, and the
+// simulated share of data-parallel traffic and of transfers.
+std::vector<CommunicationEntry> planned_communication(const Plan& plan, const ClusterProfile& profile) {
+  std::vector<CommunicationEntry> entries = communication_of(*plan.layout, profile);
+  const RankSimulation& busiest = busiest_rank(plan.simulation);
+  // The simulator knows exposed time per stream, not per tensor: it is split in proportion to each entry's time.
+  const auto exposed_share = [&](Purpose purpose, double exposed_seconds) {
+    double seconds = 0;
+    for (const CommunicationEntry& entry : entries)
+      if (entry.purpose == purpose) seconds += entry.seconds;
+    return seconds > 0 ? std::min(1.0, exposed_seconds / seconds) : 0;
+  };
+  const double of_data = exposed_share(Purpose::data_parallel, exposed_data_seconds(busiest));
+  const double of_transfers = exposed_share(Purpose::pipeline, busiest.exposed_transfer_seconds);
+  for (CommunicationEntry& entry : entries) {
+    const double share = entry.purpose == Purpose::data_parallel ? of_data
+                         : entry.purpose == Purpose::pipeline    ? of_transfers
+                                                                 : 1;
+    entry.exposed_seconds = share * entry.seconds;
+  }
+  return entries;
+}
+
+// Problems of a valid plan that its user should know about: one sentence per problem, with a remedy.
+
+void warn_of_memory(PlanReport& report) {
+  if (report.fits) return;
+  const double limit = report.device_memory_bytes;
+  const PlannedRank& fullest = fullest_rank(report);
+  report.warnings.push_back(fmt::format("does not fit: rank {} needs {} of {}, peak at \"{}\"", fullest.rank,
+                                        bytes_text(fullest.peak_bytes), bytes_text(limit), fullest.peak_instruction));
+}
+
+void warn_of_bubble(Plan& plan) {
+  const ScheduleShape& shape = plan.layout->partition().shape;
+  // Fewer micro-batches than pipeline ranks leave ranks idle whatever the schedule.
+  if (shape.micro_batches >= shape.pipeline) return;
+  plan.report.warnings.push_back(
+      fmt::format("{} micro-batches for {} pipeline ranks leave {:.0f} % of the time idle; raise batch.global or lower "
+                  "batch.micro",
+                  shape.micro_batches, shape.pipeline, 100 * plan.simulation.bubble_fraction));
+}
+
+void warn_of_sharing(const ClusterProfile& profile, Plan& plan) {
+  const double ranks = profile.ranks_per_device;
+  if (ranks <= 1) return;
+  plan.report.warnings.push_back(fmt::format(
+      "{:.3g} ranks share a device of {}: each is priced with its share of the cores, memory and bandwidth; "
+      "set cluster.nodes to the number of machines",
+      ranks, profile.name));
+}
+
+void warn_of_nodes(Plan& plan) {
+  const Mesh& mesh = plan.layout->mesh();
+  if (mesh.tensor > mesh.devices_per_node) {
+    plan.report.warnings.push_back(
+        fmt::format("parallel.tensor: {} ranks do not fit in one node of {} devices: every layer waits "
+                    "for the network",
+                    mesh.tensor, mesh.devices_per_node));
+  }
+  // Of one partly used node nobody expects full use; across several nodes it is usually a mistake.
+  const std::int64_t idle = (mesh.devices_per_node - mesh.world() % mesh.devices_per_node) % mesh.devices_per_node;
+  if (idle > 0 && mesh.world() > mesh.devices_per_node) {
+    plan.report.warnings.push_back(fmt::format("{} devices of the last node are not used", idle));
+  }
+}
+
+void warn_of_precision(const ClusterProfile& profile, Plan& plan) {
+  const PrecisionRecipe& precision = plan.layout->recipe().precision;
+  if (precision.fp8_level != Fp8Level::off && profile.device.peak_flops.fp8 == 0) {
+    plan.report.warnings.push_back("precision.fp8_level: " + profile.name +
+                                   " has no FP8 matrix products: FP8 saves memory and traffic, but no compute time");
+  }
+  // Profiles require positive rates of these types, so this only concerns profiles made in code.
+  if (peak_flops(profile, {precision.compute, precision.gradients, Fp8Level::off}) > 0) return;
+  plan.report.warnings.push_back("precision.compute: " + profile.name +
+                                 " does not support this type; it is priced at the fp32 rate");
+}
+
 void fill_report(const ClusterProfile& profile, Plan& plan) {
-  const PlanSources sources{*plan.layout, profile, plan.costs, plan.memory, plan.simulation};
+  const Layout& layout = *plan.layout;
   PlanReport& report = plan.report;
-  report.recipe = plan.layout->recipe();
+  report.recipe = layout.recipe();
   report.profile = profile.name;
   report.device_memory_bytes = profile.device.memory_bytes;
-  report.total_parameters = plan.layout->graph().parameter_count();
-  report.active_parameters = plan.layout->graph().active_parameter_count();
-  report.embedding_parameters = plan.layout->graph().embedding_parameter_count();
-  report.mesh = plan.layout->mesh();
-  report.step = planned_step(sources);
-  report.throughput = planned_throughput(sources);
-  report.run = planned_run(sources);
-  report.ranks = planned_ranks(sources);
-  report.communication = planned_communication(sources, communication_of(*plan.layout, profile));
-  report.warnings = plan_warnings(sources, report.ranks);
+  report.total_parameters = layout.graph().parameter_count();
+  report.active_parameters = layout.graph().active_parameter_count();
+  report.embedding_parameters = layout.graph().embedding_parameter_count();
+  report.mesh = layout.mesh();
+  report.step = planned_step(plan);
+  report.throughput = planned_throughput(plan, profile);
+  report.run = planned_run(plan, profile);
+  report.ranks = planned_ranks(plan);
+  report.communication = planned_communication(plan, profile);
   // Without a stated limit nothing can be said against the plan.
-  report.fits = profile.device.memory_bytes <= 0 || std::ranges::all_of(report.ranks, [&](const PlannedRank& rank) {
-                  return rank.peak_bytes <= profile.device.memory_bytes;
-                });
+  const double limit = report.device_memory_bytes;
+  report.fits = limit <= 0 || fullest_rank(report).peak_bytes <= limit;
+  warn_of_memory(report);
+  warn_of_bubble(plan);
+  warn_of_sharing(profile, plan);
+  warn_of_nodes(plan);
+  warn_of_precision(profile, plan);
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "core/recipe/recipe.h"
@@ -30,5 +32,9 @@ KernelSet kernel_set(const Recipe& recipe, const ClusterProfile& profile);
 // The three best changes of one key that make the plan fit or, if it fits already, faster by more than 2 %; the
 // shortest step comes first. Prices some twenty neighbours of the recipe.
 std::vector<PlanSuggestion> suggest(const Plan& plan, const ClusterProfile& profile);
+
+// Plans the recipe again without FP8. Returns a warning if that is no slower and fits as well: FP8 then risks accuracy
+// and saves only memory that is available anyway. Returns none if the recipe does not use FP8.
+std::optional<std::string> fp8_does_not_pay(const Plan& plan, const ClusterProfile& profile);
 
 }  // namespace llmtrain

@@ -6,12 +6,10 @@
 
 #include "core/base/error.h"
 #include "core/graph/graph.h"
-#include "parallel/plan/cost/shared_devices.h"
 #include "parallel/plan/cost/step_cost_model.h"
 #include "parallel/plan/memory/memory_model.h"
-#include "parallel/plan/planner/layouts.h"
 #include "parallel/plan/planner/planner.h"
-#include "parallel/plan/report/report_text.h"
+#include "parallel/plan/report/plan.h"
 #include "parallel/schedule/pass_order.h"
 
 namespace llmtrain {
@@ -20,12 +18,6 @@ namespace {
 // Estimates rank thousands of layouts per second; only the promising ones are worth a simulation.
 constexpr std::size_t simulated_by_time = 100;    // the fastest layouts that fit, by the estimate
 constexpr std::size_t simulated_by_memory = 100;  // further layouts on the estimates' front towards less memory
-
-struct Estimate {
-  Recipe recipe;
-  double seconds = 0;
-  double bytes = 0;
-};
 
 // A lower bound: the passes in flight and the largest stage's transient memory, without boundary tensors.
 double rank_bytes(const Partition& partition, const StepMemory& memory, std::int32_t rank) {
@@ -92,7 +84,7 @@ class Search {
   SearchResult run() {
     for_each_layout(recipe_, start_.mesh, [this](const Recipe& layout) { consider(layout); });
     result_.fitting = static_cast<std::int64_t>(estimates_.size());
-    for (const Estimate& estimate : promising()) simulate_one(estimate.recipe);
+    for (const SearchCandidate& estimate : promising()) simulate_one(estimate.recipe);
     keep_front();
     return std::move(result_);
   }
@@ -112,15 +104,15 @@ class Search {
     }
   }
 
-  std::vector<Estimate> promising() {
-    std::ranges::stable_sort(estimates_, {}, &Estimate::seconds);
-    std::vector<Estimate> chosen;
+  std::vector<SearchCandidate> promising() {
+    std::ranges::stable_sort(estimates_, {}, &SearchCandidate::step_seconds);
+    std::vector<SearchCandidate> chosen;
     // In order of time, a layout smaller than all faster ones is on the front of time and memory.
     std::optional<double> least;
     std::size_t smaller = 0;
-    for (const Estimate& estimate : estimates_) {
-      const bool is_smaller = !least || estimate.bytes < *least;
-      if (is_smaller) least = estimate.bytes;
+    for (const SearchCandidate& estimate : estimates_) {
+      const bool is_smaller = !least || estimate.peak_bytes < *least;
+      if (is_smaller) least = estimate.peak_bytes;
       if (chosen.size() >= simulated_by_time && (!is_smaller || ++smaller > simulated_by_memory)) continue;
       chosen.push_back(estimate);
     }
@@ -151,7 +143,7 @@ class Search {
   const ClusterProfile& cluster_;
   const Partition start_;
   const ClusterProfile profile_;
-  std::vector<Estimate> estimates_;
+  std::vector<SearchCandidate> estimates_;  // of the layouts that fit by them
   SearchResult result_;
 };
 

@@ -2,14 +2,21 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "core/recipe/recipe.h"
+#include "parallel/layout/mesh.h"
 #include "parallel/plan/cost/cluster_profile.h"
 
 namespace llmtrain {
 
-// One layout of the recipe's model and batch, simulated.
+// Calls `visit` with every layout that a search considers: the recipe with other degrees, ZeRO stage, schedule, loops,
+// micro-batch, recompute and FP8 level for a world of the same size. Layouts that are impossible by their sizes are
+// skipped; make_mesh() may refuse some of the others.
+void for_each_layout(const Recipe& recipe, const Mesh& mesh, const std::function<void(const Recipe&)>& visit);
+
+// One layout of the recipe's model and batch, as estimated or simulated.
 struct SearchCandidate {
   Recipe recipe;
   double step_seconds = 0;

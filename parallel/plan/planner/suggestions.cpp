@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <functional>
 
 #include "core/base/error.h"
+#include "core/base/units.h"
 #include "core/recipe/pipeline_schedules.h"
 #include "parallel/plan/planner/planner.h"
-#include "parallel/plan/report/report_text.h"
+#include "parallel/plan/report/plan.h"
 
 namespace llmtrain {
 namespace {
@@ -18,10 +20,20 @@ struct Change {
   Recipe recipe;
 };
 
-class Changes {
+// The recipes that differ from the plan's in one key, or in a few that belong together.
+class Neighbours {
  public:
-  explicit Changes(const Recipe& recipe) : recipe_(recipe) {}
+  explicit Neighbours(const Plan& plan) : recipe_(plan.report.recipe), mesh_(plan.report.mesh) {
+    change_sharding();
+    change_memory();
+    change_batch();
+    change_pipeline();
+    change_degrees();
+  }
 
+  const std::vector<Change>& changes() const { return changes_; }
+
+ private:
   template <typename Edit>
   void add(const std::string& text, Edit edit) {
     Change change{text, recipe_};
@@ -29,107 +41,88 @@ class Changes {
     // Keys that already have the value would suggest the recipe itself.
     if (!(change.recipe == recipe_)) changes_.push_back(std::move(change));
   }
-  std::vector<Change> take() { return std::move(changes_); }
 
- private:
-  const Recipe& recipe_;
-  std::vector<Change> changes_;
-};
-
-void change_batch(const Recipe& recipe, Changes& changes) {
-  for (const std::int64_t micro : {recipe.batch.micro / 2, recipe.batch.micro * 2}) {
-    if (micro == 0) continue;
-    changes.add("batch.micro=" + std::to_string(micro), [&](Recipe& other) { other.batch.micro = micro; });
-  }
-}
-
-// Doubling a degree takes the ranks from data parallelism, so that the world size stays the same.
-std::string halved_data(const Mesh& mesh, const std::string& key, std::int64_t degree) {
-  return "parallel." + key + "=" + std::to_string(degree) + " parallel.data=" + std::to_string(mesh.data / 2);
-}
-
-// Keys whose defaults follow `tensor` are written out if they change, so that --set yields this recipe whether or not
-// the recipe's file states them.
-void change_tensor(const Plan& plan, Changes& changes) {
-  const Mesh& mesh = plan.report.mesh;
-  const Recipe& now = plan.report.recipe;
-  const std::int64_t degree = mesh.tensor * 2;
-  const bool splits_experts = now.model.moe && now.parallel.expert_tensor == now.parallel.tensor;
-  std::string text = halved_data(mesh, "tensor", degree);
-  if (mesh.tensor == 1) text += " parallel.sequence=true";
-  if (now.model.moe) {
-    text += " parallel.expert_tensor=" + std::to_string(splits_experts ? degree : now.parallel.expert_tensor);
-  }
-  changes.add(text, [&](Recipe& other) {
-    other.parallel.tensor = degree;
-    other.parallel.data = mesh.data / 2;
-    other.parallel.sequence = other.parallel.sequence || mesh.tensor == 1;
-    if (splits_experts || !now.model.moe) other.parallel.expert_tensor = degree;
-  });
-}
-
-void change_degrees(const Plan& plan, Changes& changes) {
-  const Mesh& mesh = plan.report.mesh;
-  if (mesh.data % 2 != 0) return;
-  change_tensor(plan, changes);
-  changes.add(halved_data(mesh, "pipeline", mesh.pipeline * 2), [&](Recipe& other) {
-    other.parallel.pipeline = mesh.pipeline * 2;
-    other.parallel.data = mesh.data / 2;
-  });
-}
-
-void change_sharding(const Plan& plan, Changes& changes) {
-  if (plan.report.mesh.data > 1) {
-    for (const std::int64_t stage : {0, 1, 2, 3}) {
-      changes.add("parallel.zero_stage=" + std::to_string(stage),
-                  [&](Recipe& other) { other.parallel.zero_stage = stage; });
+  void change_sharding() {
+    if (mesh_.data > 1) {
+      for (const std::int64_t stage : {0, 1, 2, 3})
+        add("parallel.zero_stage=" + std::to_string(stage), [&](Recipe& other) { other.parallel.zero_stage = stage; });
     }
+    if (mesh_.tensor > 1) add("parallel.sequence=true", [](Recipe& other) { other.parallel.sequence = true; });
+    add("parallel.overlap=true", [](Recipe& other) { other.parallel.overlap = true; });
   }
-  if (plan.report.mesh.tensor > 1)
-    changes.add("parallel.sequence=true", [](Recipe& other) { other.parallel.sequence = true; });
-  changes.add("parallel.overlap=true", [](Recipe& other) { other.parallel.overlap = true; });
-}
 
-void change_memory(Changes& changes) {
-  changes.add("memory.recompute=none", [](Recipe& other) { other.memory.recompute = Recompute::none; });
-  changes.add("memory.recompute=selective", [](Recipe& other) { other.memory.recompute = Recompute::selective; });
-  changes.add("memory.recompute=full", [](Recipe& other) { other.memory.recompute = Recompute::full; });
-  changes.add("kernels.attention=flash", [](Recipe& other) { other.kernels.attention = AttentionKernel::flash; });
-}
+  void change_memory() {
+    add("memory.recompute=none", [](Recipe& other) { other.memory.recompute = Recompute::none; });
+    add("memory.recompute=selective", [](Recipe& other) { other.memory.recompute = Recompute::selective; });
+    add("memory.recompute=full", [](Recipe& other) { other.memory.recompute = Recompute::full; });
+    add("kernels.attention=flash", [](Recipe& other) { other.kernels.attention = AttentionKernel::flash; });
+  }
 
-void change_pipeline(const Plan& plan, Changes& changes) {
-  if (plan.report.mesh.pipeline == 1) return;
-  const PipelineRecipe& now = plan.report.recipe.pipeline;
-  const auto use = [&](PipelineSchedule schedule, std::int64_t loops) {
+  void change_batch() {
+    for (const std::int64_t micro : {recipe_.batch.micro / 2, recipe_.batch.micro * 2})
+      if (micro > 0) add("batch.micro=" + std::to_string(micro), [&](Recipe& other) { other.batch.micro = micro; });
+  }
+
+  void change_pipeline() {
+    if (mesh_.pipeline == 1) return;
+    for (const std::int64_t loops : {recipe_.pipeline.loops, recipe_.pipeline.loops * 2}) {
+      change_schedule(PipelineSchedule::breadth_first, loops);
+      change_schedule(PipelineSchedule::interleaved, loops);
+    }
+    change_schedule(PipelineSchedule::one_forward_one_backward, 1);
+  }
+
+  void change_schedule(PipelineSchedule schedule, std::int64_t loops) {
     auto text = "pipeline.schedule=" + std::string(traits_of(schedule).word);
-    if (loops != now.loops) text += " pipeline.loops=" + std::to_string(loops);
-    changes.add(text, [&](Recipe& other) {
+    if (loops != recipe_.pipeline.loops) text += " pipeline.loops=" + std::to_string(loops);
+    add(text, [&](Recipe& other) {
       other.pipeline.schedule = schedule;
       other.pipeline.loops = loops;
     });
-  };
-  for (const std::int64_t loops : {now.loops, now.loops * 2}) {
-    use(PipelineSchedule::breadth_first, loops);
-    use(PipelineSchedule::interleaved, loops);
   }
-  use(PipelineSchedule::one_forward_one_backward, 1);
-}
 
-std::vector<Change> neighbours(const Plan& plan) {
-  Changes changes(plan.report.recipe);
-  change_sharding(plan, changes);
-  change_memory(changes);
-  change_batch(plan.report.recipe, changes);
-  change_pipeline(plan, changes);
-  change_degrees(plan, changes);
-  return changes.take();
-}
+  void change_degrees() {
+    if (mesh_.data % 2 != 0) return;
+    change_tensor();
+    add(halved_data("pipeline", mesh_.pipeline * 2), [&](Recipe& other) {
+      other.parallel.pipeline = mesh_.pipeline * 2;
+      other.parallel.data = mesh_.data / 2;
+    });
+  }
+
+  // Keys whose defaults follow `tensor` are written out if they change, so that --set yields this recipe whether or not
+  // the recipe's file states them.
+  void change_tensor() {
+    const std::int64_t degree = mesh_.tensor * 2;
+    const bool splits_experts = recipe_.model.moe && recipe_.parallel.expert_tensor == recipe_.parallel.tensor;
+    const std::int64_t expert_tensor = splits_experts || !recipe_.model.moe ? degree : recipe_.parallel.expert_tensor;
+    std::string text = halved_data("tensor", degree);
+    if (mesh_.tensor == 1) text += " parallel.sequence=true";
+    if (recipe_.model.moe) text += " parallel.expert_tensor=" + std::to_string(expert_tensor);
+    add(text, [&](Recipe& other) {
+      other.parallel.tensor = degree;
+      other.parallel.data = mesh_.data / 2;
+      other.parallel.sequence = other.parallel.sequence || mesh_.tensor == 1;
+      other.parallel.expert_tensor = expert_tensor;
+    });
+  }
+
+  // Doubling a degree takes the ranks from data parallelism, so that the world size stays the same.
+  std::string halved_data(const std::string& key, std::int64_t degree) const {
+    return "parallel." + key + "=" + std::to_string(degree) + " parallel.data=" + std::to_string(mesh_.data / 2);
+  }
+
+  const Recipe& recipe_;
+  const Mesh& mesh_;
+  std::vector<Change> changes_;
+};
 
 }  // namespace
 
 std::vector<PlanSuggestion> suggest(const Plan& plan, const ClusterProfile& profile) {
   std::vector<PlanSuggestion> suggestions;
-  for (const Change& change : neighbours(plan)) {
+  const Neighbours neighbours(plan);
+  for (const Change& change : neighbours.changes()) {
     try {
       const PlanReport report = make_plan(change.recipe, profile).report;
       const bool faster = report.step.seconds < worthwhile * plan.report.step.seconds;
@@ -143,6 +136,17 @@ std::vector<PlanSuggestion> suggest(const Plan& plan, const ClusterProfile& prof
   std::ranges::stable_sort(suggestions, {}, &PlanSuggestion::step_seconds);
   if (suggestions.size() > suggestion_count) suggestions.resize(suggestion_count);
   return suggestions;
+}
+
+std::optional<std::string> fp8_does_not_pay(const Plan& plan, const ClusterProfile& profile) {
+  if (plan.report.recipe.precision.fp8_level == Fp8Level::off) return std::nullopt;
+  Recipe recipe = plan.report.recipe;
+  recipe.precision.fp8_level = Fp8Level::off;
+  const PlanReport without = make_plan(recipe, profile).report;
+  const double with_seconds = plan.report.step.seconds;
+  if (without.step.seconds > with_seconds || (plan.report.fits && !without.fits)) return std::nullopt;
+  return fmt::format("precision.fp8_level: FP8 does not pay off: {} per step with it, {} with \"off\"",
+                     format_duration(with_seconds), format_duration(without.step.seconds));
 }
 
 }  // namespace llmtrain

@@ -4,8 +4,8 @@
 #include <set>
 
 #include "parallel/plan/planner/planner.h"
-#include "parallel/plan/report/report_json.h"
-#include "parallel/plan/report/step_split.h"
+#include "parallel/plan/report/plan.h"
+#include "parallel/plan/report/report.h"
 #include "plan_agreement.h"
 #include "planner_case.h"
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/plan/planner/fp8_payoff.h"
+#include "parallel/plan/planner/planner.h"
 
 #include <catch2/catch.hpp>
 
-#include "parallel/plan/planner/planner.h"
 #include "planner_case.h"
 
 namespace llmtrain::test {

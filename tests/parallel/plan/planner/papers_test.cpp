@@ -64,9 +64,9 @@ TEST_CASE("breadth-first gathers ZeRO-3's weights twice per step, ordinary FSDP 
     const Recipe recipe =
         paper("zero-128b", {"batch.global=256", std::string("pipeline.schedule=\"") + schedule + "\""});
     double bytes = 0;
-    for (const PlannedCommunication& line : make_plan(recipe, profile_of(recipe)).report.communication)
-      if (line.entry.purpose == Purpose::data_parallel && line.entry.collective == Collective::all_gather)
-        bytes += line.entry.bytes_per_rank_per_step;
+    for (const CommunicationEntry& line : make_plan(recipe, profile_of(recipe)).report.communication)
+      if (line.purpose == Purpose::data_parallel && line.collective == Collective::all_gather)
+        bytes += line.bytes_per_rank_per_step;
     return bytes;
   };
   CHECK(gathered("breadth_first") > 0);

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "parallel/plan/cost/shared_devices.h"
-
 namespace llmtrain::test {
 namespace {
 
@@ -69,11 +67,11 @@ void judge_ranks(const Plan& plan, const ClusterProfile& profile, Judge& judge) 
 }
 
 void judge_communication(const PlanReport& report, Judge& judge) {
-  for (const PlannedCommunication& line : report.communication) {
-    const std::string name = std::string(purpose_name(line.entry.purpose)) + " " + line.entry.tensors;
-    judge.require(line.entry.ranks > 1 && line.entry.bytes_per_rank_per_step > 0, name + " has ranks and bytes");
-    judge.require(line.entry.seconds > 0 && line.exposed_seconds >= 0, name + " takes time");
-    judge.require(line.exposed_seconds <= line.entry.seconds * (1 + 1e-12), name + " hides no more than all");
+  for (const CommunicationEntry& line : report.communication) {
+    const std::string name = std::string(purpose_name(line.purpose)) + " " + line.tensors;
+    judge.require(line.ranks > 1 && line.bytes_per_rank_per_step > 0, name + " has ranks and bytes");
+    judge.require(line.seconds > 0 && line.exposed_seconds >= 0, name + " takes time");
+    judge.require(line.exposed_seconds <= line.seconds * (1 + 1e-12), name + " hides no more than all");
   }
   judge.require(report.mesh.world() == 1 || !report.communication.empty(), "ranks talk");
 }

@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "core/base/error.h"
-#include "parallel/plan/planner/layouts.h"
 #include "parallel/plan/planner/planner.h"
 #include "planner_case.h"
 
