@@ -13,10 +13,6 @@
 namespace llmtrain {
 namespace {
 
-bool is_file_name(const std::string& profile) {
-  return profile.find('/') != std::string::npos || profile.ends_with(".json");
-}
-
 [[noreturn]] void throw_unknown(const std::string& profile, const std::filesystem::path& folder) {
   const std::vector<std::string> names = profile_names(folder);
   const std::vector<std::string_view> words(names.begin(), names.end());
@@ -63,7 +59,8 @@ std::vector<std::string> profile_names(const std::filesystem::path& folder) {
 }
 
 ClusterProfile load_profile(const std::string& profile, const std::filesystem::path& folder) {
-  if (is_file_name(profile)) return parse_profile(read_file(profile), profile);
+  const bool is_file = profile.find('/') != std::string::npos || profile.ends_with(".json");
+  if (is_file) return parse_profile(read_file(profile), profile);
   if (profile == "auto") {
     // local.json is this machine's own measurement; cpu.json is the stated default until there is one.
     const bool calibrated = std::filesystem::exists(folder / "local.json");

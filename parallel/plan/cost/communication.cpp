@@ -79,9 +79,9 @@ class ExchangeCount {
 };
 
 // Builds the communication table row by row.
-class Table {
- public:
-  explicit Table(const CostContext& context) : context_(context) {}
+struct Table {
+  const CostContext& context;
+  std::vector<CommunicationEntry> entries{};
 
   // `bytes` of whole tensors per step, and the time of moving them: by default that of one collective over all of the
   // bytes. Leaves out what moves nothing.
@@ -89,21 +89,16 @@ class Table {
            std::optional<double> seconds = std::nullopt) {
     const double sent = ring_bytes(collective, group.ranks, bytes);
     if (group.ranks <= 1 || sent <= 0) return;
-    if (!seconds) seconds = context_.collectives.seconds(collective, bytes, group);
-    entries_.push_back({collective, purpose, std::move(tensors), group.ranks, sent, *seconds});
+    if (!seconds) seconds = context.collectives.seconds(collective, bytes, group);
+    entries.push_back({collective, purpose, std::move(tensors), group.ranks, sent, *seconds});
   }
   void add(const CountedExchange& counted) {
     const Exchange& exchange = counted.exchange;
-    const AxisGroup group = group_of(context_.mesh(), exchange.axis);
+    const AxisGroup group = group_of(context.mesh(), exchange.axis);
     const double times = std::ranges::max(counted.times);
     add(exchange.collective, group.purpose, exchange.tensors, group.ranks,
-        times * (exchange.bytes / exchange.compression), times * exchange_seconds(context_, exchange));
+        times * (exchange.bytes / exchange.compression), times * exchange_seconds(context, exchange));
   }
-  std::vector<CommunicationEntry> take() { return std::move(entries_); }
-
- private:
-  const CostContext& context_;
-  std::vector<CommunicationEntry> entries_;
 };
 
 // How often each stage's operation occurs in its rank's schedule.
@@ -191,7 +186,7 @@ std::vector<CommunicationEntry> communication_of(const Layout& layout, const Clu
   // Traffic does not depend on the constants; the times use the defaults, as the plan does.
   const CostConstants constants;
   const CostContext context(layout.partition(), profile, constants);
-  Table table(context);
+  Table table{context};
   add_states(context, state_traffic(layout.partition(), layout.schedule()), table);
   const ExchangeCount exchanges(context);
   // Tensor-parallel exchanges stay together, before those of the other axes.
@@ -208,7 +203,7 @@ std::vector<CommunicationEntry> communication_of(const Layout& layout, const Clu
   const RankGroup world{mesh.world(), 1, std::min(mesh.world(), mesh.devices_per_node)};
   table.add(Collective::all_gather, Purpose::control, "scalars", world,
             step_scalars * sizeof(double) * static_cast<double>(world.ranks));
-  return table.take();
+  return std::move(table.entries);
 }
 
 }  // namespace llmtrain

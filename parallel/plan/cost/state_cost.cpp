@@ -122,18 +122,15 @@ double sharding_seconds(const CostContext& context, std::int64_t zero_stage, dou
 double reduction_seconds(const CostContext& context, const StateTraffic& traffic) {
   const std::int64_t dense = context.partition.zero_stage(), expert = expert_zero_stage(context);
   const RankGroup shards = shard_group(context.mesh()), experts = expert_data_group(context.mesh());
-  double seconds = 0;
-  // ZeRO-0 keeps whole gradients everywhere: one all-reduce over all data ranks.
-  if (dense == 0) {
-    seconds = context.collectives.all_reduce(traffic.gradients, data_group(context.mesh()));
-  } else {
-    // Hierarchical: reduce-scatter among the shards, then all-reduce of each shard among its replicas.
-    seconds = sharding_seconds(context, dense, traffic.gradients, shards) +
-              context.collectives.all_reduce(traffic.gradients / static_cast<double>(shards.ranks),
-                                             replica_group(context.mesh()));
-  }
-  if (expert == 0) return seconds + context.collectives.all_reduce(traffic.expert_gradients, experts);
-  return seconds + sharding_seconds(context, expert, traffic.expert_gradients, experts);
+  const CollectiveCost& collectives = context.collectives;
+  // ZeRO-0 keeps whole gradients everywhere: one all-reduce over all data ranks. Else hierarchical: reduce-scatter
+  // among the shards, then all-reduce of each shard among its replicas.
+  const double of_dense = dense == 0 ? collectives.all_reduce(traffic.gradients, data_group(context.mesh()))
+                                     : sharding_seconds(context, dense, traffic.gradients, shards) +
+                                           collectives.all_reduce(traffic.gradients / static_cast<double>(shards.ranks),
+                                                                  replica_group(context.mesh()));
+  return of_dense + (expert == 0 ? collectives.all_reduce(traffic.expert_gradients, experts)
+                                 : sharding_seconds(context, expert, traffic.expert_gradients, experts));
 }
 
 double gather_seconds(const CostContext& context, const StateTraffic& traffic) {

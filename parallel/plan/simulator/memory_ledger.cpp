@@ -5,8 +5,9 @@
 
 namespace llmtrain {
 
-MemoryLedger::MemoryLedger(const ScheduleShape& shape, const StepMemory& memory, std::int32_t rank, Timeline timeline)
-    : shape_(shape), memory_(memory), timeline_(timeline), now_(memory.rank) {
+MemoryLedger::MemoryLedger(const ScheduleShape& shape, const StepMemory& memory, std::int32_t rank, Timeline timeline,
+                           RankSimulation& result)
+    : shape_(shape), memory_(memory), timeline_(timeline), now_(memory.rank), result_(result) {
   // Stage s lives on pipeline rank s mod pipeline.
   for (std::int32_t stage = rank; stage < shape.stages(); stage += shape.pipeline)
     for (std::size_t i = 0; i < memory_categories; ++i)
@@ -28,13 +29,9 @@ void MemoryLedger::advance(double seconds) {
   while (!ahead_.empty() && ahead_.front().seconds < seconds) count_next();
 }
 
-void MemoryLedger::finish(RankSimulation& result) {
+void MemoryLedger::finish() {
   while (!ahead_.empty()) count_next();
-  result.peak_bytes = result_.peak_bytes;
-  result.high_water = result_.high_water;
-  result.peak_instruction = result_.peak_instruction;
-  result.final_bytes = now_;
-  result.memory = std::move(result_.memory);
+  result_.final_bytes = now_;
 }
 
 void MemoryLedger::count_next() {

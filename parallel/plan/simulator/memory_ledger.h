@@ -28,15 +28,16 @@ enum class MemoryChange : std::uint8_t {
 // count once the clock has passed them.
 class MemoryLedger {
  public:
-  // All arguments outlive the ledger.
-  MemoryLedger(const ScheduleShape& shape, const StepMemory& memory, std::int32_t rank, Timeline timeline);
+  // All arguments outlive the ledger, which writes peak, high water, final bytes and samples to `result`.
+  MemoryLedger(const ScheduleShape& shape, const StepMemory& memory, std::int32_t rank, Timeline timeline,
+               RankSimulation& result);
 
   // Reports a change; `seconds` is not before the time of the last advance().
   void record(double seconds, MemoryChange change, std::int32_t stage, std::int32_t instruction);
   // Counts all changes before `seconds`.
   void advance(double seconds);
-  // Counts the rest and writes peak, high water, final bytes and samples.
-  void finish(RankSimulation& result);
+  // Counts the rest.
+  void finish();
 
  private:
   struct Event {
@@ -60,7 +61,7 @@ class MemoryLedger {
   MemoryBytes now_;
   double total_ = 0;
   std::int32_t running_ = 0;  // instruction of the pass that started last
-  RankSimulation result_;
+  RankSimulation& result_;
 };
 
 }  // namespace llmtrain

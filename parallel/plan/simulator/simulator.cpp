@@ -2,6 +2,7 @@
 #include "parallel/plan/simulator/simulator.h"
 
 #include <algorithm>
+#include <deque>
 #include <functional>
 #include <limits>
 #include <queue>
@@ -20,7 +21,9 @@ constexpr double never = std::numeric_limits<double>::infinity();
 // The progress of a rank through its schedule. Times are in seconds.
 struct RankClock {
   RankClock(const ScheduleShape& shape, const StepMemory& memory, std::int32_t rank_in, Timeline timeline)
-      : rank(rank_in), ledger(shape, memory, rank_in, timeline) {}
+      : rank(rank_in), ledger(shape, memory, rank_in, timeline, result) {}
+  // The ledger refers to `result`.
+  RankClock(const RankClock&) = delete;
 
   std::int32_t rank;
   std::size_t next = 0;         // instruction
@@ -33,8 +36,8 @@ struct RankClock {
   double receive_free = 0;      // the incoming link, likewise
   double* awaited = nullptr;    // the arrival whose time the rank waits for, if its sender has not sent yet
   DataStream data;
-  MemoryLedger ledger;
   RankSimulation result;
+  MemoryLedger ledger;
 };
 
 struct StageClock {
@@ -50,7 +53,6 @@ class Simulator {
  public:
   Simulator(const Schedule& schedule, const StepCosts& costs, const StepMemory& memory, Timeline timeline)
       : schedule_(schedule), shape_(schedule.shape), costs_(costs), memory_(memory), timeline_(timeline) {
-    ranks_.reserve(schedule.ranks.size());
     for (std::int32_t rank = 0; rank < shape_.pipeline; ++rank) ranks_.emplace_back(shape_, memory, rank, timeline);
     stages_.resize(static_cast<std::size_t>(shape_.stages()));
     // One arrival per tensor, activation and gradient of each stage and micro-batch, instead of a search per message.
@@ -288,7 +290,7 @@ class Simulator {
       // Gathers of updated weights that outlast the optimizer step have nothing left to overlap.
       rank.result.exposed_data_seconds += rank.result.end_seconds - rank.clock;
       // Events after the rank's last instruction, such as the end of its sends.
-      rank.ledger.finish(rank.result);
+      rank.ledger.finish();
       most_busy = std::max(most_busy, rank.result.busy_seconds);
       result_.step_seconds = std::max(result_.step_seconds, rank.result.end_seconds);
       result_.ranks.push_back(std::move(rank.result));
@@ -310,7 +312,7 @@ class Simulator {
   const StepCosts& costs_;
   const StepMemory& memory_;
   Timeline timeline_;
-  std::vector<RankClock> ranks_;
+  std::deque<RankClock> ranks_;
   std::vector<StageClock> stages_;
   std::vector<double> arrivals_;
   std::priority_queue<Wake, std::vector<Wake>, std::greater<>> queue_;

@@ -149,7 +149,7 @@ TEST_CASE("no line is wider than 100 columns, whatever the plan contains") {
     report.run = {any(), any(), any(), any()};
     report.warnings = {word(), word() + word()};
     for (auto& line : report.communication)
-      line = {{Collective::all_gather, Purpose::tensor_parallel, word(), 8, any(), any()}, any()};
+      line = {Collective::all_gather, Purpose::tensor_parallel, word(), 8, any(), any(), any()};
     for (auto& suggestion : report.suggestions) suggestion = {word(), any(), any(), random() % 2 == 0};
     check_width(report_text(report, TextColour::off));
   }
