@@ -3,7 +3,12 @@
 #include <cmath>
 #include <cstddef>
 #include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "core/base/error.h"
 #include "core/json/json_text.h"

@@ -214,7 +214,7 @@ TEST_CASE("a step exchanges the planned keys, values and gradients", "[ranks]") 
   const Plan plan = make_plan(recipe, profile, Timeline::leave_out);
   const auto planned = [&](Collective collective) {
     double bytes = 0;
-    for (const auto& [entry, exposed] : plan.report.communication)
+    for (const CommunicationEntry& entry : plan.report.communication)
       if (entry.purpose == Purpose::context && entry.collective == collective) bytes += entry.bytes_per_rank_per_step;
     return bytes;
   };

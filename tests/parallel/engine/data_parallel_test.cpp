@@ -148,7 +148,7 @@ TEST_CASE("a step sends the planned bytes and executes the schedule", "[ranks]")
   const auto profile = load_profile("cpu", std::string(LLMTRAIN_SOURCE_DIR) + "/recipes/clusters");
   const Plan plan = make_plan(recipe, profile, Timeline::leave_out);
   double planned = 0;
-  for (const auto& [entry, exposed] : plan.report.communication)
+  for (const CommunicationEntry& entry : plan.report.communication)
     if (entry.purpose == Purpose::data_parallel) planned += entry.bytes_per_rank_per_step;
   REQUIRE(planned > 0);
 

@@ -110,7 +110,7 @@ Traffic traffic_of(const OperationLog& log) {
 
 Traffic traffic_of(const Plan& plan) {
   Traffic traffic;
-  for (const auto& [entry, exposed] : plan.report.communication)
+  for (const CommunicationEntry& entry : plan.report.communication)
     traffic[std::string(purpose_name(entry.purpose)).append(" ").append(planned_name(entry.collective))] +=
         entry.bytes_per_rank_per_step;
   return traffic;

@@ -136,7 +136,7 @@ TEST_CASE("a step on tensor ranks sends the planned bytes", "[ranks]") {
       Overrides{zero(stage), "memory.recompute=\"" + recompute + "\"", "pipeline.loops=3", "launch.ranks=8"});
   const auto profile = load_profile("cpu", std::string(LLMTRAIN_SOURCE_DIR) + "/recipes/clusters");
   double planned = 0;
-  for (const auto& [entry, exposed] : make_plan(recipe, profile, Timeline::leave_out).report.communication)
+  for (const CommunicationEntry& entry : make_plan(recipe, profile, Timeline::leave_out).report.communication)
     if (entry.purpose == Purpose::data_parallel || entry.purpose == Purpose::tensor_parallel)
       planned += entry.bytes_per_rank_per_step;
 
