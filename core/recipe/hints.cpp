@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/json/json_text.h"
-#include "core/recipe/keys/key_reference.h"
+#include "core/recipe/keys/key_table.h"
 
 namespace llmtrain {
 namespace {
@@ -122,49 +122,40 @@ std::string with_first_entries(const std::string& pointer) {
   return result;
 }
 
-std::string nearest_among(const std::vector<std::string>& pointers, std::string_view name, std::size_t at_most) {
-  const std::string* best = nullptr;
-  std::size_t best_distance = at_most + 1;
-  for (const auto& pointer : pointers) {
-    const auto distance = nearness(name, name_of(pointer));
-    if (distance < best_distance) {
-      best = &pointer;
-      best_distance = distance;
-    }
-  }
-  return best == nullptr ? "" : *best;
-}
-
-}  // namespace
-
-std::string_view nearest_word(std::string_view written, Words words) {
+// Of words or of pointers, whose last keys count: the nearest within `at_most` edits, the first one on a tie, or empty.
+std::string_view nearest_among(std::span<const std::string_view> texts, std::string_view name, std::size_t at_most) {
   std::string_view best;
-  std::size_t best_distance = none;
-  for (const auto word : words) {
-    const auto distance = nearness(written, word);
+  std::size_t best_distance = at_most + 1;
+  for (const auto text : texts) {
+    const auto distance = nearness(name, name_of(text));
     if (distance < best_distance) {
-      best = word;
+      best = text;
       best_distance = distance;
     }
   }
   return best;
 }
 
+}  // namespace
+
+std::string_view nearest_word(std::string_view written, std::span<const std::string_view> words) {
+  return nearest_among(words, written, none - 1);
+}
+
 std::string nearest_key(const std::string& pointer) {
-  static const std::vector<std::string> everywhere = key_pointers();
+  static const std::vector<std::string> pointers = key_pointers();
+  const std::vector<std::string_view> everywhere(pointers.begin(), pointers.end());
   const auto written = with_first_entries(pointer);
   const auto name = name_of(written);
-  std::vector<std::string> here;
-  for (const auto& key : everywhere) {
-    if (section_of(key) == section_of(written)) here.push_back(key);
-  }
+  auto here = everywhere;
+  std::erase_if(here, [&](std::string_view key) { return section_of(key) != section_of(written); });
   // In falling order of likelihood: a typing error in this section, another program's name, a key of another section.
-  if (auto near = nearest_among(here, name, none - 1); !near.empty()) return near;
+  if (const auto near = nearest_among(here, name, none - 1); !near.empty()) return std::string(near);
   for (const auto& [word, meant] : synonyms) {
     if (lower(name) == word) return std::string(meant);
   }
   // Among all keys a short name is near to many by chance, so it must match exactly.
-  return nearest_among(everywhere, name, name.size() < 6 ? 0 : 1);
+  return std::string(nearest_among(everywhere, name, name.size() < 6 ? 0 : 1));
 }
 
 std::int64_t nearest_multiple(std::int64_t value, std::int64_t divisor) {

@@ -2,15 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
-
-#include "core/recipe/keys/key_visitor.h"
 
 namespace llmtrain {
 
 // The word that was probably meant, or empty: within a few edits, ignoring case.
-std::string_view nearest_word(std::string_view written, Words words);
+std::string_view nearest_word(std::string_view written, std::span<const std::string_view> words);
 
 // The pointer of the key that was probably meant by `pointer`, or empty: a similar name in the same section, a name
 // that other programs use for it, or the same or a similar name elsewhere in the recipe.

@@ -14,66 +14,114 @@ class RecipeWriter final : public KeyVisitor {
  public:
   // The recipe is resolved: a default must not replace what it holds.
   RecipeWriter() : KeyVisitor(Defaults::keep) { levels_.push_back({"", Json::object()}); }
-  Json take() { return std::move(levels_.front().value); }
+  Json take() { return std::move(levels_.front().json); }
 
-  void integer(const Key& key, std::int64_t& field, IntegerRange) override { put(key, field); }
-  void automatic_integer(const Key& key, std::optional<std::int64_t>& field, IntegerRange) override {
-    put(key, field ? Json(*field) : Json("auto"));
+ private:
+  struct Level {
+    std::string name;
+    Json json;
+  };
+
+  void value(const Key& key, const KeyValue& value) override {
+    // The link to a schema is left out when it is empty.
+    if (key.name != "$schema" || value.json != "") put(std::string(key.name), value.json);
   }
-  void number(const Key& key, double& field, NumberRange) override { put(key, field); }
-  void boolean(const Key& key, bool& field) override { put(key, field); }
-  void text(const Key& key, std::string& field, const TextRule& rule) override {
-    if (rule.kind != TextKind::schema_link || !field.empty()) put(key, field);
+  std::size_t enter(const Key& key, Section section, std::size_t size) override {
+    if (section == Section::optional_object && size == 0) {
+      put(std::string(key.name), nullptr);
+    } else {
+      levels_.push_back({std::string(key.name), section == Section::list ? Json::array() : Json::object()});
+    }
+    return size;
   }
-  void nullable_text(const Key& key, std::optional<std::string>& field, const TextRule&) override {
-    put(key, field ? Json(*field) : Json());
+  void enter_entry(std::size_t) override { levels_.push_back({"", Json::object()}); }
+  void leave() override {
+    auto level = std::move(levels_.back());
+    levels_.pop_back();
+    if (levels_.back().json.is_array()) {
+      levels_.back().json.push_back(std::move(level.json));
+    } else {
+      put(level.name, std::move(level.json));
+    }
   }
-  void tokenizer(const Key& key, TokenizerRecipe& field) override {
-    if (field.kind == TokenizerKind::bytes) return put(key, "bytes");
-    const auto name = tokenizer_file_keys[field.kind == TokenizerKind::sentencepiece ? 0 : 1];
-    put(key, Json::object({{std::string(name), field.file}}));
-  }
-  void balance(const Key& key, BalanceRecipe& field, IntegerRange) override {
-    if (field.kind == BalanceKind::list) return put(key, field.layers_per_stage);
-    put(key, std::string(balance_words[static_cast<std::size_t>(field.kind)]));
+
+  void put(const std::string& name, Json json) { levels_.back().json[name] = std::move(json); }
+
+  std::vector<Level> levels_;
+};
+
+class SchemaWriter final : public KeyVisitor {
+ public:
+  SchemaWriter() : KeyVisitor(Defaults::fill) { levels_.emplace_back(); }
+
+  Json take() {
+    Json schema = {{"$schema", "http://json-schema.org/draft-07/schema#"}, {"title", "llmtrain recipe"}};
+    schema.update(object_of(levels_.back()));
+    return schema;
   }
 
  private:
   struct Level {
     std::string name;
-    Json value;
+    std::string help;
+    Section section = Section::object;
+    Json properties = Json::object();
+    Json required = Json::array();
   };
 
-  void word(const Key& key, std::size_t& index, Words words) override { put(key, std::string(words[index])); }
-  void enter_section(const Key& key) override { levels_.push_back({std::string(key.name), Json::object()}); }
-  bool enter_optional_section(const Key& key, bool present) override {
-    if (present) {
-      enter_section(key);
-    } else {
-      put(key, nullptr);
-    }
-    return present;
+  static Json object_of(const Level& level) {
+    Json schema = {{"type", "object"}, {"additionalProperties", false}, {"properties", level.properties}};
+    if (!level.required.empty()) schema["required"] = level.required;
+    return schema;
   }
-  std::size_t enter_list(const Key& key, std::size_t size) override {
-    levels_.push_back({std::string(key.name), Json::array()});
-    return size;
-  }
-  void enter_entry(std::size_t) override { levels_.push_back({"", Json::object()}); }
-  void leave_section() override {
-    auto level = std::move(levels_.back());
-    levels_.pop_back();
-    auto& outer = levels_.back().value;
-    if (outer.is_array()) {
-      outer.push_back(std::move(level.value));
-    } else {
-      outer[level.name] = std::move(level.value);
-    }
-  }
-  void leave_list() override { leave_section(); }
 
-  void put(const Key& key, Json value) { levels_.back().value[std::string(key.name)] = std::move(value); }
+  void value(const Key& key, const KeyValue& value) override { put(key, value.schema(), value.json); }
+  std::size_t enter(const Key& key, Section section, std::size_t) override {
+    levels_.push_back({std::string(key.name), std::string(key.help), section});
+    return 1;
+  }
+  void enter_entry(std::size_t) override { levels_.emplace_back(); }
+
+  void leave() override {
+    const auto level = std::move(levels_.back());
+    levels_.pop_back();
+    // An entry of a list has no name: it is the schema of the list's items.
+    if (level.name.empty()) {
+      items_ = object_of(level);
+      return;
+    }
+    if (level.section == Section::list) {
+      put({level.name, level.help}, {{"type", "array"}, {"items", std::move(items_)}}, Json::array());
+      return;
+    }
+    auto schema = object_of(level);
+    const bool nullable = level.section == Section::optional_object;
+    if (nullable) {
+      schema["type"] = {"object", "null"};
+      schema["default"] = nullptr;
+    }
+    // A section with required keys cannot be left out itself.
+    const bool required = !nullable && !level.required.empty();
+    put({level.name, level.help, "", required ? Presence::required : Presence::optional}, std::move(schema),
+        Json::object());
+  }
+
+  void put(const Key& key, Json schema, Json value) {
+    auto& level = levels_.back();
+    const auto note = key.default_words.empty() ? "" : " Default: " + key.default_words + ".";
+    Json property = {{"description", std::string(key.help) + note}};
+    property.update(schema);
+    if (key.presence == Presence::required) {
+      level.required.push_back(std::string(key.name));
+      // A default that depends on other keys is given in words, as a schema cannot express it.
+    } else if (key.default_words.empty() && !property.contains("properties")) {
+      property["default"] = std::move(value);
+    }
+    level.properties[std::string(key.name)] = std::move(property);
+  }
 
   std::vector<Level> levels_;
+  Json items_;
 };
 
 }  // namespace
@@ -83,6 +131,13 @@ nlohmann::ordered_json to_json(const Recipe& recipe) {
   // The table takes a recipe that a visitor may change; this one does not.
   Recipe copy = recipe;
   describe_keys(writer, copy);
+  return writer.take();
+}
+
+nlohmann::ordered_json recipe_schema() {
+  SchemaWriter writer;
+  Recipe recipe;
+  describe_keys(writer, recipe);
   return writer.take();
 }
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "core/base/error.h"
-#include "core/recipe/rules/world.h"
+#include "core/recipe/rules/rules.h"
 
 namespace llmtrain::app {
 namespace {

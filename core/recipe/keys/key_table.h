@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <string>
+#include <vector>
+
 #include "core/recipe/keys/key_visitor.h"
 #include "core/recipe/recipe.h"
 
@@ -8,12 +12,16 @@ namespace llmtrain {
 
 // Far above any model in use.
 inline constexpr IntegerRange layer_range{1, 10'000};
+inline constexpr std::int64_t most_steps = 1'000'000'000'000;
 
 // The key table: every key of a recipe, once, with its member, type, range, default and help. A key follows the keys
 // that its default depends on.
 void describe_keys(KeyVisitor& keys, Recipe& recipe);
 
-// Its parts, one per file.
+// The JSON pointers of all keys and sections, in the order of the table; entries of a list as "/data/train/0/path".
+std::vector<std::string> key_pointers();
+
+// The table's parts.
 void describe_model(KeyVisitor& keys, ModelRecipe& model);
 void describe_data(KeyVisitor& keys, DataRecipe& data);
 void describe_batch(KeyVisitor& keys, BatchRecipe& batch, const ModelRecipe& model);

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,6 +12,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "core/json/json_text.h"
 #include "core/recipe/recipe.h"
 
 namespace llmtrain {
@@ -42,9 +44,10 @@ struct NumberRange {
 
 using Words = std::span<const std::string_view>;
 
+inline constexpr std::array<std::string_view, 2> balance_words = {"layers", "blocks"};
+
 enum class TextKind {
   plain,             // any text
-  schema_link,       // any text, left out when empty
   name,              // usable as a folder's name
   path,              // resolved against the recipe's folder
   path_or_name,      // a path when it has a slash or ends in .json, else a name that is left alone
@@ -57,8 +60,22 @@ struct TextRule {
   Words words{};  // words that are not paths
 };
 
-inline constexpr std::array<std::string_view, 2> tokenizer_file_keys = {"sentencepiece", "huggingface"};
-inline constexpr std::array<std::string_view, 2> balance_words = {"layers", "blocks"};
+// "\"a\", \"b\" or \"c\"", in messages and the reference.
+std::string choice_words(Words words);
+
+// The shortest decimal that reads back as the same number.
+std::string number_words(double value);
+
+class WrittenValue;  // core/recipe/keys/written_value.h
+
+// What passes do with a key that is not a section.
+struct KeyValue {
+  std::string words;                              // the values that it accepts: "a whole number from 1 to 8"
+  Json json;                                      // what its member holds
+  std::function<Json()> schema;                   // JSON Schema of the values
+  std::function<void(const WrittenValue&)> read;  // into the member; a wrong value leaves the default and one problem
+  Words file_keys{};                              // of an object that the value may also be; each names a file
+};
 
 // One pass over the key table. Reading, writing, schema and reference are one visitor each; the table calls it with
 // every key in order and the member that the key fills.
@@ -71,16 +88,16 @@ class KeyVisitor {
   KeyVisitor(const KeyVisitor&) = delete;
   KeyVisitor& operator=(const KeyVisitor&) = delete;
 
-  virtual void integer(const Key& key, std::int64_t& field, IntegerRange range) = 0;
+  void integer(const Key& key, std::int64_t& field, IntegerRange range);
   // A whole number or "auto".
-  virtual void automatic_integer(const Key& key, std::optional<std::int64_t>& field, IntegerRange range) = 0;
-  virtual void number(const Key& key, double& field, NumberRange range) = 0;
-  virtual void boolean(const Key& key, bool& field) = 0;
-  virtual void text(const Key& key, std::string& field, const TextRule& rule) = 0;
+  void automatic_integer(const Key& key, std::optional<std::int64_t>& field, IntegerRange range);
+  void number(const Key& key, double& field, NumberRange range);
+  void boolean(const Key& key, bool& field);
+  void text(const Key& key, std::string& field, const TextRule& rule);
   // A text or null.
-  virtual void nullable_text(const Key& key, std::optional<std::string>& field, const TextRule& rule) = 0;
-  virtual void tokenizer(const Key& key, TokenizerRecipe& field) = 0;
-  virtual void balance(const Key& key, BalanceRecipe& field, IntegerRange range) = 0;
+  void nullable_text(const Key& key, std::optional<std::string>& field, const TextRule& rule);
+  void tokenizer(const Key& key, TokenizerRecipe& field);
+  void balance(const Key& key, BalanceRecipe& field, IntegerRange range);
 
   // One of `words`. An enum's values are in the order of the words; a string holds the word itself.
   template <class Field>
@@ -102,33 +119,33 @@ class KeyVisitor {
   // An object; `body` visits its keys.
   template <class Body>
   void section(const Key& key, Body body) {
-    enter_section(key);
+    enter(key, Section::object, 1);
     body();
-    leave_section();
+    leave();
   }
 
   // An object or null.
-  template <class Section, class Body>
-  void optional_section(const Key& key, std::optional<Section>& field, Body body) {
-    if (!enter_optional_section(key, field.has_value())) {
+  template <class Field, class Body>
+  void optional_section(const Key& key, std::optional<Field>& field, Body body) {
+    if (enter(key, Section::optional_object, field.has_value() ? 1 : 0) == 0) {
       field.reset();
       return;
     }
     if (!field) field.emplace();
     body(*field);
-    leave_section();
+    leave();
   }
 
   // A list of objects.
   template <class List, class Body>
   void list(const Key& key, List& field, Body body) {
-    field.resize(enter_list(key, field.size()));
+    field.resize(enter(key, Section::list, field.size()));
     for (std::size_t i = 0; i < field.size(); ++i) {
       enter_entry(i);
       body(field[i]);
-      leave_section();
+      leave();
     }
-    leave_list();
+    leave();
   }
 
   // The member, after assigning a default that depends on other keys (where this pass fills defaults).
@@ -139,15 +156,17 @@ class KeyVisitor {
   }
 
  protected:
-  virtual void word(const Key& key, std::size_t& index, Words words) = 0;
-  virtual void enter_section(const Key& key) = 0;
-  virtual bool enter_optional_section(const Key& key, bool present) = 0;  // whether to visit its keys
-  virtual std::size_t enter_list(const Key& key, std::size_t size) = 0;   // how many entries to visit
+  enum class Section { object, optional_object, list };
+
+  virtual void value(const Key& key, const KeyValue& value) = 0;
+  // How many objects to visit, where the recipe has `size` of them. With none an optional object is not entered.
+  virtual std::size_t enter(const Key& key, Section section, std::size_t size) = 0;
   virtual void enter_entry(std::size_t index) = 0;
-  virtual void leave_section() = 0;  // also the end of an entry
-  virtual void leave_list() = 0;
+  virtual void leave() = 0;  // an object, a list, or an entry of a list
 
  private:
+  void word(const Key& key, std::size_t& index, Words words);
+
   Defaults defaults_;
 };
 

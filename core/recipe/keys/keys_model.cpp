@@ -3,7 +3,6 @@
 #include <string>
 
 #include "core/recipe/keys/key_table.h"
-#include "core/recipe/presets.h"
 
 namespace llmtrain {
 namespace {
@@ -23,18 +22,53 @@ constexpr std::array<std::string_view, 2> router_words = {"linear", "cosine"};
 constexpr std::array<std::string_view, 2> priority_words = {"position", "score"};
 constexpr std::array<std::string_view, 3> balance_loss_words = {"gshard", "load_importance", "none"};
 
-// "gpt2 learned, gpt-rope rope, llama rope", from the preset table.
-template <class WordOf>
-std::string by_architecture(WordOf word_of) {
-  std::string words;
-  for (std::size_t i = 0; i < architecture_words.size(); ++i) {
-    if (i > 0) words += ", ";
-    words.append(architecture_words[i]).append(" ").append(word_of(preset_of(static_cast<Architecture>(i))));
-  }
-  return words;
+// The defaults that `model.architecture` selects; each key can be overridden.
+struct Preset {
+  Position position{};
+  NormKind norm{};
+  double norm_eps = 0;
+  Activation activation{};
+  bool bias = false;
+  bool qkv_bias = false;
+  bool qk_norm = false;
+  bool tie_embeddings = false;
+};
+
+const Preset& preset_of(Architecture architecture) {
+  // In the order of Architecture: gpt2, gpt_rope, llama.
+  static constexpr std::array<Preset, 3> presets = {{
+      {Position::learned, NormKind::layernorm, 1e-5, Activation::gelu_tanh, true, true, false, true},
+      {Position::rope, NormKind::layernorm, 1e-5, Activation::gelu_tanh, true, true, false, false},
+      {Position::rope, NormKind::rmsnorm, 1e-5, Activation::swiglu, false, false, false, false},
+  }};
+  return presets[static_cast<std::size_t>(architecture)];
 }
 
-std::string_view word(bool value) { return value ? "true" : "false"; }
+// gpt2 and gpt-rope: 4·hidden. llama: 8·hidden/3, rounded up to a multiple of 256 (Touvron et al., arXiv 2302.13971).
+std::int64_t preset_ffn_hidden_size(Architecture architecture, std::int64_t hidden_size) {
+  if (architecture != Architecture::llama) return 4 * hidden_size;
+  constexpr std::int64_t multiple = 256;
+  // Rounded up in integers, so that no floating-point error moves a width across a multiple.
+  const auto unrounded = (8 * hidden_size + 2) / 3;
+  return (unrounded + multiple - 1) / multiple * multiple;
+}
+
+// "gpt2 learned, gpt-rope rope, llama rope": a member of each preset, by its word.
+template <class Field>
+std::string by_architecture(Field Preset::*member, Words words) {
+  std::string text;
+  for (std::size_t i = 0; i < architecture_words.size(); ++i) {
+    const auto value = preset_of(static_cast<Architecture>(i)).*member;
+    if (i > 0) text += ", ";
+    text.append(architecture_words[i]).append(" ").append(words[static_cast<std::size_t>(value)]);
+  }
+  return text;
+}
+
+std::string by_architecture(bool Preset::*member) {
+  constexpr std::array<std::string_view, 2> words = {"false", "true"};
+  return by_architecture(member, words);
+}
 
 void describe_shape(KeyVisitor& keys, ModelRecipe& model) {
   keys.choice({"architecture", "Preset that sets the defaults of the other keys; each can be overridden."},
@@ -59,32 +93,28 @@ void describe_shape(KeyVisitor& keys, ModelRecipe& model) {
 }
 
 void describe_preset_words(KeyVisitor& keys, ModelRecipe& model, const Preset& preset) {
-  keys.choice({"activation", "Activation function of the feed-forward block.", by_architecture([](const Preset& p) {
-                 return activation_words[static_cast<std::size_t>(p.activation)];
-               })},
+  keys.choice({"activation", "Activation function of the feed-forward block.",
+               by_architecture(&Preset::activation, activation_words)},
               keys.otherwise(model.activation, preset.activation), activation_words);
-  keys.choice({"norm", "Type of normalization.",
-               by_architecture([](const Preset& p) { return norm_words[static_cast<std::size_t>(p.norm)]; })},
+  keys.choice({"norm", "Type of normalization.", by_architecture(&Preset::norm, norm_words)},
               keys.otherwise(model.norm, preset.norm), norm_words);
   keys.number({"norm_eps", "Epsilon added to the variance in norms."}, keys.otherwise(model.norm_eps, preset.norm_eps),
               {0, 1, RangeEnds::open_minimum});
   keys.choice({"position", "Position encoding: a learned embedding or rotary embeddings (RoPE).",
-               by_architecture([](const Preset& p) { return position_words[static_cast<std::size_t>(p.position)]; })},
+               by_architecture(&Preset::position, position_words)},
               keys.otherwise(model.position, preset.position), position_words);
 }
 
 void describe_preset_switches(KeyVisitor& keys, ModelRecipe& model, const Preset& preset) {
   keys.boolean({"bias", "Biases in all linear layers except query, key and value, and in layernorms.",
-                by_architecture([](const Preset& p) { return word(p.bias); })},
+                by_architecture(&Preset::bias)},
                keys.otherwise(model.bias, preset.bias));
-  keys.boolean({"qkv_bias", "Biases in the query, key and value projections.",
-                by_architecture([](const Preset& p) { return word(p.qkv_bias); })},
+  keys.boolean({"qkv_bias", "Biases in the query, key and value projections.", by_architecture(&Preset::qkv_bias)},
                keys.otherwise(model.qkv_bias, preset.qkv_bias));
-  keys.boolean({"qk_norm", "Normalizes the queries and keys of each head.",
-                by_architecture([](const Preset& p) { return word(p.qk_norm); })},
+  keys.boolean({"qk_norm", "Normalizes the queries and keys of each head.", by_architecture(&Preset::qk_norm)},
                keys.otherwise(model.qk_norm, preset.qk_norm));
   keys.boolean({"tie_embeddings", "The output head shares the token embedding's weights.",
-                by_architecture([](const Preset& p) { return word(p.tie_embeddings); })},
+                by_architecture(&Preset::tie_embeddings)},
                keys.otherwise(model.tie_embeddings, preset.tie_embeddings));
 }
 

@@ -7,7 +7,6 @@ namespace llmtrain {
 namespace {
 
 constexpr IntegerRange rank_range{1, 1 << 20};
-constexpr std::int64_t most_steps = 1'000'000'000'000;
 
 constexpr std::array<std::string_view, 3> device_words = {"auto", "cpu", "cuda"};
 constexpr std::array<std::string_view, 4> backend_words = {"auto", "local", "mpi", "nccl"};

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <spdlog/fmt/fmt.h>
+#include <spdlog/fmt/ranges.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "core/recipe/hints.h"
+#include "core/recipe/keys/key_table.h"
 #include "core/recipe/pipeline_schedules.h"
 #include "core/recipe/rules/rules.h"
 
@@ -87,11 +90,97 @@ Verdict check_batch(const Recipe& recipe, const Known& known) {
                           std::string("batch.micro") + (data ? " × parallel.data" : "") + (group > 1 ? grouped : ""));
 }
 
+Verdict check_loops(const Recipe& recipe, const Known&) {
+  const auto& pipeline = recipe.pipeline;
+  if (takes_loops(pipeline.schedule, recipe.parallel.pipeline, pipeline.loops)) return {};
+  const auto word = traits_of(pipeline.schedule).word;
+  // Named from the traits, so that a new schedule appears in the message by itself.
+  std::vector<std::string_view> others;
+  for (const auto& traits : schedule_traits)
+    if (!traits.one_stage_per_rank) others.push_back(traits.word);
+  return Refusal{fmt::format("{} is not possible with {}", pipeline.loops, word),
+                 fmt::format("{} runs one stage per rank; pipeline.schedule {} runs more", word, choice_words(others)),
+                 "1"};
+}
+
+std::int64_t stage_count(const Recipe& recipe) { return recipe.parallel.pipeline * recipe.pipeline.loops; }
+
+std::string stages_text(const Recipe& recipe) {
+  return fmt::format("the {} stages (pipeline {} × loops {})", stage_count(recipe), recipe.parallel.pipeline,
+                     recipe.pipeline.loops);
+}
+
+// The embedding and the head count as one layer each, in "blocks" only.
+std::int64_t extra_units(const Recipe& recipe) { return recipe.pipeline.balance.kind == BalanceKind::blocks ? 2 : 0; }
+
+// The nearest number of layers that can be split evenly; the lower one on a tie.
+std::int64_t nearest_even_layers(const Recipe& recipe) {
+  const auto stages = stage_count(recipe), extra = extra_units(recipe);
+  // At least one layer must remain beside embedding and head.
+  const auto least = (extra / stages + 1) * stages;
+  const auto nearest = (recipe.model.layers + extra + (stages - 1) / 2) / stages * stages;
+  return std::max(least, nearest) - extra;
+}
+
+// Changes of keys that would split the layers evenly, and a list that need not.
+std::string ways_out(const Recipe& recipe) {
+  const auto ranks = recipe.parallel.pipeline, loops = recipe.pipeline.loops, stages = stage_count(recipe);
+  const auto layers = recipe.model.layers, units = layers + extra_units(recipe);
+  std::vector<std::string> ways;
+  // First the change that keeps the layers and the ranks: another number of loops.
+  if (units % ranks == 0) {
+    ways.push_back(fmt::format("/pipeline/loops to {}", nearest_divisor(loops, units / ranks)));
+  } else if (stages > layers) {
+    const auto fewer = nearest_divisor(ranks, units);
+    ways.push_back(fmt::format("/parallel/pipeline to {} and /pipeline/loops to {}", fewer,
+                               nearest_divisor(loops, units / fewer)));
+  }
+  const auto even = nearest_even_layers(recipe);
+  if (even <= layer_range.maximum) ways.push_back(fmt::format("/model/layers to {}", even));
+  const auto text = fmt::format("set {}", fmt::join(ways, " or "));
+  if (stages > layers) return text;
+  // The most even list: the first stages get the remainder.
+  std::vector<std::int64_t> list(static_cast<std::size_t>(stages), layers / stages);
+  std::for_each_n(list.begin(), layers % stages, [](std::int64_t& entry) { ++entry; });
+  return text + fmt::format(", or give the layers of each stage: [{}]", fmt::join(list, ", "));
+}
+
+Verdict check_even_balance(const Recipe& recipe, const Known&) {
+  const auto layers = recipe.model.layers;
+  const auto kind = recipe.pipeline.balance.kind;
+  // A list may be uneven; check_listed_balance() checks it.
+  if (kind == BalanceKind::list || (layers + extra_units(recipe)) % stage_count(recipe) == 0) return {};
+  return Refusal{fmt::format("\"{}\" cannot split {} {}{} evenly over {}",
+                             balance_words[static_cast<std::size_t>(kind)], layers, layers == 1 ? "layer" : "layers",
+                             kind == BalanceKind::blocks ? " with embedding and head" : "", stages_text(recipe)),
+                 ways_out(recipe)};
+}
+
+Verdict check_listed_balance(const Recipe& recipe, const Known&) {
+  const auto& [kind, list] = recipe.pipeline.balance;
+  if (kind != BalanceKind::list) return {};
+  if (static_cast<std::int64_t>(list.size()) != stage_count(recipe)) {
+    return Refusal{fmt::format("the list has {} {}", list.size(), list.size() == 1 ? "entry" : "entries"),
+                   "give one for each of " + stages_text(recipe)};
+  }
+  // A stage between the ends would have nothing to run.
+  for (std::size_t stage = 1; stage + 1 < list.size(); ++stage) {
+    if (list[stage] > 0) continue;
+    return Refusal{fmt::format("stage {} has 0 layers", stage),
+                   "at least 1, or 0 for the first and the last stage, which hold the embedding and the head"};
+  }
+  const auto sum = std::accumulate(list.begin(), list.end(), std::int64_t{0});
+  if (sum == recipe.model.layers) return {};
+  return Refusal{fmt::format("the list [{}] holds {} layers", fmt::join(list, ", "), sum),
+                 fmt::format("must add up to model.layers ({})", recipe.model.layers)};
+}
+
 }  // namespace
 
 // A rule also lists the keys that decide the defaults of those it reads: an error there would make its verdict
 // meaningless.
 std::vector<Rule> layout_rules() {
+  const std::vector<std::string_view> stages = {"/model/layers", "/parallel/pipeline", "/pipeline/loops"};
   return {
       {"/parallel/tensor", {"/model/heads"}, check_heads},
       {"/parallel/tensor", {"/model/heads", "/model/kv_heads"}, check_kv_heads},
@@ -111,6 +200,9 @@ std::vector<Rule> layout_rules() {
        {"/batch/micro", "/parallel/data", "/launch/ranks", "/cluster/nodes", "/pipeline/schedule", "/pipeline/loops",
         "/parallel/pipeline"},
        check_batch},
+      {"/pipeline/loops", {"/pipeline/schedule", "/parallel/pipeline"}, check_loops},
+      {"/pipeline/balance", stages, check_even_balance},
+      {"/pipeline/balance", stages, check_listed_balance},
   };
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "core/recipe/keys/key_visitor.h"
 #include "core/recipe/rules/rules.h"
 
 namespace llmtrain {
@@ -48,9 +49,104 @@ Verdict check_vocabulary(const Recipe& recipe, const Known&) {
                  "data.tokenizer \"bytes\" needs at least 256", "256"};
 }
 
+Verdict check_minimum(const Recipe& recipe, const Known&) {
+  const auto& rate = recipe.training.learning_rate;
+  if (rate.minimum <= rate.peak) return {};
+  const auto peak = number_words(rate.peak);
+  return Refusal{number_words(rate.minimum) + " is above the peak",
+                 "must be at most training.learning_rate.peak (" + peak + ")", peak};
+}
+
+Verdict check_warmup(const Recipe& recipe, const Known&) {
+  return must_be_at_most(recipe.training.learning_rate.warmup_steps, recipe.training.steps, "is longer than the run",
+                         "training.steps");
+}
+
+Verdict check_decay(const Recipe& recipe, const Known&) {
+  const auto& rate = recipe.training.learning_rate;
+  if (rate.decay_steps >= rate.warmup_steps) return {};
+  const auto warmup = std::to_string(rate.warmup_steps);
+  return Refusal{std::to_string(rate.decay_steps) + " is within the warm-up",
+                 "must be at least training.learning_rate.warmup_steps (" + warmup + ")", warmup};
+}
+
+Verdict check_evaluation(const Recipe& recipe, const Known&) {
+  const auto every = recipe.training.evaluate_every;
+  // Without training data the recipe is only planned.
+  if (every == 0 || recipe.data.train.empty() || !recipe.data.validation.empty()) return {};
+  return Refusal{std::to_string(every) + " has nothing to evaluate", "needs data.validation; 0 disables evaluation",
+                 "0"};
+}
+
+Verdict check_attention(const Recipe& recipe, const Known&) {
+  if (recipe.kernels.attention != AttentionKernel::flash || recipe.model.dropout == 0) return {};
+  return Refusal{"\"flash\" has no dropout",
+                 "with model.dropout " + number_words(recipe.model.dropout) + " attention uses the math path",
+                 "\"auto\""};
+}
+
+Verdict check_fp8(const Recipe& recipe, const Known&) {
+  if (recipe.precision.fp8_level == Fp8Level::off || recipe.precision.compute != DataType::fp32) return {};
+  return Refusal{"\"fp32\" cannot be combined with FP8",
+                 "precision.fp8_level other than off needs \"bf16\" or \"fp16\"", "\"bf16\""};
+}
+
+// Bounds on products of keys, far above any model in use: below them all sizes in bytes fit 64 bits.
+constexpr double most_parameters = 1e15;
+constexpr double most_tokens = 1e18;
+constexpr double most_activations = 1e16;
+
+// An estimate from above in floating point, where products cannot overflow: three matrices per feed-forward block, no
+// tied weights.
+double parameters(const ModelRecipe& model) {
+  const auto as = [](std::int64_t value) { return static_cast<double>(value); };
+  const double attention = 2 * (as(model.heads) + as(model.kv_heads)) * as(model.head_dim) * as(model.hidden_size);
+  double layer = attention + 3 * as(model.hidden_size) * as(model.ffn_hidden_size);
+  if (model.moe) {
+    layer += 3 * as(model.hidden_size) * as(model.moe->ffn_hidden_size) *
+             (as(model.moe->experts) + as(model.moe->shared_experts));
+  }
+  return as(model.layers) * layer + as(model.hidden_size) * (2 * as(model.vocab_size) + as(model.max_sequence_length));
+}
+
+// Elements of the widest tensor of one micro-batch, in every layer.
+double activations(const Recipe& recipe) {
+  const auto& model = recipe.model;
+  const auto length = recipe.batch.sequence_length;
+  const auto widest = std::max(
+      {model.vocab_size, model.ffn_hidden_size, model.hidden_size, model.heads * model.head_dim, model.heads * length});
+  // Both factors are bounded by their keys' ranges, so this product fits 64 bits; the others are in floating point.
+  return static_cast<double>(recipe.batch.micro * length) * static_cast<double>(widest) *
+         static_cast<double>(model.layers + 2);
+}
+
+Verdict check_parameters(const Recipe& recipe, const Known&) {
+  const auto count = parameters(recipe.model);
+  if (count <= most_parameters) return {};
+  return Refusal{"has about " + number_words(count) + " parameters", "must have at most 1e15"};
+}
+
+Verdict check_activations(const Recipe& recipe, const Known&) {
+  if (activations(recipe) <= most_activations) return {};
+  return Refusal{std::to_string(recipe.batch.micro) + " makes tensors too large to count",
+                 "micro × sequence_length × the widest of vocab_size, ffn_hidden_size and heads × sequence_length × "
+                 "layers must be at most 1e16"};
+}
+
+Verdict check_tokens(const Recipe& recipe, const Known&) {
+  const auto& batch = recipe.batch;
+  const auto steps = recipe.training.steps;
+  const auto tokens =
+      static_cast<double>(steps) * static_cast<double>(batch.global) * static_cast<double>(batch.sequence_length);
+  if (tokens <= most_tokens) return {};
+  return Refusal{std::to_string(steps) + " steps read too many tokens",
+                 "steps × batch.global × batch.sequence_length must be at most 1e18"};
+}
+
 }  // namespace
 
 std::vector<Rule> model_rules() {
+  const std::string_view warmup = "/training/learning_rate/warmup_steps";
   return {
       {"/model/kv_heads", {"/model/heads"}, check_kv_heads},
       {"/model/hidden_size", {"/model/heads", "/model/head_dim"}, check_hidden_size},
@@ -61,6 +157,20 @@ std::vector<Rule> model_rules() {
       {"/model/moe/every", {"/model/layers"}, check_expert_layers},
       {"/batch/sequence_length", {"/model/max_sequence_length"}, check_sequence_length},
       {"/model/vocab_size", {"/data/tokenizer", "/data/train", "/data/validation"}, check_vocabulary},
+      {"/training/learning_rate/minimum", {"/training/learning_rate/peak"}, check_minimum},
+      {warmup, {"/training/steps"}, check_warmup},
+      {"/training/learning_rate/decay_steps", {"/training/steps", warmup}, check_decay},
+      {"/training/evaluate_every", {"/data/train", "/data/validation"}, check_evaluation},
+      {"/kernels/attention", {"/model/dropout"}, check_attention},
+      {"/precision/compute", {"/precision/fp8_level"}, check_fp8},
+  };
+}
+
+std::vector<Rule> size_rules() {
+  return {
+      {"/model", {}, check_parameters},
+      {"/batch/micro", {"/model", "/batch/sequence_length"}, check_activations},
+      {"/training/steps", {"/batch/global", "/batch/sequence_length", "/model/max_sequence_length"}, check_tokens},
   };
 }
 

@@ -7,7 +7,6 @@
 #include <set>
 #include <utility>
 
-#include "core/recipe/keys/key_reference.h"
 #include "core/recipe/keys/key_table.h"
 #include "core/recipe/recipe_reader.h"
 #include "tests/core/recipe/bad_combinations.h"
@@ -28,18 +27,15 @@ std::vector<Combination> all_combinations() {
 
 // A document as read, before any rule is applied.
 struct Read {
-  explicit Read(Json json) : document{std::move(json), {}}, problems(document) {
-    RecipeReader reader(document, folder, problems);
-    describe_keys(reader, recipe);
-    reader.finish();
-  }
+  explicit Read(Json json)
+      : document{std::move(json), {}}, problems(document), recipe(read_keys(document, folder, problems)) {}
   Read(const Read&) = delete;
   Read& operator=(const Read&) = delete;
 
   const std::filesystem::path folder = "/recipes";
   const Document document;
   Problems problems;
-  Recipe recipe;
+  const Recipe recipe;
 };
 
 Json json_of(const Combination& combination) {

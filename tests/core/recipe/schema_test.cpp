@@ -10,7 +10,7 @@
 #include <valijson/validator.hpp>
 #include <vector>
 
-#include "core/recipe/keys/key_reference.h"
+#include "core/recipe/keys/key_table.h"
 #include "tests/core/recipe/good_recipe.h"
 
 namespace llmtrain {

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/recipe/keys/key_visitor.h"
+
+#include <charconv>
+#include <limits>
+
+#include "core/recipe/keys/written_value.h"
+
+namespace llmtrain {
+namespace {
+
+constexpr std::array<std::string_view, 1> tokenizer_words = {"bytes"};
+constexpr std::array<std::string_view, 2> tokenizer_file_keys = {"sentencepiece", "huggingface"};
+
+std::string quoted(std::string_view word) { return '"' + std::string(word) + '"'; }
+
+std::string range_words(IntegerRange range) {
+  const bool is_unlimited = range.maximum == std::numeric_limits<std::int64_t>::max();
+  return "a whole number from " + std::to_string(range.minimum) + " to " +
+         (is_unlimited ? "2^63 - 1" : std::to_string(range.maximum));
+}
+
+std::string range_words(NumberRange range) {
+  const auto minimum = number_words(range.minimum);
+  const auto maximum = number_words(range.maximum);
+  switch (range.ends) {
+    case RangeEnds::open_minimum:
+      return "a number above " + minimum + ", at most " + maximum;
+    case RangeEnds::open_maximum:
+      return "a number from " + minimum + " to below " + maximum;
+    case RangeEnds::closed:
+      break;
+  }
+  return "a number from " + minimum + " to " + maximum;
+}
+
+std::string text_words(const TextRule& rule) {
+  std::string words;
+  for (const auto word : rule.words) words += quoted(word) + ", ";
+  const auto either = words.empty() ? words : words.substr(0, words.size() - 2) + " or ";
+  switch (rule.kind) {
+    case TextKind::name:
+      return "a text of 1 to 200 characters without slash or control characters";
+    case TextKind::path:
+    case TextKind::working_path:
+      return either + "a path";
+    case TextKind::path_or_name:
+      return words + "a name or a path";
+    case TextKind::checkpoint_source:
+      return "null, a path, or \"hf:\" and a path";
+    case TextKind::plain:
+      break;
+  }
+  return "a text";
+}
+
+Json schema_of(IntegerRange range) {
+  return {{"type", "integer"}, {"minimum", range.minimum}, {"maximum", range.maximum}};
+}
+
+Json schema_of(const TextRule& rule) {
+  Json schema = {{"type", "string"}};
+  // The schema is for editors: it covers what JSON Schema can express, the reader checks the rest.
+  if (rule.kind == TextKind::name) schema["pattern"] = "^[^/]{1,200}$";
+  if (rule.kind != TextKind::plain) schema["minLength"] = 1;
+  return schema;
+}
+
+Json tokenizer_schema() {
+  auto kinds = Json::array({{{"const", "bytes"}}});
+  for (const auto name : tokenizer_file_keys)
+    kinds.push_back({{"type", "object"},
+                     {"additionalProperties", false},
+                     {"properties", Json::object({{std::string(name), schema_of(TextRule{TextKind::path})}})},
+                     {"required", Json::array({name})}});
+  return {{"oneOf", std::move(kinds)}};
+}
+
+void read_tokenizer(const WrittenValue& written, TokenizerRecipe& field) {
+  const Json& json = written.json();
+  if (!json.is_object()) {
+    if (written.word(tokenizer_words)) field = {};
+    return;
+  }
+  // An object must have exactly one of the two keys.
+  std::size_t given = 0;
+  for (const auto name : tokenizer_file_keys) {
+    const auto file = json.find(std::string(name));
+    if (file == json.end()) continue;
+    ++given;
+    const TextRule path{TextKind::path};
+    field = {name == tokenizer_file_keys.front() ? TokenizerKind::sentencepiece : TokenizerKind::huggingface,
+             written.child(std::string(name), *file, text_words(path)).text(path).value_or("")};
+  }
+  written.refuse_unknown_keys(tokenizer_file_keys);
+  // An unknown key has been reported already.
+  const bool only_unknown = given == 0 && !json.empty();
+  if (given == 1 || only_unknown) return;
+  written.refuse(given == 0 ? "is an empty object" : "names two tokenizers");
+}
+
+void read_balance(const WrittenValue& written, BalanceRecipe& field, IntegerRange range) {
+  const Json& json = written.json();
+  if (!json.is_array()) {
+    if (const auto kind = written.word(balance_words)) field = {static_cast<BalanceKind>(*kind), {}};
+    return;
+  }
+  field = {BalanceKind::list, {}};
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    const auto entry = written.child(std::to_string(i), json[i], range_words(range)).whole_number(range);
+    // Kept at its index even where it is invalid, so that later entries are reported at theirs.
+    field.layers_per_stage.push_back(entry.value_or(0));
+  }
+}
+
+}  // namespace
+
+std::string choice_words(Words words) {
+  std::string text;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (i > 0) text += i + 1 == words.size() ? " or " : ", ";
+    text += quoted(words[i]);
+  }
+  return text;
+}
+
+std::string number_words(double value) {
+  std::array<char, 32> digits{};
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
+  return {digits.data(), end};
+}
+
+void KeyVisitor::integer(const Key& key, std::int64_t& field, IntegerRange range) {
+  value(key, {.words = range_words(range),
+              .json = field,
+              .schema = [&] { return schema_of(range); },
+              .read = [&](const WrittenValue& written) { field = written.whole_number(range).value_or(field); }});
+}
+
+void KeyVisitor::automatic_integer(const Key& key, std::optional<std::int64_t>& field, IntegerRange range) {
+  value(key, {.words = "\"auto\" or " + range_words(range),
+              .json = field ? Json(*field) : Json("auto"),
+              .schema = [&]() -> Json {
+                return {{"oneOf", Json::array({{{"const", "auto"}}, schema_of(range)})}};
+              },
+              .read =
+                  [&](const WrittenValue& written) {
+                    field = written.json() == "auto" ? std::nullopt : written.whole_number(range);
+                  }});
+}
+
+void KeyVisitor::number(const Key& key, double& field, NumberRange range) {
+  const auto schema = [&]() -> Json {
+    const auto lower = range.ends == RangeEnds::open_minimum ? "exclusiveMinimum" : "minimum";
+    const auto upper = range.ends == RangeEnds::open_maximum ? "exclusiveMaximum" : "maximum";
+    return {{"type", "number"}, {lower, range.minimum}, {upper, range.maximum}};
+  };
+  value(key, {.words = range_words(range), .json = field, .schema = schema, .read = [&](const WrittenValue& written) {
+                field = written.number(range).value_or(field);
+              }});
+}
+
+void KeyVisitor::boolean(const Key& key, bool& field) {
+  value(key, {.words = "true or false",
+              .json = field,
+              .schema = []() -> Json {
+                return {{"type", "boolean"}};
+              },
+              .read = [&](const WrittenValue& written) { field = written.boolean().value_or(field); }});
+}
+
+void KeyVisitor::text(const Key& key, std::string& field, const TextRule& rule) {
+  value(key, {.words = text_words(rule),
+              .json = field,
+              .schema = [&] { return schema_of(rule); },
+              .read = [&](const WrittenValue& written) { field = written.text(rule).value_or(field); }});
+}
+
+void KeyVisitor::nullable_text(const Key& key, std::optional<std::string>& field, const TextRule& rule) {
+  const auto schema = [&] {
+    auto text = schema_of(rule);
+    text["type"] = {"string", "null"};
+    return text;
+  };
+  value(key, {.words = text_words(rule),
+              .json = field ? Json(*field) : Json(),
+              .schema = schema,
+              .read = [&](const WrittenValue& written) {
+                field = written.json().is_null() ? std::nullopt : written.text(rule);
+              }});
+}
+
+void KeyVisitor::tokenizer(const Key& key, TokenizerRecipe& field) {
+  Json json = tokenizer_words.front();
+  if (field.kind != TokenizerKind::bytes)
+    json = Json::object(
+        {{std::string(tokenizer_file_keys[field.kind == TokenizerKind::sentencepiece ? 0 : 1]), field.file}});
+  value(key, {.words = R"("bytes", {"sentencepiece": FILE} or {"huggingface": FILE})",
+              .json = std::move(json),
+              .schema = tokenizer_schema,
+              .read = [&](const WrittenValue& written) { read_tokenizer(written, field); },
+              .file_keys = tokenizer_file_keys});
+}
+
+void KeyVisitor::balance(const Key& key, BalanceRecipe& field, IntegerRange range) {
+  const auto schema = [&]() -> Json {
+    const Json words = {{"enum", balance_words}};
+    const Json list = {{"type", "array"}, {"items", schema_of(range)}};
+    return {{"oneOf", Json::array({words, list})}};
+  };
+  const bool is_list = field.kind == BalanceKind::list;
+  value(key,
+        {.words = R"("layers", "blocks" or a list of layers per stage)",
+         .json = is_list ? Json(field.layers_per_stage) : Json(balance_words[static_cast<std::size_t>(field.kind)]),
+         .schema = schema,
+         .read = [&](const WrittenValue& written) { read_balance(written, field, range); }});
+}
+
+void KeyVisitor::word(const Key& key, std::size_t& index, Words words) {
+  value(key, {.words = choice_words(words),
+              .json = words[index],
+              .schema = [&]() -> Json {
+                return {{"enum", words}};
+              },
+              .read = [&](const WrittenValue& written) { index = written.word(words).value_or(index); }});
+}
+
+}  // namespace llmtrain
