@@ -7,7 +7,6 @@
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/checkpoint/checkpoint.h"
-#include "core/checkpoint/checkpoint_recipe.h"
 
 namespace llmtrain::app {
 namespace {

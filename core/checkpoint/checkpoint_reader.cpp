@@ -11,7 +11,6 @@
 #include "core/checkpoint/json_file.h"
 #include "core/checkpoint/manifest.h"
 #include "core/checkpoint/safetensors.h"
-#include "core/checkpoint/utf8.h"
 
 namespace llmtrain {
 namespace {
@@ -79,13 +78,29 @@ std::int64_t bytes_of_element(const LogicalTensor& tensor) { return *safetensors
 
 // The bytes of a slice, once the file's own header agrees with the manifest.
 std::span<const std::byte> slice_bytes(const SafetensorsFile& file, const LogicalTensor& tensor, const SliceBox& box) {
-  // The manifest's hash does not cover the files, so the file's own header must agree with it.
   const std::string name = slice_name(tensor.name, tensor.shape, box);
   const SafetensorsEntry* entry = file.find(name);
   if (entry == nullptr) refuse(file.path(), "does not hold " + quoted_text(name) + ", which the manifest places there");
   if (entry->dtype != tensor.dtype || entry->shape != box.shape)
     refuse(file.path(), "holds " + quoted_text(name) + " with a dtype or shape that differs from the manifest");
   return file.bytes(*entry);
+}
+
+std::string manifest_name(const CheckpointReader& checkpoint) {
+  return (checkpoint.folder() / "manifest.json").string();
+}
+
+nlohmann::ordered_json model_keys(const ModelRecipe& model) {
+  Recipe recipe;
+  recipe.model = model;
+  return to_json(recipe)["model"];
+}
+
+// Keys that describe how a model was initialised or trained, not what it computes.
+// rope_theta counts as free where positions are learned, because nothing reads it.
+bool is_free(const std::string& key, const ModelRecipe& model) {
+  return key == "architecture" || key == "dropout" || key == "init_std" ||
+         (key == "rope_theta" && model.position == Position::learned);
 }
 
 }  // namespace
@@ -180,6 +195,35 @@ void CheckpointReader::copy_box(std::size_t index, const SliceBox& box, std::spa
     });
     file.release(bytes);
   }
+}
+
+Recipe recipe_of(const CheckpointReader& checkpoint, const std::vector<Override>& overrides) {
+  // Parsed without the overrides first, to tell whose mistake an error is: the manifest's or the user's.
+  const std::string text = checkpoint.state().recipe.dump(), name = manifest_name(checkpoint);
+  try {
+    const Recipe recipe = parse_recipe(text, name, checkpoint.folder());
+    if (overrides.empty()) return recipe;
+  } catch (const Error& error) {
+    throw Error(ExitCode::bad_data,
+                std::string(error.what()) + "\n" + name + ": its recipe was written by an incompatible version");
+  }
+  return parse_recipe(text, name, checkpoint.folder(), overrides);
+}
+
+void check_same_model(const ModelRecipe& model, const ModelRecipe& other, const std::string& source) {
+  // Compared as JSON, so that a new key of the model is compared without further code.
+  const auto ours = model_keys(model), theirs = model_keys(other);
+  std::string problems;
+  for (const auto& item : ours.items())
+    if (!is_free(item.key(), other) && item.value() != theirs[item.key()])
+      problems.append(problems.empty() ? "" : "\n")
+          .append("/model/" + item.key() + ": is " + item.value().dump() + " in the recipe and " +
+                  theirs[item.key()].dump() + " in " + source + "; the two must be the same to start from its weights");
+  if (!problems.empty()) throw Error(ExitCode::bad_recipe, problems);
+}
+
+void check_same_model(const ModelRecipe& model, const CheckpointReader& checkpoint) {
+  check_same_model(model, recipe_of(checkpoint).model, manifest_name(checkpoint));
 }
 
 }  // namespace llmtrain

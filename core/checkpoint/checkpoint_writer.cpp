@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <spdlog/fmt/fmt.h>
 #include <unistd.h>
 
 #include "core/base/error.h"
@@ -8,28 +9,44 @@
 #include "core/checkpoint/checkpoint_folder.h"
 #include "core/checkpoint/checkpoint_part.h"
 #include "core/checkpoint/manifest.h"
+#include "core/checkpoint/safetensors.h"
 
 namespace llmtrain {
 namespace {
 
 namespace fs = std::filesystem;
 
-// Parts of one tensor come from several writers; its dtype, shape and scale must be the same in all of them.
-void append_part(Manifest& whole, const CheckpointPart& part) {
-  const std::size_t files = whole.files.size();
-  whole.files.insert(whole.files.end(), part.files.begin(), part.files.end());
-  for (std::size_t i = 0; i < part.tensors.size(); ++i) {
-    const LogicalTensor& tensor = part.tensors[i];
-    const auto [position, is_new] = whole.index.emplace(tensor.name, whole.tensors.size());
-    if (is_new) {
-      whole.tensors.push_back(tensor);
-      whole.slices.emplace_back();
-    }
-    if (!(whole.tensors[position->second] == tensor))
-      throw Error(ExitCode::internal_error, "the slices of " + tensor.name + " differ in dtype, shape or scale");
-    // A part counts its files from 0; those of earlier parts come before them.
-    for (const ManifestSlice& slice : part.slices[i])
-      whole.slices[position->second].push_back({files + slice.file, slice.box});
+constexpr std::size_t tensors_per_file = 100'000;  // fewer than a safetensors reader takes
+
+std::int64_t bytes_of(const TensorSlice& slice) {
+  return safetensors_bytes(slice.dtype, slice.slice_shape).value_or(0);
+}
+
+// Five digits, as in Hugging Face's sharded files.
+std::string file_name(std::size_t number, std::size_t total) {
+  return fmt::format("tensors-{:05}-of-{:05}.safetensors", number + 1, total);
+}
+
+// The list of a tensor's slices, of which several writers may have some; all say the same of the tensor.
+std::vector<ManifestSlice>& slices_of(Manifest& manifest, const LogicalTensor& tensor) {
+  const auto [position, is_new] = manifest.index.emplace(tensor.name, manifest.tensors.size());
+  if (is_new) {
+    manifest.tensors.push_back(tensor);
+    manifest.slices.emplace_back();
+  }
+  if (!(manifest.tensors[position->second] == tensor))
+    throw Error(ExitCode::internal_error, "the slices of " + tensor.name + " differ in dtype, shape or scale");
+  return manifest.slices[position->second];
+}
+
+// Fails as a reader of the new checkpoint would, but as an error of this program.
+void check_new(Manifest& manifest, Coverage coverage) {
+  // check_manifest() builds the index itself, and would take the entries for duplicates.
+  manifest.index.clear();
+  try {
+    check_manifest(manifest, "the new checkpoint", coverage);
+  } catch (const Error& error) {
+    throw Error(ExitCode::internal_error, error.what());
   }
 }
 
@@ -54,31 +71,76 @@ void write_manifest(const fs::path& folder, const Manifest& manifest) {
   flush_directory(folder);
 }
 
-// A folder that is removed with its contents on destruction, unless it was renamed before.
-class FolderAside {
- public:
-  explicit FolderAside(fs::path path) : path_(std::move(path)) {}
-  ~FolderAside() { discard_checkpoint(path_); }
-  FolderAside(const FolderAside&) = delete;
-  FolderAside& operator=(const FolderAside&) = delete;
-
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
 fs::path write_and_commit(const fs::path& checkpoints, const CheckpointState& state, const PartWriter& writer,
                           std::int64_t keep) {
   make_checkpoint_folder(checkpoints);
   clear_leftovers(checkpoints);
   // The process id keeps two programs from writing into one folder.
-  const FolderAside aside(checkpoint_aside(checkpoints, state.step, std::to_string(::getpid())));
-  const CheckpointPart part = writer.write(aside.path(), {0, writer.files()});
-  return commit_checkpoint(checkpoints, aside.path(), state, std::span(&part, 1), keep);
+  const fs::path aside = checkpoint_aside(checkpoints, state.step, std::to_string(::getpid()));
+  try {
+    const CheckpointPart part = writer.write(aside, {0, writer.files()});
+    return commit_checkpoint(checkpoints, aside, state, std::span(&part, 1), keep);
+  } catch (...) {
+    discard_checkpoint(aside);
+    throw;
+  }
 }
 
 }  // namespace
+
+PartWriter::PartWriter(std::span<const TensorSlice> slices, std::int64_t file_bytes) : slices_(slices) {
+  std::int64_t bytes = 0;
+  std::size_t count = 0;
+  std::size_t file = 0;
+  for (const TensorSlice& slice : slices) {
+    // At least one slice per file, however large: a slice is not split.
+    if (count > 0 && (bytes + bytes_of(slice) > file_bytes || count == tensors_per_file)) {
+      ++file;
+      bytes = 0;
+      count = 0;
+    }
+    bytes += bytes_of(slice);
+    bytes_ += bytes_of(slice);
+    ++count;
+    file_of_.push_back(file);
+  }
+  // Checked before anything is written.
+  CheckpointPart part = plan({0, files()});
+  check_new(part, Coverage::part);
+}
+
+CheckpointPart PartWriter::plan(const FileNumbers& numbers) const {
+  CheckpointPart part;
+  const std::string none(64, '0');  // until the file is written
+  for (std::size_t i = 0; i < files(); ++i)
+    part.files.push_back({file_name(numbers.first + i, numbers.total), 0, none});
+  for (std::size_t i = 0; i < slices_.size(); ++i) {
+    const TensorSlice& slice = slices_[i];
+    slices_of(part, {slice.name, slice.dtype, slice.shape, slice.scale})
+        .push_back({file_of_[i], {slice.offset, slice.slice_shape}});
+  }
+  return part;
+}
+
+CheckpointPart PartWriter::write(const fs::path& aside, const FileNumbers& numbers) const {
+  make_checkpoint_folder(aside);
+  CheckpointPart part = plan(numbers);
+  for (std::size_t i = 0; i < files(); ++i) part.files[i] = write_file(aside / part.files[i].name, i);
+  return part;
+}
+
+ManifestFile PartWriter::write_file(const fs::path& file, std::size_t index) const {
+  std::vector<SafetensorsTensor> tensors;
+  for (std::size_t i = 0; i < slices_.size(); ++i) {
+    const TensorSlice& slice = slices_[i];
+    if (file_of_[i] != index) continue;
+    // A whole tensor keeps its plain name, so that other programs can read it from the file.
+    const std::string name = slice_name(slice.name, slice.shape, {slice.offset, slice.slice_shape});
+    tensors.push_back({name, slice.dtype, slice.slice_shape, slice.data});
+  }
+  WrittenFile written = write_safetensors(file, std::move(tensors));
+  return {file.filename().string(), written.bytes, std::move(written.sha256)};
+}
 
 fs::path checkpoint_aside(const fs::path& checkpoints, std::int64_t step, const std::string& writers) {
   return checkpoints / (checkpoint_name(step) + ".tmp-" + writers);
@@ -87,14 +149,16 @@ fs::path checkpoint_aside(const fs::path& checkpoints, std::int64_t step, const 
 Manifest join_parts(const CheckpointState& state, std::span<const CheckpointPart> parts) {
   Manifest manifest;
   manifest.state = state;
-  for (const CheckpointPart& part : parts) append_part(manifest, part);
-  // check_manifest() builds the index itself, and would take the entries for duplicates.
-  manifest.index.clear();
-  try {
-    check_manifest(manifest, "the new checkpoint");
-  } catch (const Error& error) {
-    throw Error(ExitCode::internal_error, error.what());
+  for (const CheckpointPart& part : parts) {
+    // A part counts its files from 0; those of earlier parts come before them.
+    const std::size_t first = manifest.files.size();
+    manifest.files.insert(manifest.files.end(), part.files.begin(), part.files.end());
+    for (std::size_t i = 0; i < part.tensors.size(); ++i) {
+      std::vector<ManifestSlice>& slices = slices_of(manifest, part.tensors[i]);
+      for (const ManifestSlice& slice : part.slices[i]) slices.push_back({first + slice.file, slice.box});
+    }
   }
+  check_new(manifest, Coverage::whole);
   return manifest;
 }
 

@@ -7,7 +7,6 @@
 
 #include "core/base/error.h"
 #include "core/base/file.h"
-#include "core/checkpoint/utf8.h"
 
 namespace llmtrain {
 namespace {
@@ -96,6 +95,14 @@ std::string read_text_file(const std::filesystem::path& file) {
   if (std::filesystem::file_size(file, error) > size_limit)
     throw Error(ExitCode::bad_data, file.string() + ": is larger than 100 MB, the limit for such a file");
   return read_file(file);
+}
+
+std::string quoted_text(std::string_view text) {
+  constexpr std::size_t limit = 200;
+  std::string shown(text.substr(0, limit));
+  if (text.size() > limit) shown += "…";
+  // Replaces invalid UTF-8, to which cutting at a byte may add.
+  return nlohmann::json(shown).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace llmtrain

@@ -19,4 +19,7 @@ extern template nlohmann::ordered_json parse_json<nlohmann::ordered_json>(std::s
 // The text of a file of at most 100 MB. Throws Error(missing_input), Error(bad_data).
 std::string read_text_file(const std::filesystem::path& file);
 
+// An untrusted text as it may appear in a message: in quotation marks, control characters escaped, truncated when long.
+std::string quoted_text(std::string_view text);
+
 }  // namespace llmtrain

@@ -6,8 +6,9 @@
 #include <set>
 
 #include "core/base/error.h"
+#include "core/base/hash.h"
+#include "core/checkpoint/json_file.h"
 #include "core/checkpoint/safetensors.h"
-#include "core/checkpoint/utf8.h"
 
 namespace llmtrain {
 namespace {
@@ -76,6 +77,176 @@ void check_tensor(const LogicalTensor& tensor, const std::vector<ManifestSlice>&
     refuse(file, what + "has slices that do not cover each of its elements exactly once");
 }
 
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view format_name = "llmtrain checkpoint";
+constexpr std::int64_t format_version = 1;
+
+void append_member(std::string& text, const std::string& key, const Json& value) {
+  text.append(text.empty() ? "{\n" : ",\n").append(Json(key).dump()).append(": ").append(value.dump());
+}
+
+// One element per line, for human readers.
+void append_list(std::string& text, const std::string& key, const std::vector<Json>& elements) {
+  text.append(",\n").append(Json(key).dump()).append(": [");
+  for (std::size_t i = 0; i < elements.size(); ++i) text.append(i == 0 ? "\n" : ",\n").append(elements[i].dump());
+  text.append("\n]");
+}
+
+std::vector<Json> tensors_to_json(const Manifest& manifest) {
+  std::vector<Json> list;
+  for (std::size_t i = 0; i < manifest.tensors.size(); ++i) {
+    const LogicalTensor& tensor = manifest.tensors[i];
+    Json slices = Json::array();
+    for (const ManifestSlice& slice : manifest.slices[i])
+      slices.push_back(
+          {{"file", manifest.files[slice.file].name}, {"offset", slice.box.offset}, {"shape", slice.box.shape}});
+    list.push_back({{"name", tensor.name},
+                    {"dtype", tensor.dtype},
+                    {"shape", tensor.shape},
+                    {"scale", tensor.scale},
+                    {"slices", std::move(slices)}});
+  }
+  return list;
+}
+
+// Part of the text and not a file of its own, so that the manifest can be replaced in one rename.
+std::string closing(std::string_view text) {
+  Sha256 hash;
+  hash.update(text.data(), text.size());
+  return ",\n\"sha256\": \"" + hash.hexadecimal() + "\"\n}\n";
+}
+
+// Reads members by name and type, and reports those that were never read.
+class MemberReader {
+ public:
+  MemberReader(const Json& object, const std::string& file, std::string where)
+      : object_(object), file_(file), where_(std::move(where)) {
+    if (!object.is_object()) fail("is not an object");
+  }
+
+  [[noreturn]] void fail(const std::string& what) const {
+    throw Error(ExitCode::bad_data, file_ + ": " + where_ + " " + what + "; this is not a checkpoint's manifest");
+  }
+
+  const Json& get(const std::string& key) {
+    const auto found = object_.find(key);
+    if (found == object_.end()) fail("lacks the key \"" + key + "\"");
+    read_.insert(key);
+    return *found;
+  }
+
+  std::string text(const std::string& key) {
+    const Json& value = get(key);
+    if (!value.is_string()) fail("has a \"" + key + "\" that is not a string");
+    return value.get<std::string>();
+  }
+
+  std::int64_t integer(const std::string& key) { return integer_of(get(key), key); }
+
+  double real(const std::string& key) {
+    const Json& value = get(key);
+    if (!value.is_number()) fail("has a \"" + key + "\" that is not a number");
+    return value.get<double>();
+  }
+
+  const Json& list(const std::string& key) {
+    const Json& value = get(key);
+    if (!value.is_array()) fail("has a \"" + key + "\" that is not an array");
+    return value;
+  }
+
+  std::vector<std::int64_t> integers(const std::string& key) {
+    std::vector<std::int64_t> values;
+    for (const Json& value : list(key)) values.push_back(integer_of(value, key));
+    return values;
+  }
+
+  void finish() const {
+    // An unknown key may change the meaning of the known ones: a newer program wrote it.
+    for (const auto& item : object_.items())
+      if (!read_.contains(item.key())) fail("has the unknown key " + quoted_text(item.key()));
+  }
+
+ private:
+  std::int64_t integer_of(const Json& value, const std::string& key) const {
+    // nlohmann stores every integer from 0 on as unsigned; one above int64 would wrap in the conversion.
+    const bool fits = value.is_number_integer() &&
+                      (!value.is_number_unsigned() || value.get<std::uint64_t>() <= std::uint64_t{INT64_MAX});
+    if (!fits) fail("has a \"" + key + "\" that is not a 64-bit integer");
+    return value.get<std::int64_t>();
+  }
+
+  const Json& object_;
+  const std::string& file_;
+  std::string where_;
+  std::set<std::string> read_;
+};
+
+void check_version(MemberReader& reader) {
+  if (reader.text("format") != format_name) reader.fail("has a \"format\" other than \"llmtrain checkpoint\"");
+  const std::int64_t version = reader.integer("version");
+  if (version != format_version)
+    reader.fail("has version " + std::to_string(version) + ", this program reads version 1: use the newer program");
+}
+
+CheckpointState read_state(MemberReader& reader) {
+  CheckpointState state;
+  state.step = reader.integer("step");
+  state.data_position = reader.integer("data_position");
+  state.seed = reader.integer("seed");
+  state.recipe = reader.get("recipe");
+  return state;
+}
+
+std::vector<ManifestFile> read_files(const Json& list, const std::string& file) {
+  std::vector<ManifestFile> files;
+  for (const Json& element : list) {
+    MemberReader reader(element, file, "/files/" + std::to_string(files.size()));
+    files.push_back({reader.text("name"), reader.integer("bytes"), reader.text("sha256")});
+    reader.finish();
+  }
+  return files;
+}
+
+using FileIndex = std::unordered_map<std::string, std::size_t>;
+
+std::vector<ManifestSlice> read_slices(const Json& list, const FileIndex& files, const std::string& file,
+                                       const std::string& where) {
+  std::vector<ManifestSlice> slices;
+  for (const Json& element : list) {
+    MemberReader reader(element, file, where + "/slices/" + std::to_string(slices.size()));
+    const auto found = files.find(reader.text("file"));
+    if (found == files.end()) reader.fail("has a \"file\" that /files does not list");
+    slices.push_back({found->second, {reader.integers("offset"), reader.integers("shape")}});
+    reader.finish();
+  }
+  return slices;
+}
+
+void read_tensors(const Json& list, const std::string& file, Manifest& manifest) {
+  FileIndex files;
+  for (std::size_t i = 0; i < manifest.files.size(); ++i) files.emplace(manifest.files[i].name, i);
+  for (const Json& element : list) {
+    const std::string where = "/tensors/" + std::to_string(manifest.tensors.size());
+    MemberReader reader(element, file, where);
+    manifest.tensors.push_back(
+        {reader.text("name"), reader.text("dtype"), reader.integers("shape"), reader.real("scale")});
+    manifest.slices.push_back(read_slices(reader.list("slices"), files, file, where));
+    reader.finish();
+  }
+}
+
+void check_own_hash(std::string_view text, const std::string& file) {
+  // The closing text always has this length, because a digest does.
+  const std::size_t length = closing("").size();
+  const std::string_view body = text.substr(0, text.size() - std::min(length, text.size()));
+  if (text.substr(body.size()) != closing(body))
+    throw Error(ExitCode::bad_data, file +
+                                        ": is not a checkpoint's manifest, is cut off, or was changed after it was "
+                                        "written: the SHA-256 at its end is not that of its text");
+}
+
 }  // namespace
 
 void check_manifest(Manifest& manifest, const std::string& file, Coverage coverage) {
@@ -86,6 +257,39 @@ void check_manifest(Manifest& manifest, const std::string& file, Coverage covera
     if (!manifest.index.emplace(manifest.tensors[i].name, i).second)
       refuse(file, "tensor " + quoted_text(manifest.tensors[i].name) + " appears twice");
   }
+}
+
+std::string manifest_text(const Manifest& manifest) {
+  std::string text;
+  append_member(text, "format", format_name);
+  append_member(text, "version", format_version);
+  append_member(text, "step", manifest.state.step);
+  append_member(text, "data_position", manifest.state.data_position);
+  append_member(text, "seed", manifest.state.seed);
+  append_member(text, "recipe", manifest.state.recipe);
+  append_list(text, "tensors", tensors_to_json(manifest));
+  std::vector<Json> files;
+  for (const ManifestFile& file : manifest.files)
+    files.push_back({{"name", file.name}, {"bytes", file.bytes}, {"sha256", file.sha256}});
+  append_list(text, "files", files);
+  return text + closing(text);
+}
+
+Manifest parse_manifest(std::string_view text, const std::string& file, Coverage coverage) {
+  // Before the text is parsed: everything after this may assume that it is as it was written.
+  check_own_hash(text, file);
+  const Json json = parse_json<Json>(text, file);
+  MemberReader reader(json, file, "the manifest");
+  check_version(reader);
+  Manifest manifest;
+  manifest.state = read_state(reader);
+  // Files before tensors: slices refer to them by name.
+  manifest.files = read_files(reader.list("files"), file);
+  read_tensors(reader.list("tensors"), file, manifest);
+  reader.text("sha256");
+  reader.finish();
+  check_manifest(manifest, file, coverage);
+  return manifest;
 }
 
 }  // namespace llmtrain

@@ -5,7 +5,6 @@
 
 #include "core/base/error.h"
 #include "core/checkpoint/json_file.h"
-#include "core/checkpoint/utf8.h"
 
 namespace llmtrain {
 namespace {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/checkpoint/utf8.h"
+#include "core/checkpoint/json_file.h"
 #include "core/huggingface/huggingface_config.h"
 #include "core/recipe/recipe_io.h"
 

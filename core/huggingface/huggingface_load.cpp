@@ -5,9 +5,8 @@
 #include <set>
 
 #include "core/base/error.h"
-#include "core/checkpoint/checkpoint_recipe.h"
+#include "core/checkpoint/checkpoint.h"
 #include "core/checkpoint/json_file.h"
-#include "core/checkpoint/utf8.h"
 #include "core/huggingface/huggingface.h"
 #include "core/huggingface/huggingface_config.h"
 #include "core/huggingface/huggingface_files.h"

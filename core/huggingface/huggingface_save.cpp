@@ -3,8 +3,8 @@
 
 #include "core/base/error.h"
 #include "core/base/file.h"
+#include "core/checkpoint/json_file.h"
 #include "core/checkpoint/safetensors.h"
-#include "core/checkpoint/utf8.h"
 #include "core/huggingface/huggingface.h"
 #include "core/huggingface/huggingface_config.h"
 #include "core/huggingface/huggingface_tensors.h"

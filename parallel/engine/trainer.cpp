@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/checkpoint/checkpoint_recipe.h"
+#include "core/checkpoint/checkpoint.h"
 #include "core/huggingface/huggingface.h"
 #include "core/recipe/recipe_io.h"
 #include "parallel/engine/batch_loader.h"

@@ -15,7 +15,7 @@
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
-#include "core/checkpoint/checkpoint_recipe.h"
+#include "core/checkpoint/checkpoint.h"
 #include "core/json/document.h"
 #include "core/json/json_text.h"
 #include "core/recipe/recipe_io.h"

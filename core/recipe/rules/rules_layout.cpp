@@ -180,7 +180,6 @@ Verdict check_listed_balance(const Recipe& recipe, const Known&) {
 // A rule also lists the keys that decide the defaults of those it reads: an error there would make its verdict
 // meaningless.
 std::vector<Rule> layout_rules() {
-  const std::vector<std::string_view> stages = {"/model/layers", "/parallel/pipeline", "/pipeline/loops"};
   return {
       {"/parallel/tensor", {"/model/heads"}, check_heads},
       {"/parallel/tensor", {"/model/heads", "/model/kv_heads"}, check_kv_heads},
@@ -200,6 +199,12 @@ std::vector<Rule> layout_rules() {
        {"/batch/micro", "/parallel/data", "/launch/ranks", "/cluster/nodes", "/pipeline/schedule", "/pipeline/loops",
         "/parallel/pipeline"},
        check_batch},
+  };
+}
+
+std::vector<Rule> pipeline_rules() {
+  const std::vector<std::string_view> stages = {"/model/layers", "/parallel/pipeline", "/pipeline/loops"};
+  return {
       {"/pipeline/loops", {"/pipeline/schedule", "/parallel/pipeline"}, check_loops},
       {"/pipeline/balance", stages, check_even_balance},
       {"/pipeline/balance", stages, check_listed_balance},

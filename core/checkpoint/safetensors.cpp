@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/checkpoint/safetensors.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/base/hash.h"
+#include "core/checkpoint/json_file.h"
+#include "core/checkpoint/safetensors_header.h"
+
+namespace llmtrain {
+namespace {
+
+struct SafetensorsDtype {
+  std::string_view name;
+  std::int64_t bits;
+};
+
+// By ascending alignment: a file holds its tensors in the opposite order, so that each is aligned to its elements.
+constexpr std::array<SafetensorsDtype, 22> safetensors_dtypes{{
+    {"BOOL", 8},    {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6},     {"U8", 8},          {"I8", 8},
+    {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"I16", 16},
+    {"U16", 16},    {"F16", 16},    {"BF16", 16},   {"I32", 32},        {"U32", 32},        {"F32", 32},
+    {"C64", 64},    {"F64", 64},    {"I64", 64},    {"U64", 64},
+}};
+
+// The dtype's place in the table; none for an unknown name.
+std::optional<std::size_t> safetensors_order(std::string_view dtype) {
+  const auto found = std::find_if(safetensors_dtypes.begin(), safetensors_dtypes.end(),
+                                  [dtype](const SafetensorsDtype& known) { return known.name == dtype; });
+  if (found == safetensors_dtypes.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - safetensors_dtypes.begin());
+}
+
+constexpr std::size_t length_bytes = 8;
+
+std::size_t header_length(std::span<const std::byte> bytes, const std::string& file) {
+  if (bytes.size() < length_bytes)
+    refuse_safetensors(file, "it has " + std::to_string(bytes.size()) + " bytes, the header's length alone takes 8");
+  std::uint64_t length = 0;
+  // Little endian whatever the host, and without an aligned load.
+  for (std::size_t i = length_bytes; i > 0; --i) length = length << 8 | static_cast<std::uint64_t>(bytes[i - 1]);
+  if (length > safetensors_header_limit)
+    refuse_safetensors(file, "its header claims " + std::to_string(length) + " bytes, at most 100000000 are allowed");
+  // Compared by subtraction: the sum with a hostile length would wrap.
+  if (length > bytes.size() - length_bytes)
+    refuse_safetensors(file, "its header claims " + std::to_string(length) + " bytes, the file has " +
+                                 std::to_string(bytes.size()) + " in all");
+  return static_cast<std::size_t>(length);
+}
+
+void check_size(const SafetensorsEntry& entry, const std::string& file) {
+  const auto bytes = safetensors_bytes(entry.dtype, entry.shape);
+  if (!bytes)
+    refuse_safetensors(file, "tensor " + quoted_text(entry.name) + " has an unknown dtype (" +
+                                 quoted_text(entry.dtype) + ") or an impossible size");
+  if (entry.end - entry.begin != static_cast<std::uint64_t>(*bytes))
+    refuse_safetensors(file, "tensor " + quoted_text(entry.name) + " needs " + std::to_string(*bytes) +
+                                 " bytes, its offsets are " + std::to_string(entry.begin) + " and " +
+                                 std::to_string(entry.end));
+}
+
+// The tensors follow one another and fill the data exactly: no gap, no overlap, nothing after the last.
+void check_layout(std::vector<SafetensorsEntry>& entries, std::size_t data_bytes, const std::string& file) {
+  std::sort(entries.begin(), entries.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
+    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+  });
+  std::uint64_t next = 0;
+  for (const SafetensorsEntry& entry : entries) {
+    // Checked before end − begin is computed, which would wrap.
+    if (entry.begin != next || entry.end < entry.begin)
+      refuse_safetensors(file, "tensor " + quoted_text(entry.name) + " has the offsets " + std::to_string(entry.begin) +
+                                   " and " + std::to_string(entry.end) + ", the one before it ends at " +
+                                   std::to_string(next));
+    check_size(entry, file);
+    next = entry.end;
+  }
+  if (next != data_bytes)
+    refuse_safetensors(file, "its tensors take " + std::to_string(next) + " bytes, " + std::to_string(data_bytes) +
+                                 " follow the header");
+}
+
+std::int64_t checked_bytes(const SafetensorsTensor& tensor) {
+  const auto bytes = safetensors_bytes(tensor.dtype, tensor.shape);
+  if (!bytes || (tensor.data == nullptr && *bytes > 0) || tensor.name.empty() || tensor.name == "__metadata__")
+    throw Error(ExitCode::internal_error, "the tensor \"" + tensor.name + "\" of dtype " + tensor.dtype +
+                                              " cannot be written to a safetensors file");
+  return *bytes;
+}
+
+// The strict reader must accept what is written: no duplicate names, none with control characters.
+void check_header(const std::string& header, const std::filesystem::path& file) {
+  try {
+    parse_safetensors_header(header, file.string());
+  } catch (const Error& error) {
+    throw Error(ExitCode::internal_error, error.what());
+  }
+}
+
+// The same order as the reference implementation: equal tensors give equal files.
+void sort_as_reference(std::vector<SafetensorsTensor>& tensors) {
+  std::sort(tensors.begin(), tensors.end(), [](const SafetensorsTensor& a, const SafetensorsTensor& b) {
+    const auto first = safetensors_order(a.dtype);
+    const auto second = safetensors_order(b.dtype);
+    return first != second ? first > second : a.name < b.name;
+  });
+}
+
+std::string header_of(const std::vector<SafetensorsTensor>& tensors,
+                      const std::map<std::string, std::string>& metadata) {
+  nlohmann::ordered_json::object_t header;
+  if (!metadata.empty()) header.emplace_back("__metadata__", metadata);
+  std::int64_t offset = 0;
+  for (const SafetensorsTensor& tensor : tensors) {
+    const std::int64_t end = offset + checked_bytes(tensor);
+    nlohmann::ordered_json entry;
+    entry["dtype"] = tensor.dtype;
+    entry["shape"] = tensor.shape;
+    entry["data_offsets"] = {offset, end};
+    // Appended directly: inserting by key would compare with every earlier one. check_header() finds duplicates.
+    header.emplace_back(tensor.name, std::move(entry));
+    offset = end;
+  }
+  std::string text = nlohmann::ordered_json(std::move(header)).dump();
+  // Padding aligns the data, which starts right after the header.
+  text.append((8 - text.size() % 8) % 8, ' ');
+  return text;
+}
+
+// Bytes are written and hashed piece by piece, so that they are read from memory once and hashed from the cache.
+class HashingWriter {
+ public:
+  explicit HashingWriter(const std::filesystem::path& file) : writer_(file) {}
+
+  void write(const void* bytes, std::size_t count) {
+    // Small enough to stay in the processor's cache between hashing and writing.
+    constexpr std::size_t piece = 1 << 20;
+    const char* next = static_cast<const char*>(bytes);
+    for (std::size_t done = 0; done < count; done += piece) {
+      const std::size_t now = std::min(piece, count - done);
+      hash_.update(next + done, now);
+      writer_.write(next + done, now);
+    }
+    bytes_ += static_cast<std::int64_t>(count);
+  }
+
+  WrittenFile close() {
+    writer_.close();
+    return {bytes_, hash_.hexadecimal()};
+  }
+
+ private:
+  FileWriter writer_;
+  Sha256 hash_;
+  std::int64_t bytes_ = 0;
+};
+
+void write_length(HashingWriter& writer, std::size_t length) {
+  std::array<unsigned char, 8> bytes{};
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<unsigned char>(length >> (8 * i));
+  writer.write(bytes.data(), bytes.size());
+}
+
+void put_in_place(const std::filesystem::path& aside, const std::filesystem::path& file) {
+  std::error_code error;
+  std::filesystem::rename(aside, file, error);
+  if (error) {
+    // The error of the rename is the one to report.
+    std::error_code ignored;
+    std::filesystem::remove(aside, ignored);
+    throw Error(ExitCode::cannot_write, file.string() + ": cannot be replaced: " + error.message());
+  }
+  flush_directory(file.parent_path());
+}
+
+}  // namespace
+
+std::optional<std::int64_t> safetensors_bits(std::string_view dtype) {
+  const auto order = safetensors_order(dtype);
+  if (!order) return std::nullopt;
+  return safetensors_dtypes[*order].bits;
+}
+
+std::optional<std::int64_t> safetensors_bytes(std::string_view dtype, std::span<const std::int64_t> shape) {
+  const auto bits = safetensors_bits(dtype);
+  if (!bits) return std::nullopt;
+  std::int64_t total = 1;
+  for (const std::int64_t dimension : shape)
+    // Shapes come from files: a product that wraps could match a small tensor's bytes.
+    if (dimension < 0 || __builtin_mul_overflow(total, dimension, &total)) return std::nullopt;
+  if (__builtin_mul_overflow(total, *bits, &total) || total % 8 != 0) return std::nullopt;
+  return total / 8;
+}
+
+SafetensorsFile::SafetensorsFile(std::filesystem::path file) : path_(std::move(file)), mapped_(path_) {
+  const std::string name = path_.string();
+  const auto bytes = mapped_.bytes();
+  const std::size_t length = header_length(bytes, name);
+  const auto* header = reinterpret_cast<const char*>(bytes.data() + length_bytes);
+  entries_ = parse_safetensors_header({header, length}, name);
+  data_start_ = length_bytes + length;
+  check_layout(entries_, bytes.size() - data_start_, name);
+  // From the order of the data to that of the names, for find().
+  std::sort(entries_.begin(), entries_.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+}
+
+const SafetensorsEntry* SafetensorsFile::find(std::string_view name) const {
+  const auto found =
+      std::lower_bound(entries_.begin(), entries_.end(), name,
+                       [](const SafetensorsEntry& entry, std::string_view key) { return entry.name < key; });
+  return found != entries_.end() && found->name == name ? &*found : nullptr;
+}
+
+std::span<const std::byte> SafetensorsFile::bytes(const SafetensorsEntry& entry) const {
+  return mapped_.bytes().subspan(data_start_ + entry.begin, entry.end - entry.begin);
+}
+
+WrittenFile write_safetensors(const std::filesystem::path& file, std::vector<SafetensorsTensor> tensors,
+                              const std::map<std::string, std::string>& metadata) {
+  sort_as_reference(tensors);
+  const std::string header = header_of(tensors, metadata);
+  if (header.size() > safetensors_header_limit)
+    throw Error(ExitCode::internal_error, file.string() + ": too many tensors for the header of one safetensors file");
+  check_header(header, file);
+
+  // A reader sees the earlier file until the new one is whole and on the disk.
+  const std::filesystem::path aside = file.string() + ".tmp";
+  HashingWriter writer(aside);
+  write_length(writer, header.size());
+  writer.write(header.data(), header.size());
+  for (const SafetensorsTensor& tensor : tensors)
+    writer.write(tensor.data, static_cast<std::size_t>(checked_bytes(tensor)));
+  WrittenFile written = writer.close();
+  put_in_place(aside, file);
+  return written;
+}
+
+}  // namespace llmtrain
