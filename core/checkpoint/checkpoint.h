@@ -86,17 +86,12 @@ class CheckpointReader {
   void verify() const { verify(VerifyShare{}); }
   void verify(const VerifyShare& share) const;
 
-  // Elements [begin, end) of the tensor in row-major order into `destination` of exactly that many bytes. Threads may
-  // read at the same time. Throws Error(bad_data) when the files are not what the manifest says (sizes and shapes; only
-  // verify() compares hashes), Error(internal_error) for a tensor or a range that does not exist.
-  void read(const std::string& name, std::int64_t begin, std::int64_t end, std::span<std::byte> destination) const;
-  // The same for a box of the tensor. Reads no other elements and no other files.
+  // A box of the tensor into `destination` of exactly that many bytes. Reads no other elements and no other files.
+  // Threads may read at the same time. Throws Error(bad_data) when the files are not what the manifest says (sizes and
+  // shapes; only verify() compares hashes), Error(internal_error) for a tensor or a box that does not exist.
   void read_box(const std::string& name, const SliceBox& box, std::span<std::byte> destination) const;
 
  private:
-  std::size_t index_of(const std::string& name) const;
-  void copy_box(std::size_t tensor, const SliceBox& box, std::span<std::byte> destination) const;
-
   struct OpenFiles;
   std::filesystem::path folder_;
   std::shared_ptr<const Manifest> manifest_;

@@ -45,8 +45,6 @@ class PartWriter {
   CheckpointPart write(const std::filesystem::path& aside, const FileNumbers& numbers) const;
 
  private:
-  ManifestFile write_file(const std::filesystem::path& file, std::size_t index) const;
-
   std::span<const TensorSlice> slices_;
   std::vector<std::size_t> file_of_;  // of each slice
   std::int64_t bytes_ = 0;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -60,8 +62,7 @@ void verify_file(const fs::path& path, const ManifestFile& file, const std::stri
   const auto bytes = mapped.bytes();
   // The size first: a file that was cut short is recognised without hashing gigabytes.
   if (static_cast<std::int64_t>(bytes.size()) != file.bytes)
-    refuse(path, "has " + std::to_string(bytes.size()) + " bytes, the manifest says " + std::to_string(file.bytes) +
-                     " (it holds " + tensors + ")");
+    refuse(path, fmt::format("has {} bytes, the manifest says {} (it holds {})", bytes.size(), file.bytes, tensors));
   Sha256 hash;
   for (std::size_t begin = 0; begin < bytes.size(); begin += released_bytes) {
     const auto piece = bytes.subspan(begin, std::min(released_bytes, bytes.size() - begin));
@@ -70,11 +71,9 @@ void verify_file(const fs::path& path, const ManifestFile& file, const std::stri
   }
   const std::string digits = hash.hexadecimal();
   if (digits != file.sha256)
-    refuse(path, "is damaged: its SHA-256 is " + digits + ", the manifest says " + file.sha256 + " (it holds " +
-                     tensors + ")");
+    refuse(path, fmt::format("is damaged: its SHA-256 is {}, the manifest says {} (it holds {})", digits, file.sha256,
+                             tensors));
 }
-
-std::int64_t bytes_of_element(const LogicalTensor& tensor) { return *safetensors_bits(tensor.dtype) / 8; }
 
 // The bytes of a slice, once the file's own header agrees with the manifest.
 std::span<const std::byte> slice_bytes(const SafetensorsFile& file, const LogicalTensor& tensor, const SliceBox& box) {
@@ -146,44 +145,18 @@ void CheckpointReader::verify(const VerifyShare& share) const {
         slice_bytes(open_->open(folder_, *manifest_, slice.file), manifest_->tensors[i], slice.box);
 }
 
-std::size_t CheckpointReader::index_of(const std::string& name) const {
+void CheckpointReader::read_box(const std::string& name, const SliceBox& box, std::span<std::byte> destination) const {
   const auto found = manifest_->index.find(name);
   if (found == manifest_->index.end())
     throw Error(ExitCode::internal_error, folder_.string() + ": has no tensor " + name);
-  return found->second;
-}
-
-void CheckpointReader::read(const std::string& name, std::int64_t begin, std::int64_t end,
-                            std::span<std::byte> destination) const {
-  const std::size_t index = index_of(name);
-  const LogicalTensor& tensor = manifest_->tensors[index];
-  const std::int64_t width = bytes_of_element(tensor);
-  if (begin < 0 || begin > end || end > element_count(tensor.shape) ||
-      static_cast<std::int64_t>(destination.size()) != (end - begin) * width)
-    throw Error(ExitCode::internal_error, folder_.string() + ": elements " + std::to_string(begin) + " to " +
-                                              std::to_string(end) + " of " + name + " are not a valid request");
-  // A range in row-major order is a few boxes one after another, so each fills the next part of the destination.
-  for (const SliceBox& box : boxes_of_range(tensor.shape, begin, end)) {
-    const auto part = destination.first(static_cast<std::size_t>(element_count(box.shape) * width));
-    copy_box(index, box, part);
-    destination = destination.subspan(part.size());
-  }
-}
-
-void CheckpointReader::read_box(const std::string& name, const SliceBox& box, std::span<std::byte> destination) const {
-  const std::size_t index = index_of(name);
-  const LogicalTensor& tensor = manifest_->tensors[index];
+  const LogicalTensor& tensor = manifest_->tensors[found->second];
+  const std::int64_t width = *safetensors_bits(tensor.dtype) / 8;
   if (!lies_within(tensor.shape, box) ||
-      static_cast<std::int64_t>(destination.size()) != element_count(box.shape) * bytes_of_element(tensor))
+      static_cast<std::int64_t>(destination.size()) != element_count(box.shape) * width)
     throw Error(ExitCode::internal_error,
                 folder_.string() + ": " + slice_name(name, tensor.shape, box) + " is not a valid request");
-  if (!destination.empty()) copy_box(index, box, destination);
-}
-
-void CheckpointReader::copy_box(std::size_t index, const SliceBox& box, std::span<std::byte> destination) const {
-  const LogicalTensor& tensor = manifest_->tensors[index];
-  const std::int64_t width = bytes_of_element(tensor);
-  for (const ManifestSlice& slice : manifest_->slices[index]) {
+  if (destination.empty()) return;
+  for (const ManifestSlice& slice : manifest_->slices[found->second]) {
     // Files without any part of the box are never opened.
     if (!overlap(slice.box, box)) continue;
     const SafetensorsFile& file = open_->open(folder_, *manifest_, slice.file);

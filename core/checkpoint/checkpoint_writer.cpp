@@ -56,10 +56,11 @@ void check_files_are_there(const fs::path& aside, const std::vector<ManifestFile
     std::error_code error;
     const auto bytes = fs::file_size(aside / file.name, error);
     if (error || bytes != static_cast<std::uintmax_t>(file.bytes))
-      throw Error(ExitCode::cannot_write, (aside / file.name).string() + ": does not exist here with the " +
-                                              std::to_string(file.bytes) +
-                                              " bytes that its rank wrote; log.directory must be one folder for all "
-                                              "ranks: put it on a file system that all nodes share");
+      throw Error(
+          ExitCode::cannot_write,
+          fmt::format("{}: does not exist here with the {} bytes that its rank wrote; log.directory must be one "
+                      "folder for all ranks: put it on a file system that all nodes share",
+                      (aside / file.name).string(), file.bytes));
   }
 }
 
@@ -125,21 +126,20 @@ CheckpointPart PartWriter::plan(const FileNumbers& numbers) const {
 CheckpointPart PartWriter::write(const fs::path& aside, const FileNumbers& numbers) const {
   make_checkpoint_folder(aside);
   CheckpointPart part = plan(numbers);
-  for (std::size_t i = 0; i < files(); ++i) part.files[i] = write_file(aside / part.files[i].name, i);
-  return part;
-}
-
-ManifestFile PartWriter::write_file(const fs::path& file, std::size_t index) const {
-  std::vector<SafetensorsTensor> tensors;
-  for (std::size_t i = 0; i < slices_.size(); ++i) {
-    const TensorSlice& slice = slices_[i];
-    if (file_of_[i] != index) continue;
-    // A whole tensor keeps its plain name, so that other programs can read it from the file.
-    const std::string name = slice_name(slice.name, slice.shape, {slice.offset, slice.slice_shape});
-    tensors.push_back({name, slice.dtype, slice.slice_shape, slice.data});
+  for (std::size_t file = 0; file < files(); ++file) {
+    std::vector<SafetensorsTensor> tensors;
+    for (std::size_t i = 0; i < slices_.size(); ++i) {
+      const TensorSlice& slice = slices_[i];
+      if (file_of_[i] != file) continue;
+      // A whole tensor keeps its plain name, so that other programs can read it from the file.
+      const std::string name = slice_name(slice.name, slice.shape, {slice.offset, slice.slice_shape});
+      tensors.push_back({name, slice.dtype, slice.slice_shape, slice.data});
+    }
+    const WrittenFile written = write_safetensors(aside / part.files[file].name, std::move(tensors));
+    part.files[file].bytes = written.bytes;
+    part.files[file].sha256 = written.sha256;
   }
-  WrittenFile written = write_safetensors(file, std::move(tensors));
-  return {file.filename().string(), written.bytes, std::move(written.sha256)};
+  return part;
 }
 
 fs::path checkpoint_aside(const fs::path& checkpoints, std::int64_t step, const std::string& writers) {

@@ -62,9 +62,8 @@ void check_tensor(const LogicalTensor& tensor, const std::vector<ManifestSlice>&
   if (safetensors_bits(tensor.dtype).value_or(1) % 8 != 0)
     refuse(file,
            what + "has the dtype " + quoted_text(tensor.dtype) + "; it must be a safetensors dtype of whole bytes");
-  const bool dimensions = std::none_of(tensor.shape.begin(), tensor.shape.end(), [](auto size) { return size < 0; });
   // Before the slices: their checks may then multiply dimensions without overflow.
-  if (!dimensions || !safetensors_bytes(tensor.dtype, tensor.shape)) refuse(file, what + "has an impossible size");
+  if (!safetensors_bytes(tensor.dtype, tensor.shape)) refuse(file, what + "has an impossible size");
   if (!std::isfinite(tensor.scale)) refuse(file, what + "has a scale that is not finite");
   if (slices.size() > slice_limit) refuse(file, what + "has more than 65536 slices");
 
@@ -136,25 +135,13 @@ class MemberReader {
     return *found;
   }
 
-  std::string text(const std::string& key) {
-    const Json& value = get(key);
-    if (!value.is_string()) fail("has a \"" + key + "\" that is not a string");
-    return value.get<std::string>();
-  }
+  std::string text(const std::string& key) { return typed(key, &Json::is_string, "a string").get<std::string>(); }
 
   std::int64_t integer(const std::string& key) { return integer_of(get(key), key); }
 
-  double real(const std::string& key) {
-    const Json& value = get(key);
-    if (!value.is_number()) fail("has a \"" + key + "\" that is not a number");
-    return value.get<double>();
-  }
+  double real(const std::string& key) { return typed(key, &Json::is_number, "a number").get<double>(); }
 
-  const Json& list(const std::string& key) {
-    const Json& value = get(key);
-    if (!value.is_array()) fail("has a \"" + key + "\" that is not an array");
-    return value;
-  }
+  const Json& list(const std::string& key) { return typed(key, &Json::is_array, "an array"); }
 
   std::vector<std::int64_t> integers(const std::string& key) {
     std::vector<std::int64_t> values;
@@ -169,6 +156,12 @@ class MemberReader {
   }
 
  private:
+  const Json& typed(const std::string& key, bool (Json::*is_type)() const, const std::string& type) {
+    const Json& value = get(key);
+    if (!(value.*is_type)()) fail("has a \"" + key + "\" that is not " + type);
+    return value;
+  }
+
   std::int64_t integer_of(const Json& value, const std::string& key) const {
     // nlohmann stores every integer from 0 on as unsigned; one above int64 would wrap in the conversion.
     const bool fits = value.is_number_integer() &&

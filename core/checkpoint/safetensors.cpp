@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/checkpoint/safetensors.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -30,8 +31,7 @@ constexpr std::array<SafetensorsDtype, 22> safetensors_dtypes{{
 
 // The dtype's place in the table; none for an unknown name.
 std::optional<std::size_t> safetensors_order(std::string_view dtype) {
-  const auto found = std::find_if(safetensors_dtypes.begin(), safetensors_dtypes.end(),
-                                  [dtype](const SafetensorsDtype& known) { return known.name == dtype; });
+  const auto found = std::ranges::find(safetensors_dtypes, dtype, &SafetensorsDtype::name);
   if (found == safetensors_dtypes.end()) return std::nullopt;
   return static_cast<std::size_t>(found - safetensors_dtypes.begin());
 }
@@ -48,8 +48,7 @@ std::size_t header_length(std::span<const std::byte> bytes, const std::string& f
     refuse_safetensors(file, "its header claims " + std::to_string(length) + " bytes, at most 100000000 are allowed");
   // Compared by subtraction: the sum with a hostile length would wrap.
   if (length > bytes.size() - length_bytes)
-    refuse_safetensors(file, "its header claims " + std::to_string(length) + " bytes, the file has " +
-                                 std::to_string(bytes.size()) + " in all");
+    refuse_safetensors(file, fmt::format("its header claims {} bytes, the file has {} in all", length, bytes.size()));
   return static_cast<std::size_t>(length);
 }
 
@@ -59,29 +58,24 @@ void check_size(const SafetensorsEntry& entry, const std::string& file) {
     refuse_safetensors(file, "tensor " + quoted_text(entry.name) + " has an unknown dtype (" +
                                  quoted_text(entry.dtype) + ") or an impossible size");
   if (entry.end - entry.begin != static_cast<std::uint64_t>(*bytes))
-    refuse_safetensors(file, "tensor " + quoted_text(entry.name) + " needs " + std::to_string(*bytes) +
-                                 " bytes, its offsets are " + std::to_string(entry.begin) + " and " +
-                                 std::to_string(entry.end));
+    refuse_safetensors(file, fmt::format("tensor {} needs {} bytes, its offsets are {} and {}", quoted_text(entry.name),
+                                         *bytes, entry.begin, entry.end));
 }
 
 // The tensors follow one another and fill the data exactly: no gap, no overlap, nothing after the last.
 void check_layout(std::vector<SafetensorsEntry>& entries, std::size_t data_bytes, const std::string& file) {
-  std::sort(entries.begin(), entries.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
-    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
-  });
+  std::ranges::sort(entries, {}, [](const SafetensorsEntry& entry) { return std::pair(entry.begin, entry.end); });
   std::uint64_t next = 0;
   for (const SafetensorsEntry& entry : entries) {
     // Checked before end − begin is computed, which would wrap.
     if (entry.begin != next || entry.end < entry.begin)
-      refuse_safetensors(file, "tensor " + quoted_text(entry.name) + " has the offsets " + std::to_string(entry.begin) +
-                                   " and " + std::to_string(entry.end) + ", the one before it ends at " +
-                                   std::to_string(next));
+      refuse_safetensors(file, fmt::format("tensor {} has the offsets {} and {}, the one before it ends at {}",
+                                           quoted_text(entry.name), entry.begin, entry.end, next));
     check_size(entry, file);
     next = entry.end;
   }
   if (next != data_bytes)
-    refuse_safetensors(file, "its tensors take " + std::to_string(next) + " bytes, " + std::to_string(data_bytes) +
-                                 " follow the header");
+    refuse_safetensors(file, fmt::format("its tensors take {} bytes, {} follow the header", next, data_bytes));
 }
 
 std::int64_t checked_bytes(const SafetensorsTensor& tensor) {
@@ -110,10 +104,9 @@ void sort_as_reference(std::vector<SafetensorsTensor>& tensors) {
   });
 }
 
-std::string header_of(const std::vector<SafetensorsTensor>& tensors,
-                      const std::map<std::string, std::string>& metadata) {
+std::string header_of(const std::vector<SafetensorsTensor>& tensors) {
   nlohmann::ordered_json::object_t header;
-  if (!metadata.empty()) header.emplace_back("__metadata__", metadata);
+  header.emplace_back("__metadata__", nlohmann::ordered_json{{"format", "pt"}});
   std::int64_t offset = 0;
   for (const SafetensorsTensor& tensor : tensors) {
     const std::int64_t end = offset + checked_bytes(tensor);
@@ -205,13 +198,11 @@ SafetensorsFile::SafetensorsFile(std::filesystem::path file) : path_(std::move(f
   data_start_ = length_bytes + length;
   check_layout(entries_, bytes.size() - data_start_, name);
   // From the order of the data to that of the names, for find().
-  std::sort(entries_.begin(), entries_.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  std::ranges::sort(entries_, {}, &SafetensorsEntry::name);
 }
 
 const SafetensorsEntry* SafetensorsFile::find(std::string_view name) const {
-  const auto found =
-      std::lower_bound(entries_.begin(), entries_.end(), name,
-                       [](const SafetensorsEntry& entry, std::string_view key) { return entry.name < key; });
+  const auto found = std::ranges::lower_bound(entries_, name, {}, &SafetensorsEntry::name);
   return found != entries_.end() && found->name == name ? &*found : nullptr;
 }
 
@@ -219,10 +210,9 @@ std::span<const std::byte> SafetensorsFile::bytes(const SafetensorsEntry& entry)
   return mapped_.bytes().subspan(data_start_ + entry.begin, entry.end - entry.begin);
 }
 
-WrittenFile write_safetensors(const std::filesystem::path& file, std::vector<SafetensorsTensor> tensors,
-                              const std::map<std::string, std::string>& metadata) {
+WrittenFile write_safetensors(const std::filesystem::path& file, std::vector<SafetensorsTensor> tensors) {
   sort_as_reference(tensors);
-  const std::string header = header_of(tensors, metadata);
+  const std::string header = header_of(tensors);
   if (header.size() > safetensors_header_limit)
     throw Error(ExitCode::internal_error, file.string() + ": too many tensors for the header of one safetensors file");
   check_header(header, file);

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -74,7 +73,6 @@ struct WrittenFile {
 // eight bytes): to a temporary file beside `file` that is flushed to the disk, then renamed. Blocks until it is on the
 // disk. Throws Error(cannot_write), and Error(internal_error) for tensors that cannot be in one file (a duplicate name,
 // an unknown dtype).
-WrittenFile write_safetensors(const std::filesystem::path& file, std::vector<SafetensorsTensor> tensors,
-                              const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
+WrittenFile write_safetensors(const std::filesystem::path& file, std::vector<SafetensorsTensor> tensors);
 
 }  // namespace llmtrain

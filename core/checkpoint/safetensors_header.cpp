@@ -51,23 +51,11 @@ bool valid_utf8(std::string_view text) {
 
 // Appends a code point below 0x110000 that is not a surrogate.
 void append_utf8(std::string& text, std::uint32_t code_point) {
-  const auto append = [&text](std::uint32_t byte) { text += static_cast<char>(byte); };
-  const auto continuation = [&](int shift) { append(0x80 | ((code_point >> shift) & 0x3f)); };
-  if (code_point < 0x80) {
-    append(code_point);
-  } else if (code_point < 0x800) {
-    append(0xc0 | (code_point >> 6));
-    continuation(0);
-  } else if (code_point < 0x10000) {
-    append(0xe0 | (code_point >> 12));
-    continuation(6);
-    continuation(0);
-  } else {
-    append(0xf0 | (code_point >> 18));
-    continuation(12);
-    continuation(6);
-    continuation(0);
-  }
+  constexpr std::array<std::uint32_t, 4> lead_bytes{0x00, 0xC0, 0xE0, 0xF0};
+  // The bytes after the first one, which have six bits each.
+  std::size_t later = code_point < 0x80 ? 0 : code_point < 0x800 ? 1 : code_point < 0x10000 ? 2 : 3;
+  text += static_cast<char>(lead_bytes[later] | code_point >> (6 * later));
+  while (later-- > 0) text += static_cast<char>(0x80 | (code_point >> (6 * later) & 0x3F));
 }
 
 // A parser for this grammar only, rather than a general one for JSON: it does not recurse, so nesting cannot exhaust
@@ -269,17 +257,15 @@ class HeaderParser {
   }
 
   void refuse_duplicates() {
-    std::vector<std::string_view> names(entries_.size());
-    std::transform(entries_.begin(), entries_.end(), names.begin(),
-                   [](const SafetensorsEntry& entry) -> std::string_view { return entry.name; });
-    refuse_duplicate(names);
-    names.assign(metadata_keys_.begin(), metadata_keys_.end());
-    refuse_duplicate(names);
+    std::vector<std::string_view> names;
+    for (const SafetensorsEntry& entry : entries_) names.push_back(entry.name);
+    refuse_duplicates_in(std::move(names));
+    refuse_duplicates_in({metadata_keys_.begin(), metadata_keys_.end()});
   }
 
-  void refuse_duplicate(std::vector<std::string_view>& names) const {
-    std::sort(names.begin(), names.end());
-    const auto twice = std::adjacent_find(names.begin(), names.end());
+  void refuse_duplicates_in(std::vector<std::string_view> names) const {
+    std::ranges::sort(names);
+    const auto twice = std::ranges::adjacent_find(names);
     if (twice != names.end()) refuse_safetensors(file_, "the key " + quoted_text(*twice) + " appears twice");
   }
 

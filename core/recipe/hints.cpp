@@ -59,55 +59,44 @@ std::size_t nearness(std::string_view written, std::string_view word) {
 }
 
 // Names of the same settings in Hugging Face, nanoGPT, Megatron, DeepSpeed and papers.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 47> synonyms = {{
-    {"tp", "/parallel/tensor"},
-    {"pp", "/parallel/pipeline"},
-    {"dp", "/parallel/data"},
-    {"cp", "/parallel/context"},
-    {"ep", "/parallel/expert"},
-    {"sp", "/parallel/sequence"},
-    {"tensor_parallel", "/parallel/tensor"},
-    {"tensor_model_parallel_size", "/parallel/tensor"},
-    {"pipeline_parallel", "/parallel/pipeline"},
-    {"pipeline_model_parallel_size", "/parallel/pipeline"},
-    {"data_parallel", "/parallel/data"},
-    {"zero", "/parallel/zero_stage"},
-    {"lr", "/training/learning_rate/peak"},
-    {"max_lr", "/training/learning_rate/peak"},
-    {"min_lr", "/training/learning_rate/minimum"},
-    {"lr_schedule", "/training/learning_rate/schedule"},
-    {"warmup", "/training/learning_rate/warmup_steps"},
-    {"max_steps", "/training/steps"},
-    {"iterations", "/training/steps"},
-    {"max_iters", "/training/steps"},
-    {"grad_clip", "/training/clip_norm"},
-    {"max_grad_norm", "/training/clip_norm"},
-    {"n_layer", "/model/layers"},
-    {"n_layers", "/model/layers"},
-    {"num_layers", "/model/layers"},
-    {"num_hidden_layers", "/model/layers"},
-    {"n_embd", "/model/hidden_size"},
-    {"d_model", "/model/hidden_size"},
-    {"n_head", "/model/heads"},
-    {"num_attention_heads", "/model/heads"},
-    {"num_key_value_heads", "/model/kv_heads"},
-    {"intermediate_size", "/model/ffn_hidden_size"},
-    {"d_ff", "/model/ffn_hidden_size"},
-    {"max_position_embeddings", "/model/max_sequence_length"},
-    {"n_positions", "/model/max_sequence_length"},
-    {"block_size", "/model/max_sequence_length"},
-    {"context_length", "/model/max_sequence_length"},
-    {"rms_norm_eps", "/model/norm_eps"},
-    {"tie_word_embeddings", "/model/tie_embeddings"},
-    {"seq_len", "/batch/sequence_length"},
-    {"batch_size", "/batch/global"},
-    {"global_batch_size", "/batch/global"},
-    {"micro_batch_size", "/batch/micro"},
-    {"dtype", "/precision/compute"},
-    {"gradient_checkpointing", "/memory/recompute"},
-    {"schema", "/$schema"},
-    {"num_experts", "/model/moe/experts"},
-}};
+struct Synonyms {
+  std::string_view meant;
+  std::vector<std::string_view> words;
+};
+
+const std::vector<Synonyms>& all_synonyms() {
+  static const std::vector<Synonyms> synonyms = {
+      {"/parallel/tensor", {"tp", "tensor_parallel", "tensor_model_parallel_size"}},
+      {"/parallel/pipeline", {"pp", "pipeline_parallel", "pipeline_model_parallel_size"}},
+      {"/parallel/data", {"dp", "data_parallel"}},
+      {"/parallel/context", {"cp"}},
+      {"/parallel/expert", {"ep"}},
+      {"/parallel/sequence", {"sp"}},
+      {"/parallel/zero_stage", {"zero"}},
+      {"/training/learning_rate/peak", {"lr", "max_lr"}},
+      {"/training/learning_rate/minimum", {"min_lr"}},
+      {"/training/learning_rate/schedule", {"lr_schedule"}},
+      {"/training/learning_rate/warmup_steps", {"warmup"}},
+      {"/training/steps", {"max_steps", "iterations", "max_iters"}},
+      {"/training/clip_norm", {"grad_clip", "max_grad_norm"}},
+      {"/model/layers", {"n_layer", "n_layers", "num_layers", "num_hidden_layers"}},
+      {"/model/hidden_size", {"n_embd", "d_model"}},
+      {"/model/heads", {"n_head", "num_attention_heads"}},
+      {"/model/kv_heads", {"num_key_value_heads"}},
+      {"/model/ffn_hidden_size", {"intermediate_size", "d_ff"}},
+      {"/model/max_sequence_length", {"max_position_embeddings", "n_positions", "block_size", "context_length"}},
+      {"/model/norm_eps", {"rms_norm_eps"}},
+      {"/model/tie_embeddings", {"tie_word_embeddings"}},
+      {"/batch/sequence_length", {"seq_len"}},
+      {"/batch/global", {"batch_size", "global_batch_size"}},
+      {"/batch/micro", {"micro_batch_size"}},
+      {"/precision/compute", {"dtype"}},
+      {"/memory/recompute", {"gradient_checkpointing"}},
+      {"/$schema", {"schema"}},
+      {"/model/moe/experts", {"num_experts"}},
+  };
+  return synonyms;
+}
 
 std::string_view name_of(std::string_view pointer) { return pointer.substr(pointer.rfind('/') + 1); }
 std::string_view section_of(std::string_view pointer) { return pointer.substr(0, pointer.rfind('/')); }
@@ -151,9 +140,8 @@ std::string nearest_key(const std::string& pointer) {
   std::erase_if(here, [&](std::string_view key) { return section_of(key) != section_of(written); });
   // In falling order of likelihood: a typing error in this section, another program's name, a key of another section.
   if (const auto near = nearest_among(here, name, none - 1); !near.empty()) return std::string(near);
-  for (const auto& [word, meant] : synonyms) {
-    if (lower(name) == word) return std::string(meant);
-  }
+  for (const auto& [meant, words] : all_synonyms())
+    if (std::ranges::find(words, lower(name)) != words.end()) return std::string(meant);
   // Among all keys a short name is near to many by chance, so it must match exactly.
   return std::string(nearest_among(everywhere, name, name.size() < 6 ? 0 : 1));
 }

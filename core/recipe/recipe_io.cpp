@@ -2,7 +2,6 @@
 #include "core/recipe/recipe_io.h"
 
 #include <algorithm>
-#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -22,14 +21,6 @@ constexpr std::size_t largest_recipe = 1 << 20;
 
 [[noreturn]] void refuse_size(const std::string& name) {
   refuse(name + ": is larger than 1 MiB; a recipe is a short JSON text, data belongs in files of its own");
-}
-
-Document read_document(std::string_view text, const std::string& name, std::vector<std::string>& duplicates) {
-  if (text.size() > largest_recipe) refuse_size(name);
-  auto json = parse_json(text);
-  if (!json.error.empty()) refuse(name + ": " + json.error);
-  duplicates = std::move(json.duplicates);
-  return {std::move(json.value), {}};
 }
 
 bool is_index(std::string_view key) {
@@ -57,35 +48,13 @@ bool is_utf8(const std::string& text) {
   }
 }
 
-// The text parsed as JSON, or as a string where it is not JSON.
-Json value_of(const std::string& text, std::vector<std::string>& duplicates) {
-  auto json = parse_json(text);
-  if (!json.error.empty()) return text;
-  duplicates = std::move(json.duplicates);
-  return std::move(json.value);
-}
-
-struct Step {
-  Json* child = nullptr;
-  bool made = false;  // did not exist before
-};
-
-// The child of `parent` called `key`, created where it does not exist; none for an index outside of a list.
-std::optional<Step> step_into(Json& parent, const std::string& key) {
-  if (!parent.is_array()) {
-    const bool made = !parent.contains(key);
-    return Step{&parent[key], made};
-  }
-  if (!is_index(key)) return std::nullopt;
-  const auto index = std::stoul(key);
-  if (index > parent.size()) return std::nullopt;
-  const bool made = index == parent.size();
-  if (made) parent.push_back(nullptr);
-  return Step{&parent[index], made};
-}
-
-std::string list_problem(const std::string& pointer, std::size_t size) {
-  return pointer + ": is not in the list; must be an index from 0 to " + std::to_string(size);
+// The child of `parent` called `key`, created where it does not exist; null for an index outside of a list.
+Json* child_of(Json& parent, const std::string& key) {
+  if (!parent.is_array()) return &parent[key];
+  const std::size_t index = is_index(key) ? std::stoul(key) : parent.size() + 1;
+  if (index > parent.size()) return nullptr;
+  if (index == parent.size()) parent.push_back(nullptr);
+  return &parent[index];
 }
 
 // Puts `value` at the path `keys`. Whatever is created or replaced on the way counts as overridden.
@@ -95,13 +64,14 @@ std::string put(Document& document, const std::vector<std::string>& keys, Json v
   std::string overridden;
   for (const auto& key : keys) {
     if (!place->is_structured()) *place = is_index(key) ? Json::array() : Json::object();
-    const auto size = place->size();
-    const auto step = step_into(*place, key);
+    const Json& parent = *place;
+    const auto size = parent.size();
+    place = child_of(*place, key);
     pointer = append_key(pointer, key);
-    if (!step) return list_problem(pointer, size);
-    place = step->child;
+    if (place == nullptr) return pointer + ": is not in the list; must be an index from 0 to " + std::to_string(size);
     // Everything below a created or replaced value came from the command line as well.
-    if (overridden.empty() && (step->made || !place->is_structured())) overridden = pointer;
+    const bool is_new = parent.size() > size;
+    if (overridden.empty() && (is_new || !place->is_structured())) overridden = pointer;
   }
   *place = std::move(value);
   document.overridden.push_back(overridden.empty() ? pointer : overridden);
@@ -121,12 +91,14 @@ std::string apply_override(const std::string& text, Document& document) {
   if (equals == std::string::npos || !is_path) {
     return shown_text(text) + ": is not a setting; must be pointer.path=JSON, as in batch.micro=4";
   }
-  std::vector<std::string> duplicates;
-  Json value = value_of(text.substr(equals + 1), duplicates);
-  if (!duplicates.empty()) {
-    return shown_text(path) + duplicates.front() + ": is given twice; a key may appear only once";
+  const auto written = text.substr(equals + 1);
+  auto json = parse_json(written);
+  // A text that is not JSON is a string.
+  if (!json.error.empty()) return put(document, keys, written);
+  if (!json.duplicates.empty()) {
+    return shown_text(path) + json.duplicates.front() + ": is given twice; a key may appear only once";
   }
-  return put(document, keys, std::move(value));
+  return put(document, keys, std::move(json.value));
 }
 
 std::string apply_overrides(const std::vector<Override>& overrides, Document& document) {
@@ -144,12 +116,14 @@ std::string apply_overrides(const std::vector<Override>& overrides, Document& do
 
 Recipe parse_recipe(std::string_view text, const std::string& name, const std::filesystem::path& folder,
                     const std::vector<Override>& overrides) {
-  std::vector<std::string> duplicates;
-  Document document = read_document(text, name, duplicates);
+  if (text.size() > largest_recipe) refuse_size(name);
+  auto json = parse_json(text);
+  if (!json.error.empty()) refuse(name + ": " + json.error);
+  Document document{std::move(json.value), {}};
   // Overrides change the document and not the resolved recipe, so that defaults follow from them too.
   const auto unusable = apply_overrides(overrides, document);
   Problems problems(document);
-  for (const auto& pointer : duplicates) problems.add(pointer, "is given twice", "a key may appear only once");
+  for (const auto& pointer : json.duplicates) problems.add(pointer, "is given twice", "a key may appear only once");
   Recipe recipe = read_keys(document, folder, problems);
   // After all keys are read: a rule looks at several, and only at those that are valid.
   check_rules(recipe, {.document = &document}, problems);

@@ -1,17 +1,75 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/recipe/recipe_reader.h"
 
+#include <algorithm>
 #include <array>
-#include <string>
-#include <string_view>
+#include <cmath>
+#include <limits>
+#include <system_error>
 #include <utility>
 #include <vector>
 
+#include "core/recipe/hints.h"
 #include "core/recipe/keys/key_table.h"
-#include "core/recipe/keys/written_value.h"
 
 namespace llmtrain {
 namespace {
+
+// The content of a string value read as JSON: users write "8" for 8 and "true" for true.
+Json unquoted(const Json& value) {
+  return value.is_string() ? parse_json(value.get_ref<const std::string&>()).value : Json();
+}
+
+std::string whole_number_in(const Json& value, IntegerRange range) {
+  const auto inner = unquoted(value);
+  double number = std::numeric_limits<double>::quiet_NaN();
+  if (value.is_number_float()) number = value.get<double>();
+  if (inner.is_number()) number = inner.get<double>();
+  // Beyond 2^53 a double no longer holds every integer, so a hint could suggest a wrong one.
+  constexpr double exact = 9007199254740992.0;  // 2^53
+  if (!(std::abs(number) <= exact) || number != std::floor(number)) return "";
+  const auto whole = static_cast<std::int64_t>(number);
+  return whole >= range.minimum && whole <= range.maximum ? std::to_string(whole) : "";
+}
+
+bool contains(NumberRange range, double value) {
+  const bool above = range.ends == RangeEnds::open_minimum ? value > range.minimum : value >= range.minimum;
+  const bool below = range.ends == RangeEnds::open_maximum ? value < range.maximum : value <= range.maximum;
+  return above && below;
+}
+
+bool has_control_character(std::string_view text) {
+  return std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; });
+}
+
+bool is_usable(std::string_view text, TextKind kind) {
+  if (kind == TextKind::plain) return true;
+  if (text.empty() || has_control_character(text)) return false;
+  if (kind == TextKind::name) {
+    // A name becomes a folder: 200 leaves room within a file system's 255 bytes.
+    return text.size() <= 200 && text != "." && text != ".." && text.find('/') == std::string_view::npos;
+  }
+  // PATH_MAX on Linux.
+  return text.size() <= 4096 && !(kind == TextKind::checkpoint_source && text == "hf:");
+}
+
+// `path` as an absolute path: relative ones are resolved against `folder`, which is first made absolute and free of
+// symbolic links, so that leading "../" can be removed. Never throws for a path that does not exist.
+std::string absolute_path(const std::string& path, const std::filesystem::path& folder) {
+  if (path.starts_with('/')) return path;
+  const auto from = folder.empty() ? std::filesystem::path(".") : folder;
+  std::error_code failed;
+  auto result = std::filesystem::weakly_canonical(from, failed);
+  if (failed || !result.is_absolute()) result = std::filesystem::absolute(from, failed);
+  const std::filesystem::path relative(path);
+  auto part = relative.begin();
+  // Only leading dots: after a symbolic link ".." is not the folder that is written before it.
+  for (; part != relative.end() && (*part == "." || *part == ".."); ++part) {
+    if (*part == "..") result = result.parent_path();
+  }
+  for (; part != relative.end(); ++part) result /= *part;
+  return result.string();
+}
 
 class RecipeReader final : public KeyVisitor {
  public:
@@ -107,6 +165,110 @@ class RecipeReader final : public KeyVisitor {
 };
 
 }  // namespace
+
+WrittenValue::WrittenValue(const Json& json, std::string pointer, const std::string& words, const Source& source)
+    : json_(json), pointer_(std::move(pointer)), rule_("must be " + words), source_(source) {}
+
+WrittenValue WrittenValue::child(const std::string& key, const Json& json, const std::string& words) const {
+  return {json, append_key(pointer_, key), words, source_};
+}
+
+void WrittenValue::refuse(const std::string& what, const std::string& hint) const {
+  source_.problems.add(pointer_, what, rule_, hint);
+}
+
+void WrittenValue::refuse_type(const std::string& hint) const {
+  const bool has_no_text = json_.is_null() || json_.is_structured();
+  refuse((has_no_text ? "" : shown_value(json_) + " ") + "is " + std::string(kind_of(json_)), hint);
+}
+
+void WrittenValue::refuse_unknown_keys(Words known) const {
+  for (const auto& [name, value] : json_.get_ref<const Json::object_t&>()) {
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    const auto pointer = append_key(pointer_, name);
+    source_.problems.add_unknown(pointer, nearest_key(pointer));
+  }
+}
+
+std::optional<std::int64_t> WrittenValue::whole_number(IntegerRange range) const {
+  if (json_.is_number_float()) {
+    // 8.0 is refused as well: the hint shows the whole number.
+    refuse(shown_value(json_) + " is not a whole number in 64 bits", whole_number_in(json_, range));
+    return std::nullopt;
+  }
+  if (!json_.is_number_integer()) {
+    refuse_type(whole_number_in(json_, range));
+    return std::nullopt;
+  }
+  // nlohmann stores positive integers as unsigned; one above int64 would wrap in the conversion.
+  const bool beyond = json_.is_number_unsigned() &&
+                      json_.get<std::uint64_t>() > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  const auto number = beyond ? 0 : json_.get<std::int64_t>();
+  if (!beyond && number >= range.minimum && number <= range.maximum) return number;
+  refuse(shown_value(json_) + " is out of range");
+  return std::nullopt;
+}
+
+std::optional<double> WrittenValue::number(NumberRange range) const {
+  if (json_.is_number()) {
+    if (contains(range, json_.get<double>())) return json_.get<double>();
+    refuse(shown_value(json_) + " is out of range");
+  } else {
+    const auto inner = unquoted(json_);
+    refuse_type(inner.is_number() && contains(range, inner.get<double>()) ? shown_value(inner) : "");
+  }
+  return std::nullopt;
+}
+
+std::optional<bool> WrittenValue::boolean() const {
+  if (json_.is_boolean()) return json_.get<bool>();
+  const auto inner = unquoted(json_);
+  refuse_type(inner.is_boolean() ? shown_value(inner) : "");
+  return std::nullopt;
+}
+
+std::optional<std::size_t> WrittenValue::word(Words words) const {
+  if (!json_.is_string()) {
+    refuse_type();
+    return std::nullopt;
+  }
+  const auto& written = json_.get_ref<const std::string&>();
+  const auto found = std::find(words.begin(), words.end(), written);
+  if (found != words.end()) return static_cast<std::size_t>(found - words.begin());
+  const auto near = nearest_word(written, words);
+  refuse(shown_value(json_) + " is unknown", near.empty() ? "" : '"' + std::string(near) + '"');
+  return std::nullopt;
+}
+
+std::optional<std::string> WrittenValue::text(const TextRule& rule) const {
+  if (!json_.is_string()) {
+    refuse_type();
+    return std::nullopt;
+  }
+  const auto& written = json_.get_ref<const std::string&>();
+  if (is_usable(written, rule.kind)) return resolved(written, rule);
+  refuse(shown_value(json_) + " cannot be used");
+  return std::nullopt;
+}
+
+std::string WrittenValue::resolved(const std::string& text, const TextRule& rule) const {
+  if (std::find(rule.words.begin(), rule.words.end(), text) != rule.words.end()) return text;
+  // A path typed on the command line is relative to where it was typed.
+  const auto folder = source_.document.is_override(pointer_) ? std::filesystem::path() : source_.folder;
+  switch (rule.kind) {
+    case TextKind::path:
+      return absolute_path(text, folder);
+    case TextKind::path_or_name:
+      return text.find('/') != std::string::npos || text.ends_with(".json") ? absolute_path(text, folder) : text;
+    case TextKind::checkpoint_source:
+      return text.starts_with("hf:") ? "hf:" + absolute_path(text.substr(3), folder) : absolute_path(text, folder);
+    case TextKind::plain:
+    case TextKind::name:
+    case TextKind::working_path:
+      break;
+  }
+  return text;
+}
 
 Recipe read_keys(const Document& document, const std::filesystem::path& folder, Problems& problems) {
   RecipeReader reader({document, folder, problems});

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <limits>
 
-#include "core/recipe/keys/written_value.h"
+#include "core/recipe/recipe_reader.h"
 
 namespace llmtrain {
 namespace {

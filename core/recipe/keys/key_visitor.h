@@ -66,7 +66,7 @@ std::string choice_words(Words words);
 // The shortest decimal that reads back as the same number.
 std::string number_words(double value);
 
-class WrittenValue;  // core/recipe/keys/written_value.h
+class WrittenValue;  // core/recipe/recipe_reader.h
 
 // What passes do with a key that is not a section.
 struct KeyValue {

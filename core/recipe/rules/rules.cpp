@@ -41,12 +41,6 @@ void require_rules(const Recipe& recipe, const World& world) {
   if (!problems.empty()) throw Error(ExitCode::bad_recipe, problems.report(""));
 }
 
-std::optional<std::int64_t> data_ranks(const Recipe& recipe, const Known& known) {
-  if (recipe.parallel.data || known.world == nullptr) return recipe.parallel.data;
-  // At least 1, for worlds that are too small: other rules report those.
-  return std::max<std::int64_t>(1, known.world->ranks / ranks_per_replica(recipe.parallel));
-}
-
 Verdict must_be_multiple(std::int64_t value, std::int64_t divisor, std::string_view rule) {
   if (value % divisor == 0) return {};
   return Refusal{fmt::format("{} is not a multiple of {}", value, divisor),
@@ -57,12 +51,6 @@ Verdict must_divide(std::int64_t value, std::int64_t whole, std::string_view rul
   if (whole % value == 0) return {};
   return Refusal{fmt::format("{} does not divide {}", value, whole), fmt::format("must divide {}", rule),
                  std::to_string(nearest_divisor(value, whole))};
-}
-
-Verdict must_be_at_most(std::int64_t value, std::int64_t limit, std::string_view what, std::string_view key) {
-  if (value <= limit) return {};
-  return Refusal{fmt::format("{} {}", value, what), fmt::format("must be at most {} ({})", key, limit),
-                 std::to_string(limit)};
 }
 
 }  // namespace llmtrain

@@ -21,10 +21,8 @@ struct World {
 // tensor × pipeline × context: the ranks of one data-parallel replica.
 std::int64_t ranks_per_replica(const ParallelRecipe& parallel);
 
-// The product of the explicit degrees. In floating point, which no degrees overflow; so is ranks_asked_for().
-double product_of_degrees(const ParallelRecipe& parallel);
-
-// `launch.ranks`, else the product of the degrees where `parallel.data` is given, else none.
+// `launch.ranks`, else the product of the degrees where `parallel.data` is given, else none. In floating point, which
+// no degrees overflow.
 std::optional<double> ranks_asked_for(const Recipe& recipe);
 
 // The ranks that the recipe asks for, else nodes × devices per node. `devices_per_node` is the recipe's or, where it is
@@ -71,13 +69,8 @@ void check_rules(const Recipe& recipe, const Known& known, Problems& problems,
 // rules hold.
 void require_rules(const Recipe& recipe, const World& world);
 
-// The data-parallel degree: the recipe's, else the one that the world implies, else none.
-std::optional<std::int64_t> data_ranks(const Recipe& recipe, const Known& known);
-
 // Verdicts on a number, with the nearest valid one as hint. `rule` follows "must be a multiple of " and "must divide ".
 Verdict must_be_multiple(std::int64_t value, std::int64_t divisor, std::string_view rule);
 Verdict must_divide(std::int64_t value, std::int64_t whole, std::string_view rule);
-// `what` follows the value; `limit` is the value of `key`.
-Verdict must_be_at_most(std::int64_t value, std::int64_t limit, std::string_view what, std::string_view key);
 
 }  // namespace llmtrain

@@ -13,6 +13,13 @@
 namespace llmtrain {
 namespace {
 
+// The data-parallel degree: the recipe's, else the one that the world implies, else none.
+std::optional<std::int64_t> data_ranks(const Recipe& recipe, const Known& known) {
+  if (recipe.parallel.data || known.world == nullptr) return recipe.parallel.data;
+  // At least 1, for worlds that are too small: other rules report those.
+  return std::max<std::int64_t>(1, known.world->ranks / ranks_per_replica(recipe.parallel));
+}
+
 // Tensor ranks split attention by heads and the feed-forward network by features; either must come out even.
 Verdict check_heads(const Recipe& recipe, const Known&) {
   return must_divide(recipe.parallel.tensor, recipe.model.heads, "model.heads");

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 
 #include "core/recipe/keys/key_visitor.h"
@@ -6,6 +8,13 @@
 
 namespace llmtrain {
 namespace {
+
+// `what` follows the value; `limit` is the value of `key`.
+Verdict must_be_at_most(std::int64_t value, std::int64_t limit, std::string_view what, std::string_view key) {
+  if (value <= limit) return {};
+  return Refusal{fmt::format("{} {}", value, what), fmt::format("must be at most {} ({})", key, limit),
+                 std::to_string(limit)};
+}
 
 Verdict check_kv_heads(const Recipe& recipe, const Known&) {
   // Every key and value head serves equally many query heads.

@@ -14,6 +14,11 @@ namespace {
 constexpr double most_ranks = 1 << 24;
 constexpr const char* too_many_ranks = "makes more than 2^24 ranks";
 
+// The product of the explicit degrees. In floating point, which no degrees overflow.
+double product_of_degrees(const ParallelRecipe& parallel) {
+  return static_cast<double>(ranks_per_replica(parallel)) * static_cast<double>(parallel.data.value_or(1));
+}
+
 Verdict check_degrees(const Recipe& recipe, const Known&) {
   if (product_of_degrees(recipe.parallel) <= most_ranks) return {};
   return Refusal{too_many_ranks, "tensor × pipeline × context × data must be at most 16777216"};
@@ -67,10 +72,6 @@ Verdict check_nodes(const Recipe& recipe, const Known& known) {
 
 std::int64_t ranks_per_replica(const ParallelRecipe& parallel) {
   return parallel.tensor * parallel.pipeline * parallel.context;
-}
-
-double product_of_degrees(const ParallelRecipe& parallel) {
-  return static_cast<double>(ranks_per_replica(parallel)) * static_cast<double>(parallel.data.value_or(1));
 }
 
 std::optional<double> ranks_asked_for(const Recipe& recipe) {

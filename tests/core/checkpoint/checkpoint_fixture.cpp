@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/checkpoint/safetensors.h"
+#include "core/checkpoint/tensor_slice.h"
 
 namespace llmtrain::test {
 
@@ -62,10 +63,21 @@ bool SampleCheckpoint::is_in(const std::filesystem::path& folder) const {
     std::int64_t elements = 1;
     for (const std::int64_t dimension : tensor->shape) elements *= dimension;
     std::vector<unsigned char> bytes(expected.size());
-    reader.read(name, 0, elements, std::as_writable_bytes(std::span(bytes)));
+    read_range(reader, name, 0, elements, std::as_writable_bytes(std::span(bytes)));
     if (bytes != expected) return false;
   }
   return true;
+}
+
+void read_range(const CheckpointReader& reader, const std::string& name, std::int64_t begin, std::int64_t end,
+                std::span<std::byte> destination) {
+  const LogicalTensor* tensor = reader.find(name);
+  const std::size_t width = begin == end ? 0 : destination.size() / static_cast<std::size_t>(end - begin);
+  for (const SliceBox& box : boxes_of_range(tensor->shape, begin, end)) {
+    const auto part = destination.first(static_cast<std::size_t>(element_count(box.shape)) * width);
+    reader.read_box(name, box, part);
+    destination = destination.subspan(part.size());
+  }
 }
 
 }  // namespace llmtrain::test

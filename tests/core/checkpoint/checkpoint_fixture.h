@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -38,5 +39,9 @@ class SampleCheckpoint {
   std::vector<TensorSlice> slices_;
   int salt_;
 };
+
+// Elements [begin, end) of the tensor in row-major order, box by box, into `destination` of exactly that many bytes.
+void read_range(const CheckpointReader& reader, const std::string& name, std::int64_t begin, std::int64_t end,
+                std::span<std::byte> destination);
 
 }  // namespace llmtrain::test

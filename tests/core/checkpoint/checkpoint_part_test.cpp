@@ -191,7 +191,7 @@ bool flat_ranges_come_back() {
   const std::int64_t begin = *rc::gen::inRange<std::int64_t>(0, elements + 1);
   const std::int64_t end = *rc::gen::inRange<std::int64_t>(begin, elements + 1);
   std::vector<std::int32_t> read(static_cast<std::size_t>(end - begin));
-  reader.read("w", begin, end, std::as_writable_bytes(std::span(read)));
+  test::read_range(reader, "w", begin, end, std::as_writable_bytes(std::span(read)));
   RC_ASSERT(std::equal(read.begin(), read.end(), values.begin() + begin));
   return true;
 }

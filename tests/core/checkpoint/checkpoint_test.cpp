@@ -10,6 +10,7 @@
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/checkpoint/checkpoint_folder.h"
+#include "core/checkpoint/tensor_slice.h"
 #include "tests/core/checkpoint/checkpoint_fixture.h"
 #include "tests/support/temporary_directory.h"
 
@@ -65,7 +66,7 @@ TEST_CASE("any range of a sharded tensor can be read") {
   for (std::int64_t begin = 0; begin <= 48; ++begin)
     for (std::int64_t end = begin; end <= 48; ++end) {
       std::vector<unsigned char> bytes(static_cast<std::size_t>(end - begin));
-      reader.read("embedding.weight.m", begin, end, std::as_writable_bytes(std::span(bytes)));
+      test::read_range(reader, "embedding.weight.m", begin, end, std::as_writable_bytes(std::span(bytes)));
       for (std::int64_t i = begin; i < end; ++i) REQUIRE(bytes[static_cast<std::size_t>(i - begin)] == i);
     }
 }
@@ -75,11 +76,10 @@ TEST_CASE("an invalid request is an error, not a crash") {
   SampleCheckpoint sample(0);
   const CheckpointReader reader(sample.write(folder.path(), 1));
   std::vector<std::byte> bytes(8);
-  CHECK_THROWS_AS(reader.read("absent", 0, 1, bytes), Error);
-  CHECK_THROWS_AS(reader.read("scalar", 0, 2, bytes), Error);
-  CHECK_THROWS_AS(reader.read("scalar", -1, 0, bytes), Error);
-  CHECK_THROWS_AS(reader.read("scalar", 0, 1, std::span(bytes).first(7)), Error);
-  CHECK_THROWS_AS(reader.read("scalar", 1, 0, bytes), Error);
+  CHECK_THROWS_AS(reader.read_box("absent", {}, bytes), Error);
+  CHECK_THROWS_AS(reader.read_box("scalar", {{0}, {2}}, bytes), Error);
+  CHECK_THROWS_AS(reader.read_box("scalar", {{-1}, {1}}, bytes), Error);
+  CHECK_THROWS_AS(reader.read_box("scalar", {}, std::span(bytes).first(7)), Error);
 }
 
 TEST_CASE("a checkpoint without tensors is valid") {
