@@ -81,15 +81,10 @@ class RecipeReader final : public KeyVisitor {
   void finish() { leave(); }
 
  private:
-  enum class State {
-    given,
-    absent,  // its keys get their defaults; required ones are reported as one missing section
-    broken   // reported already
-  };
   struct Level {
-    const Json* json = nullptr;
+    const Json* json = nullptr;  // none where the section is absent or of the wrong type: its keys get their defaults
     std::string pointer;
-    State state = State::given;
+    bool is_broken = false;  // of the wrong type, or within such a section: reported already
     std::vector<std::string_view> visited{};
     std::vector<std::string_view> required{};  // of an absent section
   };
@@ -134,11 +129,11 @@ class RecipeReader final : public KeyVisitor {
 
   void enter_object(const Json* json, std::string pointer, const std::string& words) {
     // Within a section of the wrong type nothing more is reported.
-    const auto outer = levels_.empty() ? State::given : levels_.back().state;
-    Level level{json, std::move(pointer), outer == State::broken ? State::broken : State::absent};
-    if (json != nullptr) {
-      level.state = json->is_object() ? State::given : State::broken;
-      if (level.state == State::broken) WrittenValue(*json, level.pointer, words, source_).refuse_type();
+    Level level{json, std::move(pointer), !levels_.empty() && levels_.back().is_broken};
+    if (json != nullptr && !json->is_object()) {
+      WrittenValue(*json, level.pointer, words, source_).refuse_type();
+      level.json = nullptr;
+      level.is_broken = true;
     }
     levels_.push_back(std::move(level));
   }
@@ -149,11 +144,11 @@ class RecipeReader final : public KeyVisitor {
   const Json* take(const Key& key, const std::string& words) {
     auto& level = levels_.back();
     level.visited.push_back(key.name);
-    if (level.state == State::given) {
+    if (level.json != nullptr) {
       const auto found = level.json->find(std::string(key.name));
       if (found != level.json->end()) return &*found;
       if (key.presence == Presence::required) source_.problems.add_missing(pointer_to(key), "must be " + words);
-    } else if (level.state == State::absent && key.presence == Presence::required) {
+    } else if (!level.is_broken && key.presence == Presence::required) {
       // A missing section is one problem, reported when it is left, not one for each of its keys.
       level.required.push_back(key.name);
     }

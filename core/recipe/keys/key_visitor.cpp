@@ -66,14 +66,16 @@ Json schema_of(const TextRule& rule) {
   return schema;
 }
 
+Json one_of(Json::array_t schemas) { return Json::object({{"oneOf", std::move(schemas)}}); }
+
 Json tokenizer_schema() {
-  auto kinds = Json::array({{{"const", "bytes"}}});
+  Json::array_t kinds = {Json::object({{"const", "bytes"}})};
   for (const auto name : tokenizer_file_keys)
     kinds.push_back({{"type", "object"},
                      {"additionalProperties", false},
                      {"properties", Json::object({{std::string(name), schema_of(TextRule{TextKind::path})}})},
                      {"required", Json::array({name})}});
-  return {{"oneOf", std::move(kinds)}};
+  return one_of(std::move(kinds));
 }
 
 void read_tokenizer(const WrittenValue& written, TokenizerRecipe& field) {
@@ -131,22 +133,17 @@ std::string number_words(double value) {
 }
 
 void KeyVisitor::integer(const Key& key, std::int64_t& field, IntegerRange range) {
-  value(key, {.words = range_words(range),
-              .json = field,
-              .schema = [&] { return schema_of(range); },
-              .read = [&](const WrittenValue& written) { field = written.whole_number(range).value_or(field); }});
+  const auto schema = [&] { return schema_of(range); };
+  const auto read = [&](const WrittenValue& written) { field = written.whole_number(range).value_or(field); };
+  value(key, {range_words(range), field, schema, read});
 }
 
 void KeyVisitor::automatic_integer(const Key& key, std::optional<std::int64_t>& field, IntegerRange range) {
-  value(key, {.words = "\"auto\" or " + range_words(range),
-              .json = field ? Json(*field) : Json("auto"),
-              .schema = [&]() -> Json {
-                return {{"oneOf", Json::array({{{"const", "auto"}}, schema_of(range)})}};
-              },
-              .read =
-                  [&](const WrittenValue& written) {
-                    field = written.json() == "auto" ? std::nullopt : written.whole_number(range);
-                  }});
+  const auto schema = [&] { return one_of({Json::object({{"const", "auto"}}), schema_of(range)}); };
+  const auto read = [&](const WrittenValue& written) {
+    field = written.json() == "auto" ? std::nullopt : written.whole_number(range);
+  };
+  value(key, {"\"auto\" or " + range_words(range), field ? Json(*field) : Json("auto"), schema, read});
 }
 
 void KeyVisitor::number(const Key& key, double& field, NumberRange range) {
@@ -155,25 +152,20 @@ void KeyVisitor::number(const Key& key, double& field, NumberRange range) {
     const auto upper = range.ends == RangeEnds::open_maximum ? "exclusiveMaximum" : "maximum";
     return {{"type", "number"}, {lower, range.minimum}, {upper, range.maximum}};
   };
-  value(key, {.words = range_words(range), .json = field, .schema = schema, .read = [&](const WrittenValue& written) {
-                field = written.number(range).value_or(field);
-              }});
+  const auto read = [&](const WrittenValue& written) { field = written.number(range).value_or(field); };
+  value(key, {range_words(range), field, schema, read});
 }
 
 void KeyVisitor::boolean(const Key& key, bool& field) {
-  value(key, {.words = "true or false",
-              .json = field,
-              .schema = []() -> Json {
-                return {{"type", "boolean"}};
-              },
-              .read = [&](const WrittenValue& written) { field = written.boolean().value_or(field); }});
+  const auto schema = [] { return Json::object({{"type", "boolean"}}); };
+  const auto read = [&](const WrittenValue& written) { field = written.boolean().value_or(field); };
+  value(key, {"true or false", field, schema, read});
 }
 
 void KeyVisitor::text(const Key& key, std::string& field, const TextRule& rule) {
-  value(key, {.words = text_words(rule),
-              .json = field,
-              .schema = [&] { return schema_of(rule); },
-              .read = [&](const WrittenValue& written) { field = written.text(rule).value_or(field); }});
+  const auto schema = [&] { return schema_of(rule); };
+  const auto read = [&](const WrittenValue& written) { field = written.text(rule).value_or(field); };
+  value(key, {text_words(rule), field, schema, read});
 }
 
 void KeyVisitor::nullable_text(const Key& key, std::optional<std::string>& field, const TextRule& rule) {
@@ -182,47 +174,38 @@ void KeyVisitor::nullable_text(const Key& key, std::optional<std::string>& field
     text["type"] = {"string", "null"};
     return text;
   };
-  value(key, {.words = text_words(rule),
-              .json = field ? Json(*field) : Json(),
-              .schema = schema,
-              .read = [&](const WrittenValue& written) {
-                field = written.json().is_null() ? std::nullopt : written.text(rule);
-              }});
+  const auto read = [&](const WrittenValue& written) {
+    field = written.json().is_null() ? std::nullopt : written.text(rule);
+  };
+  value(key, {text_words(rule), field ? Json(*field) : Json(), schema, read});
 }
 
 void KeyVisitor::tokenizer(const Key& key, TokenizerRecipe& field) {
   Json json = tokenizer_words.front();
-  if (field.kind != TokenizerKind::bytes)
-    json = Json::object(
-        {{std::string(tokenizer_file_keys[field.kind == TokenizerKind::sentencepiece ? 0 : 1]), field.file}});
-  value(key, {.words = R"("bytes", {"sentencepiece": FILE} or {"huggingface": FILE})",
-              .json = std::move(json),
-              .schema = tokenizer_schema,
-              .read = [&](const WrittenValue& written) { read_tokenizer(written, field); },
-              .file_keys = tokenizer_file_keys});
+  if (field.kind != TokenizerKind::bytes) {
+    const auto name = tokenizer_file_keys[field.kind == TokenizerKind::sentencepiece ? 0 : 1];
+    json = Json::object({{std::string(name), field.file}});
+  }
+  const auto read = [&](const WrittenValue& written) { read_tokenizer(written, field); };
+  value(key, {R"("bytes", {"sentencepiece": FILE} or {"huggingface": FILE})", std::move(json), tokenizer_schema, read,
+              tokenizer_file_keys});
 }
 
 void KeyVisitor::balance(const Key& key, BalanceRecipe& field, IntegerRange range) {
-  const auto schema = [&]() -> Json {
-    const Json words = {{"enum", balance_words}};
-    const Json list = {{"type", "array"}, {"items", schema_of(range)}};
-    return {{"oneOf", Json::array({words, list})}};
+  Json json = field.layers_per_stage;
+  if (field.kind != BalanceKind::list) json = balance_words[static_cast<std::size_t>(field.kind)];
+  const auto schema = [&] {
+    return one_of(
+        {Json::object({{"enum", balance_words}}), Json::object({{"type", "array"}, {"items", schema_of(range)}})});
   };
-  const bool is_list = field.kind == BalanceKind::list;
-  value(key,
-        {.words = R"("layers", "blocks" or a list of layers per stage)",
-         .json = is_list ? Json(field.layers_per_stage) : Json(balance_words[static_cast<std::size_t>(field.kind)]),
-         .schema = schema,
-         .read = [&](const WrittenValue& written) { read_balance(written, field, range); }});
+  const auto read = [&](const WrittenValue& written) { read_balance(written, field, range); };
+  value(key, {R"("layers", "blocks" or a list of layers per stage)", std::move(json), schema, read});
 }
 
 void KeyVisitor::word(const Key& key, std::size_t& index, Words words) {
-  value(key, {.words = choice_words(words),
-              .json = words[index],
-              .schema = [&]() -> Json {
-                return {{"enum", words}};
-              },
-              .read = [&](const WrittenValue& written) { index = written.word(words).value_or(index); }});
+  const auto schema = [&] { return Json::object({{"enum", words}}); };
+  const auto read = [&](const WrittenValue& written) { index = written.word(words).value_or(index); };
+  value(key, {choice_words(words), words[index], schema, read});
 }
 
 }  // namespace llmtrain

@@ -10,6 +10,7 @@
 #include "core/base/hash.h"
 #include "core/checkpoint/checkpoint.h"
 #include "core/checkpoint/safetensors.h"
+#include "core/checkpoint/tensor_slice.h"
 #include "tests/core/checkpoint/checkpoint_fixture.h"
 #include "tests/support/temporary_directory.h"
 
@@ -239,7 +240,7 @@ TEST_CASE("a manifest that misstates a file's contents is detected when it is re
   std::vector<std::byte> destination(16);
   const auto read = [&](std::vector<SafetensorsTensor> tensors) {
     write_safetensors(folder.path() / "a.safetensors", std::move(tensors));
-    CheckpointReader(folder.path()).read("w", 0, 4, destination);
+    CheckpointReader(folder.path()).read_box("w", {{0}, {4}}, destination);
   };
   CHECK_NOTHROW(read({{"w", "F32", {4}, values}}));
   CHECK_THROWS_AS(read({{"v", "F32", {4}, values}}), Error);

@@ -60,10 +60,9 @@ bool SampleCheckpoint::is_in(const std::filesystem::path& folder) const {
   for (const auto& [name, expected] : bytes_) {
     const LogicalTensor* tensor = reader.find(name);
     if (tensor == nullptr) return false;
-    std::int64_t elements = 1;
-    for (const std::int64_t dimension : tensor->shape) elements *= dimension;
     std::vector<unsigned char> bytes(expected.size());
-    read_range(reader, name, 0, elements, std::as_writable_bytes(std::span(bytes)));
+    const SliceBox whole{std::vector<std::int64_t>(tensor->shape.size()), tensor->shape};
+    reader.read_box(name, whole, std::as_writable_bytes(std::span(bytes)));
     if (bytes != expected) return false;
   }
   return true;

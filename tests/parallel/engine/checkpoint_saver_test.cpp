@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/base/error.h"
+#include "core/checkpoint/tensor_slice.h"
 #include "parallel/comm/solo_communicator.h"
 #include "tests/parallel/engine/captured_log.h"
 #include "tests/parallel/engine/full_disk.h"
@@ -59,8 +60,8 @@ class Model {
     const CheckpointReader reader(folder);
     reader.verify();
     std::vector<float> weight(weight_.size()), bias(bias_.size());
-    reader.read("weight", 0, 2 * half, std::as_writable_bytes(std::span(weight)));
-    reader.read("bias", 0, 3, std::as_writable_bytes(std::span(bias)));
+    reader.read_box("weight", {{0, 0}, {2, half}}, std::as_writable_bytes(std::span(weight)));
+    reader.read_box("bias", {{0}, {3}}, std::as_writable_bytes(std::span(bias)));
     return weight == weight_ && bias == bias_;
   }
 

@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/checkpoint/checkpoint_folder.h"
 #include "core/checkpoint/checkpoint_part.h"
+#include "core/checkpoint/tensor_slice.h"
 #include "parallel/comm/local/local_world.h"
 #include "parallel/run/checkpoint_saver.h"
 #include "parallel/run/shared_folder.h"
@@ -58,7 +59,7 @@ void check_contents(const fs::path& folder, std::int64_t step) {
   const CheckpointReader reader(folder);
   reader.verify();
   std::vector<std::int32_t> values(ranks * part);
-  reader.read("w", 0, ranks * part, std::as_writable_bytes(std::span(values)));
+  reader.read_box("w", {{0}, {ranks * part}}, std::as_writable_bytes(std::span(values)));
   for (std::size_t i = 0; i < values.size(); ++i) REQUIRE(values[i] == static_cast<std::int32_t>(i) + 10'000 * step);
 }
 

@@ -63,7 +63,7 @@ Contents contents_of(const fs::path& folder) {
     contents.tensors.push_back(slice_name(tensor.name + " " + tensor.dtype, {}, {tensor.shape, tensor.shape}));
     std::vector<std::byte>& bytes = contents.bytes[tensor.name];
     bytes.resize(static_cast<std::size_t>(safetensors_bytes(tensor.dtype, tensor.shape).value()));
-    reader.read(tensor.name, 0, element_count(tensor.shape), bytes);
+    reader.read_box(tensor.name, {std::vector<std::int64_t>(tensor.shape.size()), tensor.shape}, bytes);
   }
   std::sort(contents.tensors.begin(), contents.tensors.end());
   return contents;
