@@ -69,9 +69,8 @@ void append_boxes(const Numbers& shape, const Numbers& row, std::int64_t begin, 
   append_part(whole_end, 0, end - whole_end * inner);
 }
 
-// The next index of the outer axes in row-major order.
-// An odometer: the last axis runs fastest.
-void advance(std::vector<std::int64_t>& index, const std::vector<std::int64_t>& shape) {
+// The next index of the outer axes in row-major order: the last axis runs fastest.
+void advance(Numbers& index, const Numbers& shape) {
   for (std::size_t axis = index.size(); axis-- > 0;) {
     if (++index[axis] < shape[axis]) return;
     index[axis] = 0;
