@@ -8,7 +8,7 @@
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/recipe/hints.h"
-#include "core/recipe/rules/world.h"
+#include "core/recipe/rules/rules.h"
 
 namespace llmtrain {
 namespace {
