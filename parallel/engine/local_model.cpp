@@ -1,22 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/engine/local_model.h"
 
+#include <chrono>
+#include <thread>
 #include <utility>
 
-#include "parallel/engine/emulated_device.h"
+#include "parallel/layout/emulated_machine.h"
 #include "parallel/shard/tensor_array.h"
 
 namespace llmtrain {
 namespace {
 
-std::size_t token_embedding(const Graph& graph) {
-  return graph.blocks[graph.block_of(BlockKind::embedding)].parameters.front();
-}
-
 std::optional<kernels::RopeTable> rope_table(const ModelRecipe& model, const at::Device& device) {
   if (model.position != Position::rope) return std::nullopt;
   return kernels::make_rope_table(model.max_sequence_length, model.head_dim, model.rope_theta, device);
 }
+
+// Runs a stage like on the device that the local backend emulates: a training pass through its `layers` blocks takes at
+// least as long as on that device; the processor's own computation counts towards that time.
+class EmulatedDevice final : public StagePasses {
+ public:
+  EmulatedDevice(std::unique_ptr<StagePasses> stage, const EmulatedLayer& layer, std::int64_t layers)
+      : stage_(std::move(stage)),
+        forward_(duration(layers, layer.forward_seconds)),
+        backward_(duration(layers, layer.backward_seconds)) {}
+
+  at::Tensor forward(at::Tensor x, std::int64_t index, const MicroBatch& micro, ForwardMode pass) override {
+    // Only training passes are delayed; evaluation runs at the processor's speed.
+    const auto end = Clock::now() + (pass == ForwardMode::training ? forward_ : Clock::duration{});
+    at::Tensor y = stage_->forward(std::move(x), index, micro, pass);
+    std::this_thread::sleep_until(end);
+    return y;
+  }
+
+  at::Tensor backward(at::Tensor dy, std::int64_t index, const MicroBatch& micro) override {
+    const auto end = Clock::now() + backward_;
+    at::Tensor dx = stage_->backward(std::move(dy), index, micro);
+    std::this_thread::sleep_until(end);
+    return dx;
+  }
+
+  at::Tensor logits(at::Tensor x, const MicroBatch& micro) override { return stage_->logits(std::move(x), micro); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  static Clock::duration duration(std::int64_t layers, double seconds) {
+    return std::chrono::duration_cast<Clock::duration>(
+        std::chrono::duration<double>(static_cast<double>(layers) * seconds));
+  }
+
+  std::unique_ptr<StagePasses> stage_;
+  Clock::duration forward_, backward_;
+};
 
 }  // namespace
 
@@ -54,9 +90,11 @@ void LocalModel::add_stage(std::size_t stage, StateContents contents) {
   const StageOptions options{recipe().kernels.attention, recipe().memory.recompute,
                              rope_ ? &*rope_ : nullptr,  &groups_.tensor,
                              groups_.tensor.rows(),      &groups_.context};
-  auto module = std::make_unique<StageModule>(graph(), placed()[stage].blocks, stores_, options);
-  // No effect unless the recipe emulates a device.
-  state.passes = emulate_device(std::move(module), emulated_layer(recipe()), layer_count(graph(), placed()[stage]));
+  state.passes = std::make_unique<StageModule>(graph(), placed()[stage].blocks, stores_, options);
+  const EmulatedLayer layer = emulated_layer(recipe());  // zero unless the recipe emulates a device
+  if (layer.forward_seconds != 0 || layer.backward_seconds != 0)
+    state.passes =
+        std::make_unique<EmulatedDevice>(std::move(state.passes), layer, layer_count(graph(), placed()[stage]));
   stages_.push_back(std::move(state));
 }
 
@@ -98,7 +136,7 @@ void LocalModel::finish_gather(std::size_t stage) {
 void LocalModel::free(std::size_t stage, FreeAfter pass) {
   // A tied head on another stage of this rank reads the embedding's weight after the embedding's stage has been freed.
   if (graph().model.tie_embeddings && pipeline_ranks() == 1 && stages_.size() > 1) {
-    const std::size_t embedding = token_embedding(graph());
+    const std::size_t embedding = graph().blocks[graph().block_of(BlockKind::embedding)].parameters.front();
     ParameterStore& store = stores_.of(embedding);
     // Only after the forward: the head computes its loss and its gradients in its own forward pass.
     if (stage == 0 && pass == FreeAfter::forward) store.keep(embedding);

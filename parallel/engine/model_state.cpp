@@ -2,18 +2,81 @@
 #include "parallel/engine/model_state.h"
 
 #include <ATen/ops/empty.h>
+#include <spdlog/fmt/fmt.h>
+#include <spdlog/fmt/ranges.h>
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "core/base/error.h"
+#include "core/checkpoint/tensor_slice.h"
+#include "core/graph/sharding.h"
 #include "core/huggingface/tensor_dtype.h"
-#include "parallel/engine/owned_elements.h"
+#include "parallel/comm/agreement.h"
+#include "parallel/layout/flat_shards.h"
 
 namespace llmtrain {
 namespace {
+
+// Elements [begin, end) of this rank's part of a parameter, without padding. They start at index `place` in the tensors
+// over the rank's owned range.
+struct OwnedElements {
+  const Parameter* parameter = nullptr;
+  LocalPart part;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t place = 0;
+
+  std::int64_t count() const { return end - begin; }
+  // The elements' slice of a tensor over the owned range.
+  at::Tensor in(const at::Tensor& owned) const { return owned.slice(0, place, place + count()); }
+
+  // Elements [first, last) of the part as boxes of the whole parameter, in the order of memory.
+  std::vector<SliceBox> boxes(std::int64_t first, std::int64_t last) const {
+    std::vector<SliceBox> boxes = boxes_of_range(part.real_shape, first, last);
+    for (SliceBox& box : boxes)
+      // From the rank's part to the whole parameter, whose coordinates checkpoints use.
+      std::transform(box.offset.begin(), box.offset.end(), part.offset.begin(), box.offset.begin(), std::plus<>());
+    return boxes;
+  }
+};
+
+// The elements of a unit's parameters that lie in an interval of its flat memory.
+std::vector<OwnedElements> elements_in(const LocalModel& model, const ParameterUnit& unit,
+                                       const FlatInterval& interval) {
+  std::vector<OwnedElements> list;
+  const std::int64_t start = unit.parameters->owned().begin;
+  for (const FlatRange& range : unit.store->ranges()) {
+    // Padding (vocabulary, ZeRO) is not part of a parameter: it is neither loaded nor saved.
+    const LocalPart& part = unit.store->part(range.parameter);
+    const FlatInterval common = intersection({range.begin, range.begin + part.real_elements()}, interval);
+    if (common.count() == 0) continue;
+    list.push_back({&model.graph().parameters[range.parameter], part, common.begin - range.begin,
+                    common.end - range.begin, common.begin - start});
+  }
+  return list;
+}
+
+// The part of the unit's elements that this rank writes to a checkpoint: ranks that own the same elements share them
+// evenly, and all ranks together write every element once.
+std::vector<OwnedElements> saved_elements(const LocalModel& model, const ParameterUnit& unit) {
+  if (!model.counts(unit)) return {};
+  std::vector<OwnedElements> list = elements_in(model, unit, unit.parameters->saved());
+  for (OwnedElements& elements : list) {
+    // Tensor ranks may hold copies of key-value heads; each writes its share of them.
+    const FlatInterval own = FlatShards{elements.count(), elements.part.copies}.shard(elements.part.copy);
+    elements.place += own.begin;
+    elements.end = elements.begin + own.end;
+    elements.begin += own.begin;
+  }
+  std::erase_if(list, [](const OwnedElements& elements) { return elements.count() == 0; });
+  return list;
+}
 
 at::ScalarType type_of(const LogicalTensor& tensor) {
   const at::ScalarType type = tensor_type(tensor.dtype);
@@ -21,26 +84,17 @@ at::ScalarType type_of(const LogicalTensor& tensor) {
   throw Error(ExitCode::bad_data, tensor.name + ": has dtype " + tensor.dtype + "; weights must be F32, BF16 or F16");
 }
 
-std::string shape_text(const std::vector<std::int64_t>& shape) {
-  std::string text = "[";
-  for (const std::int64_t size : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(size);
-  return text + "]";
-}
-
-// The elements' slice of a tensor over the owned range.
-at::Tensor in(const at::Tensor& owned, const OwnedElements& elements) {
-  return owned.slice(0, elements.place, elements.place + elements.count());
-}
-
-void check_shape(const CheckpointReader& checkpoint, const std::string& name, const Parameter& parameter) {
+// The checkpoint's tensor of that name, which must have the parameter's shape.
+const LogicalTensor& find_tensor(const CheckpointReader& checkpoint, const std::string& name,
+                                 const Parameter& parameter) {
   const LogicalTensor* tensor = checkpoint.find(name);
   const std::string where = checkpoint.folder().string() + ": " + name;
   if (tensor == nullptr)
     throw Error(ExitCode::bad_data, where + ": is missing; this is not a checkpoint of the recipe's model");
-  if (tensor->shape != parameter.shape) {
-    throw Error(ExitCode::bad_data, where + ": has shape " + shape_text(tensor->shape) + "; the recipe's model has " +
-                                        shape_text(parameter.shape));
-  }
+  if (tensor->shape != parameter.shape)
+    throw Error(ExitCode::bad_data, fmt::format("{}: has shape [{}]; the recipe's model has [{}]", where,
+                                                fmt::join(tensor->shape, ", "), fmt::join(parameter.shape, ", ")));
+  return *tensor;
 }
 
 // Reads into flat memory, directly if type and device match, else through a temporary tensor.
@@ -57,22 +111,15 @@ void read_box(const CheckpointReader& checkpoint, const LogicalTensor& tensor, c
 void read_into(const CheckpointReader& checkpoint, const std::string& name, const OwnedElements& elements,
                const at::Tensor& owned) {
   constexpr std::int64_t piece = 1 << 24;  // elements: bounds the temporary copy
-  check_shape(checkpoint, name, *elements.parameter);
+  const LogicalTensor& tensor = find_tensor(checkpoint, name, *elements.parameter);
   for (std::int64_t begin = elements.begin; begin < elements.end; begin += piece) {
     std::int64_t next = elements.place + begin - elements.begin;
     for (const SliceBox& box : elements.boxes(begin, std::min(begin + piece, elements.end))) {
       const std::int64_t count = element_count(box.shape);
-      read_box(checkpoint, *checkpoint.find(name), box, owned.slice(0, next, next + count));
+      read_box(checkpoint, tensor, box, owned.slice(0, next, next + count));
       next += count;
     }
   }
-}
-
-// Calls `function(elements, memory)` for every parameter of which this rank owns elements.
-template <class Function>
-void for_owned(const LocalModel& model, Function function) {
-  for (const ParameterUnit* unit : model.units())
-    for (const OwnedElements& elements : owned_elements(model, *unit)) function(elements, *unit->parameters);
 }
 
 // Reads the most precise copy of the weights in the checkpoint: the master weights if it has them.
@@ -80,6 +127,39 @@ void read_weights(const CheckpointReader& checkpoint, const OwnedElements& eleme
   const std::string& name = elements.parameter->name;
   const std::string master = name + ".master";
   read_into(checkpoint, checkpoint.find(master) != nullptr ? master : name, elements, owned);
+}
+
+// Calls `function(elements, memory)` for every parameter of which this rank owns elements.
+template <class Function>
+void for_owned(const LocalModel& model, Function function) {
+  for (const ParameterUnit* unit : model.units())
+    for (const OwnedElements& elements : elements_in(model, *unit, unit->parameters->owned()))
+      function(elements, *unit->parameters);
+}
+
+// One state of a unit's parameters: rounded weights, master weights or an optimizer state.
+struct StatePart {
+  at::Tensor owned;
+  std::string suffix;  // appended to the parameter's name in the checkpoint
+};
+
+std::vector<StatePart> state_parts(const ShardedParameters& parameters) {
+  std::vector<StatePart> parts;
+  const auto rounded = parameters.rounded();
+  if (rounded) parts.push_back({*rounded, ""});
+  parts.push_back({parameters.source(), rounded ? ".master" : ""});
+  for (const OptimizerState& state : parameters.optimizer_states()) parts.push_back({state.values, "." + state.name});
+  return parts;
+}
+
+// Appends the elements of one state, which are at `memory`, as slices of the tensor `name`.
+void add_slices(std::vector<TensorSlice>& slices, const std::string& name, const OwnedElements& elements,
+                const at::Tensor& memory) {
+  const auto* next = static_cast<const std::byte*>(memory.data_ptr());
+  for (const SliceBox& box : elements.boxes(elements.begin, elements.end)) {
+    slices.push_back({name, dtype_name(memory.scalar_type()), elements.parameter->shape, box.offset, box.shape, next});
+    next += element_count(box.shape) * static_cast<std::int64_t>(memory.element_size());
+  }
 }
 
 // The part of a whole parameter without padding, flat.
@@ -93,7 +173,30 @@ void publish(LocalModel& model) {
   for (const ParameterUnit* unit : model.units()) unit->parameters->publish();
 }
 
+CheckpointReader::VerifyShare share_of(const Communicator& communicator) {
+  return {static_cast<std::size_t>(communicator.rank()), static_cast<std::size_t>(communicator.size())};
+}
+
 }  // namespace
+
+StateSlices state_slices(const LocalModel& model) {
+  StateSlices state;
+  std::vector<at::Tensor> copies;
+  for (const ParameterUnit* unit : model.units()) {
+    // The same elements for every state: weights, master weights and moments of a parameter are cut alike.
+    const auto saved = saved_elements(model, *unit);
+    for (const auto& [owned, suffix] : state_parts(*unit->parameters)) {
+      for (const OwnedElements& elements : saved) {
+        const at::Tensor memory = elements.in(owned).cpu();  // no copy if it is on the CPU already
+        if (!owned.is_cpu()) copies.push_back(memory);
+        add_slices(state.slices, elements.parameter->name + suffix, elements, memory);
+      }
+    }
+  }
+  // The slices point into the copies, so these must live as long as the slices.
+  if (!copies.empty()) state.memory = std::make_shared<const std::vector<at::Tensor>>(std::move(copies));
+  return state;
+}
 
 void load_state(LocalModel& model, const CheckpointReader& checkpoint) {
   // Weights are published to the rounded copies and other ranks there; optimizer states have no copies.
@@ -114,7 +217,7 @@ void load_weights(LocalModel& model, const CheckpointReader& checkpoint) {
 void load_weights(LocalModel& model, const NamedWeights& weights) {
   for_owned(model, [&](const OwnedElements& elements, const ShardedParameters& memory) {
     const at::Tensor part = cut(weights.at(elements.parameter->name), elements.part);
-    in(memory.source(), elements).copy_(part.slice(0, elements.begin, elements.end));
+    elements.in(memory.source()).copy_(part.slice(0, elements.begin, elements.end));
   });
   publish(model);
 }
@@ -122,9 +225,35 @@ void load_weights(LocalModel& model, const NamedWeights& weights) {
 NamedWeights named_weights(const LocalModel& model) {
   NamedWeights weights;
   for_owned(model, [&](const OwnedElements& elements, const ShardedParameters& memory) {
-    weights[elements.parameter->name] = in(memory.source(), elements).cpu().view(elements.parameter->shape);
+    weights[elements.parameter->name] = elements.in(memory.source()).cpu().view(elements.parameter->shape);
   });
   return weights;
+}
+
+void verify_together(Communicator& communicator, const CheckpointReader& checkpoint) {
+  run_together(communicator, [&] { checkpoint.verify(share_of(communicator)); });
+}
+
+void VerificationLead::verify(const CheckpointReader& checkpoint) {
+  if (whole_.count(checkpoint.folder()) > 0) return;
+  // Tells the followers which folder is next; an empty text ends their loop.
+  share_text(communicator_, checkpoint.folder().string());
+  verify_together(communicator_, checkpoint);
+  whole_.insert(checkpoint.folder());
+}
+
+void VerificationLead::end() const { share_text(communicator_, ""); }
+
+void follow_verification(Communicator& communicator) {
+  while (true) {
+    const std::string folder = share_text(communicator, "");
+    if (folder.empty()) return;
+    try {
+      run_together(communicator, [&] { CheckpointReader(folder).verify(share_of(communicator)); });
+    } catch (const Error&) {
+      // The first rank has the same error: it reports it, and tries another checkpoint or ends the run.
+    }
+  }
 }
 
 }  // namespace llmtrain

@@ -16,15 +16,12 @@ namespace {
 using FreeAfter = LocalModel::FreeAfter;
 using Channel = StageExchange::Channel;
 
-std::size_t stage_of(const Instruction& instruction) { return static_cast<std::size_t>(instruction.stage); }
-std::size_t micro_of(const Instruction& instruction) { return static_cast<std::size_t>(instruction.micro); }
-
 // The two ends of a pipeline write its gradients at different times: it is reduced once both have finished.
 bool is_shared(const ParameterUnit& unit) { return unit.kind == StateGroup::Kind::shared_embedding; }
 
 }  // namespace
 
-Runner::Runner(LocalModel& model) : model_(model), recipe_(model.recipe()), exchange_(model.groups()) {}
+Runner::Runner(LocalModel& model) : model_(model), recipe_(model.recipe()), exchange_(model) {}
 
 StepResult Runner::step(std::span<const MicroBatch> micros, std::int64_t step, StopRequest stop) {
   micros_ = micros;
@@ -40,42 +37,45 @@ StepResult Runner::step(std::span<const MicroBatch> micros, std::int64_t step, S
     if (observer_) observer_(instruction);
     execute(instruction);
   }
-  finish_step();
+  // Sent tensors are released here at the latest, and the weights gathered after the update have arrived, so that
+  // evaluation and checkpoints can follow.
+  exchange_.finish();
+  for (const ParameterUnit* unit : model_.units()) unit->parameters->finish_gather();
   return result_;
 }
 
 void Runner::execute(const Instruction& instruction) {
+  const auto stage = static_cast<std::size_t>(instruction.stage), micro = static_cast<std::size_t>(instruction.micro);
   switch (instruction.operation) {
     case Operation::forward:
-      return forward(instruction);
+      return forward(stage, micro);
     case Operation::backward:
-      return backward(instruction);
+      return backward(stage, micro);
     case Operation::send_activation:
-      return send_activation(instruction);
+      return exchange_.send(Channel::activations, stage + 1, micro, instruction.peer);
     case Operation::receive_activation:
-      return receive_activation(instruction);
+      return exchange_.receive(Channel::activations, stage, micro, micros_[micro].tokens.size(0), instruction.peer);
     case Operation::send_gradient:
-      return send_gradient(instruction);
+      return exchange_.send(Channel::gradients, stage - 1, micro, instruction.peer);
     case Operation::receive_gradient:
-      return receive_gradient(instruction);
+      return exchange_.receive(Channel::gradients, stage, micro, micros_[micro].tokens.size(0), instruction.peer);
     case Operation::gather_weights:
-      return gather_weights(instruction);
+      return gather_weights(stage);
     case Operation::free_weights:
-      return free_weights(instruction);
+      return model_.free(stage, last_pass_[stage]);
     case Operation::reduce_gradients:
-      return reduce_gradients(instruction);
+      return reduce_gradients(stage);
     case Operation::optimizer_step:
       return optimizer_step();
   }
   throw Error(ExitCode::internal_error, "the runner cannot execute \"" + to_text(instruction) + "\"");
 }
 
-void Runner::forward(const Instruction& instruction) {
-  const std::size_t stage = stage_of(instruction), micro = micro_of(instruction);
+void Runner::forward(std::size_t stage, std::size_t micro) {
   model_.finish_gather(stage);
   at::Tensor input = exchange_.take(Channel::activations, stage, micro);
-  at::Tensor output =
-      model_.stage(stage).passes->forward(std::move(input), instruction.micro, micros_[micro], ForwardMode::training);
+  at::Tensor output = model_.stage(stage).passes->forward(std::move(input), static_cast<std::int64_t>(micro),
+                                                          micros_[micro], ForwardMode::training);
   last_pass_[stage] = FreeAfter::forward;
   if (model_.is_last(stage)) {
     // Reading the loss synchronises with a GPU, but only once per micro-batch and on the last stage.
@@ -85,51 +85,21 @@ void Runner::forward(const Instruction& instruction) {
   }
 }
 
-void Runner::backward(const Instruction& instruction) {
-  const std::size_t stage = stage_of(instruction), micro = micro_of(instruction);
+void Runner::backward(std::size_t stage, std::size_t micro) {
   model_.finish_gather(stage);
   at::Tensor of_output = exchange_.take(Channel::gradients, stage, micro);
-  at::Tensor of_input = model_.stage(stage).passes->backward(std::move(of_output), instruction.micro, micros_[micro]);
+  at::Tensor of_input =
+      model_.stage(stage).passes->backward(std::move(of_output), static_cast<std::int64_t>(micro), micros_[micro]);
   last_pass_[stage] = FreeAfter::backward;
   if (stage > 0) exchange_.put(Channel::gradients, stage - 1, micro, std::move(of_input));
 }
 
-BoundaryShape Runner::boundary_shape(std::size_t micro) const {
-  return {micros_[micro].tokens.size(0), recipe_.model.hidden_size,
-          at::TensorOptions(model_.device()).dtype(model_.compute_type())};
-}
-
-void Runner::send_activation(const Instruction& instruction) {
-  exchange_.send(Channel::activations, stage_of(instruction) + 1, micro_of(instruction), instruction.peer);
-}
-
-void Runner::receive_activation(const Instruction& instruction) {
-  const std::size_t micro = micro_of(instruction);
-  exchange_.receive(Channel::activations, stage_of(instruction), micro, boundary_shape(micro), instruction.peer);
-}
-
-void Runner::send_gradient(const Instruction& instruction) {
-  exchange_.send(Channel::gradients, stage_of(instruction) - 1, micro_of(instruction), instruction.peer);
-}
-
-void Runner::receive_gradient(const Instruction& instruction) {
-  const std::size_t micro = micro_of(instruction);
-  exchange_.receive(Channel::gradients, stage_of(instruction), micro, boundary_shape(micro), instruction.peer);
-}
-
-void Runner::gather_weights(const Instruction& instruction) {
-  const std::size_t stage = stage_of(instruction);
+void Runner::gather_weights(std::size_t stage) {
   model_.gather(stage);
   if (!recipe_.parallel.overlap) model_.finish_gather(stage);
 }
 
-void Runner::free_weights(const Instruction& instruction) {
-  const std::size_t stage = stage_of(instruction);
-  model_.free(stage, last_pass_[stage]);
-}
-
-void Runner::reduce_gradients(const Instruction& instruction) {
-  const std::size_t stage = stage_of(instruction);
+void Runner::reduce_gradients(std::size_t stage) {
   // One reduction at a time: each holds its stage's whole gradients until it is done.
   if (reducing_) finish_reduction(*reducing_);
   for (const ParameterUnit& unit : model_.stage(stage).units)
@@ -178,13 +148,6 @@ void Runner::combine_ranks(double squares) {
   result_.loss = sums[0] * micros_.front().loss_scale;
   result_.gradient_norm = std::sqrt(sums[1]);
   result_.stop_requested = sums[2] > 0;
-}
-
-// Waits for sends and for the weights gathered after the update, so that evaluation and checkpoints can follow.
-void Runner::finish_step() {
-  // Sent tensors are released here at the latest.
-  exchange_.finish();
-  for (const ParameterUnit* unit : model_.units()) unit->parameters->finish_gather();
 }
 
 }  // namespace llmtrain

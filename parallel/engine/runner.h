@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -27,7 +26,7 @@ struct StepResult {
 // Whether this rank has been asked to stop after the step.
 enum class StopRequest { none, stop };
 
-// Executes a rank's schedule: one method per instruction, in the schedule's order, and nothing else.
+// Executes a rank's schedule: its instructions, in their order, and nothing else.
 class Runner {
  public:
   // The model must outlive the runner.
@@ -43,21 +42,13 @@ class Runner {
 
  private:
   void execute(const Instruction& instruction);
-  void forward(const Instruction& instruction);
-  void backward(const Instruction& instruction);
-  void send_activation(const Instruction& instruction);
-  void receive_activation(const Instruction& instruction);
-  void send_gradient(const Instruction& instruction);
-  void receive_gradient(const Instruction& instruction);
-  void gather_weights(const Instruction& instruction);
-  void free_weights(const Instruction& instruction);
-  void reduce_gradients(const Instruction& instruction);
-  void optimizer_step();
-
-  void finish_step();
-  void combine_ranks(double squares);
+  void forward(std::size_t stage, std::size_t micro);
+  void backward(std::size_t stage, std::size_t micro);
+  void gather_weights(std::size_t stage);
+  void reduce_gradients(std::size_t stage);
   void finish_reduction(std::size_t stage);
-  BoundaryShape boundary_shape(std::size_t micro) const;
+  void optimizer_step();
+  void combine_ranks(double squares);
 
   LocalModel& model_;
   const Recipe& recipe_;

@@ -38,7 +38,7 @@ at::Tensor StageExchange::take(Channel channel, std::size_t stage, std::size_t m
 }
 
 void StageExchange::send(Channel channel, std::size_t stage, std::size_t micro, int position) {
-  drop_sent();
+  std::erase_if(sending_, [](const Sending& sending) { return sending.handle.done(); });
   at::Tensor tensor = take(channel, stage, micro).contiguous();
   if (travels_in_parts(tensor.size(0))) {
     const std::int64_t rows = tensor.size(0) / groups_.tensor.ranks();
@@ -49,19 +49,15 @@ void StageExchange::send(Channel channel, std::size_t stage, std::size_t micro, 
   sending_.push_back({std::move(tensor), std::move(handle)});
 }
 
-void StageExchange::receive(Channel channel, std::size_t stage, std::size_t micro, const BoundaryShape& shape,
-                            int position) {
+void StageExchange::receive(Channel channel, std::size_t stage, std::size_t micro, std::int64_t tokens, int position) {
   Slot& slot = this->slot(channel, stage, micro);
   const bool is_split = groups_.tensor.rows() == ActivationRows::split;
-  slot.is_part = travels_in_parts(shape.tokens);
-  const std::int64_t rows = is_split || slot.is_part ? shape.tokens / groups_.tensor.ranks() : shape.tokens;
+  slot.is_part = travels_in_parts(tokens);
+  const std::int64_t rows = is_split || slot.is_part ? tokens / groups_.tensor.ranks() : tokens;
   // Allocated when the receive is posted, so that the sender never waits for memory.
-  slot.tensor = at::empty({rows, shape.hidden}, shape.options);
+  slot.tensor = at::empty({rows, model_.graph().model.hidden_size},
+                          at::TensorOptions(model_.device()).dtype(model_.compute_type()));
   slot.arriving = groups_.pipeline.receive(channel, slot.tensor, position);
-}
-
-void StageExchange::drop_sent() {
-  std::erase_if(sending_, [](const Sending& sending) { return sending.handle.done(); });
 }
 
 void StageExchange::finish() {

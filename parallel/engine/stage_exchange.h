@@ -7,28 +7,22 @@
 #include <cstdint>
 #include <vector>
 
+#include "parallel/engine/local_model.h"
 #include "parallel/shard/rank_groups.h"
 
 namespace llmtrain {
 
-// The tensor that passes between stages for one micro-batch, activations or their gradients: [tokens, hidden], or with
-// sequence parallelism this rank's rows of it.
-struct BoundaryShape {
-  std::int64_t tokens = 0;
-  std::int64_t hidden = 0;
-  at::TensorOptions options;
-};
-
-// The tensors that pass between stages in one step, in both directions, per stage and micro-batch: stored here between
-// stages of this rank, sent and received during computation between ranks. Each tensor is put once and taken once. If
-// all tensor ranks hold the whole tensor, each sends a part of its rows and the receivers gather them (Narayanan et
-// al., arXiv 2104.04473, section 4.1).
+// The tensors that pass between stages in one step, activations and their gradients, per stage and micro-batch: stored
+// here between stages of this rank, sent and received during computation between ranks. Each is [tokens, hidden], or
+// with sequence parallelism this rank's rows of it, and is put once and taken once. If all tensor ranks hold the whole
+// tensor, each sends a part of its rows and the receivers gather them (Narayanan et al., arXiv 2104.04473,
+// section 4.1).
 class StageExchange {
  public:
   using Channel = PipelineParallel::Channel;
 
-  // The groups must outlive this.
-  explicit StageExchange(const RankGroups& groups) : groups_(groups) {}
+  // The model must outlive this.
+  explicit StageExchange(const LocalModel& model) : model_(model), groups_(model.groups()) {}
 
   // Prepares for a step and drops all tensors; no receive may be in progress.
   void start(std::size_t stages, std::size_t micros);
@@ -39,8 +33,8 @@ class StageExchange {
 
   // Starts to send a tensor that was put; it is released once sent. `position` is the peer's pipeline position.
   void send(Channel channel, std::size_t stage, std::size_t micro, int position);
-  // Starts to receive; take() waits for the tensor.
-  void receive(Channel channel, std::size_t stage, std::size_t micro, const BoundaryShape& shape, int position);
+  // Starts to receive the tensor of a micro-batch with as many tokens; take() waits for it.
+  void receive(Channel channel, std::size_t stage, std::size_t micro, std::int64_t tokens, int position);
   // Blocks until all sends are complete.
   void finish();
 
@@ -56,8 +50,8 @@ class StageExchange {
   };
   Slot& slot(Channel channel, std::size_t stage, std::size_t micro);
   bool travels_in_parts(std::int64_t rows) const;
-  void drop_sent();
 
+  const LocalModel& model_;
   const RankGroups& groups_;
   std::size_t micros_ = 0;
   std::vector<Slot> activations_, gradients_;

@@ -9,9 +9,8 @@
 #include "core/huggingface/huggingface.h"
 #include "core/recipe/recipe_io.h"
 #include "parallel/engine/batch_loader.h"
-#include "parallel/engine/evaluation.h"
+#include "parallel/engine/inference.h"
 #include "parallel/engine/model_state.h"
-#include "parallel/engine/verify_together.h"
 
 namespace llmtrain {
 namespace {
@@ -66,12 +65,7 @@ double Trainer::evaluate() {
 }
 
 CheckpointState Trainer::state() const {
-  CheckpointState state;
-  state.step = steps_done_;
-  state.data_position = samples_consumed_;
-  state.seed = recipe().seed;
-  state.recipe = to_json(recipe());
-  return state;
+  return {.step = steps_done_, .data_position = samples_consumed_, .seed = recipe().seed, .recipe = to_json(recipe())};
 }
 
 void Trainer::resume(const CheckpointReader& checkpoint) {

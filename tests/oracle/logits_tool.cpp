@@ -13,7 +13,7 @@
 #include "core/recipe/recipe_io.h"
 #include "parallel/comm/solo_communicator.h"
 #include "parallel/device/device.h"
-#include "parallel/engine/evaluation.h"
+#include "parallel/engine/inference.h"
 #include "parallel/engine/trainer.h"
 
 // logits_tool RECIPE OUTPUT TOKEN...: writes the logits [T, vocab_size] as raw float32, before any training.

@@ -16,7 +16,7 @@
 #include "core/checkpoint/tensor_slice.h"
 #include "parallel/device/thread_memory.h"
 #include "parallel/engine/trainer.h"
-#include "parallel/engine/verify_together.h"
+#include "parallel/engine/model_state.h"
 #include "tests/parallel/engine/save_ranks.h"
 #include "tests/parallel/engine/train_ranks.h"
 

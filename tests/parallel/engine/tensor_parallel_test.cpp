@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "parallel/engine/evaluation.h"
+#include "parallel/engine/inference.h"
 #include "parallel/plan/cost/cluster_profile.h"
 #include "parallel/plan/planner/planner.h"
 #include "tests/parallel/engine/train_ranks.h"
