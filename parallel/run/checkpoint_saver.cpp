@@ -4,10 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
+#include <array>
 #include <cstddef>
 #include <cstring>
 #include <numeric>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -17,11 +18,11 @@
 #include "core/checkpoint/checkpoint_part.h"
 #include "core/checkpoint/safetensors.h"
 #include "parallel/comm/agreement.h"
-#include "parallel/run/shared_folder.h"
 
 namespace llmtrain {
 namespace {
 
+namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 using Slices = std::span<const TensorSlice>;
 
@@ -50,7 +51,59 @@ std::shared_ptr<const void> copy_memory(std::vector<TensorSlice>& slices) {
   return memory;
 }
 
+// Between listings, so that waiting does not load the file system.
+constexpr std::chrono::milliseconds listing_interval{50};
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "an unnamed host";
+}
+
+// A name that no other run uses, on this host or another one.
+std::string unique_name() {
+  return "shared-" + std::to_string(::getpid()) + "-" +
+         std::to_string(std::chrono::system_clock::now().time_since_epoch().count());
+}
+
+// Lists the parent folder instead of looking the name up: network file systems cache for a while that a name does not
+// exist.
+bool appears(const fs::path& token, std::chrono::milliseconds patience) {
+  const auto end = Clock::now() + patience;
+  while (true) {
+    std::error_code error;
+    for (fs::directory_iterator entry(token.parent_path(), error), last; !error && entry != last;
+         entry.increment(error))
+      if (entry->path().filename() == token.filename()) return true;
+    if (Clock::now() >= end) return false;
+    std::this_thread::sleep_for(listing_interval);
+  }
+}
+
 }  // namespace
+
+void check_shared_folder(Communicator& communicator, const fs::path& checkpoints, std::chrono::milliseconds patience) {
+  const bool is_first = communicator.rank() == 0;
+  const std::string host = share_text(communicator, host_name());
+  // A name that clear_leftovers() recognises, so that a killed run leaves nothing for ever.
+  const fs::path token = checkpoint_aside(checkpoints, 0, share_text(communicator, unique_name()));
+  run_together(communicator, [&] {
+    if (!is_first) return;
+    make_checkpoint_folder(checkpoints);
+    clear_leftovers(checkpoints);
+    make_checkpoint_folder(token);
+  });
+  const auto failure = first_failure(
+      communicator, error_of([&] {
+        if (appears(token, patience)) return;
+        throw Error(ExitCode::cannot_write, checkpoints.string() + ": on host " + host_name() +
+                                                ", files written by the first rank (on host " + host +
+                                                ") do not appear; all ranks write checkpoints into one "
+                                                "folder: choose a --run-dir on a file system that all nodes share");
+      }));
+  // On failure too: the run ends, and the folder should be as before.
+  if (is_first) discard_checkpoint(token);
+  if (failure) throw Error(*failure);
+}
 
 struct CheckpointSaver::Save {
   Save(const CheckpointState& given, Slices given_slices, std::shared_ptr<const void> given_memory)
@@ -78,14 +131,13 @@ struct CheckpointSaver::Save {
   PartWriter writer;
   FileNumbers numbers;
   std::int64_t bytes = 0;  // of all ranks
-  std::filesystem::path aside;
+  fs::path aside;
   Clock::time_point start = Clock::now();
   Phase phase = Phase::writing;
   CheckpointPart part;  // valid once it is written
 };
 
-CheckpointSaver::CheckpointSaver(std::filesystem::path checkpoints, const CheckpointRecipe& recipe,
-                                 Communicator& communicator)
+CheckpointSaver::CheckpointSaver(fs::path checkpoints, const CheckpointRecipe& recipe, Communicator& communicator)
     : checkpoints_(std::move(checkpoints)),
       recipe_(recipe),
       communicator_(communicator),

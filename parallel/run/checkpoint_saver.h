@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -61,5 +62,12 @@ class CheckpointSaver {
   std::unique_ptr<Save> save_;              // the write in progress
   std::future<std::optional<Error>> work_;  // this rank's current work for it
 };
+
+// Checks that all ranks see what the first one writes to its folder of checkpoints, which each rank names by its own
+// path. Creates the folder and removes what killed writers have left there. Collective; blocks. Throws
+// Error(cannot_write), the same on all ranks, that names a rank which does not see it within `patience` (network file
+// systems show new files late), its host and a remedy.
+void check_shared_folder(Communicator& communicator, const std::filesystem::path& checkpoints,
+                         std::chrono::milliseconds patience = std::chrono::seconds(40));
 
 }  // namespace llmtrain

@@ -3,13 +3,56 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
 #include <optional>
+#include <string_view>
 
 #include "core/recipe/recipe.h"
-#include "parallel/run/append_file.h"
-#include "parallel/run/tensorboard_writer.h"
 
 namespace llmtrain {
+
+// A file that is only appended to, created if it does not exist. Each piece is written immediately, without a buffer,
+// so that other processes see it; a piece that cannot be written completely is removed again. Every failure, such as a
+// full disk, throws Error(cannot_write) that names the file and the reason.
+class AppendFile {
+ public:
+  explicit AppendFile(std::filesystem::path file);
+  ~AppendFile();
+  AppendFile(const AppendFile&) = delete;
+  AppendFile& operator=(const AppendFile&) = delete;
+
+  void append(std::string_view piece);
+
+ private:
+  [[noreturn]] void fail(std::string_view action, int reason) const;
+
+  std::filesystem::path file_;
+  int descriptor_ = -1;
+};
+
+// The checksum of TensorBoard's records: CRC-32C (Castagnoli), RFC 3720 appendix B.4.
+std::uint32_t crc32c(std::string_view bytes) noexcept;
+
+struct TensorboardScalar {
+  std::string_view tag;
+  double value = 0;  // stored as a float
+};
+
+// Writes scalars for TensorBoard into one event file; each point is written immediately.
+class TensorboardWriter {
+ public:
+  // Creates a new file events.out.tfevents.<seconds since 1970>.<host>.<process>.<number> in the folder. TensorBoard
+  // then ignores points of step `first_step` and later in the folder's older files: a resumed run writes them again.
+  // Throws Error(cannot_write), like write().
+  TensorboardWriter(const std::filesystem::path& directory, std::int64_t first_step);
+
+  void write(std::int64_t step, std::initializer_list<TensorboardScalar> scalars);
+
+ private:
+  void write_record(std::string_view data);
+
+  AppendFile file_;
+};
 
 // One training row. `step` counts completed steps, so that row 100 and checkpoint 100 belong together.
 struct TrainingRow {

@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <string_view>
 #include <vector>
 
@@ -19,6 +21,7 @@
 #include "core/json/document.h"
 #include "core/json/json_text.h"
 #include "core/recipe/recipe_io.h"
+#include "parallel/comm/agreement.h"
 
 namespace llmtrain {
 namespace {
@@ -245,6 +248,22 @@ std::optional<fs::path> RunDirectory::checkpoint_to_resume(const VerifyCheckpoin
   if (found.parent_path() == checkpoints() && !fs::equivalent(found, resume, error))
     log().info("this run has checkpoints of its own and continues from the newest, not from {}", resume);
   return found;
+}
+
+void check_same_recipe(Communicator& communicator, const Recipe& recipe) {
+  // Compared as text with every default, so that any difference that could matter is found.
+  const std::string own = to_json(recipe).dump();
+  const std::string first = share_text(communicator, own);
+  // 0 means no difference, since rank 0 cannot differ from itself. The maximum picks one rank for the message.
+  std::int32_t differing = own == first ? 0 : communicator.rank();
+  communicator.all_reduce(communicator.world(), Purpose::control, {&differing, 1, ElementType::int32}, Reduction::max)
+      .wait();
+  if (differing == 0) return;
+  const nlohmann::json steps = nlohmann::json::diff(nlohmann::json::parse(first), nlohmann::json::parse(own));
+  const std::string key = steps.empty() ? "" : steps.front().at("path").get<std::string>();  // a JSON pointer
+  throw Error(ExitCode::bad_recipe, share_text(communicator, key, differing) + ": rank " + std::to_string(differing) +
+                                        " has another value than the first rank; start all ranks with the same "
+                                        "recipe and flags");
 }
 
 }  // namespace llmtrain

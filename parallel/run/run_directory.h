@@ -8,6 +8,7 @@
 
 #include "core/checkpoint/checkpoint.h"
 #include "core/recipe/recipe.h"
+#include "parallel/comm/communicator.h"
 
 namespace llmtrain {
 
@@ -30,7 +31,6 @@ class RunDirectory {
   RunDirectory& operator=(const RunDirectory&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
   // The same for ranks that have not opened the folder.
   static std::filesystem::path checkpoints_of(const Recipe& recipe) {
@@ -52,5 +52,9 @@ class RunDirectory {
   std::filesystem::path path_;
   std::unique_ptr<Lock> lock_;
 };
+
+// Throws Error(bad_recipe) that names a rank whose recipe differs from the first rank's, and the first key that
+// differs. Collective: all ranks call it and throw the same error; blocks.
+void check_same_recipe(Communicator& communicator, const Recipe& recipe);
 
 }  // namespace llmtrain

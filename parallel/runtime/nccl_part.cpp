@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/comm/nccl/nccl_world.h"
-#include "parallel/runtime/nccl_interface.h"
+#include "parallel/runtime/parts.h"
 
 llmtrain::Communicator* llmtrain_join_nccl_world(const llmtrain::NcclJoin& join) {
   llmtrain::NcclOptions options;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <deque>
 #include <filesystem>
 #include <vector>
@@ -30,15 +31,12 @@ class RunTrace {
   void write(const std::filesystem::path& file) const;
 
  private:
-  struct Step {
-    std::int64_t number = 0;
-    std::vector<double> starts;  // seconds: the start of each instruction, then the end of the last
-  };
-  std::vector<double> packed(std::size_t width) const;
-
   Trainer& trainer_;
   Moments moments_;
-  std::deque<Step> steps_;
+  std::size_t width_;  // numbers of a step
+  // The last steps: the step's number, then the start of each instruction and the end of the last in seconds. All ranks
+  // pad them to the same width, whatever their schedules are, because exchange() requires equal counts.
+  std::deque<std::vector<double>> steps_;
 };
 
 }  // namespace llmtrain

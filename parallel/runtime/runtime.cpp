@@ -77,11 +77,8 @@ class Runtime final : public RuntimeInterface {
   std::string sample(const SampleRequest& request) override {
     prepare_process();
     LoadedModel loaded(request.recipe, request.checkpoint);
-    GenerateOptions options;
-    options.tokens = request.tokens;
-    options.temperature = request.temperature;
-    options.top_k = request.top_k;
-    options.seed = request.seed;
+    const GenerateOptions options{
+        .tokens = request.tokens, .temperature = request.temperature, .top_k = request.top_k, .seed = request.seed};
     const TokenizerRecipe& tokenizer = request.recipe.data.tokenizer;
     const std::string prompt = request.prompt.empty() ? "\n" : request.prompt;
     return printable(decode(tokenizer, generate(loaded.model(), encode(tokenizer, prompt), options)));
@@ -101,11 +98,7 @@ class Runtime final : public RuntimeInterface {
   }
 
   RuntimeVersions versions() override {
-    RuntimeVersions versions;
-    versions.libtorch = TORCH_VERSION;
-    versions.cpu = at::get_cpu_capability();
-    versions.cuda_device = describe_gpu();
-    return versions;
+    return {.libtorch = TORCH_VERSION, .cpu = at::get_cpu_capability(), .cuda_device = describe_gpu()};
   }
 
   bool has_mpi() override { return has_mpi_part(); }

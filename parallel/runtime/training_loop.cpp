@@ -2,16 +2,20 @@
 #include "parallel/runtime/training_loop.h"
 
 #include <spdlog/fmt/fmt.h>
+#include <spdlog/sinks/basic_file_sink.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "core/base/error.h"
 #include "core/base/file.h"
+#include "core/base/log.h"
 #include "core/base/printable.h"
 #include "core/base/units.h"
 #include "core/data/tokenizer.h"
@@ -25,7 +29,6 @@
 #include "parallel/run/metrics_log.h"
 #include "parallel/run/progress.h"
 #include "parallel/run/run_directory.h"
-#include "parallel/run/same_recipe.h"
 #include "parallel/run/stop_signal.h"
 #include "parallel/runtime/run_trace.h"
 
@@ -193,13 +196,27 @@ class TrainingLoop {
   std::optional<RunTrace> trace_;
 };
 
+// The log of a rank other than the first: `log/rank-0000N.log` in the run directory, nothing on the console. Throws
+// Error(cannot_write).
+std::shared_ptr<spdlog::logger> rank_log(const RunRequest& request, int rank) {
+  const auto file = std::filesystem::path(request.recipe().log.directory) / "log" / fmt::format("rank-{:05}.log", rank);
+  std::shared_ptr<spdlog::sinks::sink> sink;
+  try {
+    sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(file.string());
+  } catch (const spdlog::spdlog_ex& failure) {
+    throw Error(ExitCode::cannot_write, std::string("cannot open the log file: ") + failure.what());
+  }
+  sink->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
+  auto logger = std::make_shared<spdlog::logger>("rank", sink);
+  logger->set_level(spdlog::level::trace);
+  logger->flush_on(spdlog::level::info);
+  return logger;
+}
+
 // Shows a sample of what the model has learned, for byte tokenizers only: their tokens need no file to decode.
 void show_sample(const Recipe& recipe, Trainer& trainer) {
   if (recipe.data.tokenizer.kind != TokenizerKind::bytes || recipe.model.vocab_size > 512) return;
-  GenerateOptions options;
-  options.tokens = 300;
-  options.time_limit = std::chrono::seconds(5);
-  options.seed = recipe.seed;
+  const GenerateOptions options{.tokens = 300, .seed = recipe.seed, .time_limit = std::chrono::seconds(5)};
   const auto tokens = generate(trainer.model(), encode(recipe.data.tokenizer, "\n"), options);
   log().info("the model writes:\n{}", printable(decode(recipe.data.tokenizer, tokens)));
 }
@@ -260,12 +277,12 @@ ExitCode train_first(const RunRequest& request, Trainer& trainer, VerificationLe
 ExitCode train_other(const RunRequest& request, Trainer& trainer, Communicator& communicator) {
   follow_verification(communicator);
   const std::string checkpoint = share_text(communicator, "");
-  const RankLog logger(request, communicator.rank());
-  logger.get().info("rank {} of {}, on {}", communicator.rank(), communicator.size(),
-                    describe_device(trainer.model().device()));
+  const auto logger = rank_log(request, communicator.rank());
+  logger->info("rank {} of {}, on {}", communicator.rank(), communicator.size(),
+               describe_device(trainer.model().device()));
   if (!checkpoint.empty()) trainer.resume(CheckpointReader(checkpoint));
   if (trainer.steps_done() >= request.recipe().training.steps) return ExitCode::done;
-  return TrainingLoop(request, trainer, nullptr, logger.get()).run();
+  return TrainingLoop(request, trainer, nullptr, *logger).run();
 }
 
 }  // namespace

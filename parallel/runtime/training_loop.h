@@ -3,10 +3,7 @@
 
 #include <c10/core/Device.h>
 
-#include <memory>
-
 #include "core/base/error.h"
-#include "core/base/log.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/engine/trainer.h"
 #include "parallel/run/run_directory.h"
@@ -26,16 +23,5 @@ ExitCode run_training(const RunRequest& request, const c10::Device& device, Comm
 // Logs what is about to run: model and parameters, batch and steps, memory of the weights and their states, device,
 // data, ranks and layout, the plan's step time and memory, and the run directory.
 void show_start_screen(const RunRequest& request, Trainer& trainer, const RunDirectory& directory);
-
-// The log of a rank other than the first: `log/rank-0000N.log` in the run directory, nothing on the console.
-class RankLog {
- public:
-  // Throws Error(cannot_write).
-  RankLog(const RunRequest& request, int rank);
-  spdlog::logger& get() const { return *logger_; }
-
- private:
-  std::shared_ptr<spdlog::logger> logger_;
-};
 
 }  // namespace llmtrain

@@ -61,7 +61,6 @@ TEST_CASE("a new folder is created, with its parents, the resolved recipe and fo
   const Recipe recipe = run_recipe(path);
   const RunDirectory directory(recipe);
   CHECK(directory.path() == path);
-  CHECK(directory.metrics() == path / "metrics.jsonl");
   CHECK(directory.checkpoints() == path / "checkpoints");
   CHECK(directory.log_file() == path / "log" / "rank-00000.log");
   CHECK(fs::is_directory(path / "checkpoints"));

@@ -14,7 +14,6 @@
 #include "core/checkpoint/tensor_slice.h"
 #include "parallel/comm/local/local_world.h"
 #include "parallel/run/checkpoint_saver.h"
-#include "parallel/run/shared_folder.h"
 #include "tests/support/temporary_directory.h"
 
 namespace llmtrain {
