@@ -4,7 +4,6 @@
 #include <string>
 #include <utility>
 
-#include "core/base/error.h"
 #include "core/checkpoint/checkpoint.h"
 #include "core/huggingface/huggingface.h"
 #include "core/recipe/recipe_io.h"

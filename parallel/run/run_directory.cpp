@@ -190,34 +190,26 @@ fs::path checkpoint_to_start_from(const Recipe& recipe, const VerifyCheckpoint& 
   return named;
 }
 
+// Locks the file .lock for the lifetime of the result. The file is not removed at the end: if processes created and
+// removed it, two of them could hold locks on different files of the same name.
+std::shared_ptr<const void> lock(const fs::path& folder) {
+  const fs::path file = folder / ".lock";
+  const int descriptor = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (descriptor < 0) cannot_write(file, std::string("cannot be created: ") + std::strerror(errno));
+  std::shared_ptr<const void> held(nullptr, [descriptor](const void*) { ::close(descriptor); });
+  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return held;
+  const int reason = errno;
+  // Only this error means that another process holds the lock.
+  if (reason == EWOULDBLOCK)
+    refuse(folder, "another process is training in it; wait until it ends, or choose another --run-dir");
+  log().warn("{}: cannot be locked ({}): make sure that no other process trains in this folder", file.string(),
+             std::strerror(reason));
+  return held;
+}
+
 bool names_checkpoint(const std::string& resume) { return resume != "auto" && resume != "never"; }
 
 }  // namespace
-
-// The file .lock, locked for the lifetime of this object. It is not removed at the end: if processes created and
-// removed it, two of them could hold locks on different files of the same name.
-class RunDirectory::Lock {
- public:
-  explicit Lock(const fs::path& folder) {
-    const fs::path file = folder / ".lock";
-    descriptor_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (descriptor_ < 0) cannot_write(file, std::string("cannot be created: ") + std::strerror(errno));
-    if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
-    const int reason = errno;
-    // Only this error means that another process holds the lock.
-    if (reason == EWOULDBLOCK) {
-      ::close(descriptor_);
-      refuse(folder, "another process is training in it; wait until it ends, or choose another --run-dir");
-    }
-    log().warn("{}: cannot be locked ({}): make sure that no other process trains in this folder", file.string(),
-               std::strerror(reason));
-  }
-  ~Lock() { ::close(descriptor_); }
-  Lock& operator=(const Lock&) = delete;
-
- private:
-  int descriptor_ = -1;
-};
 
 void RunDirectory::check(const Recipe& recipe, const VerifyCheckpoint& verify) {
   check_contents(recipe.log.directory, recipe);
@@ -227,7 +219,7 @@ void RunDirectory::check(const Recipe& recipe, const VerifyCheckpoint& verify) {
 RunDirectory::RunDirectory(const Recipe& recipe) : recipe_(recipe), path_(recipe.log.directory) {
   check_contents(path_, recipe);  // before creating a lock file in a folder that is not a run's
   make_folder(path_);
-  lock_ = std::make_unique<Lock>(path_);
+  lock_ = lock(path_);
   // Check again: another process may have created a run before this one held the lock.
   if (check_contents(path_, recipe) == Contents::nothing)
     // recipe.json marks the folder as a run: written atomically, so that a killed process leaves a run or a skeleton
@@ -236,8 +228,6 @@ RunDirectory::RunDirectory(const Recipe& recipe) : recipe_(recipe), path_(recipe
   make_folder(log_file().parent_path());
   make_folder(checkpoints());
 }
-
-RunDirectory::~RunDirectory() = default;
 
 std::optional<fs::path> RunDirectory::checkpoint_to_resume(const VerifyCheckpoint& verify) const {
   const std::string& resume = recipe_.checkpoint.resume;

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <string>
 
 #include "core/checkpoint/checkpoint.h"
 #include "core/recipe/recipe.h"
@@ -26,7 +25,6 @@ class RunDirectory {
   // `checkpoint.resume` is "never", or a run that another process is training. Throws Error(cannot_write) if it cannot
   // be created.
   explicit RunDirectory(const Recipe& recipe);
-  ~RunDirectory();
   RunDirectory(const RunDirectory&) = delete;
   RunDirectory& operator=(const RunDirectory&) = delete;
 
@@ -46,11 +44,9 @@ class RunDirectory {
   std::optional<std::filesystem::path> checkpoint_to_resume(const VerifyCheckpoint& verify = verify_alone) const;
 
  private:
-  class Lock;
-
   Recipe recipe_;
   std::filesystem::path path_;
-  std::unique_ptr<Lock> lock_;
+  std::shared_ptr<const void> lock_;
 };
 
 // Throws Error(bad_recipe) that names a rank whose recipe differs from the first rank's, and the first key that

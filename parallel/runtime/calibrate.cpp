@@ -51,21 +51,6 @@ double seconds_of(const c10::Device& device, Call call) {
   return samples[timings / 2];
 }
 
-std::vector<Product> products(bool is_cpu) {
-  std::vector<Product> sizes;
-  // Rows are the tokens of small to large micro-batches, the other sizes those of a transformer's layers. A GPU needs
-  // larger products to be busy.
-  const std::int64_t scale = is_cpu ? 1 : 8;
-  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
-    for (const std::int64_t rows : {64, 256, 1024, 2048}) {
-      for (const auto& [columns, inner] : std::initializer_list<std::pair<std::int64_t, std::int64_t>>{
-               {256, 256}, {1024, 256}, {256, 1024}, {768, 768}, {3072, 768}, {768, 3072}})
-        sizes.push_back({rows * scale, columns * scale, inner * scale, type, 0});
-    }
-  }
-  return sizes;
-}
-
 // One linear layer of a training step.
 struct Layer {
   at::Tensor x, weight, dy, dweight;
@@ -96,8 +81,20 @@ double product_rate(const Product& product, const c10::Device& device) {
 }
 
 std::vector<Product> measure_products(const c10::Device& device) {
-  std::vector<Product> measured = products(device.is_cpu());
-  for (Product& product : measured) product.rate = product_rate(product, device);
+  std::vector<Product> measured;
+  // Rows are the tokens of small to large micro-batches, the other sizes those of a transformer's layers. A GPU needs
+  // larger products to be busy.
+  const std::int64_t scale = device.is_cpu() ? 1 : 8;
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    for (const std::int64_t rows : {64, 256, 1024, 2048}) {
+      for (const auto& [columns, inner] : std::initializer_list<std::pair<std::int64_t, std::int64_t>>{
+               {256, 256}, {1024, 256}, {256, 1024}, {768, 768}, {3072, 768}, {768, 3072}}) {
+        Product product{rows * scale, columns * scale, inner * scale, type};
+        product.rate = product_rate(product, device);
+        measured.push_back(product);
+      }
+    }
+  }
   return measured;
 }
 

@@ -13,7 +13,6 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/base/printable.h"
@@ -24,11 +23,9 @@
 #include "parallel/device/thread_memory.h"
 #include "parallel/engine/inference.h"
 #include "parallel/engine/model_state.h"
-#include "parallel/engine/trainer.h"
 #include "parallel/run/checkpoint_saver.h"
 #include "parallel/run/metrics_log.h"
 #include "parallel/run/progress.h"
-#include "parallel/run/run_directory.h"
 #include "parallel/run/stop_signal.h"
 #include "parallel/runtime/run_trace.h"
 
