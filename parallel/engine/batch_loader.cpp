@@ -10,10 +10,10 @@ namespace llmtrain {
 namespace {
 
 // Columns `offset` + position of [samples, sequence_length + 1] for this rank's positions; flat, on the device.
-at::Tensor columns(const at::Tensor& read, std::int64_t offset, const SampleRange& samples, const at::Device& device) {
-  if (samples.part.is_whole()) return read.narrow(1, offset, samples.sequence_length).reshape({-1}).to(device);
+at::Tensor columns(const at::Tensor& read, std::int64_t offset, const DataRank& rank, const at::Device& device) {
+  if (rank.part.is_whole()) return read.narrow(1, offset, rank.sequence_length).reshape({-1}).to(device);
   std::vector<at::Tensor> pieces;
-  for (const auto& [begin, length] : samples.part.runs) pieces.push_back(read.narrow(1, begin + offset, length));
+  for (const auto& [begin, length] : rank.part.runs) pieces.push_back(read.narrow(1, begin + offset, length));
   return at::cat(pieces, 1).reshape({-1}).to(device);
 }
 
@@ -21,22 +21,24 @@ at::Tensor columns(const at::Tensor& read, std::int64_t offset, const SampleRang
 
 DataRank data_rank(const RankGroups& groups, std::int64_t sequence_length) {
   const int context = groups.context.ranks();
-  return {groups.data.position() / context, groups.data.ranks() / context, groups.context.part(sequence_length)};
+  return {groups.data.position() / context, groups.data.ranks() / context, sequence_length,
+          groups.context.part(sequence_length)};
 }
 
-MicroBatch load_micro_batch(const Dataset& dataset, const SampleRange& samples, const at::Device& device) {
+MicroBatch load_micro_batch(const Dataset& dataset, const DataRank& rank, std::int64_t first, std::int64_t count,
+                            const at::Device& device) {
   // One token more than the sequence: targets are the tokens shifted by one.
-  const std::int64_t width = samples.sequence_length + 1;
-  const at::Tensor read = at::empty({samples.count, width}, at::kLong);
+  const std::int64_t width = rank.sequence_length + 1;
+  const at::Tensor read = at::empty({count, width}, at::kLong);
   std::int64_t* tokens = read.data_ptr<std::int64_t>();
-  for (std::int64_t i = 0; i < samples.count; ++i)
-    dataset.read(samples.first + i, std::span<std::int64_t>(tokens + i * width, static_cast<std::size_t>(width)));
+  for (std::int64_t i = 0; i < count; ++i)
+    dataset.read(first + i, std::span<std::int64_t>(tokens + i * width, static_cast<std::size_t>(width)));
   MicroBatch micro;
-  micro.tokens = columns(read, 0, samples, device);
-  micro.targets = columns(read, 1, samples, device);
-  micro.batch = samples.count;
-  micro.sequence = micro.tokens.size(0) / samples.count;
-  micro.part = samples.part;
+  micro.tokens = columns(read, 0, rank, device);
+  micro.targets = columns(read, 1, rank, device);
+  micro.batch = count;
+  micro.sequence = micro.tokens.size(0) / count;
+  micro.part = rank.part;
   return micro;
 }
 
@@ -46,8 +48,7 @@ std::vector<MicroBatch> load_batch(const Dataset& dataset, const Recipe& recipe,
   const std::int64_t share = batch.global / rank.ranks, begin = rank.position * share;
   std::vector<MicroBatch> micros;
   for (std::int64_t first = begin; first < begin + share; first += batch.micro) {
-    const SampleRange samples{place.first_sample + first, batch.micro, batch.sequence_length, rank.part};
-    micros.push_back(load_micro_batch(dataset, samples, device));
+    micros.push_back(load_micro_batch(dataset, rank, place.first_sample + first, batch.micro, device));
     MicroBatch& micro = micros.back();
     micro.seed = recipe.seed;
     micro.step = place.step;

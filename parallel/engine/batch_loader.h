@@ -14,24 +14,19 @@
 
 namespace llmtrain {
 
-// Consecutive positions in a data set's order, and the tokens of each sequence that are loaded.
-struct SampleRange {
-  std::int64_t first = 0;
-  std::int64_t count = 0;
-  std::int64_t sequence_length = 0;
-  kernels::SequencePart part{};
-};
-
-// Tokens and targets of these samples, on `device`; the fields about the run keep their defaults.
-MicroBatch load_micro_batch(const Dataset& dataset, const SampleRange& samples, const at::Device& device);
-
 // A rank's position among those that share the samples of a batch, and its part of each sequence.
 struct DataRank {
   std::int64_t position = 0;
   std::int64_t ranks = 1;
+  std::int64_t sequence_length = 0;
   kernels::SequencePart part{};
 };
 DataRank data_rank(const RankGroups& groups, std::int64_t sequence_length);
+
+// This rank's tokens and targets of `count` samples of the data set's order, starting with number `first`, on `device`;
+// the fields about the run keep their defaults.
+MicroBatch load_micro_batch(const Dataset& dataset, const DataRank& rank, std::int64_t first, std::int64_t count,
+                            const at::Device& device);
 
 // A step's number (from 0), and how many samples of the data set's order earlier steps consumed.
 struct BatchPlace {

@@ -107,10 +107,8 @@ Evaluation evaluate(LocalModel& model, const Dataset& dataset, std::int64_t samp
   for (std::int64_t round = 0; round < count; round += micro * rank.ranks) {
     const std::int64_t first = round + micro * rank.position;
     std::optional<MicroBatch> samples_here;
-    if (first < count) {
-      const SampleRange range{first, std::min(micro, count - first), recipe.batch.sequence_length, rank.part};
-      samples_here = load_micro_batch(dataset, range, model.device());
-    }
+    if (first < count)
+      samples_here = load_micro_batch(dataset, rank, first, std::min(micro, count - first), model.device());
     sum += pass.loss_sum(samples_here);
   }
   pass.finish();

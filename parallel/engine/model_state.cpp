@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string>
 #include <utility>
@@ -78,12 +77,6 @@ std::vector<OwnedElements> saved_elements(const LocalModel& model, const Paramet
   return list;
 }
 
-at::ScalarType type_of(const LogicalTensor& tensor) {
-  const at::ScalarType type = tensor_type(tensor.dtype);
-  if (type != at::ScalarType::Undefined) return type;
-  throw Error(ExitCode::bad_data, tensor.name + ": has dtype " + tensor.dtype + "; weights must be F32, BF16 or F16");
-}
-
 // The checkpoint's tensor of that name, which must have the parameter's shape.
 const LogicalTensor& find_tensor(const CheckpointReader& checkpoint, const std::string& name,
                                  const Parameter& parameter) {
@@ -100,7 +93,9 @@ const LogicalTensor& find_tensor(const CheckpointReader& checkpoint, const std::
 // Reads into flat memory, directly if type and device match, else through a temporary tensor.
 void read_box(const CheckpointReader& checkpoint, const LogicalTensor& tensor, const SliceBox& box,
               const at::Tensor& flat) {
-  const at::ScalarType type = type_of(tensor);
+  const at::ScalarType type = tensor_type(tensor.dtype);
+  if (type == at::ScalarType::Undefined)
+    throw Error(ExitCode::bad_data, tensor.name + ": has dtype " + tensor.dtype + "; weights must be F32, BF16 or F16");
   const bool fits = flat.is_cpu() && flat.scalar_type() == type;
   const at::Tensor read = fits ? flat : at::empty(flat.sizes(), at::dtype(type));
   checkpoint.read_box(tensor.name, box, std::span<std::byte>(static_cast<std::byte*>(read.data_ptr()), read.nbytes()));
@@ -120,13 +115,6 @@ void read_into(const CheckpointReader& checkpoint, const std::string& name, cons
       next += count;
     }
   }
-}
-
-// Reads the most precise copy of the weights in the checkpoint: the master weights if it has them.
-void read_weights(const CheckpointReader& checkpoint, const OwnedElements& elements, const at::Tensor& owned) {
-  const std::string& name = elements.parameter->name;
-  const std::string master = name + ".master";
-  read_into(checkpoint, checkpoint.find(master) != nullptr ? master : name, elements, owned);
 }
 
 // Calls `function(elements, memory)` for every parameter of which this rank owns elements.
@@ -209,7 +197,10 @@ void load_state(LocalModel& model, const CheckpointReader& checkpoint) {
 
 void load_weights(LocalModel& model, const CheckpointReader& checkpoint) {
   for_owned(model, [&](const OwnedElements& elements, const ShardedParameters& memory) {
-    read_weights(checkpoint, elements, memory.source());
+    // The most precise copy of the weights in the checkpoint: the master weights if it has them.
+    const std::string& name = elements.parameter->name;
+    const std::string master = name + ".master";
+    read_into(checkpoint, checkpoint.find(master) != nullptr ? master : name, elements, memory.source());
   });
   publish(model);
 }
@@ -234,22 +225,23 @@ void verify_together(Communicator& communicator, const CheckpointReader& checkpo
   run_together(communicator, [&] { checkpoint.verify(share_of(communicator)); });
 }
 
-void VerificationLead::verify(const CheckpointReader& checkpoint) {
-  if (whole_.count(checkpoint.folder()) > 0) return;
-  // Tells the followers which folder is next; an empty text ends their loop.
-  share_text(communicator_, checkpoint.folder().string());
-  verify_together(communicator_, checkpoint);
-  whole_.insert(checkpoint.folder());
-}
-
-void VerificationLead::end() const { share_text(communicator_, ""); }
-
-void follow_verification(Communicator& communicator) {
+void SharedVerification::run(const std::function<void(const VerifyCheckpoint&)>& search) {
+  if (communicator_.rank() == 0) {
+    search([this](const CheckpointReader& checkpoint) {
+      if (whole_.count(checkpoint.folder()) > 0) return;
+      // Tells the other ranks which folder is next; an empty text ends their loop.
+      share_text(communicator_, checkpoint.folder().string());
+      verify_together(communicator_, checkpoint);
+      whole_.insert(checkpoint.folder());
+    });
+    share_text(communicator_, "");
+    return;
+  }
   while (true) {
-    const std::string folder = share_text(communicator, "");
+    const std::string folder = share_text(communicator_, "");
     if (folder.empty()) return;
     try {
-      run_together(communicator, [&] { CheckpointReader(folder).verify(share_of(communicator)); });
+      run_together(communicator_, [&] { CheckpointReader(folder).verify(share_of(communicator_)); });
     } catch (const Error&) {
       // The first rank has the same error: it reports it, and tries another checkpoint or ends the run.
     }

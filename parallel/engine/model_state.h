@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <set>
 #include <vector>
@@ -43,23 +44,20 @@ NamedWeights named_weights(const LocalModel& model);
 // throw if verify() throws on any; blocks.
 void verify_together(Communicator& communicator, const CheckpointReader& checkpoint);
 
-// The first rank looks through checkpoints until it finds an intact one; the other ranks help to verify each.
-class VerificationLead {
+// Lets the first rank look through checkpoints until it finds an intact one, while all ranks help to verify each.
+class SharedVerification {
  public:
   // The communicator must outlive this.
-  explicit VerificationLead(Communicator& communicator) : communicator_(communicator) {}
+  explicit SharedVerification(Communicator& communicator) : communicator_(communicator) {}
 
-  // Blocks; throws if verify() throws on any rank. Checkpoints already found intact are not read again.
-  void verify(const CheckpointReader& checkpoint);
-  // Ends follow_verification() on the other ranks.
-  void end() const;
+  // Calls `search` on the first rank; what it is given verifies a checkpoint on all ranks, and throws if verify()
+  // throws on any. Checkpoints that were found intact before are not read again. Collective; blocks until `search`
+  // returns.
+  void run(const std::function<void(const VerifyCheckpoint&)>& search);
 
  private:
   Communicator& communicator_;
   std::set<std::filesystem::path> whole_;
 };
-
-// Called by the other ranks: helps the first one to verify until it calls end(). Blocks.
-void follow_verification(Communicator& communicator);
 
 }  // namespace llmtrain

@@ -22,7 +22,7 @@ class StageExchange {
   using Channel = PipelineParallel::Channel;
 
   // The model must outlive this.
-  explicit StageExchange(const LocalModel& model) : model_(model), groups_(model.groups()) {}
+  explicit StageExchange(const LocalModel& model) : model_(model) {}
 
   // Prepares for a step and drops all tensors; no receive may be in progress.
   void start(std::size_t stages, std::size_t micros);
@@ -52,7 +52,6 @@ class StageExchange {
   bool travels_in_parts(std::int64_t rows) const;
 
   const LocalModel& model_;
-  const RankGroups& groups_;
   std::size_t micros_ = 0;
   std::vector<Slot> activations_, gradients_;
   std::vector<Sending> sending_;

@@ -86,10 +86,9 @@ std::string make_value(const TensorboardScalar& scalar) {
 std::filesystem::path new_file(const std::filesystem::path& directory) {
   std::array<char, 256> host{};
   if (::gethostname(host.data(), host.size() - 1) != 0 || host[0] == '\0') host = {"localhost"};
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  const std::string stem = "events.out.tfevents." +
-                           std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now).count()) + "." +
-                           host.data() + "." + std::to_string(::getpid()) + ".";
+  const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
+  const std::string stem =
+      fmt::format("events.out.tfevents.{}.{}.{}.", now.time_since_epoch().count(), host.data(), ::getpid());
   // A process may resume within a second: the number keeps names unique.
   int number = 0;
   while (std::filesystem::exists(directory / (stem + std::to_string(number)))) ++number;
@@ -106,10 +105,8 @@ std::string exact_number(double value) { return std::isfinite(value) ? fmt::form
 
 std::optional<std::int64_t> step_of(std::string_view line) {
   const auto row = nlohmann::json::parse(line, nullptr, false);
-  if (!row.is_object()) return std::nullopt;
-  const auto step = row.find("step");
-  if (step == row.end() || !step->is_number_integer()) return std::nullopt;
-  return step->get<std::int64_t>();
+  if (!row.is_object() || !row.contains("step") || !row["step"].is_number_integer()) return std::nullopt;
+  return row["step"].get<std::int64_t>();
 }
 
 // The rows of steps before `first`; `unreadable` counts lines that are not rows, such as an incomplete last line.

@@ -72,35 +72,6 @@ Recipe read_kept_recipe(const fs::path& folder) {
   }
 }
 
-// A key whose value has changed; nullopt where the key is absent.
-struct Difference {
-  std::string pointer;
-  std::optional<std::string> now, before;
-};
-
-void compare(const Json* now, const Json* before, const std::string& pointer, std::vector<Difference>& differences) {
-  const auto text = [](const Json* value) { return value ? std::optional(value->dump()) : std::nullopt; };
-  if (now && before && *now == *before) return;
-  const bool both_objects = now && before && now->is_object() && before->is_object();
-  const bool both_lists = now && before && now->is_array() && before->is_array() && now->size() == before->size();
-  // Lists of different length are reported as a whole: their elements do not correspond.
-  if (!both_objects && !both_lists) {
-    differences.push_back({pointer, text(now), text(before)});
-    return;
-  }
-  const auto member = [](const Json& value, const std::string& key) {
-    const auto found = value.find(key);
-    return found == value.end() ? nullptr : &*found;
-  };
-  for (std::size_t i = 0; both_lists && i < now->size(); ++i)
-    compare(&(*now)[i], &(*before)[i], append_key(pointer, std::to_string(i)), differences);
-  if (both_lists) return;
-  for (const auto& [key, value] : now->items())
-    compare(&value, member(*before, key), append_key(pointer, key), differences);
-  for (const auto& [key, value] : before->items())
-    if (!now->contains(key)) compare(nullptr, &value, append_key(pointer, key), differences);
-}
-
 // Whether a run may continue with another value of this key: the losses do not depend on it beyond rounding.
 bool may_change(const std::string& pointer) {
   constexpr std::array<std::string_view, 11> free_keys{"/$schema",  "/description", "/batch/micro", "/parallel",
@@ -109,16 +80,33 @@ bool may_change(const std::string& pointer) {
   return std::any_of(free_keys.begin(), free_keys.end(), [&](auto key) { return lies_in(pointer, key); });
 }
 
+// Appends a line for each key whose value differs and may not; null where a key is absent.
+void compare(const Json* now, const Json* before, const std::string& pointer, std::string& lines) {
+  const auto text = [](const Json* value) { return value ? value->dump() : "not given"; };
+  const auto member = [](const Json& value, const std::string& key) {
+    const auto found = value.find(key);
+    return found == value.end() ? nullptr : &*found;
+  };
+  if (now && before && *now == *before) return;
+  if (now && before && now->is_object() && before->is_object()) {
+    for (const auto& [key, value] : now->items())
+      compare(&value, member(*before, key), append_key(pointer, key), lines);
+    for (const auto& [key, value] : before->items())
+      if (!now->contains(key)) compare(nullptr, &value, append_key(pointer, key), lines);
+  } else if (now && before && now->is_array() && before->is_array() && now->size() == before->size()) {
+    // Lists of different length are reported as a whole: their elements do not correspond.
+    for (std::size_t i = 0; i < now->size(); ++i)
+      compare(&(*now)[i], &(*before)[i], append_key(pointer, std::to_string(i)), lines);
+  } else if (!may_change(pointer)) {
+    lines += "\n  " + pointer + ": " + text(now) + ", in the run " + text(before);
+  }
+}
+
 void refuse_other_recipe(const fs::path& folder, const Recipe& recipe) {
   const Json now = to_json(recipe);
   const Json before = to_json(read_kept_recipe(folder));
-  std::vector<Difference> differences;
-  compare(&now, &before, "", differences);
   std::string lines;
-  for (const Difference& difference : differences)
-    if (!may_change(difference.pointer))
-      lines += "\n  " + difference.pointer + ": " + difference.now.value_or("not given") + ", in the run " +
-               difference.before.value_or("not given");
+  compare(&now, &before, "", lines);
   if (!lines.empty())
     refuse(
         folder,

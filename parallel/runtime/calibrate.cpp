@@ -198,10 +198,6 @@ void measure_attention(const c10::Device& device, ClusterProfile& profile) {
   profile.attention.backward_fraction = std::min(1.0, 2.5 * flops / backward / peak);
 }
 
-double physical_memory() {
-  return static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
-}
-
 }  // namespace
 
 ClusterProfile calibrate(DeviceKind kind, const ClusterProfile& base) {
@@ -216,7 +212,8 @@ ClusterProfile calibrate(DeviceKind kind, const ClusterProfile& base) {
   profile.sources["device"] = profile.sources["matrix"] = profile.sources["memory"] = "measured";
   profile.sources["attention"] = profile.sources["host"] = "measured";
   if (device.is_cpu()) {
-    profile.device.memory_bytes = physical_memory();
+    profile.device.memory_bytes =
+        static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
     profile.node.devices = 1;
     // An assumption, as sources["node"] states: a transfer between processes copies through shared memory.
     profile.node.link_bandwidth = profile.device.memory_bandwidth / 4;

@@ -22,11 +22,12 @@ std::filesystem::path part(const char* file) {
 }
 
 // The function of that name in a part. RTLD_GLOBAL, because MPI's plug-ins look up MPI's symbols globally.
-void* find(const char* file, const char* function, const std::string& instead) {
+template <class Function>
+Function* find(const char* file, const char* name, const std::string& instead) {
   void* library = ::dlopen(part(file).c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr)
     throw Error(ExitCode::missing_input, std::string(file) + " cannot be loaded: " + ::dlerror() + "; " + instead);
-  return ::dlsym(library, function);
+  return reinterpret_cast<Function*>(::dlsym(library, name));
 }
 
 }  // namespace
@@ -36,15 +37,15 @@ bool has_mpi_part() { return std::filesystem::exists(part(mpi_file)); }
 bool has_nccl_part() { return std::filesystem::exists(part(nccl_file)); }
 
 std::unique_ptr<Communicator> join_mpi(double watchdog_seconds) {
-  using Join = Communicator* (*)(double);
-  void* join = find(mpi_file, "llmtrain_join_mpi_world", "install Open MPI, or set launch.backend to \"local\"");
-  return std::unique_ptr<Communicator>(reinterpret_cast<Join>(join)(watchdog_seconds));
+  const auto join = find<Communicator*(double)>(mpi_file, "llmtrain_join_mpi_world",
+                                                "install Open MPI, or set launch.backend to \"local\"");
+  return std::unique_ptr<Communicator>(join(watchdog_seconds));
 }
 
 std::unique_ptr<Communicator> join_nccl(const NcclJoin& join) {
-  using Join = Communicator* (*)(const NcclJoin&);
-  void* function = find(nccl_file, "llmtrain_join_nccl_world", "install NCCL, or set launch.backend to \"mpi\"");
-  return std::unique_ptr<Communicator>(reinterpret_cast<Join>(function)(join));
+  const auto join_world = find<decltype(llmtrain_join_nccl_world)>(nccl_file, "llmtrain_join_nccl_world",
+                                                                   "install NCCL, or set launch.backend to \"mpi\"");
+  return std::unique_ptr<Communicator>(join_world(join));
 }
 
 }  // namespace llmtrain

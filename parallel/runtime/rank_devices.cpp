@@ -25,16 +25,12 @@
 namespace llmtrain {
 namespace {
 
-std::string node_name() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
-// Host names may be long; a hash has a fixed size and suffices to tell nodes apart.
 RankDevice describe_own(const c10::Device& device) {
+  std::array<char, 256> node{};
+  ::gethostname(node.data(), node.size() - 1);
   RankDevice own;
-  own.node = stable_hash(node_name());
+  // Host names may be long; a hash has a fixed size and suffices to tell nodes apart.
+  own.node = stable_hash(node.data());
   own.is_gpu = device.is_cpu() ? 0 : 1;
   if (own.is_gpu != 0) own.gpu = gpu_id(device);
   return own;
@@ -46,24 +42,18 @@ struct NodeCount {
   std::size_t gpus = 0;
 };
 
-NodeCount count_node(const std::vector<RankDevice>& ranks, std::uint64_t node) {
-  NodeCount count;
-  std::set<std::array<unsigned char, 16>> gpus;
-  for (const RankDevice& rank : ranks) {
-    if (rank.node != node) continue;
-    ++count.ranks;
-    // By UUID: ranks may number the same GPU differently, depending on which ones they are allowed to see.
-    gpus.insert(rank.gpu);
-  }
-  count.gpus = gpus.size();
-  return count;
-}
-
 // The first node where ranks share a GPU, if there is one.
 std::optional<NodeCount> crowded_node(const std::vector<RankDevice>& ranks) {
-  for (const RankDevice& rank : ranks) {
-    const NodeCount count = count_node(ranks, rank.node);
-    if (count.gpus < count.ranks) return count;
+  for (const RankDevice& first : ranks) {
+    std::size_t count = 0;
+    std::set<std::array<unsigned char, 16>> gpus;
+    for (const RankDevice& rank : ranks) {
+      if (rank.node != first.node) continue;
+      ++count;
+      // By UUID: ranks may number the same GPU differently, depending on which ones they are allowed to see.
+      gpus.insert(rank.gpu);
+    }
+    if (gpus.size() < count) return NodeCount{count, gpus.size()};
   }
   return std::nullopt;
 }
@@ -197,12 +187,10 @@ std::shared_ptr<Communicator> connect_devices(std::shared_ptr<Communicator> host
   std::shared_ptr<Communicator> staged =
       stage_through_host(std::move(host), std::make_unique<TorchStagingDevice>(device));
   if (backend != CommunicationBackend::nccl) return staged;
-  NcclJoin join;
-  join.host = std::move(staged);
-  join.watchdog_seconds = watchdog_seconds;
-  join.device = device.index();
-  join.compute_stream = gpu_compute_stream();
-  return join_nccl(join);
+  return join_nccl({.host = std::move(staged),
+                    .watchdog_seconds = watchdog_seconds,
+                    .device = device.index(),
+                    .compute_stream = gpu_compute_stream()});
 }
 
 }  // namespace llmtrain

@@ -111,10 +111,6 @@ ExitCode run_threads(const RunRequest& request) {
   return code;
 }
 
-ExitCode run_alone(const RunRequest& request) {
-  return run_training(request, choose_device(request.recipe().cluster.device), *make_solo_communicator());
-}
-
 // Runs the training on the ranks of `request.launch`: on this rank alone, on threads, or as one process of an MPI
 // world. A rank that throws ends the others, and the message appears once: thrown from here if ranks are threads, else
 // printed by the rank that failed first, while the others return its code silently. Throws Error(bad_recipe) if
@@ -124,7 +120,8 @@ ExitCode run_ranks(const RunRequest& request) {
   const bool is_process = request.launch.backend != CommunicationBackend::local && request.launch.ranks > 1;
   prepare_process(is_process ? request.launch.ranks_here : request.launch.ranks);
   if (is_process) return run_process(request);
-  return request.launch.ranks > 1 ? run_threads(request) : run_alone(request);
+  if (request.launch.ranks > 1) return run_threads(request);
+  return run_training(request, choose_device(request.recipe().cluster.device), *make_solo_communicator());
 }
 
 // The recipe's model on one rank, regardless of the layout that trained it.

@@ -15,19 +15,6 @@
 namespace llmtrain {
 namespace {
 
-std::string model_line(const Recipe& recipe, const Graph& graph) {
-  const ModelRecipe& model = recipe.model;
-  return fmt::format("{}, {} layers × {} wide, {} heads, vocabulary {}: {} parameters",
-                     to_json(recipe).at("model").at("architecture").get<std::string>(), model.layers, model.hidden_size,
-                     model.heads, model.vocab_size, format_count(static_cast<double>(graph.parameter_count())));
-}
-
-std::string batch_line(const Recipe& recipe) {
-  const BatchRecipe& batch = recipe.batch;
-  return fmt::format("{} sequences × {} tokens = {} tokens per step, {} at a time; {} steps", batch.global,
-                     batch.sequence_length, batch.global * batch.sequence_length, batch.micro, recipe.training.steps);
-}
-
 std::string memory_line(const Recipe& recipe, LocalModel& model) {
   std::int64_t weights = 0, gradients = 0, moments = 0;
   // What is allocated, not what the plan predicts: the plan has a line of its own.
@@ -43,13 +30,11 @@ std::string memory_line(const Recipe& recipe, LocalModel& model) {
 }
 
 std::string data_line(const Trainer& trainer) {
-  const Dataset& train = trainer.train_data();
-  std::string text =
-      fmt::format("{} tokens in {} files", format_count(static_cast<double>(train.tokens())), train.files());
-  if (const Dataset* validation = trainer.validation_data())
-    text += fmt::format("; validation {} tokens in {} files", format_count(static_cast<double>(validation->tokens())),
-                        validation->files());
-  return text;
+  const auto size_of = [](const Dataset& data) {
+    return fmt::format("{} tokens in {} files", format_count(static_cast<double>(data.tokens())), data.files());
+  };
+  const Dataset* validation = trainer.validation_data();
+  return size_of(trainer.train_data()) + (validation != nullptr ? "; validation " + size_of(*validation) : "");
 }
 
 // "tensor 2 × data 4 × pipeline 2, breadth_first, ZeRO-3 over 4", without axes of one rank.
@@ -78,24 +63,28 @@ std::string ranks_line(const RunLaunch& launch, const Recipe& recipe, const Rank
   return fmt::format("{} {}: {}", launch.ranks, kind, layout_text(recipe, groups));
 }
 
-std::string plan_line(const RunPlan& plan) {
-  return fmt::format("{} per step, {} at most (profile {})", format_duration(plan.step_seconds),
-                     format_bytes(static_cast<std::int64_t>(plan.peak_bytes)), plan.profile);
-}
-
 }  // namespace
 
 void show_start_screen(const RunRequest& request, Trainer& trainer, const RunDirectory& directory) {
   const Recipe& recipe = request.recipe();
+  const ModelRecipe& model = recipe.model;
+  const BatchRecipe& batch = recipe.batch;
   const auto show = [](const char* what, const std::string& text) { log().info("  {:<9}{}", what, text); };
   log().info("llmtrain: {}", recipe.name);
-  show("model", model_line(recipe, trainer.model().graph()));
-  show("batch", batch_line(recipe));
+  show("model", fmt::format("{}, {} layers × {} wide, {} heads, vocabulary {}: {} parameters",
+                            to_json(recipe).at("model").at("architecture").get<std::string>(), model.layers,
+                            model.hidden_size, model.heads, model.vocab_size,
+                            format_count(static_cast<double>(trainer.model().graph().parameter_count()))));
+  show("batch",
+       fmt::format("{} sequences × {} tokens = {} tokens per step, {} at a time; {} steps", batch.global,
+                   batch.sequence_length, batch.global * batch.sequence_length, batch.micro, recipe.training.steps));
   show("memory", memory_line(recipe, trainer.model()));
   show("device", describe_device(trainer.model().device()));
   show("data", data_line(trainer));
   if (request.launch.ranks > 1) show("ranks", ranks_line(request.launch, recipe, trainer.model().groups()));
-  if (request.plan) show("plan", plan_line(*request.plan));
+  if (request.plan)
+    show("plan", fmt::format("{} per step, {} at most (profile {})", format_duration(request.plan->step_seconds),
+                             format_bytes(static_cast<std::int64_t>(request.plan->peak_bytes)), request.plan->profile));
   show("run", directory.path().string());
 }
 

@@ -24,9 +24,8 @@
 #include "parallel/engine/inference.h"
 #include "parallel/engine/model_state.h"
 #include "parallel/run/checkpoint_saver.h"
+#include "parallel/run/console.h"
 #include "parallel/run/metrics_log.h"
-#include "parallel/run/progress.h"
-#include "parallel/run/stop_signal.h"
 #include "parallel/runtime/run_trace.h"
 
 namespace llmtrain {
@@ -44,18 +43,11 @@ double peak_flops_of(const LocalModel& model) {
 
 // What only the first rank has: metrics, progress output and the handling of requests to stop.
 struct FirstRank {
-  FirstRank(const RunRequest& request, const RunDirectory& directory, Trainer& trainer, const ThreadMemory& tensors)
-      : metrics(directory.path(), request.recipe().log, trainer.steps_done()),
-        progress(request.recipe().training.steps, trainer.steps_done(), request.verbosity == Verbosity::quiet),
-        stop(directory.path() / "STOP"),
-        peak_flops(peak_flops_of(trainer.model())),
-        memory(tensors) {}
-
   MetricsLog metrics;
   Progress progress;
   StopSignal stop;
-  double peak_flops;  // of one rank
-  const ThreadMemory& memory;
+  double peak_flops;           // of one rank
+  const ThreadMemory& memory;  // of its tensors
 };
 
 // One run from its start (or its checkpoint) to its last step, on one rank.
@@ -116,11 +108,11 @@ class TrainingLoop {
     } else {
       logger_.debug("step {}: loss {}, {}", trainer_.steps_done(), result.loss, format_duration(step_seconds_.back()));
     }
-    return result.stop_requested || (first_ != nullptr && asked_alone());
+    // A request that came during the step. Several ranks must agree first, which the next step's exchange does.
+    const bool asked_alone = ranks() == 1 && first_->stop.requested();
+    return result.stop_requested || asked_alone;
   }
 
-  // A request that came during the step. Several ranks must agree first, which the next step's exchange does.
-  bool asked_alone() const { return ranks() == 1 && first_->stop.requested(); }
   int ranks() const { return trainer_.model().groups().communicator().size(); }
 
   void show(const StepResult& result) {
@@ -218,12 +210,6 @@ void show_sample(const Recipe& recipe, Trainer& trainer) {
   log().info("the model writes:\n{}", printable(decode(recipe.data.tokenizer, tokens)));
 }
 
-void keep_plan(const RunPlan& plan, const RunDirectory& directory) {
-  // Rewritten on every start: a resumed run may have another layout.
-  write_file_atomically(directory.path() / "plan.json", plan.json);
-  write_file_atomically(directory.path() / "report.html", plan.page);
-}
-
 void compare_with_plan(const RunRequest& request, double step_seconds, Trainer& trainer, const ThreadMemory& memory) {
   const RunPlan& plan = *request.plan;
   log().info("one step took {} (median), planned {}; memory {} at its peak, planned {} (profile {})",
@@ -241,13 +227,18 @@ void show_end(const RunDirectory& directory) {
 }
 
 // The first rank's training, with everything that it writes and shows.
-ExitCode train_first(const RunRequest& request, Trainer& trainer, VerificationLead& lead, const ThreadMemory& memory) {
+ExitCode train_first(const RunRequest& request, Trainer& trainer, SharedVerification& verification,
+                     const ThreadMemory& memory) {
   const Recipe& recipe = request.recipe();
   const RunDirectory directory(recipe);
   log_to_file(directory.log_file());
-  const auto checkpoint = directory.checkpoint_to_resume([&](const CheckpointReader& reader) { lead.verify(reader); });
-  lead.end();
-  if (request.plan) keep_plan(*request.plan, directory);
+  std::optional<std::filesystem::path> checkpoint;
+  verification.run([&](const VerifyCheckpoint& verify) { checkpoint = directory.checkpoint_to_resume(verify); });
+  if (request.plan) {
+    // Rewritten on every start: a resumed run may have another layout.
+    write_file_atomically(directory.path() / "plan.json", request.plan->json);
+    write_file_atomically(directory.path() / "report.html", request.plan->page);
+  }
   show_start_screen(request, trainer, directory);
   // All ranks resume from the checkpoint that the first one has chosen, whatever they would find themselves.
   share_text(trainer.model().groups().communicator(), checkpoint ? checkpoint->string() : "");
@@ -259,20 +250,24 @@ ExitCode train_first(const RunRequest& request, Trainer& trainer, VerificationLe
     log().info("all {} steps are already done", recipe.training.steps);
     return ExitCode::done;
   }
-  FirstRank first(request, directory, trainer, memory);
+  const bool is_quiet = request.verbosity == Verbosity::quiet;
+  FirstRank first{MetricsLog(directory.path(), recipe.log, trainer.steps_done()),
+                  Progress(recipe.training.steps, trainer.steps_done(), is_quiet),
+                  StopSignal(directory.path() / "STOP"), peak_flops_of(trainer.model()), memory};
   TrainingLoop loop(request, trainer, &first, log());
   const ExitCode code = loop.run();
   if (request.plan) compare_with_plan(request, loop.typical_step_seconds(), trainer, memory);
   // Otherwise whole weights exist only while all ranks take part.
   const bool has_weights = trainer.model().holds_all_weights();
-  if (code == ExitCode::done && request.verbosity != Verbosity::quiet && has_weights) show_sample(recipe, trainer);
+  if (code == ExitCode::done && !is_quiet && has_weights) show_sample(recipe, trainer);
   if (request.trace) log().info("the timeline of the last steps for ui.perfetto.dev: {}", *request.trace);
   if (code == ExitCode::done) show_end(directory);
   return code;
 }
 
-ExitCode train_other(const RunRequest& request, Trainer& trainer, Communicator& communicator) {
-  follow_verification(communicator);
+ExitCode train_other(const RunRequest& request, Trainer& trainer, SharedVerification& verification) {
+  verification.run({});
+  Communicator& communicator = trainer.model().groups().communicator();
   const std::string checkpoint = share_text(communicator, "");
   const auto logger = rank_log(request, communicator.rank());
   logger->info("rank {} of {}, on {}", communicator.rank(), communicator.size(),
@@ -285,19 +280,14 @@ ExitCode train_other(const RunRequest& request, Trainer& trainer, Communicator& 
 }  // namespace
 
 ExitCode run_training(const RunRequest& request, const c10::Device& device, Communicator& communicator) {
-  const bool is_first = communicator.rank() == 0;
   check_same_recipe(communicator, request.recipe());
-  VerificationLead lead(communicator);
-  if (is_first) {
-    // Before the model is built, which may take minutes and much memory.
-    RunDirectory::check(request.recipe(), [&](const CheckpointReader& reader) { lead.verify(reader); });
-    lead.end();
-  } else {
-    follow_verification(communicator);
-  }
+  SharedVerification verification(communicator);
+  // Before the model is built, which may take minutes and much memory.
+  verification.run([&](const VerifyCheckpoint& verify) { RunDirectory::check(request.recipe(), verify); });
   const MemoryWatch watch;
   Trainer trainer(request.layout, communicator, device);
-  return is_first ? train_first(request, trainer, lead, watch.memory()) : train_other(request, trainer, communicator);
+  return communicator.rank() == 0 ? train_first(request, trainer, verification, watch.memory())
+                                  : train_other(request, trainer, verification);
 }
 
 }  // namespace llmtrain

@@ -15,8 +15,8 @@
 #include "core/checkpoint/safetensors.h"
 #include "core/checkpoint/tensor_slice.h"
 #include "parallel/device/thread_memory.h"
-#include "parallel/engine/trainer.h"
 #include "parallel/engine/model_state.h"
+#include "parallel/engine/trainer.h"
 #include "tests/parallel/engine/save_ranks.h"
 #include "tests/parallel/engine/train_ranks.h"
 
@@ -190,10 +190,9 @@ TEST_CASE("ranks verify a checkpoint together, and all learn of damage that one 
   const auto found_together = [&](std::vector<std::string>& skipped) {
     std::optional<fs::path> found;
     LocalWorld(4).run([&](Communicator& communicator) {
-      if (communicator.rank() > 0) return follow_verification(communicator);
-      VerificationLead lead(communicator);
-      found = find_checkpoint(folder, skipped, [&](const CheckpointReader& reader) { lead.verify(reader); });
-      lead.end();
+      SharedVerification(communicator).run([&](const VerifyCheckpoint& verify) {
+        found = find_checkpoint(folder, skipped, verify);
+      });
     });
     return found;
   };

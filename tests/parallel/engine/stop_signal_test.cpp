@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/run/stop_signal.h"
+#include "parallel/run/console.h"
 
 #include <catch2/catch.hpp>
 #include <string>
