@@ -32,7 +32,7 @@ struct GenerateOptions {
   double temperature = 0.8;  // 0: always the most likely token
   std::int64_t top_k = 0;    // 0: all tokens are candidates
   std::int64_t seed = 1234;
-  std::optional<std::chrono::milliseconds> time_limit;  // stops generating when it is exceeded
+  std::optional<std::chrono::milliseconds> time_limit{};  // stops generating when it is exceeded
 };
 
 // Continues `prompt` (at least one token) token by token and returns prompt and continuation. The model sees at most
