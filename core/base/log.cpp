@@ -38,14 +38,14 @@ void set_verbosity(Verbosity verbosity) {
   log().sinks().front()->set_level(level);
 }
 
-void log_to_file(const std::filesystem::path& file) {
+void log_to_file(const std::filesystem::path& file, spdlog::logger& logger) {
   try {
     auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(file.string());
     sink->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
     sink->set_level(spdlog::level::trace);
-    log().sinks().push_back(sink);
+    logger.sinks().push_back(sink);
     // A killed run leaves its last lines.
-    log().flush_on(spdlog::level::info);
+    logger.flush_on(spdlog::level::info);
   } catch (const spdlog::spdlog_ex& failure) {
     throw Error(ExitCode::cannot_write, std::string("cannot open the log file: ") + failure.what());
   }

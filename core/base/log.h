@@ -16,7 +16,8 @@ spdlog::logger& log();
 // Sets how much the console shows: quiet warnings and errors, normal also information, verbose also debug lines.
 void set_verbosity(Verbosity verbosity);
 
-// From now on the log also goes to `file` (appended, every level, with times). Throws Error(cannot_write).
-void log_to_file(const std::filesystem::path& file);
+// From now on what is logged to `logger` also goes to `file` (appended, every level, with times). Throws
+// Error(cannot_write).
+void log_to_file(const std::filesystem::path& file, spdlog::logger& logger = log());
 
 }  // namespace llmtrain

@@ -2,7 +2,6 @@
 #include "parallel/runtime/training_loop.h"
 
 #include <spdlog/fmt/fmt.h>
-#include <spdlog/sinks/basic_file_sink.h>
 
 #include <algorithm>
 #include <chrono>
@@ -70,8 +69,7 @@ class TrainingLoop {
     if (evaluates && trainer_.steps_done() == 0) evaluate();
     while (trainer_.steps_done() < recipe_.training.steps) {
       const bool stops = train_step();
-      const std::int64_t step = trainer_.steps_done();
-      const bool last = step == recipe_.training.steps;
+      const bool last = trainer_.steps_done() == recipe_.training.steps;
       if ((evaluates && last) || every(recipe_.training.evaluate_every)) evaluate();
       // After the evaluation that this step may call for: a resumed run does not repeat it.
       if (!last && stops) return stop();
@@ -188,17 +186,10 @@ class TrainingLoop {
 // The log of a rank other than the first: `log/rank-0000N.log` in the run directory, nothing on the console. Throws
 // Error(cannot_write).
 std::shared_ptr<spdlog::logger> rank_log(const RunRequest& request, int rank) {
-  const auto file = std::filesystem::path(request.recipe().log.directory) / "log" / fmt::format("rank-{:05}.log", rank);
-  std::shared_ptr<spdlog::sinks::sink> sink;
-  try {
-    sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(file.string());
-  } catch (const spdlog::spdlog_ex& failure) {
-    throw Error(ExitCode::cannot_write, std::string("cannot open the log file: ") + failure.what());
-  }
-  sink->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
-  auto logger = std::make_shared<spdlog::logger>("rank", sink);
+  auto logger = std::make_shared<spdlog::logger>("rank");
   logger->set_level(spdlog::level::trace);
-  logger->flush_on(spdlog::level::info);
+  const std::filesystem::path folder = request.recipe().log.directory;
+  log_to_file(folder / "log" / fmt::format("rank-{:05}.log", rank), *logger);
   return logger;
 }
 
