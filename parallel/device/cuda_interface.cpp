@@ -32,14 +32,10 @@ void describe(int device, LlmtrainCudaDevice* result) {
   std::copy_n(properties.uuid.bytes, sizeof(result->id), result->id);
 }
 
-c10::CachingDeviceAllocator::Stat allocated(int device) {
+std::int64_t peak_allocated_bytes(int device) {
   const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(device));
-  return stats.allocated_bytes[static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE)];
+  return stats.allocated_bytes[static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE)].peak;
 }
-
-std::int64_t allocated_bytes(int device) { return allocated(device).current; }
-
-std::int64_t peak_allocated_bytes(int device) { return allocated(device).peak; }
 
 void synchronize() { c10::cuda::device_synchronize(); }
 
@@ -47,9 +43,7 @@ void* compute_stream(int device) {
   return c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(device)).stream();
 }
 
-constexpr LlmtrainCudaInterface interface {
-  device_count, describe, allocated_bytes, peak_allocated_bytes, synchronize, compute_stream
-};
+constexpr LlmtrainCudaInterface interface { device_count, describe, peak_allocated_bytes, synchronize, compute_stream };
 
 }  // namespace
 

@@ -17,8 +17,7 @@ struct LlmtrainCudaDevice {
 struct LlmtrainCudaInterface {
   int (*device_count)();  // 0 also if the driver is missing
   void (*describe)(int device, LlmtrainCudaDevice* result);
-  std::int64_t (*allocated_bytes)(int device);       // currently, by LibTorch's caching allocator
-  std::int64_t (*peak_allocated_bytes)(int device);  // maximum since the process started
+  std::int64_t (*peak_allocated_bytes)(int device);  // by LibTorch's caching allocator since the process started
   void (*synchronize)();
   void* (*compute_stream)(int device);  // the cudaStream_t on which the calling thread enqueues its work
 };

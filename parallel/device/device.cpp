@@ -51,12 +51,13 @@ const CudaPart& cuda_part() {
   return part;
 }
 
-std::int64_t kibibytes_of_status(const std::string& key) {
+// The largest resident memory since the process started.
+std::int64_t peak_resident_bytes() {
   std::ifstream status("/proc/self/status");
   std::string word;
   while (status >> word) {
-    std::int64_t value = 0;
-    if (word == key + ":" && status >> value) return value;
+    std::int64_t kibibytes = 0;
+    if (word == "VmHWM:" && status >> kibibytes) return kibibytes * 1024;
   }
   return 0;
 }
@@ -124,13 +125,8 @@ void synchronize(const c10::Device& device) {
   if (!device.is_cpu()) cuda_part().interface->synchronize();
 }
 
-std::int64_t memory_now(const c10::Device& device) {
-  if (device.is_cpu()) return kibibytes_of_status("VmRSS") * 1024;
-  return cuda_part().interface->allocated_bytes(device.index());
-}
-
 std::int64_t memory_peak(const c10::Device& device) {
-  if (device.is_cpu()) return kibibytes_of_status("VmHWM") * 1024;
+  if (device.is_cpu()) return peak_resident_bytes();
   return cuda_part().interface->peak_allocated_bytes(device.index());
 }
 

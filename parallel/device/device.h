@@ -2,7 +2,6 @@
 #pragma once
 
 #include <c10/core/Device.h>
-#include <c10/core/ScalarType.h>
 
 #include <array>
 #include <cstdint>
@@ -47,12 +46,7 @@ void prepare_rank_thread();
 // Blocks until the device has completed all work enqueued on it.
 void synchronize(const c10::Device& device);
 
-// Current and peak bytes of the process: resident memory, or on a GPU what LibTorch has allocated.
-std::int64_t memory_now(const c10::Device& device);
+// Peak bytes of the process: resident memory, or on a GPU what LibTorch has allocated.
 std::int64_t memory_peak(const c10::Device& device);
-
-// FLOP/s that this device reaches in one large square matrix product of this type, the best of several tries: the peak
-// that a run's MFU refers to. Takes about a tenth of a second; blocks.
-double measure_matmul_rate(const c10::Device& device, c10::ScalarType type);
 
 }  // namespace llmtrain

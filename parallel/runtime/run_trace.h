@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "parallel/device/moments.h"
+#include "parallel/device/measurement.h"
 #include "parallel/engine/trainer.h"
 
 namespace llmtrain {

@@ -19,7 +19,7 @@
 #include "core/data/tokenizer.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/device/device.h"
-#include "parallel/device/thread_memory.h"
+#include "parallel/device/measurement.h"
 #include "parallel/engine/inference.h"
 #include "parallel/engine/model_state.h"
 #include "parallel/run/checkpoint_saver.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "kernels/onednn/matmul.h"
-#include "parallel/device/thread_memory.h"
+#include "parallel/device/measurement.h"
 #include "parallel/engine/trainer.h"
 #include "parallel/plan/cost/cluster_profile.h"
 #include "parallel/plan/planner/planner.h"

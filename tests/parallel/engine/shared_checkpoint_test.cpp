@@ -14,7 +14,7 @@
 #include "core/checkpoint/checkpoint.h"
 #include "core/checkpoint/safetensors.h"
 #include "core/checkpoint/tensor_slice.h"
-#include "parallel/device/thread_memory.h"
+#include "parallel/device/measurement.h"
 #include "parallel/engine/model_state.h"
 #include "parallel/engine/trainer.h"
 #include "tests/parallel/engine/save_ranks.h"

@@ -1,14 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/device/device.h"
+#include "parallel/device/measurement.h"
 
 #include <ATen/ops/ones.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
-#include <algorithm>
-#include <chrono>
+#include <utility>
 
 #include "kernels/gemm.h"
+#include "parallel/device/device.h"
 
 namespace llmtrain {
+
+void Moments::note() {
+  if (device_.is_cpu()) {
+    seconds_.push_back(now());
+    return;
+  }
+  events_.emplace_back(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
+  events_.back().record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+}
+
+// Events measure only the time between each other: the host's time of the last one anchors the others.
+std::vector<double> Moments::take() {
+  if (!events_.empty()) {
+    events_.back().synchronize();
+    const double end = now();
+    for (const c10::Event& event : events_) seconds_.push_back(end - event.elapsedTime(events_.back()) * 1e-3);
+    events_.clear();
+  }
+  return std::exchange(seconds_, {});
+}
 
 double measure_matmul_rate(const c10::Device& device, c10::ScalarType type) {
   // Large enough to reach the device's peak, small enough for many tries within the time below.
