@@ -132,8 +132,10 @@ void store_block(void* destination, const void* accumulator, std::size_t count) 
 template <class Format>
 constexpr Loops loops_of() {
   using Number = typename Format::Accumulator;
-  return {load_block<Format>, combine_block<Format, static_cast<Number (*)(Number, Number)>(sum)>,
-          combine_block<Format, larger<Number>>, combine_block<Format, smaller<Number>>, store_block<Format>};
+  return {load_block<Format>,
+          {combine_block<Format, static_cast<Number (*)(Number, Number)>(sum)>, combine_block<Format, larger<Number>>,
+           combine_block<Format, smaller<Number>>},
+          store_block<Format>};
 }
 
 }  // namespace

@@ -11,10 +11,9 @@ namespace llmtrain::reduction_loops {
 inline constexpr std::size_t block_elements = 2048;
 
 struct Loops {
-  void (*load)(void* accumulator, const void* source, std::size_t count);
-  void (*add)(void* accumulator, const void* source, std::size_t count);
-  void (*maximum)(void* accumulator, const void* source, std::size_t count);
-  void (*minimum)(void* accumulator, const void* source, std::size_t count);
+  using Combine = void (*)(void* accumulator, const void* source, std::size_t count);
+  Combine load;
+  Combine combine[3];  // indexed by Reduction
   void (*store)(void* destination, const void* accumulator, std::size_t count);
 };
 

@@ -30,20 +30,6 @@ const Loops& loops_for(ElementType type) {
   return table[static_cast<std::size_t>(type)];
 }
 
-using Combine = void (*)(void*, const void*, std::size_t);
-
-Combine combine_loop(const Loops& loops, Reduction reduction) {
-  switch (reduction) {
-    case Reduction::max:
-      return loops.maximum;
-    case Reduction::min:
-      return loops.minimum;
-    case Reduction::sum:
-      break;
-  }
-  return loops.add;
-}
-
 // One block of elements, of at most 8 bytes each.
 struct alignas(64) Block {
   std::byte bytes[block_elements * 8];
@@ -57,7 +43,7 @@ const void* at_offset(const void* address, std::size_t bytes) { return static_ca
 
 void reduce_in_order(const ReductionTask& task) {
   const Loops& loops = loops_for(task.type);
-  const Combine combine = combine_loop(loops, task.reduction);
+  const Loops::Combine combine = loops.combine[static_cast<std::size_t>(task.reduction)];
   const auto size = static_cast<std::size_t>(element_size(task.type));
   // On the stack: no allocation per call.
   Block accumulator, staged;
