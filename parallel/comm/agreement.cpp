@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/comm/agreement.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <new>
 
@@ -62,14 +63,13 @@ std::optional<Error> error_of(const std::function<void()>& work) {
 }
 
 std::optional<Error> first_failure(Communicator& communicator, const std::optional<Error>& own) {
-  int failed = 0;
   const auto codes = exchange_numbers(communicator, own ? static_cast<std::int64_t>(own->code()) : 0);
-  while (failed < communicator.size() && codes[static_cast<std::size_t>(failed)] == 0) ++failed;
-  if (failed == communicator.size()) return std::nullopt;
+  const auto code = std::ranges::find_if(codes, [](std::int64_t each) { return each != 0; });
+  if (code == codes.end()) return std::nullopt;
+  const int failed = static_cast<int>(code - codes.begin());
   // The lowest failing rank speaks, so that all ranks throw the same message.
   const std::string message = share_text(communicator, own ? own->what() : "", failed);
-  return Error(static_cast<ExitCode>(codes[static_cast<std::size_t>(failed)]),
-               (failed > 0 ? "rank " + std::to_string(failed) + ": " : "") + message);
+  return Error(static_cast<ExitCode>(*code), (failed > 0 ? "rank " + std::to_string(failed) + ": " : "") + message);
 }
 
 void run_together(Communicator& communicator, const std::function<void()>& work) {

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/base/units.h"
 
 namespace llmtrain {
 namespace {
@@ -34,13 +33,15 @@ void check_count(const Request& request, std::int64_t actual, std::int64_t expec
          std::string(what) + " has " + std::to_string(actual) + " elements; it must have " + std::to_string(expected));
 }
 
-void check_position(const Request& request) {
-  if (request.peer < 0 || request.peer >= request.group.size())
-    refuse(request, "there is no position " + std::to_string(request.peer) + "; the group has 0 to " +
+void set_peer(Request& request, int position) {
+  request.peer = position;
+  if (position < 0 || position >= request.group.size())
+    refuse(request, "there is no position " + std::to_string(position) + "; the group has 0 to " +
                         std::to_string(request.group.size() - 1));
 }
 
-Request make_request(Collective collective, const Group& group, Purpose purpose, const ConstArray& array) {
+Request make_request(Collective collective, const Group& group, Purpose purpose, const ConstArray& array,
+                     void* output = nullptr) {
   if (!group.is_valid()) throw Error(ExitCode::internal_error, "an operation needs a group: call make_group first");
   Request request;
   request.collective = collective;
@@ -49,6 +50,7 @@ Request make_request(Collective collective, const Group& group, Purpose purpose,
   request.type = array.type;
   request.memory = array.memory;
   request.input = array.data;
+  request.output = output;
   request.count = array.count;
   return request;
 }
@@ -58,28 +60,21 @@ void check_counts(const Request& request, std::span<const std::int64_t> counts, 
   if (counts.size() != static_cast<std::size_t>(request.group.size()))
     throw Error(ExitCode::internal_error,
                 std::string("all_to_all_v: ") + what + " counts: there must be one per position");
-  if (std::any_of(counts.begin(), counts.end(), [](std::int64_t count) { return count < 0; }))
+  if (std::ranges::any_of(counts, [](std::int64_t count) { return count < 0; }))
     throw Error(ExitCode::internal_error, std::string("all_to_all_v: ") + what + " counts must not be negative");
-  check_count(request, array.count, std::accumulate(counts.begin(), counts.end(), std::int64_t{0}), what);
+  check_count(request, array.count, std::reduce(counts.begin(), counts.end()), what);
 }
 
 }  // namespace
-
-Communicator::Communicator(int rank, int size) : rank_(rank), size_(size), log_(std::make_shared<OperationLog>()) {}
-
-Communicator::Communicator(const SameRank& same)
-    : rank_(same.other.rank_), size_(same.other.size_), log_(same.other.log_) {}
-
-Communicator::~Communicator() = default;
 
 std::shared_ptr<PendingOperation> Communicator::start_on(Communicator& other, Request request) {
   return other.start(std::move(request));
 }
 
 Group Communicator::make_group(const std::string& name, std::vector<int> ranks, GroupUse use) {
-  const auto place = std::find(ranks.begin(), ranks.end(), rank_);
+  const auto place = std::ranges::find(ranks, rank_);
   const bool is_distinct = std::set<int>(ranks.begin(), ranks.end()).size() == ranks.size();
-  const bool is_in_world = std::all_of(ranks.begin(), ranks.end(), [&](int rank) { return rank >= 0 && rank < size_; });
+  const bool is_in_world = std::ranges::all_of(ranks, [&](int rank) { return rank >= 0 && rank < size_; });
   if (place == ranks.end() || !is_distinct || !is_in_world) {
     throw Error(ExitCode::internal_error, "group " + name + ": its ranks must be distinct, below " +
                                               std::to_string(size_) + ", with rank " + std::to_string(rank_) +
@@ -93,12 +88,12 @@ Group Communicator::make_group(const std::string& name, std::vector<int> ranks, 
 // memory.
 Handle Communicator::begin(Request request) {
   // Messages need a backend even in a group of one, where they are an error.
-  const bool is_message = request.collective == Collective::send || request.collective == Collective::receive;
   const bool is_in_place = request.output == nullptr || request.output == request.input;
   const bool is_here = is_in_place || request.memory == Memory::host;
-  if (request.group.size() > 1 || is_message || !is_here || failure()) return Handle(start(std::move(request)));
+  if (request.group.size() > 1 || request.is_message() || !is_here || failure())
+    return Handle(start(std::move(request)));
   const OperationLog::Entry entry = log_->start(request);
-  const std::int64_t bytes = is_in_place ? 0 : request.count * element_size(request.type);
+  const std::int64_t bytes = is_in_place ? 0 : request.bytes();
   if (bytes > 0) std::memmove(request.output, request.input, static_cast<std::size_t>(bytes));
   // Logged like any other operation, so that the log has every call.
   log_->finish(entry, Clock::now());
@@ -106,28 +101,25 @@ Handle Communicator::begin(Request request) {
 }
 
 Handle Communicator::all_reduce(const Group& group, Purpose purpose, Array data, Reduction reduction) {
-  Request request = make_request(Collective::all_reduce, group, purpose, data);
-  request.output = data.data;
+  Request request = make_request(Collective::all_reduce, group, purpose, data, data.data);
   request.reduction = reduction;
   return begin(std::move(request));
 }
 
 Handle Communicator::all_gather(const Group& group, Purpose purpose, ConstArray input, Array output) {
-  Request request = make_request(Collective::all_gather, group, purpose, input);
+  Request request = make_request(Collective::all_gather, group, purpose, input, output.data);
   check_same_kind(request, input, output);
   check_count(request, output.count, input.count * group.size(), "the output");
-  request.output = output.data;
   return begin(std::move(request));
 }
 
 Handle Communicator::reduce_scatter(const Group& group, Purpose purpose, ConstArray input, Array output,
                                     Reduction reduction) {
-  Request request = make_request(Collective::reduce_scatter, group, purpose, input);
+  Request request = make_request(Collective::reduce_scatter, group, purpose, input, output.data);
   // count is one rank's part, here that of the output.
   request.count = output.count;
   check_same_kind(request, input, output);
   check_count(request, input.count, output.count * group.size(), "the input");
-  request.output = output.data;
   request.reduction = reduction;
   return begin(std::move(request));
 }
@@ -141,47 +133,35 @@ Handle Communicator::all_to_all(const Group& group, Purpose purpose, ConstArray 
 
 Handle Communicator::all_to_all_v(const Group& group, Purpose purpose, ConstArray input, Array output,
                                   const AllToAllCounts& counts) {
-  Request request = make_request(Collective::all_to_all, group, purpose, input);
+  Request request = make_request(Collective::all_to_all, group, purpose, input, output.data);
   request.input_counts.assign(counts.input.begin(), counts.input.end());
   request.output_counts.assign(counts.output.begin(), counts.output.end());
   check_same_kind(request, input, output);
   check_counts(request, counts.input, input, "the input");
   check_counts(request, counts.output, output, "the output");
-  request.output = output.data;
   return begin(std::move(request));
 }
 
 Handle Communicator::broadcast(const Group& group, Purpose purpose, Array data, int root) {
-  Request request = make_request(Collective::broadcast, group, purpose, data);
-  request.output = data.data;
-  request.peer = root;
-  check_position(request);
+  Request request = make_request(Collective::broadcast, group, purpose, data, data.data);
+  set_peer(request, root);
   return begin(std::move(request));
 }
 
 Handle Communicator::send(const Group& group, Purpose purpose, ConstArray data, int position) {
   Request request = make_request(Collective::send, group, purpose, data);
-  request.peer = position;
-  check_position(request);
+  set_peer(request, position);
   return begin(std::move(request));
 }
 
 Handle Communicator::receive(const Group& group, Purpose purpose, Array data, int position) {
-  Request request = make_request(Collective::receive, group, purpose, data);
-  request.output = data.data;
-  request.peer = position;
-  check_position(request);
+  Request request = make_request(Collective::receive, group, purpose, data, data.data);
+  set_peer(request, position);
   return begin(std::move(request));
 }
 
 Handle Communicator::barrier(const Group& group, Purpose purpose) {
   return begin(make_request(Collective::barrier, group, purpose, {}));
-}
-
-std::string timeout_message(const Timeout& timeout) {
-  return "rank " + std::to_string(timeout.rank) + " waited " + format_duration(timeout.seconds) + " in " +
-         timeout.operation + " for " + timeout.missing +
-         ": it hangs or is lost; see its log, or raise launch.watchdog_seconds if it is only slow";
 }
 
 }  // namespace llmtrain

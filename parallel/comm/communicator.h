@@ -1,19 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/collective.h"
-#include "parallel/comm/array.h"
-#include "parallel/comm/failure.h"
-#include "parallel/comm/group.h"
+#include "core/base/error.h"
 #include "parallel/comm/operation.h"
 
 namespace llmtrain {
+
+// The reason why all ranks end: the error of the rank that failed first.
+struct Failure {
+  int rank = 0;
+  ExitCode code = ExitCode::internal_error;
+  std::string message;
+};
 
 // How many elements are sent to and received from each position of a group.
 struct AllToAllCounts {
@@ -44,7 +51,7 @@ struct AllToAllCounts {
 // error. Misuse (different types, counts that do not match) throws Error(internal_error).
 class Communicator {
  public:
-  virtual ~Communicator();
+  virtual ~Communicator() = default;
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
@@ -84,17 +91,15 @@ class Communicator {
 
   // What this rank has sent, and its latest operations; any thread may read it.
   OperationLog& log() const { return *log_; }
+  // For those that may outlive the communicator.
+  const std::shared_ptr<OperationLog>& shared_log() const { return log_; }
 
  protected:
   // A backend's constructor must call set_world() before anything else is used.
-  Communicator(int rank, int size);
-  // For another layer of the same rank as `other`: both share one log.
-  struct SameRank {
-    const Communicator& other;
-  };
-  explicit Communicator(const SameRank& same);
+  // `log` is that of another layer of the same rank, or a new one.
+  Communicator(int rank, int size, std::shared_ptr<OperationLog> log = std::make_shared<OperationLog>())
+      : rank_(rank), size_(size), log_(std::move(log)) {}
   void set_world(Group world) { world_ = std::move(world); }
-  const std::shared_ptr<OperationLog>& shared_log() const { return log_; }
   // Passes a request on to another backend; the request's group must be one of that backend.
   static std::shared_ptr<PendingOperation> start_on(Communicator& other, Request request);
 
@@ -110,13 +115,7 @@ class Communicator {
   std::shared_ptr<OperationLog> log_;
 };
 
-// The message of a watchdog's error.
-struct Timeout {
-  int rank = 0;
-  double seconds = 0;
-  std::string operation;  // Request::description()
-  std::string missing;    // "rank 3 (last operation: …)"
-};
-std::string timeout_message(const Timeout& timeout);
+// A world of one rank: all groups have one member, so no operation has to wait for another rank.
+std::shared_ptr<Communicator> make_solo_communicator();
 
 }  // namespace llmtrain

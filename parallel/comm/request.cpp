@@ -7,13 +7,33 @@
 
 namespace llmtrain {
 
+std::string Group::description() const {
+  // Keeps messages readable in worlds of thousands of ranks.
+  constexpr std::size_t shown_ranks = 16;
+  std::string text = state_->name + " [";
+  for (std::size_t i = 0; i < ranks().size(); ++i) {
+    if (i == shown_ranks) return text + " …]";
+    if (i > 0) text += ' ';
+    text += std::to_string(ranks()[i]);
+  }
+  return text + "]";
+}
+
+const std::byte* Request::input_at(std::int64_t element) const {
+  return static_cast<const std::byte*>(input) + element * element_size(type);
+}
+
+std::byte* Request::output_at(std::int64_t element) const {
+  return static_cast<std::byte*>(output) + element * element_size(type);
+}
+
 std::int64_t Request::total_count() const {
   switch (collective) {
     case Collective::all_gather:
     case Collective::reduce_scatter:
       return count * group.size();
     case Collective::all_to_all:
-      return std::accumulate(input_counts.begin(), input_counts.end(), std::int64_t{0});
+      return std::reduce(input_counts.begin(), input_counts.end());
     case Collective::all_reduce:
     case Collective::broadcast:
     case Collective::send:
@@ -30,15 +50,14 @@ void Request::require_host_memory() const {
 }
 
 double Request::ring_bytes() const {
-  const double size = static_cast<double>(element_size(type));
   if (collective == Collective::all_to_all) {
     // What a rank keeps for itself crosses no link.
     const std::int64_t kept = input_counts[static_cast<std::size_t>(group.position())];
-    return static_cast<double>(total_count() - kept) * size;
+    return static_cast<double>(total_count() - kept) * element_bytes(type);
   }
   // By convention the whole broadcast is charged to its root.
   if (collective == Collective::broadcast && peer != group.position()) return 0;
-  return llmtrain::ring_bytes(collective, group.size(), static_cast<double>(total_count()) * size);
+  return llmtrain::ring_bytes(collective, group.size(), static_cast<double>(total_count()) * element_bytes(type));
 }
 
 std::string Request::description() const {
@@ -47,7 +66,7 @@ std::string Request::description() const {
     text += " of " + std::to_string(total_count()) + " " + std::string(element_name(type));
   if (peer >= 0 && peer < group.size()) {
     text += collective == Collective::send ? " to rank " : " from rank ";
-    text += std::to_string(group.ranks()[static_cast<std::size_t>(peer)]);
+    text += std::to_string(group.rank_at(peer));
   }
   return text + " for " + std::string(purpose_name(purpose)) + " in group " + group.description();
 }

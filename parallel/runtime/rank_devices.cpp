@@ -18,7 +18,6 @@
 #include "core/base/error.h"
 #include "core/base/hash.h"
 #include "parallel/comm/staged/staged_world.h"
-#include "parallel/comm/staged/staging_device.h"
 #include "parallel/device/device.h"
 #include "parallel/runtime/parts.h"
 

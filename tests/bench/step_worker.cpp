@@ -10,7 +10,7 @@
 #include <string>
 
 #include "core/recipe/recipe_io.h"
-#include "parallel/comm/solo_communicator.h"
+#include "parallel/comm/communicator.h"
 #include "parallel/device/device.h"
 #include "parallel/engine/trainer.h"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/recipe/recipe_io.h"
-#include "parallel/comm/solo_communicator.h"
+#include "parallel/comm/communicator.h"
 #include "parallel/device/device.h"
 #include "parallel/engine/inference.h"
 #include "parallel/engine/trainer.h"

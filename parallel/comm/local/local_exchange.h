@@ -2,16 +2,26 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "parallel/comm/local/local_shared.h"
-#include "parallel/comm/local/pieces.h"
 #include "parallel/comm/operation.h"
 
 namespace llmtrain {
+
+// A part of an operation that one thread executes without synchronisation: no two pieces of an operation write the same
+// bytes, and none reads what another one writes.
+struct Piece {
+  int from = -1;                  // position whose input is read; -1: all
+  int to = -1;                    // position whose output is written; -1: all
+  std::int64_t input_begin = 0;   // elements
+  std::int64_t output_begin = 0;  // elements
+  std::int64_t count = 0;         // elements
+};
 
 // One operation of several ranks: each joins with its request, and whoever waits then executes pieces of it. In a
 // message the sender is member 0 and the receiver member 1.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -9,14 +10,65 @@
 #include <utility>
 #include <vector>
 
-#include "parallel/comm/failure.h"
-#include "parallel/comm/local/doorbell.h"
-#include "parallel/comm/local/link_model.h"
+#include "parallel/comm/backend.h"
 #include "parallel/comm/local/local_world.h"
 
 namespace llmtrain {
 
 class LocalExchange;
+
+// The threads of one rank sleep on it until another thread rings; every ring makes them check their condition again.
+class Doorbell {
+ public:
+  void ring() {
+    // Taking the lock orders the ring after a sleeper's check: without it the wake-up could fall between check and
+    // sleep.
+    { const std::lock_guard lock(mutex_); }
+    changed_.notify_all();
+  }
+
+  // Blocks until `condition()` is true or the deadline has passed; returns the condition. It must be safe to call from
+  // any thread, and whoever makes it true must ring afterwards.
+  template <class Condition>
+  bool wait_until(Clock::time_point deadline, Condition condition) {
+    // Poll briefly first: sleeping and waking up takes longer than these checks.
+    for (int look = 0; look < looks_before_sleep; ++look) {
+      if (condition()) return true;
+    }
+    std::unique_lock lock(mutex_);
+    return changed_.wait_until(lock, deadline, condition);
+  }
+
+ private:
+  static constexpr int looks_before_sleep = 100;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+};
+
+// Arrival times in an emulated network in which each rank has one outgoing link: see LocalOptions. Thread-safe.
+class LinkModel {
+ public:
+  LinkModel(int ranks, double delay_seconds, double bytes_per_second);
+
+  bool is_off() const { return delay_seconds_ == 0 && bytes_per_second_ == 0; }
+
+  struct Passage {
+    Clock::time_point left;     // the sender's memory may be reused
+    Clock::time_point arrived;  // the receiver has the message
+  };
+  Passage message(int sender, double bytes, Clock::time_point start);
+
+  // End of a collective that all members have started by `start`; `requests` are theirs, by position.
+  Clock::time_point collective(const std::vector<Request>& requests, Clock::time_point start);
+
+ private:
+  Clock::duration sending_time(double bytes) const;
+
+  std::mutex mutex_;
+  double delay_seconds_;
+  double bytes_per_second_;
+  std::vector<Clock::time_point> free_from_;  // when each rank's link becomes free
+};
 
 // State that the members of a group share: the operations that not all of them have started yet. Only the operations'
 // handles own the exchanges: one that all members have dropped disappears.
@@ -36,7 +88,6 @@ struct LocalMeeting {
 class LocalShared {
  public:
   LocalShared(int ranks, const LocalOptions& options);
-  ~LocalShared();
 
   int size() const { return static_cast<int>(bells_.size()); }
   double watchdog_seconds() const { return options_.watchdog_seconds; }

@@ -3,16 +3,174 @@
 
 #include <exception>
 #include <mutex>
+#include <numeric>
+#include <optional>
+#include <string>
 #include <thread>
+#include <utility>
 
-#include "parallel/comm/local/local_communicator.h"
+#include "core/base/error.h"
+#include "parallel/comm/backend.h"
+#include "parallel/comm/local/local_exchange.h"
+#include "parallel/comm/local/local_shared.h"
 
 namespace llmtrain {
+namespace {
+
+struct LocalGroup : Group::State {
+  using State::State;
+  std::shared_ptr<LocalMeeting> meeting;
+  std::uint64_t started = 0;  // number of collectives that this rank has started
+};
+
+// An exchange and this rank's member index in it.
+struct Place {
+  std::shared_ptr<LocalExchange> exchange;
+  int member = 0;
+};
+
+// Matches messages by counting on both sides: the n-th sent is the n-th received. Called under the meeting's mutex.
+Place find_message(LocalShared& shared, LocalGroup& group, const Request& request) {
+  const bool is_sender = request.collective == Collective::send;
+  const std::pair positions =
+      is_sender ? std::pair{group.position, request.peer} : std::pair{request.peer, group.position};
+  LocalMeeting::Line& line = group.meeting->lines[positions];
+  const std::uint64_t number = is_sender ? line.sent++ : line.received++;
+  const int member = is_sender ? 0 : 1;
+  if (const auto entry = line.open.find(number); entry != line.open.end()) {
+    std::shared_ptr<LocalExchange> exchange = entry->second.lock();
+    line.open.erase(entry);
+    // Expired: the other side gave its operation up. This side waits until a failure or the watchdog ends it.
+    if (exchange != nullptr) return {std::move(exchange), member};
+  }
+  const std::vector<int> ranks{group.ranks[static_cast<std::size_t>(positions.first)],
+                               group.ranks[static_cast<std::size_t>(positions.second)]};
+  auto exchange = std::make_shared<LocalExchange>(shared, ranks);
+  line.open[number] = exchange;
+  return {std::move(exchange), member};
+}
+
+Place find_collective(LocalShared& shared, LocalGroup& group) {
+  // All members start the same collectives in the same order, so the count identifies the exchange.
+  std::weak_ptr<LocalExchange>& entry = group.meeting->collectives[group.started++];
+  std::shared_ptr<LocalExchange> exchange = entry.lock();
+  if (exchange == nullptr) exchange = std::make_shared<LocalExchange>(shared, group.ranks);
+  entry = exchange;
+  return {std::move(exchange), group.position};
+}
+
+class LocalOperation : public PendingOperation {
+ public:
+  LocalOperation(std::shared_ptr<LocalShared> shared, int rank, Request request, Place place,
+                 std::shared_ptr<OperationLog> log, const OperationLog::Entry& entry)
+      : PendingOperation(std::move(log), entry),
+        shared_(std::move(shared)),
+        rank_(rank),
+        request_(std::move(request)),
+        place_(std::move(place)),
+        deadline_(shared_->watchdog_seconds()) {}
+
+  bool done() override {
+    if (shared_->failure().is_set()) return true;
+    exchange().help();
+    if (exchange().is_done()) return Clock::now() >= exchange().finish_time(place_.member);
+    return Clock::now() >= deadline_.get();
+  }
+
+  void wait() override {
+    Doorbell& bell = shared_->bell(rank_);
+    const Clock::time_point until = deadline_.get();
+    while (!exchange().is_done()) {
+      exchange().help();
+      const bool has_news = bell.wait_until(
+          until, [this] { return shared_->failure().is_set() || exchange().is_done() || exchange().has_work(); });
+      if (shared_->failure().is_set() && !exchange().is_done()) raise();
+      if (!has_news) time_out();
+    }
+    const bool has_failed =
+        bell.wait_until(exchange().finish_time(place_.member), [this] { return shared_->failure().is_set(); });
+    if (has_failed) raise();
+  }
+
+  void withdraw() noexcept override { exchange().withdraw(); }
+
+ private:
+  LocalExchange& exchange() const { return *place_.exchange; }
+
+  [[noreturn]] void raise() {
+    withdraw();
+    shared_->failure().raise(rank_);
+  }
+
+  [[noreturn]] void time_out() {
+    std::vector<int> missing = exchange().missing();
+    // All have joined, so one of the others is stuck in the middle of a piece.
+    if (missing.empty()) {
+      missing = request_.group.ranks();
+      std::erase(missing, rank_);
+    }
+    shared_->fail({rank_, ExitCode::rank_lost,
+                   timeout_message(rank_, shared_->watchdog_seconds(), request_.description(),
+                                   shared_->describe_ranks(missing))});
+    raise();
+  }
+
+  std::shared_ptr<LocalShared> shared_;
+  int rank_;
+  Request request_;
+  Place place_;
+  Deadline deadline_;
+};
+
+// One rank of a LocalWorld.
+class LocalCommunicator : public Communicator {
+ public:
+  LocalCommunicator(std::shared_ptr<LocalShared> shared, int rank)
+      : Communicator(rank, shared->size()), shared_(std::move(shared)) {
+    shared_->set_log(rank, shared_log());
+    std::vector<int> all(static_cast<std::size_t>(size()));
+    std::iota(all.begin(), all.end(), 0);
+    set_world(make_group("world", all));
+  }
+
+  void abort(ExitCode code, const std::string& message) override { shared_->fail({rank(), code, message}); }
+  std::optional<Failure> failure() const override { return shared_->failure().get(); }
+
+ private:
+  std::shared_ptr<Group::State> join_group(const std::string& name, std::vector<int> ranks, int position,
+                                           GroupUse) override {
+    auto group = std::make_shared<LocalGroup>(name, std::move(ranks), position);
+    group->meeting = shared_->meeting(rank(), name, group->ranks);
+    return group;
+  }
+
+  std::shared_ptr<PendingOperation> start(Request request) override {
+    request.require_host_memory();
+    if (shared_->failure().is_set()) shared_->failure().raise(rank());
+    auto& group = static_cast<LocalGroup&>(request.group.state());
+    const OperationLog::Entry entry = shared_log()->start(request);
+    const bool is_message = request.is_message();
+    Place place;
+    {
+      const std::lock_guard lock(group.meeting->mutex);
+      place = is_message ? find_message(*shared_, group, request) : find_collective(*shared_, group);
+    }
+    // The last member removes the exchange from the map; handles keep it alive.
+    const std::uint64_t number = group.started - 1;
+    if (place.exchange->join(place.member, request, shared_log(), entry) && !is_message) {
+      const std::lock_guard lock(group.meeting->mutex);
+      group.meeting->collectives.erase(number);
+    }
+    return std::make_shared<LocalOperation>(shared_, rank(), std::move(request), std::move(place), shared_log(), entry);
+  }
+
+  std::shared_ptr<LocalShared> shared_;
+};
+
+}  // namespace
 
 LocalWorld::LocalWorld(int ranks, const LocalOptions& options)
     : shared_(std::make_shared<LocalShared>(ranks, options)) {}
-
-LocalWorld::~LocalWorld() = default;
 
 std::unique_ptr<Communicator> LocalWorld::communicator(int rank) {
   return std::make_unique<LocalCommunicator>(shared_, rank);

@@ -26,7 +26,6 @@ class LocalShared;
 class LocalWorld {
  public:
   explicit LocalWorld(int ranks, const LocalOptions& options = {});
-  ~LocalWorld();
   LocalWorld(const LocalWorld&) = delete;
   LocalWorld& operator=(const LocalWorld&) = delete;
 

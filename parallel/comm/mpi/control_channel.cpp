@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/comm/mpi/control_channel.h"
 
-#include <algorithm>
-#include <utility>
-
-#include "parallel/comm/mpi/mpi_check.h"
+#include "parallel/comm/mpi/mpi_messages.h"
 
 namespace llmtrain {
 
-ControlChannel::ControlChannel(int rank, int size, Listener listener)
-    : rank_(rank), size_(size), listener_(std::move(listener)) {
-  // A communicator of its own, so that control messages cannot match those of operations.
-  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &communicator_), "create the control channel");
-  // MPI's default handler would kill the process before it can report which operation failed.
-  check_mpi(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "set an error handler");
+ControlChannel::ControlChannel(int rank, int size, FailureNote& failure, const OperationLog& log)
+    : rank_(rank),
+      size_(size),
+      failure_(failure),
+      log_(log),
+      communicator_(copy_of_world("create the control channel")) {
   listen();
 }
 
@@ -38,21 +35,21 @@ void ControlChannel::progress() {
     listen();
     read(note);
   }
-  const auto has_left = [](const std::unique_ptr<Leaving>& leaving) {
+  const auto has_left = [](Leaving& leaving) {
     int done = 0;
-    check_mpi(MPI_Test(&leaving->request, &done, MPI_STATUS_IGNORE), "send a note");
+    check_mpi(MPI_Test(&leaving.request, &done, MPI_STATUS_IGNORE), "send a note");
     return done != 0;
   };
-  leaving_.erase(std::remove_if(leaving_.begin(), leaving_.end(), has_left), leaving_.end());
+  leaving_.remove_if(has_left);
 }
 
 void ControlChannel::read(const Note& note) {
   switch (note.kind) {
     case Kind::failure:
-      listener_.on_failure({note.rank, static_cast<ExitCode>(note.code), note.text});
+      failure_.set({note.rank, static_cast<ExitCode>(note.code), note.text});
       break;
     case Kind::question:
-      send(note.rank, make_note(Kind::answer, listener_.answer()));
+      send(note.rank, make_note(Kind::answer, log_.last_operation()));
       break;
     case Kind::answer:
       answers_[note.rank] = note.text;
@@ -69,10 +66,8 @@ ControlChannel::Note ControlChannel::make_note(Kind kind, const std::string& tex
   return note;
 }
 
-// Each note in flight has memory of its own, on the heap, because MPI reads it until the send completes.
 void ControlChannel::send(int rank, const Note& note) {
-  leaving_.push_back(std::make_unique<Leaving>(Leaving{note}));
-  Leaving& leaving = *leaving_.back();
+  Leaving& leaving = leaving_.emplace_back(Leaving{note});
   check_mpi(MPI_Isend(&leaving.note, sizeof leaving.note, MPI_BYTE, rank, 0, communicator_, &leaving.request),
             "send a note");
 }

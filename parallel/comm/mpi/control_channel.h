@@ -3,13 +3,11 @@
 
 #include <mpi.h>
 
-#include <functional>
+#include <list>
 #include <map>
-#include <memory>
 #include <string>
-#include <vector>
 
-#include "parallel/comm/failure.h"
+#include "parallel/comm/backend.h"
 
 namespace llmtrain {
 
@@ -17,11 +15,8 @@ namespace llmtrain {
 // operation it ran last. Calls must be serialised.
 class ControlChannel {
  public:
-  struct Listener {
-    std::function<void(const Failure&)> on_failure;
-    std::function<std::string()> answer;  // this rank's last operation
-  };
-  ControlChannel(int rank, int size, Listener listener);
+  // Notes that come in set `failure`; `log` answers which operation this rank ran last.
+  ControlChannel(int rank, int size, FailureNote& failure, const OperationLog& log);
   // Stops receiving. Must not be called while MPI still uses memory that has been released.
   void close() noexcept;
 
@@ -55,11 +50,12 @@ class ControlChannel {
 
   int rank_;
   int size_;
-  Listener listener_;
-  MPI_Comm communicator_ = MPI_COMM_NULL;
+  FailureNote& failure_;
+  const OperationLog& log_;
+  MPI_Comm communicator_;
   Note incoming_;
   MPI_Request request_ = MPI_REQUEST_NULL;
-  std::vector<std::unique_ptr<Leaving>> leaving_;
+  std::list<Leaving> leaving_;  // MPI reads a note until its send completes, so it must not move
   std::map<int, std::string> answers_;
 };
 

@@ -6,7 +6,6 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
-#include "parallel/comm/communicator.h"
 
 namespace llmtrain {
 namespace {
@@ -40,23 +39,10 @@ class CountUp {
 
 }  // namespace
 
-MpiOperation::MpiOperation(std::shared_ptr<MpiEngine> engine, Request request, std::shared_ptr<OperationLog> log,
-                           const OperationLog::Entry& entry)
-    : PendingOperation(std::move(log), entry), engine_(std::move(engine)), request_(std::move(request)) {}
-
-bool MpiOperation::done() { return engine_->is_done(*this); }
-
-void MpiOperation::wait() { engine_->wait(*this); }
-
-void MpiOperation::withdraw() noexcept { engine_->withdraw(*this); }
-
 MpiEngine::MpiEngine(int rank, int size, const MpiOptions& options, std::shared_ptr<OperationLog> log)
-    : rank_(rank),
-      options_(options),
-      log_(std::move(log)),
-      control_(rank, size,
-               {[this](const Failure& failure) { failure_.set(failure); }, [this] { return log_->last_operation(); }}),
-      helper_([this] { look_after(); }) {}
+    : rank_(rank), options_(options), log_(std::move(log)), control_(rank, size, failure_, *log_), helper_([this] {
+        look_after();
+      }) {}
 
 MpiEngine::~MpiEngine() { stop(); }
 
@@ -99,13 +85,9 @@ void MpiEngine::progress() {
     if (failure_.is_set()) return;
     open_.remove_if([this](const std::shared_ptr<MpiOperation>& operation) { return advance(*operation); });
   } catch (const Error& error) {
-    note_error(error);
+    // Only the first failure is sent: the others would arrive as its consequences.
+    if (failure_.set({rank_, error.code(), error.what()})) control_.report_failure(*failure_.get());
   }
-}
-
-void MpiEngine::note_error(const Error& error) {
-  // Only the first failure is sent: the others would arrive as its consequences.
-  if (failure_.set({rank_, error.code(), error.what()})) control_.report_failure(*failure_.get());
 }
 
 void MpiEngine::look_after() {
@@ -125,24 +107,16 @@ void MpiEngine::look_after() {
   }
 }
 
-Clock::time_point MpiEngine::deadline(MpiOperation& operation) const {
-  const Clock::rep now = Clock::now().time_since_epoch().count();
-  Clock::rep asked = 0;
-  // The watchdog's time starts with the first wait or poll: an operation may stay open during long computations.
-  if (operation.first_asked_.compare_exchange_strong(asked, now)) asked = now;
-  const auto patience = std::chrono::duration<double>(options_.watchdog_seconds);
-  return Clock::time_point(Clock::duration(asked)) + std::chrono::duration_cast<Clock::duration>(patience);
-}
-
 bool MpiEngine::is_done(MpiOperation& operation) {
   if (operation.is_done_.load(std::memory_order_acquire) || failure_.is_set() || is_frozen()) return true;
   in_mpi([this] { progress(); });
-  return operation.is_done_.load(std::memory_order_acquire) || failure_.is_set() || Clock::now() >= deadline(operation);
+  return operation.is_done_.load(std::memory_order_acquire) || failure_.is_set() ||
+         Clock::now() >= operation.deadline_.get();
 }
 
 void MpiEngine::wait(MpiOperation& operation) {
   const CountUp waiting(waiting_);
-  const Clock::time_point until = deadline(operation);
+  const Clock::time_point until = operation.deadline_.get();
   std::uint64_t changes = 0;
   Clock::time_point last_change = Clock::now();
   while (!operation.is_done_.load(std::memory_order_acquire)) {
@@ -171,39 +145,43 @@ void MpiEngine::time_out(MpiOperation& operation) {
   in_mpi([&] {
     if (operation.steps_ == nullptr) return;
     for (const int position : operation.steps_->open_peers())
-      missing.push_back(operation.request_.group.ranks()[static_cast<std::size_t>(position)]);
+      missing.push_back(operation.request_.group.rank_at(position));
   });
-  fail(
-      {rank_, ExitCode::rank_lost,
-       timeout_message({rank_, options_.watchdog_seconds, operation.request_.description(), describe_ranks(missing)})});
+  fail({rank_, ExitCode::rank_lost,
+        timeout_message(rank_, options_.watchdog_seconds, operation.request_.description(), describe_ranks(missing))});
   withdraw(operation);
   failure_.raise(rank_);
 }
 
-std::string MpiEngine::describe_ranks(const std::vector<int>& ranks) {
-  in_mpi([&] {
-    for (const int rank : ranks) control_.ask(rank);
-  });
+void MpiEngine::await_control(const std::function<bool()>& is_done) {
   const Clock::time_point until = Clock::now() + answer_time;
-  const auto all_have_answered = [&] {
-    return std::all_of(ranks.begin(), ranks.end(), [&](int rank) { return control_.answers().count(rank) > 0; });
-  };
-  std::string text;
-  while (text.empty()) {
+  bool is_waiting = true;
+  while (is_waiting) {
     in_mpi([&] {
       if (!is_frozen()) control_.progress();
-      if (!all_have_answered() && Clock::now() < until) return;
-      for (const int rank : ranks) {
-        const auto answer = control_.answers().find(rank);
-        text += (text.empty() ? "rank " : ", rank ") + std::to_string(rank) +
-                (answer == control_.answers().end()
-                     ? " (does not respond; last operation completed with it: " + log_->last_done_with(rank) + ")"
-                     : " (last operation: " + answer->second + ")");
-      }
-      if (ranks.empty()) text = "its completion";
+      is_waiting = !is_done() && Clock::now() < until;
     });
     std::this_thread::sleep_for(short_sleep);
   }
+}
+
+std::string MpiEngine::describe_ranks(const std::vector<int>& ranks) {
+  if (ranks.empty()) return "its completion";
+  in_mpi([&] {
+    for (const int rank : ranks) control_.ask(rank);
+  });
+  await_control(
+      [&] { return std::ranges::all_of(ranks, [&](int rank) { return control_.answers().contains(rank); }); });
+  std::string text;
+  in_mpi([&] {
+    for (const int rank : ranks) {
+      const auto answer = control_.answers().find(rank);
+      text += (text.empty() ? "rank " : ", rank ") + std::to_string(rank) +
+              (answer == control_.answers().end()
+                   ? " (does not respond; last operation completed with it: " + log_->last_done_with(rank) + ")"
+                   : " (last operation: " + answer->second + ")");
+    }
+  });
   return text;
 }
 
@@ -211,15 +189,7 @@ void MpiEngine::fail(const Failure& failure) {
   if (!failure_.set(failure)) return;
   try {
     in_mpi([&] { control_.report_failure(failure); });
-    const Clock::time_point until = Clock::now() + answer_time;
-    bool is_sending = !is_frozen();
-    while (is_sending && Clock::now() < until) {
-      in_mpi([&] {
-        if (!is_frozen()) control_.progress();
-        is_sending = !is_frozen() && control_.is_sending();
-      });
-      std::this_thread::sleep_for(short_sleep);
-    }
+    if (!is_frozen()) await_control([this] { return is_frozen() || !control_.is_sending(); });
   } catch (const Error& error) {
     log().debug("a failure could not be reported to the other ranks: {}", error.what());
   }

@@ -9,37 +9,17 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
-#include "parallel/comm/failure.h"
+#include "parallel/comm/backend.h"
 #include "parallel/comm/mpi/control_channel.h"
 #include "parallel/comm/mpi/mpi_steps.h"
 #include "parallel/comm/mpi/mpi_world.h"
-#include "parallel/comm/operation.h"
 
 namespace llmtrain {
 
-class MpiEngine;
-
-// One operation of this rank.
-class MpiOperation : public PendingOperation, public std::enable_shared_from_this<MpiOperation> {
- public:
-  MpiOperation(std::shared_ptr<MpiEngine> engine, Request request, std::shared_ptr<OperationLog> log,
-               const OperationLog::Entry& entry);
-
-  bool done() override;
-  void wait() override;
-  void withdraw() noexcept override;
-
- private:
-  friend class MpiEngine;
-
-  std::shared_ptr<MpiEngine> engine_;
-  Request request_;
-  std::unique_ptr<MpiSteps> steps_;  // under the engine's mutex; empty when done
-  std::atomic<bool> is_done_{false};
-  std::atomic<Clock::rep> first_asked_{0};
-};
+class MpiOperation;
 
 // Advances all operations of this process: a waiting thread does it, otherwise the engine's own thread. MPI makes
 // progress only inside its calls, so somebody has to poll.
@@ -66,6 +46,7 @@ class MpiEngine {
   // nothing calls MPI any more except to report the failure. The process must end.
   void withdraw(MpiOperation& operation) noexcept;
   bool is_frozen() const { return is_frozen_.load(); }
+  double watchdog_seconds() const { return options_.watchdog_seconds; }
 
   const FailureNote& failure() const { return failure_; }
   void fail(const Failure& failure);
@@ -74,14 +55,14 @@ class MpiEngine {
   void stop() noexcept;
 
  private:
-  // All three are called under the mutex.
+  // Both are called under the mutex.
   void progress();
   bool advance(MpiOperation& operation);
-  void note_error(const Error& error);
 
   void look_after();
-  Clock::time_point deadline(MpiOperation& operation) const;
   [[noreturn]] void time_out(MpiOperation& operation);
+  // Handles control messages until `is_done`, called under the mutex, returns true, or it takes too long.
+  void await_control(const std::function<bool()>& is_done);
   std::string describe_ranks(const std::vector<int>& ranks);
 
   int rank_;
@@ -99,6 +80,30 @@ class MpiEngine {
   bool has_stopped_ = false;
   std::atomic<bool> is_frozen_{false};
   std::thread helper_;
+};
+
+// One operation of this rank.
+class MpiOperation : public PendingOperation {
+ public:
+  MpiOperation(std::shared_ptr<MpiEngine> engine, Request request, std::shared_ptr<OperationLog> log,
+               const OperationLog::Entry& entry)
+      : PendingOperation(std::move(log), entry),
+        engine_(std::move(engine)),
+        request_(std::move(request)),
+        deadline_(engine_->watchdog_seconds()) {}
+
+  bool done() override { return engine_->is_done(*this); }
+  void wait() override { engine_->wait(*this); }
+  void withdraw() noexcept override { engine_->withdraw(*this); }
+
+ private:
+  friend class MpiEngine;
+
+  std::shared_ptr<MpiEngine> engine_;
+  Request request_;
+  std::unique_ptr<MpiSteps> steps_;  // under the engine's mutex; empty when done
+  std::atomic<bool> is_done_{false};
+  Deadline deadline_;
 };
 
 }  // namespace llmtrain

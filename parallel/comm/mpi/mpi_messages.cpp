@@ -5,7 +5,6 @@
 #include <string>
 
 #include "core/base/error.h"
-#include "parallel/comm/mpi/mpi_check.h"
 
 namespace llmtrain {
 namespace {
@@ -25,6 +24,24 @@ void for_parts(std::int64_t bytes, Work work) {
 }
 
 }  // namespace
+
+void check_mpi(int status, const char* what) {
+  if (status == MPI_SUCCESS) return;
+  std::string text(MPI_MAX_ERROR_STRING, '\0');
+  int length = 0;
+  MPI_Error_string(status, text.data(), &length);
+  text.resize(static_cast<std::size_t>(length));
+  throw Error(ExitCode::rank_lost, std::string("MPI cannot ") + what + ": " + text +
+                                       "; usual causes are ranks that start different operations, or a lost rank");
+}
+
+MPI_Comm copy_of_world(const char* what) {
+  MPI_Comm communicator = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &communicator), what);
+  // MPI's default handler would kill the process before it can report which operation failed.
+  check_mpi(MPI_Comm_set_errhandler(communicator, MPI_ERRORS_RETURN), "set an error handler");
+  return communicator;
+}
 
 void MpiMessages::send(const void* data, std::int64_t bytes, const MpiRoute& route) {
   for_parts(bytes, [&](std::int64_t begin, int count) {

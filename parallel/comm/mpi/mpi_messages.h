@@ -8,6 +8,13 @@
 
 namespace llmtrain {
 
+// Throws Error(rank_lost) with MPI's message if `status` is an error; `what` names the failed action: "MPI cannot
+// <what>".
+void check_mpi(int status, const char* what);
+
+// A communicator of all ranks whose messages cannot match those of others, and whose errors check_mpi() gets to see.
+MPI_Comm copy_of_world(const char* what);
+
 // The source or destination of a message: a rank of an MPI communicator, and the tag that separates it from others.
 struct MpiRoute {
   MPI_Comm communicator = MPI_COMM_NULL;
@@ -20,9 +27,6 @@ struct MpiRoute {
 class MpiMessages {
  public:
   MpiMessages() = default;
-  ~MpiMessages() = default;
-  MpiMessages(MpiMessages&&) = default;
-  MpiMessages& operator=(MpiMessages&&) = default;
   MpiMessages(const MpiMessages&) = delete;  // each request has one owner
   MpiMessages& operator=(const MpiMessages&) = delete;
 

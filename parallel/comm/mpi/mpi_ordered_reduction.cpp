@@ -99,10 +99,7 @@ class OrderedReductionSteps : public MpiSteps {
       const Range other = range(to, segment.number);
       // Receives are posted before sends, so that arriving messages need no buffering inside MPI.
       if (own.count > 0) segment.messages.receive(received_from(segment, from), own.count * size_, lane_.route(from));
-      if (other.count > 0) {
-        const void* data = static_cast<const std::byte*>(request_.input) + other.begin * size_;
-        segment.messages.send(data, other.count * size_, lane_.route(to));
-      }
+      if (other.count > 0) segment.messages.send(request_.input_at(other.begin), other.count * size_, lane_.route(to));
     }
   }
 
@@ -111,8 +108,7 @@ class OrderedReductionSteps : public MpiSteps {
   }
 
   std::byte* output_at(std::int64_t element) const {
-    const std::int64_t begin = is_scattered_ ? element - part_begin(own_) : element;
-    return static_cast<std::byte*>(request_.output) + begin * size_;
+    return request_.output_at(is_scattered_ ? element - part_begin(own_) : element);
   }
 
   void add_up(Segment& segment) {
@@ -122,8 +118,7 @@ class OrderedReductionSteps : public MpiSteps {
     if (own.count > 0) {
       std::vector<const void*> sources;
       for (int position = 0; position < ranks_; ++position) {
-        sources.push_back(position == own_ ? static_cast<const std::byte*>(request_.input) + own.begin * size_
-                                           : received_from(segment, position));
+        sources.push_back(position == own_ ? request_.input_at(own.begin) : received_from(segment, position));
       }
       void* const destination[] = {output_at(own.begin)};
       reduce_in_order({request_.type, request_.reduction, sources, destination, own.count});

@@ -14,65 +14,40 @@ namespace {
 // latency dominates.
 constexpr std::int64_t small_reduction_bytes = 1 << 14;
 
-const std::byte* input_at(const Request& request, std::int64_t element) {
-  return static_cast<const std::byte*>(request.input) + element * element_size(request.type);
-}
-
-std::byte* output_at(const Request& request, std::int64_t element) {
-  return static_cast<std::byte*>(request.output) + element * element_size(request.type);
-}
-
 void copy(void* to, const void* from, std::int64_t bytes) {
   if (bytes > 0 && to != from) std::memcpy(to, from, static_cast<std::size_t>(bytes));
 }
 
-// All messages start immediately, directly from and to the caller's memory.
+// One set of messages. By itself for operations whose messages all start immediately, directly from and to the caller's
+// memory.
 class DirectSteps : public MpiSteps {
  public:
-  MpiMessages& messages() { return messages_; }
+  bool advance() override { return messages.are_done(); }
+  std::vector<int> open_peers() override { return messages.open_peers(); }
 
-  bool advance() override { return messages_.are_done(); }
-  std::vector<int> open_peers() override { return messages_.open_peers(); }
-
- private:
-  MpiMessages messages_;
+  MpiMessages messages;
 };
-
-std::unique_ptr<MpiSteps> start_message(const Request& request, const MpiLane& lane) {
-  auto steps = std::make_unique<DirectSteps>();
-  const std::int64_t bytes = request.count * element_size(request.type);
-  if (request.collective == Collective::send) {
-    steps->messages().send(request.input, bytes, lane.message_route(request.peer));
-  } else {
-    steps->messages().receive(request.output, bytes, lane.message_route(request.peer));
-  }
-  return steps;
-}
 
 // Everyone sends an empty message to everyone: quadratic in messages, but a single step, and timeouts can name the
 // missing ranks.
-std::unique_ptr<MpiSteps> start_barrier(const Request& request, const MpiLane& lane) {
-  auto steps = std::make_unique<DirectSteps>();
+void start_barrier(MpiMessages& messages, const Request& request, const MpiLane& lane) {
   for (int peer = 0; peer < request.group.size(); ++peer) {
     if (peer == request.group.position()) continue;
-    steps->messages().receive(nullptr, 0, lane.route(peer));
-    steps->messages().send(nullptr, 0, lane.route(peer));
+    messages.receive(nullptr, 0, lane.route(peer));
+    messages.send(nullptr, 0, lane.route(peer));
   }
-  return steps;
 }
 
-std::unique_ptr<MpiSteps> start_all_gather(const Request& request, const MpiLane& lane) {
-  auto steps = std::make_unique<DirectSteps>();
-  const std::int64_t bytes = request.count * element_size(request.type);
+void start_all_gather(MpiMessages& messages, const Request& request, const MpiLane& lane) {
+  const std::int64_t bytes = request.bytes();
   const int ranks = request.group.size(), own = request.group.position();
-  copy(output_at(request, own * request.count), request.input, bytes);
+  copy(request.output_at(own * request.count), request.input, bytes);
   // Each rank starts with its neighbour, so that not all send to the same rank at the same time.
   for (int step = 1; step < ranks && bytes > 0; ++step) {
     const int to = (own + step) % ranks, from = (own + ranks - step) % ranks;
-    steps->messages().receive(output_at(request, from * request.count), bytes, lane.route(from));
-    steps->messages().send(request.input, bytes, lane.route(to));
+    messages.receive(request.output_at(from * request.count), bytes, lane.route(from));
+    messages.send(request.input, bytes, lane.route(to));
   }
-  return steps;
 }
 
 std::vector<std::int64_t> starts_of(const std::vector<std::int64_t>& counts) {
@@ -81,26 +56,23 @@ std::vector<std::int64_t> starts_of(const std::vector<std::int64_t>& counts) {
   return starts;
 }
 
-std::unique_ptr<MpiSteps> start_all_to_all(const Request& request, const MpiLane& lane) {
-  auto steps = std::make_unique<DirectSteps>();
+void start_all_to_all(MpiMessages& messages, const Request& request, const MpiLane& lane) {
   const std::int64_t size = element_size(request.type);
   const std::vector<std::int64_t> inputs = starts_of(request.input_counts), outputs = starts_of(request.output_counts);
   const auto ranks = inputs.size();
   const auto own = static_cast<std::size_t>(request.group.position());
-  copy(output_at(request, outputs[own]), input_at(request, inputs[own]), request.input_counts[own] * size);
+  copy(request.output_at(outputs[own]), request.input_at(inputs[own]), request.input_counts[own] * size);
   for (std::size_t step = 1; step < ranks; ++step) {
     const std::size_t to = (own + step) % ranks, from = (own + ranks - step) % ranks;
     // Empty parts are sent too, so that ranks that disagree on a count notice it.
-    steps->messages().receive(output_at(request, outputs[from]), request.output_counts[from] * size,
-                              lane.route(static_cast<int>(from)));
-    steps->messages().send(input_at(request, inputs[to]), request.input_counts[to] * size,
-                           lane.route(static_cast<int>(to)));
+    messages.receive(request.output_at(outputs[from]), request.output_counts[from] * size,
+                     lane.route(static_cast<int>(from)));
+    messages.send(request.input_at(inputs[to]), request.input_counts[to] * size, lane.route(static_cast<int>(to)));
   }
-  return steps;
 }
 
 // Broadcast down a binomial tree: place v, counted from the root, receives from place v without its highest bit.
-class TreeSteps : public MpiSteps {
+class TreeSteps : public DirectSteps {
  public:
   TreeSteps(const Request& request, const MpiLane& lane)
       : request_(request),
@@ -111,24 +83,21 @@ class TreeSteps : public MpiSteps {
     if (place_ == 0) return;
     int parent_bit = 1;
     while (parent_bit * 2 <= place_) parent_bit *= 2;
-    messages_.receive(request_.output, bytes(), lane_.route(position(place_ - parent_bit)));
+    messages.receive(request_.output, request_.bytes(), lane_.route(position(place_ - parent_bit)));
   }
 
   bool advance() override {
-    if (!messages_.are_done()) return false;
+    if (!messages.are_done()) return false;
     if (has_passed_on_) return true;
     has_passed_on_ = true;
     int bit = 1;
     while (bit <= place_) bit *= 2;
     for (; place_ + bit < ranks_; bit *= 2)
-      messages_.send(request_.output, bytes(), lane_.route(position(place_ + bit)));
-    return messages_.are_done();
+      messages.send(request_.output, request_.bytes(), lane_.route(position(place_ + bit)));
+    return messages.are_done();
   }
 
-  std::vector<int> open_peers() override { return messages_.open_peers(); }
-
  private:
-  std::int64_t bytes() const { return request_.count * element_size(request_.type); }
   int position(int place) const { return (place + request_.peer) % ranks_; }
 
   Request request_;
@@ -136,27 +105,25 @@ class TreeSteps : public MpiSteps {
   int ranks_;
   int place_;
   bool has_passed_on_ = false;
-  MpiMessages messages_;
 };
 
 // Every rank receives all inputs and sums them itself, in the same order.
-class SmallReductionSteps : public MpiSteps {
+class SmallReductionSteps : public DirectSteps {
  public:
-  SmallReductionSteps(const Request& request, const MpiLane& lane)
-      : request_(request), bytes_(request.count * element_size(request.type)) {
+  SmallReductionSteps(const Request& request, const MpiLane& lane) : request_(request), bytes_(request.bytes()) {
     const int ranks = request.group.size(), own = request.group.position();
     // Sends use a copy, because the sums overwrite the input while sends may still read it.
     inputs_.resize(static_cast<std::size_t>(bytes_ * ranks));
     copy(input_of(own), request.input, bytes_);
     for (int peer = 0; peer < ranks && bytes_ > 0; ++peer) {
       if (peer == own) continue;
-      messages_.receive(input_of(peer), bytes_, lane.route(peer));
-      messages_.send(input_of(own), bytes_, lane.route(peer));
+      messages.receive(input_of(peer), bytes_, lane.route(peer));
+      messages.send(input_of(own), bytes_, lane.route(peer));
     }
   }
 
   bool advance() override {
-    if (!messages_.are_done()) return false;
+    if (!messages.are_done()) return false;
     std::vector<const void*> sources;
     for (int peer = 0; peer < request_.group.size(); ++peer) sources.push_back(input_of(peer));
     void* const destination[] = {request_.output};
@@ -164,15 +131,12 @@ class SmallReductionSteps : public MpiSteps {
     return true;
   }
 
-  std::vector<int> open_peers() override { return messages_.open_peers(); }
-
  private:
   std::byte* input_of(int position) { return inputs_.data() + position * bytes_; }
 
   Request request_;
   std::int64_t bytes_;
   std::vector<std::byte> inputs_;
-  MpiMessages messages_;
 };
 
 // Peers are world ranks, which open_peers() translates to positions of the group.
@@ -182,7 +146,7 @@ class MeetingSteps : public DirectSteps {
 
   std::vector<int> open_peers() override {
     std::vector<int> peers = DirectSteps::open_peers();
-    for (int& peer : peers) peer = static_cast<int>(std::find(ranks_.begin(), ranks_.end(), peer) - ranks_.begin());
+    for (int& peer : peers) peer = static_cast<int>(std::ranges::find(ranks_, peer) - ranks_.begin());
     return peers;
   }
 
@@ -196,33 +160,39 @@ std::unique_ptr<MpiSteps> start_meeting(const std::vector<int>& ranks, int posit
   auto steps = std::make_unique<MeetingSteps>(ranks);
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     if (static_cast<int>(i) == position) continue;
-    steps->messages().receive(nullptr, 0, {communicator, ranks[i], 0});
-    steps->messages().send(nullptr, 0, {communicator, ranks[i], 0});
+    steps->messages.receive(nullptr, 0, {communicator, ranks[i], 0});
+    steps->messages.send(nullptr, 0, {communicator, ranks[i], 0});
   }
   return steps;
 }
 
 std::unique_ptr<MpiSteps> start_steps(const Request& request, const MpiLane& lane) {
+  auto steps = std::make_unique<DirectSteps>();
   switch (request.collective) {
     case Collective::all_reduce:
-      if (request.count * element_size(request.type) > small_reduction_bytes)
-        return start_ordered_reduction(request, lane);
+      if (request.bytes() > small_reduction_bytes) return start_ordered_reduction(request, lane);
       return std::make_unique<SmallReductionSteps>(request, lane);
     case Collective::reduce_scatter:
       return start_ordered_reduction(request, lane);
-    case Collective::all_gather:
-      return start_all_gather(request, lane);
-    case Collective::all_to_all:
-      return start_all_to_all(request, lane);
     case Collective::broadcast:
       return std::make_unique<TreeSteps>(request, lane);
+    case Collective::all_gather:
+      start_all_gather(steps->messages, request, lane);
+      break;
+    case Collective::all_to_all:
+      start_all_to_all(steps->messages, request, lane);
+      break;
     case Collective::barrier:
-      return start_barrier(request, lane);
+      start_barrier(steps->messages, request, lane);
+      break;
     case Collective::send:
+      steps->messages.send(request.input, request.bytes(), lane.message_route(request.peer));
+      break;
     case Collective::receive:
+      steps->messages.receive(request.output, request.bytes(), lane.message_route(request.peer));
       break;
   }
-  return start_message(request, lane);
+  return steps;
 }
 
 }  // namespace llmtrain

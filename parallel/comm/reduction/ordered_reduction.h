@@ -5,7 +5,7 @@
 #include <span>
 
 #include "core/base/collective.h"
-#include "parallel/comm/array.h"
+#include "core/base/element_type.h"
 
 namespace llmtrain {
 

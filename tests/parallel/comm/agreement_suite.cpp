@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <stdexcept>
 
-#include "parallel/comm/solo_communicator.h"
+#include "parallel/comm/communicator.h"
 #include "tests/parallel/comm/rank_harness.h"
 
 using namespace llmtrain;

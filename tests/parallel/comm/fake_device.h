@@ -8,7 +8,7 @@
 #include <mutex>
 #include <thread>
 
-#include "parallel/comm/staged/staging_device.h"
+#include "parallel/comm/staged/staged_world.h"
 
 namespace llmtrain::test {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/comm/group.h"
+#include "parallel/comm/request.h"
 
 #include <catch2/catch.hpp>
 #include <numeric>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/comm/local/link_model.h"
+#include "parallel/comm/local/local_shared.h"
 
 #include <catch2/catch.hpp>
 

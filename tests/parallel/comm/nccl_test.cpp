@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "parallel/comm/local/local_world.h"
-#include "parallel/comm/nccl/cuda_handles.h"
+#include "parallel/comm/nccl/nccl_link.h"
 #include "parallel/comm/nccl/nccl_world.h"
 
 using namespace llmtrain;

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "parallel/comm/array.h"
+#include "parallel/comm/request.h"
 
 namespace llmtrain::test {
 

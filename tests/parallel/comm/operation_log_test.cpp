@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/comm/operation_log.h"
+#include "parallel/comm/operation.h"
 
 #include <catch2/catch.hpp>
 

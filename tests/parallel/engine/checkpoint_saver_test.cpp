@@ -9,7 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/checkpoint/tensor_slice.h"
-#include "parallel/comm/solo_communicator.h"
+#include "parallel/comm/communicator.h"
 #include "tests/parallel/engine/captured_log.h"
 #include "tests/parallel/engine/full_disk.h"
 #include "tests/parallel/engine/run_recipe.h"

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "core/recipe/recipe.h"
-#include "parallel/comm/solo_communicator.h"
+#include "parallel/comm/communicator.h"
 #include "parallel/device/device.h"
 #include "parallel/engine/trainer.h"
 #include "parallel/layout/layout.h"

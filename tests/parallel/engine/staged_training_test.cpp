@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "parallel/comm/layered_communicator.h"
+#include "parallel/comm/backend.h"
 #include "parallel/comm/staged/staged_world.h"
 #include "tests/parallel/comm/fake_device.h"
 #include "tests/parallel/engine/train_ranks.h"
