@@ -149,15 +149,14 @@ class LocalCommunicator : public Communicator {
     if (shared_->failure().is_set()) shared_->failure().raise(rank());
     auto& group = static_cast<LocalGroup&>(request.group.state());
     const OperationLog::Entry entry = shared_log()->start(request);
-    const bool is_message = request.is_message();
     Place place;
     {
       const std::lock_guard lock(group.meeting->mutex);
-      place = is_message ? find_message(*shared_, group, request) : find_collective(*shared_, group);
+      place = request.is_message() ? find_message(*shared_, group, request) : find_collective(*shared_, group);
     }
     // The last member removes the exchange from the map; handles keep it alive.
     const std::uint64_t number = group.started - 1;
-    if (place.exchange->join(place.member, request, shared_log(), entry) && !is_message) {
+    if (place.exchange->join(place.member, request, shared_log(), entry) && !request.is_message()) {
       const std::lock_guard lock(group.meeting->mutex);
       group.meeting->collectives.erase(number);
     }

@@ -25,12 +25,9 @@ class OrderedReductionSteps : public MpiSteps {
         ranks_(request.group.size()),
         own_(request.group.position()),
         is_scattered_(request.collective == Collective::reduce_scatter) {
-    std::int64_t longest = 0;
-    for (int position = 0; position < ranks_; ++position)
-      longest = std::max(longest, part_begin(position + 1) - part_begin(position));
     elements_ = std::max<std::int64_t>(1, segment_bytes / size_);
-    // All ranks need the same number of segments, also those whose part is shorter.
-    segments_ = (longest + elements_ - 1) / elements_;
+    // All ranks need the same number of segments, also those whose part is shorter than the first.
+    segments_ = (part_begin(1) + elements_ - 1) / elements_;
     start_more();
   }
 
