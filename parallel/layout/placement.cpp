@@ -32,18 +32,17 @@ std::vector<Stage> place_blocks(const Graph& graph, const PipelineRecipe& pipeli
   const auto placed = std::accumulate(layers_of.begin(), layers_of.end(), std::int64_t{0});
   if (placed != graph.model.layers || static_cast<std::int64_t>(layers_of.size()) != pipeline_ranks * pipeline.loops)
     throw Error(ExitCode::internal_error, "the stages violate the rules of recipes");
+  // The stage of each layer, and of what follows the last one.
+  std::vector<std::size_t> stage_of;
+  for (std::size_t stage = 0; stage < layers_of.size(); ++stage)
+    stage_of.insert(stage_of.end(), static_cast<std::size_t>(layers_of[stage]), stage);
+  stage_of.push_back(layers_of.size() - 1);
   std::vector<Stage> stages(layers_of.size());
-  std::size_t stage = 0;
-  std::int64_t layer = 0, end = layers_of.front();  // the next layer, and the stage's end
+  std::size_t layer = 0;  // the next one
   for (std::size_t block = 0; block < graph.blocks.size(); ++block) {
     const bool is_layer = graph.blocks[block].kind == BlockKind::layer;
-    // What comes before the first layer is on the first stage, what comes after the last on the last, and anything else
-    // with the layer that follows it.
-    const bool follows_layers = layer == graph.model.layers;
-    if (is_layer || (layer > 0 && !follows_layers))
-      while (layer == end) end += layers_of[++stage];
-    if (!is_layer && follows_layers) stage = stages.size() - 1;
-    stages[stage].blocks.push_back(block);
+    // What comes before the first layer is on the first stage, anything else with the layer that follows it.
+    stages[is_layer || layer > 0 ? stage_of[layer] : 0].blocks.push_back(block);
     if (is_layer) ++layer;
   }
   return stages;
