@@ -8,7 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/optim/learning_rate.h"
-#include "parallel/layout/step_scalars.h"
+#include "parallel/layout/layout.h"
 
 namespace llmtrain {
 namespace {

@@ -14,13 +14,21 @@ struct EmulatedLayer {
   double forward_seconds = 0;
   double backward_seconds = 0;
 };
-EmulatedLayer emulated_layer(const Recipe& recipe);
+inline EmulatedLayer emulated_layer(const Recipe& recipe) {
+  if (recipe.launch.backend != CommunicationBackend::local) return {};
+  const double forward = recipe.launch.layer_delay_microseconds * 1e-6;
+  return {forward, (recipe.memory.recompute == Recompute::full ? 3 : 2) * forward};
+}
 
 // What the network adds: per message or hop of a collective's ring, and per byte that a rank sends.
 struct EmulatedLink {
   double hop_seconds = 0;
   double byte_seconds = 0;
 };
-EmulatedLink emulated_link(const LaunchRecipe& launch);
+inline EmulatedLink emulated_link(const LaunchRecipe& launch) {
+  if (launch.backend != CommunicationBackend::local) return {};
+  const double rate = launch.link_megabytes_per_second * 1e6;
+  return {launch.link_delay_microseconds * 1e-6, rate > 0 ? 1 / rate : 0};
+}
 
 }  // namespace llmtrain

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace llmtrain {
@@ -15,7 +16,10 @@ struct FlatInterval {
 };
 
 // The common elements of two intervals; empty if they do not overlap.
-FlatInterval intersection(const FlatInterval& a, const FlatInterval& b);
+inline FlatInterval intersection(const FlatInterval& a, const FlatInterval& b) {
+  const std::int64_t begin = std::max(a.begin, b.begin);
+  return {begin, std::max(begin, std::min(a.end, b.end))};
+}
 
 // Flat memory of `elements`, cut into one contiguous part of equal size per rank (Rajbhandari et al., arXiv
 // 1910.02054); the last parts may end in padding or consist of it.

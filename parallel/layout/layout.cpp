@@ -3,21 +3,17 @@
 
 #include <utility>
 
-#include "parallel/schedule/schedule_check.h"
-
 namespace llmtrain {
 namespace {
 
 ScheduleShape schedule_shape(const Recipe& recipe, const Mesh& mesh) {
-  ScheduleShape shape;
-  shape.kind = recipe.pipeline.schedule;
-  shape.pipeline = static_cast<std::int32_t>(mesh.pipeline);
-  shape.loops = static_cast<std::int32_t>(recipe.pipeline.loops);
-  shape.micro_batches = static_cast<std::int32_t>(mesh.micro_batches(recipe.batch));
-  // With one rank per shard group ZeRO has nothing to divide; the schedule then omits its instructions.
-  shape.zero_stage = shard_group(mesh).ranks > 1 ? static_cast<std::int32_t>(recipe.parallel.zero_stage) : 0;
-  shape.reduces = data_group(mesh).ranks > 1;
-  return shape;
+  return {.kind = recipe.pipeline.schedule,
+          .pipeline = static_cast<std::int32_t>(mesh.pipeline),
+          .loops = static_cast<std::int32_t>(recipe.pipeline.loops),
+          .micro_batches = static_cast<std::int32_t>(mesh.micro_batches(recipe.batch)),
+          // With one rank per shard group ZeRO has nothing to divide; the schedule then omits its instructions.
+          .zero_stage = shard_group(mesh).ranks > 1 ? static_cast<std::int32_t>(recipe.parallel.zero_stage) : 0,
+          .reduces = data_group(mesh).ranks > 1};
 }
 
 }  // namespace
@@ -40,19 +36,17 @@ Partition Partition::on_mesh(const Recipe& recipe, const Mesh& mesh, std::shared
 
 PassSetting pass_setting(const Partition& partition, KernelSet kernels) {
   const Recipe& recipe = partition.recipe;
-  PassSetting setting;
-  setting.kernels = kernels;
-  setting.batch = recipe.batch.micro;
-  setting.sequence_length = recipe.batch.sequence_length;
-  setting.shards = shard_degrees(partition.mesh);
-  // One tensor rank has all rows: nothing is split.
-  setting.splits_sequence = recipe.parallel.sequence && partition.mesh.tensor > 1;
-  setting.context = partition.mesh.context;
-  setting.compute = recipe.precision.compute;
-  setting.fp8_level = recipe.precision.fp8_level;
-  setting.attention = attention_method(recipe.model, recipe.kernels.attention);
-  setting.recompute = recipe.memory.recompute;
-  return setting;
+  return {.kernels = kernels,
+          .batch = recipe.batch.micro,
+          .sequence_length = recipe.batch.sequence_length,
+          .shards = shard_degrees(partition.mesh),
+          // One tensor rank has all rows: nothing is split.
+          .splits_sequence = recipe.parallel.sequence && partition.mesh.tensor > 1,
+          .context = partition.mesh.context,
+          .compute = recipe.precision.compute,
+          .fp8_level = recipe.precision.fp8_level,
+          .attention = attention_method(recipe.model, recipe.kernels.attention),
+          .recompute = recipe.memory.recompute};
 }
 
 Layout::Layout(Partition partition) : partition_(std::move(partition)), schedule_(make_schedule(partition_.shape)) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -8,8 +10,7 @@
 #include "core/graph/pass_setting.h"
 #include "core/recipe/recipe.h"
 #include "parallel/layout/mesh.h"
-#include "parallel/layout/placement.h"
-#include "parallel/layout/state_groups.h"
+#include "parallel/layout/stages.h"
 #include "parallel/schedule/schedule.h"
 
 namespace llmtrain {
@@ -58,5 +59,9 @@ class Layout {
   Partition partition_;
   Schedule schedule_;
 };
+
+// The number of scalars that every rank sends to all others once per step, in float64: its part of the loss, its part
+// of the gradients' squared norm, and whether it was asked to stop. Each rank sums them in rank order.
+constexpr std::size_t step_scalars = 3;
 
 }  // namespace llmtrain

@@ -2,6 +2,7 @@
 #include "parallel/layout/mesh.h"
 
 #include <algorithm>
+#include <cstddef>
 
 #include "core/recipe/rules/rules.h"
 
@@ -15,107 +16,86 @@ struct Axis {
   std::int64_t stride = 1;
 };
 
-// How many of the axis's ranks, counted from the first, are within `span` consecutive ranks.
-std::int64_t count_within(const Axis& axis, std::int64_t span) {
-  return std::clamp<std::int64_t>((span + axis.stride - 1) / axis.stride, 1, axis.ranks);
-}
+// A group's ranks: those of the first axis, nearest to each other, repeated along the next, and so on.
+using Axes = std::vector<Axis>;
 
-// All ranks of a near axis, repeated along a far one.
-RankGroup group_of(const Mesh& mesh, const Axis& near, const Axis& far = {}) {
-  const std::int64_t node = mesh.devices_per_node;
-  std::int64_t inside = count_within(near, node);
-  if (far.ranks > 1) {
-    // Repetitions of the near axis that are whole within a node, and what a node holds of one that it cuts.
-    const std::int64_t whole = std::min(far.ranks, node / far.stride);
-    const std::int64_t rest = whole < far.ranks ? node - whole * far.stride : 0;
-    inside = whole * near.ranks + (rest > 0 ? count_within(near, rest) : 0);
-  }
-  // The nearest two members determine which links a message between neighbours uses.
-  return {.ranks = near.ranks * far.ranks, .stride = near.ranks > 1 ? near.stride : far.stride, .inside_node = inside};
-}
-
-std::int64_t model_ranks(const Mesh& mesh) { return mesh.tensor * mesh.context; }
-
-// The indices of each axis that a group includes: `ranks` of them, `stride` apart.
-struct GroupAxes {
-  Axis pipeline{}, data{}, context{}, tensor{};
-};
-
-GroupAxes axes_of(const Mesh& mesh, GroupKind kind) {
-  const Axis context{mesh.context, 1};
+// The strides follow from the rank formula in mesh.h.
+Axes axes_of(const Mesh& mesh, GroupKind kind) {
+  const std::int64_t replica = mesh.tensor * mesh.context;  // ranks from one data rank to the next
+  const Axis context{mesh.context, mesh.tensor};
   switch (kind) {
     case GroupKind::tensor:
-      return {.tensor = {mesh.tensor, 1}};
+      return {{mesh.tensor, 1}};
     case GroupKind::context:
-      return {.context = context};
+      return {context};
     case GroupKind::data:
-      return {.data = {mesh.data, 1}, .context = context};
+      return {context, {mesh.data, replica}};
     case GroupKind::shard:
-      return {.data = {mesh.zero_shard, 1}, .context = context};
+      return {context, {mesh.zero_shard, replica}};
     case GroupKind::replica:
-      return {.data = {mesh.data / mesh.zero_shard, mesh.zero_shard}};
+      return {{mesh.data / mesh.zero_shard, replica * mesh.zero_shard}};
     case GroupKind::pipeline:
-      return {.pipeline = {mesh.pipeline, 1}};
+      return {{mesh.pipeline, replica * mesh.data}};
     case GroupKind::expert:
-      return {.data = {mesh.expert, 1}};
+      return {{mesh.expert, replica}};
     case GroupKind::expert_data:
-      return {.data = {mesh.data / mesh.expert, mesh.expert},
-              .context = context,
-              .tensor = {mesh.tensor / mesh.expert_tensor, mesh.expert_tensor}};
+      return {{mesh.tensor / mesh.expert_tensor, mesh.expert_tensor},
+              context,
+              {mesh.data / mesh.expert, replica * mesh.expert}};
   }
   return {};
 }
 
-// The indices along one axis of the members of the group that contains `index`.
-std::vector<std::int64_t> along(const Axis& axis, std::int64_t index) {
-  std::vector<std::int64_t> indices;
-  const std::int64_t first = index - index / axis.stride % axis.ranks * axis.stride;
-  for (std::int64_t i = 0; i < axis.ranks; ++i) indices.push_back(first + i * axis.stride);
-  return indices;
+std::int64_t count_ranks(const Axes& axes) {
+  std::int64_t ranks = 1;
+  for (const Axis& axis : axes) ranks *= axis.ranks;
+  return ranks;
+}
+
+// How many of the group's ranks are within `span` consecutive ranks from its first.
+std::int64_t count_within(const Axes& axes, std::int64_t span) {
+  std::int64_t count = 0, repeated = count_ranks(axes);
+  for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
+    repeated /= axis->ranks;
+    // Repetitions of the nearer axes that are whole within the span; the rest of it may hold a part of the next.
+    const std::int64_t whole = std::min(axis->ranks, span / axis->stride);
+    count += whole * repeated;
+    if (whole == axis->ranks) return count;
+    span -= whole * axis->stride;
+  }
+  return span > 0 ? count + 1 : count;
+}
+
+RankGroup rank_group(const Mesh& mesh, const Axes& axes) {
+  // The nearest two members determine which links a message between neighbours uses.
+  const auto nearest = std::ranges::find_if(axes, [](const Axis& axis) { return axis.ranks > 1; });
+  return {.ranks = count_ranks(axes),
+          .stride = nearest != axes.end() ? nearest->stride : 1,
+          .inside_node = count_within(axes, mesh.devices_per_node)};
 }
 
 }  // namespace
 
 std::vector<int> group_members(const Mesh& mesh, GroupKind kind, int rank) {
-  const GroupAxes axes = axes_of(mesh, kind);
-  const std::int64_t tensor = rank % mesh.tensor, context = rank / mesh.tensor % mesh.context;
-  // Inverse of the rank formula in mesh.h.
-  const std::int64_t replica = rank / model_ranks(mesh), data = replica % mesh.data, pipeline = replica / mesh.data;
-  std::vector<int> members;
-  for (const std::int64_t p : along(axes.pipeline, pipeline))
-    for (const std::int64_t d : along(axes.data, data))
-      for (const std::int64_t c : along(axes.context, context))
-        for (const std::int64_t t : along(axes.tensor, tensor))
-          members.push_back(static_cast<int>(((p * mesh.data + d) * mesh.context + c) * mesh.tensor + t));
+  const Axes axes = axes_of(mesh, kind);
+  std::int64_t first = rank;
+  for (const Axis& axis : axes) first -= rank / axis.stride % axis.ranks * axis.stride;
+  std::vector<int> members{static_cast<int>(first)};
+  for (const Axis& axis : axes) {
+    const std::size_t nearer = members.size();
+    for (std::int64_t i = 1; i < axis.ranks; ++i)
+      for (std::size_t m = 0; m < nearer; ++m) members.push_back(members[m] + static_cast<int>(i * axis.stride));
+  }
   return members;
 }
 
-RankGroup tensor_group(const Mesh& mesh) { return group_of(mesh, {mesh.tensor, 1}); }
+RankGroup rank_group(const Mesh& mesh, GroupKind kind) { return rank_group(mesh, axes_of(mesh, kind)); }
 
-RankGroup expert_tensor_group(const Mesh& mesh) { return group_of(mesh, {mesh.expert_tensor, 1}); }
-
-RankGroup context_group(const Mesh& mesh) { return group_of(mesh, {mesh.context, mesh.tensor}); }
-
-RankGroup data_group(const Mesh& mesh) { return group_of(mesh, {mesh.data * mesh.context, mesh.tensor}); }
-
-RankGroup shard_group(const Mesh& mesh) { return group_of(mesh, {mesh.zero_shard * mesh.context, mesh.tensor}); }
-
-RankGroup replica_group(const Mesh& mesh) {
-  return group_of(mesh, {mesh.data / mesh.zero_shard, model_ranks(mesh) * mesh.zero_shard});
-}
-
-RankGroup expert_group(const Mesh& mesh) { return group_of(mesh, {mesh.expert, model_ranks(mesh)}); }
-
-RankGroup expert_data_group(const Mesh& mesh) {
-  const std::int64_t copies = mesh.tensor / mesh.expert_tensor;
-  // If an expert takes whole tensor groups, its nearest copies are on the context ranks.
-  const Axis near = copies > 1 ? Axis{copies * mesh.context, mesh.expert_tensor} : Axis{mesh.context, mesh.tensor};
-  return group_of(mesh, near, {mesh.data / mesh.expert, model_ranks(mesh) * mesh.expert});
-}
+RankGroup expert_tensor_group(const Mesh& mesh) { return rank_group(mesh, Axes{{mesh.expert_tensor, 1}}); }
 
 RankGroup expert_shard_group(const Mesh& mesh) {
   RankGroup group = expert_data_group(mesh);
-  const std::int64_t copies = model_ranks(mesh) / mesh.expert_tensor;
+  const std::int64_t copies = mesh.tensor * mesh.context / mesh.expert_tensor;
   group.ranks = std::max<std::int64_t>(1, mesh.zero_shard * copies / mesh.expert);
   group.inside_node = std::min(group.inside_node, group.ranks);
   return group;

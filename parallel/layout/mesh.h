@@ -54,15 +54,16 @@ struct RankGroup {
 // How the ranks of the mesh split parameters before ZeRO shards them.
 inline ShardDegrees shard_degrees(const Mesh& mesh) { return {mesh.tensor, mesh.expert, mesh.expert_tensor}; }
 
-RankGroup tensor_group(const Mesh& mesh);
+RankGroup rank_group(const Mesh& mesh, GroupKind kind);
+inline RankGroup tensor_group(const Mesh& mesh) { return rank_group(mesh, GroupKind::tensor); }
+inline RankGroup context_group(const Mesh& mesh) { return rank_group(mesh, GroupKind::context); }
+inline RankGroup data_group(const Mesh& mesh) { return rank_group(mesh, GroupKind::data); }
+inline RankGroup shard_group(const Mesh& mesh) { return rank_group(mesh, GroupKind::shard); }
+inline RankGroup replica_group(const Mesh& mesh) { return rank_group(mesh, GroupKind::replica); }
+inline RankGroup expert_group(const Mesh& mesh) { return rank_group(mesh, GroupKind::expert); }
+inline RankGroup expert_data_group(const Mesh& mesh) { return rank_group(mesh, GroupKind::expert_data); }
 RankGroup expert_tensor_group(const Mesh& mesh);  // the ranks of a tensor group that split one expert's matrices
-RankGroup context_group(const Mesh& mesh);
-RankGroup data_group(const Mesh& mesh);     // data × context: the ranks that hold the same parameters
-RankGroup shard_group(const Mesh& mesh);    // the part of a data group that shares ZeRO's shards: zero_shard × context
-RankGroup replica_group(const Mesh& mesh);  // the ranks of a data group that hold the same shard
-RankGroup expert_group(const Mesh& mesh);   // exchange tokens
-RankGroup expert_data_group(const Mesh& mesh);   // hold the same experts, or the same part of them
-RankGroup expert_shard_group(const Mesh& mesh);  // the part of them that shares ZeRO's shards
+RankGroup expert_shard_group(const Mesh& mesh);   // the part of an expert_data group that shares ZeRO's shards
 // Two ranks: pipeline rank r and its neighbour (r + 1) mod pipeline; without r the pair that is farthest apart.
 RankGroup pipeline_neighbours(const Mesh& mesh, std::int64_t pipeline_rank);
 RankGroup pipeline_neighbours(const Mesh& mesh);

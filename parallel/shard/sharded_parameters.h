@@ -14,7 +14,7 @@
 #include "core/parameters/parameter_store.h"
 #include "core/recipe/recipe.h"
 #include "parallel/layout/flat_shards.h"
-#include "parallel/layout/state_groups.h"
+#include "parallel/layout/stages.h"
 #include "parallel/shard/data_parallel.h"
 #include "parallel/shard/tensor_gradients.h"
 #include "parallel/shard/tensor_parallel.h"

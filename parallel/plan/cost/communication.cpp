@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/graph/block_cache.h"
-#include "parallel/layout/step_scalars.h"
+#include "parallel/layout/layout.h"
 #include "parallel/plan/cost/operator_cost.h"
 #include "parallel/plan/cost/state_cost.h"
 #include "parallel/plan/cost/step_cost_model.h"

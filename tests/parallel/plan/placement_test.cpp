@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/layout/placement.h"
+#include "parallel/layout/stages.h"
 
 #include <rapidcheck.h>
 #include <rapidcheck/catch.h>

@@ -83,28 +83,6 @@ Mesh random_mesh() {
   return mesh;
 }
 
-RankGroup rank_group(const Mesh& mesh, GroupKind kind) {
-  switch (kind) {
-    case GroupKind::tensor:
-      return tensor_group(mesh);
-    case GroupKind::context:
-      return context_group(mesh);
-    case GroupKind::data:
-      return data_group(mesh);
-    case GroupKind::shard:
-      return shard_group(mesh);
-    case GroupKind::replica:
-      return replica_group(mesh);
-    case GroupKind::expert:
-      return expert_group(mesh);
-    case GroupKind::expert_data:
-      return expert_data_group(mesh);
-    case GroupKind::pipeline:
-      break;
-  }
-  return {mesh.pipeline, mesh.world() / mesh.pipeline, 1};
-}
-
 // How many of a group's ranks lie on the node of each; all numbers that occur over the world.
 std::set<std::int64_t> ranks_on_a_node(const Mesh& mesh, GroupKind kind) {
   std::set<std::int64_t> counts;
