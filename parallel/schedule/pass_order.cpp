@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/schedule/pass_order.h"
-
 #include <algorithm>
+#include <utility>
+
+#include "parallel/schedule/schedule.h"
 
 namespace llmtrain {
 
@@ -15,26 +16,26 @@ class PassList {
     passes_.reserve(2 * static_cast<std::size_t>(shape.loops) * static_cast<std::size_t>(shape.micro_batches));
   }
 
-  void add(Direction direction, std::int32_t loop, std::int32_t micro) {
-    passes_.push_back({direction, loop * shape_.pipeline + rank_, micro});
+  void add(Operation direction, std::int32_t loop, std::int32_t micro) {
+    passes_.push_back({.operation = direction, .stage = loop * shape_.pipeline + rank_, .micro = micro});
   }
 
   // The index-th forward or backward of a depth-first schedule (Narayanan et al., arXiv 2104.04473, section 2.2.2):
   // groups of `pipeline` micro-batches go through all loops, ascending or descending, before the next group. A group of
   // that size returns to the first rank just when the rank has sent the last of the group on.
-  void add_depth_first(Direction direction, std::int32_t index) {
+  void add_depth_first(Operation direction, std::int32_t index) {
     const std::int32_t group = shape_.pipeline * shape_.loops;
     const std::int32_t loop = index % group / shape_.pipeline;
     const std::int32_t micro = index / group * shape_.pipeline + index % shape_.pipeline;
-    add(direction, direction == Direction::forward ? loop : shape_.loops - 1 - loop, micro);
+    add(direction, direction == Operation::forward ? loop : shape_.loops - 1 - loop, micro);
   }
 
-  std::vector<Pass> take() { return std::move(passes_); }
+  std::vector<Instruction> take() { return std::move(passes_); }
 
  private:
   const ScheduleShape& shape_;
   std::int32_t rank_;
-  std::vector<Pass> passes_;
+  std::vector<Instruction> passes_;
 };
 
 // `group` micro-batches at a time forward through all loops and backward in reverse. With all micro-batches as one
@@ -42,9 +43,9 @@ class PassList {
 void add_group_by_group(PassList& list, const ScheduleShape& shape, std::int32_t group) {
   for (std::int32_t first = 0; first < shape.micro_batches; first += group) {
     for (std::int32_t loop = 0; loop < shape.loops; ++loop)
-      for (std::int32_t micro = first; micro < first + group; ++micro) list.add(Direction::forward, loop, micro);
+      for (std::int32_t micro = first; micro < first + group; ++micro) list.add(Operation::forward, loop, micro);
     for (std::int32_t loop = shape.loops - 1; loop >= 0; --loop)
-      for (std::int32_t micro = first; micro < first + group; ++micro) list.add(Direction::backward, loop, micro);
+      for (std::int32_t micro = first; micro < first + group; ++micro) list.add(Operation::backward, loop, micro);
   }
 }
 
@@ -58,17 +59,17 @@ void add_one_forward_one_backward(PassList& list, const ScheduleShape& shape, st
   const std::int32_t ranks_behind = shape.pipeline - rank - 1;
   const std::int32_t wanted = shape.loops == 1 ? ranks_behind : 2 * ranks_behind + (shape.loops - 1) * shape.pipeline;
   const std::int32_t warm_up = std::min(wanted, passes);
-  for (std::int32_t index = 0; index < warm_up; ++index) list.add_depth_first(Direction::forward, index);
+  for (std::int32_t index = 0; index < warm_up; ++index) list.add_depth_first(Operation::forward, index);
   for (std::int32_t index = 0; index < passes; ++index) {
-    if (warm_up + index < passes) list.add_depth_first(Direction::forward, warm_up + index);
+    if (warm_up + index < passes) list.add_depth_first(Operation::forward, warm_up + index);
     // Also after the last forward: the cool-down that drains the pipeline.
-    list.add_depth_first(Direction::backward, index);
+    list.add_depth_first(Operation::backward, index);
   }
 }
 
 }  // namespace
 
-std::vector<Pass> pass_order(const ScheduleShape& shape, std::int32_t rank) {
+std::vector<Instruction> pass_order(const ScheduleShape& shape, std::int32_t rank) {
   PassList list(shape, rank);
   switch (shape.kind) {
     case PipelineSchedule::breadth_first:

@@ -2,15 +2,83 @@
 #include "parallel/schedule/schedule.h"
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/recipe/pipeline_schedules.h"
-#include "parallel/schedule/pass_order.h"
-#include "parallel/schedule/weight_holds.h"
 
 namespace llmtrain {
 
 namespace {
+
+// In the order of the enum.
+constexpr std::array<const char*, 10> operation_names = {
+    "Forward",      "Backward",      "SendActivation", "RecvActivation",  "SendGradient",
+    "RecvGradient", "GatherWeights", "FreeWeights",    "ReduceGradients", "OptimizerStep"};
+
+// A period during which a rank holds a stage's gathered weights, as indices into its list of passes.
+struct WeightHold {
+  std::int32_t stage = 0;
+  std::size_t gather_before = 0;  // the gather is issued before this pass
+  std::size_t free_after = 0;     // last use
+};
+
+constexpr std::size_t none = static_cast<std::size_t>(-1);
+
+// A group of micro-batches in one direction, which needs its stage gathered from its first pass to its last.
+struct Use {
+  std::int32_t stage = 0;
+  std::size_t first = 0;
+  std::size_t last = 0;
+};
+
+std::vector<Use> list_uses(const std::vector<Instruction>& passes, std::int32_t group) {
+  std::vector<Use> uses;
+  // 1F1B alternates directions, so a use continues across passes of the other direction.
+  std::array<std::size_t, 2> current = {none, none};  // by direction
+  for (std::size_t i = 0; i < passes.size(); ++i) {
+    std::size_t& use = current[passes[i].operation == Operation::forward ? 0 : 1];
+    // The same group of micro-batches: micro ÷ group identifies it.
+    const bool continues = use != none && uses[use].stage == passes[i].stage &&
+                           passes[uses[use].first].micro / group == passes[i].micro / group;
+    if (!continues) {
+      use = uses.size();
+      uses.push_back({passes[i].stage, i, i});
+    }
+    uses[use].last = i;
+  }
+  return uses;
+}
+
+// When ZeRO-3 gathers and frees weights around the passes of a rank, with two buffers: a stage is gathered as soon as
+// its buffer is free, while the rank still works on the stage in the other buffer. `group` consecutive micro-batches in
+// one direction through a stage share a gather. Ordered by first use, which is also the order of gather_before. A stage
+// that is still held for the other direction stays held; one whose last use has ended is freed before it is gathered
+// again.
+std::vector<WeightHold> hold_weights(const std::vector<Instruction>& passes, std::int32_t group) {
+  std::vector<WeightHold> holds;
+  std::array<std::size_t, 2> buffers = {none, none};  // the last hold in each of the two buffers
+  const auto free_from = [&](std::size_t hold) { return hold == none ? 0 : holds[hold].free_after + 1; };
+  // In order of first use, so that each gather starts as early as the buffers allow.
+  for (const Use& use : list_uses(passes, group)) {
+    std::size_t same = none;  // the last hold of the stage
+    for (const std::size_t hold : buffers)
+      if (hold != none && holds[hold].stage == use.stage && free_from(hold) > free_from(same)) same = hold;
+    // Still held when the use begins (the other direction): keep it instead of gathering a second copy.
+    if (free_from(same) > use.first) {
+      holds[same].free_after = std::max(holds[same].free_after, use.last);
+      continue;
+    }
+    // The buffer that becomes free first allows the earliest prefetch; a stage's own last hold must have ended as well,
+    // because the memory of its gathered weights exists once.
+    std::size_t& buffer = free_from(buffers[0]) <= free_from(buffers[1]) ? buffers[0] : buffers[1];
+    const std::size_t gather = std::max(free_from(buffer), free_from(same));
+    buffer = holds.size();
+    holds.push_back({use.stage, gather, use.last});
+  }
+  return holds;
+}
 
 // Writes the instructions of one rank: its passes, and the communication around them.
 class RankWriter {
@@ -32,7 +100,7 @@ class RankWriter {
     gather_before(0);
     for (std::size_t i = 0; i < passes_.size(); ++i) {
       receive(passes_[i]);
-      compute(passes_[i]);
+      instructions_.push_back(passes_[i]);
       send(passes_[i]);
       free_after(i);
       // Gathers go before the reduction on the data stream: the next stage waits for its weights, while reduced
@@ -59,29 +127,25 @@ class RankWriter {
 
   std::int32_t rank_behind() const { return (rank_ + 1) % shape_.pipeline; }
   std::int32_t rank_before() const { return (rank_ + shape_.pipeline - 1) % shape_.pipeline; }
-  bool has_stage_before(const Pass& pass) const { return shape_.pipeline > 1 && pass.stage > 0; }
-  bool has_stage_behind(const Pass& pass) const { return shape_.pipeline > 1 && pass.stage + 1 < shape_.stages(); }
+  bool has_stage_before(const Instruction& pass) const { return shape_.pipeline > 1 && pass.stage > 0; }
+  bool has_stage_behind(const Instruction& pass) const {
+    return shape_.pipeline > 1 && pass.stage + 1 < shape_.stages();
+  }
 
-  void transfer(Operation operation, const Pass& pass, std::int32_t peer) {
+  void transfer(Operation operation, const Instruction& pass, std::int32_t peer) {
     instructions_.push_back({.operation = operation, .stage = pass.stage, .micro = pass.micro, .peer = peer});
   }
 
-  void receive(const Pass& pass) {
-    if (pass.direction == Direction::forward) {
+  void receive(const Instruction& pass) {
+    if (pass.operation == Operation::forward) {
       if (has_stage_before(pass)) transfer(Operation::receive_activation, pass, rank_before());
     } else if (has_stage_behind(pass)) {
       transfer(Operation::receive_gradient, pass, rank_behind());
     }
   }
 
-  void compute(const Pass& pass) {
-    const bool forward = pass.direction == Direction::forward;
-    instructions_.push_back(
-        {.operation = forward ? Operation::forward : Operation::backward, .stage = pass.stage, .micro = pass.micro});
-  }
-
-  void send(const Pass& pass) {
-    if (pass.direction == Direction::forward) {
+  void send(const Instruction& pass) {
+    if (pass.operation == Operation::forward) {
       if (has_stage_behind(pass)) transfer(Operation::send_activation, pass, rank_behind());
     } else if (has_stage_before(pass)) {
       transfer(Operation::send_gradient, pass, rank_before());
@@ -100,8 +164,8 @@ class RankWriter {
   }
 
   // Backwards of a stage run in micro-batch order, so the last micro-batch of a group completes its gradients.
-  void reduce_after(const Pass& pass) {
-    if (!shape_.reduces || pass.direction == Direction::forward) return;
+  void reduce_after(const Instruction& pass) {
+    if (!shape_.reduces || pass.operation == Operation::forward) return;
     if ((pass.micro + 1) % shape_.reduction_group() == 0)
       instructions_.push_back({.operation = Operation::reduce_gradients, .stage = pass.stage});
   }
@@ -113,13 +177,34 @@ class RankWriter {
 
   const ScheduleShape& shape_;
   std::int32_t rank_;
-  std::vector<Pass> passes_;
+  std::vector<Instruction> passes_;
   std::vector<WeightHold> holds_, frees_;  // by gather_before, by free_after
   std::size_t gathered_ = 0, freed_ = 0;
   std::vector<Instruction> instructions_;
 };
 
 }  // namespace
+
+std::string to_text(const Instruction& instruction) {
+  std::string text = operation_names[static_cast<std::size_t>(instruction.operation)];
+  if (instruction.stage >= 0) text += " stage " + std::to_string(instruction.stage);
+  if (instruction.micro >= 0) text += " micro " + std::to_string(instruction.micro);
+  if (instruction.peer >= 0) text += " peer " + std::to_string(instruction.peer);
+  return text;
+}
+
+std::string to_text(const RankSchedule& schedule) {
+  std::string text;
+  for (const Instruction& instruction : schedule.instructions) text += to_text(instruction) + '\n';
+  return text;
+}
+
+std::string to_text(const Schedule& schedule) {
+  std::string text;
+  for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank)
+    text += "Rank " + std::to_string(rank) + '\n' + to_text(schedule.ranks[rank]);
+  return text;
+}
 
 Schedule make_schedule(const ScheduleShape& shape) {
   // The rules of recipes have checked this; a shape from elsewhere would give a schedule that cannot run.

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/schedule/schedule_check.h"
-
 #include <string>
 #include <vector>
 
 #include "core/base/error.h"
+#include "parallel/schedule/schedule.h"
 #include "parallel/schedule/schedule_state.h"
 
 namespace llmtrain {

@@ -10,7 +10,7 @@
 #include "parallel/plan/memory/memory_model.h"
 #include "parallel/plan/planner/planner.h"
 #include "parallel/plan/report/plan.h"
-#include "parallel/schedule/pass_order.h"
+#include "parallel/schedule/schedule.h"
 
 namespace llmtrain {
 namespace {

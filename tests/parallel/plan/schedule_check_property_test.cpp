@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include "core/base/error.h"
-#include "parallel/schedule/schedule_check.h"
+#include "parallel/schedule/schedule.h"
 #include "tests/parallel/plan/random_shape.h"
 
 namespace llmtrain {

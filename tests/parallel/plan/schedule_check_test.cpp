@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/schedule/schedule_check.h"
+#include "parallel/schedule/schedule.h"
 
 #include <catch2/catch.hpp>
 #include <functional>
