@@ -8,8 +8,6 @@ namespace {
 
 using Role = ParameterRole;
 
-constexpr double fp32_bytes = 4;
-
 // Query, key and value as the attention core reads them.
 void save_inputs(const OperatorWriter& writer, Operator& core) {
   const LocalShape& shape = writer.shape();
@@ -46,9 +44,7 @@ void save_core(const OperatorWriter& writer, Operator& core) {
 // also serves the backward.
 void exchange_keys(const OperatorWriter& writer, Operator& core, double bytes) {
   const auto add = [&](Collective collective, Direction direction, const char* tensors) {
-    Exchange exchange = writer.exchange(collective, direction, tensors, bytes);
-    exchange.axis = RankAxis::context;
-    core.exchanges.push_back(exchange);
+    writer.exchange(core, RankAxis::context, collective, direction, tensors, bytes);
   };
   add(Collective::all_gather, Direction::forward, "keys and values");
   add(Collective::all_gather, Direction::backward, "keys and values");

@@ -4,10 +4,7 @@
 namespace llmtrain {
 namespace {
 
-constexpr double fp32_bytes = 4;
 constexpr const char* ends = "embedding and head";
-
-double whole_rows(const LocalShape& shape) { return shape.element * shape.tokens * shape.hidden; }
 
 // CPU: one chunk of logits with the gradient of its input, the normed input, and every row's loss.
 double cpu_head_working(const LocalShape& shape) {
@@ -27,17 +24,6 @@ void save_for_head(const OperatorWriter& writer, Operator& norm) {
   writer.save(norm, writer.is_cpu() ? "normed_gradient" : "normed", residual, Recompute::full);
 }
 
-// Each tensor rank computes the logits of its part of the vocabulary from all rows.
-void exchange_rows(const OperatorWriter& writer, Operator& logits) {
-  const double bytes = whole_rows(writer.shape());
-  if (writer.setting().splits_sequence) {
-    logits.exchanges.push_back(writer.exchange(Collective::all_gather, Direction::forward, ends, bytes));
-    logits.exchanges.push_back(writer.exchange(Collective::reduce_scatter, Direction::backward, ends, bytes));
-  } else {
-    logits.exchanges.push_back(writer.exchange(Collective::all_reduce, Direction::backward, ends, bytes));
-  }
-}
-
 }  // namespace
 
 // The embedding rows are summed over the tensor ranks, each of which has a part of the vocabulary.
@@ -49,13 +35,7 @@ void write_embedding(OperatorWriter& writer) {
   // of the table's.
   Operator& lookup = writer.elementwise("lookup", (has_positions ? 3 : 2) * elements, 3 * elements);
   lookup.forward_working = lookup.backward_working = shape.element * shape.residual();
-  if (writer.setting().splits_sequence) {
-    lookup.exchanges.push_back(
-        writer.exchange(Collective::reduce_scatter, Direction::forward, ends, whole_rows(shape)));
-    lookup.exchanges.push_back(writer.exchange(Collective::all_gather, Direction::backward, ends, whole_rows(shape)));
-  } else {
-    lookup.exchanges.push_back(writer.exchange(Collective::all_reduce, Direction::forward, ends, whole_rows(shape)));
-  }
+  writer.exchange_rows(lookup, Direction::backward, ends, Exposure::whole);
   if (!writer.drops()) return;
   Operator& dropout = writer.elementwise("dropout", 2 * shape.residual(), 2 * shape.residual());
   if (!writer.is_cpu()) writer.save(dropout, "mask", dropout_mask_bytes * shape.residual(), Recompute::full);
@@ -71,7 +51,8 @@ void write_head(OperatorWriter& writer) {
   Operator& logits = writer.linear("logits", {shape.tokens, shape.vocabulary, shape.hidden}, {});
   // FP8 levels leave the head in the compute type (arXiv 2310.18313).
   logits.uses_fp8 = false;
-  exchange_rows(writer, logits);
+  // Each tensor rank computes the logits of its part of the vocabulary from all rows.
+  writer.exchange_rows(logits, Direction::forward, ends, Exposure::whole);
   if (!writer.is_cpu()) writer.save(logits, "logits", fp32_bytes * logits_elements, Recompute::full);
 
   Operator& loss = writer.add("loss", OperatorKind::cross_entropy);
@@ -79,7 +60,7 @@ void write_head(OperatorWriter& writer) {
   loss.ends_micro_batch = true;
   // Three statistics per row from every tensor rank: largest logit, sum and the target's logit.
   const double statistics = 3 * fp32_bytes * shape.tokens * static_cast<double>(writer.setting().shards.tensor);
-  loss.exchanges.push_back(writer.exchange(Collective::all_gather, Direction::forward, "cross-entropy", statistics));
+  writer.exchange(loss, RankAxis::tensor, Collective::all_gather, Direction::forward, "cross-entropy", statistics);
   loss.backward_working = shape.element * shape.residual();
   if (writer.is_cpu()) {
     loss.forward_working = cpu_head_working(shape);

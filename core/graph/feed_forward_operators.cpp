@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/graph/experts.h"
 #include "core/graph/operator_writer.h"
 
 namespace llmtrain {
@@ -7,7 +6,6 @@ namespace {
 
 using Role = ParameterRole;
 
-constexpr double fp32_bytes = 4;
 constexpr double index_bytes = 8;
 
 // Columns of the activation's input per unit of width: gate and up for swiglu.
@@ -90,12 +88,13 @@ void write_router(OperatorWriter& writer, const MixtureOfExpertsRecipe& moe) {
   writer.save(softmax, "experts.choices", (index_bytes + fp32_bytes) * shape.split_tokens * top_k);
 }
 
-void add_exchange(const OperatorWriter& writer, Operator& item, RankAxis axis, Direction direction, double bytes) {
-  const bool is_expert = axis == RankAxis::expert;
-  Exchange exchange = writer.exchange(is_expert ? Collective::all_to_all : Collective::all_reduce, direction,
-                                      is_expert ? "tokens" : "expert sums", bytes);
-  exchange.axis = axis;
-  item.exchanges.push_back(exchange);
+void exchange_tokens(Operator& item, double bytes) {
+  for (const Direction direction : {Direction::forward, Direction::backward})
+    OperatorWriter::exchange(item, RankAxis::expert, Collective::all_to_all, direction, "tokens", bytes);
+}
+
+void sum_over_expert(Operator& item, Direction direction, double bytes) {
+  OperatorWriter::exchange(item, RankAxis::expert_tensor, Collective::all_reduce, direction, "expert sums", bytes);
 }
 
 // Tokens are sent to the experts and their results come back, in the backward the other way round; the ranks that split
@@ -114,10 +113,9 @@ void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& 
   Operator& dispatch = writer.elementwise("feed_forward.experts.dispatch", copied, copied);
   dispatch.forward_working = dispatch.backward_working = 2 * bytes;
   if (moe.shared_experts == 0) writer.hold_gathered_rows(dispatch);
-  for (const Direction direction : {Direction::forward, Direction::backward})
-    add_exchange(writer, dispatch, RankAxis::expert, direction, bytes);
+  exchange_tokens(dispatch, bytes);
   // The ranks of one expert see the same tokens; each has a part of their gradient.
-  add_exchange(writer, dispatch, RankAxis::expert_tensor, Direction::backward, bytes);
+  sum_over_expert(dispatch, Direction::backward, bytes);
 
   const Network network{.path = "feed_forward.experts.routed",
                         .saved = "experts",
@@ -134,9 +132,8 @@ void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& 
   writer.save(down, "experts.output", bytes);
   // Its movement of memory is counted with the dispatch, here only its collectives.
   Operator& combine = writer.elementwise("feed_forward.experts.combine", 0, 0);
-  for (const Direction direction : {Direction::forward, Direction::backward})
-    add_exchange(writer, combine, RankAxis::expert, direction, bytes);
-  add_exchange(writer, combine, RankAxis::expert_tensor, Direction::forward, bytes);
+  exchange_tokens(combine, bytes);
+  sum_over_expert(combine, Direction::forward, bytes);
 }
 
 }  // namespace

@@ -23,33 +23,38 @@ bool grows_with_vocabulary_or_positions(ParameterRole role) {
   return role == Role::token_embedding || role == Role::position_embedding || role == Role::head_weight;
 }
 
+// Of what `count` counts of each parameter.
+template <class Count>
+std::int64_t sum(const std::vector<Parameter>& parameters, Count count) {
+  return std::transform_reduce(parameters.begin(), parameters.end(), std::int64_t{0}, std::plus<>(), count);
+}
+
 }  // namespace
 
-std::int64_t Parameter::elements() const {
+bool has_experts(const ModelRecipe& model, std::int64_t layer) {
+  return model.moe && (layer + 1) % model.moe->every == 0;
+}
+
+std::int64_t element_count(const std::vector<std::int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
 
 std::int64_t Graph::parameter_count() const {
-  std::int64_t count = 0;
-  for (const Parameter& parameter : parameters) count += parameter.elements();
-  return count;
+  return sum(parameters, [](const Parameter& parameter) { return parameter.elements(); });
 }
 
 std::int64_t Graph::active_parameter_count() const {
-  std::int64_t count = 0;
-  for (const Parameter& parameter : parameters) {
-    const std::int64_t elements = parameter.elements();
+  return sum(parameters, [&](const Parameter& parameter) {
     // A token goes to top_k of the experts, all of equal size.
-    count += parameter.has_expert_axis ? elements / model.moe->experts * model.moe->top_k : elements;
-  }
-  return count;
+    return parameter.has_expert_axis ? parameter.elements() / model.moe->experts * model.moe->top_k
+                                     : parameter.elements();
+  });
 }
 
 std::int64_t Graph::embedding_parameter_count() const {
-  std::int64_t count = 0;
-  for (const Parameter& parameter : parameters)
-    if (grows_with_vocabulary_or_positions(parameter.role)) count += parameter.elements();
-  return count;
+  return sum(parameters, [](const Parameter& parameter) {
+    return grows_with_vocabulary_or_positions(parameter.role) ? parameter.elements() : 0;
+  });
 }
 
 std::int64_t Graph::non_embedding_parameter_count() const { return parameter_count() - embedding_parameter_count(); }

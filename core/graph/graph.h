@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@ namespace llmtrain {
 // defined once.
 
 enum class Initialization { normal, ones, zeros };
+
+std::int64_t element_count(const std::vector<std::int64_t>& shape);
 
 // How tensor parallelism splits a parameter: not at all, by output features (rows, the first axis after the experts')
 // or by input features (columns, the last axis).
@@ -81,7 +84,7 @@ struct Parameter {
   // head, routers, biases and norms keep their type (Peng et al., arXiv 2310.18313).
   bool is_layer_matrix = false;
 
-  std::int64_t elements() const;
+  std::int64_t elements() const { return element_count(shape); }
 };
 
 enum class BlockKind { embedding, layer, head };
@@ -93,6 +96,12 @@ struct Block {
   std::vector<std::size_t> parameters;  // indices into Graph::parameters, each parameter in exactly one block
   std::size_t alike = 0;                // the first block of the same kind with parameters of the same roles and shapes
 };
+
+// Width of the space in which the cosine router compares a token with the experts (Chi et al., arXiv 2204.09179).
+constexpr std::int64_t cosine_router_width = 256;
+
+// Whether transformer layer `layer` (from 0) has a mixture of experts: the last of every `model.moe.every` layers.
+bool has_experts(const ModelRecipe& model, std::int64_t layer);
 
 struct Graph {
   ModelRecipe model;
@@ -124,6 +133,26 @@ struct Graph {
   // Model FLOPs of one training step per token: matrix products and attention, forward and backward, without recompute.
   // For GPT-2 shapes 72·l·h²(1 + s/6h + V/12lh) (Narayanan et al., arXiv 2104.04473, without its recompute).
   double training_flops_per_token(std::int64_t sequence_length) const;
+};
+
+// One value for all identical blocks of a Graph (Block::alike): a model of a hundred layers is evaluated as fast as one
+// of two. The graph outlives this.
+template <class Value>
+class BlockCache {
+ public:
+  explicit BlockCache(const Graph& graph) : graph_(graph), values_(graph.blocks.size()) {}
+
+  // `make` is called for the first of the identical blocks.
+  template <class Make>
+  const Value& of(std::size_t block, Make make) {
+    std::optional<Value>& value = values_[graph_.blocks[block].alike];
+    if (!value) value.emplace(make());
+    return *value;
+  }
+
+ private:
+  const Graph& graph_;
+  std::vector<std::optional<Value>> values_;
 };
 
 }  // namespace llmtrain

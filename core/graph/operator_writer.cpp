@@ -2,13 +2,9 @@
 #include "core/graph/operator_writer.h"
 
 #include <algorithm>
+#include <cstddef>
 
 namespace llmtrain {
-namespace {
-
-constexpr double statistic_bytes = 4;  // fp32
-
-}  // namespace
 
 OperatorWriter::OperatorWriter(const Graph& graph, std::size_t block, const PassSetting& setting)
     : graph_(graph), block_(block), setting_(setting), shape_(local_shape(graph.model, setting)) {}
@@ -69,56 +65,51 @@ void OperatorWriter::save(Operator& item, std::string name, double bytes, Recomp
 
 double OperatorWriter::statistics_bytes(double rows) const {
   // Layer norm keeps mean and reciprocal deviation, root-mean-square norm only the latter.
-  return statistic_bytes * rows * (model().norm == NormKind::layernorm ? 2 : 1);
+  return fp32_bytes * rows * (model().norm == NormKind::layernorm ? 2 : 1);
 }
 
-Exchange OperatorWriter::exchange(Collective collective, Direction direction, const char* tensors, double bytes) const {
-  return {
-      .collective = collective, .axis = RankAxis::tensor, .direction = direction, .tensors = tensors, .bytes = bytes};
+Exchange& OperatorWriter::exchange(Operator& item, RankAxis axis, Collective collective, Direction direction,
+                                   const char* tensors, double bytes) {
+  return item.exchanges.emplace_back(
+      Exchange{.collective = collective, .axis = axis, .direction = direction, .tensors = tensors, .bytes = bytes});
 }
 
-// With whole rows nothing is sent in the forward, and the gradients of the inputs are summed. With sequence parallelism
-// (Korthikanti et al., arXiv 2205.05198) rows are gathered, in FP8 where the product takes FP8, and gathered again for
-// the weight's gradient instead of being kept.
-void OperatorWriter::enter_features(Operator& item) const {
-  const double bytes = shape_.element * shape_.tokens * shape_.hidden;
-  if (!setting_.splits_sequence) {
-    item.exchanges.push_back(exchange(Collective::all_reduce, Direction::backward, "activations", bytes));
-    return;
+void OperatorWriter::exchange_rows(Operator& item, Direction gathers, const char* tensors, Exposure exposure) const {
+  const double bytes = shape_.whole_rows();
+  for (const Direction direction : {Direction::forward, Direction::backward}) {
+    if (!setting_.splits_sequence) {
+      if (direction != gathers) exchange(item, RankAxis::tensor, Collective::all_reduce, direction, tensors, bytes);
+      continue;
+    }
+    const Collective collective = direction == gathers ? Collective::all_gather : Collective::reduce_scatter;
+    Exchange& rows = exchange(item, RankAxis::tensor, collective, direction, tensors, bytes);
+    // Rows are gathered in FP8 where the product takes FP8.
+    if (direction == gathers && item.uses_fp8) rows.compression = shape_.element;
+    rows.exposure = exposure;
   }
-  Exchange gather = exchange(Collective::all_gather, Direction::forward, "activations", bytes);
-  gather.compression = item.uses_fp8 ? shape_.element : 1;
-  gather.exposure = Exposure::beside_product;
-  Exchange scatter = exchange(Collective::reduce_scatter, Direction::backward, "activations", bytes);
-  scatter.exposure = Exposure::beside_product;
-  Exchange again = gather;
+}
+
+// Rows that sequence parallelism (Korthikanti et al., arXiv 2205.05198) gathers are gathered again for the weight's
+// gradient instead of being kept.
+void OperatorWriter::enter_features(Operator& item) const {
+  const std::size_t gather = item.exchanges.size();
+  exchange_rows(item, Direction::forward, "activations", Exposure::beside_product);
+  if (!setting_.splits_sequence) return;
+  Exchange again = item.exchanges[gather];
   again.direction = Direction::backward;
   again.exposure = Exposure::gathered_again;
-  item.exchanges.insert(item.exchanges.end(), {gather, scatter, again});
+  item.exchanges.push_back(again);
   hold_gathered_rows(item);
 }
 
 void OperatorWriter::hold_gathered_rows(Operator& item) const {
   if (!setting_.splits_sequence) return;
-  const double bytes = shape_.element * shape_.tokens * shape_.hidden;
-  item.forward_working += bytes;
-  item.backward_working += 2 * bytes;
+  item.forward_working += shape_.whole_rows();
+  item.backward_working += 2 * shape_.whole_rows();
 }
 
-// The mirror image: partial sums are added over the ranks in the forward, and the gradient is gathered where the sum
-// was scattered. With whole rows every rank has the whole gradient already.
 void OperatorWriter::leave_features(Operator& item) const {
-  const double bytes = shape_.element * shape_.tokens * shape_.hidden;
-  if (!setting_.splits_sequence) {
-    item.exchanges.push_back(exchange(Collective::all_reduce, Direction::forward, "activations", bytes));
-    return;
-  }
-  Exchange scatter = exchange(Collective::reduce_scatter, Direction::forward, "activations", bytes);
-  scatter.exposure = Exposure::beside_product;
-  Exchange gather = exchange(Collective::all_gather, Direction::backward, "activations", bytes);
-  gather.compression = item.uses_fp8 ? shape_.element : 1;
-  gather.exposure = Exposure::beside_product;
-  item.exchanges.insert(item.exchanges.end(), {scatter, gather});
+  exchange_rows(item, Direction::backward, "activations", Exposure::beside_product);
 }
 
 }  // namespace llmtrain

@@ -9,6 +9,7 @@
 
 namespace llmtrain {
 
+constexpr double fp32_bytes = 4;
 constexpr double dropout_mask_bytes = 1;  // per element, as CUDA's kernels keep it
 
 // Writes the operators of one block: the context that its parts need, and the operators common to all kinds of blocks.
@@ -39,13 +40,18 @@ class OperatorWriter {
   // Bytes of a norm's statistics for `rows` rows.
   double statistics_bytes(double rows) const;
 
-  // The collectives around the products of a layer's half: before the features are split over the tensor ranks, and
-  // after.
+  // Adds a collective to the operator; the reference is valid until the next one.
+  static Exchange& exchange(Operator& item, RankAxis axis, Collective collective, Direction direction,
+                            const char* tensors, double bytes);
+  // The collectives of the tensor ranks before features are split over them (`gathers` forward) or after (backward).
+  // With sequence parallelism rows are gathered in that direction, and their partial sums scattered in the other one;
+  // with whole rows every rank has them all, and the sums are of whole rows.
+  void exchange_rows(Operator& item, Direction gathers, const char* tensors, Exposure exposure) const;
+  // The same around the products of a layer's half.
   void enter_features(Operator& item) const;
   void leave_features(Operator& item) const;
   // Working memory of the rows that sequence parallelism gathers: one tensor in the forward, two in the backward.
   void hold_gathered_rows(Operator& item) const;
-  Exchange exchange(Collective collective, Direction direction, const char* tensors, double bytes) const;
 
   OperatorList take() { return std::move(operators_); }
 

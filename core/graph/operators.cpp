@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <string_view>
 
-#include "core/graph/block_cache.h"
 #include "core/graph/operator_writer.h"
 
 namespace llmtrain {
@@ -91,12 +90,6 @@ double repeated_flops(const OperatorList& operators, Recompute recompute) {
   for (const Operator& item : operators)
     if (is_repeated(item, recompute)) flops += item.flops;
   return flops;
-}
-
-std::vector<SavedTensor> saved_tensors(const OperatorList& operators) {
-  std::vector<SavedTensor> tensors;
-  for (const Operator& item : operators) tensors.insert(tensors.end(), item.saved.begin(), item.saved.end());
-  return tensors;
 }
 
 double saved_bytes(const OperatorList& operators, Recompute recompute) {

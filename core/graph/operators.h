@@ -100,8 +100,7 @@ bool is_repeated(const Operator& item, Recompute recompute);
 double forward_flops(const OperatorList& operators);
 double repeated_flops(const OperatorList& operators, Recompute recompute);
 
-// All tensors that the backward reads, and the bytes of those kept between the passes. The first includes what the
-// recompute of the setting computes again.
+// Bytes of the tensors that are kept between the passes.
 //
 // cuda: of a layer with 16-bit activations, one-byte dropout masks and GPT-2's shapes sbh(34 + 5as/h) bytes, split over
 // tensor ranks as sbh(10 + 24/t + 5as/ht), with sequence parallelism sbh/t(34 + 5as/h). Selective recompute computes
@@ -111,7 +110,6 @@ double repeated_flops(const OperatorList& operators, Recompute recompute);
 // output.
 // cpu: masks are generated again, statistics of norms are kept, the head keeps the gradient of its input in place of
 // logits; selective recompute computes norms, activations and scores again.
-std::vector<SavedTensor> saved_tensors(const OperatorList& operators);
 double saved_bytes(const OperatorList& operators, Recompute recompute);
 
 // The most bytes alive while a block runs: its saved tensors, its operators' working memory, its output (forward), and

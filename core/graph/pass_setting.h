@@ -56,6 +56,7 @@ struct LocalShape {
   double gemm_input = 4;  // bytes per element of a kept input of a matrix product
 
   double residual() const { return split_tokens * hidden; }
+  double whole_rows() const { return element * tokens * hidden; }  // bytes
 };
 
 LocalShape local_shape(const ModelRecipe& model, const PassSetting& setting);
@@ -65,5 +66,17 @@ double boundary_bytes(const ModelRecipe& model, const PassSetting& setting);
 
 // Rows of logits that the CPU's head holds at a time: as few chunks as fit into 128 MiB each, of equal size.
 std::int64_t logits_chunk_rows(std::int64_t rows, std::int64_t vocabulary, std::int64_t bytes_per_element);
+
+// Capacity of each expert for the `tokens` that one rank routes (Hwang et al., arXiv 2206.03382): with a
+// capacity_factor f above 0 top_k·⌊f·⌈tokens / experts⌉⌋; without dropping the even share top_k·⌈tokens / experts⌉,
+// which suffices for even routing.
+std::int64_t expert_capacity(const MixtureOfExpertsRecipe& moe, std::int64_t tokens);
+
+// Shares of top_k that experts compute per token under even routing: `kept` are tokens, `padding` are empty slots.
+struct ExpertLoad {
+  double kept = 0;
+  double padding = 0;
+};
+ExpertLoad expert_load(const MixtureOfExpertsRecipe& moe);
 
 }  // namespace llmtrain

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <functional>
-#include <numeric>
 
 namespace llmtrain {
 
@@ -19,10 +17,6 @@ bool belongs_to_kv_heads(Role role) {
 }
 
 bool grows_with_vocabulary(Role role) { return role == Role::token_embedding || role == Role::head_weight; }
-
-std::int64_t product(const std::vector<std::int64_t>& shape) {
-  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
-}
 
 // Gives one of `ranks` ranks its share of an axis whose size they divide.
 void split_axis(LocalPart& part, std::size_t axis, std::int64_t ranks, std::int64_t position) {
@@ -60,10 +54,6 @@ void split_expert(LocalPart& part, ShardAxis axis, const ShardPlace& place) {
 }
 
 }  // namespace
-
-std::int64_t LocalPart::elements() const { return product(shape); }
-
-std::int64_t LocalPart::real_elements() const { return product(real_shape); }
 
 LocalPart local_part(const ModelRecipe& model, const Parameter& parameter, const ShardPlace& place) {
   LocalPart part{parameter.shape, parameter.shape, std::vector<std::int64_t>(parameter.shape.size(), 0),

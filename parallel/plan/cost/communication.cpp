@@ -6,7 +6,7 @@
 #include <tuple>
 #include <utility>
 
-#include "core/graph/block_cache.h"
+#include "core/graph/graph.h"
 #include "parallel/layout/layout.h"
 #include "parallel/plan/cost/operator_cost.h"
 #include "parallel/plan/cost/state_cost.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "core/graph/block_cache.h"
+#include "core/graph/graph.h"
 #include "parallel/layout/emulated_machine.h"
 #include "parallel/plan/cost/operator_cost.h"
 #include "parallel/plan/cost/state_cost.h"

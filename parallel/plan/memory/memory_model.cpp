@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/graph/block_cache.h"
+#include "core/graph/graph.h"
 #include "core/graph/operators.h"
 
 namespace llmtrain {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/graph/experts.h"
+#include "core/graph/pass_setting.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -27,8 +27,9 @@ ModelRecipe dropping(ModelRecipe model) {
 
 double bytes_of(const Graph& graph, std::size_t block, const PassSetting& setting, const std::string& name) {
   double bytes = 0;
-  for (const SavedTensor& row : saved_tensors(test::operators_of(graph, block, setting)))
-    if (row.name == name) bytes += row.bytes;
+  for (const Operator& item : test::operators_of(graph, block, setting))
+    for (const SavedTensor& row : item.saved)
+      if (row.name == name) bytes += row.bytes;
   return bytes;
 }
 
