@@ -5,9 +5,8 @@
 #include <optional>
 
 #include "core/graph/graph.h"
-#include "core/model/norm_layer.h"
-#include "core/model/split_linear.h"
-#include "core/model/tensor_split.h"
+#include "core/model/layers.h"
+#include "core/model/other_ranks.h"
 #include "core/parameters/parameter_store.h"
 
 namespace llmtrain {

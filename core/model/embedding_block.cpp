@@ -32,12 +32,6 @@ at::Tensor EmbeddingBlock::position_ids(std::int64_t rows, const MicroBatch& mic
   return at::arange(first, first + rows, micro.tokens.options()).remainder_(micro.sequence);
 }
 
-at::Tensor EmbeddingBlock::embed(const MicroBatch& micro) const {
-  std::optional<at::Tensor> positions;
-  if (positions_) positions = kernels::rows_at(positions_->weight(), micro.part, micro.sequence);
-  return kernels::embedding_forward(micro.tokens, tokens_.weight(), positions, micro.sequence);
-}
-
 // Looks up this rank's part of the vocabulary and sums over the tensor ranks: exactly one rank has each token's row, so
 // the sum adds only zeros to it and is exact.
 at::Tensor EmbeddingBlock::embed_split(const MicroBatch& micro) const {
@@ -45,43 +39,27 @@ at::Tensor EmbeddingBlock::embed_split(const MicroBatch& micro) const {
   const at::Tensor table = tokens_.weight();
   // Clamped, so that tokens of other ranks read some row; the mask below removes it before the sum.
   at::Tensor y = kernels::embedding_forward(rows.clamp(0, table.size(0) - 1), table, std::nullopt, micro.sequence);
-  y = split_.own_sum(y.masked_fill_(is_elsewhere(rows).unsqueeze(1), 0));
-  if (positions_) {
-    const at::Tensor positions = kernels::rows_at(positions_->weight(), micro.part, micro.sequence);
-    // After the sum, which would otherwise add the positions once per rank.
-    y.add_(kernels::embedding_forward(position_ids(y.size(0), micro), positions, std::nullopt, micro.sequence));
-  }
-  return y;
+  return split_.own_sum(y.masked_fill_(is_elsewhere(rows).unsqueeze(1), 0));
 }
 
 BlockModule::Output EmbeddingBlock::forward(const at::Tensor&, const MicroBatch& micro, ForwardMode pass) const {
-  at::Tensor y = split_.ranks() > 1 ? embed_split(micro) : embed(micro);
+  std::optional<at::Tensor> positions;
+  if (positions_) positions = kernels::rows_at(positions_->weight(), micro.part, micro.sequence);
+  at::Tensor y;
+  if (split_.ranks() == 1) {
+    y = kernels::embedding_forward(micro.tokens, tokens_.weight(), positions, micro.sequence);
+  } else {
+    y = embed_split(micro);
+    // After the sum, which would otherwise add the positions once per rank.
+    if (positions)
+      y.add_(kernels::embedding_forward(position_ids(y.size(0), micro), *positions, std::nullopt, micro.sequence));
+  }
   if (pass == ForwardMode::training) drop(y, micro);
   // The backward needs only the tokens, which the micro-batch has.
   return {std::move(y), nullptr};
 }
 
-void EmbeddingBlock::add_gradients(const at::Tensor& dy, const MicroBatch& micro) const {
-  at::Tensor dtokens = tokens_.added_gradient();
-  std::optional<at::Tensor> dpositions;
-  at::Tensor all_positions;
-  if (positions_) {
-    all_positions = positions_->added_gradient();
-    // A rank that holds a part of each sequence adds to its positions only; rows_at() copies them and store_rows_at()
-    // puts the sums back.
-    dpositions = kernels::rows_at(all_positions, micro.part, micro.sequence);
-  }
-  kernels::embedding_backward(dy, micro.tokens, dtokens, dpositions, micro.sequence);
-  if (positions_) kernels::store_rows_at(all_positions, micro.part, *dpositions);
-}
-
 void EmbeddingBlock::add_split_gradients(const at::Tensor& dy, const MicroBatch& micro) const {
-  if (positions_) {
-    at::Tensor all_positions = positions_->added_gradient();
-    at::Tensor dpositions = kernels::rows_at(all_positions, micro.part, micro.sequence);
-    kernels::embedding_backward(dy, position_ids(dy.size(0), micro), dpositions, std::nullopt, micro.sequence);
-    kernels::store_rows_at(all_positions, micro.part, dpositions);
-  }
   // The positions' gradient uses this rank's rows; the token table needs all rows, since any of them may be in its part
   // of the vocabulary.
   const at::Tensor whole = split_.whole_rows(dy);
@@ -97,11 +75,23 @@ void EmbeddingBlock::add_split_gradients(const at::Tensor& dy, const MicroBatch&
 at::Tensor EmbeddingBlock::backward(at::Tensor dy, const MicroBatch& micro, std::unique_ptr<SavedActivations>) const {
   // The mask of the forward, generated again.
   drop(dy, micro);
-  if (split_.ranks() > 1) {
-    add_split_gradients(dy, micro);
-  } else {
-    add_gradients(dy, micro);
+  at::Tensor all_positions;
+  std::optional<at::Tensor> dpositions;
+  if (positions_) {
+    all_positions = positions_->added_gradient();
+    // A rank that holds a part of each sequence adds to its positions only; rows_at() copies them and store_rows_at()
+    // puts the sums back.
+    dpositions = kernels::rows_at(all_positions, micro.part, micro.sequence);
   }
+  if (split_.ranks() == 1) {
+    at::Tensor dtokens = tokens_.added_gradient();
+    kernels::embedding_backward(dy, micro.tokens, dtokens, dpositions, micro.sequence);
+  } else {
+    if (dpositions)
+      kernels::embedding_backward(dy, position_ids(dy.size(0), micro), *dpositions, std::nullopt, micro.sequence);
+    add_split_gradients(dy, micro);
+  }
+  if (positions_) kernels::store_rows_at(all_positions, micro.part, *dpositions);
   return {};
 }
 

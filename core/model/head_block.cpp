@@ -12,24 +12,6 @@
 #include "kernels/gemm.h"
 
 namespace llmtrain {
-namespace {
-
-// Calls function(first row, rows) for chunks whose logits fit a fixed amount of memory. `vocabulary` is the rank's part
-// with padding, so all tensor ranks have the same chunks and meet in the same collectives.
-template <class Function>
-void for_chunks(const at::Tensor& normed, std::int64_t vocabulary, Function function) {
-  const std::int64_t rows = normed.size(0);
-  const std::int64_t step = logits_chunk_rows(rows, vocabulary, normed.element_size());
-  for (std::int64_t begin = 0; begin < rows; begin += step) function(begin, std::min(step, rows - begin));
-}
-
-// Losses are fp32 at least: in bf16 a mean of them would have two or three digits.
-at::Tensor empty_losses(const at::Tensor& normed) {
-  const auto type = normed.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  return at::empty({normed.size(0)}, normed.options().dtype(type));
-}
-
-}  // namespace
 
 struct HeadBlock::Saved : SavedActivations {
   at::Tensor x;
@@ -51,21 +33,17 @@ at::Tensor HeadBlock::project(const at::Tensor& chunk) const {
   return kernels::linear(chunk, weight_.weight().narrow(0, 0, columns_), std::nullopt);
 }
 
-// Three numbers per row are exchanged instead of the logits.
-at::Tensor HeadBlock::whole_statistics(const at::Tensor& logits, const at::Tensor& targets) const {
+at::Tensor HeadBlock::row_losses(at::Tensor& logits, const at::Tensor& targets,
+                                 std::optional<double> gradient_scale) const {
+  if (split_.ranks() == 1) {
+    return gradient_scale ? kernels::cross_entropy_forward_backward_(logits, targets, *gradient_scale)
+                          : kernels::cross_entropy_forward(logits, targets);
+  }
+  // Three numbers per row are exchanged instead of the logits.
   const at::Tensor own = kernels::cross_entropy_statistics(logits, targets, slice_);
-  return kernels::join_cross_entropy_statistics(split_.gather(own).view({split_.ranks(), own.size(0), own.size(1)}));
-}
-
-at::Tensor HeadBlock::row_losses(const at::Tensor& logits, const at::Tensor& targets) const {
-  if (split_.ranks() == 1) return kernels::cross_entropy_forward(logits, targets);
-  return kernels::cross_entropy_losses(whole_statistics(logits, targets));
-}
-
-at::Tensor HeadBlock::row_losses_and_gradient(at::Tensor& logits, const at::Tensor& targets, double scale) const {
-  if (split_.ranks() == 1) return kernels::cross_entropy_forward_backward_(logits, targets, scale);
-  const at::Tensor statistics = whole_statistics(logits, targets);
-  kernels::cross_entropy_backward_(logits, targets, slice_, statistics, scale);
+  const at::Tensor statistics =
+      kernels::join_cross_entropy_statistics(split_.gather(own).view({split_.ranks(), own.size(0), own.size(1)}));
+  if (gradient_scale) kernels::cross_entropy_backward_(logits, targets, slice_, statistics, *gradient_scale);
   return kernels::cross_entropy_losses(statistics);
 }
 
@@ -86,38 +64,38 @@ at::Tensor HeadBlock::input_gradient(const at::Tensor& dlogits) const {
   return kernels::linear_backward_input(dlogits, weight.narrow(0, 0, columns_));
 }
 
-at::Tensor HeadBlock::losses(const at::Tensor& normed, const MicroBatch& micro) const {
-  at::Tensor losses = empty_losses(normed);
-  for_chunks(normed, weight_.part().shape[0], [&](std::int64_t begin, std::int64_t rows) {
-    const at::Tensor logits = project(normed.narrow(0, begin, rows));
-    losses.narrow(0, begin, rows).copy_(row_losses(logits, micro.targets.narrow(0, begin, rows)));
-  });
-  return losses;
-}
-
-at::Tensor HeadBlock::losses_and_gradient(const at::Tensor& normed, const MicroBatch& micro,
-                                          at::Tensor& dnormed) const {
-  at::Tensor losses = empty_losses(normed);
-  dnormed = at::empty_like(normed);
-  for_chunks(normed, weight_.part().shape[0], [&](std::int64_t begin, std::int64_t rows) {
+at::Tensor HeadBlock::losses(const at::Tensor& normed, const MicroBatch& micro, at::Tensor* dnormed) const {
+  // Losses are fp32 at least: in bf16 a mean of them would have two or three digits.
+  const auto type = normed.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  at::Tensor losses = at::empty({normed.size(0)}, normed.options().dtype(type));
+  std::optional<double> gradient_scale;
+  if (dnormed != nullptr) {
+    gradient_scale = micro.loss_scale;
+    *dnormed = at::empty_like(normed);
+  }
+  // The vocabulary is the rank's part with padding, so all tensor ranks have the same chunks and meet in the same
+  // collectives.
+  const std::int64_t step = logits_chunk_rows(normed.size(0), weight_.part().shape[0], normed.element_size());
+  for (std::int64_t begin = 0; begin < normed.size(0); begin += step) {
+    const std::int64_t rows = std::min(step, normed.size(0) - begin);
     const at::Tensor chunk = normed.narrow(0, begin, rows);
     const at::Tensor targets = micro.targets.narrow(0, begin, rows);
-    // From here on `logits` is overwritten by its gradient.
     at::Tensor logits = project(chunk);
-    losses.narrow(0, begin, rows).copy_(row_losses_and_gradient(logits, targets, micro.loss_scale));
+    losses.narrow(0, begin, rows).copy_(row_losses(logits, targets, gradient_scale));
+    if (dnormed == nullptr) continue;
     // Both gradients while the chunk is at hand: its logits are released before the next one is made.
     add_weight_gradient(logits, chunk);
-    dnormed.narrow(0, begin, rows).copy_(input_gradient(logits));
-  });
+    dnormed->narrow(0, begin, rows).copy_(input_gradient(logits));
+  }
   return losses;
 }
 
 BlockModule::Output HeadBlock::forward(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass) const {
   auto saved = std::make_unique<Saved>();
   const at::Tensor normed = split_.whole_rows(norm_.forward(x, saved->statistics));
-  if (pass == ForwardMode::evaluation) return {losses(normed, micro), nullptr};
+  if (pass == ForwardMode::evaluation) return {losses(normed, micro, nullptr), nullptr};
   at::Tensor dnormed;
-  at::Tensor result = losses_and_gradient(normed, micro, dnormed);
+  at::Tensor result = losses(normed, micro, &dnormed);
   // Each tensor rank has the gradient through its columns of the vocabulary only: the sum over the ranks is whole.
   saved->dnormed = split_.own_sum(std::move(dnormed));
   saved->x = x;

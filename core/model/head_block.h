@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
+
 #include "core/model/block_module.h"
 #include "core/model/block_parameters.h"
 #include "kernels/cross_entropy.h"
@@ -24,13 +26,12 @@ class HeadBlock final : public BlockModule {
 
  private:
   struct Saved;
-  at::Tensor losses(const at::Tensor& normed, const MicroBatch& micro) const;
-  at::Tensor losses_and_gradient(const at::Tensor& normed, const MicroBatch& micro, at::Tensor& dnormed) const;
-  // For one chunk: this rank's logits, whose gradient replaces them, and the gradients that follow from it.
+  // Of all rows. For training it also adds to the weight's gradient and sets `dnormed`, which is null in evaluation.
+  at::Tensor losses(const at::Tensor& normed, const MicroBatch& micro, at::Tensor* dnormed) const;
+  // For one chunk: this rank's logits, the losses (with a scale the logits' gradient replaces them), and the gradients
+  // that follow from it.
   at::Tensor project(const at::Tensor& chunk) const;
-  at::Tensor whole_statistics(const at::Tensor& logits, const at::Tensor& targets) const;
-  at::Tensor row_losses(const at::Tensor& logits, const at::Tensor& targets) const;
-  at::Tensor row_losses_and_gradient(at::Tensor& logits, const at::Tensor& targets, double scale) const;
+  at::Tensor row_losses(at::Tensor& logits, const at::Tensor& targets, std::optional<double> gradient_scale) const;
   void add_weight_gradient(const at::Tensor& dlogits, const at::Tensor& chunk) const;
   at::Tensor input_gradient(const at::Tensor& dlogits) const;
 

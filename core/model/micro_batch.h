@@ -28,11 +28,11 @@ struct MicroBatch {
 enum class ForwardMode { training, evaluation };
 
 // The dropout of one site for this micro-batch; `elements_per_sample` places it in the unsharded tensor.
-kernels::Dropout dropout_at(const MicroBatch& micro, double probability, std::uint64_t site,
-                            std::int64_t elements_per_sample);
-
-// In place, the dropout of a site whose activation is [tokens, width]; x holds its rows from `first_row` on.
-void drop_rows_(at::Tensor& x, const MicroBatch& micro, double probability, std::uint64_t site,
-                std::int64_t first_row = 0);
+inline kernels::Dropout dropout_at(const MicroBatch& micro, double probability, std::uint64_t site,
+                                   std::int64_t elements_per_sample) {
+  // The key depends on the step but not on the micro-batch: the sample's index in the global batch tells micro-batches
+  // apart, however the batch is split.
+  return {probability, kernels::dropout_key(micro.seed, micro.step, site), micro.first_sample * elements_per_sample};
+}
 
 }  // namespace llmtrain

@@ -16,13 +16,8 @@ using Role = ParameterRole;
 
 // The Graph chooses the method; it links no LibTorch, so the kernels have an enumeration of their own.
 kernels::AttentionMethod method_for(const ModelRecipe& model, AttentionKernel kernel) {
-  switch (attention_method(model, kernel)) {
-    case AttentionMethod::flash:
-      return kernels::AttentionMethod::flash;
-    case AttentionMethod::math:
-      break;
-  }
-  return kernels::AttentionMethod::math;
+  return attention_method(model, kernel) == AttentionMethod::flash ? kernels::AttentionMethod::flash
+                                                                   : kernels::AttentionMethod::math;
 }
 
 // Norms of queries and keys are root-mean-square norms without bias, as in Qwen3.
@@ -66,12 +61,12 @@ at::Tensor SelfAttention::normed(const NormLayer& norm, const at::Tensor& x, Nor
 }
 
 void SelfAttention::norm_backward(const NormLayer& norm, const at::Tensor& x, const NormLayer::Statistics& statistics,
-                                  at::Tensor& gradient) const {
+                                  const at::Tensor& gradient) const {
   const at::Tensor rows = x.contiguous().view({-1, head_dim_});
   // The kernel adds to dx, and these norms have no residual connection.
   at::Tensor dx = at::zeros_like(rows);
   norm.backward(gradient.contiguous().view({-1, head_dim_}), rows, statistics, dx);
-  gradient = dx.view(x.sizes());
+  gradient.copy_(dx.view(x.sizes()));
 }
 
 void SelfAttention::rotate(at::Tensor heads, const MicroBatch& micro, kernels::RopeDirection direction) const {
@@ -170,11 +165,8 @@ at::Tensor SelfAttention::backward(const at::Tensor& dy, const at::Tensor& x, co
   rotate(parts.key, micro, kernels::RopeDirection::backward);
   if (query_norm_) {
     const Views raw = split(saved.query_key_value, micro);
-    at::Tensor dquery = parts.query, dkey = parts.key;
-    norm_backward(*query_norm_, raw.query, saved.query_statistics, dquery);
-    norm_backward(*key_norm_, raw.key, saved.key_statistics, dkey);
-    parts.query.copy_(dquery);
-    parts.key.copy_(dkey);
+    norm_backward(*query_norm_, raw.query, saved.query_statistics, parts.query);
+    norm_backward(*key_norm_, raw.key, saved.key_statistics, parts.key);
   }
   saved = {};
   return projection_.backward(gradient, x);

@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "core/model/block_parameters.h"
-#include "core/model/context_ranks.h"
 #include "core/model/micro_batch.h"
+#include "core/model/other_ranks.h"
 #include "core/recipe/recipe.h"
 #include "kernels/attention/attention.h"
 #include "kernels/rope.h"
@@ -41,8 +41,9 @@ class SelfAttention {
   };
   Views split(const at::Tensor& query_key_value, const MicroBatch& micro) const;
   at::Tensor normed(const NormLayer& norm, const at::Tensor& x, NormLayer::Statistics& statistics) const;
+  // In place, in the gradient of the norm's output.
   void norm_backward(const NormLayer& norm, const at::Tensor& x, const NormLayer::Statistics& statistics,
-                     at::Tensor& gradient) const;
+                     const at::Tensor& gradient) const;
   void rotate(at::Tensor heads, const MicroBatch& micro, kernels::RopeDirection direction) const;
   Views attention_inputs(const MicroBatch& micro, Saved& saved) const;
   bool shares_sequences(const MicroBatch& micro) const;

@@ -11,8 +11,7 @@
 
 #include "core/graph/graph.h"
 #include "core/model/block_module.h"
-#include "core/model/context_ranks.h"
-#include "core/model/tensor_ranks.h"
+#include "core/model/other_ranks.h"
 #include "core/parameters/parameter_store.h"
 #include "core/recipe/recipe.h"
 #include "kernels/rope.h"

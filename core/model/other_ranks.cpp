@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/model/tensor_split.h"
-
-#include <utility>
+#include "core/model/other_ranks.h"
 
 namespace llmtrain {
-
-TensorSplit::TensorSplit(const TensorRanks* ranks, ActivationRows rows) : ranks_(ranks), rows_(rows) {}
-
-ShardPlace TensorSplit::place() const { return {.degrees = {.tensor = ranks()}, .tensor = position()}; }
 
 at::Tensor TensorSplit::whole_rows(const at::Tensor& own) const {
   return splits_rows() ? ranks_->gather_rows(own.contiguous()) : own;
@@ -27,7 +21,10 @@ at::Tensor TensorSplit::gather(const at::Tensor& part) const {
 
 void TensorSplit::drop_own_rows(at::Tensor& own, const MicroBatch& micro, double probability,
                                 std::uint64_t site) const {
-  llmtrain::drop_rows_(own, micro, probability, site, first_row(own.size(0)));
+  // Of whole sequences, also where this rank has a part of them: indices are those of the unsharded tensor.
+  const std::int64_t elements_per_sample = micro.part.whole_of(micro.sequence) * own.size(1);
+  kernels::dropout_rows_(own, dropout_at(micro, probability, site, elements_per_sample),
+                         {micro.part, micro.sequence, first_row(own.size(0))});
 }
 
 }  // namespace llmtrain
