@@ -1,10 +1,184 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/shard/rank_groups.h"
 
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
 #include <cstddef>
-#include <cstdint>
+#include <utility>
+
+#include "parallel/shard/tensor_array.h"
 
 namespace llmtrain {
+namespace {
+
+Group make_group(Communicator& communicator, const Layout& layout, const char* name, GroupKind kind) {
+  return communicator.make_group(name, group_members(layout.mesh(), kind, communicator.rank()));
+}
+
+// The tensor ranks that hold the same key-value heads as this one: neighbours in the group.
+std::vector<int> same_heads(const std::vector<int>& ranks, int position, std::int64_t kv_heads) {
+  // With as many heads as ranks or more each rank is alone in its group.
+  const auto copies = std::max<std::ptrdiff_t>(1, static_cast<std::ptrdiff_t>(ranks.size()) / kv_heads);
+  const auto first = ranks.begin() + position / copies * copies;
+  return {first, first + copies};
+}
+
+at::Tensor with_rows(const at::Tensor& like, std::int64_t rows) {
+  std::vector<std::int64_t> shape = like.sizes().vec();
+  shape[0] = rows;
+  return at::empty(shape, like.options());
+}
+
+// The exchanged tensor [S, B, 2, kv_heads, D]: positions are the outermost dimension, so that the ranks' chunks are
+// contiguous and arrive in order without a copy.
+at::Tensor exchanged(const at::Tensor& own, std::int64_t positions) {
+  return at::empty({positions, own.size(0), 2, own.size(2), own.size(3)}, own.options());
+}
+
+// Its keys (0) or values (1) as [B, S, kv_heads, D].
+at::Tensor view_of(const at::Tensor& both, std::int64_t which) { return both.select(2, which).transpose(0, 1); }
+
+}  // namespace
+
+DataParallel::DataParallel(Communicator& communicator, const Layout& layout)
+    : communicator_(&communicator),
+      data_(make_group(communicator, layout, "data", GroupKind::data)),
+      shard_(make_group(communicator, layout, "shard", GroupKind::shard)),
+      replica_(make_group(communicator, layout, "replica", GroupKind::replica)) {}
+
+Handle DataParallel::sum(const at::Tensor& whole) const {
+  return communicator_->all_reduce(data_, Purpose::data_parallel, array_of(whole));
+}
+
+Handle DataParallel::sum_replicas(const at::Tensor& part) const {
+  return communicator_->all_reduce(replica_, Purpose::data_parallel, array_of(part));
+}
+
+Handle DataParallel::scatter_sum(const at::Tensor& whole, const at::Tensor& part) const {
+  return communicator_->reduce_scatter(shard_, Purpose::data_parallel, array_of(whole), array_of(part));
+}
+
+Handle DataParallel::gather(const at::Tensor& part, const at::Tensor& whole) const {
+  return communicator_->all_gather(shard_, Purpose::data_parallel, array_of(part), array_of(whole));
+}
+
+TensorParallel::TensorParallel(Communicator& communicator, const Layout& layout)
+    : communicator_(&communicator),
+      group_(make_group(communicator, layout, "tensor", GroupKind::tensor)),
+      copies_(communicator.make_group("key heads",
+                                      same_heads(group_.ranks(), group_.position(), layout.recipe().model.kv_heads))),
+      // Sequence parallelism (arXiv 2205.05198): between the matrices each tensor rank holds a part of the rows.
+      rows_(layout.recipe().parallel.sequence ? ActivationRows::split : ActivationRows::whole) {}
+
+void TensorParallel::sum(const at::Tensor& x) const {
+  communicator_->all_reduce(group_, Purpose::tensor_parallel, array_of(x)).wait();
+}
+
+at::Tensor TensorParallel::gather_rows(const at::Tensor& part, Purpose purpose) const {
+  at::Tensor whole = with_rows(part, part.size(0) * ranks());
+  communicator_->all_gather(group_, purpose, array_of(part), array_of(whole)).wait();
+  return whole;
+}
+
+at::Tensor TensorParallel::scatter_sum_rows(const at::Tensor& whole) const {
+  at::Tensor part = with_rows(whole, whole.size(0) / ranks());
+  communicator_->reduce_scatter(group_, Purpose::tensor_parallel, array_of(whole), array_of(part)).wait();
+  return part;
+}
+
+void TensorParallel::sum_copies(const at::Tensor& x) const {
+  communicator_->all_reduce(copies_, Purpose::tensor_parallel, array_of(x)).wait();
+}
+
+PipelineParallel::PipelineParallel(Communicator& communicator, const Layout& layout) : communicator_(&communicator) {
+  const std::vector<int> ranks = group_members(layout.mesh(), GroupKind::pipeline, communicator.rank());
+  // Messages of a group are matched in order, and the two directions interleave differently on sender and receiver:
+  // each needs a group of its own.
+  activations_ = communicator.make_group("pipeline activations", ranks, GroupUse::messages);
+  gradients_ = communicator.make_group("pipeline gradients", ranks, GroupUse::messages);
+  // Collective over its members only, so the ranks in between do not call it.
+  if (ranks.size() > 1 && is_end()) ends_ = communicator.make_group("pipeline ends", {ranks.front(), ranks.back()});
+}
+
+Handle PipelineParallel::send(Channel channel, const at::Tensor& tensor, int position) const {
+  return communicator_->send(group(channel), Purpose::pipeline, array_of(tensor), position);
+}
+
+Handle PipelineParallel::receive(Channel channel, const at::Tensor& tensor, int position) const {
+  return communicator_->receive(group(channel), Purpose::pipeline, array_of(tensor), position);
+}
+
+Handle PipelineParallel::sum_ends(const at::Tensor& tensor) const {
+  return communicator_->all_reduce(ends_, Purpose::pipeline, array_of(tensor));
+}
+
+// Zigzag order, as in Megatron-LM and Llama 3: with causal masks an early and a late chunk together see as many keys on
+// every rank.
+kernels::SequencePart context_part(std::int64_t sequence_length, int position, int ranks) {
+  if (ranks == 1) return {};
+  const std::int64_t own = sequence_length / ranks, early = own / 2, late = own - early;
+  kernels::SequencePart part{sequence_length, {}};
+  if (early > 0) part.runs.push_back({position * early, early});
+  part.runs.push_back({ranks * early + (ranks - 1 - position) * late, late});
+  return part;
+}
+
+ContextParallel::ContextParallel(Communicator& communicator, const Layout& layout) : communicator_(&communicator) {
+  const std::vector<int> ranks = group_members(layout.mesh(), GroupKind::context, communicator.rank());
+  early_ = communicator.make_group("context", ranks);
+  // Late chunks are in reverse rank order within the sequence; a reversed group gathers them in place.
+  late_ = communicator.make_group("context, reversed", {ranks.rbegin(), ranks.rend()});
+}
+
+kernels::SequencePart ContextParallel::part(std::int64_t sequence_length) const {
+  return context_part(sequence_length, position(), ranks());
+}
+
+std::vector<ContextParallel::Chunks> ContextParallel::chunks(std::int64_t sequence_length) const {
+  const std::int64_t own = sequence_length / ranks(), early = own / 2;
+  std::vector<Chunks> result;
+  if (early > 0) result.push_back({early_, 0, 0, early});
+  result.push_back({late_, ranks() * early, early, own - early});
+  return result;
+}
+
+KeysAndValues ContextParallel::gather(const KeysAndValues& own) const {
+  const std::int64_t length = own.key.size(1) * ranks();
+  const at::Tensor both = exchanged(own.key, length);
+  std::vector<Handle> handles;
+  for (const Chunks& chunk : chunks(length)) {
+    const at::Tensor whole = both.narrow(0, chunk.first, chunk.length * ranks());
+    const at::Tensor mine = whole.narrow(0, chunk.group.position() * chunk.length, chunk.length);
+    // Own chunks are written to their place first: the gather is in place.
+    view_of(mine, 0).copy_(own.key.narrow(1, chunk.own_first, chunk.length));
+    view_of(mine, 1).copy_(own.value.narrow(1, chunk.own_first, chunk.length));
+    handles.push_back(communicator_->all_gather(chunk.group, Purpose::context, array_of(mine), array_of(whole)));
+  }
+  for (Handle& handle : handles) handle.wait();
+  return {view_of(both, 0), view_of(both, 1)};
+}
+
+void ContextParallel::scatter_sum(KeysAndValues gradients, const KeysAndValues& own) const {
+  const std::int64_t length = gradients.key.size(1);
+  const at::Tensor both = exchanged(gradients.key, length);
+  view_of(both, 0).copy_(gradients.key);
+  view_of(both, 1).copy_(gradients.value);
+  // Copied: free the gradients of all positions before waiting, they are as large as the exchanged tensor.
+  gradients = {};
+  std::vector<Handle> handles;
+  for (const Chunks& chunk : chunks(length)) {
+    const at::Tensor whole = both.narrow(0, chunk.first, chunk.length * ranks());
+    const at::Tensor mine = whole.narrow(0, chunk.group.position() * chunk.length, chunk.length);
+    handles.push_back(communicator_->reduce_scatter(chunk.group, Purpose::context, array_of(whole), array_of(mine)));
+  }
+  for (Handle& handle : handles) handle.wait();
+  for (const Chunks& chunk : chunks(length)) {
+    const at::Tensor mine = both.narrow(0, chunk.first + chunk.group.position() * chunk.length, chunk.length);
+    own.key.narrow(1, chunk.own_first, chunk.length).copy_(view_of(mine, 0));
+    own.value.narrow(1, chunk.own_first, chunk.length).copy_(view_of(mine, 1));
+  }
+}
 
 std::vector<double> RankGroups::exchange(std::span<const double> values) const {
   std::vector<double> all(values.size() * static_cast<std::size_t>(communicator_->size()));

@@ -1,17 +1,134 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
 #include <span>
 #include <vector>
 
 #include "core/graph/sharding.h"
+#include "core/model/other_ranks.h"
+#include "kernels/sequence_part.h"
+#include "parallel/comm/communicator.h"
 #include "parallel/layout/layout.h"
-#include "parallel/shard/context_parallel.h"
-#include "parallel/shard/data_parallel.h"
-#include "parallel/shard/pipeline_parallel.h"
-#include "parallel/shard/tensor_parallel.h"
 
 namespace llmtrain {
+
+// The ranks that hold the same parameters as this one and train on other samples. The ranks of one shard group hold one
+// part of the states each (ZeRO); ranks at the same position of different shard groups hold the same part (HSDP).
+// Copyable; copies share the groups.
+class DataParallel {
+ public:
+  // Collective over the world; blocks. The communicator must outlive this.
+  DataParallel(Communicator& communicator, const Layout& layout);
+
+  int ranks() const { return data_.size(); }
+  int position() const { return data_.position(); }
+  int shards() const { return shard_.size(); }
+  int shard() const { return shard_.position(); }
+  int replicas() const { return replica_.size(); }
+  int replica() const { return replica_.position(); }
+
+  // Start collectives on flat, contiguous tensors, which must not be touched until the handle is done.
+  Handle sum(const at::Tensor& whole) const;          // in place, over all ranks
+  Handle sum_replicas(const at::Tensor& part) const;  // in place, over the ranks with the same part
+  Handle scatter_sum(const at::Tensor& whole, const at::Tensor& part) const;  // this rank's part of the shards' sum
+  Handle gather(const at::Tensor& part, const at::Tensor& whole) const;       // of all shards
+
+ private:
+  Communicator* communicator_;
+  Group data_, shard_, replica_;
+};
+
+// TensorRanks over a Communicator: the tensor group, and within it the neighbours that hold the same key-value heads if
+// there are more ranks than such heads. Copyable; copies share the groups.
+class TensorParallel final : public TensorRanks {
+ public:
+  // Collective over the world; blocks. The communicator must outlive this.
+  TensorParallel(Communicator& communicator, const Layout& layout);
+
+  std::int64_t ranks() const override { return group_.size(); }
+  std::int64_t position() const override { return group_.position(); }
+  ActivationRows rows() const { return rows_; }
+
+  void sum(const at::Tensor& x) const override;
+  at::Tensor gather_rows(const at::Tensor& part) const override { return gather_rows(part, Purpose::tensor_parallel); }
+  at::Tensor gather_rows(const at::Tensor& part, Purpose purpose) const;
+  at::Tensor scatter_sum_rows(const at::Tensor& whole) const override;
+  // Sums in place over the ranks with the same key-value heads.
+  void sum_copies(const at::Tensor& x) const;
+
+ private:
+  Communicator* communicator_;
+  Group group_, copies_;
+  ActivationRows rows_;
+};
+
+// The ranks that hold the stages of one copy of the model; stage i is on position i mod ranks(). Copyable; copies share
+// the groups.
+class PipelineParallel {
+ public:
+  // Collective over the world; blocks. The communicator must outlive this.
+  PipelineParallel(Communicator& communicator, const Layout& layout);
+
+  int ranks() const { return activations_.size(); }
+  int position() const { return activations_.position(); }
+
+  bool is_end() const { return position() == 0 || position() + 1 == ranks(); }
+
+  // Transfers between stages, matched in the order of the calls within each channel. Tensors are contiguous and must
+  // not be touched until the handle is done.
+  enum class Channel { activations, gradients };
+  Handle send(Channel channel, const at::Tensor& tensor, int position) const;
+  Handle receive(Channel channel, const at::Tensor& tensor, int position) const;
+
+  // Sums in place over the first and the last position, which share one parameter: only they call it.
+  Handle sum_ends(const at::Tensor& tensor) const;
+
+ private:
+  const Group& group(Channel channel) const { return channel == Channel::activations ? activations_ : gradients_; }
+
+  Communicator* communicator_;
+  Group activations_, gradients_, ends_;
+};
+
+// The tokens of a sequence on position `position` of `ranks`: chunks `position` and 2·ranks − 1 − position of 2·ranks
+// chunks. The cost of a token's attention is proportional to the keys that it sees, so each rank gets an early and a
+// late chunk: all ranks have the same work. Late chunks are one token longer than early ones if the length is not a
+// multiple of 2·ranks. The length must be a multiple of `ranks`.
+kernels::SequencePart context_part(std::int64_t sequence_length, int position, int ranks);
+
+// Context parallelism by gathering: keys and values of all positions are gathered for each attention, in the forward
+// and again in the backward, whose gradients are then reduce-scattered to the ranks with the tokens (as in Llama 3's
+// training, arXiv 2407.21783, section 3.3.2). Copyable; copies share the groups.
+class ContextParallel final : public ContextRanks {
+ public:
+  // Collective over the world; blocks. The communicator must outlive this.
+  ContextParallel(Communicator& communicator, const Layout& layout);
+
+  int ranks() const { return early_.size(); }
+  int position() const { return early_.position(); }
+  // This rank's part of a sequence.
+  kernels::SequencePart part(std::int64_t sequence_length) const;
+
+  KeysAndValues gather(const KeysAndValues& own) const override;
+  void scatter_sum(KeysAndValues gradients, const KeysAndValues& own) const override;
+
+ private:
+  // One chunk of every rank, consecutive in the sequence: their rows in the exchanged tensor and this rank's rows in
+  // its own.
+  struct Chunks {
+    const Group& group;  // its ranks in the order of the chunks
+    std::int64_t first;
+    std::int64_t own_first;
+    std::int64_t length;  // of one chunk
+  };
+  std::vector<Chunks> chunks(std::int64_t sequence_length) const;
+
+  Communicator* communicator_;
+  Group early_, late_;  // the same ranks, in ascending and in descending order
+};
 
 // This rank's groups along each axis of the layout's mesh. Copyable; copies share the groups.
 struct RankGroups {

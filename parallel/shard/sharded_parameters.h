@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "core/graph/graph.h"
 #include "core/optim/optimizer.h"
@@ -15,9 +16,7 @@
 #include "core/recipe/recipe.h"
 #include "parallel/layout/flat_shards.h"
 #include "parallel/layout/stages.h"
-#include "parallel/shard/data_parallel.h"
-#include "parallel/shard/tensor_gradients.h"
-#include "parallel/shard/tensor_parallel.h"
+#include "parallel/shard/rank_groups.h"
 
 namespace llmtrain {
 
@@ -28,6 +27,25 @@ struct ShardingOptions {
   StateContents contents = StateContents::training;
   at::Device device = at::kCPU;
   OptimizerRecipe optimizer;
+};
+
+// Sums of a store's gradients over tensor ranks: those that gradient_sum() in core/graph/sharding.h requires.
+class TensorGradients {
+ public:
+  // For the elements `owned` of the store, which must be the same on all ranks of the tensor group.
+  TensorGradients(const Graph& graph, const ParameterStore& store, const TensorParallel& ranks, FlatInterval owned);
+
+  // In place, in flat gradients that start at the first owned element. Collective over the tensor ranks; blocks.
+  void sum(const at::Tensor& gradients) const;
+
+  // Sum of squares within `part` of the owned elements. Summed over all tensor ranks, every element counts once.
+  double sum_of_squares(const at::Tensor& gradients, FlatInterval part) const;
+
+ private:
+  TensorParallel ranks_;
+  FlatInterval owned_;
+  // In elements of the store, adjacent intervals merged.
+  std::vector<FlatInterval> summed_, summed_over_copies_, counted_;
 };
 
 // The memory of one group of a stage's parameters under ZeRO (Rajbhandari et al., arXiv 1910.02054) and its
