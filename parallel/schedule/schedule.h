@@ -40,9 +40,6 @@ struct RankSchedule {
   std::vector<Instruction> instructions;
 };
 
-// One newline-terminated line per instruction.
-std::string to_text(const RankSchedule& schedule);
-
 struct ScheduleShape {
   PipelineSchedule kind = PipelineSchedule::breadth_first;
   std::int32_t pipeline = 1;  // ranks
@@ -66,9 +63,6 @@ struct Schedule {
   ScheduleShape shape;
   std::vector<RankSchedule> ranks;  // by pipeline rank
 };
-
-// The text of each rank, preceded by a line "Rank r".
-std::string to_text(const Schedule& schedule);
 
 // The instructions of every pipeline rank for one step. The order of the passes:
 //   gpipe          all forwards, then all backwards (Huang et al., arXiv 1811.06965);

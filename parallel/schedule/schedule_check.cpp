@@ -120,63 +120,28 @@ class Checker {
   bool step(std::int32_t rank, std::vector<std::int32_t>& ready) {
     const Instruction& instruction = instruction_of(rank);
     if (const std::string wrong = wrong_field(rank, instruction); !wrong.empty()) fail(rank, wrong);
-    const bool send = is_send(instruction.operation);
-    if (send || is_receive(instruction.operation)) {
-      if (!(send ? send_tensor(rank, instruction) : receive_tensor(rank, instruction))) return false;
-      // The peer may have been waiting for this transfer; waking one that was not costs one failed attempt.
-      ready.push_back(instruction.peer);
-    } else if (const std::string broken = compute(rank, instruction); !broken.empty()) {
-      fail(rank, broken);
-    }
+    const bool sends = is_send(instruction.operation), receives = is_receive(instruction.operation);
+    Channel& channel = channel_from(receives ? instruction.peer : rank, instruction.operation);  // of a transfer
+    // Full: wait for the receiver, like a send without buffer space at run time.
+    if (sends && channel.size() >= buffers_) return false;
+    if (receives && channel.size() == 0) return false;
+    if (receives) check_next(channel, rank, instruction);
+    if (const std::string broken = state_.execute(instruction, rank); !broken.empty()) fail(rank, broken);
+    if (sends)
+      channel.push({instruction.stage + (is_of_activation(instruction.operation) ? 1 : -1), instruction.micro});
+    if (receives) channel.pop();
+    // The peer may have been waiting for this transfer; waking one that was not costs one failed attempt.
+    if (sends || receives) ready.push_back(instruction.peer);
     ++next(rank);
     return true;
   }
 
-  std::string compute(std::int32_t rank, const Instruction& instruction) {
-    switch (instruction.operation) {
-      case Operation::forward:
-        return state_.forward(instruction);
-      case Operation::backward:
-        return state_.backward(instruction);
-      case Operation::gather_weights:
-        return state_.gather(instruction);
-      case Operation::free_weights:
-        return state_.free(instruction);
-      case Operation::reduce_gradients:
-        return state_.reduce(instruction);
-      case Operation::optimizer_step:
-        return state_.optimizer_step(rank);
-      case Operation::send_activation:
-      case Operation::receive_activation:
-      case Operation::send_gradient:
-      case Operation::receive_gradient:
-        break;
-    }
-    return "it moves a tensor and computes nothing";
-  }
-
-  bool send_tensor(std::int32_t rank, const Instruction& instruction) {
-    Channel& channel = channel_from(rank, instruction.operation);
-    // Full: wait for the receiver, like a send without buffer space at run time.
-    if (channel.size() >= buffers_) return false;
-    if (const std::string broken = state_.send(instruction); !broken.empty()) fail(rank, broken);
-    const bool activation = instruction.operation == Operation::send_activation;
-    channel.push({instruction.stage + (activation ? 1 : -1), instruction.micro});
-    return true;
-  }
-
-  bool receive_tensor(std::int32_t rank, const Instruction& instruction) {
-    Channel& channel = channel_from(instruction.peer, instruction.operation);
-    if (channel.size() == 0) return false;
-    const Channel::Tensor tensor = channel.front();
-    // Messages carry no labels at run time: the order of sends must be the order of receives.
-    if (tensor.stage != instruction.stage || tensor.micro != instruction.micro) {
-      fail(rank, "the next tensor from rank " + std::to_string(instruction.peer) + " is for stage " +
-                     std::to_string(tensor.stage) + " micro " + std::to_string(tensor.micro));
-    }
-    if (const std::string broken = state_.receive(instruction); !broken.empty()) fail(rank, broken);
-    channel.pop();
-    return true;
+  // Messages carry no labels at run time: the order of sends must be the order of receives.
+  void check_next(const Channel& channel, std::int32_t rank, const Instruction& instruction) const {
+    const Channel::Tensor& tensor = channel.front();
+    if (tensor.stage == instruction.stage && tensor.micro == instruction.micro) return;
+    fail(rank, "the next tensor from rank " + std::to_string(instruction.peer) + " is for stage " +
+                   std::to_string(tensor.stage) + " micro " + std::to_string(tensor.micro));
   }
 
   // The reason why this rank is not at its end although no rank can proceed.

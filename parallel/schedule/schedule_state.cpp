@@ -9,6 +9,30 @@ ScheduleState::ScheduleState(const ScheduleShape& shape)
       stages_(static_cast<std::size_t>(shape.stages())),
       ranks_(static_cast<std::size_t>(shape.pipeline)) {}
 
+std::string ScheduleState::execute(const Instruction& instruction, std::int32_t rank) {
+  switch (instruction.operation) {
+    case Operation::forward:
+      return forward(instruction);
+    case Operation::backward:
+      return backward(instruction);
+    case Operation::send_activation:
+    case Operation::send_gradient:
+      return send(instruction);
+    case Operation::receive_activation:
+    case Operation::receive_gradient:
+      return receive(instruction);
+    case Operation::gather_weights:
+      return gather(instruction);
+    case Operation::free_weights:
+      return free(instruction);
+    case Operation::reduce_gradients:
+      return reduce(instruction);
+    case Operation::optimizer_step:
+      return optimizer_step(rank);
+  }
+  return "it is no instruction";
+}
+
 std::uint8_t& ScheduleState::facts(std::int32_t stage, std::int32_t micro) {
   return facts_[static_cast<std::size_t>(stage) * static_cast<std::size_t>(shape_.micro_batches) +
                 static_cast<std::size_t>(micro)];

@@ -9,21 +9,14 @@
 
 namespace llmtrain {
 
-// The state of all stages and ranks in check(). Each method executes one instruction and returns the rule that it
-// breaks, or an empty string. Stage, micro-batch and peer of the instruction must exist.
+// The state of all stages and ranks in check().
 class ScheduleState {
  public:
   explicit ScheduleState(const ScheduleShape& shape);
 
-  std::string forward(const Instruction& instruction);
-  std::string backward(const Instruction& instruction);
-  // A tensor may be sent once, after it was computed, and received once.
-  std::string send(const Instruction& instruction);
-  std::string receive(const Instruction& instruction);
-  std::string gather(const Instruction& instruction);
-  std::string free(const Instruction& instruction);
-  std::string reduce(const Instruction& instruction);
-  std::string optimizer_step(std::int32_t rank);
+  // Executes one instruction of a rank and returns the rule that it breaks, or an empty string. Its stage, micro-batch
+  // and peer must exist.
+  std::string execute(const Instruction& instruction, std::int32_t rank);
   // What is missing after the rank's last instruction; empty if nothing.
   std::string finish(std::int32_t rank) const;
 
@@ -56,6 +49,15 @@ class ScheduleState {
     return ranks_[static_cast<std::size_t>(instruction.stage % shape_.pipeline)];
   }
   bool is_last(std::int32_t stage) const { return stage + 1 == shape_.stages(); }
+  std::string forward(const Instruction& instruction);
+  std::string backward(const Instruction& instruction);
+  // A tensor may be sent once, after it was computed, and received once.
+  std::string send(const Instruction& instruction);
+  std::string receive(const Instruction& instruction);
+  std::string gather(const Instruction& instruction);
+  std::string free(const Instruction& instruction);
+  std::string reduce(const Instruction& instruction);
+  std::string optimizer_step(std::int32_t rank);
   std::string use_weights(const Instruction& instruction);
   std::string gather_update(StageState& stage, const RankState& rank);
 

@@ -162,11 +162,13 @@ TEST_CASE("each rank of a pipeline executes its part of the schedule", "[ranks]"
   std::mutex mutex;
   LocalWorld(4).run([&](Communicator& communicator) {
     Trainer trainer(layout_of(recipe, communicator.size()), communicator, at::kCPU);
-    std::string executed;
+    const RankSchedule& own = expected.ranks[static_cast<std::size_t>(communicator.rank() / 2)];
+    std::string executed, planned;
+    for (const Instruction& instruction : own.instructions) planned += to_text(instruction) + "\n";
     trainer.runner().set_observer([&](const Instruction& instruction) { executed += to_text(instruction) + "\n"; });
     trainer.step();
     const std::lock_guard lock(mutex);
-    CHECK(executed == to_text(expected.ranks[static_cast<std::size_t>(communicator.rank() / 2)]));
+    CHECK(executed == planned);
   });
 }
 
