@@ -48,43 +48,19 @@ std::int64_t largest_dealt_share(std::vector<std::int64_t> sizes, std::int64_t r
   return largest;
 }
 
-// Assigns the parameters of one stage to its groups.
-class GroupList {
- public:
-  GroupList(const Recipe& recipe, const Graph& graph, const Mesh& mesh) : recipe_(recipe), graph_(graph), mesh_(mesh) {}
-
-  void add(std::size_t index) {
-    const Parameter& parameter = graph_.parameters[index];
-    const bool is_shared = parameter.role == ParameterRole::token_embedding && shares_embedding(graph_, mesh_);
-    const Kind kind = is_shared ? Kind::shared_embedding : parameter.has_expert_axis ? Kind::experts : Kind::dense;
-    // FP8 levels concern the layers' matrices only: small or sensitive tensors keep their precision (FP8-LM).
-    const bool is_fp8 = recipe_.precision.fp8_level != Fp8Level::off && parameter.is_layer_matrix;
-    StateGroup& group = find(kind, is_fp8);
-    group.parameters.push_back(index);
-    group.sizes.push_back(local_elements(graph_.model, parameter, shard_degrees(mesh_)));
-  }
-
-  std::vector<StateGroup> take() { return std::move(groups_); }
-
- private:
-  StateGroup& find(Kind kind, bool is_fp8) {
-    // At most six groups exist per stage, so a linear search will do.
-    for (StateGroup& group : groups_)
-      if (group.kind == kind && group.is_fp8 == is_fp8) return group;
-    StateGroup& group = groups_.emplace_back();
-    group.kind = kind;
-    group.is_fp8 = is_fp8;
-    group.types = is_fp8 ? fp8_state_types(recipe_.precision) : state_types(recipe_.precision);
-    group.shards = kind == Kind::experts ? expert_shard_group(mesh_) : shard_group(mesh_);
-    group.zero_stage = group.shards.ranks > 1 ? recipe_.parallel.zero_stage : 0;
-    return group;
-  }
-
-  const Recipe& recipe_;
-  const Graph& graph_;
-  const Mesh& mesh_;
-  std::vector<StateGroup> groups_;
-};
+// The group of this kind, which is appended where there is none yet.
+StateGroup& group_of(std::vector<StateGroup>& groups, Kind kind, bool is_fp8, const Recipe& recipe, const Mesh& mesh) {
+  // At most six groups exist per stage, so a linear search will do.
+  for (StateGroup& group : groups)
+    if (group.kind == kind && group.is_fp8 == is_fp8) return group;
+  StateGroup& group = groups.emplace_back();
+  group.kind = kind;
+  group.is_fp8 = is_fp8;
+  group.types = is_fp8 ? fp8_state_types(recipe.precision) : state_types(recipe.precision);
+  group.shards = kind == Kind::experts ? expert_shard_group(mesh) : shard_group(mesh);
+  group.zero_stage = group.shards.ranks > 1 ? recipe.parallel.zero_stage : 0;
+  return group;
+}
 
 }  // namespace
 
@@ -145,16 +121,26 @@ std::int64_t StateGroup::shard() const { return is_fp8 ? largest_dealt_share(siz
 bool shares_embedding(const Graph& graph, const Mesh& mesh) { return graph.model.tie_embeddings && mesh.pipeline > 1; }
 
 std::vector<StateGroup> state_groups(const Recipe& recipe, const Graph& graph, const Mesh& mesh, const Stage& stage) {
-  GroupList list(recipe, graph, mesh);
+  std::vector<StateGroup> groups;
+  const auto add = [&](std::size_t index) {
+    const Parameter& parameter = graph.parameters[index];
+    const bool is_shared = parameter.role == ParameterRole::token_embedding && shares_embedding(graph, mesh);
+    const Kind kind = is_shared ? Kind::shared_embedding : parameter.has_expert_axis ? Kind::experts : Kind::dense;
+    // FP8 levels concern the layers' matrices only: small or sensitive tensors keep their precision (FP8-LM).
+    const bool is_fp8 = recipe.precision.fp8_level != Fp8Level::off && parameter.is_layer_matrix;
+    StateGroup& group = group_of(groups, kind, is_fp8, recipe, mesh);
+    group.parameters.push_back(index);
+    group.sizes.push_back(local_elements(graph.model, parameter, shard_degrees(mesh)));
+  };
   const auto has = [&](BlockKind kind) {
     return std::ranges::any_of(stage.blocks, [&](std::size_t block) { return graph.blocks[block].kind == kind; });
   };
   // The copy belongs to no block of the last stage, so it is added by hand.
   if (shares_embedding(graph, mesh) && has(BlockKind::head))
-    list.add(graph.blocks[graph.block_of(BlockKind::embedding)].parameters.front());
+    add(graph.blocks[graph.block_of(BlockKind::embedding)].parameters.front());
   for (const std::size_t block : stage.blocks)
-    for (const std::size_t index : graph.blocks[block].parameters) list.add(index);
-  return list.take();
+    for (const std::size_t index : graph.blocks[block].parameters) add(index);
+  return groups;
 }
 
 }  // namespace llmtrain
