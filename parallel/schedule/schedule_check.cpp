@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cstdint>
+#include <queue>
 #include <string>
 #include <vector>
 
@@ -27,23 +29,13 @@ bool takes_micro(Operation operation) {
          is_receive(operation);
 }
 
-// Tensors in flight from one rank to a neighbour, identified by the stage that consumes them. First in, first out.
-class Channel {
- public:
-  struct Tensor {
-    std::int32_t stage = 0;
-    std::int32_t micro = 0;
-  };
-
-  void push(Tensor tensor) { sent_.push_back(tensor); }
-  void pop() { ++received_; }
-  std::size_t size() const { return sent_.size() - received_; }
-  const Tensor& front() const { return sent_[received_]; }
-
- private:
-  std::vector<Tensor> sent_;
-  std::size_t received_ = 0;
+struct Tensor {
+  std::int32_t stage = 0;
+  std::int32_t micro = 0;
 };
+
+// Tensors in flight from one rank to a neighbour, identified by the stage that consumes them.
+using Channel = std::queue<Tensor>;
 
 // Runs every rank as far as possible; a blocked rank continues when its neighbour has sent or received. The result does
 // not depend on the order, because channels have one sender and one receiver each.
@@ -124,7 +116,7 @@ class Checker {
     Channel& channel = channel_from(receives ? instruction.peer : rank, instruction.operation);  // of a transfer
     // Full: wait for the receiver, like a send without buffer space at run time.
     if (sends && channel.size() >= buffers_) return false;
-    if (receives && channel.size() == 0) return false;
+    if (receives && channel.empty()) return false;
     if (receives) check_next(channel, rank, instruction);
     if (const std::string broken = state_.execute(instruction, rank); !broken.empty()) fail(rank, broken);
     if (sends)
@@ -138,7 +130,7 @@ class Checker {
 
   // Messages carry no labels at run time: the order of sends must be the order of receives.
   void check_next(const Channel& channel, std::int32_t rank, const Instruction& instruction) const {
-    const Channel::Tensor& tensor = channel.front();
+    const Tensor& tensor = channel.front();
     if (tensor.stage == instruction.stage && tensor.micro == instruction.micro) return;
     fail(rank, "the next tensor from rank " + std::to_string(instruction.peer) + " is for stage " +
                    std::to_string(tensor.stage) + " micro " + std::to_string(tensor.micro));
@@ -161,7 +153,7 @@ class Checker {
     if (const std::string missing = state_.finish(rank); !missing.empty()) fail(rank, missing);
     for (const Operation operation : {Operation::send_activation, Operation::send_gradient}) {
       const Channel& channel = channel_from(rank, operation);
-      if (channel.size() == 0) continue;
+      if (channel.empty()) continue;
       fail(neighbour(rank, operation == Operation::send_activation),
            "the tensor for stage " + std::to_string(channel.front().stage) + " micro " +
                std::to_string(channel.front().micro) + " from rank " + std::to_string(rank) + " was not received");

@@ -135,48 +135,47 @@ kernels::SequencePart ContextParallel::part(std::int64_t sequence_length) const 
   return context_part(sequence_length, position(), ranks());
 }
 
-std::vector<ContextParallel::Chunks> ContextParallel::chunks(std::int64_t sequence_length) const {
-  const std::int64_t own = sequence_length / ranks(), early = own / 2;
+std::vector<ContextParallel::Chunks> ContextParallel::chunks(const at::Tensor& both) const {
+  const std::int64_t own = both.size(0) / ranks(), early = own / 2;
   std::vector<Chunks> result;
-  if (early > 0) result.push_back({early_, 0, 0, early});
-  result.push_back({late_, ranks() * early, early, own - early});
+  const auto add = [&](const Group& group, std::int64_t first, std::int64_t own_first, std::int64_t length) {
+    const at::Tensor whole = both.narrow(0, first, length * ranks());
+    result.push_back({group, own_first, length, whole, whole.narrow(0, group.position() * length, length)});
+  };
+  if (early > 0) add(early_, 0, 0, early);
+  add(late_, ranks() * early, early, own - early);
   return result;
 }
 
 KeysAndValues ContextParallel::gather(const KeysAndValues& own) const {
-  const std::int64_t length = own.key.size(1) * ranks();
-  const at::Tensor both = exchanged(own.key, length);
+  const at::Tensor both = exchanged(own.key, own.key.size(1) * ranks());
   std::vector<Handle> handles;
-  for (const Chunks& chunk : chunks(length)) {
-    const at::Tensor whole = both.narrow(0, chunk.first, chunk.length * ranks());
-    const at::Tensor mine = whole.narrow(0, chunk.group.position() * chunk.length, chunk.length);
+  for (const Chunks& chunk : chunks(both)) {
     // Own chunks are written to their place first: the gather is in place.
-    view_of(mine, 0).copy_(own.key.narrow(1, chunk.own_first, chunk.length));
-    view_of(mine, 1).copy_(own.value.narrow(1, chunk.own_first, chunk.length));
-    handles.push_back(communicator_->all_gather(chunk.group, Purpose::context, array_of(mine), array_of(whole)));
+    view_of(chunk.mine, 0).copy_(own.key.narrow(1, chunk.own_first, chunk.length));
+    view_of(chunk.mine, 1).copy_(own.value.narrow(1, chunk.own_first, chunk.length));
+    handles.push_back(
+        communicator_->all_gather(chunk.group, Purpose::context, array_of(chunk.mine), array_of(chunk.whole)));
   }
   for (Handle& handle : handles) handle.wait();
   return {view_of(both, 0), view_of(both, 1)};
 }
 
 void ContextParallel::scatter_sum(KeysAndValues gradients, const KeysAndValues& own) const {
-  const std::int64_t length = gradients.key.size(1);
-  const at::Tensor both = exchanged(gradients.key, length);
+  const at::Tensor both = exchanged(gradients.key, gradients.key.size(1));
   view_of(both, 0).copy_(gradients.key);
   view_of(both, 1).copy_(gradients.value);
   // Copied: free the gradients of all positions before waiting, they are as large as the exchanged tensor.
   gradients = {};
+  const std::vector<Chunks> all = chunks(both);
   std::vector<Handle> handles;
-  for (const Chunks& chunk : chunks(length)) {
-    const at::Tensor whole = both.narrow(0, chunk.first, chunk.length * ranks());
-    const at::Tensor mine = whole.narrow(0, chunk.group.position() * chunk.length, chunk.length);
-    handles.push_back(communicator_->reduce_scatter(chunk.group, Purpose::context, array_of(whole), array_of(mine)));
-  }
+  for (const Chunks& chunk : all)
+    handles.push_back(
+        communicator_->reduce_scatter(chunk.group, Purpose::context, array_of(chunk.whole), array_of(chunk.mine)));
   for (Handle& handle : handles) handle.wait();
-  for (const Chunks& chunk : chunks(length)) {
-    const at::Tensor mine = both.narrow(0, chunk.first + chunk.group.position() * chunk.length, chunk.length);
-    own.key.narrow(1, chunk.own_first, chunk.length).copy_(view_of(mine, 0));
-    own.value.narrow(1, chunk.own_first, chunk.length).copy_(view_of(mine, 1));
+  for (const Chunks& chunk : all) {
+    own.key.narrow(1, chunk.own_first, chunk.length).copy_(view_of(chunk.mine, 0));
+    own.value.narrow(1, chunk.own_first, chunk.length).copy_(view_of(chunk.mine, 1));
   }
 }
 

@@ -116,15 +116,14 @@ class ContextParallel final : public ContextRanks {
   void scatter_sum(KeysAndValues gradients, const KeysAndValues& own) const override;
 
  private:
-  // One chunk of every rank, consecutive in the sequence: their rows in the exchanged tensor and this rank's rows in
-  // its own.
+  // One chunk of every rank, consecutive in the sequence.
   struct Chunks {
-    const Group& group;  // its ranks in the order of the chunks
-    std::int64_t first;
-    std::int64_t own_first;
-    std::int64_t length;  // of one chunk
+    const Group& group;      // its ranks in the order of the chunks
+    std::int64_t own_first;  // this rank's rows in its own tensors
+    std::int64_t length;     // of one chunk
+    at::Tensor whole, mine;  // the rows of all, and this rank's, in the exchanged tensor
   };
-  std::vector<Chunks> chunks(std::int64_t sequence_length) const;
+  std::vector<Chunks> chunks(const at::Tensor& both) const;
 
   Communicator* communicator_;
   Group early_, late_;  // the same ranks, in ascending and in descending order
