@@ -193,6 +193,12 @@ std::string to_text(const Instruction& instruction) {
   return text;
 }
 
+std::string to_text(const RankSchedule& schedule) {
+  std::string text;
+  for (const Instruction& instruction : schedule.instructions) text += to_text(instruction) + '\n';
+  return text;
+}
+
 Schedule make_schedule(const ScheduleShape& shape) {
   // The rules of recipes have checked this; a shape from elsewhere would give a schedule that cannot run.
   const bool runs = takes_loops(shape.kind, shape.pipeline, shape.loops) &&

@@ -40,6 +40,9 @@ struct RankSchedule {
   std::vector<Instruction> instructions;
 };
 
+// One newline-terminated line per instruction.
+std::string to_text(const RankSchedule& schedule);
+
 struct ScheduleShape {
   PipelineSchedule kind = PipelineSchedule::breadth_first;
   std::int32_t pipeline = 1;  // ranks

@@ -162,13 +162,11 @@ TEST_CASE("each rank of a pipeline executes its part of the schedule", "[ranks]"
   std::mutex mutex;
   LocalWorld(4).run([&](Communicator& communicator) {
     Trainer trainer(layout_of(recipe, communicator.size()), communicator, at::kCPU);
-    const RankSchedule& own = expected.ranks[static_cast<std::size_t>(communicator.rank() / 2)];
-    std::string executed, planned;
-    for (const Instruction& instruction : own.instructions) planned += to_text(instruction) + "\n";
+    std::string executed;
     trainer.runner().set_observer([&](const Instruction& instruction) { executed += to_text(instruction) + "\n"; });
     trainer.step();
     const std::lock_guard lock(mutex);
-    CHECK(executed == planned);
+    CHECK(executed == to_text(expected.ranks[static_cast<std::size_t>(communicator.rank() / 2)]));
   });
 }
 

@@ -37,13 +37,6 @@ inline std::int64_t most_in_flight(const RankSchedule& schedule) {
   return most;
 }
 
-// One newline-terminated line per instruction.
-inline std::string to_text(const RankSchedule& schedule) {
-  std::string text;
-  for (const Instruction& instruction : schedule.instructions) text += to_text(instruction) + '\n';
-  return text;
-}
-
 // The text of each rank, preceded by a line "Rank r".
 inline std::string to_text(const Schedule& schedule) {
   std::string text;
