@@ -17,7 +17,8 @@ namespace llmtrain {
 
 enum class Initialization { normal, ones, zeros };
 
-std::int64_t element_count(const std::vector<std::int64_t>& shape);
+// The number of elements of a tensor of this shape.
+std::int64_t count_elements(const std::vector<std::int64_t>& shape);
 
 // How tensor parallelism splits a parameter: not at all, by output features (rows, the first axis after the experts')
 // or by input features (columns, the last axis).
@@ -84,7 +85,7 @@ struct Parameter {
   // head, routers, biases and norms keep their type (Peng et al., arXiv 2310.18313).
   bool is_layer_matrix = false;
 
-  std::int64_t elements() const { return element_count(shape); }
+  std::int64_t elements() const { return count_elements(shape); }
 };
 
 enum class BlockKind { embedding, layer, head };
