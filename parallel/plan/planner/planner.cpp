@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/graph/block_cache.h"
+#include "core/graph/graph.h"
 #include "core/graph/operators.h"
 #include "parallel/plan/cost/step_cost_model.h"
 #include "parallel/plan/memory/memory_model.h"

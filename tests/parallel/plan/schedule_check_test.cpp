@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "tests/parallel/plan/pass_text.h"
+#include "tests/parallel/plan/schedule_text.h"
 
 namespace llmtrain {
 namespace {
