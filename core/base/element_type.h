@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -11,10 +13,16 @@ namespace llmtrain {
 enum class ElementType { float32, bfloat16, float16, float8_e4m3, float8_e5m2, int32, int64, uint8 };
 
 // Bytes per element; element_bytes() for sizes that are multiplied in floating point.
-std::int64_t element_size(ElementType type);
-inline double element_bytes(ElementType type) { return static_cast<double>(element_size(type)); }
+constexpr std::int64_t element_size(ElementType type) {
+  constexpr std::array<std::int64_t, 8> sizes{4, 2, 2, 1, 1, 4, 8, 1};
+  return sizes[static_cast<std::size_t>(type)];
+}
+constexpr double element_bytes(ElementType type) { return static_cast<double>(element_size(type)); }
 
-// "fp32", "bf16", "fp16", "fp8_e4m3", "fp8_e5m2", "int32", "int64", "uint8".
-std::string_view element_name(ElementType type);
+constexpr std::string_view element_name(ElementType type) {
+  constexpr std::array<std::string_view, 8> names{"fp32",     "bf16",  "fp16",  "fp8_e4m3",
+                                                  "fp8_e5m2", "int32", "int64", "uint8"};
+  return names[static_cast<std::size_t>(type)];
+}
 
 }  // namespace llmtrain

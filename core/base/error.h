@@ -22,7 +22,7 @@ enum class ExitCode {
 // and the rule, and says what to do. Anything else that escapes is an internal error.
 class Error : public std::runtime_error {
  public:
-  Error(ExitCode code, const std::string& message);
+  Error(ExitCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
   ExitCode code() const noexcept { return code_; }
 
  private:

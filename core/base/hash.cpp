@@ -2,6 +2,8 @@
 #include "core/base/hash.h"
 
 #include <openssl/evp.h>
+#include <spdlog/fmt/fmt.h>
+#include <spdlog/fmt/ranges.h>
 
 #include <array>
 
@@ -19,30 +21,18 @@ std::uint64_t stable_hash(std::string_view text) noexcept {
   return hash;
 }
 
-struct Sha256::State {
-  EVP_MD_CTX* context = EVP_MD_CTX_new();
-};
-
-Sha256::Sha256() : state_(std::make_unique<State>()) {
-  if (state_->context == nullptr || EVP_DigestInit_ex(state_->context, EVP_sha256(), nullptr) != 1)
+Sha256::Sha256() : context_(EVP_MD_CTX_new(), &EVP_MD_CTX_free) {
+  if (context_ == nullptr || EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) != 1)
     throw Error(ExitCode::internal_error, "OpenSSL offers no SHA-256");
 }
 
-Sha256::~Sha256() { EVP_MD_CTX_free(state_->context); }
-
-void Sha256::update(const void* bytes, std::size_t count) { EVP_DigestUpdate(state_->context, bytes, count); }
+void Sha256::update(const void* bytes, std::size_t count) { EVP_DigestUpdate(context_.get(), bytes, count); }
 
 std::string Sha256::hexadecimal() {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned int size = 0;
-  EVP_DigestFinal_ex(state_->context, digest.data(), &size);
-  constexpr std::string_view digits = "0123456789abcdef";
-  std::string text;
-  for (unsigned int i = 0; i < size; ++i) {
-    text += digits[digest[i] >> 4];
-    text += digits[digest[i] & 15];
-  }
-  return text;
+  EVP_DigestFinal_ex(context_.get(), digest.data(), &size);
+  return fmt::format("{:02x}", fmt::join(digest.begin(), digest.begin() + size, ""));
 }
 
 }  // namespace llmtrain

@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+struct evp_md_ctx_st;  // OpenSSL's EVP_MD_CTX
+
 namespace llmtrain {
 
 // FNV-1a, 64 bits: a stable key from a name (weights' random streams, dropout sites). Not for integrity.
@@ -16,16 +18,12 @@ std::uint64_t stable_hash(std::string_view text) noexcept;
 class Sha256 {
  public:
   Sha256();
-  ~Sha256();
-  Sha256(const Sha256&) = delete;
-  Sha256& operator=(const Sha256&) = delete;
 
   void update(const void* bytes, std::size_t count);
   std::string hexadecimal();  // 64 digits; call once, at the end
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<evp_md_ctx_st, void (*)(evp_md_ctx_st*)> context_;
 };
 
 }  // namespace llmtrain
