@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/data/dataset.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <cmath>
+#include <functional>
+#include <numeric>
 #include <stdexcept>
 
 #include "core/base/error.h"
-#include "core/data/blend.h"
-#include "core/data/permutation.h"
-#include "core/data/token_source.h"
 
 namespace llmtrain {
 namespace {
@@ -18,8 +19,8 @@ std::vector<double> checked_weights(const std::vector<DataSource>& sources, cons
   std::vector<double> weights;
   for (const DataSource& source : sources) {
     if (!(source.weight > 0) || !std::isfinite(source.weight)) {
-      throw Error(ExitCode::bad_recipe, role + "/" + std::to_string(weights.size()) + "/weight: is " +
-                                            std::to_string(source.weight) + "; a weight must be a positive number");
+      throw Error(ExitCode::bad_recipe, fmt::format("{}/{}/weight: is {:f}; a weight must be a positive number", role,
+                                                    weights.size(), source.weight));
     }
     weights.push_back(source.weight);
   }
@@ -29,21 +30,9 @@ std::vector<double> checked_weights(const std::vector<DataSource>& sources, cons
 // One token more than a sample's input, for the last target.
 void check_length(const TokenSource& source, const std::string& path, std::int64_t sequence_length) {
   if (source.tokens() > sequence_length) return;
-  throw Error(ExitCode::bad_data, "'" + path + "': holds " + std::to_string(source.tokens()) + " tokens in " +
-                                      std::to_string(source.files()) + " files; one sample needs " +
-                                      std::to_string(sequence_length + 1) + " (batch.sequence_length + 1)");
-}
-
-TokenSource open_source(const DataSource& source, const TokenizerRecipe& tokenizer, std::int64_t sequence_length,
-                        std::int64_t vocab_size, const std::string& pointer, MappingBudget& budget) {
-  try {
-    TokenSource opened(source.path, tokenizer, vocab_size, budget);
-    check_length(opened, source.path, sequence_length);
-    return opened;
-  } catch (const Error& error) {
-    // A file's error does not say which source named it.
-    throw Error(error.code(), pointer + ": " + error.what());
-  }
+  throw Error(ExitCode::bad_data,
+              fmt::format("'{}': holds {} tokens in {} files; one sample needs {} (batch.sequence_length + 1)", path,
+                          source.tokens(), source.files(), sequence_length + 1));
 }
 
 std::uint64_t epoch_key(std::int64_t seed, std::size_t source, std::int64_t epoch) {
@@ -52,70 +41,59 @@ std::uint64_t epoch_key(std::int64_t seed, std::size_t source, std::int64_t epoc
   return mix_bits(key + static_cast<std::uint64_t>(epoch));
 }
 
+// The last token is only ever a target, so n tokens have (n − 1) / T samples.
+std::int64_t samples_of(const TokenSource& source, std::int64_t sequence_length) {
+  return (source.tokens() - 1) / sequence_length;
+}
+
+template <class Count>
+std::int64_t sum_over(const std::vector<TokenSource>& sources, Count count) {
+  return std::transform_reduce(sources.begin(), sources.end(), std::int64_t{0}, std::plus<>(), count);
+}
+
 }  // namespace
 
-struct Dataset::State {
-  Blend blend;
-  std::vector<TokenSource> sources;
-  std::int64_t sequence_length;
-  bool shuffle;
-  std::int64_t seed;
-
-  // The last token is only ever a target, so n tokens have (n − 1) / T samples.
-  std::int64_t samples_of(const TokenSource& source) const { return (source.tokens() - 1) / sequence_length; }
-
-  std::int64_t sample_of(Blend::Choice choice) const {
-    const std::int64_t samples = samples_of(sources[choice.source]);
-    const std::int64_t place = choice.take % samples;
-    if (!shuffle) return place;
-    const std::uint64_t key = epoch_key(seed, choice.source, choice.take / samples);
-    // Built at each call, from the key alone: no state grows with the data, and a resumed run needs only its position.
-    const Permutation order(key, static_cast<std::uint64_t>(samples));
-    return static_cast<std::int64_t>(order(static_cast<std::uint64_t>(place)));
-  }
-};
-
 Dataset::Dataset(const std::vector<DataSource>& sources, const TokenizerRecipe& tokenizer, std::int64_t sequence_length,
-                 std::int64_t vocab_size, bool shuffle, std::int64_t seed, const std::string& role) {
+                 std::int64_t vocab_size, bool shuffle, std::int64_t seed, const std::string& role)
+    : blend_(checked_weights(sources, role)), sequence_length_(sequence_length), shuffle_(shuffle), seed_(seed) {
   if (sequence_length < 1 || vocab_size < 1) throw std::invalid_argument("sequence length and vocabulary start at 1");
-  state_ = std::make_unique<State>(State{Blend(checked_weights(sources, role)), {}, sequence_length, shuffle, seed});
   // Shared by all sources, as the limit is the process's.
   MappingBudget budget;
   for (std::size_t i = 0; i < sources.size(); ++i) {
-    const std::string pointer = role + "/" + std::to_string(i) + "/path";
-    state_->sources.push_back(open_source(sources[i], tokenizer, sequence_length, vocab_size, pointer, budget));
+    const std::string& path = sources[i].path;
+    try {
+      check_length(sources_.emplace_back(path, tokenizer, vocab_size, budget), path, sequence_length);
+    } catch (const Error& error) {
+      // A file's error does not say which source named it.
+      throw Error(error.code(), fmt::format("{}/{}/path: {}", role, i, error.what()));
+    }
   }
 }
-
-Dataset::~Dataset() = default;
-Dataset::Dataset(Dataset&&) noexcept = default;
 
 std::int64_t Dataset::samples() const {
-  std::int64_t sum = 0;
-  for (const TokenSource& source : state_->sources) sum += state_->samples_of(source);
-  return sum;
+  return sum_over(sources_, [this](const TokenSource& source) { return samples_of(source, sequence_length_); });
 }
 
-std::int64_t Dataset::tokens() const {
-  std::int64_t sum = 0;
-  for (const TokenSource& source : state_->sources) sum += source.tokens();
-  return sum;
-}
+std::int64_t Dataset::tokens() const { return sum_over(sources_, std::mem_fn(&TokenSource::tokens)); }
 
-std::int64_t Dataset::files() const {
-  std::int64_t sum = 0;
-  for (const TokenSource& source : state_->sources) sum += source.files();
-  return sum;
-}
+std::int64_t Dataset::files() const { return sum_over(sources_, std::mem_fn(&TokenSource::files)); }
 
 void Dataset::read(std::int64_t position, std::span<std::int64_t> tokens) const {
-  if (position < 0 || std::ssize(tokens) != state_->sequence_length + 1) {
+  if (position < 0 || std::ssize(tokens) != sequence_length_ + 1) {
     throw std::invalid_argument("a sample has a position from 0 and sequence length + 1 tokens");
   }
-  const Blend::Choice choice = state_->blend.at(position);
+  const Blend::Choice choice = blend_.at(position);
+  const TokenSource& source = sources_[choice.source];
+  const std::int64_t samples = samples_of(source, sequence_length_);
+  std::int64_t sample = choice.take % samples;
+  if (shuffle_) {
+    const std::uint64_t key = epoch_key(seed_, choice.source, choice.take / samples);
+    // Built at each call, from the key alone: no state grows with the data, and a resumed run needs only its position.
+    const Permutation order(key, static_cast<std::uint64_t>(samples));
+    sample = static_cast<std::int64_t>(order(static_cast<std::uint64_t>(sample)));
+  }
   // Samples do not overlap but for one token: the last target of one is the first input of the next.
-  const std::int64_t first = state_->sample_of(choice) * state_->sequence_length;
-  state_->sources[choice.source].read(first, tokens);
+  source.read(sample * sequence_length_, tokens);
 }
 
 }  // namespace llmtrain

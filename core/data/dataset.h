@@ -2,16 +2,17 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "core/data/sample_order.h"
+#include "core/data/token_source.h"
 #include "core/recipe/recipe.h"
 
 namespace llmtrain {
 
-// core/data/file_search.h describes what a source's path may name, core/data/token_file.h the file formats. Files are
+// core/data/file_search.h describes what a source's path may name, core/data/token_source.h the file formats. Files are
 // mapped and must not change while the object lives. Reading is thread-safe.
 class Dataset {
  public:
@@ -22,9 +23,6 @@ class Dataset {
   // "/data/train".
   Dataset(const std::vector<DataSource>& sources, const TokenizerRecipe& tokenizer, std::int64_t sequence_length,
           std::int64_t vocab_size, bool shuffle, std::int64_t seed, const std::string& role);
-  ~Dataset();
-  Dataset(Dataset&&) noexcept;
-  Dataset& operator=(Dataset&&) = delete;
 
   // Samples of one pass over all sources: the sum of theirs. With one source, positions 0 … samples() − 1 visit each
   // sample once; a blend repeats samples of a source whose weight exceeds its share.
@@ -37,8 +35,11 @@ class Dataset {
   void read(std::int64_t position, std::span<std::int64_t> tokens) const;
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  Blend blend_;
+  std::vector<TokenSource> sources_;
+  std::int64_t sequence_length_;
+  bool shuffle_;
+  std::int64_t seed_;
 };
 
 }  // namespace llmtrain

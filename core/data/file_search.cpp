@@ -43,15 +43,13 @@ std::vector<fs::directory_entry> entries(const fs::path& folder) {
   return result;
 }
 
-bool is_file(const fs::path& path) {
+// Of what a link points to; what cannot be examined is neither file nor folder.
+fs::file_type type_of(const fs::path& path) {
   std::error_code ignored;
-  return fs::is_regular_file(path, ignored);
+  return fs::status(path, ignored).type();
 }
 
-bool is_folder(const fs::path& path) {
-  std::error_code ignored;
-  return fs::is_directory(path, ignored);
-}
+bool is_folder(const fs::path& path) { return type_of(path) == fs::file_type::directory; }
 
 // Expands a pattern, component by component, into the regular files that match.
 class Search {
@@ -64,8 +62,6 @@ class Search {
   }
 
  private:
-  bool is_last(std::size_t part) const { return part + 1 == parts_.size(); }
-
   void expand(const fs::path& folder, std::size_t part) {
     if (parts_[part] == "**") {
       expand_any_depth(folder, part);
@@ -100,8 +96,8 @@ class Search {
   }
 
   void take(const fs::path& path, std::size_t part) {
-    if (is_last(part)) {
-      if (is_file(path)) found_.insert(path.string());
+    if (part + 1 == parts_.size()) {
+      if (type_of(path) == fs::file_type::regular) found_.insert(path.string());
     } else if (is_folder(path)) {
       expand(path, part + 1);
     }

@@ -6,11 +6,43 @@
 #include <filesystem>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 
-#include "core/data/token_type.h"
-
 namespace llmtrain {
+
+// How a file stores one token id; integers are little-endian.
+enum class TokenType { u8, i8, i16, i32, i64, u16, u32 };
+
+// Calls `function(std::span<const Integer>)` with `bytes` seen as ids of `type`. The bytes start at a multiple of the
+// id's size; a remainder shorter than one id is left out.
+template <class Function>
+auto visit_tokens(TokenType type, std::span<const std::byte> bytes, Function&& function) {
+  const auto as = [&]<class Integer>(Integer) {
+    return function(std::span(reinterpret_cast<const Integer*>(bytes.data()), bytes.size() / sizeof(Integer)));
+  };
+  switch (type) {
+    case TokenType::u8:
+      return as(std::uint8_t{});
+    case TokenType::i8:
+      return as(std::int8_t{});
+    case TokenType::i16:
+      return as(std::int16_t{});
+    case TokenType::i32:
+      return as(std::int32_t{});
+    case TokenType::i64:
+      return as(std::int64_t{});
+    case TokenType::u16:
+      return as(std::uint16_t{});
+    case TokenType::u32:
+      return as(std::uint32_t{});
+  }
+  throw std::logic_error("not a token type");
+}
+
+inline std::int64_t size_of(TokenType type) {
+  return visit_tokens(type, {}, []<class Integer>(std::span<Integer>) { return std::int64_t{sizeof(Integer)}; });
+}
 
 // The "text" of every line of JSON Lines, one after another; empty lines are skipped, other keys ignored. Throws
 // Error(bad_data) that begins with `name` and gives the line when one is not a JSON object with a string "text".
@@ -21,7 +53,6 @@ std::string read_json_lines(std::span<const std::byte> bytes, const std::string&
 // byte offsets[S], i64 document marks[D], and for multimodal data i8 modes[S].
 struct MegatronIndex {
   TokenType type;
-  std::int64_t sequences;
   std::int64_t tokens;
 };
 

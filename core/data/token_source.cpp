@@ -1,11 +1,150 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/data/token_source.h"
 
-#include <algorithm>
+#include <spdlog/fmt/fmt.h>
 
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <iterator>
+#include <system_error>
+
+#include "core/base/error.h"
 #include "core/data/file_search.h"
+#include "core/data/tokenizer.h"
 
 namespace llmtrain {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "token files are read as they are stored");
+
+constexpr std::size_t llmc_header_bytes = 1024;
+constexpr std::int32_t llmc_uint16_magic = 20240520;
+constexpr std::int32_t llmc_uint32_magic = 20240801;
+// llm.c's evaluation data, models, optimizer states and tokenizers, which could be mistaken for raw uint16.
+constexpr std::int32_t other_llmc_magics[] = {20240522, 20240326, 20240527, 20240328};
+
+[[noreturn]] void fail(const std::filesystem::path& file, const std::string& what) {
+  throw Error(ExitCode::bad_data, file.string() + ": " + what);
+}
+
+// Entry `index` of a header of int32; 0 where the file ends before it.
+std::int32_t header_entry(std::span<const std::byte> bytes, std::size_t index) {
+  std::int32_t value = 0;
+  if (bytes.size() >= (index + 1) * sizeof value)
+    std::memcpy(&value, bytes.data() + index * sizeof value, sizeof value);
+  return value;
+}
+
+void check_count(const std::filesystem::path& file, std::size_t bytes, std::size_t expected, const std::string& claim) {
+  if (bytes == expected) return;
+  fail(file, fmt::format("holds {} bytes, {} make {}: it was {} or its header is wrong; write it again", bytes, claim,
+                         expected, bytes < expected ? "cut short" : "extended"));
+}
+
+// A dangling link counts as present: reading a Megatron pair as raw uint16 would silently produce nonsense.
+bool is_there(const std::filesystem::path& file) {
+  std::error_code ignored;
+  return std::filesystem::exists(std::filesystem::symlink_status(file, ignored));
+}
+
+}  // namespace
+
+TokenFile::TokenFile(const std::filesystem::path& file, const TokenizerRecipe& tokenizer, std::int64_t vocab_size,
+                     MappingBudget& budget) {
+  const bool binary = file.extension() == ".bin";
+  if (!binary) require_byte_tokenizer(tokenizer);
+  // Mapped where possible: ranks of a node then share the pages, and data larger than memory can be read.
+  if (budget.left > 0) {
+    mapping_.emplace(file);
+    --budget.left;
+  } else {
+    memory_ = read_file(file);
+  }
+  if (is_megatron_index(content())) fail(file, "is an index, not tokens; name the .bin file beside it");
+  // Files are checked when they are opened, so that a run fails at its start and not after hours at a bad id.
+  if (binary) open_binary(file);
+  if (file.extension() == ".jsonl") {
+    memory_ = read_json_lines(content(), file.string());
+    // The decoded text replaces the mapping, which another file may use.
+    if (mapping_) ++budget.left;
+    mapping_.reset();
+  }
+  tokens_ = static_cast<std::int64_t>(token_bytes().size()) / size_of(type_);
+  const auto invalid = find_invalid_token(type_, token_bytes(), vocab_size);
+  if (!invalid) return;
+  fail(file, fmt::format("token {} has id {}; ids must be from 0 to {}, below model.vocab_size ({}): {}",
+                         invalid->position, invalid->id, vocab_size - 1, vocab_size,
+                         binary ? "raise it, or give a file made with the model's tokenizer" : "bytes need 256"));
+}
+
+std::span<const std::byte> TokenFile::content() const {
+  return mapping_ ? mapping_->bytes() : std::as_bytes(std::span(memory_));
+}
+
+void TokenFile::open_binary(const std::filesystem::path& file) {
+  // The magic first: an llm.c file is one whatever lies beside it.
+  const std::int32_t magic = header_entry(content(), 0);
+  const auto index = std::filesystem::path(file).replace_extension(".idx");
+  if (magic == llmc_uint16_magic) {
+    open_llmc(file, TokenType::u16);
+  } else if (magic == llmc_uint32_magic) {
+    open_llmc(file, TokenType::u32);
+  } else if (is_there(index)) {
+    open_megatron(file, index);
+  } else {
+    open_raw(file);
+  }
+}
+
+void TokenFile::open_llmc(const std::filesystem::path& file, TokenType type) {
+  const auto bytes = content();
+  if (bytes.size() < llmc_header_bytes) {
+    fail(file, fmt::format("holds {} bytes; the header of an llm.c file alone takes 1024", bytes.size()));
+  }
+  const std::int32_t version = header_entry(bytes, 1);
+  // The versions that llm.c writes: 1 for GPT-2's uint16, 7 for Llama 3's uint32.
+  const std::int32_t expected = type == TokenType::u16 ? 1 : 7;
+  if (version != expected) {
+    fail(file, fmt::format("is an llm.c file with version {}; its magic requires version {}", version, expected));
+  }
+  const std::int32_t count = header_entry(bytes, 2);
+  if (count < 0) fail(file, fmt::format("claims {} tokens in its header; the count cannot be negative", count));
+  check_count(file, bytes.size(), llmc_header_bytes + static_cast<std::size_t>(count) * size_of(type),
+              fmt::format("a header of 1024 and its {} tokens", count));
+  type_ = type;
+  header_bytes_ = llmc_header_bytes;
+}
+
+void TokenFile::open_megatron(const std::filesystem::path& file, const std::filesystem::path& index) {
+  const MegatronIndex found = read_megatron_index(index);
+  type_ = found.type;
+  check_count(file, content().size(), static_cast<std::size_t>(found.tokens * size_of(found.type)),
+              fmt::format("the {} tokens of {}", found.tokens, index.filename().string()));
+}
+
+void TokenFile::open_raw(const std::filesystem::path& file) {
+  const auto bytes = content();
+  const std::int32_t magic = header_entry(bytes, 0);
+  if (std::ranges::find(other_llmc_magics, magic) != std::end(other_llmc_magics)) {
+    fail(file, "is a file of llm.c with magic " + std::to_string(magic) +
+                   ", which holds no training tokens; token files have 20240520 or 20240801");
+  }
+  // Raw files have no header to check; an odd size is the one sign that this is not uint16.
+  if (bytes.size() % 2 != 0) {
+    fail(file, "holds " + std::to_string(bytes.size()) +
+                   " bytes, an odd number; a .bin file without llm.c's header and without an .idx beside it is uint16, "
+                   "2 bytes per token");
+  }
+  type_ = TokenType::u16;
+}
+
+void TokenFile::read(std::int64_t first, std::span<std::int64_t> tokens) const {
+  visit_tokens(type_, token_bytes(), [=](auto ids) {
+    const auto part = ids.subspan(static_cast<std::size_t>(first), tokens.size());
+    std::copy(part.begin(), part.end(), tokens.begin());
+  });
+}
 
 TokenSource::TokenSource(const std::string& path, const TokenizerRecipe& tokenizer, std::int64_t vocab_size,
                          MappingBudget& budget) {

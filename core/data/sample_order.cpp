@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/data/blend.h"
+#include "core/data/sample_order.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <ranges>
 
 namespace llmtrain {
 namespace {
@@ -17,7 +18,7 @@ constexpr double tolerance = 1e-9;
 
 std::vector<double> scaled_to_sum_one(std::span<const double> weights) {
   // Divided by the largest first: the sum of huge weights would overflow.
-  const double largest = *std::max_element(weights.begin(), weights.end());
+  const double largest = std::ranges::max(weights);
   std::vector<double> result;
   for (const double weight : weights) result.push_back(weight / largest);
   const double sum = std::accumulate(result.begin(), result.end(), 0.0);
@@ -26,7 +27,7 @@ std::vector<double> scaled_to_sum_one(std::span<const double> weights) {
 }
 
 bool represents(std::int64_t sum, const std::vector<double>& weights) {
-  return std::all_of(weights.begin(), weights.end(), [sum](double weight) {
+  return std::ranges::all_of(weights, [sum](double weight) {
     const double share = weight * static_cast<double>(sum);
     const double nearest = std::round(share);
     // A share of 0 would never read its source.
@@ -35,13 +36,10 @@ bool represents(std::int64_t sum, const std::vector<double>& weights) {
 }
 
 std::vector<std::int64_t> integer_shares(const std::vector<double>& weights) {
-  double sum = approximate_sum;
   // The smallest sum gives the shortest period.
-  for (std::int64_t candidate = 1; candidate <= largest_exact_sum; ++candidate) {
-    if (!represents(candidate, weights)) continue;
-    sum = static_cast<double>(candidate);
-    break;
-  }
+  const auto sums = std::views::iota(std::int64_t{1}, largest_exact_sum + 1);
+  const auto exact = std::ranges::find_if(sums, [&](std::int64_t sum) { return represents(sum, weights); });
+  const double sum = exact == sums.end() ? approximate_sum : static_cast<double>(*exact);
   std::vector<std::int64_t> shares;
   for (const double weight : weights) shares.push_back(std::max<std::int64_t>(1, std::llround(weight * sum)));
   return shares;
@@ -57,7 +55,7 @@ Blend::Blend(std::span<const double> weights) : shares_(integer_shares(scaled_to
   for (std::int64_t position = 0; position < period; ++position) {
     // Integers throughout: ties and sums are exact, so every machine gets the same order.
     for (std::size_t i = 0; i < shares_.size(); ++i) deficits[i] += shares_[i];
-    const auto source = static_cast<std::size_t>(std::max_element(deficits.begin(), deficits.end()) - deficits.begin());
+    const auto source = static_cast<std::size_t>(std::ranges::max_element(deficits) - deficits.begin());
     table_.push_back({static_cast<std::uint32_t>(source), taken[source]++});
     deficits[source] -= period;
   }
