@@ -2,6 +2,8 @@
 #include "core/optim/optimizer.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numbers>
 #include <utility>
 
 #include "kernels/adamw.h"
@@ -22,14 +24,13 @@ class Adamw final : public Optimizer {
       kernels::AdamwState state{part(update.weights), part(first_moment_), part(second_moment_)};
       std::optional<at::Tensor> compute_weights;
       if (update.compute_weights) compute_weights = part(*update.compute_weights);
-      kernels::AdamwStep step;
-      step.learning_rate = update.learning_rate;
-      step.beta1 = recipe_.beta1;
-      step.beta2 = recipe_.beta2;
-      step.eps = recipe_.eps;
-      step.weight_decay = segment.decays ? recipe_.weight_decay : 0;
-      step.gradient_scale = update.gradient_scale;
-      step.step = update.step;
+      const kernels::AdamwStep step{.learning_rate = update.learning_rate,
+                                    .beta1 = recipe_.beta1,
+                                    .beta2 = recipe_.beta2,
+                                    .eps = recipe_.eps,
+                                    .weight_decay = segment.decays ? recipe_.weight_decay : 0,
+                                    .gradient_scale = update.gradient_scale,
+                                    .step = update.step};
       kernels::adamw_(state, part(update.gradients), step, compute_weights);
     }
   }
@@ -41,6 +42,30 @@ class Adamw final : public Optimizer {
   std::vector<OptimizerSegment> segments_;
   at::Tensor first_moment_, second_moment_;
 };
+
+// The fraction of the way from `first` to `last` at `step`, which is between them.
+double progress(std::int64_t step, std::int64_t first, std::int64_t last) {
+  return static_cast<double>(step - first) / static_cast<double>(last - first);
+}
+
+// Position between minimum (0) and peak (1), after the warm-up and before the end of the decay.
+double height(const LearningRateRecipe& recipe, std::int64_t step) {
+  const std::int64_t end = recipe.decay_steps;
+  switch (recipe.schedule) {
+    case LearningRateSchedule::constant:
+      return 1;
+    case LearningRateSchedule::linear:
+      return 1 - progress(step, recipe.warmup_steps, end);
+    case LearningRateSchedule::cosine:
+      return 0.5 * (1 + std::cos(std::numbers::pi * progress(step, recipe.warmup_steps, end)));
+    case LearningRateSchedule::wsd: {
+      // The last fifth, unless the warm-up ends within it.
+      const std::int64_t start = std::max(recipe.warmup_steps, end - end / 5);
+      return step < start ? 1 : 1 - progress(step, start, end);
+    }
+  }
+  return 1;
+}
 
 }  // namespace
 
@@ -65,6 +90,16 @@ std::vector<OptimizerSegment> merge_segments(const std::vector<OptimizerSegment>
 double clipping_coefficient(double norm, double clip_norm) {
   // 1e-6 as in PyTorch, so that a norm of 0 does not divide by zero.
   return clip_norm > 0 ? std::min(1.0, clip_norm / (norm + 1e-6)) : 1.0;
+}
+
+double learning_rate_at(const LearningRateRecipe& recipe, std::int64_t step) {
+  if (step < recipe.warmup_steps)
+    // step + 1: the first step already trains, and the last of the warm-up reaches the peak.
+    return recipe.peak * static_cast<double>(step + 1) / static_cast<double>(recipe.warmup_steps);
+  const bool decays = recipe.schedule != LearningRateSchedule::constant;
+  // Before height(), which would divide by zero where the decay ends with the warm-up.
+  if (decays && step >= recipe.decay_steps) return recipe.minimum;
+  return std::lerp(recipe.minimum, recipe.peak, height(recipe, step));
 }
 
 }  // namespace llmtrain

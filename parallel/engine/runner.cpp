@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/optim/learning_rate.h"
+#include "core/optim/optimizer.h"
 #include "parallel/layout/layout.h"
 
 namespace llmtrain {

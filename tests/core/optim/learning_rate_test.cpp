@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/optim/learning_rate.h"
+#include "core/optim/optimizer.h"
 
 #include <catch2/catch.hpp>
 #include <vector>
