@@ -5,11 +5,18 @@
 
 #include <cstdint>
 
+#include "core/graph/graph.h"
+#include "core/parameters/parameter_store.h"
+
 namespace llmtrain {
 
 // A flat, contiguous tensor of `elements`. On the CPU it has pages of its own, huge ones where the system grants them
 // (an optimizer pass over gigabytes otherwise spends its time on page tables), reads as zeros, and takes no memory
 // before it is touched; on a GPU it is an ordinary zeroed tensor. Throws std::bad_alloc.
 at::Tensor make_flat_memory(std::int64_t elements, at::ScalarType type, const at::Device& device);
+
+// Fills `flat`, fp32 memory of the store's parameters, as the Graph specifies. The values of the whole parameter, of
+// which this rank holds a part, depend only on (seed, its name); padding is zero.
+void initialize_weights(const at::Tensor& flat, const ParameterStore& store, const Graph& graph, std::int64_t seed);
 
 }  // namespace llmtrain

@@ -66,7 +66,6 @@ class ParameterStore {
   const std::vector<FlatRange>& ranges() const { return ranges_; }
   // The part of a parameter that this rank holds.
   const LocalPart& part(std::size_t parameter) const { return parts_[position(parameter)]; }
-  bool contains(std::size_t parameter) const { return position_.count(parameter) != 0; }
   std::int64_t elements() const { return ranges_.empty() ? 0 : ranges_.back().end; }
 
  private:

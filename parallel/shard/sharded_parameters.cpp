@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "core/parameters/flat_memory.h"
-#include "core/parameters/initialization.h"
 #include "kernels/reduction.h"
 #include "parallel/shard/tensor_array.h"
 

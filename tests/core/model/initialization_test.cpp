@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What weights start as, on one rank and on a part of the ranks.
-#include "core/parameters/initialization.h"
+#include "core/parameters/flat_memory.h"
 
 #include <ATen/ATen.h>
 
