@@ -37,8 +37,4 @@ std::string shown_text(std::string_view text);
 // "a string", "a list", …
 std::string_view kind_of(const Json& value);
 
-// "line 3, column 7: …" in plain words. `position` counts the bytes that the parser has read, including the one that it
-// rejected; `reason` is the parser's own message.
-std::string describe_syntax_error(std::string_view text, std::size_t position, std::string_view reason);
-
 }  // namespace llmtrain

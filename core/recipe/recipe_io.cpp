@@ -8,7 +8,7 @@
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/json/document.h"
-#include "core/json/problems.h"
+#include "core/recipe/keys/key_table.h"
 #include "core/recipe/recipe_reader.h"
 #include "core/recipe/rules/rules.h"
 

@@ -9,7 +9,6 @@
 #include <string_view>
 
 #include "core/json/document.h"
-#include "core/json/problems.h"
 #include "core/recipe/keys/key_visitor.h"
 
 namespace llmtrain {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/json/problems.h"
+#include "core/json/document.h"
 #include "core/recipe/recipe.h"
 
 namespace llmtrain {
