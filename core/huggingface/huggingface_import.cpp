@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <optional>
-#include <vector>
+#include <string>
 
 #include "core/base/error.h"
 #include "core/checkpoint/json_file.h"
-#include "core/huggingface/huggingface_config.h"
+#include "core/huggingface/huggingface.h"
+#include "core/huggingface/huggingface_tensors.h"
 #include "core/recipe/recipe_io.h"
 
 namespace llmtrain {
@@ -18,10 +21,10 @@ class ConfigReader {
  public:
   ConfigReader(const Json& config, std::string file) : config_(config), file_(std::move(file)) {}
 
-  // null counts as absent, as in transformers.
+  // The value at a key, or at a path of keys with slashes. null counts as absent, as in transformers.
   const Json* get(const std::string& key) const {
-    const auto found = config_.find(key);
-    return found == config_.end() || found->is_null() ? nullptr : &*found;
+    const Json::json_pointer pointer("/" + key);
+    return config_.contains(pointer) && !config_.at(pointer).is_null() ? &config_.at(pointer) : nullptr;
   }
 
   void problem(const std::string& key, const std::string& what) {
@@ -40,30 +43,14 @@ class ConfigReader {
     return 1;
   }
 
-  double number(const std::string& key, double otherwise) { return number_in(config_, key, key, otherwise); }
-
-  double number_in(const Json& object, const std::string& key, const std::string& pointer, double otherwise) {
-    const auto found = object.find(key);
-    if (found == object.end() || found->is_null()) return otherwise;
-    if (found->is_number()) return found->get<double>();
-    problem(pointer, "is " + shown(*found) + "; a number is needed");
-    return otherwise;
-  }
+  double number(const std::string& key, double otherwise) { return read(key, &Json::is_number, "a number", otherwise); }
 
   bool boolean(const std::string& key, bool otherwise) {
-    const Json* value = get(key);
-    if (value == nullptr) return otherwise;
-    if (value->is_boolean()) return value->get<bool>();
-    problem(key, "is " + shown(*value) + "; true or false is needed");
-    return otherwise;
+    return read(key, &Json::is_boolean, "true or false", otherwise);
   }
 
   std::string text(const std::string& key, const std::string& otherwise) {
-    const Json* value = get(key);
-    if (value == nullptr) return otherwise;
-    if (value->is_string()) return value->get<std::string>();
-    problem(key, "is " + shown(*value) + "; a string is needed");
-    return otherwise;
+    return read(key, &Json::is_string, "a string", otherwise);
   }
 
   // For switches of which only one value is supported.
@@ -81,6 +68,16 @@ class ConfigReader {
   }
 
  private:
+  template <class Value>
+  Value read(const std::string& key, bool (Json::*is_kind)() const noexcept, const std::string& kind,
+             const Value& otherwise) {
+    const Json* found = get(key);
+    if (found == nullptr) return otherwise;
+    if ((found->*is_kind)()) return found->get<Value>();
+    problem(key, "is " + shown(*found) + "; " + kind + " is needed");
+    return otherwise;
+  }
+
   const Json& config_;
   std::string file_;
   std::string problems_;
@@ -146,9 +143,9 @@ double read_rope_theta(ConfigReader& reader) {
   for (const auto& item : rope->items())
     if (item.value().is_object())
       reader.problem(pointer + item.key(), "sets RoPE for some layers only; RoPE per layer is not supported");
-  if (reader.number_in(*rope, "partial_rotary_factor", pointer + "partial_rotary_factor", 1) != 1)
+  if (reader.number(pointer + "partial_rotary_factor", 1) != 1)
     reader.problem(pointer + "partial_rotary_factor", "is not 1; only the rotation of whole heads is supported");
-  return reader.number_in(*rope, "rope_theta", pointer + "rope_theta", theta);
+  return reader.number(pointer + "rope_theta", theta);
 }
 
 void refuse_sliding_window(ConfigReader& reader, HuggingfaceType type, const ModelRecipe& model) {
@@ -218,42 +215,21 @@ ModelRecipe read_llama_family(ConfigReader& reader, HuggingfaceType type) {
   return model;
 }
 
-// In the order of the enumeration.
-constexpr HuggingfaceType all_types[] = {HuggingfaceType::gpt2, HuggingfaceType::llama, HuggingfaceType::mistral,
-                                         HuggingfaceType::qwen2, HuggingfaceType::qwen3};
-
 }  // namespace
 
-std::string huggingface_type_name(HuggingfaceType type) {
-  switch (type) {
-    case HuggingfaceType::gpt2:
-      return "gpt2";
-    case HuggingfaceType::llama:
-      return "llama";
-    case HuggingfaceType::mistral:
-      return "mistral";
-    case HuggingfaceType::qwen2:
-      return "qwen2";
-    case HuggingfaceType::qwen3:
-      return "qwen3";
-  }
-  throw Error(ExitCode::internal_error, "an unknown model type of transformers");
-}
-
-ModelRecipe model_from_huggingface_config(const Json& config, const std::string& file) {
+ModelRecipe model_recipe_from_huggingface(const std::filesystem::path& folder) {
+  const std::string file = (folder / "config.json").string();
+  const auto config = parse_json<Json>(read_text_file(file), file);
   if (!config.is_object())
     throw Error(ExitCode::bad_data, file + ": is not a JSON object; a config.json of transformers is needed");
   ConfigReader reader(config, file);
   const std::string name = reader.text("model_type", "");
+  const auto names = std::ranges::find(huggingface_names, name, &HuggingfaceNames::model_type);
   ModelRecipe model;
-  bool known = false;
-  for (const HuggingfaceType type : all_types) {
-    if (huggingface_type_name(type) != name) continue;
-    model = type == HuggingfaceType::gpt2 ? read_gpt2(reader) : read_llama_family(reader, type);
-    known = true;
-  }
-  if (!known)
+  if (names == huggingface_names.end())
     reader.problem("model_type", "is " + quoted_text(name) + "; gpt2, llama, mistral, qwen2 and qwen3 can be read");
+  else
+    model = names->type == HuggingfaceType::gpt2 ? read_gpt2(reader) : read_llama_family(reader, names->type);
   reader.finish();
   return model;
 }

@@ -1,18 +1,137 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/ops/cat.h>
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/checkpoint/json_file.h"
 #include "core/checkpoint/safetensors.h"
 #include "core/huggingface/huggingface.h"
-#include "core/huggingface/huggingface_config.h"
 #include "core/huggingface/huggingface_tensors.h"
+#include "core/recipe/recipe_io.h"
 
 namespace llmtrain {
 namespace {
 
 namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+struct Requirement {
+  bool holds;
+  std::string key;
+  std::string rule;
+};
+
+// Throws Error(bad_recipe) that names every key of a model that an architecture of transformers does not support.
+void require(const ModelRecipe& model, const std::string& architecture, const std::vector<Requirement>& requirements) {
+  Recipe recipe;
+  recipe.model = model;
+  const Json keys = to_json(recipe)["model"];
+  std::string problems;
+  for (const auto& [holds, key, rule] : requirements)
+    if (!holds)
+      problems += fmt::format("{}/model/{}: is {}; {} of transformers has {}, so this model cannot be exported",
+                              problems.empty() ? "" : "\n", key, keys[key].dump(), architecture, rule);
+  if (!problems.empty()) throw Error(ExitCode::bad_recipe, problems);
+}
+
+void require_gpt2(const ModelRecipe& model) {
+  require(model, "GPT-2, the architecture with learned positions,",
+          {{model.norm == NormKind::layernorm, "norm", "layernorm"},
+           {model.activation != Activation::swiglu, "activation", "gelu or gelu_tanh"},
+           {model.bias, "bias", "biases"},
+           {model.qkv_bias, "qkv_bias", "biases"},
+           {!model.qk_norm, "qk_norm", "no norms of queries and keys"},
+           {model.kv_heads == model.heads, "kv_heads", "as many as heads"},
+           {model.head_dim * model.heads == model.hidden_size, "head_dim", "hidden_size / heads"},
+           {!model.moe, "moe", "no experts"}});
+}
+
+void require_llama_family(const ModelRecipe& model) {
+  require(model, "the Llama family, the architectures with rotary positions,",
+          {{model.norm == NormKind::rmsnorm, "norm", "rmsnorm"},
+           {model.activation == Activation::swiglu, "activation", "swiglu"},
+           {!model.moe, "moe", "no experts"}});
+  if (model.qk_norm) {
+    require(model, "Qwen3, the architecture with norms of queries and keys,",
+            {{!model.bias, "bias", "none"}, {!model.qkv_bias, "qkv_bias", "none"}});
+    return;
+  }
+  require(model, "Llama",
+          {{!model.bias || model.qkv_bias, "qkv_bias", "biases there, too, where it has others"},
+           // transformers checks this for Llama only; Mistral and Qwen accept any head_dim.
+           {!model.bias || model.hidden_size % model.heads == 0, "heads", "a number that divides hidden_size"}});
+}
+
+// The end-of-text token depends on the tokenizer, which a model does not know, but a vocabulary of this size is
+// GPT-2's, as it is or padded.
+Json end_of_text(const ModelRecipe& model, HuggingfaceType type) {
+  constexpr std::int64_t gpt2_vocabulary = 50257;
+  constexpr std::int64_t padded = 50304;
+  const bool is_gpt2 =
+      type == HuggingfaceType::gpt2 && model.vocab_size >= gpt2_vocabulary && model.vocab_size <= padded;
+  return is_gpt2 ? Json(gpt2_vocabulary - 1) : Json();
+}
+
+void add_gpt2(Json& config, const ModelRecipe& model) {
+  config["n_layer"] = model.layers;
+  config["n_embd"] = model.hidden_size;
+  config["n_head"] = model.heads;
+  config["n_inner"] = model.ffn_hidden_size;
+  config["n_positions"] = model.max_sequence_length;
+  config["activation_function"] = model.activation == Activation::gelu ? "gelu" : "gelu_new";
+  config["layer_norm_epsilon"] = model.norm_eps;
+  // One probability for all three places, as in our models.
+  for (const std::string key : {"attn_pdrop", "embd_pdrop", "resid_pdrop"}) config[key] = model.dropout;
+}
+
+void add_llama_family(Json& config, const ModelRecipe& model, HuggingfaceType type) {
+  config["num_hidden_layers"] = model.layers;
+  config["hidden_size"] = model.hidden_size;
+  config["num_attention_heads"] = model.heads;
+  config["num_key_value_heads"] = model.kv_heads;
+  config["head_dim"] = model.head_dim;
+  config["intermediate_size"] = model.ffn_hidden_size;
+  config["max_position_embeddings"] = model.max_sequence_length;
+  config["hidden_act"] = "silu";
+  config["rms_norm_eps"] = model.norm_eps;
+  // transformers 4 reads the first, 5 the second.
+  config["rope_theta"] = model.rope_theta;
+  config["rope_parameters"] = {{"rope_theta", model.rope_theta}, {"rope_type", "default"}};
+  // Llama has a key for dropout in attention only; our dropout has more places, and inference has none.
+  config["attention_dropout"] = 0.0;
+  if (type == HuggingfaceType::llama) config["attention_bias"] = config["mlp_bias"] = model.bias;
+  if (type == HuggingfaceType::qwen3) config["attention_bias"] = false;
+  if (type == HuggingfaceType::qwen2 || type == HuggingfaceType::qwen3) config["use_sliding_window"] = false;
+  if (type != HuggingfaceType::llama) config["sliding_window"] = nullptr;
+}
+
+// For transformers 4 and 5; `dtype` is PyTorch's name of the weights' type.
+Json config_of(const ModelRecipe& model, HuggingfaceType type, const std::string& dtype) {
+  Json config;
+  const HuggingfaceNames& names = huggingface_names[static_cast<std::size_t>(type)];
+  config["architectures"] = {names.class_name};
+  config["model_type"] = names.model_type;
+  config["vocab_size"] = model.vocab_size;
+  if (type == HuggingfaceType::gpt2) {
+    add_gpt2(config, model);
+  } else {
+    add_llama_family(config, model, type);
+  }
+  config["tie_word_embeddings"] = model.tie_embeddings;
+  config["initializer_range"] = model.init_std;
+  config["bos_token_id"] = config["eos_token_id"] = end_of_text(model, type);
+  // transformers 4 reads "torch_dtype", 5 reads "dtype".
+  config["dtype"] = config["torch_dtype"] = dtype;
+  config["use_cache"] = true;
+  return config;
+}
 
 [[noreturn]] void refuse(const std::string& name, const std::string& what) {
   throw Error(ExitCode::bad_data,
@@ -36,10 +155,9 @@ at::ScalarType scalar_type_of(const Graph& graph, const NamedWeights& weights) {
   }
   // Equally many names, and every parameter has one: there are no others.
   if (weights.size() == graph.parameters.size()) return type;
-  std::map<std::string, int> known;
-  for (const Parameter& parameter : graph.parameters) known[parameter.name] = 1;
   for (const auto& [name, tensor] : weights)
-    if (!known.contains(name)) refuse(name, "belong to no parameter of the model");
+    if (std::ranges::find(graph.parameters, name, &Parameter::name) == graph.parameters.end())
+      refuse(name, "belong to no parameter of the model");
   return type;
 }
 
@@ -62,27 +180,36 @@ void write_weights(const fs::path& file, const Graph& graph, const NamedWeights&
   write_safetensors(file, std::move(tensors));
 }
 
-nlohmann::ordered_json generation_config_of(const nlohmann::ordered_json& config) {
-  nlohmann::ordered_json generation;
+Json generation_config_of(const Json& config) {
+  Json generation;
   generation["_from_model_config"] = true;
   for (const std::string key : {"bos_token_id", "eos_token_id"})
     if (!config[key].is_null()) generation[key] = config[key];
   return generation;
 }
 
-void make_folder(const fs::path& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) throw Error(ExitCode::cannot_write, folder.string() + ": cannot be created: " + error.message());
-}
-
 }  // namespace
+
+HuggingfaceType huggingface_type_of(const ModelRecipe& model) {
+  if (model.position == Position::learned) {
+    require_gpt2(model);
+    return HuggingfaceType::gpt2;
+  }
+  require_llama_family(model);
+  if (model.qk_norm) return HuggingfaceType::qwen3;
+  if (model.qkv_bias && !model.bias) return HuggingfaceType::qwen2;
+  // Mistral has the same tensors and does not require heads to divide hidden_size.
+  const bool llama_takes_it = model.hidden_size % model.heads == 0;
+  return llama_takes_it ? HuggingfaceType::llama : HuggingfaceType::mistral;
+}
 
 void save_huggingface(const fs::path& folder, const Graph& graph, const NamedWeights& weights) {
   const HuggingfaceType type = huggingface_type_of(graph.model);
   const bool is_fp32 = scalar_type_of(graph, weights) == at::kFloat;
-  const auto config = huggingface_config_of(graph.model, type, is_fp32 ? "float32" : "bfloat16");
-  make_folder(folder);
+  const auto config = config_of(graph.model, type, is_fp32 ? "float32" : "bfloat16");
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) throw Error(ExitCode::cannot_write, folder.string() + ": cannot be created: " + error.message());
   write_weights(folder / "model.safetensors", graph, weights, type, is_fp32 ? "F32" : "BF16");
   write_file_atomically(folder / "generation_config.json", generation_config_of(config).dump(2) + "\n");
   // Written last: a folder without it is not a model, so an interrupted export is recognised as such.

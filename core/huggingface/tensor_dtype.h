@@ -3,15 +3,31 @@
 
 #include <c10/core/ScalarType.h>
 
+#include <array>
 #include <string>
 #include <string_view>
+#include <utility>
+
+#include "core/base/error.h"
 
 namespace llmtrain {
 
-// The tensor type of weights that safetensors calls "F32", "BF16" or "F16"; Undefined for other names.
-at::ScalarType tensor_type(std::string_view dtype);
+// Types of weights by their names in safetensors.
+inline constexpr std::array<std::pair<std::string_view, at::ScalarType>, 3> tensor_dtypes{
+    {{"F32", at::kFloat}, {"BF16", at::kBFloat16}, {"F16", at::kHalf}}};
 
-// The inverse. Throws Error(internal_error) for other types.
-std::string dtype_name(at::ScalarType type);
+// Undefined for other names.
+inline at::ScalarType tensor_type(std::string_view dtype) {
+  for (const auto& [name, type] : tensor_dtypes)
+    if (name == dtype) return type;
+  return at::ScalarType::Undefined;
+}
+
+// Throws Error(internal_error) for other types.
+inline std::string dtype_name(at::ScalarType type) {
+  for (const auto& [name, known] : tensor_dtypes)
+    if (known == type) return std::string(name);
+  throw Error(ExitCode::internal_error, "no checkpoint holds this tensor type");
+}
 
 }  // namespace llmtrain
