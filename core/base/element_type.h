@@ -4,6 +4,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <numeric>
+#include <span>
 #include <string_view>
 
 namespace llmtrain {
@@ -23,6 +26,11 @@ constexpr std::string_view element_name(ElementType type) {
   constexpr std::array<std::string_view, 8> names{"fp32",     "bf16",  "fp16",  "fp8_e4m3",
                                                   "fp8_e5m2", "int32", "int64", "uint8"};
   return names[static_cast<std::size_t>(type)];
+}
+
+// The number of elements of a tensor of this shape.
+constexpr std::int64_t element_count(std::span<const std::int64_t> shape) {
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
 
 }  // namespace llmtrain

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <numeric>
 #include <utility>
 
 namespace llmtrain {
@@ -78,10 +77,6 @@ void advance(Numbers& index, const Numbers& shape) {
 }
 
 }  // namespace
-
-std::int64_t element_count(const std::vector<std::int64_t>& shape) {
-  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
-}
 
 std::string slice_name(const std::string& tensor, const std::vector<std::int64_t>& tensor_shape, const SliceBox& box) {
   if (box.shape == tensor_shape) return tensor;

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "core/base/element_type.h"
+
 namespace llmtrain {
 
 // Position and shape of a slice in its tensor, in elements per dimension.
@@ -13,8 +15,6 @@ struct SliceBox {
   std::vector<std::int64_t> offset;
   std::vector<std::int64_t> shape;
 };
-
-std::int64_t element_count(const std::vector<std::int64_t>& shape);
 
 // The name of a slice in its file: the tensor's name, and for a part of it "name[0:64,128:256]".
 std::string slice_name(const std::string& tensor, const std::vector<std::int64_t>& tensor_shape, const SliceBox& box);

@@ -35,10 +35,6 @@ bool has_experts(const ModelRecipe& model, std::int64_t layer) {
   return model.moe && (layer + 1) % model.moe->every == 0;
 }
 
-std::int64_t count_elements(const std::vector<std::int64_t>& shape) {
-  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
-}
-
 std::int64_t Graph::parameter_count() const {
   return sum(parameters, [](const Parameter& parameter) { return parameter.elements(); });
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/element_type.h"
 #include "core/recipe/recipe.h"
 
 namespace llmtrain {
@@ -16,9 +17,6 @@ namespace llmtrain {
 // defined once.
 
 enum class Initialization { normal, ones, zeros };
-
-// The number of elements of a tensor of this shape.
-std::int64_t count_elements(const std::vector<std::int64_t>& shape);
 
 // How tensor parallelism splits a parameter: not at all, by output features (rows, the first axis after the experts')
 // or by input features (columns, the last axis).
@@ -85,7 +83,7 @@ struct Parameter {
   // head, routers, biases and norms keep their type (Peng et al., arXiv 2310.18313).
   bool is_layer_matrix = false;
 
-  std::int64_t elements() const { return count_elements(shape); }
+  std::int64_t elements() const { return element_count(shape); }
 };
 
 enum class BlockKind { embedding, layer, head };

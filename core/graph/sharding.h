@@ -33,8 +33,8 @@ struct LocalPart {
   std::int64_t copies = 1;
   std::int64_t copy = 0;
 
-  std::int64_t elements() const { return count_elements(shape); }            // padding included
-  std::int64_t real_elements() const { return count_elements(real_shape); }  // without
+  std::int64_t elements() const { return element_count(shape); }            // padding included
+  std::int64_t real_elements() const { return element_count(real_shape); }  // without
 };
 
 // Rows of the vocabulary on one rank; where `tensor` does not divide the vocabulary it is padded to a multiple.
