@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t depth_limit = 64;
 constexpr std::uintmax_t size_limit = 100'000'000;
 
-[[noreturn]] void refuse(const std::string& file, const std::string& what) {
+[[noreturn]] void refuse_json(const std::string& file, const std::string& what) {
   throw Error(ExitCode::bad_data, file + ": is not strict JSON: " + what + "; correct it or copy it again");
 }
 
@@ -39,20 +39,20 @@ class StrictReader : public nlohmann::json_sax<nlohmann::json> {
 
   bool key(string_t& name) override {
     if (!keys_.back().insert(name).second)
-      refuse(file_, "the key " + quoted_text(name) + " appears twice in one object");
-    if (keys_.back().size() > key_limit_) refuse(file_, "an object has too many keys");
+      refuse_json(file_, "the key " + quoted_text(name) + " appears twice in one object");
+    if (keys_.back().size() > key_limit_) refuse_json(file_, "an object has too many keys");
     return true;
   }
 
   bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception& error) override {
     const std::string_view text = error.what();  // "[json.exception.parse_error.101] parse error at line 1, …"
     const auto prefix = text.find("] ");
-    refuse(file_, std::string(prefix == std::string_view::npos ? text : text.substr(prefix + 2)));
+    refuse_json(file_, std::string(prefix == std::string_view::npos ? text : text.substr(prefix + 2)));
   }
 
  private:
   bool enter() {
-    if (keys_.size() == depth_limit) refuse(file_, "it is nested more than 64 levels deep");
+    if (keys_.size() == depth_limit) refuse_json(file_, "it is nested more than 64 levels deep");
     keys_.emplace_back();
     return true;
   }
@@ -71,8 +71,8 @@ class StrictReader : public nlohmann::json_sax<nlohmann::json> {
 
 template <typename Json>
 Json parse_json(std::string_view text, const std::string& file) {
-  if (text.find('\0') != std::string_view::npos) refuse(file, "it has a NUL character");
-  if (text.substr(0, 3) == "\xef\xbb\xbf") refuse(file, "it starts with a byte order mark");
+  if (text.find('\0') != std::string_view::npos) refuse_json(file, "it has a NUL character");
+  if (text.substr(0, 3) == "\xef\xbb\xbf") refuse_json(file, "it starts with a byte order mark");
   // An object that keeps its order compares each new key with all earlier ones, so their number is bounded.
   constexpr bool keeps_order = std::is_same_v<Json, nlohmann::ordered_json>;
   StrictReader reader(file, keeps_order ? 4096 : size_limit);

@@ -9,6 +9,7 @@
 #include "core/base/hash.h"
 #include "core/checkpoint/json_file.h"
 #include "core/checkpoint/safetensors.h"
+#include "core/json/json_text.h"
 
 namespace llmtrain {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 // bounds the time of finding overlaps, which compares slices with each other.
 constexpr std::size_t slice_limit = 65'536;
 
-[[noreturn]] void refuse(const std::string& file, const std::string& what) {
+[[noreturn]] void refuse_manifest(const std::string& file, const std::string& what) {
   throw Error(ExitCode::bad_data, file + ": " + what + "; this checkpoint cannot be used");
 }
 
@@ -37,46 +38,45 @@ bool is_sha256(const std::string& text) {
 }
 
 void check_state(const CheckpointState& state, const std::string& file) {
-  if (state.step < 0) refuse(file, "/step is " + std::to_string(state.step) + ", it must be 0 or more");
+  if (state.step < 0) refuse_manifest(file, "/step is " + std::to_string(state.step) + ", it must be 0 or more");
   if (state.data_position < 0)
-    refuse(file, "/data_position is " + std::to_string(state.data_position) + ", it must be 0 or more");
+    refuse_manifest(file, "/data_position is " + std::to_string(state.data_position) + ", it must be 0 or more");
 }
 
 void check_files(const std::vector<ManifestFile>& files, const std::string& file) {
   std::set<std::string> names;
   for (const ManifestFile& entry : files) {
     if (!is_file_name(entry.name))
-      refuse(file, "/files names " + quoted_text(entry.name) +
-                       ": it must be the plain name of a .safetensors file in the same folder");
-    if (!names.insert(entry.name).second) refuse(file, "/files names " + quoted_text(entry.name) + " twice");
-    if (entry.bytes < 0) refuse(file, "/files gives " + quoted_text(entry.name) + " a negative size");
-    if (!is_sha256(entry.sha256)) refuse(file, "/files gives " + quoted_text(entry.name) + " an invalid SHA-256");
+      refuse_manifest(file, "/files names " + quoted_text(entry.name) +
+                                ": it must be the plain name of a .safetensors file in the same folder");
+    if (!names.insert(entry.name).second) refuse_manifest(file, "/files names " + quoted_text(entry.name) + " twice");
+    if (entry.bytes < 0) refuse_manifest(file, "/files gives " + quoted_text(entry.name) + " a negative size");
+    if (!is_sha256(entry.sha256))
+      refuse_manifest(file, "/files gives " + quoted_text(entry.name) + " an invalid SHA-256");
   }
 }
 
 void check_tensor(const LogicalTensor& tensor, const std::vector<ManifestSlice>& slices, const std::string& file,
                   Coverage coverage) {
   const std::string what = "tensor " + quoted_text(tensor.name) + " ";
-  if (tensor.name.empty()) refuse(file, "a tensor has no name");
+  if (tensor.name.empty()) refuse_manifest(file, "a tensor has no name");
   // An unknown dtype counts as one bit and fails like one of part bytes.
   if (safetensors_bits(tensor.dtype).value_or(1) % 8 != 0)
-    refuse(file,
-           what + "has the dtype " + quoted_text(tensor.dtype) + "; it must be a safetensors dtype of whole bytes");
+    refuse_manifest(
+        file, what + "has the dtype " + quoted_text(tensor.dtype) + "; it must be a safetensors dtype of whole bytes");
   // Before the slices: their checks may then multiply dimensions without overflow.
-  if (!safetensors_bytes(tensor.dtype, tensor.shape)) refuse(file, what + "has an impossible size");
-  if (!std::isfinite(tensor.scale)) refuse(file, what + "has a scale that is not finite");
-  if (slices.size() > slice_limit) refuse(file, what + "has more than 65536 slices");
+  if (!safetensors_bytes(tensor.dtype, tensor.shape)) refuse_manifest(file, what + "has an impossible size");
+  if (!std::isfinite(tensor.scale)) refuse_manifest(file, what + "has a scale that is not finite");
+  if (slices.size() > slice_limit) refuse_manifest(file, what + "has more than 65536 slices");
 
   std::vector<SliceBox> boxes;
   for (const ManifestSlice& slice : slices) {
-    if (!lies_within(tensor.shape, slice.box)) refuse(file, what + "has a slice outside of its shape");
+    if (!lies_within(tensor.shape, slice.box)) refuse_manifest(file, what + "has a slice outside of its shape");
     boxes.push_back(slice.box);
   }
   if (coverage == Coverage::whole && !cover_exactly(tensor.shape, std::move(boxes)))
-    refuse(file, what + "has slices that do not cover each of its elements exactly once");
+    refuse_manifest(file, what + "has slices that do not cover each of its elements exactly once");
 }
-
-using Json = nlohmann::ordered_json;
 
 constexpr std::string_view format_name = "llmtrain checkpoint";
 constexpr std::int64_t format_version = 1;
@@ -248,7 +248,7 @@ void check_manifest(Manifest& manifest, const std::string& file, Coverage covera
   for (std::size_t i = 0; i < manifest.tensors.size(); ++i) {
     check_tensor(manifest.tensors[i], manifest.slices[i], file, coverage);
     if (!manifest.index.emplace(manifest.tensors[i].name, i).second)
-      refuse(file, "tensor " + quoted_text(manifest.tensors[i].name) + " appears twice");
+      refuse_manifest(file, "tensor " + quoted_text(manifest.tensors[i].name) + " appears twice");
   }
 }
 

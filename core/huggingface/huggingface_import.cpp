@@ -14,16 +14,16 @@
 namespace llmtrain {
 namespace {
 
-using Json = nlohmann::json;
+using JsonValue = nlohmann::json;
 
 // Reads a config.json key by key and collects all problems, to report them together.
 class ConfigReader {
  public:
-  ConfigReader(const Json& config, std::string file) : config_(config), file_(std::move(file)) {}
+  ConfigReader(const JsonValue& config, std::string file) : config_(config), file_(std::move(file)) {}
 
   // The value at a key, or at a path of keys with slashes. null counts as absent, as in transformers.
-  const Json* get(const std::string& key) const {
-    const Json::json_pointer pointer("/" + key);
+  const JsonValue* get(const std::string& key) const {
+    const JsonValue::json_pointer pointer("/" + key);
     return config_.contains(pointer) && !config_.at(pointer).is_null() ? &config_.at(pointer) : nullptr;
   }
 
@@ -32,7 +32,7 @@ class ConfigReader {
   }
 
   std::int64_t size(const std::string& key, std::optional<std::int64_t> otherwise = std::nullopt) {
-    const Json* value = get(key);
+    const JsonValue* value = get(key);
     if (value == nullptr && otherwise) return *otherwise;
     // Far above any model, and products of two sizes fit 64 bits.
     constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
@@ -43,14 +43,16 @@ class ConfigReader {
     return 1;
   }
 
-  double number(const std::string& key, double otherwise) { return read(key, &Json::is_number, "a number", otherwise); }
+  double number(const std::string& key, double otherwise) {
+    return read(key, &JsonValue::is_number, "a number", otherwise);
+  }
 
   bool boolean(const std::string& key, bool otherwise) {
-    return read(key, &Json::is_boolean, "true or false", otherwise);
+    return read(key, &JsonValue::is_boolean, "true or false", otherwise);
   }
 
   std::string text(const std::string& key, const std::string& otherwise) {
-    return read(key, &Json::is_string, "a string", otherwise);
+    return read(key, &JsonValue::is_string, "a string", otherwise);
   }
 
   // For switches of which only one value is supported.
@@ -63,22 +65,22 @@ class ConfigReader {
     if (!problems_.empty()) throw Error(ExitCode::bad_data, problems_);
   }
 
-  static std::string shown(const Json& value) {
+  static std::string shown(const JsonValue& value) {
     return value.is_string() ? quoted_text(value.get<std::string>()) : value.dump().substr(0, 200);
   }
 
  private:
   template <class Value>
-  Value read(const std::string& key, bool (Json::*is_kind)() const noexcept, const std::string& kind,
+  Value read(const std::string& key, bool (JsonValue::*is_kind)() const noexcept, const std::string& kind,
              const Value& otherwise) {
-    const Json* found = get(key);
+    const JsonValue* found = get(key);
     if (found == nullptr) return otherwise;
     if ((found->*is_kind)()) return found->get<Value>();
     problem(key, "is " + shown(*found) + "; " + kind + " is needed");
     return otherwise;
   }
 
-  const Json& config_;
+  const JsonValue& config_;
   std::string file_;
   std::string problems_;
 };
@@ -127,17 +129,17 @@ ModelRecipe read_gpt2(ConfigReader& reader) {
 // Older files have "rope_theta" and "rope_scaling", newer ones both in "rope_parameters".
 double read_rope_theta(ConfigReader& reader) {
   const double theta = reader.number("rope_theta", 10000);
-  const Json* scaling = reader.get("rope_scaling");
+  const JsonValue* scaling = reader.get("rope_scaling");
   // "rope_scaling" where it is in use, since its settings then override the plain theta.
   const std::string key = scaling != nullptr && !scaling->empty() ? "rope_scaling" : "rope_parameters";
-  const Json* rope = reader.get(key);
+  const JsonValue* rope = reader.get(key);
   if (rope == nullptr) return theta;
   const std::string pointer = key + "/";
   if (!rope->is_object()) {
     reader.problem(key, "is " + ConfigReader::shown(*rope) + "; an object is needed");
     return theta;
   }
-  const Json type = rope->value("rope_type", rope->value("type", Json("default")));
+  const JsonValue type = rope->value("rope_type", rope->value("type", JsonValue("default")));
   if (type != "default")
     reader.problem(pointer + "rope_type", "is " + ConfigReader::shown(type) + "; RoPE scaling is not supported");
   for (const auto& item : rope->items())
@@ -155,9 +157,9 @@ void refuse_sliding_window(ConfigReader& reader, HuggingfaceType type, const Mod
   if (can_slide && reader.get("sliding_window") != nullptr && reader.size("sliding_window") < model.max_sequence_length)
     reader.problem("sliding_window", "is " + std::to_string(reader.size("sliding_window")) +
                                          ", less than /max_position_embeddings; sliding windows are not supported");
-  const Json* layers = reader.get("layer_types");
+  const JsonValue* layers = reader.get("layer_types");
   if (layers == nullptr || can_slide) return;
-  for (const Json& layer : *layers)
+  for (const JsonValue& layer : *layers)
     if (layer != "full_attention") {
       reader.problem("layer_types", "has " + ConfigReader::shown(layer) + "; only full attention is supported");
       return;
@@ -219,7 +221,7 @@ ModelRecipe read_llama_family(ConfigReader& reader, HuggingfaceType type) {
 
 ModelRecipe model_recipe_from_huggingface(const std::filesystem::path& folder) {
   const std::string file = (folder / "config.json").string();
-  const auto config = parse_json<Json>(read_text_file(file), file);
+  const auto config = parse_json<JsonValue>(read_text_file(file), file);
   if (!config.is_object())
     throw Error(ExitCode::bad_data, file + ": is not a JSON object; a config.json of transformers is needed");
   ConfigReader reader(config, file);

@@ -14,13 +14,13 @@
 #include "core/checkpoint/safetensors.h"
 #include "core/huggingface/huggingface.h"
 #include "core/huggingface/huggingface_tensors.h"
+#include "core/json/json_text.h"
 #include "core/recipe/recipe_io.h"
 
 namespace llmtrain {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 struct Requirement {
   bool holds;

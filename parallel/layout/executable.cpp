@@ -7,7 +7,7 @@ namespace llmtrain {
 namespace {
 
 // A key whose value can be planned but not run.
-struct Refusal {
+struct Unsupported {
   bool is_wanted = false;
   const char* pointer = nullptr;
   std::string value;
@@ -32,7 +32,7 @@ std::vector<std::string> not_executable(const Recipe& recipe) {
   const PrecisionRecipe& precision = recipe.precision;
   const ParallelRecipe& parallel = recipe.parallel;
   const auto& offload = recipe.memory.offload;
-  const Refusal refusals[] = {
+  const Unsupported refusals[] = {
       {recipe.model.moe.has_value(), "/model/moe", "a mixture of experts", "leave it out"},
       {recipe.data.tokenizer.kind != TokenizerKind::bytes, "/data/tokenizer", "a tokenizer file",
        "use \"bytes\", also with tokenised .bin files"},

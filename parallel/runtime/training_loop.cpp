@@ -88,7 +88,7 @@ class TrainingLoop {
   }
 
  private:
-  bool every(std::int64_t interval) const { return interval > 0 && trainer_.steps_done() % interval == 0; }
+  bool every(std::int64_t steps) const { return steps > 0 && trainer_.steps_done() % steps == 0; }
 
   // Returns whether the ranks were asked to stop.
   bool train_step() {

@@ -16,7 +16,7 @@ Verdict must_be_at_most(std::int64_t value, std::int64_t limit, std::string_view
                  std::to_string(limit)};
 }
 
-Verdict check_kv_heads(const Recipe& recipe, const Known&) {
+Verdict check_grouped_queries(const Recipe& recipe, const Known&) {
   // Every key and value head serves equally many query heads.
   return must_divide(recipe.model.kv_heads, recipe.model.heads, "model.heads");
 }
@@ -157,7 +157,7 @@ Verdict check_tokens(const Recipe& recipe, const Known&) {
 std::vector<Rule> model_rules() {
   const std::string_view warmup = "/training/learning_rate/warmup_steps";
   return {
-      {"/model/kv_heads", {"/model/heads"}, check_kv_heads},
+      {"/model/kv_heads", {"/model/heads"}, check_grouped_queries},
       {"/model/hidden_size", {"/model/heads", "/model/head_dim"}, check_hidden_size},
       {"/model/head_dim",
        {"/model/heads", "/model/hidden_size", "/model/position", "/model/architecture"},

@@ -13,6 +13,8 @@ namespace llmtrain {
 
 // What a page draws of a step, and where: the axis of time, the part of the timeline that is shown, memory in columns.
 
+constexpr double gutter = 72;  // units left of the axis, for the names of ranks
+
 struct TimeSpan {
   double start = 0;
   double end = 0;

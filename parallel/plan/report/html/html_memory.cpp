@@ -13,7 +13,6 @@ namespace llmtrain {
 namespace {
 
 // In units of the SVG's view box. Each column becomes path segments, so their number bounds the size of the page.
-constexpr double gutter = 72;
 constexpr double large_height = 240;
 constexpr double small_height = 90;
 constexpr std::size_t large_columns = 800;

@@ -12,7 +12,6 @@ namespace llmtrain {
 namespace {
 
 // In units of the SVG's view box.
-constexpr double gutter = 72;  // for the names of ranks
 constexpr double header = 22;  // for the time labels
 constexpr double row_height = 38;
 constexpr double narrowest_label = 3;
