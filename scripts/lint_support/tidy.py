@@ -21,12 +21,12 @@ GROUP = 12
 CONFIGURATION = pathlib.Path(__file__).resolve().parents[2] / ".clang-tidy"
 # This check forbids including a .cpp, which is what a group does.
 NOT_FOR_GROUPS = "--checks=-bugprone-suspicious-include"
-# Flags that do not change what clang-tidy sees: precompiled headers, and which shared library exports a name.
-IDLE = re.compile(r" -Winvalid-pch| -fpch-preprocess| -include \S+/cmake_pch\.hxx| -D\w+_EXPORTS")
+# Which shared library exports a name does not change what clang-tidy sees.
+IDLE = re.compile(r" -D\w+_EXPORTS")
 
 
 def compile_flags(build):
-    """{source: each distinct list of flags that a target compiles it with, without its name and PCH}."""
+    """{source: each distinct list of flags that a target compiles it with, without its name}."""
     flags = collections.defaultdict(list)
     for entry in json.loads((build / "compile_commands.json").read_text()):
         words = shlex.split(IDLE.sub("", entry["command"]))
