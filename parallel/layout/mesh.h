@@ -69,7 +69,7 @@ RankGroup pipeline_neighbours(const Mesh& mesh, std::int64_t pipeline_rank);
 RankGroup pipeline_neighbours(const Mesh& mesh);
 
 // The mesh that the recipe requests, in the world that recipe and nodes define (world_of() in
-// core/recipe/rules/world.h). A recipe of one node whose explicit degrees need more gets as many as it needs. Throws
+// core/recipe/rules/rules.h). A recipe of one node whose explicit degrees need more gets as many as it needs. Throws
 // Error(bad_recipe) like require_rules() (core/recipe/rules/rules.h), with one line per reason.
 Mesh make_mesh(const Recipe& recipe, std::int64_t devices_per_node);
 
