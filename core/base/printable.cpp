@@ -14,8 +14,9 @@ struct Sequence {
   std::size_t length;
 };
 
-// Unicode 15, table 3-7, without the one-byte row.
-constexpr std::array<Sequence, 8> sequences{{{0xC2, 0xDF, 0x80, 0xBF, 2},
+// Unicode 15, table 3-7: no overlong forms, no surrogates, no code points past the last.
+constexpr std::array<Sequence, 9> sequences{{{0x00, 0x7F, 0x00, 0x00, 1},
+                                             {0xC2, 0xDF, 0x80, 0xBF, 2},
                                              {0xE0, 0xE0, 0xA0, 0xBF, 3},
                                              {0xE1, 0xEC, 0x80, 0xBF, 3},
                                              {0xED, 0xED, 0x80, 0x9F, 3},
@@ -29,32 +30,43 @@ bool within(char byte, unsigned char low, unsigned char high) {
   return low <= value && value <= high;
 }
 
-bool is_printable_ascii(char byte) { return within(byte, 0x20, 0x7E) || byte == '\n' || byte == '\t'; }
-
-// Length of the character at the start of the text; 0 when it must not be shown.
+// Length of the well-formed character at the start of the text; 0 if there is none.
 std::size_t character_length(std::string_view text) {
-  if (is_printable_ascii(text[0])) return 1;
-  const auto sequence = std::find_if(sequences.begin(), sequences.end(), [&](const Sequence& candidate) {
+  const auto* sequence = std::find_if(sequences.begin(), sequences.end(), [&](const Sequence& candidate) {
     return within(text[0], candidate.first_low, candidate.first_high);
   });
   if (sequence == sequences.end() || text.size() < sequence->length) return 0;
-  if (!within(text[1], sequence->second_low, sequence->second_high)) return 0;
-  const std::string_view rest = text.substr(2, sequence->length - 2);
-  const bool continued = std::all_of(rest.begin(), rest.end(), [](char byte) { return within(byte, 0x80, 0xBF); });
-  // U+0080 to U+009F: terminals take some of them for escape sequences.
-  const bool is_control = text[0] == '\xC2' && within(text[1], 0x80, 0x9F);
-  return continued && !is_control ? sequence->length : 0;
+  for (std::size_t i = 1; i < sequence->length; ++i)
+    if (!within(text[i], i == 1 ? sequence->second_low : 0x80, i == 1 ? sequence->second_high : 0xBF)) return 0;
+  return sequence->length;
+}
+
+// Control characters other than newline and tab. Terminals take some of U+0080 to U+009F for escape sequences.
+bool is_control(std::string_view character) {
+  if (character.size() == 2) return character[0] == '\xC2' && within(character[1], 0x80, 0x9F);
+  return character.size() == 1 && !within(character[0], 0x20, 0x7E) && character != "\n" && character != "\t";
 }
 
 }  // namespace
 
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t length = character_length(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
 std::string printable(std::string_view text) {
   std::string result;
   while (!text.empty()) {
-    const std::size_t length = character_length(text);
-    result += length == 0 ? std::string_view("\uFFFD") : text.substr(0, length);
     // After an invalid byte decoding starts again at the next one.
-    text.remove_prefix(std::max<std::size_t>(length, 1));
+    const std::size_t length = character_length(text);
+    const std::string_view character = text.substr(0, length);
+    const bool is_shown = length > 0 && !is_control(character);
+    result += is_shown ? character : "\uFFFD";
+    text.remove_prefix(is_shown ? length : 1);
   }
   return result;
 }

@@ -6,6 +6,9 @@
 
 namespace llmtrain {
 
+// Whether the text is well-formed UTF-8.
+bool is_utf8(std::string_view text);
+
 // The text made safe for a terminal: bytes that are not well-formed UTF-8, and control characters other than newline
 // and tab, become U+FFFD, one per byte. A byte-level model can generate any of them.
 std::string printable(std::string_view text);

@@ -9,45 +9,11 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/checkpoint/json_file.h"
 
 namespace llmtrain {
 namespace {
-
-struct Utf8Sequence {
-  unsigned char first_low, first_high;    // lead byte
-  unsigned char second_low, second_high;  // the second byte's range; all later ones are 0x80 to 0xBF
-  std::size_t length;
-};
-
-// Unicode 15, table 3-7: no overlong forms, no surrogates, no code points past the last.
-constexpr std::array<Utf8Sequence, 9> utf8_sequences{{{0x00, 0x7F, 0x00, 0x00, 1},
-                                                      {0xC2, 0xDF, 0x80, 0xBF, 2},
-                                                      {0xE0, 0xE0, 0xA0, 0xBF, 3},
-                                                      {0xE1, 0xEC, 0x80, 0xBF, 3},
-                                                      {0xED, 0xED, 0x80, 0x9F, 3},
-                                                      {0xEE, 0xEF, 0x80, 0xBF, 3},
-                                                      {0xF0, 0xF0, 0x90, 0xBF, 4},
-                                                      {0xF1, 0xF3, 0x80, 0xBF, 4},
-                                                      {0xF4, 0xF4, 0x80, 0x8F, 4}}};
-
-bool within(char byte, unsigned char low, unsigned char high) {
-  const auto value = static_cast<unsigned char>(byte);
-  return low <= value && value <= high;
-}
-
-bool valid_utf8(std::string_view text) {
-  while (!text.empty()) {
-    const auto* sequence = std::find_if(utf8_sequences.begin(), utf8_sequences.end(), [&](const Utf8Sequence& known) {
-      return within(text[0], known.first_low, known.first_high);
-    });
-    if (sequence == utf8_sequences.end() || text.size() < sequence->length) return false;
-    for (std::size_t i = 1; i < sequence->length; ++i)
-      if (!within(text[i], i == 1 ? sequence->second_low : 0x80, i == 1 ? sequence->second_high : 0xBF)) return false;
-    text.remove_prefix(sequence->length);
-  }
-  return true;
-}
 
 // Appends a code point below 0x110000 that is not a surrogate.
 void append_utf8(std::string& text, std::uint32_t code_point) {
@@ -67,7 +33,7 @@ class HeaderParser {
   std::vector<SafetensorsEntry> parse() {
     if (text_.empty() || text_.front() != '{') fail("the header does not start with '{'");
     // Once for the whole text; escapes within strings are checked where they are decoded.
-    if (!valid_utf8(text_)) fail("the header is not UTF-8");
+    if (!is_utf8(text_)) fail("the header is not UTF-8");
     object([this](std::string key) { header_value(std::move(key)); });
     if (text_.find_first_not_of(' ', position_) != std::string_view::npos)
       fail("something other than spaces follows the header's object");

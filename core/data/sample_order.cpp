@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <ranges>
 
 namespace llmtrain {
 namespace {
@@ -37,9 +36,9 @@ bool represents(std::int64_t sum, const std::vector<double>& weights) {
 
 std::vector<std::int64_t> integer_shares(const std::vector<double>& weights) {
   // The smallest sum gives the shortest period.
-  const auto sums = std::views::iota(std::int64_t{1}, largest_exact_sum + 1);
-  const auto exact = std::ranges::find_if(sums, [&](std::int64_t sum) { return represents(sum, weights); });
-  const double sum = exact == sums.end() ? approximate_sum : static_cast<double>(*exact);
+  std::int64_t exact = 1;
+  while (exact <= largest_exact_sum && !represents(exact, weights)) ++exact;
+  const double sum = exact <= largest_exact_sum ? static_cast<double>(exact) : approximate_sum;
   std::vector<std::int64_t> shares;
   for (const double weight : weights) shares.push_back(std::max<std::int64_t>(1, std::llround(weight * sum)));
   return shares;

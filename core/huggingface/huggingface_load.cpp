@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <ranges>
 #include <set>
 #include <span>
 #include <string>
@@ -121,8 +121,8 @@ using Problems = std::vector<std::string>;
 void report(const fs::path& folder, const Problems& problems) {
   constexpr std::size_t shown = 20;
   std::string text;
-  for (const std::string& problem : problems | std::views::take(shown))
-    text.append(text.empty() ? "" : "\n").append(folder.string() + ": " + problem);
+  for (std::size_t i = 0; i < std::min(shown, problems.size()); ++i)
+    text.append(text.empty() ? "" : "\n").append(folder.string() + ": " + problems[i]);
   if (problems.size() > shown) text.append("\n").append(folder.string() + ": and more");
   if (!problems.empty()) throw Error(ExitCode::bad_data, text);
 }

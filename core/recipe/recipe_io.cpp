@@ -7,6 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/base/file.h"
+#include "core/base/printable.h"
 #include "core/json/document.h"
 #include "core/recipe/keys/key_table.h"
 #include "core/recipe/recipe_reader.h"
@@ -38,14 +39,6 @@ std::vector<std::string> split_path(std::string_view path) {
     }
   }
   return keys;
-}
-
-bool is_utf8(const std::string& text) {
-  try {
-    return !Json(text).dump().empty();
-  } catch (const Json::type_error&) {
-    return false;
-  }
 }
 
 // The child of `parent` called `key`, created where it does not exist; null for an index outside of a list.

@@ -24,7 +24,8 @@ class RecipeWriter final : public KeyVisitor {
 
   void value(const Key& key, const KeyValue& value) override {
     // The link to a schema is left out when it is empty.
-    if (key.name != "$schema" || value.json != "") put(std::string(key.name), value.json);
+    if (key.name == "$schema" && value.json.get_ref<const std::string&>().empty()) return;
+    put(std::string(key.name), value.json);
   }
   std::size_t enter(const Key& key, Section section, std::size_t size) override {
     if (section == Section::optional_object && size == 0) {

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <ranges>
 #include <utility>
 
 #include "parallel/plan/report/trace.h"
@@ -17,8 +16,9 @@ namespace {
 constexpr std::size_t kept_steps = 3;  // bounds memory and the file; the last steps are past any warm-up
 
 std::size_t most_instructions(const Schedule& schedule) {
-  const auto count = [](const RankSchedule& rank) { return rank.instructions.size(); };
-  return std::ranges::max(schedule.ranks | std::views::transform(count));
+  std::size_t most = 0;
+  for (const RankSchedule& rank : schedule.ranks) most = std::max(most, rank.instructions.size());
+  return most;
 }
 
 // Writes one step of a rank, as RunTrace keeps it. `record` says which rank it is.

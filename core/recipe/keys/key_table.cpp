@@ -44,7 +44,8 @@ class KeyLister final : public KeyVisitor {
   static std::string words_of(const Json& value) {
     if (value.is_number_float()) return number_words(value.get<double>());
     if (!value.is_string()) return value.dump();
-    return value == "" ? "none" : value.get<std::string>();
+    const auto& text = value.get_ref<const std::string&>();
+    return text.empty() ? "none" : text;
   }
 
   void add(const Key& key, std::string values, std::string value) {
