@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every rank reads, against the bytes of the text itself.
+#include "parallel/engine/batch_loader.h"
+
+#include <ATen/ATen.h>
+
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tests/parallel/engine/training_setting.h"
+
+namespace llmtrain::test {
+namespace {
+
+constexpr std::int64_t sequence_length = 24;
+
+// In the order of the file: sample n starts with byte n · sequence_length.
+Dataset samples_in_order(const Recipe& recipe) {
+  return Dataset(recipe.data.train, recipe.data.tokenizer, sequence_length, recipe.model.vocab_size, false, 0,
+                 "/data/train");
+}
+
+// Bytes of the text at these positions of `count` samples from number `first` on, each `shift` bytes later.
+std::vector<std::int64_t> bytes_at(std::int64_t first, std::int64_t count, const std::vector<std::int64_t>& positions,
+                                   std::int64_t shift) {
+  const std::string text = training_text();
+  std::vector<std::int64_t> bytes;
+  for (std::int64_t sample = first; sample < first + count; ++sample)
+    for (const std::int64_t position : positions)
+      bytes.push_back(
+          static_cast<unsigned char>(text.at(static_cast<std::size_t>(sample * sequence_length + position + shift))));
+  return bytes;
+}
+
+std::vector<std::int64_t> values(const at::Tensor& tensor) {
+  const at::Tensor flat = tensor.contiguous();
+  return {flat.data_ptr<std::int64_t>(), flat.data_ptr<std::int64_t>() + flat.numel()};
+}
+
+std::vector<std::int64_t> range(std::int64_t begin, std::int64_t end) {
+  std::vector<std::int64_t> positions;
+  for (std::int64_t i = begin; i < end; ++i) positions.push_back(i);
+  return positions;
+}
+
+}  // namespace
+
+TEST_CASE("a target is the token that follows in the text", "[batch]") {
+  const TrainingSetting setting;
+  const MicroBatch micro =
+      load_micro_batch(samples_in_order(setting.recipe({})), {0, 1, sequence_length, {}}, 5, 3, at::kCPU);
+  CHECK(values(micro.tokens) == bytes_at(5, 3, range(0, sequence_length), 0));
+  CHECK(values(micro.targets) == bytes_at(5, 3, range(0, sequence_length), 1));
+  CHECK(micro.batch == 3);
+  CHECK(micro.sequence == sequence_length);
+}
+
+// The last token of a run of positions has its target in a run of another rank.
+TEST_CASE("a context rank reads its positions and the tokens that follow each of them", "[batch]") {
+  const TrainingSetting setting;
+  const kernels::SequencePart part{sequence_length, {{6, 6}, {18, 6}}};
+  const MicroBatch micro =
+      load_micro_batch(samples_in_order(setting.recipe({})), {0, 1, sequence_length, part}, 2, 2, at::kCPU);
+  std::vector<std::int64_t> positions = range(6, 12);
+  for (const std::int64_t position : range(18, 24)) positions.push_back(position);
+  CHECK(values(micro.tokens) == bytes_at(2, 2, positions, 0));
+  CHECK(values(micro.targets) == bytes_at(2, 2, positions, 1));
+  CHECK(micro.sequence == 12);
+}
+
+TEST_CASE("the ranks' micro-batches are the global batch, each sample once and in order", "[batch]") {
+  const TrainingSetting setting;
+  const Recipe recipe = setting.recipe({"batch.global=12", "batch.micro=2", "seed=5"});
+  const Dataset dataset = samples_in_order(recipe);
+  std::int64_t next = 0;
+  for (std::int64_t rank = 0; rank < 3; ++rank) {
+    const auto micros = load_batch(dataset, recipe, {7, 84}, {rank, 3, sequence_length, {}}, at::kCPU);
+    REQUIRE(micros.size() == 2);
+    for (const MicroBatch& micro : micros) {
+      INFO("samples of the batch from " << next << " on");
+      CHECK(values(micro.tokens) == bytes_at(84 + next, 2, range(0, sequence_length), 0));
+      CHECK(micro.first_sample == next);
+      CHECK(micro.step == 7);
+      CHECK(micro.seed == 5);
+      CHECK(micro.loss_scale == Approx(1.0 / (12 * sequence_length)));
+      next += 2;
+    }
+  }
+  CHECK(next == 12);
+}
+
+}  // namespace llmtrain::test
