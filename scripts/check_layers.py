@@ -3,8 +3,8 @@
 """Fails on an #include that violates the dependencies between folders.
 
 All folders share one include root, so the compiler does not detect a wrong include. The allowed dependencies are those
-that the folders' CMakeLists.txt declare in llmtrain_library(... DEPENDS ...), llmtrain_test and target_link_libraries;
-there is no other list. A folder's headers belong to its targets; add_library(NAME INTERFACE x.h) assigns x.h to NAME
+that the folders' CMakeLists.txt declare in llmtrain_library(... DEPENDS ...), llmtrain_test, llmtrain_test_tool and
+target_link_libraries; there is no other list. A folder's headers belong to its targets; add_library(NAME INTERFACE x.h) assigns x.h to NAME
 only, for targets that need an interface without linking its implementation. A file may include headers of its own
 folder and of every folder that its target reaches. The targets in LIGHT work without LibTorch, MPI and CUDA, so neither
 they nor anything that they link may reach a header of these, directly or through other headers of the project.
@@ -17,7 +17,7 @@ import sys
 
 LIGHT = ("core_base", "core_recipe", "core_graph", "parallel_layout", "planner", "llmtrain")
 HEAVY = re.compile(r"(ATen|torch|c10|caffe2)/|(mpi|nccl|cuda\w*|cub\w*|cooperative_groups)(\.h|\.cuh|/)")
-CREATE = ("llmtrain_library", "llmtrain_test", "add_executable", "add_library")
+CREATE = ("llmtrain_library", "llmtrain_test", "llmtrain_test_tool", "add_executable", "add_library")
 SECTIONS = ("SOURCES", "DEPENDS", "PACKAGES", "LABELS", "TIMEOUT", "PUBLIC", "PRIVATE", "INTERFACE")
 SOURCE_SUFFIXES = (".h", ".cuh", ".cpp", ".cu")
 

@@ -15,7 +15,7 @@ import time
 # takes from half a minute to minutes, measures times, reads sources and not the program, or needs a GPU.
 FAST_LABELS = {"unit", "ranks"}
 OTHER_LABELS = {"lint", "measures", "oracle", "gpu"}
-SLOW_NAMES = re.compile(r"layouts_test|ranks_test|huggingface_roundtrip_test")
+SLOW_NAMES = re.compile(r"layouts_test|ranks_test")
 
 UNBROKEN_LIMIT = 600  # seconds
 POLL_SECONDS = 0.02

@@ -96,30 +96,43 @@ std::string text_of(const Verdict& verdict) {
   return verdict ? verdict->what + verdict->rule + verdict->hint : std::string();
 }
 
-// Whether the verdict changes with a key that the rule does not name. `resolved` sets every key.
-void check_names(const Json& resolved) {
+// A sanitizer makes this test take twenty times longer, and sees the same code in every combination.
+#ifdef LLMTRAIN_SANITIZED
+constexpr std::size_t combination_stride = 10;
+#else
+constexpr std::size_t combination_stride = 1;
+#endif
+
+// Changes of a verdict by a key that the rule does not name. `resolved` sets every key.
+std::vector<std::string> unnamed_reads(const Json& resolved) {
   const Read before(resolved);
   const Known known{.document = &before.document};
+  std::vector<std::string> expected;
+  for (const Rule& rule : all_rules()) expected.push_back(text_of(rule.check(before.recipe, known)));
+  std::vector<std::string> found;
   const Json leaves = resolved.flatten();
   for (const auto& [pointer, value] : leaves.items()) {
-    const auto key = Json::json_pointer(pointer);
     for (const Json& other : other_values(value)) {
       Json changed = resolved;
-      changed[key] = other;
+      changed[Json::json_pointer(pointer)] = other;
       const Read after(changed);
       if (!after.problems.empty()) continue;
-      for (const Rule& rule : all_rules()) {
-        if (is_named(rule, pointer)) continue;
-        CAPTURE(rule.refuses, pointer, other);
-        CHECK(text_of(rule.check(before.recipe, known)) == text_of(rule.check(after.recipe, known)));
+      for (std::size_t i = 0; i < all_rules().size(); ++i) {
+        const Rule& rule = all_rules()[i];
+        if (!is_named(rule, pointer) && text_of(rule.check(after.recipe, known)) != expected[i])
+          found.push_back("the rule of " + std::string(rule.refuses) + " reads " + pointer + ": " + other.dump());
       }
     }
   }
+  return found;
 }
 
 TEST_CASE("A rule reads no key that it does not name", "[recipe]") {
-  check_names(to_json(test::parse(test::large_recipe())));
-  for (const auto& combination : all_combinations()) check_names(to_json(Read(json_of(combination)).recipe));
+  const std::vector<std::string> none;
+  CHECK(unnamed_reads(to_json(test::parse(test::large_recipe()))) == none);
+  const auto combinations = all_combinations();
+  for (std::size_t i = 0; i < combinations.size(); i += combination_stride)
+    CHECK(unnamed_reads(to_json(Read(json_of(combinations[i])).recipe)) == none);
 }
 
 // Pairs of a key and one that determines its default.

@@ -141,12 +141,14 @@ double Values::get(std::int64_t index) const {
   return load<std::uint8_t>(place);
 }
 
-bool Values::operator==(const Values& other) const {
-  const auto begin = [](const Values& values) {
-    return values.bytes_.begin() + static_cast<std::ptrdiff_t>(values.offset_);
-  };
-  return std::equal(begin(*this), bytes_.end(), begin(other), other.bytes_.end());
+bool Values::has_at(std::int64_t begin, const Values& other) const {
+  if (type_ != other.type_ || begin + other.count_ > count_) return false;
+  const auto place = offset_ + static_cast<std::size_t>(begin * element_size(type_));
+  return std::equal(other.bytes_.begin() + static_cast<std::ptrdiff_t>(other.offset_), other.bytes_.end(),
+                    bytes_.begin() + static_cast<std::ptrdiff_t>(place));
 }
+
+bool Values::operator==(const Values& other) const { return count_ == other.count_ && has_at(0, other); }
 
 const std::vector<ElementType>& all_types() {
   static const std::vector<ElementType> types{ElementType::float32,     ElementType::bfloat16,    ElementType::float16,

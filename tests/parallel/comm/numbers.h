@@ -25,6 +25,8 @@ class Values {
   Array part(std::int64_t begin, std::int64_t count) { return {address(begin), count, type_, values_memory()}; }
   std::int64_t count() const { return count_; }
   bool operator==(const Values& other) const;  // by bits
+  // Whether other's values stand here from `begin` on, by bits.
+  bool has_at(std::int64_t begin, const Values& other) const;
 
  private:
   std::byte* address(std::int64_t index);
