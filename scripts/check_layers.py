@@ -18,7 +18,7 @@ import sys
 LIGHT = ("core_base", "core_recipe", "core_graph", "parallel_layout", "planner", "llmtrain")
 HEAVY = re.compile(r"(ATen|torch|c10|caffe2)/|(mpi|nccl|cuda\w*|cub\w*|cooperative_groups)(\.h|\.cuh|/)")
 CREATE = ("llmtrain_library", "llmtrain_test", "llmtrain_test_tool", "add_executable", "add_library")
-SECTIONS = ("SOURCES", "DEPENDS", "PACKAGES", "LABELS", "TIMEOUT", "PUBLIC", "PRIVATE", "INTERFACE")
+SECTIONS = ("SOURCES", "DEPENDS", "PACKAGES", "LABELS", "TIMEOUT", "FOLDER", "PUBLIC", "PRIVATE", "INTERFACE")
 SOURCE_SUFFIXES = (".h", ".cuh", ".cpp", ".cu")
 
 
