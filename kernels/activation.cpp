@@ -15,34 +15,17 @@ namespace llmtrain::kernels {
 namespace {
 
 template <class Element>
-vector::ActivationKernels<Element> loops() {
-  return vector::at_level([]<int level> { return vector::activation_kernels_for<level, Element>(); });
-}
-
-template <class Element>
-vector::ActivationLoop<Element> forward_loop(ActivationKind kind) {
+vector::ActivationPasses<Element> loops(ActivationKind kind) {
+  const auto kernels = vector::at_level([]<int level> { return vector::activation_kernels_for<level, Element>(); });
   switch (kind) {
     case ActivationKind::gelu:
-      return loops<Element>().gelu_forward;
+      return kernels.gelu;
     case ActivationKind::gelu_tanh:
-      return loops<Element>().gelu_tanh_forward;
+      return kernels.gelu_tanh;
     case ActivationKind::swiglu:
       break;
   }
-  return loops<Element>().swiglu_forward;
-}
-
-template <class Element>
-vector::ActivationLoop<Element> backward_loop(ActivationKind kind) {
-  switch (kind) {
-    case ActivationKind::gelu:
-      return loops<Element>().gelu_backward;
-    case ActivationKind::gelu_tanh:
-      return loops<Element>().gelu_tanh_backward;
-    case ActivationKind::swiglu:
-      break;
-  }
-  return loops<Element>().swiglu_backward;
+  return kernels.swiglu;
 }
 
 }  // namespace
@@ -56,12 +39,12 @@ at::Tensor activation_forward(const at::Tensor& x, ActivationKind kind) {
   shape.back() = width;
   const at::Tensor y = at::empty(shape, x.options());
   with_element_of(x, [&]<class Element> {
-    forward_loop<Element>(kind)({.dy = nullptr,
-                                 .x = elements<Element>(x),
-                                 .out = mutable_elements<Element>(y),
-                                 // Empty tensors have no rows; dividing by their width would be undefined.
-                                 .rows = width == 0 ? 0 : y.numel() / width,
-                                 .width = width});
+    loops<Element>(kind).forward({.dy = nullptr,
+                                  .x = elements<Element>(x),
+                                  .out = mutable_elements<Element>(y),
+                                  // Empty tensors have no rows; dividing by their width would be undefined.
+                                  .rows = width == 0 ? 0 : y.numel() / width,
+                                  .width = width});
   });
   return y;
 }
@@ -73,11 +56,11 @@ at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& x, Activa
   const std::int64_t width = dy.size(-1);
   const at::Tensor dx = at::empty_like(x);
   with_element_of(x, [&]<class Element> {
-    backward_loop<Element>(kind)({.dy = elements<Element>(dy),
-                                  .x = elements<Element>(x),
-                                  .out = mutable_elements<Element>(dx),
-                                  .rows = width == 0 ? 0 : dy.numel() / width,
-                                  .width = width});
+    loops<Element>(kind).backward({.dy = elements<Element>(dy),
+                                   .x = elements<Element>(x),
+                                   .out = mutable_elements<Element>(dx),
+                                   .rows = width == 0 ? 0 : dy.numel() / width,
+                                   .width = width});
   });
   return dx;
 }

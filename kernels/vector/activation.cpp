@@ -124,12 +124,9 @@ void swiglu_backward(const ActivationArrays<Element>& arrays) {
 
 template <class Element>
 ActivationKernels<Element> kernels() {
-  return {.gelu_forward = elementwise_forward<Gelu, Element>,
-          .gelu_backward = elementwise_backward<Gelu, Element>,
-          .gelu_tanh_forward = elementwise_forward<GeluTanh, Element>,
-          .gelu_tanh_backward = elementwise_backward<GeluTanh, Element>,
-          .swiglu_forward = swiglu_forward<Element>,
-          .swiglu_backward = swiglu_backward<Element>};
+  return {.gelu = {elementwise_forward<Gelu, Element>, elementwise_backward<Gelu, Element>},
+          .gelu_tanh = {elementwise_forward<GeluTanh, Element>, elementwise_backward<GeluTanh, Element>},
+          .swiglu = {swiglu_forward<Element>, swiglu_backward<Element>}};
 }
 
 }  // namespace

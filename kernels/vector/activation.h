@@ -20,13 +20,16 @@ template <class Element>
 using ActivationLoop = void (*)(const ActivationArrays<Element>& arrays);
 
 template <class Element>
+struct ActivationPasses {
+  ActivationLoop<Element> forward;
+  ActivationLoop<Element> backward;
+};
+
+template <class Element>
 struct ActivationKernels {
-  ActivationLoop<Element> gelu_forward;
-  ActivationLoop<Element> gelu_backward;
-  ActivationLoop<Element> gelu_tanh_forward;
-  ActivationLoop<Element> gelu_tanh_backward;
-  ActivationLoop<Element> swiglu_forward;
-  ActivationLoop<Element> swiglu_backward;
+  ActivationPasses<Element> gelu;
+  ActivationPasses<Element> gelu_tanh;
+  ActivationPasses<Element> swiglu;
 };
 
 // Element is float or std::uint16_t (bf16).

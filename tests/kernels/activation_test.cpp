@@ -143,10 +143,10 @@ TEST_CASE("every instruction-set level agrees with float64") {
       return out;
     };
     INFO("level " << level);
-    CHECK(largest_error(run(kernels.gelu_forward), exact_forward(x, ActivationKind::gelu)) < fp32_tolerance);
-    CHECK(largest_error(run(kernels.gelu_tanh_forward), exact_forward(x, ActivationKind::gelu_tanh)) < fp32_tolerance);
-    CHECK(largest_error(run(kernels.gelu_backward), exact_backward(dy, x, ActivationKind::gelu)) < 2 * fp32_tolerance);
-    CHECK(largest_error(run(kernels.gelu_tanh_backward), exact_backward(dy, x, ActivationKind::gelu_tanh)) <
+    CHECK(largest_error(run(kernels.gelu.forward), exact_forward(x, ActivationKind::gelu)) < fp32_tolerance);
+    CHECK(largest_error(run(kernels.gelu_tanh.forward), exact_forward(x, ActivationKind::gelu_tanh)) < fp32_tolerance);
+    CHECK(largest_error(run(kernels.gelu.backward), exact_backward(dy, x, ActivationKind::gelu)) < 2 * fp32_tolerance);
+    CHECK(largest_error(run(kernels.gelu_tanh.backward), exact_backward(dy, x, ActivationKind::gelu_tanh)) <
           2 * fp32_tolerance);
   });
 }
@@ -160,8 +160,8 @@ TEST_CASE("swiglu in bf16 is correct at every instruction-set level") {
     const at::Tensor dx = at::empty_like(x);
     const auto* dy_elements = elements<std::uint16_t>(dy);
     const auto* x_elements = elements<std::uint16_t>(x);
-    kernels.swiglu_forward({nullptr, x_elements, mutable_elements<std::uint16_t>(y), 3, 75});
-    kernels.swiglu_backward({dy_elements, x_elements, mutable_elements<std::uint16_t>(dx), 3, 75});
+    kernels.swiglu.forward({nullptr, x_elements, mutable_elements<std::uint16_t>(y), 3, 75});
+    kernels.swiglu.backward({dy_elements, x_elements, mutable_elements<std::uint16_t>(dx), 3, 75});
     INFO("level " << level);
     CHECK(largest_error(y, exact_forward(x, ActivationKind::swiglu)) < bf16_tolerance);
     CHECK(largest_error(dx, exact_backward(dy, x, ActivationKind::swiglu)) < bf16_tolerance);
