@@ -12,7 +12,7 @@
 #include "apps/llmtrain/flags.h"
 #include "apps/llmtrain/launch/executable_recipe.h"
 #include "apps/llmtrain/launch/launch.h"
-#include "apps/llmtrain/plan.h"
+#include "apps/llmtrain/plan/plan.h"
 #include "apps/llmtrain/runtime.h"
 #include "core/base/error.h"
 #include "core/recipe/recipe_io.h"

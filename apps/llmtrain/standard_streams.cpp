@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -36,6 +37,10 @@ void write_result(std::string_view text) {
       throw Error(ExitCode::cannot_write, std::string("cannot write to standard output: ") + std::strerror(errno));
     }
   }
+}
+
+TextColour colour_of_output() {
+  return ::isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr ? TextColour::on : TextColour::off;
 }
 
 }  // namespace llmtrain::app

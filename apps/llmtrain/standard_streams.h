@@ -3,6 +3,8 @@
 
 #include <string_view>
 
+#include "parallel/plan/report/text_layout.h"
+
 namespace llmtrain::app {
 
 // Must be called first. A reader that goes away (`| head -1`) or a file that grows past its limit must not kill the
@@ -13,5 +15,8 @@ void prepare_standard_streams();
 // Writes a command's result to standard output. A reader that has gone away is not an error. Throws
 // Error(cannot_write).
 void write_result(std::string_view text);
+
+// Colour where standard output is a terminal and NO_COLOR is not set.
+TextColour colour_of_output();
 
 }  // namespace llmtrain::app

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/llmtrain/plan.h"
-
-#include <unistd.h>
+#include "apps/llmtrain/plan/plan.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string_view>
@@ -14,8 +11,11 @@
 
 #include "apps/llmtrain/commands.h"
 #include "apps/llmtrain/flags.h"
+#include "apps/llmtrain/plan/comparison.h"
+#include "apps/llmtrain/plan/recipe_file.h"
+#include "apps/llmtrain/plan/search.h"
+#include "apps/llmtrain/plan/sweep.h"
 #include "apps/llmtrain/profiles.h"
-#include "apps/llmtrain/search.h"
 #include "apps/llmtrain/standard_streams.h"
 #include "core/base/error.h"
 #include "core/base/file.h"
@@ -33,31 +33,19 @@ namespace {
 
 struct PlanOptions {
   std::string recipe;
+  std::string other_recipe;
   std::vector<Override> overrides;
   std::optional<std::string> ranks;
   bool search = false;
+  std::vector<std::string> sweep;
   std::optional<std::string> output;
   PlanOutputs outputs;
 };
-
-TextColour colour_of_output() {
-  return ::isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr ? TextColour::on : TextColour::off;
-}
 
 Plan plan_of(std::shared_ptr<const Layout> layout, const ClusterProfile& profile, Timeline timeline) {
   Plan plan = make_plan(std::move(layout), profile, timeline);
   if (auto warning = fp8_does_not_pay(plan, profile)) plan.report.warnings.push_back(*std::move(warning));
   return plan;
-}
-
-// Adds the file's name to errors of its recipe.
-template <class Function>
-auto named_with_file(const std::string& file, Function function) {
-  try {
-    return function();
-  } catch (const Error& error) {
-    throw with_file(file, error);
-  }
 }
 
 // Without any profile a run still starts; it only has no plan to compare with.
@@ -95,22 +83,14 @@ int plan(const PlanOptions& options) {
   std::vector<Override> overrides = options.overrides;
   // As an override: the flag is checked as the key is, and wins over the file.
   if (options.ranks) overrides.push_back("launch.ranks=" + *options.ranks);
+  if (!options.other_recipe.empty())
+    return show_comparison(options.recipe, options.other_recipe, overrides, options.outputs);
+  if (!options.sweep.empty()) return show_sweep(options.recipe, overrides, options.sweep, options.outputs);
   if (options.search) return search(options, read_recipe(options.recipe, overrides));
   return show_plan(options.recipe, read_recipe(options.recipe, overrides), options.outputs);
 }
 
 }  // namespace
-
-Error with_file(const std::string& file, const Error& error) {
-  // Other errors name their own file.
-  if (error.code() != ExitCode::bad_recipe || std::string_view(error.what()).starts_with(file)) return error;
-  std::string text = file + ": ";
-  for (const char letter : std::string_view(error.what())) {
-    text += letter;
-    if (letter == '\n') text += file + ": ";
-  }
-  return {error.code(), text};
-}
 
 int show_plan(const std::string& file, const Recipe& recipe, const PlanOutputs& outputs) {
   const ClusterProfile profile = profile_of(recipe);
@@ -152,6 +132,9 @@ void add_plan(CLI::App& program, Action& action) {
   const auto options = std::make_shared<PlanOptions>();
   CLI::App* command = program.add_subcommand("plan", "Estimates memory, time and cost of a recipe; needs no GPU");
   command->add_option("RECIPE", options->recipe, "The recipe's file")->required()->type_name("");
+  CLI::Option* other =
+      command->add_option("OTHER", options->other_recipe, "Another recipe, to be compared with the first")
+          ->type_name("");
   add_set_flag(*command, options->overrides);
   command->add_option("--ranks", options->ranks, "Devices that train together (launch.ranks)")->type_name("N");
   command->add_flag("--json", options->outputs.json, "Print the whole report as JSON");
@@ -163,10 +146,20 @@ void add_plan(CLI::App& program, Action& action) {
       command->add_option("--html", options->outputs.html, "Write a page with timeline and memory")->type_name("FILE");
   CLI::Option* trace =
       command->add_option("--trace", options->outputs.trace, "Write the timeline for Perfetto")->type_name("FILE");
+  CLI::Option* sweep = command
+                           ->add_option("--sweep", options->sweep,
+                                        "Plan with each of these values; repeat it for a table of several keys")
+                           ->type_name("KEY=V,V")
+                           ->allow_extra_args(false);
   search->excludes(html, trace);
+  sweep->excludes(search, trace);
+  // Two recipes are compared as text or JSON; pages and timelines show one.
+  other->excludes(search, sweep, html, trace);
   command->footer(
       "Examples:\n  llmtrain plan recipes/papers/gpt3-175b.json\n"
-      "  llmtrain plan recipe.json --set parallel.zero_stage=1 --html plan.html");
+      "  llmtrain plan recipe.json --set parallel.zero_stage=1 --html plan.html\n"
+      "  llmtrain plan recipe.json other.json\n"
+      "  llmtrain plan recipe.json --sweep parallel.tensor=1,2,4,8 --sweep batch.micro=1,2");
   command->callback([options, &action] { action = [options] { return plan(*options); }; });
 }
 

@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 
-#include "core/base/error.h"
 #include "core/recipe/recipe.h"
 #include "parallel/layout/layout.h"
 #include "parallel/runtime/runtime_interface.h"
@@ -18,9 +17,6 @@ struct PlanOutputs {
   std::optional<std::string> html;  // files
   std::optional<std::string> trace;
 };
-
-// Planning reports errors by JSON pointer, one per line; this puts the file's name before each line.
-Error with_file(const std::string& file, const Error& error);
 
 // Plans the recipe of a file, prints the summary or JSON on standard output and writes the files. Throws Error.
 int show_plan(const std::string& file, const Recipe& recipe, const PlanOutputs& outputs);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/llmtrain/search.h"
+#include "apps/llmtrain/plan/search.h"
 
 #include <spdlog/fmt/fmt.h>
 

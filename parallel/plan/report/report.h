@@ -5,10 +5,9 @@
 #include <string>
 
 #include "parallel/plan/report/plan.h"
+#include "parallel/plan/report/text_layout.h"
 
 namespace llmtrain {
-
-enum class TextColour { off, on };
 
 // The summary of a plan: whether it fits, the memory of the fullest rank, where a step's time goes, speed, the whole
 // run, communication, warnings and suggestions. Newline-terminated lines of at most 100 columns in UTF-8 with block

@@ -4,7 +4,6 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <string_view>
 #include <vector>
@@ -16,23 +15,9 @@
 namespace llmtrain {
 namespace {
 
-constexpr std::size_t page_width = 100;
 constexpr std::size_t left_width = 48;
 constexpr std::size_t label_width = 8;  // "Speed   ", "Run     "
 constexpr std::size_t suggestion_width = 48;
-
-enum class Ink { plain, strong, good, notice, bad, memory };
-// ANSI codes, in the order of Ink.
-constexpr std::array<std::string_view, 6> ink_codes{"0", "1", "32", "33", "1;31", "36"};
-
-struct Paint {
-  TextColour colour = TextColour::off;
-
-  std::string operator()(Ink ink, std::string_view text) const {
-    if (colour == TextColour::off || ink == Ink::plain || text.empty()) return std::string(text);
-    return fmt::format("\x1b[{}m{}\x1b[0m", ink_codes[static_cast<std::size_t>(ink)], text);
-  }
-};
 
 // A row of one of the two tables: its text and its bar.
 struct Row {

@@ -12,6 +12,9 @@
 namespace llmtrain {
 namespace {
 
+// ANSI codes, in the order of Ink.
+constexpr std::array<std::string_view, 6> ink_codes{"0", "1", "32", "33", "1;31", "36"};
+
 // Continuation bytes of UTF-8 are 10xxxxxx.
 bool starts_code_point(char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U; }
 
@@ -24,6 +27,11 @@ std::size_t prefix_bytes(std::string_view text, std::size_t width) {
 }
 
 }  // namespace
+
+std::string Paint::operator()(Ink ink, std::string_view text) const {
+  if (colour == TextColour::off || ink == Ink::plain || text.empty()) return std::string(text);
+  return fmt::format("\x1b[{}m{}\x1b[0m", ink_codes[static_cast<std::size_t>(ink)], text);
+}
 
 std::string duration_text(double seconds) {
   // Each bound is the value from which rounding would print one digit more than three; NaN goes to format_duration().

@@ -24,6 +24,19 @@ std::string with_spaces(std::string_view name);
 // "678.2k device-hours", and their price if the profile states one.
 std::string cost_text(const PlannedRun& run);
 
+enum class TextColour { off, on };
+enum class Ink { plain, strong, good, notice, bad, memory };
+
+// Colours text by ANSI escapes, which take no columns.
+struct Paint {
+  TextColour colour = TextColour::off;
+
+  std::string operator()(Ink ink, std::string_view text) const;
+};
+
+// Columns of the texts that commands print.
+constexpr std::size_t page_width = 100;
+
 // Text layout in terminal columns. A UTF-8 code point counts as one column.
 
 std::size_t columns(std::string_view text);

@@ -13,14 +13,6 @@ namespace {
 constexpr double cut_width = 36;  // of the band for an omitted part
 constexpr double units_per_tick = 100;
 
-// 1, 2 or 5 times a power of ten, not less than `least`.
-double round_step(double least) {
-  const double power = std::pow(10, std::floor(std::log10(least)));
-  for (const double factor : {1.0, 2.0, 5.0})
-    if (factor * power >= least) return factor * power;
-  return 10 * power;
-}
-
 std::string tick_label(double seconds, double step) {
   const bool milliseconds = step < 0.1;
   const double unit = milliseconds ? 1e-3 : 1;
@@ -54,6 +46,13 @@ std::optional<TimeSpan> find_cut(const std::map<std::int32_t, std::vector<Timeli
 }
 
 }  // namespace
+
+double round_step(double least) {
+  const double power = std::pow(10, std::floor(std::log10(least)));
+  for (const double factor : {1.0, 2.0, 5.0})
+    if (factor * power >= least) return factor * power;
+  return 10 * power;
+}
 
 TimeAxis::TimeAxis(double seconds, double width, std::optional<TimeSpan> cut) : width_(width) {
   if (!cut) {

@@ -44,14 +44,6 @@ std::string row(std::string_view tag, const std::vector<std::string>& cells) {
   return text + "</tr>\n";
 }
 
-// The first `words` columns hold text, the others numbers: the style sheet aligns them by this class.
-std::string table(int words, const std::vector<std::string>& head, const std::vector<std::vector<std::string>>& rows) {
-  std::string text =
-      fmt::format("<div class=\"scroll\"><table class=\"words-{}\"><thead>{}</thead><tbody>\n", words, row("th", head));
-  for (const auto& cells : rows) text += row("td", cells);
-  return text + "</tbody></table></div>";
-}
-
 bool uses_host(const PlanReport& report) {
   return std::ranges::any_of(report.ranks, [](const PlannedRank& rank) { return rank.host_bytes > 0; });
 }
@@ -72,6 +64,15 @@ std::vector<std::string> rank_cells(const PlanReport& report, const PlannedRank&
 }
 
 }  // namespace
+
+std::string html_table(int words, const std::vector<std::string>& head,
+                       const std::vector<std::vector<std::string>>& rows) {
+  // The style sheet aligns the columns by this class.
+  std::string text =
+      fmt::format("<div class=\"scroll\"><table class=\"words-{}\"><thead>{}</thead><tbody>\n", words, row("th", head));
+  for (const auto& cells : rows) text += row("td", cells);
+  return text + "</tbody></table></div>";
+}
 
 std::string headline_section(const PlanReport& report) {
   const PlannedRank& rank = fullest_rank(report);
@@ -130,7 +131,7 @@ std::string advice_section(const PlanReport& report) {
                     fmt::format("{:+.1f} %", 100 * (suggestion.step_seconds / report.step.seconds - 1)),
                     bytes_text(suggestion.peak_bytes)});
   return text + "<section><h2>" + (report.fits ? "Changes that make it faster" : "Changes that make it fit") + "</h2>" +
-         table(2, {"change", "", "step", "vs. this recipe", "fullest rank"}, rows) + "</section>\n";
+         html_table(2, {"change", "", "step", "vs. this recipe", "fullest rank"}, rows) + "</section>\n";
 }
 
 std::string rank_section(const PlanReport& report) {
@@ -146,7 +147,7 @@ std::string rank_section(const PlanReport& report) {
       "shows its own maximum, which may occur at another time.";
   if (report.ranks.size() > most_rows)
     text += fmt::format(" The first {} of {} are listed; <code>--json</code> has all.", most_rows, report.ranks.size());
-  return text + "</p>" + table(0, head, rows) + "</section>\n";
+  return text + "</p>" + html_table(0, head, rows) + "</section>\n";
 }
 
 std::string communication_section(const PlanReport& report) {
@@ -160,7 +161,7 @@ std::string communication_section(const PlanReport& report) {
   return "<section><h2>Communication</h2><p class=\"note\">What the busiest rank sends per step; exposed is the time "
          "that no "
          "computation hides.</p>" +
-         table(3, {"purpose", "collective", "tensors", "ranks", "sent", "time", "exposed"}, rows) + "</section>\n";
+         html_table(3, {"purpose", "collective", "tensors", "ranks", "sent", "time", "exposed"}, rows) + "</section>\n";
 }
 
 std::string recipe_section(const PlanReport& report) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "parallel/plan/report/html/drawn_step.h"
 #include "parallel/plan/report/plan.h"
@@ -45,6 +46,13 @@ std::string timeline_legend(const ScheduleShape& shape);
 // are no tooltips and no zoom.
 extern const std::string_view page_style;
 extern const std::string_view page_script;
+
+// A table whose first `words` columns hold text, the others numbers; with 0 the last column holds text. Cells are HTML.
+std::string html_table(int words, const std::vector<std::string>& head,
+                       const std::vector<std::vector<std::string>>& rows);
+
+// The whole page around its sections.
+std::string html_page(std::string_view title, const std::string& sections);
 
 // Text escaped for use between tags and in a quoted attribute: markup is escaped, and malformed UTF-8 and control
 // characters become U+FFFD.

@@ -84,6 +84,7 @@ th { color: var(--quiet); font-weight: 600; vertical-align: bottom; }
 th, td { padding: 5px 8px; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
 thead th { white-space: normal; } th:first-child, td:first-child { padding-left: 0; }
 .words-2 :is(th, td):nth-child(-n+2), .words-3 :is(th, td):nth-child(-n+3), .words-0 :is(th, td):last-child { text-align: left; }
+.reason { display: inline-block; max-width: 300px; white-space: normal; }
 .meter { display: block; height: 4px; min-width: 70px; border-radius: 2px; background: var(--line); overflow: hidden; }
 .meter i { display: block; height: 100%; background: var(--good); } .meter.over i { background: var(--bad); }
 .zoom { float: right; } .zoom[hidden] { display: none; }

@@ -14,8 +14,6 @@
 namespace llmtrain {
 namespace {
 
-constexpr double plot_width = 1100;
-
 struct Escape {
   char letter = 0;
   std::string_view text;
@@ -61,20 +59,21 @@ std::string svg_number(double value) {
   return text;
 }
 
-std::string report_html(const Plan& plan) {
-  const PlanReport& report = plan.report;
-  std::string page = fmt::format(
+std::string html_page(std::string_view title, const std::string& sections) {
+  return fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>Plan of {}</title>\n<style>{}"
-      "</style></head>\n<body>\n",
-      html_text(report.recipe.name), page_style);
-  page += headline_section(report) + advice_section(report) + step_section(report) + drawings(plan) +
-          rank_section(report) + communication_section(report) + recipe_section(report);
-  page += fmt::format(
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>{}</title>\n<style>{}"
+      "</style></head>\n<body>\n{}"
       "<footer>Predicted by llmtrain plan from the recipe alone; nothing was run.</footer>\n"
       "<div id=\"tip\" role=\"status\" hidden></div>\n<script>{}</script>\n</body></html>\n",
-      page_script);
-  return page;
+      html_text(title), page_style, sections, page_script);
+}
+
+std::string report_html(const Plan& plan) {
+  const PlanReport& report = plan.report;
+  return html_page("Plan of " + report.recipe.name, headline_section(report) + advice_section(report) +
+                                                        step_section(report) + drawings(plan) + rank_section(report) +
+                                                        communication_section(report) + recipe_section(report));
 }
 
 }  // namespace llmtrain

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/llmtrain/plan/comparison.h"
+
+#include <optional>
+
+#include "apps/llmtrain/plan/recipe_file.h"
+#include "apps/llmtrain/standard_streams.h"
+#include "core/base/error.h"
+#include "parallel/plan/report/comparison.h"
+
+namespace llmtrain::app {
+namespace {
+
+Override value_of_second(const KeyDifference& difference) { return difference.key + "=" + difference.second.dump(); }
+
+// From the file and not from the resolved recipe: keys whose defaults follow a changed one must follow it.
+ChangedPlan changed_plan(const std::string& file, const std::vector<Override>& overrides) {
+  try {
+    return {report_of(file, overrides), ""};
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::bad_recipe) throw;
+    return {std::nullopt, first_problem(error)};
+  }
+}
+
+}  // namespace
+
+int show_comparison(const std::string& first, const std::string& second, const std::vector<Override>& overrides,
+                    const PlanOutputs& outputs) {
+  PlanComparison comparison{report_of(first, overrides), report_of(second, overrides), {}, {}};
+  std::vector<Override> refused = overrides;
+  for (const KeyDifference& difference : key_differences(comparison.first.recipe, comparison.second.recipe)) {
+    std::vector<Override> one = overrides;
+    one.push_back(value_of_second(difference));
+    comparison.effects.push_back({difference, changed_plan(first, one)});
+    if (!comparison.effects.back().alone.report) refused.push_back(one.back());
+  }
+  // Degrees that divide the same devices can only change together.
+  if (refused.size() > overrides.size() + 1) comparison.together = changed_plan(first, refused);
+  write_result(outputs.json ? comparison_json(comparison) : comparison_text(comparison, colour_of_output()));
+  return static_cast<int>(ExitCode::done);
+}
+
+}  // namespace llmtrain::app

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/recipe/recipe_io.h"
+#include "parallel/plan/report/plan.h"
+
+namespace llmtrain::app {
+
+// Planning reports errors by JSON pointer, one per line; this puts the file's name before each line. Errors that name
+// their own file stay as they are.
+Error with_file(const std::string& file, const Error& error);
+
+// Calls the function and adds the file's name to errors of its recipe.
+template <class Function>
+auto named_with_file(const std::string& file, Function function) {
+  try {
+    return function();
+  } catch (const Error& error) {
+    throw with_file(file, error);
+  }
+}
+
+// The first problem that an error reports, without the name of the file: for tables of recipes that share one.
+std::string first_problem(const Error& error);
+
+// The plan of a file's recipe, without suggestions. Throws Error.
+PlanReport report_of(const std::string& file, const std::vector<Override>& overrides);
+
+}  // namespace llmtrain::app

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/report/comparison.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+#include "core/base/printable.h"
+#include "core/base/units.h"
+#include "core/recipe/recipe_io.h"
+#include "parallel/plan/report/report.h"
+
+namespace llmtrain {
+namespace {
+
+constexpr std::size_t name_width = 26;
+constexpr std::size_t value_width = 14;
+constexpr std::size_t change_width = 12;
+constexpr std::size_t key_width = 28;
+constexpr std::size_t setting_width = 15;
+
+void collect(const std::string& key, const Json& first, const Json& second, std::vector<KeyDifference>& found) {
+  if (first == second) return;
+  // Where only one recipe has a section, its keys are listed against null.
+  const auto is_section = [](const Json& value) { return value.is_object() || value.is_null(); };
+  if (!is_section(first) || !is_section(second)) {
+    found.push_back({key, first, second});
+    return;
+  }
+  const auto at = [](const Json& section, const std::string& name) {
+    return section.is_object() && section.contains(name) ? section[name] : Json(nullptr);
+  };
+  const auto inner = [&](const std::string& name) { return key.empty() ? name : key + "." + name; };
+  if (first.is_object())
+    for (const auto& [name, value] : first.items()) collect(inner(name), value, at(second, name), found);
+  if (!second.is_object()) return;
+  for (const auto& [name, value] : second.items())
+    if (!first.is_object() || !first.contains(name)) collect(inner(name), nullptr, value, found);
+}
+
+// "+12.3 %", and nothing where a ratio says nothing.
+std::string change(double first, double second) {
+  if (!(first > 0) || !std::isfinite(second)) return "";
+  // Beyond some size a factor is easier to read than a percentage.
+  if (second >= 10 * first) return fmt::format("× {:.3g}", second / first);
+  const double percentage = 100 * (second / first - 1);
+  // Below what the digits show.
+  return std::abs(percentage) < 0.05 ? "=" : fmt::format("{:+.1f} %", percentage);
+}
+
+class Writer {
+ public:
+  explicit Writer(TextColour colour) : paint_{colour} {}
+
+  void heading(std::string_view text) { text_ += '\n' + paint_(Ink::strong, text) + '\n'; }
+  void row(std::string_view label, const std::string& first, const std::string& second, const std::string& difference,
+           Ink ink = Ink::plain) {
+    text_ += "  " + left_aligned(label, name_width - 2) + right_aligned(first, value_width) +
+             right_aligned(second, value_width);
+    if (!difference.empty()) text_ += paint_(ink, right_aligned(difference, change_width));
+    text_ += '\n';
+  }
+  void line(const std::string& text) { text_ += text + '\n'; }
+  std::string text() const { return text_; }
+
+ private:
+  Paint paint_;
+  std::string text_;
+};
+
+enum class Better { less, more };
+
+void write_number(Writer& page, std::string_view label, double first, double second, Better better,
+                  std::string (*words)(double)) {
+  const std::string difference = change(first, second);
+  const bool is_change = difference.size() > 1;
+  const bool is_good = (second > first) == (better == Better::more);
+  page.row(label, words(first), words(second), difference, !is_change ? Ink::plain : is_good ? Ink::good : Ink::notice);
+}
+
+std::string count_text(double value) { return format_count(value); }
+
+void write_figures(Writer& page, const PlanReport& first, const PlanReport& second) {
+  page.heading(left_aligned("Figures", name_width) + right_aligned("first", value_width) +
+               right_aligned("second", value_width));
+  const auto fits = [](const PlanReport& report) {
+    return std::string(report.device_memory_bytes <= 0 ? "unknown" : report.fits ? "yes" : "no");
+  };
+  page.row("fits", fits(first), fits(second), "");
+  page.row("devices", std::to_string(first.mesh.world()), std::to_string(second.mesh.world()), "");
+  write_number(page, "step", first.step.seconds, second.step.seconds, Better::less, duration_text);
+  const PlannedThroughput &before = first.throughput, &after = second.throughput;
+  write_number(page, "tokens/s", before.tokens_per_second, after.tokens_per_second, Better::more, count_text);
+  write_number(page, "tokens/s per device", before.tokens_per_second_per_device, after.tokens_per_second_per_device,
+               Better::more, count_text);
+  write_number(page, "MFU", before.mfu, after.mfu, Better::more, percent);
+  write_number(page, "HFU", before.hfu, after.hfu, Better::more, percent);
+  write_number(page, "run", first.run.seconds, second.run.seconds, Better::less, duration_text);
+  write_number(page, "device-hours", first.run.device_hours, second.run.device_hours, Better::less, count_text);
+  if (first.run.price && second.run.price)
+    write_number(page, "price", *first.run.price, *second.run.price, Better::less, count_text);
+}
+
+void write_step(Writer& page, const PlanReport& first, const PlanReport& second) {
+  page.heading("Time of a step");
+  const auto before = split_step(first.step), after = split_step(second.step);
+  for (std::size_t i = 0; i < step_parts; ++i) {
+    const double most = std::max(before[i].seconds / first.step.seconds, after[i].seconds / second.step.seconds);
+    if (most < negligible_share) continue;
+    const double difference = after[i].seconds - before[i].seconds;
+    const std::string sign = difference < 0 ? "-" : "+";
+    const bool differs = std::abs(difference) > negligible_share * first.step.seconds;
+    page.row(before[i].label, duration_text(before[i].seconds), duration_text(after[i].seconds),
+             differs ? sign + duration_text(std::abs(difference)) : "=",
+             !differs         ? Ink::plain
+             : difference < 0 ? Ink::good
+                              : Ink::notice);
+  }
+}
+
+void write_memory(Writer& page, const PlanReport& first, const PlanReport& second) {
+  page.heading("Memory, fullest rank");
+  const PlannedRank &before = fullest_rank(first), &after = fullest_rank(second);
+  write_number(page, "peak", before.peak_bytes, after.peak_bytes, Better::less, bytes_text);
+  for (const MemoryName& name : memory_names) {
+    const double was = before.bytes[name.category], is = after.bytes[name.category];
+    if (was > 0 || is > 0) write_number(page, name.label, was, is, Better::less, bytes_text);
+  }
+}
+
+std::string setting_text(const Json& value) {
+  if (value.is_null()) return "–";
+  return clipped(printable(value.is_string() ? value.get<std::string>() : value.dump()), setting_width - 2);
+}
+
+std::string effect_text(const PlanReport& first, const ChangedPlan& changed) {
+  if (!changed.report) return "refused: " + printable(changed.refusal);
+  const std::string time = change(first.step.seconds, changed.report->step.seconds);
+  const std::string memory = change(fullest_rank(first).peak_bytes, fullest_rank(*changed.report).peak_bytes);
+  std::string text = time == "=" && memory == "=" ? "no change" : fmt::format("step {}, memory {}", time, memory);
+  if (changed.report->fits != first.fits) text += changed.report->fits ? ", fits" : ", does not fit";
+  return text;
+}
+
+std::string key_line(std::string_view key, std::string_view first, std::string_view second, const std::string& effect) {
+  return clipped("  " + left_aligned(key, key_width - 2) + right_aligned(first, setting_width) +
+                     right_aligned(second, setting_width) + "   " + effect,
+                 page_width);
+}
+
+void write_keys(Writer& page, const PlanComparison& comparison) {
+  if (comparison.effects.empty()) {
+    page.line("\nThe recipes differ in no key.");
+    return;
+  }
+  page.heading(left_aligned("Keys that differ", key_width) + right_aligned("first", setting_width) +
+               right_aligned("second", setting_width) + "   first with this key alone");
+  for (const KeyEffect& effect : comparison.effects)
+    page.line(key_line(printable(effect.difference.key), setting_text(effect.difference.first),
+                       setting_text(effect.difference.second), effect_text(comparison.first, effect.alone)));
+  if (comparison.together)
+    page.line(key_line("the refused keys together", "", "", effect_text(comparison.first, *comparison.together)));
+}
+
+Json changed_json(const ChangedPlan& changed) {
+  Json json = {{"refused", changed.report ? Json(nullptr) : Json(changed.refusal)}};
+  if (!changed.report) return json;
+  json["step_seconds"] = changed.report->step.seconds;
+  json["peak_bytes"] = static_cast<std::int64_t>(fullest_rank(*changed.report).peak_bytes);
+  json["fits"] = changed.report->fits;
+  return json;
+}
+
+Json effect_json(const KeyEffect& effect) {
+  Json json = {
+      {"key", effect.difference.key}, {"first", effect.difference.first}, {"second", effect.difference.second}};
+  json.update(changed_json(effect.alone));
+  return json;
+}
+
+}  // namespace
+
+std::vector<KeyDifference> key_differences(const Recipe& first, const Recipe& second) {
+  std::vector<KeyDifference> found;
+  collect("", to_json(first), to_json(second), found);
+  std::erase_if(found, [](const KeyDifference& difference) {
+    return difference.key == "name" || difference.key == "description" || difference.key == "log.directory";
+  });
+  return found;
+}
+
+std::string comparison_text(const PlanComparison& comparison, TextColour colour) {
+  const PlanReport &first = comparison.first, &second = comparison.second;
+  Writer page(colour);
+  page.line(
+      clipped(fmt::format("first   {} on {}", printable(first.recipe.name), printable(first.profile)), page_width));
+  page.line(
+      clipped(fmt::format("second  {} on {}", printable(second.recipe.name), printable(second.profile)), page_width));
+  write_figures(page, first, second);
+  write_step(page, first, second);
+  write_memory(page, first, second);
+  write_keys(page, comparison);
+  return page.text();
+}
+
+std::string comparison_json(const PlanComparison& comparison) {
+  Json differences = Json::array();
+  for (const KeyEffect& effect : comparison.effects) differences.push_back(effect_json(effect));
+  const Json json = {{"plans", Json::array({to_json(comparison.first), to_json(comparison.second)})},
+                     {"differences", std::move(differences)},
+                     {"refused_together", comparison.together ? changed_json(*comparison.together) : Json(nullptr)}};
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/report/sweep.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <string_view>
+
+#include "core/base/units.h"
+#include "parallel/plan/report/html/drawn_step.h"
+#include "parallel/plan/report/html/page_sections.h"
+#include "parallel/plan/report/html/report_html.h"
+
+namespace llmtrain {
+namespace {
+
+constexpr double plot_height = 260;
+constexpr double ticks_wanted = 6;
+// The palette's dark colours, then its light ones; further lines are only in the table.
+constexpr std::size_t most_lines = 16;
+
+// The plans that differ in the horizontal axis' value alone.
+struct Line {
+  std::string name;
+  std::vector<const SweepPoint*> points;  // one per value of the horizontal axis
+};
+
+std::size_t longest_axis(const Sweep& sweep) {
+  const auto longest =
+      std::ranges::max_element(sweep.axes, {}, [](const SweepAxis& axis) { return axis.values.size(); });
+  return static_cast<std::size_t>(longest - sweep.axes.begin());
+}
+
+std::vector<Line> lines_of(const Sweep& sweep, std::size_t horizontal) {
+  const std::vector<std::string> names = short_names(sweep.axes);
+  std::vector<Line> lines;
+  for (const SweepPoint& point : sweep.points) {
+    std::string name;
+    for (std::size_t i = 0; i < names.size(); ++i)
+      if (i != horizontal) name += fmt::format("{}{} {}", name.empty() ? "" : ", ", names[i], point.values[i]);
+    auto line = std::ranges::find(lines, name, &Line::name);
+    if (line == lines.end()) line = lines.insert(line, {name, {}});
+    line->points.push_back(&point);
+  }
+  return lines;
+}
+
+std::string colour_of(std::size_t line) {
+  return fmt::format("var(--{}{})", line < most_stage_colours ? 'b' : 'f', line % most_stage_colours);
+}
+
+// What one chart shows of a plan.
+struct Quantity {
+  std::string_view title;
+  std::string_view note;
+  std::function<double(const PlanReport&)> value;
+  std::function<std::string(double)> text;
+  bool has_limit = false;  // the devices' memory
+};
+
+class Chart {
+ public:
+  Chart(const Sweep& sweep, std::size_t horizontal, const std::vector<Line>& lines, const Quantity& quantity)
+      : axis_(sweep.axes[horizontal]), lines_(lines), quantity_(quantity), best_(best_point(sweep)) {
+    for (const SweepPoint& point : sweep.points) {
+      if (!point.report) continue;
+      top_ = std::max(top_, quantity.value(*point.report));
+      if (quantity.has_limit) limits_.push_back(point.report->device_memory_bytes);
+    }
+    // Where devices differ, no one line is the limit; one far above all plans would press them to the floor.
+    const bool draws_limit =
+        !limits_.empty() &&
+        std::ranges::count(limits_, limits_.front()) == static_cast<std::ptrdiff_t>(limits_.size()) &&
+        limits_.front() > 0 && limits_.front() < 3 * top_;
+    if (draws_limit) limit_ = limits_.front();
+    top_ = 1.06 * std::max({top_, limit_, 1e-30});
+  }
+
+  std::string html() const {
+    std::string text = fmt::format(
+        "<section><h2>{0}</h2><p class=\"note\">{1}</p>{2}<div class=\"scroll\"><svg viewBox=\"0 0 {3} {4}\" "
+        "role=\"img\" aria-label=\"{0}\"><g transform=\"translate({5} 8)\">",
+        quantity_.title, quantity_.note, legend(), svg_number(gutter + plot_width), svg_number(plot_height + 48),
+        svg_number(gutter));
+    text += grid();
+    for (std::size_t i = 0; i < std::min(lines_.size(), most_lines); ++i) text += line(i);
+    return text + "</g></svg></div></section>\n";
+  }
+
+ private:
+  double x(std::size_t value) const {
+    return plot_width * (static_cast<double>(value) + 0.5) / static_cast<double>(axis_.values.size());
+  }
+  double y(double value) const { return plot_height * (1 - value / top_); }
+
+  std::string legend() const {
+    if (lines_.size() == 1) return "";
+    std::string text = "<p class=\"legend\">";
+    for (std::size_t i = 0; i < std::min(lines_.size(), most_lines); ++i)
+      text += fmt::format("<span class=\"key\"><i style=\"background:{}\"></i>{}</span>", colour_of(i),
+                          html_text(lines_[i].name));
+    if (lines_.size() > most_lines)
+      text += fmt::format("<span>and {} more in the table</span>", lines_.size() - most_lines);
+    return text + "</p>";
+  }
+
+  std::string grid() const {
+    std::string text;
+    // Bytes are round at powers of two.
+    const double least = top_ / ticks_wanted;
+    const double step = quantity_.has_limit ? std::exp2(std::ceil(std::log2(least))) : round_step(least);
+    for (double value = 0; value <= top_; value += step)
+      text += fmt::format("<path class=\"grid\" d=\"M0 {}H{}\"/><text class=\"name\" x=\"-8\" y=\"{}\">{}</text>",
+                          svg_number(y(value)), svg_number(plot_width), svg_number(y(value) + 4),
+                          value > 0 ? quantity_.text(value) : "0");
+    for (std::size_t i = 0; i < axis_.values.size(); ++i)
+      text += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>", svg_number(x(i)),
+                          svg_number(plot_height + 18), html_text(axis_.values[i]));
+    text += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>", svg_number(plot_width / 2),
+                        svg_number(plot_height + 36), html_text(axis_.key));
+    if (limit_ <= 0) return text;
+    return text + fmt::format(
+                      "<path class=\"limit\" d=\"M0 {0}H{1}\"/><text class=\"limit-name\" x=\"{2}\" y=\"{3}\">"
+                      "device limit: {4}</text>",
+                      svg_number(y(limit_)), svg_number(plot_width), svg_number(plot_width - 4),
+                      svg_number(y(limit_) - 5), bytes_text(limit_));
+  }
+
+  // Joined where neighbouring values both have a plan; a plan that does not fit is a hollow circle.
+  std::string line(std::size_t index) const {
+    const std::string colour = colour_of(index);
+    std::string path, circles;
+    bool is_joined = false;
+    const std::vector<const SweepPoint*>& points = lines_[index].points;
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      if (!points[i]->report) {
+        is_joined = false;
+        continue;
+      }
+      const double value = quantity_.value(*points[i]->report);
+      path += fmt::format("{}{} {}", is_joined ? 'L' : 'M', svg_number(x(i)), svg_number(y(value)));
+      is_joined = true;
+      circles += circle(*points[i], x(i), y(value), colour, quantity_.text(value));
+    }
+    return fmt::format("<path d=\"{}\" style=\"fill:none;stroke:{};stroke-width:2\"/>{}", path, colour, circles);
+  }
+
+  std::string circle(const SweepPoint& point, double left, double top, const std::string& colour,
+                     const std::string& value) const {
+    std::string words;
+    for (const std::string& set : point.values) words += set + " · ";
+    return fmt::format(
+        "<circle cx=\"{}\" cy=\"{}\" r=\"{}\" "
+        "style=\"fill:{};stroke:{};stroke-width:2\"><title>{}{}{}</title></circle>",
+        svg_number(left), svg_number(top), &point == best_ ? 7 : 4.5, point.report->fits ? colour : "var(--page)",
+        colour, html_text(words), html_text(value), point.report->fits ? "" : ", does not fit");
+  }
+
+  const SweepAxis& axis_;
+  const std::vector<Line>& lines_;
+  const Quantity& quantity_;
+  const SweepPoint* best_;
+  std::vector<double> limits_;
+  double limit_ = 0;
+  double top_ = 0;
+};
+
+std::vector<std::string> row(const Sweep& sweep, const SweepPoint& point) {
+  std::vector<std::string> cells;
+  for (const std::string& value : point.values) cells.push_back("<code>" + html_text(value) + "</code>");
+  if (!point.report) {
+    cells.resize(cells.size() + 8, "–");
+    cells.push_back("<span class=\"reason\">refused: " + html_text(point.refusal) + "</span>");
+    return cells;
+  }
+  const PlanReport& report = *point.report;
+  cells.insert(cells.end(), {std::to_string(report.mesh.world()), duration_text(report.step.seconds),
+                             format_count(report.throughput.tokens_per_second),
+                             format_count(report.throughput.tokens_per_second_per_device),
+                             percent(report.throughput.mfu), bytes_text(fullest_rank(report).peak_bytes),
+                             percent(report.step.bubble_fraction), cost_text(report.run)});
+  cells.emplace_back(!report.fits ? "does not fit" : &point == best_point(sweep) ? "<b>best</b>" : "fits");
+  return cells;
+}
+
+std::string table_section(const Sweep& sweep) {
+  std::vector<std::string> head;
+  for (const SweepAxis& axis : sweep.axes) head.push_back("<code>" + html_text(axis.key) + "</code>");
+  for (const char* name : {"devices", "step", "tokens/s", "per device", "MFU", "fullest rank", "bubble", "run", ""})
+    head.emplace_back(name);
+  std::vector<std::vector<std::string>> rows;
+  for (const SweepPoint& point : sweep.points) rows.push_back(row(sweep, point));
+  return "<section><h2>All plans</h2><p class=\"note\">Best: the most tokens per second per device among the plans "
+         "that fit.</p>" +
+         html_table(0, head, rows) + "</section>\n";
+}
+
+std::string headline(const Sweep& sweep) {
+  std::string keys;
+  for (const SweepAxis& axis : sweep.axes) keys += (keys.empty() ? "" : " × ") + axis.key;
+  return fmt::format("<header><div><h1>{}</h1><p>{} plans by <code>{}</code></p></div></header>\n",
+                     html_text(sweep.name), sweep.points.size(), html_text(keys));
+}
+
+}  // namespace
+
+std::string sweep_html(const Sweep& sweep) {
+  const std::size_t horizontal = longest_axis(sweep);
+  const std::vector<Line> lines = lines_of(sweep, horizontal);
+  const Quantity speed{"Speed", "Tokens per second per device. Hollow circles do not fit; the largest is the best.",
+                       [](const PlanReport& report) { return report.throughput.tokens_per_second_per_device; },
+                       [](double value) { return format_count(value); }, false};
+  const Quantity memory{"Memory", "The fullest rank's peak.",
+                        [](const PlanReport& report) { return fullest_rank(report).peak_bytes; },
+                        [](double value) { return bytes_text(value); }, true};
+  return html_page("Sweep of " + sweep.name, headline(sweep) + Chart(sweep, horizontal, lines, speed).html() +
+                                                 Chart(sweep, horizontal, lines, memory).html() + table_section(sweep));
+}
+
+}  // namespace llmtrain

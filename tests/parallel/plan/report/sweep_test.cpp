@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/report/sweep.h"
+
+#include <catch2/catch.hpp>
+#include <sstream>
+#include <string>
+
+#include "core/json/json_text.h"
+#include "tests/parallel/plan/report/sample_report.h"
+
+namespace llmtrain {
+namespace {
+
+SweepPoint point(std::vector<std::string> values, double speed, bool fits) {
+  PlanReport report = test::sample_report();
+  report.throughput.tokens_per_second_per_device = speed;
+  report.fits = fits;
+  return {std::move(values), std::move(report), ""};
+}
+
+SweepPoint refused(std::vector<std::string> values, std::string reason) {
+  return {std::move(values), std::nullopt, std::move(reason)};
+}
+
+Sweep sample_sweep() {
+  return {"gpt3-175b",
+          {{"parallel.tensor", {"4", "8"}}, {"batch.micro", {"1", "2"}}},
+          {point({"4", "1"}, 100, true), point({"4", "2"}, 400, false), point({"8", "1"}, 200, true),
+           refused({"8", "2"}, "/batch/micro: " + std::string(200, 'x'))}};
+}
+
+}  // namespace
+
+TEST_CASE("the best of a sweep is the fastest per device that fits") {
+  const Sweep sweep = sample_sweep();
+  CHECK(best_point(sweep) == &sweep.points[2]);
+  Sweep none = sample_sweep();
+  for (SweepPoint& point : none.points)
+    if (point.report) point.report->fits = false;
+  CHECK(best_point(none) == nullptr);
+  CHECK_THAT(sweep_text(none, TextColour::off), !Catch::Contains("best"));
+}
+
+TEST_CASE("axes are named by their last word unless two share it") {
+  CHECK(short_names({{"parallel.tensor", {}}, {"batch.micro", {}}}) == std::vector<std::string>{"tensor", "micro"});
+  CHECK(short_names({{"a.loops", {}}, {"b.loops", {}}, {"seed", {}}}) ==
+        std::vector<std::string>{"a.loops", "b.loops", "seed"});
+}
+
+TEST_CASE("a sweep's table has a line per plan, none wider than a page") {
+  const std::string text = sweep_text(sample_sweep(), TextColour::off);
+  CHECK_THAT(text, Catch::StartsWith(
+                       "gpt3-175b by parallel.tensor × batch.micro: 3 plans, 2 fit, 1 refused\n\n  tensor  micro"));
+  std::istringstream lines(text);
+  std::size_t count = 0;
+  for (std::string line; std::getline(lines, line); ++count) {
+    INFO(line);
+    CHECK(columns(line) <= 100);
+  }
+  CHECK(count == 9);
+  CHECK_THAT(text, Catch::Contains("  does not fit\n       8      1"));
+  CHECK_THAT(text, Catch::Contains("  best\n       8      2  refused: /batch/micro: xxx"));
+}
+
+TEST_CASE("a sweep's JSON has the values as JSON, and words as strings") {
+  Sweep sweep = sample_sweep();
+  sweep.axes[1].values = {"[1,3]", "layers"};
+  sweep.points[0].values[1] = "[1,3]";
+  sweep.points[1].values[1] = "layers";
+  const Json json = parse_json(sweep_json(sweep)).value;
+  CHECK(json["best"] == 2);
+  CHECK(json["axes"][1]["values"] == Json::array({Json::array({1, 3}), "layers"}));
+  CHECK(json["plans"][0]["set"] == Json{{"parallel.tensor", 4}, {"batch.micro", Json::array({1, 3})}});
+  CHECK(json["plans"][1]["set"]["batch.micro"] == "layers");
+  CHECK(json["plans"][0]["refused"].is_null());
+  CHECK(json["plans"][0]["peak_bytes"] == 60LL << 30);
+  CHECK(json["plans"][3].size() == 2);
+}
+
+}  // namespace llmtrain
