@@ -258,6 +258,15 @@ class SmallRun(Run):
         self.assertTrue((self.folder / "out" / "config.json").exists())
         self.refused(73, ["out"], "checkpoint", "export", "runs/small", "out", "--to", "hf")
 
+    def test_checkpoints_on_the_way(self):
+        for every, keep, steps in ((2, 0, [2, 4, 5]), (2, 2, [4, 5]), (0, 0, [5]), (5, 0, [5])):
+            with self.subTest(every=every, keep=keep):
+                folder = f"every-{every}-{keep}"
+                self.train("--run-dir", folder, "--set", "training.steps=5", "--set", f"checkpoint.every={every}",
+                           "--set", f"checkpoint.keep={keep}")
+                found = sorted(path.name for path in (self.folder / folder / "checkpoints").glob("step-*"))
+                self.assertEqual(found, [f"step-{step:08}" for step in steps])
+
     def test_the_same_command_again(self):
         self.train()
         rows = self.rows()

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <utility>
+
 #include "core/huggingface/huggingface.h"
 #include "tests/core/checkpoint/huggingface_fixture.h"
 
@@ -18,6 +23,54 @@ using test::Strings;
 TEST_CASE("weights survive export and import") {
   SavedModel(gpt2_model()).check_same();
   SavedModel(llama_model()).check_same();
+}
+
+// The first two elements of a saved tensor.
+std::pair<float, float> first_two(const SafetensorsFile& file, const std::string& name) {
+  const auto entry = std::ranges::find(file.entries(), name, &SafetensorsEntry::name);
+  INFO(name);
+  REQUIRE(entry != file.entries().end());
+  std::pair<float, float> values;
+  std::memcpy(&values.first, file.bytes(*entry).data(), sizeof values.first);
+  std::memcpy(&values.second, file.bytes(*entry).data() + sizeof values.first, sizeof values.second);
+  return values;
+}
+
+// Export and import share one table of names: if two were swapped, nothing would be lost on the way. The weights of
+// this model count up in the order in which they are used, and so must those of a layer of transformers.
+TEST_CASE("transformers uses the weights of a layer in the order in which this model does") {
+  const auto check_order = [](const ModelRecipe& model, const std::string& layer, const Strings& names) {
+    const SafetensorsFile file(SavedModel(model).path() / "model.safetensors");
+    float last = -1;
+    for (const std::string& name : names) {
+      const float first = first_two(file, layer + name).first;
+      INFO(name);
+      CHECK(first > last);
+      last = first;
+    }
+  };
+  check_order(llama_model(), "model.layers.1.",
+              {"input_layernorm.weight", "self_attn.q_proj.weight", "self_attn.k_proj.weight",
+               "self_attn.v_proj.weight", "self_attn.o_proj.weight", "post_attention_layernorm.weight",
+               "mlp.gate_proj.weight", "mlp.up_proj.weight", "mlp.down_proj.weight"});
+  check_order(
+      gpt2_model(), "transformer.h.1.",
+      {"ln_1.weight", "ln_1.bias", "attn.c_attn.weight", "attn.c_attn.bias", "attn.c_proj.weight", "attn.c_proj.bias",
+       "ln_2.weight", "ln_2.bias", "mlp.c_fc.weight", "mlp.c_fc.bias", "mlp.c_proj.weight", "mlp.c_proj.bias"});
+}
+
+// Also where a matrix is square, so that no shape would tell.
+TEST_CASE("GPT-2 of transformers has its matrices transposed, Llama has not") {
+  const SafetensorsFile gpt2(SavedModel(gpt2_model()).path() / "model.safetensors");
+  for (const auto& [name, inputs] :
+       std::map<std::string, float>{{"attn.c_attn", 8}, {"attn.c_proj", 8}, {"mlp.c_fc", 8}, {"mlp.c_proj", 32}}) {
+    INFO(name);
+    const auto [first, second] = first_two(gpt2, "transformer.h.0." + name + ".weight");
+    CHECK(second - first == inputs);
+  }
+  const SafetensorsFile llama(SavedModel(llama_model()).path() / "model.safetensors");
+  const auto [first, second] = first_two(llama, "model.layers.0.self_attn.o_proj.weight");
+  CHECK(second - first == 1);
 }
 
 TEST_CASE("all missing and unexpected tensors and those with a wrong shape are named") {
