@@ -4,10 +4,11 @@
 
 All folders share one include root, so the compiler does not detect a wrong include. The allowed dependencies are those
 that the folders' CMakeLists.txt declare in llmtrain_library(... DEPENDS ...), llmtrain_test, llmtrain_test_tool and
-target_link_libraries; there is no other list. A folder's headers belong to its targets; add_library(NAME INTERFACE x.h) assigns x.h to NAME
-only, for targets that need an interface without linking its implementation. A file may include headers of its own
-folder and of every folder that its target reaches. The targets in LIGHT work without LibTorch, MPI and CUDA, so neither
-they nor anything that they link may reach a header of these, directly or through other headers of the project.
+target_link_libraries; there is no other list. A folder's headers belong to its targets; add_library(NAME INTERFACE x.h)
+assigns x.h to NAME only, for targets that need an interface without linking its implementation. A file may include
+headers of its own folder and of every folder that its target reaches. The targets in LIGHT work without LibTorch, MPI
+and CUDA, so neither they nor anything that they link may reach a header of these, directly or through other headers of
+the project.
 """
 
 import argparse

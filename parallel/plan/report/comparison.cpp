@@ -80,8 +80,6 @@ void write_number(Writer& page, std::string_view label, double first, double sec
   page.row(label, words(first), words(second), difference, !is_change ? Ink::plain : is_good ? Ink::good : Ink::notice);
 }
 
-std::string count_text(double value) { return format_count(value); }
-
 void write_figures(Writer& page, const PlanReport& first, const PlanReport& second) {
   page.heading(left_aligned("Figures", name_width) + right_aligned("first", value_width) +
                right_aligned("second", value_width));
@@ -92,15 +90,15 @@ void write_figures(Writer& page, const PlanReport& first, const PlanReport& seco
   page.row("devices", std::to_string(first.mesh.world()), std::to_string(second.mesh.world()), "");
   write_number(page, "step", first.step.seconds, second.step.seconds, Better::less, duration_text);
   const PlannedThroughput &before = first.throughput, &after = second.throughput;
-  write_number(page, "tokens/s", before.tokens_per_second, after.tokens_per_second, Better::more, count_text);
+  write_number(page, "tokens/s", before.tokens_per_second, after.tokens_per_second, Better::more, format_count);
   write_number(page, "tokens/s per device", before.tokens_per_second_per_device, after.tokens_per_second_per_device,
-               Better::more, count_text);
+               Better::more, format_count);
   write_number(page, "MFU", before.mfu, after.mfu, Better::more, percent);
   write_number(page, "HFU", before.hfu, after.hfu, Better::more, percent);
   write_number(page, "run", first.run.seconds, second.run.seconds, Better::less, duration_text);
-  write_number(page, "device-hours", first.run.device_hours, second.run.device_hours, Better::less, count_text);
+  write_number(page, "device-hours", first.run.device_hours, second.run.device_hours, Better::less, format_count);
   if (first.run.price && second.run.price)
-    write_number(page, "price", *first.run.price, *second.run.price, Better::less, count_text);
+    write_number(page, "price", *first.run.price, *second.run.price, Better::less, format_count);
 }
 
 void write_step(Writer& page, const PlanReport& first, const PlanReport& second) {

@@ -64,17 +64,16 @@ class Chart {
  public:
   Chart(const Sweep& sweep, std::size_t horizontal, const std::vector<Line>& lines, const Quantity& quantity)
       : axis_(sweep.axes[horizontal]), lines_(lines), quantity_(quantity), best_(best_point(sweep)) {
+    std::vector<double> limits;
     for (const SweepPoint& point : sweep.points) {
       if (!point.report) continue;
       top_ = std::max(top_, quantity.value(*point.report));
-      if (quantity.has_limit) limits_.push_back(point.report->device_memory_bytes);
+      limits.push_back(point.report->device_memory_bytes);
     }
     // Where devices differ, no one line is the limit; one far above all plans would press them to the floor.
-    const bool draws_limit =
-        !limits_.empty() &&
-        std::ranges::count(limits_, limits_.front()) == static_cast<std::ptrdiff_t>(limits_.size()) &&
-        limits_.front() > 0 && limits_.front() < 3 * top_;
-    if (draws_limit) limit_ = limits_.front();
+    const bool is_one_limit =
+        !limits.empty() && std::ranges::all_of(limits, [&](double limit) { return limit == limits.front(); });
+    if (quantity.has_limit && is_one_limit && limits.front() < 3 * top_) limit_ = limits.front();
     top_ = 1.06 * std::max({top_, limit_, 1e-30});
   }
 
@@ -162,12 +161,11 @@ class Chart {
   const std::vector<Line>& lines_;
   const Quantity& quantity_;
   const SweepPoint* best_;
-  std::vector<double> limits_;
   double limit_ = 0;
   double top_ = 0;
 };
 
-std::vector<std::string> row(const Sweep& sweep, const SweepPoint& point) {
+std::vector<std::string> row(const SweepPoint& point, bool is_best) {
   std::vector<std::string> cells;
   for (const std::string& value : point.values) cells.push_back("<code>" + html_text(value) + "</code>");
   if (!point.report) {
@@ -181,7 +179,7 @@ std::vector<std::string> row(const Sweep& sweep, const SweepPoint& point) {
                              format_count(report.throughput.tokens_per_second_per_device),
                              percent(report.throughput.mfu), bytes_text(fullest_rank(report).peak_bytes),
                              percent(report.step.bubble_fraction), cost_text(report.run)});
-  cells.emplace_back(!report.fits ? "does not fit" : &point == best_point(sweep) ? "<b>best</b>" : "fits");
+  cells.emplace_back(!report.fits ? "does not fit" : is_best ? "<b>best</b>" : "fits");
   return cells;
 }
 
@@ -191,7 +189,8 @@ std::string table_section(const Sweep& sweep) {
   for (const char* name : {"devices", "step", "tokens/s", "per device", "MFU", "fullest rank", "bubble", "run", ""})
     head.emplace_back(name);
   std::vector<std::vector<std::string>> rows;
-  for (const SweepPoint& point : sweep.points) rows.push_back(row(sweep, point));
+  const SweepPoint* best = best_point(sweep);
+  for (const SweepPoint& point : sweep.points) rows.push_back(row(point, &point == best));
   return "<section><h2>All plans</h2><p class=\"note\">Best: the most tokens per second per device among the plans "
          "that fit.</p>" +
          html_table(0, head, rows) + "</section>\n";
