@@ -14,9 +14,10 @@ get_filename_component(libtorch_folder ${LIBTORCH_CPU_LIBRARY} DIRECTORY)
 
 # The wheel ships newer fmt headers that clash with Debian's spdlog: its folders come after the system's.
 add_library(libtorch INTERFACE)
-target_compile_options(libtorch INTERFACE -idirafter${LIBTORCH_INCLUDE_DIR}
+# at::parallel_for is a template that runs serially, in silence, in a source that is compiled without OpenMP.
+target_compile_options(libtorch INTERFACE -fopenmp -idirafter${LIBTORCH_INCLUDE_DIR}
   -idirafter${LIBTORCH_INCLUDE_DIR}/torch/csrc/api/include)
-target_link_libraries(libtorch INTERFACE ${LIBTORCH_CPU_LIBRARY} ${libtorch_folder}/libc10.so)
+target_link_libraries(libtorch INTERFACE ${LIBTORCH_CPU_LIBRARY} ${libtorch_folder}/libc10.so -fopenmp)
 # torch_cpu of the CUDA wheel wants libcudart and libcupti, which it finds by its own run path.
 target_link_options(libtorch INTERFACE -Wl,--allow-shlib-undefined)
 

@@ -15,7 +15,7 @@ namespace llmtrain::kernels {
 namespace {
 
 template <class Element>
-vector::ActivationPasses<Element> loops(ActivationKind kind) {
+vector::ActivationPasses<Element> activation_loops(ActivationKind kind) {
   const auto kernels = vector::at_level([]<int level> { return vector::activation_kernels_for<level, Element>(); });
   switch (kind) {
     case ActivationKind::gelu:
@@ -39,12 +39,12 @@ at::Tensor activation_forward(const at::Tensor& x, ActivationKind kind) {
   shape.back() = width;
   const at::Tensor y = at::empty(shape, x.options());
   with_element_of(x, [&]<class Element> {
-    loops<Element>(kind).forward({.dy = nullptr,
-                                  .x = elements<Element>(x),
-                                  .out = mutable_elements<Element>(y),
-                                  // Empty tensors have no rows; dividing by their width would be undefined.
-                                  .rows = width == 0 ? 0 : y.numel() / width,
-                                  .width = width});
+    activation_loops<Element>(kind).forward({.dy = nullptr,
+                                             .x = elements<Element>(x),
+                                             .out = mutable_elements<Element>(y),
+                                             // Empty tensors have no rows; dividing by their width would be undefined.
+                                             .rows = width == 0 ? 0 : y.numel() / width,
+                                             .width = width});
   });
   return y;
 }
@@ -56,11 +56,11 @@ at::Tensor activation_backward(const at::Tensor& dy, const at::Tensor& x, Activa
   const std::int64_t width = dy.size(-1);
   const at::Tensor dx = at::empty_like(x);
   with_element_of(x, [&]<class Element> {
-    loops<Element>(kind).backward({.dy = elements<Element>(dy),
-                                   .x = elements<Element>(x),
-                                   .out = mutable_elements<Element>(dx),
-                                   .rows = width == 0 ? 0 : dy.numel() / width,
-                                   .width = width});
+    activation_loops<Element>(kind).backward({.dy = elements<Element>(dy),
+                                              .x = elements<Element>(x),
+                                              .out = mutable_elements<Element>(dx),
+                                              .rows = width == 0 ? 0 : dy.numel() / width,
+                                              .width = width});
   });
   return dx;
 }

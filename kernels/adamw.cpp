@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/adamw.h"
 
+#include <ATen/Parallel.h>
+
 #include <cmath>
 #include <string>
 
 #include "core/base/error.h"
-#include "kernels/parallel_for.h"
 #include "kernels/vector/adamw.h"
 #include "kernels/vector/level.h"
 
@@ -13,7 +14,7 @@ namespace llmtrain::kernels {
 namespace {
 
 // Elements per thread below which starting another thread costs more than it saves.
-constexpr std::int64_t grain = 16384;
+constexpr std::int64_t weights_per_thread = 16384;
 
 bool is_flat(const at::Tensor& x, at::ScalarType type) {
   return x.device().is_cpu() && x.scalar_type() == type && x.is_contiguous();
@@ -58,7 +59,7 @@ void fused_step(Kernel kernel, AdamwState& state, const at::Tensor& gradients, c
       .compute_weights = compute_weights ? static_cast<std::uint16_t*>(compute_weights->data_ptr()) : nullptr};
   const vector::AdamwConstants constants = constants_of(step);
   // Elementwise, so dividing the range among threads cannot change a bit of the result.
-  at::parallel_for(0, state.weights.numel(), grain,
+  at::parallel_for(0, state.weights.numel(), weights_per_thread,
                    [&](std::int64_t begin, std::int64_t end) { kernel(arrays, constants, begin, end); });
 }
 

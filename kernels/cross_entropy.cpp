@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cross_entropy.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
@@ -14,7 +15,6 @@
 #include <string>
 
 #include "core/base/error.h"
-#include "kernels/parallel_for.h"
 #include "kernels/vector/cross_entropy.h"
 #include "kernels/vector/level.h"
 
@@ -22,7 +22,7 @@ namespace llmtrain::kernels {
 namespace {
 
 // Logits per thread below which starting another thread costs more than it saves.
-constexpr std::int64_t grain = 8192;
+constexpr std::int64_t logits_per_thread = 8192;
 
 void check_shapes(const at::Tensor& logits, const at::Tensor& targets) {
   if (logits.dim() != 2 || targets.dim() != 1 || targets.size(0) != logits.size(0) ||
@@ -56,7 +56,8 @@ at::Tensor losses_of_rows(const at::Tensor& logits, const at::Tensor& targets, R
   at::Tensor losses = at::empty(targets.sizes(), at::kFloat);
   auto* loss = losses.data_ptr<float>();
   // A row is one thread's work, so that its sums have the same order for any number of threads.
-  at::parallel_for(0, targets.size(0), std::max<std::int64_t>(grain / std::max<std::int64_t>(columns, 1), 1),
+  at::parallel_for(0, targets.size(0),
+                   std::max<std::int64_t>(logits_per_thread / std::max<std::int64_t>(columns, 1), 1),
                    [&](std::int64_t begin, std::int64_t end) {
                      for (std::int64_t t = begin; t < end; ++t) loss[t] = row(values + t * columns, target[t]);
                    });
@@ -101,7 +102,8 @@ void for_statistics(const at::Tensor& logits, const at::Tensor& targets, const V
   const auto* target = targets.const_data_ptr<std::int64_t>();
   auto* three = statistics.data_ptr<float>();
   // A target before or after this slice's columns gets an index outside [0, columns), which the kernels recognise.
-  at::parallel_for(0, targets.size(0), std::max<std::int64_t>(grain / std::max<std::int64_t>(columns, 1), 1),
+  at::parallel_for(0, targets.size(0),
+                   std::max<std::int64_t>(logits_per_thread / std::max<std::int64_t>(columns, 1), 1),
                    [&](std::int64_t begin, std::int64_t end) {
                      for (std::int64_t t = begin; t < end; ++t)
                        row(values + t * columns, target[t] - slice.begin, three + 3 * t);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/dropout.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/stack.h>
@@ -11,7 +12,6 @@
 #include <string>
 
 #include "core/base/error.h"
-#include "kernels/parallel_for.h"
 #include "kernels/philox.h"
 #include "kernels/vector/dropout.h"
 #include "kernels/vector/level.h"
@@ -20,7 +20,7 @@ namespace llmtrain::kernels {
 namespace {
 
 // Elements per thread below which starting another thread costs more than it saves.
-constexpr std::int64_t grain = 8192;
+constexpr std::int64_t mask_elements_per_thread = 8192;
 constexpr std::int64_t low_word = 0xFFFFFFFF;
 
 // Words are integers, so comparing them with the ceiling of probability·2³² is exact. For a probability within 2⁻³² of
@@ -35,7 +35,7 @@ void fused_dropout(Kernel kernel, at::Tensor& x, const Dropout& dropout) {
                                  .threshold = threshold_of(dropout.probability),
                                  .scale = static_cast<float>(1 / (1 - dropout.probability))};
   auto* values = static_cast<Value*>(x.data_ptr());
-  at::parallel_for(0, x.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
+  at::parallel_for(0, x.numel(), mask_elements_per_thread, [&](std::int64_t begin, std::int64_t end) {
     // An element's mask depends on its index alone, so a thread can start anywhere.
     kernel(values + begin, end - begin, static_cast<std::uint64_t>(dropout.first_element + begin), mask);
   });

@@ -17,7 +17,7 @@ namespace llmtrain::kernels {
 namespace {
 
 template <class Element>
-vector::EmbeddingKernels<Element> loops() {
+vector::EmbeddingKernels<Element> embedding_loops() {
   return vector::at_level([]<int level> { return vector::embedding_kernels_for<level, Element>(); });
 }
 
@@ -58,9 +58,9 @@ void add_rows(const RowGroups& groups, const at::Tensor& dy, const at::Tensor& g
                                                    .width = dy.size(-1)};
   };
   if (gradient.scalar_type() == at::kFloat) {
-    loops<Element>().add_rows_fp32(arrays.template operator()<float>());
+    embedding_loops<Element>().add_rows_fp32(arrays.template operator()<float>());
   } else {
-    loops<Element>().add_rows_bf16(arrays.template operator()<std::uint16_t>());
+    embedding_loops<Element>().add_rows_bf16(arrays.template operator()<std::uint16_t>());
   }
 }
 
@@ -75,13 +75,13 @@ at::Tensor embedding_forward(const at::Tensor& tokens, const at::Tensor& table,
   if (positions) check_positions(*positions, tokens.numel(), sequence_length);
   const at::Tensor y = at::empty({tokens.numel(), table.size(1)}, table.options());
   with_element_of(table, [&]<class Element> {
-    loops<Element>().forward({.tokens = tokens.const_data_ptr<std::int64_t>(),
-                              .table = elements<Element>(table),
-                              .positions = positions ? elements<Element>(*positions) : nullptr,
-                              .y = mutable_elements<Element>(y),
-                              .count = tokens.numel(),
-                              .width = table.size(1),
-                              .sequence_length = sequence_length});
+    embedding_loops<Element>().forward({.tokens = tokens.const_data_ptr<std::int64_t>(),
+                                        .table = elements<Element>(table),
+                                        .positions = positions ? elements<Element>(*positions) : nullptr,
+                                        .y = mutable_elements<Element>(y),
+                                        .count = tokens.numel(),
+                                        .width = table.size(1),
+                                        .sequence_length = sequence_length});
   });
   return y;
 }

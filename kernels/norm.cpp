@@ -14,7 +14,7 @@ namespace llmtrain::kernels {
 namespace {
 
 template <class Element>
-vector::NormKernels<Element> loops() {
+vector::NormKernels<Element> norm_loops() {
   return vector::at_level([]<int level> { return vector::norm_kernels_for<level, Element>(); });
 }
 
@@ -68,7 +68,7 @@ NormOutput norm_forward(const at::Tensor& x, const NormParameters& parameters) {
   NormOutput output = empty_output(rows, parameters.mode);
   with_forward_arrays(
       rows, {}, parameters, output,
-      []<class Element>(const vector::NormForwardArrays<Element>& arrays) { loops<Element>().forward(arrays); });
+      []<class Element>(const vector::NormForwardArrays<Element>& arrays) { norm_loops<Element>().forward(arrays); });
   return output;
 }
 
@@ -78,9 +78,10 @@ NormOutput add_norm_forward(at::Tensor& residual, const at::Tensor& x, const Nor
   if (!is_vector_array(residual) || !same_type) return reference::add_norm_forward(residual, x, parameters);
   const at::Tensor rows = x.contiguous();
   NormOutput output = empty_output(rows, parameters.mode);
-  with_forward_arrays(
-      rows, residual, parameters, output,
-      []<class Element>(const vector::NormForwardArrays<Element>& arrays) { loops<Element>().add_forward(arrays); });
+  with_forward_arrays(rows, residual, parameters, output,
+                      []<class Element>(const vector::NormForwardArrays<Element>& arrays) {
+                        norm_loops<Element>().add_forward(arrays);
+                      });
   return output;
 }
 
@@ -92,7 +93,7 @@ at::Tensor norm_recompute(const at::Tensor& x, const at::Tensor& mean, const at:
   const NormOutput output{.y = at::empty_like(rows), .mean = mean, .rstd = rstd};
   with_forward_arrays(
       rows, {}, parameters, output,
-      []<class Element>(const vector::NormForwardArrays<Element>& arrays) { loops<Element>().recompute(arrays); });
+      []<class Element>(const vector::NormForwardArrays<Element>& arrays) { norm_loops<Element>().recompute(arrays); });
   return output.y;
 }
 
@@ -115,17 +116,17 @@ void norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& 
   const at::Tensor contiguous_dy = dy.contiguous();
   const at::Tensor contiguous_x = x.contiguous();
   with_element_of(x, [&]<class Element> {
-    loops<Element>().backward({.dy = elements<Element>(contiguous_dy),
-                               .x = elements<Element>(contiguous_x),
-                               .mean = fp32_or_null(mean),
-                               .rstd = rstd.const_data_ptr<float>(),
-                               .weight = weight.const_data_ptr<float>(),
-                               .dx = mutable_elements<Element>(dx),
-                               .partials = partials.mutable_data_ptr<float>(),
-                               .dweight = sums.mutable_data_ptr<float>(),
-                               .dbias = mean.defined() ? sums.mutable_data_ptr<float>() + width : nullptr,
-                               .rows = rows,
-                               .width = width});
+    norm_loops<Element>().backward({.dy = elements<Element>(contiguous_dy),
+                                    .x = elements<Element>(contiguous_x),
+                                    .mean = fp32_or_null(mean),
+                                    .rstd = rstd.const_data_ptr<float>(),
+                                    .weight = weight.const_data_ptr<float>(),
+                                    .dx = mutable_elements<Element>(dx),
+                                    .partials = partials.mutable_data_ptr<float>(),
+                                    .dweight = sums.mutable_data_ptr<float>(),
+                                    .dbias = mean.defined() ? sums.mutable_data_ptr<float>() + width : nullptr,
+                                    .rows = rows,
+                                    .width = width});
   });
   // Added here and not in the loop, because the gradients may be of any float type.
   dweight.add_(sums[0]);

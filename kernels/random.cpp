@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/random.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
 
-#include "kernels/parallel_for.h"
 #include "kernels/vector/level.h"
 #include "kernels/vector/random.h"
 
@@ -13,12 +13,12 @@ namespace llmtrain::kernels {
 namespace {
 
 // Elements per thread below which starting another thread costs more than it saves.
-constexpr std::int64_t grain = 8192;
+constexpr std::int64_t numbers_per_thread = 8192;
 
 template <class Value, class Kernel>
 void fill_on_cpu(Kernel kernel, at::Tensor& x, const vector::NormalSequence& sequence, std::int64_t first_element) {
   auto* values = x.data_ptr<Value>();
-  at::parallel_for(0, x.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
+  at::parallel_for(0, x.numel(), numbers_per_thread, [&](std::int64_t begin, std::int64_t end) {
     kernel(values + begin, end - begin, static_cast<std::uint64_t>(first_element + begin), sequence);
   });
 }
@@ -41,7 +41,7 @@ void fill_normal_(at::Tensor& x, std::uint64_t key, double standard_deviation, s
 void fill_normal_block_(at::Tensor& x, std::uint64_t key, double standard_deviation, std::int64_t first_element,
                         std::int64_t row_stride) {
   const std::int64_t rows = x.size(0);
-  const std::int64_t least_rows = std::max<std::int64_t>(1, grain / std::max<std::int64_t>(1, x.size(1)));
+  const std::int64_t least_rows = std::max<std::int64_t>(1, numbers_per_thread / std::max<std::int64_t>(1, x.size(1)));
   // A row is short, so threads divide the rows and fill_normal_ runs serially within one of them.
   at::parallel_for(0, rows, least_rows, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {

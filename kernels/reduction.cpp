@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/reduction.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/linalg_vector_norm.h>
 
 #include <algorithm>
 #include <numeric>
 #include <vector>
 
-#include "kernels/parallel_for.h"
 #include "kernels/vector/level.h"
 #include "kernels/vector/reduction.h"
 

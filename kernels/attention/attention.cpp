@@ -8,15 +8,12 @@
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/triu.h>
 
-#include <cmath>
 #include <limits>
 
 #include "kernels/attention/flash_attention.h"
 
 namespace llmtrain::kernels {
 namespace {
-
-double scale_of(const at::Tensor& query) { return 1.0 / std::sqrt(static_cast<double>(query.size(3))); }
 
 // [B, S, heads, D] → [B, heads, S, D], no copy.
 at::Tensor by_head(const at::Tensor& x) { return x.transpose(1, 2); }
@@ -51,7 +48,7 @@ at::Tensor future(const SequencePart& queries, std::int64_t rows, const at::Tens
 // Scale, mask and softmax run in fp32 at least; the result is in query's dtype.
 at::Tensor causal_probabilities(const at::Tensor& query, const at::Tensor& key, const SequencePart& queries) {
   const auto wide = query.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  at::Tensor scores = at::matmul(query, key.transpose(2, 3)).to(wide).mul_(scale_of(query));
+  at::Tensor scores = at::matmul(query, key.transpose(2, 3)).to(wide).mul_(attention_scale(query.size(3)));
   scores.add_(future(queries, query.size(2), scores));
   return at::_softmax(scores, 3, false).to(query.scalar_type());
 }
@@ -89,8 +86,8 @@ AttentionGradients math_backward(const at::Tensor& dout, const at::Tensor& query
   // The gradient of dropout is the same mask and factor, generated again from its key instead of being kept.
   if (setting.dropout.active()) drop(dprobabilities, setting);
   // dscores = p·(dp − Σ p·dp), then the scale of the scores.
-  const at::Tensor dscores =
-      at::_softmax_backward_data(dprobabilities, saved.statistics, 3, query.scalar_type()).mul_(scale_of(query));
+  const at::Tensor dscores = at::_softmax_backward_data(dprobabilities, saved.statistics, 3, query.scalar_type())
+                                 .mul_(attention_scale(query.size(3)));
   const at::Tensor dquery = at::matmul(dscores, share_heads(key, heads));
   const at::Tensor dkey = at::matmul(dscores.transpose(2, 3), by_head(query));
   return {by_head(dquery), sum_shared_heads(dkey, key.size(2)), sum_shared_heads(dvalue, value.size(2))};

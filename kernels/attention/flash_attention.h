@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cmath>
+
 #include "kernels/attention/attention.h"
 
 namespace llmtrain::kernels {
+
+// What products of queries and keys are multiplied with.
+inline double attention_scale(std::int64_t head_dim) { return 1.0 / std::sqrt(static_cast<double>(head_dim)); }
 
 // Flash attention for the CPU, fp32 and bf16 (kernels/attention/attention.h). Each block of queries is multiplied only
 // with the keys that it can see, which skips half of the products, and a thread holds at most block × S scores (Dao et

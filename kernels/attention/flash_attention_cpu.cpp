@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/attention/flash_attention.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <type_traits>
 #include <vector>
 
 #include "kernels/onednn/matmul.h"
-#include "kernels/parallel_for.h"
 #include "kernels/vector/attention.h"
 #include "kernels/vector/level.h"
 
@@ -89,7 +88,7 @@ struct QueryBlock {
 };
 
 std::vector<QueryBlock> blocks_of(const SequencePart& queries, std::int64_t rows, std::int64_t head_dim) {
-  const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)));
+  const auto scale = static_cast<float>(attention_scale(head_dim));
   std::vector<QueryBlock> blocks;
   std::int64_t row = 0;
   for (const PositionRun& run : queries.runs_of(rows)) {

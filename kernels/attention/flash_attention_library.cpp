@@ -12,7 +12,6 @@
 #include <ATen/ops/logaddexp.h>
 #include <ATen/ops/zeros.h>
 
-#include <cmath>
 #include <limits>
 #include <tuple>
 
@@ -26,19 +25,17 @@ struct Operands {
   at::Tensor query, key, value;
 };
 
-double scale_of(const at::Tensor& query) { return 1.0 / std::sqrt(static_cast<double>(query.size(3))); }
-
 at::ScalarType wide_type(const at::Tensor& x) { return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
 
 AttentionOutput attend(const Operands& x, Mask mask) {
   const bool causal = mask == Mask::causal;
   if (x.query.is_cpu()) {
     const auto [out, log_sum_exp] = at::_scaled_dot_product_flash_attention_for_cpu(
-        x.query, x.key, x.value, 0.0, causal, std::nullopt, scale_of(x.query));
+        x.query, x.key, x.value, 0.0, causal, std::nullopt, attention_scale(x.query.size(3)));
     return {out, log_sum_exp};
   }
   const auto [out, log_sum_exp, seed, offset] = at::_scaled_dot_product_efficient_attention(
-      x.query, x.key, x.value, std::nullopt, true, 0.0, causal, scale_of(x.query));
+      x.query, x.key, x.value, std::nullopt, true, 0.0, causal, attention_scale(x.query.size(3)));
   // The kernel pads the log-sum-exps; only those of real queries are kept.
   return {out, log_sum_exp.narrow(2, 0, x.query.size(2))};
 }
@@ -55,14 +52,15 @@ AttentionGradients attend_backward(const at::Tensor& dout, const Operands& x, co
   AttentionGradients d;
   if (x.query.is_cpu()) {
     std::tie(d.query, d.key, d.value) = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-        dout, x.query, x.key, x.value, saved.out, saved.statistics, 0.0, causal, std::nullopt, scale_of(x.query));
+        dout, x.query, x.key, x.value, saved.out, saved.statistics, 0.0, causal, std::nullopt,
+        attention_scale(x.query.size(3)));
     return d;
   }
   const at::Tensor unused = at::empty({}, x.query.options().dtype(at::kLong));  // random state: there is no dropout
   at::Tensor dbias;
   std::tie(d.query, d.key, d.value, dbias) = at::_scaled_dot_product_efficient_attention_backward(
       dout, x.query, x.key, x.value, at::Tensor(), saved.out, padded(saved.statistics), unused, unused, 0.0,
-      {true, true, true, false}, causal, scale_of(x.query));
+      {true, true, true, false}, causal, attention_scale(x.query.size(3)));
   return d;
 }
 
