@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # The headers that most files spend their compile time in, compiled once for each kind of target. A file still includes
-# what it uses: the thread sanitizer's build and clang-tidy read each header anew.
+# what it uses: clang-tidy and the preset debug read each header anew.
 set(plain_headers <algorithm> <array> <cmath> <filesystem> <functional> <map> <memory> <optional> <span> <string>
   <string_view> <vector> <nlohmann/json.hpp> <spdlog/fmt/fmt.h>)
 set(torch_headers ${plain_headers} <ATen/core/Tensor.h> <ATen/TensorOperators.h> <ATen/ops/cat.h> <ATen/ops/empty.h>)
