@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace llmtrain::kernels {
+
+// FP8 with a scale per tensor (Micikevicius et al., arXiv 2209.05433): value = payload / scale. E4M3 (largest 448) has
+// the precision that weights and activations need, E5M2 (largest 57,344) the range that gradients need (section 3.2
+// there). Scales are powers of two, so that they round nothing and two ranks' scales differ only in what underflows.
+//
+// x is contiguous, in fp32 or bf16 on the CPU (vectorised), in any floating type elsewhere. Scales and maxima are fp32
+// [1] on x's device. Blocking on the CPU; ordered on the current stream on a GPU.
+enum class Fp8Format { e4m3, e5m2 };
+
+at::ScalarType fp8_type(Fp8Format format);
+bool is_fp8(const at::Tensor& x);
+
+// The largest |x|, 0 of no elements; NaN where x has one.
+at::Tensor largest_magnitude(const at::Tensor& x);
+
+// The largest power of two that keeps `largest` within the format; 1 for 0. NaN where `largest` is not finite: the
+// product then shows that, where a saturated infinity would hide it. fp32, of any shape.
+at::Tensor fp8_scale(const at::Tensor& largest, Fp8Format format);
+
+// x · scale, saturated and rounded to nearest, ties to even: an FP8 tensor of x's shape. NaN stays NaN.
+at::Tensor cast_to_fp8(const at::Tensor& x, const at::Tensor& scale, Fp8Format format);
+// payload / scale in `type`, which is exact in every type that training computes in.
+at::Tensor widen_fp8(const at::Tensor& payload, const at::Tensor& scale, at::ScalarType type);
+// Both in one pass: the values of x that FP8 can represent, in x's type.
+at::Tensor round_to_fp8(const at::Tensor& x, const at::Tensor& scale, Fp8Format format);
+
+}  // namespace llmtrain::kernels

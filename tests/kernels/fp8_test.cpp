@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/fp8.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/nextafter.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+
+#include "kernels/vector/fp8.h"
+#include "tests/kernels/thread_count.h"
+#include "tests/kernels/vector_levels.h"
+
+namespace llmtrain::kernels {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
+
+double largest_number(Fp8Format format) { return format == Fp8Format::e4m3 ? 448 : 57344; }
+
+at::Tensor one_number(double value) { return at::full({1}, value, at::kFloat); }
+
+// Every pattern of a 16-bit type, NaN, infinities and subnormal numbers among them.
+at::Tensor all_patterns(at::ScalarType type) { return at::arange(65536, at::kInt).to(at::kShort).view(type); }
+
+// Where the rounding changes: all numbers of the format, the midpoints between neighbours, and fp32's neighbours of
+// these, beyond the largest too.
+at::Tensor critical_numbers(Fp8Format format) {
+  const at::Tensor codes = at::arange(128, at::kInt).to(at::kByte).view(fp8_type(format)).to(at::kFloat);
+  const at::Tensor finite = codes.masked_select(codes.isfinite());
+  const at::Tensor next = at::cat({finite.narrow(0, 1, finite.numel() - 1), one_number(1.25 * largest_number(format))});
+  const at::Tensor points = at::cat({finite, (finite + next) / 2, next});
+  const at::Tensor up = at::full_like(points, infinity), down = at::full_like(points, -infinity);
+  const at::Tensor positive = at::cat({points, at::nextafter(points, up), at::nextafter(points, down)});
+  return at::cat({positive, -positive, at::tensor({not_a_number, -not_a_number, HUGE_VALF, -HUGE_VALF, 1e-45F})});
+}
+
+// PyTorch's conversion of the saturated number.
+at::Tensor expected_payload(const at::Tensor& x, Fp8Format format) {
+  return x.to(at::kFloat).clamp(-largest_number(format), largest_number(format)).to(fp8_type(format));
+}
+
+// NaN has several patterns, of which any will do.
+void check_same_payload(const at::Tensor& got, const at::Tensor& expected) {
+  REQUIRE(got.scalar_type() == expected.scalar_type());
+  const at::Tensor is_nan = expected.to(at::kFloat).isnan();
+  CHECK(at::equal(got.to(at::kFloat).isnan(), is_nan));
+  const at::Tensor got_bytes = got.view(at::kByte), expected_bytes = expected.view(at::kByte);
+  CHECK(at::equal(got_bytes.masked_fill(is_nan, 0), expected_bytes.masked_fill(is_nan, 0)));
+}
+
+template <int level, class Element>
+at::Tensor cast_at_level(const at::Tensor& x, float scale, Fp8Format format) {
+  const auto kernels = vector::fp8_kernels_for<level, Element>();
+  at::Tensor payload = at::zeros_like(x, x.options().dtype(fp8_type(format)));
+  (format == Fp8Format::e4m3 ? kernels.e4m3 : kernels.e5m2)
+      .cast(static_cast<const Element*>(x.const_data_ptr()), scale, static_cast<std::uint8_t*>(payload.data_ptr()),
+            x.numel());
+  return payload;
+}
+
+TEST_CASE("a cast to FP8 is PyTorch's of the saturated number, for every pattern and every midpoint") {
+  const auto format = GENERATE(Fp8Format::e4m3, Fp8Format::e5m2);
+  const at::Tensor x = critical_numbers(format), bf16 = all_patterns(at::kBFloat16), fp16 = all_patterns(at::kHalf);
+  const at::Tensor one = one_number(1);
+  check_same_payload(cast_to_fp8(x, one, format), expected_payload(x, format));
+  check_same_payload(cast_to_fp8(bf16, one, format), expected_payload(bf16, format));
+  check_same_payload(cast_to_fp8(fp16, one, format), expected_payload(fp16, format));
+  check_same_payload(cast_to_fp8(fp16.to(at::kFloat), one, format), expected_payload(fp16, format));
+  at_every_level([&]<int level> {
+    check_same_payload(cast_at_level<level, float>(x, 1, format), expected_payload(x, format));
+    check_same_payload(cast_at_level<level, std::uint16_t>(bf16, 1, format), expected_payload(bf16, format));
+  });
+}
+
+TEST_CASE("a scale multiplies before the cast and divides after it, exactly") {
+  const auto format = GENERATE(Fp8Format::e4m3, Fp8Format::e5m2);
+  const double scale = GENERATE(0.125, 1, 1024);
+  const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf);
+  const at::Tensor x = at::randn({1000}).to(type), factor = one_number(scale);
+  const at::Tensor payload = cast_to_fp8(x, factor, format);
+  check_same_payload(payload, expected_payload(x.to(at::kFloat) * scale, format));
+  const at::Tensor wide = widen_fp8(payload, factor, type);
+  CHECK(wide.scalar_type() == type);
+  CHECK(at::equal(wide.to(at::kDouble), payload.to(at::kDouble) / scale));
+  CHECK(at::equal(round_to_fp8(x, factor, format), wide));
+}
+
+TEST_CASE("every FP8 number is widened exactly, and comes back") {
+  const auto format = GENERATE(Fp8Format::e4m3, Fp8Format::e5m2);
+  const auto type = GENERATE(at::kFloat, at::kBFloat16);
+  const at::Tensor codes = at::arange(256, at::kInt).to(at::kByte).view(fp8_type(format));
+  const at::Tensor wide = widen_fp8(codes, one_number(1), type), expected = codes.to(at::kFloat);
+  CHECK(at::equal(wide.to(at::kFloat).nan_to_num(-1), expected.nan_to_num(-1)));
+  const at::Tensor is_finite = expected.isfinite();
+  const at::Tensor again = cast_to_fp8(wide, one_number(1), format);
+  CHECK(at::equal(again.view(at::kByte).masked_select(is_finite), codes.view(at::kByte).masked_select(is_finite)));
+}
+
+TEST_CASE("the largest magnitude is exact, and NaN wins") {
+  const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf, at::kDouble);
+  const std::int64_t n = GENERATE(1, 100, 16385, 100003);
+  at::Tensor x = at::randn({n}).to(type);
+  CHECK(at::equal(largest_magnitude(x), x.abs().amax().to(at::kFloat).view({1})));
+  x[n / 2] = -infinity;
+  CHECK(std::isinf(largest_magnitude(x).item<float>()));
+  x[n - 1] = not_a_number;
+  CHECK(std::isnan(largest_magnitude(x).item<float>()));
+  CHECK(largest_magnitude(x.narrow(0, 0, 0)).item<float>() == 0);
+}
+
+TEST_CASE("a scale is the largest power of two with which the maximum fits") {
+  const auto format = GENERATE(Fp8Format::e4m3, Fp8Format::e5m2);
+  const double most = largest_number(format);
+  const at::Tensor maxima = at::cat({at::randn({200}).abs(), critical_numbers(format).abs().clamp(1e-20, 1e20),
+                                     at::tensor({1e-25F, 3e30F, 447.99997F, 448.00003F})});
+  const at::Tensor finite = maxima.masked_select(maxima.isfinite());
+  const at::Tensor scaled = fp8_scale(finite, format).to(at::kDouble) * finite.to(at::kDouble);
+  CHECK(scaled.le(most).all().item<bool>());
+  CHECK(scaled.gt(most / 2).all().item<bool>());
+  const at::Tensor powers = fp8_scale(finite, format).log2();
+  CHECK(at::equal(powers, powers.round()));
+}
+
+TEST_CASE("scales of what has no scale") {
+  const auto format = GENERATE(Fp8Format::e4m3, Fp8Format::e5m2);
+  const at::Tensor scales = fp8_scale(at::tensor({0.0F, HUGE_VALF, not_a_number, 1e-45F}), format);
+  CHECK(scales[0].item<float>() == 1);
+  CHECK(std::isnan(scales[1].item<float>()));
+  CHECK(std::isnan(scales[2].item<float>()));
+  CHECK(scales[3].item<float>() == std::ldexp(1.0F, 100));
+  // An infinity shows in every value, as the products of the tensor then are no numbers.
+  CHECK(round_to_fp8(at::randn({10}), scales.narrow(0, 1, 1), format).isnan().all().item<bool>());
+}
+
+TEST_CASE("casts do not depend on the number of threads") {
+  const at::Tensor x = at::randn({100003}), scale = one_number(64);
+  const auto cast = [&] { return cast_to_fp8(x, scale, Fp8Format::e4m3).view(at::kByte); };
+  CHECK(at::equal(with_threads(1, cast), with_threads(3, cast)));
+  const auto round = [&] { return round_to_fp8(x, scale, Fp8Format::e5m2); };
+  CHECK(at::equal(with_threads(1, round), with_threads(3, round)));
+}
+
+// E4M3 has 3 bits behind the point: errors are uniform within half a unit, whose power is 2^-6 ÷ 12 of the mantissa's
+// square on average (8·log 2 … of a uniform exponent), about 31.5 dB; E5M2 has one bit less, 6 dB.
+TEST_CASE("the noise of a cast is that of the format") {
+  const at::Tensor x = at::randn({100000}), wide = x.to(at::kDouble);
+  const auto signal_to_noise = [&](Fp8Format format) {
+    const at::Tensor rounded = round_to_fp8(x, fp8_scale(largest_magnitude(x), format), format).to(at::kDouble);
+    return 10 * std::log10((wide.square().sum() / (rounded - wide).square().sum()).item<double>());
+  };
+  CHECK(signal_to_noise(Fp8Format::e4m3) == Approx(31.5).margin(0.5));
+  CHECK(signal_to_noise(Fp8Format::e5m2) == Approx(25.5).margin(0.5));
+}
+
+}  // namespace
+}  // namespace llmtrain::kernels
