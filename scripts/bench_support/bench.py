@@ -4,7 +4,8 @@
 All sides train the same model with the same batch, precision and number of threads, each in a separate process, and
 take turns of a few steps, so that all of them see the same state of the machine. bf16 means fp32 weights and optimizer
 state with bf16 matrix products (autocast in PyTorch); "all bf16" rows keep weights and moments in bf16 too: less work,
-less accurate.
+less accurate. fp8 cases compare FP8 products (level O0, compute bf16) with llmtrain's own fp32 and bf16, since PyTorch
+has none of FP8 for the training of a plain model on a CPU.
 """
 import argparse
 import json
@@ -30,15 +31,24 @@ def sides(precision, compile_too):
             yield "compiled" + suffix, ["--precision", name, "--compiled"]
 
 
-def start_workers(options, recipe_path, precision, folder):
+def commands_of(options, model, precision, folder):
+    """(name, command) of each side; the first is what the others are compared with."""
+    def ours(of):
+        return [options.step_worker, str(cases.write_case(model, of, folder)[1])]
+
+    if precision == "fp8":
+        return [(f"llmtrain, {of}", ours(of)) for of in ("fp8", "fp32", "bf16")]
+    script = str(Path(__file__).with_name("torch_worker.py"))
+    command = ours(precision)
+    commands = [] if options.only_torch else [("llmtrain", command)]
+    for name, arguments in sides(precision, not options.no_compile):
+        commands.append((name, [sys.executable, script, command[-1], *arguments]))
+    return commands
+
+
+def start_workers(options, commands, folder):
     environment = dict(os.environ, OMP_NUM_THREADS=str(options.threads), TOKENIZERS_PARALLELISM="false",
                        TORCHINDUCTOR_CACHE_DIR=str(folder.parent / "llmtrain-bench-inductor"))
-    commands = [("llmtrain", [options.step_worker, str(recipe_path)])]
-    script = str(Path(__file__).with_name("torch_worker.py"))
-    for name, arguments in sides(precision, not options.no_compile):
-        commands.append((name, [sys.executable, script, str(recipe_path), *arguments]))
-    if options.only_torch:
-        commands.pop(0)
     for name, command in commands:
         worker = Worker(name, command, environment, folder / f"{name}.log")
         yield worker, worker.warm_up(WARM_UP_STEPS)
@@ -76,9 +86,10 @@ def busy_cores_while_waiting(workers):
 
 
 def run_case(name, options, folder):
-    recipe, recipe_path = cases.write_case(name, folder)
+    model, precision = name.rsplit("-", 1)
+    recipe, _ = cases.write_case(model, precision, folder)
     workers, steps = [], []
-    for worker, step_seconds in start_workers(options, recipe_path, name.rsplit("-", 1)[1], folder):
+    for worker, step_seconds in start_workers(options, commands_of(options, model, precision, folder), folder):
         workers.append(worker)
         steps.append(max(1, min(200, round(TURN_SECONDS / step_seconds))))
     busy = busy_cores_while_waiting(workers)

@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 GPT2 = {"architecture": "gpt2", "layers": 12, "hidden_size": 768, "heads": 12, "vocab_size": 50257,
         "max_sequence_length": 1024}
-PRECISIONS = ("fp32", "bf16")
+PRECISIONS = {"fp32": {"compute": "fp32"}, "bf16": {"compute": "bf16"}, "fp8": {"compute": "bf16", "fp8_level": "O0"}}
 NAMES = [f"{model}-{precision}" for model in ("gpt2-4x64", "gpt2-4x256", "quickstart") for precision in PRECISIONS]
 
 
@@ -29,9 +29,9 @@ def _write_tokens(path, vocab_size):
     array("H", (generator.randrange(vocab_size) for _ in range(300_000))).tofile(path.open("wb"))
 
 
-def write_case(name, folder):
+def write_case(model, precision, folder):
     """Writes the case's recipe and its random tokens into `folder`; returns (recipe, path of the recipe)."""
-    model, precision = name.rsplit("-", 1)
+    name = f"{model}-{precision}"
     recipe = _quickstart() if model == "quickstart" else _gpt2(int(model.split("x")[1]))
     tokens = folder / f"{name}.bin"
     _write_tokens(tokens, recipe["model"]["vocab_size"])
@@ -39,7 +39,7 @@ def write_case(name, folder):
         name=name,
         data={"train": [{"path": str(tokens)}], "shuffle": False},
         training={"steps": 1_000_000, "learning_rate": {"schedule": "constant", "peak": 3e-4}},
-        precision={"compute": precision},
+        precision=PRECISIONS[precision],
     )
     path = folder / f"{name}.json"
     path.write_text(json.dumps(recipe, indent=1), encoding="utf-8")
