@@ -26,7 +26,7 @@ void save_core(const OperatorWriter& writer, Operator& core) {
   if (core.kind == OperatorKind::fused_attention) {
     // One number per row replaces the S scores of it: the backward recomputes the probabilities from it.
     writer.save(core, "attention.log_sum_exp", fp32_bytes * shape.tokens * shape.heads);
-    // Elsewhere the output projection's kept input is the same tensor; at FP8 levels that input is kept as FP8 only.
+    // Otherwise the output projection's kept input is the same tensor; at FP8 levels CUDA keeps that as FP8 only.
     if (writer.setting().uses_fp8() && !writer.is_cpu())
       writer.save(core, "attention.flash_output", shape.element * shape.tokens * shape.query);
     return;
@@ -123,8 +123,9 @@ void write_attention(OperatorWriter& writer) {
 
   Operator& output =
       writer.linear("attention.output", {shape.tokens, shape.hidden, shape.query}, {Role::attention_output_weight});
-  // The weight's gradient of the output projection needs its input.
-  writer.save(output, "attention.output", shape.gemm_input * shape.tokens * shape.query);
+  // The weight's gradient of the output projection needs its input. The CPU casts it to FP8 again.
+  const double kept = writer.is_cpu() ? shape.element : shape.gemm_input;
+  writer.save(output, "attention.output", kept * shape.tokens * shape.query);
   writer.leave_features(output);
   Operator& residual = writer.residual("attention.residual");
   // The gradient of the next half is alive together with that of the output.

@@ -48,9 +48,8 @@ void write_head(OperatorWriter& writer) {
   const LocalShape& shape = writer.shape();
   const double logits_elements = shape.tokens * shape.vocabulary;
   save_for_head(writer, writer.norm("norm"));
-  Operator& logits = writer.linear("logits", {shape.tokens, shape.vocabulary, shape.hidden}, {});
   // FP8 levels leave the head in the compute type (arXiv 2310.18313).
-  logits.uses_fp8 = false;
+  Operator& logits = writer.product("logits", {shape.tokens, shape.vocabulary, shape.hidden});
   // Each tensor rank computes the logits of its part of the vocabulary from all rows.
   writer.exchange_rows(logits, Direction::forward, ends, Exposure::whole);
   if (!writer.is_cpu()) writer.save(logits, "logits", fp32_bytes * logits_elements, Recompute::full);

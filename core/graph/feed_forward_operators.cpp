@@ -77,10 +77,10 @@ void write_router(OperatorWriter& writer, const MixtureOfExpertsRecipe& moe) {
   double inner = shape.hidden;
   if (moe.router == Router::cosine) {
     const auto width = static_cast<double>(cosine_router_width);
-    writer.linear("feed_forward.experts.router_projection", {shape.tokens, width, inner}, {}).uses_fp8 = false;
+    writer.product("feed_forward.experts.router_projection", {shape.tokens, width, inner});
     inner = width;
   }
-  writer.linear("feed_forward.experts.router", {shape.tokens, experts, inner}, {}).uses_fp8 = false;
+  writer.product("feed_forward.experts.router", {shape.tokens, experts, inner});
   Operator& softmax =
       writer.elementwise("feed_forward.experts.probabilities", 4 * shape.tokens * experts, 6 * shape.tokens * experts);
   writer.save(softmax, "experts.probabilities", fp32_bytes * shape.split_tokens * experts);

@@ -17,22 +17,53 @@ Operator& OperatorWriter::add(std::string name, OperatorKind kind) {
       Operator{.name = std::move(name), .kind = kind, .repetition = is_layer ? Repetition::full : Repetition::never});
 }
 
-Operator& OperatorWriter::linear(std::string name, const MatrixProduct& product,
-                                 std::initializer_list<ParameterRole> weights) {
+Operator& OperatorWriter::product(std::string name, const MatrixProduct& product) {
   Operator& item = add(std::move(name), OperatorKind::product);
   item.product = product;
-  item.uses_fp8 = setting_.uses_fp8();
   // A multiply-add counts as two operations.
   item.flops = 2 * product.batch * product.rows * product.columns * product.inner;
-  for (const ParameterRole role : weights) {
-    if (!graph_.has_parameter(block_, role)) continue;
-    const std::int64_t elements = local_elements(model(), graph_.parameter(block_, role), setting_.shards);
-    const double bytes = shape_.element * static_cast<double>(elements);
-    // A weight gradient is computed in the compute type and then scaled to FP8, one weight at a time, so the largest
-    // counts.
-    if (item.uses_fp8) item.unscaled_weight_gradient = std::max(item.unscaled_weight_gradient, bytes);
-  }
   return item;
+}
+
+Operator& OperatorWriter::linear(std::string name, const MatrixProduct& product,
+                                 std::initializer_list<ParameterRole> weights) {
+  Operator& item = this->product(std::move(name), product);
+  if (!setting_.uses_fp8()) return item;
+  item.uses_fp8 = true;
+  if (stores_fp8(setting_.fp8_level)) {
+    for (const ParameterRole role : weights) {
+      if (!graph_.has_parameter(block_, role)) continue;
+      const std::int64_t elements = local_elements(model(), graph_.parameter(block_, role), setting_.shards);
+      const double bytes = shape_.element * static_cast<double>(elements);
+      // A weight gradient is computed in the compute type and then scaled to FP8, one weight at a time, so the largest
+      // counts.
+      item.unscaled_weight_gradient = std::max(item.unscaled_weight_gradient, bytes);
+    }
+  }
+  agree_on_scales(item);
+  if (is_cpu()) hold_widened_operands(item);
+  return item;
+}
+
+// A scale is the logical tensor's, so the ranks that hold parts of it agree on its maximum: the input's and the
+// weight's together in the forward, the output gradient's in the backward.
+void OperatorWriter::agree_on_scales(Operator& item) const {
+  for (const auto& [axis, ranks] :
+       {std::pair{RankAxis::tensor, setting_.shards.tensor}, std::pair{RankAxis::context, setting_.context}}) {
+    if (ranks == 1) continue;
+    exchange(item, axis, Collective::all_reduce, Direction::forward, "FP8 maxima", 2 * fp32_bytes);
+    exchange(item, axis, Collective::all_reduce, Direction::backward, "FP8 maxima", fp32_bytes);
+  }
+}
+
+// The CPU multiplies FP8 numbers in the compute type: beside each product are its widened operands, and in the backward
+// the output's gradient in FP8.
+void OperatorWriter::hold_widened_operands(Operator& item) const {
+  const auto& [rows, columns, inner, batch] = item.product;
+  const double input = shape_.element * batch * rows * inner, weight = shape_.element * batch * inner * columns;
+  const double gradient = (1 + shape_.element) * batch * rows * columns;
+  item.forward_working += input + weight;
+  item.backward_working += gradient + std::max(input, weight);
 }
 
 Operator& OperatorWriter::elementwise(std::string name, double forward_elements, double backward_elements) {
@@ -104,8 +135,10 @@ void OperatorWriter::enter_features(Operator& item) const {
 
 void OperatorWriter::hold_gathered_rows(Operator& item) const {
   if (!setting_.splits_sequence) return;
-  item.forward_working += shape_.whole_rows();
-  item.backward_working += 2 * shape_.whole_rows();
+  // FP8 is gathered as FP8; what the CPU widens is counted with the product.
+  const double rows = is_cpu() && item.uses_fp8 ? shape_.tokens * shape_.hidden : shape_.whole_rows();
+  item.forward_working += rows;
+  item.backward_working += 2 * rows;
 }
 
 void OperatorWriter::leave_features(Operator& item) const {

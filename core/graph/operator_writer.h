@@ -26,7 +26,10 @@ class OperatorWriter {
   std::int64_t layer() const { return graph_.blocks[block_].layer; }
 
   Operator& add(std::string name, OperatorKind kind);
-  // A matrix product, in FP8 at FP8 levels, with those parameters of these roles that the block has, as one matrix.
+  // A matrix product in the compute type at every level.
+  Operator& product(std::string name, const MatrixProduct& product);
+  // A linear layer's product, in FP8 at FP8 levels, with those parameters of these roles that the block has, as one
+  // matrix.
   Operator& linear(std::string name, const MatrixProduct& product, std::initializer_list<ParameterRole> weights);
   Operator& elementwise(std::string name, double forward_elements, double backward_elements);
   Operator& norm(std::string name);
@@ -56,6 +59,9 @@ class OperatorWriter {
   OperatorList take() { return std::move(operators_); }
 
  private:
+  void agree_on_scales(Operator& item) const;
+  void hold_widened_operands(Operator& item) const;
+
   const Graph& graph_;
   std::size_t block_;
   const PassSetting& setting_;

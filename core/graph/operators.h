@@ -73,7 +73,7 @@ struct Operator {
   std::string name;
   OperatorKind kind{};
   MatrixProduct product{};              // of matrix products and attention
-  bool uses_fp8 = false;                // at FP8 levels; the head and the router stay in the compute type
+  bool uses_fp8 = false;                // at FP8 levels, except for the head and the router
   double unscaled_weight_gradient = 0;  // bytes of the largest weight's gradient before it becomes FP8
   double flops = 0;  // model FLOPs of the forward: 2 per multiply-add; ignores causality, excludes empty slots
   Movement forward{}, backward{};

@@ -7,9 +7,9 @@
 namespace llmtrain {
 namespace {
 
-// One byte in the order of the forward's product and one in the order of the weight gradient's: FP8 tensor cores need
-// the summed axis to be contiguous.
-constexpr double fp8_input_bytes = 2;
+// On CUDA one byte in the order of the forward's product and one in the order of the weight gradient's: FP8 tensor
+// cores need the summed axis to be contiguous.
+double fp8_input_bytes(KernelSet kernels) { return kernels == KernelSet::cuda ? 2 : 1; }
 
 double divided(std::int64_t whole, std::int64_t parts) {
   return static_cast<double>(whole) / static_cast<double>(parts);
@@ -44,8 +44,7 @@ LocalShape local_shape(const ModelRecipe& model, const PassSetting& setting) {
   shape.scores = shape.heads * shape.tokens * shape.sequence_length;
   shape.vocabulary = static_cast<double>(local_vocabulary(model, tensor));
   shape.element = element_bytes(element_type(setting.compute));
-  const bool keeps_fp8 = setting.uses_fp8() && setting.kernels == KernelSet::cuda;
-  shape.gemm_input = keeps_fp8 ? fp8_input_bytes : shape.element;
+  shape.gemm_input = setting.uses_fp8() ? fp8_input_bytes(setting.kernels) : shape.element;
   return shape;
 }
 

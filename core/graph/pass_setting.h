@@ -30,7 +30,7 @@ struct PassSetting {
   AttentionMethod attention = AttentionMethod::flash;
   Recompute recompute = Recompute::none;
 
-  bool uses_fp8() const { return fp8_level != Fp8Level::off; }
+  bool uses_fp8() const { return multiplies_fp8(fp8_level); }
   // Tokens of the micro-batch on this rank: where features are split, and where sequence parallelism splits tokens
   // instead (norms, residuals, and what stages send to each other).
   double tokens() const;

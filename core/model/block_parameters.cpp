@@ -4,8 +4,8 @@
 namespace llmtrain {
 
 BlockParameters::BlockParameters(const Graph& graph, std::size_t block, const ParameterStores& stores,
-                                 const TensorSplit& split)
-    : graph_(graph), block_(block), stores_(stores), split_(split) {}
+                                 const TensorSplit& split, std::optional<Fp8Scaling> scaling)
+    : graph_(graph), block_(block), stores_(stores), split_(split), scaling_(scaling) {}
 
 BoundParameter BlockParameters::bind(ParameterRole first, ParameterRole last) const {
   const std::size_t begin = graph_.index_of(graph_.parameter(block_, first));
@@ -32,11 +32,11 @@ ColumnLinear BlockParameters::column_linear(ParameterRole first_weight, Paramete
                                             ParameterRole first_bias, ParameterRole last_bias) const {
   std::optional<BoundParameter> bias;
   if (has(first_bias)) bias = bind(first_bias, last_bias);
-  return {LinearLayer(bind(first_weight, last_weight), bias), split_};
+  return {LinearLayer(bind(first_weight, last_weight), bias, scaling_), split_};
 }
 
 RowLinear BlockParameters::row_linear(ParameterRole weight, ParameterRole bias) const {
-  return {bind(weight), bind_if_there(bias), split_};
+  return {bind(weight), bind_if_there(bias), scaling_, split_};
 }
 
 }  // namespace llmtrain

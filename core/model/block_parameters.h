@@ -14,7 +14,9 @@ namespace llmtrain {
 // Finds the parameters of one block by role, wherever they are stored, and builds layers from them.
 class BlockParameters {
  public:
-  BlockParameters(const Graph& graph, std::size_t block, const ParameterStores& stores, const TensorSplit& split);
+  // `scaling`: of the linear layers within transformer layers; none without FP8.
+  BlockParameters(const Graph& graph, std::size_t block, const ParameterStores& stores, const TensorSplit& split,
+                  std::optional<Fp8Scaling> scaling);
 
   const ModelRecipe& model() const { return graph_.model; }
   const Block& block() const { return graph_.blocks[block_]; }
@@ -40,6 +42,7 @@ class BlockParameters {
   std::size_t block_;
   const ParameterStores& stores_;
   TensorSplit split_;
+  std::optional<Fp8Scaling> scaling_;
 };
 
 }  // namespace llmtrain

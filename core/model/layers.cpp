@@ -6,6 +6,8 @@
 namespace llmtrain {
 namespace {
 
+using kernels::Fp8Format;
+
 // Of a bias that was added to every row.
 void add_bias_gradient(const at::Tensor& dy, const BoundParameter& bias) {
   auto dbias = bias.gradient();
@@ -45,42 +47,82 @@ void NormLayer::backward(const at::Tensor& dy, const at::Tensor& x, const Statis
   kernels::norm_backward(dy, x, statistics.mean, statistics.rstd, parameters(), dx, dweight, dbias);
 }
 
-at::Tensor LinearLayer::forward(const at::Tensor& x) const {
+LinearInput LinearLayer::keep(const at::Tensor& x, const MicroBatch& micro) const {
+  if (!scaling_) return {{x, {}}, {}};
+  const at::Tensor scales = scaling_->scales({x, weight_.weight()}, Fp8Format::e4m3, micro);
+  LinearInput input{{{}, scales.narrow(0, 0, 1)}, scales.narrow(0, 1, 1)};
+  restore(input, x);
+  return input;
+}
+
+void LinearLayer::restore(LinearInput& input, const at::Tensor& x) {
+  input.x.values = input.x.is_scaled() ? kernels::cast_to_fp8(x, input.x.scale, Fp8Format::e4m3) : x;
+}
+
+ScaledTensor LinearLayer::scaled_gradient(const at::Tensor& dy, const MicroBatch& micro) const {
+  if (!scaling_) return {dy, {}};
+  const at::Tensor scale = scaling_->scales({dy}, Fp8Format::e5m2, micro);
+  return {kernels::cast_to_fp8(dy, scale, Fp8Format::e5m2), scale};
+}
+
+at::Tensor LinearLayer::weight_for(const LinearInput& input) const {
+  const at::Tensor weight = weight_.weight();
+  return scaling_ ? kernels::round_to_fp8(weight, input.weight_scale, Fp8Format::e4m3) : weight;
+}
+
+at::Tensor LinearLayer::forward(const LinearInput& input) const {
   std::optional<at::Tensor> bias;
   if (bias_) bias = bias_->weight();
-  return kernels::linear(x, weight_.weight(), bias);
+  const at::Tensor weight = weight_for(input);
+  return kernels::linear(input.x.widened(weight.scalar_type()), weight, bias);
 }
 
-at::Tensor LinearLayer::backward(const at::Tensor& dy, const at::Tensor& x) const {
+void LinearLayer::add_bias_gradient(const at::Tensor& dy) const {
+  if (bias_) llmtrain::add_bias_gradient(dy, *bias_);
+}
+
+at::Tensor LinearLayer::backward(const ScaledTensor& dy, const LinearInput& input) const {
+  const at::ScalarType compute = weight_.weight().scalar_type();
+  const at::Tensor gradient = dy.widened(compute);
   auto dweight = weight_.gradient();
-  kernels::linear_backward_weight(dy, x, dweight.tensor, dweight.accumulation);
-  if (bias_) add_bias_gradient(dy, *bias_);
-  return kernels::linear_backward_input(dy, weight_.weight());
+  kernels::linear_backward_weight(gradient, input.x.widened(compute), dweight.tensor, dweight.accumulation);
+  return kernels::linear_backward_input(gradient, weight_for(input));
 }
 
-// Gathering rows and summing them are each other's gradient, hence the pairs in these four functions.
-at::Tensor ColumnLinear::forward(const at::Tensor& x) const { return linear_.forward(split_.whole_rows(x)); }
+// Gathering rows and summing them are each other's gradient, hence the pairs in these four functions. FP8 is gathered
+// as FP8: a byte per element.
+at::Tensor ColumnLinear::forward(const LinearInput& input) const { return linear_.forward(whole_rows(input)); }
 
-at::Tensor ColumnLinear::backward(const at::Tensor& dy, const at::Tensor& x) const {
-  return split_.own_sum(linear_.backward(dy, split_.whole_rows(x)));
+at::Tensor ColumnLinear::backward(const at::Tensor& dy, const LinearInput& input, const MicroBatch& micro) const {
+  linear_.add_bias_gradient(dy);
+  // Apart, since both meet the other ranks, which must do so in the same order.
+  const ScaledTensor gradient = linear_.scaled_gradient(dy, micro);
+  return split_.own_sum(linear_.backward(gradient, whole_rows(input)));
 }
 
-RowLinear::RowLinear(BoundParameter weight, std::optional<BoundParameter> bias, const TensorSplit& split)
+LinearInput ColumnLinear::whole_rows(const LinearInput& input) const {
+  return {{split_.whole_rows(input.x.values), input.x.scale}, input.weight_scale};
+}
+
+RowLinear::RowLinear(BoundParameter weight, std::optional<BoundParameter> bias, std::optional<Fp8Scaling> scaling,
+                     const TensorSplit& split)
     // With several ranks the bias must be added after the sum, or it would be added once per rank.
-    : split_(split), linear_(weight, split.ranks() > 1 ? std::nullopt : bias) {
+    : split_(split), linear_(weight, split.ranks() > 1 ? std::nullopt : bias, scaling) {
   if (split.ranks() > 1) late_bias_ = bias;
 }
 
-at::Tensor RowLinear::forward(const at::Tensor& x) const {
-  at::Tensor y = split_.own_sum(linear_.forward(x));
+at::Tensor RowLinear::forward(const LinearInput& input) const {
+  at::Tensor y = split_.own_sum(linear_.forward(input));
   if (late_bias_) y.add_(late_bias_->weight());
   return y;
 }
 
-at::Tensor RowLinear::backward(const at::Tensor& dy, const at::Tensor& x) const {
+at::Tensor RowLinear::backward(const at::Tensor& dy, const LinearInput& input, const MicroBatch& micro) const {
   // From this rank's rows. Where rows are split, the ranks' gradients are summed once per step (gradient_sum()).
   if (late_bias_) add_bias_gradient(dy, *late_bias_);
-  return linear_.backward(split_.whole_rows(dy), x);
+  linear_.add_bias_gradient(dy);
+  const ScaledTensor own = linear_.scaled_gradient(dy, micro);
+  return linear_.backward({split_.whole_rows(own.values), own.scale}, input);
 }
 
 }  // namespace llmtrain

@@ -5,7 +5,9 @@
 
 #include <optional>
 
+#include "core/model/micro_batch.h"
 #include "core/model/other_ranks.h"
+#include "core/model/scaled_tensor.h"
 #include "core/parameters/parameter_store.h"
 #include "core/recipe/recipe.h"
 #include "kernels/norm.h"
@@ -35,18 +37,38 @@ class NormLayer {
   std::optional<BoundParameter> bias_;
 };
 
-// y = x · weightᵀ + bias. Weight and bias may each be several consecutive parameters used as one matrix.
+// What a linear layer keeps of its input between the passes.
+struct LinearInput {
+  ScaledTensor x;
+  at::Tensor weight_scale;  // fp32 [1]; undefined without FP8
+};
+
+// y = x · weightᵀ + bias. Weight and bias may each be several consecutive parameters used as one matrix. With scaling,
+// the three products multiply FP8 numbers: input and weight in E4M3, the output's gradient in E5M2 (Micikevicius et
+// al., arXiv 2209.05433); they accumulate in fp32, and bias and results are in the compute type.
 class LinearLayer {
  public:
-  LinearLayer(BoundParameter weight, std::optional<BoundParameter> bias) : weight_(weight), bias_(bias) {}
+  LinearLayer(BoundParameter weight, std::optional<BoundParameter> bias, std::optional<Fp8Scaling> scaling)
+      : weight_(weight), bias_(bias), scaling_(scaling) {}
 
-  at::Tensor forward(const at::Tensor& x) const;  // [T, in] → [T, out]
-  // Adds to the gradients of weight and bias; returns dx.
-  at::Tensor backward(const at::Tensor& dy, const at::Tensor& x) const;
+  // x [T, in] as the products take it.
+  LinearInput keep(const at::Tensor& x, const MicroBatch& micro) const;
+  // The values again where they were released: x is what keep() was given.
+  static void restore(LinearInput& input, const at::Tensor& x);
+  // The output's gradient as the products take it.
+  ScaledTensor scaled_gradient(const at::Tensor& dy, const MicroBatch& micro) const;
+
+  at::Tensor forward(const LinearInput& input) const;  // [T, in] → [T, out]
+  void add_bias_gradient(const at::Tensor& dy) const;
+  // Adds to the weight's gradient; returns dx.
+  at::Tensor backward(const ScaledTensor& dy, const LinearInput& input) const;
 
  private:
+  at::Tensor weight_for(const LinearInput& input) const;
+
   BoundParameter weight_;
   std::optional<BoundParameter> bias_;
+  std::optional<Fp8Scaling> scaling_;  // none: products in the compute type
 };
 
 // The two kinds of linear layer of tensor parallelism (Shoeybi et al., arXiv 1909.08053, section 3), with the rows
@@ -57,11 +79,15 @@ class ColumnLinear {
  public:
   ColumnLinear(LinearLayer linear, const TensorSplit& split) : linear_(linear), split_(split) {}
 
-  at::Tensor forward(const at::Tensor& x) const;  // own rows [R, in] → all rows [T, out/ranks]
-  // x is the forward's input, whose rows are gathered again rather than kept; returns its gradient.
-  at::Tensor backward(const at::Tensor& dy, const at::Tensor& x) const;
+  LinearInput keep(const at::Tensor& x, const MicroBatch& micro) const { return linear_.keep(x, micro); }
+
+  at::Tensor forward(const LinearInput& input) const;  // own rows [R, in] → all rows [T, out/ranks]
+  // `input` is the forward's, whose rows are gathered again rather than kept; returns its gradient.
+  at::Tensor backward(const at::Tensor& dy, const LinearInput& input, const MicroBatch& micro) const;
 
  private:
+  LinearInput whole_rows(const LinearInput& input) const;
+
   LinearLayer linear_;
   TensorSplit split_;
 };
@@ -69,10 +95,13 @@ class ColumnLinear {
 // This rank uses some of the input features; the ranks' products are summed, and the bias is added to the sum.
 class RowLinear {
  public:
-  RowLinear(BoundParameter weight, std::optional<BoundParameter> bias, const TensorSplit& split);
+  RowLinear(BoundParameter weight, std::optional<BoundParameter> bias, std::optional<Fp8Scaling> scaling,
+            const TensorSplit& split);
 
-  at::Tensor forward(const at::Tensor& x) const;                         // all rows [T, in/ranks] → own rows [R, out]
-  at::Tensor backward(const at::Tensor& dy, const at::Tensor& x) const;  // returns dx
+  LinearInput keep(const at::Tensor& x, const MicroBatch& micro) const { return linear_.keep(x, micro); }
+
+  at::Tensor forward(const LinearInput& input) const;  // all rows [T, in/ranks] → own rows [R, out]
+  at::Tensor backward(const at::Tensor& dy, const LinearInput& input, const MicroBatch& micro) const;  // returns dx
 
  private:
   TensorSplit split_;

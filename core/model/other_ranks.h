@@ -20,6 +20,7 @@ class TensorRanks {
   virtual std::int64_t position() const = 0;
 
   virtual void sum(const at::Tensor& x) const = 0;                         // in place
+  virtual void largest(const at::Tensor& x) const = 0;                     // of each element, in place; NaN wins
   virtual at::Tensor gather_rows(const at::Tensor& part) const = 0;        // [R, …] → [ranks·R, …], by position
   virtual at::Tensor scatter_sum_rows(const at::Tensor& whole) const = 0;  // [T, …] → this rank's [T/ranks, …]
 };
@@ -72,6 +73,8 @@ class ContextRanks {
 
   // Keys and values of all positions, from those of this rank's tokens.
   virtual KeysAndValues gather(const KeysAndValues& own) const = 0;
+  // The largest of each element over the ranks, in place; NaN wins.
+  virtual void largest(const at::Tensor& x) const = 0;
   // Sums all ranks' gradients of all positions, and writes those of this rank's tokens to `own`.
   virtual void scatter_sum(KeysAndValues gradients, const KeysAndValues& own) const = 0;
 };

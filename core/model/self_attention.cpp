@@ -113,8 +113,10 @@ kernels::AttentionSetting SelfAttention::setting(const MicroBatch& micro, Forwar
   return {method_, probability_dropout(micro, pass), micro.part};
 }
 
-at::Tensor SelfAttention::forward(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass, Saved& saved) const {
-  saved.query_key_value = projection_.forward(x);
+at::Tensor SelfAttention::forward(at::Tensor x, const MicroBatch& micro, ForwardMode pass, Saved& saved) const {
+  saved.input = projection_.keep(x, micro);
+  x.reset();  // in FP8 it is kept as a copy of a byte per element
+  saved.query_key_value = projection_.forward(saved.input);
   if (query_norm_) {
     const Views raw = split(saved.query_key_value, micro);
     saved.query = normed(*query_norm_, raw.query, saved.query_statistics);
@@ -131,19 +133,27 @@ at::Tensor SelfAttention::forward(const at::Tensor& x, const MicroBatch& micro, 
   all = {};
   // The output stays, as the output projection's weight gradient needs it; only the S × S probabilities go.
   if (!keeps_probabilities_) saved.attention.statistics.reset();
-  return output_.forward(saved.attention.out.view({micro.batch * micro.sequence, heads_ * head_dim_}));
+  saved.output = output_.keep(flat_heads(saved.attention.out, micro), micro);
+  at::Tensor y = output_.forward(saved.output);
+  // Flash attention's backward needs its output in the compute type, from which FP8 values are cast again.
+  saved.output.x.values.reset();
+  return y;
 }
 
-at::Tensor SelfAttention::backward(const at::Tensor& dy, const at::Tensor& x, const MicroBatch& micro,
-                                   Saved& saved) const {
+at::Tensor SelfAttention::flat_heads(const at::Tensor& heads, const MicroBatch& micro) const {
+  return heads.view({micro.batch * micro.sequence, heads_ * head_dim_});
+}
+
+at::Tensor SelfAttention::backward(const at::Tensor& dy, const MicroBatch& micro, Saved& saved) const {
   const Views views = attention_inputs(micro, saved);
   const kernels::AttentionSetting given = setting(micro, ForwardMode::training);
   KeysAndValues all = all_keys(views, micro);
   // Dropout is generated from its key, so the repeated forward gives the same result.
   if (!saved.attention.statistics.defined())
     saved.attention = kernels::attention_forward(views.query, all.key, all.value, given);
-  const at::Tensor flat_out = saved.attention.out.view({micro.batch * micro.sequence, heads_ * head_dim_});
-  const at::Tensor dout = output_.backward(dy, flat_out).view(saved.attention.out.sizes());
+  LinearLayer::restore(saved.output, flat_heads(saved.attention.out, micro));
+  const at::Tensor dout = output_.backward(dy, saved.output, micro).view(saved.attention.out.sizes());
+  saved.output = {};
   auto gradients = kernels::attention_backward(dout, views.query, all.key, all.value, saved.attention, given);
   all = {};
   saved.attention = {};
@@ -168,8 +178,9 @@ at::Tensor SelfAttention::backward(const at::Tensor& dy, const at::Tensor& x, co
     norm_backward(*query_norm_, raw.query, saved.query_statistics, parts.query);
     norm_backward(*key_norm_, raw.key, saved.key_statistics, parts.key);
   }
+  const LinearInput input = std::move(saved.input);
   saved = {};
-  return projection_.backward(gradient, x);
+  return projection_.backward(gradient, input, micro);
 }
 
 }  // namespace llmtrain

@@ -20,10 +20,12 @@ namespace llmtrain {
 class SelfAttention {
  public:
   struct Saved {
+    LinearInput input;           // of the projection; its values are released where the backward makes them again
     at::Tensor query_key_value;  // [T, (heads + 2·kv_heads)·D], after RoPE unless there are query-key norms
     at::Tensor query, key;       // normed and rotated copies [B, S, ·, D]; only with query-key norms
     NormLayer::Statistics query_statistics, key_statistics;
     kernels::AttentionOutput attention;  // statistics undefined when the backward recomputes it
+    LinearInput output;                  // of the output projection, without values: they are attention.out
   };
 
   SelfAttention(const BlockParameters& parameters, AttentionKernel kernel, Recompute recompute,
@@ -31,9 +33,9 @@ class SelfAttention {
 
   // x [R, H] → [R, H], this rank's rows; in between it works on all rows of its heads. `rope` and `context` of the
   // constructor outlive this object.
-  at::Tensor forward(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass, Saved& saved) const;
-  // x is the forward's input; returns its gradient. Leaves `saved` empty.
-  at::Tensor backward(const at::Tensor& dy, const at::Tensor& x, const MicroBatch& micro, Saved& saved) const;
+  at::Tensor forward(at::Tensor x, const MicroBatch& micro, ForwardMode pass, Saved& saved) const;
+  // Returns the gradient of the forward's input. Leaves `saved` empty.
+  at::Tensor backward(const at::Tensor& dy, const MicroBatch& micro, Saved& saved) const;
 
  private:
   struct Views {
@@ -46,6 +48,7 @@ class SelfAttention {
                      const at::Tensor& gradient) const;
   void rotate(at::Tensor heads, const MicroBatch& micro, kernels::RopeDirection direction) const;
   Views attention_inputs(const MicroBatch& micro, Saved& saved) const;
+  at::Tensor flat_heads(const at::Tensor& heads, const MicroBatch& micro) const;  // [B, S, heads, D] → [T, heads·D]
   bool shares_sequences(const MicroBatch& micro) const;
   // Keys and values of the whole sequences.
   KeysAndValues all_keys(const Views& views, const MicroBatch& micro) const;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/model/stage.h"
 
+#include <optional>
 #include <utility>
 
 #include "core/model/block_parameters.h"
@@ -29,8 +30,10 @@ std::unique_ptr<BlockModule> make_block(const BlockParameters& parameters, const
 StageModule::StageModule(const Graph& graph, std::span<const std::size_t> blocks, const ParameterStores& stores,
                          const StageOptions& options) {
   const TensorSplit split(options.tensor, options.rows);
+  std::optional<Fp8Scaling> scaling;
+  if (options.fp8) scaling.emplace(options.tensor, options.context);
   for (const std::size_t block : blocks)
-    blocks_.push_back(make_block(BlockParameters(graph, block, stores, split), options));
+    blocks_.push_back(make_block(BlockParameters(graph, block, stores, split, scaling), options));
 }
 
 at::Tensor StageModule::forward(at::Tensor x, std::int64_t index, const MicroBatch& micro, ForwardMode pass) {

@@ -26,6 +26,7 @@ struct StageOptions {
   const TensorRanks* tensor = nullptr;       // outlives the stage; null where this rank has all features
   ActivationRows rows = ActivationRows::whole;
   const ContextRanks* context = nullptr;  // outlives the stage; null where no ranks share the sequences
+  bool fp8 = false;                       // whether the layers' matrix products take FP8
 };
 
 // Consecutive blocks of the Graph on one rank, as the runner uses them.

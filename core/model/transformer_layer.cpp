@@ -44,32 +44,35 @@ FeedForward::FeedForward(const BlockParameters& parameters, Recompute recompute)
       up_(up_projection(parameters)),
       down_(parameters.row_linear(Role::ffn_down_weight, Role::ffn_down_bias)) {}
 
-at::Tensor FeedForward::forward(const at::Tensor& x, Saved& saved) const {
-  saved.hidden = up_.forward(x);
-  const at::Tensor activated = kernels::activation_forward(saved.hidden, activation_);
+at::Tensor FeedForward::forward(at::Tensor x, const MicroBatch& micro, Saved& saved) const {
+  saved.input = up_.keep(x, micro);
+  x.reset();  // in FP8 it is kept as a copy of a byte per element
+  saved.hidden = up_.forward(saved.input);
+  saved.activated = down_.keep(kernels::activation_forward(saved.hidden, activation_), micro);
+  at::Tensor y = down_.forward(saved.activated);
   // Selective recompute drops this and keeps `hidden`, from which one elementwise pass makes it again.
-  if (keeps_activated_) saved.activated = activated;
-  return down_.forward(activated);
+  if (!keeps_activated_) saved.activated.x.values.reset();
+  return y;
 }
 
-at::Tensor FeedForward::backward(const at::Tensor& dy, const at::Tensor& x, Saved& saved) const {
-  if (!saved.activated.defined()) saved.activated = kernels::activation_forward(saved.hidden, activation_);
-  at::Tensor dactivated = down_.backward(dy, saved.activated);
+at::Tensor FeedForward::backward(const at::Tensor& dy, const MicroBatch& micro, Saved& saved) const {
+  if (!saved.activated.x.values.defined())
+    LinearLayer::restore(saved.activated, kernels::activation_forward(saved.hidden, activation_));
+  at::Tensor dactivated = down_.backward(dy, saved.activated, micro);
   // Tensors are released as soon as they are used up, which lowers the peak of the backward.
-  saved.activated.reset();
+  saved.activated = {};
   const at::Tensor dhidden = kernels::activation_backward(dactivated, saved.hidden, activation_);
   dactivated.reset();
+  const LinearInput input = std::move(saved.input);
   saved = {};
-  return up_.backward(dhidden, x);
+  return up_.backward(dhidden, input, micro);
 }
 
 struct TransformerLayer::Saved : SavedActivations {
-  at::Tensor x;                // the layer's input
-  at::Tensor attention_input;  // its norm; undefined when it is computed again
+  at::Tensor x;  // the layer's input
   NormLayer::Statistics attention_statistics;
   SelfAttention::Saved attention;
-  at::Tensor middle;     // x + attention
-  at::Tensor ffn_input;  // its norm; undefined when it is computed again
+  at::Tensor middle;  // x + attention
   NormLayer::Statistics ffn_statistics;
   FeedForward::Saved feed_forward;
 };
@@ -101,13 +104,13 @@ at::Tensor TransformerLayer::branch_gradient(const at::Tensor& dy, const MicroBa
 }
 
 at::Tensor TransformerLayer::run(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass, Saved& saved) const {
-  saved.attention_input = attention_norm_.forward(x, saved.attention_statistics);
-  saved.middle = attention_.forward(saved.attention_input, micro, pass, saved.attention);
+  saved.middle =
+      attention_.forward(attention_norm_.forward(x, saved.attention_statistics), micro, pass, saved.attention);
   drop(saved.middle, micro, pass, attention_site_);
   // The branch's memory becomes the residual stream: one tensor less than adding out of place.
   saved.middle.add_(x);
-  saved.ffn_input = ffn_norm_.forward(saved.middle, saved.ffn_statistics);
-  at::Tensor y = feed_forward_.forward(saved.ffn_input, saved.feed_forward);
+  at::Tensor y =
+      feed_forward_.forward(ffn_norm_.forward(saved.middle, saved.ffn_statistics), micro, saved.feed_forward);
   drop(y, micro, pass, ffn_site_);
   return y.add_(saved.middle);
 }
@@ -120,8 +123,8 @@ BlockModule::Output TransformerLayer::forward(const at::Tensor& x, const MicroBa
   if (recompute_ == Recompute::full) saved = std::make_unique<Saved>();
   // Norms are made again from their input and kept statistics, without another reduction.
   if (recompute_ == Recompute::selective) {
-    saved->attention_input.reset();
-    saved->ffn_input.reset();
+    saved->attention.input.x.values.reset();
+    saved->feed_forward.input.x.values.reset();
   }
   saved->x = x;
   return {std::move(y), std::move(saved)};
@@ -131,19 +134,20 @@ at::Tensor TransformerLayer::backward(at::Tensor dy, const MicroBatch& micro,
                                       std::unique_ptr<SavedActivations> kept) const {
   auto& saved = static_cast<Saved&>(*kept);
   if (recompute_ == Recompute::full) run(saved.x, micro, ForwardMode::training, saved);
-  if (!saved.ffn_input.defined()) saved.ffn_input = ffn_norm_.recompute(saved.middle, saved.ffn_statistics);
-  const at::Tensor dffn =
-      feed_forward_.backward(branch_gradient(dy, micro, ffn_site_), saved.ffn_input, saved.feed_forward);
-  saved.ffn_input.reset();
+  LinearInput& ffn_input = saved.feed_forward.input;
+  if (!ffn_input.x.values.defined())
+    LinearLayer::restore(ffn_input, ffn_norm_.recompute(saved.middle, saved.ffn_statistics));
+  const at::Tensor dffn = feed_forward_.backward(branch_gradient(dy, micro, ffn_site_), micro, saved.feed_forward);
   // Adds to dy, which already holds the gradient of the residual connection: dy then is the gradient of `middle`.
   ffn_norm_.backward(dffn, saved.middle, saved.ffn_statistics, dy);
   // Released before attention's backward, which has a peak of its own.
   saved.middle.reset();
 
-  if (!saved.attention_input.defined())
-    saved.attention_input = attention_norm_.recompute(saved.x, saved.attention_statistics);
+  LinearInput& attention_input = saved.attention.input;
+  if (!attention_input.x.values.defined())
+    LinearLayer::restore(attention_input, attention_norm_.recompute(saved.x, saved.attention_statistics));
   const at::Tensor dattention =
-      attention_.backward(branch_gradient(dy, micro, attention_site_), saved.attention_input, micro, saved.attention);
+      attention_.backward(branch_gradient(dy, micro, attention_site_), micro, saved.attention);
   attention_norm_.backward(dattention, saved.x, saved.attention_statistics, dy);
   return dy;
 }

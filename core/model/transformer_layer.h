@@ -19,15 +19,17 @@ class FeedForward {
  public:
   struct Saved {
     // F: this rank's features; T: all rows.
-    at::Tensor hidden;     // [T, F], or [T, 2F] gate and up for swiglu: the activation's input
-    at::Tensor activated;  // [T, F]; undefined when the backward recomputes it
+    LinearInput input;      // of the up projection; its values are released where the backward makes them again
+    at::Tensor hidden;      // [T, F], or [T, 2F] gate and up for swiglu: the activation's input
+    LinearInput activated;  // [T, F]; likewise
   };
 
   FeedForward(const BlockParameters& parameters, Recompute recompute);
 
-  at::Tensor forward(const at::Tensor& x, Saved& saved) const;  // this rank's rows: [R, H] → [R, H]
-  // x is the forward's input; returns its gradient. Leaves `saved` empty.
-  at::Tensor backward(const at::Tensor& dy, const at::Tensor& x, Saved& saved) const;
+  // This rank's rows: [R, H] → [R, H].
+  at::Tensor forward(at::Tensor x, const MicroBatch& micro, Saved& saved) const;
+  // Returns the gradient of the forward's input. Leaves `saved` empty.
+  at::Tensor backward(const at::Tensor& dy, const MicroBatch& micro, Saved& saved) const;
 
  private:
   kernels::ActivationKind activation_;

@@ -147,7 +147,11 @@ constexpr ElementType element_type(DataType type) {
   return ElementType::float32;
 }
 
-enum class Fp8Level { off, o1, o2, o3 };
+// What uses FP8: O0 the layers' matrix products, as in NVIDIA's Transformer Engine; from O1 on also what is stored and
+// exchanged (Peng et al., arXiv 2310.18313).
+enum class Fp8Level { off, o0, o1, o2, o3 };
+constexpr bool multiplies_fp8(Fp8Level level) { return level != Fp8Level::off; }
+constexpr bool stores_fp8(Fp8Level level) { return level > Fp8Level::o0; }
 
 struct PrecisionRecipe {
   DataType compute = DataType::fp32;

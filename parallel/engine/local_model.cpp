@@ -2,10 +2,13 @@
 #include "parallel/engine/local_model.h"
 
 #include <chrono>
+#include <string>
 #include <thread>
 #include <utility>
 
+#include "core/base/error.h"
 #include "parallel/layout/emulated_machine.h"
+#include "parallel/layout/executable.h"
 #include "parallel/shard/tensor_array.h"
 
 namespace llmtrain {
@@ -14,6 +17,14 @@ namespace {
 std::optional<kernels::RopeTable> rope_table(const ModelRecipe& model, const at::Device& device) {
   if (model.position != Position::rope) return std::nullopt;
   return kernels::make_rope_table(model.max_sequence_length, model.head_dim, model.rope_theta, device);
+}
+
+// What only ranks know: that an automatic device is a GPU.
+void require_executable_on(const at::Device& device, Recipe recipe) {
+  if (!device.is_cuda()) return;
+  recipe.cluster.device = DeviceKind::cuda;
+  const std::vector<std::string> reasons = not_executable(recipe);
+  if (!reasons.empty()) throw Error(ExitCode::bad_recipe, reasons.front());
 }
 
 // Runs a stage like on the device that the local backend emulates: a training pass through its `layers` blocks takes at
@@ -62,6 +73,7 @@ LocalModel::LocalModel(std::shared_ptr<const Layout> layout, Communicator& commu
       device_(device),
       groups_(communicator, *layout_),
       rope_(rope_table(layout_->recipe().model, device)) {
+  require_executable_on(device, recipe());
   // In the same order on all ranks of a group: initialising a stage gathers its weights at ZeRO-1 and -2.
   for (const std::size_t stage : held_stages()) add_stage(stage, contents);
 }
@@ -87,9 +99,13 @@ void LocalModel::add_stage(std::size_t stage, StateContents contents) {
     state.units.push_back(make_unit(group, contents));
     stores_.add(*state.units.back().store);
   }
-  const StageOptions options{recipe().kernels.attention, recipe().memory.recompute,
-                             rope_ ? &*rope_ : nullptr,  &groups_.tensor,
-                             groups_.tensor.rows(),      &groups_.context};
+  const StageOptions options{recipe().kernels.attention,
+                             recipe().memory.recompute,
+                             rope_ ? &*rope_ : nullptr,
+                             &groups_.tensor,
+                             groups_.tensor.rows(),
+                             &groups_.context,
+                             multiplies_fp8(recipe().precision.fp8_level)};
   state.passes = std::make_unique<StageModule>(graph(), placed()[stage].blocks, stores_, options);
   const EmulatedLayer layer = emulated_layer(recipe());  // zero unless the recipe emulates a device
   if (layer.forward_seconds != 0 || layer.backward_seconds != 0)

@@ -38,7 +38,9 @@ std::vector<std::string> not_executable(const Recipe& recipe) {
        "use \"bytes\", also with tokenised .bin files"},
       {precision.compute == DataType::fp16, "/precision/compute", "fp16", "use \"bf16\" or \"fp32\""},
       {precision.gradients == DataType::fp16, "/precision/gradients", "fp16", "use \"bf16\" or \"fp32\""},
-      {precision.fp8_level != Fp8Level::off, "/precision/fp8_level", "an FP8 level", "use \"off\""},
+      {precision.fp8_level == Fp8Level::o0 && recipe.cluster.device == DeviceKind::cuda, "/precision/fp8_level",
+       "FP8 on a GPU", "use \"off\", or cluster.device \"cpu\""},
+      {stores_fp8(precision.fp8_level), "/precision/fp8_level", "an FP8 level above \"O0\"", "use \"off\" or \"O0\""},
       {parallel.expert != 1, "/parallel/expert", std::to_string(parallel.expert), "run supports only 1"},
       // Its default is parallel.tensor, and without experts it splits nothing.
       {parallel.expert_tensor != parallel.tensor, "/parallel/expert_tensor", std::to_string(parallel.expert_tensor),

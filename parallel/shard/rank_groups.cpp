@@ -75,6 +75,10 @@ void TensorParallel::sum(const at::Tensor& x) const {
   communicator_->all_reduce(group_, Purpose::tensor_parallel, array_of(x)).wait();
 }
 
+void TensorParallel::largest(const at::Tensor& x) const {
+  communicator_->all_reduce(group_, Purpose::tensor_parallel, array_of(x), Reduction::max).wait();
+}
+
 at::Tensor TensorParallel::gather_rows(const at::Tensor& part, Purpose purpose) const {
   at::Tensor whole = with_rows(part, part.size(0) * ranks());
   communicator_->all_gather(group_, purpose, array_of(part), array_of(whole)).wait();
@@ -159,6 +163,10 @@ KeysAndValues ContextParallel::gather(const KeysAndValues& own) const {
   }
   for (Handle& handle : handles) handle.wait();
   return {view_of(both, 0), view_of(both, 1)};
+}
+
+void ContextParallel::largest(const at::Tensor& x) const {
+  communicator_->all_reduce(early_, Purpose::context, array_of(x), Reduction::max).wait();
 }
 
 void ContextParallel::scatter_sum(KeysAndValues gradients, const KeysAndValues& own) const {

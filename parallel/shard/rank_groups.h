@@ -53,6 +53,7 @@ class TensorParallel final : public TensorRanks {
   ActivationRows rows() const { return rows_; }
 
   void sum(const at::Tensor& x) const override;
+  void largest(const at::Tensor& x) const override;
   at::Tensor gather_rows(const at::Tensor& part) const override { return gather_rows(part, Purpose::tensor_parallel); }
   at::Tensor gather_rows(const at::Tensor& part, Purpose purpose) const;
   at::Tensor scatter_sum_rows(const at::Tensor& whole) const override;
@@ -113,6 +114,7 @@ class ContextParallel final : public ContextRanks {
   kernels::SequencePart part(std::int64_t sequence_length) const;
 
   KeysAndValues gather(const KeysAndValues& own) const override;
+  void largest(const at::Tensor& x) const override;
   void scatter_sum(KeysAndValues gradients, const KeysAndValues& own) const override;
 
  private:

@@ -10,14 +10,15 @@ from random import Random
 from program import ProgramTest
 
 # In bf16 layouts differ by 5e-4; a run that learned nothing would be off by a third.
-LOSS, NORM, LOSS_IN_BF16 = 1e-5, 1e-4, 5e-3
+LOSS, NORM, LOSS_IN_BF16, LOSS_IN_FP8 = 1e-5, 1e-4, 5e-3, 5e-3
 STEPS = 40
 # One layout per line: the number of ranks, then recipe keys by their short names. Each in fp32.
 KEYS = {"micro": "batch.micro", "zero": "parallel.zero_stage", "shards": "parallel.zero_shard_ranks",
         "overlap": "parallel.overlap", "pipeline": "parallel.pipeline", "tensor": "parallel.tensor",
         "sequence": "parallel.sequence", "context": "parallel.context", "schedule": "pipeline.schedule",
         "loops": "pipeline.loops", "balance": "pipeline.balance", "recompute": "memory.recompute",
-        "attention": "kernels.attention", "compute": "precision.compute", "backend": "launch.backend"}
+        "attention": "kernels.attention", "compute": "precision.compute", "fp8": "precision.fp8_level",
+        "backend": "launch.backend"}
 
 # Four layers. Tied embeddings; a vocabulary that no number of tensor ranks divides.
 GPT2 = {"architecture": "gpt2", "layers": 4, "hidden_size": 32, "heads": 4, "vocab_size": 257,
@@ -145,6 +146,16 @@ BF16 = """
 """
 
 
+FP8 = """
+1 loops=4 recompute=full
+2 zero=3 loops=4
+4 pipeline=2 zero=2 loops=2
+4 tensor=4 recompute=selective
+4 context=2 tensor=2 backend=mpi
+8 tensor=2 pipeline=2 zero=3 loops=2
+"""
+
+
 def lines_of(table):
     lines = [line for line in table.splitlines() if line]
     return lines if shutil.which("mpirun") else [line for line in lines if "backend=mpi" not in line]
@@ -194,10 +205,10 @@ class Layouts(ProgramTest):
         worst = max(abs(value - wanted) / abs(wanted) for value, wanted in zip(values, expected, strict=True))
         self.assertLessEqual(worst, tolerance)
 
-    def check(self, model, table, loss_tolerance, norm_tolerance=None):
+    def check(self, model, table, loss_tolerance, norm_tolerance=None, one_rank="1 micro=8"):
         self.write_recipe(model)
         lines = lines_of(table)
-        expected, *results = self.train_all(["1 micro=8", *lines])
+        expected, *results = self.train_all([one_rank, *lines])
         self.assertLess(expected[0][-1], 0.9 * expected[0][0], "nothing was learned")
         for line, (losses, norms) in zip(lines, results, strict=True):
             with self.subTest(line):
@@ -224,6 +235,12 @@ class Layouts(ProgramTest):
         table = "\n".join(f"{line} compute=bf16" for line in lines_of(BF16))
         for model in (GPT2, LLAMA):
             self.check(model, table, LOSS_IN_BF16)
+
+
+    def test_fp8(self):
+        table = "\n".join(f"{line} fp8=O0" for line in lines_of(FP8))
+        for model in (GPT2, LLAMA):
+            self.check(model, table, LOSS_IN_FP8, one_rank="1 micro=8 fp8=O0")
 
 
 if __name__ == "__main__":

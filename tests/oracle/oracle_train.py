@@ -54,7 +54,8 @@ def mean_loss(model, inputs, targets):
 
 def train(recipe, weights, tokens, dtype=torch.float32):
     """One row {step, loss, grad_norm, learning_rate} per step, and the trained model."""
-    model = ReferenceModel(recipe["model"]).to(dtype)
+    fp8 = recipe.get("precision", {}).get("fp8_level", "off") != "off"
+    model = ReferenceModel(recipe["model"], fp8).to(dtype)
     model.load_state_dict(weights)
     optimizer = make_optimizer(model, recipe)
     clip_norm = recipe["training"].get("clip_norm", 1.0)

@@ -34,6 +34,38 @@ def resolve(model):
     return SimpleNamespace(**{**defaults, **PRESETS[model["architecture"]], **model})
 
 
+def rounded(x, dtype):
+    """The values of x that an FP8 type has, with the largest power of two as scale that keeps them within it."""
+    most = torch.finfo(dtype).max
+    scale = 2.0 ** math.floor(math.log2(most / x.abs().max().item()))
+    return (x * scale).clamp(-most, most).to(dtype).to(x.dtype) / scale
+
+
+class Fp8Product(torch.autograd.Function):
+    """x · weightᵀ of operands cast to FP8 and widened: E4M3 forward, E5M2 for the output's gradient."""
+
+    @staticmethod
+    def forward(ctx, x, weight):
+        x, weight = rounded(x, torch.float8_e4m3fn), rounded(weight, torch.float8_e4m3fn)
+        ctx.save_for_backward(x, weight)
+        return x @ weight.T
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, weight = ctx.saved_tensors
+        gradient = rounded(gradient, torch.float8_e5m2)
+        return gradient @ weight, gradient.flatten(0, -2).T @ x.flatten(0, -2)
+
+
+def apply(layers, x, fp8):
+    """The outputs of linear layers with the same input, whose matrices are one tensor to FP8."""
+    if not fp8:
+        return [layer(x) for layer in layers]
+    products = Fp8Product.apply(x, torch.cat([layer.weight for layer in layers]))
+    outputs = products.split([layer.out_features for layer in layers], -1)
+    return [output if layer.bias is None else output + layer.bias for layer, output in zip(layers, outputs)]
+
+
 class RmsNorm(nn.Module):
     def __init__(self, size, eps):
         super().__init__()
@@ -75,8 +107,8 @@ class Attention(nn.Module):
 
     def forward(self, x):
         batch, time, _ = x.shape
-        query, key, value = (projection(x).view(batch, time, -1, self.config.head_dim)
-                             for projection in (self.query, self.key, self.value))
+        query, key, value = (heads.view(batch, time, -1, self.config.head_dim)
+                             for heads in apply((self.query, self.key, self.value), x, self.config.fp8))
         if self.config.qk_norm:
             query, key = self.query_norm(query), self.key_norm(key)
         query, key, value = (tensor.transpose(1, 2) for tensor in (query, key, value))
@@ -87,13 +119,14 @@ class Attention(nn.Module):
         scores = query @ key.transpose(-1, -2) / math.sqrt(self.config.head_dim)
         future = torch.ones(time, time, dtype=torch.bool).triu(1)
         weights = scores.masked_fill(future, -torch.inf).softmax(-1)
-        return self.output((weights @ value).transpose(1, 2).reshape(batch, time, -1))
+        (result,) = apply((self.output,), (weights @ value).transpose(1, 2).reshape(batch, time, -1), self.config.fp8)
+        return result
 
 
 class FeedForward(nn.Module):
     def __init__(self, config):
         super().__init__()
-        self.activation = ACTIVATIONS[config.activation]
+        self.fp8, self.activation = config.fp8, ACTIVATIONS[config.activation]
         if config.activation == "swiglu":
             self.gate = nn.Linear(config.hidden_size, config.ffn_hidden_size, bias=config.bias)
         self.up = nn.Linear(config.hidden_size, config.ffn_hidden_size, bias=config.bias)
@@ -101,8 +134,12 @@ class FeedForward(nn.Module):
 
     def forward(self, x):
         if hasattr(self, "gate"):
-            return self.down(self.activation(self.gate(x)) * self.up(x))
-        return self.down(self.activation(self.up(x)))
+            gate, up = apply((self.gate, self.up), x, self.fp8)
+            activated = self.activation(gate) * up
+        else:
+            activated = self.activation(*apply((self.up,), x, self.fp8))
+        (result,) = apply((self.down,), activated, self.fp8)
+        return result
 
 
 class Layer(nn.Module):
@@ -117,9 +154,10 @@ class Layer(nn.Module):
 
 
 class ReferenceModel(nn.Module):
-    def __init__(self, model):
+    def __init__(self, model, fp8=False):
         super().__init__()
         self.config = config = resolve(model)
+        config.fp8 = fp8
         self.embedding = nn.ModuleDict({"token": nn.Embedding(config.vocab_size, config.hidden_size)})
         if config.position == "learned":
             self.embedding["position"] = nn.Embedding(config.max_sequence_length, config.hidden_size)

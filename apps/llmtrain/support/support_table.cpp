@@ -27,7 +27,7 @@ void add_model(Table& table) {
 void add_precision(Table& table) {
   table.add("precision.compute", {"fp32", "bf16", "fp16"});
   table.add("precision.gradients", {"fp32", "bf16", "fp16"});
-  table.add("precision.fp8_level", {"O1", "O2", "O3"}, {{"precision.compute", "bf16"}});
+  table.add("precision.fp8_level", {"O0", "O1", "O2", "O3"}, {{"precision.compute", "bf16"}});
 }
 
 void add_parallel(Table& table) {

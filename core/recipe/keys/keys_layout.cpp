@@ -10,7 +10,7 @@ namespace {
 constexpr IntegerRange degree_range{1, 1 << 20};
 
 constexpr std::array<std::string_view, 3> data_type_words = {"fp32", "bf16", "fp16"};
-constexpr std::array<std::string_view, 4> fp8_level_words = {"off", "O1", "O2", "O3"};
+constexpr std::array<std::string_view, 5> fp8_level_words = {"off", "O0", "O1", "O2", "O3"};
 constexpr std::array<std::string_view, 3> recompute_words = {"none", "selective", "full"};
 constexpr std::array<std::string_view, 3> attention_words = {"auto", "flash", "math"};
 
@@ -20,8 +20,8 @@ void describe_precision(KeyVisitor& keys, PrecisionRecipe& precision) {
   keys.choice({"gradients", "Data type in which gradients are accumulated and reduced."}, precision.gradients,
               data_type_words);
   keys.choice({"fp8_level",
-               "What uses FP8: off nothing; O1 matrix products, weight gradients and their communication; O2 also "
-               "AdamW's first moment; O3 also weights."},
+               "What uses FP8: off nothing; O0 the layers' matrix products; O1 also weight gradients and their "
+               "communication; O2 also AdamW's first moment; O3 also weights."},
               precision.fp8_level, fp8_level_words);
 }
 

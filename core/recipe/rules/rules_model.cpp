@@ -94,12 +94,6 @@ Verdict check_attention(const Recipe& recipe, const Known&) {
                  "\"auto\""};
 }
 
-Verdict check_fp8(const Recipe& recipe, const Known&) {
-  if (recipe.precision.fp8_level == Fp8Level::off || recipe.precision.compute != DataType::fp32) return {};
-  return Refusal{"\"fp32\" cannot be combined with FP8",
-                 "precision.fp8_level other than off needs \"bf16\" or \"fp16\"", "\"bf16\""};
-}
-
 // Bounds on products of keys, far above any model in use: below them all sizes in bytes fit 64 bits.
 constexpr double most_parameters = 1e15;
 constexpr double most_tokens = 1e18;
@@ -171,7 +165,6 @@ std::vector<Rule> model_rules() {
       {"/training/learning_rate/decay_steps", {"/training/steps", warmup}, check_decay},
       {"/training/evaluate_every", {"/data/train", "/data/validation"}, check_evaluation},
       {"/kernels/attention", {"/model/dropout"}, check_attention},
-      {"/precision/compute", {"/precision/fp8_level"}, check_fp8},
   };
 }
 

@@ -43,7 +43,7 @@ void divide(ClusterProfile& profile, double ranks) {
 double peak_flops(const ClusterProfile& profile, const PrecisionRecipe& precision) {
   const PeakFlops& peak = profile.device.peak_flops;
   // A device without FP8 units is rated by its compute type, which is what it would run.
-  if (precision.fp8_level != Fp8Level::off && peak.fp8 > 0) return peak.fp8;
+  if (multiplies_fp8(precision.fp8_level) && peak.fp8 > 0) return peak.fp8;
   if (precision.compute == DataType::bf16) return peak.bf16;
   return precision.compute == DataType::fp16 ? peak.fp16 : peak.fp32;
 }

@@ -67,7 +67,7 @@ double tensor_gradient_seconds(const CostContext& context, const TensorGradientS
 
 // FP8 gradients and weights move in one byte; the few parameters that keep their types are neglected.
 double moved_gradient_bytes(const PrecisionRecipe& precision) {
-  const bool is_fp8 = precision.fp8_level != Fp8Level::off;
+  const bool is_fp8 = stores_fp8(precision.fp8_level);
   return (is_fp8 ? fp8_state_types(precision) : state_types(precision)).gradient_bytes();
 }
 

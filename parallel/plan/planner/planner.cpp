@@ -185,7 +185,7 @@ void warn_of_nodes(Plan& plan) {
 
 void warn_of_precision(const ClusterProfile& profile, Plan& plan) {
   const PrecisionRecipe& precision = plan.layout->recipe().precision;
-  if (precision.fp8_level != Fp8Level::off && profile.device.peak_flops.fp8 == 0) {
+  if (multiplies_fp8(precision.fp8_level) && profile.device.peak_flops.fp8 == 0) {
     plan.report.warnings.push_back("precision.fp8_level: " + profile.name +
                                    " has no FP8 matrix products: FP8 saves memory and traffic, but no compute time");
   }

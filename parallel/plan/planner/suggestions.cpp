@@ -139,7 +139,7 @@ std::vector<PlanSuggestion> suggest(const Plan& plan, const ClusterProfile& prof
 }
 
 std::optional<std::string> fp8_does_not_pay(const Plan& plan, const ClusterProfile& profile) {
-  if (plan.report.recipe.precision.fp8_level == Fp8Level::off) return std::nullopt;
+  if (!multiplies_fp8(plan.report.recipe.precision.fp8_level)) return std::nullopt;
   Recipe recipe = plan.report.recipe;
   recipe.precision.fp8_level = Fp8Level::off;
   const PlanReport without = make_plan(recipe, profile).report;

@@ -132,6 +132,22 @@ TEST_CASE("FP8 stores inputs of matrix products with one byte per element, in bo
   CHECK(saved_bytes(graph, 1, setting) == saved_bytes(graph, 1, cuda_setting(2, 128)));
 }
 
+TEST_CASE("on the CPU FP8 stores inputs of matrix products with one byte per element, except attention's output") {
+  const Graph graph = Graph::build(test::gpt2_model(2, 64, 4));
+  PassSetting setting;
+  setting.batch = 2;
+  setting.sequence_length = 128;
+  setting.attention = AttentionMethod::flash;
+  const double wide = saved_bytes(graph, 1, setting), tokens = 256;
+  setting.fp8_level = Fp8Level::o0;
+  const double inputs = tokens * (2 * 64 + static_cast<double>(graph.model.ffn_hidden_size));
+  CHECK(saved_bytes(graph, 1, setting) == wide - 3 * inputs);  // fp32 otherwise
+  setting.recompute = Recompute::selective;                    // the three are made again
+  const double selective = saved_bytes(graph, 1, setting);
+  setting.fp8_level = Fp8Level::off;
+  CHECK(saved_bytes(graph, 1, setting) == selective);
+}
+
 TEST_CASE("the CPU stores statistics, and no masks") {
   const Graph graph = Graph::build(dropping(test::gpt2_model(2, 64, 4)));
   PassSetting setting;

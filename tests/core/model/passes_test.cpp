@@ -14,26 +14,6 @@ namespace {
 // Of fp32's sums over a few dozen terms, and of float64's, in which the arithmetic itself shows.
 double tolerance_of(at::ScalarType type) { return type == at::kDouble ? 1e-10 : 2e-5; }
 
-at::Tensor by_sequence(const at::Tensor& rows, const MicroBatch& micro) {
-  std::vector<std::int64_t> shape = rows.sizes().vec();
-  shape[0] = micro.sequence;
-  shape.insert(shape.begin(), micro.batch);
-  return rows.view(shape);
-}
-
-struct Expected {
-  at::Tensor losses;
-  NamedTensors gradients;
-};
-
-Expected reference_passes(const ModelRecipe& recipe, const NamedTensors& weights, const MicroBatch& micro) {
-  const NamedTensors parameters = differentiable(weights);
-  const ReferenceModel model(recipe, parameters);
-  const at::Tensor losses = model.losses_of(by_sequence(micro.tokens, micro), by_sequence(micro.targets, micro));
-  (losses.sum() * micro.loss_scale).backward();
-  return {losses.detach().flatten(), gradients_of(parameters)};
-}
-
 at::Tensor activation_of(const ModelRecipe& model, const MicroBatch& micro, double phase) {
   const std::int64_t rows = micro.batch * micro.sequence;
   return wave(rows, model.hidden_size, phase).to(at::kDouble);
@@ -52,7 +32,8 @@ TEST_CASE("losses and every gradient are those of autograd, whatever attention a
   for (const NamedModel& named : all_models()) {
     const MicroBatch micro = random_micro_batch(named.model);
     for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
-      const Expected expected = reference_passes(named.model, SmallModel(named.model, {.type = type}).weights(), micro);
+      const ReferencePasses expected =
+          reference_passes(named.model, SmallModel(named.model, {.type = type}).weights(), micro);
       for (const AttentionKernel attention : {AttentionKernel::flash, AttentionKernel::math}) {
         for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
           INFO(named.name << (type == at::kDouble ? ", float64" : ", fp32") << ", attention "

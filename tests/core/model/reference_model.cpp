@@ -11,17 +11,24 @@
 
 namespace llmtrain::test {
 
-ReferenceModel::ReferenceModel(const ModelRecipe& model, NamedTensors parameters, DropoutMasks masks)
-    : model_(model), parameters_(std::move(parameters)), masks_(std::move(masks)) {}
+at::Tensor plain_product(const at::Tensor& x, const at::Tensor& weight) { return at::matmul(x, weight.t()); }
+
+ReferenceModel::ReferenceModel(const ModelRecipe& model, NamedTensors parameters, DropoutMasks masks, Product product)
+    : model_(model), parameters_(std::move(parameters)), masks_(std::move(masks)), product_(std::move(product)) {}
 
 at::Tensor ReferenceModel::drop(const at::Tensor& x, const std::string& site) const {
   const at::Tensor mask = masks_ ? masks_(site, x.sizes()) : at::Tensor();
   return mask.defined() ? x * mask : x;
 }
 
-at::Tensor ReferenceModel::linear(const at::Tensor& x, const std::string& name) const {
-  const at::Tensor y = at::matmul(x, parameter(name + ".weight").t());
-  return parameters_.count(name + ".bias") != 0 ? y + parameter(name + ".bias") : y;
+at::Tensor ReferenceModel::linear(const at::Tensor& x, const std::vector<std::string>& names) const {
+  std::vector<at::Tensor> weights, biases;
+  for (const std::string& name : names) {
+    weights.push_back(parameter(name + ".weight"));
+    if (parameters_.count(name + ".bias") != 0) biases.push_back(parameter(name + ".bias"));
+  }
+  const at::Tensor y = product_(x, at::cat(weights));
+  return biases.empty() ? y : y + at::cat(biases);
 }
 
 at::Tensor ReferenceModel::root_mean_square(const at::Tensor& x) const {
@@ -47,17 +54,20 @@ at::Tensor ReferenceModel::rotate(const at::Tensor& x) const {
   return at::cat({first * cosine - second * sine, second * cosine + first * sine}, -1);
 }
 
-at::Tensor ReferenceModel::heads_of(const at::Tensor& x, const std::string& prefix, const std::string& which) const {
-  const at::Tensor flat = linear(x, prefix + "attention." + which);
-  at::Tensor heads = flat.view({x.size(0), x.size(1), -1, model_.head_dim});
-  if (which == "value") return heads;
-  if (model_.qk_norm) heads = root_mean_square(heads) * parameter(prefix + "attention." + which + "_norm.weight");
+// Queries or keys.
+at::Tensor ReferenceModel::heads_of(const at::Tensor& flat, const std::string& norm) const {
+  at::Tensor heads = flat.unflatten(-1, {-1, model_.head_dim});
+  if (model_.qk_norm) heads = root_mean_square(heads) * parameter(norm + ".weight");
   return rotate(heads);
 }
 
 at::Tensor ReferenceModel::attention(const at::Tensor& x, const std::string& prefix) const {
-  const at::Tensor query = heads_of(x, prefix, "query"), key = heads_of(x, prefix, "key");
-  const at::Tensor value = heads_of(x, prefix, "value");
+  const std::string path = prefix + "attention.";
+  const std::int64_t queries = model_.heads * model_.head_dim, keys_or_values = model_.kv_heads * model_.head_dim;
+  const std::vector<at::Tensor> parts = linear(x, {path + "query", path + "key", path + "value"})
+                                            .split_with_sizes({queries, keys_or_values, keys_or_values}, -1);
+  const at::Tensor query = heads_of(parts[0], path + "query_norm"), key = heads_of(parts[1], path + "key_norm");
+  const at::Tensor value = parts[2].unflatten(-1, {-1, model_.head_dim});
   const std::int64_t length = x.size(1), queries_per_key = model_.heads / model_.kv_heads;
   const at::Tensor later = at::ones({length, length}, at::kBool).triu(1);
   std::vector<at::Tensor> probabilities;
@@ -71,11 +81,14 @@ at::Tensor ReferenceModel::attention(const at::Tensor& x, const std::string& pre
   std::vector<at::Tensor> heads;
   for (std::int64_t head = 0; head < model_.heads; ++head)
     heads.push_back(at::matmul(kept.select(1, head), value.select(2, head / queries_per_key)));
-  return linear(at::cat(heads, -1), prefix + "attention.output");
+  return linear(at::cat(heads, -1), {path + "output"});
 }
 
 at::Tensor ReferenceModel::feed_forward(const at::Tensor& x, const std::string& prefix) const {
-  const at::Tensor up = linear(x, prefix + "ffn.up");
+  const bool is_gated = model_.activation == Activation::swiglu;
+  const std::string gate_name = prefix + "ffn.gate", up_name = prefix + "ffn.up";
+  const at::Tensor both = is_gated ? linear(x, {gate_name, up_name}) : linear(x, {up_name});
+  const at::Tensor up = is_gated ? both.chunk(2, -1)[1] : both;
   at::Tensor activated;
   switch (model_.activation) {
     case Activation::gelu:
@@ -85,12 +98,12 @@ at::Tensor ReferenceModel::feed_forward(const at::Tensor& x, const std::string& 
       activated = up * 0.5 * (1 + ((up + 0.044715 * up * up * up) * std::sqrt(2 / std::numbers::pi)).tanh());
       break;
     case Activation::swiglu: {
-      const at::Tensor gate = linear(x, prefix + "ffn.gate");
+      const at::Tensor gate = both.chunk(2, -1)[0];
       activated = gate / (1 + (-gate).exp()) * up;
       break;
     }
   }
-  return linear(activated, prefix + "ffn.down");
+  return linear(activated, {prefix + "ffn.down"});
 }
 
 at::Tensor ReferenceModel::embed(const at::Tensor& tokens) const {

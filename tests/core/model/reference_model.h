@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "core/recipe/recipe.h"
 
@@ -17,11 +18,17 @@ using NamedTensors = std::map<std::string, at::Tensor>;
 // What a dropout site multiplies its activation of this shape with; undefined where it drops nothing.
 using DropoutMasks = std::function<at::Tensor(const std::string& site, at::IntArrayRef shape)>;
 
+// x [B, S, in] times the transpose of a weight [out, in].
+using Product = std::function<at::Tensor(const at::Tensor& x, const at::Tensor& weight)>;
+at::Tensor plain_product(const at::Tensor& x, const at::Tensor& weight);
+
 // The decoder as its papers write it, one plain operator after the other in float64, for LibTorch's autograd to
 // differentiate. It shares nothing with core/model but the parameters' names and the sites'.
 class ReferenceModel {
  public:
-  ReferenceModel(const ModelRecipe& model, NamedTensors parameters, DropoutMasks masks = {});
+  // `product` is that of the linear layers within layers.
+  ReferenceModel(const ModelRecipe& model, NamedTensors parameters, DropoutMasks masks = {},
+                 Product product = plain_product);
 
   at::Tensor embed(const at::Tensor& tokens) const;                         // [B, S] → [B, S, H]
   at::Tensor layer(std::int64_t index, const at::Tensor& x) const;          // [B, S, H] → [B, S, H]
@@ -31,18 +38,20 @@ class ReferenceModel {
 
  private:
   const at::Tensor& parameter(const std::string& name) const { return parameters_.at(name); }
-  at::Tensor linear(const at::Tensor& x, const std::string& name) const;
+  // The linear layers of these names, which have the same input, as one matrix: their outputs side by side.
+  at::Tensor linear(const at::Tensor& x, const std::vector<std::string>& names) const;
   at::Tensor norm(const at::Tensor& x, const std::string& name) const;
   at::Tensor root_mean_square(const at::Tensor& x) const;
   at::Tensor drop(const at::Tensor& x, const std::string& site) const;
   at::Tensor rotate(const at::Tensor& x) const;
-  at::Tensor heads_of(const at::Tensor& x, const std::string& prefix, const std::string& which) const;
+  at::Tensor heads_of(const at::Tensor& flat, const std::string& norm) const;
   at::Tensor attention(const at::Tensor& x, const std::string& prefix) const;
   at::Tensor feed_forward(const at::Tensor& x, const std::string& prefix) const;
 
   ModelRecipe model_;
   NamedTensors parameters_;
   DropoutMasks masks_;
+  Product product_;
 };
 
 }  // namespace llmtrain::test

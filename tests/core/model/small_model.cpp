@@ -112,6 +112,7 @@ SmallModel::SmallModel(const ModelRecipe& model, const Options& options) : graph
   stage.attention = options.attention;
   stage.recompute = options.recompute;
   stage.rope = rope_ ? &*rope_ : nullptr;
+  stage.fp8 = options.fp8;
   stage_ = std::make_unique<StageModule>(graph_, blocks, stores_, stage);
 }
 
@@ -160,6 +161,22 @@ NamedTensors gradients_of(const NamedTensors& parameters) {
   for (const auto& [name, tensor] : parameters)
     gradients[name] = tensor.grad().defined() ? tensor.grad() : at::zeros_like(tensor);
   return gradients;
+}
+
+at::Tensor by_sequence(const at::Tensor& rows, const MicroBatch& micro) {
+  std::vector<std::int64_t> shape = rows.sizes().vec();
+  shape[0] = micro.sequence;
+  shape.insert(shape.begin(), micro.batch);
+  return rows.view(shape);
+}
+
+ReferencePasses reference_passes(const ModelRecipe& recipe, const NamedTensors& weights, const MicroBatch& micro,
+                                 const Product& product) {
+  const NamedTensors parameters = differentiable(weights);
+  const ReferenceModel model(recipe, parameters, {}, product);
+  const at::Tensor losses = model.losses_of(by_sequence(micro.tokens, micro), by_sequence(micro.targets, micro));
+  (losses.sum() * micro.loss_scale).backward();
+  return {losses.detach().flatten(), gradients_of(parameters)};
 }
 
 double distance(const at::Tensor& got, const at::Tensor& expected) {

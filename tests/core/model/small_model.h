@@ -49,6 +49,7 @@ class SmallModel {
     Recompute recompute = Recompute::none;
     at::ScalarType type = at::kFloat;
     std::vector<std::size_t> blocks{};  // none: all
+    bool fp8 = false;
   };
 
   explicit SmallModel(const ModelRecipe& model) : SmallModel(model, Options{}) {}
@@ -78,6 +79,17 @@ class SmallModel {
 // Copies in float64 which autograd follows.
 NamedTensors differentiable(const NamedTensors& parameters);
 NamedTensors gradients_of(const NamedTensors& parameters);
+
+// [B·S, …] → [B, S, …]
+at::Tensor by_sequence(const at::Tensor& rows, const MicroBatch& micro);
+
+// The losses [B·S] of the reference model with these weights, and autograd's gradients.
+struct ReferencePasses {
+  at::Tensor losses;
+  NamedTensors gradients;
+};
+ReferencePasses reference_passes(const ModelRecipe& recipe, const NamedTensors& weights, const MicroBatch& micro,
+                                 const Product& product = plain_product);
 
 // Largest difference ÷ the largest element expected.
 double distance(const at::Tensor& got, const at::Tensor& expected);

@@ -30,8 +30,6 @@ std::vector<Combination> model_combinations() {
        {"flash", "dropout 0.1", "math path", "did you mean \"auto\"?"}},
       {R"({"model": {"dropout": 0.1}})", "", {}},
       {R"({"kernels": {"attention": "flash"}})", "", {}},
-      {R"({"precision": {"fp8_level": "O1"}})", "/precision/compute", {"fp32", "\"bf16\" or \"fp16\""}},
-      {R"({"precision": {"fp8_level": "O1", "compute": "fp16"}})", "", {}},
   };
 }
 

@@ -74,6 +74,13 @@ const std::vector<RankCase> layouts{
     {4, {"parallel.context=4", "memory.recompute=\"selective\"", "precision.compute=\"bf16\""}},
     {4, {"parallel.context=2", "model.architecture=\"gpt2\"", "model.dropout=0.1", "model.kv_heads=4"}},
     {4, {"parallel.context=2", "parallel.pipeline=2", "pipeline.loops=2"}},
+    {2, {"precision.fp8_level=\"O0\"", "parallel.zero_stage=3", "pipeline.loops=4"}},
+    {2, {"precision.fp8_level=\"O0\"", "precision.compute=\"bf16\"", "memory.recompute=\"selective\""}},
+    {2, {"precision.fp8_level=\"O0\"", "parallel.tensor=2", "memory.recompute=\"full\""}},
+    {4,
+     {"precision.fp8_level=\"O0\"", "precision.compute=\"bf16\"", "parallel.tensor=2", "parallel.sequence=false",
+      "parallel.pipeline=2"}},
+    {4, {"precision.fp8_level=\"O0\"", "parallel.context=2", "parallel.tensor=2", "model.architecture=\"gpt2\""}},
 };
 
 Recipe recipe_of(const TrainingSetting& setting, const RankCase& layout) {

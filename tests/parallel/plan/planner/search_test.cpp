@@ -83,14 +83,14 @@ TEST_CASE("a search tries FP8 levels only up to the recipe's own") {
   const auto levels = [](const char* level) {
     const Recipe recipe = small_gpt({"cluster.profile=h100-sxm-80gb", "model.hidden_size=4096",
                                      "precision.compute=bf16", std::string("precision.fp8_level=") + level});
-    std::int64_t highest = 0;
+    Fp8Level highest = Fp8Level::off;
     for (const SearchCandidate& candidate : search_layouts(recipe, profile_of(recipe)).front)
-      highest = std::max(highest, static_cast<std::int64_t>(candidate.recipe.precision.fp8_level));
+      highest = std::max(highest, candidate.recipe.precision.fp8_level);
     return highest;
   };
-  CHECK(levels("off") == 0);
-  CHECK(levels("O1") <= 1);
-  CHECK(levels("O3") == 3);
+  CHECK(levels("off") == Fp8Level::off);
+  CHECK(levels("O1") <= Fp8Level::o1);
+  CHECK(levels("O3") == Fp8Level::o3);
 }
 
 TEST_CASE("a search keeps experts, context ranks and offload as they are") {

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Linear layers that multiply FP8 numbers against the reference model with PyTorch's casts before its products.
+#include <ATen/ATen.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+
+#include "core/model/scaled_tensor.h"
+#include "tests/core/model/small_model.h"
+
+namespace llmtrain::test {
+namespace {
+
+// The values of x that the format has with the largest power of two as scale that keeps them within it.
+at::Tensor rounded(const at::Tensor& x, at::ScalarType format, double most) {
+  const double scale = std::exp2(std::floor(std::log2(most / x.abs().max().item<double>())));
+  return (x.detach() * scale).clamp(-most, most).to(at::kFloat).to(format).to(x.scalar_type()) / scale;
+}
+
+at::Tensor in_e4m3(const at::Tensor& x) { return rounded(x, at::kFloat8_e4m3fn, 448); }
+at::Tensor in_e5m2(const at::Tensor& x) { return rounded(x, at::kFloat8_e5m2, 57344); }
+
+// Rounding has the gradient of what it rounds (the straight-through estimator).
+at::Tensor straight_through(const at::Tensor& x, const at::Tensor& value) { return x + (value - x).detach(); }
+
+at::Tensor fp8_product(const at::Tensor& x, const at::Tensor& weight) {
+  at::Tensor y = plain_product(straight_through(x, in_e4m3(x)), straight_through(weight, in_e4m3(weight)));
+  if (y.requires_grad()) y.register_hook([](const at::Tensor& dy) { return in_e5m2(dy); });
+  return y;
+}
+
+// The other ranks of a group: they have seen magnitudes up to `most_`.
+class OtherTensorRanks final : public TensorRanks {
+ public:
+  explicit OtherTensorRanks(double most) : most_(most) {}
+
+  std::int64_t ranks() const override { return 2; }
+  std::int64_t position() const override { return 0; }
+  void sum(const at::Tensor&) const override { FAIL("nothing is summed for a scale"); }
+  void largest(const at::Tensor& x) const override { x.clamp_min_(most_); }
+  at::Tensor gather_rows(const at::Tensor& part) const override { return part; }
+  at::Tensor scatter_sum_rows(const at::Tensor& whole) const override { return whole; }
+
+ private:
+  double most_;
+};
+
+class OtherContextRanks final : public ContextRanks {
+ public:
+  explicit OtherContextRanks(double most) : most_(most) {}
+
+  KeysAndValues gather(const KeysAndValues& own) const override { return own; }
+  void largest(const at::Tensor& x) const override { x.clamp_min_(most_); }
+  void scatter_sum(KeysAndValues, const KeysAndValues&) const override {}
+
+ private:
+  double most_;
+};
+
+}  // namespace
+
+TEST_CASE("a scale is that of the largest magnitude on any rank that holds a part of the tensor") {
+  const at::Tensor x = at::full({4}, 7.0F);  // 448 ÷ 64
+  const auto scale = [&](double tensor, double context, bool is_whole) {
+    const OtherTensorRanks tensor_ranks(tensor);
+    const OtherContextRanks context_ranks(context);
+    MicroBatch micro;
+    if (!is_whole) micro.part = {16, {{0, 8}}};
+    const Fp8Scaling scaling(&tensor_ranks, &context_ranks);
+    return scaling.scales({x, x / 2}, kernels::Fp8Format::e4m3, micro);
+  };
+  CHECK(at::equal(scale(0, 0, false), at::tensor({64.0F, 128.0F})));
+  CHECK(at::equal(scale(14, 0, false), at::tensor({32.0F, 32.0F})));
+  CHECK(at::equal(scale(0, 5, false), at::tensor({64.0F, 64.0F})));
+  // With whole sequences a context rank works for itself.
+  CHECK(at::equal(scale(0, 14, true), at::tensor({64.0F, 128.0F})));
+}
+
+// In float64 both sides round the same numbers; a sum in another order moves one of them over the middle between two
+// FP8 numbers with a probability of 1e-15.
+TEST_CASE("FP8 products give the losses and gradients of casts before plain products") {
+  for (const NamedModel& named : all_models()) {
+    const MicroBatch micro = random_micro_batch(named.model);
+    const NamedTensors weights = SmallModel(named.model, {.type = at::kDouble}).weights();
+    const ReferencePasses expected = reference_passes(named.model, weights, micro, fp8_product);
+    for (const AttentionKernel attention : {AttentionKernel::flash, AttentionKernel::math}) {
+      for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+        INFO(named.name << ", attention " << static_cast<int>(attention) << ", recompute "
+                        << static_cast<int>(recompute));
+        SmallModel model(named.model, {attention, recompute, at::kDouble, {}, true});
+        CHECK(distance(model.learn(micro), expected.losses) < 1e-9);
+        check_gradients(model.take_gradients(), expected.gradients, 1e-9);
+      }
+    }
+  }
+}
+
+TEST_CASE("FP8 products in fp32 and bf16 differ from those in float64 by less than FP8's own rounding") {
+  for (const NamedModel& named : all_models()) {
+    INFO(named.name);
+    const MicroBatch micro = random_micro_batch(named.model);
+    const NamedTensors weights = SmallModel(named.model).weights();
+    const at::Tensor exact = reference_passes(named.model, weights, micro).losses;
+    const at::Tensor expected = reference_passes(named.model, weights, micro, fp8_product).losses;
+    const auto error = [&](const at::Tensor& losses, const at::Tensor& of) {
+      return ((losses.to(at::kDouble) - of).norm() / of.norm()).item<double>();
+    };
+    const at::Tensor losses = SmallModel(named.model, {.fp8 = true}).learn(micro);
+    CHECK(error(losses, expected) < 0.25 * error(expected, exact));
+    CHECK(error(losses, exact) > 0.5 * error(expected, exact));
+    const at::Tensor in_bf16 = SmallModel(named.model, {.type = at::kBFloat16, .fp8 = true}).learn(micro);
+    CHECK(error(in_bf16, exact) < 2 * error(expected, exact));
+  }
+}
+
+TEST_CASE("recomputed FP8 operands are bitwise the first ones") {
+  for (const NamedModel& named : all_models()) {
+    INFO(named.name);
+    const MicroBatch micro = random_micro_batch(named.model);
+    const auto gradients = [&](Recompute recompute) {
+      SmallModel model(named.model, {.recompute = recompute, .fp8 = true});
+      model.learn(micro);
+      return model.take_gradients();
+    };
+    const NamedTensors expected = gradients(Recompute::none);
+    check_same_bits(gradients(Recompute::selective), expected);
+    check_same_bits(gradients(Recompute::full), expected);
+  }
+}
+
+TEST_CASE("a weight that is infinite shows in the losses of FP8 products") {
+  SmallModel model(llama_model(), {.fp8 = true});
+  model.weight("layers.0.ffn.down.weight").view({-1})[0] = std::numeric_limits<float>::infinity();
+  CHECK(model.forward(random_micro_batch(llama_model())).isnan().all().item<bool>());
+}
+
+}  // namespace llmtrain::test

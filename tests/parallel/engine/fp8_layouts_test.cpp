@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// With FP8 products any layout learns what one rank learns.
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/parallel/engine/train_ranks.h"
+
+namespace llmtrain::test {
+namespace {
+
+constexpr std::int64_t steps = 20;
+
+const Overrides fp8{"precision.fp8_level=\"O0\""};
+
+// Layouts with which each rank computes whole micro-batches.
+std::vector<RankCase> whole_micro_batches() {
+  return {{1, {"pipeline.loops=3", "memory.recompute=\"full\""}},
+          {1, {"memory.recompute=\"selective\"", "kernels.attention=\"math\""}},
+          {2, {zero(1)}},
+          {4, {zero(3), "pipeline.loops=3"}},
+          {2, {"parallel.pipeline=2", "pipeline.balance=[1,2]", "pipeline.schedule=\"1f1b\""}},
+          {4, {"parallel.pipeline=2", "pipeline.balance=[1,2]", zero(2)}}};
+}
+
+// Layouts in which several ranks hold parts of the operands.
+std::vector<RankCase> shared_operands() {
+  return {{2, {"parallel.tensor=2"}},
+          {2, {"parallel.tensor=2", "parallel.sequence=false", "memory.recompute=\"selective\""}},
+          {4, {"parallel.tensor=4", "memory.recompute=\"full\""}},
+          {2, {"parallel.context=2"}},
+          {4, {"parallel.context=2", "parallel.tensor=2", "memory.recompute=\"selective\""}},
+          {8, {"parallel.tensor=2", "parallel.pipeline=2", "pipeline.balance=[1,2]", zero(3)}}};
+}
+
+struct Tolerance {
+  double first_loss, loss, norm;
+};
+
+void check_layouts(const std::vector<RankCase>& layouts, const Overrides& model, const Tolerance& tolerance) {
+  const TrainingSetting setting;
+  const Overrides common = fp8 + model + Overrides{"batch.micro=2"};
+  const Run expected = setting.train(common, steps);
+  REQUIRE(expected.losses.back() < 0.97 * expected.losses.front());
+  for (const RankCase& layout : layouts) {
+    INFO(in_words(layout.ranks, layout.overrides));
+    const Run run = train_ranks(setting, layout.ranks, common + layout.overrides, steps);
+    CHECK(run.losses.front() == Approx(expected.losses.front()).epsilon(tolerance.first_loss));
+    check_close(run, expected, tolerance.loss, tolerance.norm);
+  }
+}
+
+Overrides models() { return GENERATE(Overrides{}, Overrides{"model.architecture=\"gpt2\"", "model.kv_heads=4"}); }
+
+}  // namespace
+
+TEST_CASE("FP8 learns the same where ranks compute whole micro-batches", "[ranks]") {
+  check_layouts(whole_micro_batches(), models(), {1e-7, 1e-5, 1e-4});
+}
+
+TEST_CASE("FP8 learns the same where ranks share the operands of a product", "[ranks]") {
+  // Sums over ranks round differently, in the last bit of fp32 (1e-7), which moves a number over the middle between two
+  // FP8 numbers (a tenth apart) once in a million. Such an element is off by a tenth: a relative noise of the square
+  // root of both, 1e-4, in each activation, where fp32 alone has 1e-7.
+  check_layouts(shared_operands(), models(), {1e-6, 1e-4, 2e-3});
+}
+
+TEST_CASE("FP8 runs are bitwise reproducible", "[ranks]") {
+  const TrainingSetting setting;
+  const Overrides layout = fp8 + Overrides{"parallel.tensor=2", "batch.micro=2", "precision.compute=\"bf16\""};
+  check_equal(train_ranks(setting, 2, layout, 4), train_ranks(setting, 2, layout, 4));
+}
+
+}  // namespace llmtrain::test
