@@ -12,7 +12,8 @@ namespace llmtrain::app {
 // recipes/clusters of the working directory.
 std::filesystem::path profiles_folder();
 
-// The profile that the recipe names. Throws as load_profile() does.
+// The profile and the program that the recipe names, the latter in LLMTRAIN_PROGRAMS or recipes/programs likewise.
+// Throws as load_profile() does.
 ClusterProfile profile_of(const Recipe& recipe);
 
 }  // namespace llmtrain::app

@@ -223,6 +223,7 @@ enum class DeviceKind { automatic, cpu, cuda };
 
 struct ClusterRecipe {
   std::string profile = "auto";
+  std::string program = "llmtrain";
   std::int64_t nodes = 1;
   std::optional<std::int64_t> devices_per_node;  // none: auto
   DeviceKind device = DeviceKind::automatic;

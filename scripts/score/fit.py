@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fits profiles and model constants to the rows that are not held out, through the score tool itself.
+"""Fits profiles, and the facts that programs share, to the rows that are not held out, through the score tool itself.
 
 Every parameter has a range and an initial value that regularises it; devices of one type share parameters. Errors
 beyond a few percent count by their logarithm, so that rows that contradict their neighbours do not distort the fit.
@@ -10,11 +10,13 @@ import json
 import math
 import subprocess
 
+import score
+
 A100 = ("a100-80gb", "a100-80gb-800gbps")
 H100 = ("h100-sxm-80gb",)
 TOGETHER = {"G": A100 + H100, "A": A100, "a100-80gb": A100[:1], "a100-80gb-800gbps": A100[1:], "H": H100}
 
-# (pointer or constant, initial value, minimum, maximum)
+# (pointer or key of a program, initial value, minimum, maximum)
 DEVICE = (
     ("/matrix/peak_fraction", 0.80, 0.6, 0.95),
     ("/matrix/inner_half", 200, 10, 1500),
@@ -40,15 +42,15 @@ HOST = (
     ("/host/micro_batch_seconds", 1e-3, 1e-5, 1e-2),
 )
 CONSTANTS = (
-    ("elementwise", 1.2, 0.8, 3),
-    ("softmax_forward", 1.0, 0.6, 2.5),
-    ("softmax_backward", 1.0, 0.6, 2.5),
-    ("cross_entropy", 2.5, 0.5, 4.5),
-    ("cast", 1.0, 0.3, 3),
-    ("optimizer", 1.0, 0.7, 4),
-    ("sequence_regather", 0.5, 0.01, 2),
-    ("backward_host", 0.3, 0.02, 1),
-    ("blocking_transfer", 2, 1, 6),
+    ("traffic.elementwise", 1.2, 0.8, 3),
+    ("traffic.softmax_forward", 1.0, 0.6, 2.5),
+    ("traffic.softmax_backward", 1.0, 0.6, 2.5),
+    ("traffic.cross_entropy", 2.5, 0.5, 4.5),
+    ("traffic.cast", 1.0, 0.3, 3),
+    ("traffic.optimizer", 1.0, 0.7, 4),
+    ("overlap.sequence_regather", 0.5, 0.01, 1),
+    ("host.backward", 0.3, 0.02, 1),
+    ("host.blocking_transfer", 2, 1, 6),
 )
 
 
@@ -66,10 +68,11 @@ def parameters():
 
 def overrides(found, values):
     """The input of the score tool."""
-    result = {"constants": {}, "profiles": {}}
+    result = {"program": {}, "profiles": {}}
     for (owner, name, *_), value in zip(found, values):
         if not owner:
-            result["constants"][name] = value
+            section, key = name.split(".")
+            result["program"].setdefault(section, {})[key] = value
         for profile in TOGETHER.get(owner, ()):
             result["profiles"].setdefault(profile, {})[name] = value
     return result
@@ -117,4 +120,4 @@ def fit(command, rows, rounds, start=None):
 
 def is_time(row):
     """Whether the row measures time."""
-    return row["predicted"] is not None and row["metric"] not in ("bubble_fraction", "data_parallel_communication")
+    return row["predicted"] is not None and row["metric"] not in score.NOT_TIME and not row["inexact"]

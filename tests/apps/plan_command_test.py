@@ -124,6 +124,8 @@ class Bad(PlanTest):
             ("parallel.pipeline=5",): ["/model/layers"],
             ("cluster.profile=a100-80bg",): ["a100-80gb"],
             ("cluster.profile=./none.json",): [],
+            ("cluster.program=megatroncore",): ["/cluster/program", "megatron-core"],
+            ("cluster.program=./none.json",): [],
             ("pipeline.schedule=gpipe",): ["/pipeline/loops"],
         }.items():
             with self.subTest(changes):
@@ -139,6 +141,25 @@ class Bad(PlanTest):
             self.write("bad.json", text)
             with self.subTest(text):
                 self.plan_refused(["bad.json"], GPT3, "--set", "cluster.profile=./bad.json")
+
+
+class Programs(PlanTest):
+    H100 = ("--set", "cluster.profile=h100-sxm-80gb", "--set", "parallel.sequence=true")
+
+    def test_flag_wins_over_the_recipe(self):
+        own = self.report(GPT3, *self.H100)
+        self.assertEqual(own["recipe"]["cluster"]["program"], "llmtrain")
+        other = self.report(GPT3, *self.H100, "--set", "cluster.program=zero-bubble", "--program", "megatron-core")
+        self.assertEqual(other["recipe"]["cluster"]["program"], "megatron-core")
+        # Its tensor-parallel collectives run beside the products.
+        self.assertLess(other["step"]["tensor_communication_seconds"], own["step"]["tensor_communication_seconds"])
+
+    def test_own_file(self):
+        self.write("mine.json", '{"name": "mine", "traffic": {"elementwise": 1.6}, "sources": {"traffic": "here"}}')
+        slower = self.report(GPT3, "--program", "./mine.json")["step"]["compute_seconds"]
+        self.assertGreater(slower, self.report(GPT3)["step"]["compute_seconds"])
+        self.write("mine.json", '{"name": "mine", "traffic": {"elementwise": 1.6}}')
+        self.plan_refused(["mine.json", "/traffic"], GPT3, "--program", "./mine.json")
 
 
 class Warnings(PlanTest):

@@ -22,6 +22,7 @@
 #include "core/base/log.h"
 #include "core/recipe/recipe_io.h"
 #include "parallel/plan/cost/cluster_profile.h"
+#include "parallel/plan/cost/named_file.h"
 #include "parallel/plan/planner/planner.h"
 #include "parallel/plan/report/html/report_html.h"
 #include "parallel/plan/report/plan.h"
@@ -36,6 +37,7 @@ struct PlanOptions {
   std::string other_recipe;
   std::vector<Override> overrides;
   std::optional<std::string> ranks;
+  std::optional<std::string> program;
   bool search = false;
   std::vector<std::string> sweep;
   std::optional<std::string> output;
@@ -50,7 +52,7 @@ Plan plan_of(std::shared_ptr<const Layout> layout, const ClusterProfile& profile
 
 // Without any profile a run still starts; it only has no plan to compare with.
 bool has_no_profile(const Recipe& recipe) {
-  return recipe.cluster.profile == "auto" && profile_names(profiles_folder()).empty();
+  return recipe.cluster.profile == "auto" && names_in(profiles_folder()).empty();
 }
 
 std::int64_t devices_per_node_of_run(const Recipe& recipe, const RunLaunch& launch) {
@@ -81,8 +83,9 @@ int search(const PlanOptions& options, const Recipe& recipe) {
 
 int plan(const PlanOptions& options) {
   std::vector<Override> overrides = options.overrides;
-  // As an override: the flag is checked as the key is, and wins over the file.
+  // As overrides: the flags are checked as their keys are, and win over the file.
   if (options.ranks) overrides.push_back("launch.ranks=" + *options.ranks);
+  if (options.program) overrides.push_back("cluster.program=" + *options.program);
   if (!options.other_recipe.empty())
     return show_comparison(options.recipe, options.other_recipe, overrides, options.outputs);
   if (!options.sweep.empty()) return show_sweep(options.recipe, overrides, options.sweep, options.outputs);
@@ -137,6 +140,8 @@ void add_plan(CLI::App& program, Action& action) {
           ->type_name("");
   add_set_flag(*command, options->overrides);
   command->add_option("--ranks", options->ranks, "Devices that train together (launch.ranks)")->type_name("N");
+  command->add_option("--program", options->program, "Software whose run is priced (cluster.program)")
+      ->type_name("NAME");
   command->add_flag("--json", options->outputs.json, "Print the whole report as JSON");
   CLI::Option* search = command->add_flag("--search", options->search, "Search layouts for its model and batch");
   command->add_option("--output", options->output, "Output file of the fastest recipe (default: NAME.best.json)")

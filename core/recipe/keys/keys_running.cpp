@@ -16,6 +16,9 @@ constexpr std::array<std::string_view, 2> resume_words = {"auto", "never"};
 void describe_cluster(KeyVisitor& keys, ClusterRecipe& cluster) {
   keys.text({"profile", "Cluster profile that plans use: auto (this machine), a name in recipes/clusters, or a file."},
             cluster.profile, {TextKind::path_or_name, profile_words});
+  keys.text({"program",
+             "Software whose run plans price: a name in recipes/programs, or a file. llmtrain run trains as ever."},
+            cluster.program, {TextKind::path_or_name});
   keys.integer({"nodes", "Number of machines."}, cluster.nodes, rank_range);
   keys.automatic_integer({"devices_per_node", "Devices per machine; auto: as many as the profile or this machine has."},
                          cluster.devices_per_node, {1, 1 << 10});

@@ -3,27 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <system_error>
 
-#include "core/base/error.h"
 #include "core/base/file.h"
-#include "core/recipe/hints.h"
 #include "core/recipe/rules/rules.h"
+#include "parallel/plan/cost/named_file.h"
 
 namespace llmtrain {
 namespace {
-
-[[noreturn]] void throw_unknown(const std::string& profile, const std::filesystem::path& folder) {
-  const std::vector<std::string> names = profile_names(folder);
-  const std::vector<std::string_view> words(names.begin(), names.end());
-  std::string message = "/cluster/profile: \"" + profile + "\" is not a profile in " + folder.string() + "; available:";
-  for (const std::string& name : names) message += ' ' + name + ',';
-  if (names.empty()) message += " none,";
-  message += " or a path to a file";
-  const std::string_view near = nearest_word(profile, words);
-  if (!near.empty()) message += "; did you mean \"" + std::string(near) + "\"?";
-  throw Error(ExitCode::bad_recipe, message);
-}
 
 void divide(ClusterProfile& profile, double ranks) {
   DeviceProfile& device = profile.device;
@@ -48,26 +34,11 @@ double peak_flops(const ClusterProfile& profile, const PrecisionRecipe& precisio
   return precision.compute == DataType::fp16 ? peak.fp16 : peak.fp32;
 }
 
-std::vector<std::string> profile_names(const std::filesystem::path& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 ClusterProfile load_profile(const std::string& profile, const std::filesystem::path& folder) {
-  const bool is_file = profile.find('/') != std::string::npos || profile.ends_with(".json");
-  if (is_file) return parse_profile(read_file(profile), profile);
-  if (profile == "auto") {
-    // local.json is this machine's own measurement; cpu.json is the stated default until there is one.
-    const bool calibrated = std::filesystem::exists(folder / "local.json");
-    return load_profile(calibrated ? "local" : "cpu", folder);
-  }
-  const std::filesystem::path file = folder / (profile + ".json");
-  if (!std::filesystem::exists(file)) throw_unknown(profile, folder);
+  std::string name = profile;
+  // local.json is this machine's own measurement; cpu.json is the stated default until there is one.
+  if (profile == "auto") name = std::filesystem::exists(folder / "local.json") ? "local" : "cpu";
+  const std::filesystem::path file = named_file({"/cluster/profile", "profile"}, name, folder);
   return parse_profile(read_file(file), file.string());
 }
 

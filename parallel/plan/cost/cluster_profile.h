@@ -12,6 +12,7 @@
 
 #include "core/recipe/recipe.h"
 #include "parallel/layout/mesh.h"
+#include "parallel/plan/cost/program.h"
 
 namespace llmtrain {
 
@@ -45,12 +46,6 @@ struct MatrixProfile {
   double inner_half = 0;
   double outer_half = 0;
   double fp8_peak_fraction = 0;  // replaces peak_fraction for FP8, relative to the FP8 peak; 0: no FP8
-};
-
-// Fused attention: fractions of the peak that causal attention reaches, FLOPs counted without the masked half.
-struct AttentionProfile {
-  double forward_fraction = 0;
-  double backward_fraction = 0;
 };
 
 // A pass over memory reaches fraction · bytes / (bytes + half_bytes) of the bandwidth.
@@ -110,7 +105,10 @@ struct ClusterProfile {
   double compute_slowdown = 0;                  // fraction of a collective's time lost by concurrent compute
   std::optional<double> price_per_device_hour;  // user-supplied, in any currency
   std::map<std::string, std::string> sources;   // by section: the origin of its numbers
-  double ranks_per_device = 1;                  // never read from a file: share_devices() sets it
+  // Never read from the profile's file: share_devices() sets the first, whoever reads the recipe's `cluster` the
+  // second.
+  double ranks_per_device = 1;
+  Program program;
 };
 
 // The dense peak of matrix products in the compute type, at FP8 levels that of FP8: the denominator of MFU and HFU.
@@ -124,9 +122,6 @@ ClusterProfile parse_profile(std::string_view text, const std::string& file);
 // `folder`, or "auto": local.json in `folder`, which `calibrate` writes, or cpu where that file does not exist. Throws
 // Error(bad_recipe) for an unknown name, suggesting the nearest one, and Error(missing_input) for a missing file.
 ClusterProfile load_profile(const std::string& profile, const std::filesystem::path& folder);
-
-// Names of the profiles in a folder, sorted. Empty if the folder does not exist.
-std::vector<std::string> profile_names(const std::filesystem::path& folder);
 
 // JSON that parse_profile() reads.
 nlohmann::ordered_json to_json(const ClusterProfile& profile);

@@ -183,9 +183,7 @@ void add_pipeline(const CostContext& context, Table& table) {
 }  // namespace
 
 std::vector<CommunicationEntry> communication_of(const Layout& layout, const ClusterProfile& profile) {
-  // Traffic does not depend on the constants; the times use the defaults, as the plan does.
-  const CostConstants constants;
-  const CostContext context(layout.partition(), profile, constants);
+  const CostContext context(layout.partition(), profile);
   Table table{context};
   add_states(context, state_traffic(layout.partition(), layout.schedule()), table);
   const ExchangeCount exchanges(context);

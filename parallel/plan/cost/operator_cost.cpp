@@ -28,7 +28,7 @@ struct WorkPair {
 // (FP8-LM, arXiv 2310.18313, section 2).
 void add_casts(const CostContext& context, const MatrixProduct& product, WorkPair& cost) {
   const double element = context.roofline.element_bytes();
-  const double factor = context.constants.cast * product.batch;
+  const double factor = context.program().traffic.cast * product.batch;
   const double input = product.rows * product.inner, weight = product.inner * product.columns;
   const double output = product.rows * product.columns;
   // Read one element, write two FP8 ones; at O3 read and write one byte.
@@ -56,7 +56,7 @@ WorkPair product_cost(const CostContext& context, const Operator& item) {
 WorkPair elementwise_cost(const CostContext& context, const Operator& item) {
   const auto pass = [&](const Movement& movement) {
     const double bytes = context.roofline.element_bytes() * movement.elements + movement.mask_bytes;
-    return context.roofline.pass(context.constants.elementwise * bytes);
+    return context.roofline.pass(context.program().traffic.elementwise * bytes);
   };
   return {pass(item.forward), pass(item.backward)};
 }
@@ -80,8 +80,8 @@ WorkPair stored_attention_cost(const CostContext& context, const Operator& item)
   // Each product has two backward products of the same size.
   WorkPair cost{make_scores + use_scores, (make_scores + use_scores) * 2};
   // The softmax reads and writes the scores; its backward reads them and their gradient, and writes a gradient.
-  cost.forward += roofline.pass(context.constants.softmax_forward * 2 * element * scores);
-  cost.backward += roofline.pass(context.constants.softmax_backward * 3 * element * scores);
+  cost.forward += roofline.pass(context.program().traffic.softmax_forward * 2 * element * scores);
+  cost.backward += roofline.pass(context.program().traffic.softmax_backward * 3 * element * scores);
   // Dropout on the scores: another read and write, and the mask.
   if (item.forward.mask_bytes > 0) {
     cost.forward += roofline.pass(2 * element * scores + item.forward.mask_bytes);
@@ -93,7 +93,7 @@ WorkPair stored_attention_cost(const CostContext& context, const Operator& item)
 WorkPair cross_entropy_cost(const CostContext& context, const Operator& item) {
   // Frameworks compute the loss in fp32 whatever the compute type, for the range of the exponentials.
   constexpr double fp32_bytes = 4;
-  const double bytes = fp32_bytes * context.constants.cross_entropy;
+  const double bytes = fp32_bytes * context.program().traffic.cross_entropy;
   return {context.roofline.pass(bytes * item.forward.elements), context.roofline.pass(bytes * item.backward.elements)};
 }
 
@@ -155,9 +155,9 @@ double shown_share(const CostContext& context, Exposure exposure) {
     case Exposure::whole:
       return 1;
     case Exposure::beside_product:  // hidden by the product, which it slows down
-      return context.constants.tensor_overlap == TensorOverlap::products ? context.profile.compute_slowdown : 1;
+      return context.program().overlap.tensor == TensorOverlap::products ? context.profile.compute_slowdown : 1;
     case Exposure::gathered_again:
-      return context.constants.sequence_regather;
+      return context.program().overlap.sequence_regather;
   }
   return 1;
 }
@@ -189,13 +189,11 @@ double communication_seconds(const CostContext& context, Range operators, Direct
 
 }  // namespace
 
-CostContext::CostContext(const Partition& partition_in, const ClusterProfile& profile_in,
-                         const CostConstants& constants_in)
+CostContext::CostContext(const Partition& partition_in, const ClusterProfile& profile_in)
     : partition(partition_in),
       profile(profile_in),
-      constants(constants_in),
       setting(pass_setting(partition_in, KernelSet::cuda)),
-      roofline(profile_in, partition_in.recipe.precision.compute, constants_in.attention),
+      roofline(profile_in, partition_in.recipe.precision.compute),
       collectives(profile_in, partition_in.mesh.devices_per_node, emulated_link(partition_in.recipe.launch)) {}
 
 AxisGroup group_of(const Mesh& mesh, RankAxis axis) {
@@ -230,7 +228,7 @@ double boundary_seconds(const CostContext& context, const RankGroup& neighbours)
   const Boundary boundary = boundary_of(context);
   // Without overlap the program synchronises with the device after each transfer, which costs the host several times as
   // much.
-  const double waits = context.recipe().parallel.overlap ? 1 : context.constants.blocking_transfer;
+  const double waits = context.recipe().parallel.overlap ? 1 : context.program().host.blocking_transfer;
   // Host work, the message itself, and the gather of the parts inside the receivers' tensor group.
   return waits * context.profile.host.transfer_seconds +
          context.collectives.point_to_point(boundary.sent_bytes, neighbours) +
@@ -251,7 +249,7 @@ StageCost block_cost(const CostContext& context, const OperatorList& operators) 
   const double repeated_seconds = repeats_all ? cost.forward.communication_seconds : 0;
 
   // Backward operators are launched from the recorded graph, without the host code that described the forward.
-  all.backward.operators *= context.constants.backward_host;
+  all.backward.operators *= context.program().host.backward;
   const double waited = communication_seconds(context, operators, Direction::backward);
   const double alone = context.roofline.seconds(all.backward) + waited;
   cost.backward.seconds = context.roofline.seconds(all.backward + repeated) + waited + repeated_seconds;

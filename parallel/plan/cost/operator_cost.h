@@ -5,26 +5,25 @@
 #include "core/graph/operators.h"
 #include "parallel/layout/layout.h"
 #include "parallel/plan/cost/collective_cost.h"
-#include "parallel/plan/cost/cost_constants.h"
 #include "parallel/plan/cost/roofline.h"
 #include "parallel/plan/simulator/step_costs.h"
 
 namespace llmtrain {
 
-// Everything that operators are priced with: the partition, the cluster and the model constants. The referenced objects
+// Everything that operators are priced with: the partition and the cluster with its program. The referenced objects
 // must outlive it.
 struct CostContext {
   const Partition& partition;
   const ClusterProfile& profile;
-  const CostConstants& constants;
   PassSetting setting;
   Roofline roofline;
   CollectiveCost collectives;
 
-  CostContext(const Partition& partition_in, const ClusterProfile& profile_in, const CostConstants& constants_in);
+  CostContext(const Partition& partition_in, const ClusterProfile& profile_in);
 
   const Recipe& recipe() const { return partition.recipe; }
   const Mesh& mesh() const { return partition.mesh; }
+  const Program& program() const { return profile.program; }
 };
 
 // The ranks of a collective inside a block, and the purpose under which it is counted.

@@ -16,9 +16,9 @@ double shape_efficiency(const MatrixProfile& curve, const MatrixProduct& product
   return saturating(product.inner, curve.inner_half) * saturating(results, curve.outer_half * curve.outer_half);
 }
 
-Roofline::Roofline(const ClusterProfile& profile, DataType compute, const std::optional<AttentionProfile>& attention)
+Roofline::Roofline(const ClusterProfile& profile, DataType compute)
     : profile_(profile),
-      attention_(attention.value_or(profile.attention)),
+      attention_(profile.program.attention_on(profile.name).value_or(profile.attention)),
       // FP8 off: FP8 products have a curve of their own, the others run in the compute type at every level.
       peak_(peak_flops(profile, {compute, DataType::fp32, Fp8Level::off})),
       element_bytes_(compute == DataType::fp32 ? 4 : 2) {}

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
 #include "core/graph/operators.h"
 #include "parallel/plan/cost/cluster_profile.h"
@@ -32,9 +31,8 @@ enum class MatrixType { compute, fp8 };
 // on size (Williams, Waterman, Patterson, Communications of the ACM 52(4), 2009), plus the gap between two kernels.
 class Roofline {
  public:
-  // `attention` replaces the profile's attention if it is given. The profile must outlive the object.
-  Roofline(const ClusterProfile& profile, DataType compute,
-           const std::optional<AttentionProfile>& attention = std::nullopt);
+  // The profile must outlive the object. Attention is the program's on this device, else the profile's.
+  Roofline(const ClusterProfile& profile, DataType compute);
 
   Work product(const MatrixProduct& product, MatrixType type = MatrixType::compute) const;
   // A pass over memory that reads and writes this many bytes in total.

@@ -95,7 +95,7 @@ double update_seconds(const CostContext& context, std::size_t rank) {
   const double dense_ranks = shards_dense ? static_cast<double>(shard_group(context.mesh()).ranks) : 1;
   const double expert_ranks = shards_experts ? static_cast<double>(expert_data_group(context.mesh()).ranks) : 1;
   const double elements = dense / dense_ranks + experts / expert_ranks;
-  const double bytes = elements * optimizer_bytes_per_parameter(precision) * context.constants.optimizer;
+  const double bytes = elements * optimizer_bytes_per_parameter(precision) * context.program().traffic.optimizer;
   double seconds = context.roofline.pass(bytes).seconds + tensors * context.profile.host.tensor_seconds;
   if (context.recipe().memory.offload.optimizer) {
     // Gradients go to the host's optimizer, updated weights come back.

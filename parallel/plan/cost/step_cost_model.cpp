@@ -60,10 +60,23 @@ void add_data_parallel(const CostContext& context, std::size_t stage, StageCost&
   cost.gather_seconds = exposed_beside_pass(cost.gather_seconds, cost.forward.seconds, buckets, slowdown);
 }
 
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+void make_even(std::vector<StageCost>& stages) {
+  for (PassCost StageCost::*pass : {&StageCost::forward, &StageCost::backward}) {
+    std::vector<double> seconds;
+    for (const StageCost& stage : stages) seconds.push_back((stage.*pass).seconds);
+    for (StageCost& stage : stages) (stage.*pass).seconds = median(seconds);
+  }
+}
+
 }  // namespace
 
-StepCosts make_step_costs(const Partition& partition, const ClusterProfile& profile, const CostConstants& constants) {
-  const CostContext context(partition, profile, constants);
+StepCosts make_step_costs(const Partition& partition, const ClusterProfile& profile) {
+  const CostContext context(partition, profile);
   const Graph& graph = *partition.graph;
   // A model has few distinct blocks: pricing each once makes a plan independent of the number of layers.
   BlockCache<StageCost> blocks(graph);
@@ -81,6 +94,7 @@ StepCosts make_step_costs(const Partition& partition, const ClusterProfile& prof
     add_data_parallel(context, index, cost);
     costs.stages.push_back(cost);
   }
+  if (profile.program.stages.even) make_even(costs.stages);
   for (std::int64_t rank = 0; rank < partition.mesh.pipeline; ++rank) {
     // Per rank, because some neighbours share a node and others do not.
     const bool sends = partition.mesh.pipeline > 1;

@@ -66,7 +66,7 @@ TEST_CASE("Every key except the required ones has its documented default", "[rec
     "pipeline": {"schedule": "breadth_first", "loops": 1, "balance": "layers"},
     "memory": {"recompute": "none", "offload": {"optimizer": false, "weights": false, "activations": false}},
     "kernels": {"attention": "auto"},
-    "cluster": {"profile": "auto", "nodes": 1, "devices_per_node": "auto", "device": "auto"},
+    "cluster": {"profile": "auto", "program": "llmtrain", "nodes": 1, "devices_per_node": "auto", "device": "auto"},
     "launch": {"ranks": "auto", "backend": "auto", "link_delay_microseconds": 0.0,
       "link_megabytes_per_second": 0.0, "layer_delay_microseconds": 0.0, "watchdog_seconds": 600.0},
     "checkpoint": {"every": 0, "keep": 3, "async": true, "resume": "auto"},
@@ -123,6 +123,7 @@ TEST_CASE("Paths resolve against the recipe's folder", "[recipe]") {
   json["training"]["init_from"] = "hf:models/gpt2";
   json["checkpoint"]["resume"] = "old/run";
   json["cluster"]["profile"] = "my.json";
+  json["cluster"]["program"] = "my/program";
   json["log"]["directory"] = "here";
   const auto recipe = read_recipe(directory.write("recipes/a.json", json.dump()));
   const auto root = std::filesystem::canonical(directory.path()).string();
@@ -133,6 +134,7 @@ TEST_CASE("Paths resolve against the recipe's folder", "[recipe]") {
   CHECK(recipe.training.init_from == "hf:" + root + "/recipes/models/gpt2");
   CHECK(recipe.checkpoint.resume == root + "/recipes/old/run");
   CHECK(recipe.cluster.profile == root + "/recipes/my.json");
+  CHECK(recipe.cluster.program == root + "/recipes/my/program");
   CHECK(recipe.log.directory == "here");
 }
 

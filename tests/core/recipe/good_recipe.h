@@ -46,7 +46,7 @@ inline Json large_recipe() {
     "pipeline": {"schedule": "interleaved", "loops": 2, "balance": [3, 1, 2, 2]},
     "memory": {"recompute": "selective", "offload": {"optimizer": true, "weights": true, "activations": true}},
     "kernels": {"attention": "math"},
-    "cluster": {"profile": "a100-80gb", "nodes": 4, "devices_per_node": 8, "device": "cuda"},
+    "cluster": {"profile": "a100-80gb", "program": "nemo", "nodes": 4, "devices_per_node": 8, "device": "cuda"},
     "launch": {"ranks": 32, "backend": "mpi", "link_delay_microseconds": 5,
       "link_megabytes_per_second": 250.5, "layer_delay_microseconds": 700, "watchdog_seconds": 60},
     "checkpoint": {"every": 50, "keep": 2, "async": false, "resume": "/runs/large/checkpoints/latest"},

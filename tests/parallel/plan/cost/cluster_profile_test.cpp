@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/base/file.h"
+#include "parallel/plan/cost/named_file.h"
 #include "tests/support/temporary_directory.h"
 
 namespace llmtrain {
@@ -28,7 +29,7 @@ std::string message_of(const nlohmann::ordered_json& json) {
 TEST_CASE("every shipped profile is read, and written as it was read") {
   const std::vector<std::string> expected = {"a100-40gb",     "a100-80gb", "a100-80gb-800gbps", "b200", "cpu",
                                              "h100-sxm-80gb", "h200",      "v100-32gb"};
-  const std::vector<std::string> names = profile_names(shipped);
+  const std::vector<std::string> names = names_in(shipped);
   for (const std::string& name : expected) CHECK(std::count(names.begin(), names.end(), name) == 1);
   for (const std::string& name : names) {
     const ClusterProfile profile = load_profile(name, shipped);

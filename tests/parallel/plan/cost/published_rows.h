@@ -2,38 +2,55 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "parallel/layout/layout.h"
-#include "parallel/plan/cost/step_cost_model.h"
-#include "parallel/plan/simulator/simulator.h"
+#include "parallel/plan/cost/cluster_profile.h"
 
 namespace llmtrain::published {
 
-// One measured value of tests/published/calibration.csv.
+// One measured value of a file in tests/published.
 struct Row {
   std::string source;
-  std::string hardware;
+  std::string hardware;  // a cluster profile
+  std::string program;   // of recipes/programs
   std::string metric;
+  std::string unit;
   std::string note;
+  std::string inexact;  // why no recipe states the row's layout; empty where one does
   double value = 0;
-  std::string recipe_text;
-  bool held_out = false;  // every third row per source and metric: not used in the fit
+  std::vector<std::string> recipe_texts;  // of which the row is the mean
+  nlohmann::json profile_set;             // keys of the profile that the source states otherwise
+  bool held_out = false;                  // every third row per source and metric: not used in the fit
 };
 
 std::vector<Row> read_rows(const std::filesystem::path& csv);
 
-// What does not depend on profiles and constants, computed once per row.
-struct Plan {
-  explicit Plan(const Row& row, std::int64_t devices_per_node);
+// Changes of fitted values: {"profiles": {NAME: {POINTER: value}}, "program": {SECTION: {KEY: value}}}, the latter of
+// what every program has unless its file states it.
+using Changes = nlohmann::json;
 
-  Layout layout;
+// The profiles and programs of a folder of recipes.
+class Shelf {
+ public:
+  explicit Shelf(std::filesystem::path recipes) : recipes_(std::move(recipes)) {}
+
+  // What `llmtrain plan` prices the row's recipes with.
+  ClusterProfile profile_of(const Row& row, const Changes& changes = Changes::object()) const;
+
+ private:
+  std::filesystem::path recipes_;
 };
 
-// The prediction in the row's unit; none for memory, which the tests of the memory model cover.
-std::optional<double> predict(const Row& row, const Plan& plan, const ClusterProfile& profile,
-                              const CostConstants& constants = {});
+// The layouts of a row's recipes, which do not depend on what they are priced with.
+std::vector<std::shared_ptr<const Layout>> layouts_of(const Row& row, const ClusterProfile& profile);
+
+// The plan's prediction in the row's unit; none for parts of the memory, which the tests of the memory model cover.
+std::optional<double> predict(const Row& row, const std::vector<std::shared_ptr<const Layout>>& layouts,
+                              const ClusterProfile& profile);
 
 }  // namespace llmtrain::published

@@ -29,7 +29,10 @@ TEST_CASE("a large product takes its FLOPs divided by the peak") {
 
 TEST_CASE("attention runs at the profile's rates, or at those of a program's own kernels") {
   const ClusterProfile profile = ideal_profile();
-  const Roofline usual(profile, DataType::bf16), own(profile, DataType::bf16, AttentionProfile{0.8, 0.4});
+  ClusterProfile with_own = profile;
+  with_own.name = "ideal-80gb";
+  with_own.program.attention = {{"ideal", {0.8, 0.4}}};
+  const Roofline usual(profile, DataType::bf16), own(with_own, DataType::bf16);
   CHECK(usual.attention_forward(1e12).seconds == Approx(1.0 / 50));
   CHECK(usual.attention_backward(1e12).seconds == Approx(1.0 / 25));
   CHECK(own.attention_forward(1e12).seconds == Approx(1.0 / 80));

@@ -110,7 +110,7 @@ TEST_CASE("a program that waits for its transfers pays their host time more than
   CHECK_FALSE(beside.costs().blocking_transfers);
   CHECK(beside.costs().transfer_seconds.front() > host);
   CHECK(waits.costs().transfer_seconds.front() - beside.costs().transfer_seconds.front() ==
-        Approx((CostConstants{}.blocking_transfer - 1) * host));
+        Approx((HostFacts{}.blocking_transfer - 1) * host));
 }
 
 TEST_CASE("replicated gradients are reduced by a ring over all their bytes") {

@@ -22,7 +22,11 @@ constexpr const char* small_text = R"({
 
 ClusterProfile profile(const std::string& name) { return load_profile(name, recipes / "clusters"); }
 
-ClusterProfile profile_of(const Recipe& recipe) { return profile(recipe.cluster.profile); }
+ClusterProfile profile_of(const Recipe& recipe) {
+  ClusterProfile named = profile(recipe.cluster.profile);
+  named.program = load_program(recipe.cluster.program, recipes / "programs");
+  return named;
+}
 
 Recipe paper(const std::string& name, const std::vector<Override>& overrides) {
   return read_recipe(recipes / "papers" / (name + ".json"), overrides);

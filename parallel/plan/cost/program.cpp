@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/cost/program.h"
+
+#include <utility>
+
+#include "core/base/file.h"
+#include "parallel/plan/cost/named_file.h"
+#include "parallel/plan/cost/profile_reader.h"
+
+namespace llmtrain {
+namespace {
+
+constexpr ProfileRange ratio_range{0, 1e3};
+
+// The single list of a program's keys with their ranges.
+void visit_program(ProfileReader& reader, Program& program) {
+  reader.text("name", program.name);
+  reader.text("description", program.description);
+  reader.attention_by_device("attention", program.attention);
+  reader.section("traffic", [&] {
+    reader.number("elementwise", program.traffic.elementwise, ratio_range);
+    reader.number("softmax_forward", program.traffic.softmax_forward, ratio_range);
+    reader.number("softmax_backward", program.traffic.softmax_backward, ratio_range);
+    reader.number("cross_entropy", program.traffic.cross_entropy, ratio_range);
+    reader.number("cast", program.traffic.cast, ratio_range);
+    reader.number("optimizer", program.traffic.optimizer, ratio_range);
+  });
+  reader.section("overlap", [&] {
+    reader.choice("tensor", program.overlap.tensor, tensor_overlap_words);
+    reader.number("sequence_regather", program.overlap.sequence_regather, fraction_or_none_range);
+  });
+  reader.section("host", [&] {
+    reader.number("backward", program.host.backward, ratio_range);
+    reader.number("blocking_transfer", program.host.blocking_transfer, ratio_range);
+  });
+  reader.section("stages", [&] { reader.boolean("even", program.stages.even); });
+  reader.sources("sources", program.sources);
+}
+
+}  // namespace
+
+std::optional<AttentionProfile> Program::attention_on(const std::string& profile) const {
+  const auto found = attention.find(profile.substr(0, profile.find('-')));
+  if (found == attention.end()) return std::nullopt;
+  return found->second;
+}
+
+Program parse_program(std::string_view text, const std::string& file, Program base) {
+  const Json root = parse_profile_text(text, file);
+  ProfileReader reader(root, file, "a program", ProfileReader::Keys::optional);
+  visit_program(reader, base);
+  reader.require_sources();
+  reader.finish();
+  return base;
+}
+
+Program load_program(const std::string& program, const std::filesystem::path& folder) {
+  // The default's facts are this header's, so that a run starts where only the profiles were copied.
+  if (program == Program{}.name && !std::filesystem::exists(folder / (program + ".json"))) return {};
+  const std::filesystem::path file = named_file({"/cluster/program", "program"}, program, folder);
+  return parse_program(read_file(file), file.string());
+}
+
+}  // namespace llmtrain

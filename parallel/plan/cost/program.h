@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace llmtrain {
+
+// Fused attention: fractions of the peak that causal attention reaches, FLOPs counted without the masked half.
+struct AttentionProfile {
+  double forward_fraction = 0;
+  double backward_fraction = 0;
+};
+
+enum class TensorOverlap {
+  none,
+  products,  // gathers and scatters of sequence parallelism overlap the products that they feed (--tp-comm-overlap)
+};
+constexpr std::array<std::string_view, 2> tensor_overlap_words = {"none", "products"};
+
+// Memory traffic relative to the least that the operators need to read and write: below 1 where fusion or caches save
+// some of it, above where a framework makes extra passes.
+struct TrafficFacts {
+  double elementwise = 0.8;        // norms, activation functions, residuals
+  double softmax_forward = 0.602;  // stored attention: relative to one read and one write of the scores
+  double softmax_backward = 2.49;  // relative to two reads and one write of the scores
+  double cross_entropy = 4.5;      // passes over the fp32 logits in each direction
+  double cast = 1.0;               // FP8 casts and transposes
+  double optimizer = 0.7;          // clipping and update
+};
+
+struct OverlapFacts {
+  TensorOverlap tensor = TensorOverlap::none;
+  // Exposed share of the additional all-gather in the backward of sequence parallelism, which programs overlap with the
+  // product of the input's gradient (Korthikanti et al., arXiv 2205.05198).
+  double sequence_regather = 0.231;
+};
+
+struct HostFacts {
+  // Host time to launch a backward operator, relative to a forward one: autograd replays it without Python.
+  double backward = 0.143;
+  // Host time of a transfer that the program waits for, relative to one that overlaps passes.
+  double blocking_transfer = 2.475;
+};
+
+struct StageFacts {
+  // Every stage takes the passes of the median stage, as simulations with one profiled time for all stages assume.
+  bool even = false;
+};
+
+// What the planner knows about the software that runs a recipe: a file in recipes/programs. A file states only what
+// differs from these values, which are those of llmtrain. The numbers were fitted once for all rows, over two thirds of
+// the published measurements in tests/published (scripts/score_planner --fit; every third row is held out): none of
+// them is specific to one model, row or source. docs/planner.md lists the errors that remain.
+struct Program {
+  std::string name = "llmtrain";
+  std::string description;
+  // By device, the part of a profile's name before the first "-": replaces the profile's attention where the program
+  // has other kernels than those that the profile was fitted to.
+  std::map<std::string, AttentionProfile> attention;
+  TrafficFacts traffic;
+  OverlapFacts overlap;
+  HostFacts host;
+  StageFacts stages;
+  std::map<std::string, std::string> sources;  // by section: the origin of its facts
+
+  std::optional<AttentionProfile> attention_on(const std::string& profile) const;
+};
+
+// Reads a program from JSON text; keys that it does not state keep the values of `base`. Throws Error(bad_recipe) with
+// every problem, as parse_profile() does, also for a section without an entry in "sources".
+Program parse_program(std::string_view text, const std::string& file, Program base = {});
+
+// The program that `cluster.program` of a recipe names: a file (a path with a slash or ending in .json) or a name in
+// `folder`. llmtrain needs no file. Throws as load_profile() does.
+Program load_program(const std::string& program, const std::filesystem::path& folder);
+
+}  // namespace llmtrain

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/cost/program.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "core/base/error.h"
+#include "core/recipe/recipe_io.h"
+#include "parallel/plan/cost/named_file.h"
+#include "parallel/plan/cost/step_cost_model.h"
+
+namespace llmtrain {
+namespace {
+
+const std::filesystem::path recipe_folder = std::filesystem::path(LLMTRAIN_SOURCE_DIR) / "recipes";
+const std::filesystem::path programs = recipe_folder / "programs";
+
+std::string problem_of(const std::string& text) {
+  try {
+    parse_program(text, "p.json");
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::bad_recipe);
+    return error.what();
+  }
+  return "";
+}
+
+// Three uneven stages, large enough that the device sets their times: the embedding, layers, and layers with a head of a large vocabulary.
+StepCosts costs_of(const Program& program) {
+  const Recipe recipe = parse_recipe(R"({
+    "model": {"architecture": "gpt2", "layers": 6, "hidden_size": 4096, "heads": 32, "vocab_size": 65536,
+              "max_sequence_length": 2048},
+    "batch": {"global": 8, "micro": 1}, "training": {"steps": 1}, "precision": {"compute": "bf16"},
+    "parallel": {"pipeline": 3, "data": 1}, "pipeline": {"schedule": "1f1b"},
+    "cluster": {"profile": "h100-sxm-80gb", "devices_per_node": 3}
+  })",
+                                     "recipe", ".");
+  ClusterProfile profile = load_profile("h100-sxm-80gb", recipe_folder / "clusters");
+  profile.program = program;
+  return make_step_costs(Partition::make(recipe, 3), profile);
+}
+
+TEST_CASE("every shipped program is read and states the sources of its facts") {
+  const std::vector<std::string> names = names_in(programs);
+  for (const char* name : {"llmtrain", "megatron-core", "nemo", "torchtitan", "torchtitan-compile", "fsdp-compile",
+                           "deepspeed", "megatron-deepspeed", "llm-foundry"})
+    CHECK(std::ranges::count(names, name) == 1);
+  for (const std::string& name : names) {
+    const Program program = load_program(name, programs);
+    CHECK(program.name == name);
+    CHECK_FALSE(program.description.empty());
+  }
+}
+
+TEST_CASE("a program states what differs, and keeps the rest") {
+  const Program program = parse_program(
+      R"({"name": "p", "traffic": {"elementwise": 0.5}, "overlap": {"tensor": "products"},
+          "sources": {"traffic": "here", "overlap": "there"}})",
+      "p.json");
+  CHECK(program.name == "p");
+  CHECK(program.traffic.elementwise == 0.5);
+  CHECK(program.traffic.cross_entropy == TrafficFacts{}.cross_entropy);
+  CHECK(program.overlap.tensor == TensorOverlap::products);
+  CHECK(program.overlap.sequence_regather == OverlapFacts{}.sequence_regather);
+  CHECK(program.sources.at("overlap") == "there");
+}
+
+TEST_CASE("attention is that of the device, which begins the name of its profiles") {
+  const Program program = parse_program(
+      R"({"attention": {"h100": {"forward_fraction": 0.5, "backward_fraction": 0.25}}, "sources": {"attention": ""}})",
+      "p.json");
+  REQUIRE(program.attention_on("h100-sxm-80gb").has_value());
+  CHECK(program.attention_on("h100-mine")->backward_fraction == 0.25);
+  CHECK_FALSE(program.attention_on("a100-80gb").has_value());
+  CHECK_FALSE(program.attention_on("h1000").has_value());
+}
+
+TEST_CASE("a wrong program is reported with pointer and rule") {
+  CHECK_THAT(problem_of(R"({"trafic": {}})"),
+             Catch::Contains("/trafic: is not a key of a program") && Catch::Contains("did you mean \"traffic\"?"));
+  CHECK_THAT(problem_of(R"({"traffic": {}})"), Catch::Contains("/traffic: has no source"));
+  CHECK_THAT(problem_of(R"({"overlap": {"tensor": "some"}, "sources": {"overlap": ""}})"),
+             Catch::Contains("/overlap/tensor: \"some\": must be \"none\" or \"products\""));
+  CHECK_THAT(problem_of(R"({"attention": {"h100": {"forward_fraction": 0.5}}, "sources": {"attention": ""}})"),
+             Catch::Contains("/attention/h100/backward_fraction: is missing"));
+  CHECK_THAT(problem_of(R"({"traffic": {"elementwise": -1}, "sources": {"traffic": ""}})"),
+             Catch::Contains("/traffic/elementwise: -1"));
+  CHECK_THAT(problem_of("[]"), Catch::Contains("must be an object, a program"));
+}
+
+TEST_CASE("an unknown program is refused with the nearest name, and llmtrain needs no file") {
+  CHECK_THROWS_WITH(load_program("nemmo", programs),
+                    Catch::Contains("/cluster/program") && Catch::Contains("did you mean \"nemo\"?"));
+  CHECK(load_program("llmtrain", "/nowhere").name == "llmtrain");
+}
+
+TEST_CASE("even stages all take the passes of the median stage") {
+  Program even;
+  even.stages.even = true;
+  const StepCosts own = costs_of({}), same = costs_of(even);
+  std::vector<double> forward;
+  for (const StageCost& stage : own.stages) forward.push_back(stage.forward.seconds);
+  std::ranges::sort(forward);
+  REQUIRE(forward.front() < forward.back());
+  for (const StageCost& stage : same.stages) CHECK(stage.forward.seconds == forward[1]);
+}
+
+TEST_CASE("a program with twice the traffic of element-wise operators takes longer") {
+  Program heavy;
+  heavy.traffic.elementwise *= 2;
+  CHECK(costs_of(heavy).stages[1].forward.seconds > costs_of({}).stages[1].forward.seconds);
+}
+
+}  // namespace
+}  // namespace llmtrain
