@@ -32,7 +32,6 @@ DEVICE = (
 )
 NETWORK = (
     ("/network/efficiency", 0.7, 0.2, 0.98),
-    ("/network/gather_efficiency", 0.4, 0.04, 0.98),
     ("/network/point_to_point_efficiency", 0.6, 0.1, 0.98),
     ("/network/latency_seconds", 2e-5, 3e-6, 1e-4),
 )

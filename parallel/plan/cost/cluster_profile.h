@@ -86,8 +86,7 @@ struct NodeProfile {
 struct NetworkProfile {
   std::int64_t adapters = 1;  // per node
   double adapter_bandwidth = 0;
-  double efficiency = 0;                 // of all adapters together, in all-reduces of large buckets
-  double gather_efficiency = 0;          // in all-gather and reduce-scatter of sharded weights (ZeRO-3)
+  double efficiency = 0;                 // of all adapters together, in collectives of large buckets
   double point_to_point_efficiency = 0;  // of one rank's share of the adapters
   double latency_seconds = 0;
 };

@@ -108,8 +108,21 @@ double CollectiveCost::all_gather(double bytes, const RankGroup& group) const {
   return reduction(bytes, group, profile_.network.efficiency) / 2;
 }
 
-double CollectiveCost::gather_weights(double bytes, const RankGroup& group) const {
-  return reduction(bytes, group, profile_.network.gather_efficiency) / 2;
+// Each of a ring's n − 1 steps is a hop over NVLink or over the network. NCCL's own tuning model counts them so, with
+// these latencies of its Simple protocol (NVIDIA/nccl, src/graph/tuning.cc, hwLat).
+double CollectiveCost::ring_latency(const RankGroup& group) const {
+  constexpr double link_hop_seconds = 3.4e-6, network_hop_seconds = 14e-6;
+  const double nodes = node_count(group);
+  if (nodes <= 1 || profile_.device.kind == DeviceKind::cpu) return 0;
+  return (static_cast<double>(group.ranks) - nodes) * link_hop_seconds + (nodes - 1) * network_hop_seconds;
+}
+
+double CollectiveCost::gather_weights(double bytes, double messages, const RankGroup& group) const {
+  if (group.ranks <= 1 || bytes <= 0) return 0;
+  const NetworkProfile& network = profile_.network;
+  const double reached = profile_.program.data.gather_adapters / static_cast<double>(network.adapters);
+  const double efficiency = reached > 0 ? std::min(reached, network.efficiency) : network.efficiency;
+  return reduction(bytes, group, efficiency) / 2 + messages * ring_latency(group);
 }
 
 double CollectiveCost::all_to_all(double bytes, const RankGroup& group, AllToAllAlgorithm algorithm) const {

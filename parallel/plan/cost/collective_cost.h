@@ -26,8 +26,9 @@ class CollectiveCost {
   // each way.
   double all_reduce(double bytes, const RankGroup& group) const;
   double all_gather(double bytes, const RankGroup& group) const;  // and reduce-scatter, which takes as long
-  // The same for the many small tensors of sharded weights (ZeRO-3), which reach less of the network's bandwidth.
-  double gather_weights(double bytes, const RankGroup& group) const;
+  // The same for sharded weights (ZeRO-3), which move in so many messages, each around a ring of all ranks: its latency
+  // grows with their number. A program may reach only a part of a node's adapters (DataFacts).
+  double gather_weights(double bytes, double messages, const RankGroup& group) const;
   // Each rank holds `bytes` and sends an equal part to every other: linear with ranks − 1 messages, or 2DH, which first
   // merges messages to the same node (Hwang et al., arXiv 2206.03382, section 3.4).
   double all_to_all(double bytes, const RankGroup& group, AllToAllAlgorithm algorithm) const;
@@ -39,6 +40,7 @@ class CollectiveCost {
   double inside_node(double bytes, std::int64_t ranks) const;  // one all-reduce
   double between_nodes(double bytes, const RankGroup& group, double efficiency) const;
   double emulated_ring(double bytes, std::int64_t ranks) const;  // one all-reduce
+  double ring_latency(const RankGroup& group) const;             // of one all-gather between nodes
   double reduction(double bytes, const RankGroup& group, double efficiency) const;
 
   const ClusterProfile& profile_;

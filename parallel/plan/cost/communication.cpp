@@ -117,6 +117,8 @@ std::vector<StateTraffic> state_traffic(const Partition& partition, const Schedu
   const std::vector<double> gathers = count_by_stage(schedule, Operation::gather_weights);
   std::vector<StateTraffic> ranks(static_cast<std::size_t>(partition.mesh.pipeline));
   for (std::size_t stage = 0; stage < partition.stages.size(); ++stage) {
+    ranks[partition.rank_of(stage)].add_blocks(partition.stages[stage].blocks.size(), reductions[stage],
+                                               gathers[stage]);
     for (const StateGroup& group : partition.groups[stage]) {
       const bool is_shared = group.kind == StateGroup::Kind::shared_embedding;
       const double times = is_shared ? std::min(1.0, reductions[stage]) : reductions[stage];
@@ -132,19 +134,25 @@ void add_states(const CostContext& context, const std::vector<StateTraffic>& ran
   const RankGroup shards = shard_group(mesh), experts = expert_data_group(mesh);
   // The rank with the most traffic sets the pace: the others wait for it at the end of the step.
   const double gradients = most(ranks, &StateTraffic::gradients);
-  const Collective reduction = zero_stage > 0 ? Collective::reduce_scatter : Collective::all_reduce;
-  table.add(reduction, Purpose::data_parallel, "gradients", zero_stage > 0 ? shards : data_group(mesh), gradients);
-  table.add(reduction, Purpose::data_parallel, "expert gradients", experts,
-            most(ranks, &StateTraffic::expert_gradients));
+  // ZeRO-3 scatters block by block during passes, as it gathers.
+  const double reduced = most(ranks, &StateTraffic::reduced_blocks);
+  const auto add_gradients = [&](const char* tensors, const RankGroup& group, double bytes) {
+    if (zero_stage == 0) return table.add(Collective::all_reduce, Purpose::data_parallel, tensors, group, bytes);
+    table.add(Collective::reduce_scatter, Purpose::data_parallel, tensors, group, bytes,
+              sharding_seconds(context, zero_stage, bytes, reduced, group));
+  };
+  add_gradients("gradients", zero_stage > 0 ? shards : data_group(mesh), gradients);
+  add_gradients("expert gradients", experts, most(ranks, &StateTraffic::expert_gradients));
   // Without sharding every rank updates all weights itself: none move.
   if (zero_stage == 0) return;
   // With fewer shards than data ranks the shards' sums are added up across the replicas.
   table.add(Collective::all_reduce, Purpose::data_parallel, "gradient shards", replica_group(mesh),
             gradients / static_cast<double>(shards.ranks));
-  // ZeRO-3 gathers piecemeal during passes, at a lower rate than the one large gather after the step.
+  // ZeRO-3 gathers block by block during passes, the other stages once after the step.
+  const double messages = most(ranks, &StateTraffic::gathered_blocks);
   const auto add_weights = [&](const char* tensors, const RankGroup& group, double bytes) {
     table.add(Collective::all_gather, Purpose::data_parallel, tensors, group, bytes,
-              sharding_seconds(context, zero_stage, bytes, group));
+              sharding_seconds(context, zero_stage, bytes, messages, group));
   };
   add_weights("weights", shards, most(ranks, &StateTraffic::weights));
   add_weights("expert weights", experts, most(ranks, &StateTraffic::expert_weights));

@@ -74,7 +74,6 @@ void visit_profile(Visitor& visitor, ClusterProfile& profile) {
     visitor.integer("adapters", profile.network.adapters, count_range);
     visitor.number("adapter_bandwidth", profile.network.adapter_bandwidth, rate_range);
     visitor.number("efficiency", profile.network.efficiency, fraction_range);
-    visitor.number("gather_efficiency", profile.network.gather_efficiency, fraction_range);
     visitor.number("point_to_point_efficiency", profile.network.point_to_point_efficiency, fraction_range);
     visitor.number("latency_seconds", profile.network.latency_seconds, seconds_range);
   });

@@ -33,6 +33,7 @@ void visit_program(ProfileReader& reader, Program& program) {
     reader.number("backward", program.host.backward, ratio_range);
     reader.number("blocking_transfer", program.host.blocking_transfer, ratio_range);
   });
+  reader.section("data", [&] { reader.number("gather_adapters", program.data.gather_adapters, ratio_range); });
   reader.section("stages", [&] { reader.boolean("even", program.stages.even); });
   reader.sources("sources", program.sources);
 }

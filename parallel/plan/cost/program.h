@@ -47,6 +47,12 @@ struct HostFacts {
   double blocking_transfer = 2.475;
 };
 
+struct DataFacts {
+  // Gathers and scatters of sharded weights (ZeRO-3) between nodes reach the bandwidth of so many of a node's adapters;
+  // 0: as other collectives do.
+  double gather_adapters = 0;
+};
+
 struct StageFacts {
   // Every stage takes the passes of the median stage, as simulations with one profiled time for all stages assume.
   bool even = false;
@@ -65,6 +71,7 @@ struct Program {
   TrafficFacts traffic;
   OverlapFacts overlap;
   HostFacts host;
+  DataFacts data;
   StageFacts stages;
   std::map<std::string, std::string> sources;  // by section: the origin of its facts
 

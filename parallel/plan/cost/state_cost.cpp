@@ -114,8 +114,14 @@ void StateTraffic::add(const StateGroup& group, double reductions, double gather
   (is_expert ? expert_weights : weights) += gathers * (whole * group.types.weight_bytes());
 }
 
-double sharding_seconds(const CostContext& context, std::int64_t zero_stage, double bytes, const RankGroup& group) {
-  return zero_stage == 3 ? context.collectives.gather_weights(bytes, group)
+void StateTraffic::add_blocks(std::size_t blocks, double reductions, double gathers) {
+  reduced_blocks += reductions * static_cast<double>(blocks);
+  gathered_blocks += gathers * static_cast<double>(blocks);
+}
+
+double sharding_seconds(const CostContext& context, std::int64_t zero_stage, double bytes, double messages,
+                        const RankGroup& group) {
+  return zero_stage == 3 ? context.collectives.gather_weights(bytes, messages, group)
                          : context.collectives.all_gather(bytes, group);
 }
 
@@ -125,19 +131,22 @@ double reduction_seconds(const CostContext& context, const StateTraffic& traffic
   const CollectiveCost& collectives = context.collectives;
   // ZeRO-0 keeps whole gradients everywhere: one all-reduce over all data ranks. Else hierarchical: reduce-scatter
   // among the shards, then all-reduce of each shard among its replicas.
-  const double of_dense = dense == 0 ? collectives.all_reduce(traffic.gradients, data_group(context.mesh()))
-                                     : sharding_seconds(context, dense, traffic.gradients, shards) +
-                                           collectives.all_reduce(traffic.gradients / static_cast<double>(shards.ranks),
-                                                                  replica_group(context.mesh()));
-  return of_dense + (expert == 0 ? collectives.all_reduce(traffic.expert_gradients, experts)
-                                 : sharding_seconds(context, expert, traffic.expert_gradients, experts));
+  const double of_dense = dense == 0
+                              ? collectives.all_reduce(traffic.gradients, data_group(context.mesh()))
+                              : sharding_seconds(context, dense, traffic.gradients, traffic.reduced_blocks, shards) +
+                                    collectives.all_reduce(traffic.gradients / static_cast<double>(shards.ranks),
+                                                           replica_group(context.mesh()));
+  return of_dense +
+         (expert == 0 ? collectives.all_reduce(traffic.expert_gradients, experts)
+                      : sharding_seconds(context, expert, traffic.expert_gradients, traffic.reduced_blocks, experts));
 }
 
 double gather_seconds(const CostContext& context, const StateTraffic& traffic) {
   const std::int64_t dense = context.partition.zero_stage(), expert = expert_zero_stage(context);
   const RankGroup shards = shard_group(context.mesh()), experts = expert_data_group(context.mesh());
-  return (dense == 0 ? 0 : sharding_seconds(context, dense, traffic.weights, shards)) +
-         (expert == 0 ? 0 : sharding_seconds(context, expert, traffic.expert_weights, experts));
+  return (dense == 0 ? 0 : sharding_seconds(context, dense, traffic.weights, traffic.gathered_blocks, shards)) +
+         (expert == 0 ? 0
+                      : sharding_seconds(context, expert, traffic.expert_weights, traffic.gathered_blocks, experts));
 }
 
 double exposed_beside_pass(double collective_seconds, double pass_seconds, double buckets, double slowdown) {

@@ -22,14 +22,19 @@ struct StateTraffic {
   double weights = 0;
   double expert_gradients = 0;
   double expert_weights = 0;
+  // In how many messages each of them moves: one per block and collective.
+  double reduced_blocks = 0;
+  double gathered_blocks = 0;
 
   // Adds a group whose gradients are reduced `reductions` times and whose weights are gathered `gathers` times.
   void add(const StateGroup& group, double reductions, double gathers);
+  void add_blocks(std::size_t blocks, double reductions, double gathers);
 };
 
-// Seconds of one gather of sharded weights or scatter of gradients, which takes as long: ZeRO-3 moves them block by
-// block, in many small tensors, at the lower rate fitted for them.
-double sharding_seconds(const CostContext& context, std::int64_t zero_stage, double bytes, const RankGroup& group);
+// Seconds of one gather of sharded weights or scatter of gradients, which takes as long: ZeRO-3 moves them in one
+// message per block.
+double sharding_seconds(const CostContext& context, std::int64_t zero_stage, double bytes, double messages,
+                        const RankGroup& group);
 
 // Seconds of one reduction (all-reduce, or reduce-scatter at ZeRO-1 and higher) and of one gather of weights, dense
 // parameters and experts each over the ranks of their own group.

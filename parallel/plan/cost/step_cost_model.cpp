@@ -48,6 +48,7 @@ void add_offload(const CostContext& context, std::size_t stage, StageCost& cost)
 void add_data_parallel(const CostContext& context, std::size_t stage, StageCost& cost) {
   StateTraffic traffic;
   for (const StateGroup& group : context.partition.groups[stage]) traffic.add(group, 1, 1);
+  traffic.add_blocks(context.partition.stages[stage].blocks.size(), 1, 1);
   cost.reduce_seconds = reduction_seconds(context, traffic);
   cost.gather_seconds = gather_seconds(context, traffic);
   if (!context.recipe().parallel.overlap) return;

@@ -12,7 +12,7 @@ ClusterProfile plain_profile() {
   profile.device.memory_bandwidth = 1e12;
   profile.memory = {1, 0};
   profile.node = {8, 100e9, 1, 0, {}};
-  profile.network = {4, 10e9, 1, 0.5, 1, 0};
+  profile.network = {4, 10e9, 1, 1, 0};
   return profile;
 }
 
@@ -24,7 +24,7 @@ TEST_CASE("a group of one takes no time") {
   const RankGroup one{1, 1, 1};
   CHECK(cost.all_reduce(megabyte, one) == 0);
   CHECK(cost.all_gather(megabyte, one) == 0);
-  CHECK(cost.gather_weights(megabyte, one) == 0);
+  CHECK(cost.gather_weights(megabyte, 1, one) == 0);
   CHECK(cost.all_to_all(megabyte, one) == 0);
   CHECK(cost.point_to_point(megabyte, one) == 0);
 }
@@ -51,7 +51,7 @@ TEST_CASE("an emulated network adds the time of its hops and bytes to that of th
   CHECK(added([&](const CollectiveCost& cost) { return cost.all_gather(megabyte, node); }) == Approx(gather));
   CHECK(added([&](const CollectiveCost& cost) { return cost.seconds(Collective::reduce_scatter, megabyte, node); }) ==
         Approx(gather));
-  CHECK(added([&](const CollectiveCost& cost) { return cost.gather_weights(megabyte, node); }) == Approx(gather));
+  CHECK(added([&](const CollectiveCost& cost) { return cost.gather_weights(megabyte, 1, node); }) == Approx(gather));
   CHECK(added([&](const CollectiveCost& cost) { return cost.point_to_point(megabyte, pair); }) == Approx(1.01));
   CHECK(added([&](const CollectiveCost& cost) { return cost.all_to_all(megabyte, node); }) == Approx(0.76));
 }
@@ -76,7 +76,7 @@ TEST_CASE("ranks of a node share its adapters") {
   CHECK(cost.all_reduce(100 * megabyte, {16, 1, 8}) == Approx(2 * 0.5 * 100 * megabyte / 40e9));
   // One rank per node, while the seven others do the same: an eighth of the adapters each.
   CHECK(cost.all_reduce(100 * megabyte, {2, 8, 1}) == Approx(8 * 2 * 0.5 * 100 * megabyte / 40e9));
-  CHECK(cost.gather_weights(100 * megabyte, {16, 1, 8}) == Approx(2 * cost.all_gather(100 * megabyte, {16, 1, 8})));
+  CHECK(cost.gather_weights(100 * megabyte, 0, {16, 1, 8}) == Approx(cost.all_gather(100 * megabyte, {16, 1, 8})));
 }
 
 TEST_CASE("a message uses one adapter at most") {
@@ -116,6 +116,27 @@ TEST_CASE("collectives never get faster with bytes or nodes") {
       CHECK(cost.all_to_all(bytes * 1.1, group) >= cost.all_to_all(bytes, group));
     }
   }
+}
+
+TEST_CASE("a gather of sharded weights pays a ring's hops for each message between nodes, and none inside one") {
+  const ClusterProfile profile = plain_profile();
+  const CollectiveCost cost(profile, 8);
+  const RankGroup nodes{32, 1, 8}, node{8, 1, 8};
+  const double one = cost.gather_weights(megabyte, 1, nodes), three = cost.gather_weights(megabyte, 3, nodes);
+  // 31 hops, 3 of them between the four nodes, with the latencies of NCCL's tuning model.
+  CHECK(three - one == Approx(2 * (28 * 3.4e-6 + 3 * 14e-6)));
+  CHECK(cost.gather_weights(megabyte, 3, node) == cost.all_gather(megabyte, node));
+}
+
+TEST_CASE("a program may gather over fewer adapters than a node has") {
+  ClusterProfile profile = plain_profile();
+  const RankGroup nodes{16, 1, 8};
+  const double all = CollectiveCost(profile, 8).gather_weights(1000 * megabyte, 0, nodes);
+  profile.program.data.gather_adapters = 0.5;
+  CHECK(CollectiveCost(profile, 8).gather_weights(1000 * megabyte, 0, nodes) == Approx(8 * all));
+  // Never more than there are.
+  profile.program.data.gather_adapters = 16;
+  CHECK(CollectiveCost(profile, 8).gather_weights(1000 * megabyte, 0, nodes) == all);
 }
 
 }  // namespace
