@@ -23,6 +23,20 @@ struct WorkPair {
   }
 };
 
+// The fraction of a weight's cast that one pass of one rank does.
+double weight_cast_share(const CostContext& context) {
+  switch (context.program().fp8.weight_casts) {
+    case WeightCasts::micro_batch:
+      return 1;
+    case WeightCasts::step:
+      return 1.0 / static_cast<double>(context.partition.shape.micro_batches);
+    case WeightCasts::shard:
+      return context.recipe().parallel.zero_stage == 3 ? 1.0 / static_cast<double>(shard_group(context.mesh()).ranks)
+                                                       : 1;
+  }
+  return 1;
+}
+
 // Casts of an FP8 product: the input to FP8 and to its FP8 transpose, the weight likewise (at O3 it is FP8 already:
 // only the transpose); in the backward the output's gradient likewise, and the weight's gradient into the FP8 sum
 // (FP8-LM, arXiv 2310.18313, section 2).
@@ -34,9 +48,9 @@ void add_casts(const CostContext& context, const MatrixProduct& product, WorkPai
   // Read one element, write two FP8 ones; at O3 read and write one byte.
   const double weight_bytes = context.setting.fp8_level == Fp8Level::o3 ? 2 : element + 2;
   cost.forward += context.roofline.pass(factor * (element + 2) * input);
-  cost.forward += context.roofline.pass(factor * weight_bytes * weight);
+  cost.forward += context.roofline.pass(factor * weight_bytes * weight) * weight_cast_share(context);
   cost.backward += context.roofline.pass(factor * (element + 2) * output);
-  cost.backward += context.roofline.pass(factor * (element + 2) * weight);
+  if (context.program().fp8.states) cost.backward += context.roofline.pass(factor * (element + 2) * weight);
 }
 
 // The backward has two products: the gradient of the input and the gradient of the weight.
@@ -195,6 +209,12 @@ CostContext::CostContext(const Partition& partition_in, const ClusterProfile& pr
       setting(pass_setting(partition_in, KernelSet::cuda)),
       roofline(profile_in, partition_in.recipe.precision.compute),
       collectives(profile_in, partition_in.mesh.devices_per_node, emulated_link(partition_in.recipe.launch)) {}
+
+PrecisionRecipe CostContext::state_precision() const {
+  PrecisionRecipe precision = recipe().precision;
+  if (!program().fp8.states) precision.fp8_level = Fp8Level::off;
+  return precision;
+}
 
 AxisGroup group_of(const Mesh& mesh, RankAxis axis) {
   switch (axis) {

@@ -24,6 +24,8 @@ struct CostContext {
   const Recipe& recipe() const { return partition.recipe; }
   const Mesh& mesh() const { return partition.mesh; }
   const Program& program() const { return profile.program; }
+  // Of gradients and states.
+  PrecisionRecipe state_precision() const;
 };
 
 // The ranks of a collective inside a block, and the purpose under which it is counted.

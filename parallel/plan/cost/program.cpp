@@ -34,6 +34,10 @@ void visit_program(ProfileReader& reader, Program& program) {
     reader.number("blocking_transfer", program.host.blocking_transfer, ratio_range);
   });
   reader.section("data", [&] { reader.number("gather_adapters", program.data.gather_adapters, ratio_range); });
+  reader.section("fp8", [&] {
+    reader.boolean("states", program.fp8.states);
+    reader.choice("weight_casts", program.fp8.weight_casts, weight_casts_words);
+  });
   reader.section("stages", [&] { reader.boolean("even", program.stages.even); });
   reader.sources("sources", program.sources);
 }

@@ -53,6 +53,21 @@ struct DataFacts {
   double gather_adapters = 0;
 };
 
+// When weights are cast to FP8.
+enum class WeightCasts {
+  micro_batch,  // whole weights in every pass
+  step,         // whole weights in the first micro-batch, kept for the others
+  shard,        // in every pass, but each rank only its shard, before the gather of ZeRO-3
+};
+constexpr std::array<std::string_view, 3> weight_casts_words = {"micro_batch", "step", "shard"};
+
+struct Fp8Facts {
+  // FP8 levels concern gradients and states, too (MS-AMP); otherwise matrix products and gathered activations alone,
+  // with gradients and states as without FP8 (TransformerEngine, torchao).
+  bool states = true;
+  WeightCasts weight_casts = WeightCasts::micro_batch;
+};
+
 struct StageFacts {
   // Every stage takes the passes of the median stage, as simulations with one profiled time for all stages assume.
   bool even = false;
@@ -72,6 +87,7 @@ struct Program {
   OverlapFacts overlap;
   HostFacts host;
   DataFacts data;
+  Fp8Facts fp8;
   StageFacts stages;
   std::map<std::string, std::string> sources;  // by section: the origin of its facts
 

@@ -90,7 +90,7 @@ double update_seconds(const CostContext& context, std::size_t rank) {
     for (const std::size_t block : partition.stages[stage].blocks)
       tensors += static_cast<double>(partition.graph->blocks[block].parameters.size());
   }
-  const PrecisionRecipe& precision = context.recipe().precision;
+  const PrecisionRecipe precision = context.state_precision();
   const bool shards_dense = partition.zero_stage() > 0, shards_experts = expert_zero_stage(context) > 0;
   const double dense_ranks = shards_dense ? static_cast<double>(shard_group(context.mesh()).ranks) : 1;
   const double expert_ranks = shards_experts ? static_cast<double>(expert_data_group(context.mesh()).ranks) : 1;

@@ -228,8 +228,18 @@ KernelSet kernel_set(const Recipe& recipe, const ClusterProfile& profile) {
   return kind == DeviceKind::cuda ? KernelSet::cuda : KernelSet::cpu;
 }
 
+Partition partition_for(const Recipe& recipe, const ClusterProfile& cluster, std::int64_t devices_per_node,
+                        std::shared_ptr<const Graph> graph) {
+  Recipe of_states = recipe;
+  if (!cluster.program.fp8.states) of_states.precision.fp8_level = Fp8Level::off;
+  Partition partition = Partition::make(of_states, devices_per_node, std::move(graph));
+  // Products are those of the recipe.
+  partition.recipe.precision = recipe.precision;
+  return partition;
+}
+
 std::shared_ptr<const Layout> lay_out(const Recipe& recipe, const ClusterProfile& cluster) {
-  return std::make_shared<const Layout>(Partition::make(recipe, devices_per_node(recipe, cluster)));
+  return std::make_shared<const Layout>(partition_for(recipe, cluster, devices_per_node(recipe, cluster)));
 }
 
 Plan make_plan(std::shared_ptr<const Layout> layout, const ClusterProfile& cluster, Timeline timeline) {

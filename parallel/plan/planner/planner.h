@@ -13,6 +13,11 @@
 
 namespace llmtrain {
 
+// How the cluster's program divides a recipe: its gradients and states are FP8 only if the program's are. Arguments and
+// errors as those of Partition::make().
+Partition partition_for(const Recipe& recipe, const ClusterProfile& cluster, std::int64_t devices_per_node,
+                        std::shared_ptr<const Graph> graph = nullptr);
+
 // The layout of a recipe in the world that the recipe and the cluster define. Throws Error(bad_recipe) with every
 // reason if the recipe cannot be laid out.
 std::shared_ptr<const Layout> lay_out(const Recipe& recipe, const ClusterProfile& cluster);

@@ -78,7 +78,7 @@ class Search {
   Search(const Recipe& recipe, const ClusterProfile& cluster)
       : recipe_(recipe),
         cluster_(cluster),
-        start_(Partition::make(recipe, devices_per_node(recipe, cluster))),
+        start_(partition_for(recipe, cluster, devices_per_node(recipe, cluster))),
         profile_(share_devices(cluster, start_.mesh)) {}
 
   SearchResult run() {
@@ -136,7 +136,7 @@ class Search {
 
   // All layouts share the model, so the graph is built once; the ranks per node stay those of the recipe.
   Partition partition_of(const Recipe& layout) const {
-    return Partition::make(layout, start_.mesh.devices_per_node, start_.graph);
+    return partition_for(layout, cluster_, start_.mesh.devices_per_node, start_.graph);
   }
 
   const Recipe& recipe_;
