@@ -23,11 +23,10 @@ using Json = nlohmann::ordered_json;
 Json layout_json(const Recipe& recipe) {
   const Json all = to_json(recipe);
   Json layout;
-  layout["parallel"] = {{"tensor", all["parallel"]["tensor"]},
-                        {"sequence", all["parallel"]["sequence"]},
-                        {"pipeline", all["parallel"]["pipeline"]},
-                        {"data", all["parallel"]["data"]},
-                        {"zero_stage", all["parallel"]["zero_stage"]}};
+  layout["parallel"] = {
+      {"tensor", all["parallel"]["tensor"]},         {"sequence", all["parallel"]["sequence"]},
+      {"pipeline", all["parallel"]["pipeline"]},     {"data", all["parallel"]["data"]},
+      {"zero_stage", all["parallel"]["zero_stage"]}, {"zero_shard_ranks", all["parallel"]["zero_shard_ranks"]}};
   layout["pipeline"] = {{"schedule", all["pipeline"]["schedule"]}, {"loops", all["pipeline"]["loops"]}};
   layout["batch"] = {{"micro", all["batch"]["micro"]}};
   layout["memory"] = {{"recompute", all["memory"]["recompute"]}};
@@ -39,14 +38,20 @@ std::string row(const SearchCandidate& candidate) {
   const Json layout = layout_json(candidate.recipe);
   const auto text = [&](const char* section, const char* key) { return layout[section][key].get<std::string>(); };
   const PipelineRecipe& pipeline = candidate.recipe.pipeline;
-  // Without stages a schedule has no effect.
-  const bool pipelined = candidate.recipe.parallel.pipeline > 1 || pipeline.loops > 1;
+  // A single stage only differs by whether gradients are accumulated with one micro-batch alive.
+  const bool pipelined = candidate.recipe.parallel.pipeline > 1 || pipeline.loops > 1 ||
+                         pipeline.schedule == PipelineSchedule::one_forward_one_backward;
   const std::string schedule = pipelined ? fmt::format("{} × {}", text("pipeline", "schedule"), pipeline.loops) : "-";
-  return fmt::format(
-      "  {:>8}  {:>9}  {:>6}  {:>8}  {:>5}  {:>4}  {:<19}  {:>5}  {:<9}  {}\n", format_duration(candidate.step_seconds),
-      format_bytes(static_cast<std::int64_t>(candidate.peak_bytes)), candidate.recipe.parallel.tensor,
-      candidate.recipe.parallel.pipeline, *candidate.recipe.parallel.data, candidate.recipe.parallel.zero_stage,
-      schedule, candidate.recipe.batch.micro, text("memory", "recompute"), text("precision", "fp8_level"));
+  const ParallelRecipe& parallel = candidate.recipe.parallel;
+  // The stage, and over how many ranks it shards where they are not all data ranks.
+  const std::string zero = parallel.zero_shard_ranks
+                               ? fmt::format("{}/{}", parallel.zero_stage, *parallel.zero_shard_ranks)
+                               : std::to_string(parallel.zero_stage);
+  return fmt::format("  {:>8}  {:>9}  {:>6}  {:>8}  {:>5}  {:>4}  {:<19}  {:>5}  {:<9}  {}\n",
+                     format_duration(candidate.step_seconds),
+                     format_bytes(static_cast<std::int64_t>(candidate.peak_bytes)), candidate.recipe.parallel.tensor,
+                     candidate.recipe.parallel.pipeline, *parallel.data, zero, schedule, candidate.recipe.batch.micro,
+                     text("memory", "recompute"), text("precision", "fp8_level"));
 }
 
 std::string table(const Recipe& recipe, const SearchResult& result, const std::string& profile) {

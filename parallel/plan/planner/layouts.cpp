@@ -45,7 +45,6 @@ class LayoutWalk {
     layout_.parallel.expert_tensor = tensor;
     layout_.parallel.pipeline = pipeline;
     layout_.parallel.data = data;
-    layout_.parallel.zero_shard_ranks.reset();
     for (std::int64_t micro = 1; micro <= largest_micro_batch; micro *= 2) {
       if ((layout_.batch.global / data) % micro != 0) break;
       layout_.batch.micro = micro;
@@ -57,7 +56,7 @@ class LayoutWalk {
     PipelineRecipe& pipeline = layout_.pipeline;
     // A list in the recipe fits only its own number of stages.
     pipeline.balance = {};
-    if (layout_.parallel.pipeline == 1) return set_single_rank();
+    if (layout_.parallel.pipeline == 1) return set_single_rank(micros);
     pipeline.schedule = PipelineSchedule::one_forward_one_backward;
     pipeline.loops = 1;
     set_sharding();
@@ -74,16 +73,21 @@ class LayoutWalk {
   }
 
   // Without a pipeline loops only help ZeRO-3, which then gathers one layer at a time.
-  void set_single_rank() {
+  void set_single_rank(std::int64_t micros) {
     layout_.pipeline.schedule = PipelineSchedule::breadth_first;
     layout_.pipeline.loops = 1;
     set_sharding();
+    if (micros > 1) {
+      // Gradient accumulation: one micro-batch's activations at a time instead of all of them.
+      layout_.pipeline.schedule = PipelineSchedule::one_forward_one_backward;
+      set_sharding();
+    }
     if (*layout_.parallel.data == 1) return;
     layout_.pipeline.loops = layout_.model.layers;
     layout_.parallel.zero_stage = 3;
     for (const auto schedule : {PipelineSchedule::breadth_first, PipelineSchedule::interleaved}) {
       layout_.pipeline.schedule = schedule;
-      set_memory();
+      set_shard_ranks();
     }
   }
 
@@ -92,8 +96,21 @@ class LayoutWalk {
     const std::int64_t highest = *layout_.parallel.data * mesh_.context > 1 ? 3 : 0;
     for (std::int64_t stage = 0; stage <= highest; ++stage) {
       layout_.parallel.zero_stage = stage;
-      set_memory();
+      set_shard_ranks();
     }
+  }
+
+  // Shards over all data ranks, or over those of a node with copies on the others: less traffic between nodes for more
+  // memory.
+  void set_shard_ranks() {
+    layout_.parallel.zero_shard_ranks.reset();
+    set_memory();
+    const std::int64_t data = *layout_.parallel.data;
+    const std::int64_t in_node = mesh_.devices_per_node / (layout_.parallel.tensor * mesh_.context);
+    if (layout_.parallel.zero_stage == 0 || in_node <= 1 || in_node >= data || data % in_node != 0) return;
+    layout_.parallel.zero_shard_ranks = in_node;
+    set_memory();
+    layout_.parallel.zero_shard_ranks.reset();
   }
 
   void set_memory() {

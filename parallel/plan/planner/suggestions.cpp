@@ -64,11 +64,13 @@ class Neighbours {
   }
 
   void change_pipeline() {
-    if (mesh_.pipeline == 1) return;
-    for (const std::int64_t loops : {recipe_.pipeline.loops, recipe_.pipeline.loops * 2}) {
-      change_schedule(PipelineSchedule::breadth_first, loops);
-      change_schedule(PipelineSchedule::interleaved, loops);
+    if (mesh_.pipeline > 1) {
+      for (const std::int64_t loops : {recipe_.pipeline.loops, recipe_.pipeline.loops * 2}) {
+        change_schedule(PipelineSchedule::breadth_first, loops);
+        change_schedule(PipelineSchedule::interleaved, loops);
+      }
     }
+    // On one rank it accumulates gradients with one micro-batch alive.
     change_schedule(PipelineSchedule::one_forward_one_backward, 1);
   }
 

@@ -79,6 +79,47 @@ TEST_CASE("a search's Pareto front is close to that of all layouts everywhere") 
   }
 }
 
+struct ByHand {
+  const char* what;
+  std::vector<Override> recipe;
+  std::vector<Override> layout;
+};
+
+const ByHand by_hand[] = {
+    {"gradient accumulation on one pipeline rank, one micro-batch alive",
+     {"cluster.profile=h100-sxm-80gb", "model.layers=24", "model.hidden_size=4096", "model.heads=32",
+      "batch.global=1024", "batch.sequence_length=512", "precision.compute=bf16"},
+     {"parallel.data=8", "parallel.zero_stage=1", "parallel.overlap=true", "batch.micro=8", "pipeline.schedule=1f1b"}},
+    {"ZeRO-3 within each of many nodes",
+     {"cluster.profile=h100-sxm-80gb", "cluster.nodes=16", "model.layers=32", "model.hidden_size=4096",
+      "model.heads=32", "batch.global=128", "precision.compute=bf16", "parallel.overlap=true"},
+     {"parallel.data=128", "parallel.zero_stage=3", "parallel.zero_shard_ranks=8", "pipeline.schedule=interleaved",
+      "pipeline.loops=32"}},
+    {"both",
+     {"cluster.profile=a100-80gb", "cluster.nodes=4", "model.layers=24", "model.hidden_size=4096", "model.heads=32",
+      "batch.global=1024", "precision.compute=bf16", "parallel.overlap=true"},
+     {"parallel.data=32", "parallel.zero_stage=1", "parallel.zero_shard_ranks=8", "batch.micro=4",
+      "pipeline.schedule=1f1b"}},
+};
+
+TEST_CASE("a search is not beaten by a layout made by hand") {
+  for (const ByHand& hand : by_hand) {
+    INFO(hand.what);
+    std::vector<Override> all = hand.recipe;
+    all.insert(all.end(), hand.layout.begin(), hand.layout.end());
+    const Recipe recipe = small_gpt(hand.recipe);
+    const PlanReport own = make_plan(small_gpt(all), profile_of(recipe)).report;
+    REQUIRE(own.fits);
+    const SearchResult result = search_layouts(recipe, profile_of(recipe));
+    REQUIRE_FALSE(result.front.empty());
+    CHECK(result.front.front().step_seconds <= own.step.seconds);
+    // Nor is any layout both as fast and smaller.
+    CHECK(std::ranges::any_of(result.front, [&](const SearchCandidate& candidate) {
+      return candidate.step_seconds <= own.step.seconds && candidate.peak_bytes <= peak_bytes(own);
+    }));
+  }
+}
+
 TEST_CASE("a search tries FP8 levels only up to the recipe's own") {
   const auto levels = [](const char* level) {
     const Recipe recipe = small_gpt({"cluster.profile=h100-sxm-80gb", "model.hidden_size=4096",
