@@ -14,7 +14,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FILES = ("calibration.csv",)
+FILES = ("calibration.csv", "programs.csv")
 NOT_TIME = ("bubble_fraction", "data_parallel_communication", "peak_memory")
 RATES = (
     "samples_per_second",
