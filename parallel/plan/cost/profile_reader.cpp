@@ -65,7 +65,7 @@ void ProfileReader::sources(std::string_view name, std::map<std::string, std::st
   if (value == nullptr) return;
   for (const auto& [key, text] : value->items()) {
     if (!text.is_string()) return wrong(name, text, rule);
-    field.emplace(key, text.get<std::string>());
+    field[key] = text.get<std::string>();
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "core/base/error.h"
 #include "core/base/file.h"
 #include "parallel/plan/cost/named_file.h"
 #include "parallel/plan/cost/profile_reader.h"
@@ -16,6 +17,7 @@ constexpr ProfileRange ratio_range{0, 1e3};
 void visit_program(ProfileReader& reader, Program& program) {
   reader.text("name", program.name);
   reader.text("description", program.description);
+  reader.text("based_on", program.based_on);
   reader.attention_by_device("attention", program.attention);
   reader.section("traffic", [&] {
     reader.number("elementwise", program.traffic.elementwise, ratio_range);
@@ -59,11 +61,20 @@ Program parse_program(std::string_view text, const std::string& file, Program ba
   return base;
 }
 
-Program load_program(const std::string& program, const std::filesystem::path& folder) {
-  // The default's facts are this header's, so that a run starts where only the profiles were copied.
-  if (program == Program{}.name && !std::filesystem::exists(folder / (program + ".json"))) return {};
+Program load_program(const std::string& program, const std::filesystem::path& folder, const Program& base) {
+  // The default's facts are the header's, so that a run starts where only the profiles were copied.
+  if (program == Program{}.name && !std::filesystem::exists(folder / (program + ".json"))) return base;
   const std::filesystem::path file = named_file({"/cluster/program", "program"}, program, folder);
-  return parse_program(read_file(file), file.string());
+  const std::string text = read_file(file);
+  const std::string based_on = parse_program(text, file.string()).based_on;
+  if (based_on.empty()) return parse_program(text, file.string(), base);
+  const std::filesystem::path base_file = named_file({"/based_on", "program"}, based_on, folder);
+  Program parent = parse_program(read_file(base_file), base_file.string(), base);
+  // One level, so that no two files can name each other.
+  if (!parent.based_on.empty())
+    throw Error(ExitCode::bad_recipe, file.string() + ": /based_on: \"" + based_on + "\" is based on \"" +
+                                          parent.based_on + "\"; name that program instead");
+  return parse_program(text, file.string(), std::move(parent));
 }
 
 }  // namespace llmtrain

@@ -74,12 +74,14 @@ struct StageFacts {
 };
 
 // What the planner knows about the software that runs a recipe: a file in recipes/programs. A file states only what
-// differs from these values, which are those of llmtrain. The numbers were fitted once for all rows, over two thirds of
-// the published measurements in tests/published (scripts/score_planner --fit; every third row is held out): none of
-// them is specific to one model, row or source. docs/planner.md lists the errors that remain.
+// differs from the program that it is based on, or else from these values, which are those of llmtrain. The numbers
+// were fitted once for all rows, over two thirds of the published measurements in tests/published
+// (scripts/score_planner --fit; every third row is held out): none of them is specific to one model, row or source.
+// docs/planner.md lists the errors that remain.
 struct Program {
   std::string name = "llmtrain";
   std::string description;
+  std::string based_on;  // another program, whose facts this one has unless it states them; empty: llmtrain
   // By device, the part of a profile's name before the first "-": replaces the profile's attention where the program
   // has other kernels than those that the profile was fitted to.
   std::map<std::string, AttentionProfile> attention;
@@ -99,7 +101,8 @@ struct Program {
 Program parse_program(std::string_view text, const std::string& file, Program base = {});
 
 // The program that `cluster.program` of a recipe names: a file (a path with a slash or ending in .json) or a name in
-// `folder`. llmtrain needs no file. Throws as load_profile() does.
-Program load_program(const std::string& program, const std::filesystem::path& folder);
+// `folder`, with the facts of the program that it is based on. llmtrain needs no file. Throws as load_profile() does,
+// and where a program is based on one that is itself based on another.
+Program load_program(const std::string& program, const std::filesystem::path& folder, const Program& base = {});
 
 }  // namespace llmtrain

@@ -8,6 +8,7 @@
 #include "core/recipe/recipe_io.h"
 #include "parallel/plan/cost/named_file.h"
 #include "parallel/plan/cost/step_cost_model.h"
+#include "tests/support/temporary_directory.h"
 
 namespace llmtrain {
 namespace {
@@ -25,7 +26,8 @@ std::string problem_of(const std::string& text) {
   return "";
 }
 
-// Three uneven stages, large enough that the device sets their times: the embedding, layers, and layers with a head of a large vocabulary.
+// Three uneven stages, large enough that the device sets their times: the embedding, layers, and layers with a head of
+// a large vocabulary.
 StepCosts costs_of(const Program& program) {
   const Recipe recipe = parse_recipe(R"({
     "model": {"architecture": "gpt2", "layers": 6, "hidden_size": 4096, "heads": 32, "vocab_size": 65536,
@@ -86,6 +88,22 @@ TEST_CASE("a wrong program is reported with pointer and rule") {
   CHECK_THAT(problem_of(R"({"traffic": {"elementwise": -1}, "sources": {"traffic": ""}})"),
              Catch::Contains("/traffic/elementwise: -1"));
   CHECK_THAT(problem_of("[]"), Catch::Contains("must be an object, a program"));
+}
+
+TEST_CASE("a program has the facts of the one that it is based on, one level deep") {
+  const test::TemporaryDirectory directory;
+  const auto folder = directory
+                          .write("a.json", R"({"name": "a", "traffic": {"cast": 3, "optimizer": 2},
+    "sources": {"traffic": "a's"}})")
+                          .parent_path();
+  directory.write("b.json", R"({"name": "b", "based_on": "a", "traffic": {"cast": 4}, "sources": {"traffic": "b's"}})");
+  directory.write("c.json", R"({"name": "c", "based_on": "b"})");
+  const Program program = load_program("b", folder);
+  CHECK(program.name == "b");
+  CHECK(program.traffic.cast == 4);
+  CHECK(program.traffic.optimizer == 2);
+  CHECK(program.sources.at("traffic") == "b's");
+  CHECK_THROWS_WITH(load_program("c", folder), Catch::Contains("/based_on") && Catch::Contains("name that program"));
 }
 
 TEST_CASE("an unknown program is refused with the nearest name, and llmtrain needs no file") {

@@ -78,8 +78,7 @@ ClusterProfile Shelf::profile_of(const Row& row, const Changes& changes) const {
   for (const auto& [pointer, value] : tried.items()) text[json::json_pointer(pointer)] = value;
   for (const auto& [key, value] : row.profile_set.items()) text[pointer_of(key)] = value;
   ClusterProfile profile = parse_profile(text.dump(), row.hardware);
-  const std::string program = read_file(recipes_ / "programs" / (row.program + ".json"));
-  profile.program = parse_program(program, row.program, changed_base(changes));
+  profile.program = load_program(row.program, recipes_ / "programs", changed_base(changes));
   return profile;
 }
 
