@@ -94,7 +94,7 @@ struct Table {
   }
   void add(const CountedExchange& counted) {
     const Exchange& exchange = counted.exchange;
-    const AxisGroup group = group_of(context.mesh(), exchange.axis);
+    const AxisGroup group = group_of(context, exchange.axis);
     const double times = std::ranges::max(counted.times);
     add(exchange.collective, group.purpose, exchange.tensors, group.ranks,
         times * (exchange.bytes / exchange.compression), times * exchange_seconds(context, exchange));
@@ -131,7 +131,7 @@ std::vector<StateTraffic> state_traffic(const Partition& partition, const Schedu
 void add_states(const CostContext& context, const std::vector<StateTraffic>& ranks, Table& table) {
   const Mesh& mesh = context.mesh();
   const std::int64_t zero_stage = context.partition.zero_stage();
-  const RankGroup shards = shard_group(mesh), experts = expert_data_group(mesh);
+  const RankGroup shards = shard_group(mesh), experts = expert_copies(context);
   // The rank with the most traffic sets the pace: the others wait for it at the end of the step.
   const double gradients = most(ranks, &StateTraffic::gradients);
   // ZeRO-3 scatters block by block during passes, as it gathers.

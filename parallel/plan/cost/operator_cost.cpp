@@ -216,14 +216,32 @@ PrecisionRecipe CostContext::state_precision() const {
   return precision;
 }
 
-AxisGroup group_of(const Mesh& mesh, RankAxis axis) {
+namespace {
+
+// Ranks at equal distances, all of them in one pipeline stage.
+RankGroup strided(const Mesh& mesh, std::int64_t ranks, std::int64_t stride) {
+  return {ranks, stride, std::clamp<std::int64_t>(mesh.devices_per_node / stride, 1, ranks)};
+}
+
+}  // namespace
+
+RankGroup expert_copies(const CostContext& context) {
+  const Mesh& mesh = context.mesh();
+  const RankGroup copies = expert_data_group(mesh);
+  if (!context.program().experts.folded) return copies;
+  return strided(mesh, copies.ranks, mesh.expert_tensor * mesh.expert);
+}
+
+AxisGroup group_of(const CostContext& context, RankAxis axis) {
+  const Mesh& mesh = context.mesh();
   switch (axis) {
     case RankAxis::tensor:
       return {tensor_group(mesh), Purpose::tensor_parallel};
     case RankAxis::context:
       return {context_group(mesh), Purpose::context};
     case RankAxis::expert:
-      return {expert_group(mesh), Purpose::expert};
+      return {context.program().experts.folded ? strided(mesh, mesh.expert, mesh.expert_tensor) : expert_group(mesh),
+              Purpose::expert};
     case RankAxis::expert_tensor:
       return {expert_tensor_group(mesh), Purpose::tensor_parallel};
   }
@@ -231,7 +249,7 @@ AxisGroup group_of(const Mesh& mesh, RankAxis axis) {
 }
 
 double exchange_seconds(const CostContext& context, const Exchange& exchange) {
-  const RankGroup group = group_of(context.mesh(), exchange.axis).ranks;
+  const RankGroup group = group_of(context, exchange.axis).ranks;
   return context.collectives.seconds(exchange.collective, exchange.bytes, group) / exchange.compression;
 }
 

@@ -33,7 +33,10 @@ struct AxisGroup {
   RankGroup ranks;
   Purpose purpose = Purpose::control;
 };
-AxisGroup group_of(const Mesh& mesh, RankAxis axis);
+AxisGroup group_of(const CostContext& context, RankAxis axis);
+
+// The ranks that hold the same experts, and the same part of them.
+RankGroup expert_copies(const CostContext& context);
 
 // Seconds of one collective inside a block, without overlap.
 double exchange_seconds(const CostContext& context, const Exchange& exchange);

@@ -40,6 +40,7 @@ void visit_program(ProfileReader& reader, Program& program) {
     reader.boolean("states", program.fp8.states);
     reader.choice("weight_casts", program.fp8.weight_casts, weight_casts_words);
   });
+  reader.section("experts", [&] { reader.boolean("folded", program.experts.folded); });
   reader.section("stages", [&] { reader.boolean("even", program.stages.even); });
   reader.sources("sources", program.sources);
 }

@@ -68,6 +68,13 @@ struct Fp8Facts {
   WeightCasts weight_casts = WeightCasts::micro_batch;
 };
 
+struct ExpertFacts {
+  // Experts have a mesh of their own, expert_tensor × expert × copies, over the ranks of tensor × context × data, so
+  // that the ranks of an expert group are neighbours (MoE Parallel Folding, arXiv 2504.14960); otherwise they are data
+  // ranks with the same tensor index.
+  bool folded = false;
+};
+
 struct StageFacts {
   // Every stage takes the passes of the median stage, as simulations with one profiled time for all stages assume.
   bool even = false;
@@ -90,6 +97,7 @@ struct Program {
   HostFacts host;
   DataFacts data;
   Fp8Facts fp8;
+  ExpertFacts experts;
   StageFacts stages;
   std::map<std::string, std::string> sources;  // by section: the origin of its facts
 

@@ -13,7 +13,7 @@ using Kind = StateGroup::Kind;
 // Experts have a data-parallel group of their own, which may have one rank where the dense one has many: nothing is
 // sharded then.
 std::int64_t expert_zero_stage(const CostContext& context) {
-  return expert_data_group(context.mesh()).ranks > 1 ? context.recipe().parallel.zero_stage : 0;
+  return expert_copies(context).ranks > 1 ? context.recipe().parallel.zero_stage : 0;
 }
 
 // The elements of each ZeRO shard.
@@ -93,7 +93,7 @@ double update_seconds(const CostContext& context, std::size_t rank) {
   const PrecisionRecipe precision = context.state_precision();
   const bool shards_dense = partition.zero_stage() > 0, shards_experts = expert_zero_stage(context) > 0;
   const double dense_ranks = shards_dense ? static_cast<double>(shard_group(context.mesh()).ranks) : 1;
-  const double expert_ranks = shards_experts ? static_cast<double>(expert_data_group(context.mesh()).ranks) : 1;
+  const double expert_ranks = shards_experts ? static_cast<double>(expert_copies(context).ranks) : 1;
   const double elements = dense / dense_ranks + experts / expert_ranks;
   const double bytes = elements * optimizer_bytes_per_parameter(precision) * context.program().traffic.optimizer;
   double seconds = context.roofline.pass(bytes).seconds + tensors * context.profile.host.tensor_seconds;
@@ -127,7 +127,7 @@ double sharding_seconds(const CostContext& context, std::int64_t zero_stage, dou
 
 double reduction_seconds(const CostContext& context, const StateTraffic& traffic) {
   const std::int64_t dense = context.partition.zero_stage(), expert = expert_zero_stage(context);
-  const RankGroup shards = shard_group(context.mesh()), experts = expert_data_group(context.mesh());
+  const RankGroup shards = shard_group(context.mesh()), experts = expert_copies(context);
   const CollectiveCost& collectives = context.collectives;
   // ZeRO-0 keeps whole gradients everywhere: one all-reduce over all data ranks. Else hierarchical: reduce-scatter
   // among the shards, then all-reduce of each shard among its replicas.
@@ -143,7 +143,7 @@ double reduction_seconds(const CostContext& context, const StateTraffic& traffic
 
 double gather_seconds(const CostContext& context, const StateTraffic& traffic) {
   const std::int64_t dense = context.partition.zero_stage(), expert = expert_zero_stage(context);
-  const RankGroup shards = shard_group(context.mesh()), experts = expert_data_group(context.mesh());
+  const RankGroup shards = shard_group(context.mesh()), experts = expert_copies(context);
   return (dense == 0 ? 0 : sharding_seconds(context, dense, traffic.weights, traffic.gathered_blocks, shards)) +
          (expert == 0 ? 0
                       : sharding_seconds(context, expert, traffic.expert_weights, traffic.gathered_blocks, experts));

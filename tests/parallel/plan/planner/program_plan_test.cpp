@@ -48,5 +48,25 @@ TEST_CASE("weights that are cast once per step or as shards cost less than in ev
   CHECK(seconds(WeightCasts::shard, zero3) < seconds(WeightCasts::micro_batch, zero3));
 }
 
+TEST_CASE("folded expert groups stay inside a node where tensor ranks would spread them over several") {
+  const Recipe recipe = small_gpt({"cluster.profile=h100-sxm-80gb", "cluster.nodes=2", "model.hidden_size=4096",
+                                   "model.heads=32", "precision.compute=bf16", "model.moe={\"experts\": 8}",
+                                   "parallel.tensor=2", "parallel.expert=8", "parallel.expert_tensor=1"});
+  ClusterProfile cluster = profile_of(recipe);
+  const auto tokens = [&](bool folded) {
+    cluster.program.experts.folded = folded;
+    for (const CommunicationEntry& entry : make_plan(recipe, cluster).report.communication)
+      if (entry.purpose == Purpose::expert) return entry;
+    FAIL("no exchange of tokens");
+    return CommunicationEntry{};
+  };
+  const CommunicationEntry spread = tokens(false), folded = tokens(true);
+  CHECK(folded.bytes_per_rank_per_step == spread.bytes_per_rank_per_step);
+  // Eight ranks in one node send all bytes over its links of 450 GB/s, at the profile's efficiency.
+  const double links = cluster.node.link_bandwidth * cluster.node.link_efficiency;
+  CHECK(folded.seconds >= folded.bytes_per_rank_per_step / links);
+  CHECK(folded.seconds < spread.seconds / 2);
+}
+
 }  // namespace
 }  // namespace llmtrain::test
