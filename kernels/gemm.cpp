@@ -28,8 +28,9 @@ MatmulOperand operand(const at::Tensor& matrix) { return {matrix.data_ptr(), mat
 
 // destination = or += left · right.
 void multiply(const at::Tensor& left, const at::Tensor& right, const std::optional<at::Tensor>& bias,
-              at::Tensor& destination, Accumulation accumulation) {
+              at::Tensor& destination, Accumulation accumulation, VaryingSize varying = VaryingSize::none) {
   MatmulProblem problem;
+  problem.varying = varying;
   problem.m = left.size(0);
   problem.n = right.size(1);
   problem.k = left.size(1);
@@ -40,7 +41,7 @@ void multiply(const at::Tensor& left, const at::Tensor& right, const std::option
   problem.right = operand(right);
   problem.bias = bias ? bias->data_ptr() : nullptr;
   problem.destination = destination.data_ptr();
-  problem.destination_row_stride = destination.size(1);
+  problem.destination_row_stride = destination.stride(0);
   onednn_matmul(problem);
 }
 
@@ -60,6 +61,17 @@ at::Tensor reference_product(const at::Tensor& left, const at::Tensor& right, at
   return at::mm(left.to(destination), right.to(destination));
 }
 
+void weight_gradient(const at::Tensor& dy, const at::Tensor& x, at::Tensor& dweight, Accumulation accumulation,
+                     VaryingSize varying) {
+  // oneDNN writes the operands' type or fp32; a gradient in another, narrower type is rounded by store().
+  const bool narrowing = dweight.scalar_type() != at::kFloat && dweight.scalar_type() != dy.scalar_type();
+  if (runs_in_onednn(dy, x) && is_onednn_type(dweight.scalar_type()) && !narrowing) {
+    multiply(dy.t(), x, std::nullopt, dweight, accumulation, varying);
+  } else {
+    store(dweight, reference_product(dy.t(), x, dweight.scalar_type()), accumulation);
+  }
+}
+
 }  // namespace
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
@@ -77,13 +89,30 @@ at::Tensor linear_backward_input(const at::Tensor& dy, const at::Tensor& weight)
 }
 
 void linear_backward_weight(const at::Tensor& dy, const at::Tensor& x, at::Tensor& dweight, Accumulation accumulation) {
-  // oneDNN writes the operands' type or fp32; a gradient in another, narrower type is rounded by store().
-  const bool narrowing = dweight.scalar_type() != at::kFloat && dweight.scalar_type() != dy.scalar_type();
-  if (runs_in_onednn(dy, x) && is_onednn_type(dweight.scalar_type()) && !narrowing) {
-    multiply(dy.t(), x, std::nullopt, dweight, accumulation);
+  weight_gradient(dy, x, dweight, accumulation, VaryingSize::none);
+}
+
+void group_linear(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias, at::Tensor y) {
+  if (x.size(0) == 0) return;
+  if (runs_in_onednn(x, weight)) {
+    multiply(x, weight.t(), bias, y, Accumulation::overwrite, VaryingSize::m);
   } else {
-    store(dweight, reference_product(dy.t(), x, dweight.scalar_type()), accumulation);
+    y.copy_(bias ? at::addmm(*bias, x, weight.t()) : at::mm(x, weight.t()));
   }
+}
+
+void group_backward_input(const at::Tensor& dy, const at::Tensor& weight, at::Tensor dx, Accumulation accumulation) {
+  if (dy.size(0) == 0) return;
+  if (runs_in_onednn(dy, weight)) {
+    multiply(dy, weight, std::nullopt, dx, accumulation, VaryingSize::m);
+  } else {
+    store(dx, at::mm(dy, weight), accumulation);
+  }
+}
+
+void group_backward_weight(const at::Tensor& dy, const at::Tensor& x, at::Tensor dweight, Accumulation accumulation) {
+  if (dy.size(0) > 0) return weight_gradient(dy, x, dweight, accumulation, VaryingSize::k);
+  if (accumulation == Accumulation::overwrite) dweight.zero_();
 }
 
 void linear_backward_bias(const at::Tensor& dy, at::Tensor& dbias, Accumulation accumulation) {

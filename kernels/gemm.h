@@ -23,6 +23,17 @@ at::Tensor linear_backward_input(const at::Tensor& dy, const at::Tensor& weight)
 // dweight[out, in] = or += dyᵀ · x. dweight may be wider than the operands (bf16 operands, fp32 sum).
 void linear_backward_weight(const at::Tensor& dy, const at::Tensor& x, at::Tensor& dweight, Accumulation accumulation);
 
+// The same products for the rows of a group whose number differs from call to call, such as the tokens of an expert:
+// what oneDNN generates for a shape is kept, and here it serves any number of rows. Operands and results may be columns
+// of wider matrices; weights are contiguous. Without rows nothing is read, and what is overwritten becomes zero.
+
+// y[n, out] = x[n, in] · weightᵀ (+ bias).
+void group_linear(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias, at::Tensor y);
+// dx[n, in] = or += dy[n, out] · weight.
+void group_backward_input(const at::Tensor& dy, const at::Tensor& weight, at::Tensor dx, Accumulation accumulation);
+// dweight[out, in] = or += dyᵀ · x.
+void group_backward_weight(const at::Tensor& dy, const at::Tensor& x, at::Tensor dweight, Accumulation accumulation);
+
 // dbias[out] = or += column sums of dy, in a fixed order.
 void linear_backward_bias(const at::Tensor& dy, at::Tensor& dbias, Accumulation accumulation);
 

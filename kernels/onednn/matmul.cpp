@@ -38,16 +38,26 @@ struct Product {
 
 memory unbound(const memory::desc& description) { return memory(description, the_engine(), nullptr); }
 
-Product make_product(const MatmulProblem& problem) {
+struct Descriptions {
+  memory::desc left, right, bias, destination;
+};
+
+Descriptions describe(const MatmulProblem& problem, std::int64_t m, std::int64_t k) {
   const auto operand = data_type(problem.operand_element);
-  const memory::desc left({problem.m, problem.k}, operand,
-                          memory::dims{problem.left.row_stride, problem.left.column_stride});
-  const memory::desc right({problem.k, problem.n}, operand,
-                           memory::dims{problem.right.row_stride, problem.right.column_stride});
-  // One row, which oneDNN broadcasts over the rows of the result.
-  const memory::desc bias({1, problem.n}, operand, memory::format_tag::ab);
-  const memory::desc destination({problem.m, problem.n}, data_type(problem.destination_element),
-                                 memory::dims{problem.destination_row_stride, std::int64_t{1}});
+  return {.left = {{m, k}, operand, memory::dims{problem.left.row_stride, problem.left.column_stride}},
+          .right = {{k, problem.n}, operand, memory::dims{problem.right.row_stride, problem.right.column_stride}},
+          // One row, which oneDNN broadcasts over the rows of the result.
+          .bias = {{1, problem.n}, operand, memory::format_tag::ab},
+          .destination = {{m, problem.n},
+                          data_type(problem.destination_element),
+                          memory::dims{problem.destination_row_stride, std::int64_t{1}}}};
+}
+
+Product make_product(const MatmulProblem& problem) {
+  constexpr std::int64_t at_run_time = DNNL_RUNTIME_DIM_VAL;
+  const auto [left, right, bias, destination] =
+      describe(problem, problem.varying == VaryingSize::m ? at_run_time : problem.m,
+               problem.varying == VaryingSize::k ? at_run_time : problem.k);
   dnnl::primitive_attr attributes;
   // Adding happens in the product's own write to memory, without a second pass.
   if (problem.accumulate) {
@@ -57,19 +67,29 @@ Product make_product(const MatmulProblem& problem) {
   }
   const auto description = problem.bias == nullptr ? dnnl::matmul::desc(left, right, destination)
                                                    : dnnl::matmul::desc(left, right, bias, destination);
-  return {dnnl::matmul({description, attributes, the_engine()}), unbound(left), unbound(right), unbound(bias),
-          unbound(destination)};
+  const Descriptions now = describe(problem, problem.m, problem.k);
+  return {dnnl::matmul({description, attributes, the_engine()}), unbound(now.left), unbound(now.right),
+          unbound(now.bias), unbound(now.destination)};
+}
+
+// Gives the memory objects this call's sizes, which they have from the call before.
+void resize(Product& product, const MatmulProblem& problem) {
+  const Descriptions now = describe(problem, problem.m, problem.k);
+  product.left = unbound(now.left);
+  product.right = unbound(now.right);
+  product.destination = unbound(now.destination);
 }
 
 // Building a primitive costs more than running a small one, and a training step repeats the same few. A primitive
 // divides its work among as many threads as there were when it was built, so that number is part of the key.
 Product& cached_product(const MatmulProblem& problem) {
-  using Key = std::array<std::int64_t, 13>;
+  using Key = std::array<std::int64_t, 14>;
   // Per thread, since a call binds its data to the cached memory objects.
   thread_local std::map<Key, Product> cache;
-  const Key key{problem.m,
+  const Key key{problem.varying == VaryingSize::m ? 0 : problem.m,
                 problem.n,
-                problem.k,
+                problem.varying == VaryingSize::k ? 0 : problem.k,
+                static_cast<std::int64_t>(problem.varying),
                 static_cast<std::int64_t>(problem.operand_element),
                 static_cast<std::int64_t>(problem.destination_element),
                 problem.accumulate ? 1 : 0,
@@ -91,6 +111,7 @@ dnnl_exec_arg_t bind(int argument, memory& memory, const void* data) {
 
 void run(const MatmulProblem& problem) {
   Product& product = cached_product(problem);
+  if (problem.varying != VaryingSize::none) resize(product, problem);
   // The C call takes a plain array; the C++ one would build a hash map for every small product in attention.
   // The bias comes last, so that it can be left out by the count.
   const std::array arguments{

@@ -15,11 +15,16 @@ struct MatmulOperand {
   std::int64_t column_stride = 0;
 };
 
+// The size that differs from call to call, if any.
+enum class VaryingSize { none, m, k };
+
 // destination[m, n] = left[m, k] · right[k, n] (+ bias[n]), or added to what the destination holds. Destination rows
 // are destination_row_stride ≥ n apart; bias is contiguous. Supported: operands fp32 with destination fp32; operands
-// bf16 with destination bf16 or fp32.
+// bf16 with destination bf16 or fp32. Code is generated once per shape and kept; for all values of a varying size it is
+// the same.
 struct MatmulProblem {
   std::int64_t m = 0, n = 0, k = 0;
+  VaryingSize varying = VaryingSize::none;
   MatmulElement operand_element = MatmulElement::fp32;
   MatmulElement destination_element = MatmulElement::fp32;
   bool accumulate = false;

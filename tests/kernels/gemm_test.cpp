@@ -4,9 +4,11 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/randn.h>
+#include <unistd.h>
 
 #include <array>
 #include <catch2/catch.hpp>
+#include <fstream>
 #include <vector>
 
 namespace llmtrain::kernels {
@@ -26,6 +28,13 @@ const std::vector<Shape> shapes{{1, 1, 1}, {3, 5, 7}, {64, 48, 257}, {17, 128, 9
 
 // One rounding of the result and fp32 sums of at most a few hundred terms.
 double tolerance(at::ScalarType type) { return type == at::kBFloat16 ? 1.0 / 256 : 1e-6; }
+
+double resident_megabytes() {
+  std::ifstream file("/proc/self/statm");
+  double size = 0, resident = 0;
+  file >> size >> resident;
+  return resident * static_cast<double>(::sysconf(_SC_PAGESIZE)) / 1e6;
+}
 
 }  // namespace
 
@@ -83,6 +92,56 @@ TEST_CASE("the same product is bitwise reproducible", "[gemm]") {
   const at::Tensor x = random({64, 96}, at::kFloat), weight = random({80, 96}, at::kFloat);
   const at::Tensor first = kernels::linear(x, weight, std::nullopt);
   for (int i = 0; i < 5; ++i) CHECK(kernels::linear(x, weight, std::nullopt).equal(first));
+}
+
+TEST_CASE("products of a group of rows equal float64's, between other columns, for any number of rows", "[gemm]") {
+  const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kDouble);
+  for (const std::int64_t rows : {0, 1, 2, 7, 64, 129}) {
+    INFO(rows << " rows");
+    const std::int64_t input = 24, output = 40;
+    // Columns of wider matrices, as gate and up have.
+    const at::Tensor wide_x = random({rows, 2 * input}, type), wide_dy = random({rows, 2 * output}, type);
+    const at::Tensor x = wide_x.narrow(1, input, input), dy = wide_dy.narrow(1, 0, output);
+    const at::Tensor weight = random({output, input}, type), bias = random({output}, type);
+    const at::Tensor x64 = x.to(at::kDouble), w64 = weight.to(at::kDouble), d64 = dy.to(at::kDouble);
+    const double bound = tolerance(type) * 1.5;
+    const auto check = [&](const at::Tensor& result, const at::Tensor& exact, const at::Tensor& magnitude) {
+      if (result.numel() > 0) CHECK(error(result, exact, magnitude) < bound);
+    };
+
+    const at::Tensor y = random({rows, 2 * output}, type), y_before = y.clone();
+    group_linear(x, weight, bias, y.narrow(1, output, output));
+    check(y.narrow(1, output, output), at::mm(x64, w64.t()) + bias.to(at::kDouble),
+          at::mm(x64.abs(), w64.t().abs()) + bias.abs());
+    CHECK(y.narrow(1, 0, output).equal(y_before.narrow(1, 0, output)));
+
+    for (const Accumulation accumulation : {Accumulation::overwrite, Accumulation::add}) {
+      const double kept = accumulation == Accumulation::add ? 1 : 0;
+      const at::Tensor dx = random({rows, input}, type), dx_before = dx.to(at::kDouble) * kept;
+      group_backward_input(dy, weight, dx, accumulation);
+      check(dx, at::mm(d64, w64) + dx_before, at::mm(d64.abs(), w64.abs()) + dx_before.abs());
+      const auto sums = type == at::kDouble ? at::kDouble : at::kFloat;
+      const at::Tensor dweight = random({output, input}, sums), before = dweight.to(at::kDouble) * kept;
+      group_backward_weight(dy, x, dweight, accumulation);
+      check(dweight, at::mm(d64.t(), x64) + before, at::mm(d64.t().abs(), x64.abs()) + before.abs());
+    }
+  }
+}
+
+// What oneDNN keeps of one shape is some tens of kilobytes: a thousand of them would be tens of megabytes.
+TEST_CASE("groups of any number of rows share what is kept of a shape", "[gemm]") {
+  const at::Tensor x = random({2000, 32}, at::kFloat), weight = random({48, 32}, at::kFloat);
+  const at::Tensor y = random({2000, 48}, at::kFloat), dx = random({2000, 32}, at::kFloat);
+  const at::Tensor dweight = random({48, 32}, at::kFloat);
+  const auto multiply = [&](std::int64_t rows) {
+    group_linear(x.narrow(0, 0, rows), weight, std::nullopt, y.narrow(0, 0, rows));
+    group_backward_input(y.narrow(0, 0, rows), weight, dx.narrow(0, 0, rows), Accumulation::overwrite);
+    group_backward_weight(y.narrow(0, 0, rows), x.narrow(0, 0, rows), dweight, Accumulation::add);
+  };
+  for (std::int64_t rows = 1; rows < 2000; rows += 20) multiply(rows);
+  const double before = resident_megabytes();
+  for (std::int64_t rows = 2; rows < 2000; rows += 2) multiply(rows);
+  CHECK(resident_megabytes() - before < 5);
 }
 
 }  // namespace llmtrain::kernels
