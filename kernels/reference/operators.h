@@ -3,6 +3,7 @@
 
 #include "kernels/activation.h"
 #include "kernels/embedding.h"
+#include "kernels/moe/dispatch.h"
 #include "kernels/norm.h"
 #include "kernels/rope.h"
 
@@ -16,6 +17,12 @@ at::Tensor embedding_forward(const at::Tensor& tokens, const at::Tensor& table,
                              const std::optional<at::Tensor>& positions, std::int64_t sequence_length);
 void embedding_backward(const at::Tensor& dy, const at::Tensor& tokens, at::Tensor& dtable,
                         std::optional<at::Tensor> dpositions, std::int64_t sequence_length);
+
+at::Tensor dispatch_forward(const at::Tensor& x, const ExpertRows& map);
+at::Tensor dispatch_backward(const at::Tensor& drows, const ExpertRows& map);
+at::Tensor combine_forward(const at::Tensor& rows, const at::Tensor& gates, const ExpertRows& map);
+CombineGradients combine_backward(const at::Tensor& dy, const at::Tensor& rows, const at::Tensor& gates,
+                                  const ExpertRows& map);
 
 NormOutput norm_forward(const at::Tensor& x, const NormParameters& parameters);
 NormOutput add_norm_forward(at::Tensor& residual, const at::Tensor& x, const NormParameters& parameters);

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace llmtrain::kernels {
+
+// The experts of T tokens, k for each, best first.
+struct TopExperts {
+  at::Tensor experts;  // int64 [T, k]
+  at::Tensor scores;   // [T, k]
+};
+
+// The k largest of each row of `scores` [T, E], in fp32 or float64 and contiguous; of equal ones the expert with the
+// lower number is first. NaN is never larger, so that k different experts are chosen in any case. 1 ≤ k ≤ E.
+TopExperts top_experts(const at::Tensor& scores, std::int64_t k);
+
+// Which tokens each expert computes: the choices (token t, its j-th expert), numbered t·k + j, as rows of one matrix,
+// in which the rows of an expert are consecutive and the experts ascend. A choice beyond its expert's capacity has no
+// row: it is dropped.
+struct ExpertRows {
+  std::vector<std::int64_t> offsets;  // [E + 1]: the rows of expert e are offsets[e] … offsets[e + 1] − 1
+  at::Tensor row_of;                  // int64 [T, k]: the row of each choice, −1 without one
+  at::Tensor choice_of;               // int64 [rows]: the choice of each row
+
+  std::int64_t experts() const { return static_cast<std::int64_t>(offsets.size()) - 1; }
+  std::int64_t rows() const { return offsets.back(); }
+  std::int64_t choices() const { return row_of.numel(); }
+  std::int64_t rows_of(std::int64_t expert) const {
+    const auto e = static_cast<std::size_t>(expert);
+    return offsets[e + 1] - offsets[e];
+  }
+};
+
+// Assigns rows to the choices `experts` (int64 [T, k], below `count`), at most `capacity` per expert: all tokens' first
+// choices before all second ones (Lepikhin et al., arXiv 2006.16668, algorithm 1), tokens in their order, or with
+// `scores` [T] in descending order of these, equal ones in their order (batch-prioritised routing, Riquelme et al.,
+// arXiv 2106.05974, section 4.1). Linear in choices and experts. The tensors may be on a GPU, which is waited for.
+ExpertRows assign_rows(const at::Tensor& experts, std::int64_t count, std::optional<std::int64_t> capacity,
+                       const std::optional<at::Tensor>& scores = std::nullopt);
+
+}  // namespace llmtrain::kernels
