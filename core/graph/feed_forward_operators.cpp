@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "core/graph/operator_writer.h"
 
 namespace llmtrain {
@@ -84,8 +86,11 @@ void write_router(OperatorWriter& writer, const MixtureOfExpertsRecipe& moe) {
   Operator& softmax =
       writer.elementwise("feed_forward.experts.probabilities", 4 * shape.tokens * experts, 6 * shape.tokens * experts);
   writer.save(softmax, "experts.probabilities", fp32_bytes * shape.split_tokens * experts);
-  // Index and weight of each of a token's experts.
-  writer.save(softmax, "experts.choices", (index_bytes + fp32_bytes) * shape.split_tokens * top_k);
+  // Index and weight of each of a token's experts. On the CPU also its row at that expert, and the way back.
+  const double indices = writer.is_cpu() ? 3 * index_bytes : index_bytes;
+  writer.save(softmax, "experts.choices", (indices + fp32_bytes) * shape.split_tokens * top_k);
+  if (writer.is_cpu() && moe.z_coefficient > 0)
+    writer.save(softmax, "experts.log_sums", fp32_bytes * shape.split_tokens);
 }
 
 void exchange_tokens(Operator& item, double bytes) {
@@ -106,12 +111,20 @@ void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& 
   // Each rank routes tokens / tensor of them, so that none is sent twice, and the ranks of one expert gather theirs.
   const double routed = shape.tokens * expert_tensor / static_cast<double>(shards.tensor);
   const auto capacity = static_cast<double>(expert_capacity(moe, static_cast<std::int64_t>(routed)));
-  const double places = static_cast<double>(moe.experts) * capacity, bytes = shape.element * places * shape.hidden;
+  // The CPU's kernels compute rows of tokens alone, CUDA's also the empty places of an expert's capacity.
+  const double places = writer.is_cpu() ? routed * expert_load(moe).kept : static_cast<double>(moe.experts) * capacity;
+  const double bytes = shape.element * places * shape.hidden;
   const double local_experts = static_cast<double>(moe.experts) / static_cast<double>(shards.expert);
   const double copied = (3 * places + shape.tokens) * shape.hidden;  // to the experts, from them, and their sum
 
   Operator& dispatch = writer.elementwise("feed_forward.experts.dispatch", copied, copied);
   dispatch.forward_working = dispatch.backward_working = 2 * bytes;
+  if (writer.is_cpu()) {
+    // The experts' input is copied for each pass and released after it, before the layer's output is made; in the
+    // backward the gradient of their output takes the place of that output.
+    dispatch.forward_working = std::max(0.0, bytes - shape.element * shape.residual());
+    dispatch.backward_working = bytes;
+  }
   if (moe.shared_experts == 0) writer.hold_gathered_rows(dispatch);
   exchange_tokens(dispatch, bytes);
   // The ranks of one expert see the same tokens; each has a part of their gradient.
@@ -123,9 +136,9 @@ void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& 
                         .width = static_cast<double>(moe.ffn_hidden_size) / expert_tensor,
                         .networks = local_experts,
                         .useful_rows = routed * expert_load(moe).kept,
-                        .keeps_activated = Recompute::selective};
+                        .keeps_activated = writer.kept_on_cuda()};
   Operator& up = write_up(writer, network, {Role::expert_gate_weight, Role::expert_up_weight});
-  writer.save(up, "experts.input", shape.gemm_input * places * shape.hidden);
+  if (!writer.is_cpu()) writer.save(up, "experts.input", shape.gemm_input * places * shape.hidden);
   write_activation(writer, network);
   Operator& down = write_down(writer, network, {Role::expert_down_weight});
   // The gradient of a token's scores needs the output of each of its experts.

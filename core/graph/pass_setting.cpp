@@ -61,18 +61,26 @@ std::int64_t logits_chunk_rows(std::int64_t rows, std::int64_t vocabulary, std::
   return (rows + chunks - 1) / chunks;
 }
 
-std::int64_t expert_capacity(const MixtureOfExpertsRecipe& moe, std::int64_t tokens) {
+std::optional<std::int64_t> expert_limit(const MixtureOfExpertsRecipe& moe, std::int64_t tokens) {
+  if (moe.capacity_factor == 0) return std::nullopt;
   // The formula rounds twice: the share up, its product with the factor down.
   const std::int64_t share = (tokens + moe.experts - 1) / moe.experts;
-  if (moe.capacity_factor <= 0) return moe.top_k * share;
-  return moe.top_k * static_cast<std::int64_t>(std::floor(moe.capacity_factor * static_cast<double>(share)));
+  return moe.top_k * static_cast<std::int64_t>(std::floor(std::abs(moe.capacity_factor) * static_cast<double>(share)));
+}
+
+std::int64_t expert_capacity(const MixtureOfExpertsRecipe& moe, std::int64_t tokens) {
+  const auto limit = expert_limit(moe, tokens);
+  if (moe.capacity_factor > 0) return *limit;
+  const std::int64_t even = moe.top_k * ((tokens + moe.experts - 1) / moe.experts);
+  return limit ? std::min(even, *limit) : even;
 }
 
 ExpertLoad expert_load(const MixtureOfExpertsRecipe& moe) {
   const auto top_k = static_cast<double>(moe.top_k);
-  // Without dropping, even routing leaves no place empty.
-  if (moe.capacity_factor <= 0) return {top_k, 0};
-  return {top_k * std::min(1.0, moe.capacity_factor), top_k * std::max(0.0, moe.capacity_factor - 1)};
+  if (moe.capacity_factor == 0) return {top_k, 0};
+  const double kept = top_k * std::min(1.0, std::abs(moe.capacity_factor));
+  // Where buffers are no longer than needed, even routing leaves no place empty.
+  return {kept, moe.capacity_factor > 0 ? top_k * std::max(0.0, moe.capacity_factor - 1) : 0};
 }
 
 }  // namespace llmtrain

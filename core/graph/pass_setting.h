@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "core/graph/sharding.h"
 #include "core/recipe/recipe.h"
@@ -68,9 +69,14 @@ double boundary_bytes(const ModelRecipe& model, const PassSetting& setting);
 std::int64_t logits_chunk_rows(std::int64_t rows, std::int64_t vocabulary, std::int64_t bytes_per_element);
 
 // Capacity of each expert for the `tokens` that one rank routes (Hwang et al., arXiv 2206.03382): with a
-// capacity_factor f above 0 top_k·⌊f·⌈tokens / experts⌉⌋; without dropping the even share top_k·⌈tokens / experts⌉,
-// which suffices for even routing.
+// capacity_factor f above 0 top_k·⌊f·⌈tokens / experts⌉⌋; else the even share top_k·⌈tokens / experts⌉, which suffices
+// for even routing, but no more than expert_limit().
 std::int64_t expert_capacity(const MixtureOfExpertsRecipe& moe, std::int64_t tokens);
+
+// The most tokens that an expert takes of `tokens`: with a capacity_factor f top_k·⌊|f|·⌈tokens / experts⌉⌋, without
+// limit where f is 0. Tutel's buffers are as long as that where f is above 0, and no longer than needed where it is
+// below; groups of rows are never longer than needed.
+std::optional<std::int64_t> expert_limit(const MixtureOfExpertsRecipe& moe, std::int64_t tokens);
 
 // Shares of top_k that experts compute per token under even routing: `kept` are tokens, `padding` are empty slots.
 struct ExpertLoad {

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "core/model/micro_batch.h"
+#include "core/model/moe/routing_sums.h"
 
 namespace llmtrain {
 
@@ -31,6 +32,7 @@ class BlockModule {
     // rows [T] (fp32), equal on every tensor rank.
     at::Tensor activation;
     std::unique_ptr<SavedActivations> saved;  // null in evaluation
+    RoutingSums routing{};                    // of a layer with experts
   };
 
   // `x` is the previous block's activation; undefined for the embedding, which reads the tokens. The block may keep it.

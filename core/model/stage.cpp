@@ -43,6 +43,7 @@ at::Tensor StageModule::forward(at::Tensor x, std::int64_t index, const MicroBat
     BlockModule::Output output = block->forward(x, micro, pass);
     x = std::move(output.activation);
     saved.push_back(std::move(output.saved));
+    if (pass == ForwardMode::training) routing_ += output.routing;
   }
   if (pass == ForwardMode::training) saved_[index] = std::move(saved);
   return x;

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/graph/graph.h"
@@ -43,6 +44,8 @@ class StagePasses {
   virtual at::Tensor backward(at::Tensor dy, std::int64_t index, const MicroBatch& micro) = 0;
   // The head's logits [T, V], on every tensor rank; x is the stage's input. The stage must hold the head.
   virtual at::Tensor logits(at::Tensor x, const MicroBatch& micro) = 0;
+  // What training forwards found since the last call.
+  virtual RoutingSums take_routing() = 0;
 };
 
 // The blocks, and what they keep for every micro-batch in flight.
@@ -55,12 +58,14 @@ class StageModule final : public StagePasses {
   at::Tensor forward(at::Tensor x, std::int64_t index, const MicroBatch& micro, ForwardMode pass) override;
   at::Tensor backward(at::Tensor dy, std::int64_t index, const MicroBatch& micro) override;
   at::Tensor logits(at::Tensor x, const MicroBatch& micro) override;
+  RoutingSums take_routing() override { return std::exchange(routing_, {}); }
 
  private:
   using SavedBlocks = std::vector<std::unique_ptr<SavedActivations>>;
 
   std::vector<std::unique_ptr<BlockModule>> blocks_;
   std::map<std::int64_t, SavedBlocks> saved_;
+  RoutingSums routing_;
 };
 
 }  // namespace llmtrain

@@ -31,6 +31,20 @@ ColumnLinear up_projection(const BlockParameters& parameters) {
                                   gated ? Role::ffn_gate_bias : Role::ffn_up_bias, Role::ffn_up_bias);
 }
 
+GroupedLinear grouped_linear(const BlockParameters& parameters, Role weight, Role bias) {
+  return {parameters.bind(weight), parameters.bind_if_there(bias)};
+}
+
+MixtureOfExperts routed_experts(const BlockParameters& parameters, Recompute recompute) {
+  std::optional<GroupedLinear> gate;
+  if (parameters.has(Role::expert_gate_weight))
+    gate = grouped_linear(parameters, Role::expert_gate_weight, Role::expert_gate_bias);
+  return {ExpertRouter(parameters.bind(Role::router_weight), *parameters.model().moe),
+          Experts(gate, grouped_linear(parameters, Role::expert_up_weight, Role::expert_up_bias),
+                  grouped_linear(parameters, Role::expert_down_weight, Role::expert_down_bias),
+                  activation_kind(parameters.model().activation), recompute)};
+}
+
 // From the layer's index in the model, not in the stage, so that masks do not depend on the pipeline's layout.
 std::uint64_t residual_site(const BlockParameters& parameters, const std::string& branch) {
   return stable_hash("layers." + std::to_string(parameters.block().layer) + "." + branch + ".residual");
@@ -68,13 +82,43 @@ at::Tensor FeedForward::backward(const at::Tensor& dy, const MicroBatch& micro, 
   return up_.backward(dhidden, input, micro);
 }
 
+FeedForwardHalf::FeedForwardHalf(const BlockParameters& parameters, Recompute recompute) {
+  if (parameters.has(Role::router_weight)) experts_ = routed_experts(parameters, recompute);
+  if (parameters.has(Role::ffn_down_weight)) network_.emplace(parameters, recompute);
+}
+
+at::Tensor FeedForwardHalf::forward(at::Tensor x, const MicroBatch& micro, Saved& saved, RoutingSums& routing) const {
+  if (!experts_) return network_->forward(std::move(x), micro, saved.network);
+  saved.input = x;
+  at::Tensor y = experts_->forward(x, saved.experts, routing);
+  return network_ ? y.add_(network_->forward(std::move(x), micro, saved.network)) : y;
+}
+
+at::Tensor FeedForwardHalf::backward(const at::Tensor& dy, const MicroBatch& micro, Saved& saved) const {
+  if (!experts_) return network_->backward(dy, micro, saved.network);
+  const double share = micro.loss_scale * static_cast<double>(micro.batch * micro.sequence);
+  at::Tensor dx = experts_->backward(dy, saved.input, share, saved.experts);
+  saved.input.reset();
+  return network_ ? dx.add_(network_->backward(dy, micro, saved.network)) : dx;
+}
+
+void FeedForwardHalf::release_input(Saved& saved) {
+  saved.input.reset();
+  saved.network.input.x.values.reset();
+}
+
+void FeedForwardHalf::restore_input(Saved& saved, const at::Tensor& x) const {
+  if (experts_) saved.input = x;
+  if (network_) LinearLayer::restore(saved.network.input, x);
+}
+
 struct TransformerLayer::Saved : SavedActivations {
   at::Tensor x;  // the layer's input
   NormLayer::Statistics attention_statistics;
   SelfAttention::Saved attention;
   at::Tensor middle;  // x + attention
   NormLayer::Statistics ffn_statistics;
-  FeedForward::Saved feed_forward;
+  FeedForwardHalf::Saved feed_forward;
 };
 
 TransformerLayer::TransformerLayer(const BlockParameters& parameters, AttentionKernel kernel, Recompute recompute,
@@ -103,40 +147,44 @@ at::Tensor TransformerLayer::branch_gradient(const at::Tensor& dy, const MicroBa
   return gradient;
 }
 
-at::Tensor TransformerLayer::run(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass, Saved& saved) const {
+at::Tensor TransformerLayer::run(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass, Saved& saved,
+                                 RoutingSums& routing) const {
   saved.middle =
       attention_.forward(attention_norm_.forward(x, saved.attention_statistics), micro, pass, saved.attention);
   drop(saved.middle, micro, pass, attention_site_);
   // The branch's memory becomes the residual stream: one tensor less than adding out of place.
   saved.middle.add_(x);
   at::Tensor y =
-      feed_forward_.forward(ffn_norm_.forward(saved.middle, saved.ffn_statistics), micro, saved.feed_forward);
+      feed_forward_.forward(ffn_norm_.forward(saved.middle, saved.ffn_statistics), micro, saved.feed_forward, routing);
   drop(y, micro, pass, ffn_site_);
   return y.add_(saved.middle);
 }
 
 BlockModule::Output TransformerLayer::forward(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass) const {
   auto saved = std::make_unique<Saved>();
-  at::Tensor y = run(x, micro, pass, *saved);
+  RoutingSums routing;
+  at::Tensor y = run(x, micro, pass, *saved, routing);
   if (pass == ForwardMode::evaluation) return {std::move(y), nullptr};
   // Everything but x is released; the backward runs the same forward again, with the same masks.
   if (recompute_ == Recompute::full) saved = std::make_unique<Saved>();
   // Norms are made again from their input and kept statistics, without another reduction.
   if (recompute_ == Recompute::selective) {
     saved->attention.input.x.values.reset();
-    saved->feed_forward.input.x.values.reset();
+    FeedForwardHalf::release_input(saved->feed_forward);
   }
   saved->x = x;
-  return {std::move(y), std::move(saved)};
+  return {std::move(y), std::move(saved), routing};
 }
 
 at::Tensor TransformerLayer::backward(at::Tensor dy, const MicroBatch& micro,
                                       std::unique_ptr<SavedActivations> kept) const {
   auto& saved = static_cast<Saved&>(*kept);
-  if (recompute_ == Recompute::full) run(saved.x, micro, ForwardMode::training, saved);
-  LinearInput& ffn_input = saved.feed_forward.input;
-  if (!ffn_input.x.values.defined())
-    LinearLayer::restore(ffn_input, ffn_norm_.recompute(saved.middle, saved.ffn_statistics));
+  if (recompute_ == Recompute::full) {
+    RoutingSums counted_already;
+    run(saved.x, micro, ForwardMode::training, saved, counted_already);
+  }
+  if (recompute_ == Recompute::selective)
+    feed_forward_.restore_input(saved.feed_forward, ffn_norm_.recompute(saved.middle, saved.ffn_statistics));
   const at::Tensor dffn = feed_forward_.backward(branch_gradient(dy, micro, ffn_site_), micro, saved.feed_forward);
   // Adds to dy, which already holds the gradient of the residual connection: dy then is the gradient of `middle`.
   ffn_norm_.backward(dffn, saved.middle, saved.ffn_statistics, dy);

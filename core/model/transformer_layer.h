@@ -5,16 +5,19 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "core/model/block_module.h"
 #include "core/model/block_parameters.h"
+#include "core/model/moe/mixture_of_experts.h"
 #include "core/model/self_attention.h"
 #include "core/recipe/recipe.h"
 #include "kernels/activation.h"
 
 namespace llmtrain {
 
-// The dense feed-forward network of a layer: up (and gate), activation, down.
+// A feed-forward network for all tokens: up (and gate), activation, down. That of a dense layer, or the shared experts,
+// as one network as wide as all of them.
 class FeedForward {
  public:
   struct Saved {
@@ -38,6 +41,30 @@ class FeedForward {
   RowLinear down_;
 };
 
+// What follows a layer's second norm: a dense network, or the routed experts, to which the shared ones are added.
+class FeedForwardHalf {
+ public:
+  struct Saved {
+    at::Tensor input;  // of the experts
+    FeedForward::Saved network;
+    MixtureOfExperts::Saved experts;
+  };
+
+  FeedForwardHalf(const BlockParameters& parameters, Recompute recompute);
+
+  // As those of FeedForward; `routing` is added to, where there are experts.
+  at::Tensor forward(at::Tensor x, const MicroBatch& micro, Saved& saved, RoutingSums& routing) const;
+  at::Tensor backward(const at::Tensor& dy, const MicroBatch& micro, Saved& saved) const;
+
+  // Between the passes the input may go, if the backward is given it again.
+  static void release_input(Saved& saved);
+  void restore_input(Saved& saved, const at::Tensor& x) const;
+
+ private:
+  std::optional<MixtureOfExperts> experts_;
+  std::optional<FeedForward> network_;
+};
+
 // A pre-norm transformer layer: x + attention(norm(x)), then the same with the feed-forward network. Recompute "full"
 // keeps only x and runs the forward again; "selective" keeps the results of matrix products and recomputes norms,
 // activations and attention probabilities.
@@ -51,7 +78,8 @@ class TransformerLayer final : public BlockModule {
 
  private:
   struct Saved;
-  at::Tensor run(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass, Saved& saved) const;
+  at::Tensor run(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass, Saved& saved,
+                 RoutingSums& routing) const;
   // Applies the residual branch's dropout in place; `site` distinguishes attention from feed-forward.
   void drop(at::Tensor& branch, const MicroBatch& micro, ForwardMode pass, std::uint64_t site) const;
   at::Tensor branch_gradient(const at::Tensor& dy, const MicroBatch& micro, std::uint64_t site) const;
@@ -62,7 +90,7 @@ class TransformerLayer final : public BlockModule {
   std::uint64_t attention_site_, ffn_site_;
   NormLayer attention_norm_, ffn_norm_;
   SelfAttention attention_;
-  FeedForward feed_forward_;
+  FeedForwardHalf feed_forward_;
 };
 
 }  // namespace llmtrain

@@ -30,6 +30,7 @@ struct MixtureOfExpertsRecipe {
   std::int64_t ffn_hidden_size = 0;
   std::int64_t shared_experts = 0;
   Router router = Router::linear;
+  bool normalize_gates = false;  // top_k > 1
   RouterPriority priority = RouterPriority::position;
   BalanceLoss balance_loss = BalanceLoss::gshard;
   double balance_coefficient = 0.01;

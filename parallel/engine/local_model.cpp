@@ -52,6 +52,7 @@ class EmulatedDevice final : public StagePasses {
   }
 
   at::Tensor logits(at::Tensor x, const MicroBatch& micro) override { return stage_->logits(std::move(x), micro); }
+  RoutingSums take_routing() override { return stage_->take_routing(); }
 
  private:
   using Clock = std::chrono::steady_clock;

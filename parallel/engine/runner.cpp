@@ -134,20 +134,35 @@ void Runner::optimizer_step() {
     unit->parameters->update(result_.learning_rate, coefficient, step_ + 1);
 }
 
+// Of all stages of this rank.
+RoutingSums Runner::take_routing() {
+  RoutingSums sums;
+  for (const std::size_t stage : model_.held_stages()) sums += model_.stage(stage).passes->take_routing();
+  return sums;
+}
+
 // Sums loss and squared norm over all ranks. Tensor ranks have the same loss and replicas the same shard: one of each
-// counts. One exchange carries the stop request too, so that all ranks stop after the same step.
+// counts. One exchange carries the stop request and the routing too, so that all ranks stop after the same step.
 void Runner::combine_ranks(double squares) {
   const DataParallel& ranks = model_.groups().data;
   const double loss = std::accumulate(losses_.begin(), losses_.end(), 0.0);
-  const std::array<double, step_scalars> mine{model_.groups().tensor.position() == 0 ? loss : 0,
-                                              ranks.replica() == 0 ? squares : 0,
-                                              stop_ == StopRequest::stop ? 1.0 : 0.0};
-  const std::vector<double> all = model_.groups().exchange(mine);
-  std::array<double, step_scalars> sums{};
-  for (std::size_t i = 0; i < all.size(); ++i) sums[i % sums.size()] += all[i];
+  const RoutingSums routing = take_routing();
+  const std::array<double, 8> possible{model_.groups().tensor.position() == 0 ? loss : 0,
+                                       ranks.replica() == 0 ? squares : 0,
+                                       stop_ == StopRequest::stop ? 1.0 : 0.0,
+                                       routing.passes,
+                                       routing.balance_loss,
+                                       routing.z_loss,
+                                       routing.dropped_share,
+                                       routing.load};
+  const std::size_t count = step_scalars(recipe_.model);
+  const std::vector<double> all = model_.groups().exchange(std::span(possible).first(count));
+  std::array<double, 8> sums{};
+  for (std::size_t i = 0; i < all.size(); ++i) sums[i % count] += all[i];
   result_.loss = sums[0] * micros_.front().loss_scale;
   result_.gradient_norm = std::sqrt(sums[1]);
   result_.stop_requested = sums[2] > 0;
+  result_.routing = {sums[3], sums[4], sums[5], sums[6], sums[7]};
 }
 
 }  // namespace llmtrain

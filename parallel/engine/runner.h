@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/model/micro_batch.h"
+#include "core/model/moe/routing_sums.h"
 #include "parallel/engine/local_model.h"
 #include "parallel/engine/stage_exchange.h"
 #include "parallel/schedule/schedule.h"
@@ -21,6 +22,7 @@ struct StepResult {
   double learning_rate = 0;
   bool skipped = false;         // the gradient norm was not finite; the weights are unchanged
   bool stop_requested = false;  // by any rank: all ranks continue or all stop
+  RoutingSums routing{};        // over all layers with experts and all micro-batches; its losses are not in `loss`
 };
 
 // Whether this rank has been asked to stop after the step.
@@ -48,6 +50,7 @@ class Runner {
   void reduce_gradients(std::size_t stage);
   void finish_reduction(std::size_t stage);
   void optimizer_step();
+  RoutingSums take_routing();
   void combine_ranks(double squares);
 
   LocalModel& model_;

@@ -27,13 +27,28 @@ void refuse_emulation(const LaunchRecipe& launch, std::vector<std::string>& reas
 
 }  // namespace
 
+std::vector<Unsupported> unsupported_experts(const Recipe& recipe) {
+  if (!recipe.model.moe) return {};
+  const MixtureOfExpertsRecipe& moe = *recipe.model.moe;
+  const ParallelRecipe& parallel = recipe.parallel;
+  const char* one = "with model.moe run supports only 1";
+  return {
+      {moe.router == Router::cosine, "/model/moe/router", "\"cosine\"", "use \"linear\""},
+      {moe.balance_loss == BalanceLoss::load_importance, "/model/moe/balance_loss", "\"load_importance\"",
+       "use \"gshard\" or \"none\""},
+      {moe.jitter != 0, "/model/moe/jitter", "a jitter", "use 0"},
+      {recipe.precision.fp8_level == Fp8Level::o0, "/precision/fp8_level", "\"O0\" with experts", "use \"off\""},
+      {parallel.tensor != 1, "/parallel/tensor", std::to_string(parallel.tensor), one},
+      {parallel.context != 1, "/parallel/context", std::to_string(parallel.context), one},
+  };
+}
+
 // Every key that plans but does not run is listed here; a new feature removes its line.
 std::vector<std::string> not_executable(const Recipe& recipe) {
   const PrecisionRecipe& precision = recipe.precision;
   const ParallelRecipe& parallel = recipe.parallel;
   const auto& offload = recipe.memory.offload;
-  const Unsupported refusals[] = {
-      {recipe.model.moe.has_value(), "/model/moe", "a mixture of experts", "leave it out"},
+  std::vector<Unsupported> refusals = {
       {recipe.data.tokenizer.kind != TokenizerKind::bytes, "/data/tokenizer", "a tokenizer file",
        "use \"bytes\", also with tokenised .bin files"},
       {precision.compute == DataType::fp16, "/precision/compute", "fp16", "use \"bf16\" or \"fp32\""},
@@ -49,6 +64,7 @@ std::vector<std::string> not_executable(const Recipe& recipe) {
       {offload.weights, "/memory/offload/weights", "true", "use false"},
       {offload.activations, "/memory/offload/activations", "true", "use false"},
   };
+  for (Unsupported& refusal : unsupported_experts(recipe)) refusals.push_back(std::move(refusal));
   std::vector<std::string> reasons;
   for (const auto& [is_wanted, pointer, value, instead] : refusals)
     if (is_wanted)

@@ -61,7 +61,8 @@ class Layout {
 };
 
 // The number of scalars that every rank sends to all others once per step, in float64: its part of the loss, its part
-// of the gradients' squared norm, and whether it was asked to stop. Each rank sums them in rank order.
-constexpr std::size_t step_scalars = 3;
+// of the gradients' squared norm, whether it was asked to stop, and with experts the five sums of its routing
+// (core/model/moe/routing_sums.h). Each rank sums them in rank order.
+inline std::size_t step_scalars(const ModelRecipe& model) { return model.moe ? 8 : 3; }
 
 }  // namespace llmtrain

@@ -101,6 +101,12 @@ RankGroup expert_shard_group(const Mesh& mesh) {
   return group;
 }
 
+RankGroup expert_replica_group(const Mesh& mesh) {
+  const std::int64_t ranks = expert_data_group(mesh).ranks / expert_shard_group(mesh).ranks;
+  const std::int64_t nearest = mesh.tensor * mesh.context * std::max(mesh.zero_shard, mesh.expert);
+  return rank_group(mesh, Axes{{ranks, nearest}});
+}
+
 RankGroup pipeline_neighbours(const Mesh& mesh, std::int64_t pipeline_rank) {
   const std::int64_t stride = mesh.world() / mesh.pipeline;
   const std::int64_t next = (pipeline_rank + 1) % mesh.pipeline;

@@ -62,8 +62,9 @@ inline RankGroup shard_group(const Mesh& mesh) { return rank_group(mesh, GroupKi
 inline RankGroup replica_group(const Mesh& mesh) { return rank_group(mesh, GroupKind::replica); }
 inline RankGroup expert_group(const Mesh& mesh) { return rank_group(mesh, GroupKind::expert); }
 inline RankGroup expert_data_group(const Mesh& mesh) { return rank_group(mesh, GroupKind::expert_data); }
-RankGroup expert_tensor_group(const Mesh& mesh);  // the ranks of a tensor group that split one expert's matrices
-RankGroup expert_shard_group(const Mesh& mesh);   // the part of an expert_data group that shares ZeRO's shards
+RankGroup expert_tensor_group(const Mesh& mesh);   // the ranks of a tensor group that split one expert's matrices
+RankGroup expert_shard_group(const Mesh& mesh);    // the part of an expert_data group that shares ZeRO's shards
+RankGroup expert_replica_group(const Mesh& mesh);  // the ranks of an expert_data group that hold the same shard
 // Two ranks: pipeline rank r and its neighbour (r + 1) mod pipeline; without r the pair that is farthest apart.
 RankGroup pipeline_neighbours(const Mesh& mesh, std::int64_t pipeline_rank);
 RankGroup pipeline_neighbours(const Mesh& mesh);

@@ -72,8 +72,16 @@ Recipe read_kept_recipe(const fs::path& folder) {
   }
 }
 
+// Whether experts take and drop the tokens of a micro-batch, or balance them, as a whole.
+bool routes_micro_batches(const ModelRecipe& model) {
+  if (!model.moe) return false;
+  const bool balances = model.moe->balance_loss != BalanceLoss::none && model.moe->balance_coefficient > 0;
+  return balances || model.moe->capacity_factor != 0;
+}
+
 // Whether a run may continue with another value of this key: the losses do not depend on it beyond rounding.
-bool may_change(const std::string& pointer) {
+bool may_change(const std::string& pointer, const ModelRecipe& model) {
+  if (pointer == "/batch/micro" && routes_micro_batches(model)) return false;
   constexpr std::array<std::string_view, 11> free_keys{"/$schema",  "/description", "/batch/micro", "/parallel",
                                                        "/pipeline", "/memory",      "/kernels",     "/cluster",
                                                        "/launch",   "/checkpoint",  "/log"};
@@ -81,7 +89,8 @@ bool may_change(const std::string& pointer) {
 }
 
 // Appends a line for each key whose value differs and may not; null where a key is absent.
-void compare(const Json* now, const Json* before, const std::string& pointer, std::string& lines) {
+void compare(const Json* now, const Json* before, const std::string& pointer, const ModelRecipe& model,
+             std::string& lines) {
   const auto text = [](const Json* value) { return value ? value->dump() : "not given"; };
   const auto member = [](const Json& value, const std::string& key) {
     const auto found = value.find(key);
@@ -90,14 +99,14 @@ void compare(const Json* now, const Json* before, const std::string& pointer, st
   if (now && before && *now == *before) return;
   if (now && before && now->is_object() && before->is_object()) {
     for (const auto& [key, value] : now->items())
-      compare(&value, member(*before, key), append_key(pointer, key), lines);
+      compare(&value, member(*before, key), append_key(pointer, key), model, lines);
     for (const auto& [key, value] : before->items())
-      if (!now->contains(key)) compare(nullptr, &value, append_key(pointer, key), lines);
+      if (!now->contains(key)) compare(nullptr, &value, append_key(pointer, key), model, lines);
   } else if (now && before && now->is_array() && before->is_array() && now->size() == before->size()) {
     // Lists of different length are reported as a whole: their elements do not correspond.
     for (std::size_t i = 0; i < now->size(); ++i)
-      compare(&(*now)[i], &(*before)[i], append_key(pointer, std::to_string(i)), lines);
-  } else if (!may_change(pointer)) {
+      compare(&(*now)[i], &(*before)[i], append_key(pointer, std::to_string(i)), model, lines);
+  } else if (!may_change(pointer, model)) {
     lines += "\n  " + pointer + ": " + text(now) + ", in the run " + text(before);
   }
 }
@@ -106,7 +115,7 @@ void refuse_other_recipe(const fs::path& folder, const Recipe& recipe) {
   const Json now = to_json(recipe);
   const Json before = to_json(read_kept_recipe(folder));
   std::string lines;
-  compare(&now, &before, "", lines);
+  compare(&now, &before, "", recipe.model, lines);
   if (!lines.empty())
     refuse(
         folder,

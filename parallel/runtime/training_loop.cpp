@@ -40,6 +40,11 @@ double peak_flops_of(const LocalModel& model) {
   return measure_matmul_rate(model.device(), model.compute_type());
 }
 
+RoutingRow routing_row(const RoutingSums& sums) {
+  return {sums.balance_loss / sums.passes, sums.z_loss / sums.passes, sums.dropped_share / sums.passes,
+          sums.load / sums.passes};
+}
+
 // What only the first rank has: metrics, progress output and the handling of requests to stop.
 struct FirstRank {
   MetricsLog metrics;
@@ -139,6 +144,7 @@ class TrainingLoop {
     row.memory_bytes = memory_peak(trainer_.model().device());
     row.tensor_bytes = first_->memory.peak();
     row.skipped = skipped_;
+    if (recipe_.model.moe) row.routing = routing_row(result.routing);
     return row;
   }
 

@@ -116,6 +116,33 @@ LLAMA_LAYOUTS = """
 8 tensor=2 pipeline=2 zero=3 loops=2 backend=mpi
 """
 
+# Experts: capacity and the balance loss count over micro-batches, so that all layouts have those of one rank, of one
+# sequence. In the second model every second layer drops tokens.
+DROPLESS = {"architecture": "llama", "layers": 4, "hidden_size": 32, "heads": 4, "vocab_size": 258,
+            "max_sequence_length": 16, "moe": {"experts": 8, "top_k": 2, "capacity_factor": 0, "ffn_hidden_size": 24,
+                                               "z_coefficient": 0.001}}
+DROPPING = {"architecture": "gpt2", "layers": 4, "hidden_size": 32, "heads": 4, "vocab_size": 257,
+            "max_sequence_length": 16, "moe": {"experts": 4, "top_k": 2, "capacity_factor": 1.0, "every": 2,
+                                               "ffn_hidden_size": 40, "shared_experts": 1, "priority": "score"}}
+EXPERT_LAYOUTS = """
+1 loops=4 recompute=full
+1 recompute=selective schedule=1f1b
+2
+2 zero=1 loops=2
+2 zero=2 loops=4 schedule=interleaved
+2 zero=3 loops=4
+4 zero=3 loops=2 shards=2
+4 zero=2 shards=1 loops=2
+8 zero=3 loops=4 overlap=false
+2 pipeline=2 recompute=full
+2 pipeline=2 loops=2 schedule=interleaved
+4 pipeline=4 schedule=1f1b
+4 pipeline=2 zero=2 balance=[1,3]
+8 pipeline=2 zero=3 loops=2
+2 zero=3 loops=4 backend=mpi
+4 pipeline=2 zero=1 loops=2 backend=mpi
+"""
+
 # Layouts in which sums and messages could occur in a different order the second time.
 GPT2_TWICE = """
 2 zero=2 loops=4
@@ -205,10 +232,10 @@ class Layouts(ProgramTest):
         worst = max(abs(value - wanted) / abs(wanted) for value, wanted in zip(values, expected, strict=True))
         self.assertLessEqual(worst, tolerance)
 
-    def check(self, model, table, loss_tolerance, norm_tolerance=None, one_rank="1 micro=8"):
+    def check(self, model, table, loss_tolerance, norm_tolerance=None, alone="1 micro=8"):
         self.write_recipe(model)
         lines = lines_of(table)
-        expected, *results = self.train_all([one_rank, *lines])
+        expected, *results = self.train_all([alone, *lines])
         self.assertLess(expected[0][-1], 0.9 * expected[0][0], "nothing was learned")
         for line, (losses, norms) in zip(lines, results, strict=True):
             with self.subTest(line):
@@ -221,6 +248,10 @@ class Layouts(ProgramTest):
 
     def test_llama(self):
         self.check(LLAMA, LLAMA_LAYOUTS, LOSS, NORM)
+
+    def test_experts(self):
+        for model in (DROPLESS, DROPPING):
+            self.check(model, EXPERT_LAYOUTS, LOSS, NORM, alone="1")
 
     def test_the_same_layout_gives_the_same_bits(self):
         for model, table in ((GPT2, GPT2_TWICE), (LLAMA, LLAMA_TWICE)):
@@ -240,7 +271,7 @@ class Layouts(ProgramTest):
     def test_fp8(self):
         table = "\n".join(f"{line} fp8=O0" for line in lines_of(FP8))
         for model in (GPT2, LLAMA):
-            self.check(model, table, LOSS_IN_FP8, one_rank="1 micro=8 fp8=O0")
+            self.check(model, table, LOSS_IN_FP8, alone="1 micro=8 fp8=O0")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from pathlib import Path
 try:
     import safetensors  # noqa: F401
     import torch
+    import transformers  # noqa: F401
 except ImportError as error:
     print(f"skipped: {sys.executable} lacks a package ({error}); name another one in LLMTRAIN_PYTHON")
     sys.exit(77)
@@ -22,7 +23,7 @@ from variants import VARIANTS, complete, write_recipe, write_tokens
 
 # Relative tolerances; "change" is the L2 norm of the difference in a parameter's change by training. The reference in
 # float32 and in float64 differ by 3e-7 in losses, 4e-7 in norms and 1.3e-4 in changes.
-LEARNING_RATE, LOGITS = 1e-12, 1e-5
+LEARNING_RATE, LOGITS, GRADIENT = 1e-12, 1e-5, 1e-5
 FP32 = {"loss": 1e-5, "grad_norm": 1e-5, "change": 5e-4}
 BF16 = {"loss": 2e-3, "grad_norm": 1e-2, "change": 6e-2}
 # Sums in another order differ in the last bit, which now and then moves a number over the middle between two FP8
@@ -45,7 +46,7 @@ class Case:
         self.weights = {key: value.detach().clone() for key, value in model.state_dict().items()}
         manifest_recipe = {**variant, "model": vars(resolve(variant["model"]))}
         checkpoint_folder.write(folder / "initial", self.weights, manifest_recipe)
-        sections = {"training": {"init_from": str(folder / "initial")}, **sections}
+        sections = {**sections, "training": {"init_from": str(folder / "initial"), **sections.get("training", {})}}
         self.recipe = complete(variant, folder / "tokens.bin", **sections)
         self.recipe_path = write_recipe(folder / "recipe.json", self.recipe)
 
@@ -107,6 +108,19 @@ class OracleTest(unittest.TestCase):
 
         self.for_each(["gpt2", "llama", "llama, one key head, qk_norm (Qwen3)", "gpt2, rmsnorm, swiglu with bias"],
                       check, precision={"fp8_level": "O0"})
+
+    def check_gradients(self, case):
+        """After one step without clipping the first moment is the gradient times 1 - beta1."""
+        _, model = case.expected()
+        case.actual()
+        trained = case.trained_weights()
+        for name, parameter in model.named_parameters():
+            gradient = trained[f"{name}.m"] / 0.1
+            self.assertLessEqual((gradient - parameter.grad).norm() / parameter.grad.norm(), GRADIENT, name)
+
+    def test_gradients_of_experts_equal_transformers(self):
+        self.for_each([name for name in VARIANTS if "experts" in name], self.check_gradients,
+                      training={"steps": 1, "clip_norm": 0, "learning_rate": {}})
 
     def check_logits(self, case):
         model = ReferenceModel(case.recipe["model"])

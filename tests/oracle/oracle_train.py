@@ -30,7 +30,7 @@ def make_optimizer(model, recipe):
                **recipe["training"].get("optimizer", {})}
     decayed, others = [], []
     for name, parameter in model.named_parameters():
-        decays = parameter.dim() == 2 and name != "embedding.position.weight"
+        decays = parameter.dim() >= 2 and name != "embedding.position.weight"
         (decayed if decays else others).append(parameter)
     groups = [{"params": decayed, "weight_decay": options["weight_decay"]}, {"params": others, "weight_decay": 0.0}]
     return torch.optim.AdamW(groups, betas=(options["beta1"], options["beta2"]), eps=options["eps"])
@@ -66,7 +66,7 @@ def train(recipe, weights, tokens, dtype=torch.float32):
             group["lr"] = learning_rate(recipe, step)
         optimizer.zero_grad()
         loss = mean_loss(model, *batch(tokens, step, recipe["batch"]["global"], length))
-        loss.backward()
+        (loss + model.router_loss()).backward()
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), clip_norm if clip_norm > 0 else math.inf)
         optimizer.step()
         rows.append({"step": step, "loss": loss.item(), "grad_norm": norm.item(),

@@ -9,6 +9,9 @@ from types import SimpleNamespace
 import torch
 from torch import nn
 from torch.nn import functional
+from transformers import MixtralConfig, Qwen3MoeConfig
+from transformers.models.mixtral.modeling_mixtral import MixtralSparseMoeBlock
+from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeSparseMoeBlock
 
 PRESETS = {
     "gpt2": dict(position="learned", norm="layernorm", activation="gelu_tanh", bias=True, qkv_bias=True,
@@ -142,11 +145,60 @@ class FeedForward(nn.Module):
         return result
 
 
-class Layer(nn.Module):
+class Stack(nn.Module):
+    """The matrices of all experts."""
+
+    def __init__(self, experts, outputs, inputs):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(experts, outputs, inputs))
+
+
+class Mixture(nn.Module):
+    """transformers' own block for Qwen3-MoE, or Mixtral's where gates are normalized, with llmtrain's names; plus shared
+    experts. The routers' losses are those of docs/recipe.md, with their coefficients."""
+
     def __init__(self, config):
         super().__init__()
+        moe = dict(balance_coefficient=0.01, z_coefficient=0.0, shared_experts=0, every=1)
+        self.moe = moe = SimpleNamespace(**{**moe, **config.moe})
+        normalize = getattr(moe, "normalize_gates", moe.top_k > 1)
+        hidden, width = config.hidden_size, moe.ffn_hidden_size
+        self.router = nn.Linear(hidden, moe.experts, bias=False)
+        self.experts = nn.ModuleDict({"gate": Stack(moe.experts, width, hidden), "up": Stack(moe.experts, width, hidden),
+                                      "down": Stack(moe.experts, hidden, width)})
+        if moe.shared_experts > 0:
+            self.shared = FeedForward(SimpleNamespace(**{**vars(config), "ffn_hidden_size": moe.shared_experts * width}))
+        sizes = dict(hidden_size=hidden, num_experts_per_tok=moe.top_k, hidden_act="silu", experts_implementation="eager")
+        if normalize:
+            block = MixtralSparseMoeBlock(MixtralConfig(num_local_experts=moe.experts, intermediate_size=width, **sizes))
+        else:
+            block = Qwen3MoeSparseMoeBlock(Qwen3MoeConfig(num_experts=moe.experts, moe_intermediate_size=width,
+                                                          norm_topk_prob=False, **sizes))
+        self.block = [block]  # in a list, so that its parameters, which this class replaces, are not registered
+
+    def forward(self, x):
+        experts = self.experts
+        weights = {"gate.weight": self.router.weight, "experts.down_proj": experts["down"].weight,
+                   "experts.gate_up_proj": torch.cat((experts["gate"].weight, experts["up"].weight), 1)}
+        y = torch.func.functional_call(self.block[0], weights, (x,))
+        self.loss = self.router_loss(self.router(x).flatten(0, -2))
+        return y + self.shared(x) if hasattr(self, "shared") else y
+
+    def router_loss(self, logits):
+        probabilities = logits.softmax(-1)
+        first = functional.one_hot(probabilities.argmax(-1), self.moe.experts).to(logits.dtype)
+        balance = self.moe.experts * (first.mean(0) * probabilities.mean(0)).sum()
+        z = logits.logsumexp(-1).square().mean()
+        return self.moe.balance_coefficient * balance + self.moe.z_coefficient * z
+
+
+class Layer(nn.Module):
+    def __init__(self, config, index):
+        super().__init__()
+        moe = getattr(config, "moe", None)
         self.attention_norm, self.attention = make_norm(config), Attention(config)
-        self.ffn_norm, self.ffn = make_norm(config), FeedForward(config)
+        has_experts = moe is not None and (index + 1) % moe.get("every", 1) == 0
+        self.ffn_norm, self.ffn = make_norm(config), Mixture(config) if has_experts else FeedForward(config)
 
     def forward(self, x):
         x = x + self.attention(self.attention_norm(x))
@@ -161,7 +213,7 @@ class ReferenceModel(nn.Module):
         self.embedding = nn.ModuleDict({"token": nn.Embedding(config.vocab_size, config.hidden_size)})
         if config.position == "learned":
             self.embedding["position"] = nn.Embedding(config.max_sequence_length, config.hidden_size)
-        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
+        self.layers = nn.ModuleList(Layer(config, index) for index in range(config.layers))
         self.final_norm = make_norm(config)
         if not config.tie_embeddings:
             self.head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
@@ -175,6 +227,10 @@ class ReferenceModel(nn.Module):
         head = self.embedding["token"] if self.config.tie_embeddings else self.head
         return functional.linear(self.final_norm(x), head.weight)
 
+    def router_loss(self):
+        """The routers' losses in the last forward, with their coefficients."""
+        return sum(layer.ffn.loss for layer in self.layers if isinstance(layer.ffn, Mixture))
+
     def randomize(self, seed):
         """Weights under which every parameter matters: no bias is zero, no norm is one."""
         generator = torch.Generator().manual_seed(seed)
@@ -182,5 +238,5 @@ class ReferenceModel(nn.Module):
             for name, parameter in self.named_parameters():
                 noise = torch.randn(parameter.shape, generator=generator)
                 is_norm = "norm" in name and name.endswith("weight")
-                fan_in = parameter.shape[-1] if parameter.dim() == 2 and "embedding" not in name else 100
+                fan_in = parameter.shape[-1] if parameter.dim() >= 2 and "embedding" not in name else 100
                 parameter.copy_(1 + 0.1 * noise if is_norm else noise * fan_in ** -0.5)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recipes that together cover every key of `model` except moe and dropout, including odd shapes."""
+"""Recipes that together cover every key of `model` except dropout and those of moe that transformers lacks, including
+odd shapes."""
 import json
 from array import array
 from random import Random
@@ -38,6 +39,13 @@ VARIANTS = {
                                                 activation="swiglu", ffn_hidden_size=100),
     "gpt-rope, qk_norm, bias on qkv alone": _variant("gpt-rope", 2, 64, 4, 203, 32, kv_heads=2, head_dim=12,
                                                      qk_norm=True, bias=False, norm_eps=1e-3),
+    "llama, 8 experts (Mixtral)": _variant(
+        "llama", 2, 64, 4, 256, 32, kv_heads=2,
+        moe={"experts": 8, "top_k": 2, "capacity_factor": 0, "ffn_hidden_size": 48, "z_coefficient": 0.01}),
+    "llama, qk_norm, 6 experts and a shared one in every second layer (Qwen3-MoE)": _variant(
+        "llama", 2, 64, 4, 203, 40, kv_heads=2, qk_norm=True, ffn_hidden_size=96,
+        moe={"experts": 6, "top_k": 3, "capacity_factor": 0, "ffn_hidden_size": 36, "normalize_gates": False,
+             "shared_experts": 1, "every": 2, "balance_coefficient": 0.1}),
     "llama, layernorm with bias, learned, short sequences": _variant(
         "llama", 2, 64, 4, 256, 64, sequence_length=40, norm="layernorm", bias=True, qkv_bias=True, position="learned",
         activation="gelu", ffn_hidden_size=96, training={"clip_norm": 0}),

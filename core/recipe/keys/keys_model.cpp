@@ -131,6 +131,11 @@ void describe_experts(KeyVisitor& keys, MixtureOfExpertsRecipe& moe, const Model
                keys.otherwise(moe.ffn_hidden_size, model.ffn_hidden_size), ffn_range);
   keys.integer({"shared_experts", "Experts that process every token."}, moe.shared_experts, {0, 1 << 10});
   keys.choice({"router", "How the router scores tokens."}, moe.router, router_words);
+  keys.boolean(
+      {"normalize_gates",
+       "A token's gates, the softmax over all experts of those that it is routed to, are divided by their sum.",
+       "top_k > 1"},
+      keys.otherwise(moe.normalize_gates, moe.top_k > 1));
   keys.choice({"priority", "Which tokens get an expert's capacity first: earlier ones, or those with higher scores."},
               moe.priority, priority_words);
   keys.choice({"balance_loss", "Auxiliary loss that balances tokens over experts."}, moe.balance_loss,

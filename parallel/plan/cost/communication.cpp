@@ -128,34 +128,36 @@ std::vector<StateTraffic> state_traffic(const Partition& partition, const Schedu
   return ranks;
 }
 
-void add_states(const CostContext& context, const std::vector<StateTraffic>& ranks, Table& table) {
-  const Mesh& mesh = context.mesh();
-  const std::int64_t zero_stage = context.partition.zero_stage();
-  const RankGroup shards = shard_group(mesh), experts = expert_copies(context);
-  // The rank with the most traffic sets the pace: the others wait for it at the end of the step.
-  const double gradients = most(ranks, &StateTraffic::gradients);
-  // ZeRO-3 scatters block by block during passes, as it gathers.
-  const double reduced = most(ranks, &StateTraffic::reduced_blocks);
-  const auto add_gradients = [&](const char* tensors, const RankGroup& group, double bytes) {
-    if (zero_stage == 0) return table.add(Collective::all_reduce, Purpose::data_parallel, tensors, group, bytes);
-    table.add(Collective::reduce_scatter, Purpose::data_parallel, tensors, group, bytes,
-              sharding_seconds(context, zero_stage, bytes, reduced, group));
-  };
-  add_gradients("gradients", zero_stage > 0 ? shards : data_group(mesh), gradients);
-  add_gradients("expert gradients", experts, most(ranks, &StateTraffic::expert_gradients));
-  // Without sharding every rank updates all weights itself: none move.
-  if (zero_stage == 0) return;
+// ZeRO-3 moves gradients and weights block by block during passes, the other stages once after the step.
+void add_gradients(const CostContext& context, const StateRanks& ranks, const std::string& name, double bytes,
+                   double blocks, Table& table) {
+  const std::string gradients = name + "gradients";
+  if (ranks.zero_stage == 0)
+    return table.add(Collective::all_reduce, Purpose::data_parallel, gradients, ranks.data, bytes);
+  table.add(Collective::reduce_scatter, Purpose::data_parallel, gradients, ranks.shards, bytes,
+            sharding_seconds(context, ranks.zero_stage, bytes, blocks, ranks.shards));
   // With fewer shards than data ranks the shards' sums are added up across the replicas.
-  table.add(Collective::all_reduce, Purpose::data_parallel, "gradient shards", replica_group(mesh),
-            gradients / static_cast<double>(shards.ranks));
-  // ZeRO-3 gathers block by block during passes, the other stages once after the step.
-  const double messages = most(ranks, &StateTraffic::gathered_blocks);
-  const auto add_weights = [&](const char* tensors, const RankGroup& group, double bytes) {
-    table.add(Collective::all_gather, Purpose::data_parallel, tensors, group, bytes,
-              sharding_seconds(context, zero_stage, bytes, messages, group));
-  };
-  add_weights("weights", shards, most(ranks, &StateTraffic::weights));
-  add_weights("expert weights", experts, most(ranks, &StateTraffic::expert_weights));
+  table.add(Collective::all_reduce, Purpose::data_parallel, name + "gradient shards", ranks.replicas,
+            bytes / static_cast<double>(ranks.shards.ranks));
+}
+
+void add_weights(const CostContext& context, const StateRanks& ranks, const std::string& name, double bytes,
+                 double blocks, Table& table) {
+  // Without sharding every rank updates all weights itself: none move.
+  if (ranks.zero_stage == 0) return;
+  table.add(Collective::all_gather, Purpose::data_parallel, name + "weights", ranks.shards, bytes,
+            sharding_seconds(context, ranks.zero_stage, bytes, blocks, ranks.shards));
+}
+
+// The rank with the most traffic sets the pace: the others wait for it at the end of the step.
+void add_states(const CostContext& context, const std::vector<StateTraffic>& ranks, Table& table) {
+  const StateRanks dense = dense_ranks(context), experts = expert_ranks(context);
+  const double reduced = most(ranks, &StateTraffic::reduced_blocks),
+               gathered = most(ranks, &StateTraffic::gathered_blocks);
+  add_gradients(context, dense, "", most(ranks, &StateTraffic::gradients), reduced, table);
+  add_gradients(context, experts, "expert ", most(ranks, &StateTraffic::expert_gradients), reduced, table);
+  add_weights(context, dense, "", most(ranks, &StateTraffic::weights), gathered, table);
+  add_weights(context, experts, "expert ", most(ranks, &StateTraffic::expert_weights), gathered, table);
 }
 
 // Sums of gradients over tensor ranks, once per step.
@@ -207,8 +209,9 @@ std::vector<CommunicationEntry> communication_of(const Layout& layout, const Clu
   const Mesh& mesh = layout.mesh();
   // Loss, norm and stop request of every rank, once per step: negligible, but listed so that the table is complete.
   const RankGroup world{mesh.world(), 1, std::min(mesh.world(), mesh.devices_per_node)};
-  table.add(Collective::all_gather, Purpose::control, "scalars", world,
-            step_scalars * sizeof(double) * static_cast<double>(world.ranks));
+  table.add(
+      Collective::all_gather, Purpose::control, "scalars", world,
+      static_cast<double>(step_scalars(layout.recipe().model) * sizeof(double)) * static_cast<double>(world.ranks));
   return std::move(table.entries);
 }
 

@@ -10,12 +10,6 @@ namespace {
 
 using Kind = StateGroup::Kind;
 
-// Experts have a data-parallel group of their own, which may have one rank where the dense one has many: nothing is
-// sharded then.
-std::int64_t expert_zero_stage(const CostContext& context) {
-  return expert_copies(context).ranks > 1 ? context.recipe().parallel.zero_stage : 0;
-}
-
 // The elements of each ZeRO shard.
 using ByShard = std::vector<TensorGradientShare>;
 
@@ -91,10 +85,10 @@ double update_seconds(const CostContext& context, std::size_t rank) {
       tensors += static_cast<double>(partition.graph->blocks[block].parameters.size());
   }
   const PrecisionRecipe precision = context.state_precision();
-  const bool shards_dense = partition.zero_stage() > 0, shards_experts = expert_zero_stage(context) > 0;
-  const double dense_ranks = shards_dense ? static_cast<double>(shard_group(context.mesh()).ranks) : 1;
-  const double expert_ranks = shards_experts ? static_cast<double>(expert_copies(context).ranks) : 1;
-  const double elements = dense / dense_ranks + experts / expert_ranks;
+  const auto shard = [](double all, const StateRanks& ranks) {
+    return ranks.zero_stage > 0 ? all / static_cast<double>(ranks.shards.ranks) : all;
+  };
+  const double elements = shard(dense, dense_ranks(context)) + shard(experts, expert_ranks(context));
   const double bytes = elements * optimizer_bytes_per_parameter(precision) * context.program().traffic.optimizer;
   double seconds = context.roofline.pass(bytes).seconds + tensors * context.profile.host.tensor_seconds;
   if (context.recipe().memory.offload.optimizer) {
@@ -106,6 +100,20 @@ double update_seconds(const CostContext& context, std::size_t rank) {
 }
 
 }  // namespace
+
+StateRanks dense_ranks(const CostContext& context) {
+  const Mesh& mesh = context.mesh();
+  return {context.partition.zero_stage(), data_group(mesh), shard_group(mesh), replica_group(mesh)};
+}
+
+StateRanks expert_ranks(const CostContext& context) {
+  const Mesh& mesh = context.mesh();
+  const bool is_folded = context.program().experts.folded;
+  // Folded experts are sharded over all of their copies.
+  const RankGroup shards = is_folded ? expert_copies(context) : expert_shard_group(mesh);
+  return {shards.ranks > 1 ? context.recipe().parallel.zero_stage : 0, expert_copies(context), shards,
+          is_folded ? RankGroup{} : expert_replica_group(mesh)};
+}
 
 void StateTraffic::add(const StateGroup& group, double reductions, double gathers) {
   const bool is_expert = group.kind == Kind::experts;
@@ -126,27 +134,24 @@ double sharding_seconds(const CostContext& context, std::int64_t zero_stage, dou
 }
 
 double reduction_seconds(const CostContext& context, const StateTraffic& traffic) {
-  const std::int64_t dense = context.partition.zero_stage(), expert = expert_zero_stage(context);
-  const RankGroup shards = shard_group(context.mesh()), experts = expert_copies(context);
-  const CollectiveCost& collectives = context.collectives;
   // ZeRO-0 keeps whole gradients everywhere: one all-reduce over all data ranks. Else hierarchical: reduce-scatter
   // among the shards, then all-reduce of each shard among its replicas.
-  const double of_dense = dense == 0
-                              ? collectives.all_reduce(traffic.gradients, data_group(context.mesh()))
-                              : sharding_seconds(context, dense, traffic.gradients, traffic.reduced_blocks, shards) +
-                                    collectives.all_reduce(traffic.gradients / static_cast<double>(shards.ranks),
-                                                           replica_group(context.mesh()));
-  return of_dense +
-         (expert == 0 ? collectives.all_reduce(traffic.expert_gradients, experts)
-                      : sharding_seconds(context, expert, traffic.expert_gradients, traffic.reduced_blocks, experts));
+  const auto seconds = [&](double bytes, const StateRanks& ranks) {
+    const CollectiveCost& collectives = context.collectives;
+    if (ranks.zero_stage == 0) return collectives.all_reduce(bytes, ranks.data);
+    return sharding_seconds(context, ranks.zero_stage, bytes, traffic.reduced_blocks, ranks.shards) +
+           collectives.all_reduce(bytes / static_cast<double>(ranks.shards.ranks), ranks.replicas);
+  };
+  return seconds(traffic.gradients, dense_ranks(context)) + seconds(traffic.expert_gradients, expert_ranks(context));
 }
 
 double gather_seconds(const CostContext& context, const StateTraffic& traffic) {
-  const std::int64_t dense = context.partition.zero_stage(), expert = expert_zero_stage(context);
-  const RankGroup shards = shard_group(context.mesh()), experts = expert_copies(context);
-  return (dense == 0 ? 0 : sharding_seconds(context, dense, traffic.weights, traffic.gathered_blocks, shards)) +
-         (expert == 0 ? 0
-                      : sharding_seconds(context, expert, traffic.expert_weights, traffic.gathered_blocks, experts));
+  const auto seconds = [&](double bytes, const StateRanks& ranks) {
+    return ranks.zero_stage == 0
+               ? 0
+               : sharding_seconds(context, ranks.zero_stage, bytes, traffic.gathered_blocks, ranks.shards);
+  };
+  return seconds(traffic.weights, dense_ranks(context)) + seconds(traffic.expert_weights, expert_ranks(context));
 }
 
 double exposed_beside_pass(double collective_seconds, double pass_seconds, double buckets, double slowdown) {

@@ -31,6 +31,15 @@ struct StateTraffic {
   void add_blocks(std::size_t blocks, double reductions, double gathers);
 };
 
+// Who shares states. Experts have groups of their own, which may be of one rank where the dense ones have many: nothing
+// is sharded then.
+struct StateRanks {
+  std::int64_t zero_stage = 0;  // effective
+  RankGroup data, shards, replicas;
+};
+StateRanks dense_ranks(const CostContext& context);
+StateRanks expert_ranks(const CostContext& context);
+
 // Seconds of one gather of sharded weights or scatter of gradients, which takes as long: ZeRO-3 moves them in one
 // message per block.
 double sharding_seconds(const CostContext& context, std::int64_t zero_stage, double bytes, double messages,

@@ -115,6 +115,19 @@ TEST_CASE("capacity follows the published formula") {
     moe.capacity_factor = dropless;
     CHECK(expert_capacity(moe, 4097) == 1026);
   }
+  moe.capacity_factor = -0.5;
+  CHECK(expert_capacity(moe, 4097) == 2 * 256);
+}
+
+TEST_CASE("the limit of an expert's tokens is the capacity, with either sign, and none at 0") {
+  MixtureOfExpertsRecipe moe{.experts = 8, .top_k = 2, .capacity_factor = 0};
+  CHECK_FALSE(expert_limit(moe, 4096));
+  moe.capacity_factor = 1.25;
+  CHECK(expert_limit(moe, 4097) == 2 * 641);
+  moe.capacity_factor = -1.25;
+  CHECK(expert_limit(moe, 4097) == 2 * 641);
+  moe.capacity_factor = 0.001;
+  CHECK(expert_limit(moe, 4097) == 0);
 }
 
 TEST_CASE("FLOPs count the experts that a token is routed to") {

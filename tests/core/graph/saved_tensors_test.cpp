@@ -191,6 +191,23 @@ TEST_CASE("experts store the inputs, inner tensors and outputs of their capacity
   CHECK(bytes_of(Graph::build(model), 1, setting, "ffn.activated") == 2 * 512 * 14336.0 / 2);
 }
 
+TEST_CASE("on the CPU experts store no input, and no empty places") {
+  ModelRecipe model = test::mixtral_8x7b();
+  model.moe->capacity_factor = 1.5;
+  model.moe->z_coefficient = 0.001;
+  PassSetting setting;
+  setting.sequence_length = 512;
+  const Graph graph = Graph::build(model);
+  const double rows = 2 * 512;
+  CHECK(bytes_of(graph, 1, setting, "experts.input") == 0);
+  CHECK(bytes_of(graph, 1, setting, "experts.hidden") == 4 * rows * 2 * 14336);
+  CHECK(bytes_of(graph, 1, setting, "experts.output") == 4 * rows * 4096);
+  CHECK(bytes_of(graph, 1, setting, "experts.choices") == (3 * 8 + 4) * rows);
+  CHECK(bytes_of(graph, 1, setting, "experts.log_sums") == 4 * 512);
+  setting.kernels = KernelSet::cuda;
+  CHECK(bytes_of(graph, 1, setting, "experts.hidden") == 4 * 1.5 * rows * 2 * 14336);
+}
+
 TEST_CASE("more recompute stores less, and the peak of a pass is at least what it stores") {
   for (const KernelSet kernels : {KernelSet::cpu, KernelSet::cuda})
     for (const AttentionMethod method : {AttentionMethod::flash, AttentionMethod::math})

@@ -83,7 +83,7 @@ TEST_CASE("FP8 products give the losses and gradients of casts before plain prod
   for (const NamedModel& named : all_models()) {
     const MicroBatch micro = random_micro_batch(named.model);
     const NamedTensors weights = SmallModel(named.model, {.type = at::kDouble}).weights();
-    const ReferencePasses expected = reference_passes(named.model, weights, micro, fp8_product);
+    const Expected expected = reference_passes(named.model, weights, micro, fp8_product);
     for (const AttentionKernel attention : {AttentionKernel::flash, AttentionKernel::math}) {
       for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
         INFO(named.name << ", attention " << static_cast<int>(attention) << ", recompute "

@@ -11,9 +11,6 @@
 namespace llmtrain::test {
 namespace {
 
-// Of fp32's sums over a few dozen terms, and of float64's, in which the arithmetic itself shows.
-double tolerance_of(at::ScalarType type) { return type == at::kDouble ? 1e-10 : 2e-5; }
-
 at::Tensor activation_of(const ModelRecipe& model, const MicroBatch& micro, double phase) {
   const std::int64_t rows = micro.batch * micro.sequence;
   return wave(rows, model.hidden_size, phase).to(at::kDouble);
@@ -32,8 +29,7 @@ TEST_CASE("losses and every gradient are those of autograd, whatever attention a
   for (const NamedModel& named : all_models()) {
     const MicroBatch micro = random_micro_batch(named.model);
     for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
-      const ReferencePasses expected =
-          reference_passes(named.model, SmallModel(named.model, {.type = type}).weights(), micro);
+      const Expected expected = reference_passes(named.model, SmallModel(named.model, {.type = type}).weights(), micro);
       for (const AttentionKernel attention : {AttentionKernel::flash, AttentionKernel::math}) {
         for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
           INFO(named.name << (type == at::kDouble ? ", float64" : ", fp32") << ", attention "

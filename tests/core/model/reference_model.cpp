@@ -3,9 +3,12 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <numeric>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -14,7 +17,11 @@ namespace llmtrain::test {
 at::Tensor plain_product(const at::Tensor& x, const at::Tensor& weight) { return at::matmul(x, weight.t()); }
 
 ReferenceModel::ReferenceModel(const ModelRecipe& model, NamedTensors parameters, DropoutMasks masks, Product product)
-    : model_(model), parameters_(std::move(parameters)), masks_(std::move(masks)), product_(std::move(product)) {}
+    : model_(model),
+      parameters_(std::move(parameters)),
+      masks_(std::move(masks)),
+      product_(std::move(product)),
+      router_losses_(at::zeros({}, at::kDouble)) {}
 
 at::Tensor ReferenceModel::drop(const at::Tensor& x, const std::string& site) const {
   const at::Tensor mask = masks_ ? masks_(site, x.sizes()) : at::Tensor();
@@ -29,6 +36,11 @@ at::Tensor ReferenceModel::linear(const at::Tensor& x, const std::vector<std::st
   }
   const at::Tensor y = product_(x, at::cat(weights));
   return biases.empty() ? y : y + at::cat(biases);
+}
+
+at::Tensor ReferenceModel::expert_linear(const at::Tensor& x, const std::string& name, std::int64_t expert) const {
+  const at::Tensor y = at::matmul(x, parameter(name + ".weight")[expert].t());
+  return parameters_.count(name + ".bias") != 0 ? y + parameter(name + ".bias")[expert] : y;
 }
 
 at::Tensor ReferenceModel::root_mean_square(const at::Tensor& x) const {
@@ -84,26 +96,85 @@ at::Tensor ReferenceModel::attention(const at::Tensor& x, const std::string& pre
   return linear(at::cat(heads, -1), {path + "output"});
 }
 
-at::Tensor ReferenceModel::feed_forward(const at::Tensor& x, const std::string& prefix) const {
-  const bool is_gated = model_.activation == Activation::swiglu;
-  const std::string gate_name = prefix + "ffn.gate", up_name = prefix + "ffn.up";
-  const at::Tensor both = is_gated ? linear(x, {gate_name, up_name}) : linear(x, {up_name});
-  const at::Tensor up = is_gated ? both.chunk(2, -1)[1] : both;
-  at::Tensor activated;
+at::Tensor ReferenceModel::activate(const at::Tensor& up, const at::Tensor& gate) const {
   switch (model_.activation) {
     case Activation::gelu:
-      activated = up * 0.5 * (1 + (up / std::numbers::sqrt2).erf());
-      break;
+      return up * 0.5 * (1 + (up / std::numbers::sqrt2).erf());
     case Activation::gelu_tanh:
-      activated = up * 0.5 * (1 + ((up + 0.044715 * up * up * up) * std::sqrt(2 / std::numbers::pi)).tanh());
+      return up * 0.5 * (1 + ((up + 0.044715 * up * up * up) * std::sqrt(2 / std::numbers::pi)).tanh());
+    case Activation::swiglu:
       break;
-    case Activation::swiglu: {
-      const at::Tensor gate = both.chunk(2, -1)[0];
-      activated = gate / (1 + (-gate).exp()) * up;
-      break;
+  }
+  return gate / (1 + (-gate).exp()) * up;
+}
+
+at::Tensor ReferenceModel::dense_network(const at::Tensor& x, const std::string& name) const {
+  if (model_.activation != Activation::swiglu)
+    return linear(activate(linear(x, {name + ".up"}), at::Tensor()), {name + ".down"});
+  const std::vector<at::Tensor> both = linear(x, {name + ".gate", name + ".up"}).chunk(2, -1);
+  return linear(activate(both[1], both[0]), {name + ".down"});
+}
+
+at::Tensor ReferenceModel::expert_network(const at::Tensor& x, const std::string& name, std::int64_t expert) const {
+  const bool gated = model_.activation == Activation::swiglu;
+  const at::Tensor gate = gated ? expert_linear(x, name + ".gate", expert) : at::Tensor();
+  return expert_linear(activate(expert_linear(x, name + ".up", expert), gate), name + ".down", expert);
+}
+
+void ReferenceModel::add_router_losses(const at::Tensor& logits,
+                                       const std::vector<std::vector<std::int64_t>>& chosen) const {
+  const MixtureOfExpertsRecipe& moe = *model_.moe;
+  const at::Tensor mean_probability = logits.softmax(-1).mean(0);
+  if (moe.balance_loss == BalanceLoss::gshard)
+    for (const std::vector<std::int64_t>& experts : chosen)
+      router_losses_ = router_losses_ + moe.balance_coefficient * static_cast<double>(moe.experts) *
+                                            mean_probability[experts.front()] / static_cast<double>(chosen.size());
+  router_losses_ = router_losses_ + moe.z_coefficient * logits.logsumexp(-1).square().mean();
+}
+
+// Token by token: each asks its experts for a place, all first choices before all second ones.
+at::Tensor ReferenceModel::mixture(const at::Tensor& rows, const std::string& prefix) const {
+  const MixtureOfExpertsRecipe& moe = *model_.moe;
+  const at::Tensor logits = plain_product(rows, parameter(prefix + "ffn.router.weight")),
+                   probabilities = logits.softmax(-1);
+  std::vector<std::vector<std::int64_t>> chosen;
+  std::vector<at::Tensor> outputs;
+  for (std::int64_t t = 0; t < rows.size(0); ++t) {
+    const at::Tensor order = probabilities[t].argsort(true, 0, true);
+    chosen.emplace_back();
+    for (std::int64_t j = 0; j < moe.top_k; ++j) chosen.back().push_back(order[j].item<std::int64_t>());
+    outputs.push_back(at::zeros({rows.size(1)}, at::kDouble));
+  }
+  std::vector<std::int64_t> tokens(chosen.size());
+  std::iota(tokens.begin(), tokens.end(), 0);
+  const auto best = [&](std::int64_t t) { return probabilities[t].max().item<double>(); };
+  if (moe.priority == RouterPriority::score)
+    std::stable_sort(tokens.begin(), tokens.end(), [&](auto a, auto b) { return best(a) > best(b); });
+  const double share = std::ceil(static_cast<double>(rows.size(0)) / static_cast<double>(moe.experts));
+  const double capacity = static_cast<double>(moe.top_k) * std::floor(std::abs(moe.capacity_factor) * share);
+  std::vector<double> taken(static_cast<std::size_t>(moe.experts), 0);
+  for (std::size_t j = 0; j < static_cast<std::size_t>(moe.top_k); ++j) {
+    for (const std::int64_t t : tokens) {
+      const auto place = static_cast<std::size_t>(t);
+      const std::int64_t expert = chosen[place][j];
+      if (moe.capacity_factor != 0 && taken[static_cast<std::size_t>(expert)] == capacity) {
+        ++dropped_;
+        continue;
+      }
+      ++taken[static_cast<std::size_t>(expert)];
+      at::Tensor gate = probabilities[t][expert];
+      if (moe.normalize_gates) gate = gate / std::get<0>(probabilities[t].topk(moe.top_k)).sum();
+      outputs[place] = outputs[place] + gate * expert_network(rows[t], prefix + "ffn.experts", expert);
     }
   }
-  return linear(activated, {prefix + "ffn.down"});
+  add_router_losses(logits, chosen);
+  return at::stack(outputs);
+}
+
+at::Tensor ReferenceModel::feed_forward(const at::Tensor& x, const std::string& prefix) const {
+  if (parameters_.count(prefix + "ffn.router.weight") == 0) return dense_network(x, prefix + "ffn");
+  const at::Tensor routed = mixture(x.flatten(0, 1), prefix).view(x.sizes());
+  return model_.moe->shared_experts > 0 ? routed + dense_network(x, prefix + "ffn.shared") : routed;
 }
 
 at::Tensor ReferenceModel::embed(const at::Tensor& tokens) const {

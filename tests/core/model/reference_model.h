@@ -35,11 +35,21 @@ class ReferenceModel {
   at::Tensor logits(const at::Tensor& x) const;                             // [B, S, H] → [B, S, V]
   at::Tensor losses(const at::Tensor& x, const at::Tensor& targets) const;  // [B, S, H], [B, S] → [B, S]
   at::Tensor losses_of(const at::Tensor& tokens, const at::Tensor& targets) const;
+  // The routers' losses with their coefficients, and the tokens' choices without a place, of all passes so far.
+  const at::Tensor& router_losses() const { return router_losses_; }
+  std::int64_t dropped() const { return dropped_; }
 
  private:
   const at::Tensor& parameter(const std::string& name) const { return parameters_.at(name); }
   // The linear layers of these names, which have the same input, as one matrix: their outputs side by side.
   at::Tensor linear(const at::Tensor& x, const std::vector<std::string>& names) const;
+  // The same with the weight and bias of one expert.
+  at::Tensor expert_linear(const at::Tensor& x, const std::string& name, std::int64_t expert) const;
+  at::Tensor activate(const at::Tensor& up, const at::Tensor& gate) const;
+  at::Tensor dense_network(const at::Tensor& x, const std::string& name) const;
+  at::Tensor expert_network(const at::Tensor& x, const std::string& name, std::int64_t expert) const;
+  at::Tensor mixture(const at::Tensor& rows, const std::string& prefix) const;
+  void add_router_losses(const at::Tensor& logits, const std::vector<std::vector<std::int64_t>>& chosen) const;
   at::Tensor norm(const at::Tensor& x, const std::string& name) const;
   at::Tensor root_mean_square(const at::Tensor& x) const;
   at::Tensor drop(const at::Tensor& x, const std::string& site) const;
@@ -52,6 +62,8 @@ class ReferenceModel {
   NamedTensors parameters_;
   DropoutMasks masks_;
   Product product_;
+  mutable at::Tensor router_losses_;
+  mutable std::int64_t dropped_ = 0;
 };
 
 }  // namespace llmtrain::test

@@ -75,6 +75,37 @@ std::vector<NamedModel> all_models() {
           {"mixed", mixed_model()}, {"exact gelu", exact_gelu}, {"other constants", other_constants}};
 }
 
+ModelRecipe with_experts(ModelRecipe model) {
+  MixtureOfExpertsRecipe moe;
+  moe.experts = 8;
+  moe.top_k = 2;
+  moe.capacity_factor = 0;
+  moe.ffn_hidden_size = 14;
+  moe.normalize_gates = true;
+  // Coefficients at which the losses are a large part of the router's gradient.
+  moe.balance_coefficient = 0.7;
+  moe.z_coefficient = 0.05;
+  model.moe = moe;
+  return model;
+}
+
+std::vector<NamedModel> models_with_experts() {
+  ModelRecipe one = with_experts(gpt2_model()), shared = with_experts(mixed_model()), all = with_experts(llama_model());
+  one.moe->top_k = 1;
+  one.moe->normalize_gates = false;
+  shared.moe->shared_experts = 2;
+  shared.moe->every = 2;
+  shared.moe->balance_loss = BalanceLoss::none;
+  all.moe->experts = all.moe->top_k = 3;
+  all.moe->normalize_gates = false;
+  all.moe->z_coefficient = 0;
+  return {{"two of eight, biases", with_experts(gpt2_model())},
+          {"two of eight, swiglu", with_experts(llama_model())},
+          {"one of eight", one},
+          {"shared experts, every second layer, biases with swiglu", shared},
+          {"all of three", all}};
+}
+
 MicroBatch random_micro_batch(const ModelRecipe& model, std::uint64_t seed, std::int64_t batch, std::int64_t sequence) {
   at::Generator generator = at::detail::createCPUGenerator(seed);
   MicroBatch micro;
@@ -150,6 +181,26 @@ at::Tensor SmallModel::learn(const MicroBatch& micro) {
   return losses;
 }
 
+double tolerance_of(at::ScalarType type) { return type == at::kDouble ? 1e-10 : 2e-5; }
+
+at::Tensor by_sequence(const at::Tensor& rows, const MicroBatch& micro) {
+  std::vector<std::int64_t> shape = rows.sizes().vec();
+  shape[0] = micro.sequence;
+  shape.insert(shape.begin(), micro.batch);
+  return rows.view(shape);
+}
+
+Expected reference_passes(const ModelRecipe& recipe, const NamedTensors& weights, const MicroBatch& micro,
+                          const Product& product) {
+  const NamedTensors parameters = differentiable(weights);
+  const ReferenceModel model(recipe, parameters, {}, product);
+  const at::Tensor losses = model.losses_of(by_sequence(micro.tokens, micro), by_sequence(micro.targets, micro));
+  // The routers' losses are means over the micro-batch's tokens.
+  const double tokens = static_cast<double>(micro.batch * micro.sequence);
+  ((losses.sum() + tokens * model.router_losses()) * micro.loss_scale).backward();
+  return {losses.detach().flatten(), gradients_of(parameters), model.dropped()};
+}
+
 NamedTensors differentiable(const NamedTensors& parameters) {
   NamedTensors copies;
   for (const auto& [name, tensor] : parameters) copies[name] = tensor.to(at::kDouble, false, true).requires_grad_();
@@ -161,22 +212,6 @@ NamedTensors gradients_of(const NamedTensors& parameters) {
   for (const auto& [name, tensor] : parameters)
     gradients[name] = tensor.grad().defined() ? tensor.grad() : at::zeros_like(tensor);
   return gradients;
-}
-
-at::Tensor by_sequence(const at::Tensor& rows, const MicroBatch& micro) {
-  std::vector<std::int64_t> shape = rows.sizes().vec();
-  shape[0] = micro.sequence;
-  shape.insert(shape.begin(), micro.batch);
-  return rows.view(shape);
-}
-
-ReferencePasses reference_passes(const ModelRecipe& recipe, const NamedTensors& weights, const MicroBatch& micro,
-                                 const Product& product) {
-  const NamedTensors parameters = differentiable(weights);
-  const ReferenceModel model(recipe, parameters, {}, product);
-  const at::Tensor losses = model.losses_of(by_sequence(micro.tokens, micro), by_sequence(micro.targets, micro));
-  (losses.sum() * micro.loss_scale).backward();
-  return {losses.detach().flatten(), gradients_of(parameters)};
 }
 
 double distance(const at::Tensor& got, const at::Tensor& expected) {

@@ -29,6 +29,11 @@ struct NamedModel {
 };
 std::vector<NamedModel> all_models();
 
+// Eight experts in every layer, top 2, with gates normalized and both losses; no token is dropped.
+ModelRecipe with_experts(ModelRecipe model);
+// Variants of it: the models' activations, biases, shared experts, top 1, every second layer.
+std::vector<NamedModel> models_with_experts();
+
 // Sequences shorter than the model's longest, which do not start at the run's first sample, and a loss's scale that is
 // not that of their tokens.
 MicroBatch random_micro_batch(const ModelRecipe& model, std::uint64_t seed = 1, std::int64_t batch = 3,
@@ -76,20 +81,24 @@ class SmallModel {
   std::unique_ptr<StageModule> stage_;
 };
 
+// Of fp32's sums over a few dozen terms, and of float64's, in which the arithmetic itself shows.
+double tolerance_of(at::ScalarType type);
+
+// [B·S, …] as [B, S, …].
+at::Tensor by_sequence(const at::Tensor& rows, const MicroBatch& micro);
+
+// What autograd finds for the reference model, with the losses of its routers.
+struct Expected {
+  at::Tensor losses;
+  NamedTensors gradients;
+  std::int64_t dropped = 0;  // choices of tokens without a place at their experts
+};
+Expected reference_passes(const ModelRecipe& recipe, const NamedTensors& weights, const MicroBatch& micro,
+                          const Product& product = plain_product);
+
 // Copies in float64 which autograd follows.
 NamedTensors differentiable(const NamedTensors& parameters);
 NamedTensors gradients_of(const NamedTensors& parameters);
-
-// [B·S, …] → [B, S, …]
-at::Tensor by_sequence(const at::Tensor& rows, const MicroBatch& micro);
-
-// The losses [B·S] of the reference model with these weights, and autograd's gradients.
-struct ReferencePasses {
-  at::Tensor losses;
-  NamedTensors gradients;
-};
-ReferencePasses reference_passes(const ModelRecipe& recipe, const NamedTensors& weights, const MicroBatch& micro,
-                                 const Product& product = plain_product);
 
 // Largest difference ÷ the largest element expected.
 double distance(const at::Tensor& got, const at::Tensor& expected);

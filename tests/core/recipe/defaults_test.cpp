@@ -89,6 +89,8 @@ TEST_CASE("Defaults follow the keys that they depend on", "[recipe]") {
   CHECK(recipe.parallel.expert_tensor == 4);
   CHECK(recipe.model.moe->ffn_hidden_size == 48);
   CHECK(recipe.model.moe->top_k == 1);
+  CHECK_FALSE(recipe.model.moe->normalize_gates);
+  CHECK(parse(json, {"model.moe.top_k=2"}).model.moe->normalize_gates);
 }
 
 TEST_CASE("A key of a preset can be overridden without changing the others", "[recipe]") {

@@ -72,6 +72,19 @@ TEST_CASE("a training row has the specified keys in this order") {
         "\"tokens_per_second\":1024,\"mfu\":0.25,\"memory_bytes\":1000000,\"tensor_bytes\":900000,\"skipped\":2}\n");
 }
 
+TEST_CASE("a training row of a model with experts ends with its routing") {
+  const TemporaryDirectory folder;
+  TrainingRow row = row_of(1);
+  MetricsLog log(folder.path(), plain, 0);
+  log.write(row);
+  row.routing = {1.25, 4.5, 0.125, 2};
+  log.write(row);
+  const std::string without = lines_of(folder.path())[0];
+  CHECK(lines_of(folder.path())[1] ==
+        without.substr(0, without.size() - 1) +
+            R"(,"balance_loss":1.25,"z_loss":4.5,"dropped_share":0.125,"expert_load":2})");
+}
+
 TEST_CASE("an evaluation row has its step and its loss") {
   const TemporaryDirectory folder;
   MetricsLog(folder.path(), plain, 0).write(EvaluationRow{50, 1.75});

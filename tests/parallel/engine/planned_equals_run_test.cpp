@@ -21,6 +21,10 @@ namespace {
 
 using Category = MemoryCategory;
 
+// No token is dropped, so that there are as many rows whatever the routing, and the plan's even routing is the run's.
+const char* const dropless =
+    "model.moe={\"experts\": 8, \"top_k\": 2, \"capacity_factor\": 0, \"ffn_hidden_size\": 96}";
+
 // Four layers, which ZeRO splits unevenly into 11 parts of one size.
 const std::vector<RankCase> layouts{
     {2, {}},
@@ -69,6 +73,11 @@ const std::vector<RankCase> layouts{
     {8,
      {"parallel.tensor=2", "parallel.pipeline=2", "pipeline.loops=2", "parallel.zero_stage=2",
       "parallel.sequence=false", "memory.recompute=\"selective\"", "pipeline.schedule=\"interleaved\""}},
+    {1, {dropless}},
+    {2, {dropless, "parallel.zero_stage=1", "memory.recompute=\"selective\""}},
+    {2, {dropless, "parallel.zero_stage=3", "pipeline.loops=4", "memory.recompute=\"full\""}},
+    {4, {dropless, "model.moe.every=2", "parallel.zero_stage=2", "parallel.zero_shard_ranks=2", "pipeline.loops=2"}},
+    {4, {dropless, "parallel.pipeline=2", "pipeline.loops=2", "parallel.zero_stage=3", "precision.compute=\"bf16\""}},
     {2, {"parallel.context=2"}},
     {4, {"parallel.context=2", "parallel.zero_stage=3", "pipeline.loops=4", "memory.recompute=\"full\""}},
     {4, {"parallel.context=4", "memory.recompute=\"selective\"", "precision.compute=\"bf16\""}},

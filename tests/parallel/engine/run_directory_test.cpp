@@ -165,6 +165,23 @@ TEST_CASE("a run resumes in another layout and with other settings; recipe.json 
   }
 }
 
+TEST_CASE("a run whose experts take micro-batches as a whole does not resume with others") {
+  for (const auto& [moe, resumes] : std::vector<std::pair<std::string, bool>>{
+           {R"({"experts": 4})", false},
+           {R"({"experts": 4, "capacity_factor": 0})", false},
+           {R"({"experts": 4, "balance_coefficient": 0})", false},
+           {R"({"experts": 4, "capacity_factor": 0, "balance_loss": "none"})", true},
+           {R"({"experts": 4, "capacity_factor": 0, "balance_coefficient": 0})", true}}) {
+    INFO(moe);
+    const TemporaryDirectory folder;
+    const fs::path path = folder.path() / "run";
+    { const RunDirectory directory(run_recipe(path, {"model.moe=" + moe})); }
+    const std::string refusal = refusal_of(run_recipe(path, {"model.moe=" + moe, "batch.micro=2"}));
+    if (resumes) CHECK(refusal == "no error");
+    if (!resumes) CHECK_THAT(refusal, Catch::Contains("\n  /batch/micro: 2, in the run 4"));
+  }
+}
+
 TEST_CASE("resume=never refuses a folder with a run, whatever its recipe, and changes nothing") {
   const TemporaryDirectory folder;
   const fs::path path = folder.path() / "run";

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/model/moe/grouped_linear.h"
+
+#include "kernels/gemm.h"
+
+namespace llmtrain {
+namespace {
+
+at::Tensor rows_of(const at::Tensor& x, const kernels::ExpertRows& map, std::int64_t expert) {
+  return x.narrow(0, map.offsets[static_cast<std::size_t>(expert)], map.rows_of(expert));
+}
+
+}  // namespace
+
+void GroupedLinear::forward(const at::Tensor& x, const kernels::ExpertRows& map, const at::Tensor& y) const {
+  const at::Tensor weights = weight_.weight();
+  const at::Tensor biases = bias_ ? bias_->weight() : at::Tensor();
+  for (std::int64_t expert = 0; expert < map.experts(); ++expert) {
+    std::optional<at::Tensor> bias;
+    if (biases.defined()) bias = biases[expert];
+    kernels::group_linear(rows_of(x, map, expert), weights[expert], bias, rows_of(y, map, expert));
+  }
+}
+
+void GroupedLinear::backward_parameters(const at::Tensor& dy, const at::Tensor& x,
+                                        const kernels::ExpertRows& map) const {
+  // All experts are written, also those without rows: what the memory held before is no gradient.
+  const auto dweights = weight_.gradient();
+  for (std::int64_t expert = 0; expert < map.experts(); ++expert)
+    kernels::group_backward_weight(rows_of(dy, map, expert), rows_of(x, map, expert), dweights.tensor[expert],
+                                   dweights.accumulation);
+  if (!bias_) return;
+  const auto dbiases = bias_->gradient();
+  for (std::int64_t expert = 0; expert < map.experts(); ++expert) {
+    at::Tensor dbias = dbiases.tensor[expert];
+    kernels::linear_backward_bias(rows_of(dy, map, expert), dbias, dbiases.accumulation);
+  }
+}
+
+void GroupedLinear::backward_input(const at::Tensor& dy, const kernels::ExpertRows& map, const at::Tensor& dx,
+                                   kernels::Accumulation accumulation) const {
+  const at::Tensor weights = weight_.weight();
+  for (std::int64_t expert = 0; expert < map.experts(); ++expert)
+    kernels::group_backward_input(rows_of(dy, map, expert), weights[expert], rows_of(dx, map, expert), accumulation);
+}
+
+}  // namespace llmtrain

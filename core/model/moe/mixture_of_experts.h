@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "core/model/moe/experts.h"
+#include "core/model/moe/router.h"
+
+namespace llmtrain {
+
+// The routed experts in place of a layer's feed-forward network: each token's output is the sum of its experts' outputs
+// by its gates; that of a token without a place at any of its experts is zero, so that the layer passes it on. The rows
+// of x are all tokens of the micro-batch, over which capacity and losses count.
+class MixtureOfExperts {
+ public:
+  struct Saved {
+    ExpertRouter::Saved router;
+    kernels::ExpertRows map;
+    Experts::Saved experts;
+    at::Tensor outputs;  // [rows, H], of the experts, for the gradient of the gates
+  };
+
+  MixtureOfExperts(const ExpertRouter& router, const Experts& experts) : router_(router), experts_(experts) {}
+
+  at::Tensor forward(const at::Tensor& x, Saved& saved, RoutingSums& sums) const;  // [T, H] → [T, H]
+  // x is the forward's input; returns its gradient. `share`: of the micro-batch in the global batch. Leaves `saved`
+  // empty.
+  at::Tensor backward(const at::Tensor& dy, const at::Tensor& x, double share, Saved& saved) const;
+
+ private:
+  ExpertRouter router_;
+  Experts experts_;
+};
+
+}  // namespace llmtrain

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "core/model/moe/routing_sums.h"
+#include "core/parameters/parameter_store.h"
+#include "core/recipe/recipe.h"
+#include "kernels/moe/expert_rows.h"
+
+namespace llmtrain {
+
+// Sends each token to its top_k experts by a linear router, in fp32 whatever the type of x (float64 in float64). A
+// token's gates are the softmax over all experts (Shazeer et al., arXiv 1701.06538, without noise) of the chosen ones,
+// divided by their sum where the recipe normalizes them.
+//
+// Two losses are added to the gradients, each a mean over the tokens of a micro-batch and, as the loss is, over the
+// micro-batches of the global batch; layers add up.
+// balance: E · Σ_e f_e · P_e, with f_e the share of tokens whose first choice is e and P_e the mean probability of e
+// (GShard: Lepikhin et al., arXiv 2006.16668, section 2.2, scaled as in Fedus et al., arXiv 2101.03961, equation 4).
+// z: the mean of (log Σ_e exp logit_e)² (Zoph et al., arXiv 2202.08906, equation 5).
+class ExpertRouter {
+ public:
+  // What the backward needs, T tokens.
+  struct Saved {
+    at::Tensor probabilities;  // [T, E]
+    at::Tensor log_sums;       // [T]; undefined without z-loss
+    at::Tensor experts;        // int64 [T, k]
+    at::Tensor gates;          // [T, k]
+  };
+
+  ExpertRouter(BoundParameter weight, const MixtureOfExpertsRecipe& recipe) : weight_(weight), recipe_(recipe) {}
+
+  // The rows of x [T, H] by expert, within the capacity that the recipe gives for T tokens. Adds to `sums`.
+  kernels::ExpertRows forward(const at::Tensor& x, Saved& saved, RoutingSums& sums) const;
+  // Adds the weight's gradient; returns that of x in the router's type. `dgates` [T, k]; `share` is that of the
+  // micro-batch in the global batch, which scales the losses.
+  at::Tensor backward(const at::Tensor& dgates, const at::Tensor& x, double share, const Saved& saved) const;
+
+ private:
+  at::Tensor gates_of(const at::Tensor& scores) const;
+  at::Tensor score_gradient(const at::Tensor& dgates, const Saved& saved) const;
+  bool balances() const { return recipe_.balance_loss != BalanceLoss::none && recipe_.balance_coefficient > 0; }
+
+  BoundParameter weight_;
+  MixtureOfExpertsRecipe recipe_;
+};
+
+}  // namespace llmtrain

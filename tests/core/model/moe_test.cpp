@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layers with experts against autograd's of a loop over tokens in float64.
+#include <ATen/ATen.h>
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <utility>
+
+#include "tests/core/model/small_model.h"
+
+namespace llmtrain::test {
+namespace {
+
+// The layers with experts of the small models have two layers.
+RoutingSums routing_of(SmallModel& model, const MicroBatch& micro) {
+  model.learn(micro);
+  return model.stage().take_routing();
+}
+
+// Sends every token to one expert: the others' logits are far below.
+void favour(SmallModel& model, std::int64_t expert) {
+  for (const std::string layer : {"layers.0.", "layers.1."}) {
+    model.weight(layer + "ffn_norm.weight").fill_(0);
+    model.weight(layer + "ffn_norm.bias").fill_(1);
+    model.weight(layer + "ffn.router.weight").fill_(-1)[expert].fill_(1);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("experts give the losses and every gradient of autograd, whatever is recomputed") {
+  for (const NamedModel& named : models_with_experts()) {
+    const MicroBatch micro = random_micro_batch(named.model);
+    for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+      const Expected expected = reference_passes(named.model, SmallModel(named.model, {.type = type}).weights(), micro);
+      for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+        INFO(named.name << (type == at::kDouble ? ", float64" : ", fp32") << ", recompute "
+                        << static_cast<int>(recompute));
+        SmallModel model(named.model, {.recompute = recompute, .type = type});
+        CHECK(distance(model.learn(micro), expected.losses) < tolerance_of(type));
+        check_gradients(model.take_gradients(), expected.gradients, tolerance_of(type));
+        CHECK(distance(model.forward(micro, ForwardMode::evaluation), expected.losses) < tolerance_of(type));
+      }
+    }
+  }
+}
+
+TEST_CASE("experts drop the tokens beyond their capacity, by position or by score") {
+  for (const RouterPriority priority : {RouterPriority::position, RouterPriority::score}) {
+    for (const double factor : {0.3, 0.7, 1.0, 1.5, -0.7, 0.2}) {
+      ModelRecipe recipe = with_experts(gpt2_model());
+      recipe.moe->priority = priority;
+      recipe.moe->capacity_factor = factor;
+      const MicroBatch micro = random_micro_batch(recipe);
+      SmallModel model(recipe, {.type = at::kDouble});
+      const Expected expected = reference_passes(recipe, model.weights(), micro);
+      INFO("priority " << static_cast<int>(priority) << ", factor " << factor << ", " << expected.dropped
+                       << " dropped");
+      CHECK(expected.dropped > 0);
+      CHECK(distance(model.learn(micro), expected.losses) < 1e-10);
+      check_gradients(model.take_gradients(), expected.gradients, 1e-10);
+      const RoutingSums sums = model.stage().take_routing();
+      CHECK(sums.dropped_share * 21 * 2 == Approx(static_cast<double>(expected.dropped)));
+    }
+  }
+}
+
+// Three tokens per expert and a factor below a third: no expert has a place.
+TEST_CASE("experts without a place pass tokens on, and their gradients are zero") {
+  ModelRecipe recipe = with_experts(gpt2_model());
+  recipe.moe->capacity_factor = 0.3;
+  const MicroBatch micro = random_micro_batch(recipe);
+  SmallModel model(recipe, {.blocks = {1}});
+  const at::Tensor y = model.stage().forward(wave(21, 20, 0), 0, micro, ForwardMode::training);
+  CHECK(model.stage().take_routing().dropped_share == 1);
+  model.stage().backward(wave(21, 20, 1), 0, micro);
+  for (const auto& [name, gradient] : model.take_gradients()) {
+    INFO(name);
+    CHECK(gradient.isfinite().all().item<bool>());
+    if (name.find("experts") != std::string::npos) CHECK(gradient.eq(0).all().item<bool>());
+  }
+  CHECK(y.isfinite().all().item<bool>());
+}
+
+TEST_CASE("all tokens may be at one expert, and of equal scores the lower expert is chosen") {
+  ModelRecipe recipe = with_experts(gpt2_model());
+  const MicroBatch micro = random_micro_batch(recipe);
+  SmallModel model(recipe);
+  favour(model, 5);
+  const Expected expected = reference_passes(recipe, model.weights(), micro);
+  CHECK(distance(model.learn(micro), expected.losses) < 2e-5);
+  const NamedTensors gradients = model.take_gradients();
+  check_gradients(gradients, expected.gradients, 2e-5);
+  const at::Tensor used = gradients.at("layers.0.ffn.experts.down.bias").abs().sum(1).gt(0);
+  for (std::int64_t expert = 0; expert < 8; ++expert) CHECK(used[expert].item<bool>() == (expert == 5 || expert == 0));
+  // Eight times as many tokens at the fullest expert as the mean of two choices.
+  CHECK(model.stage().take_routing().load == Approx(2 * 4));
+}
+
+TEST_CASE("even routing has the balance loss 1, and one expert for all eight times its share") {
+  ModelRecipe recipe = with_experts(gpt2_model());
+  const MicroBatch micro = random_micro_batch(recipe);
+  SmallModel even(recipe);
+  for (const std::string layer : {"layers.0.", "layers.1."}) even.weight(layer + "ffn.router.weight").zero_();
+  const RoutingSums sums = routing_of(even, micro);
+  CHECK(sums.passes == 2);
+  CHECK(sums.balance_loss / sums.passes == Approx(1));
+  // Equal logits of 0: the log-sum-exp of eight.
+  CHECK(sums.z_loss / sums.passes == Approx(std::log(8.0) * std::log(8.0)));
+  SmallModel one(recipe);
+  favour(one, 3);
+  CHECK(routing_of(one, micro).balance_loss / 2 == Approx(8));
+  CHECK(one.stage().take_routing().passes == 0);
+}
+
+TEST_CASE("numbers that are none reach the loss") {
+  const ModelRecipe recipe = with_experts(llama_model());
+  SmallModel model(recipe);
+  model.weight("layers.0.ffn.router.weight").fill_(NAN);
+  CHECK(model.learn(random_micro_batch(recipe)).isnan().all().item<bool>());
+}
+
+TEST_CASE("recompute changes no bit of a model with experts, and counts no routing twice") {
+  for (const NamedModel& named : models_with_experts()) {
+    for (const double dropout : {0.0, 0.3}) {
+      ModelRecipe recipe = named.model;
+      recipe.dropout = dropout;
+      recipe.moe->capacity_factor = 1;
+      const MicroBatch micro = random_micro_batch(recipe);
+      SmallModel kept(recipe);
+      const at::Tensor losses = kept.learn(micro);
+      const NamedTensors gradients = kept.take_gradients();
+      const RoutingSums routing = kept.stage().take_routing();
+      for (const Recompute recompute : {Recompute::selective, Recompute::full}) {
+        INFO(named.name << ", recompute " << static_cast<int>(recompute));
+        SmallModel again(recipe, {.recompute = recompute});
+        CHECK(again.learn(micro).equal(losses));
+        check_same_bits(again.take_gradients(), gradients);
+        CHECK(again.stage().take_routing().passes == routing.passes);
+      }
+    }
+  }
+}
+
+TEST_CASE("the first write of an expert's gradient overwrites, the second adds") {
+  for (const NamedModel& named : models_with_experts()) {
+    INFO(named.name);
+    SmallModel model(named.model, {.type = at::kDouble});
+    const MicroBatch first = random_micro_batch(named.model, 1), second = random_micro_batch(named.model, 2);
+    NamedTensors sum;
+    for (const MicroBatch& micro : {first, second}) {
+      model.learn(micro);
+      for (const auto& [name, gradient] : model.take_gradients())
+        sum[name] = sum.count(name) != 0 ? sum[name] + gradient : gradient.clone();
+    }
+    model.learn(first);
+    model.learn(second);
+    check_gradients(model.take_gradients(), sum, 1e-12);
+  }
+}
+
+TEST_CASE("in bf16 experts stay near float64") {
+  const ModelRecipe recipe = with_experts(llama_model());
+  const MicroBatch micro = random_micro_batch(recipe);
+  SmallModel model(recipe, {.type = at::kBFloat16});
+  // bf16 may send a token of nearly equal scores elsewhere, which moves its loss as a whole.
+  const Expected expected = reference_passes(recipe, model.weights(), micro);
+  const at::Tensor losses = model.learn(micro);
+  CHECK(std::abs((losses.to(at::kDouble).mean() / expected.losses.mean()).item<double>() - 1) < 0.02);
+}
+
+}  // namespace llmtrain::test
