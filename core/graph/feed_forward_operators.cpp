@@ -87,7 +87,8 @@ void write_router(OperatorWriter& writer, const MixtureOfExpertsRecipe& moe) {
       writer.elementwise("feed_forward.experts.probabilities", 4 * shape.tokens * experts, 6 * shape.tokens * experts);
   writer.save(softmax, "experts.probabilities", fp32_bytes * shape.split_tokens * experts);
   // Index and weight of each of a token's experts. On the CPU also its row at that expert, and the way back.
-  const double indices = writer.is_cpu() ? 3 * index_bytes : index_bytes;
+  const bool is_shared = writer.setting().shards.expert > 1;  // with other ranks, whose rows have indices, too
+  const double indices = index_bytes * (!writer.is_cpu() ? 1 : is_shared ? 5 : 3);
   writer.save(softmax, "experts.choices", (indices + fp32_bytes) * shape.split_tokens * top_k);
   if (writer.is_cpu() && moe.z_coefficient > 0)
     writer.save(softmax, "experts.log_sums", fp32_bytes * shape.split_tokens);
@@ -127,6 +128,9 @@ void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& 
   }
   if (moe.shared_experts == 0) writer.hold_gathered_rows(dispatch);
   exchange_tokens(dispatch, bytes);
+  // How many rows there are for each expert, once for both passes.
+  OperatorWriter::exchange(dispatch, RankAxis::expert, Collective::all_to_all, Direction::forward, "token counts",
+                           index_bytes * static_cast<double>(moe.experts));
   // The ranks of one expert see the same tokens; each has a part of their gradient.
   sum_over_expert(dispatch, Direction::backward, bytes);
 
@@ -138,7 +142,8 @@ void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& 
                         .useful_rows = routed * expert_load(moe).kept,
                         .keeps_activated = writer.kept_on_cuda()};
   Operator& up = write_up(writer, network, {Role::expert_gate_weight, Role::expert_up_weight});
-  if (!writer.is_cpu()) writer.save(up, "experts.input", shape.gemm_input * places * shape.hidden);
+  // The CPU's kernels copy it again, but for rows that came from other ranks.
+  if (!writer.is_cpu() || shards.expert > 1) writer.save(up, "experts.input", shape.gemm_input * places * shape.hidden);
   write_activation(writer, network);
   Operator& down = write_down(writer, network, {Role::expert_down_weight});
   // The gradient of a token's scores needs the output of each of its experts.

@@ -18,7 +18,7 @@ std::unique_ptr<BlockModule> make_block(const BlockParameters& parameters, const
       return std::make_unique<EmbeddingBlock>(parameters);
     case BlockKind::layer:
       return std::make_unique<TransformerLayer>(parameters, options.attention, options.recompute, options.rope,
-                                                options.context);
+                                                options.context, options.experts);
     case BlockKind::head:
       return std::make_unique<HeadBlock>(parameters);
   }

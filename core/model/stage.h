@@ -12,6 +12,7 @@
 
 #include "core/graph/graph.h"
 #include "core/model/block_module.h"
+#include "core/model/moe/expert_ranks.h"
 #include "core/model/other_ranks.h"
 #include "core/parameters/parameter_store.h"
 #include "core/recipe/recipe.h"
@@ -27,6 +28,7 @@ struct StageOptions {
   const TensorRanks* tensor = nullptr;       // outlives the stage; null where this rank has all features
   ActivationRows rows = ActivationRows::whole;
   const ContextRanks* context = nullptr;  // outlives the stage; null where no ranks share the sequences
+  const ExpertRanks* experts = nullptr;   // outlives the stage; null where this rank has all experts
   bool fp8 = false;                       // whether the layers' matrix products take FP8
 };
 

@@ -35,14 +35,15 @@ GroupedLinear grouped_linear(const BlockParameters& parameters, Role weight, Rol
   return {parameters.bind(weight), parameters.bind_if_there(bias)};
 }
 
-MixtureOfExperts routed_experts(const BlockParameters& parameters, Recompute recompute) {
+MixtureOfExperts routed_experts(const BlockParameters& parameters, Recompute recompute, const ExpertRanks* ranks) {
   std::optional<GroupedLinear> gate;
   if (parameters.has(Role::expert_gate_weight))
     gate = grouped_linear(parameters, Role::expert_gate_weight, Role::expert_gate_bias);
   return {ExpertRouter(parameters.bind(Role::router_weight), *parameters.model().moe),
           Experts(gate, grouped_linear(parameters, Role::expert_up_weight, Role::expert_up_bias),
                   grouped_linear(parameters, Role::expert_down_weight, Role::expert_down_bias),
-                  activation_kind(parameters.model().activation), recompute)};
+                  activation_kind(parameters.model().activation), recompute),
+          ranks};
 }
 
 // From the layer's index in the model, not in the stage, so that masks do not depend on the pipeline's layout.
@@ -82,8 +83,8 @@ at::Tensor FeedForward::backward(const at::Tensor& dy, const MicroBatch& micro, 
   return up_.backward(dhidden, input, micro);
 }
 
-FeedForwardHalf::FeedForwardHalf(const BlockParameters& parameters, Recompute recompute) {
-  if (parameters.has(Role::router_weight)) experts_ = routed_experts(parameters, recompute);
+FeedForwardHalf::FeedForwardHalf(const BlockParameters& parameters, Recompute recompute, const ExpertRanks* ranks) {
+  if (parameters.has(Role::router_weight)) experts_ = routed_experts(parameters, recompute, ranks);
   if (parameters.has(Role::ffn_down_weight)) network_.emplace(parameters, recompute);
 }
 
@@ -122,7 +123,8 @@ struct TransformerLayer::Saved : SavedActivations {
 };
 
 TransformerLayer::TransformerLayer(const BlockParameters& parameters, AttentionKernel kernel, Recompute recompute,
-                                   const kernels::RopeTable* rope, const ContextRanks* context)
+                                   const kernels::RopeTable* rope, const ContextRanks* context,
+                                   const ExpertRanks* experts)
     : split_(parameters.split()),
       dropout_(parameters.model().dropout),
       recompute_(recompute),
@@ -132,7 +134,7 @@ TransformerLayer::TransformerLayer(const BlockParameters& parameters, AttentionK
       ffn_norm_(parameters.norm(Role::ffn_norm_weight, Role::ffn_norm_bias)),
       // A layer that runs again as a whole needs no further recompute inside.
       attention_(parameters, kernel, recompute == Recompute::full ? Recompute::none : recompute, rope, context),
-      feed_forward_(parameters, recompute == Recompute::full ? Recompute::none : recompute) {}
+      feed_forward_(parameters, recompute == Recompute::full ? Recompute::none : recompute, experts) {}
 
 void TransformerLayer::drop(at::Tensor& branch, const MicroBatch& micro, ForwardMode pass, std::uint64_t site) const {
   if (pass == ForwardMode::evaluation || dropout_ == 0) return;

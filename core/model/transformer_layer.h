@@ -50,7 +50,8 @@ class FeedForwardHalf {
     MixtureOfExperts::Saved experts;
   };
 
-  FeedForwardHalf(const BlockParameters& parameters, Recompute recompute);
+  // `ranks`, which outlives this, has the experts that are not here; null where all are.
+  FeedForwardHalf(const BlockParameters& parameters, Recompute recompute, const ExpertRanks* ranks);
 
   // As those of FeedForward; `routing` is added to, where there are experts.
   at::Tensor forward(at::Tensor x, const MicroBatch& micro, Saved& saved, RoutingSums& routing) const;
@@ -71,7 +72,8 @@ class FeedForwardHalf {
 class TransformerLayer final : public BlockModule {
  public:
   TransformerLayer(const BlockParameters& parameters, AttentionKernel kernel, Recompute recompute,
-                   const kernels::RopeTable* rope, const ContextRanks* context = nullptr);
+                   const kernels::RopeTable* rope, const ContextRanks* context = nullptr,
+                   const ExpertRanks* experts = nullptr);
 
   Output forward(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass) const override;
   at::Tensor backward(at::Tensor dy, const MicroBatch& micro, std::unique_ptr<SavedActivations> saved) const override;

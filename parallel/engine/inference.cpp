@@ -109,7 +109,11 @@ Evaluation evaluate(LocalModel& model, const Dataset& dataset, std::int64_t samp
     std::optional<MicroBatch> samples_here;
     if (first < count)
       samples_here = load_micro_batch(dataset, rank, first, std::min(micro, count - first), model.device());
-    sum += pass.loss_sum(samples_here);
+    // Experts are shared in every layer, so all ranks that hold them have to pass through it, if with other samples.
+    const bool only_helps = !samples_here && model.layout().mesh().expert > 1;
+    if (only_helps) samples_here = load_micro_batch(dataset, rank, 0, 1, model.device());
+    const double loss = pass.loss_sum(samples_here);
+    if (!only_helps) sum += loss;
   }
   pass.finish();
   // All tensor ranks have the same loss: count it once.

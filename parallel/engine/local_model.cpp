@@ -82,11 +82,12 @@ LocalModel::LocalModel(std::shared_ptr<const Layout> layout, Communicator& commu
 ParameterUnit LocalModel::make_unit(const StateGroup& group, StateContents contents) const {
   ParameterUnit unit;
   unit.kind = group.kind;
+  unit.is_reduced_last = group.is_reduced_last(layout_->partition().zero_stage());
   // Units are separate flat memories, so that each is gathered, reduced and freed on its own.
   unit.store = std::make_unique<ParameterStore>(graph(), group.parameters, groups_.shard_place());
   const ShardingOptions options{contents, device_, recipe().training.optimizer};
-  unit.parameters =
-      std::make_unique<ShardedParameters>(graph(), *unit.store, group, options, groups_.data, groups_.tensor);
+  const DataParallel& ranks = group.kind == StateGroup::Kind::experts ? groups_.expert_data : groups_.data;
+  unit.parameters = std::make_unique<ShardedParameters>(graph(), *unit.store, group, options, ranks, groups_.tensor);
   if (contents == StateContents::training) unit.parameters->initialize(recipe().seed);
   // The first and the last stage each hold a copy of the tied embedding and add up its gradients.
   if (group.kind == StateGroup::Kind::shared_embedding)
@@ -100,12 +101,14 @@ void LocalModel::add_stage(std::size_t stage, StateContents contents) {
     state.units.push_back(make_unit(group, contents));
     stores_.add(*state.units.back().store);
   }
+  const bool shares_experts = layout_->mesh().expert > 1;
   const StageOptions options{recipe().kernels.attention,
                              recipe().memory.recompute,
                              rope_ ? &*rope_ : nullptr,
                              &groups_.tensor,
                              groups_.tensor.rows(),
                              &groups_.context,
+                             shares_experts ? &groups_.expert : nullptr,
                              multiplies_fp8(recipe().precision.fp8_level)};
   state.passes = std::make_unique<StageModule>(graph(), placed()[stage].blocks, stores_, options);
   const EmulatedLayer layer = emulated_layer(recipe());  // zero unless the recipe emulates a device
@@ -139,7 +142,7 @@ bool LocalModel::counts(const ParameterUnit& unit) const {
 
 bool LocalModel::holds_all_weights() const {
   const Mesh& mesh = layout_->mesh();
-  return !gathers_for_use() && mesh.tensor * mesh.context * mesh.pipeline == 1;
+  return !gathers_for_use() && mesh.tensor * mesh.context * mesh.pipeline * mesh.expert == 1;
 }
 
 void LocalModel::gather(std::size_t stage) {

@@ -21,6 +21,7 @@ namespace llmtrain {
 // One of the layout's parameter groups: the modules' view of it and its memory.
 struct ParameterUnit {
   StateGroup::Kind kind{};
+  bool is_reduced_last = false;
   std::unique_ptr<ParameterStore> store;
   std::unique_ptr<ShardedParameters> parameters;
 };

@@ -16,9 +16,6 @@ namespace {
 using FreeAfter = LocalModel::FreeAfter;
 using Channel = StageExchange::Channel;
 
-// The two ends of a pipeline write its gradients at different times: it is reduced once both have finished.
-bool is_shared(const ParameterUnit& unit) { return unit.kind == StateGroup::Kind::shared_embedding; }
-
 }  // namespace
 
 Runner::Runner(LocalModel& model) : model_(model), recipe_(model.recipe()), exchange_(model) {}
@@ -103,7 +100,7 @@ void Runner::reduce_gradients(std::size_t stage) {
   // One reduction at a time: each holds its stage's whole gradients until it is done.
   if (reducing_) finish_reduction(*reducing_);
   for (const ParameterUnit& unit : model_.stage(stage).units)
-    if (!is_shared(unit)) unit.parameters->reduce();
+    if (!unit.is_reduced_last) unit.parameters->reduce();
   reducing_ = stage;
   if (!recipe_.parallel.overlap) finish_reduction(stage);
 }
@@ -115,7 +112,7 @@ void Runner::finish_reduction(std::size_t stage) {
 void Runner::optimizer_step() {
   for (const ParameterUnit* unit : model_.units())
     // Both ends of the pipeline are here only after all of their passes.
-    if (is_shared(*unit)) unit->parameters->reduce();
+    if (unit->is_reduced_last) unit->parameters->reduce();
   double squares = 0;
   for (const ParameterUnit* unit : model_.units()) {
     // Waits for the last reduction and adds the tensor ranks' sums: gradients are final from here on.
@@ -141,14 +138,13 @@ RoutingSums Runner::take_routing() {
   return sums;
 }
 
-// Sums loss and squared norm over all ranks. Tensor ranks have the same loss and replicas the same shard: one of each
-// counts. One exchange carries the stop request and the routing too, so that all ranks stop after the same step.
+// Sums loss and squared norm over all ranks. Tensor ranks have the same loss: one counts. One exchange carries the stop
+// request and the routing too, so that all ranks stop after the same step.
 void Runner::combine_ranks(double squares) {
-  const DataParallel& ranks = model_.groups().data;
   const double loss = std::accumulate(losses_.begin(), losses_.end(), 0.0);
   const RoutingSums routing = take_routing();
   const std::array<double, 8> possible{model_.groups().tensor.position() == 0 ? loss : 0,
-                                       ranks.replica() == 0 ? squares : 0,
+                                       squares,
                                        stop_ == StopRequest::stop ? 1.0 : 0.0,
                                        routing.passes,
                                        routing.balance_loss,

@@ -31,6 +31,8 @@ std::vector<Unsupported> unsupported_experts(const Recipe& recipe) {
   if (!recipe.model.moe) return {};
   const MixtureOfExpertsRecipe& moe = *recipe.model.moe;
   const ParallelRecipe& parallel = recipe.parallel;
+  // All data ranks by default, which are a multiple.
+  const std::int64_t shards = parallel.zero_shard_ranks.value_or(parallel.expert);
   const char* one = "with model.moe run supports only 1";
   return {
       {moe.router == Router::cosine, "/model/moe/router", "\"cosine\"", "use \"linear\""},
@@ -40,6 +42,8 @@ std::vector<Unsupported> unsupported_experts(const Recipe& recipe) {
       {recipe.precision.fp8_level == Fp8Level::o0, "/precision/fp8_level", "\"O0\" with experts", "use \"off\""},
       {parallel.tensor != 1, "/parallel/tensor", std::to_string(parallel.tensor), one},
       {parallel.context != 1, "/parallel/context", std::to_string(parallel.context), one},
+      {shards % parallel.expert != 0, "/parallel/zero_shard_ranks", std::to_string(shards),
+       "use a multiple of parallel.expert"},
   };
 }
 
@@ -56,7 +60,6 @@ std::vector<std::string> not_executable(const Recipe& recipe) {
       {precision.fp8_level == Fp8Level::o0 && recipe.cluster.device == DeviceKind::cuda, "/precision/fp8_level",
        "FP8 on a GPU", "use \"off\", or cluster.device \"cpu\""},
       {stores_fp8(precision.fp8_level), "/precision/fp8_level", "an FP8 level above \"O0\"", "use \"off\" or \"O0\""},
-      {parallel.expert != 1, "/parallel/expert", std::to_string(parallel.expert), "run supports only 1"},
       // Its default is parallel.tensor, and without experts it splits nothing.
       {parallel.expert_tensor != parallel.tensor, "/parallel/expert_tensor", std::to_string(parallel.expert_tensor),
        "leave it out"},

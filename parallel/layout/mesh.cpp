@@ -23,6 +23,8 @@ using Axes = std::vector<Axis>;
 Axes axes_of(const Mesh& mesh, GroupKind kind) {
   const std::int64_t replica = mesh.tensor * mesh.context;  // ranks from one data rank to the next
   const Axis context{mesh.context, mesh.tensor};
+  // Of the data ranks that share a set of shards, those that hold the same experts.
+  const std::int64_t expert_shards = std::max<std::int64_t>(1, mesh.zero_shard / mesh.expert);
   switch (kind) {
     case GroupKind::tensor:
       return {{mesh.tensor, 1}};
@@ -42,6 +44,10 @@ Axes axes_of(const Mesh& mesh, GroupKind kind) {
       return {{mesh.tensor / mesh.expert_tensor, mesh.expert_tensor},
               context,
               {mesh.data / mesh.expert, replica * mesh.expert}};
+    case GroupKind::expert_shard:
+      return {{mesh.tensor / mesh.expert_tensor, mesh.expert_tensor}, context, {expert_shards, replica * mesh.expert}};
+    case GroupKind::expert_replica:
+      return {{mesh.data / mesh.expert / expert_shards, replica * mesh.expert * expert_shards}};
   }
   return {};
 }
@@ -92,20 +98,6 @@ std::vector<int> group_members(const Mesh& mesh, GroupKind kind, int rank) {
 RankGroup rank_group(const Mesh& mesh, GroupKind kind) { return rank_group(mesh, axes_of(mesh, kind)); }
 
 RankGroup expert_tensor_group(const Mesh& mesh) { return rank_group(mesh, Axes{{mesh.expert_tensor, 1}}); }
-
-RankGroup expert_shard_group(const Mesh& mesh) {
-  RankGroup group = expert_data_group(mesh);
-  const std::int64_t copies = mesh.tensor * mesh.context / mesh.expert_tensor;
-  group.ranks = std::max<std::int64_t>(1, mesh.zero_shard * copies / mesh.expert);
-  group.inside_node = std::min(group.inside_node, group.ranks);
-  return group;
-}
-
-RankGroup expert_replica_group(const Mesh& mesh) {
-  const std::int64_t ranks = expert_data_group(mesh).ranks / expert_shard_group(mesh).ranks;
-  const std::int64_t nearest = mesh.tensor * mesh.context * std::max(mesh.zero_shard, mesh.expert);
-  return rank_group(mesh, Axes{{ranks, nearest}});
-}
 
 RankGroup pipeline_neighbours(const Mesh& mesh, std::int64_t pipeline_rank) {
   const std::int64_t stride = mesh.world() / mesh.pipeline;

@@ -28,14 +28,16 @@ struct Mesh {
 
 // The groups of ranks that communicate with each other.
 enum class GroupKind {
-  tensor,       // split the features of every layer
-  context,      // split every sequence
-  data,         // hold the same parameters: data × context
-  shard,        // the part of a data group that shares ZeRO's shards: zero_shard × context
-  replica,      // the ranks of a data group that hold the same shard
-  pipeline,     // hold the stages of one copy of the model
-  expert,       // exchange tokens
-  expert_data,  // hold the same experts, or the same part of them
+  tensor,          // split the features of every layer
+  context,         // split every sequence
+  data,            // hold the same parameters: data × context
+  shard,           // the part of a data group that shares ZeRO's shards: zero_shard × context
+  replica,         // the ranks of a data group that hold the same shard
+  pipeline,        // hold the stages of one copy of the model
+  expert,          // exchange tokens
+  expert_data,     // hold the same experts, or the same part of them
+  expert_shard,    // the part of an expert_data group that shares ZeRO's shards
+  expert_replica,  // the ranks of an expert_data group that hold the same shard
 };
 
 // The ranks of the group of this kind that contains `rank`, ascending.
@@ -62,9 +64,9 @@ inline RankGroup shard_group(const Mesh& mesh) { return rank_group(mesh, GroupKi
 inline RankGroup replica_group(const Mesh& mesh) { return rank_group(mesh, GroupKind::replica); }
 inline RankGroup expert_group(const Mesh& mesh) { return rank_group(mesh, GroupKind::expert); }
 inline RankGroup expert_data_group(const Mesh& mesh) { return rank_group(mesh, GroupKind::expert_data); }
-RankGroup expert_tensor_group(const Mesh& mesh);   // the ranks of a tensor group that split one expert's matrices
-RankGroup expert_shard_group(const Mesh& mesh);    // the part of an expert_data group that shares ZeRO's shards
-RankGroup expert_replica_group(const Mesh& mesh);  // the ranks of an expert_data group that hold the same shard
+inline RankGroup expert_shard_group(const Mesh& mesh) { return rank_group(mesh, GroupKind::expert_shard); }
+inline RankGroup expert_replica_group(const Mesh& mesh) { return rank_group(mesh, GroupKind::expert_replica); }
+RankGroup expert_tensor_group(const Mesh& mesh);  // the ranks of a tensor group that split one expert's matrices
 // Two ranks: pipeline rank r and its neighbour (r + 1) mod pipeline; without r the pair that is farthest apart.
 RankGroup pipeline_neighbours(const Mesh& mesh, std::int64_t pipeline_rank);
 RankGroup pipeline_neighbours(const Mesh& mesh);

@@ -69,6 +69,14 @@ struct StateGroup {
   RankGroup shards;                     // the ranks that share it under ZeRO
   std::int64_t zero_stage = 0;          // 0 without ranks to shard over
 
+  // Whether gradients are reduced at the end of a step rather than where the schedule, which shards at
+  // `schedule_stage`, reduces those of their stage: both ends of a pipeline add to a shared embedding at different
+  // times, and gradients that every rank keeps whole (of experts without ranks to shard over) would be summed again by
+  // a second reduction.
+  bool is_reduced_last(std::int64_t schedule_stage) const {
+    return kind == Kind::shared_embedding || (schedule_stage >= 2 && zero_stage < 2);
+  }
+
   std::int64_t elements() const;
   FlatShards flat() const { return {elements(), zero_stage > 0 ? shards.ranks : 1}; }
   // Elements that are reduced or gathered together, and those of the fullest rank's shard, including padding.

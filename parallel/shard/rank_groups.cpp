@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <numeric>
 #include <utility>
 
 #include "parallel/shard/tensor_array.h"
@@ -41,11 +42,18 @@ at::Tensor view_of(const at::Tensor& both, std::int64_t which) { return both.sel
 
 }  // namespace
 
-DataParallel::DataParallel(Communicator& communicator, const Layout& layout)
-    : communicator_(&communicator),
-      data_(make_group(communicator, layout, "data", GroupKind::data)),
-      shard_(make_group(communicator, layout, "shard", GroupKind::shard)),
-      replica_(make_group(communicator, layout, "replica", GroupKind::replica)) {}
+DataParallel::DataParallel(Communicator& communicator, const Layout& layout, Parameters parameters)
+    : communicator_(&communicator) {
+  if (parameters == Parameters::experts) {
+    data_ = make_group(communicator, layout, "expert data", GroupKind::expert_data);
+    shard_ = make_group(communicator, layout, "expert shard", GroupKind::expert_shard);
+    replica_ = make_group(communicator, layout, "expert replica", GroupKind::expert_replica);
+    return;
+  }
+  data_ = make_group(communicator, layout, "data", GroupKind::data);
+  shard_ = make_group(communicator, layout, "shard", GroupKind::shard);
+  replica_ = make_group(communicator, layout, "replica", GroupKind::replica);
+}
 
 Handle DataParallel::sum(const at::Tensor& whole) const {
   return communicator_->all_reduce(data_, Purpose::data_parallel, array_of(whole));
@@ -185,6 +193,32 @@ void ContextParallel::scatter_sum(KeysAndValues gradients, const KeysAndValues& 
     own.key.narrow(1, chunk.own_first, chunk.length).copy_(view_of(chunk.mine, 0));
     own.value.narrow(1, chunk.own_first, chunk.length).copy_(view_of(chunk.mine, 1));
   }
+}
+
+ExpertParallel::ExpertParallel(Communicator& communicator, const Layout& layout)
+    : communicator_(&communicator), group_(make_group(communicator, layout, "expert", GroupKind::expert)) {}
+
+std::vector<std::int64_t> ExpertParallel::exchange_counts(std::span<const std::int64_t> counts) const {
+  std::vector<std::int64_t> theirs(counts.size());
+  const auto bytes = static_cast<std::int64_t>(counts.size_bytes());
+  communicator_
+      ->all_to_all(group_, Purpose::expert, ConstArray{counts.data(), bytes, ElementType::uint8},
+                   Array{theirs.data(), bytes, ElementType::uint8})
+      .wait();
+  return theirs;
+}
+
+at::Tensor ExpertParallel::exchange_rows(const at::Tensor& rows, std::span<const std::int64_t> sent,
+                                         std::span<const std::int64_t> received) const {
+  const auto elements = [&](std::span<const std::int64_t> counts) {
+    std::vector<std::int64_t> result(counts.begin(), counts.end());
+    for (std::int64_t& count : result) count *= rows.size(1);
+    return result;
+  };
+  const at::Tensor result = with_rows(rows, std::accumulate(received.begin(), received.end(), std::int64_t{0}));
+  const std::vector<std::int64_t> input = elements(sent), output = elements(received);
+  communicator_->all_to_all_v(group_, Purpose::expert, array_of(rows), array_of(result), {input, output}).wait();
+  return result;
 }
 
 std::vector<double> RankGroups::exchange(std::span<const double> values) const {

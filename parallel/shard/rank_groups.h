@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/graph/sharding.h"
+#include "core/model/moe/expert_ranks.h"
 #include "core/model/other_ranks.h"
 #include "kernels/sequence_part.h"
 #include "parallel/comm/communicator.h"
@@ -20,8 +21,10 @@ namespace llmtrain {
 // Copyable; copies share the groups.
 class DataParallel {
  public:
-  // Collective over the world; blocks. The communicator must outlive this.
-  DataParallel(Communicator& communicator, const Layout& layout);
+  // Collective over the world; blocks. The communicator must outlive this. `experts`: of the ranks that hold the same
+  // experts as this one.
+  enum class Parameters { dense, experts };
+  DataParallel(Communicator& communicator, const Layout& layout, Parameters parameters = Parameters::dense);
 
   int ranks() const { return data_.size(); }
   int position() const { return data_.position(); }
@@ -131,6 +134,22 @@ class ContextParallel final : public ContextRanks {
   Group early_, late_;  // the same ranks, in ascending and in descending order
 };
 
+// ExpertRanks over a Communicator. Copyable; copies share the group.
+class ExpertParallel final : public ExpertRanks {
+ public:
+  // Collective over the world; blocks. The communicator must outlive this.
+  ExpertParallel(Communicator& communicator, const Layout& layout);
+
+  std::int64_t ranks() const override { return group_.size(); }
+  std::vector<std::int64_t> exchange_counts(std::span<const std::int64_t> counts) const override;
+  at::Tensor exchange_rows(const at::Tensor& rows, std::span<const std::int64_t> sent,
+                           std::span<const std::int64_t> received) const override;
+
+ private:
+  Communicator* communicator_;
+  Group group_;
+};
+
 // This rank's groups along each axis of the layout's mesh. Copyable; copies share the groups.
 struct RankGroups {
   // Collective over the world; blocks. The communicator must have as many ranks as the layout and outlive this.
@@ -138,6 +157,8 @@ struct RankGroups {
       : mesh(layout.mesh()),
         context(communicator, layout),
         data(communicator, layout),
+        expert_data(communicator, layout, DataParallel::Parameters::experts),
+        expert(communicator, layout),
         tensor(communicator, layout),
         pipeline(communicator, layout),
         communicator_(&communicator) {}
@@ -153,7 +174,9 @@ struct RankGroups {
 
   Mesh mesh;
   ContextParallel context;
-  DataParallel data;  // includes the context ranks, which hold the same parameters
+  DataParallel data;         // includes the context ranks, which hold the same parameters
+  DataParallel expert_data;  // of routed experts
+  ExpertParallel expert;
   TensorParallel tensor;
   PipelineParallel pipeline;
 

@@ -227,6 +227,8 @@ void ShardedParameters::collect() {
 }
 
 double ShardedParameters::sum_of_squares() const {
+  // Replicas hold the same shards: one of each counts.
+  if (ranks_.replica() != 0) return 0;
   // At stage 0 every rank has all gradients: each still sums only its share, so that every element counts once.
   const FlatShards shares{shards_.elements, ranks_.shards()};
   return tensor_gradients_.sum_of_squares(owned_gradients(), shares.shard(ranks_.shard()));

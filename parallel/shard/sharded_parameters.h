@@ -86,7 +86,7 @@ class ShardedParameters {
   void collect();
 
   // Sum of squares of the reduced gradients of this rank's shard, without elements that another tensor rank counts: the
-  // sum over all shards of one replica and over all tensor ranks is that of the stage.
+  // sum over all ranks is that of the stage; only the first replica has any.
   double sum_of_squares() const;
   // The optimizer's step on the owned elements. `step` counts from 1.
   void update(double learning_rate, double gradient_scale, std::int64_t step);

@@ -15,7 +15,7 @@ STEPS = 40
 # One layout per line: the number of ranks, then recipe keys by their short names. Each in fp32.
 KEYS = {"micro": "batch.micro", "zero": "parallel.zero_stage", "shards": "parallel.zero_shard_ranks",
         "overlap": "parallel.overlap", "pipeline": "parallel.pipeline", "tensor": "parallel.tensor",
-        "sequence": "parallel.sequence", "context": "parallel.context", "schedule": "pipeline.schedule",
+        "sequence": "parallel.sequence", "expert": "parallel.expert", "context": "parallel.context", "schedule": "pipeline.schedule",
         "loops": "pipeline.loops", "balance": "pipeline.balance", "recompute": "memory.recompute",
         "attention": "kernels.attention", "compute": "precision.compute", "fp8": "precision.fp8_level",
         "backend": "launch.backend"}
@@ -141,6 +141,17 @@ EXPERT_LAYOUTS = """
 8 pipeline=2 zero=3 loops=2
 2 zero=3 loops=4 backend=mpi
 4 pipeline=2 zero=1 loops=2 backend=mpi
+2 expert=2
+2 expert=2 zero=1 recompute=full
+4 expert=4 zero=3 loops=4
+4 expert=2 zero=2 loops=2 schedule=interleaved
+4 expert=2 zero=3 loops=4 overlap=false
+4 expert=2 pipeline=2 loops=2 recompute=selective
+8 expert=4 zero=1 loops=2
+8 expert=2 zero=3 loops=2 shards=4
+8 expert=2 pipeline=2 zero=3 loops=2
+2 expert=2 zero=3 backend=mpi
+4 expert=2 pipeline=2 zero=2 backend=mpi
 """
 
 # Layouts in which sums and messages could occur in a different order the second time.

@@ -3,8 +3,12 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
+
+#include "core/model/moe/expert_ranks.h"
 #include "core/model/moe/experts.h"
 #include "core/model/moe/router.h"
+#include "core/model/moe/row_exchange.h"
 
 namespace llmtrain {
 
@@ -15,12 +19,16 @@ class MixtureOfExperts {
  public:
   struct Saved {
     ExpertRouter::Saved router;
-    kernels::ExpertRows map;
+    kernels::ExpertRows map;              // this rank's rows, by expert
+    std::optional<RowExchange> exchange;  // where other ranks have experts
+    at::Tensor input;                     // then kept, as it came from there
     Experts::Saved experts;
     at::Tensor outputs;  // [rows, H], of the experts, for the gradient of the gates
   };
 
-  MixtureOfExperts(const ExpertRouter& router, const Experts& experts) : router_(router), experts_(experts) {}
+  // `ranks`, which outlives this, has the experts that are not here; null where all are.
+  MixtureOfExperts(const ExpertRouter& router, const Experts& experts, const ExpertRanks* ranks)
+      : router_(router), experts_(experts), ranks_(ranks) {}
 
   at::Tensor forward(const at::Tensor& x, Saved& saved, RoutingSums& sums) const;  // [T, H] → [T, H]
   // x is the forward's input; returns its gradient. `share`: of the micro-batch in the global batch. Leaves `saved`
@@ -30,6 +38,7 @@ class MixtureOfExperts {
  private:
   ExpertRouter router_;
   Experts experts_;
+  const ExpertRanks* ranks_;
 };
 
 }  // namespace llmtrain

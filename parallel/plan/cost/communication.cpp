@@ -110,8 +110,7 @@ std::vector<double> count_by_stage(const Schedule& schedule, Operation operation
   return counts;
 }
 
-// The states that each pipeline rank moves in a step. A shared embedding is gathered with each of its stages but
-// reduced once, at the end of the step.
+// The states that each pipeline rank moves in a step. What is reduced last is reduced once.
 std::vector<StateTraffic> state_traffic(const Partition& partition, const Schedule& schedule) {
   const std::vector<double> reductions = count_by_stage(schedule, Operation::reduce_gradients);
   const std::vector<double> gathers = count_by_stage(schedule, Operation::gather_weights);
@@ -120,8 +119,8 @@ std::vector<StateTraffic> state_traffic(const Partition& partition, const Schedu
     ranks[partition.rank_of(stage)].add_blocks(partition.stages[stage].blocks.size(), reductions[stage],
                                                gathers[stage]);
     for (const StateGroup& group : partition.groups[stage]) {
-      const bool is_shared = group.kind == StateGroup::Kind::shared_embedding;
-      const double times = is_shared ? std::min(1.0, reductions[stage]) : reductions[stage];
+      const bool once = group.is_reduced_last(partition.zero_stage());
+      const double times = once ? std::min(1.0, reductions[stage]) : reductions[stage];
       ranks[partition.rank_of(stage)].add(group, times, gathers[stage]);
     }
   }

@@ -25,6 +25,9 @@ using Category = MemoryCategory;
 const char* const dropless =
     "model.moe={\"experts\": 8, \"top_k\": 2, \"capacity_factor\": 0, \"ffn_hidden_size\": 96}";
 
+// Every token goes to every expert, which is as even as the plan's routing: ranks send as many rows as it expects.
+const char* const even = "model.moe={\"experts\": 4, \"top_k\": 4, \"capacity_factor\": 0, \"ffn_hidden_size\": 96}";
+
 // Four layers, which ZeRO splits unevenly into 11 parts of one size.
 const std::vector<RankCase> layouts{
     {2, {}},
@@ -73,6 +76,16 @@ const std::vector<RankCase> layouts{
     {8,
      {"parallel.tensor=2", "parallel.pipeline=2", "pipeline.loops=2", "parallel.zero_stage=2",
       "parallel.sequence=false", "memory.recompute=\"selective\"", "pipeline.schedule=\"interleaved\""}},
+    {2, {even, "parallel.expert=2"}},
+    {2, {even, "parallel.expert=2", "parallel.zero_stage=1", "memory.recompute=\"full\""}},
+    {4, {even, "parallel.expert=4", "parallel.zero_stage=2", "pipeline.loops=4", "pipeline.schedule=\"interleaved\""}},
+    {4, {even, "parallel.expert=2", "parallel.zero_stage=3", "pipeline.loops=2", "precision.compute=\"bf16\""}},
+    {8,
+     {even, "parallel.expert=2", "parallel.zero_stage=3", "parallel.zero_shard_ranks=2", "pipeline.loops=2",
+      "pipeline.schedule=\"interleaved\"", "batch.global=16"}},
+    {8,
+     {even, "parallel.expert=2", "parallel.zero_stage=3", "parallel.zero_shard_ranks=4", "parallel.pipeline=2",
+      "batch.global=16"}},
     {1, {dropless}},
     {2, {dropless, "parallel.zero_stage=1", "memory.recompute=\"selective\""}},
     {2, {dropless, "parallel.zero_stage=3", "pipeline.loops=4", "memory.recompute=\"full\""}},

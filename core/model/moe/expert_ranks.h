@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace llmtrain {
+
+// The ranks that share the experts of every layer, as seen from one of them: each holds equally many consecutive
+// experts, and sends the rows of its tokens to those of the others. All ranks make the same calls in the same order,
+// and every call blocks until its result is available.
+class ExpertRanks {
+ public:
+  virtual ~ExpertRanks() = default;
+
+  virtual std::int64_t ranks() const = 0;
+
+  // Equally many numbers for each position; returns those that the positions have for this one, by position.
+  virtual std::vector<std::int64_t> exchange_counts(std::span<const std::int64_t> counts) const = 0;
+  // `sent[p]` consecutive rows for each position p, contiguous; returns `received[p]` rows from each. Either may be 0.
+  virtual at::Tensor exchange_rows(const at::Tensor& rows, std::span<const std::int64_t> sent,
+                                   std::span<const std::int64_t> received) const = 0;
+};
+
+}  // namespace llmtrain

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models with experts on several ranks: their gradients element by element, their checkpoints and evaluations, and the
+// memory of many steps.
+#include <unistd.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstddef>
+#include <fstream>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/checkpoint/checkpoint.h"
+#include "core/checkpoint/tensor_slice.h"
+#include "tests/parallel/engine/save_ranks.h"
+#include "tests/parallel/engine/train_ranks.h"
+
+namespace llmtrain::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+const Overrides dropless{
+    R"(model.moe={"experts": 8, "top_k": 2, "capacity_factor": 0, "ffn_hidden_size": 20, "z_coefficient": 0.01})",
+    "batch.micro=1"};
+const Overrides dropping{R"(model.moe={"experts": 8, "top_k": 2, "ffn_hidden_size": 20, "shared_experts": 1})",
+                         "model.architecture=\"gpt2\"", "batch.micro=1"};
+
+std::string experts(int ranks) { return "parallel.expert=" + std::to_string(ranks); }
+
+std::vector<RankCase> layouts() {
+  return {{2, {experts(2)}},
+          {4, {experts(4), zero(1)}},
+          {8, {experts(8), zero(3), "pipeline.loops=3"}},
+          {4, {experts(2), zero(2), "memory.recompute=\"full\""}},
+          {8, {experts(2), zero(3), "parallel.zero_shard_ranks=4", "pipeline.loops=3"}},
+          {4, {experts(2), "parallel.pipeline=2", "pipeline.balance=[1,2]", "pipeline.schedule=\"1f1b\""}},
+          {4, {zero(3), "pipeline.loops=3"}}};
+}
+
+using Numbers = std::map<std::string, std::vector<float>>;
+
+// The first moments in a checkpoint: after one step of AdamW without clipping a tenth of the gradients.
+Numbers moments_in(const fs::path& folder) {
+  const CheckpointReader reader(folder);
+  Numbers moments;
+  for (const LogicalTensor& tensor : reader.tensors()) {
+    if (!tensor.name.ends_with(".m")) continue;
+    std::vector<float>& values = moments[tensor.name];
+    values.resize(static_cast<std::size_t>(element_count(tensor.shape)));
+    reader.read_box(tensor.name, {std::vector<std::int64_t>(tensor.shape.size()), tensor.shape},
+                    std::as_writable_bytes(std::span(values)));
+  }
+  return moments;
+}
+
+// Trains, and leaves a checkpoint in `folder`.
+void train_and_save(const TrainingSetting& setting, const RankCase& layout, std::int64_t steps,
+                    const fs::path& folder) {
+  LocalWorld(layout.ranks).run([&](Communicator& communicator) {
+    Trainer trainer(layout_of(setting.recipe(layout.overrides), communicator.size()), communicator, at::kCPU);
+    TrainingSetting::train(trainer, steps);
+    save(trainer, folder);
+  });
+}
+
+std::vector<double> resume(const TrainingSetting& setting, const RankCase& layout, const fs::path& checkpoint,
+                           std::int64_t steps) {
+  std::vector<double> losses;
+  LocalWorld(layout.ranks).run([&](Communicator& communicator) {
+    Trainer trainer(layout_of(setting.recipe(layout.overrides), communicator.size()), communicator, at::kCPU);
+    trainer.resume(CheckpointReader(checkpoint));
+    const Run run = TrainingSetting::train(trainer, steps);
+    if (communicator.rank() == 0) losses = run.losses;
+  });
+  return losses;
+}
+
+float largest_of(const std::vector<float>& values) {
+  float largest = 0;
+  for (const float value : values) largest = std::max(largest, std::abs(value));
+  return largest;
+}
+
+// Within 1e-5 of the largest element; gradients that are zero in exact arithmetic (of a key's bias) within that of the
+// largest gradient of all.
+void check_same(const Numbers& got, const Numbers& expected) {
+  REQUIRE(got.size() == expected.size());
+  float all = 0;
+  for (const auto& [name, values] : expected) all = std::max(all, largest_of(values));
+  for (const auto& [name, values] : expected) {
+    INFO(name);
+    std::vector<float> differences = got.at(name);
+    REQUIRE(differences.size() == values.size());
+    for (std::size_t i = 0; i < values.size(); ++i) differences[i] -= values[i];
+    const float own = largest_of(values);
+    CHECK(largest_of(differences) <= 1e-5F * (own > 1e-5F * all ? own : all));
+  }
+}
+
+double resident_megabytes() {
+  std::ifstream file("/proc/self/statm");
+  double size = 0, resident = 0;
+  file >> size >> resident;
+  return resident * static_cast<double>(::sysconf(_SC_PAGESIZE)) / 1e6;
+}
+
+}  // namespace
+
+TEST_CASE("gradients of ranks that share experts are those of one rank, element by element", "[ranks]") {
+  const TrainingSetting setting;
+  for (const Overrides& model : {dropless, dropping}) {
+    const Overrides once = model + Overrides{"training.clip_norm=0"};
+    train_and_save(setting, {1, once}, 1, setting.directory().path() / "one");
+    const Numbers expected = moments_in(setting.directory().path() / "one" / "step-00000001");
+    for (const RankCase& layout : layouts()) {
+      INFO(in_words(layout.ranks, layout.overrides));
+      const TemporaryDirectory folder;
+      train_and_save(setting, {layout.ranks, once + layout.overrides}, 1, folder.path());
+      check_same(moments_in(folder.path() / "step-00000001"), expected);
+    }
+  }
+}
+
+TEST_CASE("a model with experts resumes bitwise, and on other ranks to rounding", "[ranks]") {
+  const TrainingSetting setting;
+  for (const Overrides& model : {dropless, dropping}) {
+    const RankCase four{4, model + Overrides{experts(2), zero(3), "pipeline.loops=3"}};
+    const Run whole = train_ranks(setting, four.ranks, four.overrides, 6);
+    const TemporaryDirectory folder;
+    train_and_save(setting, four, 4, folder.path());
+    const fs::path checkpoint = folder.path() / "step-00000004";
+    const std::vector<double> rest(whole.losses.begin() + 4, whole.losses.end());
+    CHECK(resume(setting, four, checkpoint, 2) == rest);
+    const std::vector<RankCase> others{
+        {1, model}, {8, model + Overrides{experts(8), zero(1)}}, {2, model + Overrides{zero(2)}}};
+    for (const RankCase& other : others) {
+      const std::vector<double> losses = resume(setting, other, checkpoint, 2);
+      for (std::size_t i = 0; i < rest.size(); ++i) CHECK(losses[i] == Approx(rest[i]).epsilon(1e-5));
+    }
+  }
+}
+
+// Five samples for four ranks, each of which passes through all experts' ranks.
+TEST_CASE("ranks that share experts evaluate what one rank evaluates, also without samples of their own", "[ranks]") {
+  const TrainingSetting setting;
+  const Overrides model = dropless + Overrides{"training.evaluate_batches=0", "batch.micro=2"};
+  LoneTrainer alone(setting.recipe(model));
+  const double expected = alone.evaluate();
+  for (const Overrides& layout : {Overrides{experts(4)}, Overrides{experts(2), zero(3), "pipeline.loops=3"}}) {
+    const Recipe recipe = setting.recipe(model + layout);
+    std::vector<double> losses(4);
+    LocalWorld(4).run([&](Communicator& communicator) {
+      Trainer trainer(layout_of(recipe, communicator.size()), communicator, at::kCPU);
+      losses[static_cast<std::size_t>(communicator.rank())] = trainer.evaluate();
+    });
+    for (const double loss : losses) CHECK(loss == Approx(expected).epsilon(1e-6));
+  }
+}
+
+TEST_CASE("ranks whose experts have no places train on", "[ranks]") {
+  const TrainingSetting setting;
+  const Overrides model =
+      dropping + Overrides{R"(model.moe={"experts": 8, "top_k": 2, "ffn_hidden_size": 20, "capacity_factor": 0.1})"};
+  const Run one = setting.train(model, 3);
+  for (const double loss : one.losses) CHECK(std::isfinite(loss));
+  check_close(train_ranks(setting, 4, model + Overrides{experts(4), zero(2)}, 3), one, 1e-5, 1e-4);
+}
+
+// Every step routes other numbers of tokens to the experts.
+TEST_CASE("many steps of a model with experts take no more memory than a few") {
+  const TrainingSetting setting;
+  LoneTrainer trainer(setting.recipe(dropless));
+  TrainingSetting::train(trainer, 30);
+  const double before = resident_megabytes();
+  TrainingSetting::train(trainer, 150);
+  CHECK(resident_megabytes() - before < 4);
+}
+
+}  // namespace llmtrain::test
