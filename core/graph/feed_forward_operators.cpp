@@ -79,7 +79,9 @@ void write_router(OperatorWriter& writer, const MixtureOfExpertsRecipe& moe) {
   double inner = shape.hidden;
   if (moe.router == Router::cosine) {
     const auto width = static_cast<double>(cosine_router_width);
-    writer.product("feed_forward.experts.router_projection", {shape.tokens, width, inner});
+    Operator& projection = writer.product("feed_forward.experts.router_projection", {shape.tokens, width, inner});
+    // Projected tokens of length 1, and their lengths.
+    writer.save(projection, "experts.directions", fp32_bytes * shape.split_tokens * (width + 1));
     inner = width;
   }
   writer.product("feed_forward.experts.router", {shape.tokens, experts, inner});

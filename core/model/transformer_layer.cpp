@@ -39,7 +39,11 @@ MixtureOfExperts routed_experts(const BlockParameters& parameters, Recompute rec
   std::optional<GroupedLinear> gate;
   if (parameters.has(Role::expert_gate_weight))
     gate = grouped_linear(parameters, Role::expert_gate_weight, Role::expert_gate_bias);
-  return {ExpertRouter(parameters.bind(Role::router_weight), *parameters.model().moe),
+  std::optional<RouterLogits::CosineParameters> cosine;
+  if (parameters.has(Role::router_projection_weight))
+    cosine = {parameters.bind(Role::router_projection_weight), parameters.bind(Role::router_temperature)};
+  const RouterLogits logits(parameters.bind(Role::router_weight), cosine);
+  return {ExpertRouter(logits, *parameters.model().moe),
           Experts(gate, grouped_linear(parameters, Role::expert_up_weight, Role::expert_up_bias),
                   grouped_linear(parameters, Role::expert_down_weight, Role::expert_down_bias),
                   activation_kind(parameters.model().activation), recompute),
@@ -47,8 +51,8 @@ MixtureOfExperts routed_experts(const BlockParameters& parameters, Recompute rec
 }
 
 // From the layer's index in the model, not in the stage, so that masks do not depend on the pipeline's layout.
-std::uint64_t residual_site(const BlockParameters& parameters, const std::string& branch) {
-  return stable_hash("layers." + std::to_string(parameters.block().layer) + "." + branch + ".residual");
+std::uint64_t random_site(const BlockParameters& parameters, const std::string& name) {
+  return stable_hash("layers." + std::to_string(parameters.block().layer) + "." + name);
 }
 
 }  // namespace
@@ -83,22 +87,34 @@ at::Tensor FeedForward::backward(const at::Tensor& dy, const MicroBatch& micro, 
   return up_.backward(dhidden, input, micro);
 }
 
-FeedForwardHalf::FeedForwardHalf(const BlockParameters& parameters, Recompute recompute, const ExpertRanks* ranks) {
-  if (parameters.has(Role::router_weight)) experts_ = routed_experts(parameters, recompute, ranks);
+FeedForwardHalf::FeedForwardHalf(const BlockParameters& parameters, Recompute recompute, const ExpertRanks* ranks)
+    : jitter_site_(random_site(parameters, "ffn.router")) {
+  if (parameters.has(Role::router_weight)) {
+    experts_ = routed_experts(parameters, recompute, ranks);
+    jitter_ = parameters.model().moe->jitter;
+  }
   if (parameters.has(Role::ffn_down_weight)) network_.emplace(parameters, recompute);
 }
 
-at::Tensor FeedForwardHalf::forward(at::Tensor x, const MicroBatch& micro, Saved& saved, RoutingSums& routing) const {
+ExpertRouter::Pass FeedForwardHalf::router_pass(const MicroBatch& micro, ForwardMode pass, std::int64_t width) const {
+  const double share = micro.loss_scale * static_cast<double>(micro.batch * micro.sequence);
+  if (pass == ForwardMode::evaluation || jitter_ == 0) return {{}, share};
+  const std::uint64_t key = kernels::dropout_key(micro.seed, micro.step, jitter_site_);
+  return {{jitter_, key, micro.first_sample * micro.sequence * width}, share};
+}
+
+at::Tensor FeedForwardHalf::forward(at::Tensor x, const MicroBatch& micro, ForwardMode pass, Saved& saved,
+                                    RoutingSums& routing) const {
   if (!experts_) return network_->forward(std::move(x), micro, saved.network);
   saved.input = x;
-  at::Tensor y = experts_->forward(x, saved.experts, routing);
+  at::Tensor y = experts_->forward(x, router_pass(micro, pass, x.size(1)), saved.experts, routing);
   return network_ ? y.add_(network_->forward(std::move(x), micro, saved.network)) : y;
 }
 
 at::Tensor FeedForwardHalf::backward(const at::Tensor& dy, const MicroBatch& micro, Saved& saved) const {
   if (!experts_) return network_->backward(dy, micro, saved.network);
-  const double share = micro.loss_scale * static_cast<double>(micro.batch * micro.sequence);
-  at::Tensor dx = experts_->backward(dy, saved.input, share, saved.experts);
+  const ExpertRouter::Pass pass = router_pass(micro, ForwardMode::training, saved.input.size(1));
+  at::Tensor dx = experts_->backward(dy, saved.input, pass, saved.experts);
   saved.input.reset();
   return network_ ? dx.add_(network_->backward(dy, micro, saved.network)) : dx;
 }
@@ -128,8 +144,8 @@ TransformerLayer::TransformerLayer(const BlockParameters& parameters, AttentionK
     : split_(parameters.split()),
       dropout_(parameters.model().dropout),
       recompute_(recompute),
-      attention_site_(residual_site(parameters, "attention")),
-      ffn_site_(residual_site(parameters, "ffn")),
+      attention_site_(random_site(parameters, "attention.residual")),
+      ffn_site_(random_site(parameters, "ffn.residual")),
       attention_norm_(parameters.norm(Role::attention_norm_weight, Role::attention_norm_bias)),
       ffn_norm_(parameters.norm(Role::ffn_norm_weight, Role::ffn_norm_bias)),
       // A layer that runs again as a whole needs no further recompute inside.
@@ -156,8 +172,8 @@ at::Tensor TransformerLayer::run(const at::Tensor& x, const MicroBatch& micro, F
   drop(saved.middle, micro, pass, attention_site_);
   // The branch's memory becomes the residual stream: one tensor less than adding out of place.
   saved.middle.add_(x);
-  at::Tensor y =
-      feed_forward_.forward(ffn_norm_.forward(saved.middle, saved.ffn_statistics), micro, saved.feed_forward, routing);
+  at::Tensor y = feed_forward_.forward(ffn_norm_.forward(saved.middle, saved.ffn_statistics), micro, pass,
+                                       saved.feed_forward, routing);
   drop(y, micro, pass, ffn_site_);
   return y.add_(saved.middle);
 }

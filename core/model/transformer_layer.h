@@ -54,7 +54,7 @@ class FeedForwardHalf {
   FeedForwardHalf(const BlockParameters& parameters, Recompute recompute, const ExpertRanks* ranks);
 
   // As those of FeedForward; `routing` is added to, where there are experts.
-  at::Tensor forward(at::Tensor x, const MicroBatch& micro, Saved& saved, RoutingSums& routing) const;
+  at::Tensor forward(at::Tensor x, const MicroBatch& micro, ForwardMode pass, Saved& saved, RoutingSums& routing) const;
   at::Tensor backward(const at::Tensor& dy, const MicroBatch& micro, Saved& saved) const;
 
   // Between the passes the input may go, if the backward is given it again.
@@ -62,6 +62,10 @@ class FeedForwardHalf {
   void restore_input(Saved& saved, const at::Tensor& x) const;
 
  private:
+  ExpertRouter::Pass router_pass(const MicroBatch& micro, ForwardMode pass, std::int64_t width) const;
+
+  double jitter_ = 0;  // of the router's inputs
+  std::uint64_t jitter_site_;
   std::optional<MixtureOfExperts> experts_;
   std::optional<FeedForward> network_;
 };

@@ -35,10 +35,8 @@ std::vector<Unsupported> unsupported_experts(const Recipe& recipe) {
   const std::int64_t shards = parallel.zero_shard_ranks.value_or(parallel.expert);
   const char* one = "with model.moe run supports only 1";
   return {
-      {moe.router == Router::cosine, "/model/moe/router", "\"cosine\"", "use \"linear\""},
       {moe.balance_loss == BalanceLoss::load_importance, "/model/moe/balance_loss", "\"load_importance\"",
        "use \"gshard\" or \"none\""},
-      {moe.jitter != 0, "/model/moe/jitter", "a jitter", "use 0"},
       {recipe.precision.fp8_level == Fp8Level::o0, "/precision/fp8_level", "\"O0\" with experts", "use \"off\""},
       {parallel.tensor != 1, "/parallel/tensor", std::to_string(parallel.tensor), one},
       {parallel.context != 1, "/parallel/context", std::to_string(parallel.context), one},

@@ -174,9 +174,7 @@ class NotExecutable(ProgramTest):
     """Keys that can be planned, and validated, but not run by this version: never ignored."""
 
     CASES = {
-        "/model/moe/router": {"model.moe": {"experts": 4, "router": "cosine"}},
         "/model/moe/balance_loss": {"model.moe": {"experts": 4, "balance_loss": "load_importance"}},
-        "/model/moe/jitter": {"model.moe": {"experts": 4, "jitter": 0.1}},
         "/parallel/tensor": {"model.moe": {"experts": 4}, "parallel.tensor": 2},
         "/parallel/context": {"model.moe": {"experts": 4}, "parallel.context": 2},
         "/parallel/zero_shard_ranks": {"model.moe": {"experts": 4}, "parallel.expert": 2, "parallel.data": 4,

@@ -143,7 +143,7 @@ EXPERT_LAYOUTS = """
 4 pipeline=2 zero=1 loops=2 backend=mpi
 2 expert=2
 2 expert=2 zero=1 recompute=full
-4 expert=4 zero=3 loops=4
+4 expert=4 zero=3 loops=4 schedule=interleaved
 4 expert=2 zero=2 loops=2 schedule=interleaved
 4 expert=2 zero=3 loops=4 overlap=false
 4 expert=2 pipeline=2 loops=2 recompute=selective

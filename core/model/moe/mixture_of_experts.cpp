@@ -21,8 +21,9 @@ at::Tensor from_experts(const at::Tensor& rows, const MixtureOfExperts::Saved& s
 
 }  // namespace
 
-at::Tensor MixtureOfExperts::forward(const at::Tensor& x, Saved& saved, RoutingSums& sums) const {
-  saved.map = router_.forward(x, saved.router, sums);
+at::Tensor MixtureOfExperts::forward(const at::Tensor& x, const ExpertRouter::Pass& pass, Saved& saved,
+                                     RoutingSums& sums) const {
+  saved.map = router_.forward(x, pass, saved.router, sums);
   if (ranks_ != nullptr) saved.exchange.emplace(*ranks_, saved.map);
   {
     const at::Tensor rows = to_experts(kernels::dispatch_forward(x, saved.map), saved);
@@ -32,7 +33,8 @@ at::Tensor MixtureOfExperts::forward(const at::Tensor& x, Saved& saved, RoutingS
   return kernels::combine_forward(saved.outputs, saved.router.gates, saved.map);
 }
 
-at::Tensor MixtureOfExperts::backward(const at::Tensor& dy, const at::Tensor& x, double share, Saved& saved) const {
+at::Tensor MixtureOfExperts::backward(const at::Tensor& dy, const at::Tensor& x, const ExpertRouter::Pass& pass,
+                                      Saved& saved) const {
   auto [doutputs, dgates] = kernels::combine_backward(dy, saved.outputs, saved.router.gates, saved.map);
   saved.outputs.reset();
   at::Tensor dx;
@@ -45,7 +47,7 @@ at::Tensor MixtureOfExperts::backward(const at::Tensor& dy, const at::Tensor& x,
     dx = kernels::dispatch_backward(from_experts(drows, saved), saved.map);
   }
   doutputs.reset();
-  dx.add_(router_.backward(dgates, x, share, saved.router));
+  dx.add_(router_.backward(dgates, x, pass, saved.router));
   saved = {};
   return dx;
 }

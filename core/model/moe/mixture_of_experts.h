@@ -30,10 +30,10 @@ class MixtureOfExperts {
   MixtureOfExperts(const ExpertRouter& router, const Experts& experts, const ExpertRanks* ranks)
       : router_(router), experts_(experts), ranks_(ranks) {}
 
-  at::Tensor forward(const at::Tensor& x, Saved& saved, RoutingSums& sums) const;  // [T, H] → [T, H]
-  // x is the forward's input; returns its gradient. `share`: of the micro-batch in the global batch. Leaves `saved`
-  // empty.
-  at::Tensor backward(const at::Tensor& dy, const at::Tensor& x, double share, Saved& saved) const;
+  // [T, H] → [T, H]
+  at::Tensor forward(const at::Tensor& x, const ExpertRouter::Pass& pass, Saved& saved, RoutingSums& sums) const;
+  // x is the forward's input; returns its gradient. Leaves `saved` empty.
+  at::Tensor backward(const at::Tensor& dy, const at::Tensor& x, const ExpertRouter::Pass& pass, Saved& saved) const;
 
  private:
   ExpertRouter router_;

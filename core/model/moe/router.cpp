@@ -8,16 +8,20 @@
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/zeros_like.h>
 
-#include <algorithm>
 #include <optional>
 
 #include "core/graph/pass_setting.h"
-#include "kernels/gemm.h"
 
 namespace llmtrain {
 namespace {
 
-at::Tensor in_router_type(const at::Tensor& x) { return x.scalar_type() == at::kDouble ? x : x.to(at::kFloat); }
+at::Tensor jittered(const at::Tensor& x, const kernels::Jitter& jitter) {
+  if (!jitter.active()) return x;
+  // A copy: the experts see x as it is.
+  at::Tensor result = x.to(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat, false, true);
+  kernels::jitter_(result, jitter);
+  return result;
+}
 
 // The number of tokens whose choice number `choice` each of `count` experts is.
 at::Tensor chosen_by(const at::Tensor& choices, std::int64_t count) {
@@ -30,8 +34,9 @@ at::Tensor ExpertRouter::gates_of(const at::Tensor& scores) const {
   return recipe_.normalize_gates ? scores / scores.sum(1, true) : scores;
 }
 
-kernels::ExpertRows ExpertRouter::forward(const at::Tensor& x, Saved& saved, RoutingSums& sums) const {
-  const at::Tensor logits = kernels::linear(in_router_type(x), in_router_type(weight_.weight()), std::nullopt);
+kernels::ExpertRows ExpertRouter::forward(const at::Tensor& x, const Pass& pass, Saved& saved,
+                                          RoutingSums& sums) const {
+  const at::Tensor logits = logits_.forward(jittered(x, pass.jitter), saved.logits);
   saved.probabilities = at::softmax(logits, 1);
   const kernels::TopExperts top = kernels::top_experts(saved.probabilities, recipe_.top_k);
   saved.experts = top.experts;
@@ -64,7 +69,7 @@ at::Tensor ExpertRouter::score_gradient(const at::Tensor& dgates, const Saved& s
   return (dgates - (dgates * saved.gates).sum(1, true)) / sum;
 }
 
-at::Tensor ExpertRouter::backward(const at::Tensor& dgates, const at::Tensor& x, double share,
+at::Tensor ExpertRouter::backward(const at::Tensor& dgates, const at::Tensor& x, const Pass& pass,
                                   const Saved& saved) const {
   const auto tokens = static_cast<double>(x.size(0)), experts = static_cast<double>(recipe_.experts);
   at::Tensor gradient = at::zeros_like(saved.probabilities);
@@ -73,17 +78,17 @@ at::Tensor ExpertRouter::backward(const at::Tensor& dgates, const at::Tensor& x,
   if (balances()) {
     // The counts of choices have no gradient.
     const at::Tensor first = chosen_by(saved.experts.select(1, 0), recipe_.experts).to(gradient.scalar_type());
-    gradient.add_(first, share * recipe_.balance_coefficient * experts / (tokens * tokens));
+    gradient.add_(first, pass.share * recipe_.balance_coefficient * experts / (tokens * tokens));
   }
   at::Tensor dlogits = at::_softmax_backward_data(gradient, saved.probabilities, 1, gradient.scalar_type());
   if (recipe_.z_coefficient > 0) {
     // The gradient of the log-sum-exp is the softmax.
-    const at::Tensor dlog_sums = saved.log_sums * (2 * share * recipe_.z_coefficient / tokens);
+    const at::Tensor dlog_sums = saved.log_sums * (2 * pass.share * recipe_.z_coefficient / tokens);
     dlogits.addcmul_(dlog_sums.unsqueeze(1), saved.probabilities);
   }
-  auto dweight = weight_.gradient();
-  kernels::linear_backward_weight(dlogits, in_router_type(x), dweight.tensor, dweight.accumulation);
-  return kernels::linear_backward_input(dlogits, in_router_type(weight_.weight()));
+  at::Tensor dx = logits_.backward(dlogits, jittered(x, pass.jitter), saved.logits);
+  kernels::jitter_(dx, pass.jitter);
+  return dx;
 }
 
 }  // namespace llmtrain

@@ -3,16 +3,17 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "core/model/moe/router_logits.h"
 #include "core/model/moe/routing_sums.h"
-#include "core/parameters/parameter_store.h"
 #include "core/recipe/recipe.h"
 #include "kernels/moe/expert_rows.h"
+#include "kernels/moe/jitter.h"
 
 namespace llmtrain {
 
-// Sends each token to its top_k experts by a linear router, in fp32 whatever the type of x (float64 in float64). A
-// token's gates are the softmax over all experts (Shazeer et al., arXiv 1701.06538, without noise) of the chosen ones,
-// divided by their sum where the recipe normalizes them.
+// Sends each token to its top_k experts by a router's logits, in their type. A token's gates are the softmax over all
+// experts (Shazeer et al., arXiv 1701.06538, without noise) of the chosen ones, divided by their sum where the recipe
+// normalizes them.
 //
 // Two losses are added to the gradients, each a mean over the tokens of a micro-batch and, as the loss is, over the
 // micro-batches of the global batch; layers add up.
@@ -23,26 +24,32 @@ class ExpertRouter {
  public:
   // What the backward needs, T tokens.
   struct Saved {
+    RouterLogits::Saved logits;
     at::Tensor probabilities;  // [T, E]
     at::Tensor log_sums;       // [T]; undefined without z-loss
     at::Tensor experts;        // int64 [T, k]
     at::Tensor gates;          // [T, k]
   };
 
-  ExpertRouter(BoundParameter weight, const MixtureOfExpertsRecipe& recipe) : weight_(weight), recipe_(recipe) {}
+  ExpertRouter(const RouterLogits& logits, const MixtureOfExpertsRecipe& recipe) : logits_(logits), recipe_(recipe) {}
+
+  // A micro-batch as the router needs to know it.
+  struct Pass {
+    kernels::Jitter jitter;  // of x; none in evaluation
+    double share = 0;        // of the micro-batch in the global batch, which scales the losses; for the backward
+  };
 
   // The rows of x [T, H] by expert, within the capacity that the recipe gives for T tokens. Adds to `sums`.
-  kernels::ExpertRows forward(const at::Tensor& x, Saved& saved, RoutingSums& sums) const;
-  // Adds the weight's gradient; returns that of x in the router's type. `dgates` [T, k]; `share` is that of the
-  // micro-batch in the global batch, which scales the losses.
-  at::Tensor backward(const at::Tensor& dgates, const at::Tensor& x, double share, const Saved& saved) const;
+  kernels::ExpertRows forward(const at::Tensor& x, const Pass& pass, Saved& saved, RoutingSums& sums) const;
+  // Adds the gradients of the router's parameters; returns that of x in the router's type. `dgates` [T, k].
+  at::Tensor backward(const at::Tensor& dgates, const at::Tensor& x, const Pass& pass, const Saved& saved) const;
 
  private:
   at::Tensor gates_of(const at::Tensor& scores) const;
   at::Tensor score_gradient(const at::Tensor& dgates, const Saved& saved) const;
   bool balances() const { return recipe_.balance_loss != BalanceLoss::none && recipe_.balance_coefficient > 0; }
 
-  BoundParameter weight_;
+  RouterLogits logits_;
   MixtureOfExpertsRecipe recipe_;
 };
 

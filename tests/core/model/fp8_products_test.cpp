@@ -83,7 +83,7 @@ TEST_CASE("FP8 products give the losses and gradients of casts before plain prod
   for (const NamedModel& named : all_models()) {
     const MicroBatch micro = random_micro_batch(named.model);
     const NamedTensors weights = SmallModel(named.model, {.type = at::kDouble}).weights();
-    const Expected expected = reference_passes(named.model, weights, micro, fp8_product);
+    const Expected expected = reference_passes(named.model, weights, micro, {}, fp8_product);
     for (const AttentionKernel attention : {AttentionKernel::flash, AttentionKernel::math}) {
       for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
         INFO(named.name << ", attention " << static_cast<int>(attention) << ", recompute "
@@ -102,7 +102,7 @@ TEST_CASE("FP8 products in fp32 and bf16 differ from those in float64 by less th
     const MicroBatch micro = random_micro_batch(named.model);
     const NamedTensors weights = SmallModel(named.model).weights();
     const at::Tensor exact = reference_passes(named.model, weights, micro).losses;
-    const at::Tensor expected = reference_passes(named.model, weights, micro, fp8_product).losses;
+    const at::Tensor expected = reference_passes(named.model, weights, micro, {}, fp8_product).losses;
     const auto error = [&](const at::Tensor& losses, const at::Tensor& of) {
       return ((losses.to(at::kDouble) - of).norm() / of.norm()).item<double>();
     };

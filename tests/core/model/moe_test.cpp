@@ -6,6 +6,9 @@
 #include <string>
 #include <utility>
 
+#include "core/base/hash.h"
+#include "kernels/dropout.h"
+#include "kernels/moe/jitter.h"
 #include "tests/core/model/small_model.h"
 
 namespace llmtrain::test {
@@ -111,6 +114,45 @@ TEST_CASE("even routing has the balance loss 1, and one expert for all eight tim
   favour(one, 3);
   CHECK(routing_of(one, micro).balance_loss / 2 == Approx(8));
   CHECK(one.stage().take_routing().passes == 0);
+}
+
+TEST_CASE("a cosine router's scale ends at 100, and its temperature then has no gradient") {
+  ModelRecipe recipe = with_experts(gpt2_model());
+  recipe.moe->router = Router::cosine;
+  const MicroBatch micro = random_micro_batch(recipe);
+  SmallModel model(recipe, {.type = at::kDouble});
+  model.weight("layers.0.ffn.router.temperature").fill_(4.2);
+  const Expected expected = reference_passes(recipe, model.weights(), micro);
+  CHECK(distance(model.learn(micro), expected.losses) < 1e-10);
+  const NamedTensors gradients = model.take_gradients();
+  CHECK(gradients.at("layers.0.ffn.router.temperature").item<double>() == 0);
+  CHECK(gradients.at("layers.1.ffn.router.temperature").item<double>() != 0);
+  check_gradients(gradients, expected.gradients, 1e-10);
+}
+
+TEST_CASE("jitter scales what routers see in training, and nothing else") {
+  for (const Router router : {Router::linear, Router::cosine}) {
+    for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+      ModelRecipe recipe = with_experts(llama_model());
+      recipe.moe->router = router;
+      recipe.moe->jitter = 0.4;
+      const MicroBatch micro = random_micro_batch(recipe);
+      SmallModel model(recipe, {.recompute = recompute, .type = at::kDouble});
+      const auto factors = [&](const std::string& site, at::IntArrayRef shape) {
+        if (site.find("ffn.router") == std::string::npos) return at::Tensor();
+        at::Tensor result = at::ones(shape, at::kDouble);
+        const std::uint64_t key = kernels::dropout_key(micro.seed, micro.step, stable_hash(site));
+        kernels::jitter_(result, {0.4, key, micro.first_sample * micro.sequence * recipe.hidden_size});
+        return result;
+      };
+      const Expected expected = reference_passes(recipe, model.weights(), micro, factors);
+      CHECK(distance(model.learn(micro), expected.losses) < 1e-10);
+      check_gradients(model.take_gradients(), expected.gradients, 1e-10);
+      const Expected without = reference_passes(recipe, model.weights(), micro);
+      CHECK(distance(expected.losses, without.losses) > 1e-6);
+      CHECK(distance(model.forward(micro, ForwardMode::evaluation), without.losses) < 1e-10);
+    }
+  }
 }
 
 TEST_CASE("numbers that are none reach the loss") {

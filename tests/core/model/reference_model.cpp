@@ -132,11 +132,19 @@ void ReferenceModel::add_router_losses(const at::Tensor& logits,
   router_losses_ = router_losses_ + moe.z_coefficient * logits.logsumexp(-1).square().mean();
 }
 
+at::Tensor ReferenceModel::router_logits(const at::Tensor& rows, const std::string& name) const {
+  if (model_.moe->router == Router::linear) return plain_product(rows, parameter(name + ".weight"));
+  const auto direction = [](const at::Tensor& x) { return x / (x * x).sum(-1, true).sqrt(); };
+  const at::Tensor cosines = at::matmul(direction(plain_product(rows, parameter(name + "_projection.weight"))),
+                                        direction(parameter(name + ".weight")).t());
+  return cosines * (2 * parameter(name + ".temperature").exp()).clamp_max(100);
+}
+
 // Token by token: each asks its experts for a place, all first choices before all second ones.
 at::Tensor ReferenceModel::mixture(const at::Tensor& rows, const std::string& prefix) const {
   const MixtureOfExpertsRecipe& moe = *model_.moe;
-  const at::Tensor logits = plain_product(rows, parameter(prefix + "ffn.router.weight")),
-                   probabilities = logits.softmax(-1);
+  const at::Tensor logits = router_logits(drop(rows, prefix + "ffn.router"), prefix + "ffn.router");
+  const at::Tensor probabilities = logits.softmax(-1);
   std::vector<std::vector<std::int64_t>> chosen;
   std::vector<at::Tensor> outputs;
   for (std::int64_t t = 0; t < rows.size(0); ++t) {

@@ -48,6 +48,7 @@ class ReferenceModel {
   at::Tensor activate(const at::Tensor& up, const at::Tensor& gate) const;
   at::Tensor dense_network(const at::Tensor& x, const std::string& name) const;
   at::Tensor expert_network(const at::Tensor& x, const std::string& name, std::int64_t expert) const;
+  at::Tensor router_logits(const at::Tensor& rows, const std::string& name) const;
   at::Tensor mixture(const at::Tensor& rows, const std::string& prefix) const;
   void add_router_losses(const at::Tensor& logits, const std::vector<std::vector<std::int64_t>>& chosen) const;
   at::Tensor norm(const at::Tensor& x, const std::string& name) const;

@@ -96,6 +96,8 @@ std::vector<NamedModel> models_with_experts() {
   shared.moe->shared_experts = 2;
   shared.moe->every = 2;
   shared.moe->balance_loss = BalanceLoss::none;
+  ModelRecipe cosine = with_experts(gpt2_model());
+  cosine.moe->router = Router::cosine;
   all.moe->experts = all.moe->top_k = 3;
   all.moe->normalize_gates = false;
   all.moe->z_coefficient = 0;
@@ -103,7 +105,8 @@ std::vector<NamedModel> models_with_experts() {
           {"two of eight, swiglu", with_experts(llama_model())},
           {"one of eight", one},
           {"shared experts, every second layer, biases with swiglu", shared},
-          {"all of three", all}};
+          {"all of three", all},
+          {"cosine router", cosine}};
 }
 
 MicroBatch random_micro_batch(const ModelRecipe& model, std::uint64_t seed, std::int64_t batch, std::int64_t sequence) {
@@ -191,9 +194,9 @@ at::Tensor by_sequence(const at::Tensor& rows, const MicroBatch& micro) {
 }
 
 Expected reference_passes(const ModelRecipe& recipe, const NamedTensors& weights, const MicroBatch& micro,
-                          const Product& product) {
+                          const DropoutMasks& masks, const Product& product) {
   const NamedTensors parameters = differentiable(weights);
-  const ReferenceModel model(recipe, parameters, {}, product);
+  const ReferenceModel model(recipe, parameters, masks, product);
   const at::Tensor losses = model.losses_of(by_sequence(micro.tokens, micro), by_sequence(micro.targets, micro));
   // The routers' losses are means over the micro-batch's tokens.
   const double tokens = static_cast<double>(micro.batch * micro.sequence);

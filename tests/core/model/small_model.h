@@ -31,7 +31,8 @@ std::vector<NamedModel> all_models();
 
 // Eight experts in every layer, top 2, with gates normalized and both losses; no token is dropped.
 ModelRecipe with_experts(ModelRecipe model);
-// Variants of it: the models' activations, biases, shared experts, top 1, every second layer.
+// Variants of it: the models' activations, biases, shared experts, top 1, every second layer, a
+// cosine router.
 std::vector<NamedModel> models_with_experts();
 
 // Sequences shorter than the model's longest, which do not start at the run's first sample, and a loss's scale that is
@@ -94,7 +95,7 @@ struct Expected {
   std::int64_t dropped = 0;  // choices of tokens without a place at their experts
 };
 Expected reference_passes(const ModelRecipe& recipe, const NamedTensors& weights, const MicroBatch& micro,
-                          const Product& product = plain_product);
+                          const DropoutMasks& masks = {}, const Product& product = plain_product);
 
 // Copies in float64 which autograd follows.
 NamedTensors differentiable(const NamedTensors& parameters);

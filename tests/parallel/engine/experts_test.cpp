@@ -35,6 +35,8 @@ std::vector<RankCase> layouts() {
   return {{2, {experts(2)}},
           {4, {experts(4), zero(1)}},
           {8, {experts(8), zero(3), "pipeline.loops=3"}},
+          // Several reductions per step, and no ranks to shard experts over.
+          {4, {experts(4), zero(2), "pipeline.loops=3", "pipeline.schedule=\"interleaved\""}},
           {4, {experts(2), zero(2), "memory.recompute=\"full\""}},
           {8, {experts(2), zero(3), "parallel.zero_shard_ranks=4", "pipeline.loops=3"}},
           {4, {experts(2), "parallel.pipeline=2", "pipeline.balance=[1,2]", "pipeline.schedule=\"1f1b\""}},

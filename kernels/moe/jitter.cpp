@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/moe/jitter.h"
+
+#include "kernels/philox.h"
+
+namespace llmtrain::kernels {
+namespace {
+
+// Elements below which starting a second thread costs more than it saves.
+constexpr std::int64_t least_jittered_elements = 16384;
+
+// Four words per counter.
+template <class Value>
+void jitter_elements(Value* x, std::int64_t count, const Jitter& jitter) {
+  const std::int64_t first = jitter.first_element / 4, last = (jitter.first_element + count + 3) / 4;
+#pragma omp parallel for schedule(static) if (count >= least_jittered_elements)
+  for (std::int64_t counter = first; counter < last; ++counter) {
+    const auto words = philox(jitter.key, static_cast<std::uint64_t>(counter), 0);
+    for (std::int64_t word = 0; word < 4; ++word) {
+      const std::int64_t i = 4 * counter + word - jitter.first_element;
+      if (i < 0 || i >= count) continue;
+      // Between −1 and 1, without either end.
+      const double uniform = (2.0 * words[static_cast<std::size_t>(word)] + 1) / 4294967296.0 - 1;
+      x[i] = static_cast<Value>(static_cast<double>(x[i]) * (1 + jitter.amplitude * uniform));
+    }
+  }
+}
+
+}  // namespace
+
+void jitter_(at::Tensor& x, const Jitter& jitter) {
+  if (!jitter.active()) return;
+  at::Tensor host = x.cpu();  // x itself where it is there
+  if (host.scalar_type() == at::kDouble) {
+    jitter_elements(host.mutable_data_ptr<double>(), host.numel(), jitter);
+  } else {
+    jitter_elements(host.mutable_data_ptr<float>(), host.numel(), jitter);
+  }
+  if (!x.is_cpu()) x.copy_(host);
+}
+
+}  // namespace llmtrain::kernels
