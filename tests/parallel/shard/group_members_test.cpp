@@ -31,6 +31,10 @@ bool are_together(const Mesh& mesh, GroupKind kind, const Place& a, const Place&
   const bool tensor = a.tensor == b.tensor, context = a.context == b.context, data = a.data == b.data;
   if (kind == GroupKind::pipeline) return tensor && context && data;
   if (a.pipeline != b.pipeline) return false;
+  const bool expert = a.data % mesh.expert == b.data % mesh.expert;
+  const std::int64_t shards = std::max<std::int64_t>(1, mesh.zero_shard / mesh.expert);
+  const auto copy = [&](const Place& place) { return place.data / mesh.expert; };  // of the experts
+  const bool same_part = a.tensor % mesh.expert_tensor == b.tensor % mesh.expert_tensor;
   switch (kind) {
     case GroupKind::tensor:
       return context && data;
@@ -45,16 +49,21 @@ bool are_together(const Mesh& mesh, GroupKind kind, const Place& a, const Place&
     case GroupKind::expert:
       return tensor && context && a.data / mesh.expert == b.data / mesh.expert;
     case GroupKind::expert_data:
-      return a.data % mesh.expert == b.data % mesh.expert &&
-             a.tensor % mesh.expert_tensor == b.tensor % mesh.expert_tensor;
+      return expert && same_part;
+    case GroupKind::expert_shard:
+      return expert && same_part && copy(a) / shards == copy(b) / shards;
+    case GroupKind::expert_replica:
+      return expert && tensor && context && copy(a) % shards == copy(b) % shards;
     case GroupKind::pipeline:
       break;
   }
   return false;
 }
 
-constexpr GroupKind kinds[] = {GroupKind::tensor,  GroupKind::context,  GroupKind::data,   GroupKind::shard,
-                               GroupKind::replica, GroupKind::pipeline, GroupKind::expert, GroupKind::expert_data};
+constexpr GroupKind kinds[] = {GroupKind::tensor,        GroupKind::context,     GroupKind::data,
+                               GroupKind::shard,         GroupKind::replica,     GroupKind::pipeline,
+                               GroupKind::expert,        GroupKind::expert_data, GroupKind::expert_shard,
+                               GroupKind::expert_replica};
 
 std::vector<int> expected_members(const Mesh& mesh, GroupKind kind, int rank) {
   std::vector<int> members;
@@ -78,6 +87,8 @@ Mesh random_mesh() {
             .pipeline = *rc::gen::inRange(1, 4)};
   mesh.expert = random_divisor(mesh.data);
   mesh.zero_shard = random_divisor(mesh.data);
+  // Shards of experts lie within those of the others.
+  if (mesh.zero_shard > mesh.expert && mesh.zero_shard % mesh.expert != 0) mesh.zero_shard = mesh.expert;
   mesh.expert_tensor = random_divisor(mesh.tensor);
   mesh.devices_per_node = random_divisor(mesh.world());
   return mesh;
