@@ -114,7 +114,8 @@ std::optional<std::filesystem::path> find_checkpoint(const std::filesystem::path
 Recipe recipe_of(const CheckpointReader& checkpoint, const std::vector<Override>& overrides = {});
 
 // Throws Error(bad_recipe) that names every key in which `model` computes something else than the model of the file
-// `source`: tensors of equal shapes do not imply the same model.
+// `source`: tensors of equal shapes do not imply the same model. Keys of training alone may differ: dropout, and of
+// experts capacity, priority, losses and jitter.
 void check_same_model(const ModelRecipe& model, const ModelRecipe& other, const std::string& source);
 // The same with the model of a checkpoint, and what recipe_of() throws.
 void check_same_model(const ModelRecipe& model, const CheckpointReader& checkpoint);

@@ -89,17 +89,25 @@ std::string manifest_name(const CheckpointReader& checkpoint) {
   return (checkpoint.folder() / "manifest.json").string();
 }
 
+// Without the keys of experts that concern the tokens of a micro-batch and the losses of routers.
 nlohmann::ordered_json model_keys(const ModelRecipe& model) {
   Recipe recipe;
   recipe.model = model;
-  return to_json(recipe)["model"];
+  auto keys = to_json(recipe)["model"];
+  if (!model.moe) return keys;
+  for (const char* key :
+       {"capacity_factor", "priority", "balance_loss", "balance_coefficient", "z_coefficient", "jitter"})
+    keys["moe"].erase(key);
+  return keys;
 }
 
 // Keys that describe how a model was initialised or trained, not what it computes.
-// rope_theta counts as free where positions are learned, because nothing reads it.
+// rope_theta counts as free where positions are learned, and the width of dense layers where all have experts, because
+// nothing reads them.
 bool is_free(const std::string& key, const ModelRecipe& model) {
   return key == "architecture" || key == "dropout" || key == "init_std" ||
-         (key == "rope_theta" && model.position == Position::learned);
+         (key == "rope_theta" && model.position == Position::learned) ||
+         (key == "ffn_hidden_size" && model.moe && model.moe->every == 1);
 }
 
 }  // namespace

@@ -151,8 +151,8 @@ double read_rope_theta(ConfigReader& reader) {
 }
 
 void refuse_sliding_window(ConfigReader& reader, HuggingfaceType type, const ModelRecipe& model) {
-  const bool can_slide = type == HuggingfaceType::mistral ||
-                         (type != HuggingfaceType::llama && reader.boolean("use_sliding_window", false));
+  const bool always = type == HuggingfaceType::mistral || type == HuggingfaceType::mixtral;
+  const bool can_slide = always || (is_qwen(type) && reader.boolean("use_sliding_window", false));
   // A window that no sequence exceeds has no effect.
   if (can_slide && reader.get("sliding_window") != nullptr && reader.size("sliding_window") < model.max_sequence_length)
     reader.problem("sliding_window", "is " + std::to_string(reader.size("sliding_window")) +
@@ -170,7 +170,8 @@ void read_biases(ConfigReader& reader, HuggingfaceType type, ModelRecipe& model)
   model.bias = model.qkv_bias = false;
   // qwen2 always has these biases and no key for them.
   if (type == HuggingfaceType::qwen2) model.qkv_bias = true;
-  if (type == HuggingfaceType::qwen3) reader.require("attention_bias", false, false);
+  if (type == HuggingfaceType::qwen3 || type == HuggingfaceType::qwen3_moe)
+    reader.require("attention_bias", false, false);
   if (type != HuggingfaceType::llama) return;
   model.qkv_bias = reader.boolean("attention_bias", false);
   model.bias = reader.boolean("mlp_bias", false);
@@ -192,6 +193,28 @@ void read_heads(ConfigReader& reader, HuggingfaceType type, ModelRecipe& model) 
     model.head_dim = type == HuggingfaceType::qwen3 ? 128 : per_head(reader, "num_attention_heads", model);
 }
 
+// Both drop no tokens.
+MixtureOfExpertsRecipe read_experts(ConfigReader& reader, HuggingfaceType type, const ModelRecipe& model) {
+  MixtureOfExpertsRecipe moe;
+  moe.capacity_factor = 0;
+  moe.top_k = reader.size("num_experts_per_tok");
+  if (type == HuggingfaceType::mixtral) {
+    moe.experts = reader.size("num_local_experts");
+    moe.ffn_hidden_size = model.ffn_hidden_size;
+    moe.normalize_gates = true;
+    return moe;
+  }
+  // Version 5 of transformers writes the first name, too.
+  moe.experts = reader.size(reader.get("num_experts") != nullptr ? "num_experts" : "num_local_experts");
+  moe.ffn_hidden_size = reader.size("moe_intermediate_size");
+  moe.normalize_gates = reader.boolean("norm_topk_prob", false);
+  moe.every = reader.size("decoder_sparse_step", 1);
+  const JsonValue* dense = reader.get("mlp_only_layers");
+  if (dense != nullptr && !dense->empty())
+    reader.problem("mlp_only_layers", "is " + ConfigReader::shown(*dense) + "; only decoder_sparse_step is supported");
+  return moe;
+}
+
 ModelRecipe read_llama_family(ConfigReader& reader, HuggingfaceType type) {
   ModelRecipe model;
   model.architecture = Architecture::llama;
@@ -210,9 +233,11 @@ ModelRecipe read_llama_family(ConfigReader& reader, HuggingfaceType type) {
   model.position = Position::rope;
   model.rope_theta = read_rope_theta(reader);
   read_biases(reader, type, model);
-  model.qk_norm = type == HuggingfaceType::qwen3;
+  model.qk_norm = type == HuggingfaceType::qwen3 || type == HuggingfaceType::qwen3_moe;
   model.tie_embeddings = reader.boolean("tie_word_embeddings", false);
   model.init_std = reader.number("initializer_range", 0.02);
+  if (type == HuggingfaceType::mixtral || type == HuggingfaceType::qwen3_moe)
+    model.moe = read_experts(reader, type, model);
   refuse_sliding_window(reader, type, model);
   return model;
 }
@@ -229,7 +254,8 @@ ModelRecipe model_recipe_from_huggingface(const std::filesystem::path& folder) {
   const auto names = std::ranges::find(huggingface_names, name, &HuggingfaceNames::model_type);
   ModelRecipe model;
   if (names == huggingface_names.end())
-    reader.problem("model_type", "is " + quoted_text(name) + "; gpt2, llama, mistral, qwen2 and qwen3 can be read");
+    reader.problem("model_type", "is " + quoted_text(name) +
+                                     "; gpt2, llama, mistral, qwen2, qwen3, mixtral and qwen3_moe can be read");
   else
     model = names->type == HuggingfaceType::gpt2 ? read_gpt2(reader) : read_llama_family(reader, names->type);
   reader.finish();

@@ -152,6 +152,13 @@ at::Tensor copy_tensor(const StoredTensor& source) {
 void add_parameters(const HuggingfaceTensor& plan, const Graph& graph, const StoredTensor& source,
                     NamedWeights& weights) {
   const at::Tensor stored = copy_tensor(source);
+  if (plan.expert) {
+    const Parameter& parameter = graph.parameters[plan.parameters.front()];
+    at::Tensor& experts = weights[parameter.name];
+    if (!experts.defined()) experts = at::empty(parameter.shape, stored.options());
+    experts[*plan.expert].copy_(stored);
+    return;
+  }
   const at::Tensor whole = plan.transposed ? stored.t() : stored;
   std::int64_t row = 0;
   for (const std::size_t index : plan.parameters) {

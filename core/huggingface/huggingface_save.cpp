@@ -37,7 +37,8 @@ void require(const ModelRecipe& model, const std::string& architecture, const st
   for (const auto& [holds, key, rule] : requirements)
     if (!holds)
       problems += fmt::format("{}/model/{}: is {}; {} of transformers has {}, so this model cannot be exported",
-                              problems.empty() ? "" : "\n", key, keys[key].dump(), architecture, rule);
+                              problems.empty() ? "" : "\n", key, keys.at(Json::json_pointer("/" + key)).dump(),
+                              architecture, rule);
   if (!problems.empty()) throw Error(ExitCode::bad_recipe, problems);
 }
 
@@ -53,11 +54,24 @@ void require_gpt2(const ModelRecipe& model) {
            {!model.moe, "moe", "no experts"}});
 }
 
+// Of a model of the Llama family with experts: Qwen3-MoE has norms of queries and keys, Mixtral has none.
+void require_experts(const ModelRecipe& model) {
+  const MixtureOfExpertsRecipe& moe = *model.moe;
+  const bool is_mixtral = !model.qk_norm;
+  require(model, is_mixtral ? "Mixtral" : "Qwen3-MoE",
+          {{!model.bias, "bias", "none"},
+           {!model.qkv_bias, "qkv_bias", "none"},
+           {moe.router == Router::linear, "moe/router", "a linear router"},
+           {moe.shared_experts == 0, "moe/shared_experts", "none"},
+           {!is_mixtral || moe.normalize_gates, "moe/normalize_gates", "normalized gates"},
+           {!is_mixtral || moe.every == 1, "moe/every", "experts in every layer"}});
+}
+
 void require_llama_family(const ModelRecipe& model) {
   require(model, "the Llama family, the architectures with rotary positions,",
           {{model.norm == NormKind::rmsnorm, "norm", "rmsnorm"},
-           {model.activation == Activation::swiglu, "activation", "swiglu"},
-           {!model.moe, "moe", "no experts"}});
+           {model.activation == Activation::swiglu, "activation", "swiglu"}});
+  if (model.moe) return require_experts(model);
   if (model.qk_norm) {
     require(model, "Qwen3, the architecture with norms of queries and keys,",
             {{!model.bias, "bias", "none"}, {!model.qkv_bias, "qkv_bias", "none"}});
@@ -108,8 +122,24 @@ void add_llama_family(Json& config, const ModelRecipe& model, HuggingfaceType ty
   config["attention_dropout"] = 0.0;
   if (type == HuggingfaceType::llama) config["attention_bias"] = config["mlp_bias"] = model.bias;
   if (type == HuggingfaceType::qwen3) config["attention_bias"] = false;
-  if (type == HuggingfaceType::qwen2 || type == HuggingfaceType::qwen3) config["use_sliding_window"] = false;
+  if (type == HuggingfaceType::qwen3_moe) config["attention_bias"] = false;
+  if (is_qwen(type)) config["use_sliding_window"] = false;
   if (type != HuggingfaceType::llama) config["sliding_window"] = nullptr;
+}
+
+// Capacity and losses are matters of training, which the configuration does not know: transformers drops no tokens.
+void add_experts(Json& config, const MixtureOfExpertsRecipe& moe, HuggingfaceType type) {
+  config["num_experts_per_tok"] = moe.top_k;
+  if (type == HuggingfaceType::mixtral) {
+    config["num_local_experts"] = moe.experts;
+    config["intermediate_size"] = moe.ffn_hidden_size;
+    return;
+  }
+  config["num_experts"] = moe.experts;
+  config["moe_intermediate_size"] = moe.ffn_hidden_size;
+  config["norm_topk_prob"] = moe.normalize_gates;
+  config["decoder_sparse_step"] = moe.every;
+  config["mlp_only_layers"] = Json::array();
 }
 
 // For transformers 4 and 5; `dtype` is PyTorch's name of the weights' type.
@@ -123,6 +153,7 @@ Json config_of(const ModelRecipe& model, HuggingfaceType type, const std::string
     add_gpt2(config, model);
   } else {
     add_llama_family(config, model, type);
+    if (model.moe) add_experts(config, *model.moe, type);
   }
   config["tie_word_embeddings"] = model.tie_embeddings;
   config["initializer_range"] = model.init_std;
@@ -164,6 +195,7 @@ at::ScalarType scalar_type_of(const Graph& graph, const NamedWeights& weights) {
 at::Tensor assemble(const HuggingfaceTensor& plan, const Graph& graph, const NamedWeights& weights) {
   std::vector<at::Tensor> parts;
   for (const std::size_t index : plan.parameters) parts.push_back(weight_of(weights, graph.parameters[index]));
+  if (plan.expert) return parts.front()[*plan.expert].contiguous();
   const at::Tensor whole = parts.size() == 1 ? parts.front() : at::cat(parts, 0);
   return (plan.transposed ? whole.t() : whole).contiguous();
 }
@@ -196,6 +228,7 @@ HuggingfaceType huggingface_type_of(const ModelRecipe& model) {
     return HuggingfaceType::gpt2;
   }
   require_llama_family(model);
+  if (model.moe) return model.qk_norm ? HuggingfaceType::qwen3_moe : HuggingfaceType::mixtral;
   if (model.qk_norm) return HuggingfaceType::qwen3;
   if (model.qkv_bias && !model.bias) return HuggingfaceType::qwen2;
   // Mistral has the same tensors and does not require heads to divide hidden_size.

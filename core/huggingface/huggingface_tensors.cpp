@@ -15,7 +15,8 @@ using Role = ParameterRole;
 
 enum class Storage { plain, transposed };
 
-// The tensor in which transformers keeps the parameters of a role; {} stands for the layer's index.
+// The tensor in which transformers keeps the parameters of a role; the first {} stands for the layer's index, the
+// second one for the expert's.
 struct Place {
   Role role{};
   std::string_view name;
@@ -70,12 +71,37 @@ constexpr Place llama_places[] = {
     {Role::ffn_down_bias, "model.layers.{}.mlp.down_proj.bias"},
 };
 
-HuggingfaceTensor place_of(HuggingfaceType type, Role role, std::int64_t layer) {
-  const std::span<const Place> places =
+constexpr Place mixtral_places[] = {
+    {Role::router_weight, "model.layers.{}.block_sparse_moe.gate.weight"},
+    {Role::expert_gate_weight, "model.layers.{}.block_sparse_moe.experts.{}.w1.weight"},
+    {Role::expert_up_weight, "model.layers.{}.block_sparse_moe.experts.{}.w3.weight"},
+    {Role::expert_down_weight, "model.layers.{}.block_sparse_moe.experts.{}.w2.weight"},
+};
+
+constexpr Place qwen_moe_places[] = {
+    {Role::router_weight, "model.layers.{}.mlp.gate.weight"},
+    {Role::expert_gate_weight, "model.layers.{}.mlp.experts.{}.gate_proj.weight"},
+    {Role::expert_up_weight, "model.layers.{}.mlp.experts.{}.up_proj.weight"},
+    {Role::expert_down_weight, "model.layers.{}.mlp.experts.{}.down_proj.weight"},
+};
+
+// Where a type has more than a dense model of its family.
+std::span<const Place> expert_places(HuggingfaceType type) {
+  return type == HuggingfaceType::mixtral ? std::span<const Place>(mixtral_places) : qwen_moe_places;
+}
+
+HuggingfaceTensor place_of(HuggingfaceType type, Role role, std::int64_t layer, std::optional<std::int64_t> expert) {
+  const std::span<const Place> dense =
       type == HuggingfaceType::gpt2 ? std::span<const Place>(gpt2_places) : llama_places;
-  const auto place = std::ranges::find(places, role, &Place::role);
-  if (place == places.end()) throw std::logic_error("this family of models has no parameter of this role");
-  return {fmt::format(fmt::runtime(place->name), layer), {}, place->storage == Storage::transposed};
+  for (const std::span<const Place> places : {dense, expert_places(type)}) {
+    const auto place = std::ranges::find(places, role, &Place::role);
+    if (place == places.end()) continue;
+    return {fmt::format(fmt::runtime(place->name), layer, expert.value_or(0)),
+            {},
+            place->storage == Storage::transposed,
+            expert};
+  }
+  throw std::logic_error("this family of models has no parameter of this role");
 }
 
 // Adds a parameter to the tensor that contains it, which may exist already.
@@ -89,6 +115,7 @@ void add(std::vector<HuggingfaceTensor>& tensors, HuggingfaceTensor place, std::
 
 std::vector<std::int64_t> HuggingfaceTensor::shape(const Graph& graph) const {
   std::vector<std::int64_t> whole = graph.parameters[parameters.front()].shape;
+  if (expert) return {whole.begin() + 1, whole.end()};
   whole.front() = 0;
   for (const std::size_t parameter : parameters) whole.front() += graph.parameters[parameter].shape.front();
   if (transposed) std::swap(whole.front(), whole.back());
@@ -100,8 +127,12 @@ std::vector<HuggingfaceTensor> huggingface_tensors(const Graph& graph, Huggingfa
   for (const Block& block : graph.blocks) {
     // Block by block, since only parameters of one block share a tensor.
     std::vector<HuggingfaceTensor> of_block;
-    for (const std::size_t parameter : block.parameters)
-      add(of_block, place_of(type, graph.parameters[parameter].role, block.layer), parameter);
+    for (const std::size_t index : block.parameters) {
+      const Parameter& parameter = graph.parameters[index];
+      if (!parameter.has_expert_axis) add(of_block, place_of(type, parameter.role, block.layer, std::nullopt), index);
+      for (std::int64_t expert = 0; parameter.has_expert_axis && expert < parameter.shape.front(); ++expert)
+        add(of_block, place_of(type, parameter.role, block.layer, expert), index);
+    }
     tensors.insert(tensors.end(), of_block.begin(), of_block.end());
   }
   return tensors;

@@ -50,6 +50,51 @@ TEST_CASE("rope_theta is compared if it is used, dropout and initialization neve
   CHECK_NOTHROW(load_huggingface(gpt2.path(), Graph::build(learned)));
 }
 
+ModelRecipe mixtral_model() {
+  ModelRecipe model = llama_model();
+  model.moe = MixtureOfExpertsRecipe{.experts = 3, .top_k = 2, .ffn_hidden_size = 5, .normalize_gates = true};
+  return model;
+}
+
+ModelRecipe qwen3_moe_model() {
+  ModelRecipe model = mixtral_model();
+  model.qk_norm = true;
+  model.moe->every = 2;
+  return model;
+}
+
+TEST_CASE("of experts what they compute is compared, what concerns their training is not") {
+  const SavedModel saved(mixtral_model());
+  ModelRecipe model = mixtral_model();
+  model.ffn_hidden_size = 77;  // of dense layers, of which there are none
+  model.moe->capacity_factor = 1.5;
+  model.moe->priority = RouterPriority::score;
+  model.moe->balance_loss = BalanceLoss::none;
+  model.moe->balance_coefficient = 3;
+  model.moe->z_coefficient = model.moe->jitter = 0.5;
+  CHECK_NOTHROW(load_huggingface(saved.path(), Graph::build(model)));
+  model.moe->top_k = 1;
+  check_error(ExitCode::bad_recipe, {"/model/moe: is {", "\"top_k\":1"},
+              [&] { load_huggingface(saved.path(), Graph::build(model)); });
+}
+
+TEST_CASE("experts are those of config.json") {
+  const ModelRecipe mixtral = model_recipe_from_huggingface(SavedModel(mixtral_model()).path());
+  CHECK(mixtral.moe->experts == 3);
+  CHECK(mixtral.moe->top_k == 2);
+  CHECK(mixtral.moe->every == 1);
+  CHECK(mixtral.moe->ffn_hidden_size == 5);
+  CHECK(mixtral.moe->normalize_gates);
+  CHECK(mixtral.moe->capacity_factor == 0);
+  ModelRecipe plain = qwen3_moe_model();
+  plain.moe->normalize_gates = false;
+  const ModelRecipe qwen = model_recipe_from_huggingface(SavedModel(plain).path());
+  CHECK(qwen.moe->every == 2);
+  CHECK(qwen.moe->ffn_hidden_size == 5);
+  CHECK_FALSE(qwen.moe->normalize_gates);
+  CHECK(qwen.ffn_hidden_size == plain.ffn_hidden_size);
+}
+
 const std::vector<JsonCase> gpt2_configs{
     {"another model type", [](Json& c) { c["model_type"] = "bloom"; }, {"/model_type", "\"bloom\"", "qwen3"}},
     {"no model type", [](Json& c) { c.erase("model_type"); }, {"/model_type"}},
@@ -139,6 +184,15 @@ TEST_CASE("a config.json of GPT-2 that our keys cannot express is refused") {
 }
 TEST_CASE("a config.json of Llama that our keys cannot express is refused") {
   check_configs(llama_model(), llama_configs);
+}
+
+TEST_CASE("a config.json with experts that our keys cannot express is refused") {
+  check_configs(mixtral_model(),
+                {{"no experts", [](Json& c) { c.erase("num_local_experts"); }, {"/num_local_experts: is missing"}}});
+  check_configs(
+      qwen3_moe_model(),
+      {{"no width", [](Json& c) { c.erase("moe_intermediate_size"); }, {"/moe_intermediate_size: is missing"}},
+       {"dense layers by number", [](Json& c) { c["mlp_only_layers"] = {1}; }, {"/mlp_only_layers: is [1]"}}});
 }
 
 TEST_CASE("equivalent configurations are accepted") {

@@ -31,6 +31,15 @@ MODELS = {
     "qwen2": ({"architecture": "llama", "qkv_bias": True, "kv_heads": 2, "norm_eps": 1e-6}, "Qwen2ForCausalLM"),
     "qwen2_head_dim": ({"architecture": "llama", "qkv_bias": True, "head_dim": 10}, "Qwen2ForCausalLM"),
     "qwen3": ({"architecture": "llama", "qk_norm": True, "kv_heads": 2, "head_dim": 12}, "Qwen3ForCausalLM"),
+    "mixtral": (
+        {"architecture": "llama", "kv_heads": 2, "moe": {"experts": 3, "top_k": 2, "ffn_hidden_size": 20}},
+        "MixtralForCausalLM",
+    ),
+    "qwen3_moe": (
+        {"architecture": "llama", "qk_norm": True, "ffn_hidden_size": 28,
+         "moe": {"experts": 5, "top_k": 3, "every": 2, "normalize_gates": False, "ffn_hidden_size": 20}},
+        "Qwen3MoeForCausalLM",
+    ),
     "qwen3_tied": ({"architecture": "llama", "qk_norm": True, "tie_embeddings": True}, "Qwen3ForCausalLM"),
 }
 
@@ -68,6 +77,7 @@ def llama_tensors(ours, tied):
         "attention.output": "self_attn.o_proj",
         "attention.query_norm": "self_attn.q_norm",
         "attention.key_norm": "self_attn.k_norm",
+        "ffn.router": "mlp.gate",
         "ffn.gate": "mlp.gate_proj",
         "ffn.up": "mlp.up_proj",
         "ffn.down": "mlp.down_proj",
@@ -81,7 +91,13 @@ def llama_tensors(ours, tied):
         if name.startswith("layers."):
             _, layer, rest = name.split(".", 2)
             part, kind = rest.rsplit(".", 1)
-            state[f"model.layers.{layer}.{parts[part]}.{kind}"] = tensor
+            if not part.startswith("ffn.experts."):
+                state[f"model.layers.{layer}.{parts[part]}.{kind}"] = tensor
+    for layer in range(SHAPE["layers"]):
+        mine, theirs = f"layers.{layer}.ffn.experts.", f"model.layers.{layer}.mlp.experts."
+        if f"{mine}up.weight" in ours:
+            state[f"{theirs}gate_up_proj"] = torch.cat((ours[f"{mine}gate.weight"], ours[f"{mine}up.weight"]), 1)
+            state[f"{theirs}down_proj"] = ours[f"{mine}down.weight"]
     return state
 
 
@@ -106,6 +122,11 @@ def small(name):
         "mistral": lambda: transformers.MistralConfig(sliding_window=None, head_dim=8, **llama),
         "qwen2": lambda: transformers.Qwen2Config(tie_word_embeddings=True, **llama),
         "qwen3": lambda: transformers.Qwen3Config(head_dim=12, **llama),
+        "mixtral": lambda: transformers.MixtralConfig(num_local_experts=4, sliding_window=None, **llama),
+        "qwen3_moe": lambda: transformers.Qwen3MoeConfig(
+            num_experts=4, num_experts_per_tok=2, moe_intermediate_size=20, decoder_sparse_step=2, norm_topk_prob=True,
+            head_dim=12, **llama
+        ),
     }  # fmt: skip
     model = transformers.AutoModelForCausalLM.from_config(configs[name]())
     with torch.no_grad():
@@ -190,7 +211,7 @@ class RoundTrip(unittest.TestCase):
         self.assertIsNone(config.bos_token_id)
 
     def test_models_of_transformers_are_imported(self):
-        for name in ("gpt2", "gpt2_untied", "llama", "llama_biases", "mistral", "qwen2", "qwen3"):
+        for name in ("gpt2", "gpt2_untied", "llama", "llama_biases", "mistral", "qwen2", "qwen3", "mixtral", "qwen3_moe"):
             with self.subTest(name):
                 model = small(name)
                 model.save_pretrained(self.folder / name)

@@ -26,8 +26,15 @@ ModelRecipe changed(ModelRecipe model, const std::function<void(ModelRecipe&)>& 
   return model;
 }
 
+ModelRecipe with_experts(ModelRecipe model, const std::function<void(MixtureOfExpertsRecipe&)>& change) {
+  model.moe = MixtureOfExpertsRecipe{.experts = 3, .top_k = 2, .ffn_hidden_size = 5, .normalize_gates = true};
+  change(*model.moe);
+  return model;
+}
+
 TEST_CASE("a model that no transformers architecture can express is refused by its keys") {
   using M = ModelRecipe&;
+  using E = MixtureOfExpertsRecipe&;
   const std::vector<ExportCase> cases{
       {"gpt-rope",
        changed(gpt2_model(), [](M m) { m.position = Position::rope; }),
@@ -44,6 +51,19 @@ TEST_CASE("a model that no transformers architecture can express is refused by i
       {"learned, wide heads", changed(gpt2_model(), [](M m) { m.head_dim = 8; }), {"/model/head_dim: is 8"}},
       {"rope, layernorm", changed(llama_model(), [](M m) { m.norm = NormKind::layernorm; }), {"/model/norm"}},
       {"rope, gelu", changed(llama_model(), [](M m) { m.activation = Activation::gelu; }), {"/model/activation"}},
+      {"Mixtral, gates as they are",
+       with_experts(llama_model(), [](E e) { e.normalize_gates = false; }),
+       {"/model/moe/normalize_gates: is false", "Mixtral"}},
+      {"Mixtral, every second layer",
+       with_experts(llama_model(), [](E e) { e.every = 2; }),
+       {"/model/moe/every: is 2"}},
+      {"experts, cosine router",
+       with_experts(llama_model(), [](E e) { e.router = Router::cosine; }),
+       {"/model/moe/router: is \"cosine\""}},
+      {"shared experts",
+       with_experts(llama_model(), [](E e) { e.shared_experts = 1; }),
+       {"/model/moe/shared_experts: is 1"}},
+      {"learned, experts", with_experts(gpt2_model(), [](E) {}), {"/model/moe"}},
       {"biases but of query", changed(llama_model(), [](M m) { m.bias = true; }), {"/model/qkv_bias"}},
       {"head norms, biases",
        changed(llama_model(), [](M m) { m.qk_norm = m.bias = m.qkv_bias = true; }),
