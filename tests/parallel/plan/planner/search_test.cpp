@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 #include <limits>
+#include <set>
 
 #include "core/base/error.h"
 #include "parallel/plan/planner/planner.h"
@@ -85,29 +86,25 @@ struct ByHand {
   std::vector<Override> layout;
 };
 
+// Gradient accumulation on one pipeline rank with one micro-batch alive. Each was faster than all layouts that the
+// search tried before it tried this one: 4.75 against 4.79 s, 6.32 against 6.38 s, and 10.49 against 10.7 s.
 const ByHand by_hand[] = {
-    {"gradient accumulation on one pipeline rank, one micro-batch alive",
-     {"cluster.profile=h100-sxm-80gb", "model.layers=24", "model.hidden_size=4096", "model.heads=32",
-      "batch.global=1024", "batch.sequence_length=512", "precision.compute=bf16"},
-     {"parallel.data=8", "parallel.zero_stage=1", "parallel.overlap=true", "batch.micro=8", "pipeline.schedule=1f1b"}},
-    {"ZeRO-3 within each of many nodes",
-     {"cluster.profile=h100-sxm-80gb", "cluster.nodes=16", "model.layers=32", "model.hidden_size=4096",
-      "model.heads=32", "batch.global=128", "precision.compute=bf16", "parallel.overlap=true"},
-     {"parallel.data=128", "parallel.zero_stage=3", "parallel.zero_shard_ranks=8", "pipeline.schedule=interleaved",
-      "pipeline.loops=32"}},
-    {"both",
-     {"cluster.profile=a100-80gb", "cluster.nodes=4", "model.layers=24", "model.hidden_size=4096", "model.heads=32",
-      "batch.global=1024", "precision.compute=bf16", "parallel.overlap=true"},
-     {"parallel.data=32", "parallel.zero_stage=1", "parallel.zero_shard_ranks=8", "batch.micro=4",
-      "pipeline.schedule=1f1b"}},
+    {"24 layers", {"model.layers=24", "model.max_sequence_length=2048"}, {"batch.micro=4"}},
+    {"32 layers", {"model.layers=32", "model.max_sequence_length=2048"}, {"batch.micro=4"}},
+    {"longer sequences", {"model.layers=24", "model.max_sequence_length=4096"}, {"batch.micro=2"}},
 };
 
 TEST_CASE("a search is not beaten by a layout made by hand") {
   for (const ByHand& hand : by_hand) {
     INFO(hand.what);
-    std::vector<Override> all = hand.recipe;
+    std::vector<Override> asked = {
+        "cluster.profile=a100-80gb", "cluster.nodes=2",        "model.hidden_size=4096", "model.heads=32",
+        "batch.global=256",          "precision.compute=bf16", "parallel.overlap=true"};
+    asked.insert(asked.end(), hand.recipe.begin(), hand.recipe.end());
+    std::vector<Override> all = asked;
+    all.insert(all.end(), {"parallel.data=16", "parallel.zero_stage=1", "pipeline.schedule=1f1b"});
     all.insert(all.end(), hand.layout.begin(), hand.layout.end());
-    const Recipe recipe = small_gpt(hand.recipe);
+    const Recipe recipe = small_gpt(asked);
     const PlanReport own = make_plan(small_gpt(all), profile_of(recipe)).report;
     REQUIRE(own.fits);
     const SearchResult result = search_layouts(recipe, profile_of(recipe));
@@ -118,6 +115,20 @@ TEST_CASE("a search is not beaten by a layout made by hand") {
       return candidate.step_seconds <= own.step.seconds && candidate.peak_bytes <= peak_bytes(own);
     }));
   }
+}
+
+TEST_CASE("a search tries ZeRO's shards over the ranks of a node where there are several nodes") {
+  const auto shards = [](const std::vector<Override>& overrides) {
+    const Recipe recipe = small_gpt(overrides);
+    std::set<std::int64_t> tried;
+    for_each_layout(recipe, make_plan(recipe, profile_of(recipe)).report.mesh, [&](const Recipe& layout) {
+      if (layout.parallel.zero_shard_ranks) tried.insert(*layout.parallel.zero_shard_ranks * layout.parallel.tensor);
+    });
+    return tried;
+  };
+  // With tensor ranks the data ranks of a node are fewer.
+  CHECK(shards({"cluster.nodes=4", "batch.global=64"}) == std::set<std::int64_t>{8});
+  CHECK(shards({}).empty());
 }
 
 TEST_CASE("a search tries FP8 levels only up to the recipe's own") {
