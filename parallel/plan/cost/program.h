@@ -75,6 +75,14 @@ struct ExpertFacts {
   bool folded = false;
 };
 
+struct MemoryFacts {
+  // ZeRO-2 reduces the gradients of each block as its backward ends, and holds those of two blocks; otherwise whole
+  // gradients are held until their stage is reduced.
+  bool reduces_by_block = false;
+  // Gradients in the compute type stay beside the sums in a wider one (precision.gradients).
+  bool keeps_compute_gradients = false;
+};
+
 struct StageFacts {
   // Every stage takes the passes of the median stage, as simulations with one profiled time for all stages assume.
   bool even = false;
@@ -98,6 +106,7 @@ struct Program {
   DataFacts data;
   Fp8Facts fp8;
   ExpertFacts experts;
+  MemoryFacts memory;
   StageFacts stages;
   std::map<std::string, std::string> sources;  // by section: the origin of its facts
 

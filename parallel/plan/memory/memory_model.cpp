@@ -24,13 +24,16 @@ constexpr double cpu_program_bytes = 0.2e9;
 // Double buffering: one block is in use while its neighbour is transferred.
 constexpr double blocks_in_motion = 2;
 
-void add_group(const StateGroup& group, ModelStates& states) {
+void add_group(const StateGroup& group, const MemoryFacts& facts, ModelStates& states) {
   const StateTypes& types = group.types;
   const auto whole = static_cast<double>(group.whole()), share = static_cast<double>(group.shard());
   // The ZeRO stage from which a state is sharded: 1 optimizer and master weights, 2 gradients, 3 weights.
   const auto held = [&](std::int64_t sharded_from) { return group.zero_stage >= sharded_from ? share : whole; };
   states.resident[Category::weights] += types.weight_bytes() * held(3);
   states.resident[Category::gradients] += types.gradient_bytes() * held(2);
+  // Weights have the compute type.
+  if (facts.keeps_compute_gradients && types.gradient_bytes() > types.weight_bytes())
+    states.resident[Category::gradients] += types.weight_bytes() * whole;
   states.resident[Category::master_weights] += types.master_bytes() * held(1);
   states.resident[Category::optimizer] += types.moment_bytes() * held(1);
   // Shards are resident; the whole tensors exist only while they are used, which the simulator's ledger times.
@@ -147,12 +150,25 @@ void offload(const Partition& partition, std::size_t index, Blocks& blocks, Stag
   stage.backward_workspace += staging;
 }
 
-StageMemory make_stage(const Partition& partition, std::size_t index, Blocks& blocks) {
-  const ModelStates states = model_states(partition, index);
+// The part of a stage's gradients that are whole at once if each block's are reduced as its backward ends: while one
+// block is reduced, the next makes its own.
+double held_share(const Stage& stage, Blocks& blocks) {
+  double largest = 0, all = 0;
+  for (const std::size_t block : stage.blocks) {
+    largest = std::max(largest, blocks.of(block).weights);
+    all += blocks.of(block).weights;
+  }
+  return all > 0 ? std::min(1.0, blocks_in_motion * largest / all) : 1;
+}
+
+StageMemory make_stage(const Partition& partition, std::size_t index, Blocks& blocks, const Program& program) {
+  const ModelStates states = model_states(partition, index, program);
   StageMemory stage;
   stage.resident = states.resident;
   stage.gathered_weights = states.gathered_weights;
   stage.unreduced_gradients = states.unreduced_gradients;
+  if (program.memory.reduces_by_block && partition.zero_stage() == 2)
+    stage.unreduced_gradients *= held_share(partition.stages[index], blocks);
   // FP8 gradients are reduced out of one flat buffer of their own (Azure/MS-AMP, msamp/nn/distributed.py).
   // With ZeRO-2 and -3 the whole gradients already count as unreduced_gradients.
   const bool reduces_flat = partition.mesh.data > 1 && states.unreduced_gradients == 0;
@@ -191,18 +207,18 @@ double communicator_bytes(KernelSet kernels, const Mesh& mesh) {
 
 }  // namespace
 
-ModelStates model_states(const Partition& partition, std::size_t stage) {
+ModelStates model_states(const Partition& partition, std::size_t stage, const Program& program) {
   ModelStates states;
-  for (const StateGroup& group : partition.groups[stage]) add_group(group, states);
+  for (const StateGroup& group : partition.groups[stage]) add_group(group, program.memory, states);
   if (states.gathered_weights > 0) states.gathered_weights += copied_embedding_bytes(partition, stage);
   return states;
 }
 
-StepMemory make_step_memory(const Partition& partition, KernelSet kernels) {
+StepMemory make_step_memory(const Partition& partition, KernelSet kernels, const Program& program) {
   Blocks blocks(partition, kernels);
   StepMemory memory;
   for (std::size_t stage = 0; stage < partition.stages.size(); ++stage)
-    memory.stages.push_back(make_stage(partition, stage, blocks));
+    memory.stages.push_back(make_stage(partition, stage, blocks, program));
   // On one rank a tied head adds its weight's gradient into the embedding's, which belongs to the first stage.
   memory.head_adds_to_first = partition.recipe.model.tie_embeddings && partition.mesh.pipeline == 1;
   // Not per stage: these exist once per process.

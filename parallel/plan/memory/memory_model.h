@@ -3,6 +3,7 @@
 
 #include "core/graph/pass_setting.h"
 #include "parallel/layout/layout.h"
+#include "parallel/plan/cost/program.h"
 #include "parallel/plan/simulator/step_costs.h"
 
 namespace llmtrain {
@@ -14,7 +15,7 @@ namespace llmtrain {
 // memory.offload: `optimizer` moves master weights and moments to the host; `weights` the shards of ZeRO-3, or without
 // ZeRO-3 all but two blocks' weights; `activations` what is saved, except for two blocks. Moved bytes are counted in
 // host_resident and host_activations.
-StepMemory make_step_memory(const Partition& partition, KernelSet kernels);
+StepMemory make_step_memory(const Partition& partition, KernelSet kernels, const Program& program = {});
 
 // Weights, gradients, master weights and optimizer states of one stage on its fullest rank.
 struct ModelStates {
@@ -26,6 +27,6 @@ struct ModelStates {
 
 // ZeRO (Rajbhandari et al., arXiv 1910.02054) divides optimizer states and master weights (1), gradients (2) and
 // weights (3) of each group by the ranks that share it.
-ModelStates model_states(const Partition& partition, std::size_t stage);
+ModelStates model_states(const Partition& partition, std::size_t stage, const Program& program = {});
 
 }  // namespace llmtrain

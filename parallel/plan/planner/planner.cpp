@@ -249,7 +249,7 @@ Plan make_plan(std::shared_ptr<const Layout> layout, const ClusterProfile& clust
   // The whole plan, memory limit included, refers to a rank's share of its device.
   const ClusterProfile profile = share_devices(cluster, partition.mesh);
   plan.costs = make_step_costs(partition, profile);
-  plan.memory = make_step_memory(partition, kernel_set(partition.recipe, profile));
+  plan.memory = make_step_memory(partition, kernel_set(partition.recipe, profile), profile.program);
   plan.simulation = simulate(plan.layout->schedule(), plan.costs, plan.memory, timeline);
   fill_report(profile, plan);
   return plan;

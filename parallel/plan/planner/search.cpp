@@ -94,7 +94,8 @@ class Search {
     try {
       const Partition partition = partition_of(layout);
       ++result_.layouts;
-      const double bytes = estimate_bytes(partition, make_step_memory(partition, kernel_set(layout, profile_)));
+      const double bytes =
+          estimate_bytes(partition, make_step_memory(partition, kernel_set(layout, profile_), profile_.program));
       // Optimistic bytes: what does not fit by them cannot fit.
       if (profile_.device.memory_bytes > 0 && bytes > profile_.device.memory_bytes) return;
       const StepCosts costs = make_step_costs(partition, profile_);

@@ -68,5 +68,30 @@ TEST_CASE("folded expert groups stay inside a node where tensor ranks would spre
   CHECK(folded.seconds < spread.seconds / 2);
 }
 
+TEST_CASE("ZeRO-2 that reduces by block holds less than ZeRO-1, which llmtrain's does not") {
+  Recipe recipe = small_gpt({"cluster.profile=h100-sxm-80gb", "model.layers=24", "model.hidden_size=4096",
+                             "model.heads=32", "precision.compute=bf16", "parallel.data=8"});
+  ClusterProfile cluster = profile_of(recipe);
+  const auto bytes = [&](std::int64_t stage) {
+    recipe.parallel.zero_stage = stage;
+    return peak_bytes(make_plan(recipe, cluster).report);
+  };
+  CHECK(bytes(2) >= bytes(1));
+  const double first = bytes(1);
+  cluster.program.memory.reduces_by_block = true;
+  CHECK(bytes(2) < bytes(1));
+  CHECK(bytes(1) == first);
+}
+
+TEST_CASE("16-bit gradients beside fp32 sums cost two bytes per parameter") {
+  const Recipe recipe = small_gpt({"cluster.profile=h100-sxm-80gb", "precision.compute=bf16", "parallel.data=8"});
+  ClusterProfile cluster = profile_of(recipe);
+  const PlanReport without = make_plan(recipe, cluster).report;
+  cluster.program.memory.keeps_compute_gradients = true;
+  const PlanReport with = make_plan(recipe, cluster).report;
+  const auto gradients = [](const PlanReport& report) { return report.ranks.front().bytes[MemoryCategory::gradients]; };
+  CHECK(gradients(with) - gradients(without) == 2.0 * static_cast<double>(without.total_parameters));
+}
+
 }  // namespace
 }  // namespace llmtrain::test
