@@ -40,7 +40,7 @@ Operator& OperatorWriter::linear(std::string name, const MatrixProduct& product,
       item.unscaled_weight_gradient = std::max(item.unscaled_weight_gradient, bytes);
     }
   }
-  agree_on_scales(item);
+  if (setting_.agrees_on_scales) agree_on_scales(item);
   if (is_cpu()) hold_widened_operands(item);
   return item;
 }

@@ -28,6 +28,7 @@ struct PassSetting {
   std::int64_t context = 1;      // ranks that split a sequence
   DataType compute = DataType::fp32;
   Fp8Level fp8_level = Fp8Level::off;
+  bool agrees_on_scales = true;  // with FP8: ranks that hold parts of an operand agree on its scale before the product
   AttentionMethod attention = AttentionMethod::flash;
   Recompute recompute = Recompute::none;
 

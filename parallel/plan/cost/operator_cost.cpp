@@ -208,7 +208,9 @@ CostContext::CostContext(const Partition& partition_in, const ClusterProfile& pr
       profile(profile_in),
       setting(pass_setting(partition_in, KernelSet::cuda)),
       roofline(profile_in, partition_in.recipe.precision.compute),
-      collectives(profile_in, partition_in.mesh.devices_per_node, emulated_link(partition_in.recipe.launch)) {}
+      collectives(profile_in, partition_in.mesh.devices_per_node, emulated_link(partition_in.recipe.launch)) {
+  setting.agrees_on_scales = program().fp8.agrees_on_scales;
+}
 
 PrecisionRecipe CostContext::state_precision() const {
   PrecisionRecipe precision = recipe().precision;

@@ -38,6 +38,7 @@ void visit_program(ProfileReader& reader, Program& program) {
   reader.section("data", [&] { reader.number("gather_adapters", program.data.gather_adapters, ratio_range); });
   reader.section("fp8", [&] {
     reader.boolean("states", program.fp8.states);
+    reader.boolean("agrees_on_scales", program.fp8.agrees_on_scales);
     reader.choice("weight_casts", program.fp8.weight_casts, weight_casts_words);
   });
   reader.section("experts", [&] { reader.boolean("folded", program.experts.folded); });

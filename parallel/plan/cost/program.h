@@ -65,6 +65,9 @@ struct Fp8Facts {
   // FP8 levels concern gradients and states, too (MS-AMP); otherwise matrix products and gathered activations alone,
   // with gradients and states as without FP8 (TransformerEngine, torchao).
   bool states = true;
+  // Ranks that hold parts of an operand agree on its scale in every product. With scales from earlier steps, or a scale
+  // for each rank's part, nothing is exchanged then.
+  bool agrees_on_scales = true;
   WeightCasts weight_casts = WeightCasts::micro_batch;
 };
 
