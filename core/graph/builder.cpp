@@ -31,7 +31,8 @@ bool ends_residual_branch(Role role) {
 
 // Of the weights made by add_weight(), those that FP8 levels may store in FP8.
 bool is_layer_matrix(Role role) {
-  return role != Role::router_weight && role != Role::router_projection_weight && role != Role::head_weight;
+  return role != Role::router_weight && role != Role::router_projection_weight && role != Role::shared_gate_weight &&
+         role != Role::head_weight;
 }
 
 // Positions in the model do not matter: blocks of equal shapes cost the same.
@@ -204,6 +205,7 @@ class GraphBuilder {
   void add_experts() {
     const MixtureOfExpertsRecipe& moe = *model().moe;
     add_router();
+    if (moe.shared_gate) add_weight({"ffn.shared_gate", Role::shared_gate_weight, 1, model().hidden_size});
     // Several shared experts compute the same as one that is as wide as all of them.
     if (moe.shared_experts > 0)
       add_feed_forward("ffn.shared", dense_roles, moe.shared_experts * moe.ffn_hidden_size, 0);

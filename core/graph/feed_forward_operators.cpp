@@ -156,6 +156,15 @@ void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& 
   sum_over_expert(combine, Direction::forward, bytes);
 }
 
+// The gradient of the gate needs what it multiplies.
+void write_shared_gate(OperatorWriter& writer) {
+  const LocalShape& shape = writer.shape();
+  Operator& gate = writer.linear("feed_forward.experts.shared_gate", {shape.tokens, 1, shape.hidden}, {});
+  gate.uses_fp8 = false;
+  writer.save(gate, "shared.gates", fp32_bytes * shape.split_tokens);
+  writer.save(gate, "shared.output", shape.element * shape.residual());
+}
+
 }  // namespace
 
 // The second half of a layer: a dense network, or the experts in its place.
@@ -175,6 +184,7 @@ void write_feed_forward(OperatorWriter& writer) {
     write_routed_experts(writer, moe);
     if (moe.shared_experts > 0)
       write_dense_network(writer, "feed_forward.experts.shared", moe.shared_experts * moe.ffn_hidden_size);
+    if (moe.shared_gate) write_shared_gate(writer);
   }
   Operator& residual = writer.residual("feed_forward.residual");
   // The layer's output, beside the branch that is added to it.

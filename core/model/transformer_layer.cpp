@@ -94,6 +94,7 @@ FeedForwardHalf::FeedForwardHalf(const BlockParameters& parameters, Recompute re
     jitter_ = parameters.model().moe->jitter;
   }
   if (parameters.has(Role::ffn_down_weight)) network_.emplace(parameters, recompute);
+  if (const auto weight = parameters.bind_if_there(Role::shared_gate_weight)) shared_gate_.emplace(*weight);
 }
 
 ExpertRouter::Pass FeedForwardHalf::router_pass(const MicroBatch& micro, ForwardMode pass, std::int64_t width) const {
@@ -108,15 +109,20 @@ at::Tensor FeedForwardHalf::forward(at::Tensor x, const MicroBatch& micro, Forwa
   if (!experts_) return network_->forward(std::move(x), micro, saved.network);
   saved.input = x;
   at::Tensor y = experts_->forward(x, router_pass(micro, pass, x.size(1)), saved.experts, routing);
-  return network_ ? y.add_(network_->forward(std::move(x), micro, saved.network)) : y;
+  if (!network_) return y;
+  const at::Tensor shared = network_->forward(x, micro, saved.network);
+  if (!shared_gate_) return y.add_(shared);
+  shared_gate_->add(y, x, shared, saved.shared_gate);
+  return y;
 }
 
 at::Tensor FeedForwardHalf::backward(const at::Tensor& dy, const MicroBatch& micro, Saved& saved) const {
   if (!experts_) return network_->backward(dy, micro, saved.network);
-  const ExpertRouter::Pass pass = router_pass(micro, ForwardMode::training, saved.input.size(1));
-  at::Tensor dx = experts_->backward(dy, saved.input, pass, saved.experts);
-  saved.input.reset();
-  return network_ ? dx.add_(network_->backward(dy, micro, saved.network)) : dx;
+  const at::Tensor x = std::move(saved.input);
+  at::Tensor dx = experts_->backward(dy, x, router_pass(micro, ForwardMode::training, x.size(1)), saved.experts);
+  if (!network_) return dx;
+  const at::Tensor dshared = shared_gate_ ? shared_gate_->backward(dy, x, dx, saved.shared_gate) : dy;
+  return dx.add_(network_->backward(dshared, micro, saved.network));
 }
 
 void FeedForwardHalf::release_input(Saved& saved) {

@@ -10,6 +10,7 @@
 #include "core/model/block_module.h"
 #include "core/model/block_parameters.h"
 #include "core/model/moe/mixture_of_experts.h"
+#include "core/model/moe/shared_gate.h"
 #include "core/model/self_attention.h"
 #include "core/recipe/recipe.h"
 #include "kernels/activation.h"
@@ -48,6 +49,7 @@ class FeedForwardHalf {
     at::Tensor input;  // of the experts
     FeedForward::Saved network;
     MixtureOfExperts::Saved experts;
+    SharedGate::Saved shared_gate;
   };
 
   // `ranks`, which outlives this, has the experts that are not here; null where all are.
@@ -68,6 +70,7 @@ class FeedForwardHalf {
   std::uint64_t jitter_site_;
   std::optional<MixtureOfExperts> experts_;
   std::optional<FeedForward> network_;
+  std::optional<SharedGate> shared_gate_;
 };
 
 // A pre-norm transformer layer: x + attention(norm(x)), then the same with the feed-forward network. Recompute "full"

@@ -29,6 +29,7 @@ struct MixtureOfExpertsRecipe {
   double capacity_factor = 1.0;
   std::int64_t ffn_hidden_size = 0;
   std::int64_t shared_experts = 0;
+  bool shared_gate = false;
   Router router = Router::linear;
   bool normalize_gates = false;  // top_k > 1
   RouterPriority priority = RouterPriority::position;

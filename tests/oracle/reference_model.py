@@ -9,8 +9,9 @@ from types import SimpleNamespace
 import torch
 from torch import nn
 from torch.nn import functional
-from transformers import MixtralConfig, Qwen3MoeConfig
+from transformers import MixtralConfig, Qwen2MoeConfig, Qwen3MoeConfig
 from transformers.models.mixtral.modeling_mixtral import MixtralSparseMoeBlock
+from transformers.models.qwen2_moe.modeling_qwen2_moe import Qwen2MoeSparseMoeBlock
 from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeSparseMoeBlock
 
 PRESETS = {
@@ -154,8 +155,8 @@ class Stack(nn.Module):
 
 
 class Mixture(nn.Module):
-    """transformers' own block for Qwen3-MoE, or Mixtral's where gates are normalized, with llmtrain's names; plus shared
-    experts. The routers' losses are those of docs/recipe.md, with their coefficients."""
+    """transformers' own block, with llmtrain's names: Qwen2-MoE's where shared experts have a gate, else Mixtral's where
+    gates are normalized, else Qwen3-MoE's, plus shared experts. The routers' losses are those of docs/recipe.md, with their coefficients."""
 
     def __init__(self, config):
         super().__init__()
@@ -166,10 +167,16 @@ class Mixture(nn.Module):
         self.router = nn.Linear(hidden, moe.experts, bias=False)
         self.experts = nn.ModuleDict({"gate": Stack(moe.experts, width, hidden), "up": Stack(moe.experts, width, hidden),
                                       "down": Stack(moe.experts, hidden, width)})
+        if getattr(moe, "shared_gate", False):
+            self.shared_gate = nn.Linear(hidden, 1, bias=False)
         if moe.shared_experts > 0:
             self.shared = FeedForward(SimpleNamespace(**{**vars(config), "ffn_hidden_size": moe.shared_experts * width}))
         sizes = dict(hidden_size=hidden, num_experts_per_tok=moe.top_k, hidden_act="silu", experts_implementation="eager")
-        if normalize:
+        if hasattr(self, "shared_gate"):
+            block = Qwen2MoeSparseMoeBlock(Qwen2MoeConfig(num_experts=moe.experts, moe_intermediate_size=width,
+                                                          shared_expert_intermediate_size=moe.shared_experts * width,
+                                                          norm_topk_prob=normalize, **sizes))
+        elif normalize:
             block = MixtralSparseMoeBlock(MixtralConfig(num_local_experts=moe.experts, intermediate_size=width, **sizes))
         else:
             block = Qwen3MoeSparseMoeBlock(Qwen3MoeConfig(num_experts=moe.experts, moe_intermediate_size=width,
@@ -180,9 +187,13 @@ class Mixture(nn.Module):
         experts = self.experts
         weights = {"gate.weight": self.router.weight, "experts.down_proj": experts["down"].weight,
                    "experts.gate_up_proj": torch.cat((experts["gate"].weight, experts["up"].weight), 1)}
+        if hasattr(self, "shared_gate"):
+            weights |= {f"shared_expert.{name}_proj.weight": getattr(self.shared, name).weight
+                        for name in ("gate", "up", "down")}
+            weights["shared_expert_gate.weight"] = self.shared_gate.weight
         y = torch.func.functional_call(self.block[0], weights, (x,))
         self.loss = self.router_loss(self.router(x).flatten(0, -2))
-        return y + self.shared(x) if hasattr(self, "shared") else y
+        return y + self.shared(x) if hasattr(self, "shared") and not hasattr(self, "shared_gate") else y
 
     def router_loss(self, logits):
         probabilities = logits.softmax(-1)

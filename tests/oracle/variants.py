@@ -46,6 +46,10 @@ VARIANTS = {
         "llama", 2, 64, 4, 203, 40, kv_heads=2, qk_norm=True, ffn_hidden_size=96,
         moe={"experts": 6, "top_k": 3, "capacity_factor": 0, "ffn_hidden_size": 36, "normalize_gates": False,
              "shared_experts": 1, "every": 2, "balance_coefficient": 0.1}),
+    "llama, qkv_bias, 5 experts and a gated shared one (Qwen2-MoE)": _variant(
+        "llama", 2, 64, 4, 211, 32, qkv_bias=True,
+        moe={"experts": 5, "top_k": 2, "capacity_factor": 0, "ffn_hidden_size": 40, "normalize_gates": False,
+             "shared_experts": 2, "shared_gate": True, "z_coefficient": 0.001}),
     "llama, layernorm with bias, learned, short sequences": _variant(
         "llama", 2, 64, 4, 256, 64, sequence_length=40, norm="layernorm", bias=True, qkv_bias=True, position="learned",
         activation="gelu", ffn_hidden_size=96, training={"clip_norm": 0}),

@@ -4,6 +4,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/linalg_vector_norm.h>
 
+#include "core/model/moe/router_type.h"
 #include "kernels/gemm.h"
 
 namespace llmtrain {
@@ -13,8 +14,6 @@ namespace {
 constexpr double first_scale = 2, largest_scale = 100;
 // Rows shorter than this keep a direction shorter than 1, in place of a division by 0.
 constexpr double least_length = 1e-12;
-
-at::Tensor in_router_type(const at::Tensor& x) { return x.scalar_type() == at::kDouble ? x : x.to(at::kFloat); }
 
 // [rows, 1].
 at::Tensor lengths_of(const at::Tensor& x) { return at::linalg_vector_norm(x, 2, {1}, true).clamp_min(least_length); }

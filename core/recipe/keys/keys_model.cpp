@@ -130,6 +130,9 @@ void describe_experts(KeyVisitor& keys, MixtureOfExpertsRecipe& moe, const Model
   keys.integer({"ffn_hidden_size", "Inner width of one expert.", "model.ffn_hidden_size"},
                keys.otherwise(moe.ffn_hidden_size, model.ffn_hidden_size), ffn_range);
   keys.integer({"shared_experts", "Experts that process every token."}, moe.shared_experts, {0, 1 << 10});
+  keys.boolean(
+      {"shared_gate", "The shared experts' output is multiplied by the sigmoid of a linear gate, as in Qwen2-MoE."},
+      moe.shared_gate);
   keys.choice({"router", "How the router scores tokens."}, moe.router, router_words);
   keys.boolean(
       {"normalize_gates",

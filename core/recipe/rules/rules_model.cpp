@@ -43,6 +43,11 @@ Verdict check_expert_layers(const Recipe& recipe, const Known&) {
   return must_be_at_most(recipe.model.moe->every, recipe.model.layers, "leaves no layer with experts", "model.layers");
 }
 
+Verdict check_shared_gate(const Recipe& recipe, const Known&) {
+  if (!recipe.model.moe || !recipe.model.moe->shared_gate || recipe.model.moe->shared_experts > 0) return {};
+  return Refusal{"true has no output to gate", "needs model.moe.shared_experts of at least 1", "false"};
+}
+
 Verdict check_sequence_length(const Recipe& recipe, const Known&) {
   return must_be_at_most(recipe.batch.sequence_length, recipe.model.max_sequence_length, "is too long",
                          "model.max_sequence_length");
@@ -157,6 +162,7 @@ std::vector<Rule> model_rules() {
        {"/model/heads", "/model/hidden_size", "/model/position", "/model/architecture"},
        check_head_dim},
       {"/model/moe/top_k", {"/model/moe/experts"}, check_top_k},
+      {"/model/moe/shared_gate", {"/model/moe/shared_experts"}, check_shared_gate},
       {"/model/moe/every", {"/model/layers"}, check_expert_layers},
       {"/batch/sequence_length", {"/model/max_sequence_length"}, check_sequence_length},
       {"/model/vocab_size", {"/data/tokenizer", "/data/train", "/data/validation"}, check_vocabulary},

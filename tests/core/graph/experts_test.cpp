@@ -95,6 +95,20 @@ TEST_CASE("shared experts are one wide feed-forward network, and gates are next 
   CHECK_FALSE(graph.parameter(1, Role::ffn_up_weight).has_expert_axis);
 }
 
+TEST_CASE("the gate of shared experts is a row, which keeps its type at FP8 levels") {
+  ModelRecipe model = small_mixture();
+  model.moe->shared_experts = 1;
+  CHECK_FALSE(Graph::build(model).has_parameter(2, Role::shared_gate_weight));
+  model.moe->shared_gate = true;
+  const Graph graph = Graph::build(model);
+  const Parameter& gate = graph.parameter(2, Role::shared_gate_weight);
+  CHECK(gate.name == "layers.1.ffn.shared_gate.weight");
+  CHECK(gate.shape == Shape{1, 64});
+  CHECK(gate.decays);
+  CHECK_FALSE(gate.is_layer_matrix);
+  CHECK(gate.shard_axis == ShardAxis::none);
+}
+
 TEST_CASE("the cosine router projects into a narrower space") {
   ModelRecipe model = small_mixture();
   model.moe->router = Router::cosine;

@@ -182,7 +182,10 @@ at::Tensor ReferenceModel::mixture(const at::Tensor& rows, const std::string& pr
 at::Tensor ReferenceModel::feed_forward(const at::Tensor& x, const std::string& prefix) const {
   if (parameters_.count(prefix + "ffn.router.weight") == 0) return dense_network(x, prefix + "ffn");
   const at::Tensor routed = mixture(x.flatten(0, 1), prefix).view(x.sizes());
-  return model_.moe->shared_experts > 0 ? routed + dense_network(x, prefix + "ffn.shared") : routed;
+  if (model_.moe->shared_experts == 0) return routed;
+  const at::Tensor shared = dense_network(x, prefix + "ffn.shared");
+  if (!model_.moe->shared_gate) return routed + shared;
+  return routed + shared / (1 + (-linear(x, prefix + "ffn.shared_gate")).exp());
 }
 
 at::Tensor ReferenceModel::embed(const at::Tensor& tokens) const {

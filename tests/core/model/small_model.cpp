@@ -95,6 +95,9 @@ std::vector<NamedModel> models_with_experts() {
   one.moe->normalize_gates = false;
   shared.moe->shared_experts = 2;
   shared.moe->every = 2;
+  ModelRecipe gated = with_experts(llama_model());
+  gated.moe->shared_experts = 1;
+  gated.moe->shared_gate = true;
   shared.moe->balance_loss = BalanceLoss::none;
   ModelRecipe cosine = with_experts(gpt2_model());
   cosine.moe->router = Router::cosine;
@@ -105,6 +108,7 @@ std::vector<NamedModel> models_with_experts() {
           {"two of eight, swiglu", with_experts(llama_model())},
           {"one of eight", one},
           {"shared experts, every second layer, biases with swiglu", shared},
+          {"a gated shared expert", gated},
           {"all of three", all},
           {"cosine router", cosine}};
 }

@@ -30,7 +30,7 @@ inline Json large_recipe() {
       "norm": "layernorm", "norm_eps": 1e-6, "position": "rope", "rope_theta": 500000, "bias": true,
       "qkv_bias": true, "qk_norm": true, "tie_embeddings": true, "dropout": 0.1, "init_std": 0.01,
       "moe": {"experts": 8, "top_k": 2, "every": 2, "capacity_factor": -1.5, "ffn_hidden_size": 96,
-        "shared_experts": 1, "router": "cosine", "normalize_gates": false,
+        "shared_experts": 1, "shared_gate": true, "router": "cosine", "normalize_gates": false,
         "priority": "score", "balance_loss": "load_importance",
         "balance_coefficient": 0.02, "z_coefficient": 0.001, "jitter": 0.01}},
     "data": {"tokenizer": {"sentencepiece": "/data/tokens.model"}, "shuffle": false,
