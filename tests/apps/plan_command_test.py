@@ -151,6 +151,9 @@ class Programs(PlanTest):
         self.assertEqual(own["recipe"]["cluster"]["program"], "llmtrain")
         other = self.report(GPT3, *self.H100, "--set", "cluster.program=zero-bubble", "--program", "megatron-core")
         self.assertEqual(other["recipe"]["cluster"]["program"], "megatron-core")
+        summary = self.plan(GPT3, *self.H100, "--program", "megatron-core").stdout
+        self.assertIn("run by megatron-core", " ".join(summary.split()))
+        self.assertNotIn("run by", self.plan(GPT3, *self.H100).stdout)
         # Its tensor-parallel collectives run beside the products.
         self.assertLess(other["step"]["tensor_communication_seconds"], own["step"]["tensor_communication_seconds"])
 

@@ -4,6 +4,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <string_view>
 #include <vector>
@@ -55,6 +56,10 @@ void write_title(std::string& page, const PlanReport& report, const Paint& paint
     rest += fmt::format(" ({} active)", format_count(static_cast<double>(report.active_parameters)));
   const std::int64_t world = report.mesh.world();
   rest += fmt::format(" on {} {} of {}", world, world == 1 ? "device" : "devices", printable(report.profile));
+  // The figures of another program are not what llmtrain run will reach.
+  const ClusterRecipe& cluster = report.recipe.cluster;
+  if (cluster.program != ClusterRecipe{}.program)
+    rest += ", run by " + printable(std::filesystem::path(cluster.program).stem().string());
   const std::string mesh = mesh_text(report.mesh);
   if (!mesh.empty()) rest += ", " + mesh;
   const auto lines = wrapped(name + rest, page_width);
