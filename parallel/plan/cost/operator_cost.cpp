@@ -168,8 +168,11 @@ double shown_share(const CostContext& context, Exposure exposure) {
   switch (exposure) {
     case Exposure::whole:
       return 1;
-    case Exposure::beside_product:  // hidden by the product, which it slows down
-      return context.program().overlap.tensor == TensorOverlap::products ? context.profile.compute_slowdown : 1;
+    case Exposure::beside_product: {  // hidden by the product, which it slows down
+      const OverlapFacts& overlap = context.program().overlap;
+      if (overlap.tensor == TensorOverlap::none) return 1;
+      return std::max(overlap.exposed, context.profile.compute_slowdown);
+    }
     case Exposure::gathered_again:
       return context.program().overlap.sequence_regather;
   }

@@ -29,6 +29,7 @@ void visit_program(ProfileReader& reader, Program& program) {
   });
   reader.section("overlap", [&] {
     reader.choice("tensor", program.overlap.tensor, tensor_overlap_words);
+    reader.number("exposed", program.overlap.exposed, fraction_or_none_range);
     reader.number("sequence_regather", program.overlap.sequence_regather, fraction_or_none_range);
   });
   reader.section("host", [&] {

@@ -35,6 +35,9 @@ struct TrafficFacts {
 
 struct OverlapFacts {
   TensorOverlap tensor = TensorOverlap::none;
+  // Share of an overlapped collective's time that is not hidden; 0: only what it slows the product down by, the
+  // profile's compute_slowdown.
+  double exposed = 0;
   // Exposed share of the additional all-gather in the backward of sequence parallelism, which programs overlap with the
   // product of the input's gradient (Korthikanti et al., arXiv 2205.05198).
   double sequence_regather = 0.231;

@@ -185,7 +185,7 @@ at::Tensor ReferenceModel::feed_forward(const at::Tensor& x, const std::string& 
   if (model_.moe->shared_experts == 0) return routed;
   const at::Tensor shared = dense_network(x, prefix + "ffn.shared");
   if (!model_.moe->shared_gate) return routed + shared;
-  return routed + shared / (1 + (-linear(x, prefix + "ffn.shared_gate")).exp());
+  return routed + shared / (1 + (-plain_product(x, parameter(prefix + "ffn.shared_gate.weight"))).exp());
 }
 
 at::Tensor ReferenceModel::embed(const at::Tensor& tokens) const {

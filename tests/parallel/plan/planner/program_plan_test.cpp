@@ -48,6 +48,22 @@ TEST_CASE("weights that are cast once per step or as shards cost less than in ev
   CHECK(seconds(WeightCasts::shard, zero3) < seconds(WeightCasts::micro_batch, zero3));
 }
 
+TEST_CASE("overlapped tensor-parallel traffic is exposed as far as the program says, at least by its slow-down") {
+  const Recipe recipe = small_gpt({"cluster.profile=h100-sxm-80gb", "model.hidden_size=4096", "model.heads=32",
+                                   "precision.compute=bf16", "parallel.tensor=8", "parallel.sequence=true"});
+  ClusterProfile cluster = profile_of(recipe);
+  const auto seconds = [&](TensorOverlap overlap, double exposed) {
+    cluster.program.overlap.tensor = overlap;
+    cluster.program.overlap.exposed = exposed;
+    return make_plan(recipe, cluster).report.step.tensor_communication_seconds;
+  };
+  const double none = seconds(TensorOverlap::none, 0.5), hidden = seconds(TensorOverlap::products, 0);
+  CHECK(seconds(TensorOverlap::products, 1) == Approx(none));
+  const double slowdown = cluster.compute_slowdown;
+  CHECK(seconds(TensorOverlap::products, 0.5) == Approx(hidden + (none - hidden) * (0.5 - slowdown) / (1 - slowdown)));
+  CHECK(seconds(TensorOverlap::products, slowdown / 2) == hidden);
+}
+
 TEST_CASE("folded expert groups stay inside a node where tensor ranks would spread them over several") {
   const Recipe recipe = small_gpt({"cluster.profile=h100-sxm-80gb", "cluster.nodes=2", "model.hidden_size=4096",
                                    "model.heads=32", "precision.compute=bf16", "model.moe={\"experts\": 8}",
