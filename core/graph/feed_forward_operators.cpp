@@ -159,8 +159,7 @@ void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& 
 // The gradient of the gate needs what it multiplies.
 void write_shared_gate(OperatorWriter& writer) {
   const LocalShape& shape = writer.shape();
-  Operator& gate = writer.linear("feed_forward.experts.shared_gate", {shape.tokens, 1, shape.hidden}, {});
-  gate.uses_fp8 = false;
+  Operator& gate = writer.product("feed_forward.experts.shared_gate", {shape.tokens, 1, shape.hidden});
   writer.save(gate, "shared.gates", fp32_bytes * shape.split_tokens);
   writer.save(gate, "shared.output", shape.element * shape.residual());
 }
