@@ -37,6 +37,8 @@ std::vector<Unsupported> unsupported_experts(const Recipe& recipe) {
   return {
       {moe.balance_loss == BalanceLoss::load_importance, "/model/moe/balance_loss", "\"load_importance\"",
        "use \"gshard\" or \"none\""},
+      {recipe.cluster.device == DeviceKind::cuda, "/model/moe", "a mixture of experts on a GPU",
+       "set cluster.device to \"cpu\""},
       {recipe.precision.fp8_level == Fp8Level::o0, "/precision/fp8_level", "\"O0\" with experts", "use \"off\""},
       {parallel.tensor != 1, "/parallel/tensor", std::to_string(parallel.tensor), one},
       {parallel.context != 1, "/parallel/context", std::to_string(parallel.context), one},
