@@ -114,13 +114,15 @@ class StagingQueue {
     return operation.is_finished;
   }
 
-  void wait(const StagedOperation& operation) {
+  void wait(StagedOperation& operation) {
     std::unique_lock lock(mutex_);
     ++waiting_;
     finished_.wait(lock, [&] { return operation.is_finished || has_stopped_; });
     --waiting_;
-    // Errors of the queue's thread surface in the thread that waits.
-    if (operation.error) std::rethrow_exception(operation.error);
+    // Errors of the queue's thread surface in the thread that waits, which becomes their only owner: otherwise the
+    // queue's thread could delete one after the waiting thread has read it, in an order that only libstdc++'s own
+    // reference count knows and the thread sanitizer does not see.
+    if (operation.error) std::rethrow_exception(std::exchange(operation.error, nullptr));
     if (!operation.is_finished)
       throw Error(ExitCode::internal_error, operation.request.description() + ": its communicator was destroyed");
     lock.unlock();
