@@ -101,14 +101,13 @@ void LocalModel::add_stage(std::size_t stage, StateContents contents) {
     state.units.push_back(make_unit(group, contents));
     stores_.add(*state.units.back().store);
   }
-  const bool shares_experts = layout_->mesh().expert > 1;
   const StageOptions options{recipe().kernels.attention,
                              recipe().memory.recompute,
                              rope_ ? &*rope_ : nullptr,
                              &groups_.tensor,
                              groups_.tensor.rows(),
                              &groups_.context,
-                             shares_experts ? &groups_.expert : nullptr,
+                             groups_.expert ? &*groups_.expert : nullptr,
                              multiplies_fp8(recipe().precision.fp8_level)};
   state.passes = std::make_unique<StageModule>(graph(), placed()[stage].blocks, stores_, options);
   const EmulatedLayer layer = emulated_layer(recipe());  // zero unless the recipe emulates a device

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -157,11 +158,13 @@ struct RankGroups {
       : mesh(layout.mesh()),
         context(communicator, layout),
         data(communicator, layout),
-        expert_data(communicator, layout, DataParallel::Parameters::experts),
-        expert(communicator, layout),
+        expert_data(layout.recipe().model.moe ? DataParallel(communicator, layout, DataParallel::Parameters::experts)
+                                              : data),
         tensor(communicator, layout),
         pipeline(communicator, layout),
-        communicator_(&communicator) {}
+        communicator_(&communicator) {
+    if (mesh.expert > 1) expert.emplace(communicator, layout);
+  }
 
   // The communicator of the whole world.
   Communicator& communicator() const { return *communicator_; }
@@ -174,9 +177,9 @@ struct RankGroups {
 
   Mesh mesh;
   ContextParallel context;
-  DataParallel data;         // includes the context ranks, which hold the same parameters
-  DataParallel expert_data;  // of routed experts
-  ExpertParallel expert;
+  DataParallel data;                     // includes the context ranks, which hold the same parameters
+  DataParallel expert_data;              // of routed experts; without any the same
+  std::optional<ExpertParallel> expert;  // where ranks share the experts
   TensorParallel tensor;
   PipelineParallel pipeline;
 
