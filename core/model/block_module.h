@@ -5,8 +5,8 @@
 
 #include <memory>
 
+#include "core/graph/routing_sums.h"
 #include "core/model/micro_batch.h"
-#include "core/model/moe/routing_sums.h"
 
 namespace llmtrain {
 

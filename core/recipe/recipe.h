@@ -38,6 +38,9 @@ struct MixtureOfExpertsRecipe {
   double z_coefficient = 0;
   double jitter = 0;
 
+  // Whether routers learn to send experts equally many tokens.
+  bool balances() const { return balance_loss != BalanceLoss::none && balance_coefficient > 0; }
+
   bool operator==(const MixtureOfExpertsRecipe&) const = default;
 };
 

@@ -142,23 +142,19 @@ RoutingSums Runner::take_routing() {
 // request and the routing too, so that all ranks stop after the same step.
 void Runner::combine_ranks(double squares) {
   const double loss = std::accumulate(losses_.begin(), losses_.end(), 0.0);
-  const RoutingSums routing = take_routing();
-  const std::array<double, 8> possible{model_.groups().tensor.position() == 0 ? loss : 0,
-                                       squares,
-                                       stop_ == StopRequest::stop ? 1.0 : 0.0,
-                                       routing.passes,
-                                       routing.balance_loss,
-                                       routing.z_loss,
-                                       routing.dropped_share,
-                                       routing.load};
-  const std::size_t count = step_scalars(recipe_.model);
-  const std::vector<double> all = model_.groups().exchange(std::span(possible).first(count));
-  std::array<double, 8> sums{};
-  for (std::size_t i = 0; i < all.size(); ++i) sums[i % count] += all[i];
+  std::vector<double> mine{model_.groups().tensor.position() == 0 ? loss : 0, squares,
+                           stop_ == StopRequest::stop ? 1.0 : 0.0};
+  RoutingValues routing = values_of(take_routing());
+  // A dense model has none to send.
+  mine.insert(mine.end(), routing.begin(), routing.begin() + (step_scalars(recipe_.model) - mine.size()));
+  const std::vector<double> all = model_.groups().exchange(mine);
+  std::vector<double> sums(mine.size());
+  for (std::size_t i = 0; i < all.size(); ++i) sums[i % sums.size()] += all[i];
   result_.loss = sums[0] * micros_.front().loss_scale;
   result_.gradient_norm = std::sqrt(sums[1]);
   result_.stop_requested = sums[2] > 0;
-  result_.routing = {sums[3], sums[4], sums[5], sums[6], sums[7]};
+  std::copy(sums.begin() + 3, sums.end(), routing.begin());
+  result_.routing = sums_of(routing);
 }
 
 }  // namespace llmtrain

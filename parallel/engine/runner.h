@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
+#include "core/graph/routing_sums.h"
 #include "core/model/micro_batch.h"
-#include "core/model/moe/routing_sums.h"
 #include "parallel/engine/local_model.h"
 #include "parallel/engine/stage_exchange.h"
 #include "parallel/schedule/schedule.h"

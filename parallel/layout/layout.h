@@ -8,6 +8,7 @@
 
 #include "core/graph/graph.h"
 #include "core/graph/pass_setting.h"
+#include "core/graph/routing_sums.h"
 #include "core/recipe/recipe.h"
 #include "parallel/layout/mesh.h"
 #include "parallel/layout/stages.h"
@@ -61,8 +62,8 @@ class Layout {
 };
 
 // The number of scalars that every rank sends to all others once per step, in float64: its part of the loss, its part
-// of the gradients' squared norm, whether it was asked to stop, and with experts the five sums of its routing
-// (core/model/moe/routing_sums.h). Each rank sums them in rank order.
-inline std::size_t step_scalars(const ModelRecipe& model) { return model.moe ? 8 : 3; }
+// of the gradients' squared norm, whether it was asked to stop, and with experts the sums of its routing. Each rank
+// sums them in rank order.
+inline std::size_t step_scalars(const ModelRecipe& model) { return 3 + (model.moe ? RoutingValues().size() : 0); }
 
 }  // namespace llmtrain

@@ -74,9 +74,7 @@ Recipe read_kept_recipe(const fs::path& folder) {
 
 // Whether experts take and drop the tokens of a micro-batch, or balance them, as a whole.
 bool routes_micro_batches(const ModelRecipe& model) {
-  if (!model.moe) return false;
-  const bool balances = model.moe->balance_loss != BalanceLoss::none && model.moe->balance_coefficient > 0;
-  return balances || model.moe->capacity_factor != 0;
+  return model.moe && (model.moe->balances() || model.moe->capacity_factor != 0);
 }
 
 // Whether a run may continue with another value of this key: the losses do not depend on it beyond rounding.

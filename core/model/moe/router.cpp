@@ -23,7 +23,7 @@ at::Tensor jittered(const at::Tensor& x, const kernels::Jitter& jitter) {
   return result;
 }
 
-// The number of tokens whose choice number `choice` each of `count` experts is.
+// How many of the choices are each of `count` experts.
 at::Tensor chosen_by(const at::Tensor& choices, std::int64_t count) {
   return at::bincount(choices.flatten(), {}, count);
 }
@@ -75,7 +75,7 @@ at::Tensor ExpertRouter::backward(const at::Tensor& dgates, const at::Tensor& x,
   at::Tensor gradient = at::zeros_like(saved.probabilities);
   // A token's experts differ, so nothing is written twice.
   gradient.scatter_(1, saved.experts, score_gradient(dgates, saved));
-  if (balances()) {
+  if (recipe_.balances()) {
     // The counts of choices have no gradient.
     const at::Tensor first = chosen_by(saved.experts.select(1, 0), recipe_.experts).to(gradient.scalar_type());
     gradient.add_(first, pass.share * recipe_.balance_coefficient * experts / (tokens * tokens));

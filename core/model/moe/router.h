@@ -3,8 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "core/graph/routing_sums.h"
 #include "core/model/moe/router_logits.h"
-#include "core/model/moe/routing_sums.h"
 #include "core/recipe/recipe.h"
 #include "kernels/moe/expert_rows.h"
 #include "kernels/moe/jitter.h"
@@ -47,7 +47,6 @@ class ExpertRouter {
  private:
   at::Tensor gates_of(const at::Tensor& scores) const;
   at::Tensor score_gradient(const at::Tensor& dgates, const Saved& saved) const;
-  bool balances() const { return recipe_.balance_loss != BalanceLoss::none && recipe_.balance_coefficient > 0; }
 
   RouterLogits logits_;
   MixtureOfExpertsRecipe recipe_;
