@@ -8,12 +8,6 @@ namespace {
 
 using kernels::Fp8Format;
 
-// Of a bias that was added to every row.
-void add_bias_gradient(const at::Tensor& dy, const BoundParameter& bias) {
-  auto dbias = bias.gradient();
-  kernels::linear_backward_bias(dy, dbias.tensor, dbias.accumulation);
-}
-
 }  // namespace
 
 NormLayer::NormLayer(NormKind kind, double eps, BoundParameter weight, std::optional<BoundParameter> bias)
@@ -78,14 +72,13 @@ at::Tensor LinearLayer::forward(const LinearInput& input) const {
 }
 
 void LinearLayer::add_bias_gradient(const at::Tensor& dy) const {
-  if (bias_) llmtrain::add_bias_gradient(dy, *bias_);
+  if (bias_) bias_->add_bias_gradient(dy);
 }
 
 at::Tensor LinearLayer::backward(const ScaledTensor& dy, const LinearInput& input) const {
   const at::ScalarType compute = weight_.weight().scalar_type();
   const at::Tensor gradient = dy.widened(compute);
-  auto dweight = weight_.gradient();
-  kernels::linear_backward_weight(gradient, input.x.widened(compute), dweight.tensor, dweight.accumulation);
+  weight_.add_weight_gradient(gradient, input.x.widened(compute));
   return kernels::linear_backward_input(gradient, weight_for(input));
 }
 
@@ -119,7 +112,7 @@ at::Tensor RowLinear::forward(const LinearInput& input) const {
 
 at::Tensor RowLinear::backward(const at::Tensor& dy, const LinearInput& input, const MicroBatch& micro) const {
   // From this rank's rows. Where rows are split, the ranks' gradients are summed once per step (gradient_sum()).
-  if (late_bias_) add_bias_gradient(dy, *late_bias_);
+  if (late_bias_) late_bias_->add_bias_gradient(dy);
   linear_.add_bias_gradient(dy);
   const ScaledTensor own = linear_.scaled_gradient(dy, micro);
   return linear_.backward({split_.whole_rows(own.values), own.scale}, input);

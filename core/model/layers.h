@@ -41,6 +41,9 @@ class NormLayer {
 struct LinearInput {
   ScaledTensor x;
   at::Tensor weight_scale;  // fp32 [1]; undefined without FP8
+
+  // Where the backward makes the values again: LinearLayer::restore().
+  void release() { x.values.reset(); }
 };
 
 // y = x · weightᵀ + bias. Weight and bias may each be several consecutive parameters used as one matrix. With scaling,

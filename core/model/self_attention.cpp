@@ -136,7 +136,7 @@ at::Tensor SelfAttention::forward(at::Tensor x, const MicroBatch& micro, Forward
   saved.output = output_.keep(flat_heads(saved.attention.out, micro), micro);
   at::Tensor y = output_.forward(saved.output);
   // Flash attention's backward needs its output in the compute type, from which FP8 values are cast again.
-  saved.output.x.values.reset();
+  saved.output.release();
   return y;
 }
 

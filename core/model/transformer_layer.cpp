@@ -70,13 +70,12 @@ at::Tensor FeedForward::forward(at::Tensor x, const MicroBatch& micro, Saved& sa
   saved.activated = down_.keep(kernels::activation_forward(saved.hidden, activation_), micro);
   at::Tensor y = down_.forward(saved.activated);
   // Selective recompute drops this and keeps `hidden`, from which one elementwise pass makes it again.
-  if (!keeps_activated_) saved.activated.x.values.reset();
+  if (!keeps_activated_) saved.activated.release();
   return y;
 }
 
 at::Tensor FeedForward::backward(const at::Tensor& dy, const MicroBatch& micro, Saved& saved) const {
-  if (!saved.activated.x.values.defined())
-    LinearLayer::restore(saved.activated, kernels::activation_forward(saved.hidden, activation_));
+  if (!keeps_activated_) LinearLayer::restore(saved.activated, kernels::activation_forward(saved.hidden, activation_));
   at::Tensor dactivated = down_.backward(dy, saved.activated, micro);
   // Tensors are released as soon as they are used up, which lowers the peak of the backward.
   saved.activated = {};
@@ -127,7 +126,7 @@ at::Tensor FeedForwardHalf::backward(const at::Tensor& dy, const MicroBatch& mic
 
 void FeedForwardHalf::release_input(Saved& saved) {
   saved.input.reset();
-  saved.network.input.x.values.reset();
+  saved.network.input.release();
 }
 
 void FeedForwardHalf::restore_input(Saved& saved, const at::Tensor& x) const {
@@ -193,7 +192,7 @@ BlockModule::Output TransformerLayer::forward(const at::Tensor& x, const MicroBa
   if (recompute_ == Recompute::full) saved = std::make_unique<Saved>();
   // Norms are made again from their input and kept statistics, without another reduction.
   if (recompute_ == Recompute::selective) {
-    saved->attention.input.x.values.reset();
+    saved->attention.input.release();
     FeedForwardHalf::release_input(saved->feed_forward);
   }
   saved->x = x;
@@ -215,9 +214,8 @@ at::Tensor TransformerLayer::backward(at::Tensor dy, const MicroBatch& micro,
   // Released before attention's backward, which has a peak of its own.
   saved.middle.reset();
 
-  LinearInput& attention_input = saved.attention.input;
-  if (!attention_input.x.values.defined())
-    LinearLayer::restore(attention_input, attention_norm_.recompute(saved.x, saved.attention_statistics));
+  if (recompute_ == Recompute::selective)
+    LinearLayer::restore(saved.attention.input, attention_norm_.recompute(saved.x, saved.attention_statistics));
   const at::Tensor dattention =
       attention_.backward(branch_gradient(dy, micro, attention_site_), micro, saved.attention);
   attention_norm_.backward(dattention, saved.x, saved.attention_statistics, dy);

@@ -71,4 +71,14 @@ void ParameterStores::add(ParameterStore& store) {
   for (const FlatRange& range : store.ranges()) stores_.emplace(range.parameter, &store);
 }
 
+void BoundParameter::add_weight_gradient(const at::Tensor& dy, const at::Tensor& x) const {
+  auto target = gradient();
+  kernels::linear_backward_weight(dy, x, target.tensor, target.accumulation);
+}
+
+void BoundParameter::add_bias_gradient(const at::Tensor& dy) const {
+  auto target = gradient();
+  kernels::linear_backward_bias(dy, target.tensor, target.accumulation);
+}
+
 }  // namespace llmtrain

@@ -103,7 +103,10 @@ class BoundParameter {
   at::Tensor weight() const { return store_->fused_weight(first_, last_); }
   ParameterStore::GradientTarget gradient() const { return store_->fused_gradient(first_, last_); }
   at::Tensor added_gradient() const { return store_->added_gradient(first_); }  // of one parameter
-  const LocalPart& part() const { return store_->part(first_); }                // of the first
+  // Adds the gradient of the weight of a product, dy = x · weightᵀ, or of the bias that was added to its rows.
+  void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x) const;
+  void add_bias_gradient(const at::Tensor& dy) const;
+  const LocalPart& part() const { return store_->part(first_); }  // of the first
 
  private:
   ParameterStore* store_;

@@ -23,11 +23,6 @@ at::Tensor direction_backward(const at::Tensor& gradient, const at::Tensor& dire
   return (gradient - directions * (gradient * directions).sum(1, true)) / lengths;
 }
 
-void add_weight_gradient(const BoundParameter& weight, const at::Tensor& dy, const at::Tensor& x) {
-  auto dweight = weight.gradient();
-  kernels::linear_backward_weight(dy, x, dweight.tensor, dweight.accumulation);
-}
-
 }  // namespace
 
 at::Tensor RouterLogits::scale() const {
@@ -46,12 +41,12 @@ at::Tensor RouterLogits::forward(const at::Tensor& x, Saved& saved) const {
 
 at::Tensor RouterLogits::backward(const at::Tensor& dlogits, const at::Tensor& x, const Saved& saved) const {
   if (!cosine_) {
-    add_weight_gradient(weight_, dlogits, in_router_type(x));
+    weight_.add_weight_gradient(dlogits, in_router_type(x));
     return kernels::linear_backward_input(dlogits, in_router_type(weight_.weight()));
   }
   const at::Tensor dprojected =
       direction_backward(cosine_backward(dlogits, saved.directions), saved.directions, saved.lengths);
-  add_weight_gradient(cosine_->projection, dprojected, in_router_type(x));
+  cosine_->projection.add_weight_gradient(dprojected, in_router_type(x));
   return kernels::linear_backward_input(dprojected, in_router_type(cosine_->projection.weight()));
 }
 
@@ -63,13 +58,7 @@ at::Tensor RouterLogits::cosine_backward(const at::Tensor& dlogits, const at::Te
   const at::Tensor grows = scale().lt(largest_scale);
   cosine_->temperature.added_gradient().add_((dcosines * cosines).sum() * grows);
   const at::Tensor dexperts = kernels::linear_backward_input(dcosines.t().contiguous(), directions);
-  auto dweight = weight_.gradient();
-  const at::Tensor gradient = direction_backward(dexperts, experts, lengths);
-  if (dweight.accumulation == kernels::Accumulation::add) {
-    dweight.tensor.add_(gradient);
-  } else {
-    dweight.tensor.copy_(gradient);
-  }
+  weight_.added_gradient().add_(direction_backward(dexperts, experts, lengths));
   return kernels::linear_backward_input(dcosines, experts);
 }
 

@@ -23,8 +23,7 @@ at::Tensor SharedGate::backward(const at::Tensor& dy, const at::Tensor& x, at::T
   // The slope of the sigmoid at its value.
   const at::Tensor dlogits = dgates * saved.gates * (1 - saved.gates);
   saved = {};
-  auto dweight = weight_.gradient();
-  kernels::linear_backward_weight(dlogits, in_router_type(x), dweight.tensor, dweight.accumulation);
+  weight_.add_weight_gradient(dlogits, in_router_type(x));
   dx.add_(kernels::linear_backward_input(dlogits, in_router_type(weight_.weight())));
   return doutput;
 }
