@@ -82,10 +82,6 @@ at::Tensor as_payload(const at::Tensor& scaled, Fp8Format format) {
 
 at::ScalarType fp8_type(Fp8Format format) { return format == Fp8Format::e4m3 ? at::kFloat8_e4m3fn : at::kFloat8_e5m2; }
 
-bool is_fp8(const at::Tensor& x) {
-  return x.scalar_type() == at::kFloat8_e4m3fn || x.scalar_type() == at::kFloat8_e5m2;
-}
-
 at::Tensor largest_magnitude(const at::Tensor& x) {
   if (is_vector_array(x)) return with_element_of(x, [&]<class Element> { return vector_largest<Element>(x); });
   if (x.numel() == 0) return at::zeros({1}, x.options().dtype(at::kFloat));

@@ -14,7 +14,6 @@ namespace llmtrain::kernels {
 enum class Fp8Format { e4m3, e5m2 };
 
 at::ScalarType fp8_type(Fp8Format format);
-bool is_fp8(const at::Tensor& x);
 
 // The largest |x|, 0 of no elements; NaN where x has one.
 at::Tensor largest_magnitude(const at::Tensor& x);

@@ -15,6 +15,11 @@ double divided(std::int64_t whole, std::int64_t parts) {
   return static_cast<double>(whole) / static_cast<double>(parts);
 }
 
+// Of tokens with one choice each, rounded up.
+std::int64_t even_share(const MixtureOfExpertsRecipe& moe, std::int64_t tokens) {
+  return (tokens + moe.experts - 1) / moe.experts;
+}
+
 }  // namespace
 
 AttentionMethod attention_method(const ModelRecipe& model, AttentionKernel kernel) {
@@ -64,14 +69,14 @@ std::int64_t logits_chunk_rows(std::int64_t rows, std::int64_t vocabulary, std::
 std::optional<std::int64_t> expert_limit(const MixtureOfExpertsRecipe& moe, std::int64_t tokens) {
   if (moe.capacity_factor == 0) return std::nullopt;
   // The formula rounds twice: the share up, its product with the factor down.
-  const std::int64_t share = (tokens + moe.experts - 1) / moe.experts;
-  return moe.top_k * static_cast<std::int64_t>(std::floor(std::abs(moe.capacity_factor) * static_cast<double>(share)));
+  const auto share = static_cast<double>(even_share(moe, tokens));
+  return moe.top_k * static_cast<std::int64_t>(std::floor(std::abs(moe.capacity_factor) * share));
 }
 
 std::int64_t expert_capacity(const MixtureOfExpertsRecipe& moe, std::int64_t tokens) {
   const auto limit = expert_limit(moe, tokens);
   if (moe.capacity_factor > 0) return *limit;
-  const std::int64_t even = moe.top_k * ((tokens + moe.experts - 1) / moe.experts);
+  const std::int64_t even = moe.top_k * even_share(moe, tokens);
   return limit ? std::min(even, *limit) : even;
 }
 

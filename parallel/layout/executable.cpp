@@ -25,8 +25,6 @@ void refuse_emulation(const LaunchRecipe& launch, std::vector<std::string>& reas
   }
 }
 
-}  // namespace
-
 std::vector<Unsupported> unsupported_experts(const Recipe& recipe) {
   if (!recipe.model.moe) return {};
   const MixtureOfExpertsRecipe& moe = *recipe.model.moe;
@@ -46,6 +44,8 @@ std::vector<Unsupported> unsupported_experts(const Recipe& recipe) {
        "use a multiple of parallel.expert"},
   };
 }
+
+}  // namespace
 
 // Every key that plans but does not run is listed here; a new feature removes its line.
 std::vector<std::string> not_executable(const Recipe& recipe) {

@@ -4,14 +4,13 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/randn.h>
-#include <unistd.h>
 
 #include <array>
 #include <catch2/catch.hpp>
-#include <fstream>
 #include <vector>
 
 #include "kernels/onednn/matmul.h"
+#include "tests/support/resident_memory.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -30,13 +29,6 @@ const std::vector<Shape> shapes{{1, 1, 1}, {3, 5, 7}, {64, 48, 257}, {17, 128, 9
 
 // One rounding of the result and fp32 sums of at most a few hundred terms.
 double tolerance(at::ScalarType type) { return type == at::kBFloat16 ? 1.0 / 256 : 1e-6; }
-
-double resident_megabytes() {
-  std::ifstream file("/proc/self/statm");
-  double size = 0, resident = 0;
-  file >> size >> resident;
-  return resident * static_cast<double>(::sysconf(_SC_PAGESIZE)) / 1e6;
-}
 
 }  // namespace
 
@@ -143,9 +135,9 @@ TEST_CASE("groups of any number of rows share what is kept of a shape", "[gemm]"
     group_backward_weight(y.narrow(0, 0, rows), x.narrow(0, 0, rows), dweight, Accumulation::add);
   };
   for (std::int64_t rows = 1; rows < 2000; rows += 20) multiply(rows);
-  const double before = resident_megabytes();
+  const double before = test::resident_megabytes();
   for (std::int64_t rows = 2; rows < 2000; rows += 2) multiply(rows);
-  CHECK(resident_megabytes() - before < 5);
+  CHECK(test::resident_megabytes() - before < 5);
 }
 
 }  // namespace llmtrain::kernels

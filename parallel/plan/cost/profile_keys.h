@@ -24,6 +24,13 @@ constexpr ProfileRange seconds_range{0, 1};
 constexpr ProfileRange size_range{0, 1e15};
 constexpr ProfileRange count_range{1, 1e6};
 
+// A program may state these, too, for a device.
+template <class Visitor>
+void visit_attention(Visitor& visitor, AttentionProfile& attention) {
+  visitor.number("forward_fraction", attention.forward_fraction, fraction_range);
+  visitor.number("backward_fraction", attention.backward_fraction, fraction_range);
+}
+
 template <class Visitor>
 void visit_profile(Visitor& visitor, ClusterProfile& profile) {
   visitor.text("name", profile.name);
@@ -48,10 +55,7 @@ void visit_profile(Visitor& visitor, ClusterProfile& profile) {
     visitor.number("outer_half", profile.matrix.outer_half, size_range);
     visitor.number("fp8_peak_fraction", profile.matrix.fp8_peak_fraction, fraction_or_none_range);
   });
-  visitor.section("attention", [&] {
-    visitor.number("forward_fraction", profile.attention.forward_fraction, fraction_range);
-    visitor.number("backward_fraction", profile.attention.backward_fraction, fraction_range);
-  });
+  visitor.section("attention", [&] { visit_attention(visitor, profile.attention); });
   visitor.section("memory", [&] {
     visitor.number("fraction", profile.memory.fraction, fraction_range);
     visitor.number("half_bytes", profile.memory.half_bytes, size_range);

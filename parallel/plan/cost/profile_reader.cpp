@@ -85,10 +85,7 @@ void ProfileReader::attention_by_device(std::string_view name, std::map<std::str
       AttentionProfile& read = field[device];
       // A device with one rate only would divide by zero in the other direction.
       const Keys outside = std::exchange(keys_, Keys::required);
-      section(device, [&] {
-        number("forward_fraction", read.forward_fraction, fraction_range);
-        number("backward_fraction", read.backward_fraction, fraction_range);
-      });
+      section(device, [&] { visit_attention(*this, read); });
       keys_ = outside;
     }
   });

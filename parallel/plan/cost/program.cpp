@@ -73,8 +73,9 @@ Program load_program(const std::string& program, const std::filesystem::path& fo
   if (program == Program{}.name && !std::filesystem::exists(folder / (program + ".json"))) return base;
   const std::filesystem::path file = named_file({"/cluster/program", "program"}, program, folder);
   const std::string text = read_file(file);
-  const std::string based_on = parse_program(text, file.string()).based_on;
-  if (based_on.empty()) return parse_program(text, file.string(), base);
+  Program found = parse_program(text, file.string(), base);
+  const std::string based_on = found.based_on;
+  if (based_on.empty()) return found;
   const std::filesystem::path base_file = named_file({"/based_on", "program"}, based_on, folder);
   Program parent = parse_program(read_file(base_file), base_file.string(), base);
   // One level, so that no two files can name each other.

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Models with experts on several ranks: their gradients element by element, their checkpoints and evaluations, and the
 // memory of many steps.
-#include <unistd.h>
-
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstddef>
-#include <fstream>
 #include <map>
 #include <span>
 #include <string>
@@ -17,6 +14,7 @@
 #include "core/checkpoint/tensor_slice.h"
 #include "tests/parallel/engine/save_ranks.h"
 #include "tests/parallel/engine/train_ranks.h"
+#include "tests/support/resident_memory.h"
 
 namespace llmtrain::test {
 namespace {
@@ -101,13 +99,6 @@ void check_same(const Numbers& got, const Numbers& expected) {
     const float own = largest_of(values);
     CHECK(largest_of(differences) <= 1e-5F * (own > 1e-5F * all ? own : all));
   }
-}
-
-double resident_megabytes() {
-  std::ifstream file("/proc/self/statm");
-  double size = 0, resident = 0;
-  file >> size >> resident;
-  return resident * static_cast<double>(::sysconf(_SC_PAGESIZE)) / 1e6;
 }
 
 }  // namespace
