@@ -38,7 +38,9 @@ class Values {
   std::vector<std::byte> bytes_;
 };
 
+// Under the thread sanitizer only some of them.
 const std::vector<ElementType>& all_types();
+const std::vector<ElementType>& floating_types();
 
 // A whole number of magnitude at most 3 that all types can represent; different for each rank and index.
 double small_number(ElementType type, int rank, std::int64_t index);
