@@ -58,7 +58,7 @@ class TwoCheckpoints {
   test::SampleCheckpoint newer_{2};
 };
 
-TEST_CASE("a flipped bit is detected anywhere in a checkpoint") {
+TEST_CASE("a flipped bit is detected anywhere in a checkpoint", "[one-thread]") {
   const TwoCheckpoints two;
   std::mt19937 random(20240501);
   for (const std::string& name : kinds) {
@@ -74,7 +74,7 @@ TEST_CASE("a flipped bit is detected anywhere in a checkpoint") {
   }
 }
 
-TEST_CASE("a file truncated at any byte is detected, and one that is longer") {
+TEST_CASE("a file truncated at any byte is detected, and one that is longer", "[one-thread]") {
   const TwoCheckpoints two;
   for (const std::string& name : kinds) {
     const std::string bytes = read_file(two.newer() / name);

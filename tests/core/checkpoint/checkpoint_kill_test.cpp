@@ -45,7 +45,8 @@ int sweep(const fs::path& before, const fs::path& work, const std::function<void
   }
 }
 
-TEST_CASE("killed at any point of a write, a whole checkpoint is found and the next write succeeds", "[rights]") {
+TEST_CASE("killed at any point of a write, a whole checkpoint is found and the next write succeeds",
+          "[one-thread][rights]") {
   if (!test::tracing_is_allowed()) return;
   const TemporaryDirectory folder;
   SampleCheckpoint older(1);
@@ -72,7 +73,8 @@ TEST_CASE("killed at any point of a write, a whole checkpoint is found and the n
   CHECK(was_newer);
 }
 
-TEST_CASE("killed at any point of writing a step again, the earlier or the later one is whole", "[rights]") {
+TEST_CASE("killed at any point of writing a step again, the earlier or the later one is whole",
+          "[one-thread][rights]") {
   if (!test::tracing_is_allowed()) return;
   const TemporaryDirectory folder;
   SampleCheckpoint earlier(1);
@@ -91,7 +93,7 @@ TEST_CASE("killed at any point of writing a step again, the earlier or the later
   CHECK(later.is_in(work / "step-00000001"));
 }
 
-TEST_CASE("killed at any point of the exchange in two steps, a checkpoint is found", "[rights]") {
+TEST_CASE("killed at any point of the exchange in two steps, a checkpoint is found", "[one-thread][rights]") {
   if (!test::tracing_is_allowed()) return;
   const TemporaryDirectory folder;
   SampleCheckpoint earlier(1);
@@ -139,7 +141,8 @@ std::string complaint_of_failed_write(const fs::path& checkpoints, const std::st
   return found == checkpoints / "step-00000001" && skipped.empty() ? "" : "step 1 is not whole any more";
 }
 
-TEST_CASE("a write that the system truncates at any byte leaves the earlier checkpoint and nothing else") {
+TEST_CASE("a write that the system truncates at any byte leaves the earlier checkpoint and nothing else",
+          "[one-thread]") {
   const TemporaryDirectory folder;
   SampleCheckpoint older(1);
   const fs::path written = older.write(folder.path(), 1);
@@ -156,7 +159,7 @@ TEST_CASE("a write that the system truncates at any byte leaves the earlier chec
   }
 }
 
-TEST_CASE("a process that dies at any byte of a write leaves a complete checkpoint") {
+TEST_CASE("a process that dies at any byte of a write leaves a complete checkpoint", "[one-thread]") {
   const TemporaryDirectory folder;
   SampleCheckpoint older(1);
   const fs::path written = older.write(folder.path(), 1);

@@ -198,10 +198,12 @@ int open_within(const std::filesystem::path& file, std::size_t budget) {
 }  // namespace
 
 TEST_CASE("a safetensors file with a broken frame is refused") { check_refused(broken_frames()); }
-TEST_CASE("a safetensors file whose tensors do not fill it is refused") { check_refused(broken_layouts()); }
-TEST_CASE("a safetensors file with a broken entry is refused") { check_refused(broken_entries()); }
+TEST_CASE("a safetensors file whose tensors do not fill it is refused", "[one-thread]") {
+  check_refused(broken_layouts());
+}
+TEST_CASE("a safetensors file with a broken entry is refused", "[one-thread]") { check_refused(broken_entries()); }
 
-TEST_CASE("a huge hostile header needs no memory beyond the file's own") {
+TEST_CASE("a huge hostile header needs no memory beyond the file's own", "[one-thread]") {
   constexpr std::size_t size = 30'000'000;
   constexpr std::size_t spare = 64U << 20;
   const test::TemporaryDirectory folder;
