@@ -11,7 +11,7 @@ from program import ProgramTest
 
 # In bf16 layouts differ by 5e-4; a run that learned nothing would be off by a third.
 LOSS, NORM, LOSS_IN_BF16, LOSS_IN_FP8 = 1e-5, 1e-4, 5e-3, 5e-3
-STEPS = 40
+STEPS = 24
 # One layout per line: the number of ranks, then recipe keys by their short names. Each in fp32.
 KEYS = {"micro": "batch.micro", "zero": "parallel.zero_stage", "shards": "parallel.zero_shard_ranks",
         "overlap": "parallel.overlap", "pipeline": "parallel.pipeline", "tensor": "parallel.tensor",
