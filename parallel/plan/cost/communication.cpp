@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "parallel/layout/layout.h"
 #include "parallel/plan/cost/operator_cost.h"
 #include "parallel/plan/cost/state_cost.h"
+#include "parallel/plan/cost/state_transfers.h"
 #include "parallel/plan/cost/step_cost_model.h"
 
 namespace llmtrain {
@@ -19,6 +21,7 @@ namespace {
 struct CountedExchange {
   Exchange exchange;
   std::vector<double> times;
+  std::vector<double> shown_times;  // times the share of each for which its pass waits
 
   // Exchanges that differ only in direction or exposure share one row of the table.
   auto kind() const {
@@ -60,11 +63,14 @@ class ExchangeCount {
     const Recompute recompute = context_.setting.recompute;
     const bool is_repeated_here =
         exchange.direction == Direction::forward && recompute == Recompute::full && is_repeated(item, recompute);
-    CountedExchange wanted{exchange, std::vector<double>(static_cast<std::size_t>(context_.mesh().pipeline), 0)};
+    const std::vector<double> never(static_cast<std::size_t>(context_.mesh().pipeline), 0);
+    CountedExchange wanted{exchange, never, never};
     auto place = std::find_if(counted_.begin(), counted_.end(),
                               [&](const CountedExchange& known) { return known.kind() == wanted.kind(); });
     if (place == counted_.end()) place = counted_.insert(place, std::move(wanted));
-    place->times[rank] += context_.partition.shape.micro_batches * (is_repeated_here ? 2 : 1);
+    const double times = context_.partition.shape.micro_batches * (is_repeated_here ? 2 : 1);
+    place->times[rank] += times;
+    place->shown_times[rank] += times * shown_share(context_, exchange.exposure);
     if (std::find(names_.begin(), names_.end(), exchange.tensors) == names_.end()) names_.push_back(exchange.tensors);
   }
 
@@ -78,28 +84,77 @@ class ExchangeCount {
   std::vector<std::string> names_;
 };
 
-// Builds the communication table row by row.
-struct Table {
-  const CostContext& context;
-  std::vector<CommunicationEntry> entries{};
-
-  // `bytes` of whole tensors per step, and the time of moving them: by default that of one collective over all of the
-  // bytes. Leaves out what moves nothing.
-  void add(Collective collective, Purpose purpose, std::string tensors, const RankGroup& group, double bytes,
-           std::optional<double> seconds = std::nullopt) {
-    const double sent = ring_bytes(collective, group.ranks, bytes);
-    if (group.ranks <= 1 || sent <= 0) return;
-    if (!seconds) seconds = context.collectives.seconds(collective, bytes, group);
-    entries.push_back({collective, purpose, std::move(tensors), group.ranks, sent, *seconds});
-  }
-  void add(const CountedExchange& counted) {
-    const Exchange& exchange = counted.exchange;
-    const AxisGroup group = group_of(context, exchange.axis);
-    const double times = std::ranges::max(counted.times);
-    add(exchange.collective, group.purpose, exchange.tensors, group.ranks,
-        times * (exchange.bytes / exchange.compression), times * exchange_seconds(context, exchange));
-  }
+// What one pipeline rank adds to a row of the communication table.
+struct Share {
+  double bytes = 0;  // of whole tensors per step
+  double seconds = 0;
+  double shown_seconds = 0;
 };
+
+// Adds up the communication of each pipeline rank, in rows by collective, purpose and kind of tensor.
+class Table {
+ public:
+  explicit Table(const CostContext& context) : context_(context) {}
+
+  const CostContext& context() const { return context_; }
+  std::size_t ranks() const { return static_cast<std::size_t>(context_.mesh().pipeline); }
+
+  void add(Collective collective, Purpose purpose, std::string_view tensors, const RankGroup& group, std::size_t rank,
+           const Share& share) {
+    if (group.ranks <= 1 || share.bytes <= 0) return;
+    auto row = std::ranges::find_if(rows_, [&](const Row& known) {
+      return std::tie(known.entry.collective, known.entry.purpose, known.entry.ranks) ==
+                 std::tie(collective, purpose, group.ranks) &&
+             known.entry.tensors == tensors;
+    });
+    if (row == rows_.end()) {
+      const CommunicationEntry entry{
+          .collective = collective, .purpose = purpose, .tensors = std::string(tensors), .ranks = group.ranks};
+      row = rows_.insert(row, {entry, std::vector<Share>(ranks())});
+    }
+    row->shares[rank].bytes += share.bytes;
+    row->shares[rank].seconds += share.seconds;
+    row->shares[rank].shown_seconds += share.shown_seconds;
+  }
+  // A collective of the step, which nothing hides.
+  void add(Collective collective, Purpose purpose, std::string_view tensors, const RankGroup& group, std::size_t rank,
+           double bytes) {
+    const double seconds = context_.collectives.seconds(collective, bytes, group);
+    add(collective, purpose, tensors, group, rank, {bytes, seconds, seconds});
+  }
+
+  // The table of one rank, or in each row the rank that sends most there.
+  std::vector<CommunicationEntry> of(std::optional<std::size_t> rank) const {
+    std::vector<CommunicationEntry> entries;
+    for (const Row& row : rows_) {
+      const Share& share = rank ? row.shares[*rank] : *std::ranges::max_element(row.shares, {}, &Share::bytes);
+      if (share.bytes <= 0) continue;
+      entries.push_back(row.entry);
+      entries.back().bytes_per_rank_per_step = ring_bytes(row.entry.collective, row.entry.ranks, share.bytes);
+      entries.back().seconds = share.seconds;
+      entries.back().exposed_seconds = share.shown_seconds;
+    }
+    return entries;
+  }
+
+ private:
+  struct Row {
+    CommunicationEntry entry;
+    std::vector<Share> shares;  // by pipeline rank
+  };
+  const CostContext& context_;
+  std::vector<Row> rows_;
+};
+
+void add_exchange(const CountedExchange& counted, Table& table) {
+  const Exchange& exchange = counted.exchange;
+  const AxisGroup group = group_of(table.context(), exchange.axis);
+  const double seconds = exchange_seconds(table.context(), exchange);
+  for (std::size_t rank = 0; rank < table.ranks(); ++rank)
+    table.add(exchange.collective, group.purpose, exchange.tensors, group.ranks, rank,
+              {counted.times[rank] * (exchange.bytes / exchange.compression), counted.times[rank] * seconds,
+               counted.shown_times[rank] * seconds});
+}
 
 // How often each stage's operation occurs in its rank's schedule.
 std::vector<double> count_by_stage(const Schedule& schedule, Operation operation) {
@@ -110,108 +165,109 @@ std::vector<double> count_by_stage(const Schedule& schedule, Operation operation
   return counts;
 }
 
-// The states that each pipeline rank moves in a step. What is reduced last is reduced once.
-std::vector<StateTraffic> state_traffic(const Partition& partition, const Schedule& schedule) {
-  const std::vector<double> reductions = count_by_stage(schedule, Operation::reduce_gradients);
-  const std::vector<double> gathers = count_by_stage(schedule, Operation::gather_weights);
-  std::vector<StateTraffic> ranks(static_cast<std::size_t>(partition.mesh.pipeline));
-  for (std::size_t stage = 0; stage < partition.stages.size(); ++stage) {
-    ranks[partition.rank_of(stage)].add_blocks(partition.stages[stage].blocks.size(), reductions[stage],
-                                               gathers[stage]);
-    for (const StateGroup& group : partition.groups[stage]) {
-      const bool once = group.is_reduced_last(partition.zero_stage());
-      const double times = once ? std::min(1.0, reductions[stage]) : reductions[stage];
-      ranks[partition.rank_of(stage)].add(group, times, gathers[stage]);
+// Gradients first, then weights.
+void add_states(const Layout& layout, Table& table) {
+  const std::vector<double> reductions = count_by_stage(layout.schedule(), Operation::reduce_gradients);
+  const std::vector<double> gathers = count_by_stage(layout.schedule(), Operation::gather_weights);
+  const auto times = [&](StateTransfer::When when, std::size_t stage) {
+    switch (when) {
+      case StateTransfer::When::reduction:
+        return reductions[stage];
+      case StateTransfer::When::last_reduction:
+        return std::min(1.0, reductions[stage]);
+      case StateTransfer::When::gather:
+        return gathers[stage];
+    }
+    return 0.0;
+  };
+  for (const bool is_gather : {false, true}) {
+    for (std::size_t stage = 0; stage < layout.partition().stages.size(); ++stage) {
+      for (const StateTransfer& transfer : state_transfers(table.context(), stage)) {
+        if ((transfer.when == StateTransfer::When::gather) != is_gather) continue;
+        const double count = times(transfer.when, stage), seconds = count * transfer.seconds;
+        table.add(transfer.collective, Purpose::data_parallel, transfer.tensors, transfer.ranks,
+                  layout.partition().rank_of(stage), {count * transfer.bytes, seconds, 0});
+      }
     }
   }
-  return ranks;
-}
-
-// ZeRO-3 moves gradients and weights block by block during passes, the other stages once after the step.
-void add_gradients(const CostContext& context, const StateRanks& ranks, const std::string& name, double bytes,
-                   double blocks, Table& table) {
-  const std::string gradients = name + "gradients";
-  if (ranks.zero_stage == 0)
-    return table.add(Collective::all_reduce, Purpose::data_parallel, gradients, ranks.data, bytes);
-  table.add(Collective::reduce_scatter, Purpose::data_parallel, gradients, ranks.shards, bytes,
-            sharding_seconds(context, ranks.zero_stage, bytes, blocks, ranks.shards));
-  // With fewer shards than data ranks the shards' sums are added up across the replicas.
-  table.add(Collective::all_reduce, Purpose::data_parallel, name + "gradient shards", ranks.replicas,
-            bytes / static_cast<double>(ranks.shards.ranks));
-}
-
-void add_weights(const CostContext& context, const StateRanks& ranks, const std::string& name, double bytes,
-                 double blocks, Table& table) {
-  // Without sharding every rank updates all weights itself: none move.
-  if (ranks.zero_stage == 0) return;
-  table.add(Collective::all_gather, Purpose::data_parallel, name + "weights", ranks.shards, bytes,
-            sharding_seconds(context, ranks.zero_stage, bytes, blocks, ranks.shards));
-}
-
-// The rank with the most traffic sets the pace: the others wait for it at the end of the step.
-void add_states(const CostContext& context, const std::vector<StateTraffic>& ranks, Table& table) {
-  const StateRanks dense = dense_ranks(context), experts = expert_ranks(context);
-  const double reduced = most(ranks, &StateTraffic::reduced_blocks),
-               gathered = most(ranks, &StateTraffic::gathered_blocks);
-  add_gradients(context, dense, "", most(ranks, &StateTraffic::gradients), reduced, table);
-  add_gradients(context, experts, "expert ", most(ranks, &StateTraffic::expert_gradients), reduced, table);
-  add_weights(context, dense, "", most(ranks, &StateTraffic::weights), gathered, table);
-  add_weights(context, experts, "expert ", most(ranks, &StateTraffic::expert_weights), gathered, table);
 }
 
 // Sums of gradients over tensor ranks, once per step.
-void add_tensor_gradients(const CostContext& context, Table& table) {
+void add_tensor_gradients(Table& table) {
+  const CostContext& context = table.context();
   const double gradient = element_bytes(element_type(context.recipe().precision.gradients));
   const std::vector<TensorGradientShare> shares = tensor_gradient_shares(context.partition);
-  table.add(Collective::all_reduce, Purpose::tensor_parallel, "norm gradients", tensor_group(context.mesh()),
-            gradient * most(shares, &TensorGradientShare::whole_group));
-  table.add(Collective::all_reduce, Purpose::tensor_parallel, "key and value gradients",
-            same_heads_group(context.mesh(), context.recipe().model),
-            gradient * most(shares, &TensorGradientShare::same_heads));
+  const RankGroup heads = same_heads_group(context.mesh(), context.recipe().model);
+  for (std::size_t rank = 0; rank < shares.size(); ++rank)
+    table.add(Collective::all_reduce, Purpose::tensor_parallel, "norm gradients", tensor_group(context.mesh()), rank,
+              gradient * shares[rank].whole_group);
+  for (std::size_t rank = 0; rank < shares.size(); ++rank)
+    table.add(Collective::all_reduce, Purpose::tensor_parallel, "key and value gradients", heads, rank,
+              gradient * shares[rank].same_heads);
 }
 
-// Every stage but the last sends activations, every stage but the first gradients.
-void add_pipeline(const CostContext& context, Table& table) {
+// Every stage but the last sends activations to the next one and receives their gradients, which it gathers.
+void add_transfers(Table& table) {
+  const CostContext& context = table.context();
   const Partition& partition = context.partition;
-  if (partition.mesh.pipeline <= 1) return;
-  std::vector<double> sends(static_cast<std::size_t>(partition.mesh.pipeline), 0);
-  for (std::size_t stage = 0; stage < partition.stages.size(); ++stage)
-    // Two tensors per micro-batch and stage boundary: its activation forward, its gradient backward.
-    sends[partition.rank_of(stage)] += (partition.is_last(stage) ? 0 : 1) + (stage > 0 ? 1 : 0);
-  const double times = partition.shape.micro_batches * std::ranges::max(sends);
   const Boundary boundary = boundary_of(context);
-  const RankGroup neighbours = pipeline_neighbours(partition.mesh), tensor = tensor_group(partition.mesh);
-  table.add(Collective::send, Purpose::pipeline, "activations", neighbours, times * boundary.sent_bytes,
-            times * boundary_seconds(context, neighbours));
-  table.add(Collective::all_gather, Purpose::pipeline, "activations", tensor, times * boundary.whole_bytes,
-            times * context.collectives.all_gather(boundary.whole_bytes, tensor));
-  table.add(Collective::all_reduce, Purpose::pipeline, "tied embedding", shared_embedding_group(partition.mesh),
-            shared_embedding_bytes(partition));
+  const RankGroup tensor = tensor_group(partition.mesh);
+  const double micros = partition.shape.micro_batches;
+  const double gather_seconds = micros * context.collectives.all_gather(boundary.whole_bytes, tensor);
+  for (const bool is_gather : {false, true}) {
+    for (std::size_t stage = 0; stage + 1 < partition.stages.size(); ++stage) {
+      const std::size_t here = partition.rank_of(stage), next = partition.rank_of(stage + 1);
+      const RankGroup neighbours = pipeline_neighbours(partition.mesh, static_cast<std::int64_t>(here));
+      const double sent_seconds = micros * boundary_seconds(context, neighbours) - gather_seconds;
+      for (const std::size_t rank : {here, next}) {
+        if (is_gather)
+          table.add(Collective::all_gather, Purpose::pipeline, "activations", tensor, rank,
+                    {micros * boundary.whole_bytes, gather_seconds, 0});
+        else
+          table.add(Collective::send, Purpose::pipeline, "activations", neighbours, rank,
+                    {micros * boundary.sent_bytes, sent_seconds, 0});
+      }
+    }
+  }
+}
+
+void add_pipeline(Table& table) {
+  const Partition& partition = table.context().partition;
+  if (partition.mesh.pipeline <= 1) return;
+  add_transfers(table);
+  for (const std::size_t rank : {std::size_t{0}, table.ranks() - 1})
+    table.add(Collective::all_reduce, Purpose::pipeline, "tied embedding", shared_embedding_group(partition.mesh), rank,
+              shared_embedding_bytes(partition));
+}
+
+// Loss, norm and stop request of every rank, once per step: negligible, but listed so that the table is complete.
+void add_scalars(const Layout& layout, Table& table) {
+  const std::int64_t ranks = layout.mesh().world();
+  const RankGroup world{ranks, 1, std::min(ranks, layout.mesh().devices_per_node)};
+  for (std::size_t rank = 0; rank < table.ranks(); ++rank)
+    table.add(Collective::all_gather, Purpose::control, "scalars", world, rank,
+              static_cast<double>(step_scalars(layout.recipe().model) * sizeof(double)) * static_cast<double>(ranks));
 }
 
 }  // namespace
 
-std::vector<CommunicationEntry> communication_of(const Layout& layout, const ClusterProfile& profile) {
+std::vector<CommunicationEntry> communication_of(const Layout& layout, const ClusterProfile& profile,
+                                                 std::optional<std::size_t> pipeline_rank) {
   const CostContext context(layout.partition(), profile);
-  Table table{context};
-  add_states(context, state_traffic(layout.partition(), layout.schedule()), table);
+  Table table(context);
+  add_states(layout, table);
   const ExchangeCount exchanges(context);
   // Tensor-parallel exchanges stay together, before those of the other axes.
   const auto add_exchanges = [&](bool of_tensor_ranks) {
     for (const CountedExchange& counted : exchanges.counted())
-      if ((counted.exchange.axis == RankAxis::tensor) == of_tensor_ranks) table.add(counted);
+      if ((counted.exchange.axis == RankAxis::tensor) == of_tensor_ranks) add_exchange(counted, table);
   };
   add_exchanges(true);
-  add_tensor_gradients(context, table);
+  add_tensor_gradients(table);
   add_exchanges(false);
-  add_pipeline(context, table);
-  const Mesh& mesh = layout.mesh();
-  // Loss, norm and stop request of every rank, once per step: negligible, but listed so that the table is complete.
-  const RankGroup world{mesh.world(), 1, std::min(mesh.world(), mesh.devices_per_node)};
-  table.add(
-      Collective::all_gather, Purpose::control, "scalars", world,
-      static_cast<double>(step_scalars(layout.recipe().model) * sizeof(double)) * static_cast<double>(world.ranks));
-  return std::move(table.entries);
+  add_pipeline(table);
+  add_scalars(layout, table);
+  return table.of(pipeline_rank);
 }
 
 }  // namespace llmtrain

@@ -163,22 +163,6 @@ WorkPair sum_of(const CostContext& context, Range operators, int depth, Counts c
   return sum;
 }
 
-// The fraction of a collective's time for which a pass waits.
-double shown_share(const CostContext& context, Exposure exposure) {
-  switch (exposure) {
-    case Exposure::whole:
-      return 1;
-    case Exposure::beside_product: {  // hidden by the product, which it slows down
-      const OverlapFacts& overlap = context.program().overlap;
-      if (overlap.tensor == TensorOverlap::none) return 1;
-      return std::max(overlap.exposed, context.profile.compute_slowdown);
-    }
-    case Exposure::gathered_again:
-      return context.program().overlap.sequence_regather;
-  }
-  return 1;
-}
-
 double waited_seconds(const CostContext& context, const Operator& item, Direction direction) {
   double seconds = 0;
   for (const Exchange& exchange : item.exchanges)
@@ -256,6 +240,21 @@ AxisGroup group_of(const CostContext& context, RankAxis axis) {
 double exchange_seconds(const CostContext& context, const Exchange& exchange) {
   const RankGroup group = group_of(context, exchange.axis).ranks;
   return context.collectives.seconds(exchange.collective, exchange.bytes, group) / exchange.compression;
+}
+
+double shown_share(const CostContext& context, Exposure exposure) {
+  switch (exposure) {
+    case Exposure::whole:
+      return 1;
+    case Exposure::beside_product: {  // hidden by the product, which it slows down
+      const OverlapFacts& overlap = context.program().overlap;
+      if (overlap.tensor == TensorOverlap::none) return 1;
+      return std::max(overlap.exposed, context.profile.compute_slowdown);
+    }
+    case Exposure::gathered_again:
+      return context.program().overlap.sequence_regather;
+  }
+  return 1;
 }
 
 Boundary boundary_of(const CostContext& context) {

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "parallel/plan/cost/state_transfers.h"
+
 namespace llmtrain {
 namespace {
 
@@ -101,69 +103,6 @@ double update_seconds(const CostContext& context, std::size_t rank) {
 
 }  // namespace
 
-StateRanks dense_ranks(const CostContext& context) {
-  const Mesh& mesh = context.mesh();
-  return {context.partition.zero_stage(), data_group(mesh), shard_group(mesh), replica_group(mesh)};
-}
-
-StateRanks expert_ranks(const CostContext& context) {
-  const Mesh& mesh = context.mesh();
-  const bool is_folded = context.program().experts.folded;
-  // Folded experts are sharded over all of their copies.
-  const RankGroup shards = is_folded ? expert_copies(context) : expert_shard_group(mesh);
-  return {shards.ranks > 1 ? context.recipe().parallel.zero_stage : 0, expert_copies(context), shards,
-          is_folded ? RankGroup{} : expert_replica_group(mesh)};
-}
-
-void StateTraffic::add(const StateGroup& group, double reductions, double gathers) {
-  const bool is_expert = group.kind == Kind::experts;
-  const auto whole = static_cast<double>(group.whole());
-  (is_expert ? expert_gradients : gradients) += reductions * (whole * group.types.gradient_bytes());
-  (is_expert ? expert_weights : weights) += gathers * (whole * group.types.weight_bytes());
-}
-
-void StateTraffic::add_blocks(std::size_t blocks, double reductions, double gathers) {
-  reduced_blocks += reductions * static_cast<double>(blocks);
-  gathered_blocks += gathers * static_cast<double>(blocks);
-}
-
-double sharding_seconds(const CostContext& context, std::int64_t zero_stage, double bytes, double messages,
-                        const RankGroup& group) {
-  return zero_stage == 3 ? context.collectives.gather_weights(bytes, messages, group)
-                         : context.collectives.all_gather(bytes, group);
-}
-
-double reduction_seconds(const CostContext& context, const StateTraffic& traffic) {
-  // ZeRO-0 keeps whole gradients everywhere: one all-reduce over all data ranks. Else hierarchical: reduce-scatter
-  // among the shards, then all-reduce of each shard among its replicas.
-  const auto seconds = [&](double bytes, const StateRanks& ranks) {
-    const CollectiveCost& collectives = context.collectives;
-    if (ranks.zero_stage == 0) return collectives.all_reduce(bytes, ranks.data);
-    return sharding_seconds(context, ranks.zero_stage, bytes, traffic.reduced_blocks, ranks.shards) +
-           collectives.all_reduce(bytes / static_cast<double>(ranks.shards.ranks), ranks.replicas);
-  };
-  return seconds(traffic.gradients, dense_ranks(context)) + seconds(traffic.expert_gradients, expert_ranks(context));
-}
-
-double gather_seconds(const CostContext& context, const StateTraffic& traffic) {
-  const auto seconds = [&](double bytes, const StateRanks& ranks) {
-    return ranks.zero_stage == 0
-               ? 0
-               : sharding_seconds(context, ranks.zero_stage, bytes, traffic.gathered_blocks, ranks.shards);
-  };
-  return seconds(traffic.weights, dense_ranks(context)) + seconds(traffic.expert_weights, expert_ranks(context));
-}
-
-double exposed_beside_pass(double collective_seconds, double pass_seconds, double buckets, double slowdown) {
-  // One bucket is only complete when the pass is over.
-  if (buckets <= 1) return collective_seconds;
-  // The last bucket is complete only when the pass ends, so nothing hides it. While both run, the pass proceeds at
-  // 1 − slowdown, so it lasts longer and hides more, and the time that it loses counts as exposed.
-  const double early = (buckets - 1) / buckets;
-  const double hidden = std::min(collective_seconds * early, pass_seconds * early / (1 - slowdown));
-  return collective_seconds - hidden + slowdown * hidden;
-}
-
 std::vector<TensorGradientShare> tensor_gradient_shares(const Partition& partition) {
   const auto ranks = static_cast<std::size_t>(partition.mesh.pipeline);
   std::vector<TensorGradientShare> fullest(ranks);
@@ -173,7 +112,10 @@ std::vector<TensorGradientShare> tensor_gradient_shares(const Partition& partiti
     for (std::size_t stage = rank; stage < partition.stages.size(); stage += ranks)
       add_stage(partition, partition.stages[stage], shards);
     // The fullest shard is taken: all ranks of the group wait for it.
-    fullest[rank] = {most(shards, &TensorGradientShare::whole_group), most(shards, &TensorGradientShare::same_heads)};
+    for (const TensorGradientShare& shard : shards) {
+      fullest[rank].whole_group = std::max(fullest[rank].whole_group, shard.whole_group);
+      fullest[rank].same_heads = std::max(fullest[rank].same_heads, shard.same_heads);
+    }
   }
   return fullest;
 }

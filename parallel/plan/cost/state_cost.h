@@ -1,59 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "parallel/plan/cost/operator_cost.h"
 
 namespace llmtrain {
-
-// The largest value of a member.
-template <class Item>
-double most(const std::vector<Item>& items, double Item::*member) {
-  return std::ranges::max(items, {}, member).*member;
-}
-
-// Bytes of one stage's full tensors that data-parallel ranks move: the gradients of a reduction and the weights of a
-// gather, including ZeRO's padding.
-struct StateTraffic {
-  double gradients = 0;
-  double weights = 0;
-  double expert_gradients = 0;
-  double expert_weights = 0;
-  // In how many messages each of them moves: one per block and collective.
-  double reduced_blocks = 0;
-  double gathered_blocks = 0;
-
-  // Adds a group whose gradients are reduced `reductions` times and whose weights are gathered `gathers` times.
-  void add(const StateGroup& group, double reductions, double gathers);
-  void add_blocks(std::size_t blocks, double reductions, double gathers);
-};
-
-// Who shares states. Experts have groups of their own, which may be of one rank where the dense ones have many: nothing
-// is sharded then.
-struct StateRanks {
-  std::int64_t zero_stage = 0;  // effective
-  RankGroup data, shards, replicas;
-};
-StateRanks dense_ranks(const CostContext& context);
-StateRanks expert_ranks(const CostContext& context);
-
-// Seconds of one gather of sharded weights or scatter of gradients, which takes as long: ZeRO-3 moves them in one
-// message per block.
-double sharding_seconds(const CostContext& context, std::int64_t zero_stage, double bytes, double messages,
-                        const RankGroup& group);
-
-// Seconds of one reduction (all-reduce, or reduce-scatter at ZeRO-1 and higher) and of one gather of weights, dense
-// parameters and experts each over the ranks of their own group.
-double reduction_seconds(const CostContext& context, const StateTraffic& traffic);
-double gather_seconds(const CostContext& context, const StateTraffic& traffic);
-
-// The exposed seconds of a collective over a stage's tensors that runs bucket by bucket, one bucket per block,
-// concurrently with a pass of the same stage: the last bucket, and what the pass is too short to hide. `slowdown` as
-// StepCosts::compute_slowdown.
-double exposed_beside_pass(double collective_seconds, double pass_seconds, double buckets, double slowdown);
 
 // Gradient elements that a rank sums with other tensor ranks once per step (core/graph/sharding.h), after the
 // data-parallel reduction, on the ZeRO shard that holds most of them.

@@ -8,6 +8,7 @@
 #include "parallel/layout/emulated_machine.h"
 #include "parallel/plan/cost/operator_cost.h"
 #include "parallel/plan/cost/state_cost.h"
+#include "parallel/plan/cost/state_transfers.h"
 
 namespace llmtrain {
 namespace {
@@ -43,22 +44,22 @@ void add_offload(const CostContext& context, std::size_t stage, StageCost& cost)
   cost.backward.seconds = std::max(cost.backward.seconds, seconds);
 }
 
-// With overlap data-parallel traffic runs bucket by bucket, concurrently with the stage's own passes: reductions during
-// the last backward, the gather of updated weights (ZeRO-1 and -2) during the next step's first forward.
 void add_data_parallel(const CostContext& context, std::size_t stage, StageCost& cost) {
-  StateTraffic traffic;
-  for (const StateGroup& group : context.partition.groups[stage]) traffic.add(group, 1, 1);
-  traffic.add_blocks(context.partition.stages[stage].blocks.size(), 1, 1);
-  cost.reduce_seconds = reduction_seconds(context, traffic);
-  cost.gather_seconds = gather_seconds(context, traffic);
-  if (!context.recipe().parallel.overlap) return;
-  const auto buckets = static_cast<double>(context.partition.stages[stage].blocks.size());
-  const double slowdown = context.profile.compute_slowdown;
-  // One bucket per block, as frameworks bucket gradients; the last bucket of the pass is never hidden.
-  cost.reduce_seconds = exposed_beside_pass(cost.reduce_seconds, cost.backward.seconds, buckets, slowdown);
-  // ZeRO-3 gathers are instructions of the schedule: the simulator overlaps them.
-  if (context.recipe().parallel.zero_stage == 3) return;
-  cost.gather_seconds = exposed_beside_pass(cost.gather_seconds, cost.forward.seconds, buckets, slowdown);
+  for (const StateTransfer& transfer : state_transfers(context, stage)) {
+    switch (transfer.when) {
+      case StateTransfer::When::reduction:
+        cost.reduce_seconds += transfer.seconds;
+        break;
+      case StateTransfer::When::last_reduction:
+        cost.last_reduce_seconds += transfer.seconds;
+        break;
+      case StateTransfer::When::gather:
+        cost.gather_seconds += transfer.seconds;
+        break;
+    }
+  }
+  // One bucket per block, as frameworks bucket gradients.
+  cost.buckets = static_cast<double>(context.partition.stages[stage].blocks.size());
 }
 
 double median(std::vector<double> values) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "parallel/layout/layout.h"
@@ -13,8 +15,12 @@ namespace llmtrain {
 // that a search can price thousands of layouts per second.
 StepCosts make_step_costs(const Partition& partition, const ClusterProfile& profile);
 
-// For each kind of exchange, what its busiest rank sends in one step: bytes by the ring algorithm
-// (core/base/collective.h), and the collectives' time without overlap. Exchanges that move nothing are left out.
-std::vector<CommunicationEntry> communication_of(const Layout& layout, const ClusterProfile& profile);
+// What a pipeline rank sends in one step, by collective, purpose and kind of tensor: bytes by the ring algorithm
+// (core/base/collective.h), the collectives' time without overlap, and how much of it passes and optimizer wait for; of
+// data-parallel traffic and of transfers between stages that is 0, for the simulation to tell. The seconds are those
+// that make_step_costs() gives to the simulator. Without a rank each row is that of the rank that sends most there.
+// Exchanges that move nothing are left out.
+std::vector<CommunicationEntry> communication_of(const Layout& layout, const ClusterProfile& profile,
+                                                 std::optional<std::size_t> pipeline_rank = std::nullopt);
 
 }  // namespace llmtrain

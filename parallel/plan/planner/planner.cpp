@@ -116,26 +116,25 @@ std::vector<PlannedRank> planned_ranks(const Plan& plan) {
   return ranks;
 }
 
-// What the busiest rank sends, with the exposed seconds of each entry: all of a collective inside a pass, and the
-// simulated share of data-parallel traffic and of transfers.
+// What the busiest rank sends, with the exposed seconds of each entry: of data-parallel traffic and of transfers the
+// simulated share.
 std::vector<CommunicationEntry> planned_communication(const Plan& plan, const ClusterProfile& profile) {
   std::vector<CommunicationEntry> entries = communication_of(*plan.layout, profile);
   const RankSimulation& busiest = busiest_rank(plan.simulation);
   // The simulator knows exposed time per stream, not per tensor: it is split in proportion to each entry's time.
-  const auto exposed_share = [&](Purpose purpose, double exposed_seconds) {
+  const auto share_out = [&](Purpose purpose, double exposed_seconds) {
+    const auto is_open = [&](const CommunicationEntry& entry) {
+      return entry.purpose == purpose && entry.exposed_seconds == 0;
+    };
     double seconds = 0;
     for (const CommunicationEntry& entry : entries)
-      if (entry.purpose == purpose) seconds += entry.seconds;
-    return seconds > 0 ? std::min(1.0, exposed_seconds / seconds) : 0;
+      if (is_open(entry)) seconds += entry.seconds;
+    const double share = seconds > 0 ? std::min(1.0, exposed_seconds / seconds) : 0;
+    for (CommunicationEntry& entry : entries)
+      if (is_open(entry)) entry.exposed_seconds = share * entry.seconds;
   };
-  const double of_data = exposed_share(Purpose::data_parallel, exposed_data_seconds(busiest));
-  const double of_transfers = exposed_share(Purpose::pipeline, busiest.exposed_transfer_seconds);
-  for (CommunicationEntry& entry : entries) {
-    const double share = entry.purpose == Purpose::data_parallel ? of_data
-                         : entry.purpose == Purpose::pipeline    ? of_transfers
-                                                                 : 1;
-    entry.exposed_seconds = share * entry.seconds;
-  }
+  share_out(Purpose::data_parallel, exposed_data_seconds(busiest));
+  share_out(Purpose::pipeline, busiest.exposed_transfer_seconds);
   return entries;
 }
 

@@ -56,6 +56,22 @@ double data_seconds(const ScheduleShape& shape, const StepCosts& costs) {
   return *std::ranges::max_element(busy);
 }
 
+// Seconds of the traffic that passes cannot hide: what a rank's last reduction and its first gather of updated weights
+// leave of a backward and a forward. Those of its other stages have more passes to hide behind.
+double last_buckets(const ScheduleShape& shape, const StepCosts& costs) {
+  double longest = 0;
+  for (std::size_t rank = 0; rank < static_cast<std::size_t>(shape.pipeline); ++rank) {
+    const StageCost& cost = costs.stages[rank];
+    double shown = 0;
+    if (shape.reduces)
+      shown += std::max(cost.reduce_seconds / cost.buckets, cost.reduce_seconds - cost.backward.seconds);
+    if (shape.sharding() > 0)
+      shown += std::max(cost.gather_seconds / cost.buckets, cost.gather_seconds - cost.forward.seconds);
+    longest = std::max(longest, shown);
+  }
+  return longest;
+}
+
 // The busiest rank's passes plus one stage's pass per other rank (the bubble of equal stages), or the data-parallel
 // traffic if that takes longer; plus optimizer and overhead.
 double estimate_seconds(const ScheduleShape& shape, const StepCosts& costs) {
@@ -69,8 +85,8 @@ double estimate_seconds(const ScheduleShape& shape, const StepCosts& costs) {
   const double bubble = passes / static_cast<double>(costs.stages.size()) * static_cast<double>(busy.size() - 1);
   const double window = *std::ranges::max_element(busy) + bubble;
   const double data = data_seconds(shape, costs);
-  return (costs.overlap ? std::max(window, data) : window + data) + *std::ranges::max_element(costs.optimizer_seconds) +
-         costs.step_overhead_seconds;
+  return (costs.overlap ? std::max(window + last_buckets(shape, costs), data) : window + data) +
+         *std::ranges::max_element(costs.optimizer_seconds) + costs.step_overhead_seconds;
 }
 
 class Search {

@@ -24,6 +24,19 @@ class DataStream {
     return running_.back();
   }
 
+  // What of a collective can run beside the pass whose parts complete its buckets: the interval, which ends with the
+  // pass, lengthened by it as by those of end_of_pass(). The rest is left for issue(). `pass` is as end_of_pass() gives
+  // it; nothing else is issued before its end.
+  Interval beside(const Interval& pass, double seconds, double buckets, double slowdown) const {
+    // The first bucket is complete after its part of the pass, the last one only when the pass ends.
+    const double from = std::max(free_at_, pass.start + (pass.end - pass.start) / buckets);
+    const double early = seconds * (buckets - 1) / buckets;
+    // The longer pass hides more. Buckets that wait for the pass leave gaps; the interval is as late as possible.
+    const double hidden = std::clamp((pass.end - from) / (1 - slowdown), 0.0, early);
+    const double end = pass.end + slowdown * hidden;
+    return {end - hidden, end};
+  }
+
   double free_at() const { return free_at_; }
 
   // End of a pass that starts at `start` and takes `seconds` on its own: while collectives run it proceeds at the rate

@@ -41,7 +41,10 @@ struct RankClock {
 };
 
 struct StageClock {
-  double gathered = 0;           // end of the last gather of its weights
+  double gathered = 0;           // its weights are there, or the first bucket of the updated ones
+  double updated = 0;            // all updated weights are there
+  Interval reducing;             // the part of its next reduction that ran beside the backward
+  double left_to_reduce = 0;     // the rest of it
   double reduced = 0;            // end of the last reduction of its gradients
   std::int32_t unreduced = 0;    // backward passes since the last reduction
   bool holds_gradients = false;  // whole gradients that are not reduced yet
@@ -62,7 +65,10 @@ class Simulator {
 
   // Ranks act in order of simulated time, so that links serve transfers in the order in which they are requested.
   Simulation run() {
-    for (const RankClock& rank : ranks_) wake(rank, 0);
+    for (RankClock& rank : ranks_) {
+      if (carries_updates()) gather_updates(rank);
+      wake(rank, 0);
+    }
     while (!queue_.empty()) {
       const auto [now, rank] = queue_.top();
       queue_.pop();
@@ -88,6 +94,22 @@ class Simulator {
     return arrivals_[2 * tensor + (activation ? 0 : 1)];
   }
 
+  // With overlap the weights that a step updates at ZeRO-1 and -2 arrive during the next one. All steps are alike:
+  // those of the step before arrive during this one.
+  bool carries_updates() const { return costs_.overlap && (shape_.sharding() == 1 || shape_.sharding() == 2); }
+
+  void gather_updates(RankClock& here) {
+    const auto& instructions = schedule_.ranks[static_cast<std::size_t>(here.rank)].instructions;
+    for (std::size_t index = 0; index < instructions.size(); ++index) {
+      if (instructions[index].operation != Operation::gather_weights) continue;
+      const StageCost& cost = cost_of(instructions[index]);
+      const Interval interval = here.data.issue(0, cost.gather_seconds);
+      stage_of(instructions[index]).gathered = interval.start + cost.gather_seconds / cost.buckets;
+      stage_of(instructions[index]).updated = interval.end;
+      record(here, Stream::data, interval, index);
+    }
+  }
+
   // Executes instructions up to and including the next one that occupies the compute stream.
   void advance(RankClock& here, double now) {
     const auto& instructions = schedule_.ranks[static_cast<std::size_t>(here.rank)].instructions;
@@ -108,8 +130,10 @@ class Simulator {
           if (!receive(here, instruction)) return;
           break;
         case Operation::gather_weights:
+          if (!carries_updates()) gather(here, instruction);
+          break;
         case Operation::reduce_gradients:
-          run_collective(here, instruction);
+          reduce(here, instruction);
           break;
         case Operation::free_weights:
           change_memory(here, here.clock, MemoryChange::weights_are_freed, instruction.stage);
@@ -128,9 +152,11 @@ class Simulator {
     here.ledger.record(seconds, change, stage, static_cast<std::int32_t>(here.next));
   }
 
-  void record(RankClock& here, Stream stream, Interval interval) {
+  void record(const RankClock& here, Stream stream, Interval interval) { record(here, stream, interval, here.next); }
+  void record(const RankClock& here, Stream stream, Interval interval, std::size_t instruction) {
     if (timeline_ == Timeline::leave_out) return;
-    result_.timeline.push_back({here.rank, static_cast<std::int32_t>(here.next), stream, interval.start, interval.end});
+    result_.timeline.push_back(
+        {here.rank, static_cast<std::int32_t>(instruction), stream, interval.start, interval.end});
   }
 
   // The earliest start of a pass: the rank, its input and its weights are ready.
@@ -154,8 +180,11 @@ class Simulator {
     const PassCost& cost = forward ? cost_of(instruction).forward : cost_of(instruction).backward;
     const double start = start_of_pass(here, instruction);
     // Collectives that are already issued slow the pass down; later ones are issued after it.
-    const double end = here.data.end_of_pass(start, cost.seconds, costs_.compute_slowdown);
-    if (!forward) ++stage_of(instruction).unreduced;
+    double end = here.data.end_of_pass(start, cost.seconds, costs_.compute_slowdown);
+    if (!forward) end = begin_reduction(here, instruction, {start, end});
+    // The last bucket of updated weights precedes the last part of the pass.
+    if (forward && instruction.micro == 0 && carries_updates())
+      end = std::max(end, stage_of(instruction).updated + cost.seconds / cost_of(instruction).buckets);
     if (!forward) begin_gradients(here, instruction.stage, start);
     // The head computes its loss and gradients within its forward pass.
     if (forward && instruction.stage + 1 == shape_.stages())
@@ -191,9 +220,22 @@ class Simulator {
     here.reducing = -1;
   }
 
-  void run_collective(RankClock& here, const Instruction& instruction) {
-    const bool gather = instruction.operation == Operation::gather_weights;
-    const double seconds = gather ? cost_of(instruction).gather_seconds : cost_of(instruction).reduce_seconds;
+  // A backward that completes gradients runs beside the reduction of those that are complete already. Returns its end.
+  double begin_reduction(RankClock& here, const Instruction& backward, const Interval& pass) {
+    StageClock& stage = stage_of(backward);
+    ++stage.unreduced;
+    const std::int32_t micros = backward.micro + 1;
+    if (!shape_.reduces || micros % shape_.reduction_group() != 0) return pass.end;
+    const StageCost& cost = cost_of(backward);
+    const double seconds = cost.reduce_seconds + (micros == shape_.micro_batches ? cost.last_reduce_seconds : 0);
+    stage.reducing = {pass.end, pass.end};
+    if (costs_.overlap) stage.reducing = here.data.beside(pass, seconds, cost.buckets, costs_.compute_slowdown);
+    stage.left_to_reduce = seconds - (stage.reducing.end - stage.reducing.start);
+    return stage.reducing.end;
+  }
+
+  // Runs a collective on the data stream, in order; returns its end.
+  Interval run_collective(RankClock& here, double seconds) {
     // Without overlap a collective is issued only after the tensors in flight have arrived, in program order.
     const double from = costs_.overlap ? here.clock : std::max(here.clock, here.input_ready);
     const Interval interval = here.data.issue(from, seconds);
@@ -202,18 +244,26 @@ class Simulator {
       here.result.exposed_data_seconds += interval.end - from;
       here.clock = interval.end;
     }
-    if (gather) {
-      stage_of(instruction).gathered = interval.end;
-      if (shape_.sharding() == 3)
-        change_memory(here, interval.start, MemoryChange::weights_are_gathered, instruction.stage);
-    } else {
-      end_reduction(here);
-      stage_of(instruction).reduced = here.reduced = interval.end;
-      stage_of(instruction).unreduced = 0;
-      stage_of(instruction).holds_gradients = false;
-      here.reducing = instruction.stage;
-      if (!costs_.overlap) end_reduction(here);
-    }
+    return interval;
+  }
+
+  void gather(RankClock& here, const Instruction& instruction) {
+    const Interval interval = run_collective(here, cost_of(instruction).gather_seconds);
+    stage_of(instruction).gathered = interval.end;
+    if (shape_.sharding() == 3)
+      change_memory(here, interval.start, MemoryChange::weights_are_gathered, instruction.stage);
+  }
+
+  void reduce(RankClock& here, const Instruction& instruction) {
+    StageClock& stage = stage_of(instruction);
+    if (stage.reducing.end > stage.reducing.start) record(here, Stream::data, stage.reducing);
+    const Interval interval = run_collective(here, stage.left_to_reduce);
+    end_reduction(here);
+    stage.reduced = here.reduced = interval.end;
+    stage.unreduced = 0;
+    stage.holds_gradients = false;
+    here.reducing = instruction.stage;
+    if (!costs_.overlap) end_reduction(here);
   }
 
   void run_optimizer(RankClock& here) {
@@ -298,7 +348,8 @@ class Simulator {
     // Serial to everything else: data loading and logging between two steps.
     result_.step_seconds += costs_.step_overhead_seconds;
     result_.window_seconds = std::max(0.0, last_end_ - first_start_);
-    if (result_.window_seconds > 0) result_.bubble_fraction = 1 - most_busy / result_.window_seconds;
+    // Sums of the same times may differ by rounding.
+    if (result_.window_seconds > 0) result_.bubble_fraction = std::max(0.0, 1 - most_busy / result_.window_seconds);
     std::ranges::stable_sort(result_.timeline, {}, [](const TimelineEntry& entry) {
       return std::tuple(entry.rank, entry.start_seconds, entry.end_seconds);
     });

@@ -23,14 +23,16 @@ struct PassCost {
   double recompute_seconds = 0;      // of it, the repeated forward (backward passes only)
 };
 
-// With overlap a stage's tensors move bucket by bucket, one bucket per block, during its own last backward (reductions)
-// and during the next step's first forward (the gather of updated weights at ZeRO-1 and -2): the seconds are what
-// remains of the collective when that pass ends.
+// With overlap a stage's states move bucket by bucket, in `buckets` equal parts, during its own passes: each bucket of
+// a reduction follows the part of the backward that completes it, and the updated weights of ZeRO-1 and -2 precede the
+// part of the next step's first forward that reads them. Seconds are those of whole collectives alone.
 struct StageCost {
   PassCost forward;
   PassCost backward;
-  double gather_seconds = 0;  // all-gather of the stage's weights (ZeRO-3, and after the step at ZeRO-1 and -2)
-  double reduce_seconds = 0;  // all-reduce or reduce-scatter of the stage's gradients
+  double gather_seconds = 0;       // all-gather of the stage's weights (ZeRO-3, and after the step at ZeRO-1 and -2)
+  double reduce_seconds = 0;       // all-reduce or reduce-scatter of the stage's gradients
+  double last_reduce_seconds = 0;  // what the step's last reduction takes longer
+  double buckets = 1;
 };
 
 struct StepCosts {

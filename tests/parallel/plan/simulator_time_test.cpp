@@ -137,14 +137,68 @@ TEST_CASE("without overlap gathers and reductions block the passes") {
   CHECK(simulation.ranks[0].slowed_seconds == 0);
 }
 
-TEST_CASE("updated weights are gathered after the step and lengthen it") {
+TEST_CASE("weights that the last step updated are gathered before the forwards, or after the step without overlap") {
   TimedCase c = sharded;
   c.shape.zero_stage = 1;
   const Simulation simulation = run(c);
-  CHECK(passes(c.shape, simulation, 0, Stream::data) == "R1 4-5, R0 6-7, G0 7.50-8.50, G1 8.50-9.50");
-  CHECK(simulation.step_seconds == 9.5);
-  CHECK(simulation.ranks[0].exposed_data_seconds == 3);
-  CHECK(run(c, [](StepCosts& costs) { costs.overlap = false; }).step_seconds == 10.5);
+  CHECK(passes(c.shape, simulation, 0, Stream::data) == "G0 0-1, G1 1-2, R1 5-6, R0 7-8");
+  CHECK(passes(c.shape, simulation, 0, Stream::compute) == "F0.0 1-2, F1.0 2-3, B1.0 3-5, B0.0 5-7, O 8-8.50");
+  CHECK(simulation.step_seconds == 8.5);
+  CHECK(simulation.ranks[0].exposed_data_seconds == 2);
+  const auto blocks = [](StepCosts& costs) { costs.overlap = false; };
+  CHECK(passes(c.shape, run(c, blocks), 0, Stream::data) == "R1 4-5, R0 7-8, G0 8.50-9.50, G1 9.50-10.50");
+  CHECK(run(c, blocks).step_seconds == 10.5);
+}
+
+// One stage with one micro-batch at ZeRO-1: forward 1, backward 2, the rest as given.
+Simulation in_buckets(double seconds, double buckets, double slowdown = 0) {
+  const TimedCase c{{.loops = 1, .micro_batches = 1, .zero_stage = 1, .reduces = true},
+                    {.gather = seconds, .reduce = seconds}};
+  return run(c, [&](StepCosts& costs) {
+    costs.stages[0].buckets = buckets;
+    costs.compute_slowdown = slowdown;
+  });
+}
+
+TEST_CASE("traffic in buckets shows its first or last one, and what the pass is too short to hide") {
+  const ScheduleShape shape{.loops = 1, .micro_batches = 1, .zero_stage = 1, .reduces = true};
+  // Short traffic: a quarter before the forward, a quarter after the backward.
+  const Simulation hidden = in_buckets(1, 4);
+  CHECK(passes(shape, hidden, 0, Stream::compute) == "F0.0 0.25-1.25, B0.0 1.25-3.25, O 3.50-3.50");
+  CHECK(passes(shape, hidden, 0, Stream::data) == "G0 0-1, R0 2.50-3.25, R0 3.25-3.50");
+  CHECK(hidden.ranks[0].exposed_data_seconds == 0.5);
+  // Long traffic: the last quarter of the forward follows the last bucket, the first bucket the first quarter of the
+  // backward.
+  const Simulation shown = in_buckets(8, 4);
+  CHECK(passes(shape, shown, 0, Stream::compute) == "F0.0 2-8.25, B0.0 8.25-10.25, O 16.75-16.75");
+  CHECK(passes(shape, shown, 0, Stream::data) == "G0 0-8, R0 8.75-10.25, R0 10.25-16.75");
+  // One bucket hides nothing.
+  CHECK(in_buckets(1, 1).step_seconds == 5);
+}
+
+TEST_CASE("a pass is slowed down by its own traffic, which then hides more of itself") {
+  const ScheduleShape shape{.loops = 1, .micro_batches = 1, .zero_stage = 1, .reduces = true};
+  // Beside 1.5 of the traffic the backward proceeds at half its speed: 3 seconds instead of 1.5.
+  const Simulation simulation = in_buckets(4, 4, 0.5);
+  CHECK(passes(shape, simulation, 0, Stream::compute) == "F0.0 1-4.25, B0.0 4.25-7.75, O 8.75-8.75");
+  CHECK(passes(shape, simulation, 0, Stream::data) == "G0 0-4, R0 4.75-7.75, R0 7.75-8.75");
+}
+
+TEST_CASE("a reduction beside its backward waits for the gather that is running") {
+  TimedCase c = sharded;
+  c.seconds.gather = 1.75;
+  const Simulation simulation = run(c, [](StepCosts& costs) {
+    for (StageCost& stage : costs.stages) stage.buckets = 2;
+  });
+  CHECK(passes(c.shape, simulation, 0, Stream::data) ==
+        "G0 0-1.75, G1 1.75-3.50, G1 4.50-6.25, G0 6.25-8, R1 8-8.25, R1 8.25-9, R0 9.75-10.25, R0 10.25-10.75");
+}
+
+TEST_CASE("what only the step's last reduction sends comes once") {
+  const TimedCase c{{.kind = Kind::interleaved, .loops = 1, .micro_batches = 2, .zero_stage = 2, .reduces = true},
+                    {.reduce = 0.5}};
+  const Simulation simulation = run(c, [](StepCosts& costs) { costs.stages[0].last_reduce_seconds = 3; });
+  CHECK(passes(c.shape, simulation, 0, Stream::data) == "G0 0-0, R0 3-3.50, R0 6-9.50");
 }
 
 TEST_CASE("a backward waits for the buffer that the last reduction still reads") {

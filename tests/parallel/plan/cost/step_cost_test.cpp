@@ -151,9 +151,8 @@ TEST_CASE("shards inside a node leave an all-reduce of one shard between nodes")
 TEST_CASE("FP8 levels speed up only the layers' matrices") {
   const auto sizes = [&](const std::string& level) {
     const Planned plan({"parallel.zero_stage=1", "precision.fp8_level=" + level});
-    StateTraffic traffic;
-    for (const StateGroup& group : plan.layout.partition().groups.front()) traffic.add(group, 1, 1);
-    return std::pair{traffic.gradients, traffic.weights};
+    return std::pair{plan.bytes("reduce_scatter", "data_parallel") * 16 / 15,
+                     plan.bytes("all_gather", "data_parallel") * 16 / 15};
   };
   const double all = Planned({}).parameters(), matrices = 8 * 12 * 1024.0 * 1024, others = all - matrices;
   CHECK(sizes("off") == std::pair{4 * all, 2 * all});
@@ -264,14 +263,6 @@ TEST_CASE("the optimizer's memory traffic is divided over ZeRO's shards") {
   CHECK(optimizer_bytes_per_parameter(precision) == 3 * 1 + 2 * 2 * 5 + 1);
   CHECK(Planned({"memory.offload.optimizer=true"}).costs().optimizer_seconds.front() >
         2 * whole.costs().optimizer_seconds.front());
-}
-
-TEST_CASE("traffic overlapped with a pass exposes its last bucket and what the pass is too short to hide") {
-  CHECK(exposed_beside_pass(1, 100, 10, 0) == Approx(0.1));
-  CHECK(exposed_beside_pass(1, 100, 1, 0) == 1);
-  CHECK(exposed_beside_pass(1, 0, 10, 0) == 1);
-  CHECK(exposed_beside_pass(10, 5, 10, 0) == Approx(10 - 4.5));
-  CHECK(exposed_beside_pass(1, 100, 10, 0.5) == Approx(0.1 + 0.45));
 }
 
 TEST_CASE("large FP8 products are faster, and a device without FP8 uses the compute type") {

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/cost/state_transfers.h"
+
+#include <utility>
+
+namespace llmtrain {
+namespace {
+
+using When = StateTransfer::When;
+
+struct Names {
+  std::string_view gradients, shards, weights;
+};
+constexpr Names dense_names = {"gradients", "gradient shards", "weights"};
+constexpr Names expert_names = {"expert gradients", "expert gradient shards", "expert weights"};
+
+// Bytes of a stage's whole tensors.
+struct Moved {
+  double gradients = 0;
+  double last_gradients = 0;
+  double weights = 0;
+};
+
+class Writer {
+ public:
+  Writer(const CostContext& context, double messages) : context_(context), messages_(messages) {}
+
+  void add(const Moved& moved, const StateRanks& ranks, const Names& names) {
+    add_gradients(When::reduction, moved.gradients, ranks, names);
+    add_gradients(When::last_reduction, moved.last_gradients, ranks, names);
+    // Without sharding every rank updates all weights itself: none move.
+    if (ranks.zero_stage > 0)
+      add(When::gather, Collective::all_gather, names.weights, ranks.shards, moved.weights,
+          sharding_seconds(moved.weights, ranks));
+  }
+  std::vector<StateTransfer> take() { return std::move(transfers_); }
+
+ private:
+  void add(When when, Collective collective, std::string_view tensors, const RankGroup& ranks, double bytes,
+           double seconds) {
+    if (ranks.ranks > 1 && bytes > 0) transfers_.push_back({when, collective, tensors, ranks, bytes, seconds});
+  }
+
+  void add_gradients(When when, double bytes, const StateRanks& ranks, const Names& names) {
+    const CollectiveCost& collectives = context_.collectives;
+    if (ranks.zero_stage == 0)
+      return add(when, Collective::all_reduce, names.gradients, ranks.data, bytes,
+                 collectives.all_reduce(bytes, ranks.data));
+    add(when, Collective::reduce_scatter, names.gradients, ranks.shards, bytes, sharding_seconds(bytes, ranks));
+    // With fewer shards than data ranks the shards' sums are added up across the replicas.
+    const double shard = bytes / static_cast<double>(ranks.shards.ranks);
+    add(when, Collective::all_reduce, names.shards, ranks.replicas, shard,
+        collectives.all_reduce(shard, ranks.replicas));
+  }
+
+  // Of one gather of sharded weights or scatter of gradients, which takes as long: ZeRO-3 moves them in one message per
+  // block during passes, the other stages at once.
+  double sharding_seconds(double bytes, const StateRanks& ranks) const {
+    return ranks.zero_stage == 3 ? context_.collectives.gather_weights(bytes, messages_, ranks.shards)
+                                 : context_.collectives.all_gather(bytes, ranks.shards);
+  }
+
+  const CostContext& context_;
+  double messages_;
+  std::vector<StateTransfer> transfers_;
+};
+
+}  // namespace
+
+StateRanks dense_ranks(const CostContext& context) {
+  const Mesh& mesh = context.mesh();
+  return {context.partition.zero_stage(), data_group(mesh), shard_group(mesh), replica_group(mesh)};
+}
+
+StateRanks expert_ranks(const CostContext& context) {
+  const Mesh& mesh = context.mesh();
+  const bool is_folded = context.program().experts.folded;
+  // Folded experts are sharded over all of their copies.
+  const RankGroup shards = is_folded ? expert_copies(context) : expert_shard_group(mesh);
+  return {shards.ranks > 1 ? context.recipe().parallel.zero_stage : 0, expert_copies(context), shards,
+          is_folded ? RankGroup{} : expert_replica_group(mesh)};
+}
+
+std::vector<StateTransfer> state_transfers(const CostContext& context, std::size_t stage) {
+  const Partition& partition = context.partition;
+  // Where a step has one reduction it is the last one, and all gradients move together.
+  const bool reduces_once = partition.shape.reduction_group() == partition.shape.micro_batches;
+  Moved dense, experts;
+  for (const StateGroup& group : partition.groups[stage]) {
+    Moved& moved = group.kind == StateGroup::Kind::experts ? experts : dense;
+    const auto whole = static_cast<double>(group.whole());
+    const bool is_last = !reduces_once && group.is_reduced_last(partition.zero_stage());
+    (is_last ? moved.last_gradients : moved.gradients) += whole * group.types.gradient_bytes();
+    moved.weights += whole * group.types.weight_bytes();
+  }
+  Writer writer(context, static_cast<double>(partition.stages[stage].blocks.size()));
+  writer.add(dense, dense_ranks(context), dense_names);
+  writer.add(experts, expert_ranks(context), expert_names);
+  return writer.take();
+}
+
+}  // namespace llmtrain

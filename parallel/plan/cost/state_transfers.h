@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "parallel/plan/cost/operator_cost.h"
+
+namespace llmtrain {
+
+// Who shares states. Experts have groups of their own, which may be of one rank where the dense ones have many: nothing
+// is sharded then.
+struct StateRanks {
+  std::int64_t zero_stage = 0;  // effective
+  RankGroup data, shards, replicas;
+};
+StateRanks dense_ranks(const CostContext& context);
+StateRanks expert_ranks(const CostContext& context);
+
+// One collective of the data-parallel ranks over gradients or weights of a stage.
+struct StateTransfer {
+  enum class When {
+    reduction,       // part of each of the stage's reductions
+    last_reduction,  // only of the step's last one (StateGroup::is_reduced_last)
+    gather,          // part of each of its gathers
+  };
+  When when{};
+  Collective collective{};
+  std::string_view tensors;  // as in CommunicationEntry
+  RankGroup ranks;
+  double bytes = 0;  // of the whole tensors, padding included
+  double seconds = 0;
+};
+
+// What the data-parallel ranks of a stage move: the simulator and the communication table both add up these. Without
+// sharding gradients are all-reduced; with it they are scattered among the shards and summed across their replicas, and
+// weights are gathered. Leaves out what moves nothing.
+std::vector<StateTransfer> state_transfers(const CostContext& context, std::size_t stage);
+
+}  // namespace llmtrain

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <rapidcheck.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <optional>
+
+#include "planner_case.h"
+#include "random_recipe.h"
+
+namespace llmtrain::test {
+namespace {
+
+// Sums of the same numbers in another order.
+constexpr double rounding = 1e-9;
+
+constexpr double faster = 1.7;
+
+void more_flops(ClusterProfile& profile) {
+  PeakFlops& peak = profile.device.peak_flops;
+  for (double* rate : {&peak.fp32, &peak.tf32, &peak.bf16, &peak.fp16, &peak.fp8}) *rate *= faster;
+}
+void more_memory_bandwidth(ClusterProfile& profile) { profile.device.memory_bandwidth *= faster; }
+void more_memory(ClusterProfile& profile) { profile.device.memory_bytes *= faster; }
+void faster_links(ClusterProfile& profile) {
+  profile.node.link_bandwidth *= faster;
+  for (CollectiveTable& table : profile.node.all_reduce)
+    for (CollectivePoint& point : table.points) point.seconds /= faster;
+}
+void faster_adapters(ClusterProfile& profile) { profile.network.adapter_bandwidth *= faster; }
+void more_adapters(ClusterProfile& profile) { profile.network.adapters *= 2; }
+void faster_host_transfers(ClusterProfile& profile) { profile.device.pcie_bandwidth *= faster; }
+
+TEST_CASE("a step never takes longer on a device, a node or a network that has more of one thing") {
+  CHECK(rc::check([] {
+    const auto layout = random_layout();
+    const auto before = plan_if_legal(layout);
+    if (!before) return;
+    for (const auto change : {more_flops, more_memory_bandwidth, more_memory, faster_links, faster_adapters,
+                              more_adapters, faster_host_transfers}) {
+      const auto after = plan_if_legal(layout, change);
+      RC_ASSERT(after->report.step.seconds <= before->report.step.seconds * (1 + rounding));
+      RC_ASSERT(before->report.fits <= after->report.fits);
+    }
+  }));
+}
+
+// The seconds that the wires of one node are busy at least with a row of the communication table: what its group has to
+// bring out of each node, and of each rank to others of its node, at the rates that the vendor states.
+struct WireSeconds {
+  double links = 0;
+  double adapters = 0;
+};
+
+RankGroup group_of_row(const CommunicationEntry& row, const Mesh& mesh) {
+  const bool of_experts = row.tensors.starts_with("expert ");
+  if (row.tensors.ends_with("gradient shards")) return of_experts ? expert_replica_group(mesh) : replica_group(mesh);
+  if (row.ranks == (of_experts ? expert_shard_group(mesh) : shard_group(mesh)).ranks)
+    return of_experts ? expert_shard_group(mesh) : shard_group(mesh);
+  return of_experts ? expert_data_group(mesh) : data_group(mesh);
+}
+
+WireSeconds wire_seconds(const CommunicationEntry& row, const Mesh& mesh, const ClusterProfile& profile) {
+  const RankGroup group = group_of_row(row, mesh);
+  const auto ranks = static_cast<double>(group.ranks), inside = static_cast<double>(group.inside_node);
+  // A ring sends (n − 1)/n of the whole, once or twice. Of that any algorithm has to bring (nodes − 1)/nodes out of
+  // each node, for every group that has ranks there.
+  const double whole = row.bytes_per_rank_per_step * ranks / (ranks - 1);
+  const double nodes = ranks / inside, here = std::min<double>(mesh.devices_per_node, mesh.world());
+  if (nodes > 1) {
+    const double leaves = (nodes - 1) / nodes * whole * (here / inside);
+    return {0, leaves / (static_cast<double>(profile.network.adapters) * profile.network.adapter_bandwidth)};
+  }
+  return {row.bytes_per_rank_per_step / profile.node.link_bandwidth, 0};
+}
+
+TEST_CASE("a step is never shorter than its products on every device, nor than its states' traffic over any wire") {
+  CHECK(rc::check([] {
+    const auto layout = random_layout();
+    const auto plan = plan_if_legal(layout);
+    // Folded experts (megatron-core) have groups of their own.
+    if (!plan || plan->report.recipe.cluster.program == "megatron-core") return;
+    const PlanReport& report = plan->report;
+    RC_ASSERT(report.throughput.hfu < 1);
+    RC_ASSERT(report.throughput.mfu <= report.throughput.hfu * (1 + rounding));
+    const ClusterProfile shared = share_devices(profile_of(report.recipe), report.mesh);
+    WireSeconds busy;
+    for (const CommunicationEntry& row : report.communication) {
+      if (row.purpose != Purpose::data_parallel) continue;
+      const WireSeconds of_row = wire_seconds(row, report.mesh, shared);
+      busy.links += of_row.links;
+      busy.adapters += of_row.adapters;
+    }
+    RC_LOG() << "links " << busy.links << " adapters " << busy.adapters << " step " << report.step.seconds << "\n";
+    RC_ASSERT(std::max(busy.links, busy.adapters) <= report.step.seconds);
+  }));
+}
+
+TEST_CASE("no rank needs more memory when more ranks share the work") {
+  // Two ranks each from the start: a group's communicator takes memory that does not depend on its size.
+  for (const char* axis : {"parallel.data", "parallel.tensor", "parallel.zero_shard_ranks"}) {
+    const std::string key = axis;
+    CHECK(rc::check([&] {
+      auto layout = random_layout();
+      // The same micro-batches on every data rank.
+      layout.insert(layout.end(), {key + "=2", set("batch.global", key == "parallel.data" ? 16 : 32)});
+      const auto fewer = plan_if_legal(layout);
+      layout.insert(layout.end(), {key + "=4", set("batch.global", 32)});
+      const auto more = plan_if_legal(layout);
+      if (!fewer || !more) return;
+      // Gradients of experts without copies are sums already. With copies they are whole ones that become shards.
+      const bool has_copies = expert_shard_group(fewer->report.mesh).ranks > 1;
+      if (fewer->report.recipe.model.moe && !has_copies) return;
+      RC_LOG() << peak_bytes(fewer->report) << " " << peak_bytes(more->report) << "\n";
+      RC_ASSERT(peak_bytes(more->report) <= peak_bytes(fewer->report) * (1 + rounding));
+    }));
+  }
+}
+
+TEST_CASE("twice the tokens take longer, but at most twice as long and a bit") {
+  CHECK(rc::check([] {
+    auto layout = random_layout();
+    const auto once = plan_if_legal(layout);
+    if (!once) return;
+    const auto batch = once->report.recipe.batch;
+    layout.push_back(set("batch.global", 2 * batch.global));
+    if (*rc::gen::arbitrary<bool>()) layout.push_back(set("batch.micro", 2 * batch.micro));
+    const auto twice = plan_if_legal(layout);
+    if (!twice) return;
+    RC_LOG() << once->report.step.seconds << " " << twice->report.step.seconds << "\n";
+    RC_ASSERT(twice->report.step.seconds > once->report.step.seconds);
+    RC_ASSERT(twice->report.step.seconds <= once->report.step.seconds * 2.02);
+  }));
+}
+
+}  // namespace
+}  // namespace llmtrain::test
