@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fits profiles, and the facts that programs share, to the rows that are not held out, through the score tool itself.
+"""Fits profiles, and the facts that programs share, to the rows of FITTED that are not held out, through the score tool
+itself.
 
 Every parameter has a range and an initial value that regularises it; devices of one type share parameters. Errors
 beyond a few percent count by their logarithm, so that rows that contradict their neighbours do not distort the fit.
-Needs SciPy.
 """
 
 import json
 import math
 import subprocess
 
+import least_squares
 import score
 
+FITTED = ("calibration.csv",)
 A100 = ("a100-80gb", "a100-80gb-800gbps")
 H100 = ("h100-sxm-80gb",)
 TOGETHER = {"G": A100 + H100, "A": A100, "a100-80gb": A100[:1], "a100-80gb-800gbps": A100[1:], "H": H100}
@@ -52,6 +54,9 @@ CONSTANTS = (
     ("host.blocking_transfer", 2, 1, 6),
 )
 
+ROW_ERROR = 0.05  # an error that a row of a source alone counts with one
+PRIOR = 0.1  # weight of a parameter's logarithm around its initial value
+
 
 def parameters():
     """All fitted parameters: (owner, name, initial value, minimum, maximum)."""
@@ -80,41 +85,105 @@ def overrides(found, values):
 class Tool:
     """The score tool, kept running."""
 
-    def __init__(self, command, rows):
+    def __init__(self, command):
         self.process = subprocess.Popen(command + ["--serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for _ in range(rows):
-            self.process.stdout.readline()
+        # It begins with a line for each row, and the values that programs have.
+        self.facts, self.rows = None, []
+        while self.facts is None:
+            line = json.loads(self.process.stdout.readline())
+            self.facts = line.get("facts")
+            if self.facts is None:
+                self.rows.append(line)
 
     def predict(self, changes):
+        """The predictions of all rows."""
         self.process.stdin.write(json.dumps(changes) + "\n")
         self.process.stdin.flush()
         return json.loads(self.process.stdout.readline())
 
+    def close(self):
+        """Ends the tool."""
+        self.process.communicate()
 
-def fit(command, rows, rounds, start=None):
-    """Returns the overrides that fit the rows best; `start` in the order of parameters(), else the initial values."""
-    import numpy
-    from scipy.optimize import least_squares
 
-    found = parameters()
-    tool = Tool(command, len(rows))
-    chosen = [i for i, row in enumerate(rows) if not row["held_out"] and is_time(row)]
-    counts = {}
-    for i in chosen:
-        counts[rows[i]["source"]] = counts.get(rows[i]["source"], 0) + 1
-    weights = numpy.array([counts[rows[i]["source"]] ** -0.2 for i in chosen])
-    guesses = numpy.array([math.log(p[2]) for p in found])
+class Fit:
+    """The fit of all parameters to the rows that are not held out, from the values that the recipes have."""
 
-    def residuals(logarithms):
-        predicted = tool.predict(overrides(found, [math.exp(x) for x in logarithms]))
-        errors = [math.log(predicted[i] / rows[i]["value"]) for i in chosen]
-        return numpy.concatenate([weights * errors / 0.05, 0.1 * (logarithms - guesses)])
+    def __init__(self, tool, recipes):
+        self.tool = tool
+        self.parameters = parameters()
+        self.chosen = [i for i, row in enumerate(tool.rows) if not row["held_out"] and is_time(row)]
+        counts = {}
+        for i in self.chosen:
+            counts[tool.rows[i]["source"]] = counts.get(tool.rows[i]["source"], 0) + 1
+        # Sources of many rows count more, but less than in proportion.
+        self.weights = [counts[tool.rows[i]["source"]] ** -0.2 / ROW_ERROR for i in self.chosen]
+        self.guesses = [math.log(p[2]) for p in self.parameters]
+        self.low = [math.log(p[3]) for p in self.parameters]
+        self.high = [math.log(p[4]) for p in self.parameters]
+        self.start = [self.clipped(i, math.log(value)) for i, value in enumerate(self.stated(recipes))]
 
-    low = numpy.array([math.log(p[3]) for p in found])
-    high = numpy.array([math.log(p[4]) for p in found])
-    first = guesses if start is None else numpy.clip([math.log(s) for s in start], low + 1e-6, high - 1e-6)
-    best = least_squares(residuals, first, bounds=(low, high), loss="cauchy", max_nfev=rounds, diff_step=1e-3)
-    return overrides(found, [float(f"{math.exp(x):.3g}") for x in best.x])
+    def clipped(self, index, logarithm):
+        """Within the parameter's range."""
+        return min(max(logarithm, self.low[index]), self.high[index])
+
+    def stated(self, recipes):
+        """The values of all parameters in the recipes and in llmtrain."""
+        for owner, name, *_ in self.parameters:
+            if not owner:
+                section, key = name.split(".")
+                yield self.tool.facts[section][key]
+                continue
+            value = json.loads((recipes / "clusters" / f"{TOGETHER[owner][0]}.json").read_text())
+            for key in name.strip("/").split("/"):
+                value = value[key]
+            yield value
+
+    def sources(self):
+        """In the order of the rows."""
+        return list(dict.fromkeys(self.tool.rows[i]["source"] for i in self.chosen))
+
+    def predict(self, logarithms):
+        """The predictions of all rows."""
+        return self.tool.predict(overrides(self.parameters, [math.exp(x) for x in logarithms]))
+
+    def residuals(self, logarithms):
+        """Of the chosen rows, then of the parameters."""
+        predicted = self.predict(logarithms)
+        of_rows = [
+            weight * math.log(predicted[i] / self.tool.rows[i]["value"]) for weight, i in zip(self.weights, self.chosen)
+        ]
+        return of_rows + [PRIOR * (x - guess) for x, guess in zip(logarithms, self.guesses)]
+
+    def without(self, source):
+        """Which residuals remain when a source is left out: a list of their indices."""
+        kept = [place for place, i in enumerate(self.chosen) if self.tool.rows[i]["source"] != source]
+        return kept + list(range(len(self.chosen), len(self.chosen) + len(self.parameters)))
+
+    def problem(self, kept=None):
+        """For least_squares."""
+        if kept is None:
+            return least_squares.Problem(self.residuals, self.low, self.high)
+        return least_squares.Problem(lambda x: pick(self.residuals(x), kept), self.low, self.high)
+
+
+def pick(values, kept):
+    """The values at these indices."""
+    return [values[index] for index in kept]
+
+
+def fit(found, rounds, steps=12):
+    """Fits with `rounds` Jacobians, and returns the logarithms of the parameters and their residuals."""
+    problem, at = found.problem(), found.start
+    values = problem.residuals(at)
+    for _ in range(rounds):
+        at, values = least_squares.improve(problem, at, values, problem.jacobian(at, values), steps)
+    return at, values
+
+
+def as_overrides(found, logarithms):
+    """Rounded, as the recipes state them."""
+    return overrides(found.parameters, [float(f"{math.exp(x):.3g}") for x in logarithms])
 
 
 def is_time(row):

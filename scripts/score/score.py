@@ -16,6 +16,29 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FILES = ("calibration.csv", "programs.csv")
 NOT_TIME = ("bubble_fraction", "data_parallel_communication", "peak_memory")
+SHORT_NAMES = {
+    "arXiv 2205.05198 Table 5": "arXiv 2205.05198, recompute",
+    "SC21 Megatron-LM Table 1": "Megatron-LM (SC21), table 1",
+    "SC21 Megatron-LM Table 2": "Megatron-LM (SC21), table 2, pipelines and DeepSpeed's ZeRO-3",
+    "FP8-LM (arXiv 2310.18313v2) Table 5": "FP8-LM, table 5",
+    "Zero Bubble (arXiv 2401.10241) Tables 4-5": "Zero Bubble",
+    "Megatron-LM README H100 table (2024)": "Megatron-LM README, H100",
+    "vTrain ground truth (multi-node, MIT)": "vTrain, several nodes",
+    "vTrain ground truth (single node, MIT)": "vTrain, one node",
+    "llm-foundry benchmarking README (Apache-2.0)": "llm-foundry",
+    "torchtitan benchmarks/llama3_h100_202412 (H100 96 GB HBM2e 500 W)": "torchtitan, H100",
+    "NeMo 24.12 performance summary (H100 FP8)": "NeMo, H100, FP8",
+    "Megatron MoE model zoo / Core MoE README": "Megatron-Core with experts, H100",
+    "BigScience tr11-176B chronicles (A100 80 GB, 4 x 100 Gb/s)": "BLOOM, A100",
+    "IBM fms-fsdp README": "fms-fsdp, 12 nodes of H100",
+    "Fast-LLM docs": "Fast-LLM",
+    "FlashAttention training README (8 x A100 80 GB)": "flash-attention's trainer, A100",
+    ", h100-sxm-80gb": ", H100",
+    ", a100-80gb": ", A100",
+    ": bubble_fraction": ", bubble fraction",
+    ": data_parallel_communication": ", bytes of data-parallel traffic",
+    ": peak_memory": ", memory",
+}
 RATES = (
     "samples_per_second",
     "samples_per_second_per_device",
@@ -36,6 +59,13 @@ def error_of(row):
     if row["metric"] == "bubble_fraction":
         return 100 * (predicted - value)
     return 100 * ((value / predicted if row["metric"] in RATES else predicted / value) - 1)
+
+
+def short_name(source):
+    """A source's name without what is in parentheses, as tables have it."""
+    for long, short in SHORT_NAMES.items():
+        source = source.replace(long, short)
+    return source
 
 
 def source_of(row):
@@ -94,27 +124,61 @@ def print_inexact(rows):
         print(f"not counted: {error_of(row):6.1f}  {row['source']}: {describe(row)}: {row['inexact']}")
 
 
+def markdown(rows):
+    """The table of docs/planner.md."""
+    yield "| source | rows | fitted: mean, largest | held out: mean, largest | all: mean |"
+    yield "|---|---|---|---|---|"
+    for name in dict.fromkeys(map(source_of, rows)):
+        errors = {key: [] for key in (False, True)}
+        for row in rows:
+            if source_of(row) == name:
+                errors[row["held_out"]].append(abs(error_of(row)))
+        both = errors[False] + errors[True]
+        cells = [f"{sum(part) / len(part):.1f}, {max(part):.1f}" if part else "–" for part in errors.values()]
+        yield f"| {short_name(name)} | {len(both)} | {cells[0]} | {cells[1]} | {sum(both) / len(both):.1f} |"
+
+
 def main():
     """Parses the command line."""
     parser = argparse.ArgumentParser(prog="scripts/score_planner", description=__doc__)
     parser.add_argument("--tool", required=True, help=argparse.SUPPRESS)
     parser.add_argument("--recipes", default=str(ROOT / "recipes"), help="folder of cluster profiles and programs")
-    parser.add_argument("--rows", action="store_true", help="show every row")
+    parser.add_argument("--rows", action="store_true", help="show every row; with --leave-one-out the one that says most about each constant")
     parser.add_argument("--nodes", action="store_true", help="a line per source and number of nodes")
-    parser.add_argument("--fit", type=int, metavar="ROUNDS", help="repeat the fit (needs SciPy) and print it as JSON")
+    parser.add_argument("--markdown", action="store_true", help="print the table of docs/planner.md")
+    parser.add_argument("--fit", type=int, metavar="ROUNDS", help="repeat the fit and print it as JSON")
+    parser.add_argument(
+        "--leave-one-out", action="store_true", help="refit without each source in turn, and say what decides constants"
+    )
     arguments = parser.parse_args()
-    command = [arguments.tool, arguments.recipes, *(str(ROOT / "tests/published" / name) for name in FILES)]
-    rows = read_rows(command)
-    if arguments.fit is None:
-        priced = [row for row in rows if row["predicted"] is not None]
-        counted = [row for row in priced if not row["inexact"]]
-        print_table(counted, nodes_of if arguments.nodes else source_of, arguments.rows)
-        print_inexact([row for row in priced if row["inexact"]])
-        print(f"{len(rows) - len(priced)} rows of parts of the memory are tested by plan_memory_test")
+    command = [arguments.tool, arguments.recipes]
+    if arguments.fit is not None or arguments.leave_one_out:
+        return print_fit(command, arguments)
+    rows = read_rows(command + [str(ROOT / "tests/published" / name) for name in FILES])
+    priced = [row for row in rows if row["predicted"] is not None]
+    counted = [row for row in priced if not row["inexact"]]
+    if arguments.markdown:
+        print("\n".join(markdown(counted)))
         return 0
-    import fit
+    print_table(counted, nodes_of if arguments.nodes else source_of, arguments.rows)
+    print_inexact([row for row in priced if row["inexact"]])
+    print(f"{len(rows) - len(priced)} rows of parts of the memory are tested by plan_memory_test")
+    return 0
 
-    print(json.dumps(fit.fit(command, rows, arguments.fit), indent=2))
+
+def print_fit(command, arguments):
+    """The fit of the constants, or what decides them."""
+    import fit
+    import leave_one_out
+
+    tool = fit.Tool(command + [str(ROOT / "tests/published" / name) for name in fit.FITTED])
+    found = fit.Fit(tool, pathlib.Path(arguments.recipes))
+    if arguments.leave_one_out:
+        for line in leave_one_out.tables(found, arguments.rows):
+            print(line, flush=True)
+        return 0
+    fitted, _ = fit.fit(found, arguments.fit)
+    print(json.dumps(fit.as_overrides(found, fitted), indent=2))
     return 0
 
 

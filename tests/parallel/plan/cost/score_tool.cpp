@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // score_tool RECIPES CSV [CSV…]: plans every row of the published measurements, with the profiles and programs of the
-// folder RECIPES, and prints one JSON object per line. With --serve it then reads lines of changes (published_rows.h)
-// and answers each with a list of predictions; scripts/score_planner --fit uses this.
+// folder RECIPES, and prints one JSON object per line. With --serve it then prints the fitted values that all programs
+// have as {"facts": {SECTION: {KEY: value}}}, reads lines of changes (published_rows.h) and answers each with a list of
+// predictions; scripts/score_planner --fit uses this.
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -57,6 +58,20 @@ class Scorer {
   std::vector<std::vector<std::shared_ptr<const Layout>>> layouts_;
 };
 
+json fitted_facts() {
+  const Program program;
+  const TrafficFacts& traffic = program.traffic;
+  return {{"traffic",
+           {{"elementwise", traffic.elementwise},
+            {"softmax_forward", traffic.softmax_forward},
+            {"softmax_backward", traffic.softmax_backward},
+            {"cross_entropy", traffic.cross_entropy},
+            {"cast", traffic.cast},
+            {"optimizer", traffic.optimizer}}},
+          {"overlap", {{"sequence_regather", program.overlap.sequence_regather}}},
+          {"host", {{"backward", program.host.backward}, {"blocking_transfer", program.host.blocking_transfer}}}};
+}
+
 int run(std::vector<std::string> arguments) {
   const bool serves = !arguments.empty() && arguments.back() == "--serve";
   if (serves) arguments.pop_back();
@@ -68,6 +83,7 @@ int run(std::vector<std::string> arguments) {
   for (const json& line : scorer.describe(scorer.predictions(json::object()))) std::cout << line << '\n';
   std::cout << std::flush;
   if (!serves) return 0;
+  std::cout << json{{"facts", fitted_facts()}} << std::endl;
   for (std::string line; std::getline(std::cin, line);) {
     std::cout << scorer.predictions(json::parse(line)) << std::endl;
   }

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""usage: score_test.py SCORE_TOOL
+
+Tests the fit of the planner's constants with problems whose solution is known, and that docs/planner.md states what the
+score tool finds.
+"""
+
+import math
+import pathlib
+import sys
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts" / "score"))
+
+import fit  # noqa: E402
+import least_squares  # noqa: E402
+import leave_one_out  # noqa: E402
+import score  # noqa: E402
+
+TOOL = sys.argv.pop(1)
+
+
+class LeastSquares(unittest.TestCase):
+    def test_solves_a_system(self):
+        self.assertEqual(least_squares.solve([[4.0, 2.0], [2.0, 5.0]], [8.0, 12.0]), [1.0, 2.0])
+
+    def find(self, residuals, at, low, high, jacobians=3):
+        problem = least_squares.Problem(residuals, low, high)
+        values = residuals(at)
+        for _ in range(jacobians):
+            at, values = least_squares.improve(problem, at, values, problem.jacobian(at, values), 12)
+        return at
+
+    def test_finds_the_minimum_of_a_curved_function(self):
+        # Rosenbrock's: 1 at (1, 1), along a bent valley.
+        found = self.find(lambda x: [10 * (x[1] - x[0] ** 2), 1 - x[0]], [0.5, 0.5], [-9, -9], [9, 9], 6)
+        self.assertAlmostEqual(found[0], 1, 4)
+        self.assertAlmostEqual(found[1], 1, 4)
+
+    def test_stays_within_bounds_and_moves_the_others_to_their_best(self):
+        # The least of (x + y − 3)² + (y − 1)² with x at most 1 is at y = 3 / 2.
+        found = self.find(lambda x: [0.01 * (x[0] + x[1] - 3), 0.01 * (x[1] - 1)], [0.0, 0.0], [-1, -9], [1, 9])
+        self.assertEqual(found[0], 1)
+        self.assertAlmostEqual(found[1], 1.5, 3)
+
+    def test_one_wild_row_does_not_move_the_rest(self):
+        # Nine rows say 1, one says 100: their mean is 10.9, Cauchy's estimate stays at 1.
+        found = self.find(lambda x: [x[0] - 1] * 9 + [x[0] - 100], [2.0], [-999], [999])
+        self.assertAlmostEqual(found[0], 1, 2)
+
+
+class TwoSources:
+    """A tool of three rows from two sources, whose predictions are products of two constants."""
+
+    facts = {"traffic": {"first": 1.0, "second": 2.0}}
+
+    def __init__(self):
+        self.rows = [self.row("A", 1.0), self.row("A", 1.0), self.row("B", 6.0)]
+
+    @staticmethod
+    def row(source, value):
+        keys = {"metric": "step_seconds", "held_out": False, "inexact": "", "predicted": 2.0, "unit": "s"}
+        return {"source": source, "value": value, "recipes": [], **keys}
+
+    @staticmethod
+    def predict(changes):
+        facts = changes["program"]["traffic"]
+        return [facts["first"], facts["first"], facts["first"] * facts["second"]]
+
+
+class LeaveOneOut(unittest.TestCase):
+    def setUp(self):
+        constants = [("", "traffic.first", 1.0, 0.1, 10.0), ("", "traffic.second", 2.0, 0.1, 10.0)]
+        self.kept, fit.parameters = fit.parameters, lambda: constants
+        self.described, score.describe = score.describe, lambda row: row["source"]
+        self.found = fit.Fit(TwoSources(), ROOT / "recipes")
+        self.values = self.found.residuals(self.found.start)
+        self.jacobian = self.found.problem().jacobian(self.found.start, self.values)
+
+    def tearDown(self):
+        fit.parameters, score.describe = self.kept, self.described
+
+    def test_a_source_that_is_left_out_keeps_what_the_others_say(self):
+        lines, reached = leave_one_out.leave_one_out(self.found, self.jacobian, self.values)
+        self.assertEqual([line[:2] for line in lines], [("A", 2), ("B", 1)])
+        # Without B nothing says that first × second is 6: it stays at 1 × 2.
+        self.assertAlmostEqual(lines[1][3], 100 * (1 - 2 / 6), 1)
+        # Without A both constants share the factor of 3 that B asks for, as the initial values weigh the same.
+        first, second = (math.exp(x) for x in reached["A"])
+        self.assertAlmostEqual(first * second, 6, 1)
+        self.assertAlmostEqual(first, math.sqrt(3), 1)
+
+    def test_says_which_source_decides_a_constant(self):
+        lines = list(leave_one_out.constants(self.found, self.jacobian, self.values, {}))
+        self.assertEqual([line[4] for line in lines], ["one source: A 100 %", "one source: B 100 %"])
+        self.assertEqual([line[5] for line in lines], ["A", "B"])
+
+
+class Document(unittest.TestCase):
+    """docs/planner.md states what the tool finds today."""
+
+    def setUp(self):
+        self.text = (ROOT / "docs" / "planner.md").read_text(encoding="utf-8")
+
+    def test_states_the_errors_of_all_sources(self):
+        command = [TOOL, str(ROOT / "recipes"), *(str(ROOT / "tests/published" / name) for name in score.FILES)]
+        rows = [row for row in score.read_rows(command) if row["predicted"] is not None and not row["inexact"]]
+        missing = [line for line in score.markdown(rows) if line not in self.text]
+        self.assertEqual(missing, [], "scripts/score_planner --markdown prints the table of docs/planner.md")
+
+    def test_lists_all_fitted_constants_with_their_values(self):
+        tool = fit.Tool([TOOL, str(ROOT / "recipes"), str(ROOT / "tests/published/calibration.csv")])
+        self.addCleanup(tool.close)
+        found = fit.Fit(tool, ROOT / "recipes")
+        for index, parameter in enumerate(found.parameters):
+            line = f"| {leave_one_out.name_of(parameter)} | {math.exp(found.start[index]):.3g} |"
+            self.assertTrue(line in self.text, f"{line}: scripts/score_planner --leave-one-out prints the table of docs/planner.md")
+
+
+if __name__ == "__main__":
+    unittest.main()
