@@ -42,8 +42,8 @@ struct AllToAllCounts {
 // follows it: memory may be released after wait() if it is reused in the stream's own order.
 //
 // Sums have a fixed order: value of position 0 + value of position 1 + …, in fp32 for the 16-bit and 8-bit floating
-// types, rounded to them once at the end (to nearest, ties to even; what fp8_e4m3 cannot represent becomes NaN, as in
-// PyTorch's casts). So every rank gets the same bits, in every run, by every algorithm. (NCCL uses its own order: there
+// types, rounded to them once at the end (to nearest, ties to even; fp8_e4m3, which has no infinity, saturates at
+// ±448). So every rank gets the same bits, in every run, by every algorithm. (NCCL uses its own order: there
 // only the same layout repeats its bits.)
 //
 // Errors: an operation for which a rank has waited longer than the watchdog's time throws Error(rank_lost) that names

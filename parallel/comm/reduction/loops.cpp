@@ -20,6 +20,16 @@ struct Plain {
   static Number narrow(Number value) { return value; }
 };
 
+// E4M3 has no infinity that would tell a sum beyond its range from one that was not a number, so such a sum saturates:
+// gradients that grow stay gradients, and what was not finite stays visible.
+struct SaturatingFloat8E4M3 {
+  using Element = Float8E4M3::Element;
+  using Accumulator = float;
+
+  static float widen(Element stored) { return Float8E4M3::widen(stored); }
+  static Element narrow(float value) { return Float8E4M3::narrow_saturating(value); }
+};
+
 // Sums of integers wrap around: in unsigned arithmetic, because signed overflow is undefined. Comparisons stay signed.
 template <class Number, class Unsigned>
 Number wrapped_sum(Number left, Number right) {
@@ -80,9 +90,9 @@ constexpr Loops loops_of() {
 template <>
 const LoopTable& loop_table<LLMTRAIN_VECTOR_LEVEL>() {
   static constexpr LoopTable table{
-      loops_of<Plain<float>>(),        loops_of<BrainFloat>(),         loops_of<Float16>(),
-      loops_of<Float8E4M3>(),          loops_of<Float8E5M2>(),         loops_of<Plain<std::int32_t>>(),
-      loops_of<Plain<std::int64_t>>(), loops_of<Plain<std::uint8_t>>()};
+      loops_of<Plain<float>>(),         loops_of<BrainFloat>(),         loops_of<Float16>(),
+      loops_of<SaturatingFloat8E4M3>(), loops_of<Float8E5M2>(),         loops_of<Plain<std::int32_t>>(),
+      loops_of<Plain<std::int64_t>>(),  loops_of<Plain<std::uint8_t>>()};
   return table;
 }
 

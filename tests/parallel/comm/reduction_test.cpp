@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/comm/reduction/ordered_reduction.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
@@ -52,7 +53,9 @@ void check_sums(ElementType type) {
   const std::vector<Bits> sums = reduce_bits<Bits>(type, Reduction::sum, left, right);
   unsigned wrong = 0;
   for (std::size_t i = 0; i < left.size(); ++i) {
-    const double exact = static_cast<float>(decode(type, left[i])) + static_cast<float>(decode(type, right[i]));
+    double exact = static_cast<float>(decode(type, left[i])) + static_cast<float>(decode(type, right[i]));
+    // Without infinities a sum saturates; what was NaN stays NaN.
+    if (type == ElementType::float8_e4m3 && !std::isnan(exact)) exact = std::clamp(exact, -448.0, 448.0);
     const double expected = std::isnan(exact) ? exact : decode(type, encode(type, exact));
     wrong += is_same(decode(type, sums[i]), expected) ? 0 : 1;
   }
