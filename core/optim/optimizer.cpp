@@ -20,8 +20,12 @@ class Adamw final : public Optimizer {
   void update(const OptimizerUpdate& update) override {
     // Parameters with and without decay alternate in flat memory; a segment is one kernel call with one decay.
     for (const OptimizerSegment& segment : segments_) {
-      const auto part = [&](const at::Tensor& flat) { return flat.slice(0, segment.begin, segment.end); };
-      kernels::AdamwState state{part(update.weights), part(first_moment_), part(second_moment_)};
+      const std::int64_t begin = std::max(segment.begin, update.begin);
+      const std::int64_t end = std::min(segment.end, update.begin + update.weights.numel());
+      if (begin >= end) continue;
+      const auto part = [&](const at::Tensor& flat) { return flat.slice(0, begin - update.begin, end - update.begin); };
+      const auto own = [&](const at::Tensor& flat) { return flat.slice(0, begin, end); };
+      kernels::AdamwState state{part(update.weights), own(first_moment_), own(second_moment_)};
       std::optional<at::Tensor> compute_weights;
       if (update.compute_weights) compute_weights = part(*update.compute_weights);
       const kernels::AdamwStep step{.learning_rate = update.learning_rate,

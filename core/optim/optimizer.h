@@ -29,6 +29,7 @@ struct OptimizerUpdate {
   double learning_rate = 0;
   double gradient_scale = 1;  // the clipping coefficient
   std::int64_t step = 1;      // counts from 1
+  std::int64_t begin = 0;     // where the tensors start in the optimizer's flat memory, of which they may be a part
 };
 
 // State that an optimizer keeps per weight, as checkpoints name it: "<parameter>.m".

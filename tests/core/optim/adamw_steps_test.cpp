@@ -119,6 +119,21 @@ TEST_CASE("AdamW's weights and moments are those of its formula, step by step") 
   }
 }
 
+TEST_CASE("pieces of the flat memory may be updated one after the other") {
+  Training whole(recipe()), pieces(recipe());
+  const std::vector<std::int64_t> ends{0, 3, 20, 31, elements};
+  for (std::size_t k = 0; k < 3; ++k) {
+    whole.run(k, k + 1);
+    for (std::size_t i = 0; i + 1 < ends.size(); ++i) {
+      const auto piece = [&](const at::Tensor& flat) { return flat.slice(0, ends[i], ends[i + 1]); };
+      pieces.optimizer->update({piece(pieces.weights), piece(gradients_of(k)), std::nullopt, steps[k].learning_rate,
+                                steps[k].gradient_scale, static_cast<std::int64_t>(k) + 1, ends[i]});
+    }
+  }
+  CHECK(pieces.weights.equal(whole.weights));
+  for (const char* name : {"m", "v"}) CHECK(pieces.state(name).equal(whole.state(name)));
+}
+
 TEST_CASE("each of AdamW's constants is read") {
   const auto check = [](const OptimizerRecipe& other) {
     Training training(other);
