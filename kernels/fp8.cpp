@@ -73,6 +73,17 @@ float scale_of(float largest, Fp8Format format) {
   return std::ldexp(1.0F, std::clamp(exponent, -largest_exponent, largest_exponent));
 }
 
+// `rounded` may be x.
+void vector_round(const at::Tensor& x, const at::Tensor& scale, Fp8Format format, const at::Tensor& rounded) {
+  with_element_of(x, [&]<class Element> {
+    const auto* values = elements<Element>(x);
+    auto* results = mutable_elements<Element>(rounded);
+    over_elements(
+        x, [&, kernel = casts_of<Element>(format).round, factor = *scale.const_data_ptr<float>()](
+               std::int64_t first, std::int64_t n) { kernel(values + first, factor, 1 / factor, results + first, n); });
+  });
+}
+
 at::Tensor as_payload(const at::Tensor& scaled, Fp8Format format) {
   // LibTorch's own cast makes NaN of what is too large for E4M3 and infinity of what is too large for E5M2.
   return scaled.clamp(-largest_of(format), largest_of(format)).to(fp8_type(format));
@@ -121,16 +132,15 @@ at::Tensor widen_fp8(const at::Tensor& payload, const at::Tensor& scale, at::Sca
   return x;
 }
 
+void round_to_fp8_(const at::Tensor& x, const at::Tensor& scale, Fp8Format format) {
+  if (is_vector_array(x)) return vector_round(x, scale, format, x);
+  x.copy_(widen_fp8(cast_to_fp8(x, scale, format), scale, x.scalar_type()));
+}
+
 at::Tensor round_to_fp8(const at::Tensor& x, const at::Tensor& scale, Fp8Format format) {
   if (!is_vector_array(x)) return widen_fp8(cast_to_fp8(x, scale, format), scale, x.scalar_type());
   at::Tensor rounded = at::empty_like(x);
-  with_element_of(x, [&]<class Element> {
-    const auto* values = elements<Element>(x);
-    auto* results = mutable_elements<Element>(rounded);
-    over_elements(
-        x, [&, kernel = casts_of<Element>(format).round, factor = *scale.const_data_ptr<float>()](
-               std::int64_t first, std::int64_t n) { kernel(values + first, factor, 1 / factor, results + first, n); });
-  });
+  vector_round(x, scale, format, rounded);
   return rounded;
 }
 

@@ -28,5 +28,7 @@ at::Tensor cast_to_fp8(const at::Tensor& x, const at::Tensor& scale, Fp8Format f
 at::Tensor widen_fp8(const at::Tensor& payload, const at::Tensor& scale, at::ScalarType type);
 // Both in one pass: the values of x that FP8 can represent, in x's type.
 at::Tensor round_to_fp8(const at::Tensor& x, const at::Tensor& scale, Fp8Format format);
+// The same in place.
+void round_to_fp8_(const at::Tensor& x, const at::Tensor& scale, Fp8Format format);
 
 }  // namespace llmtrain::kernels

@@ -30,13 +30,13 @@ Operator& OperatorWriter::linear(std::string name, const MatrixProduct& product,
   Operator& item = this->product(std::move(name), product);
   if (!setting_.uses_fp8()) return item;
   item.uses_fp8 = true;
-  if (stores_fp8(setting_.fp8_level)) {
+  if (stores_fp8(setting_.fp8_level) && !is_cpu()) {
     for (const ParameterRole role : weights) {
       if (!graph_.has_parameter(block_, role)) continue;
       const std::int64_t elements = local_elements(model(), graph_.parameter(block_, role), setting_.shards);
       const double bytes = shape_.element * static_cast<double>(elements);
       // A weight gradient is computed in the compute type and then scaled to FP8, one weight at a time, so the largest
-      // counts.
+      // counts. On the CPU it goes into a sum that becomes FP8 with the reduction.
       item.unscaled_weight_gradient = std::max(item.unscaled_weight_gradient, bytes);
     }
   }

@@ -74,7 +74,7 @@ struct Operator {
   OperatorKind kind{};
   MatrixProduct product{};              // of matrix products and attention
   bool uses_fp8 = false;                // at FP8 levels, except for the head and the router
-  double unscaled_weight_gradient = 0;  // bytes of the largest weight's gradient before it becomes FP8
+  double unscaled_weight_gradient = 0;  // bytes of the largest weight's gradient, before it becomes FP8
   double flops = 0;  // model FLOPs of the forward: 2 per multiply-add; ignores causality, excludes empty slots
   Movement forward{}, backward{};
   bool ends_micro_batch = false;  // with the loss; the host's work for a micro-batch comes with it

@@ -60,8 +60,12 @@ ScaledTensor LinearLayer::scaled_gradient(const at::Tensor& dy, const MicroBatch
 }
 
 at::Tensor LinearLayer::weight_for(const LinearInput& input) const {
-  const at::Tensor weight = weight_.weight();
-  return scaling_ ? kernels::round_to_fp8(weight, input.weight_scale, Fp8Format::e4m3) : weight;
+  at::Tensor weight = weight_.weight();
+  if (!scaling_) return weight;
+  if (!weight_.is_scaled()) return kernels::round_to_fp8(weight, input.weight_scale, Fp8Format::e4m3);
+  // It is a copy already: another one would double the memory beside the product.
+  kernels::round_to_fp8_(weight, input.weight_scale, Fp8Format::e4m3);
+  return weight;
 }
 
 at::Tensor LinearLayer::forward(const LinearInput& input) const {
@@ -76,7 +80,7 @@ void LinearLayer::add_bias_gradient(const at::Tensor& dy) const {
 }
 
 at::Tensor LinearLayer::backward(const ScaledTensor& dy, const LinearInput& input) const {
-  const at::ScalarType compute = weight_.weight().scalar_type();
+  const at::ScalarType compute = weight_.weight_type();
   const at::Tensor gradient = dy.widened(compute);
   weight_.add_weight_gradient(gradient, input.x.widened(compute));
   return kernels::linear_backward_input(gradient, weight_for(input));

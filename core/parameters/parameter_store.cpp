@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/parameters/parameter_store.h"
 
+#include <ATen/ops/empty.h>
+
 #include <utility>
 
 namespace llmtrain {
@@ -30,7 +32,26 @@ at::Tensor ParameterStore::view(const at::Tensor& flat, std::size_t first, std::
 
 at::Tensor ParameterStore::fused_weight(std::size_t first, std::size_t last) const {
   if (!weights_.defined()) return kept_.at(first);
+  if (has_scaled_weights()) return widened_weight(first, last);
   return view(weights_, first, last);
+}
+
+void ParameterStore::attach_scaled_weights(at::Tensor flat, std::span<const float> scales, at::ScalarType type) {
+  weights_ = std::move(flat);
+  scales_ = scales;
+  widened_type_ = type;
+}
+
+at::Tensor ParameterStore::widened_weight(std::size_t first, std::size_t last) const {
+  const at::Tensor stored = view(weights_, first, last);
+  at::Tensor widened = at::empty(stored.sizes(), stored.options().dtype(widened_type_));
+  const std::int64_t start = ranges_[position(first)].begin;
+  for (std::size_t i = position(first); i <= position(last); ++i) {
+    const auto [parameter, begin, end] = ranges_[i];
+    // A power of two: its reciprocal and the products with it are exact.
+    widened.view({-1}).slice(0, begin - start, end - start).copy_(weights_.slice(0, begin, end)).mul_(1 / scales_[i]);
+  }
+  return widened;
 }
 
 void ParameterStore::keep(std::size_t parameter) { kept_[parameter] = weight(parameter).clone(); }

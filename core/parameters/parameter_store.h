@@ -32,8 +32,8 @@ class ParameterStore {
  public:
   ParameterStore(const Graph& graph, std::span<const std::size_t> parameters, const ShardPlace& place = {});
 
-  // Views in the compute type; the weights must be attached. `fused` gives consecutive parameters of equal trailing
-  // shape as one tensor.
+  // Views in the compute type, of scaled weights copies; the weights must be attached. `fused` gives consecutive
+  // parameters of equal trailing shape as one tensor.
   at::Tensor weight(std::size_t parameter) const { return fused_weight(parameter, parameter); }
   at::Tensor fused_weight(std::size_t first, std::size_t last) const;
 
@@ -49,7 +49,13 @@ class ParameterStore {
 
   // Lends flat weights, at least elements() of them.
   void attach_weights(at::Tensor flat) { weights_ = std::move(flat); }
+  // Lends flat weights with a scale per parameter, in the order of ranges(): weight = element / scale. Modules then get
+  // copies in `type` instead of views. The scales, powers of two, outlive this and may change.
+  void attach_scaled_weights(at::Tensor flat, std::span<const float> scales, at::ScalarType type);
   void detach_weights() { weights_.reset(); }
+  bool has_scaled_weights() const { return !scales_.empty(); }
+  // The type of weight().
+  at::ScalarType weight_type() const { return has_scaled_weights() ? widened_type_ : weights_.scalar_type(); }
   // Keeps one parameter readable after the weights are detached, as a copy, until release_kept().
   void keep(std::size_t parameter);
   void release_kept() { kept_.clear(); }
@@ -71,12 +77,15 @@ class ParameterStore {
  private:
   std::size_t position(std::size_t parameter) const { return position_.at(parameter); }
   at::Tensor view(const at::Tensor& flat, std::size_t first, std::size_t last) const;
+  at::Tensor widened_weight(std::size_t first, std::size_t last) const;
 
   std::vector<FlatRange> ranges_;
   std::vector<LocalPart> parts_;                           // of ranges_[i]
   std::unordered_map<std::size_t, std::size_t> position_;  // parameter → index into ranges_
   std::vector<bool> written_;                              // whether the gradient of ranges_[i] holds a value
   at::Tensor weights_, gradients_;                         // undefined while not attached
+  std::span<const float> scales_;                          // empty: the weights are not scaled
+  at::ScalarType widened_type_ = at::kFloat;               // of the copies of scaled weights
   std::unordered_map<std::size_t, at::Tensor> kept_;
   GradientSource gradient_source_;
 };
@@ -101,6 +110,8 @@ class BoundParameter {
       : store_(&store), first_(first), last_(last) {}
 
   at::Tensor weight() const { return store_->fused_weight(first_, last_); }
+  at::ScalarType weight_type() const { return store_->weight_type(); }
+  bool is_scaled() const { return store_->has_scaled_weights(); }  // weight() is then a copy
   ParameterStore::GradientTarget gradient() const { return store_->fused_gradient(first_, last_); }
   at::Tensor added_gradient() const { return store_->added_gradient(first_); }  // of one parameter
   // Adds the gradient of the weight of a product, dy = x · weightᵀ, or of the bias that was added to its rows.

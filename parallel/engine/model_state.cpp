@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -102,7 +103,22 @@ void read_box(const CheckpointReader& checkpoint, const LogicalTensor& tensor, c
   if (!fits) flat.copy_(read);
 }
 
-// Copies the owned part of a logical tensor of the checkpoint into the owned memory.
+// What the checkpoint calls the scales of a parameter at FP8 levels, and the headroom of its gradients.
+constexpr const char* weight_scale_suffix = ".scale";
+constexpr const char* headroom_suffix = ".mu";
+
+// A tensor of one fp32 element; none where the checkpoint has no such tensor.
+std::optional<float> read_number(const CheckpointReader& checkpoint, const std::string& name) {
+  const LogicalTensor* tensor = checkpoint.find(name);
+  if (tensor == nullptr) return std::nullopt;
+  if (tensor->dtype != dtype_name(at::kFloat) || element_count(tensor->shape) != 1)
+    throw Error(ExitCode::bad_data, checkpoint.folder().string() + ": " + name + ": is not one F32 number");
+  float number = 0;
+  checkpoint.read_box(name, {{0}, {1}}, std::as_writable_bytes(std::span(&number, 1)));
+  return number;
+}
+
+// Copies the owned part of a logical tensor of the checkpoint, without its scale, into the owned memory.
 void read_into(const CheckpointReader& checkpoint, const std::string& name, const OwnedElements& elements,
                const at::Tensor& owned) {
   constexpr std::int64_t piece = 1 << 24;  // elements: bounds the temporary copy
@@ -114,6 +130,18 @@ void read_into(const CheckpointReader& checkpoint, const std::string& name, cons
       read_box(checkpoint, tensor, box, owned.slice(0, next, next + count));
       next += count;
     }
+  }
+  if (const auto scale = read_number(checkpoint, name + weight_scale_suffix)) elements.in(owned).div_(*scale);
+}
+
+void read_scales(const CheckpointReader& checkpoint, const Graph& graph, const ParameterUnit& unit) {
+  TensorScales* scales = unit.parameters->scales();
+  if (scales == nullptr) return;
+  for (std::size_t i = 0; i < unit.store->ranges().size(); ++i) {
+    const std::string& name = graph.parameters[unit.store->ranges()[i].parameter].name;
+    const auto weight = read_number(checkpoint, name + weight_scale_suffix);
+    const auto headroom = read_number(checkpoint, name + headroom_suffix);
+    if (weight && headroom) scales->set_state(i, {*weight, *headroom});
   }
 }
 
@@ -150,6 +178,21 @@ void add_slices(std::vector<TensorSlice>& slices, const std::string& name, const
   }
 }
 
+// Appends the scales of a unit's parameters, which one of the ranks that share them writes.
+void add_scales(std::vector<TensorSlice>& slices, const LocalModel& model, const ParameterUnit& unit) {
+  const TensorScales* scales = unit.parameters->scales();
+  const RankGroups& groups = model.groups();
+  if (scales == nullptr || groups.data.position() != 0 || groups.tensor.position() != 0) return;
+  const auto add = [&](const std::string& name, const float& number) {
+    slices.push_back({name, dtype_name(at::kFloat), {1}, {0}, {1}, reinterpret_cast<const std::byte*>(&number)});
+  };
+  for (std::size_t i = 0; i < unit.store->ranges().size(); ++i) {
+    const std::string& name = model.graph().parameters[unit.store->ranges()[i].parameter].name;
+    add(name + weight_scale_suffix, scales->state(i).weight);
+    add(name + headroom_suffix, scales->state(i).headroom);
+  }
+}
+
 // The part of a whole parameter without padding, flat.
 at::Tensor cut(at::Tensor whole, const LocalPart& part) {
   for (std::size_t axis = 0; axis < part.shape.size(); ++axis)
@@ -171,6 +214,7 @@ StateSlices state_slices(const LocalModel& model) {
   StateSlices state;
   std::vector<at::Tensor> copies;
   for (const ParameterUnit* unit : model.units()) {
+    add_scales(state.slices, model, *unit);
     // The same elements for every state: weights, master weights and moments of a parameter are cut alike.
     const auto saved = saved_elements(model, *unit);
     for (const auto& [owned, suffix] : state_parts(*unit->parameters)) {
@@ -196,28 +240,31 @@ void load_state(LocalModel& model, const CheckpointReader& checkpoint) {
 }
 
 void load_weights(LocalModel& model, const CheckpointReader& checkpoint) {
-  for_owned(model, [&](const OwnedElements& elements, const ShardedParameters& memory) {
+  for (const ParameterUnit* unit : model.units()) read_scales(checkpoint, model.graph(), *unit);
+  for_owned(model, [&](const OwnedElements& elements, ShardedParameters& memory) {
     // The most precise copy of the weights in the checkpoint: the master weights if it has them.
     const std::string& name = elements.parameter->name;
     const std::string master = name + ".master";
-    read_into(checkpoint, checkpoint.find(master) != nullptr ? master : name, elements, memory.source());
+    read_into(checkpoint, checkpoint.find(master) != nullptr ? master : name, elements, memory.incoming());
   });
   publish(model);
 }
 
 void load_weights(LocalModel& model, const NamedWeights& weights) {
-  for_owned(model, [&](const OwnedElements& elements, const ShardedParameters& memory) {
+  for_owned(model, [&](const OwnedElements& elements, ShardedParameters& memory) {
     const at::Tensor part = cut(weights.at(elements.parameter->name), elements.part);
-    elements.in(memory.source()).copy_(part.slice(0, elements.begin, elements.end));
+    elements.in(memory.incoming()).copy_(part.slice(0, elements.begin, elements.end));
   });
   publish(model);
 }
 
 NamedWeights named_weights(const LocalModel& model) {
   NamedWeights weights;
-  for_owned(model, [&](const OwnedElements& elements, const ShardedParameters& memory) {
-    weights[elements.parameter->name] = elements.in(memory.source()).cpu().view(elements.parameter->shape);
-  });
+  for (const ParameterUnit* unit : model.units()) {
+    const at::Tensor values = unit->parameters->values();
+    for (const OwnedElements& elements : elements_in(model, *unit, unit->parameters->owned()))
+      weights[elements.parameter->name] = elements.in(values).cpu().view(elements.parameter->shape);
+  }
   return weights;
 }
 

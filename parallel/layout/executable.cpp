@@ -37,11 +37,27 @@ std::vector<Unsupported> unsupported_experts(const Recipe& recipe) {
        "use \"gshard\" or \"none\""},
       {recipe.cluster.device == DeviceKind::cuda, "/model/moe", "a mixture of experts on a GPU",
        "set cluster.device to \"cpu\""},
-      {recipe.precision.fp8_level == Fp8Level::o0, "/precision/fp8_level", "\"O0\" with experts", "use \"off\""},
+      {multiplies_fp8(recipe.precision.fp8_level), "/precision/fp8_level", "FP8 with experts", "use \"off\""},
       {parallel.tensor != 1, "/parallel/tensor", std::to_string(parallel.tensor), one},
       {parallel.context != 1, "/parallel/context", std::to_string(parallel.context), one},
       {shards % parallel.expert != 0, "/parallel/zero_shard_ranks", std::to_string(shards),
        "use a multiple of parallel.expert"},
+  };
+}
+
+std::vector<Unsupported> unsupported_fp8_states(const Recipe& recipe) {
+  if (!stores_fp8(recipe.precision.fp8_level)) return {};
+  const ParallelRecipe& parallel = recipe.parallel;
+  return {
+      {parallel.tensor != 1, "/parallel/tensor", std::to_string(parallel.tensor) + " with FP8 level \"O1\"",
+       "use 1, or precision.fp8_level \"O0\""},
+      // Some schedules reduce several times a step there, and FP8 sums of one step would have different scales.
+      {parallel.zero_stage > 1, "/parallel/zero_stage", std::to_string(parallel.zero_stage) + " with FP8 level \"O1\"",
+       "use 0 or 1, or precision.fp8_level \"O0\""},
+      // Sums over shards and then over their copies would round twice.
+      {parallel.zero_stage > 0 && parallel.zero_shard_ranks.has_value(), "/parallel/zero_shard_ranks",
+       std::to_string(parallel.zero_shard_ranks.value_or(0)) + " with FP8 level \"O1\"",
+       "leave it out, or use precision.fp8_level \"O0\""},
   };
 }
 
@@ -57,9 +73,10 @@ std::vector<std::string> not_executable(const Recipe& recipe) {
        "use \"bytes\", also with tokenised .bin files"},
       {precision.compute == DataType::fp16, "/precision/compute", "fp16", "use \"bf16\" or \"fp32\""},
       {precision.gradients == DataType::fp16, "/precision/gradients", "fp16", "use \"bf16\" or \"fp32\""},
-      {precision.fp8_level == Fp8Level::o0 && recipe.cluster.device == DeviceKind::cuda, "/precision/fp8_level",
+      {multiplies_fp8(precision.fp8_level) && recipe.cluster.device == DeviceKind::cuda, "/precision/fp8_level",
        "FP8 on a GPU", "use \"off\", or cluster.device \"cpu\""},
-      {stores_fp8(precision.fp8_level), "/precision/fp8_level", "an FP8 level above \"O0\"", "use \"off\" or \"O0\""},
+      {precision.fp8_level > Fp8Level::o1, "/precision/fp8_level", "an FP8 level above \"O1\"",
+       "use \"off\", \"O0\" or \"O1\""},
       // Its default is parallel.tensor, and without experts it splits nothing.
       {parallel.expert_tensor != parallel.tensor, "/parallel/expert_tensor", std::to_string(parallel.expert_tensor),
        "leave it out"},
@@ -67,6 +84,7 @@ std::vector<std::string> not_executable(const Recipe& recipe) {
       {offload.weights, "/memory/offload/weights", "true", "use false"},
       {offload.activations, "/memory/offload/activations", "true", "use false"},
   };
+  for (Unsupported& refusal : unsupported_fp8_states(recipe)) refusals.push_back(std::move(refusal));
   for (Unsupported& refusal : unsupported_experts(recipe)) refusals.push_back(std::move(refusal));
   std::vector<std::string> reasons;
   for (const auto& [is_wanted, pointer, value, instead] : refusals)

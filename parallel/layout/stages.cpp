@@ -56,6 +56,7 @@ StateGroup& group_of(std::vector<StateGroup>& groups, Kind kind, bool is_fp8, co
   StateGroup& group = groups.emplace_back();
   group.kind = kind;
   group.is_fp8 = is_fp8;
+  group.deals_tensors = is_fp8 && recipe.precision.fp8_level > Fp8Level::o1;
   group.types = is_fp8 ? fp8_state_types(recipe.precision) : state_types(recipe.precision);
   group.shards = kind == Kind::experts ? expert_shard_group(mesh) : shard_group(mesh);
   group.zero_stage = group.shards.ranks > 1 ? recipe.parallel.zero_stage : 0;
@@ -101,6 +102,7 @@ StateTypes state_types(const PrecisionRecipe& precision) {
 StateTypes fp8_state_types(const PrecisionRecipe& precision) {
   const Fp8Level level = precision.fp8_level;
   StateTypes types{.weight = ElementType::float16, .gradient = ElementType::float8_e4m3};
+  types.accumulator = element_type(precision.gradients);
   if (level == Fp8Level::o2 || level == Fp8Level::o3) {
     types.first_moment = ElementType::float8_e4m3;
     types.second_moment = ElementType::float16;
@@ -114,9 +116,11 @@ StateTypes fp8_state_types(const PrecisionRecipe& precision) {
 
 std::int64_t StateGroup::elements() const { return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}); }
 
-std::int64_t StateGroup::whole() const { return is_fp8 ? elements() : flat().padded(); }
+std::int64_t StateGroup::whole() const { return deals_tensors ? elements() : flat().padded(); }
 
-std::int64_t StateGroup::shard() const { return is_fp8 ? largest_dealt_share(sizes, flat().ranks) : flat().part(); }
+std::int64_t StateGroup::shard() const {
+  return deals_tensors ? largest_dealt_share(sizes, flat().ranks) : flat().part();
+}
 
 bool shares_embedding(const Graph& graph, const Mesh& mesh) { return graph.model.tie_embeddings && mesh.pipeline > 1; }
 

@@ -36,6 +36,9 @@ struct StateTypes {
   std::optional<ElementType> master = std::nullopt;  // none: the weight is its own master
   ElementType first_moment = ElementType::float32;
   ElementType second_moment = ElementType::float32;
+  // In which the micro-batches' gradients are summed before they are reduced; none: in `gradient`. Not counted below:
+  // it exists from a stage's first backward to its reduction.
+  std::optional<ElementType> accumulator = std::nullopt;
 
   double weight_bytes() const { return element_bytes(weight); }
   double gradient_bytes() const { return element_bytes(gradient); }
@@ -50,7 +53,7 @@ struct StateTypes {
 StateTypes state_types(const PrecisionRecipe& precision);
 // Types of the layers' weight matrices at FP8 levels (MS-AMP's optimization levels): from O1 on FP8 gradients and fp16
 // weights that are their own master, from O2 on an FP8 first and an fp16 second moment, at O3 FP8 weights with an fp16
-// master.
+// master. Gradients are accumulated in precision.gradients: FP8 sums would round after every micro-batch.
 StateTypes fp8_state_types(const PrecisionRecipe& precision);
 
 // Parameters of a stage that are stored and sharded alike and share flat memory. The planner prices groups, the runner
@@ -60,9 +63,11 @@ struct StateGroup {
   // own: one end's stage may reduce its gradients long before the other end adds to them.
   enum class Kind { shared_embedding, dense, experts };
   Kind kind = Kind::dense;
-  // FP8 parameters have one scale per tensor, so whole tensors are distributed to the ranks (Peng et al., arXiv
-  // 2310.18313, algorithm 1); other parameters share flat memory in equal parts.
   bool is_fp8 = false;
+  // Whole tensors are distributed to the ranks, as their scales cannot be split (Peng et al., arXiv 2310.18313,
+  // algorithm 1): from O2 on, whose moments have scales that no other rank knows. Other parameters share flat memory in
+  // equal parts; at O1 ranks agree on the scales of tensors that they share.
+  bool deals_tensors = false;
   StateTypes types;
   std::vector<std::size_t> parameters;  // indices into Graph::parameters, in the order of memory
   std::vector<std::int64_t> sizes;      // elements of each on a rank before ZeRO, padding and repeated heads included

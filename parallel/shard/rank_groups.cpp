@@ -63,6 +63,10 @@ Handle DataParallel::sum_replicas(const at::Tensor& part) const {
   return communicator_->all_reduce(replica_, Purpose::data_parallel, array_of(part));
 }
 
+Handle DataParallel::largest(const at::Tensor& values) const {
+  return communicator_->all_reduce(data_, Purpose::data_parallel, array_of(values), Reduction::max);
+}
+
 Handle DataParallel::scatter_sum(const at::Tensor& whole, const at::Tensor& part) const {
   return communicator_->reduce_scatter(shard_, Purpose::data_parallel, array_of(whole), array_of(part));
 }

@@ -37,6 +37,7 @@ class DataParallel {
   // Start collectives on flat, contiguous tensors, which must not be touched until the handle is done.
   Handle sum(const at::Tensor& whole) const;          // in place, over all ranks
   Handle sum_replicas(const at::Tensor& part) const;  // in place, over the ranks with the same part
+  Handle largest(const at::Tensor& values) const;     // in place, over all ranks
   Handle scatter_sum(const at::Tensor& whole, const at::Tensor& part) const;  // this rank's part of the shards' sum
   Handle gather(const at::Tensor& part, const at::Tensor& whole) const;       // of all shards
 

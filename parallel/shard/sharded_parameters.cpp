@@ -93,10 +93,15 @@ ShardedParameters::ShardedParameters(const Graph& graph, ParameterStore& store, 
       // At stage 0 there is one shard, and every rank owns it.
       place_(shards_.padded_shard(zero_stage_ == 0 ? 0 : ranks.shard())),
       tensor_gradients_(graph, store, tensor, owned()) {
+  if (group.is_fp8) scales_.emplace(store, ranks);
   allocate(group, options);
   // Modules ask for gradient memory when they first write: from stage 2 on it exists only until it is reduced.
   store_.set_gradient_source([this] { return make_gradients(); });
-  if (!shards_from(3)) store_.attach_weights(weights_);
+  if (scales_) {
+    store_.attach_scaled_weights(weights_, scales_->weight_scales(), options.compute);
+  } else if (!shards_from(3)) {
+    store_.attach_weights(weights_);
+  }
 }
 
 void ShardedParameters::allocate(const StateGroup& group, const ShardingOptions& options) {
@@ -109,6 +114,7 @@ void ShardedParameters::allocate(const StateGroup& group, const ShardingOptions&
   // Without a master the optimizer updates the weights in place.
   source_ = has_master_ ? flat(place_.count(), *group.types.master) : owned_weights();
   if (!trains) return;
+  if (group.types.accumulator) accumulator_ = scalar_type(*group.types.accumulator);
   gradients_ = flat(shards_from(2) ? place_.count() : shards_.padded(), group.types.gradient);
   optimizer_ =
       make_optimizer(options.optimizer, owned_segments(), [&] { return flat(place_.count(), ElementType::float32); });
@@ -126,11 +132,20 @@ std::vector<OptimizerSegment> ShardedParameters::owned_segments() const {
 }
 
 at::Tensor ShardedParameters::make_gradients() const {
+  if (scales_) return at::empty({shards_.padded()}, gradients_.options().dtype(accumulator_));
   if (!shards_from(2)) return gradients_;
   // A parameter's first gradient overwrites, so only the padding, which no module writes, needs clearing.
   at::Tensor flat = at::empty({shards_.padded()}, gradients_.options());
   flat.slice(0, shards_.elements).zero_();
   return flat;
+}
+
+// Those of the micro-batches since the last call, as they are reduced.
+at::Tensor ShardedParameters::take_gradients() {
+  const at::Tensor gradients = store_.take_gradients();
+  if (!scales_) return gradients;
+  scales_->cast_gradients(gradients, gradients_);
+  return gradients_;
 }
 
 at::Tensor ShardedParameters::owned_part(const at::Tensor& whole) const {
@@ -149,14 +164,22 @@ FlatInterval ShardedParameters::saved() const {
 
 void ShardedParameters::initialize(std::int64_t seed) {
   // Every rank draws the whole group in fp32 and keeps its part: initial weights do not depend on the layout or type.
-  const bool is_whole = zero_stage_ == 0 && source_.scalar_type() == at::kFloat;
-  const at::Tensor whole = is_whole ? source_ : make_flat_memory(shards_.padded(), at::kFloat, source_.device());
+  const at::Tensor own = incoming();
+  const bool is_whole = zero_stage_ == 0 && own.scalar_type() == at::kFloat;
+  const at::Tensor whole = is_whole ? own : make_flat_memory(shards_.padded(), at::kFloat, own.device());
   initialize_weights(whole, store_, graph_, seed);
-  if (!is_whole) source_.copy_(owned_part(whole));
+  if (!is_whole) own.copy_(owned_part(whole));
   publish();
 }
 
+at::Tensor ShardedParameters::incoming() {
+  if (!scales_) return source_;
+  if (!incoming_.defined()) incoming_ = make_flat_memory(place_.count(), at::kFloat, source_.device());
+  return incoming_;
+}
+
 void ShardedParameters::publish() {
+  if (incoming_.defined()) scales_->store_weights(std::exchange(incoming_, {}), source_, place_);
   if (const auto copy = rounded()) copy->copy_(source_);
   if (zero_stage_ == 0 || shards_from(3)) return;
   gather();
@@ -190,7 +213,7 @@ void ShardedParameters::free() {
 void ShardedParameters::reduce() {
   finish_reduction();
   // Taken out of the store: gradients written from here on belong to the next reduction.
-  unreduced_ = store_.take_gradients();
+  unreduced_ = take_gradients();
   // Before the data ranks' sum: both ends then reduce the same values and stay bitwise equal.
   if (partner_sum_) partner_sum_(unreduced_.slice(0, 0, shards_.elements)).wait();
   is_reducing_ = true;
@@ -221,7 +244,8 @@ void ShardedParameters::finish_reduction() {
 void ShardedParameters::collect() {
   finish_reduction();
   // Without data ranks the schedule has no reduction; a step of one rank still ends its accumulation here.
-  if (!has_reduced_) store_.take_gradients();
+  if (!has_reduced_) take_gradients();
+  if (scales_) scales_->adapt(owned_gradients(), place_, zero_stage_ > 0);
   // After the data-parallel reduction, on the owned shard only: less traffic than summing whole gradients.
   tensor_gradients_.sum(owned_gradients());
 }
@@ -230,11 +254,19 @@ double ShardedParameters::sum_of_squares() const {
   // Replicas hold the same shards: one of each counts.
   if (ranks_.replica() != 0) return 0;
   // At stage 0 every rank has all gradients: each still sums only its share, so that every element counts once.
-  const FlatShards shares{shards_.elements, ranks_.shards()};
-  return tensor_gradients_.sum_of_squares(owned_gradients(), shares.shard(ranks_.shard()));
+  const FlatInterval share = FlatShards{shards_.elements, ranks_.shards()}.shard(ranks_.shard());
+  if (scales_) return scales_->sum_of_squares(owned_gradients(), place_, share);
+  return tensor_gradients_.sum_of_squares(owned_gradients(), share);
 }
 
 void ShardedParameters::update(double learning_rate, double gradient_scale, std::int64_t step) {
+  if (scales_) {
+    OptimizerUpdate update;
+    update.learning_rate = learning_rate;
+    update.gradient_scale = gradient_scale;
+    update.step = step;
+    return scales_->update(*optimizer_, update, weights_, owned_gradients(), place_);
+  }
   optimizer_->update({source_, owned_gradients(), rounded(), learning_rate, gradient_scale, step});
 }
 

@@ -17,6 +17,7 @@
 #include "parallel/layout/flat_shards.h"
 #include "parallel/layout/stages.h"
 #include "parallel/shard/rank_groups.h"
+#include "parallel/shard/tensor_scales.h"
 
 namespace llmtrain {
 
@@ -27,6 +28,7 @@ struct ShardingOptions {
   StateContents contents = StateContents::training;
   at::Device device = at::kCPU;
   OptimizerRecipe optimizer;
+  at::ScalarType compute = at::kFloat;  // of modules, whose weights are stored in another type at FP8 levels
 };
 
 // Sums of a store's gradients over tensor ranks: those that gradient_sum() in core/graph/sharding.h requires.
@@ -55,6 +57,9 @@ class TensorGradients {
 // group's; weights without a master type are their own master. The calls correspond to the schedule's instructions: all
 // ranks make them in the same order. Tensor ranks hold different parts of the model and shard their own. With
 // StateContents::weights there is nothing to reduce or update.
+//
+// With FP8 gradients (TensorScales) the gradients of the micro-batches are summed in the group's accumulator type and
+// cast once, at the reduction; weights are in fp16 with scales. Up to stage 1.
 class ShardedParameters {
  public:
   // `store`, which uses this object's memory, and the graph must outlive it. Memory is initially zero.
@@ -64,7 +69,7 @@ class ShardedParameters {
   ShardedParameters& operator=(const ShardedParameters&) = delete;
 
   void initialize(std::int64_t seed);
-  // Updates the other copies of the weights, here and on the other ranks, after source() was written. Collective;
+  // Updates the other copies of the weights, here and on the other ranks, after incoming() was written. Collective;
   // blocks.
   void publish();
 
@@ -97,8 +102,16 @@ class ShardedParameters {
   FlatInterval owned() const;
   // This rank's equal share of the owned elements, among the ranks that own the same.
   FlatInterval saved() const;
-  // The owned weights in their most precise form: the master weights if there are any, else the weights.
+  // The owned weights in their most precise form: the master weights if there are any, else the weights. Where they
+  // have scales, value = element / scale.
   const at::Tensor& source() const { return source_; }
+  // The same without scales: itself, or a copy in fp32.
+  at::Tensor values() const { return scales_ ? scales_->weights(source_, place_) : source_; }
+  // Where the owned weights are to be written before publish().
+  at::Tensor incoming();
+  // By the store's ranges; null without FP8.
+  TensorScales* scales() { return scales_ ? &*scales_ : nullptr; }
+  const TensorScales* scales() const { return scales_ ? &*scales_ : nullptr; }
   // The rounded copy of the owned weights; none if the modules use the source itself.
   std::optional<at::Tensor> rounded() const;
   // States of the owned elements, each of the length of source(); none with StateContents::weights.
@@ -117,6 +130,7 @@ class ShardedParameters {
   void allocate(const StateGroup& group, const ShardingOptions& options);
   std::vector<OptimizerSegment> owned_segments() const;
   at::Tensor make_gradients() const;
+  at::Tensor take_gradients();
   at::Tensor owned_part(const at::Tensor& whole) const;
   at::Tensor owned_weights() const { return shards_from(3) ? weights_ : owned_part(weights_); }
   at::Tensor owned_gradients() const { return shards_from(2) ? gradients_ : owned_part(gradients_); }
@@ -128,10 +142,13 @@ class ShardedParameters {
   FlatShards shards_;
   FlatInterval place_;  // the owned elements, including padding
   TensorGradients tensor_gradients_;
+  std::optional<TensorScales> scales_;       // at FP8 levels
+  at::ScalarType accumulator_ = at::kFloat;  // of gradients that become FP8
 
   at::Tensor weights_;                    // in the group's weight type: all elements, at stage 3 the owned ones
   bool has_master_ = false;               // source_ has its own memory, else it is a part of weights_
   at::Tensor source_;                     // the owned elements
+  at::Tensor incoming_;                   // fp32, from incoming() to publish(), where weights have scales
   at::Tensor gradients_;                  // all elements, from stage 2 on the owned ones
   std::unique_ptr<Optimizer> optimizer_;  // null with StateContents::weights
 

@@ -94,6 +94,9 @@ TEST_CASE("a scale multiplies before the cast and divides after it, exactly") {
   CHECK(wide.scalar_type() == type);
   CHECK(at::equal(wide.to(at::kDouble), payload.to(at::kDouble) / scale));
   CHECK(at::equal(round_to_fp8(x, factor, format), wide));
+  const at::Tensor in_place = x.clone();
+  round_to_fp8_(in_place, factor, format);
+  CHECK(at::equal(in_place, wide));
 }
 
 TEST_CASE("every FP8 number is widened exactly, and comes back") {

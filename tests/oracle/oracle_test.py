@@ -30,7 +30,8 @@ BF16 = {"loss": 2e-3, "grad_norm": 1e-2, "change": 6e-2}
 # numbers: one element is off by a tenth, and the runs drift apart as two seeds of dropout would. The first step is
 # close; core/model's tests compare all gradients in float64, where this does not happen.
 FP8 = {"loss": 5e-3, "grad_norm": 2e-2, "change": 0.2}
-FP8_FIRST_STEP = {"loss": 1e-5, "grad_norm": 1e-3}
+# Over eight seeds the first step differs by up to 2.0e-5 in losses and 1.2e-3 in norms, or by 1e-7 where no number moves.
+FP8_FIRST_STEP = {"loss": 3e-5, "grad_norm": 2e-3}
 torch.set_num_threads(1)  # the models are tiny, so that threads would mostly wait for each other
 
 
@@ -78,7 +79,7 @@ class OracleTest(unittest.TestCase):
         for name, parameter in model.state_dict().items():
             if name.endswith("key.bias") and model.config.position == "learned" and not model.config.qk_norm:
                 continue  # softmax cancels it: its gradient is rounding noise, which Adam scales up like any other
-            actual = trained.get(f"{name}.master", trained[name])
+            actual = trained.get(f"{name}.master", trained[name]) / trained.get(f"{name}.scale", 1)
             change = (parameter - case.weights[name]).norm()
             self.assertLessEqual((actual - parameter).norm() / change, tolerance, f"{name} after training")
 
@@ -108,6 +109,8 @@ class OracleTest(unittest.TestCase):
 
         self.for_each(["gpt2", "llama", "llama, one key head, qk_norm (Qwen3)", "gpt2, rmsnorm, swiglu with bias"],
                       check, precision={"fp8_level": "O0"})
+        # FP8 gradients and fp16 weights too.
+        self.for_each(["gpt2", "llama"], check, precision={"fp8_level": "O1"})
 
     def check_gradients(self, case):
         """After one step without clipping the first moment is the gradient times 1 - beta1."""

@@ -52,11 +52,40 @@ def mean_loss(model, inputs, targets):
     return functional.cross_entropy(model(inputs).flatten(0, 1), targets.flatten())
 
 
+def power_of_two(ratio):
+    """The largest that is at most `ratio`."""
+    return 2.0 ** math.floor(math.log2(ratio))
+
+
+class Fp8States:
+    """What FP8 level O1 stores of the layers' matrices: E4M3 gradients and fp16 weights, scaled by powers of two."""
+
+    def __init__(self, model):
+        self.matrices = [parameter for name, parameter in model.named_parameters()
+                         if name.startswith("layers.") and parameter.dim() == 2]
+        self.store_weights(self.scales())
+
+    def scales(self):
+        """With which the largest weight is between 2048 and 4096; at most 2 to the 16."""
+        return [min(2.0 ** 16, 2048 / power_of_two(matrix.abs().max().item())) for matrix in self.matrices]
+
+    def store_weights(self, scales):
+        for matrix, scale in zip(self.matrices, scales):
+            matrix.data = (matrix.data * scale).half().float() / scale
+
+    def cast_gradients(self):
+        for matrix in self.matrices:
+            # 432 is where numbers are rounded to 448.
+            scale = power_of_two(432 / 1.0001 / matrix.grad.abs().max().item())
+            matrix.grad = (matrix.grad * scale).to(torch.float8_e4m3fn).float() / scale
+
+
 def train(recipe, weights, tokens, dtype=torch.float32):
     """One row {step, loss, grad_norm, learning_rate} per step, and the trained model."""
-    fp8 = recipe.get("precision", {}).get("fp8_level", "off") != "off"
-    model = ReferenceModel(recipe["model"], fp8).to(dtype)
+    fp8 = recipe.get("precision", {}).get("fp8_level", "off")
+    model = ReferenceModel(recipe["model"], fp8 != "off").to(dtype)
     model.load_state_dict(weights)
+    states = Fp8States(model) if fp8 == "O1" else None
     optimizer = make_optimizer(model, recipe)
     clip_norm = recipe["training"].get("clip_norm", 1.0)
     length = recipe["batch"].get("sequence_length", recipe["model"]["max_sequence_length"])
@@ -67,8 +96,13 @@ def train(recipe, weights, tokens, dtype=torch.float32):
         optimizer.zero_grad()
         loss = mean_loss(model, *batch(tokens, step, recipe["batch"]["global"], length))
         (loss + model.router_loss()).backward()
+        if states:
+            states.cast_gradients()
+            scales = states.scales()
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), clip_norm if clip_norm > 0 else math.inf)
         optimizer.step()
+        if states:
+            states.store_weights(scales)
         rows.append({"step": step, "loss": loss.item(), "grad_norm": norm.item(),
                      "learning_rate": learning_rate(recipe, step)})
     return rows, model

@@ -61,18 +61,14 @@ double tensor_gradient_seconds(const CostContext& context, const TensorGradientS
          context.collectives.all_reduce(element * share.same_heads, heads);
 }
 
-// FP8 gradients and weights move in one byte; the few parameters that keep their types are neglected.
-double moved_gradient_bytes(const PrecisionRecipe& precision) {
-  const bool is_fp8 = stores_fp8(precision.fp8_level);
-  return (is_fp8 ? fp8_state_types(precision) : state_types(precision)).gradient_bytes();
+// Of all parameters: the few that keep their types at FP8 levels are neglected.
+StateTypes most_states(const PrecisionRecipe& precision) {
+  return stores_fp8(precision.fp8_level) ? fp8_state_types(precision) : state_types(precision);
 }
 
-// Bytes per parameter that the update writes in addition to the master weight.
-double moved_weight_bytes(const PrecisionRecipe& precision) {
-  // At O3 the weight is FP8 beside its fp16 master; fp32 weights are their own master and written only once.
-  if (precision.fp8_level == Fp8Level::o3) return fp8_state_types(precision).weight_bytes();
-  return precision.compute == DataType::fp32 ? 0 : state_types(precision).weight_bytes();
-}
+// Bytes per parameter that the update writes in addition to the master weight: weights that are their own master are
+// written only once.
+double moved_weight_bytes(const StateTypes& types) { return types.master ? types.weight_bytes() : 0; }
 
 double update_seconds(const CostContext& context, std::size_t rank) {
   const Partition& partition = context.partition;
@@ -95,7 +91,8 @@ double update_seconds(const CostContext& context, std::size_t rank) {
   double seconds = context.roofline.pass(bytes).seconds + tensors * context.profile.host.tensor_seconds;
   if (context.recipe().memory.offload.optimizer) {
     // Gradients go to the host's optimizer, updated weights come back.
-    const double moved = elements * (moved_gradient_bytes(precision) + moved_weight_bytes(precision));
+    const StateTypes types = most_states(precision);
+    const double moved = elements * (types.gradient_bytes() + moved_weight_bytes(types));
     seconds += moved / context.profile.device.pcie_bandwidth;
   }
   return seconds;
@@ -143,11 +140,12 @@ double shared_embedding_bytes(const Partition& partition) {
 }
 
 double optimizer_bytes_per_parameter(const PrecisionRecipe& precision) {
-  const bool is_low = precision.fp8_level == Fp8Level::o2 || precision.fp8_level == Fp8Level::o3;
-  // Master weight and both moments. At O2 and O3 (2 + 1 + 2 bytes) the FP8 moments' scales need a second pass.
-  const double states = is_low ? 2 * (2 + 1 + 2) : 4 + 4 + 4;
+  const StateTypes types = most_states(precision);
+  const double states = (types.master ? types.master_bytes() : types.weight_bytes()) + types.moment_bytes();
+  // The scales of small moments need a second pass.
+  const double passes = types.first_moment == ElementType::float32 ? 1 : 2;
   // Gradients are passed over three times: norm, update, clearing for the next step. States are read and written.
-  return 3 * moved_gradient_bytes(precision) + 2 * states + moved_weight_bytes(precision);
+  return 3 * types.gradient_bytes() + 2 * passes * states + moved_weight_bytes(types);
 }
 
 std::vector<double> optimizer_seconds(const CostContext& context) {

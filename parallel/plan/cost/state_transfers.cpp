@@ -9,16 +9,19 @@ namespace {
 using When = StateTransfer::When;
 
 struct Names {
-  std::string_view gradients, shards, weights;
+  std::string_view maxima, gradients, shards, weights;
 };
-constexpr Names dense_names = {"gradients", "gradient shards", "weights"};
-constexpr Names expert_names = {"expert gradients", "expert gradient shards", "expert weights"};
+constexpr Names dense_names = {"FP8 maxima", "gradients", "gradient shards", "weights"};
+constexpr Names expert_names = {"expert FP8 maxima", "expert gradients", "expert gradient shards", "expert weights"};
 
-// Bytes of a stage's whole tensors.
+// Of a stage's whole tensors.
+struct Gradients {
+  double bytes = 0;
+  double fp8_tensors = 0;
+};
 struct Moved {
-  double gradients = 0;
-  double last_gradients = 0;
-  double weights = 0;
+  Gradients gradients, last_gradients;
+  double weights = 0;  // bytes
 };
 
 class Writer {
@@ -41,8 +44,12 @@ class Writer {
     if (ranks.ranks > 1 && bytes > 0) transfers_.push_back({when, collective, tensors, ranks, bytes, seconds});
   }
 
-  void add_gradients(When when, double bytes, const StateRanks& ranks, const Names& names) {
+  void add_gradients(When when, const Gradients& gradients, const StateRanks& ranks, const Names& names) {
     const CollectiveCost& collectives = context_.collectives;
+    const double bytes = gradients.bytes;
+    // All ranks scale an FP8 tensor alike; where they share the sums, they also count together those that saturate.
+    const double maxima = gradients.fp8_tensors * element_bytes(ElementType::float32) * (ranks.zero_stage > 0 ? 2 : 1);
+    add(when, Collective::all_reduce, names.maxima, ranks.data, maxima, collectives.all_reduce(maxima, ranks.data));
     if (ranks.zero_stage == 0)
       return add(when, Collective::all_reduce, names.gradients, ranks.data, bytes,
                  collectives.all_reduce(bytes, ranks.data));
@@ -90,7 +97,9 @@ std::vector<StateTransfer> state_transfers(const CostContext& context, std::size
     Moved& moved = group.kind == StateGroup::Kind::experts ? experts : dense;
     const auto whole = static_cast<double>(group.whole());
     const bool is_last = !reduces_once && group.is_reduced_last(partition.zero_stage());
-    (is_last ? moved.last_gradients : moved.gradients) += whole * group.types.gradient_bytes();
+    Gradients& gradients = is_last ? moved.last_gradients : moved.gradients;
+    gradients.bytes += whole * group.types.gradient_bytes();
+    if (group.is_fp8) gradients.fp8_tensors += static_cast<double>(group.parameters.size());
     moved.weights += whole * group.types.weight_bytes();
   }
   Writer writer(context, static_cast<double>(partition.stages[stage].blocks.size()));

@@ -161,7 +161,16 @@ double held_share(const Stage& stage, Blocks& blocks) {
   return all > 0 ? std::min(1.0, blocks_in_motion * largest / all) : 1;
 }
 
-StageMemory make_stage(const Partition& partition, std::size_t index, Blocks& blocks, const Program& program) {
+// Whole gradients in the type in which they are accumulated before they become FP8.
+double accumulated_bytes(const std::vector<StateGroup>& groups) {
+  double bytes = 0;
+  for (const StateGroup& group : groups)
+    if (group.types.accumulator) bytes += element_bytes(*group.types.accumulator) * static_cast<double>(group.whole());
+  return bytes;
+}
+
+StageMemory make_stage(const Partition& partition, std::size_t index, KernelSet kernels, Blocks& blocks,
+                       const Program& program) {
   const ModelStates states = model_states(partition, index, program);
   StageMemory stage;
   stage.resident = states.resident;
@@ -169,9 +178,10 @@ StageMemory make_stage(const Partition& partition, std::size_t index, Blocks& bl
   stage.unreduced_gradients = states.unreduced_gradients;
   if (program.memory.reduces_by_block && partition.zero_stage() == 2)
     stage.unreduced_gradients *= held_share(partition.stages[index], blocks);
-  // FP8 gradients are reduced out of one flat buffer of their own (Azure/MS-AMP, msamp/nn/distributed.py).
+  if (kernels == KernelSet::cpu) stage.accumulated_gradients = accumulated_bytes(partition.groups[index]);
+  // On GPUs FP8 gradients are reduced out of one flat buffer of their own (Azure/MS-AMP, msamp/nn/distributed.py).
   // With ZeRO-2 and -3 the whole gradients already count as unreduced_gradients.
-  const bool reduces_flat = partition.mesh.data > 1 && states.unreduced_gradients == 0;
+  const bool reduces_flat = kernels == KernelSet::cuda && partition.mesh.data > 1 && states.unreduced_gradients == 0;
   if (reduces_flat) stage.resident[Category::communication] += states.fp8_gradients;
   add_activations(partition, index, blocks, stage);
   offload(partition, index, blocks, stage);
@@ -218,7 +228,7 @@ StepMemory make_step_memory(const Partition& partition, KernelSet kernels, const
   Blocks blocks(partition, kernels);
   StepMemory memory;
   for (std::size_t stage = 0; stage < partition.stages.size(); ++stage)
-    memory.stages.push_back(make_stage(partition, stage, blocks, program));
+    memory.stages.push_back(make_stage(partition, stage, kernels, blocks, program));
   // On one rank a tied head adds its weight's gradient into the embedding's, which belongs to the first stage.
   memory.head_adds_to_first = partition.recipe.model.tie_embeddings && partition.mesh.pipeline == 1;
   // Not per stage: these exist once per process.

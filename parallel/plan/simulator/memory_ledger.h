@@ -15,12 +15,14 @@ enum class MemoryChange : std::uint8_t {
   tensor_is_sent,
   weights_are_freed,
   gradients_are_reduced,
+  accumulation_ends,
   optimizer_ends,
   forward_starts,
   backward_starts,
   tensor_arrives,
   weights_are_gathered,
   gradients_begin,
+  accumulation_begins,
   optimizer_starts,
 };
 

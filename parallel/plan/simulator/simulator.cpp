@@ -48,6 +48,7 @@ struct StageClock {
   double reduced = 0;            // end of the last reduction of its gradients
   std::int32_t unreduced = 0;    // backward passes since the last reduction
   bool holds_gradients = false;  // whole gradients that are not reduced yet
+  bool accumulates = false;      // gradients that are not FP8 yet
 };
 
 // A discrete-event simulation: each rank is a process that runs until its next pass ends or it waits for a tensor; the
@@ -186,6 +187,7 @@ class Simulator {
     if (forward && instruction.micro == 0 && carries_updates())
       end = std::max(end, stage_of(instruction).updated + cost.seconds / cost_of(instruction).buckets);
     if (!forward) begin_gradients(here, instruction.stage, start);
+    if (!forward) begin_accumulation(here, instruction.stage, start);
     // The head computes its loss and gradients within its forward pass.
     if (forward && instruction.stage + 1 == shape_.stages())
       // Its gradients are those of the last stage, or of the embedding that it shares on one rank.
@@ -210,6 +212,18 @@ class Simulator {
     // Without data ranks the resident gradients are the only ones.
     if (!shape_.reduces || std::exchange(holds, true)) return;
     change_memory(here, start, MemoryChange::gradients_begin, stage);
+  }
+
+  // The head's gradients, which its forward computes, never become FP8: only a backward accumulates what does.
+  void begin_accumulation(RankClock& here, std::int32_t stage, double start) {
+    if (memory_.stages[static_cast<std::size_t>(stage)].accumulated_gradients == 0) return;
+    if (std::exchange(stages_[static_cast<std::size_t>(stage)].accumulates, true)) return;
+    change_memory(here, start, MemoryChange::accumulation_begins, stage);
+  }
+
+  void end_accumulation(RankClock& here, std::int32_t stage) {
+    if (!std::exchange(stages_[static_cast<std::size_t>(stage)].accumulates, false)) return;
+    change_memory(here, here.clock, MemoryChange::accumulation_ends, stage);
   }
 
   // Whole gradients are released at the rank's next reduction or optimizer step: an asynchronous reduction may read
@@ -259,6 +273,7 @@ class Simulator {
     if (stage.reducing.end > stage.reducing.start) record(here, Stream::data, stage.reducing);
     const Interval interval = run_collective(here, stage.left_to_reduce);
     end_reduction(here);
+    end_accumulation(here, instruction.stage);
     stage.reduced = here.reduced = interval.end;
     stage.unreduced = 0;
     stage.holds_gradients = false;
@@ -271,6 +286,9 @@ class Simulator {
     const double start = std::max(passes_done, here.reduced);
     const double seconds = costs_.optimizer_seconds[static_cast<std::size_t>(here.rank)];
     end_reduction(here);
+    // Without data ranks nothing was reduced before.
+    for (std::int32_t stage = here.rank; stage < shape_.stages(); stage += shape_.pipeline)
+      end_accumulation(here, stage);
     here.result.exposed_data_seconds += start - passes_done;
     here.result.optimizer_seconds += seconds;
     here.clock = start + seconds;

@@ -97,6 +97,8 @@ struct StageMemory {
   // From the first Backward to the rank's next reduction or optimizer step after ReduceGradients or, without overlap of
   // data traffic, to the end of ReduceGradients (ZeRO-2 and -3): category gradients.
   double unreduced_gradients = 0;
+  // From the first Backward to ReduceGradients or the optimizer step, whichever makes FP8 of them: category gradients.
+  double accumulated_gradients = 0;
   double saved_activations = 0;    // Forward … Backward of one micro-batch: what the backward needs
   double forward_workspace = 0;    // during one Forward, in addition to what is saved: category buffers
   double backward_workspace = 0;   // during one Backward (recomputed activations, logits' gradients): buffers

@@ -12,6 +12,7 @@ namespace {
 constexpr std::int64_t steps = 20;
 
 const Overrides fp8{"precision.fp8_level=\"O0\""};
+const Overrides fp8_gradients{"precision.fp8_level=\"O1\""};
 
 // Layouts with which each rank computes whole micro-batches.
 std::vector<RankCase> whole_micro_batches() {
@@ -37,9 +38,10 @@ struct Tolerance {
   double first_loss, loss, norm;
 };
 
-void check_layouts(const std::vector<RankCase>& layouts, const Overrides& model, const Tolerance& tolerance) {
+void check_layouts(const Overrides& level, const std::vector<RankCase>& layouts, const Overrides& model,
+                   const Tolerance& tolerance) {
   const TrainingSetting setting;
-  const Overrides common = fp8 + model + Overrides{"batch.micro=2"};
+  const Overrides common = level + model + Overrides{"batch.micro=2"};
   const Run expected = setting.train(common, steps);
   REQUIRE(expected.losses.back() < 0.97 * expected.losses.front());
   for (const RankCase& layout : layouts) {
@@ -55,20 +57,41 @@ Overrides models() { return GENERATE(Overrides{}, Overrides{"model.architecture=
 }  // namespace
 
 TEST_CASE("FP8 learns the same where ranks compute whole micro-batches", "[ranks]") {
-  check_layouts(whole_micro_batches(), models(), {1e-7, 1e-5, 1e-4});
+  check_layouts(fp8, whole_micro_batches(), models(), {1e-7, 1e-5, 1e-4});
 }
 
 TEST_CASE("FP8 learns the same where ranks share the operands of a product", "[ranks]") {
   // Sums over ranks round differently, in the last bit of fp32 (1e-7), which moves a number over the middle between two
   // FP8 numbers (a tenth apart) once in a million. Such an element is off by a tenth: a relative noise of the square
   // root of both, 1e-4, in each activation, where fp32 alone has 1e-7.
-  check_layouts(shared_operands(), models(), {1e-6, 1e-4, 2e-3});
+  check_layouts(fp8, shared_operands(), models(), {1e-6, 1e-4, 2e-3});
+}
+
+TEST_CASE("FP8 gradients are the same where no data ranks sum them", "[ranks]") {
+  const std::vector<RankCase> layouts{
+      {1, {"pipeline.loops=3", "memory.recompute=\"full\""}},
+      {2, {"parallel.pipeline=2", "pipeline.balance=[1,2]", "pipeline.schedule=\"1f1b\""}}};
+  check_layouts(fp8_gradients, layouts, models(), {1e-7, 1e-5, 1e-4});
+}
+
+// Each rank rounds its own part of the gradients, and their sum is rounded again: a noise of 3 % in every element,
+// which in sums over a step's elements is much smaller.
+TEST_CASE("FP8 gradients of data ranks learn what one rank learns", "[ranks]") {
+  const std::vector<RankCase> layouts{
+      {2, {}},
+      {4, {zero(1), "pipeline.loops=3"}},
+      {4, {zero(1), "parallel.pipeline=2", "pipeline.balance=[1,2]"}},
+      {4, {"parallel.context=2"}},
+      {8, {zero(1), "batch.micro=1"}},
+  };
+  check_layouts(fp8_gradients, layouts, models(), {5e-4, 1e-3, 3e-2});
 }
 
 TEST_CASE("FP8 runs are bitwise reproducible", "[ranks]") {
   const TrainingSetting setting;
-  const Overrides layout = fp8 + Overrides{"parallel.tensor=2", "batch.micro=2", "precision.compute=\"bf16\""};
-  check_equal(train_ranks(setting, 2, layout, 4), train_ranks(setting, 2, layout, 4));
+  const Overrides bf16{"batch.micro=2", "precision.compute=\"bf16\""};
+  for (const Overrides& layout : {fp8 + Overrides{"parallel.tensor=2"}, fp8_gradients + Overrides{zero(1)}})
+    check_equal(train_ranks(setting, 2, layout + bf16, 4), train_ranks(setting, 2, layout + bf16, 4));
 }
 
 }  // namespace llmtrain::test

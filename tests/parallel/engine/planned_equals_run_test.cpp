@@ -78,6 +78,9 @@ const std::vector<RankCase> layouts{
     {4, {"parallel.context=4", "memory.recompute=\"selective\"", "precision.compute=\"bf16\""}},
     {4, {"parallel.context=2", "model.architecture=\"gpt2\"", "model.dropout=0.1", "model.kv_heads=4"}},
     {4, {"parallel.context=2", "parallel.pipeline=2", "pipeline.loops=2"}},
+};
+
+const std::vector<RankCase> fp8_layouts{
     {2, {"precision.fp8_level=\"O0\"", "parallel.zero_stage=3", "pipeline.loops=4"}},
     {2, {"precision.fp8_level=\"O0\"", "precision.compute=\"bf16\"", "memory.recompute=\"selective\""}},
     {2, {"precision.fp8_level=\"O0\"", "parallel.tensor=2", "memory.recompute=\"full\""}},
@@ -85,6 +88,14 @@ const std::vector<RankCase> layouts{
      {"precision.fp8_level=\"O0\"", "precision.compute=\"bf16\"", "parallel.tensor=2", "parallel.sequence=false",
       "parallel.pipeline=2"}},
     {4, {"precision.fp8_level=\"O0\"", "parallel.context=2", "parallel.tensor=2", "model.architecture=\"gpt2\""}},
+    {1, {"precision.fp8_level=\"O1\"", "pipeline.loops=2"}},
+    {2, {"precision.fp8_level=\"O1\"", "precision.compute=\"bf16\"", "memory.recompute=\"full\""}},
+    {3, {"precision.fp8_level=\"O1\"", "parallel.zero_stage=1", "pipeline.loops=2", "batch.global=12"}},
+    {2, {"precision.fp8_level=\"O1\"", "parallel.pipeline=2", "pipeline.schedule=\"1f1b\""}},
+    {4,
+     {"precision.fp8_level=\"O1\"", "precision.gradients=\"bf16\"", "parallel.zero_stage=1", "parallel.pipeline=2",
+      "pipeline.loops=2", "model.tie_embeddings=true"}},
+    {4, {"precision.fp8_level=\"O1\"", "parallel.context=2", "parallel.overlap=false"}},
 };
 
 // Every token goes to every expert, which is as even as the plan's routing: ranks send as many rows as it expects.
@@ -253,6 +264,11 @@ void check_layout(const TrainingSetting& setting, const RankCase& layout) {
 TEST_CASE("a step executes the schedule, sends the planned bytes, and needs the planned memory") {
   const TrainingSetting setting;
   for (const RankCase& layout : layouts) check_layout(setting, layout);
+}
+
+TEST_CASE("so does a step with FP8") {
+  const TrainingSetting setting;
+  for (const RankCase& layout : fp8_layouts) check_layout(setting, layout);
 }
 
 TEST_CASE("so does a step of a model with experts") {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A checkpoint that ranks write together equals that of a single rank, and costs each rank only its part.
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
@@ -108,6 +109,70 @@ TEST_CASE("the ranks of every layout together write what one rank writes", "[ran
     CHECK(same_contents(folder / "step-00000002", alone));
     fs::remove_all(folder);
   }
+}
+
+TEST_CASE("FP8 states and their scales are the same from every layout", "[ranks]") {
+  const TrainingSetting setting;
+  const Overrides model{"model.layers=4", "precision.fp8_level=\"O1\""};
+  const fs::path alone = saved_alone(setting, model);
+  const CheckpointReader reader(alone);
+  const std::string matrix = "layers.1.ffn.up.weight";
+  CHECK(reader.find(matrix)->dtype == "F16");
+  for (const char* scale : {".scale", ".mu"}) CHECK(reader.find(matrix + scale)->shape == std::vector<std::int64_t>{1});
+  CHECK(reader.find("layers.1.ffn_norm.weight.scale") == nullptr);
+  const fs::path folder = setting.directory().path() / "together";
+  for (const RankCase& layout : std::vector<RankCase>{{4, {"batch.micro=2", zero(0)}},
+                                                      {8, {"batch.micro=1", zero(1)}},
+                                                      {4, {"batch.micro=1", "parallel.pipeline=2", zero(1)}}}) {
+    INFO(in_words(layout.ranks, layout.overrides));
+    on_ranks(setting, layout, model, alone, [&](Trainer& trainer) { test::save(trainer, folder); });
+    CHECK(same_contents(folder / "step-00000002", alone));
+    fs::remove_all(folder);
+  }
+}
+
+TEST_CASE("a run with FP8 states that was resumed is bitwise one that never stopped", "[ranks]") {
+  const TrainingSetting setting;
+  const RankCase layout{4, {"precision.fp8_level=\"O1\"", zero(1), "batch.micro=2"}};
+  const Recipe recipe = setting.recipe(layout.overrides);
+  const fs::path folder = setting.directory().path() / "together";
+  LocalWorld(4).run([&](Communicator& communicator) {
+    Trainer trainer(layout_of(recipe, 4), communicator, at::kCPU);
+    for (int twice = 0; twice < 2; ++twice) {
+      TrainingSetting::train(trainer, 3);
+      test::save(trainer, folder);
+    }
+  });
+  on_ranks(setting, layout, {}, folder / "step-00000003", [&](Trainer& trainer) {
+    TrainingSetting::train(trainer, 3);
+    test::save(trainer, setting.directory().path() / "resumed");
+  });
+  CHECK(same_contents(setting.directory().path() / "resumed" / "step-00000006", folder / "step-00000006"));
+}
+
+TEST_CASE("the states of one FP8 level load at another", "[ranks]") {
+  const TrainingSetting setting;
+  const Overrides fp8{"precision.fp8_level=\"O1\""};
+  const auto weights_of = [&](const Overrides& level, const fs::path& checkpoint) {
+    LoneTrainer trainer(setting.recipe(level));
+    trainer.resume(CheckpointReader(checkpoint));
+    return named_weights(trainer.model());
+  };
+  const auto largest_change = [](const NamedWeights& from, const NamedWeights& to) {
+    double largest = 0;
+    for (const auto& [name, values] : from)
+      largest = std::max(largest, (to.at(name).to(at::kDouble) - values).abs().max().item<double>() /
+                                      values.abs().max().item<double>());
+    return largest;
+  };
+  const fs::path scaled = saved_alone(setting, fp8);
+  CHECK(largest_change(weights_of(fp8, scaled), weights_of({}, scaled)) == 0);
+  const TrainingSetting other;
+  const fs::path plain = saved_alone(other, {"precision.compute=\"bf16\""});
+  // fp16 has eleven binary digits.
+  const double change = largest_change(weights_of({}, plain), weights_of(fp8, plain));
+  CHECK(change > 0);
+  CHECK(change <= 0x1p-11);
 }
 
 TEST_CASE("no rank needs more memory than its own state to write and read a checkpoint", "[ranks]") {

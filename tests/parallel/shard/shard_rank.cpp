@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <limits>
 
@@ -24,6 +25,12 @@ Recipe small_recipe() {
 std::shared_ptr<const Layout> layout_of(Recipe recipe, int ranks) {
   recipe.launch.ranks = ranks;
   return std::make_shared<const Layout>(Partition::make(recipe, ranks));
+}
+
+const StateGroup& group_of(const Layout& layout) {
+  const std::vector<StateGroup>& groups = layout.partition().groups.front();
+  const auto fp8 = std::ranges::find_if(groups, &StateGroup::is_fp8);
+  return fp8 == groups.end() ? groups.front() : *fp8;
 }
 
 std::string ShardCase::in_words() const {

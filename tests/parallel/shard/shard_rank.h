@@ -37,11 +37,14 @@ struct ShardCase {
 // Every ZeRO stage on 1, 2 and 4 ranks, and with copies of the shards.
 std::vector<ShardCase> shard_cases();
 
-// The parameters of the model's one stage on one rank.
+// Of the layout's one stage: the matrices that an FP8 level stores in its own way, else the first group.
+const StateGroup& group_of(const Layout& layout);
+
+// The parameters of that group on one rank.
 struct ShardRank {
   ShardRank(Communicator& communicator, const Layout& layout)
       : groups(communicator, layout),
-        group(layout.partition().groups.front().front()),
+        group(group_of(layout)),
         graph(layout.graph()),
         store(layout.graph(), group.parameters, groups.shard_place()),
         parameters(layout.graph(), store, group, {.optimizer = layout.recipe().training.optimizer}, groups.data,

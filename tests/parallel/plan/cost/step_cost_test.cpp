@@ -259,6 +259,8 @@ TEST_CASE("the optimizer's memory traffic is divided over ZeRO's shards") {
   CHECK(sharded.costs().optimizer_seconds.front() < whole.costs().optimizer_seconds.front() / 4);
   PrecisionRecipe precision{DataType::bf16, DataType::fp32, Fp8Level::off};
   CHECK(optimizer_bytes_per_parameter(precision) == 3 * 4 + 2 * 12 + 2);
+  precision.fp8_level = Fp8Level::o1;
+  CHECK(optimizer_bytes_per_parameter(precision) == 3 * 1 + 2 * 10);
   precision.fp8_level = Fp8Level::o3;
   CHECK(optimizer_bytes_per_parameter(precision) == 3 * 1 + 2 * 2 * 5 + 1);
   CHECK(Planned({"memory.offload.optimizer=true"}).costs().optimizer_seconds.front() >
