@@ -137,7 +137,7 @@ void dropout_rows_(at::Tensor& x, const Dropout& dropout, const RowsAtHand& rows
   const std::int64_t width = x.size(1);
   // Rows of x that are neighbours in the whole sequences too; where samples are split by heads, a piece also ends with
   // its sample, after which the unsharded tensor has other ranks' heads.
-  for (const RowRun& run : rows_in_whole(rows.part, rows.tokens, rows.first, x.size(0))) {
+  for (const RowRun& run : rows.runs(x.size(0))) {
     std::int64_t element = run.whole_row * width;
     const std::int64_t end = element + run.length * width, offset = run.row * width - element;
     while (element < end) {

@@ -31,14 +31,6 @@ std::uint64_t dropout_key(std::int64_t seed, std::int64_t step, std::uint64_t si
 // outside [0, 1), for an x that is not contiguous, or for runs that do not fill it.
 void dropout_(at::Tensor& x, const Dropout& dropout);
 
-// Which rows of an activation this rank holds: those from row `first` on of [sequences · tokens, …], which is a part of
-// [sequences · whole, …].
-struct RowsAtHand {
-  const SequencePart& part;
-  std::int64_t tokens = 0;  // of each sequence
-  std::int64_t first = 0;
-};
-
 // The same for contiguous x [rows, width] that holds some rows of the unsharded tensor. `run` and `stride` count
 // elements of whole sequences' rows.
 void dropout_rows_(at::Tensor& x, const Dropout& dropout, const RowsAtHand& rows);

@@ -43,6 +43,16 @@ struct RowRun {
 std::vector<RowRun> rows_in_whole(const SequencePart& part, std::int64_t tokens, std::int64_t first,
                                   std::int64_t count);
 
+// Which rows of an activation this rank holds: those from row `first` on of [sequences · tokens, …], which is a part of
+// [sequences · whole, …].
+struct RowsAtHand {
+  const SequencePart& part;
+  std::int64_t tokens = 0;  // of each sequence
+  std::int64_t first = 0;
+
+  std::vector<RowRun> runs(std::int64_t count) const { return rows_in_whole(part, tokens, first, count); }
+};
+
 // Rows of a table [positions, …], one per token held: the table itself where that is the whole sequence, else a copy.
 at::Tensor rows_at(const at::Tensor& table, const SequencePart& part, std::int64_t tokens);
 // Writes such rows back into their table after a change; does nothing where they are the table itself.

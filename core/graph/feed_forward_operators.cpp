@@ -72,6 +72,21 @@ void write_dense_network(OperatorWriter& writer, std::string path, std::int64_t 
   writer.leave_features(write_down(writer, network, {Role::ffn_down_weight}));
 }
 
+// Capacity and losses count over all tokens of a micro-batch: the ranks that hold them tell each other which experts
+// their tokens chose and by how much, as far as a capacity needs it, and add up what the losses are made of: for each
+// expert first choices, all choices and probabilities, and two more numbers.
+void exchange_routing(const OperatorWriter& writer, const MixtureOfExpertsRecipe& moe, Operator& item) {
+  const PassSetting& setting = writer.setting();
+  const std::int64_t ranks = setting.shards.tensor * setting.context, tokens = setting.batch * setting.sequence_length;
+  const auto gather = [&](const char* what, std::int64_t bytes) {
+    OperatorWriter::exchange(item, RankAxis::tokens, Collective::all_gather, Direction::forward, what,
+                             static_cast<double>(bytes));
+  };
+  const std::int64_t columns = moe.top_k + (moe.priority == RouterPriority::score ? 2 : 1);
+  if (expert_limit(moe, tokens)) gather("token choices", std::int64_t{sizeof(std::int32_t)} * columns * tokens);
+  gather("routing sums", std::int64_t{sizeof(double)} * (3 * moe.experts + 2) * ranks);
+}
+
 // Products in the compute type even at FP8 levels; probabilities in fp32, which their gradients need.
 void write_router(OperatorWriter& writer, const MixtureOfExpertsRecipe& moe) {
   const LocalShape& shape = writer.shape();
@@ -94,6 +109,7 @@ void write_router(OperatorWriter& writer, const MixtureOfExpertsRecipe& moe) {
   writer.save(softmax, "experts.choices", (indices + fp32_bytes) * shape.split_tokens * top_k);
   if (writer.is_cpu() && moe.z_coefficient > 0)
     writer.save(softmax, "experts.log_sums", fp32_bytes * shape.split_tokens);
+  exchange_routing(writer, moe, softmax);
 }
 
 void exchange_tokens(Operator& item, double bytes) {

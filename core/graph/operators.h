@@ -44,8 +44,8 @@ struct SavedTensor {
   Recompute kept_through = Recompute::selective;
 };
 
-// The ranks that a collective inside a block runs over.
-enum class RankAxis { tensor, context, expert, expert_tensor };
+// The ranks that a collective inside a block runs over; `tokens`: those that hold the tokens of one micro-batch.
+enum class RankAxis { tensor, context, tokens, expert, expert_tensor };
 
 enum class Direction { forward, backward };
 

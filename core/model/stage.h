@@ -28,7 +28,7 @@ struct StageOptions {
   const TensorRanks* tensor = nullptr;       // outlives the stage; null where this rank has all features
   ActivationRows rows = ActivationRows::whole;
   const ContextRanks* context = nullptr;  // outlives the stage; null where no ranks share the sequences
-  const ExpertRanks* experts = nullptr;   // outlives the stage; null where this rank has all experts
+  MixtureRanks experts;                   // outlive the stage
   bool fp8 = false;                       // whether the layers' matrix products take FP8
 };
 

@@ -35,7 +35,7 @@ GroupedLinear grouped_linear(const BlockParameters& parameters, Role weight, Rol
   return {parameters.bind(weight), parameters.bind_if_there(bias)};
 }
 
-MixtureOfExperts routed_experts(const BlockParameters& parameters, Recompute recompute, const ExpertRanks* ranks) {
+MixtureOfExperts routed_experts(const BlockParameters& parameters, Recompute recompute, const MixtureRanks& ranks) {
   std::optional<GroupedLinear> gate;
   if (parameters.has(Role::expert_gate_weight))
     gate = grouped_linear(parameters, Role::expert_gate_weight, Role::expert_gate_bias);
@@ -43,11 +43,11 @@ MixtureOfExperts routed_experts(const BlockParameters& parameters, Recompute rec
   if (parameters.has(Role::router_projection_weight))
     cosine = {parameters.bind(Role::router_projection_weight), parameters.bind(Role::router_temperature)};
   const RouterLogits logits(parameters.bind(Role::router_weight), cosine);
-  return {ExpertRouter(logits, *parameters.model().moe),
+  return {ExpertRouter(logits, *parameters.model().moe, MicroBatchTokens(ranks.tokens)),
           Experts(gate, grouped_linear(parameters, Role::expert_up_weight, Role::expert_up_bias),
                   grouped_linear(parameters, Role::expert_down_weight, Role::expert_down_bias),
                   activation_kind(parameters.model().activation), recompute),
-          ranks};
+          ranks.experts};
 }
 
 // From the layer's index in the model, not in the stage, so that masks do not depend on the pipeline's layout.
@@ -86,7 +86,7 @@ at::Tensor FeedForward::backward(const at::Tensor& dy, const MicroBatch& micro, 
   return up_.backward(dhidden, input, micro);
 }
 
-FeedForwardHalf::FeedForwardHalf(const BlockParameters& parameters, Recompute recompute, const ExpertRanks* ranks)
+FeedForwardHalf::FeedForwardHalf(const BlockParameters& parameters, Recompute recompute, const MixtureRanks& ranks)
     : jitter_site_(random_site(parameters, "ffn.router")) {
   if (parameters.has(Role::router_weight)) {
     experts_ = routed_experts(parameters, recompute, ranks);
@@ -97,10 +97,12 @@ FeedForwardHalf::FeedForwardHalf(const BlockParameters& parameters, Recompute re
 }
 
 ExpertRouter::Pass FeedForwardHalf::router_pass(const MicroBatch& micro, ForwardMode pass, std::int64_t width) const {
-  const double share = micro.loss_scale * static_cast<double>(micro.batch * micro.sequence);
-  if (pass == ForwardMode::evaluation || jitter_ == 0) return {{}, share};
+  const std::int64_t sequence = micro.part.whole_of(micro.sequence);
+  const kernels::RowsAtHand rows{micro.part, micro.sequence};
+  const double share = micro.loss_scale * static_cast<double>(micro.batch * sequence);
+  if (pass == ForwardMode::evaluation || jitter_ == 0) return {{}, rows, share};
   const std::uint64_t key = kernels::dropout_key(micro.seed, micro.step, jitter_site_);
-  return {{jitter_, key, micro.first_sample * micro.sequence * width}, share};
+  return {{jitter_, key, micro.first_sample * sequence * width}, rows, share};
 }
 
 at::Tensor FeedForwardHalf::forward(at::Tensor x, const MicroBatch& micro, ForwardMode pass, Saved& saved,
@@ -145,7 +147,7 @@ struct TransformerLayer::Saved : SavedActivations {
 
 TransformerLayer::TransformerLayer(const BlockParameters& parameters, AttentionKernel kernel, Recompute recompute,
                                    const kernels::RopeTable* rope, const ContextRanks* context,
-                                   const ExpertRanks* experts)
+                                   const MixtureRanks& experts)
     : split_(parameters.split()),
       dropout_(parameters.model().dropout),
       recompute_(recompute),

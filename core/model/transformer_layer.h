@@ -52,8 +52,7 @@ class FeedForwardHalf {
     SharedGate::Saved shared_gate;
   };
 
-  // `ranks`, which outlives this, has the experts that are not here; null where all are.
-  FeedForwardHalf(const BlockParameters& parameters, Recompute recompute, const ExpertRanks* ranks);
+  FeedForwardHalf(const BlockParameters& parameters, Recompute recompute, const MixtureRanks& ranks);
 
   // As those of FeedForward; `routing` is added to, where there are experts.
   at::Tensor forward(at::Tensor x, const MicroBatch& micro, ForwardMode pass, Saved& saved, RoutingSums& routing) const;
@@ -80,7 +79,7 @@ class TransformerLayer final : public BlockModule {
  public:
   TransformerLayer(const BlockParameters& parameters, AttentionKernel kernel, Recompute recompute,
                    const kernels::RopeTable* rope, const ContextRanks* context = nullptr,
-                   const ExpertRanks* experts = nullptr);
+                   const MixtureRanks& experts = {});
 
   Output forward(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass) const override;
   at::Tensor backward(at::Tensor dy, const MicroBatch& micro, std::unique_ptr<SavedActivations> saved) const override;

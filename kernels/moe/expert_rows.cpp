@@ -78,8 +78,10 @@ ExpertRows assign_rows(const at::Tensor& experts, std::int64_t count, std::optio
   for (std::int64_t j = 0; j < k; ++j) {
     for (std::int64_t i = 0; i < tokens; ++i) {
       const std::int64_t choice = token_at[i] * k + j;
+      rows[choice] = -1;
+      if (expert_of[choice] < 0) continue;
       std::int64_t& place = used(expert_of[choice]);
-      rows[choice] = place < most ? place++ : -1;
+      if (place < most) rows[choice] = place++;
     }
   }
   std::partial_sum(result.offsets.begin(), result.offsets.end(), result.offsets.begin());

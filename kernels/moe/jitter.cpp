@@ -39,4 +39,12 @@ void jitter_(at::Tensor& x, const Jitter& jitter) {
   if (!x.is_cpu()) x.copy_(host);
 }
 
+void jitter_rows_(at::Tensor& x, const Jitter& jitter, const RowsAtHand& rows) {
+  if (!jitter.active() || x.numel() == 0) return;
+  for (const RowRun& run : rows.runs(x.size(0))) {
+    at::Tensor piece = x.narrow(0, run.row, run.length);
+    jitter_(piece, {jitter.amplitude, jitter.key, jitter.first_element + run.whole_row * x.size(1)});
+  }
+}
+
 }  // namespace llmtrain::kernels

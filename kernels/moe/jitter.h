@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "kernels/sequence_part.h"
+
 namespace llmtrain::kernels {
 
 // Random factors of a router's inputs, uniform in 1 ± amplitude (Fedus et al., arXiv 2101.03961, appendix A). They
@@ -19,5 +21,8 @@ struct Jitter {
 
 // Multiplies x (fp32 or float64, contiguous) by its factors, in place. Forward and backward are the same operation.
 void jitter_(at::Tensor& x, const Jitter& jitter);
+
+// The same for contiguous x [rows, width] that holds some rows of the unsharded tensor.
+void jitter_rows_(at::Tensor& x, const Jitter& jitter, const RowsAtHand& rows);
 
 }  // namespace llmtrain::kernels

@@ -101,14 +101,10 @@ void LocalModel::add_stage(std::size_t stage, StateContents contents) {
     state.units.push_back(make_unit(group, contents));
     stores_.add(*state.units.back().store);
   }
-  const StageOptions options{recipe().kernels.attention,
-                             recipe().memory.recompute,
-                             rope_ ? &*rope_ : nullptr,
-                             &groups_.tensor,
-                             groups_.tensor.rows(),
-                             &groups_.context,
-                             groups_.expert ? &*groups_.expert : nullptr,
-                             multiplies_fp8(recipe().precision.fp8_level)};
+  const StageOptions options{recipe().kernels.attention, recipe().memory.recompute,
+                             rope_ ? &*rope_ : nullptr,  &groups_.tensor,
+                             groups_.tensor.rows(),      &groups_.context,
+                             groups_.mixture.ranks(),    multiplies_fp8(recipe().precision.fp8_level)};
   state.passes = std::make_unique<StageModule>(graph(), placed()[stage].blocks, stores_, options);
   const EmulatedLayer layer = emulated_layer(recipe());  // zero unless the recipe emulates a device
   if (layer.forward_seconds != 0 || layer.backward_seconds != 0)

@@ -39,7 +39,6 @@ std::vector<Unsupported> unsupported_experts(const Recipe& recipe) {
        "set cluster.device to \"cpu\""},
       {multiplies_fp8(recipe.precision.fp8_level), "/precision/fp8_level", "FP8 with experts", "use \"off\""},
       {parallel.tensor != 1, "/parallel/tensor", std::to_string(parallel.tensor), one},
-      {parallel.context != 1, "/parallel/context", std::to_string(parallel.context), one},
       {shards % parallel.expert != 0, "/parallel/zero_shard_ranks", std::to_string(shards),
        "use a multiple of parallel.expert"},
   };

@@ -38,8 +38,12 @@ Axes axes_of(const Mesh& mesh, GroupKind kind) {
       return {{mesh.data / mesh.zero_shard, replica * mesh.zero_shard}};
     case GroupKind::pipeline:
       return {{mesh.pipeline, replica * mesh.data}};
+    case GroupKind::tokens:
+      return {{mesh.tensor, 1}, context};
     case GroupKind::expert:
       return {{mesh.expert, replica}};
+    case GroupKind::expert_tensor:
+      return {{mesh.expert_tensor, 1}};
     case GroupKind::expert_data:
       return {{mesh.tensor / mesh.expert_tensor, mesh.expert_tensor},
               context,
@@ -96,8 +100,6 @@ std::vector<int> group_members(const Mesh& mesh, GroupKind kind, int rank) {
 }
 
 RankGroup rank_group(const Mesh& mesh, GroupKind kind) { return rank_group(mesh, axes_of(mesh, kind)); }
-
-RankGroup expert_tensor_group(const Mesh& mesh) { return rank_group(mesh, Axes{{mesh.expert_tensor, 1}}); }
 
 RankGroup pipeline_neighbours(const Mesh& mesh, std::int64_t pipeline_rank) {
   const std::int64_t stride = mesh.world() / mesh.pipeline;

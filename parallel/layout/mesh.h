@@ -34,7 +34,9 @@ enum class GroupKind {
   shard,           // the part of a data group that shares ZeRO's shards: zero_shard × context
   replica,         // the ranks of a data group that hold the same shard
   pipeline,        // hold the stages of one copy of the model
+  tokens,          // hold the tokens of one micro-batch: tensor × context
   expert,          // exchange tokens
+  expert_tensor,   // the ranks of a tensor group that split one expert's matrices
   expert_data,     // hold the same experts, or the same part of them
   expert_shard,    // the part of an expert_data group that shares ZeRO's shards
   expert_replica,  // the ranks of an expert_data group that hold the same shard
@@ -62,11 +64,12 @@ inline RankGroup context_group(const Mesh& mesh) { return rank_group(mesh, Group
 inline RankGroup data_group(const Mesh& mesh) { return rank_group(mesh, GroupKind::data); }
 inline RankGroup shard_group(const Mesh& mesh) { return rank_group(mesh, GroupKind::shard); }
 inline RankGroup replica_group(const Mesh& mesh) { return rank_group(mesh, GroupKind::replica); }
+inline RankGroup token_group(const Mesh& mesh) { return rank_group(mesh, GroupKind::tokens); }
 inline RankGroup expert_group(const Mesh& mesh) { return rank_group(mesh, GroupKind::expert); }
+inline RankGroup expert_tensor_group(const Mesh& mesh) { return rank_group(mesh, GroupKind::expert_tensor); }
 inline RankGroup expert_data_group(const Mesh& mesh) { return rank_group(mesh, GroupKind::expert_data); }
 inline RankGroup expert_shard_group(const Mesh& mesh) { return rank_group(mesh, GroupKind::expert_shard); }
 inline RankGroup expert_replica_group(const Mesh& mesh) { return rank_group(mesh, GroupKind::expert_replica); }
-RankGroup expert_tensor_group(const Mesh& mesh);  // the ranks of a tensor group that split one expert's matrices
 // Two ranks: pipeline rank r and its neighbour (r + 1) mod pipeline; without r the pair that is farthest apart.
 RankGroup pipeline_neighbours(const Mesh& mesh, std::int64_t pipeline_rank);
 RankGroup pipeline_neighbours(const Mesh& mesh);

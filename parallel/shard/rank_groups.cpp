@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <numeric>
 #include <utility>
 
 #include "parallel/shard/tensor_array.h"
@@ -197,32 +196,6 @@ void ContextParallel::scatter_sum(KeysAndValues gradients, const KeysAndValues& 
     own.key.narrow(1, chunk.own_first, chunk.length).copy_(view_of(chunk.mine, 0));
     own.value.narrow(1, chunk.own_first, chunk.length).copy_(view_of(chunk.mine, 1));
   }
-}
-
-ExpertParallel::ExpertParallel(Communicator& communicator, const Layout& layout)
-    : communicator_(&communicator), group_(make_group(communicator, layout, "expert", GroupKind::expert)) {}
-
-std::vector<std::int64_t> ExpertParallel::exchange_counts(std::span<const std::int64_t> counts) const {
-  std::vector<std::int64_t> theirs(counts.size());
-  const auto bytes = static_cast<std::int64_t>(counts.size_bytes());
-  communicator_
-      ->all_to_all(group_, Purpose::expert, ConstArray{counts.data(), bytes, ElementType::uint8},
-                   Array{theirs.data(), bytes, ElementType::uint8})
-      .wait();
-  return theirs;
-}
-
-at::Tensor ExpertParallel::exchange_rows(const at::Tensor& rows, std::span<const std::int64_t> sent,
-                                         std::span<const std::int64_t> received) const {
-  const auto elements = [&](std::span<const std::int64_t> counts) {
-    std::vector<std::int64_t> result(counts.begin(), counts.end());
-    for (std::int64_t& count : result) count *= rows.size(1);
-    return result;
-  };
-  const at::Tensor result = with_rows(rows, std::accumulate(received.begin(), received.end(), std::int64_t{0}));
-  const std::vector<std::int64_t> input = elements(sent), output = elements(received);
-  communicator_->all_to_all_v(group_, Purpose::expert, array_of(rows), array_of(result), {input, output}).wait();
-  return result;
 }
 
 std::vector<double> RankGroups::exchange(std::span<const double> values) const {

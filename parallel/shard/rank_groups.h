@@ -4,16 +4,15 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
 #include "core/graph/sharding.h"
-#include "core/model/moe/expert_ranks.h"
 #include "core/model/other_ranks.h"
 #include "kernels/sequence_part.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/layout/layout.h"
+#include "parallel/shard/mixture_parallel.h"
 
 namespace llmtrain {
 
@@ -136,22 +135,6 @@ class ContextParallel final : public ContextRanks {
   Group early_, late_;  // the same ranks, in ascending and in descending order
 };
 
-// ExpertRanks over a Communicator. Copyable; copies share the group.
-class ExpertParallel final : public ExpertRanks {
- public:
-  // Collective over the world; blocks. The communicator must outlive this.
-  ExpertParallel(Communicator& communicator, const Layout& layout);
-
-  std::int64_t ranks() const override { return group_.size(); }
-  std::vector<std::int64_t> exchange_counts(std::span<const std::int64_t> counts) const override;
-  at::Tensor exchange_rows(const at::Tensor& rows, std::span<const std::int64_t> sent,
-                           std::span<const std::int64_t> received) const override;
-
- private:
-  Communicator* communicator_;
-  Group group_;
-};
-
 // This rank's groups along each axis of the layout's mesh. Copyable; copies share the groups.
 struct RankGroups {
   // Collective over the world; blocks. The communicator must have as many ranks as the layout and outlive this.
@@ -163,9 +146,8 @@ struct RankGroups {
                                               : data),
         tensor(communicator, layout),
         pipeline(communicator, layout),
-        communicator_(&communicator) {
-    if (mesh.expert > 1) expert.emplace(communicator, layout);
-  }
+        mixture(communicator, layout),
+        communicator_(&communicator) {}
 
   // The communicator of the whole world.
   Communicator& communicator() const { return *communicator_; }
@@ -178,11 +160,11 @@ struct RankGroups {
 
   Mesh mesh;
   ContextParallel context;
-  DataParallel data;                     // includes the context ranks, which hold the same parameters
-  DataParallel expert_data;              // of routed experts; without any the same
-  std::optional<ExpertParallel> expert;  // where ranks share the experts
+  DataParallel data;         // includes the context ranks, which hold the same parameters
+  DataParallel expert_data;  // of routed experts; without any the same
   TensorParallel tensor;
   PipelineParallel pipeline;
+  MixtureParallel mixture;
 
  private:
   // Expert ranks vary fastest within data.

@@ -103,6 +103,13 @@ TEST_CASE("rows are in the order of experts, choices and tokens") {
   }
 }
 
+TEST_CASE("a choice of no expert has no row, and takes no place") {
+  const ExpertRows map = assign_rows(at::tensor({1, -1, -1, 0, 1, 1}, at::kLong).view({3, 2}), 2, 2);
+  CHECK(map.offsets == Indices{0, 1, 3});
+  CHECK(values_of(map.row_of) == Indices{1, -1, -1, 0, 2, -1});
+  CHECK(values_of(map.choice_of) == Indices{3, 0, 4});
+}
+
 TEST_CASE("higher scores have the first places, equal ones the earlier token") {
   const at::Tensor chosen = random_choices(60, 6, 2);
   const at::Tensor scores = at::randint(5, {60}, test_generator(), at::kFloat);

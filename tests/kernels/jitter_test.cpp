@@ -40,5 +40,21 @@ TEST_CASE("an element's factor depends on its index alone") {
   CHECK(at::equal(with_threads(1, many), with_threads(2, many)));
 }
 
+// Two sequences of eight tokens, of which two ranks have an early and a late pair each, from the third row on.
+TEST_CASE("rows of a part of each sequence have the factors of the whole sequences") {
+  const std::int64_t width = 5;
+  const Jitter jitter{0.3, 9, 7};
+  const at::Tensor whole = factors(2 * 8 * width, jitter).view({2, 8, width});
+  for (const std::vector<PositionRun>& runs :
+       {std::vector<PositionRun>{{0, 2}, {6, 2}}, std::vector<PositionRun>{{2, 2}, {4, 2}}}) {
+    const SequencePart part{8, runs};
+    const at::Tensor held =
+        at::cat({whole.narrow(1, runs[0].begin, 2), whole.narrow(1, runs[1].begin, 2)}, 1).reshape({8, width});
+    at::Tensor own = at::ones({5, width}, at::kDouble);
+    jitter_rows_(own, jitter, {part, 4, 2});
+    CHECK(at::equal(own, held.narrow(0, 2, 5)));
+  }
+}
+
 }  // namespace
 }  // namespace llmtrain::kernels

@@ -25,4 +25,24 @@ class ExpertRanks {
                                    std::span<const std::int64_t> received) const = 0;
 };
 
+// Ranks that have equally many rows each, as seen from one of them. Calls as those of ExpertRanks; tensors are
+// contiguous. Sums run in the order of the positions, so all ranks get the same bits.
+class RowRanks {
+ public:
+  virtual ~RowRanks() = default;
+
+  virtual std::int64_t ranks() const = 0;
+  virtual std::int64_t position() const = 0;
+
+  virtual at::Tensor gather_rows(const at::Tensor& part) const = 0;        // [R, …] → [ranks·R, …], by position
+  virtual at::Tensor scatter_sum_rows(const at::Tensor& whole) const = 0;  // [ranks·R, …] → this rank's [R, …]
+};
+
+// The other ranks of a layer with experts; null where this rank is alone. They outlive the layer.
+struct MixtureRanks {
+  const ExpertRanks* experts = nullptr;  // have the experts that are not here
+  const RowRanks* features = nullptr;    // split the matrices of this rank's experts
+  const RowRanks* tokens = nullptr;      // hold the other tokens of the micro-batch
+};
+
 }  // namespace llmtrain

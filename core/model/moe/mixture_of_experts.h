@@ -13,8 +13,7 @@
 namespace llmtrain {
 
 // The routed experts in place of a layer's feed-forward network: each token's output is the sum of its experts' outputs
-// by its gates; that of a token without a place at any of its experts is zero, so that the layer passes it on. The rows
-// of x are all tokens of the micro-batch, over which capacity and losses count.
+// by its gates; that of a token without a place at any of its experts is zero, so that the layer passes it on.
 class MixtureOfExperts {
  public:
   struct Saved {

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "core/graph/routing_sums.h"
+#include "core/model/moe/micro_batch_tokens.h"
 #include "core/model/moe/router_logits.h"
 #include "core/recipe/recipe.h"
 #include "kernels/moe/expert_rows.h"
@@ -29,27 +30,34 @@ class ExpertRouter {
     at::Tensor log_sums;       // [T]; undefined without z-loss
     at::Tensor experts;        // int64 [T, k]
     at::Tensor gates;          // [T, k]
+    at::Tensor first;  // [E]: the micro-batch's tokens whose first choice is each expert; undefined unless needed
   };
 
-  ExpertRouter(const RouterLogits& logits, const MixtureOfExpertsRecipe& recipe) : logits_(logits), recipe_(recipe) {}
+  // Capacity and losses count over all of `tokens`.
+  ExpertRouter(const RouterLogits& logits, const MixtureOfExpertsRecipe& recipe, const MicroBatchTokens& tokens)
+      : logits_(logits), recipe_(recipe), tokens_(tokens) {}
 
   // A micro-batch as the router needs to know it.
   struct Pass {
-    kernels::Jitter jitter;  // of x; none in evaluation
-    double share = 0;        // of the micro-batch in the global batch, which scales the losses; for the backward
+    kernels::Jitter jitter;    // of x; none in evaluation
+    kernels::RowsAtHand rows;  // which of the micro-batch's tokens the rows of x are
+    double share = 0;          // of the micro-batch in the global batch, which scales the losses; for the backward
   };
 
-  // The rows of x [T, H] by expert, within the capacity that the recipe gives for T tokens. Adds to `sums`.
+  // The rows of x [T, H] by expert, within the capacity that the recipe gives for the micro-batch's tokens. Adds what
+  // the routing of the micro-batch was like to `sums`: the same on all ranks that hold its tokens.
   kernels::ExpertRows forward(const at::Tensor& x, const Pass& pass, Saved& saved, RoutingSums& sums) const;
   // Adds the gradients of the router's parameters; returns that of x in the router's type. `dgates` [T, k].
   at::Tensor backward(const at::Tensor& dgates, const at::Tensor& x, const Pass& pass, const Saved& saved) const;
 
  private:
   at::Tensor gates_of(const at::Tensor& scores) const;
+  void add_sums(const kernels::ExpertRows& map, Saved& saved, RoutingSums& sums) const;
   at::Tensor score_gradient(const at::Tensor& dgates, const Saved& saved) const;
 
   RouterLogits logits_;
   MixtureOfExpertsRecipe recipe_;
+  MicroBatchTokens tokens_;
 };
 
 }  // namespace llmtrain

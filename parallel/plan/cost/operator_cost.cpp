@@ -228,6 +228,8 @@ AxisGroup group_of(const CostContext& context, RankAxis axis) {
       return {tensor_group(mesh), Purpose::tensor_parallel};
     case RankAxis::context:
       return {context_group(mesh), Purpose::context};
+    case RankAxis::tokens:
+      return {token_group(mesh), Purpose::expert};
     case RankAxis::expert:
       return {context.program().experts.folded ? strided(mesh, mesh.expert, mesh.expert_tensor) : expert_group(mesh),
               Purpose::expert};

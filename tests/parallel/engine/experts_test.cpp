@@ -27,6 +27,15 @@ const Overrides dropless{
 const Overrides dropping{R"(model.moe={"experts": 8, "top_k": 2, "ffn_hidden_size": 20, "shared_experts": 1})",
                          "model.architecture=\"gpt2\"", "batch.micro=1"};
 
+// Places go to the highest scores of a micro-batch of several sequences, jitter is of each element, and shared experts
+// have a gate.
+const Overrides scored{
+    R"(model.moe={"experts": 4, "top_k": 2, "ffn_hidden_size": 20, "shared_experts": 1, "shared_gate": true,
+      "capacity_factor": 0.7, "priority": "score", "jitter": 0.1, "z_coefficient": 0.01, "balance_coefficient": 0.1})",
+    "batch.micro=2"};
+
+std::string context(int ranks) { return "parallel.context=" + std::to_string(ranks); }
+
 std::string experts(int ranks) { return "parallel.expert=" + std::to_string(ranks); }
 
 std::vector<RankCase> layouts() {
@@ -39,6 +48,15 @@ std::vector<RankCase> layouts() {
           {8, {experts(2), zero(3), "parallel.zero_shard_ranks=4", "pipeline.loops=3"}},
           {4, {experts(2), "parallel.pipeline=2", "pipeline.balance=[1,2]", "pipeline.schedule=\"1f1b\""}},
           {4, {zero(3), "pipeline.loops=3"}}};
+}
+
+// Ranks that share the tokens of a micro-batch.
+std::vector<RankCase> shared_micro_batches() {
+  return {{2, {context(2)}},
+          {4, {context(4), zero(1)}},
+          {4, {context(2), experts(2), "memory.recompute=\"full\""}},
+          {8, {context(2), experts(2), zero(3), "pipeline.loops=3"}},
+          {8, {context(2), experts(2), zero(1), "parallel.pipeline=2", "pipeline.balance=[1,2]"}}};
 }
 
 using Numbers = std::map<std::string, std::vector<float>>;
@@ -101,20 +119,59 @@ void check_same(const Numbers& got, const Numbers& expected) {
   }
 }
 
+// The gradients of a first step on each layout, and on one rank.
+void check_gradients(const Overrides& model, const std::vector<RankCase>& layouts) {
+  const TrainingSetting setting;
+  const Overrides once = model + Overrides{"training.clip_norm=0"};
+  train_and_save(setting, {1, once}, 1, setting.directory().path() / "one");
+  const Numbers expected = moments_in(setting.directory().path() / "one" / "step-00000001");
+  for (const RankCase& layout : layouts) {
+    INFO(in_words(layout.ranks, layout.overrides));
+    const TemporaryDirectory folder;
+    train_and_save(setting, {layout.ranks, once + layout.overrides}, 1, folder.path());
+    check_same(moments_in(folder.path() / "step-00000001"), expected);
+  }
+}
+
+// A step's loss, gradient norm and routing, of which other layouts have other numbers of passes.
+void check_same_step(const StepResult& got, const StepResult& expected) {
+  CHECK(got.loss == Approx(expected.loss).epsilon(1e-5));
+  CHECK(got.gradient_norm == Approx(expected.gradient_norm).epsilon(1e-4));
+  for (double RoutingSums::*const value :
+       {&RoutingSums::dropped_share, &RoutingSums::load, &RoutingSums::balance_loss, &RoutingSums::z_loss})
+    CHECK(got.routing.*value / got.routing.passes ==
+          Approx(expected.routing.*value / expected.routing.passes).epsilon(1e-5));
+}
+
 }  // namespace
 
 TEST_CASE("gradients of ranks that share experts are those of one rank, element by element", "[ranks]") {
+  for (const Overrides& model : {dropless, dropping}) check_gradients(model, layouts());
+}
+
+TEST_CASE("so are those of ranks that share the tokens of a micro-batch, in capacity, priority, losses and jitter",
+          "[ranks]") {
+  for (const Overrides& model : {dropless, dropping, scored}) check_gradients(model, shared_micro_batches());
+}
+
+TEST_CASE("ranks that share the tokens of a micro-batch learn, drop and balance as one rank", "[ranks]") {
   const TrainingSetting setting;
-  for (const Overrides& model : {dropless, dropping}) {
-    const Overrides once = model + Overrides{"training.clip_norm=0"};
-    train_and_save(setting, {1, once}, 1, setting.directory().path() / "one");
-    const Numbers expected = moments_in(setting.directory().path() / "one" / "step-00000001");
-    for (const RankCase& layout : layouts()) {
-      INFO(in_words(layout.ranks, layout.overrides));
-      const TemporaryDirectory folder;
-      train_and_save(setting, {layout.ranks, once + layout.overrides}, 1, folder.path());
-      check_same(moments_in(folder.path() / "step-00000001"), expected);
-    }
+  LoneTrainer one(setting.recipe(scored));
+  std::vector<StepResult> expected;
+  for (int step = 0; step < 6; ++step) expected.push_back(one.step());
+  for (const StepResult& result : expected) CHECK(result.routing.dropped_share > 0.1 * result.routing.passes);
+  for (const RankCase& layout : shared_micro_batches()) {
+    INFO(in_words(layout.ranks, layout.overrides));
+    const Recipe recipe = setting.recipe(scored + layout.overrides);
+    std::vector<StepResult> results(expected.size());
+    LocalWorld(layout.ranks).run([&](Communicator& communicator) {
+      Trainer trainer(layout_of(recipe, communicator.size()), communicator, at::kCPU);
+      for (StepResult& result : results) {
+        const StepResult step = trainer.step();
+        if (communicator.rank() == 0) result = step;
+      }
+    });
+    for (std::size_t i = 0; i < results.size(); ++i) check_same_step(results[i], expected[i]);
   }
 }
 

@@ -112,6 +112,8 @@ const std::vector<RankCase> expert_layouts{
     {8,
      {even, "parallel.expert=2", "parallel.zero_stage=3", "parallel.zero_shard_ranks=4", "parallel.pipeline=2",
       "batch.global=16"}},
+    {2, {even, "parallel.context=2"}},
+    {4, {even, "parallel.expert=2", "parallel.context=2", "parallel.zero_stage=3", "pipeline.loops=2"}},
     {1, {dropless}},
     {2, {dropless, "parallel.zero_stage=1", "memory.recompute=\"selective\""}},
     {2, {dropless, "parallel.zero_stage=3", "pipeline.loops=4", "memory.recompute=\"full\""}},

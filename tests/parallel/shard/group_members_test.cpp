@@ -46,6 +46,10 @@ bool are_together(const Mesh& mesh, GroupKind kind, const Place& a, const Place&
       return tensor && a.data / mesh.zero_shard == b.data / mesh.zero_shard;
     case GroupKind::replica:
       return tensor && context && a.data % mesh.zero_shard == b.data % mesh.zero_shard;
+    case GroupKind::tokens:
+      return data;
+    case GroupKind::expert_tensor:
+      return context && data && a.tensor / mesh.expert_tensor == b.tensor / mesh.expert_tensor;
     case GroupKind::expert:
       return tensor && context && a.data / mesh.expert == b.data / mesh.expert;
     case GroupKind::expert_data:
@@ -60,10 +64,10 @@ bool are_together(const Mesh& mesh, GroupKind kind, const Place& a, const Place&
   return false;
 }
 
-constexpr GroupKind kinds[] = {GroupKind::tensor,        GroupKind::context,     GroupKind::data,
-                               GroupKind::shard,         GroupKind::replica,     GroupKind::pipeline,
-                               GroupKind::expert,        GroupKind::expert_data, GroupKind::expert_shard,
-                               GroupKind::expert_replica};
+constexpr GroupKind kinds[] = {GroupKind::tensor,      GroupKind::context,      GroupKind::data,
+                               GroupKind::shard,       GroupKind::replica,      GroupKind::pipeline,
+                               GroupKind::tokens,      GroupKind::expert,       GroupKind::expert_tensor,
+                               GroupKind::expert_data, GroupKind::expert_shard, GroupKind::expert_replica};
 
 std::vector<int> expected_members(const Mesh& mesh, GroupKind kind, int rank) {
   std::vector<int> members;

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/model/moe/expert_ranks.h"
+#include "parallel/comm/communicator.h"
+#include "parallel/layout/layout.h"
+
+namespace llmtrain {
+
+// ExpertRanks over a Communicator, which must outlive this. Copyable; copies share the group.
+class ExpertParallel final : public ExpertRanks {
+ public:
+  ExpertParallel(Communicator& communicator, Group group) : communicator_(&communicator), group_(std::move(group)) {}
+
+  std::int64_t ranks() const override { return group_.size(); }
+  std::vector<std::int64_t> exchange_counts(std::span<const std::int64_t> counts) const override;
+  at::Tensor exchange_rows(const at::Tensor& rows, std::span<const std::int64_t> sent,
+                           std::span<const std::int64_t> received) const override;
+
+ private:
+  Communicator* communicator_;
+  Group group_;
+};
+
+// RowRanks over a Communicator, which must outlive this. Copyable; copies share the group.
+class RowParallel final : public RowRanks {
+ public:
+  RowParallel(Communicator& communicator, Group group, Purpose purpose)
+      : communicator_(&communicator), group_(std::move(group)), purpose_(purpose) {}
+
+  std::int64_t ranks() const override { return group_.size(); }
+  std::int64_t position() const override { return group_.position(); }
+  at::Tensor gather_rows(const at::Tensor& part) const override;
+  at::Tensor scatter_sum_rows(const at::Tensor& whole) const override;
+
+ private:
+  Communicator* communicator_;
+  Group group_;
+  Purpose purpose_;
+};
+
+// The groups that layers with experts work with, as far as this rank is not alone in them; none in dense models.
+// Copyable; copies share the groups.
+class MixtureParallel {
+ public:
+  // Collective over the world; blocks. The communicator must outlive this.
+  MixtureParallel(Communicator& communicator, const Layout& layout);
+
+  // Valid as long as this object.
+  MixtureRanks ranks() const;
+
+ private:
+  std::optional<ExpertParallel> experts_;
+  std::optional<RowParallel> features_, tokens_;
+};
+
+}  // namespace llmtrain
