@@ -248,12 +248,14 @@ class Simulator {
     return stage.reducing.end;
   }
 
-  // Runs a collective on the data stream, in order; returns its end.
-  Interval run_collective(RankClock& here, double seconds) {
+  // Runs a collective on the data stream, in order, of which a part may already have run; returns when the rest does.
+  Interval run_collective(RankClock& here, double seconds, const Interval& begun = {}) {
     // Without overlap a collective is issued only after the tensors in flight have arrived, in program order.
     const double from = costs_.overlap ? here.clock : std::max(here.clock, here.input_ready);
     const Interval interval = here.data.issue(from, seconds);
-    record(here, Stream::data, interval);
+    const bool continues = begun.end == interval.start;
+    if (!continues && begun.end > begun.start) record(here, Stream::data, begun);
+    record(here, Stream::data, {continues ? begun.start : interval.start, interval.end});
     if (!costs_.overlap) {
       here.result.exposed_data_seconds += interval.end - from;
       here.clock = interval.end;
@@ -270,8 +272,7 @@ class Simulator {
 
   void reduce(RankClock& here, const Instruction& instruction) {
     StageClock& stage = stage_of(instruction);
-    if (stage.reducing.end > stage.reducing.start) record(here, Stream::data, stage.reducing);
-    const Interval interval = run_collective(here, stage.left_to_reduce);
+    const Interval interval = run_collective(here, stage.left_to_reduce, stage.reducing);
     end_reduction(here);
     end_accumulation(here, instruction.stage);
     stage.reduced = here.reduced = interval.end;
