@@ -44,15 +44,18 @@ std::vector<Unsupported> unsupported_experts(const Recipe& recipe) {
   };
 }
 
+bool reduces_often(PipelineSchedule schedule) {
+  return schedule == PipelineSchedule::one_forward_one_backward || schedule == PipelineSchedule::interleaved;
+}
+
 std::vector<Unsupported> unsupported_fp8_states(const Recipe& recipe) {
   if (!stores_fp8(recipe.precision.fp8_level)) return {};
   const ParallelRecipe& parallel = recipe.parallel;
   return {
-      {parallel.tensor != 1, "/parallel/tensor", std::to_string(parallel.tensor) + " with FP8 level \"O1\"",
-       "use 1, or precision.fp8_level \"O0\""},
-      // Some schedules reduce several times a step there, and FP8 sums of one step would have different scales.
-      {parallel.zero_stage > 1, "/parallel/zero_stage", std::to_string(parallel.zero_stage) + " with FP8 level \"O1\"",
-       "use 0 or 1, or precision.fp8_level \"O0\""},
+      // It reduces several times a step, and FP8 sums of one step would have different scales.
+      {parallel.zero_stage >= 2 && reduces_often(recipe.pipeline.schedule), "/pipeline/schedule",
+       "\"1f1b\" or \"interleaved\" with FP8 level \"O1\" and ZeRO-2 or -3",
+       "use \"breadth_first\" or \"gpipe\", or parallel.zero_stage 0 or 1"},
       // Sums over shards and then over their copies would round twice.
       {parallel.zero_stage > 0 && parallel.zero_shard_ranks.has_value(), "/parallel/zero_shard_ranks",
        std::to_string(parallel.zero_shard_ranks.value_or(0)) + " with FP8 level \"O1\"",

@@ -4,6 +4,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
 
 #include <utility>
 
@@ -93,15 +94,17 @@ ShardedParameters::ShardedParameters(const Graph& graph, ParameterStore& store, 
       // At stage 0 there is one shard, and every rank owns it.
       place_(shards_.padded_shard(zero_stage_ == 0 ? 0 : ranks.shard())),
       tensor_gradients_(graph, store, tensor, owned()) {
-  if (group.is_fp8) scales_.emplace(store, ranks);
+  if (group.is_fp8) scales_.emplace(store, ranks, tensor);
   allocate(group, options);
   // Modules ask for gradient memory when they first write: from stage 2 on it exists only until it is reduced.
   store_.set_gradient_source([this] { return make_gradients(); });
-  if (scales_) {
-    store_.attach_scaled_weights(weights_, scales_->weight_scales(), options.compute);
-  } else if (!shards_from(3)) {
-    store_.attach_weights(weights_);
-  }
+  compute_ = options.compute;
+  if (!shards_from(3)) attach(weights_);
+}
+
+void ShardedParameters::attach(const at::Tensor& whole) {
+  if (scales_) return store_.attach_scaled_weights(whole, scales_->weight_scales(), compute_);
+  store_.attach_weights(whole);
 }
 
 void ShardedParameters::allocate(const StateGroup& group, const ShardingOptions& options) {
@@ -144,8 +147,9 @@ at::Tensor ShardedParameters::make_gradients() const {
 at::Tensor ShardedParameters::take_gradients() {
   const at::Tensor gradients = store_.take_gradients();
   if (!scales_) return gradients;
-  scales_->cast_gradients(gradients, gradients_);
-  return gradients_;
+  const at::Tensor payload = shards_from(2) ? at::zeros({shards_.padded()}, gradients_.options()) : gradients_;
+  scales_->cast_gradients(gradients, payload);
+  return payload;
 }
 
 at::Tensor ShardedParameters::owned_part(const at::Tensor& whole) const {
@@ -200,7 +204,7 @@ void ShardedParameters::gather() {
 void ShardedParameters::finish_gather() {
   gather_.wait();
   // Only now: before the gather is done modules must not see the memory.
-  if (gathered_.defined()) store_.attach_weights(gathered_);
+  if (gathered_.defined()) attach(gathered_);
 }
 
 void ShardedParameters::free() {
@@ -265,7 +269,9 @@ void ShardedParameters::update(double learning_rate, double gradient_scale, std:
     update.learning_rate = learning_rate;
     update.gradient_scale = gradient_scale;
     update.step = step;
-    return scales_->update(*optimizer_, update, weights_, owned_gradients(), place_);
+    const TensorScales::Held held = shards_from(3) ? TensorScales::Held{weights_, place_, true}
+                                                   : TensorScales::Held{weights_, {0, shards_.elements}, false};
+    return scales_->update(*optimizer_, update, held, owned_gradients(), place_);
   }
   optimizer_->update({source_, owned_gradients(), rounded(), learning_rate, gradient_scale, step});
 }

@@ -59,7 +59,7 @@ class TensorGradients {
 // StateContents::weights there is nothing to reduce or update.
 //
 // With FP8 gradients (TensorScales) the gradients of the micro-batches are summed in the group's accumulator type and
-// cast once, at the reduction; weights are in fp16 with scales. Up to stage 1.
+// cast once, at the reduction, of which there is one per step; weights are in fp16 with scales.
 class ShardedParameters {
  public:
   // `store`, which uses this object's memory, and the graph must outlive it. Memory is initially zero.
@@ -131,6 +131,7 @@ class ShardedParameters {
   std::vector<OptimizerSegment> owned_segments() const;
   at::Tensor make_gradients() const;
   at::Tensor take_gradients();
+  void attach(const at::Tensor& whole);
   at::Tensor owned_part(const at::Tensor& whole) const;
   at::Tensor owned_weights() const { return shards_from(3) ? weights_ : owned_part(weights_); }
   at::Tensor owned_gradients() const { return shards_from(2) ? gradients_ : owned_part(gradients_); }
@@ -143,6 +144,7 @@ class ShardedParameters {
   FlatInterval place_;  // the owned elements, including padding
   TensorGradients tensor_gradients_;
   std::optional<TensorScales> scales_;       // at FP8 levels
+  at::ScalarType compute_ = at::kFloat;      // of modules
   at::ScalarType accumulator_ = at::kFloat;  // of gradients that become FP8
 
   at::Tensor weights_;                    // in the group's weight type: all elements, at stage 3 the owned ones

@@ -2,7 +2,7 @@
 #include "parallel/shard/tensor_scales.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/empty.h>
+#include <ATen/ops/maximum.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -37,13 +37,13 @@ float power_below(float x) {
 }
 
 // Places the largest weight of magnitude `largest` at 2¹¹ to 2¹²: one step may multiply it by 16 before it leaves fp16,
-// and a weight 2²⁵ times smaller is still a normal number. At most 2¹⁶, with which everything below 1 is representable:
-// weights near zero may grow by more than 16 times. What is not finite keeps a scale, and stays visible in the payload.
+// and a weight 2²⁵ times smaller is still a normal number. At most 2¹⁴, with which a step may take weights near zero to
+// 4 and those from 2⁻²⁸ on are normal. What is not finite keeps a scale, and stays visible in the payload.
 float weight_scale(float largest) {
   if (!(largest > 0) || !std::isfinite(largest)) return 1;
   int exponent_and_one = 0;
   std::frexp(largest, &exponent_and_one);
-  return std::ldexp(1.0F, std::clamp(12 - exponent_and_one, -100, 16));
+  return std::ldexp(1.0F, std::clamp(12 - exponent_and_one, -100, 14));
 }
 
 at::Tensor piece_of(const at::Tensor& flat, FlatInterval elements, FlatInterval place) {
@@ -52,9 +52,10 @@ at::Tensor piece_of(const at::Tensor& flat, FlatInterval elements, FlatInterval 
 
 }  // namespace
 
-TensorScales::TensorScales(const ParameterStore& store, const DataParallel& ranks)
+TensorScales::TensorScales(const ParameterStore& store, const DataParallel& ranks, const TensorParallel& tensor)
     : store_(store),
       ranks_(ranks),
+      tensor_(tensor),
       states_(store.ranges().size()),
       weight_scales_(states_.size(), 1),
       is_given_(states_.size(), false) {}
@@ -73,15 +74,23 @@ void TensorScales::for_pieces(FlatInterval place, const std::function<void(std::
   }
 }
 
-void TensorScales::store_weights(const at::Tensor& values, const at::Tensor& payload, FlatInterval place) {
-  const at::Tensor maxima = at::zeros({static_cast<std::int64_t>(states_.size())}, at::kFloat);
-  auto* largest = maxima.mutable_data_ptr<float>();
+at::Tensor TensorScales::largest(const at::Tensor& values, FlatInterval place) const {
+  at::Tensor maxima = at::zeros({static_cast<std::int64_t>(states_.size())}, at::kFloat);
   for_pieces(place, [&](std::size_t i, FlatInterval piece) {
-    largest[i] = std::max(largest[i], kernels::largest_magnitude(piece_of(values, piece, place)).item<float>());
+    const at::Tensor most = maxima.narrow(0, static_cast<std::int64_t>(i), 1);
+    // Keeps a NaN.
+    at::maximum_out(const_cast<at::Tensor&>(most), most, kernels::largest_magnitude(piece_of(values, piece, place)));
   });
+  return maxima;
+}
+
+void TensorScales::store_weights(const at::Tensor& values, const at::Tensor& payload, FlatInterval place) {
+  const at::Tensor maxima = largest(values, place);
   ranks_.largest(maxima).wait();
+  tensor_.largest(maxima);
+  const auto* most = maxima.const_data_ptr<float>();
   for (std::size_t i = 0; i < states_.size(); ++i) {
-    if (!is_given_[i]) states_[i].weight = weight_scale(largest[i]);
+    if (!is_given_[i]) states_[i].weight = weight_scale(most[i]);
     weight_scales_[i] = states_[i].weight;
   }
   is_given_.assign(is_given_.size(), false);
@@ -100,16 +109,15 @@ at::Tensor TensorScales::weights(const at::Tensor& payload, FlatInterval place) 
 
 void TensorScales::cast_gradients(const at::Tensor& accumulated, const at::Tensor& payload) {
   const auto& ranges = store_.ranges();
-  gradient_scales_ = at::empty({static_cast<std::int64_t>(ranges.size())}, at::kFloat);
-  const auto scale_of = [&](std::size_t i) { return gradient_scales_.narrow(0, static_cast<std::int64_t>(i), 1); };
-  for (std::size_t i = 0; i < ranges.size(); ++i)
-    scale_of(i).copy_(kernels::largest_magnitude(accumulated.slice(0, ranges[i].begin, ranges[i].end)));
-  ranks_.largest(gradient_scales_).wait();
-  gradient_scales_ = kernels::fp8_scale(gradient_scales_.mul(largest_own_payload), Fp8Format::e4m3);
+  const at::Tensor maxima = largest(accumulated, {0, accumulated.numel()});
+  ranks_.largest(maxima).wait();
+  tensor_.largest(maxima);
+  gradient_scales_ = kernels::fp8_scale(maxima.mul(largest_own_payload), Fp8Format::e4m3);
   for (std::size_t i = 0; i < ranges.size(); ++i) {
-    scale_of(i).mul_(power_below(states_[i].headroom));
+    const at::Tensor scale = gradient_scale(i);
+    scale.mul_(power_below(states_[i].headroom));
     const at::Tensor own = accumulated.slice(0, ranges[i].begin, ranges[i].end);
-    payload.slice(0, ranges[i].begin, ranges[i].end).copy_(kernels::cast_to_fp8(own, scale_of(i), Fp8Format::e4m3));
+    payload.slice(0, ranges[i].begin, ranges[i].end).copy_(kernels::cast_to_fp8(own, scale, Fp8Format::e4m3));
   }
 }
 
@@ -122,10 +130,11 @@ void TensorScales::adapt(const at::Tensor& sums, FlatInterval place, bool is_par
         bits, bits + piece.count(), [](std::uint8_t bit) { return (bit & magnitude_bits) == saturated_bits; }));
   });
   if (is_part) ranks_.sum(counts).wait();
+  if (tensor_.ranks() > 1) tensor_.sum(counts);
   const float growth = std::exp2(1 / doubling_steps);
   for (std::size_t i = 0; i < states_.size(); ++i) {
     const FlatRange& range = store_.ranges()[i];
-    const double share = saturated[i] / static_cast<double>(range.end - range.begin);
+    const double share = saturated[i] / static_cast<double>((range.end - range.begin) * tensor_.ranks());
     float& headroom = states_[i].headroom;
     headroom = share > saturated_share ? headroom / 2 : std::min(1.0F, headroom * growth);
   }
@@ -134,31 +143,25 @@ void TensorScales::adapt(const at::Tensor& sums, FlatInterval place, bool is_par
 double TensorScales::sum_of_squares(const at::Tensor& gradients, FlatInterval place, FlatInterval part) const {
   double sum = 0;
   for_pieces(intersection(place, part), [&](std::size_t i, FlatInterval piece) {
-    const at::Tensor scale = gradient_scales_.narrow(0, static_cast<std::int64_t>(i), 1);
+    if (store_.part(store_.ranges()[i].parameter).copy != 0) return;
+    const at::Tensor scale = gradient_scale(i);
     sum += kernels::sum_of_squares(kernels::widen_fp8(piece_of(gradients, piece, place), scale, at::kFloat));
   });
   return sum;
 }
 
-// The ranks hold all weights here, so each finds the maxima on its own.
-std::vector<float> TensorScales::next_weight_scales(const at::Tensor& whole) const {
-  std::vector<float> scales;
-  for (std::size_t i = 0; i < states_.size(); ++i) {
-    const FlatRange& range = store_.ranges()[i];
-    const float largest = kernels::largest_magnitude(whole.slice(0, range.begin, range.end)).item<float>();
-    scales.push_back(weight_scale(largest / weight_scales_[i]));
-  }
-  return scales;
-}
-
-void TensorScales::update(Optimizer& optimizer, OptimizerUpdate update, const at::Tensor& whole,
-                          const at::Tensor& gradients, FlatInterval place) {
-  const std::vector<float> next = next_weight_scales(whole);
+void TensorScales::update(Optimizer& optimizer, OptimizerUpdate update, const Held& of, const at::Tensor& gradients,
+                          FlatInterval place) {
+  at::Tensor maxima = largest(of.weights, of.held);
+  for (std::size_t i = 0; i < states_.size(); ++i) maxima.mutable_data_ptr<float>()[i] /= weight_scales_[i];
+  if (of.is_part) ranks_.largest(maxima).wait();
+  tensor_.largest(maxima);
+  std::vector<float> next;
+  for (std::size_t i = 0; i < states_.size(); ++i) next.push_back(weight_scale(maxima.const_data_ptr<float>()[i]));
   for_pieces(place, [&](std::size_t i, FlatInterval piece) {
-    const at::Tensor payload = whole.slice(0, piece.begin, piece.end);
-    const at::Tensor scale = gradient_scales_.narrow(0, static_cast<std::int64_t>(i), 1);
+    const at::Tensor payload = piece_of(of.weights, piece, of.held);
     update.weights = payload.to(at::kFloat).div_(weight_scales_[i]);
-    update.gradients = kernels::widen_fp8(piece_of(gradients, piece, place), scale, at::kFloat);
+    update.gradients = kernels::widen_fp8(piece_of(gradients, piece, place), gradient_scale(i), at::kFloat);
     update.begin = piece.begin - place.begin;
     optimizer.update(update);
     payload.copy_(update.weights.mul_(next[i]));

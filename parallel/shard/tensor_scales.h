@@ -16,15 +16,15 @@
 namespace llmtrain {
 
 // The scales of parameters at FP8 level O1 (Peng et al., arXiv 2310.18313, section 2): weights in fp16, which are their
-// own master, and gradients in E4M3. Every tensor has a power of two for each: value = payload / scale. The data ranks
-// share the scales, so that payloads can be summed and any rank's part of a tensor means the same.
+// own master, and gradients in E4M3. Every tensor has a power of two for each: value = payload / scale. The data and
+// tensor ranks that hold it share the scales, so that payloads can be summed and any rank's part means the same.
 //
 // Flat tensors start at the first element of `place`, the elements of the store that they hold. Calls that are
-// collective are so over the data ranks, and block.
+// collective are so over the data and tensor ranks, and block.
 class TensorScales {
  public:
   // The store outlives this.
-  TensorScales(const ParameterStore& store, const DataParallel& ranks);
+  TensorScales(const ParameterStore& store, const DataParallel& ranks, const TensorParallel& tensor);
 
   // The scales of a parameter, by its index in the store's ranges, as checkpoints keep them.
   struct State {
@@ -47,25 +47,32 @@ class TensorScales {
   // not finite makes the whole tensor NaN. Collective.
   void cast_gradients(const at::Tensor& accumulated, const at::Tensor& payload);
   // Adapts the headrooms to the sums: μ is halved where more than 0.001 % of a tensor's elements have saturated, and
-  // otherwise doubles over 1,000 steps (section 2.1 there). `is_part`: ranks hold different parts of the sums.
-  // Collective then.
+  // otherwise doubles over 1,000 steps (section 2.1 there). `is_part`: data ranks hold different parts of the sums.
+  // Collective.
   void adapt(const at::Tensor& sums, FlatInterval place, bool is_part);
 
-  // Of the gradients within `part`.
+  // Of the gradients within `part`. What several tensor ranks have counts on the first of them.
   double sum_of_squares(const at::Tensor& gradients, FlatInterval place, FlatInterval part) const;
-  // The optimizer's step on the weights of `place`: `whole` has all weights of the store, gradients those of `place`.
-  // Of `update` the weights, gradients and `begin` are ignored.
-  void update(Optimizer& optimizer, OptimizerUpdate update, const at::Tensor& whole, const at::Tensor& gradients,
+  // The optimizer's step on the elements of `place`, of which `gradients` are; `weights` has at least these, those of
+  // `held`. Of `update` the weights, gradients and `begin` are ignored. Collective.
+  struct Held {
+    at::Tensor weights;
+    FlatInterval held;
+    bool is_part;  // other data ranks hold the rest
+  };
+  void update(Optimizer& optimizer, OptimizerUpdate update, const Held& of, const at::Tensor& gradients,
               FlatInterval place);
 
  private:
   // Calls work(index of the range, elements of the store) for pieces of the store's ranges within `place`.
   void for_pieces(FlatInterval place, const std::function<void(std::size_t, FlatInterval)>& work) const;
-  // Scales of the weights after a step from `whole` as it is before.
-  std::vector<float> next_weight_scales(const at::Tensor& whole) const;
+  at::Tensor gradient_scale(std::size_t i) const { return gradient_scales_.narrow(0, static_cast<std::int64_t>(i), 1); }
+  // The largest magnitudes within `place` by range, fp32.
+  at::Tensor largest(const at::Tensor& values, FlatInterval place) const;
 
   const ParameterStore& store_;
   DataParallel ranks_;
+  TensorParallel tensor_;
   std::vector<State> states_;
   std::vector<float> weight_scales_;  // of states_, for the store's copies
   std::vector<bool> is_given_;        // by a checkpoint

@@ -182,7 +182,7 @@ class NotExecutable(ProgramTest):
         "/precision/compute": {"precision.compute": "fp16"},
         "/precision/gradients": {"precision.gradients": "fp16"},
         "/precision/fp8_level": {"precision.fp8_level": "O2", "precision.compute": "bf16"},
-        "/parallel/zero_stage": {"precision.fp8_level": "O1", "parallel.zero_stage": 2},
+        "/pipeline/schedule": {"precision.fp8_level": "O1", "parallel.zero_stage": 2, "pipeline.schedule": "1f1b"},
         "/launch/link_delay_microseconds": {"launch.link_delay_microseconds": 5},
         "/launch/link_megabytes_per_second": {"launch.link_megabytes_per_second": 5, "launch.backend": "mpi"},
         "/launch/layer_delay_microseconds": {"launch.layer_delay_microseconds": 5, "launch.backend": "mpi"},

@@ -66,8 +66,8 @@ class Fp8States:
         self.store_weights(self.scales())
 
     def scales(self):
-        """With which the largest weight is between 2048 and 4096; at most 2 to the 16."""
-        return [min(2.0 ** 16, 2048 / power_of_two(matrix.abs().max().item())) for matrix in self.matrices]
+        """With which the largest weight is between 2048 and 4096; at most 2 to the 14."""
+        return [min(2.0 ** 14, 2048 / power_of_two(matrix.abs().max().item())) for matrix in self.matrices]
 
     def store_weights(self, scales):
         for matrix, scale in zip(self.matrices, scales):

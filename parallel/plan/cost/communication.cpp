@@ -195,15 +195,16 @@ void add_states(const Layout& layout, Table& table) {
 // Sums of gradients over tensor ranks, once per step.
 void add_tensor_gradients(Table& table) {
   const CostContext& context = table.context();
-  const double gradient = element_bytes(element_type(context.recipe().precision.gradients));
   const std::vector<TensorGradientShare> shares = tensor_gradient_shares(context.partition);
+  const RankGroup tensor = tensor_group(context.mesh());
   const RankGroup heads = same_heads_group(context.mesh(), context.recipe().model);
-  for (std::size_t rank = 0; rank < shares.size(); ++rank)
-    table.add(Collective::all_reduce, Purpose::tensor_parallel, "norm gradients", tensor_group(context.mesh()), rank,
-              gradient * shares[rank].whole_group);
-  for (std::size_t rank = 0; rank < shares.size(); ++rank)
-    table.add(Collective::all_reduce, Purpose::tensor_parallel, "key and value gradients", heads, rank,
-              gradient * shares[rank].same_heads);
+  const auto add = [&](std::string_view tensors, const RankGroup& ranks, double TensorGradientShare::*bytes) {
+    for (std::size_t rank = 0; rank < shares.size(); ++rank)
+      table.add(Collective::all_reduce, Purpose::tensor_parallel, tensors, ranks, rank, shares[rank].*bytes);
+  };
+  add("norm gradients", tensor, &TensorGradientShare::whole_group);
+  add("key and value gradients", heads, &TensorGradientShare::same_heads);
+  add("FP8 maxima of states", tensor, &TensorGradientShare::maxima);
 }
 
 // Every stage but the last sends activations to the next one and receives their gradients, which it gathers.

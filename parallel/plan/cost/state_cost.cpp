@@ -12,53 +12,49 @@ namespace {
 
 using Kind = StateGroup::Kind;
 
-// The elements of each ZeRO shard.
+// The bytes of each ZeRO shard.
 using ByShard = std::vector<TensorGradientShare>;
 
-// Adds the elements [begin, end) of flat memory that is cut into parts of `part` to their shards.
-void add_to_shards(ByShard& shards, double TensorGradientShare::*sum, std::int64_t begin, std::int64_t end,
-                   std::int64_t part) {
-  while (begin < end) {
-    const std::int64_t shard = begin / part, next = std::min(end, (shard + 1) * part);
-    shards[static_cast<std::size_t>(shard)].*sum += static_cast<double>(next - begin);
+// Adds the elements [begin, end) of flat memory that is cut into parts of `part` to their shards, each as `bytes`.
+void add_to_shards(ByShard& shards, double TensorGradientShare::*sum, FlatInterval elements, std::int64_t part,
+                   double bytes) {
+  for (std::int64_t begin = elements.begin; begin < elements.end;) {
+    const std::int64_t shard = begin / part, next = std::min(elements.end, (shard + 1) * part);
+    shards[static_cast<std::size_t>(shard)].*sum += bytes * static_cast<double>(next - begin);
     begin = next;
   }
 }
 
-// Walks a stage's flat memory: its parameters back to back, cut into equal parts. Experts and the shared embedding have
-// flat memory of their own.
-void add_stage(const Partition& partition, const Stage& stage, ByShard& shards) {
+// Walks a group's flat memory: its parameters back to back, cut into equal parts as at run time (ShardedParameters), so
+// that plan and run agree on which rank sums what. Of experts and the shared embedding nothing is summed.
+void add_group(const Partition& partition, const StateGroup& group, ByShard& shards) {
+  if (group.kind != Kind::dense) return;
   const Graph& graph = *partition.graph;
-  const bool is_split = partition.recipe.parallel.sequence;
-  const auto elements = [&](std::size_t index) {
-    const Parameter& parameter = graph.parameters[index];
-    const bool is_shared = parameter.role == ParameterRole::token_embedding && shares_embedding(graph, partition.mesh);
-    if (is_shared || parameter.has_expert_axis) return std::int64_t{0};
-    return local_elements(graph.model, parameter, shard_degrees(partition.mesh));
-  };
-  std::int64_t total = 0;
-  for (const std::size_t block : stage.blocks)
-    for (const std::size_t index : graph.blocks[block].parameters) total += elements(index);
-  // The same cut as at run time (ShardedParameters), so that plan and run agree on which rank sums what.
-  const FlatShards flat{total, static_cast<std::int64_t>(shards.size())};
-  const std::int64_t part = std::max<std::int64_t>(1, flat.part());
+  const std::int64_t part =
+      std::max<std::int64_t>(1, FlatShards{group.elements(), static_cast<std::int64_t>(shards.size())}.part());
   std::int64_t begin = 0;
-  for (const std::size_t block : stage.blocks) {
-    for (const std::size_t index : graph.blocks[block].parameters) {
-      const std::int64_t end = begin + elements(index);
-      const GradientSum sum = gradient_sum(graph.model, graph.parameters[index], partition.mesh.tensor, is_split);
-      if (sum == GradientSum::tensor_group) add_to_shards(shards, &TensorGradientShare::whole_group, begin, end, part);
-      if (sum == GradientSum::same_heads) add_to_shards(shards, &TensorGradientShare::same_heads, begin, end, part);
-      begin = end;
-    }
+  for (std::size_t i = 0; i < group.parameters.size(); ++i) {
+    const FlatInterval elements{begin, begin + group.sizes[i]};
+    const GradientSum sum = gradient_sum(graph.model, graph.parameters[group.parameters[i]], partition.mesh.tensor,
+                                         partition.recipe.parallel.sequence);
+    const double bytes = group.types.gradient_bytes();
+    if (sum == GradientSum::tensor_group)
+      add_to_shards(shards, &TensorGradientShare::whole_group, elements, part, bytes);
+    if (sum == GradientSum::same_heads) add_to_shards(shards, &TensorGradientShare::same_heads, elements, part, bytes);
+    begin = elements.end;
   }
+  // Of each tensor the maxima of weights and gradients and the count of saturated sums.
+  if (!group.is_fp8) return;
+  for (TensorGradientShare& shard : shards)
+    shard.maxima += 3 * element_bytes(ElementType::float32) * static_cast<double>(group.parameters.size());
 }
 
 double tensor_gradient_seconds(const CostContext& context, const TensorGradientShare& share) {
-  const double element = element_bytes(element_type(context.recipe().precision.gradients));
+  const CollectiveCost& collectives = context.collectives;
   const RankGroup heads = same_heads_group(context.mesh(), context.recipe().model);
-  return context.collectives.all_reduce(element * share.whole_group, tensor_group(context.mesh())) +
-         context.collectives.all_reduce(element * share.same_heads, heads);
+  const double agreement = share.maxima > 0 ? collectives.all_reduce(share.maxima, tensor_group(context.mesh())) : 0;
+  return collectives.all_reduce(share.whole_group, tensor_group(context.mesh())) +
+         collectives.all_reduce(share.same_heads, heads) + agreement;
 }
 
 // Of all parameters: the few that keep their types at FP8 levels are neglected.
@@ -107,11 +103,12 @@ std::vector<TensorGradientShare> tensor_gradient_shares(const Partition& partiti
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     ByShard shards(static_cast<std::size_t>(partition.zero_stage() > 0 ? shard_group(partition.mesh).ranks : 1));
     for (std::size_t stage = rank; stage < partition.stages.size(); stage += ranks)
-      add_stage(partition, partition.stages[stage], shards);
+      for (const StateGroup& group : partition.groups[stage]) add_group(partition, group, shards);
     // The fullest shard is taken: all ranks of the group wait for it.
     for (const TensorGradientShare& shard : shards) {
       fullest[rank].whole_group = std::max(fullest[rank].whole_group, shard.whole_group);
       fullest[rank].same_heads = std::max(fullest[rank].same_heads, shard.same_heads);
+      fullest[rank].maxima = std::max(fullest[rank].maxima, shard.maxima);
     }
   }
   return fullest;

@@ -8,11 +8,12 @@
 
 namespace llmtrain {
 
-// Gradient elements that a rank sums with other tensor ranks once per step (core/graph/sharding.h), after the
+// Bytes of gradients that a rank sums with other tensor ranks once per step (core/graph/sharding.h), after the
 // data-parallel reduction, on the ZeRO shard that holds most of them.
 struct TensorGradientShare {
   double whole_group = 0;
   double same_heads = 0;  // summed over the ranks that hold the same key-value heads
+  double maxima = 0;      // what the tensor group agrees on of FP8 states
 };
 
 // By pipeline rank.

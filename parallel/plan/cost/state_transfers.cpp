@@ -11,8 +11,9 @@ using When = StateTransfer::When;
 struct Names {
   std::string_view maxima, gradients, shards, weights;
 };
-constexpr Names dense_names = {"FP8 maxima", "gradients", "gradient shards", "weights"};
-constexpr Names expert_names = {"expert FP8 maxima", "expert gradients", "expert gradient shards", "expert weights"};
+constexpr Names dense_names = {"FP8 maxima of states", "gradients", "gradient shards", "weights"};
+constexpr Names expert_names = {"FP8 maxima of expert states", "expert gradients", "expert gradient shards",
+                                "expert weights"};
 
 // Of a stage's whole tensors.
 struct Gradients {
@@ -47,8 +48,10 @@ class Writer {
   void add_gradients(When when, const Gradients& gradients, const StateRanks& ranks, const Names& names) {
     const CollectiveCost& collectives = context_.collectives;
     const double bytes = gradients.bytes;
-    // All ranks scale an FP8 tensor alike; where they share the sums, they also count together those that saturate.
-    const double maxima = gradients.fp8_tensors * element_bytes(ElementType::float32) * (ranks.zero_stage > 0 ? 2 : 1);
+    // All ranks scale an FP8 tensor's gradients alike; where they share the sums, they also count together those that
+    // saturate; where they share the weights, they agree on the scales of these, too.
+    const double numbers = 1 + (ranks.zero_stage > 0 ? 1 : 0) + (ranks.zero_stage == 3 ? 1 : 0);
+    const double maxima = gradients.fp8_tensors * element_bytes(ElementType::float32) * numbers;
     add(when, Collective::all_reduce, names.maxima, ranks.data, maxima, collectives.all_reduce(maxima, ranks.data));
     if (ranks.zero_stage == 0)
       return add(when, Collective::all_reduce, names.gradients, ranks.data, bytes,

@@ -161,12 +161,16 @@ double held_share(const Stage& stage, Blocks& blocks) {
   return all > 0 ? std::min(1.0, blocks_in_motion * largest / all) : 1;
 }
 
-// Whole gradients in the type in which they are accumulated before they become FP8.
-double accumulated_bytes(const std::vector<StateGroup>& groups) {
-  double bytes = 0;
-  for (const StateGroup& group : groups)
-    if (group.types.accumulator) bytes += element_bytes(*group.types.accumulator) * static_cast<double>(group.whole());
-  return bytes;
+// Whole gradients are accumulated in a type of their own, and only those that the reduction reads are FP8.
+void accumulate_before_cast(const std::vector<StateGroup>& groups, StageMemory& stage) {
+  for (const StateGroup& group : groups) {
+    if (!group.types.accumulator) continue;
+    const auto whole = static_cast<double>(group.whole());
+    stage.accumulated_gradients += element_bytes(*group.types.accumulator) * whole;
+    // Up to ZeRO-1 they are the resident ones.
+    if (group.zero_stage >= 2) stage.cast_gradients += group.types.gradient_bytes() * whole;
+  }
+  stage.unreduced_gradients -= stage.cast_gradients;
 }
 
 StageMemory make_stage(const Partition& partition, std::size_t index, KernelSet kernels, Blocks& blocks,
@@ -178,7 +182,7 @@ StageMemory make_stage(const Partition& partition, std::size_t index, KernelSet 
   stage.unreduced_gradients = states.unreduced_gradients;
   if (program.memory.reduces_by_block && partition.zero_stage() == 2)
     stage.unreduced_gradients *= held_share(partition.stages[index], blocks);
-  if (kernels == KernelSet::cpu) stage.accumulated_gradients = accumulated_bytes(partition.groups[index]);
+  if (kernels == KernelSet::cpu) accumulate_before_cast(partition.groups[index], stage);
   // On GPUs FP8 gradients are reduced out of one flat buffer of their own (Azure/MS-AMP, msamp/nn/distributed.py).
   // With ZeRO-2 and -3 the whole gradients already count as unreduced_gradients.
   const bool reduces_flat = kernels == KernelSet::cuda && partition.mesh.data > 1 && states.unreduced_gradients == 0;

@@ -78,11 +78,11 @@ void MemoryLedger::apply(const Event& event) {
     case MemoryChange::gradients_begin:
       return add(MemoryCategory::gradients, stage.unreduced_gradients);
     case MemoryChange::gradients_are_reduced:
-      return add(MemoryCategory::gradients, -stage.unreduced_gradients);
+      return add(MemoryCategory::gradients, -stage.unreduced_gradients - stage.cast_gradients);
     case MemoryChange::accumulation_begins:
       return add(MemoryCategory::gradients, stage.accumulated_gradients);
     case MemoryChange::accumulation_ends:
-      return add(MemoryCategory::gradients, -stage.accumulated_gradients);
+      return add(MemoryCategory::gradients, stage.cast_gradients - stage.accumulated_gradients);
     case MemoryChange::forward_starts:
       running_ = event.instruction;
       add(MemoryCategory::activations, stage.saved_activations);

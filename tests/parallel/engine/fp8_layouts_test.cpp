@@ -74,6 +74,15 @@ TEST_CASE("FP8 gradients are the same where no data ranks sum them", "[ranks]") 
   check_layouts(fp8_gradients, layouts, models(), {1e-7, 1e-5, 1e-4});
 }
 
+TEST_CASE("FP8 gradients are the same on tensor ranks", "[ranks]") {
+  const std::vector<RankCase> layouts{
+      {2, {"parallel.tensor=2"}},
+      // Two ranks hold each key-value head.
+      {4, {"parallel.tensor=4", "parallel.sequence=false", "memory.recompute=\"full\""}},
+      {4, {"parallel.tensor=2", "parallel.pipeline=2", "pipeline.balance=[1,2]"}}};
+  check_layouts(fp8_gradients, layouts, models(), {1e-6, 1e-3, 1e-2});
+}
+
 // Each rank rounds its own part of the gradients, and their sum is rounded again: a noise of 3 % in every element,
 // which in sums over a step's elements is much smaller.
 TEST_CASE("FP8 gradients of data ranks learn what one rank learns", "[ranks]") {
@@ -82,7 +91,8 @@ TEST_CASE("FP8 gradients of data ranks learn what one rank learns", "[ranks]") {
       {4, {zero(1), "pipeline.loops=3"}},
       {4, {zero(1), "parallel.pipeline=2", "pipeline.balance=[1,2]"}},
       {4, {"parallel.context=2"}},
-      {8, {zero(1), "batch.micro=1"}},
+      {4, {zero(3), "pipeline.loops=3", "parallel.tensor=2"}},
+      {8, {zero(2), "batch.micro=1"}},
   };
   check_layouts(fp8_gradients, layouts, models(), {5e-4, 1e-3, 3e-2});
 }

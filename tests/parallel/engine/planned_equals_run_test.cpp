@@ -96,6 +96,14 @@ const std::vector<RankCase> fp8_layouts{
      {"precision.fp8_level=\"O1\"", "precision.gradients=\"bf16\"", "parallel.zero_stage=1", "parallel.pipeline=2",
       "pipeline.loops=2", "model.tie_embeddings=true"}},
     {4, {"precision.fp8_level=\"O1\"", "parallel.context=2", "parallel.overlap=false"}},
+    {2, {"precision.fp8_level=\"O1\"", "parallel.zero_stage=2", "pipeline.loops=4"}},
+    {4, {"precision.fp8_level=\"O1\"", "parallel.zero_stage=3", "pipeline.loops=2", "precision.compute=\"bf16\""}},
+    {4,
+     {"precision.fp8_level=\"O1\"", "parallel.tensor=4", "model.kv_heads=2", "model.architecture=\"gpt2\"",
+      "model.tie_embeddings=false"}},
+    {8,
+     {"precision.fp8_level=\"O1\"", "parallel.tensor=2", "parallel.pipeline=2", "pipeline.loops=2",
+      "parallel.zero_stage=3"}},
 };
 
 // Every token goes to every expert, which is as even as the plan's routing: ranks send as many rows as it expects.

@@ -121,9 +121,10 @@ TEST_CASE("FP8 states and their scales are the same from every layout", "[ranks]
   for (const char* scale : {".scale", ".mu"}) CHECK(reader.find(matrix + scale)->shape == std::vector<std::int64_t>{1});
   CHECK(reader.find("layers.1.ffn_norm.weight.scale") == nullptr);
   const fs::path folder = setting.directory().path() / "together";
-  for (const RankCase& layout : std::vector<RankCase>{{4, {"batch.micro=2", zero(0)}},
-                                                      {8, {"batch.micro=1", zero(1)}},
-                                                      {4, {"batch.micro=1", "parallel.pipeline=2", zero(1)}}}) {
+  for (const RankCase& layout :
+       std::vector<RankCase>{{4, {"batch.micro=2", zero(0)}},
+                             {8, {"batch.micro=1", zero(1)}},
+                             {8, {"batch.micro=1", "parallel.pipeline=2", "parallel.tensor=2", zero(3)}}}) {
     INFO(in_words(layout.ranks, layout.overrides));
     on_ranks(setting, layout, model, alone, [&](Trainer& trainer) { test::save(trainer, folder); });
     CHECK(same_contents(folder / "step-00000002", alone));

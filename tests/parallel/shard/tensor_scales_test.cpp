@@ -88,7 +88,7 @@ double signal_to_noise(const ShardRank& rank, const at::Tensor& got, const at::T
 }  // namespace
 
 TEST_CASE("FP8 gradients are the casts of all ranks, summed in fp32 and rounded once", "[ranks]") {
-  for (const auto& [ranks, zero_stage] : {std::pair{1, 0}, {2, 0}, {3, 1}, {4, 0}, {4, 1}}) {
+  for (const auto& [ranks, zero_stage] : {std::pair{1, 0}, {2, 0}, {3, 1}, {4, 0}, {4, 1}, {3, 2}, {4, 3}}) {
     INFO(ranks << " ranks, ZeRO-" << zero_stage);
     const auto results = on_ranks(fp8_recipe(zero_stage), ranks, reduced);
     std::vector<Part> parts;
@@ -116,7 +116,7 @@ TEST_CASE("the noise of FP8 gradients is that of the format") {
 }
 
 TEST_CASE("where sums saturate the headroom is halved, and else it doubles over 1,000 steps", "[ranks]") {
-  const std::int64_t zero_stage = GENERATE(0, 1);
+  const std::int64_t zero_stage = GENERATE(0, 1, 3);
   // 1 becomes 256, and four of them 1,024.
   const auto states = on_ranks(fp8_recipe(zero_stage), 4, [](ShardRank& rank) {
     std::vector<float> found;
@@ -154,6 +154,24 @@ TEST_CASE("a gradient that is not finite on one rank is not hidden by saturation
   }
 }
 
+TEST_CASE("weights that have grown out of their scale get another and keep their values", "[ranks]") {
+  const std::int64_t zero_stage = GENERATE(0, 1, 2, 3);
+  const auto errors = on_ranks(fp8_recipe(zero_stage), 2, [](ShardRank& rank) {
+    rank.parameters.initialize(3);
+    const auto step = [&](double learning_rate, std::int64_t number) {
+      reduce_gradients(rank, random_gradients(rank, 0));
+      rank.parameters.update(learning_rate, 1, number);
+      return gathered_weights(rank);
+    };
+    const float before = rank.parameters.scales()->state(0).weight;
+    // From 0.08 to 0.4.
+    const at::Tensor grown = step(0.3, 1), same = step(0, 2);
+    if (rank.parameters.scales()->state(0).weight >= before) return 1.0;
+    return ((same - grown).abs() / grown.abs()).max().item<double>();
+  });
+  for (const double error : errors) CHECK(error <= 0x1p-11);
+}
+
 TEST_CASE("fp16 weights with scales take AdamW's steps, rounded to eleven digits", "[ranks]") {
   struct Weights {
     at::Tensor before, after, seen, gradients;
@@ -171,8 +189,8 @@ TEST_CASE("fp16 weights with scales take AdamW's steps, rounded to eleven digits
       const at::Tensor before = weights.before.slice(0, range.begin, range.end);
       weights.scales.push_back(parameters.scales()->state(i).weight);
       const double placed = before.abs().max().item<double>() * weights.scales.back();
-      // Room for a step that multiplies the largest weight.
-      if (placed < 2048 || placed >= 4096) weights.scales.back() = 0;
+      // Room for a step that multiplies the largest weight, however small it is.
+      if (placed >= 4096 || (placed < 2048 && weights.scales.back() != 0x1p14F)) weights.scales.back() = 0;
     }
     return weights;
   });
@@ -183,7 +201,7 @@ TEST_CASE("fp16 weights with scales take AdamW's steps, rounded to eleven digits
     // The first step of AdamW with a first moment that forgets.
     const at::Tensor change = gradient / (gradient.abs() + options.eps) + options.weight_decay * before;
     const at::Tensor exact = before - 1e-3 * change;
-    // Half a unit of the eleventh digit; smaller weights than 2⁻²⁵ of the largest do not occur here.
+    // Half a unit of the eleventh digit; weights below 2⁻²⁸ do not occur here.
     const at::Tensor error = (weights.after.to(at::kDouble) - exact).abs() / exact.abs();
     CHECK(error.max().item<double>() <= 0x1p-11 * 1.001);
     CHECK(error.mean().item<double>() > 0x1p-14);
