@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/engine/runner.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <numeric>
@@ -138,23 +139,48 @@ RoutingSums Runner::take_routing() {
   return sums;
 }
 
+// Of this rank's stages. All data and tensor ranks have the same: one counts.
+SaturatedSums Runner::saturated_sums() const {
+  SaturatedSums sums;
+  if (model_.groups().data.position() != 0 || model_.groups().tensor.position() != 0) return sums;
+  for (const ParameterUnit* unit : model_.units()) {
+    const TensorScales* scales = unit->parameters->scales();
+    if (scales == nullptr) continue;
+    sums.elements += scales->saturated().elements;
+    sums.saturated += scales->saturated().saturated;
+  }
+  return sums;
+}
+
 // Sums loss and squared norm over all ranks. Tensor ranks have the same loss: one counts. One exchange carries the stop
-// request and the routing too, so that all ranks stop after the same step.
+// request, the routing and the saturated gradients too, so that all ranks stop after the same step.
 void Runner::combine_ranks(double squares) {
   const double loss = std::accumulate(losses_.begin(), losses_.end(), 0.0);
   std::vector<double> mine{model_.groups().tensor.position() == 0 ? loss : 0, squares,
                            stop_ == StopRequest::stop ? 1.0 : 0.0};
-  RoutingValues routing = values_of(take_routing());
-  // A dense model has none to send.
-  mine.insert(mine.end(), routing.begin(), routing.begin() + (step_scalars(recipe_.model) - mine.size()));
+  // Only what the recipe's model and precision have.
+  if (recipe_.model.moe) {
+    const RoutingValues routing = values_of(take_routing());
+    mine.insert(mine.end(), routing.begin(), routing.end());
+  }
+  if (stores_fp8(recipe_.precision.fp8_level)) {
+    const SaturatedSums sums = saturated_sums();
+    mine.insert(mine.end(), {sums.elements, sums.saturated});
+  }
   const std::vector<double> all = model_.groups().exchange(mine);
   std::vector<double> sums(mine.size());
   for (std::size_t i = 0; i < all.size(); ++i) sums[i % sums.size()] += all[i];
   result_.loss = sums[0] * micros_.front().loss_scale;
   result_.gradient_norm = std::sqrt(sums[1]);
   result_.stop_requested = sums[2] > 0;
-  std::copy(sums.begin() + 3, sums.end(), routing.begin());
-  result_.routing = sums_of(routing);
+  auto next = sums.begin() + 3;
+  if (recipe_.model.moe) {
+    RoutingValues routing;
+    std::copy_n(next, routing.size(), routing.begin());
+    result_.routing = sums_of(routing);
+    next += static_cast<std::ptrdiff_t>(routing.size());
+  }
+  if (stores_fp8(recipe_.precision.fp8_level)) result_.saturated = {*next, *(next + 1)};
 }
 
 }  // namespace llmtrain

@@ -13,6 +13,7 @@
 #include "parallel/engine/local_model.h"
 #include "parallel/engine/stage_exchange.h"
 #include "parallel/schedule/schedule.h"
+#include "parallel/shard/tensor_scales.h"
 
 namespace llmtrain {
 
@@ -22,6 +23,7 @@ struct StepResult {
   double learning_rate = 0;
   bool skipped = false;         // the gradient norm was not finite; the weights are unchanged
   bool stop_requested = false;  // by any rank: all ranks continue or all stop
+  SaturatedSums saturated{};    // of FP8 gradients: of all parameters that have them
   RoutingSums routing{};        // over all layers with experts and all micro-batches; its losses are not in `loss`
 };
 
@@ -51,6 +53,7 @@ class Runner {
   void finish_reduction(std::size_t stage);
   void optimizer_step();
   RoutingSums take_routing();
+  SaturatedSums saturated_sums() const;
   void combine_ranks(double squares);
 
   LocalModel& model_;

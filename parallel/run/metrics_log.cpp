@@ -137,6 +137,11 @@ std::filesystem::path cut_to(const std::filesystem::path& file, std::int64_t fir
 }
 
 // Columns that follow the others of a row.
+std::string fp8_columns(const std::optional<double>& saturated_share) {
+  if (!saturated_share) return "";
+  return fmt::format(R"(,"saturated_share":{})", number(*saturated_share));
+}
+
 std::string routing_columns(const std::optional<RoutingRow>& routing) {
   if (!routing) return "";
   return fmt::format(R"(,"balance_loss":{},"z_loss":{},"dropped_share":{},"expert_load":{})",
@@ -210,11 +215,12 @@ MetricsLog::MetricsLog(const std::filesystem::path& run_directory, const LogReci
 
 void MetricsLog::write(const TrainingRow& row) {
   file_.append(fmt::format(R"({{"step":{},"loss":{},"learning_rate":{},"grad_norm":{},"tokens":{},"step_seconds":{},)"
-                           R"("tokens_per_second":{},"mfu":{},"memory_bytes":{},"tensor_bytes":{},"skipped":{}{}}})"
+                           R"("tokens_per_second":{},"mfu":{},"memory_bytes":{},"tensor_bytes":{},"skipped":{}{}{}}})"
                            "\n",
                            row.step, exact_number(row.loss), number(row.learning_rate), number(row.gradient_norm),
                            row.tokens, number(row.step_seconds), number(row.tokens_per_second), number(row.mfu),
-                           row.memory_bytes, row.tensor_bytes, row.skipped, routing_columns(row.routing)));
+                           row.memory_bytes, row.tensor_bytes, row.skipped, fp8_columns(row.saturated_share),
+                           routing_columns(row.routing)));
   if (!tensorboard_) return;
   tensorboard_->write(row.step, {{"train/loss", row.loss},
                                  {"train/learning_rate", row.learning_rate},
@@ -223,6 +229,7 @@ void MetricsLog::write(const TrainingRow& row) {
                                  {"train/mfu", row.mfu},
                                  {"train/memory_bytes", static_cast<double>(row.memory_bytes)},
                                  {"train/tensor_bytes", static_cast<double>(row.tensor_bytes)}});
+  if (row.saturated_share) tensorboard_->write(row.step, {{"fp8/saturated_share", *row.saturated_share}});
   if (!row.routing) return;
   tensorboard_->write(row.step, {{"routing/balance_loss", row.routing->balance_loss},
                                  {"routing/z_loss", row.routing->z_loss},

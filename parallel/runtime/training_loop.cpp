@@ -144,6 +144,7 @@ class TrainingLoop {
     row.memory_bytes = memory_peak(trainer_.model().device());
     row.tensor_bytes = first_->memory.peak();
     row.skipped = skipped_;
+    if (result.saturated.elements > 0) row.saturated_share = result.saturated.saturated / result.saturated.elements;
     if (recipe_.model.moe) row.routing = routing_row(result.routing);
     return row;
   }

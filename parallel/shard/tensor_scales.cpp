@@ -56,7 +56,8 @@ TensorScales::TensorScales(const ParameterStore& store, const DataParallel& rank
     : store_(store),
       ranks_(ranks),
       tensor_(tensor),
-      states_(store.ranges().size()),
+      // With a share of the range for each rank no sum saturates; where there is room it grows from there.
+      states_(store.ranges().size(), State{1, 1 / static_cast<float>(ranks.ranks())}),
       weight_scales_(states_.size(), 1),
       is_given_(states_.size(), false) {}
 
@@ -132,9 +133,13 @@ void TensorScales::adapt(const at::Tensor& sums, FlatInterval place, bool is_par
   if (is_part) ranks_.sum(counts).wait();
   if (tensor_.ranks() > 1) tensor_.sum(counts);
   const float growth = std::exp2(1 / doubling_steps);
+  saturated_ = {};
   for (std::size_t i = 0; i < states_.size(); ++i) {
     const FlatRange& range = store_.ranges()[i];
-    const double share = saturated[i] / static_cast<double>((range.end - range.begin) * tensor_.ranks());
+    const auto elements = static_cast<double>((range.end - range.begin) * tensor_.ranks());
+    const double share = saturated[i] / elements;
+    saturated_.elements += elements;
+    saturated_.saturated += saturated[i];
     float& headroom = states_[i].headroom;
     headroom = share > saturated_share ? headroom / 2 : std::min(1.0F, headroom * growth);
   }

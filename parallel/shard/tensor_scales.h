@@ -15,6 +15,12 @@
 
 namespace llmtrain {
 
+// How many gradients there are in FP8, and the sums among them that are beyond the format's range.
+struct SaturatedSums {
+  double elements = 0;
+  double saturated = 0;
+};
+
 // The scales of parameters at FP8 level O1 (Peng et al., arXiv 2310.18313, section 2): weights in fp16, which are their
 // own master, and gradients in E4M3. Every tensor has a power of two for each: value = payload / scale. The data and
 // tensor ranks that hold it share the scales, so that payloads can be summed and any rank's part means the same.
@@ -29,7 +35,7 @@ class TensorScales {
   // The scales of a parameter, by its index in the store's ranges, as checkpoints keep them.
   struct State {
     float weight = 1;
-    float headroom = 1;  // of gradients: auto-scaling's factor μ, at most 1
+    float headroom = 1;  // of gradients: auto-scaling's factor μ, at most 1 and at first 1 ÷ data ranks
   };
   const State& state(std::size_t index) const { return states_[index]; }
   // Takes a checkpoint's; the next store_weights() keeps that weight scale.
@@ -50,6 +56,9 @@ class TensorScales {
   // otherwise doubles over 1,000 steps (section 2.1 there). `is_part`: data ranks hold different parts of the sums.
   // Collective.
   void adapt(const at::Tensor& sums, FlatInterval place, bool is_part);
+
+  // Of the last adapt(), over all ranks that share the tensors; what several tensor ranks have counts more than once.
+  const SaturatedSums& saturated() const { return saturated_; }
 
   // Of the gradients within `part`. What several tensor ranks have counts on the first of them.
   double sum_of_squares(const at::Tensor& gradients, FlatInterval place, FlatInterval part) const;
@@ -76,7 +85,8 @@ class TensorScales {
   std::vector<State> states_;
   std::vector<float> weight_scales_;  // of states_, for the store's copies
   std::vector<bool> is_given_;        // by a checkpoint
-  at::Tensor gradient_scales_;        // fp32, by range; of the current gradients
+  SaturatedSums saturated_;
+  at::Tensor gradient_scales_;  // fp32, by range; of the current gradients
 };
 
 }  // namespace llmtrain

@@ -97,6 +97,28 @@ TEST_CASE("FP8 gradients of data ranks learn what one rank learns", "[ranks]") {
   check_layouts(fp8_gradients, layouts, models(), {5e-4, 1e-3, 3e-2});
 }
 
+TEST_CASE("every FP8 gradient is counted once, and none saturates in the first step", "[ranks]") {
+  const TrainingSetting setting;
+  const std::vector<RankCase> layouts{{1, {}},
+                                      {4, {zero(1)}},
+                                      {4, {"parallel.tensor=2", zero(3), "pipeline.loops=3"}},
+                                      {4, {"parallel.pipeline=2", "pipeline.balance=[1,2]", "parallel.context=2"}}};
+  for (const RankCase& layout : layouts) {
+    INFO(in_words(layout.ranks, layout.overrides));
+    const Recipe recipe = setting.recipe(fp8_gradients + Overrides{"batch.micro=2"} + layout.overrides);
+    std::vector<StepResult> results(static_cast<std::size_t>(layout.ranks));
+    LocalWorld(layout.ranks).run([&](Communicator& communicator) {
+      Trainer trainer(layout_of(recipe, layout.ranks), communicator, at::kCPU);
+      results[static_cast<std::size_t>(communicator.rank())] = trainer.step();
+    });
+    for (const StepResult& result : results) {
+      // Query and output, key and value, and three matrices of the network, of three layers.
+      CHECK(result.saturated.elements == 3 * (2 * 32 * 32 + 2 * 32 * 16 + 3 * 32 * 48));
+      CHECK(result.saturated.saturated == 0);
+    }
+  }
+}
+
 TEST_CASE("FP8 runs are bitwise reproducible", "[ranks]") {
   const TrainingSetting setting;
   const Overrides bf16{"batch.micro=2", "precision.compute=\"bf16\""};

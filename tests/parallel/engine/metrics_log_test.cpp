@@ -85,6 +85,14 @@ TEST_CASE("a training row of a model with experts ends with its routing") {
             R"(,"balance_loss":1.25,"z_loss":4.5,"dropped_share":0.125,"expert_load":2})");
 }
 
+TEST_CASE("a training row with FP8 gradients says how many of them saturated") {
+  const TemporaryDirectory folder;
+  TrainingRow row = row_of(1);
+  row.saturated_share = 0.25;
+  MetricsLog(folder.path(), plain, 0).write(row);
+  CHECK_THAT(lines_of(folder.path())[0], Catch::EndsWith(R"(,"saturated_share":0.25})"));
+}
+
 TEST_CASE("an evaluation row has its step and its loss") {
   const TemporaryDirectory folder;
   MetricsLog(folder.path(), plain, 0).write(EvaluationRow{50, 1.75});

@@ -45,7 +45,9 @@ at::Tensor expected_sum(const ShardRank& rank, int ranks) {
       gradients.push_back(random_gradients(rank, position).slice(0, range.begin, range.end));
       largest = std::max(largest, gradients.back().abs().max().item<double>());
     }
-    const double scale = std::exp2(std::floor(std::log2(432 / 1.0001 / largest)));
+    // At first each rank has a share of the range.
+    const double headroom = std::exp2(std::floor(std::log2(1.0 / ranks)));
+    const double scale = headroom * std::exp2(std::floor(std::log2(432 / 1.0001 / largest)));
     at::Tensor sum = at::zeros({range.end - range.begin}, at::kFloat);
     for (const at::Tensor& own : gradients) sum = sum + (own * scale).to(at::kFloat8_e4m3fn).to(at::kFloat);
     const at::Tensor payload = sum.clamp(-448, 448).to(at::kFloat8_e4m3fn).to(at::kFloat);
@@ -121,6 +123,7 @@ TEST_CASE("where sums saturate the headroom is halved, and else it doubles over 
   const auto states = on_ranks(fp8_recipe(zero_stage), 4, [](ShardRank& rank) {
     std::vector<float> found;
     const at::Tensor ones = at::ones({rank.store.elements()});
+    for (std::size_t i = 0; i < rank.store.ranges().size(); ++i) rank.parameters.scales()->set_state(i, {1, 1});
     for (int step = 0; step < 4; ++step) {
       reduce_gradients(rank, ones);
       found.push_back(rank.parameters.scales()->state(2).headroom);
