@@ -87,95 +87,138 @@ void exchange_routing(const OperatorWriter& writer, const MixtureOfExpertsRecipe
   gather("routing sums", std::int64_t{sizeof(double)} * (3 * moe.experts + 2) * ranks);
 }
 
+// Tokens that this rank routes: of those that tensor ranks share, each has its own part, so that none is sent twice.
+double routed_tokens(const OperatorWriter& writer) {
+  return writer.shape().tokens / static_cast<double>(writer.setting().shards.tensor);
+}
+
+// What this rank's tokens choose, in rows: those that it sends to the experts (`own`), and those that its experts
+// compute (`places`), with the tokens of all ranks that split them. The CPU's kernels compute rows of tokens alone,
+// CUDA's also the empty places of an expert's capacity, of which each rank has a part.
+struct RoutedRows {
+  double own = 0, places = 0;
+};
+
+RoutedRows routed_rows(const OperatorWriter& writer, const MixtureOfExpertsRecipe& moe) {
+  const PassSetting& setting = writer.setting();
+  const auto capacity = static_cast<double>(expert_capacity(moe, setting.batch * setting.sequence_length));
+  const double own = writer.is_cpu() ? routed_tokens(writer) * expert_load(moe).kept
+                                     : static_cast<double>(moe.experts) * capacity /
+                                           static_cast<double>(setting.shards.tensor * setting.context);
+  return {own, own * static_cast<double>(setting.shards.expert_tensor)};
+}
+
+// Whether rows go to other ranks and come from there.
+bool exchanges_rows(const OperatorWriter& writer) {
+  return writer.setting().shards.expert > 1 || writer.setting().shards.expert_tensor > 1;
+}
+
 // Products in the compute type even at FP8 levels; probabilities in fp32, which their gradients need.
 void write_router(OperatorWriter& writer, const MixtureOfExpertsRecipe& moe) {
   const LocalShape& shape = writer.shape();
+  const double tokens = routed_tokens(writer);
   const auto experts = static_cast<double>(moe.experts), top_k = static_cast<double>(moe.top_k);
   double inner = shape.hidden;
   if (moe.router == Router::cosine) {
     const auto width = static_cast<double>(cosine_router_width);
-    Operator& projection = writer.product("feed_forward.experts.router_projection", {shape.tokens, width, inner});
+    Operator& projection = writer.product("feed_forward.experts.router_projection", {tokens, width, inner});
     // Projected tokens of length 1, and their lengths.
-    writer.save(projection, "experts.directions", fp32_bytes * shape.split_tokens * (width + 1));
+    writer.save(projection, "experts.directions", fp32_bytes * tokens * (width + 1));
     inner = width;
   }
-  writer.product("feed_forward.experts.router", {shape.tokens, experts, inner});
+  writer.product("feed_forward.experts.router", {tokens, experts, inner});
   Operator& softmax =
-      writer.elementwise("feed_forward.experts.probabilities", 4 * shape.tokens * experts, 6 * shape.tokens * experts);
-  writer.save(softmax, "experts.probabilities", fp32_bytes * shape.split_tokens * experts);
-  // Index and weight of each of a token's experts. On the CPU also its row at that expert, and the way back.
-  const bool is_shared = writer.setting().shards.expert > 1;  // with other ranks, whose rows have indices, too
-  const double indices = index_bytes * (!writer.is_cpu() ? 1 : is_shared ? 5 : 3);
-  writer.save(softmax, "experts.choices", (indices + fp32_bytes) * shape.split_tokens * top_k);
-  if (writer.is_cpu() && moe.z_coefficient > 0)
-    writer.save(softmax, "experts.log_sums", fp32_bytes * shape.split_tokens);
+      writer.elementwise("feed_forward.experts.probabilities", 4 * tokens * experts, 6 * tokens * experts);
+  writer.save(softmax, "experts.probabilities", fp32_bytes * tokens * experts);
+  // Index and weight of each of a token's experts. On the CPU also its row at that expert, and the way back; likewise
+  // of the rows that are exchanged.
+  const double own = tokens * top_k;
+  const double exchanged = exchanges_rows(writer) ? routed_rows(writer, moe).places : 0;
+  const double indices = !writer.is_cpu() ? own : 3 * own + 2 * exchanged;
+  writer.save(softmax, "experts.choices", index_bytes * indices + fp32_bytes * own);
+  if (writer.is_cpu() && moe.z_coefficient > 0) writer.save(softmax, "experts.log_sums", fp32_bytes * tokens);
   exchange_routing(writer, moe, softmax);
 }
 
-void exchange_tokens(Operator& item, double bytes) {
-  for (const Direction direction : {Direction::forward, Direction::backward})
-    OperatorWriter::exchange(item, RankAxis::expert, Collective::all_to_all, direction, "tokens", bytes);
+// The rows that a rank sends to the experts or receives from them, `own` bytes, on their way through other ranks:
+// `entering` is the direction in which they go to the experts. The ranks that split an expert's matrices gather each
+// other's rows behind the all-to-all, and add up their parts of the results before it.
+void exchange_tokens(const OperatorWriter& writer, Operator& item, Direction entering, double own) {
+  const double gathered = own * static_cast<double>(writer.setting().shards.expert_tensor);
+  for (const Direction direction : {Direction::forward, Direction::backward}) {
+    OperatorWriter::exchange(item, RankAxis::expert, Collective::all_to_all, direction, "tokens", own);
+    const Collective collective = direction == entering ? Collective::all_gather : Collective::reduce_scatter;
+    OperatorWriter::exchange(item, RankAxis::expert_tensor, collective, direction, "expert rows", gathered);
+    // With whole rows every tensor rank needs the results of all tokens, of which it sent a part.
+    if (direction != entering && !writer.setting().splits_sequence)
+      OperatorWriter::exchange(item, RankAxis::tensor, Collective::all_gather, direction, "expert results",
+                               writer.shape().whole_rows());
+  }
 }
 
-void sum_over_expert(Operator& item, Direction direction, double bytes) {
-  OperatorWriter::exchange(item, RankAxis::expert_tensor, Collective::all_reduce, direction, "expert sums", bytes);
+// How many rows there are for each expert, once for both passes.
+void exchange_counts(const OperatorWriter& writer, const MixtureOfExpertsRecipe& moe, Operator& item) {
+  const double bytes = index_bytes * static_cast<double>(moe.experts);
+  OperatorWriter::exchange(item, RankAxis::expert, Collective::all_to_all, Direction::forward, "token counts", bytes);
+  OperatorWriter::exchange(item, RankAxis::expert_tensor, Collective::all_gather, Direction::forward, "token counts",
+                           bytes * static_cast<double>(writer.setting().shards.expert_tensor));
 }
 
-// Tokens are sent to the experts and their results come back, in the backward the other way round; the ranks that split
-// an expert's matrices sum their partial results.
+// Working memory around the experts' networks, whose activations have an input of `hidden` bytes; in bytes, `own` rows
+// are sent and `places` computed.
+void hold_rows(const OperatorWriter& writer, Operator& dispatch, double own, double places, double hidden) {
+  dispatch.forward_working = dispatch.backward_working = 2 * places;
+  if (!writer.is_cpu()) return;
+  // Results in the order of the experts and in that of the ranks, when there is no kept copy of the latter yet; the
+  // layer's output is made after that.
+  dispatch.forward_working = std::max(0.0, 2 * places - own - writer.shape().element * writer.shape().residual());
+  // The gradient of the kept output takes the place of that output, beside the experts' input, which is copied again;
+  // one that comes from other ranks is kept, but the gradient, too, is there in two orders before the experts run.
+  dispatch.backward_working = exchanges_rows(writer) ? std::max(2 * places - own - hidden, places - own) : own;
+}
+
+// Tokens are sent to the experts and their results come back, in the backward the other way round.
 void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& moe) {
   const LocalShape& shape = writer.shape();
   const ShardDegrees& shards = writer.setting().shards;
   const auto expert_tensor = static_cast<double>(shards.expert_tensor);
-  // Each rank routes tokens / tensor of them, so that none is sent twice, and the ranks of one expert gather theirs.
-  const double routed = shape.tokens * expert_tensor / static_cast<double>(shards.tensor);
-  const auto capacity = static_cast<double>(expert_capacity(moe, static_cast<std::int64_t>(routed)));
-  // The CPU's kernels compute rows of tokens alone, CUDA's also the empty places of an expert's capacity.
-  const double places = writer.is_cpu() ? routed * expert_load(moe).kept : static_cast<double>(moe.experts) * capacity;
-  const double bytes = shape.element * places * shape.hidden;
+  const auto [own, places] = routed_rows(writer, moe);
   const double local_experts = static_cast<double>(moe.experts) / static_cast<double>(shards.expert);
-  const double copied = (3 * places + shape.tokens) * shape.hidden;  // to the experts, from them, and their sum
+  const double width = static_cast<double>(moe.ffn_hidden_size) / expert_tensor;
+  // To the experts, from them, and their sum.
+  const double copied = (3 * places + routed_tokens(writer)) * shape.hidden;
+  const double row_bytes = shape.element * shape.hidden;
 
   Operator& dispatch = writer.elementwise("feed_forward.experts.dispatch", copied, copied);
-  dispatch.forward_working = dispatch.backward_working = 2 * bytes;
-  if (writer.is_cpu()) {
-    // The experts' input is copied for each pass and released after it, before the layer's output is made; in the
-    // backward the gradient of their output takes the place of that output.
-    dispatch.forward_working = std::max(0.0, bytes - shape.element * shape.residual());
-    dispatch.backward_working = bytes;
-  }
-  if (moe.shared_experts == 0) writer.hold_gathered_rows(dispatch);
-  exchange_tokens(dispatch, bytes);
-  // How many rows there are for each expert, once for both passes.
-  OperatorWriter::exchange(dispatch, RankAxis::expert, Collective::all_to_all, Direction::forward, "token counts",
-                           index_bytes * static_cast<double>(moe.experts));
-  // The ranks of one expert see the same tokens; each has a part of their gradient.
-  sum_over_expert(dispatch, Direction::backward, bytes);
+  hold_rows(writer, dispatch, row_bytes * own, row_bytes * places,
+            shape.element * places * width * activation_inputs(writer.model()));
+  exchange_tokens(writer, dispatch, Direction::forward, row_bytes * own);
+  exchange_counts(writer, moe, dispatch);
 
   const Network network{.path = "feed_forward.experts.routed",
                         .saved = "experts",
                         .rows = places / local_experts,
-                        .width = static_cast<double>(moe.ffn_hidden_size) / expert_tensor,
+                        .width = width,
                         .networks = local_experts,
-                        .useful_rows = routed * expert_load(moe).kept,
+                        .useful_rows = routed_tokens(writer) * expert_tensor * expert_load(moe).kept,
                         .keeps_activated = writer.kept_on_cuda()};
   Operator& up = write_up(writer, network, {Role::expert_gate_weight, Role::expert_up_weight});
   // The CPU's kernels copy it again, but for rows that came from other ranks.
-  if (!writer.is_cpu() || shards.expert > 1) writer.save(up, "experts.input", shape.gemm_input * places * shape.hidden);
+  if (!writer.is_cpu() || exchanges_rows(writer))
+    writer.save(up, "experts.input", shape.gemm_input * places * shape.hidden);
   write_activation(writer, network);
   Operator& down = write_down(writer, network, {Role::expert_down_weight});
   // The gradient of a token's scores needs the output of each of its experts.
-  writer.save(down, "experts.output", bytes);
+  writer.save(down, "experts.output", row_bytes * own);
   // Its movement of memory is counted with the dispatch, here only its collectives.
   Operator& combine = writer.elementwise("feed_forward.experts.combine", 0, 0);
-  exchange_tokens(combine, bytes);
-  sum_over_expert(combine, Direction::forward, bytes);
+  exchange_tokens(writer, combine, Direction::backward, row_bytes * own);
 }
 
 // The gradient of the gate needs what it multiplies.
 void write_shared_gate(OperatorWriter& writer) {
   const LocalShape& shape = writer.shape();
-  Operator& gate = writer.product("feed_forward.experts.shared_gate", {shape.tokens, 1, shape.hidden});
+  Operator& gate = writer.product("feed_forward.experts.shared_gate", {shape.split_tokens, 1, shape.hidden});
   writer.save(gate, "shared.gates", fp32_bytes * shape.split_tokens);
   writer.save(gate, "shared.output", shape.element * shape.residual());
 }

@@ -45,7 +45,7 @@ struct SavedTensor {
 };
 
 // The ranks that a collective inside a block runs over; `tokens`: those that hold the tokens of one micro-batch.
-enum class RankAxis { tensor, context, tokens, expert, expert_tensor };
+enum class RankAxis { tensor, context, expert, expert_tensor, tokens };
 
 enum class Direction { forward, backward };
 

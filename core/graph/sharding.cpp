@@ -44,13 +44,17 @@ void split_kv_heads(LocalPart& part, const ModelRecipe& model, const ShardPlace&
 
 // Experts are divided among ranks, and each expert's matrices among expert_tensor of them.
 void split_expert(LocalPart& part, ShardAxis axis, const ShardPlace& place) {
+  const std::int64_t ranks = place.degrees.expert_tensor, position = place.tensor % ranks;
   split_axis(part, 0, place.degrees.expert, place.expert);
+  part.copies = axis == ShardAxis::none ? ranks : 1;
+  part.copy = axis == ShardAxis::none ? position : 0;
   if (axis == ShardAxis::none) return;
-  const std::int64_t ranks = place.degrees.expert_tensor;
-  split_axis(part, axis == ShardAxis::output ? 1 : part.shape.size() - 1, ranks, place.tensor % ranks);
-  // A tensor group is several groups of expert_tensor ranks, each with a copy of the rank's experts.
-  part.copies = place.degrees.tensor / ranks;
-  part.copy = place.tensor / ranks;
+  split_axis(part, axis == ShardAxis::output ? 1 : part.shape.size() - 1, ranks, position);
+}
+
+// Each tensor rank routes tokens of its own.
+bool is_of_router(Role role) {
+  return role == Role::router_weight || role == Role::router_projection_weight || role == Role::router_temperature;
 }
 
 }  // namespace
@@ -87,7 +91,7 @@ GradientSum gradient_sum(const ModelRecipe& model, const Parameter& parameter, s
   }
   // One weight for all heads, of which each rank has some.
   const bool is_of_heads = parameter.role == Role::query_norm_weight || parameter.role == Role::key_norm_weight;
-  return splits_sequence || is_of_heads ? GradientSum::tensor_group : GradientSum::none;
+  return splits_sequence || is_of_heads || is_of_router(parameter.role) ? GradientSum::tensor_group : GradientSum::none;
 }
 
 std::int64_t local_vocabulary(const ModelRecipe& model, std::int64_t tensor) {

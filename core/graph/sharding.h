@@ -29,7 +29,8 @@ struct LocalPart {
   std::vector<std::int64_t> real_shape;  // without padding; only the first axis can be shorter
   std::vector<std::int64_t> offset;      // of its first element in the whole parameter
   // How many ranks of the tensor group hold this part, and which of them this rank is (0 is the first). The ranks that
-  // share a head of keys and values are adjacent.
+  // share a head of keys and values are adjacent. Of experts: how many of the ranks that split them; the tensor group's
+  // other ranks with the same part see other tokens, as data ranks do.
   std::int64_t copies = 1;
   std::int64_t copy = 0;
 
@@ -52,8 +53,9 @@ std::int64_t local_elements(const ModelRecipe& model, const Parameter& parameter
 
 // With which ranks a rank of a tensor group sums a parameter's gradient once per step, because each rank sees only part
 // of the work of what they hold in common. None: the parameter belongs to one rank, or all compute the same gradient.
-// The tensor group: norms of query and key heads, and where sequences are split over the ranks everything that works on
-// rows of tokens (Korthikanti et al., arXiv 2205.05198). Same heads: the ranks that share heads of keys and values.
+// The tensor group: norms of query and key heads, routers, and where sequences are split over the ranks everything that
+// works on rows of tokens (Korthikanti et al., arXiv 2205.05198). Same heads: the ranks that share heads of keys and
+// values.
 enum class GradientSum { none, tensor_group, same_heads };
 GradientSum gradient_sum(const ModelRecipe& model, const Parameter& parameter, std::int64_t tensor,
                          bool splits_sequence);

@@ -30,8 +30,9 @@ class TensorRanks {
 enum class ActivationRows { whole, split };
 
 // How a module of one rank cooperates with the other tensor ranks: the two transitions between activations whose rows
-// this rank has (all, or its own) and matrix products whose features it has. Each is the other's gradient, so a forward
-// that uses one uses the other in its backward. With one rank both return their input. Cheap to copy.
+// this rank has (all, or its own) and matrix products whose features it has; and two that drop the tokens that other
+// ranks have, too, and bring them back (Singh et al., arXiv 2303.06318). Of each pair one is the other's gradient, so a
+// forward that uses one uses the other in its backward. With one rank all return their input. Cheap to copy.
 class TensorSplit {
  public:
   // `ranks` outlives this; null for one rank alone.
@@ -44,6 +45,10 @@ class TensorSplit {
   at::Tensor whole_rows(const at::Tensor& own) const;
   // Out of features: sums over the ranks and returns this rank's rows. May reuse the memory of `partial`.
   at::Tensor own_sum(at::Tensor partial) const;
+  // Work on tokens that is not split by features: this rank's T/ranks consecutive rows of those that it has, and back
+  // from the ranks' shares to these. With split rows both return their input.
+  at::Tensor share_of(const at::Tensor& rows) const;
+  at::Tensor from_shares(const at::Tensor& share) const;
   // Concatenates the parts of all ranks, whatever the rows are: [R, …] → [ranks·R, …].
   at::Tensor gather(const at::Tensor& part) const;
 

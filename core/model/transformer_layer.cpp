@@ -31,8 +31,9 @@ ColumnLinear up_projection(const BlockParameters& parameters) {
                                   gated ? Role::ffn_gate_bias : Role::ffn_up_bias, Role::ffn_up_bias);
 }
 
-GroupedLinear grouped_linear(const BlockParameters& parameters, Role weight, Role bias) {
-  return {parameters.bind(weight), parameters.bind_if_there(bias)};
+GroupedLinear grouped_linear(const BlockParameters& parameters, Role weight, Role bias,
+                             BiasTerm term = BiasTerm::here) {
+  return {parameters.bind(weight), parameters.bind_if_there(bias), term};
 }
 
 MixtureOfExperts routed_experts(const BlockParameters& parameters, Recompute recompute, const MixtureRanks& ranks) {
@@ -43,11 +44,14 @@ MixtureOfExperts routed_experts(const BlockParameters& parameters, Recompute rec
   if (parameters.has(Role::router_projection_weight))
     cosine = {parameters.bind(Role::router_projection_weight), parameters.bind(Role::router_temperature)};
   const RouterLogits logits(parameters.bind(Role::router_weight), cosine);
+  // Of the ranks whose products are summed, one adds the bias.
+  const bool is_first = ranks.features == nullptr || ranks.features->position() == 0;
+  const GroupedLinear down = grouped_linear(parameters, Role::expert_down_weight, Role::expert_down_bias,
+                                            is_first ? BiasTerm::here : BiasTerm::elsewhere);
   return {ExpertRouter(logits, *parameters.model().moe, MicroBatchTokens(ranks.tokens)),
-          Experts(gate, grouped_linear(parameters, Role::expert_up_weight, Role::expert_up_bias),
-                  grouped_linear(parameters, Role::expert_down_weight, Role::expert_down_bias),
+          Experts(gate, grouped_linear(parameters, Role::expert_up_weight, Role::expert_up_bias), down,
                   activation_kind(parameters.model().activation), recompute),
-          ranks.experts};
+          ranks};
 }
 
 // From the layer's index in the model, not in the stage, so that masks do not depend on the pipeline's layout.
@@ -87,7 +91,7 @@ at::Tensor FeedForward::backward(const at::Tensor& dy, const MicroBatch& micro, 
 }
 
 FeedForwardHalf::FeedForwardHalf(const BlockParameters& parameters, Recompute recompute, const MixtureRanks& ranks)
-    : jitter_site_(random_site(parameters, "ffn.router")) {
+    : split_(parameters.split()), jitter_site_(random_site(parameters, "ffn.router")) {
   if (parameters.has(Role::router_weight)) {
     experts_ = routed_experts(parameters, recompute, ranks);
     jitter_ = parameters.model().moe->jitter;
@@ -96,20 +100,23 @@ FeedForwardHalf::FeedForwardHalf(const BlockParameters& parameters, Recompute re
   if (const auto weight = parameters.bind_if_there(Role::shared_gate_weight)) shared_gate_.emplace(*weight);
 }
 
-ExpertRouter::Pass FeedForwardHalf::router_pass(const MicroBatch& micro, ForwardMode pass, std::int64_t width) const {
+ExpertRouter::Pass FeedForwardHalf::router_pass(const at::Tensor& share, const MicroBatch& micro,
+                                                ForwardMode pass) const {
   const std::int64_t sequence = micro.part.whole_of(micro.sequence);
-  const kernels::RowsAtHand rows{micro.part, micro.sequence};
-  const double share = micro.loss_scale * static_cast<double>(micro.batch * sequence);
-  if (pass == ForwardMode::evaluation || jitter_ == 0) return {{}, rows, share};
+  const kernels::RowsAtHand rows{micro.part, micro.sequence, split_.position() * share.size(0)};
+  const double part = micro.loss_scale * static_cast<double>(micro.batch * sequence);
+  if (pass == ForwardMode::evaluation || jitter_ == 0) return {{}, rows, part};
   const std::uint64_t key = kernels::dropout_key(micro.seed, micro.step, jitter_site_);
-  return {{jitter_, key, micro.first_sample * sequence * width}, rows, share};
+  return {{jitter_, key, micro.first_sample * sequence * share.size(1)}, rows, part};
 }
 
+// Each token is routed by one of the tensor ranks, also where all have it.
 at::Tensor FeedForwardHalf::forward(at::Tensor x, const MicroBatch& micro, ForwardMode pass, Saved& saved,
                                     RoutingSums& routing) const {
   if (!experts_) return network_->forward(std::move(x), micro, saved.network);
   saved.input = x;
-  at::Tensor y = experts_->forward(x, router_pass(micro, pass, x.size(1)), saved.experts, routing);
+  const at::Tensor share = split_.share_of(x);
+  at::Tensor y = split_.from_shares(experts_->forward(share, router_pass(share, micro, pass), saved.experts, routing));
   if (!network_) return y;
   const at::Tensor shared = network_->forward(x, micro, saved.network);
   if (!shared_gate_) return y.add_(shared);
@@ -119,8 +126,9 @@ at::Tensor FeedForwardHalf::forward(at::Tensor x, const MicroBatch& micro, Forwa
 
 at::Tensor FeedForwardHalf::backward(const at::Tensor& dy, const MicroBatch& micro, Saved& saved) const {
   if (!experts_) return network_->backward(dy, micro, saved.network);
-  const at::Tensor x = std::move(saved.input);
-  at::Tensor dx = experts_->backward(dy, x, router_pass(micro, ForwardMode::training, x.size(1)), saved.experts);
+  const at::Tensor x = std::move(saved.input), share = split_.share_of(x);
+  at::Tensor dx = split_.from_shares(
+      experts_->backward(split_.share_of(dy), share, router_pass(share, micro, ForwardMode::training), saved.experts));
   if (!network_) return dx;
   const at::Tensor dshared = shared_gate_ ? shared_gate_->backward(dy, x, dx, saved.shared_gate) : dy;
   return dx.add_(network_->backward(dshared, micro, saved.network));

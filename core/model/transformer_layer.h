@@ -63,8 +63,10 @@ class FeedForwardHalf {
   void restore_input(Saved& saved, const at::Tensor& x) const;
 
  private:
-  ExpertRouter::Pass router_pass(const MicroBatch& micro, ForwardMode pass, std::int64_t width) const;
+  // Of a router that sees these rows of the micro-batch.
+  ExpertRouter::Pass router_pass(const at::Tensor& share, const MicroBatch& micro, ForwardMode pass) const;
 
+  TensorSplit split_;
   double jitter_ = 0;  // of the router's inputs
   std::uint64_t jitter_site_;
   std::optional<MixtureOfExperts> experts_;

@@ -31,14 +31,12 @@ std::vector<Unsupported> unsupported_experts(const Recipe& recipe) {
   const ParallelRecipe& parallel = recipe.parallel;
   // All data ranks by default, which are a multiple.
   const std::int64_t shards = parallel.zero_shard_ranks.value_or(parallel.expert);
-  const char* one = "with model.moe run supports only 1";
   return {
       {moe.balance_loss == BalanceLoss::load_importance, "/model/moe/balance_loss", "\"load_importance\"",
        "use \"gshard\" or \"none\""},
       {recipe.cluster.device == DeviceKind::cuda, "/model/moe", "a mixture of experts on a GPU",
        "set cluster.device to \"cpu\""},
       {multiplies_fp8(recipe.precision.fp8_level), "/precision/fp8_level", "FP8 with experts", "use \"off\""},
-      {parallel.tensor != 1, "/parallel/tensor", std::to_string(parallel.tensor), one},
       {shards % parallel.expert != 0, "/parallel/zero_shard_ranks", std::to_string(shards),
        "use a multiple of parallel.expert"},
   };
@@ -79,9 +77,9 @@ std::vector<std::string> not_executable(const Recipe& recipe) {
        "FP8 on a GPU", "use \"off\", or cluster.device \"cpu\""},
       {precision.fp8_level > Fp8Level::o1, "/precision/fp8_level", "an FP8 level above \"O1\"",
        "use \"off\", \"O0\" or \"O1\""},
-      // Its default is parallel.tensor, and without experts it splits nothing.
-      {parallel.expert_tensor != parallel.tensor, "/parallel/expert_tensor", std::to_string(parallel.expert_tensor),
-       "leave it out"},
+      // Its default is parallel.tensor.
+      {!recipe.model.moe && parallel.expert_tensor != parallel.tensor, "/parallel/expert_tensor",
+       std::to_string(parallel.expert_tensor) + " without experts to split", "leave it out"},
       {offload.optimizer, "/memory/offload/optimizer", "true", "use false"},
       {offload.weights, "/memory/offload/weights", "true", "use false"},
       {offload.activations, "/memory/offload/activations", "true", "use false"},

@@ -1,19 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/layout/layout.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace llmtrain {
 namespace {
 
 ScheduleShape schedule_shape(const Recipe& recipe, const Mesh& mesh) {
+  // Experts have copies of their own: also on tensor ranks that do not split them.
+  const auto most = [&](GroupKind dense, GroupKind experts) {
+    return std::max(rank_group(mesh, dense).ranks, recipe.model.moe ? rank_group(mesh, experts).ranks : 1);
+  };
   return {.kind = recipe.pipeline.schedule,
           .pipeline = static_cast<std::int32_t>(mesh.pipeline),
           .loops = static_cast<std::int32_t>(recipe.pipeline.loops),
           .micro_batches = static_cast<std::int32_t>(mesh.micro_batches(recipe.batch)),
           // With one rank per shard group ZeRO has nothing to divide; the schedule then omits its instructions.
-          .zero_stage = shard_group(mesh).ranks > 1 ? static_cast<std::int32_t>(recipe.parallel.zero_stage) : 0,
-          .reduces = data_group(mesh).ranks > 1};
+          .zero_stage = most(GroupKind::shard, GroupKind::expert_shard) > 1
+                            ? static_cast<std::int32_t>(recipe.parallel.zero_stage)
+                            : 0,
+          .reduces = most(GroupKind::data, GroupKind::expert_data) > 1};
 }
 
 }  // namespace

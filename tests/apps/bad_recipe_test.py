@@ -175,7 +175,6 @@ class NotExecutable(ProgramTest):
 
     CASES = {
         "/model/moe/balance_loss": {"model.moe": {"experts": 4, "balance_loss": "load_importance"}},
-        "/parallel/tensor": {"model.moe": {"experts": 4}, "parallel.tensor": 2},
         "/parallel/zero_shard_ranks": {"model.moe": {"experts": 4}, "parallel.expert": 2, "parallel.data": 4,
                                        "parallel.zero_shard_ranks": 1, "batch.global": 8},
         "/data/tokenizer": {"data.tokenizer": {"sentencepiece": "a.model"}},

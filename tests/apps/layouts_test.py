@@ -127,8 +127,6 @@ DROPPING = {"architecture": "gpt2", "layers": 4, "hidden_size": 32, "heads": 4, 
 EXPERT_LAYOUTS = """
 1 loops=4 recompute=full
 1 recompute=selective schedule=1f1b
-2
-2 zero=1 loops=2
 2 zero=2 loops=4 schedule=interleaved
 2 zero=3 loops=4
 4 zero=3 loops=2 shards=2
@@ -140,7 +138,13 @@ EXPERT_LAYOUTS = """
 4 pipeline=2 zero=2 balance=[1,3]
 8 pipeline=2 zero=3 loops=2
 2 zero=3 loops=4 backend=mpi
-4 pipeline=2 zero=1 loops=2 backend=mpi
+2 context=2
+2 tensor=2 recompute=full
+4 context=2 expert=2 zero=3 loops=2
+4 tensor=4 sequence=false recompute=selective
+8 tensor=2 expert=2 pipeline=2 zero=1 loops=2
+8 tensor=2 context=2 pipeline=2 zero=3
+4 tensor=2 expert=2 zero=2 backend=mpi
 2 expert=2
 2 expert=2 zero=1 recompute=full
 4 expert=4 zero=3 loops=4 schedule=interleaved

@@ -14,7 +14,7 @@ at::Tensor rows_of(const at::Tensor& x, const kernels::ExpertRows& map, std::int
 
 void GroupedLinear::forward(const at::Tensor& x, const kernels::ExpertRows& map, const at::Tensor& y) const {
   const at::Tensor weights = weight_.weight();
-  const at::Tensor biases = bias_ ? bias_->weight() : at::Tensor();
+  const at::Tensor biases = bias_ && term_ == BiasTerm::here ? bias_->weight() : at::Tensor();
   for (std::int64_t expert = 0; expert < map.experts(); ++expert) {
     std::optional<at::Tensor> bias;
     if (biases.defined()) bias = biases[expert];

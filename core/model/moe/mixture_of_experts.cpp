@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/model/moe/mixture_of_experts.h"
 
+#include <utility>
+
 #include "kernels/moe/dispatch.h"
 
 namespace llmtrain {
@@ -11,12 +13,12 @@ const kernels::ExpertRows& local_rows(const MixtureOfExperts::Saved& saved) {
   return saved.exchange ? saved.exchange->local() : saved.map;
 }
 
-at::Tensor to_experts(const at::Tensor& rows, const MixtureOfExperts::Saved& saved) {
-  return saved.exchange ? saved.exchange->to_experts(rows) : rows;
+at::Tensor to_experts(at::Tensor rows, const MixtureOfExperts::Saved& saved) {
+  return saved.exchange ? saved.exchange->to_experts(std::move(rows)) : rows;
 }
 
-at::Tensor from_experts(const at::Tensor& rows, const MixtureOfExperts::Saved& saved) {
-  return saved.exchange ? saved.exchange->from_experts(rows) : rows;
+at::Tensor from_experts(at::Tensor rows, const MixtureOfExperts::Saved& saved) {
+  return saved.exchange ? saved.exchange->from_experts(std::move(rows)) : rows;
 }
 
 }  // namespace
@@ -24,7 +26,7 @@ at::Tensor from_experts(const at::Tensor& rows, const MixtureOfExperts::Saved& s
 at::Tensor MixtureOfExperts::forward(const at::Tensor& x, const ExpertRouter::Pass& pass, Saved& saved,
                                      RoutingSums& sums) const {
   saved.map = router_.forward(x, pass, saved.router, sums);
-  if (ranks_ != nullptr) saved.exchange.emplace(*ranks_, saved.map);
+  if (ranks_.experts != nullptr || ranks_.features != nullptr) saved.exchange.emplace(ranks_, saved.map);
   {
     const at::Tensor rows = to_experts(kernels::dispatch_forward(x, saved.map), saved);
     if (saved.exchange) saved.input = rows;
@@ -37,16 +39,14 @@ at::Tensor MixtureOfExperts::backward(const at::Tensor& dy, const at::Tensor& x,
                                       Saved& saved) const {
   auto [doutputs, dgates] = kernels::combine_backward(dy, saved.outputs, saved.router.gates, saved.map);
   saved.outputs.reset();
-  at::Tensor dx;
+  at::Tensor drows;
   {
     // Copied again rather than kept: a pass over memory instead of top_k times the activation. What came from other
     // ranks is kept, as sending costs more.
-    const at::Tensor rows = saved.exchange ? saved.input : kernels::dispatch_forward(x, saved.map);
-    doutputs = to_experts(doutputs, saved);
-    const at::Tensor drows = experts_.backward(doutputs, rows, local_rows(saved), saved.experts);
-    dx = kernels::dispatch_backward(from_experts(drows, saved), saved.map);
+    const at::Tensor rows = saved.exchange ? std::move(saved.input) : kernels::dispatch_forward(x, saved.map);
+    drows = experts_.backward(to_experts(std::move(doutputs), saved), rows, local_rows(saved), saved.experts);
   }
-  doutputs.reset();
+  at::Tensor dx = kernels::dispatch_backward(from_experts(std::move(drows), saved), saved.map);
   dx.add_(router_.backward(dgates, x, pass, saved.router));
   saved = {};
   return dx;

@@ -19,14 +19,13 @@ class MixtureOfExperts {
   struct Saved {
     ExpertRouter::Saved router;
     kernels::ExpertRows map;              // this rank's rows, by expert
-    std::optional<RowExchange> exchange;  // where other ranks have experts
+    std::optional<RowExchange> exchange;  // where other ranks have experts, or parts of those here
     at::Tensor input;                     // then kept, as it came from there
     Experts::Saved experts;
     at::Tensor outputs;  // [rows, H], of the experts, for the gradient of the gates
   };
 
-  // `ranks`, which outlives this, has the experts that are not here; null where all are.
-  MixtureOfExperts(const ExpertRouter& router, const Experts& experts, const ExpertRanks* ranks)
+  MixtureOfExperts(const ExpertRouter& router, const Experts& experts, const MixtureRanks& ranks)
       : router_(router), experts_(experts), ranks_(ranks) {}
 
   // [T, H] → [T, H]
@@ -37,7 +36,7 @@ class MixtureOfExperts {
  private:
   ExpertRouter router_;
   Experts experts_;
-  const ExpertRanks* ranks_;
+  MixtureRanks ranks_;
 };
 
 }  // namespace llmtrain

@@ -38,11 +38,12 @@ Verdict check_ffn(const Recipe& recipe, const Known&) {
 
 Verdict check_sequence(const Recipe& recipe, const Known&) {
   const auto& parallel = recipe.parallel;
-  // Context ranks split each sequence, and sequence parallelism splits each of these parts again.
-  const bool splits = parallel.sequence && parallel.tensor > 1;
+  // Context ranks split each sequence, and sequence parallelism splits each of these parts again, as routers do.
+  const char* splitter = parallel.sequence ? "parallel.sequence splits" : "experts split";
+  const bool splits = parallel.tensor > 1 && (parallel.sequence || recipe.model.moe);
   return must_be_multiple(
       recipe.batch.sequence_length, parallel.context * (splits ? parallel.tensor : 1),
-      splits ? "parallel.context × parallel.tensor, as parallel.sequence splits it" : "parallel.context");
+      splits ? fmt::format("parallel.context × parallel.tensor, as {} it", splitter) : std::string("parallel.context"));
 }
 
 Verdict check_no_experts(const Recipe& recipe, const Known&) {
@@ -192,7 +193,8 @@ std::vector<Rule> layout_rules() {
       {"/parallel/tensor", {"/model/heads", "/model/kv_heads"}, check_kv_heads},
       {"/parallel/tensor", {"/model/ffn_hidden_size", "/model/hidden_size", "/model/architecture"}, check_ffn},
       {"/batch/sequence_length",
-       {"/model/max_sequence_length", "/parallel/tensor", "/parallel/sequence", "/parallel/context"},
+       {"/model/max_sequence_length", "/model/moe/experts", "/parallel/tensor", "/parallel/sequence",
+        "/parallel/context"},
        check_sequence},
       {"/parallel/expert", {"/model/moe/experts"}, check_no_experts},
       {"/parallel/expert", {"/model/moe/experts", "/parallel/data", "/launch/ranks", "/cluster/nodes"}, check_experts},

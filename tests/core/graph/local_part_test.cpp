@@ -48,8 +48,9 @@ void check_covers(const Graph& graph, const Parameter& parameter, const ShardDeg
     }
   }
   const auto times = [&](std::int64_t copies_of_each) {
-    const std::int64_t ranks = parameter.has_expert_axis ? degrees.tensor : degrees.tensor * degrees.expert;
-    return std::vector<int>(all.size(), static_cast<int>(ranks / (degrees.tensor / copies_of_each)));
+    // Tensor ranks beyond those that split experts hold them again, and expert ranks hold all else again.
+    const std::int64_t again = parameter.has_expert_axis ? degrees.tensor / degrees.expert_tensor : degrees.expert;
+    return std::vector<int>(all.size(), static_cast<int>(again * copies_of_each));
   };
   const std::int64_t each = local_part(graph.model, parameter, {degrees, 0, 0}).copies;
   CHECK(all == times(each));
@@ -124,6 +125,25 @@ TEST_CASE("experts are covered likewise", "[property]") {
   const Graph graph = Graph::build(model);
   for (const ShardDegrees degrees : {ShardDegrees{4, 2, 2}, ShardDegrees{2, 4, 1}, ShardDegrees{4, 1, 4}})
     for (const Parameter& parameter : graph.parameters) check_covers(graph, parameter, degrees);
+}
+
+TEST_CASE("tensor ranks sum the gradients of routers, of which each sees some of the tokens") {
+  ModelRecipe model = test::gpt2_model(2, 64, 4);
+  model.moe = MixtureOfExpertsRecipe{
+      .experts = 8, .ffn_hidden_size = 96, .shared_experts = 1, .shared_gate = true, .router = Router::cosine};
+  const Graph graph = Graph::build(model);
+  for (const bool splits_sequence : {true, false}) {
+    const auto sum = [&](Role role, std::int64_t tensor) {
+      return gradient_sum(model, graph.parameter(1, role), tensor, splits_sequence);
+    };
+    for (const Role role : {Role::router_weight, Role::router_projection_weight, Role::router_temperature}) {
+      CHECK(sum(role, 4) == GradientSum::tensor_group);
+      CHECK(sum(role, 1) == GradientSum::none);
+    }
+    CHECK(sum(Role::expert_up_weight, 4) == GradientSum::none);
+    CHECK(sum(Role::expert_down_bias, 4) == GradientSum::none);
+    CHECK((sum(Role::shared_gate_weight, 4) == GradientSum::tensor_group) == splits_sequence);
+  }
 }
 
 TEST_CASE("gradients of shared parameters are summed over ranks that see only part of the work") {

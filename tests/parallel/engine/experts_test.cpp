@@ -8,6 +8,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/checkpoint/checkpoint.h"
@@ -27,12 +28,14 @@ const Overrides dropless{
 const Overrides dropping{R"(model.moe={"experts": 8, "top_k": 2, "ffn_hidden_size": 20, "shared_experts": 1})",
                          "model.architecture=\"gpt2\"", "batch.micro=1"};
 
-// Places go to the highest scores of a micro-batch of several sequences, jitter is of each element, and shared experts
-// have a gate.
+// Places go to the highest scores of a micro-batch of several sequences, jitter is of each element, shared experts have
+// a gate, and all networks biases, which grow fast.
 const Overrides scored{
     R"(model.moe={"experts": 4, "top_k": 2, "ffn_hidden_size": 20, "shared_experts": 1, "shared_gate": true,
       "capacity_factor": 0.7, "priority": "score", "jitter": 0.1, "z_coefficient": 0.01, "balance_coefficient": 0.1})",
-    "batch.micro=2"};
+    "model.architecture=\"gpt2\"", "batch.micro=2", R"(training.learning_rate={"peak": 0.003, "warmup_steps": 0})"};
+
+std::string tensor(int ranks) { return "parallel.tensor=" + std::to_string(ranks); }
 
 std::string context(int ranks) { return "parallel.context=" + std::to_string(ranks); }
 
@@ -56,7 +59,15 @@ std::vector<RankCase> shared_micro_batches() {
           {4, {context(4), zero(1)}},
           {4, {context(2), experts(2), "memory.recompute=\"full\""}},
           {8, {context(2), experts(2), zero(3), "pipeline.loops=3"}},
-          {8, {context(2), experts(2), zero(1), "parallel.pipeline=2", "pipeline.balance=[1,2]"}}};
+          {8, {context(2), experts(2), zero(1), "parallel.pipeline=2", "pipeline.balance=[1,2]"}},
+          {2, {tensor(2)}},
+          {2, {tensor(2), "parallel.sequence=false"}},
+          {4, {tensor(4), "parallel.expert_tensor=2", zero(2), "pipeline.loops=3"}},
+          {4, {tensor(2), experts(2), "memory.recompute=\"full\""}},
+          {4, {tensor(2), "parallel.expert_tensor=1", experts(2), zero(3), "pipeline.loops=3"}},
+          {8, {tensor(2), "parallel.sequence=false", experts(2), context(2), "memory.recompute=\"selective\""}},
+          {8, {tensor(2), context(2), zero(1), "parallel.pipeline=2", "pipeline.balance=[1,2]"}},
+          {8, {tensor(2), experts(4), zero(3), "pipeline.loops=3"}}};
 }
 
 using Numbers = std::map<std::string, std::vector<float>>;
@@ -177,16 +188,21 @@ TEST_CASE("ranks that share the tokens of a micro-batch learn, drop and balance 
 
 TEST_CASE("a model with experts resumes bitwise, and on other ranks to rounding", "[ranks]") {
   const TrainingSetting setting;
-  for (const Overrides& model : {dropless, dropping}) {
-    const RankCase four{4, model + Overrides{experts(2), zero(3), "pipeline.loops=3"}};
+  const Overrides split{experts(2), zero(3), "pipeline.loops=3"};
+  const Overrides sliced{tensor(4), "parallel.expert_tensor=2", zero(1)};
+  for (const auto& [model, layout] : {std::pair{dropless, split}, {dropping, split}, {dropping, sliced}}) {
+    const RankCase four{4, model + layout};
     const Run whole = train_ranks(setting, four.ranks, four.overrides, 6);
     const TemporaryDirectory folder;
     train_and_save(setting, four, 4, folder.path());
     const fs::path checkpoint = folder.path() / "step-00000004";
     const std::vector<double> rest(whole.losses.begin() + 4, whole.losses.end());
     CHECK(resume(setting, four, checkpoint, 2) == rest);
-    const std::vector<RankCase> others{
-        {1, model}, {8, model + Overrides{experts(8), zero(1)}}, {2, model + Overrides{zero(2)}}};
+    const std::vector<RankCase> others{{1, model},
+                                       {8, model + Overrides{experts(8), zero(1)}},
+                                       {2, model + Overrides{zero(2)}},
+                                       {4, model + Overrides{tensor(4), "parallel.expert_tensor=2"}},
+                                       {8, model + Overrides{tensor(2), context(2), experts(2), zero(3)}}};
     for (const RankCase& other : others) {
       const std::vector<double> losses = resume(setting, other, checkpoint, 2);
       for (std::size_t i = 0; i < rest.size(); ++i) CHECK(losses[i] == Approx(rest[i]).epsilon(1e-5));
