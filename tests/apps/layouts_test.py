@@ -138,12 +138,9 @@ EXPERT_LAYOUTS = """
 4 pipeline=2 zero=2 balance=[1,3]
 8 pipeline=2 zero=3 loops=2
 2 zero=3 loops=4 backend=mpi
-2 context=2
-2 tensor=2 recompute=full
 4 context=2 expert=2 zero=3 loops=2
 4 tensor=4 sequence=false recompute=selective
 8 tensor=2 expert=2 pipeline=2 zero=1 loops=2
-8 tensor=2 context=2 pipeline=2 zero=3
 4 tensor=2 expert=2 zero=2 backend=mpi
 2 expert=2
 2 expert=2 zero=1 recompute=full

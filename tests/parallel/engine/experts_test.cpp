@@ -67,7 +67,7 @@ std::vector<RankCase> shared_micro_batches() {
           {4, {tensor(2), "parallel.expert_tensor=1", experts(2), zero(3), "pipeline.loops=3"}},
           {8, {tensor(2), "parallel.sequence=false", experts(2), context(2), "memory.recompute=\"selective\""}},
           {8, {tensor(2), context(2), zero(1), "parallel.pipeline=2", "pipeline.balance=[1,2]"}},
-          {8, {tensor(2), experts(4), zero(3), "pipeline.loops=3"}}};
+          {8, {tensor(2), context(2), zero(3), "parallel.pipeline=2", "pipeline.balance=[1,2]"}}};
 }
 
 using Numbers = std::map<std::string, std::vector<float>>;

@@ -225,6 +225,29 @@ TEST_CASE("experts exchange their tokens twice in each direction") {
   CHECK(plan.costs().stages.front().forward.communication_seconds > 0);
 }
 
+// Duplicate token dropping (arXiv 2303.06318, section 4): the all-to-all carries what one rank's would ÷ tensor ranks.
+TEST_CASE("tensor ranks send each token to the experts once, and gather the rows of those that they split") {
+  const auto plan = [](const char* expert_tensor, const char* sequence) {
+    return Planned({"model.moe={\"experts\": 16, \"top_k\": 2}", "parallel.expert=8", "parallel.tensor=2",
+                    std::string("parallel.expert_tensor=") + expert_tensor,
+                    std::string("parallel.sequence=") + sequence});
+  };
+  // 8 layers, 8 micro-batches, both passes; rows of 1024 tokens for two experts each, of which a rank sends half.
+  const double passes = 2 * 8 * 8, rows = 2 * 1024 * 1024 * 2.0;
+  for (const char* sequence : {"true", "false"}) {
+    const Planned split = plan("2", sequence), whole = plan("1", sequence);
+    for (const Planned& planned : {split, whole})
+      CHECK(planned.bytes("all_to_all", "expert", "tokens") == Approx(2 * passes * 7 / 8 * rows / 2));
+    CHECK(split.bytes("all_gather", "tensor_parallel", "expert rows") == Approx(passes * rows / 2));
+    CHECK(split.bytes("reduce_scatter", "tensor_parallel", "expert rows") == Approx(passes * rows / 2));
+    CHECK(whole.bytes("all_gather", "tensor_parallel", "expert rows") == 0);
+  }
+  // Without sequence parallelism every rank needs the results of all tokens.
+  CHECK(plan("2", "true").bytes("all_gather", "tensor_parallel", "expert results") == 0);
+  CHECK(plan("2", "false").bytes("all_gather", "tensor_parallel", "expert results") ==
+        Approx(passes * 1024 * 1024 * 2 / 2));
+}
+
 TEST_CASE("context parallelism gathers keys and values and scatters their gradients") {
   // Both have 1024 tokens, width 1024 and 2 bytes per element; 8 layers and 16 micro-batches.
   const double sent = 3.0 / 4 * 2 * 1024 * 1024 * 2 * 8 * 16;
