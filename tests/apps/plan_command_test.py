@@ -82,6 +82,22 @@ class Contract(PlanTest):
         self.assertAlmostEqual(run["price"], 1.5 * run["device_hours"], delta=1e-6 * run["price"])
         self.assertRegex(self.plan(GPT3, "--set", "cluster.profile=./priced.json").stdout, "device-hours for [0-9]")
 
+    def test_goodput_and_energy(self):
+        arguments = (GPT3, "--set", "checkpoint.every=50")
+        report = self.report(*arguments)
+        run, step = report["run"], report["step"]["seconds"]
+        # An eighth of the 6.5 kW of a DGX A100.
+        self.assertAlmostEqual(run["energy_kilowatt_hours"], 0.812 * run["device_hours"], delta=1)
+        goodput = run["goodput"]
+        self.assertEqual(goodput["checkpoint_every"], 50)
+        self.assertAlmostEqual(goodput["failures"], run["device_hours"] / 50700, delta=1e-6)
+        # To first order a failure loses half an interval and ten minutes.
+        lost = goodput["failures"] * (25 * step + 600) + run["seconds"] / (50 * step) * goodput["checkpoint_seconds"]
+        self.assertAlmostEqual(goodput["expected_seconds"], run["seconds"] + lost, delta=0.02 * lost)
+        text = self.plan(*arguments).stdout
+        self.assertRegex(text, r"Goodput [0-9.]+ % with [0-9]+ failures and a checkpoint of .* every 50 steps \(best: ")
+        self.assertIn(" kWh", text)
+
     def test_ranks_that_share_a_processor(self):
         arguments = ("recipe.json", "--set", "cluster.profile=cpu")
         self.write("recipe.json", json.dumps(small({"model.hidden_size": 1024, "batch.global": 64, "batch.micro": 16})))

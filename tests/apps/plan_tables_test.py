@@ -29,6 +29,33 @@ class TableTest(ProgramTest):
             self.assertLessEqual(len(line), COLUMNS, line)
 
 
+class Target(TableTest):
+    def test_the_smallest_number_of_devices_that_is_fast_enough(self):
+        days = 40
+        found = self.report(GPT3, "--target", f"{days}d")
+        answer, plans = found["answer"], found["plans"]
+        self.assertEqual(found["target_seconds"], days * 86400)
+        self.assertEqual([plan["devices"] for plan in plans], sorted({plan["devices"] for plan in plans}))
+        self.assertGreater(answer, 0)
+        self.assertTrue(all(plan["expected_seconds"] > days * 86400 for plan in plans[:answer] if plan["fits"]))
+        self.assertLessEqual(plans[answer]["expected_seconds"], days * 86400)
+        # Its figures are those of its own plan.
+        alone = self.report(GPT3, "--set", f"parallel.data={plans[answer]['data']}",
+                            "--set", f"cluster.nodes={plans[answer]['nodes']}")
+        self.assertEqual(alone["step"]["seconds"], plans[answer]["step_seconds"])
+        self.assertEqual(alone["run"]["goodput"]["expected_seconds"], plans[answer]["expected_seconds"])
+        text = self.plan(GPT3, "--target", f"{days}d")
+        self.assert_narrow(text)
+        self.assertIn(f"{plans[answer]['devices']} devices are enough: --set parallel.data=", text)
+
+    def test_a_time_that_nothing_reaches_and_one_that_is_none(self):
+        self.assertIsNone(self.report(GPT3, "--target", "1h")["answer"])
+        self.assertIn("No number of data ranks is enough", self.plan(GPT3, "--target", "1h"))
+        for target in ("30", "d", "-3d", "0h", "nand", "3w", "1e999d"):
+            with self.subTest(target):
+                self.refused(f"--target {target}: must be a time", GPT3, f"--target={target}")
+
+
 class Sweep(TableTest):
     AUTO = ("--set", "parallel.data=auto")
     AXES = (*AUTO, "--sweep", "parallel.tensor=4,8", "--sweep", "batch.micro=1,2,5")

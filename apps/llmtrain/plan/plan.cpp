@@ -15,6 +15,7 @@
 #include "apps/llmtrain/plan/recipe_file.h"
 #include "apps/llmtrain/plan/search.h"
 #include "apps/llmtrain/plan/sweep.h"
+#include "apps/llmtrain/plan/target.h"
 #include "apps/llmtrain/profiles.h"
 #include "apps/llmtrain/standard_streams.h"
 #include "core/base/error.h"
@@ -40,6 +41,7 @@ struct PlanOptions {
   std::optional<std::string> program;
   bool search = false;
   std::vector<std::string> sweep;
+  std::optional<std::string> target;
   std::optional<std::string> output;
   PlanOutputs outputs;
 };
@@ -89,6 +91,7 @@ int plan(const PlanOptions& options) {
   if (!options.other_recipe.empty())
     return show_comparison(options.recipe, options.other_recipe, overrides, options.outputs);
   if (!options.sweep.empty()) return show_sweep(options.recipe, overrides, options.sweep, options.outputs);
+  if (options.target) return show_target(options.recipe, overrides, *options.target, options.outputs);
   if (options.search) return search(options, read_recipe(options.recipe, overrides));
   return show_plan(options.recipe, read_recipe(options.recipe, overrides), options.outputs);
 }
@@ -156,10 +159,15 @@ void add_plan(CLI::App& program, Action& action) {
                                         "Plan with each of these values; repeat it for a table of several keys")
                            ->type_name("KEY=V,V")
                            ->allow_extra_args(false);
+  CLI::Option* target =
+      command
+          ->add_option("--target", options->target, "Say how many devices finish the run in this time, as 30d or 12h")
+          ->type_name("TIME");
   search->excludes(html, trace);
   sweep->excludes(search, trace);
   // Two recipes are compared as text or JSON; pages and timelines show one.
   other->excludes(search, sweep, html, trace);
+  target->excludes(other, search, sweep, html, trace);
   command->footer(
       "Examples:\n  llmtrain plan recipes/papers/gpt3-175b.json\n"
       "  llmtrain plan recipe.json --set parallel.zero_stage=1 --html plan.html\n"

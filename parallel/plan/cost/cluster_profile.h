@@ -91,6 +91,14 @@ struct NetworkProfile {
   double latency_seconds = 0;
 };
 
+// What a long run meets; none where it is not known.
+struct OperationProfile {
+  std::optional<double> watts_per_device;               // of its node's power
+  std::optional<double> device_hours_between_failures;  // on average, of those that end a run
+  std::optional<double> restart_seconds;                // from a failure to the next step, repeated steps not counted
+  std::optional<double> checkpoint_bandwidth;           // from one node to storage while all nodes write
+};
+
 struct ClusterProfile {
   std::string name;
   std::string description;
@@ -101,6 +109,7 @@ struct ClusterProfile {
   HostProfile host;
   NodeProfile node;
   NetworkProfile network;
+  OperationProfile operation;                   // a file may leave it out
   double compute_slowdown = 0;                  // fraction of a collective's time lost by concurrent compute
   std::optional<double> price_per_device_hour;  // user-supplied, in any currency
   std::map<std::string, std::string> sources;   // by section: the origin of its numbers

@@ -23,7 +23,9 @@ class ProfileWriter {
   void number(const char* name, double field, ProfileRange) { json_[name] = field; }
   void integer(const char* name, std::int64_t field, ProfileRange) { json_[name] = field; }
   void sources(const char* name, const std::map<std::string, std::string>& field) { json_[name] = field; }
-  void price(const char* name, const std::optional<double>& field) { json_[name] = field ? Json(*field) : Json(); }
+  void number_or_none(const char* name, const std::optional<double>& field, ProfileRange) {
+    json_[name] = field ? Json(*field) : Json();
+  }
 
   void tables(const char* name, const std::vector<CollectiveTable>& field) {
     Json& list = json_[name] = Json::array();
@@ -40,6 +42,11 @@ class ProfileWriter {
     body();
     outer[name] = std::move(json_);
     json_ = std::move(outer);
+  }
+
+  template <class Body>
+  void optional_section(const char* name, Body body) {
+    section(name, body);
   }
 
   Json take() { return std::move(json_); }

@@ -6,7 +6,8 @@
 namespace llmtrain {
 
 // The single list of a profile's keys with their ranges; reading and writing are visitors of it. A visitor has text(),
-// kind(), number(), integer(), section(), tables(), price() and sources(), like ProfileReader and ProfileWriter.
+// kind(), number(), number_or_none(), integer(), section(),
+// optional_section(), tables() and sources(), like ProfileReader and ProfileWriter.
 
 struct ProfileRange {
   double minimum = 0;
@@ -23,12 +24,24 @@ constexpr ProfileRange rate_or_none_range{0, 1e18};
 constexpr ProfileRange seconds_range{0, 1};
 constexpr ProfileRange size_range{0, 1e15};
 constexpr ProfileRange count_range{1, 1e6};
+constexpr ProfileRange price_range{0, 1e6};
+constexpr ProfileRange watts_range{1, 1e6};
+constexpr ProfileRange hours_range{1, 1e9};
+constexpr ProfileRange restart_range{0, 1e6};
 
 // A program may state these, too, for a device.
 template <class Visitor>
 void visit_attention(Visitor& visitor, AttentionProfile& attention) {
   visitor.number("forward_fraction", attention.forward_fraction, fraction_range);
   visitor.number("backward_fraction", attention.backward_fraction, fraction_range);
+}
+
+template <class Visitor>
+void visit_operation(Visitor& visitor, OperationProfile& operation) {
+  visitor.number_or_none("watts_per_device", operation.watts_per_device, watts_range);
+  visitor.number_or_none("device_hours_between_failures", operation.device_hours_between_failures, hours_range);
+  visitor.number_or_none("restart_seconds", operation.restart_seconds, restart_range);
+  visitor.number_or_none("checkpoint_bandwidth", operation.checkpoint_bandwidth, rate_range);
 }
 
 template <class Visitor>
@@ -81,8 +94,9 @@ void visit_profile(Visitor& visitor, ClusterProfile& profile) {
     visitor.number("point_to_point_efficiency", profile.network.point_to_point_efficiency, fraction_range);
     visitor.number("latency_seconds", profile.network.latency_seconds, seconds_range);
   });
+  visitor.optional_section("operation", [&] { visit_operation(visitor, profile.operation); });
   visitor.number("compute_slowdown", profile.compute_slowdown, slowdown_range);
-  visitor.price("price_per_device_hour", profile.price_per_device_hour);
+  visitor.number_or_none("price_per_device_hour", profile.price_per_device_hour, price_range);
   visitor.sources("sources", profile.sources);
 }
 

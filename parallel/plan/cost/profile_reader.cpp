@@ -52,10 +52,9 @@ void ProfileReader::boolean(std::string_view name, bool& field) {
     field = value->get<bool>();
 }
 
-void ProfileReader::price(std::string_view name, std::optional<double>& field) {
-  constexpr ProfileRange range{0, 1e6};
-  const auto is_price = [&](const Json& value) { return value.is_null() || is_number_in(range, value); };
-  const Json* value = take(name, "a number, or null if the price is unknown,", range_rule(range), is_price);
+void ProfileReader::number_or_none(std::string_view name, std::optional<double>& field, ProfileRange range) {
+  const auto is_known = [&](const Json& value) { return value.is_null() || is_number_in(range, value); };
+  const Json* value = take(name, "a number, or null if it is unknown,", range_rule(range), is_known);
   if (value != nullptr && !value->is_null()) field = value->get<double>();
 }
 

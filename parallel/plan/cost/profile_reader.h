@@ -34,7 +34,7 @@ class ProfileReader {
   void number(std::string_view name, double& field, ProfileRange range);
   void integer(std::string_view name, std::int64_t& field, ProfileRange range);
   void boolean(std::string_view name, bool& field);
-  void price(std::string_view name, std::optional<double>& field);
+  void number_or_none(std::string_view name, std::optional<double>& field, ProfileRange range);
   void sources(std::string_view name, std::map<std::string, std::string>& field);
   void tables(std::string_view name, std::vector<CollectiveTable>& field);
   // An object of devices, each with both rates.
@@ -58,6 +58,13 @@ class ProfileReader {
     levels_.push_back({value, append_key(levels_.back().pointer, name), {}});
     body();
     leave();
+  }
+
+  // Its keys keep their values where it is missing.
+  template <class Body>
+  void optional_section(std::string_view name, Body body) {
+    if (levels_.back().value->contains(name)) return section(name, body);
+    levels_.back().names.push_back(name);
   }
 
   // Every section of the root must have an entry in its "sources".

@@ -10,6 +10,7 @@
 #include "core/graph/operators.h"
 #include "parallel/plan/cost/step_cost_model.h"
 #include "parallel/plan/memory/memory_model.h"
+#include "parallel/plan/planner/planned_run.h"
 #include "parallel/plan/report/plan.h"
 #include "parallel/plan/report/text_layout.h"
 
@@ -83,18 +84,6 @@ PlannedThroughput planned_throughput(const Plan& plan, const ClusterProfile& pro
           .hardware_tflops_per_device = hardware_flops / seconds / devices / 1e12,
           .mfu = model_flops / seconds / devices / peak,
           .hfu = hardware_flops / seconds / devices / peak};
-}
-
-PlannedRun planned_run(const Plan& plan, const ClusterProfile& profile) {
-  const auto steps = static_cast<double>(plan.layout->recipe().training.steps);
-  PlannedRun run;
-  run.tokens = steps * tokens_per_step(plan.layout->recipe());
-  run.seconds = steps * plan.simulation.step_seconds;
-  // Ranks that share a CPU share its price too.
-  const double devices = static_cast<double>(plan.layout->mesh().world()) / profile.ranks_per_device;
-  run.device_hours = run.seconds / 3600 * devices;
-  if (const auto& price = profile.price_per_device_hour) run.price = *price * run.device_hours;
-  return run;
 }
 
 std::vector<PlannedRank> planned_ranks(const Plan& plan) {

@@ -43,10 +43,23 @@ struct PlannedThroughput {
   double hfu = 0;
 };
 
+// What failures and checkpoints leave of a run's time. Without checkpoint.every the best interval is taken.
+struct PlannedGoodput {
+  double failures = 0;            // expected, while training
+  std::int64_t every = 0;         // steps from one checkpoint to the next
+  std::int64_t best_every = 0;    // the interval that loses least
+  double checkpoint_seconds = 0;  // for which training waits, each
+  // From the first step to the end of the last, restarts and repeated steps included; none if the run never ends.
+  std::optional<double> expected_seconds;
+  double fraction = 0;  // the run's seconds without any of it ÷ expected_seconds; 0 if it never ends
+};
+
 struct PlannedRun {
   double tokens = 0;
   double seconds = 0;
   double device_hours = 0;
+  std::optional<double> energy_kilowatt_hours;  // of all nodes
+  std::optional<PlannedGoodput> goodput;        // none where the profile does not say what it takes
   std::optional<double> price;  // in the currency of the profile's price_per_device_hour; none if that is null
 };
 

@@ -80,6 +80,15 @@ Json suggestion_json(const PlanSuggestion& suggestion) {
           {"fits", suggestion.fits}};
 }
 
+Json goodput_json(const PlannedGoodput& goodput) {
+  return {{"failures", goodput.failures},
+          {"checkpoint_every", goodput.every},
+          {"best_checkpoint_every", goodput.best_every},
+          {"checkpoint_seconds", goodput.checkpoint_seconds},
+          {"expected_seconds", goodput.expected_seconds ? Json(*goodput.expected_seconds) : Json(nullptr)},
+          {"fraction", goodput.fraction}};
+}
+
 template <class List, class Write>
 Json list_json(const List& list, Write write) {
   Json entries = Json::array();
@@ -116,7 +125,10 @@ nlohmann::ordered_json to_json(const PlanReport& report) {
        {{"tokens", whole(report.run.tokens)},
         {"seconds", report.run.seconds},
         {"device_hours", report.run.device_hours},
-        {"price", report.run.price ? Json(*report.run.price) : Json(nullptr)}}},
+        {"price", report.run.price ? Json(*report.run.price) : Json(nullptr)},
+        {"energy_kilowatt_hours",
+         report.run.energy_kilowatt_hours ? Json(*report.run.energy_kilowatt_hours) : Json(nullptr)},
+        {"goodput", report.run.goodput ? goodput_json(*report.run.goodput) : Json(nullptr)}}},
       {"ranks", list_json(report.ranks, rank_json)},
       {"communication", list_json(report.communication, communication_json)},
       {"suggestions", list_json(report.suggestions, suggestion_json)},

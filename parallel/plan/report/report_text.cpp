@@ -135,6 +135,15 @@ void write_tables(std::string& page, const PlanReport& report, const Paint& pain
 
 std::string label(std::string_view text) { return left_aligned(text, label_width); }
 
+std::string goodput_text(const PlannedGoodput& goodput, bool is_stated) {
+  std::string interval = fmt::format("{} steps", goodput.every);
+  if (!is_stated) interval += ", which is best";
+  if (is_stated && goodput.every != goodput.best_every) interval += fmt::format(" (best: {})", goodput.best_every);
+  return fmt::format("{} with {:.3g} failures and a checkpoint of {} every {}: {}", percent(goodput.fraction),
+                     goodput.failures, duration_text(goodput.checkpoint_seconds), interval,
+                     goodput.expected_seconds ? duration_text(*goodput.expected_seconds) : "it never ends");
+}
+
 void write_figures(std::string& page, const PlanReport& report, const Paint& paint) {
   const PlannedThroughput& speed = report.throughput;
   write_wrapped(page, label("Speed"),
@@ -148,6 +157,8 @@ void write_figures(std::string& page, const PlanReport& report, const Paint& pai
                 fmt::format("{} steps, {} tokens: {}, {}", report.recipe.training.steps,
                             format_count(report.run.tokens), duration_text(report.run.seconds), cost_text(report.run)),
                 paint);
+  if (const auto& goodput = report.run.goodput)
+    write_wrapped(page, label("Goodput"), goodput_text(*goodput, report.recipe.checkpoint.every > 0), paint);
 }
 
 std::string traffic_text(const CommunicationEntry& traffic) {

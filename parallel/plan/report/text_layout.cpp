@@ -56,6 +56,7 @@ std::string with_spaces(std::string_view name) {
 std::string cost_text(const PlannedRun& run) {
   std::string text = format_count(run.device_hours) + " device-hours";
   if (run.price) text += fmt::format(" for {}", format_count(*run.price));
+  if (run.energy_kilowatt_hours) text += fmt::format(", {} kWh", format_count(*run.energy_kilowatt_hours));
   return text;
 }
 

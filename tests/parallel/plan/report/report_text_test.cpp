@@ -146,7 +146,8 @@ TEST_CASE("no line is wider than 100 columns, whatever the plan contains") {
     report.ranks[0].peak_instruction = word();
     report.step = {any(), any(), any(), any(), any(), any(), any(), any()};
     report.throughput = {any(), any(), any(), any(), any(), any(), any()};
-    report.run = {any(), any(), any(), any()};
+    const PlannedGoodput goodput{any(), 12, 10, any(), any(), any()};
+    report.run = {any(), any(), any(), any(), goodput, any()};
     report.warnings = {word(), word() + word()};
     for (auto& line : report.communication)
       line = {Collective::all_gather, Purpose::tensor_parallel, word(), 8, any(), any(), any()};

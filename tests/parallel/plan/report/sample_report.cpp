@@ -74,7 +74,12 @@ PlanReport sample_report() {
                        .hardware_tflops_per_device = 175.1,
                        .mfu = 0.425,
                        .hfu = 0.561};
-  report.run = {.tokens = 3e11, .seconds = 2'384'175, .device_hours = 678165, .price = {}};
+  report.run = {.tokens = 3e11,
+                .seconds = 2'384'175,
+                .device_hours = 678165,
+                .energy_kilowatt_hours = {},
+                .goodput = {},
+                .price = {}};
   for (std::int64_t rank = 0; rank < 16; ++rank) report.ranks.push_back(sample_rank(rank));
   report.communication = {
       sample_line(Collective::all_reduce, Purpose::tensor_parallel, "activations", 8, 300, 2.5, 2.5),

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/llmtrain/plan/target.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "apps/llmtrain/plan/recipe_file.h"
+#include "apps/llmtrain/standard_streams.h"
+#include "core/base/error.h"
+#include "core/base/units.h"
+
+namespace llmtrain::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double seconds_of(const std::string& target) {
+  const auto unit_seconds = [](char unit) {
+    switch (unit) {
+      case 'd':
+        return 86400;
+      case 'h':
+        return 3600;
+      case 'm':
+        return 60;
+      case 's':
+        return 1;
+    }
+    return 0;
+  };
+  std::size_t read = 0;
+  double number = 0;
+  try {
+    number = std::stod(target, &read);
+  } catch (const std::exception&) {
+    read = 0;
+  }
+  const int unit = read > 0 && read + 1 == target.size() ? unit_seconds(target.back()) : 0;
+  if (unit == 0 || !std::isfinite(number) || number <= 0)
+    throw Error(ExitCode::bad_recipe,
+                fmt::format("--target {}: must be a time: a number and d, h, m or s, as in 30d or 12h", target));
+  return number * unit;
+}
+
+// One number of devices.
+struct Candidate {
+  PlanReport report;
+
+  const PlannedRun& run() const { return report.run; }
+  // None where failures let it never end.
+  std::optional<double> seconds() const { return run().goodput ? run().goodput->expected_seconds : run().seconds; }
+  bool meets(double target) const { return report.fits && seconds() && *seconds() <= target; }
+};
+
+// With every number of data ranks that divides the micro-batches and fills whole nodes, ascending.
+std::vector<Candidate> candidates_of(const std::string& file, const std::vector<Override>& overrides) {
+  const PlanReport stated = report_of(file, overrides);
+  const Mesh& mesh = stated.mesh;
+  const std::int64_t others = mesh.world() / mesh.data, micros = stated.recipe.batch.global / stated.recipe.batch.micro;
+  std::vector<Candidate> candidates;
+  for (std::int64_t data = 1; data <= micros; ++data) {
+    const std::int64_t world = data * others;
+    const std::int64_t nodes = (world + mesh.devices_per_node - 1) / mesh.devices_per_node;
+    if (micros % data != 0 || (nodes > 1 && world % mesh.devices_per_node != 0)) continue;
+    std::vector<Override> all = overrides;
+    all.push_back(fmt::format("parallel.data={}", data));
+    all.push_back(fmt::format("cluster.nodes={}", nodes));
+    try {
+      candidates.push_back({report_of(file, all)});
+    } catch (const Error& error) {
+      // Other rules concern the number of data ranks, too.
+      if (error.code() != ExitCode::bad_recipe) throw;
+    }
+  }
+  return candidates;
+}
+
+std::string duration_of(const std::optional<double>& seconds) { return seconds ? format_duration(*seconds) : "never"; }
+
+std::string row(const Candidate& candidate, bool is_answer) {
+  const Mesh& mesh = candidate.report.mesh;
+  const auto& goodput = candidate.run().goodput;
+  return fmt::format("{} {:>7}  {:>5}  {:>5}  {:>8}  {:>9}  {:>9}  {:>13}  {:>12}  {}\n", is_answer ? '*' : ' ',
+                     mesh.world(), candidate.report.recipe.cluster.nodes, mesh.data,
+                     format_duration(candidate.report.step.seconds), duration_of(candidate.run().seconds),
+                     goodput ? duration_of(goodput->expected_seconds) : "unknown",
+                     format_count(candidate.run().device_hours),
+                     format_bytes(static_cast<std::int64_t>(fullest_rank(candidate.report).peak_bytes)),
+                     candidate.report.fits ? "fits" : "does not fit");
+}
+
+std::string table(const std::vector<Candidate>& candidates, double target, const Candidate* answer) {
+  const PlanReport& first = candidates.front().report;
+  std::string text = fmt::format("{} on {}: {} steps in {}\n\n", first.recipe.name, first.profile,
+                                 first.recipe.training.steps, format_duration(target));
+  text += fmt::format("  {:>7}  {:>5}  {:>5}  {:>8}  {:>9}  {:>9}  {:>13}  {:>12}\n", "devices", "nodes", "data",
+                      "step", "run", "failures", "device-hours", "memory");
+  for (const Candidate& candidate : candidates) text += row(candidate, &candidate == answer);
+  if (answer == nullptr)
+    return text + "\nNo number of data ranks is enough; change the layout (plan --search) or batch.global.\n";
+  return text + fmt::format("\n{} devices are enough: --set parallel.data={} --set cluster.nodes={}\n",
+                            answer->report.mesh.world(), answer->report.mesh.data, answer->report.recipe.cluster.nodes);
+}
+
+Json json_of(const Candidate& candidate, double target) {
+  const PlanReport& report = candidate.report;
+  const std::optional<double> seconds = candidate.seconds();
+  return {{"devices", report.mesh.world()},
+          {"nodes", report.recipe.cluster.nodes},
+          {"data", report.mesh.data},
+          {"step_seconds", report.step.seconds},
+          {"run_seconds", report.run.seconds},
+          {"expected_seconds", seconds ? Json(*seconds) : Json(nullptr)},
+          {"device_hours", report.run.device_hours},
+          {"peak_bytes", std::llround(fullest_rank(report).peak_bytes)},
+          {"fits", report.fits},
+          {"meets", candidate.meets(target)}};
+}
+
+}  // namespace
+
+int show_target(const std::string& file, const std::vector<Override>& overrides, const std::string& target,
+                const PlanOutputs& outputs) {
+  const double seconds = seconds_of(target);
+  const std::vector<Candidate> candidates = candidates_of(file, overrides);
+  if (candidates.empty())
+    throw Error(ExitCode::bad_recipe,
+                fmt::format("--target: {} can be planned with no number of data ranks that fills whole nodes; change "
+                            "batch.global or the other degrees",
+                            file));
+  const auto found = std::ranges::find_if(candidates, [&](const Candidate& each) { return each.meets(seconds); });
+  const Candidate* answer = found == candidates.end() ? nullptr : &*found;
+  if (!outputs.json) {
+    write_result(table(candidates, seconds, answer));
+    return static_cast<int>(ExitCode::done);
+  }
+  Json plans = Json::array();
+  for (const Candidate& candidate : candidates) plans.push_back(json_of(candidate, seconds));
+  const Json index = answer == nullptr ? Json(nullptr) : Json(found - candidates.begin());
+  write_result(Json{{"target_seconds", seconds}, {"answer", index}, {"plans", plans}}.dump(2) + "\n");
+  return static_cast<int>(ExitCode::done);
+}
+
+}  // namespace llmtrain::app

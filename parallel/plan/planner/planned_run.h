@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "parallel/plan/cost/cluster_profile.h"
+#include "parallel/plan/report/plan.h"
+
+namespace llmtrain {
+
+// Seconds that `useful` seconds of training take on average if failures come at random, on average one in
+// `between_failures` seconds: a checkpoint of `checkpoint` seconds follows every `interval` of training, and each
+// failure costs `restart` seconds and what was trained since the last checkpoint. Exact for exponentially distributed
+// failures, which may also come during a checkpoint or a restart (Daly, "A higher order estimate of the optimum
+// checkpoint interval for restart dumps", Future Generation Computer Systems 22, 2006, equation 13). Infinite where no
+// interval survives.
+double seconds_with_failures(double useful, double interval, double checkpoint, double restart,
+                             double between_failures);
+
+// The interval that makes it shortest, to first order (ibid., equation 9; Young, CACM 17, 1974).
+double best_checkpoint_interval(double checkpoint, double between_failures);
+
+// Tokens, time, price, energy and goodput of all training.steps. The simulation must be done.
+PlannedRun planned_run(const Plan& plan, const ClusterProfile& profile);
+
+}  // namespace llmtrain
