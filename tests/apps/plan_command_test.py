@@ -22,6 +22,14 @@ PAPERS = sorted((SOURCE / "recipes" / "papers").glob("*.json"))
 GPT3 = str(SOURCE / "recipes" / "papers" / "gpt3-175b.json")
 
 
+# What the models' cards or papers state, to the last parameter where they do.
+PARAMETERS = {
+    "llama3-8b": 8030261248, "llama3-70b": 70553706496, "llama3-405b": 405853388800, "mistral-7b": 7241732096,
+    "mixtral-8x7b": 46702792704, "mixtral-8x22b": 140620634112, "qwen3-8b": 8190735360, "qwen3-32b": 32762123264,
+    "qwen3-30b-a3b": 30532122624, "qwen3-235b-a22b": 235093634560,
+}
+
+
 class PlanTest(ProgramTest):
     def plan(self, *arguments):
         result = self.run_program("plan", *arguments)
@@ -81,6 +89,18 @@ class Contract(PlanTest):
         run = self.report(GPT3, "--set", "cluster.profile=./priced.json")["run"]
         self.assertAlmostEqual(run["price"], 1.5 * run["device_hours"], delta=1e-6 * run["price"])
         self.assertRegex(self.plan(GPT3, "--set", "cluster.profile=./priced.json").stdout, "device-hours for [0-9]")
+
+    def test_known_models_have_their_parameters_and_fit(self):
+        for path in sorted((SOURCE / "recipes" / "models").glob("*.json")):
+            with self.subTest(path.stem):
+                report = self.report(str(path))
+                self.assertEqual(report["recipe"]["name"], path.stem)
+                self.assertTrue(report["fits"], report["warnings"])
+                if path.stem in PARAMETERS:
+                    self.assertEqual(report["parameters"]["total"], PARAMETERS[path.stem])
+        # 400 TFLOP/s per GPU (arXiv 2407.21783, table 4).
+        llama = self.report(str(SOURCE / "recipes" / "models" / "llama3-405b.json"))
+        self.assertAlmostEqual(llama["throughput"]["model_tflops_per_device"], 400, delta=0.12 * 400)
 
     def test_goodput_and_energy(self):
         arguments = (GPT3, "--set", "checkpoint.every=50")
