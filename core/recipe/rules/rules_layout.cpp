@@ -98,6 +98,23 @@ Verdict check_batch(const Recipe& recipe, const Known& known) {
                           std::string("batch.micro") + (data ? " × parallel.data" : "") + (group > 1 ? grouped : ""));
 }
 
+// A schedule is a list of every pass, which plans walk through: the limit keeps that to a tenth of a second.
+Verdict check_passes(const Recipe& recipe, const Known& known) {
+  constexpr std::int64_t most_passes = 1 << 20;
+  const auto& batch = recipe.batch;
+  const auto data = data_ranks(recipe, known);
+  if (!data) return {};
+  const auto micros = batch.global / (batch.micro * *data);
+  const auto stages = recipe.parallel.pipeline * recipe.pipeline.loops;
+  if (micros <= most_passes / stages) return {};
+  return Refusal{
+      fmt::format("{} makes {} micro-batches on {}", batch.global, micros,
+                  stages == 1 ? "1 stage" : fmt::format("{} stages", stages)),
+      fmt::format("batch.global ÷ (batch.micro × parallel.data) × parallel.pipeline × pipeline.loops must be "
+                  "at most {}; raise batch.micro",
+                  most_passes)};
+}
+
 Verdict check_loops(const Recipe& recipe, const Known&) {
   const auto& pipeline = recipe.pipeline;
   if (takes_loops(pipeline.schedule, recipe.parallel.pipeline, pipeline.loops)) return {};
@@ -208,6 +225,9 @@ std::vector<Rule> layout_rules() {
        {"/batch/micro", "/parallel/data", "/launch/ranks", "/cluster/nodes", "/pipeline/schedule", "/pipeline/loops",
         "/parallel/pipeline"},
        check_batch},
+      {"/batch/global",
+       {"/batch/micro", "/parallel/data", "/launch/ranks", "/cluster/nodes", "/pipeline/loops", "/parallel/pipeline"},
+       check_passes},
   };
 }
 
