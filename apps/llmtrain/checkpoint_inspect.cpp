@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/printable.h"
 #include "core/base/units.h"
 
 namespace llmtrain::app {
@@ -57,11 +58,17 @@ std::int64_t parameters_of(const CheckpointReader& reader) {
   return count;
 }
 
+// A checkpoint is data: its recipe may be anything. Control characters must not reach the terminal.
+std::string recipe_name(const Json& recipe) {
+  const auto name = recipe.is_object() ? recipe.find("name") : recipe.end();
+  return name != recipe.end() && name->is_string() ? printable(name->get_ref<const std::string&>()) : "";
+}
+
 }  // namespace
 
 std::string describe_as_text(const CheckpointReader& reader) {
   const auto files = files_of(reader.folder());
-  const auto name = reader.state().recipe.value("name", std::string());
+  const std::string name = recipe_name(reader.state().recipe);
   std::size_t width = 0;
   for (const LogicalTensor& tensor : reader.tensors()) width = std::max(width, tensor.name.size());
 

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/checkpoint/stored_model.h"
 #include "core/checkpoint/tensor_slice.h"
 #include "core/graph/sharding.h"
 #include "core/huggingface/tensor_dtype.h"
@@ -76,19 +77,6 @@ std::vector<OwnedElements> saved_elements(const LocalModel& model, const Paramet
   }
   std::erase_if(list, [](const OwnedElements& elements) { return elements.count() == 0; });
   return list;
-}
-
-// The checkpoint's tensor of that name, which must have the parameter's shape.
-const LogicalTensor& find_tensor(const CheckpointReader& checkpoint, const std::string& name,
-                                 const Parameter& parameter) {
-  const LogicalTensor* tensor = checkpoint.find(name);
-  const std::string where = checkpoint.folder().string() + ": " + name;
-  if (tensor == nullptr)
-    throw Error(ExitCode::bad_data, where + ": is missing; this is not a checkpoint of the recipe's model");
-  if (tensor->shape != parameter.shape)
-    throw Error(ExitCode::bad_data, fmt::format("{}: has shape [{}]; the recipe's model has [{}]", where,
-                                                fmt::join(tensor->shape, ", "), fmt::join(parameter.shape, ", ")));
-  return *tensor;
 }
 
 // Reads into flat memory, directly if type and device match, else through a temporary tensor.
@@ -242,10 +230,7 @@ void load_state(LocalModel& model, const CheckpointReader& checkpoint) {
 void load_weights(LocalModel& model, const CheckpointReader& checkpoint) {
   for (const ParameterUnit* unit : model.units()) read_scales(checkpoint, model.graph(), *unit);
   for_owned(model, [&](const OwnedElements& elements, ShardedParameters& memory) {
-    // The most precise copy of the weights in the checkpoint: the master weights if it has them.
-    const std::string& name = elements.parameter->name;
-    const std::string master = name + ".master";
-    read_into(checkpoint, checkpoint.find(master) != nullptr ? master : name, elements, memory.incoming());
+    read_into(checkpoint, weights_name(checkpoint, *elements.parameter), elements, memory.incoming());
   });
   publish(model);
 }

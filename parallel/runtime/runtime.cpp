@@ -14,6 +14,7 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/checkpoint/stored_model.h"
 #include "core/base/printable.h"
 #include "core/data/tokenizer.h"
 #include "parallel/comm/agreement.h"
@@ -141,11 +142,18 @@ class LoadedModel {
   LoadedModel(const Recipe& recipe, const std::string& folder)
       : checkpoint_(folder),
         communicator_(make_solo_communicator()),
-        model_(single_rank_layout(recipe), *communicator_, choose_device(recipe.cluster.device),
+        model_(checked_layout(recipe, checkpoint_), *communicator_, choose_device(recipe.cluster.device),
                StateContents::weights) {
-    checkpoint_.verify();
     load_weights(model_, checkpoint_);
   }
+  // Before the model takes memory, which a checkpoint's recipe alone must not decide.
+  static std::shared_ptr<const Layout> checked_layout(const Recipe& recipe, const CheckpointReader& checkpoint) {
+    auto layout = single_rank_layout(recipe);
+    require_weights(checkpoint, layout->graph());
+    checkpoint.verify();
+    return layout;
+  }
+
 
   LocalModel& model() { return model_; }
   std::int64_t step() const { return checkpoint_.state().step; }

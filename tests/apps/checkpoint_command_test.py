@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import resource
 import shutil
 import unittest
 
@@ -101,6 +102,7 @@ class Damaged(ProgramTest):
         "negative shape": lambda manifest: manifest["tensors"][0].update(shape=[-3, 4]),
         "endless shape": lambda manifest: manifest["tensors"][0].update(shape=[2**62, 2**62]),
         "unknown file": lambda manifest: manifest["tensors"][0]["slices"][0].update(file="other.safetensors"),
+        "control character in a name": lambda manifest: manifest["tensors"][0].update(name="a\x1b[2J"),
         "name twice": lambda manifest: manifest["tensors"][1].update(name="a.weight"),
     }
     TEXTS = {"empty": b"", "no JSON": b"checkpoint", "list": b"[]", "empty object": b"{}", "binary": bytes(range(256)),
@@ -161,6 +163,28 @@ class Damaged(ProgramTest):
     def test_recipe_that_cannot_be_executed(self):
         checkpoint_folder.write(self.folder / "c", small({"precision.compute": "fp16"}))
         self.refused(2, ["/precision/compute:"], "sample", "c")
+
+    def test_recipe_that_is_none(self):
+        for number, recipe in enumerate((None, [], {"name": 3}, {"name": "a\x1b[2J"})):
+            with self.subTest(recipe=recipe):
+                checkpoint_folder.write(self.folder / f"c{number}", recipe)
+                result = self.run_program("checkpoint", "inspect", f"c{number}")
+                self.assertEqual((result.returncode, result.stderr), (0, ""))
+                self.assertNotIn("\x1b", result.stdout)
+                if not isinstance(recipe, dict):
+                    self.refused(65, [f"c{number}/manifest.json"], "sample", f"c{number}")
+
+    def test_recipe_of_a_larger_model(self):
+        """Refused before its weights take 16 GB: it may have less, whatever the checkpoint's recipe claims."""
+        def limit():
+            resource.setrlimit(resource.RLIMIT_DATA, (4 << 30, 4 << 30))
+
+        large = small({"model.hidden_size": 8192, "model.layers": 5})
+        checkpoint_folder.write(self.folder / "c", large, tensors={"embedding.token.weight": [256, 16]})
+        for command in (["sample", "c"], ["eval", "c", "--data", "text.txt"],
+                        ["checkpoint", "export", "c", "out", "--to", "hf"]):
+            self.write("text.txt", "hello " * 100)
+            self.refused(65, ["embedding.token.weight", "[256, 16]", "[256, 8192]"], *command, preexec_fn=limit)
 
     def test_wrong_override(self):
         checkpoint_folder.write(self.folder / "c", small())
