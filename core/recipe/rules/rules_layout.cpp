@@ -98,9 +98,9 @@ Verdict check_batch(const Recipe& recipe, const Known& known) {
                           std::string("batch.micro") + (data ? " × parallel.data" : "") + (group > 1 ? grouped : ""));
 }
 
-// A schedule is a list of every pass, which plans walk through: the limit keeps that to a tenth of a second.
+// A schedule is a list of every pass, which plans walk through: the limit keeps that to a quarter of a second.
 Verdict check_passes(const Recipe& recipe, const Known& known) {
-  constexpr std::int64_t most_passes = 1 << 20;
+  constexpr std::int64_t most_passes = 1 << 18;
   const auto& batch = recipe.batch;
   const auto data = data_ranks(recipe, known);
   if (!data) return {};

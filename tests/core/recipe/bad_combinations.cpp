@@ -46,11 +46,11 @@ std::vector<Combination> training_combinations() {
       {R"({"parallel": {"data": 4}})", "", {}},
       {R"({"batch": {"global": 4194304}, "parallel": {"data": 1}})",
        "/batch/global",
-       {"4194304 makes 2097152 micro-batches on 1 stage", "at most 1048576", "raise batch.micro"}},
-      {R"({"batch": {"global": 2097152}, "parallel": {"data": 1}})", "", {}},
-      {R"({"batch": {"global": 2097152}, "parallel": {"data": 1, "pipeline": 2}})",
+       {"4194304 makes 2097152 micro-batches on 1 stage", "at most 262144", "raise batch.micro"}},
+      {R"({"batch": {"global": 524288}, "parallel": {"data": 1}})", "", {}},
+      {R"({"batch": {"global": 524288}, "parallel": {"data": 1, "pipeline": 2}})",
        "/batch/global",
-       {"1048576 micro-batches on 2 stages"}},
+       {"262144 micro-batches on 2 stages"}},
       {R"({"training": {"learning_rate": {"minimum": 0.001}}})",
        "/training/learning_rate/minimum",
        {"0.001", "at most training.learning_rate.peak"}},
@@ -70,8 +70,8 @@ std::vector<Combination> training_combinations() {
 
 std::vector<Combination> world_combinations() {
   return {
-      {R"({"batch": {"global": 2097152}, "parallel": {"data": 1048576, "context": 128}})", "/parallel", {"2^24 ranks"}},
-      {R"({"batch": {"global": 2097152}, "parallel": {"data": 1048576, "context": 16}})", "", {}},
+      {R"({"batch": {"global": 524288}, "parallel": {"data": 1048576, "context": 128}})", "/parallel", {"2^24 ranks"}},
+      {R"({"batch": {"global": 524288}, "parallel": {"data": 1048576, "context": 16}})", "", {}},
       {R"({"parallel": {"data": 2, "tensor": 2}, "launch": {"ranks": 8}})", "/launch/ranks", {"8", "did you mean 4?"}},
       {R"({"parallel": {"data": 2, "tensor": 2}, "launch": {"ranks": 4}})", "", {}},
       {R"({"parallel": {"data": 2, "tensor": 2}, "launch": {"ranks": 5}})", "/launch/ranks", {"5 does not match"}},
