@@ -6,6 +6,7 @@
 #include <system_error>
 #include <vector>
 
+#include "apps/llmtrain/checkpoint_diff.h"
 #include "apps/llmtrain/checkpoint_inspect.h"
 #include "apps/llmtrain/checkpoint_source.h"
 #include "apps/llmtrain/commands.h"
@@ -20,6 +21,7 @@ namespace {
 
 struct CheckpointOptions {
   std::string source;
+  std::string other;
   std::string destination;
   std::string format;
   bool json = false;
@@ -40,6 +42,23 @@ int verify(const CheckpointOptions& options) {
   CheckpointReader(found.folder).verify();
   write_result(found.folder.string() + ": ok\n");
   return static_cast<int>(found.damaged.empty() ? ExitCode::done : ExitCode::bad_data);
+}
+
+// Damage would show as a difference, so it is looked for first.
+CheckpointReader verified(const std::string& source) {
+  const FoundCheckpoint found = find_source(source);
+  warn_of_damaged(found.damaged);
+  CheckpointReader reader(found.folder);
+  reader.verify();
+  return reader;
+}
+
+int show_difference(const CheckpointOptions& options) {
+  const CheckpointReader first = verified(options.source), second = verified(options.other);
+  const CheckpointDifference difference = compare_checkpoints(first, second);
+  write_result(options.json ? difference_as_json(first, second, difference)
+                            : difference_as_text(first, second, difference));
+  return 0;
 }
 
 void require_new_folder(const std::string& destination) {
@@ -80,7 +99,7 @@ CLI::App* add_command(CLI::App& parent, const char* name, const char* help,
 
 void add_checkpoint(CLI::App& program, Action& action) {
   const auto options = std::make_shared<CheckpointOptions>();
-  CLI::App* parent = program.add_subcommand("checkpoint", "Describes, verifies and exports checkpoints");
+  CLI::App* parent = program.add_subcommand("checkpoint", "Describes, verifies, compares and exports checkpoints");
   // 0 is allowed here, so that refuse_without_command() can list the commands.
   parent->require_subcommand(0, 1);
   parent->footer("Example:\n  llmtrain checkpoint inspect runs/quickstart");
@@ -91,6 +110,14 @@ void add_checkpoint(CLI::App& program, Action& action) {
 
   command = add_command(*parent, "verify", "Compares every file with its SHA-256", options, verify, action);
   command->footer("Example:\n  llmtrain checkpoint verify runs/quickstart/checkpoints/step-00000100");
+
+  command =
+      add_command(*parent, "diff", "Shows which tensors of two checkpoints differ", options, show_difference, action);
+  command->add_option("OTHER", options->other, "Another run's directory or checkpoint's folder")
+      ->required()
+      ->type_name("");
+  command->add_flag("--json", options->json, "Print JSON");
+  command->footer("Example:\n  llmtrain checkpoint diff runs/quickstart runs/other/checkpoints/step-00000100");
 
   command = add_command(*parent, "export", "Exports a model for other programs", options, export_to, action);
   command->add_option("DIRECTORY", options->destination, "A new folder")->required()->type_name("");

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""checkpoint inspect, verify and export on complete checkpoints, damaged ones and other input."""
+"""checkpoint inspect, verify, diff and export on complete checkpoints, damaged ones and other input."""
 import json
 import os
 import pathlib
@@ -82,6 +82,50 @@ class Whole(ProgramTest):
         for destination in ("full", "file", "run", ".", "", "/"):
             with self.subTest(destination):
                 self.refused(73, ["name a new one"], "checkpoint", "export", "run", destination, "--to", "hf")
+
+
+class Difference(ProgramTest):
+    def write_pair(self, **second):
+        checkpoint_folder.write(self.folder / "a", small())
+        checkpoint_folder.write(self.folder / "b", small(), **second)
+
+    def differences(self):
+        return json.loads(self.run_program("checkpoint", "diff", "a", "b", "--json").stdout)
+
+    def test_equal(self):
+        self.write_pair(step=9)
+        answer = self.differences()
+        self.assertEqual((answer["equal"], answer["compared"], answer["tensors"]), (True, 4, []))
+        self.assertEqual((answer["first"]["step"], answer["second"]["step"]), (7, 9))
+        self.assertIn("all 4 tensors have the same values", self.run_program("checkpoint", "diff", "a", "b").stdout)
+
+    def test_values(self):
+        """All values of the first checkpoint are 0.5: a.weight has 12 of them, of norm √3."""
+        def change(name, values):
+            if name == "a.weight":
+                values[2], values[7] = 0.75, 0.25
+            if name == "b":
+                values[4] = float("nan")
+
+        self.write_pair()
+        checkpoint_folder.change_values(self.folder / "b", change)
+        weight, bias = self.differences()["tensors"]
+        self.assertEqual({**weight, "relative": None}, {"name": "a.weight", "elements": 12, "differing": 2,
+                                                        "largest": 0.25, "relative": None})
+        self.assertAlmostEqual(weight["relative"], (2 / 16 / 3)**0.5, delta=1e-12)
+        self.assertEqual(bias, {"name": "b", "elements": 5, "differing": 1, "largest": None, "relative": None})
+        self.assertIn("a.weight  2 of 12 elements, by at most 0.25", self.run_program("checkpoint", "diff", "a", "b").stdout)
+
+    def test_tensors_that_cannot_be_compared(self):
+        self.write_pair(tensors={"a.weight": [4, 3], "b": [5], "c": [1]})
+        reasons = {tensor["name"]: tensor["reason"] for tensor in self.differences()["tensors"]}
+        self.assertEqual(reasons, {"a.weight": "has shape [3, 4] and [4, 3]", "a.weight.m": "is only in a",
+                                   "a.weight.v": "is only in a", "c": "is only in b"})
+
+    def test_damage_is_no_difference(self):
+        self.write_pair()
+        flip_a_bit(self.folder / "b" / "part.safetensors", -1)
+        self.refused(65, ["part.safetensors"], "checkpoint", "diff", "a", "b")
 
 
 class Damaged(ProgramTest):

@@ -46,3 +46,22 @@ def write(folder, recipe, step=7, tensors=None, edit=None):
     folder.mkdir(parents=True)
     (folder / "part.safetensors").write_bytes(content)
     (folder / "manifest.json").write_text(seal(manifest), encoding="utf-8")
+
+
+def change_values(folder, change):
+    """Rewrites the F32 tensors of a checkpoint: `change(name, values)` edits a list of floats in place."""
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    del manifest["sha256"]
+    for entry in manifest["files"]:
+        content = bytearray((folder / entry["name"]).read_bytes())
+        start = 8 + struct.unpack("<Q", content[:8])[0]
+        for name, tensor in json.loads(content[8:start]).items():
+            if name == "__metadata__" or tensor["dtype"] != "F32":
+                continue
+            begin, end = (start + offset for offset in tensor["data_offsets"])
+            values = list(struct.unpack(f"<{(end - begin) // 4}f", content[begin:end]))
+            change(name, values)
+            content[begin:end] = struct.pack(f"<{len(values)}f", *values)
+        (folder / entry["name"]).write_bytes(content)
+        entry["sha256"] = hashlib.sha256(content).hexdigest()
+    (folder / "manifest.json").write_text(seal(manifest), encoding="utf-8")

@@ -14,7 +14,7 @@ from program import PROGRAM, SOURCE, ProgramTest, small
 
 GOLDEN = pathlib.Path(__file__).with_name("help.txt")
 COMMANDS = [[], ["run"], ["plan"], ["calibrate"], ["support"], ["validate"], ["schema"], ["sample"], ["eval"], ["checkpoint"], ["checkpoint", "inspect"],
-            ["checkpoint", "verify"], ["checkpoint", "export"], ["doctor"]]
+            ["checkpoint", "verify"], ["checkpoint", "diff"], ["checkpoint", "export"], ["doctor"]]
 
 WRONG = {
     "nothing": ([], "name a command"),
@@ -29,7 +29,7 @@ WRONG = {
     "quiet and verbose": (["run", "recipe.json", "-q", "-v"], "excludes"),
     "validate without a recipe": (["validate"], "RECIPE"),
     "schema with an argument": (["schema", "recipe.json"], "recipe.json"),
-    "checkpoint alone": (["checkpoint"], "inspect, verify, export"),
+    "checkpoint alone": (["checkpoint"], "inspect, verify, diff, export"),
     "unknown command of checkpoint": (["checkpoint", "inspekt", "a"], 'did you mean "inspect"?'),
     "inspect without a source": (["checkpoint", "inspect"], "SOURCE"),
     "export without a format": (["checkpoint", "export", ".", "out"], "--to"),
