@@ -10,11 +10,14 @@
 
 #include "apps/llmtrain/commands.h"
 #include "apps/llmtrain/flags.h"
+#include "apps/llmtrain/launch/deadline.h"
 #include "apps/llmtrain/launch/executable_recipe.h"
 #include "apps/llmtrain/launch/launch.h"
+#include "apps/llmtrain/launch/parent_death.h"
 #include "apps/llmtrain/plan/plan.h"
 #include "apps/llmtrain/runtime.h"
 #include "core/base/error.h"
+#include "core/base/stop_signals.h"
 #include "core/recipe/recipe_io.h"
 
 namespace llmtrain::app {
@@ -47,7 +50,7 @@ void require_folder_of(const std::string& file) {
   throw Error(ExitCode::cannot_write, "--trace: " + folder.string() + ": no such folder; create it first");
 }
 
-int run_here(const RunOptions& options, const std::optional<Launcher>& launcher) {
+int run_here(const RunOptions& options, const std::optional<Launcher>& launcher, StopSignals& stop) {
   Recipe recipe = read_recipe(options.recipe, all_overrides(options));
   if (options.dry_run) {
     PlanOutputs outputs;
@@ -56,12 +59,10 @@ int run_here(const RunOptions& options, const std::optional<Launcher>& launcher)
   }
   if (options.trace) require_folder_of(*options.trace);
   require_executable(recipe, options.recipe);
-  if (recipe.data.train.empty()) {
-    throw Error(ExitCode::bad_recipe, options.recipe +
-                                          ": /data/train: is missing; run needs at least one source, as in "
-                                          "[{\"path\": \"text.txt\"}]");
-  }
+  require_training_data(recipe, options.recipe);
   RunRequest request;
+  request.stop = &stop;
+  request.deadline = deadline_of(recipe);
   request.trace = options.trace;
   request.verbosity = options.quiet ? Verbosity::quiet : options.verbose ? Verbosity::verbose : Verbosity::normal;
   request.launch = decide_launch(options.recipe, recipe, launcher);
@@ -70,7 +71,7 @@ int run_here(const RunOptions& options, const std::optional<Launcher>& launcher)
   // A build without MPI runs its ranks as threads of this process.
   if (!launcher && request.launch.backend == CommunicationBackend::automatic && !runtime.has_mpi())
     request.launch.backend = CommunicationBackend::local;
-  if (starts_processes(request.launch, launcher)) return start_ranks(request.launch.ranks);
+  if (starts_processes(request.launch, launcher)) return start_ranks(request.launch.ranks, stop);
   set_verbosity(request.verbosity);
   // One rank plans for all: every rank would get the same.
   if (!launcher || launcher->rank == 0) request.plan = plan_for_run(request.layout, request.launch);
@@ -78,9 +79,12 @@ int run_here(const RunOptions& options, const std::optional<Launcher>& launcher)
 }
 
 int run(const RunOptions& options) {
+  // First of all, so that a request counts from the process's first instant.
+  StopSignals stop;
   const std::optional<Launcher> launcher = find_launcher();
+  if (launcher && launcher->ranks > 1) end_with_launcher();
   try {
-    return run_here(options, launcher);
+    return run_here(options, launcher, stop);
   } catch (const Error&) {
     // The first rank finds the same error in the same recipe and reports it; its exit ends this one.
     if (launcher && launcher->rank > 0) std::this_thread::sleep_for(std::chrono::seconds(2));

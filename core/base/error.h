@@ -15,7 +15,8 @@ enum class ExitCode {
   missing_input = 66,  // a file that a recipe or a command names does not exist
   rank_lost = 69,
   cannot_write = 73,
-  stopped = 75,  // on request, with a checkpoint saved: the job can be requeued
+  stopped = 75,       // on request, with a checkpoint saved: the job can be requeued
+  interrupted = 130,  // by a second request, without a checkpoint
 };
 
 // The one exception type that reaches the user. `what()` is the whole message: it names the field or file, the value

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/mapping_guard.h"
 
 namespace llmtrain {
 namespace {
@@ -19,7 +20,8 @@ namespace {
 std::string reason() { return std::strerror(errno); }
 
 int open_for_reading(const std::filesystem::path& file, struct stat& status) {
-  const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  // O_NONBLOCK, because opening a FIFO would otherwise wait for a writer before it can be refused.
+  const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) {
     const auto code = errno == ENOENT || errno == ENOTDIR ? ExitCode::missing_input : ExitCode::bad_data;
     throw Error(code, file.string() + ": cannot be opened: " + reason());
@@ -125,10 +127,13 @@ MappedFile::MappedFile(const std::filesystem::path& file) {
   ::close(descriptor);
   if (address == MAP_FAILED) throw Error(ExitCode::bad_data, file.string() + ": cannot be mapped: " + why);
   data_ = static_cast<const std::byte*>(address);
+  if (data_ != nullptr) guard_mapping(data_, size_, file);
 }
 
 MappedFile::~MappedFile() {
-  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+  if (data_ == nullptr) return;
+  unguard_mapping(data_);
+  ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
 void MappedFile::release(std::span<const std::byte> part) const noexcept {

@@ -36,11 +36,21 @@ struct TensorSlice {
   double scale = 1;
 };
 
+// Updates that were skipped because the gradient norm was not finite.
+struct SkippedUpdates {
+  std::int64_t total = 0;      // of the run
+  std::int64_t in_a_row = 0;   // the last ones
+  std::int64_t rollbacks = 0;  // times that the run has returned to a checkpoint for them
+
+  bool operator==(const SkippedUpdates&) const = default;
+};
+
 struct CheckpointState {
   std::int64_t step = 0;           // training steps done
   std::int64_t data_position = 0;  // samples consumed
   std::int64_t seed = 0;           // all random streams follow from seed and step
   nlohmann::ordered_json recipe;   // the resolved recipe
+  SkippedUpdates skipped{};
 };
 
 inline constexpr std::int64_t default_file_bytes = 5'000'000'000;

@@ -152,6 +152,8 @@ class MemberReader {
     return values;
   }
 
+  bool has(const std::string& key) const { return object_.contains(key); }
+
   void finish() const {
     // An unknown key may change the meaning of the known ones: a newer program wrote it.
     for (const auto& item : object_.items())
@@ -186,12 +188,21 @@ void check_version(MemberReader& reader) {
     reader.fail("has version " + std::to_string(version) + ", this program reads version 1: use the newer program");
 }
 
-CheckpointState read_state(MemberReader& reader) {
+SkippedUpdates read_skipped(const Json& object, const std::string& file) {
+  MemberReader reader(object, file, "/skipped");
+  const SkippedUpdates skipped{reader.integer("total"), reader.integer("in_a_row"), reader.integer("rollbacks")};
+  if (std::min({skipped.total, skipped.in_a_row, skipped.rollbacks}) < 0) reader.fail("has a negative count");
+  reader.finish();
+  return skipped;
+}
+
+CheckpointState read_state(MemberReader& reader, const std::string& file) {
   CheckpointState state;
   state.step = reader.integer("step");
   state.data_position = reader.integer("data_position");
   state.seed = reader.integer("seed");
   state.recipe = reader.get("recipe");
+  if (reader.has("skipped")) state.skipped = read_skipped(reader.get("skipped"), file);
   return state;
 }
 
@@ -263,6 +274,10 @@ std::string manifest_text(const Manifest& manifest) {
   append_member(text, "data_position", manifest.state.data_position);
   append_member(text, "seed", manifest.state.seed);
   append_member(text, "recipe", manifest.state.recipe);
+  // Nearly no run has skipped any, and what is not there any program reads.
+  if (const SkippedUpdates& skipped = manifest.state.skipped; skipped != SkippedUpdates{})
+    append_member(text, "skipped",
+                  {{"total", skipped.total}, {"in_a_row", skipped.in_a_row}, {"rollbacks", skipped.rollbacks}});
   append_list(text, "tensors", tensors_to_json(manifest));
   std::vector<Json> files;
   for (const ManifestFile& file : manifest.files)
@@ -278,7 +293,7 @@ Manifest parse_manifest(std::string_view text, const std::string& file, Coverage
   MemberReader reader(json, file, "the manifest");
   check_version(reader);
   Manifest manifest;
-  manifest.state = read_state(reader);
+  manifest.state = read_state(reader, file);
   // Files before tensors: slices refer to them by name.
   manifest.files = read_files(reader.list("files"), file);
   read_tensors(reader.list("tensors"), file, manifest);

@@ -16,6 +16,7 @@ namespace llmtrain {
 //   format         "llmtrain checkpoint"
 //   version        1; a reader refuses others
 //   step, data_position, seed, recipe    the CheckpointState
+//   skipped        {total, in_a_row, rollbacks}: its SkippedUpdates; without it all are 0
 //   tensors        [{name, dtype, shape, scale, slices: [{file, offset, shape}]}]: the slices cover the tensor, each
 //                  element once; dtype is one of safetensors' names with whole bytes, scale a finite number; names have no
 //                  control characters

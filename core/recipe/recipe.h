@@ -131,6 +131,8 @@ struct TrainingRecipe {
   std::int64_t evaluate_every = 0;       // 0: never
   std::int64_t evaluate_batches = 0;     // global batches per evaluation; 0: the whole validation data
   double clip_norm = 1;                  // 0: off
+  std::int64_t skip_limit = 10;          // 0: none
+  std::int64_t rollbacks = 0;
   OptimizerRecipe optimizer;
   LearningRateRecipe learning_rate;
 
@@ -245,6 +247,7 @@ struct LaunchRecipe {
   double link_megabytes_per_second = 0;  // 0: no limit
   double layer_delay_microseconds = 0;
   double watchdog_seconds = 600;
+  double time_limit_seconds = 0;  // 0: none
 
   bool operator==(const LaunchRecipe&) const = default;
 };

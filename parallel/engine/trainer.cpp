@@ -56,6 +56,8 @@ StepResult Trainer::step(StopRequest stop) {
   const StepResult result = runner_.step(micros, steps_done_, stop);
   ++steps_done_;
   samples_consumed_ += recipe().batch.global;
+  skipped_.in_a_row = result.skipped ? skipped_.in_a_row + 1 : 0;
+  if (result.skipped) ++skipped_.total;
   return result;
 }
 
@@ -64,13 +66,26 @@ double Trainer::evaluate() {
 }
 
 CheckpointState Trainer::state() const {
-  return {.step = steps_done_, .data_position = samples_consumed_, .seed = recipe().seed, .recipe = to_json(recipe())};
+  return {.step = steps_done_,
+          .data_position = samples_consumed_,
+          .seed = recipe().seed,
+          .recipe = to_json(recipe()),
+          .skipped = skipped_};
 }
 
 void Trainer::resume(const CheckpointReader& checkpoint) {
   load_state(model_, checkpoint);
   steps_done_ = checkpoint.state().step;
   samples_consumed_ = checkpoint.state().data_position;
+  skipped_ = checkpoint.state().skipped;
+}
+
+void Trainer::roll_back(const CheckpointReader& checkpoint) {
+  const std::int64_t consumed = samples_consumed_;
+  const SkippedUpdates skipped = skipped_;
+  resume(checkpoint);
+  samples_consumed_ = consumed;
+  skipped_ = {.total = skipped.total, .in_a_row = 0, .rollbacks = skipped.rollbacks + 1};
 }
 
 }  // namespace llmtrain

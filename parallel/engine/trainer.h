@@ -29,6 +29,7 @@ class Trainer {
   std::int64_t steps_done() const { return steps_done_; }
   // Samples of the training data's order consumed by all ranks together.
   std::int64_t samples_consumed() const { return samples_consumed_; }
+  const SkippedUpdates& skipped() const { return skipped_; }
   StepResult step(StopRequest stop = StopRequest::none);
 
   // Mean loss per token over the validation data: training.evaluate_batches global batches of it, or all if that is 0.
@@ -39,6 +40,9 @@ class Trainer {
   CheckpointState state() const;
   // Continues from a checkpoint of the same model as if training had never stopped.
   void resume(const CheckpointReader& checkpoint);
+  // Returns to a checkpoint of this run, and goes on with the data that follow those consumed so far. The updates that
+  // were skipped in a row count no longer.
+  void roll_back(const CheckpointReader& checkpoint);
 
   const Recipe& recipe() const { return model_.recipe(); }
   const Dataset& train_data() const { return train_; }
@@ -52,6 +56,7 @@ class Trainer {
   LocalModel model_;
   Runner runner_;
   std::int64_t steps_done_ = 0, samples_consumed_ = 0;
+  SkippedUpdates skipped_;
 };
 
 }  // namespace llmtrain

@@ -16,6 +16,7 @@
 #include "core/base/units.h"
 #include "core/checkpoint/checkpoint_folder.h"
 #include "core/checkpoint/checkpoint_part.h"
+#include "core/checkpoint/finite_weights.h"
 #include "core/checkpoint/safetensors.h"
 #include "parallel/comm/agreement.h"
 
@@ -175,9 +176,15 @@ void CheckpointSaver::write(const CheckpointState& state, Slices slices, std::sh
   save_ = std::move(save);
   if (is_alone()) {
     save_->phase = Save::Phase::committing;
-    start([this] { write_checkpoint(checkpoints_, save_->state, save_->slices, recipe_.keep); });
+    start([this] {
+      require_finite_weights(save_->slices);
+      write_checkpoint(checkpoints_, save_->state, save_->slices, recipe_.keep);
+    });
   } else {
-    start([this] { save_->part = save_->writer.write(save_->aside, save_->numbers); });
+    start([this] {
+      require_finite_weights(save_->slices);
+      save_->part = save_->writer.write(save_->aside, save_->numbers);
+    });
   }
   if (!recipe_.async) finish();
 }
@@ -205,10 +212,11 @@ void CheckpointSaver::go_on() {
   auto save = std::move(save_);  // a failure from here on ends this save
   check(*save, failure);
   if (save->phase == Save::Phase::writing) return commit(std::move(save));
+  const double seconds = seconds_since(save->start);
+  longest_save_ = std::max(longest_save_.value_or(0), seconds);
   if (is_first())
     log().debug("checkpoint of step {}: written to {} in {}", save->state.step,
-                (checkpoints_ / checkpoint_name(save->state.step)).string(),
-                format_duration(seconds_since(save->start)));
+                (checkpoints_ / checkpoint_name(save->state.step)).string(), format_duration(seconds));
 }
 
 void CheckpointSaver::commit(std::unique_ptr<Save> save) {

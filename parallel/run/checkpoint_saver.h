@@ -34,13 +34,15 @@ class CheckpointSaver {
   CheckpointSaver& operator=(const CheckpointSaver&) = delete;
 
   // `slices` are this rank's part. Their memory may change once this returns, unless `memory` owns it: then it is kept
-  // instead of being copied. Throws what write_checkpoint() throws, also for the previous write; then this one is not
-  // started.
+  // instead of being copied. Throws what require_finite_weights() and write_checkpoint() throw, also for the previous
+  // write; then this one is not started.
   void write(const CheckpointState& state, std::span<const TensorSlice> slices,
              std::shared_ptr<const void> memory = nullptr);
   // Call between steps: commits a write once all ranks have written their files, without waiting for it. Throws what
   // the write threw.
   void progress();
+  // Seconds of the longest write so far, from write() to its end on the disk; none before the first has ended.
+  std::optional<double> longest_save() const { return longest_save_; }
   // Blocks until everything is on disk. Throws what the write threw, once.
   void finish();
 
@@ -57,8 +59,9 @@ class CheckpointSaver {
   std::filesystem::path checkpoints_;
   CheckpointRecipe recipe_;
   Communicator& communicator_;
-  std::string writers_;                     // part of the name of the temporary folder
-  std::unique_ptr<Save> save_;              // the write in progress
+  std::string writers_;         // part of the name of the temporary folder
+  std::unique_ptr<Save> save_;  // the write in progress
+  std::optional<double> longest_save_;
   std::future<std::optional<Error>> work_;  // this rank's current work for it
 };
 

@@ -4,11 +4,9 @@
 #include <spdlog/fmt/fmt.h>
 #include <unistd.h>
 
-#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
-#include <utility>
 
 #include "core/base/log.h"
 #include "core/base/units.h"
@@ -26,14 +24,6 @@ bool is_live_terminal() {
   const char* term = std::getenv("TERM");
   const bool dumb = term == nullptr || std::string_view(term) == "dumb";
   return ::isatty(STDERR_FILENO) == 1 && !dumb && std::getenv("CI") == nullptr;
-}
-
-volatile std::sig_atomic_t stop_requested = 0;
-
-void note_request(int signal) {
-  stop_requested = 1;
-  // A second Ctrl-C then ends the process immediately.
-  if (signal == SIGINT) std::signal(SIGINT, SIG_DFL);
 }
 
 }  // namespace
@@ -101,27 +91,19 @@ void Progress::note(const std::string& text) {
   log().info("{}", text);
 }
 
-StopSignal::StopSignal(std::filesystem::path stop_file) : stop_file_(std::move(stop_file)) {
-  stop_requested = 0;
-  struct sigaction action {};
-  action.sa_handler = note_request;
-  // System calls in progress are restarted: a request to stop must not make a write fail.
-  action.sa_flags = SA_RESTART;
-  for (std::size_t i = 0; i < signals.size(); ++i) ::sigaction(signals[i], &action, &former_[i]);
+void Progress::warn(const std::string& text) {
+  clear();
+  log().warn("{}", text);
 }
 
-StopSignal::~StopSignal() {
-  for (std::size_t i = 0; i < signals.size(); ++i) ::sigaction(signals[i], &former_[i], nullptr);
-}
-
-bool StopSignal::requested() const {
+bool StopFile::exists() const {
   std::error_code unreadable;  // counts as no request
-  return stop_requested != 0 || std::filesystem::exists(stop_file_, unreadable);
+  return std::filesystem::exists(file_, unreadable);
 }
 
-void StopSignal::acknowledge() {
-  std::error_code missing;  // the request came by a signal, not by the file
-  std::filesystem::remove(stop_file_, missing);
+void StopFile::remove() {
+  std::error_code missing;  // the request came in another way
+  std::filesystem::remove(file_, missing);
 }
 
 }  // namespace llmtrain

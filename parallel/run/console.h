@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <chrono>
-#include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <utility>
 
 #include "parallel/run/metrics_log.h"
 
@@ -24,6 +23,8 @@ class Progress {
   void show(const TrainingRow& row);
   // Prints a permanent line above the live one.
   void note(const std::string& line);
+  // The same, also if quiet.
+  void warn(const std::string& line);
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -39,24 +40,16 @@ class Progress {
   Clock::time_point last_{};
 };
 
-// Records requests to stop: SIGUSR1 (which Slurm can send before the time limit), SIGTERM, SIGINT, or the file
-// `stop_file`. The training loop checks it once per step. A second SIGINT ends the process immediately. At most one
-// object may exist at a time; its destructor restores the previous handlers.
-class StopSignal {
+// The file by which a run can be asked to stop as long as it exists.
+class StopFile {
  public:
-  explicit StopSignal(std::filesystem::path stop_file);
-  ~StopSignal();
-  StopSignal(const StopSignal&) = delete;
-  StopSignal& operator=(const StopSignal&) = delete;
+  explicit StopFile(std::filesystem::path file) : file_(std::move(file)) {}
 
-  bool requested() const;
-  void acknowledge();  // removes the file, so that the run can be continued
+  bool exists() const;
+  void remove();  // so that the run can be continued
 
  private:
-  static constexpr std::array signals{SIGUSR1, SIGTERM, SIGINT};
-
-  std::filesystem::path stop_file_;
-  std::array<struct sigaction, signals.size()> former_{};
+  std::filesystem::path file_;
 };
 
 }  // namespace llmtrain

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +19,7 @@
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/checkpoint/checkpoint.h"
+#include "core/checkpoint/checkpoint_folder.h"
 #include "core/json/document.h"
 #include "core/json/json_text.h"
 #include "core/recipe/recipe_io.h"
@@ -80,9 +82,19 @@ bool routes_micro_batches(const ModelRecipe& model) {
 // Whether a run may continue with another value of this key: the losses do not depend on it beyond rounding.
 bool may_change(const std::string& pointer, const ModelRecipe& model) {
   if (pointer == "/batch/micro" && routes_micro_batches(model)) return false;
-  constexpr std::array<std::string_view, 11> free_keys{"/$schema",  "/description", "/batch/micro", "/parallel",
-                                                       "/pipeline", "/memory",      "/kernels",     "/cluster",
-                                                       "/launch",   "/checkpoint",  "/log"};
+  constexpr std::array<std::string_view, 13> free_keys{"/$schema",
+                                                       "/description",
+                                                       "/batch/micro",
+                                                       "/training/skip_limit",
+                                                       "/training/rollbacks",
+                                                       "/parallel",
+                                                       "/pipeline",
+                                                       "/memory",
+                                                       "/kernels",
+                                                       "/cluster",
+                                                       "/launch",
+                                                       "/checkpoint",
+                                                       "/log"};
   return std::any_of(free_keys.begin(), free_keys.end(), [&](auto key) { return lies_in(pointer, key); });
 }
 
@@ -187,11 +199,14 @@ fs::path checkpoint_to_start_from(const Recipe& recipe, const VerifyCheckpoint& 
 
 // Locks the file .lock for the lifetime of the result. The file is not removed at the end: if processes created and
 // removed it, two of them could hold locks on different files of the same name.
-std::shared_ptr<const void> lock(const fs::path& folder) {
+std::shared_ptr<const int> lock(const fs::path& folder) {
   const fs::path file = folder / ".lock";
   const int descriptor = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (descriptor < 0) cannot_write(file, std::string("cannot be created: ") + std::strerror(errno));
-  std::shared_ptr<const void> held(nullptr, [descriptor](const void*) { ::close(descriptor); });
+  std::shared_ptr<const int> held(new int(descriptor), [](const int* open) {
+    ::close(*open);
+    delete open;
+  });
   if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return held;
   const int reason = errno;
   // Only this error means that another process holds the lock.
@@ -222,6 +237,17 @@ RunDirectory::RunDirectory(const Recipe& recipe) : recipe_(recipe), path_(recipe
     write_file_atomically(recipe_file(path_), to_json(recipe).dump(2) + "\n");
   make_folder(log_file().parent_path());
   make_folder(checkpoints());
+  clear_leftovers(checkpoints());
+}
+
+void RunDirectory::require_in_place() const {
+  struct stat named {
+  }, held{};
+  const bool is_named = ::stat((path_ / ".lock").c_str(), &named) == 0;
+  if (is_named && ::fstat(*lock_, &held) == 0 && named.st_dev == held.st_dev && named.st_ino == held.st_ino) return;
+  throw Error(ExitCode::cannot_write, path_.string() +
+                                          ": was removed or replaced while the run was writing in it; the run ends, "
+                                          "because its checkpoints would be lost");
 }
 
 std::optional<fs::path> RunDirectory::checkpoint_to_resume(const VerifyCheckpoint& verify) const {

@@ -21,9 +21,9 @@ class RunDirectory {
   // Creates the folder `recipe.log.directory` with recipe.json, or continues the run in it (recipe.json stays as it
   // is). Throws Error(bad_recipe) and changes nothing if the folder contains other files, another recipe's run (the
   // message names each key that differs, with both values; keys that do not affect the numbers may differ: $schema,
-  // description, batch.micro, parallel, pipeline, memory, kernels, cluster, launch, checkpoint, log), a run although
-  // `checkpoint.resume` is "never", or a run that another process is training. Throws Error(cannot_write) if it cannot
-  // be created.
+  // description, batch.micro, training.skip_limit and .rollbacks, parallel, pipeline, memory, kernels, cluster, launch,
+  // checkpoint, log), a run although `checkpoint.resume` is "never", or a run that another process is training. Throws
+  // Error(cannot_write) if it cannot be created.
   explicit RunDirectory(const Recipe& recipe);
   RunDirectory(const RunDirectory&) = delete;
   RunDirectory& operator=(const RunDirectory&) = delete;
@@ -36,6 +36,9 @@ class RunDirectory {
   }
   std::filesystem::path log_file() const { return path_ / "log" / "rank-00000.log"; }
 
+  // Throws Error(cannot_write) if the folder was removed or replaced since: what is written would be lost.
+  void require_in_place() const;
+
   // The verified checkpoint to continue from: the newest intact one of this folder, else the one that
   // `checkpoint.resume` names (a checkpoint, or a run directory, meaning its newest intact one); none for a new run.
   // Skipped damaged checkpoints are logged as warnings. Throws Error(bad_data) if there are checkpoints but all are
@@ -46,7 +49,7 @@ class RunDirectory {
  private:
   Recipe recipe_;
   std::filesystem::path path_;
-  std::shared_ptr<const void> lock_;
+  std::shared_ptr<const int> lock_;  // the open file .lock
 };
 
 // Throws Error(bad_recipe) that names a rank whose recipe differs from the first rank's, and the first key that

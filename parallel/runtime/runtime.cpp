@@ -6,7 +6,6 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
-#include <csignal>
 #include <memory>
 #include <string>
 #include <thread>
@@ -14,8 +13,8 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
-#include "core/checkpoint/stored_model.h"
 #include "core/base/printable.h"
+#include "core/checkpoint/stored_model.h"
 #include "core/data/tokenizer.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/communicator.h"
@@ -60,12 +59,8 @@ ExitCode fail(Communicator& communicator, const Error& error) {
   return error.code();
 }
 
-// Only the first rank prints progress and handles requests to stop; the others print errors and ignore the signals,
-// which launchers send to all processes.
-void follow_first_rank() {
-  log().sinks().front()->set_level(spdlog::level::err);
-  for (const int signal : {SIGUSR1, SIGTERM, SIGINT}) std::signal(signal, SIG_IGN);
-}
+// Only the first rank prints progress; the others print errors.
+void follow_first_rank() { log().sinks().front()->set_level(spdlog::level::err); }
 
 void check_size(const RunRequest& request, const Communicator& world) {
   if (world.size() == request.launch.ranks) return;
@@ -146,6 +141,11 @@ class LoadedModel {
                StateContents::weights) {
     load_weights(model_, checkpoint_);
   }
+
+  LocalModel& model() { return model_; }
+  std::int64_t step() const { return checkpoint_.state().step; }
+
+ private:
   // Before the model takes memory, which a checkpoint's recipe alone must not decide.
   static std::shared_ptr<const Layout> checked_layout(const Recipe& recipe, const CheckpointReader& checkpoint) {
     auto layout = single_rank_layout(recipe);
@@ -154,11 +154,6 @@ class LoadedModel {
     return layout;
   }
 
-
-  LocalModel& model() { return model_; }
-  std::int64_t step() const { return checkpoint_.state().step; }
-
- private:
   CheckpointReader checkpoint_;
   std::shared_ptr<Communicator> communicator_;
   LocalModel model_;
@@ -182,6 +177,10 @@ class Runtime final : public RuntimeInterface {
                           recipe.model.vocab_size, false, recipe.seed, "/data");
     LoadedModel loaded(recipe, request.checkpoint);
     const Evaluation evaluation = llmtrain::evaluate(loaded.model(), dataset, request.batches * recipe.batch.global);
+    if (!std::isfinite(evaluation.loss))
+      throw Error(ExitCode::bad_data, request.checkpoint +
+                                          ": the model's loss is not finite: its weights have diverged, "
+                                          "use an earlier checkpoint");
     return {evaluation.loss, std::exp(evaluation.loss), evaluation.tokens, loaded.step()};
   }
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "core/base/log.h"
+#include "core/base/stop_signals.h"
 #include "core/recipe/recipe.h"
 #include "parallel/layout/layout.h"
 #include "parallel/plan/cost/cluster_profile.h"
@@ -44,6 +46,8 @@ struct RunRequest {
   std::optional<RunPlan> plan;
   std::optional<std::string> trace;  // a file for the timeline of the last steps
   RunLaunch launch;
+  const StopSignals* stop = nullptr;                              // asked once per step; outlives the run
+  std::optional<std::chrono::system_clock::time_point> deadline;  // the run ends, with a checkpoint, before it
 
   const Recipe& recipe() const { return layout->recipe(); }  // --run-dir and --resume have already changed it
 };

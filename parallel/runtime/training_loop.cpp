@@ -15,6 +15,7 @@
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/base/printable.h"
+#include "core/base/stop_signals.h"
 #include "core/base/units.h"
 #include "core/data/tokenizer.h"
 #include "parallel/comm/agreement.h"
@@ -25,12 +26,19 @@
 #include "parallel/run/checkpoint_saver.h"
 #include "parallel/run/console.h"
 #include "parallel/run/metrics_log.h"
+#include "parallel/run/time_limit.h"
 #include "parallel/runtime/run_trace.h"
 
 namespace llmtrain {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+// Whether any rank says so. Collective.
+bool any_rank(Communicator& communicator, bool own) {
+  const auto all = exchange_numbers(communicator, own ? 1 : 0);
+  return std::find(all.begin(), all.end(), 1) != all.end();
+}
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -45,11 +53,12 @@ RoutingRow routing_row(const RoutingSums& sums) {
           sums.load / sums.passes};
 }
 
-// What only the first rank has: metrics, progress output and the handling of requests to stop.
+// What only the first rank has: metrics, progress output and the file that requests a stop.
 struct FirstRank {
-  MetricsLog metrics;
+  const RunDirectory& directory;
+  std::optional<MetricsLog> metrics;
   Progress progress;
-  StopSignal stop;
+  StopFile stop_file;
   double peak_flops;           // of one rank
   const ThreadMemory& memory;  // of its tensors
 };
@@ -60,6 +69,8 @@ class TrainingLoop {
   // `first` is null on the ranks that are not the first.
   TrainingLoop(const RunRequest& request, Trainer& trainer, FirstRank* first, spdlog::logger& logger)
       : recipe_(request.recipe()),
+        signals_(*request.stop),
+        time_limit_(request.deadline),
         trainer_(trainer),
         first_(first),
         logger_(logger),
@@ -69,20 +80,31 @@ class TrainingLoop {
   }
 
   ExitCode run() {
+    // Nothing has changed since the run's newest checkpoint, or there is nothing to save.
+    if (any_rank(communicator(), is_asked_to_stop())) return say_stopped(reason_to_stop());
     const bool evaluates = recipe_.training.evaluate_every > 0;
     // The loss of the initial weights is the reference for all later ones.
     if (evaluates && trainer_.steps_done() == 0) evaluate();
     while (trainer_.steps_done() < recipe_.training.steps) {
       const bool stops = train_step();
+      if (has_diverged()) {
+        roll_back();
+        continue;
+      }
       const bool last = trainer_.steps_done() == recipe_.training.steps;
       if ((evaluates && last) || every(recipe_.training.evaluate_every)) evaluate();
       // After the evaluation that this step may call for: a resumed run does not repeat it.
       if (!last && stops) return stop();
-      if (!last && every(recipe_.checkpoint.every)) save();
+      if (!last) save_regularly();
     }
-    return end(ExitCode::done);
+    end();
+    if (first_ != nullptr && trainer_.skipped().total > 0)
+      first_->progress.warn(fmt::format("{} of {} updates were skipped, because the gradient norm was not finite",
+                                        trainer_.skipped().total, trainer_.steps_done()));
+    return ExitCode::done;
   }
 
+  bool has_trained() const { return !step_seconds_.empty(); }
   // The median over this process's steps without the first, which warms up caches and allocators.
   double typical_step_seconds() const {
     std::vector<double> sorted(step_seconds_.begin() + (step_seconds_.size() > 1 ? 1 : 0), step_seconds_.end());
@@ -95,36 +117,90 @@ class TrainingLoop {
  private:
   bool every(std::int64_t steps) const { return steps > 0 && trainer_.steps_done() % steps == 0; }
 
+  // The same on all ranks, because the gradient norm is.
+  bool has_diverged() const {
+    const std::int64_t limit = recipe_.training.skip_limit;
+    return limit > 0 && trainer_.skipped().in_a_row >= limit;
+  }
+
+  void roll_back() {
+    // A write in progress may become the newest checkpoint.
+    saver_.finish();
+    const SkippedUpdates& skipped = trainer_.skipped();
+    const std::string what = fmt::format("step {}: the gradient norm was not finite {} times in a row",
+                                         trainer_.steps_done(), skipped.in_a_row);
+    constexpr const char* advice =
+        "lower training.learning_rate.peak, lengthen its warm-up or check the data; training.rollbacks lets a run "
+        "return to its newest checkpoint and leave data out, training.skip_limit when it ends";
+    if (skipped.rollbacks >= recipe_.training.rollbacks)
+      throw Error(ExitCode::bad_data, what + ": the run has diverged; " + advice);
+    const std::string folder = newest_checkpoint();
+    if (folder.empty())
+      throw Error(ExitCode::bad_data,
+                  what + ", and there is no checkpoint to return to: set checkpoint.every; " + advice);
+    trainer_.roll_back(CheckpointReader(folder));
+    if (first_ == nullptr) return;
+    // As after a restart: rows of steps that follow again are removed.
+    first_->metrics.emplace(recipe_.log.directory, recipe_.log, trainer_.steps_done());
+    first_->progress.warn(fmt::format("{}; returned to step {}, and going on after sample {} of the data", what,
+                                      trainer_.steps_done(), trainer_.samples_consumed()));
+  }
+
+  // On all ranks; empty without one.
+  std::string newest_checkpoint() {
+    SharedVerification verification(communicator());
+    std::string newest;
+    if (first_ == nullptr) {
+      verification.run({});
+    } else {
+      verification.run([&](const VerifyCheckpoint& verify) {
+        std::vector<std::string> damaged;
+        const auto found = find_checkpoint(RunDirectory::checkpoints_of(recipe_), damaged, verify);
+        if (found) newest = found->string();
+      });
+    }
+    return share_text(communicator(), newest);
+  }
+
   // Returns whether the ranks were asked to stop.
   bool train_step() {
-    const bool asked = first_ != nullptr && first_->stop.requested();
+    const bool asked = is_asked_to_stop();
     const auto start = Clock::now();
     const StepResult result = trainer_.step(asked ? StopRequest::stop : StopRequest::none);
     // Before saving and tracing, which are not part of a step.
     step_seconds_.push_back(seconds_since(start));
+    longest_step_ = std::max(longest_step_, step_seconds_.back());
     // At the same point of the step on all ranks, because it is collective.
     saver_.progress();
     if (trace_) trace_->end_step();
-    if (result.skipped) ++skipped_;
     if (first_ != nullptr) {
       show(result);
     } else {
       logger_.debug("step {}: loss {}, {}", trainer_.steps_done(), result.loss, format_duration(step_seconds_.back()));
     }
     // A request that came during the step. Several ranks must agree first, which the next step's exchange does.
-    const bool asked_alone = ranks() == 1 && first_->stop.requested();
+    const bool asked_alone = ranks() == 1 && is_asked_to_stop();
     return result.stop_requested || asked_alone;
   }
 
-  int ranks() const { return trainer_.model().groups().communicator().size(); }
+  // This rank; the next step's exchange tells the others.
+  bool is_asked_to_stop() const {
+    return signals_.requested() || (first_ != nullptr && (first_->stop_file.exists() || must_stop_in_time()));
+  }
+
+  bool must_stop_in_time() const { return time_limit_.must_stop(longest_step_, saver_.longest_save()); }
+
+  Communicator& communicator() const { return trainer_.model().groups().communicator(); }
+  int ranks() const { return communicator().size(); }
 
   void show(const StepResult& result) {
+    first_->directory.require_in_place();
     if (result.skipped)
       first_->progress.note(
           fmt::format("step {}: the gradient norm is not finite; the update was skipped", trainer_.steps_done()));
     const bool last = trainer_.steps_done() == recipe_.training.steps;
     const TrainingRow row = make_row(result, step_seconds_.back());
-    if (last || every(recipe_.log.every)) first_->metrics.write(row);
+    if (last || every(recipe_.log.every)) first_->metrics->write(row);
     first_->progress.show(row);
   }
 
@@ -143,7 +219,7 @@ class TrainingLoop {
     row.mfu = row.tokens_per_second * graph.training_flops_per_token(recipe_.batch.sequence_length) / peak_flops;
     row.memory_bytes = memory_peak(trainer_.model().device());
     row.tensor_bytes = first_->memory.peak();
-    row.skipped = skipped_;
+    row.skipped = trainer_.skipped().total;
     if (result.saturated.elements > 0) row.saturated_share = result.saturated.saturated / result.saturated.elements;
     if (recipe_.model.moe) row.routing = routing_row(result.routing);
     return row;
@@ -153,9 +229,17 @@ class TrainingLoop {
     if (trainer_.validation_data() == nullptr) return;
     const double loss = trainer_.evaluate();
     if (first_ == nullptr) return;
-    first_->metrics.write(EvaluationRow{trainer_.steps_done(), loss});
+    first_->metrics->write(EvaluationRow{trainer_.steps_done(), loss});
     first_->progress.note(
         fmt::format("step {}: validation loss {:.4f}, perplexity {:.2f}", trainer_.steps_done(), loss, std::exp(loss)));
+  }
+
+  // While updates are skipped, checkpoints would differ in the data position alone, and displace those of better times.
+  void save_regularly() {
+    is_due_ = is_due_ || every(recipe_.checkpoint.every);
+    if (!is_due_ || trainer_.skipped().in_a_row > 0) return;
+    is_due_ = false;
+    save();
   }
 
   void save() {
@@ -164,28 +248,41 @@ class TrainingLoop {
   }
 
   ExitCode stop() {
-    const ExitCode code = end(ExitCode::stopped);
-    if (first_ == nullptr) return code;
-    first_->stop.acknowledge();
-    first_->progress.note(
-        fmt::format("stopped on request after step {}; run the same command again to continue", trainer_.steps_done()));
-    return code;
+    // Before the save, whose time is known then.
+    const std::string why = reason_to_stop();
+    end();
+    return say_stopped(why);
   }
 
-  ExitCode end(ExitCode code) {
+  std::string reason_to_stop() const {
+    return must_stop_in_time() && !signals_.requested() ? "before its time limit" : "on request";
+  }
+
+  ExitCode say_stopped(const std::string& why) {
+    if (first_ != nullptr) {
+      first_->stop_file.remove();
+      first_->progress.note(
+          fmt::format("stopped {} after step {}; run the same command again to continue", why, trainer_.steps_done()));
+    }
+    return ExitCode::stopped;
+  }
+
+  void end() {
     save();
     saver_.finish();
     if (trace_) trace_->write(*trace_file_);
-    return code;
   }
 
   const Recipe& recipe_;
+  const StopSignals& signals_;
+  TimeLimit time_limit_;
   Trainer& trainer_;
   FirstRank* first_;
   spdlog::logger& logger_;
   CheckpointSaver saver_;
-  std::int64_t skipped_ = 0;
+  bool is_due_ = false;  // a regular checkpoint
   std::vector<double> step_seconds_;
+  double longest_step_ = 0;
   const std::optional<std::string>& trace_file_;
   std::optional<RunTrace> trace_;
 };
@@ -249,12 +346,15 @@ ExitCode train_first(const RunRequest& request, Trainer& trainer, SharedVerifica
     return ExitCode::done;
   }
   const bool is_quiet = request.verbosity == Verbosity::quiet;
-  FirstRank first{MetricsLog(directory.path(), recipe.log, trainer.steps_done()),
+  FirstRank first{directory,
+                  std::optional<MetricsLog>(std::in_place, directory.path(), recipe.log, trainer.steps_done()),
                   Progress(recipe.training.steps, trainer.steps_done(), is_quiet),
-                  StopSignal(directory.path() / "STOP"), peak_flops_of(trainer.model()), memory};
+                  StopFile(directory.path() / "STOP"),
+                  peak_flops_of(trainer.model()),
+                  memory};
   TrainingLoop loop(request, trainer, &first, log());
   const ExitCode code = loop.run();
-  if (request.plan) compare_with_plan(request, loop.typical_step_seconds(), trainer, memory);
+  if (request.plan && loop.has_trained()) compare_with_plan(request, loop.typical_step_seconds(), trainer, memory);
   // Otherwise whole weights exist only while all ranks take part.
   const bool has_weights = trainer.model().holds_all_weights();
   if (code == ExitCode::done && !is_quiet && has_weights) show_sample(recipe, trainer);
@@ -282,6 +382,11 @@ ExitCode run_training(const RunRequest& request, const c10::Device& device, Comm
   SharedVerification verification(communicator);
   // Before the model is built, which may take minutes and much memory.
   verification.run([&](const VerifyCheckpoint& verify) { RunDirectory::check(request.recipe(), verify); });
+  // Before the model, too.
+  if (any_rank(communicator, request.stop->requested())) {
+    if (communicator.rank() == 0) log().info("stopped on request before training; run the same command again");
+    return ExitCode::stopped;
+  }
   const MemoryWatch watch;
   Trainer trainer(request.layout, communicator, device);
   return communicator.rank() == 0 ? train_first(request, trainer, verification, watch.memory())

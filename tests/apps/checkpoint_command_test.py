@@ -147,6 +147,7 @@ class Damaged(ProgramTest):
         "endless shape": lambda manifest: manifest["tensors"][0].update(shape=[2**62, 2**62]),
         "unknown file": lambda manifest: manifest["tensors"][0]["slices"][0].update(file="other.safetensors"),
         "control character in a name": lambda manifest: manifest["tensors"][0].update(name="a\x1b[2J"),
+        "negative count of skipped updates": put("skipped", {"total": -1, "in_a_row": 0, "rollbacks": 0}),
         "name twice": lambda manifest: manifest["tensors"][1].update(name="a.weight"),
     }
     TEXTS = {"empty": b"", "no JSON": b"checkpoint", "list": b"[]", "empty object": b"{}", "binary": bytes(range(256)),

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -28,6 +29,14 @@ def rank_process(pid, rank):
     variable = f"OMPI_COMM_WORLD_RANK={rank}".encode()
     return next(int(child) for child in processes_below(pid)
                 if variable in pathlib.Path(f"/proc/{child}/environ").read_bytes().split(b"\0"))
+
+
+def is_running(pid):
+    """Whether there is such a process that has not ended."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 class Ranks(ProgramTest):
@@ -80,6 +89,12 @@ class Ranks(ProgramTest):
         rows = self.train("two", "--ranks", "2", "--set", "launch.backend=local", "--resume",
                           "four/checkpoints/step-00000010")
         self.assert_close(rows, [row for row in expected if row["step"] > 10])
+        # Whatever their layouts, checkpoints can be compared; the runs' sums differ in fp32's last bits.
+        answer = json.loads(self.run_program("checkpoint", "diff", "alone", "two", "--json").stdout)
+        self.assertGreater(answer["compared"], 20)
+        # Not of key biases, whose gradients are nothing but rounding errors.
+        weights = [tensor["relative"] for tensor in answer["tensors"] if tensor["name"].endswith(".weight")]
+        self.assertLess(max(weights), 1e-2)
 
     def test_only_the_first_rank_prints_and_each_has_a_log(self):
         for backend in BACKENDS:
@@ -260,19 +275,101 @@ class Ranks(ProgramTest):
             self.assertEqual(result.stderr.count("nowhere.txt"), 1, result.stderr)
 
     def test_stop_on_request(self):
-        for backend in BACKENDS:
-            with self.subTest(backend):
-                long = ["--ranks", "2", "--run-dir", backend, "--set", f"launch.backend={backend}", "--set",
-                        "training.steps=100000", "--set", "training.evaluate_every=0"]
-                with subprocess.Popen([PROGRAM, "run", "recipe.json", *long], cwd=self.folder, stderr=subprocess.PIPE,
-                                      text=True) as process:
-                    for line in process.stderr:
-                        if line.startswith("step "):
-                            break
-                    process.send_signal(signal.SIGTERM)
-                    rest = process.stderr.read()
-                self.assertEqual(process.returncode, 75, rest)
+        """By a signal to the program, and by one to a rank other than the first."""
+        requests = [("local", lambda pid: os.kill(pid, signal.SIGTERM))]
+        if "mpi" in BACKENDS:
+            requests += [("mpi", lambda pid: os.kill(pid, signal.SIGHUP)),
+                         ("mpi", lambda pid: os.kill(rank_process(pid, 1), signal.SIGTERM))]
+        for number, (backend, request) in enumerate(requests):
+            with self.subTest(backend=backend, number=number):
+                process = self.endless(f"asked-{number}", backend)
+                self.wait_for_a_step(process)
+                request(process.pid)
+                rest = process.stderr.read()
+                self.assertEqual(process.wait(), 75, rest)
                 self.assertIn("run the same command again", rest)
+
+    def endless(self, folder, backend):
+        long = ["--ranks", "2", "--run-dir", folder, "--set", f"launch.backend={backend}", "--set",
+                "training.steps=1000000", "--set", "training.evaluate_every=0"]
+        process = subprocess.Popen([PROGRAM, "run", "recipe.json", *long], cwd=self.folder, stderr=subprocess.PIPE,
+                                   text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def wait_for_a_step(self, process):
+        for line in process.stderr:
+            if line.startswith("step "):
+                return
+        self.fail("no step")
+
+    @unittest.skipUnless("mpi" in BACKENDS, "no mpirun")
+    def test_requests_before_the_first_step(self):
+        """At any moment between the start of the program and its first step: none is lost, and none kills. The first
+        moment is when the program handles signals: before that it is the system that ends it."""
+        for number, seconds in enumerate((0, 0.1, 0.4, 0.8)):
+            with self.subTest(seconds=seconds):
+                process = self.endless(f"early-{number}", "mpi")
+                caught = f"/proc/{process.pid}/status"
+                while not int(re.search(r"SigCgt:\s*(\w+)", pathlib.Path(caught).read_text())[1], 16) >> 14 & 1:
+                    time.sleep(0.001)
+                time.sleep(seconds)
+                process.send_signal(signal.SIGTERM)
+                rest = process.stderr.read()
+                self.assertEqual(process.wait(), 75, rest)
+
+    @unittest.skipUnless("mpi" in BACKENDS, "no mpirun")
+    def test_a_second_request_ends_the_run(self):
+        process = self.endless("insisted", "mpi")
+        self.wait_for_a_step(process)
+        os.kill(rank_process(process.pid, 0), signal.SIGSTOP)  # so that the first request cannot be answered
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.1)
+        process.send_signal(signal.SIGTERM)
+        rest = process.stderr.read()
+        self.assertEqual(process.wait(), 130, rest)
+        self.assertIn("second request", rest)
+
+    @unittest.skipUnless("mpi" in BACKENDS, "no mpirun")
+    def test_nothing_trains_on_without_its_parent(self):
+        """Whoever is killed, the program or mpirun, in training and at the start: all below it end within 5 s."""
+        for number, (victim, seconds) in enumerate((("program", None), ("mpirun", None), ("program", 0.2))):
+            with self.subTest(victim=victim, seconds=seconds):
+                process = self.endless(f"orphans-{number}", "mpi")
+                if seconds is None:
+                    self.wait_for_a_step(process)
+                else:
+                    while not list(processes_below(process.pid)):
+                        time.sleep(0.01)
+                    time.sleep(seconds)
+                below = list(processes_below(process.pid))
+                os.kill(process.pid if victim == "program" else int(below[0]), signal.SIGKILL)
+                end = time.monotonic() + 5
+                while any(map(is_running, below)) and time.monotonic() < end:
+                    time.sleep(0.02)
+                self.assertEqual([pid for pid in below if is_running(pid)], [])
+
+    @unittest.skipUnless("mpi" in BACKENDS, "no mpirun")
+    def test_ranks_of_one_machine_do_not_listen(self):
+        process = self.endless("listening", "mpi")
+        self.wait_for_a_step(process)
+        inodes = set()
+        for kind in ("tcp", "tcp6"):
+            for line in pathlib.Path(f"/proc/{process.pid}/net/{kind}").read_text().splitlines()[1:]:
+                fields = line.split()
+                if fields[3] == "0A":  # TCP_LISTEN
+                    inodes.add(f"socket:[{fields[9]}]")
+        for rank in (0, 1):
+            held = {os.readlink(link) for link in pathlib.Path(f"/proc/{rank_process(process.pid, rank)}/fd").iterdir()}
+            self.assertEqual(held & inodes, set())
+
+    @unittest.skipUnless("mpi" in BACKENDS, "no mpirun")
+    def test_a_folder_by_the_name_of_mpiruns_separator(self):
+        result = self.run_ranks("-q", "--ranks", "2", "--run-dir", ":")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertTrue((self.folder / ":" / "metrics.jsonl").exists())
 
 
 if __name__ == "__main__":

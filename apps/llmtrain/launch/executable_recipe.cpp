@@ -14,4 +14,10 @@ void require_executable(const Recipe& recipe, const std::string& name) {
   if (!lines.empty()) throw Error(ExitCode::bad_recipe, lines);
 }
 
+void require_training_data(const Recipe& recipe, const std::string& name) {
+  if (!recipe.data.train.empty()) return;
+  throw Error(ExitCode::bad_recipe,
+              name + ": /data/train: is missing; run needs at least one source, as in [{\"path\": \"text.txt\"}]");
+}
+
 }  // namespace llmtrain::app

@@ -9,12 +9,6 @@
 namespace llmtrain::app {
 namespace {
 
-std::int64_t ranks_to_start(const Recipe& recipe) {
-  if (const auto asked = ranks_asked_for(recipe)) return static_cast<std::int64_t>(*asked);
-  return std::max(ranks_per_replica(recipe.parallel),
-                  recipe.cluster.nodes * recipe.cluster.devices_per_node.value_or(1));
-}
-
 [[noreturn]] void refuse(const std::string& file, const std::string& reason) {
   throw Error(ExitCode::bad_recipe, file + ": " + reason);
 }
@@ -43,6 +37,12 @@ CommunicationBackend decide_backend(const std::string& file, const Recipe& recip
 }
 
 }  // namespace
+
+std::int64_t ranks_to_start(const Recipe& recipe) {
+  if (const auto asked = ranks_asked_for(recipe)) return static_cast<std::int64_t>(*asked);
+  return std::max(ranks_per_replica(recipe.parallel),
+                  recipe.cluster.nodes * recipe.cluster.devices_per_node.value_or(1));
+}
 
 RunLaunch decide_launch(const std::string& file, Recipe& recipe, const std::optional<Launcher>& launcher) {
   RunLaunch launch;

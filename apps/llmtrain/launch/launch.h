@@ -10,6 +10,10 @@
 
 namespace llmtrain::app {
 
+// launch.ranks, else as many as parallel.data asks for, else nodes × devices_per_node where they are given, else one
+// replica's.
+std::int64_t ranks_to_start(const Recipe& recipe);
+
 // Decides how many ranks a run has and what they are, and writes launch.ranks into the recipe: the launcher's world,
 // else launch.ranks, else parallel.data where it is given, else nodes × devices_per_node where they are given, else
 // one. Throws Error(bad_recipe), starting with `file`, where that contradicts the recipe or its backend.

@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "core/base/stop_signals.h"
+
 namespace llmtrain::app {
 
 // The program that has started this process as one of several ranks.
@@ -21,8 +23,9 @@ struct Launcher {
 std::optional<Launcher> find_launcher();
 
 // Starts this program, with the arguments that it was given, as `ranks` ranks on this node through mpirun, and returns
-// their exit code. The first SIGTERM or SIGINT asks the ranks to stop as SIGUSR1 does. Throws Error(missing_input)
-// where there is no mpirun.
-int start_ranks(std::int64_t ranks);
+// their exit code. They see the requests of `stop`, and end when this process does, however it ends. Throws
+// Error(missing_input) where there is no mpirun, Error(rank_lost) where a rank was killed, and Error(interrupted) after
+// a second request.
+int start_ranks(std::int64_t ranks, StopSignals& stop);
 
 }  // namespace llmtrain::app

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <climits>
-#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -17,20 +15,11 @@
 #include <vector>
 
 #include "apps/llmtrain/launch/launcher.h"
+#include "apps/llmtrain/launch/parent_death.h"
 #include "core/base/error.h"
 
 namespace llmtrain::app {
 namespace {
-
-// Read by the signal handler.
-volatile pid_t mpirun_process = 0;
-volatile std::sig_atomic_t requests = 0;
-
-// mpirun forwards SIGUSR1 to the ranks, whereas SIGTERM and SIGINT would make it kill them.
-void pass_on(int) {
-  if (mpirun_process > 0) ::kill(mpirun_process, requests == 0 ? SIGUSR1 : SIGTERM);
-  requests = 1;
-}
 
 // The file itself rather than argv[0], which need not be a path.
 std::string program_file() {
@@ -48,20 +37,35 @@ std::vector<std::string> arguments_given() {
   return arguments;
 }
 
+// mpirun separates programs by the argument ":", which a path may be, too: "--run-dir=:" and "./:" mean the same.
+std::vector<std::string> without_separators(const std::vector<std::string>& arguments) {
+  std::vector<std::string> safe;
+  for (const std::string& argument : arguments) {
+    if (argument == ":" && !safe.empty() && safe.back().starts_with("--")) {
+      safe.back() += "=:";
+    } else {
+      safe.push_back(argument == ":" ? "./:" : argument);
+    }
+  }
+  return safe;
+}
+
 std::vector<std::string> command_of(std::int64_t ranks) {
   // Neither bound to cores nor limited to as many ranks as cores: the threads of each rank are set by share_cores().
   std::vector<std::string> command{"mpirun", "--quiet", "--bind-to", "none", "--oversubscribe"};
   // Open MPI refuses root otherwise, which is usual in containers.
   if (::geteuid() == 0) command.emplace_back("--allow-run-as-root");
   command.insert(command.end(), {"-n", std::to_string(ranks), program_file()});
-  const auto arguments = arguments_given();
+  const auto arguments = without_separators(arguments_given());
   command.insert(command.end(), arguments.begin(), arguments.end());
   return command;
 }
 
 // The child: becomes mpirun, or reports through the pipe why it cannot.
-[[noreturn]] void become(std::vector<std::string>& command, int pipe) {
+[[noreturn]] void become(std::vector<std::string>& command, pid_t starter, int pipe) {
   ::setpgid(0, 0);  // a terminal's Ctrl-C then reaches only the parent
+  end_with_parent(starter);
+  write_launcher_name(::getpid());
   std::vector<char*> arguments;
   for (std::string& argument : command) arguments.push_back(argument.data());
   arguments.push_back(nullptr);
@@ -81,10 +85,15 @@ void refuse_without_mpirun(int pipe) {
 // "9 (Killed)".
 std::string describe(int signal) { return std::to_string(signal) + " (" + ::strsignal(signal) + ")"; }
 
-int wait_for(pid_t process) {
+int wait_for(pid_t process, const StopSignals& stop) {
   int status = 0;
   while (::waitpid(process, &status, 0) < 0 && errno == EINTR) {
   }
+  const bool has_answered = WIFEXITED(status) && WEXITSTATUS(status) == static_cast<int>(ExitCode::stopped);
+  if (stop.insisted() && !has_answered)
+    throw Error(ExitCode::interrupted,
+                "ended by a second request to stop, without a checkpoint of the last steps; run the same command "
+                "again to continue from the newest one");
   // mpirun exits as a shell does: with 128 plus the signal that killed a rank.
   constexpr int by_signal = 128;
   if (WIFEXITED(status) && WEXITSTATUS(status) > by_signal)
@@ -102,28 +111,35 @@ void share_cores(std::int64_t ranks) {
   ::setenv("OMP_NUM_THREADS", std::to_string(threads).c_str(), 0);
 }
 
+// Ranks of one machine exchange through its memory. Other ways listen for connections from all networks. What the user
+// has set stays.
+void stay_on_this_machine() {
+  ::setenv("OMPI_MCA_pml", "ob1", 0);
+  ::setenv("OMPI_MCA_btl", "self,vader", 0);
+}
+
 }  // namespace
 
-int start_ranks(std::int64_t ranks) {
+int start_ranks(std::int64_t ranks, StopSignals& stop) {
   share_cores(ranks);
+  stay_on_this_machine();
+  stop.share_with_children();
+  prepare_launcher_name();
   std::vector<std::string> command = command_of(ranks);
   int pipe[2] = {};
   // Closed by a successful exec: the parent reads end of file, or the reason of a failure.
   if (::pipe2(pipe, O_CLOEXEC) != 0)
     throw Error(ExitCode::internal_error, std::string("cannot create a pipe: ") + std::strerror(errno));
-  struct sigaction action {};
-  action.sa_handler = pass_on;
-  // Before the fork, so that no signal finds the default handler while mpirun runs.
-  for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) ::sigaction(signal, &action, nullptr);
+  const pid_t starter = ::getpid();
   const pid_t process = ::fork();
   if (process < 0)
     throw Error(ExitCode::internal_error, std::string("mpirun: cannot create a process: ") + std::strerror(errno));
-  if (process == 0) become(command, pipe[1]);
-  mpirun_process = process;
+  if (process == 0) become(command, starter, pipe[1]);
+  stop.end_on_insistence(process);
   ::close(pipe[1]);
   refuse_without_mpirun(pipe[0]);
   ::close(pipe[0]);
-  return wait_for(process);
+  return wait_for(process, stop);
 }
 
 }  // namespace llmtrain::app

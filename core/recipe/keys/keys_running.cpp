@@ -42,6 +42,10 @@ void describe_launch(KeyVisitor& keys, LaunchRecipe& launch) {
               launch.layer_delay_microseconds, {0, 1e5});
   keys.number({"watchdog_seconds", "A rank that is silent for this long counts as lost; 0: wait forever."},
               launch.watchdog_seconds, {0, 1e9});
+  keys.number({"time_limit_seconds",
+               "A run saves and stops, to be resumed, so that it ends within this time or its Slurm job's; 0: only the "
+               "latter."},
+              launch.time_limit_seconds, {0, 1e9});
 }
 
 void describe_checkpoint(KeyVisitor& keys, CheckpointRecipe& checkpoint) {

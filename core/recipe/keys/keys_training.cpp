@@ -79,6 +79,13 @@ void describe_training(KeyVisitor& keys, TrainingRecipe& training) {
     keys.integer({"evaluate_batches", "Global batches per evaluation; 0: all validation data."},
                  training.evaluate_batches, interval_range);
     keys.number({"clip_norm", "Gradient clipping: maximum global norm; 0: off."}, training.clip_norm, {0, 1e9});
+    keys.integer({"skip_limit",
+                  "Updates skipped in a row, because the gradient norm was not finite, that end the run; 0: no limit."},
+                 training.skip_limit, interval_range);
+    keys.integer({"rollbacks",
+                  "Times that a run, instead of ending so, returns to its newest checkpoint and goes on with the data "
+                  "that follows."},
+                 training.rollbacks, {0, 1'000'000});
     keys.section({"optimizer", "The optimizer."}, [&] { describe_optimizer(keys, training.optimizer); });
     keys.section({"learning_rate", "Learning rate schedule."},
                  [&] { describe_learning_rate(keys, training.learning_rate, training.steps); });

@@ -38,7 +38,7 @@ inline Json large_recipe() {
       "validation": [{"path": "/data/c.txt"}]},
     "batch": {"global": 64, "micro": 2, "sequence_length": 128},
     "training": {"steps": 1000, "init_from": "hf:/models/gpt2", "evaluate_every": 10, "evaluate_batches": 4,
-      "clip_norm": 0.5,
+      "clip_norm": 0.5, "skip_limit": 5, "rollbacks": 2,
       "optimizer": {"name": "adamw", "beta1": 0.8, "beta2": 0.99, "eps": 1e-6, "weight_decay": 0.01},
       "learning_rate": {"schedule": "wsd", "peak": 1e-3, "minimum": 1e-5, "warmup_steps": 10, "decay_steps": 900}},
     "precision": {"compute": "bf16", "gradients": "bf16", "fp8_level": "O2"},
@@ -49,7 +49,8 @@ inline Json large_recipe() {
     "kernels": {"attention": "math"},
     "cluster": {"profile": "a100-80gb", "program": "nemo", "nodes": 4, "devices_per_node": 8, "device": "cuda"},
     "launch": {"ranks": 32, "backend": "mpi", "link_delay_microseconds": 5,
-      "link_megabytes_per_second": 250.5, "layer_delay_microseconds": 700, "watchdog_seconds": 60},
+      "link_megabytes_per_second": 250.5, "layer_delay_microseconds": 700, "watchdog_seconds": 60,
+      "time_limit_seconds": 86400},
     "checkpoint": {"every": 50, "keep": 2, "async": false, "resume": "/runs/large/checkpoints/latest"},
     "log": {"directory": "elsewhere", "every": 5, "tensorboard": false}})");
 }

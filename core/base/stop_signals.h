@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <cstdint>
+
+namespace llmtrain {
+
+// Notes requests to stop this process from construction to destruction, which restores the previous handlers: SIGTERM,
+// SIGINT, SIGHUP and SIGUSR1 (which Slurm can send before the time limit). SIGINT and SIGHUP that the process ignores,
+// as under nohup, stay ignored. A second SIGTERM or SIGINT insists: a second SIGINT ends the process immediately, or
+// both end what end_on_insistence() names. At most one object may exist at a time.
+//
+// The request is one word of memory that other processes can map, so that the process which starts the ranks can pass
+// it on at any instant: a signal sent to a process that is just being started would be lost, or kill it.
+class StopSignals {
+ public:
+  // Also takes part in what the process that started this one has shared. Throws Error(internal_error).
+  StopSignals();
+  ~StopSignals();
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+
+  // Also for threads, and inline, so that any shared library asks the object of its caller.
+  bool requested() const noexcept { return own_->load() != 0 || (starter_ != nullptr && starter_->load() != 0); }
+  bool insisted() const noexcept { return terminations_.load() > 1; }
+
+  // From now on processes that this one starts, with its environment and on this machine, see its requests.
+  void share_with_children() const;
+  // A second SIGTERM or SIGINT then sends SIGTERM to that process instead of ending this one.
+  void end_on_insistence(pid_t process) noexcept { insistence_.store(process); }
+
+ private:
+  using Word = std::atomic<std::int32_t>;
+  static_assert(Word::is_always_lock_free && sizeof(Word) == sizeof(std::int32_t));
+  static constexpr std::array signals{SIGTERM, SIGINT, SIGHUP, SIGUSR1};
+
+  static void note(int signal);
+  static bool stays_ignored(int signal, const struct sigaction& former);
+
+  int memory_ = -1;          // a file without a name that holds the word
+  Word* own_ = nullptr;      // 0: no request
+  Word* starter_ = nullptr;  // of the process that started this one; null without
+  std::atomic<std::int32_t> terminations_{0};
+  std::atomic<pid_t> insistence_{0};
+  std::array<struct sigaction, signals.size()> former_{};
+};
+
+}  // namespace llmtrain

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults while a run is under way: files that change, removed folders, time limits, and numbers that are not finite."""
+import json
+import os
+import shutil
+import subprocess
+import time
+import unittest
+
+import checkpoint_folder
+from program import PROGRAM, ProgramTest, small
+
+TEXT = "The quick brown fox jumps over the lazy dog.\n" * 40
+
+
+class Run(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.write("text.txt", TEXT)
+        self.write("recipe.json", self.recipe())
+
+    def recipe(self, changes=None):
+        return small({"data": {"train": [{"path": "text.txt"}]}, **(changes or {})})
+
+    def train(self, *arguments):
+        result = self.run_program("run", "recipe.json", "-q", *arguments)
+        self.assertEqual(result.returncode, 0, result.stderr)
+
+    def rows(self, folder):
+        return [json.loads(line) for line in (self.folder / folder / "metrics.jsonl").read_text().splitlines()]
+
+
+class Faults(Run):
+    def endless(self, *arguments):
+        command = [PROGRAM, "run", "recipe.json", "--set", "training.steps=1000000", *arguments]
+        process = subprocess.Popen(command, cwd=self.folder, stderr=subprocess.PIPE, text=True,
+                                   env={"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1"})
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        for line in process.stderr:
+            if line.startswith("step "):
+                return process
+        return self.fail("no step")
+
+    def test_data_that_become_shorter(self):
+        self.write("long.txt", TEXT * 100)
+        process = self.endless("--set", "data.train.0.path=long.txt")
+        os.truncate(self.folder / "long.txt", 0)
+        said = process.stderr.read()
+        self.assertEqual(process.wait(), 65, said)
+        self.assertRegex(said, "long.txt: became shorter while it was read")
+
+    def test_a_run_directory_that_is_removed(self):
+        process = self.endless()
+        shutil.rmtree(self.folder / "runs" / "small")
+        said = process.stderr.read()
+        self.assertEqual(process.wait(), 73, said)
+        self.assertRegex(said, "runs/small: was removed or replaced")
+        self.assertFalse((self.folder / "runs" / "small").exists())
+
+    def test_time_limit(self):
+        """The run ends before its limit, and goes on as if it had never stopped."""
+        long = ("--set", "training.steps=1000000", "--set", "log.every=100")
+        for limit in ("6", "0"):
+            with self.subTest(limit):
+                start = time.monotonic()
+                variables = {} if limit == "6" else {"SLURM_JOB_END_TIME": str(int(time.time()) + 6)}
+                result = self.run_program("run", "recipe.json", *long, "--set", f"launch.time_limit_seconds={limit}",
+                                          "--run-dir", f"runs/{limit}", environment=variables)
+                self.assertLess(time.monotonic() - start, 6)
+                self.assertEqual(result.returncode, 75, result.stderr)
+                self.assertIn("stopped before its time limit after step", result.stderr)
+                self.assertEqual(self.run_program("checkpoint", "verify", f"runs/{limit}").returncode, 0)
+
+    def test_pipes_in_place_of_files(self):
+        os.mkfifo(self.folder / "pipe.txt")
+        os.mkfifo(self.folder / "pipe.bin")
+        for name in ("pipe.txt", "pipe.bin"):
+            self.refused(65, [name], "run", "recipe.json", "--set", f"data.train.0.path={name}",
+                         timeout=20)
+        self.refused(2, ["pipe.txt", "not a regular file"], "run", "pipe.txt", timeout=20)
+
+    def test_what_a_kill_left_is_removed_at_the_start(self):
+        self.train()
+        left = self.folder / "runs/small/checkpoints/step-00000001.tmp-removed"
+        left.mkdir()
+        self.train()  # finished already: writes nothing
+        self.assertFalse(left.exists())
+
+
+class Divergence(Run):
+    """Runs that start from a checkpoint with one value that makes gradients overflow where the token "Z" is read."""
+
+    def setUp(self):
+        super().setUp()
+        self.write("text.txt", TEXT + "Z" * 200)
+        self.write("recipe.json", self.recipe({"model": {**small()["model"], "tie_embeddings": False}}))
+        self.train("--run-dir", "start")
+
+    def spoil(self, row, value):
+        """Sets the embedding of a token, or of all tokens. Elements of 3e38 are finite, and their sum is not."""
+        def change(name, values):
+            if name == "embedding.token.weight":
+                for token in range(256) if row is None else [row]:
+                    values[16 * token:16 * token + 16] = [value] * 16
+
+        checkpoint_folder.change_values(self.folder / "start/checkpoints/step-00000002", change)
+
+    def go_on(self, folder, *arguments, start="start"):
+        return self.run_program("run", "recipe.json", "-q", "--run-dir", folder, "--resume", start, *arguments)
+
+    def checkpoints(self, folder):
+        return sorted(path.name for path in (self.folder / folder / "checkpoints").glob("step-*"))
+
+    def test_skips_in_a_row_end_the_run(self):
+        self.spoil(None, 3e38)
+        every = ("--set", "checkpoint.every=1")
+        for ranks in (1, 2):
+            with self.subTest(ranks=ranks):
+                result = self.go_on(f"run-{ranks}", "--set", "training.steps=30", *every, "--ranks", str(ranks), "--set",
+                                    "batch.micro=1", "--set", "launch.backend=local")
+                self.assertEqual(result.returncode, 65, result.stderr)
+                self.assertEqual(result.stderr.count("step 12: the gradient norm was not finite 10 times in a row"), 1,
+                                 result.stderr)
+                self.assertIn("training.learning_rate.peak", result.stderr)
+                self.assertEqual(self.checkpoints(f"run-{ranks}"), [])
+
+        # They are counted on from a checkpoint: 5 of them, then 3.
+        self.assertEqual(self.go_on("first", "--set", "training.steps=7").returncode, 0)
+        result = self.go_on("second", "--set", "training.steps=30", "--set", "training.skip_limit=8", start="first")
+        self.assertEqual(result.returncode, 65, result.stderr)
+        self.assertIn("step 10: the gradient norm was not finite 8 times in a row", result.stderr)
+
+        # Without a limit the run ends, and says so even if quiet; what it has learned is of no use.
+        result = self.go_on("third", "--set", "training.steps=15", "--set", "training.skip_limit=0")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("13 of 15 updates were skipped", result.stderr)
+        self.refused(65, ["third", "loss is not finite"], "eval", "third")
+
+    def test_weights_that_are_not_finite(self):
+        self.spoil(ord("Z"), float("nan"))
+        for ranks in (1, 2):
+            with self.subTest(ranks=ranks):
+                result = self.go_on(f"run-{ranks}", "--set", "training.steps=30", "--set", "training.skip_limit=0", "--set",
+                                    "checkpoint.every=5", "--ranks", str(ranks), "--set", "batch.micro=1", "--set",
+                                    "launch.backend=local")
+                self.assertEqual(result.returncode, 65, result.stderr)
+                self.assertEqual(result.stderr.count("has weights that are not finite"), 1, result.stderr)
+                self.assertEqual(self.checkpoints(f"run-{ranks}"), [])
+
+    def test_returns_to_a_checkpoint_and_leaves_the_data_out(self):
+        """Samples 20 to 29, steps 11 to 15, read the token that overflows. Three skipped updates are a reason to return
+        to step 10 and go on after sample 26; two more follow."""
+        self.spoil(ord("Z"), 3e38)
+        self.write("text.txt", (TEXT * 9)[:320] + "Z" * 160 + TEXT * 2)
+        result = self.go_on("run", "--set", "training.steps=20", "--set", "training.skip_limit=3", "--set",
+                            "training.rollbacks=1", "--set", "checkpoint.every=1", "--set", "data.shuffle=false")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("returned to step 10, and going on after sample 26 of the data", result.stderr)
+        rows = self.rows("run")
+        self.assertEqual([row["step"] for row in rows], list(range(3, 21)))
+        self.assertEqual(rows[-1]["skipped"], 5)
+        manifest = json.loads((self.folder / "run/checkpoints/step-00000020/manifest.json").read_text())
+        self.assertEqual((manifest["data_position"], manifest["skipped"]),
+                         (46, {"total": 5, "in_a_row": 0, "rollbacks": 1}))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/base/stop_signals.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <string>
+
+#include "tests/support/child_process.h"
+
+namespace llmtrain {
+namespace {
+
+// What started the tests may ignore them, as shells do in the background.
+void stop_ignoring() {
+  for (const int signal : {SIGINT, SIGHUP}) std::signal(signal, SIG_DFL);
+}
+
+TEST_CASE("each of the signals is a stop request, and only in the object that it finds") {
+  stop_ignoring();
+  for (const int signal : {SIGUSR1, SIGTERM, SIGINT, SIGHUP}) {
+    INFO("signal " << signal);
+    const StopSignals stop;
+    CHECK_FALSE(stop.requested());
+    std::raise(signal);
+    CHECK(stop.requested());
+    CHECK(stop.requested());
+    CHECK_FALSE(stop.insisted());
+  }
+}
+
+volatile std::sig_atomic_t handled = 0;
+
+TEST_CASE("the destructor restores the previous handlers") {
+  for (const int signal : {SIGUSR1, SIGTERM, SIGINT, SIGHUP}) {
+    INFO("signal " << signal);
+    const auto before = std::signal(signal, [](int number) { handled = number; });
+    {
+      const StopSignals stop;
+      handled = 0;
+      std::raise(signal);
+      CHECK(handled == 0);
+    }
+    std::raise(signal);
+    CHECK(handled == signal);
+    std::signal(signal, before);
+  }
+}
+
+TEST_CASE("SIGINT and SIGHUP stay ignored, as shells and nohup want it; SIGTERM does not") {
+  const auto asked_by = [](int signal) {
+    return test::in_child([&]() -> std::string {
+      std::signal(signal, SIG_IGN);
+      const StopSignals stop;
+      std::raise(signal);
+      return stop.requested() ? "asked to stop" : "goes on";
+    });
+  };
+  CHECK(asked_by(SIGHUP) == "goes on");
+  CHECK(asked_by(SIGINT) == "goes on");
+  CHECK(asked_by(SIGTERM) == "asked to stop");
+}
+
+TEST_CASE("a second interrupt ends the process at once; a second request of another kind does not") {
+  const auto after_two = [](int first, int second) {
+    return test::in_child([&]() -> std::string {
+      stop_ignoring();
+      const StopSignals stop;
+      std::raise(first);
+      std::raise(second);
+      return stop.insisted() ? "insisted" : "asked to stop";
+    });
+  };
+  const std::string killed = "killed by signal " + std::to_string(SIGINT);
+  CHECK(after_two(SIGINT, SIGINT) == killed);
+  CHECK(after_two(SIGTERM, SIGINT) == killed);
+  CHECK(after_two(SIGTERM, SIGTERM) == "insisted");
+  CHECK(after_two(SIGUSR1, SIGUSR1) == "asked to stop");
+  CHECK(after_two(SIGHUP, SIGTERM) == "asked to stop");
+}
+
+TEST_CASE("a second request ends the process that is to end then, and not this one") {
+  stop_ignoring();
+  // Before the fork, because the child may be killed at once: Catch has a handler of its own.
+  const auto former = std::signal(SIGTERM, SIG_DFL);
+  const pid_t other = ::fork();
+  if (other == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  std::signal(SIGTERM, former);
+  StopSignals stop;
+  stop.end_on_insistence(other);
+  std::raise(SIGINT);
+  CHECK(::waitpid(other, nullptr, WNOHANG) == 0);
+  std::raise(SIGINT);
+  int status = 0;
+  REQUIRE(::waitpid(other, &status, 0) == other);
+  CHECK(WIFSIGNALED(status));
+  CHECK(WTERMSIG(status) == SIGTERM);
+}
+
+TEST_CASE("a request reaches the processes that were started, without a signal, and none comes back") {
+  const std::string said = test::in_child([]() -> std::string {
+    const StopSignals starter;
+    starter.share_with_children();
+    // As after exec: another object, which finds the first one's memory by its name.
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const StopSignals stop;
+      bool before = stop.requested();
+      ::kill(::getppid(), SIGUSR1);
+      while (!stop.requested()) ::usleep(1000);
+      ::_exit(before ? 1 : 0);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    return std::string(starter.requested() ? "asked" : "not asked") + ", child " + std::to_string(WEXITSTATUS(status));
+  });
+  CHECK(said == "asked, child 0");
+  const std::string back = test::in_child([]() -> std::string {
+    const StopSignals starter;
+    starter.share_with_children();
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const StopSignals stop;
+      std::raise(SIGTERM);
+      ::_exit(stop.requested() ? 0 : 1);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    return std::string(starter.requested() ? "asked" : "not asked") + ", child " + std::to_string(WEXITSTATUS(status));
+  });
+  CHECK(back == "not asked, child 0");
+}
+
+}  // namespace
+}  // namespace llmtrain
