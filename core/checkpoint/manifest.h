@@ -18,8 +18,8 @@ namespace llmtrain {
 //   step, data_position, seed, recipe    the CheckpointState
 //   skipped        {total, in_a_row, rollbacks}: its SkippedUpdates; without it all are 0
 //   tensors        [{name, dtype, shape, scale, slices: [{file, offset, shape}]}]: the slices cover the tensor, each
-//                  element once; dtype is one of safetensors' names with whole bytes, scale a finite number; names have no
-//                  control characters
+//                  element once; dtype is one of safetensors' names with whole bytes, scale a finite number; names have
+//                  no control characters
 //   files          [{name, bytes, sha256}]: regular files of the folder, no paths; sha256 of the whole file
 //   sha256         of the manifest's own text up to this key, so that any changed bit is detected
 // In a file, a slice has the name that slice_name() gives.

@@ -70,8 +70,8 @@ std::vector<Combination> training_combinations() {
 
 std::vector<Combination> world_combinations() {
   return {
-      {R"({"batch": {"global": 524288}, "parallel": {"data": 1048576, "context": 128}})", "/parallel", {"2^24 ranks"}},
-      {R"({"batch": {"global": 524288}, "parallel": {"data": 1048576, "context": 16}})", "", {}},
+      {R"({"batch": {"global": 2097152}, "parallel": {"data": 1048576, "context": 128}})", "/parallel", {"2^24 ranks"}},
+      {R"({"batch": {"global": 2097152}, "parallel": {"data": 1048576, "context": 16}})", "", {}},
       {R"({"parallel": {"data": 2, "tensor": 2}, "launch": {"ranks": 8}})", "/launch/ranks", {"8", "did you mean 4?"}},
       {R"({"parallel": {"data": 2, "tensor": 2}, "launch": {"ranks": 4}})", "", {}},
       {R"({"parallel": {"data": 2, "tensor": 2}, "launch": {"ranks": 5}})", "/launch/ranks", {"5 does not match"}},
