@@ -19,6 +19,7 @@ void add_schema(CLI::App& program, Action& action);
 void add_sample(CLI::App& program, Action& action);
 void add_evaluate(CLI::App& program, Action& action);
 void add_checkpoint(CLI::App& program, Action& action);
+void add_slurm(CLI::App& program, Action& action);
 void add_doctor(CLI::App& program, Action& action);
 
 }  // namespace llmtrain::app

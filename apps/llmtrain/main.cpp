@@ -22,7 +22,7 @@ int parse_and_act(int argument_count, char** arguments) {
   program.footer(
       "Example:\n  llmtrain run recipes/quickstart.json\n\nllmtrain COMMAND --help shows a command's flags.");
   for (const auto add : {add_run, add_plan, add_validate, add_schema, add_sample, add_evaluate, add_checkpoint,
-                         add_calibrate, add_support, add_doctor}) {
+                         add_calibrate, add_slurm, add_support, add_doctor}) {
     add(program, action);
   }
   try {

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/llmtrain/commands.h"
+#include "apps/llmtrain/flags.h"
+#include "apps/llmtrain/launch/executable_recipe.h"
+#include "apps/llmtrain/launch/launch.h"
+#include "apps/llmtrain/launch/slurm_script.h"
+#include "apps/llmtrain/plan/recipe_file.h"
+#include "apps/llmtrain/standard_streams.h"
+#include "core/recipe/recipe_io.h"
+#include "core/recipe/rules/rules.h"
+
+namespace llmtrain::app {
+namespace {
+
+struct SlurmOptions {
+  std::string recipe;
+  std::vector<Override> overrides;
+  std::optional<std::string> directory;
+  std::optional<std::string> ranks;
+  std::string launcher = "srun";
+};
+
+std::vector<std::string> command_of_rank(const SlurmOptions& options) {
+  std::vector<std::string> command{std::filesystem::read_symlink("/proc/self/exe").string(), "run",
+                                   std::filesystem::absolute(options.recipe).string()};
+  for (const Override& change : options.overrides) command.insert(command.end(), {"--set", change});
+  if (options.directory) command.insert(command.end(), {"--run-dir", *options.directory});
+  return command;
+}
+
+int print_script(const SlurmOptions& options) {
+  auto overrides = options.overrides;
+  if (options.directory) overrides.push_back(text_override("log.directory", *options.directory));
+  if (options.ranks) overrides.push_back("launch.ranks=" + *options.ranks);
+  const Recipe recipe = read_recipe(options.recipe, overrides);
+  // Now, and not when the job has waited for its turn.
+  require_executable(recipe, options.recipe);
+  require_training_data(recipe, options.recipe);
+  SlurmJob job;
+  job.ranks = ranks_to_start(recipe);
+  const std::int64_t nodes = recipe.cluster.nodes, per_node = (job.ranks + nodes - 1) / nodes;
+  named_with_file(options.recipe, [&] {
+    require_rules(recipe, {.ranks = job.ranks, .devices_per_node = recipe.cluster.devices_per_node.value_or(per_node)});
+    return 0;
+  });
+  job.launcher = options.launcher == "mpirun" ? JobLauncher::mpirun : JobLauncher::srun;
+  job.folder = std::filesystem::current_path().string();
+  job.command = command_of_rank(options);
+  write_result(slurm_script(recipe, job));
+  return 0;
+}
+
+}  // namespace
+
+void add_slurm(CLI::App& program, Action& action) {
+  const auto options = std::make_shared<SlurmOptions>();
+  CLI::App* command = program.add_subcommand("slurm", "Prints an sbatch script that trains a recipe");
+  command->add_option("RECIPE", options->recipe, "The recipe's file")->required()->type_name("");
+  add_set_flag(*command, options->overrides);
+  command->add_option("--run-dir", options->directory, "Directory of the run's files (log.directory)")
+      ->type_name("DIR");
+  command->add_option("--ranks", options->ranks, "Processes that train together (launch.ranks)")->type_name("N");
+  command->add_option("--launcher", options->launcher, "What starts the ranks within the job")
+      ->type_name("srun|mpirun")
+      ->check(CLI::IsMember({"srun", "mpirun"}))
+      ->capture_default_str();
+  command->footer("Example:\n  llmtrain slurm recipe.json > job.sh && sbatch job.sh");
+  command->callback([options, &action] { action = [options] { return print_script(*options); }; });
+}
+
+}  // namespace llmtrain::app
