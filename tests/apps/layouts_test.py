@@ -124,7 +124,8 @@ DROPLESS = {"architecture": "llama", "layers": 4, "hidden_size": 32, "heads": 4,
 DROPPING = {"architecture": "gpt2", "layers": 4, "hidden_size": 32, "heads": 4, "vocab_size": 257,
             "max_sequence_length": 16, "moe": {"experts": 4, "top_k": 2, "capacity_factor": 1.0, "every": 2,
                                                "ffn_hidden_size": 40, "shared_experts": 1, "priority": "score"}}
-EXPERT_LAYOUTS = """
+# Each rank has all experts and whole sequences: one of the models.
+WHOLE_EXPERT_LAYOUTS = """
 1 loops=4 recompute=full
 1 recompute=selective schedule=1f1b
 2 zero=2 loops=4 schedule=interleaved
@@ -138,6 +139,10 @@ EXPERT_LAYOUTS = """
 4 pipeline=2 zero=2 balance=[1,3]
 8 pipeline=2 zero=3 loops=2
 2 zero=3 loops=4 backend=mpi
+"""
+
+# Ranks share experts or tokens.
+SHARED_EXPERT_LAYOUTS = """
 4 context=2 expert=2 zero=3 loops=2
 4 tensor=4 sequence=false recompute=selective
 8 tensor=2 expert=2 pipeline=2 zero=1 loops=2
@@ -263,7 +268,8 @@ class Layouts(ProgramTest):
 
     def test_experts(self):
         for model in (DROPLESS, DROPPING):
-            self.check(model, EXPERT_LAYOUTS, LOSS, NORM, alone="1")
+            self.check(model, SHARED_EXPERT_LAYOUTS, LOSS, NORM, alone="1")
+        self.check(DROPPING, WHOLE_EXPERT_LAYOUTS, LOSS, NORM, alone="1")
 
     def test_the_same_layout_gives_the_same_bits(self):
         for model, table in ((GPT2, GPT2_TWICE), (LLAMA, LLAMA_TWICE)):
