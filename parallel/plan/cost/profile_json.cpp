@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -44,9 +45,11 @@ class ProfileWriter {
     json_ = std::move(outer);
   }
 
+  // Left out where it states nothing.
   template <class Body>
   void optional_section(const char* name, Body body) {
     section(name, body);
+    if (std::ranges::all_of(json_[name], [](const Json& value) { return value.is_null(); })) json_.erase(name);
   }
 
   Json take() { return std::move(json_); }
