@@ -78,6 +78,17 @@ int run_here(const RunOptions& options, const std::optional<Launcher>& launcher,
   return runtime.run(request);
 }
 
+// Whether the launcher ends this rank within two seconds, because another one has ended with an error.
+bool is_ended_by_launcher(const StopSignals& stop) {
+  const bool was_asked_before = stop.requested();
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+  while (std::chrono::steady_clock::now() < until) {
+    if (stop.requested() && !was_asked_before) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
 int run(const RunOptions& options) {
   // First of all, so that a request counts from the process's first instant.
   StopSignals stop;
@@ -85,9 +96,9 @@ int run(const RunOptions& options) {
   if (launcher && launcher->ranks > 1) end_with_launcher();
   try {
     return run_here(options, launcher, stop);
-  } catch (const Error&) {
+  } catch (const Error& error) {
     // The first rank finds the same error in the same recipe and reports it; its exit ends this one.
-    if (launcher && launcher->rank > 0) std::this_thread::sleep_for(std::chrono::seconds(2));
+    if (launcher && launcher->rank > 0 && is_ended_by_launcher(stop)) return static_cast<int>(error.code());
     throw;
   }
 }
