@@ -96,6 +96,16 @@ TEST_CASE("a step is never shorter than its products on every device, nor than i
   }));
 }
 
+// Of the fullest rank. How many tensors from other stages have arrived early depends on times: a pipeline counts
+// without them, each category at its own peak.
+double held_bytes(const PlanReport& report) {
+  if (report.mesh.pipeline == 1) return peak_bytes(report);
+  double most = 0;
+  for (const PlannedRank& rank : report.ranks)
+    most = std::max(most, rank.bytes.total() - rank.bytes[MemoryCategory::communication]);
+  return most;
+}
+
 TEST_CASE("no rank needs more memory when more ranks share the work") {
   // Two ranks each from the start: a group's communicator takes memory that does not depend on its size.
   for (const char* axis : {"parallel.data", "parallel.tensor", "parallel.zero_shard_ranks"}) {
@@ -111,8 +121,8 @@ TEST_CASE("no rank needs more memory when more ranks share the work") {
       // Gradients of experts without copies are sums already. With copies they are whole ones that become shards.
       const bool has_copies = expert_shard_group(fewer->report.mesh).ranks > 1;
       if (fewer->report.recipe.model.moe && !has_copies) return;
-      RC_LOG() << peak_bytes(fewer->report) << " " << peak_bytes(more->report) << "\n";
-      RC_ASSERT(peak_bytes(more->report) <= peak_bytes(fewer->report) * (1 + rounding));
+      RC_LOG() << held_bytes(fewer->report) << " " << held_bytes(more->report) << "\n";
+      RC_ASSERT(held_bytes(more->report) <= held_bytes(fewer->report) * (1 + rounding));
     }));
   }
 }
