@@ -11,6 +11,12 @@ if(NOT LIBTORCH_INCLUDE_DIR OR NOT LIBTORCH_CPU_LIBRARY)
   message(FATAL_ERROR "LibTorch was not found. Run scripts/setup, or set CMAKE_PREFIX_PATH to a LibTorch 2.11 folder.")
 endif()
 get_filename_component(libtorch_folder ${LIBTORCH_CPU_LIBRARY} DIRECTORY)
+cmake_path(IS_PREFIX CMAKE_SOURCE_DIR "${libtorch_folder}" NORMALIZE libtorch_is_in_tree)
+if(libtorch_is_in_tree)
+  # Also where the tree has been moved or copied to, with its build folder.
+  file(RELATIVE_PATH libtorch_from_build ${CMAKE_BINARY_DIR} ${libtorch_folder})
+  list(APPEND CMAKE_BUILD_RPATH "$ORIGIN/${libtorch_from_build}")
+endif()
 
 # The wheel ships newer fmt headers that clash with Debian's spdlog: its folders come after the system's.
 add_library(libtorch INTERFACE)

@@ -2,9 +2,12 @@
 # One folder is one library; its dependencies stand on one line of its CMakeLists.txt.
 
 add_library(llmtrain_options INTERFACE)
-target_compile_options(llmtrain_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
-  -Woverloaded-virtual $<$<BOOL:${LLMTRAIN_WERROR}>:-Werror>)
-target_include_directories(llmtrain_options INTERFACE ${CMAKE_SOURCE_DIR})
+# The warnings are for us, not for a program that links an installed library.
+target_compile_options(llmtrain_options INTERFACE $<BUILD_INTERFACE:-Wall;-Wextra;-Wpedantic;-Wshadow>
+  $<BUILD_INTERFACE:-Wnon-virtual-dtor;-Woverloaded-virtual;$<$<BOOL:${LLMTRAIN_WERROR}>:-Werror>>)
+target_include_directories(llmtrain_options INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>
+  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/llmtrain>)
+target_compile_features(llmtrain_options INTERFACE cxx_std_20)
 if(LLMTRAIN_SANITIZE)
   target_compile_definitions(llmtrain_options INTERFACE LLMTRAIN_SANITIZED)
   # GCC 12 takes the sanitizers' own code for reads before a write, in the standard library's <regex>, say.

@@ -3,8 +3,11 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "core/base/error.h"
 #include "kernels/vector/adamw.h"
@@ -74,6 +77,37 @@ void reference_step(AdamwState& state, const at::Tensor& gradients, const AdamwS
   state.weights.addcdiv_(state.m, denominator, -step.learning_rate / bias_correction(step.beta1, step.step));
 }
 
+void check_payload(const char* name, const at::Tensor& x, at::ScalarType type, std::int64_t n) {
+  check_size(name, x, n);
+  if (!is_flat(x, type))
+    throw Error(ExitCode::internal_error,
+                std::string("adamw: scaled ") + name + " must be contiguous on the CPU, in " + c10::toString(type));
+}
+
+vector::ScaledAdamwArrays arrays_of(const ScaledAdamwState& state) {
+  const std::int64_t n = state.weights.payload.numel();
+  check_payload("weights", state.weights.payload, at::kHalf, n);
+  check_payload("m", state.m.payload, at::kFloat8_e4m3fn, n);
+  check_payload("v", state.v.payload, at::kHalf, n);
+  check_payload("gradients", state.gradients.payload, at::kFloat8_e4m3fn, n);
+  return {.weights = static_cast<std::uint16_t*>(state.weights.payload.data_ptr()),
+          .m = static_cast<std::uint8_t*>(state.m.payload.data_ptr()),
+          .v = static_cast<std::uint16_t*>(state.v.payload.data_ptr()),
+          .gradients = static_cast<const std::uint8_t*>(state.gradients.payload.const_data_ptr())};
+}
+
+vector::ScaledAdamwConstants constants_of(const ScaledAdamwState& state, const AdamwStep& step) {
+  return {.step = constants_of(step),
+          .weights = 1 / state.weights.scale,
+          .m = 1 / state.m.scale,
+          .v = 1 / state.v.scale,
+          .gradients = 1 / state.gradients.scale};
+}
+
+vector::AdamwKernels adamw_loops() {
+  return vector::at_level([]<int level> { return vector::adamw_kernels_for<level>(); });
+}
+
 }  // namespace
 
 void adamw_(AdamwState& state, const at::Tensor& gradients, const AdamwStep& step,
@@ -89,12 +123,42 @@ void adamw_(AdamwState& state, const at::Tensor& gradients, const AdamwStep& ste
     if (compute_weights) at::Tensor(*compute_weights).copy_(state.weights);
     return;
   }
-  const auto kernels = vector::at_level([]<int level> { return vector::adamw_kernels_for<level>(); });
+  const auto kernels = adamw_loops();
   if (gradients.scalar_type() == at::kFloat) {
     fused_step<float>(kernels.fp32, state, gradients, step, compute_weights);
   } else {
     fused_step<std::uint16_t>(kernels.bf16, state, gradients, step, compute_weights);
   }
+}
+
+AdamwNumbers scaled_adamw_largest(const ScaledAdamwState& state, const AdamwStep& step) {
+  const vector::ScaledAdamwArrays arrays = arrays_of(state);
+  const vector::ScaledAdamwConstants constants = constants_of(state, step);
+  const auto largest = adamw_loops().scaled_largest;
+  const std::int64_t n = state.weights.payload.numel(), pieces = (n + weights_per_thread - 1) / weights_per_thread;
+  std::vector<vector::OfAdamwStates<std::uint32_t>> found(static_cast<std::size_t>(pieces));
+  at::parallel_for(0, pieces, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      found[static_cast<std::size_t>(i)] =
+          largest(arrays, constants, i * weights_per_thread, std::min((i + 1) * weights_per_thread, n));
+  });
+  std::uint32_t weights = 0, m = 0, v = 0;
+  for (const auto& piece : found) {
+    weights = std::max(weights, piece.weights);
+    m = std::max(m, piece.m);
+    v = std::max(v, piece.v);
+  }
+  return {std::bit_cast<float>(weights), std::bit_cast<float>(m), std::bit_cast<float>(v)};
+}
+
+void scaled_adamw_(const ScaledAdamwState& state, const AdamwStep& step, const AdamwNumbers& next) {
+  const vector::ScaledAdamwArrays arrays = arrays_of(state);
+  const vector::ScaledAdamwConstants constants = constants_of(state, step);
+  const vector::OfAdamwStates<float> scales{next.weights, next.m, next.v};
+  at::parallel_for(0, state.weights.payload.numel(), weights_per_thread,
+                   [&, loop = adamw_loops().scaled](std::int64_t begin, std::int64_t end) {
+                     loop(arrays, constants, scales, begin, end);
+                   });
 }
 
 }  // namespace llmtrain::kernels

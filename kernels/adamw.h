@@ -29,4 +29,26 @@ struct AdamwState {
 void adamw_(AdamwState& state, const at::Tensor& gradients, const AdamwStep& step,
             const std::optional<at::Tensor>& compute_weights);
 
+// The state of elements of one tensor in small types, value = payload / scale, as in FP8-LM (Peng et al., arXiv
+// 2310.18313, section 2.2). Scales are powers of two. On the CPU only.
+struct ScaledAdamwState {
+  struct Array {
+    at::Tensor payload;
+    float scale = 1;
+  };
+  Array weights;    // [n] fp16
+  Array m;          // [n] E4M3
+  Array v;          // [n] fp16
+  Array gradients;  // [n] E4M3; not changed
+};
+struct AdamwNumbers {
+  float weights = 0, m = 0, v = 0;
+};
+
+// Of the new values that the step leaves the largest magnitudes, NaN where one is: for the choice of their scales.
+AdamwNumbers scaled_adamw_largest(const ScaledAdamwState& state, const AdamwStep& step);
+// The same step; stores payload = value · the scale in `next`, rounded to nearest: m saturates, and v is never rounded
+// from above 0 to 0. The caller keeps `next` as the state's scales.
+void scaled_adamw_(const ScaledAdamwState& state, const AdamwStep& step, const AdamwNumbers& next);
+
 }  // namespace llmtrain::kernels

@@ -120,8 +120,16 @@ at::Tensor cast_to_fp8(const at::Tensor& x, const at::Tensor& scale, Fp8Format f
 
 at::Tensor widen_fp8(const at::Tensor& payload, const at::Tensor& scale, at::ScalarType type) {
   at::Tensor x = at::empty(payload.sizes(), payload.options().dtype(type));
+  widen_fp8_into(payload, scale, x);
+  return x;
+}
+
+void widen_fp8_into(const at::Tensor& payload, const at::Tensor& scale, const at::Tensor& x) {
   // The scale is a power of two: its reciprocal and the products with it are exact.
-  if (!is_vector_array(x) || !payload.is_contiguous()) return payload.to(at::kFloat).div(scale).to(type);
+  if (!is_vector_array(x) || !payload.is_contiguous()) {
+    x.copy_(payload.to(at::kFloat).div(scale));
+    return;
+  }
   const Fp8Format format = payload.scalar_type() == at::kFloat8_e4m3fn ? Fp8Format::e4m3 : Fp8Format::e5m2;
   with_element_of(x, [&]<class Element> {
     const auto* bytes = static_cast<const std::uint8_t*>(payload.const_data_ptr());
@@ -129,7 +137,6 @@ at::Tensor widen_fp8(const at::Tensor& payload, const at::Tensor& scale, at::Sca
     over_elements(x, [&, kernel = casts_of<Element>(format).widen, factor = 1 / *scale.const_data_ptr<float>()](
                          std::int64_t first, std::int64_t n) { kernel(bytes + first, factor, values + first, n); });
   });
-  return x;
 }
 
 void round_to_fp8_(const at::Tensor& x, const at::Tensor& scale, Fp8Format format) {

@@ -26,6 +26,8 @@ at::Tensor fp8_scale(const at::Tensor& largest, Fp8Format format);
 at::Tensor cast_to_fp8(const at::Tensor& x, const at::Tensor& scale, Fp8Format format);
 // payload / scale in `type`, which is exact in every type that training computes in.
 at::Tensor widen_fp8(const at::Tensor& payload, const at::Tensor& scale, at::ScalarType type);
+// The same into x, of as many elements, in its type.
+void widen_fp8_into(const at::Tensor& payload, const at::Tensor& scale, const at::Tensor& x);
 // Both in one pass: the values of x that FP8 can represent, in x's type.
 at::Tensor round_to_fp8(const at::Tensor& x, const at::Tensor& scale, Fp8Format format);
 // The same in place.

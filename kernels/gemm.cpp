@@ -7,6 +7,9 @@
 #include <ATen/ops/sum.h>
 
 #include "kernels/onednn/matmul.h"
+#include "kernels/vector/level.h"
+#include "kernels/vector/single_row.h"
+#include "kernels/vector_dispatch.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -72,9 +75,30 @@ void weight_gradient(const at::Tensor& dy, const at::Tensor& x, at::Tensor& dwei
   }
 }
 
+// What one token needs: a pass over the weight, which is all that the product costs.
+bool is_single_row(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
+  return x.size(0) == 1 && is_vector_array(x) && is_vector_array(weight) && weight.scalar_type() == x.scalar_type() &&
+         (!bias || (is_vector_array(*bias) && bias->scalar_type() == x.scalar_type()));
+}
+
+at::Tensor single_row(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
+  at::Tensor y = at::empty({1, weight.size(0)}, x.options());
+  with_element_of(x, [&]<class Element> {
+    const auto loop = vector::at_level([]<int level> { return vector::single_row_loop_for<level, Element>(); });
+    loop({.x = elements<Element>(x),
+          .weight = elements<Element>(weight),
+          .bias = bias ? elements<Element>(*bias) : nullptr,
+          .y = mutable_elements<Element>(y),
+          .in = weight.size(1),
+          .out = weight.size(0)});
+  });
+  return y;
+}
+
 }  // namespace
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
+  if (is_single_row(x, weight, bias)) return single_row(x, weight, bias);
   if (!runs_in_onednn(x, weight)) return bias ? at::addmm(*bias, x, weight.t()) : at::mm(x, weight.t());
   at::Tensor y = at::empty({x.size(0), weight.size(0)}, x.options());
   multiply(x, weight.t(), bias, y, Accumulation::overwrite);

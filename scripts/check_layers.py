@@ -65,7 +65,8 @@ def read_targets(root):
                     is_visibility = argument in ("PUBLIC", "PRIVATE", "INTERFACE")
                     section = section if is_visibility else argument
                 elif section == "DEPENDS":
-                    target.links.append(argument)
+                    # An installed library, as an example outside of the build links it, is the folder's own.
+                    target.links.append(argument.removeprefix("llmtrain::"))
                 elif section == "SOURCES":
                     target.sources.append((folder / argument).as_posix())
     return targets

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 
 #include "apps/llmtrain/commands.h"
 #include "apps/llmtrain/profiles.h"
@@ -32,19 +33,38 @@ void check_place(const std::string& file) {
   const FileWriter trial(file + ".tmp");  // removed again at once
 }
 
+void make_folder_of(const std::string& file) {
+  const auto folder = std::filesystem::path(file).parent_path();
+  std::error_code failed;
+  if (!folder.empty()) std::filesystem::create_directories(folder, failed);
+  if (failed) throw Error(ExitCode::cannot_write, folder.string() + ": cannot be created: " + failed.message());
+}
+
+bool is_same_file(const std::string& file, const std::string& other) {
+  std::error_code failed;
+  return std::filesystem::equivalent(file, other, failed);
+}
+
 int calibrate(const CalibrateOptions& options) {
-  const std::filesystem::path folder = profiles_folder();
-  const std::string file = options.output.value_or((folder / "local.json").string());
+  const std::string automatic = calibrated_profile().string();
+  const std::string file = options.output.value_or(automatic);
+  // The user's own folder of settings need not exist yet.
+  if (!options.output) make_folder_of(file);
   if (file != "-") check_place(file);
   log().info("measuring matrix products, attention and memory; keep the machine otherwise idle for a few seconds");
-  const ClusterProfile profile = load_runtime().calibrate(device_kind(options.device), load_profile("cpu", folder));
+  const ClusterProfile profile =
+      load_runtime().calibrate(device_kind(options.device), load_profile("cpu", profiles_folder()));
   const std::string text = to_json(profile).dump(2) + "\n";
   if (file == "-") {
     write_result(text);
     return 0;
   }
   write_file_atomically(file, text);
-  log().info("{}: plans with \"cluster\": {{\"profile\": \"auto\"}} use it from now on", file);
+  if (is_same_file(file, automatic)) {
+    log().info("{}: plans with \"cluster\": {{\"profile\": \"auto\"}} use it from now on", file);
+  } else {
+    log().info("{}: plans with --set cluster.profile={} use it", file, std::filesystem::absolute(file).string());
+  }
   return 0;
 }
 
@@ -53,7 +73,9 @@ int calibrate(const CalibrateOptions& options) {
 void add_calibrate(CLI::App& program, Action& action) {
   const auto options = std::make_shared<CalibrateOptions>();
   CLI::App* command = program.add_subcommand("calibrate", "Measures this machine so that plans match it");
-  command->add_option("--output", options->output, "Output file of the profile (default: recipes/clusters/local.json)")
+  command
+      ->add_option("--output", options->output,
+                   "Output file of the profile (default: local.json, which \"auto\" plans read)")
       ->type_name("FILE|-");
   command->add_option("--device", options->device, "What to measure")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))

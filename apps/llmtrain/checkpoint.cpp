@@ -15,6 +15,7 @@
 #include "apps/llmtrain/standard_streams.h"
 #include "core/base/error.h"
 #include "core/checkpoint/checkpoint.h"
+#include "core/tokenizer/open_tokenizer.h"
 
 namespace llmtrain::app {
 namespace {
@@ -78,7 +79,11 @@ int export_to(const CheckpointOptions& options) {
   require_new_folder(options.destination);
   const CheckpointSource source = open_source(options.source, {});
   require_executable(source.recipe, source.checkpoint.string());
+  // Before the model is written: a folder without its tokenizer would be half an export.
+  const TokenizerRecipe& tokenizer = source.recipe.data.tokenizer;
+  open_tokenizer(tokenizer, source.recipe.model.vocab_size);
   load_runtime().export_huggingface({source.recipe, source.checkpoint.string(), options.destination});
+  copy_tokenizer(tokenizer, options.destination);
   write_result(options.destination + ": written from " + source.checkpoint.string() + "\n");
   return 0;
 }

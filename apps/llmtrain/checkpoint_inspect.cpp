@@ -41,9 +41,9 @@ std::int64_t bytes_of(const std::vector<File>& files) {
   return bytes;
 }
 
-// The endings that checkpoints give to optimizer state and fp32 master weights.
+// The endings that checkpoints give to optimizer state, master weights, scales and the headroom of FP8 gradients.
 bool is_optimizer_state(std::string_view name) {
-  constexpr std::array<std::string_view, 3> endings = {".master", ".m", ".v"};
+  constexpr std::array<std::string_view, 5> endings = {".master", ".m", ".v", ".scale", ".mu"};
   return std::any_of(endings.begin(), endings.end(), [name](std::string_view end) { return name.ends_with(end); });
 }
 

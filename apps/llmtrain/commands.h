@@ -19,7 +19,14 @@ void add_schema(CLI::App& program, Action& action);
 void add_sample(CLI::App& program, Action& action);
 void add_evaluate(CLI::App& program, Action& action);
 void add_checkpoint(CLI::App& program, Action& action);
+void add_compare(CLI::App& program, Action& action);
 void add_slurm(CLI::App& program, Action& action);
+void add_data(CLI::App& program, Action& action);
 void add_doctor(CLI::App& program, Action& action);
+void add_recipes(CLI::App& program, Action& action);
+void add_new(CLI::App& program, Action& action);
+// These read the program's own table when they act.
+void add_completion(CLI::App& program, Action& action);
+void add_man(CLI::App& program, Action& action);
 
 }  // namespace llmtrain::app

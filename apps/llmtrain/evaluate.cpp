@@ -4,15 +4,19 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "apps/llmtrain/checkpoint_source.h"
 #include "apps/llmtrain/commands.h"
 #include "apps/llmtrain/flags.h"
+#include "apps/llmtrain/inference/choice_report.h"
+#include "apps/llmtrain/inference/text_lines.h"
 #include "apps/llmtrain/launch/executable_recipe.h"
 #include "apps/llmtrain/runtime.h"
 #include "apps/llmtrain/standard_streams.h"
+#include "core/json/json_text.h"
 
 namespace llmtrain::app {
 namespace {
@@ -21,6 +25,8 @@ struct EvaluateOptions {
   std::string source;
   std::vector<Override> overrides;
   EvaluateRequest request;
+  std::optional<std::string> choices;
+  std::string delimiter = " ";
   bool json = false;
 };
 
@@ -29,14 +35,26 @@ std::string as_json(const EvaluateRequest& request, const EvaluateResult& result
                                        {"step", result.step},
                                        {"loss", result.loss},
                                        {"perplexity", result.perplexity},
+                                       {"bits_per_byte", number_or_null(result.bits_per_byte)},
                                        {"tokens", result.tokens}};
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 std::string as_text(const EvaluateRequest& request, const EvaluateResult& result) {
-  return fmt::format(
+  std::string text = fmt::format(
       "checkpoint  {}\nstep        {}\ntokens      {}\nloss        {:.6f} nats per token\nperplexity  {:.4g}\n",
       request.checkpoint, result.step, result.tokens, result.loss, result.perplexity);
+  if (result.bits_per_byte) text += fmt::format("bits/byte   {:.6f}\n", *result.bits_per_byte);
+  return text;
+}
+
+void score(const EvaluateRequest& request, const EvaluateOptions& options) {
+  const std::vector<KnownQuestion> questions = read_questions(*options.choices, options.delimiter);
+  ScoreRequest scored{request.recipe, request.checkpoint, {}, request.ranks};
+  for (const KnownQuestion& known : questions) scored.questions.push_back(known.question);
+  const ChoiceScores scores = load_runtime().score(scored);
+  write_result(options.json ? choices_as_json(request.checkpoint, questions, scores)
+                            : choices_as_text(request.checkpoint, questions, scores));
 }
 
 int evaluate(const EvaluateOptions& options) {
@@ -46,6 +64,10 @@ int evaluate(const EvaluateOptions& options) {
   EvaluateRequest request = options.request;
   request.recipe = std::move(source.recipe);
   request.checkpoint = source.checkpoint.string();
+  if (options.choices) {
+    score(request, options);
+    return 0;
+  }
   const EvaluateResult result = load_runtime().evaluate(request);
   write_result(options.json ? as_json(request, result) : as_text(request, result));
   return 0;
@@ -59,12 +81,20 @@ void add_evaluate(CLI::App& program, Action& action) {
   command->add_option("SOURCE", options->source, "A run's directory, a checkpoint's folder, or a recipe")
       ->required()
       ->type_name("");
-  command->add_option("--data", options->request.data, "A file, folder or glob instead of the recipe's data.validation")
-      ->type_name("FILE");
-  command->add_option("--batches", options->request.batches, "Global batches to read; 0: all the data once")
-      ->type_name("N")
+  CLI::Option* data = command->add_option("--data", options->request.data,
+                                          "A file, folder or glob instead of the recipe's data.validation");
+  data->type_name("FILE");
+  CLI::Option* batches =
+      command->add_option("--batches", options->request.batches, "Global batches to read; 0: all the data once");
+  batches->type_name("N")->capture_default_str()->check(whole_number_not_negative());
+  CLI::Option* choices =
+      command->add_option("--choices", options->choices, "Multiple-choice questions to answer instead, as JSON Lines");
+  choices->type_name("FILE")->excludes(data)->excludes(batches);
+  command->add_option("--delimiter", options->delimiter, "Text between a question's context and each of its choices")
+      ->type_name("TEXT")
       ->capture_default_str()
-      ->check(whole_number_not_negative());
+      ->needs(choices);
+  add_inference_rank_flags(*command, options->request.ranks);
   add_set_flag(*command, options->overrides);
   command->add_flag("--json", options->json, "Print JSON");
   command->footer("Example:\n  llmtrain eval runs/quickstart --data README.md");

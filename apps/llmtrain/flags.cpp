@@ -7,6 +7,8 @@
 #include <optional>
 #include <system_error>
 
+#include "apps/llmtrain/installation.h"
+
 namespace llmtrain::app {
 namespace {
 
@@ -27,13 +29,56 @@ CLI::Validator numbers(const std::string& rule_words, Rule rule) {
   return {check, "", ""};
 }
 
+CLI::Option* as_recipe(CLI::Option* option) {
+  const auto find = [](std::string& file) {
+    file = recipe_file_meant(file);
+    return std::string();
+  };
+  return option->type_name("")->transform(CLI::Validator(find, ""));
+}
+
 }  // namespace
+
+CLI::Option* add_recipe_argument(CLI::App& command, std::string& file, const std::string& name,
+                                 const std::string& help) {
+  return as_recipe(command.add_option(name, file, help));
+}
+
+CLI::Option* add_recipe_arguments(CLI::App& command, std::vector<std::string>& files) {
+  return as_recipe(command.add_option("RECIPE", files, "Recipe files, or bundled recipes' names"));
+}
 
 void add_set_flag(CLI::App& command, std::vector<Override>& overrides) {
   command.add_option("--set", overrides, "Override a key of the recipe, as in batch.micro=4; repeatable")
       ->type_name("KEY=JSON")
       // One value per flag, or the recipe after it would be taken as another one.
       ->allow_extra_args(false);
+}
+
+std::vector<Override> RunFlags::overrides() const {
+  std::vector<Override> overrides;
+  if (directory) overrides.push_back(text_override("log.directory", *directory));
+  if (ranks) overrides.push_back("launch.ranks=" + *ranks);
+  return overrides;
+}
+
+void add_run_dir_flag(CLI::App& command, RunFlags& flags) {
+  command.add_option("--run-dir", flags.directory, "Directory of the run's files (log.directory)")->type_name("DIR");
+}
+
+void add_ranks_flag(CLI::App& command, RunFlags& flags) {
+  command.add_option("--ranks", flags.ranks, "Processes that train together (launch.ranks)")->type_name("N");
+}
+
+void add_inference_rank_flags(CLI::App& command, InferenceRanks& ranks) {
+  command.add_option("--tensor", ranks.tensor, "Ranks that share each layer, as threads with a device each")
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(whole_number_positive());
+  command.add_option("--pipeline", ranks.pipeline, "Ranks that share the layers")
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(whole_number_positive());
 }
 
 Override text_override(const std::string& pointer_path, const std::string& text) {
@@ -48,12 +93,27 @@ CLI::Validator not_negative() {
   return numbers<double>("a number of at least 0", [](double value) { return std::isfinite(value) && value >= 0; });
 }
 
+CLI::Validator share() {
+  return numbers<double>("a number from 0 to 1", [](double value) { return value >= 0 && value <= 1; });
+}
+
 CLI::Validator whole_number() {
   return numbers<std::int64_t>("a whole number", [](std::int64_t) { return true; });
 }
 
 CLI::Validator whole_number_not_negative() {
   return numbers<std::int64_t>("a whole number of at least 0", [](std::int64_t value) { return value >= 0; });
+}
+
+CLI::Validator whole_number_positive() {
+  // More ranks or texts than anyone has would overflow their product.
+  constexpr std::int64_t most = 1'000'000;
+  return numbers<std::int64_t>("a whole number from 1 to 1000000",
+                               [](std::int64_t value) { return value >= 1 && value <= most; });
+}
+
+CLI::Validator text_not_empty() {
+  return {[](const std::string& text) { return text.empty() ? "must not be empty" : std::string(); }, "", ""};
 }
 
 }  // namespace llmtrain::app

@@ -2,22 +2,47 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/recipe/recipe_io.h"
+#include "parallel/runtime/runtime_interface.h"
 
 namespace llmtrain::app {
+
+// The positional argument of a recipe's file, or of several: one that exists, or one of the bundled recipes, which its
+// name selects (recipe_file_meant()).
+CLI::Option* add_recipe_argument(CLI::App& command, std::string& file, const std::string& name = "RECIPE",
+                                 const std::string& help = "The recipe's file, or a bundled recipe's name");
+CLI::Option* add_recipe_arguments(CLI::App& command, std::vector<std::string>& files);
 
 // `--set pointer.path=JSON`, repeatable.
 void add_set_flag(CLI::App& command, std::vector<Override>& overrides);
 
+// Flags of run and of the job that starts it.
+struct RunFlags {
+  std::optional<std::string> directory;
+  std::optional<std::string> ranks;
+
+  // The keys that they stand for.
+  std::vector<Override> overrides() const;
+};
+void add_run_dir_flag(CLI::App& command, RunFlags& flags);
+void add_ranks_flag(CLI::App& command, RunFlags& flags);
+
 // The override that sets `pointer_path` to a string, whatever its content.
 Override text_override(const std::string& pointer_path, const std::string& text);
 
-// Flag values: numbers of at least 0, without "nan" and "inf"; whole numbers that fit 64 bits.
+// `--tensor` and `--pipeline` of commands that use a trained model.
+void add_inference_rank_flags(CLI::App& command, InferenceRanks& ranks);
+
+// Flag values: numbers of at least 0, without "nan" and "inf"; from 0 to 1; whole numbers that fit 64 bits.
 CLI::Validator not_negative();
+CLI::Validator share();
 CLI::Validator whole_number();
 CLI::Validator whole_number_not_negative();
+CLI::Validator whole_number_positive();
+CLI::Validator text_not_empty();
 
 }  // namespace llmtrain::app

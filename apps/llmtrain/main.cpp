@@ -3,8 +3,10 @@
 #include <exception>
 #include <new>
 #include <string>
+#include <string_view>
 
 #include "apps/llmtrain/commands.h"
+#include "apps/llmtrain/shell/completion.h"
 #include "apps/llmtrain/standard_streams.h"
 #include "apps/llmtrain/usage.h"
 #include "core/base/error.h"
@@ -21,9 +23,15 @@ int parse_and_act(int argument_count, char** arguments) {
   program.require_subcommand(0, 1);
   program.footer(
       "Example:\n  llmtrain run recipes/quickstart.json\n\nllmtrain COMMAND --help shows a command's flags.");
-  for (const auto add : {add_run, add_plan, add_validate, add_schema, add_sample, add_evaluate, add_checkpoint,
-                         add_calibrate, add_slurm, add_support, add_doctor}) {
+  for (const auto add :
+       {add_run, add_plan, add_validate, add_schema, add_sample, add_evaluate, add_checkpoint, add_compare, add_data,
+        add_calibrate, add_slurm, add_support, add_doctor, add_recipes, add_new, add_completion, add_man}) {
     add(program, action);
+  }
+  // What the scripts of `llmtrain completion` ask; its words are no command line to be checked.
+  if (argument_count > 1 && std::string_view(arguments[1]) == "__complete") {
+    write_result(completion_lines(complete(program, {arguments + 2, arguments + argument_count})));
+    return 0;
   }
   try {
     program.parse(argument_count, arguments);

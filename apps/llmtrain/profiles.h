@@ -8,12 +8,16 @@
 
 namespace llmtrain::app {
 
-// The folder of cluster profiles: LLMTRAIN_PROFILES, else recipes/clusters beside the program's build folder, else
-// recipes/clusters of the working directory.
+// The folders of cluster profiles and of programs: LLMTRAIN_PROFILES and LLMTRAIN_PROGRAMS, else those of the bundled
+// recipes, else recipes/clusters and recipes/programs of the working directory.
 std::filesystem::path profiles_folder();
+std::filesystem::path programs_folder();
 
-// The profile and the program that the recipe names, the latter in LLMTRAIN_PROGRAMS or recipes/programs likewise.
-// Throws as load_profile() does.
+// This machine's own profile, which `calibrate` writes and "auto" reads where it exists: local.json in
+// profiles_folder() or, where the user may not write there, in llmtrain of XDG_CONFIG_HOME or ~/.config.
+std::filesystem::path calibrated_profile();
+
+// The profile and the program that the recipe names. Throws as load_profile() does.
 ClusterProfile profile_of(const Recipe& recipe);
 
 }  // namespace llmtrain::app

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "apps/llmtrain/commands.h"
@@ -17,8 +18,10 @@
 #include "apps/llmtrain/plan/plan.h"
 #include "apps/llmtrain/runtime.h"
 #include "core/base/error.h"
+#include "core/base/log.h"
 #include "core/base/stop_signals.h"
 #include "core/recipe/recipe_io.h"
+#include "core/recipe/rules/rules.h"
 
 namespace llmtrain::app {
 namespace {
@@ -26,9 +29,8 @@ namespace {
 struct RunOptions {
   std::string recipe;
   std::vector<Override> overrides;
-  std::optional<std::string> directory;
+  RunFlags flags;
   std::optional<std::string> resume;
-  std::optional<std::string> ranks;
   std::optional<std::string> trace;
   bool dry_run = false;
   bool quiet = false;
@@ -37,9 +39,8 @@ struct RunOptions {
 
 std::vector<Override> all_overrides(const RunOptions& options) {
   auto overrides = options.overrides;
-  if (options.directory) overrides.push_back(text_override("log.directory", *options.directory));
+  for (Override& change : options.flags.overrides()) overrides.push_back(std::move(change));
   if (options.resume) overrides.push_back(text_override("checkpoint.resume", *options.resume));
-  if (options.ranks) overrides.push_back("launch.ranks=" + *options.ranks);
   return overrides;
 }
 
@@ -48,6 +49,10 @@ void require_folder_of(const std::string& file) {
   const auto folder = std::filesystem::absolute(file).parent_path();
   if (std::filesystem::is_directory(folder)) return;
   throw Error(ExitCode::cannot_write, "--trace: " + folder.string() + ": no such folder; create it first");
+}
+
+std::string latest_checkpoint_file(const Recipe& recipe) {
+  return (std::filesystem::path(recipe.log.directory) / "checkpoints" / "latest").string();
 }
 
 int run_here(const RunOptions& options, const std::optional<Launcher>& launcher, StopSignals& stop) {
@@ -71,10 +76,16 @@ int run_here(const RunOptions& options, const std::optional<Launcher>& launcher,
   // A build without MPI runs its ranks as threads of this process.
   if (!launcher && request.launch.backend == CommunicationBackend::automatic && !runtime.has_mpi())
     request.launch.backend = CommunicationBackend::local;
-  if (starts_processes(request.launch, launcher)) return start_ranks(request.launch.ranks, stop);
+  // One process answers for all ranks.
+  const std::string latest = latest_checkpoint_file(recipe);
+  if (!launcher || launcher->rank == 0) stop.answer(latest);
+  if (starts_processes(request.launch, launcher)) return start_ranks(request.launch.ranks, stop, latest);
   set_verbosity(request.verbosity);
-  // One rank plans for all: every rank would get the same.
-  if (!launcher || launcher->rank == 0) request.plan = plan_for_run(request.layout, request.launch);
+  // One rank plans and speaks for all: every rank would get the same.
+  if (!launcher || launcher->rank == 0) {
+    for (const std::string& warning : recipe_warnings(recipe)) log().warn("{}: {}", options.recipe, warning);
+    request.plan = plan_for_run(request.layout, request.launch);
+  }
   return runtime.run(request);
 }
 
@@ -108,15 +119,14 @@ int run(const RunOptions& options) {
 void add_run(CLI::App& program, Action& action) {
   const auto options = std::make_shared<RunOptions>();
   CLI::App* command = program.add_subcommand("run", "Trains the model of a recipe");
-  command->add_option("RECIPE", options->recipe, "The recipe's file")->required()->type_name("");
+  add_recipe_argument(*command, options->recipe)->required();
   add_set_flag(*command, options->overrides);
-  command->add_option("--run-dir", options->directory, "Directory of the run's files (log.directory)")
-      ->type_name("DIR");
+  add_run_dir_flag(*command, options->flags);
   command
       ->add_option("--resume", options->resume,
                    "Resume the run in the directory, start anew, or start from a checkpoint (checkpoint.resume)")
       ->type_name("auto|never|PATH");
-  command->add_option("--ranks", options->ranks, "Processes that train together (launch.ranks)")->type_name("N");
+  add_ranks_flag(*command, options->flags);
   command->add_option("--trace", options->trace, "Write the timeline of the last three steps of all ranks for Perfetto")
       ->type_name("FILE");
   command->add_flag("--dry-run", options->dry_run, "Show the plan, as llmtrain plan does, and run nothing");

@@ -6,9 +6,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string>
-#include <system_error>
 #include <vector>
 
+#include "apps/llmtrain/installation.h"
 #include "core/base/error.h"
 
 namespace llmtrain::app {
@@ -18,9 +18,11 @@ namespace {
 // it.
 std::vector<std::string> candidates() {
   std::vector<std::string> files;
-  std::error_code failed;
-  const auto program = std::filesystem::read_symlink("/proc/self/exe", failed);
-  if (!failed) files.push_back(program.parent_path() / "libllmtrain_runtime.so");
+  for (const auto& folder : runtime_folders()) {
+    const auto file = folder / "libllmtrain_runtime.so";
+    // Of the places where it may lie, the first is named in the message if it is in none.
+    if (files.empty() || std::filesystem::exists(file)) files.push_back(file);
+  }
   const char* named = std::getenv("LLMTRAIN_RUNTIME");
   if (named != nullptr && *named != '\0') files.push_back(std::filesystem::absolute(named));
   return files;

@@ -5,8 +5,9 @@
 
 namespace llmtrain::app {
 
-// Loads the training runtime, which brings LibTorch in: libllmtrain_runtime.so beside the program, else the file that
-// LLMTRAIN_RUNTIME in the environment names. Throws Error(missing_input) that says what to install.
+// Loads the training runtime, which brings LibTorch in: libllmtrain_runtime.so beside the program or in its
+// installation, else the file that LLMTRAIN_RUNTIME in the environment names. Throws Error(missing_input) that says
+// what to install.
 RuntimeInterface& load_runtime();
 
 }  // namespace llmtrain::app

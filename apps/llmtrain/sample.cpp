@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "apps/llmtrain/checkpoint_source.h"
 #include "apps/llmtrain/commands.h"
 #include "apps/llmtrain/flags.h"
+#include "apps/llmtrain/inference/sample_output.h"
+#include "apps/llmtrain/inference/text_lines.h"
 #include "apps/llmtrain/launch/executable_recipe.h"
 #include "apps/llmtrain/runtime.h"
-#include "apps/llmtrain/standard_streams.h"
 
 namespace llmtrain::app {
 namespace {
@@ -17,6 +19,9 @@ namespace {
 struct SampleOptions {
   std::string source;
   std::vector<Override> overrides;
+  std::string prompt;
+  std::optional<std::string> prompts;
+  bool json = false;
   SampleRequest request;
 };
 
@@ -26,41 +31,77 @@ int sample(const SampleOptions& options) {
   SampleRequest request = options.request;
   request.recipe = std::move(source.recipe);
   request.checkpoint = source.checkpoint.string();
-  write_result(load_runtime().sample(request) + "\n");
+  // A model needs at least one token to begin with.
+  request.prompts = options.prompts ? read_prompts(*options.prompts)
+                                    : std::vector<std::string>{options.prompt.empty() ? "\n" : options.prompt};
+  SampleOutput output(request.prompts, request.samples,
+                      options.json ? SampleOutput::Form::json_lines : SampleOutput::Form::text);
+  load_runtime().sample(request, [&](const SamplePiece& piece) { output.add(piece); });
   return 0;
+}
+
+void add_prompt_flags(CLI::App& command, SampleOptions& options) {
+  CLI::Option* prompt = command.add_option("--prompt", options.prompt, "Start of the text (default: a newline)");
+  prompt->type_name("TEXT");
+  command.add_option("--prompts", options.prompts, "One prompt per line, or in a .jsonl file per object's \"prompt\"")
+      ->type_name("FILE")
+      ->excludes(prompt);
+}
+
+// What decides on the next token, and when a text ends.
+void add_choice_flags(CLI::App& command, SampleRequest& request) {
+  command.add_option("--tokens", request.tokens, "How many tokens to write")
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(whole_number_not_negative());
+  command
+      .add_option("--temperature", request.temperature, "0: always the most likely token; 1: the model's probabilities")
+      ->type_name("F")
+      ->capture_default_str()
+      ->check(not_negative());
+  command.add_option("--top-k", request.top_k, "Choose among the N most likely tokens; 0: among all")
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(whole_number_not_negative());
+  command.add_option("--top-p", request.top_p, "Choose among the fewest tokens with this probability together")
+      ->type_name("F")
+      ->capture_default_str()
+      ->check(share());
+  command.add_option("--seed", request.seed, "The same seed writes the same text")
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(whole_number());
+  command.add_option("--stop", request.stop, "End the text before TEXT; repeatable")
+      ->type_name("TEXT")
+      ->allow_extra_args(false)
+      ->check(text_not_empty());
+}
+
+void add_batch_flags(CLI::App& command, SampleOptions& options) {
+  command.add_option("--samples", options.request.samples, "Texts of each prompt")
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(whole_number_positive());
+  command.add_option("--batch", options.request.batch, "Texts that grow together, which takes memory for each")
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(whole_number_positive());
+  add_inference_rank_flags(command, options.request.ranks);
+  add_set_flag(command, options.overrides);
+  command.add_flag("--json", options.json, "Print JSON Lines");
 }
 
 }  // namespace
 
 void add_sample(CLI::App& program, Action& action) {
   const auto options = std::make_shared<SampleOptions>();
-  SampleRequest& request = options->request;
-  // A model needs at least one token to begin with.
-  request.prompt = "\n";
   CLI::App* command = program.add_subcommand("sample", "Writes text with a trained model");
   command->add_option("SOURCE", options->source, "A run's directory, a checkpoint's folder, or a recipe")
       ->required()
       ->type_name("");
-  command->add_option("--prompt", request.prompt, "Start of the text (default: a newline)")->type_name("TEXT");
-  command->add_option("--tokens", request.tokens, "How many tokens to write")
-      ->type_name("N")
-      ->capture_default_str()
-      ->check(whole_number_not_negative());
-  command
-      ->add_option("--temperature", request.temperature,
-                   "0: always the most likely token; 1: the model's probabilities")
-      ->type_name("F")
-      ->capture_default_str()
-      ->check(not_negative());
-  command->add_option("--top-k", request.top_k, "Choose among the N most likely tokens; 0: among all")
-      ->type_name("N")
-      ->capture_default_str()
-      ->check(whole_number_not_negative());
-  command->add_option("--seed", request.seed, "The same seed writes the same text")
-      ->type_name("N")
-      ->capture_default_str()
-      ->check(whole_number());
-  add_set_flag(*command, options->overrides);
+  add_prompt_flags(*command, *options);
+  add_choice_flags(*command, options->request);
+  add_batch_flags(*command, *options);
   command->footer("Example:\n  llmtrain sample runs/quickstart --prompt \"The \" --tokens 200");
   command->callback([options, &action] { action = [options] { return sample(*options); }; });
 }

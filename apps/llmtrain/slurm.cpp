@@ -2,14 +2,15 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "apps/llmtrain/commands.h"
 #include "apps/llmtrain/flags.h"
 #include "apps/llmtrain/launch/executable_recipe.h"
 #include "apps/llmtrain/launch/launch.h"
+#include "apps/llmtrain/launch/launcher.h"
 #include "apps/llmtrain/launch/slurm_script.h"
 #include "apps/llmtrain/plan/recipe_file.h"
 #include "apps/llmtrain/standard_streams.h"
@@ -22,23 +23,20 @@ namespace {
 struct SlurmOptions {
   std::string recipe;
   std::vector<Override> overrides;
-  std::optional<std::string> directory;
-  std::optional<std::string> ranks;
+  RunFlags flags;
   std::string launcher = "srun";
 };
 
 std::vector<std::string> command_of_rank(const SlurmOptions& options) {
-  std::vector<std::string> command{std::filesystem::read_symlink("/proc/self/exe").string(), "run",
-                                   std::filesystem::absolute(options.recipe).string()};
+  std::vector<std::string> command{program_file(), "run", std::filesystem::absolute(options.recipe).string()};
   for (const Override& change : options.overrides) command.insert(command.end(), {"--set", change});
-  if (options.directory) command.insert(command.end(), {"--run-dir", *options.directory});
+  if (options.flags.directory) command.insert(command.end(), {"--run-dir", *options.flags.directory});
   return command;
 }
 
 int print_script(const SlurmOptions& options) {
   auto overrides = options.overrides;
-  if (options.directory) overrides.push_back(text_override("log.directory", *options.directory));
-  if (options.ranks) overrides.push_back("launch.ranks=" + *options.ranks);
+  for (Override& change : options.flags.overrides()) overrides.push_back(std::move(change));
   const Recipe recipe = read_recipe(options.recipe, overrides);
   // Now, and not when the job has waited for its turn.
   require_executable(recipe, options.recipe);
@@ -62,11 +60,10 @@ int print_script(const SlurmOptions& options) {
 void add_slurm(CLI::App& program, Action& action) {
   const auto options = std::make_shared<SlurmOptions>();
   CLI::App* command = program.add_subcommand("slurm", "Prints an sbatch script that trains a recipe");
-  command->add_option("RECIPE", options->recipe, "The recipe's file")->required()->type_name("");
+  add_recipe_argument(*command, options->recipe)->required();
   add_set_flag(*command, options->overrides);
-  command->add_option("--run-dir", options->directory, "Directory of the run's files (log.directory)")
-      ->type_name("DIR");
-  command->add_option("--ranks", options->ranks, "Processes that train together (launch.ranks)")->type_name("N");
+  add_run_dir_flag(*command, options->flags);
+  add_ranks_flag(*command, options->flags);
   command->add_option("--launcher", options->launcher, "What starts the ranks within the job")
       ->type_name("srun|mpirun")
       ->check(CLI::IsMember({"srun", "mpirun"}))

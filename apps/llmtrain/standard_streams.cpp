@@ -7,11 +7,11 @@
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 
 #include "core/base/error.h"
+#include "core/base/log.h"
 
 namespace llmtrain::app {
 
@@ -40,7 +40,7 @@ void write_result(std::string_view text) {
 }
 
 TextColour colour_of_output() {
-  return ::isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr ? TextColour::on : TextColour::off;
+  return ::isatty(STDOUT_FILENO) != 0 && wants_colours() ? TextColour::on : TextColour::off;
 }
 
 }  // namespace llmtrain::app

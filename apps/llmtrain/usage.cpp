@@ -3,11 +3,14 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "apps/llmtrain/flag_hints.h"
 #include "apps/llmtrain/standard_streams.h"
 #include "core/base/error.h"
 #include "core/recipe/hints.h"
@@ -37,10 +40,29 @@ std::vector<std::string_view> command_names(const CLI::App& command) {
   return names;
 }
 
+// What other programs call these commands.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 12> other_names = {{{"train", "run"},
+                                                                                        {"fit", "run"},
+                                                                                        {"pretrain", "run"},
+                                                                                        {"estimate", "plan"},
+                                                                                        {"check", "validate"},
+                                                                                        {"generate", "sample"},
+                                                                                        {"evaluate", "eval"},
+                                                                                        {"test", "eval"},
+                                                                                        {"export", "checkpoint export"},
+                                                                                        {"init", "new"},
+                                                                                        {"help", "--help"},
+                                                                                        {"version", "--version"}}};
+
 std::string unknown_command(const CLI::App& command, const std::string& word) {
   const auto names = command_names(command);
-  const auto meant = nearest_word(word, names);
+  auto meant = nearest_word(word, names);
   std::string text = "\"" + word + "\" is not a command";
+  if (command.get_parent() == nullptr) {
+    if (word.ends_with(".json")) return text + "; did you mean \"run " + word + "\"?";
+    for (const auto& [other, ours] : other_names)
+      if (word == other) meant = ours;
+  }
   if (!meant.empty()) return text + "; did you mean \"" + std::string(meant) + "\"?";
   text += "; the commands are ";
   for (const auto name : names) text.append(name).append(name == names.back() ? "" : ", ");
@@ -69,7 +91,11 @@ int show_help_or_refuse(const CLI::App& program, const CLI::ParseError& stop) {
   if (needs_command && !extras.empty() && !extras.front().starts_with('-')) {
     refuse(line, unknown_command(*line.command, extras.front()));
   }
-  refuse(line, stop.what());
+  refuse(line, stop.what() + hint_for(*line.command, extras));
+}
+
+void refuse_unknown_command(const CLI::App& program, const CLI::App& command, const std::string& word) {
+  refuse(innermost(program), unknown_command(command, word));
 }
 
 void refuse_without_command(const CLI::App& program) {

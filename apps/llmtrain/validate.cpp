@@ -11,6 +11,7 @@
 #include "core/base/log.h"
 #include "core/graph/graph.h"
 #include "core/recipe/recipe_io.h"
+#include "core/recipe/rules/rules.h"
 
 namespace llmtrain::app {
 namespace {
@@ -35,6 +36,7 @@ std::string verdict(const std::string& file, const Recipe& recipe) {
 ExitCode validate_one(const std::string& file, const ValidateOptions& options) {
   try {
     const Recipe recipe = read_recipe(file, options.overrides);
+    for (const std::string& warning : recipe_warnings(recipe)) log().warn("{}: {}", file, warning);
     write_result(options.print ? to_json(recipe).dump(2) + "\n" : verdict(file, recipe));
     return ExitCode::done;
   } catch (const Error& error) {
@@ -60,7 +62,7 @@ int validate(const ValidateOptions& options) {
 void add_validate(CLI::App& program, Action& action) {
   const auto options = std::make_shared<ValidateOptions>();
   CLI::App* command = program.add_subcommand("validate", "Checks recipes and reports every error at once");
-  command->add_option("RECIPE", options->recipes, "Recipe files")->required()->type_name("");
+  add_recipe_arguments(*command, options->recipes)->required();
   add_set_flag(*command, options->overrides);
   command->add_flag("--print", options->print, "Print the recipe with every default filled in, as JSON");
   command->footer("Examples:\n  llmtrain validate recipes/*.json\n  llmtrain validate recipe.json --print");

@@ -13,9 +13,8 @@ namespace llmtrain {
 namespace {
 
 std::shared_ptr<spdlog::logger> make_console_logger() {
-  const bool plain = std::getenv("NO_COLOR") != nullptr;
-  auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>(plain ? spdlog::color_mode::never
-                                                                          : spdlog::color_mode::automatic);
+  auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>(wants_colours() ? spdlog::color_mode::automatic
+                                                                                    : spdlog::color_mode::never);
   sink->set_pattern("%^%v%$");
   auto logger = std::make_shared<spdlog::logger>("llmtrain", sink);
   // The logger passes everything; each sink has a level of its own, so that the file gets more than the console.
@@ -25,6 +24,11 @@ std::shared_ptr<spdlog::logger> make_console_logger() {
 }
 
 }  // namespace
+
+bool wants_colours() {
+  const char* value = std::getenv("NO_COLOR");
+  return value == nullptr || *value == '\0';
+}
 
 spdlog::logger& log() {
   static const std::shared_ptr<spdlog::logger> logger = make_console_logger();

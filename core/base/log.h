@@ -9,8 +9,11 @@ namespace llmtrain {
 
 enum class Verbosity { quiet, normal, verbose };
 
+// Whether people want colours on terminals: not where NO_COLOR is set to anything but an empty text (no-color.org).
+bool wants_colours();
+
 // The program's logger: messages go to standard error, results (which are not log lines) to standard output.
-// Colours only on a terminal and without NO_COLOR.
+// Colours only on a terminal and where they are wanted.
 spdlog::logger& log();
 
 // Sets how much the console shows: quiet warnings and errors, normal also information, verbose also debug lines.

@@ -49,13 +49,21 @@ bool is_control(std::string_view character) {
 
 }  // namespace
 
-bool is_utf8(std::string_view text) {
-  while (!text.empty()) {
-    const std::size_t length = character_length(text);
-    if (length == 0) return false;
-    text.remove_prefix(length);
+std::size_t well_formed_length(std::string_view text) {
+  std::size_t length = 0;
+  while (length < text.size()) {
+    // Most text is ASCII, which needs no table.
+    const std::size_t bytes = within(text[length], 0x00, 0x7F) ? 1 : character_length(text.substr(length));
+    if (bytes == 0) break;
+    length += bytes;
   }
-  return true;
+  return length;
+}
+
+bool is_utf8(std::string_view text) { return well_formed_length(text) == text.size(); }
+
+bool has_control_character(std::string_view text) {
+  return std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
 }
 
 std::string printable(std::string_view text) {

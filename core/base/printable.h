@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
 namespace llmtrain {
 
+// Bytes of the text before the first that begins no well-formed UTF-8 character; its size where all of it is UTF-8.
+std::size_t well_formed_length(std::string_view text);
+
 // Whether the text is well-formed UTF-8.
 bool is_utf8(std::string_view text);
+
+// Whether the text has an ASCII control character, which could steer a terminal.
+bool has_control_character(std::string_view text);
 
 // The text made safe for a terminal: bytes that are not well-formed UTF-8, and control characters other than newline
 // and tab, become U+FFFD, one per byte. A byte-level model can generate any of them.

@@ -52,7 +52,8 @@ struct SmallFloat {
     const std::uint32_t subnormal = as_bits(as_float(magnitude) + as_float(magic)) - magic;
     const std::uint32_t finite = magnitude < (bias_change + 1) << 23 ? subnormal : rounded;
     const std::uint32_t overflow = has_infinity ? exponent_mask : sign_mask - 1;
-    // Beyond the largest finite number the rounding above yields the pattern of `overflow` or a larger one.
+    // Beyond the largest finite number the rounding above yields the pattern of `overflow` or a larger one. Formats
+    // without infinities use the highest exponent too, except for its NaN.
     const std::uint32_t bounded = finite > overflow || magnitude >= limit ? overflow : finite;
     const std::uint32_t quiet_nan = has_infinity ? exponent_mask | (1u << (mantissa_bits - 1)) : sign_mask - 1;
     return static_cast<Storage>(sign | (magnitude > 0x7f800000u ? quiet_nan : bounded));
@@ -60,13 +61,13 @@ struct SmallFloat {
 
   // The largest finite magnitude in place of one beyond it; NaN stays NaN.
   static Storage narrow_saturating(float value) {
-    const float below = value > largest ? largest : value;
-    return narrow(below < -largest ? -largest : below);
+    const Storage stored = narrow(value);
+    const std::uint32_t magnitude = as_bits(value) & 0x7fffffffu;
+    const std::uint32_t overflow = has_infinity ? exponent_mask : sign_mask - 1;
+    // Corrected afterwards: GCC 12 does not vectorise a conversion of a value that has been bounded by the largest.
+    const bool is_too_large = magnitude <= 0x7f800000u && (stored & (sign_mask - 1)) == overflow;
+    return static_cast<Storage>(stored - (is_too_large ? 1 : 0));
   }
-
-  // The largest finite number. Formats without infinities use the highest exponent too, except for its NaN.
-  static constexpr float largest =
-      __builtin_bit_cast(float, ((has_infinity ? exponent_mask - 1 : sign_mask - 2) << shift) + (bias_change << 23));
 
  private:
   // The first power of two, in fp32's bits, that is out of range.

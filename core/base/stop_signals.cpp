@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <string_view>
 
 #include "core/base/error.h"
 
@@ -29,6 +30,31 @@ void* map_word(int descriptor, int protection) {
   if (word == MAP_FAILED) cannot_share("mapped");
   return word;
 }
+
+// A message that a signal handler may write: without memory of its own, in one piece.
+class SignalText {
+ public:
+  // Where a terminal's line may be half drawn, it is cleared first.
+  explicit SignalText(bool clears_line) {
+    if (clears_line) add("\r\033[K");
+    start_ = size_;
+  }
+
+  void add(std::string_view piece) noexcept {
+    const std::size_t count = piece.copy(text_.data() + size_, text_.size() - size_);
+    size_ += count;
+  }
+  void write() const noexcept {
+    if (size_ == start_) return;
+    // Nothing could be done about a failure.
+    [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text_.data(), size_);
+  }
+
+ private:
+  std::array<char, 512> text_{};
+  std::size_t size_ = 0;
+  std::size_t start_ = 0;
+};
 
 // Read by the signal handler.
 std::atomic<StopSignals*> current{nullptr};
@@ -73,15 +99,63 @@ bool StopSignals::stays_ignored(int signal, const struct sigaction& former) {
 void StopSignals::note(int signal) {
   StopSignals* self = current.load();
   if (self == nullptr) return;
+  const int errno_before = errno;
+  const bool was_requested = self->requested();
   self->own_->store(1);
-  if (signal != SIGTERM && signal != SIGINT) return;
-  if (self->terminations_.fetch_add(1) == 0) return;
-  if (const pid_t process = self->insistence_.load(); process > 0) {
+  const bool insists = (signal == SIGTERM || signal == SIGINT) && self->terminations_.fetch_add(1) > 0;
+  if (!insists) self->answer_first(signal, was_requested);
+  if (insists) self->end_now(signal);
+  errno = errno_before;
+}
+
+void StopSignals::end_now(int signal) const noexcept {
+  if (const pid_t process = insistence_.load(); process > 0) {
+    answer_insistence();
     ::kill(process, SIGTERM);
   } else if (signal == SIGINT) {
+    answer_second();
     std::signal(SIGINT, SIG_DFL);
     std::raise(SIGINT);
   }
+}
+
+void StopSignals::answer(const std::string& latest) {
+  if (latest.size() < latest_.size()) latest.copy(latest_.data(), latest.size());
+  clears_line_ = ::isatty(STDERR_FILENO) == 1;
+  answers_ = true;
+}
+
+// Called by the handler, as the others are: system calls alone.
+void StopSignals::answer_first(int signal, bool was_requested) const noexcept {
+  if (!answers_) return;
+  SignalText text(clears_line_);
+  if (signal == SIGINT) {
+    text.add("stopping after this step; again to stop now\n");
+  } else if (!was_requested) {
+    text.add("stopping after this step\n");
+  }
+  text.write();
+}
+
+void StopSignals::answer_insistence() const noexcept {
+  if (!answers_) return;
+  SignalText text(clears_line_);
+  text.add("stopping now\n");
+  text.write();
+}
+
+void StopSignals::answer_second() const noexcept {
+  if (!answers_) return;
+  SignalText text(clears_line_);
+  std::array<char, 128> name{};
+  const int file = ::open(latest_.data(), O_RDONLY | O_CLOEXEC);
+  const ssize_t size = file < 0 ? 0 : ::read(file, name.data(), name.size());
+  if (file >= 0) ::close(file);
+  const std::string_view checkpoint(name.data(), size > 0 ? static_cast<std::size_t>(size) : 0);
+  text.add(checkpoint.empty() ? "stopped at once, without a checkpoint" : "stopped at once; the newest checkpoint is ");
+  text.add(checkpoint.substr(0, checkpoint.find('\n')));
+  text.add("; run the same command again to continue\n");
+  text.write();
 }
 
 void StopSignals::share_with_children() const {

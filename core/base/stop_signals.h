@@ -7,6 +7,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstdint>
+#include <string>
 
 namespace llmtrain {
 
@@ -29,6 +30,11 @@ class StopSignals {
   bool requested() const noexcept { return own_->load() != 0 || (starter_ != nullptr && starter_->load() != 0); }
   bool insisted() const noexcept { return terminations_.load() > 1; }
 
+  // From now on the first request is answered on standard error at once, long before the step that it ends is done; and
+  // a second SIGINT that ends this process says there which checkpoint is the newest: the text of the file `latest`.
+  // One that ends another process, as end_on_insistence() has it, is answered too.
+  void answer(const std::string& latest);
+
   // From now on processes that this one starts, with its environment and on this machine, see its requests.
   void share_with_children() const;
   // A second SIGTERM or SIGINT then sends SIGTERM to that process instead of ending this one.
@@ -40,6 +46,10 @@ class StopSignals {
   static constexpr std::array signals{SIGTERM, SIGINT, SIGHUP, SIGUSR1};
 
   static void note(int signal);
+  void end_now(int signal) const noexcept;
+  void answer_first(int signal, bool was_requested) const noexcept;
+  void answer_insistence() const noexcept;
+  void answer_second() const noexcept;
   static bool stays_ignored(int signal, const struct sigaction& former);
 
   int memory_ = -1;          // a file without a name that holds the word
@@ -47,6 +57,9 @@ class StopSignals {
   Word* starter_ = nullptr;  // of the process that started this one; null without
   std::atomic<std::int32_t> terminations_{0};
   std::atomic<pid_t> insistence_{0};
+  std::array<char, 4096> latest_{};   // the file's path
+  std::atomic<bool> answers_{false};  // set after latest_, which the handler reads
+  bool clears_line_ = false;
   std::array<struct sigaction, signals.size()> former_{};
 };
 

@@ -30,12 +30,18 @@ std::string format_count(double count) {
 }
 
 std::string format_duration(double seconds) {
+  // An exact 0 is of no unit in particular.
+  if (seconds > 0 && seconds < 0.0009995) return fmt::format("{:.0f}µs", seconds * 1e6);
   if (seconds < 0.9995) return fmt::format("{:.0f}ms", seconds * 1000);
   if (seconds < 59.95) return fmt::format("{:.1f}s", seconds);
   const auto whole = static_cast<std::int64_t>(std::llround(seconds));
   if (whole < 3600) return fmt::format("{}m {:02}s", whole / 60, whole % 60);
   if (whole < 86400) return fmt::format("{}h {:02}m", whole / 3600, whole / 60 % 60);
   return fmt::format("{}d {}h", whole / 86400, whole / 3600 % 24);
+}
+
+std::string format_number_of(std::int64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
 }  // namespace llmtrain

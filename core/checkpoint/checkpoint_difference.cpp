@@ -11,9 +11,11 @@
 #include <limits>
 #include <span>
 
+#include "core/base/element_type.h"
 #include "core/base/error.h"
 #include "core/base/small_float.h"
 #include "core/checkpoint/safetensors.h"
+#include "core/checkpoint/stored_scale.h"
 #include "core/checkpoint/tensor_slice.h"
 
 namespace llmtrain {
@@ -43,6 +45,8 @@ Decode decoder_of(const std::string& dtype) {
   if (dtype == "BF16")
     return [](auto bytes, auto& values) { widen_all<std::uint16_t>(bytes, values, BrainFloat::widen); };
   if (dtype == "F16") return [](auto bytes, auto& values) { widen_all<std::uint16_t>(bytes, values, Float16::widen); };
+  if (dtype == "F8_E4M3")
+    return [](auto bytes, auto& values) { widen_all<std::uint8_t>(bytes, values, Float8E4M3::widen); };
   if (dtype == "I64") return convert_all<std::int64_t>;
   if (dtype == "I32") return convert_all<std::int32_t>;
   if (dtype == "I16") return convert_all<std::int16_t>;
@@ -55,29 +59,31 @@ Decode decoder_of(const std::string& dtype) {
 class TensorValues {
  public:
   TensorValues(const CheckpointReader& checkpoint, const LogicalTensor& tensor)
-      : checkpoint_(checkpoint), tensor_(tensor), decode_(decoder_of(tensor.dtype)) {
+      : checkpoint_(checkpoint),
+        tensor_(tensor),
+        scale_(tensor.scale / read_number(checkpoint, scale_name(tensor.name)).value_or(1)),
+        decode_(decoder_of(tensor.dtype)) {
     if (decode_ == nullptr)
       throw Error(ExitCode::bad_data, checkpoint.folder().string() + ": " + tensor.name + ": its dtype " +
                                           tensor.dtype +
-                                          " cannot be compared; it must be F64, F32, BF16, F16 or an "
-                                          "integer of at most 64 bits");
+                                          " cannot be compared; it must be F64, F32, BF16, F16, F8_E4M3 "
+                                          "or an integer of at most 64 bits");
   }
 
   const std::vector<double>& read(const SliceBox& box) {
     const std::int64_t bytes = safetensors_bytes(tensor_.dtype, box.shape).value_or(0);
     bytes_.resize(static_cast<std::size_t>(bytes));
-    std::int64_t count = 1;
-    for (const std::int64_t size : box.shape) count *= size;
-    values_.resize(static_cast<std::size_t>(count));
+    values_.resize(static_cast<std::size_t>(element_count(box.shape)));
     checkpoint_.read_box(tensor_.name, box, bytes_);
     decode_(bytes_, values_);
-    for (double& value : values_) value *= tensor_.scale;
+    for (double& value : values_) value *= scale_;
     return values_;
   }
 
  private:
   const CheckpointReader& checkpoint_;
   const LogicalTensor& tensor_;
+  double scale_;  // of what is stored, in the tensor's values
   Decode decode_;
   std::vector<std::byte> bytes_;
   std::vector<double> values_;
@@ -101,8 +107,7 @@ TensorDifference compare_values(const CheckpointReader& first, const LogicalTens
                                 const CheckpointReader& second, const LogicalTensor& of_second) {
   TensorDifference difference{.name = of_first.name, .reason = ""};
   TensorValues firsts(first, of_first), seconds(second, of_second);
-  difference.elements = 1;
-  for (const std::int64_t size : of_first.shape) difference.elements *= size;
+  difference.elements = element_count(of_first.shape);
   double squares = 0, squared_difference = 0;
   for (std::int64_t begin = 0; begin < difference.elements; begin += piece_elements) {
     const std::int64_t end = std::min(begin + piece_elements, difference.elements);

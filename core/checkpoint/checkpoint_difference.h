@@ -24,8 +24,8 @@ struct CheckpointDifference {
   std::int64_t compared = 0;              // tensors that both have
 };
 
-// Compares the values of two checkpoints' tensors, times their scales, by name: how they are cut into files, and of
-// which dtype they are, does not matter. Reads both in pieces of bounded size. Throws Error(bad_data) as
+// Compares the values of two checkpoints' tensors, whatever scale they are stored with, by name: how they are cut into
+// files, and of which dtype they are, does not matter. Reads both in pieces of bounded size. Throws Error(bad_data) as
 // CheckpointReader::read_box(), and for dtypes that are not F64, F32, BF16, F16 or integers of at most 64 bits.
 CheckpointDifference compare_checkpoints(const CheckpointReader& first, const CheckpointReader& second);
 

@@ -7,6 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/base/hash.h"
+#include "core/base/printable.h"
 #include "core/checkpoint/json_file.h"
 #include "core/checkpoint/safetensors.h"
 #include "core/json/json_text.h"
@@ -61,8 +62,7 @@ void check_tensor(const LogicalTensor& tensor, const std::vector<ManifestSlice>&
   const std::string what = "tensor " + quoted_text(tensor.name) + " ";
   if (tensor.name.empty()) refuse_manifest(file, "a tensor has no name");
   // As in safetensors files: names are shown on terminals.
-  if (std::any_of(tensor.name.begin(), tensor.name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
-    refuse_manifest(file, what + "has a control character in its name");
+  if (has_control_character(tensor.name)) refuse_manifest(file, what + "has a control character in its name");
   // An unknown dtype counts as one bit and fails like one of part bytes.
   if (safetensors_bits(tensor.dtype).value_or(1) % 8 != 0)
     refuse_manifest(

@@ -111,9 +111,8 @@ class HeaderParser {
   SafetensorsEntry tensor(std::string name) {
     SafetensorsEntry entry;
     entry.name = std::move(name);
-    // Names are printed in messages and tables, where control characters could steer a terminal.
-    const auto control = [](unsigned char character) { return character < 0x20 || character == 0x7f; };
-    if (std::any_of(entry.name.begin(), entry.name.end(), control)) fail("a tensor's name has a control character");
+    // Names are printed in messages and tables.
+    if (has_control_character(entry.name)) fail("a tensor's name has a control character");
     std::array<bool, 3> seen{};
     object([&](const std::string& key) {
       const std::size_t index = key == "dtype" ? 0 : key == "shape" ? 1 : key == "data_offsets" ? 2 : 3;

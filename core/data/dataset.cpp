@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "core/base/error.h"
+#include "core/base/units.h"
 
 namespace llmtrain {
 namespace {
@@ -30,9 +31,10 @@ std::vector<double> checked_weights(const std::vector<DataSource>& sources, cons
 // One token more than a sample's input, for the last target.
 void check_length(const TokenSource& source, const std::string& path, std::int64_t sequence_length) {
   if (source.tokens() > sequence_length) return;
-  throw Error(ExitCode::bad_data,
-              fmt::format("'{}': holds {} tokens in {} files; one sample needs {} (batch.sequence_length + 1)", path,
-                          source.tokens(), source.files(), sequence_length + 1));
+  throw Error(
+      ExitCode::bad_data,
+      fmt::format("'{}': holds {} tokens in {}; one sample needs {} (batch.sequence_length + 1)", path, source.tokens(),
+                  format_number_of(static_cast<std::int64_t>(source.files()), "file"), sequence_length + 1));
 }
 
 std::uint64_t epoch_key(std::int64_t seed, std::size_t source, std::int64_t epoch) {
@@ -59,10 +61,11 @@ Dataset::Dataset(const std::vector<DataSource>& sources, const TokenizerRecipe& 
   if (sequence_length < 1 || vocab_size < 1) throw std::invalid_argument("sequence length and vocabulary start at 1");
   // Shared by all sources, as the limit is the process's.
   MappingBudget budget;
+  TextTokens text(tokenizer, vocab_size);
   for (std::size_t i = 0; i < sources.size(); ++i) {
     const std::string& path = sources[i].path;
     try {
-      check_length(sources_.emplace_back(path, tokenizer, vocab_size, budget), path, sequence_length);
+      check_length(sources_.emplace_back(path, text, vocab_size, budget), path, sequence_length);
     } catch (const Error& error) {
       // A file's error does not say which source named it.
       throw Error(error.code(), fmt::format("{}/{}/path: {}", role, i, error.what()));

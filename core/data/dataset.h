@@ -18,8 +18,8 @@ class Dataset {
  public:
   // Opens, maps and checks every file of `sources`. Throws Error(missing_input) when a path or glob matches nothing,
   // Error(bad_data) when a file is malformed, holds a token id that is not below `vocab_size`, or when a source is
-  // shorter than one sample, and Error(bad_recipe) when there is no source, a weight is not positive, or `tokenizer`
-  // cannot be used on a text file. Messages begin with the source, "<role>/<index>/path", where `role` is for example
+  // shorter than one sample, and Error(bad_recipe) when there is no source or a weight is not positive; with text also
+  // what open_tokenizer() throws. Messages begin with the source, "<role>/<index>/path", where `role` is for example
   // "/data/train".
   Dataset(const std::vector<DataSource>& sources, const TokenizerRecipe& tokenizer, std::int64_t sequence_length,
           std::int64_t vocab_size, bool shuffle, std::int64_t seed, const std::string& role);

@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "core/base/error.h"
+#include "core/data/input_stream.h"
 
 namespace llmtrain {
 namespace {
@@ -125,7 +126,8 @@ std::vector<fs::path> usable(const std::set<std::string>& found, const std::stri
   const bool token_files = path.ends_with(".bin");
   std::vector<fs::path> files;
   for (const fs::path file : found) {
-    if (token_files || (file.extension() != ".bin" && !is_binary(file))) files.push_back(file);
+    const bool is_text = file.extension() != ".bin" && (is_compressed(file) || !is_binary(file));
+    if (token_files || is_text) files.push_back(file);
   }
   if (!files.empty()) return files;
   throw Error(ExitCode::bad_data, "'" + path + "': contains no usable file (" + std::to_string(found.size()) +

@@ -12,9 +12,9 @@ namespace llmtrain {
 // - a folder: every regular file below it;
 // - a glob: every regular file that matches. `*`, `?` and `[…]` match within a name, `**` any number of folders.
 // Searches (folders and globs) leave out hidden files and folders, folders named "build" or "build-…" and binary files
-// (a NUL byte in the first 8 KiB), unless a part of the pattern starts with "." or "build" itself. Token files (.bin)
-// are found only by a glob that ends in ".bin"; these are not checked for NUL bytes. `**` and folders do not follow
-// links to folders.
+// (a NUL byte in the first 8 KiB) that are not compressed text (.gz, .zst), unless a part of the pattern starts with
+// "." or "build" itself. Token files (.bin) are found only by a glob that ends in ".bin"; these are not checked for NUL
+// bytes. `**` and folders do not follow links to folders.
 //
 // Throws Error(missing_input) when there is no such file or no match, Error(bad_data) when the path is neither file nor
 // folder, a folder cannot be listed, or a search finds no usable file.

@@ -7,20 +7,14 @@
 #include <array>
 #include <cstring>
 #include <limits>
-#include <nlohmann/json.hpp>
-#include <string_view>
+#include <stdexcept>
+#include <string>
 
 #include "core/base/error.h"
 #include "core/base/file.h"
 
 namespace llmtrain {
 namespace {
-
-const std::string* text_of(const nlohmann::json& object) {
-  if (!object.is_object()) return nullptr;
-  const auto field = object.find("text");
-  return field == object.end() ? nullptr : field->get_ptr<const std::string*>();
-}
 
 constexpr std::size_t block = 16384;  // fits the first-level cache; searching a bad block again costs little
 
@@ -49,9 +43,6 @@ std::optional<InvalidToken> find_in(std::span<const Integer> ids, std::int64_t v
   return {};
 }
 
-using namespace std::string_view_literals;
-
-constexpr std::string_view index_magic = "MMIDIDX\0\0"sv;
 // 9 of magic, 8 of version, 1 of type code, 8 each of sequences and document marks.
 constexpr std::size_t index_header_bytes = 34;
 
@@ -75,7 +66,7 @@ class IndexReader {
     check_size();
     const std::int64_t tokens = check_sequences(size_of(type));
     check_documents();
-    return {type, tokens};
+    return {type, tokens, std::max<std::int64_t>(0, static_cast<std::int64_t>(documents_) - 1)};
   }
 
  private:
@@ -148,29 +139,29 @@ class IndexReader {
 
 }  // namespace
 
-std::string read_json_lines(std::span<const std::byte> bytes, const std::string& name) {
-  std::string_view rest(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  std::string texts;
-  for (std::int64_t number = 1; !rest.empty(); ++number) {
-    const std::string_view line = rest.substr(0, rest.find('\n'));
-    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    const auto object = nlohmann::json::parse(line, nullptr, false);
-    const std::string* text = text_of(object);
-    if (text == nullptr) {
-      throw Error(ExitCode::bad_data,
-                  fmt::format("{}: line {} {}; every line of a .jsonl file is an object with a string \"text\"", name,
-                              number, object.is_discarded() ? "is not valid JSON" : "has no string \"text\""));
-    }
-    // Without a separator: the byte tokenizer has none, and documents must end with one of their own.
-    texts += *text;
-  }
-  return texts;
-}
-
 std::optional<InvalidToken> find_invalid_token(TokenType type, std::span<const std::byte> bytes,
                                                std::int64_t vocab_size) {
   return visit_tokens(type, bytes, [=](auto ids) { return find_in(ids, vocab_size); });
+}
+
+std::string_view name_of(TokenType type) {
+  switch (type) {
+    case TokenType::u8:
+      return "uint8";
+    case TokenType::i8:
+      return "int8";
+    case TokenType::i16:
+      return "int16";
+    case TokenType::i32:
+      return "int32";
+    case TokenType::i64:
+      return "int64";
+    case TokenType::u16:
+      return "uint16";
+    case TokenType::u32:
+      return "uint32";
+  }
+  throw std::logic_error("not a token type");
 }
 
 bool is_megatron_index(std::span<const std::byte> bytes) {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <span>
 #include <stdexcept>
-#include <string>
+#include <string_view>
 
 namespace llmtrain {
 
@@ -44,17 +44,25 @@ inline std::int64_t size_of(TokenType type) {
   return visit_tokens(type, {}, []<class Integer>(std::span<Integer>) { return std::int64_t{sizeof(Integer)}; });
 }
 
-// The "text" of every line of JSON Lines, one after another; empty lines are skipped, other keys ignored. Throws
-// Error(bad_data) that begins with `name` and gives the line when one is not a JSON object with a string "text".
-std::string read_json_lines(std::span<const std::byte> bytes, const std::string& name);
-
 // Content of Megatron-LM's index (.idx) of the token file beside it (megatron/core/datasets/indexed_dataset.py):
 // "MMIDIDX" and two NUL bytes, u64 version 1, u8 type code, u64 sequences S, u64 document marks D, i32 lengths[S], i64
 // byte offsets[S], i64 document marks[D], and for multimodal data i8 modes[S].
 struct MegatronIndex {
   TokenType type;
   std::int64_t tokens;
+  std::int64_t documents;
 };
+
+inline constexpr std::string_view index_magic{"MMIDIDX\0\0", 9};
+
+// llm.c's header (dev/data/data_common.py): 256 int32, which begin with a magic, a version and the count of tokens.
+// GPT-2's uint16 and Llama 3's uint32 differ in both.
+inline constexpr std::size_t llmc_header_bytes = 1024;
+inline constexpr std::int32_t llmc_uint16_magic = 20240520, llmc_uint16_version = 1;
+inline constexpr std::int32_t llmc_uint32_magic = 20240801, llmc_uint32_version = 7;
+
+// "uint16" and so on.
+std::string_view name_of(TokenType type);
 
 // Reads and checks an index: its header, its size, and that its sequences follow one another without gaps, so that the
 // token file is their concatenation. Throws Error(bad_data) that names the index.

@@ -10,17 +10,14 @@
 #include <system_error>
 
 #include "core/base/error.h"
+#include "core/data/documents.h"
 #include "core/data/file_search.h"
-#include "core/data/tokenizer.h"
 
 namespace llmtrain {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "token files are read as they are stored");
 
-constexpr std::size_t llmc_header_bytes = 1024;
-constexpr std::int32_t llmc_uint16_magic = 20240520;
-constexpr std::int32_t llmc_uint32_magic = 20240801;
 // llm.c's evaluation data, models, optimizer states and tokenizers, which could be mistaken for raw uint16.
 constexpr std::int32_t other_llmc_magics[] = {20240522, 20240326, 20240527, 20240328};
 
@@ -50,12 +47,14 @@ bool is_there(const std::filesystem::path& file) {
 
 }  // namespace
 
-TokenFile::TokenFile(const std::filesystem::path& file, const TokenizerRecipe& tokenizer, std::int64_t vocab_size,
+TokenFile::TokenFile(const std::filesystem::path& file, TextTokens& text, std::int64_t vocab_size,
                      MappingBudget& budget) {
   const bool binary = file.extension() == ".bin";
-  if (!binary) require_byte_tokenizer(tokenizer);
-  // Mapped where possible: ranks of a node then share the pages, and data larger than memory can be read.
-  if (budget.left > 0) {
+  const bool is_mapped_text = text.is_bytes() && !is_json_lines(file) && !is_compressed(file);
+  if (!binary && !is_mapped_text) {
+    open_text(file, text);
+    // Mapped where possible: ranks of a node then share the pages, and data larger than memory can be read.
+  } else if (budget.left > 0) {
     mapping_.emplace(file);
     --budget.left;
   } else {
@@ -64,12 +63,6 @@ TokenFile::TokenFile(const std::filesystem::path& file, const TokenizerRecipe& t
   if (is_megatron_index(content())) fail(file, "is an index, not tokens; name the .bin file beside it");
   // Files are checked when they are opened, so that a run fails at its start and not after hours at a bad id.
   if (binary) open_binary(file);
-  if (file.extension() == ".jsonl") {
-    memory_ = read_json_lines(content(), file.string());
-    // The decoded text replaces the mapping, which another file may use.
-    if (mapping_) ++budget.left;
-    mapping_.reset();
-  }
   tokens_ = static_cast<std::int64_t>(token_bytes().size()) / size_of(type_);
   const auto invalid = find_invalid_token(type_, token_bytes(), vocab_size);
   if (!invalid) return;
@@ -78,7 +71,17 @@ TokenFile::TokenFile(const std::filesystem::path& file, const TokenizerRecipe& t
                          binary ? "raise it, or give a file made with the model's tokenizer" : "bytes need 256"));
 }
 
+void TokenFile::open_text(const std::filesystem::path& file, TextTokens& text) {
+  if (text.is_bytes()) {
+    memory_ = text.bytes_of(file);
+  } else {
+    tokens_of_text_ = text.tokens_of(file);
+    type_ = TokenType::i32;
+  }
+}
+
 std::span<const std::byte> TokenFile::content() const {
+  if (tokens_of_text_) return std::as_bytes(std::span(*tokens_of_text_));
   return mapping_ ? mapping_->bytes() : std::as_bytes(std::span(memory_));
 }
 
@@ -103,8 +106,7 @@ void TokenFile::open_llmc(const std::filesystem::path& file, TokenType type) {
     fail(file, fmt::format("holds {} bytes; the header of an llm.c file alone takes 1024", bytes.size()));
   }
   const std::int32_t version = header_entry(bytes, 1);
-  // The versions that llm.c writes: 1 for GPT-2's uint16, 7 for Llama 3's uint32.
-  const std::int32_t expected = type == TokenType::u16 ? 1 : 7;
+  const std::int32_t expected = type == TokenType::u16 ? llmc_uint16_version : llmc_uint32_version;
   if (version != expected) {
     fail(file, fmt::format("is an llm.c file with version {}; its magic requires version {}", version, expected));
   }
@@ -113,12 +115,15 @@ void TokenFile::open_llmc(const std::filesystem::path& file, TokenType type) {
   check_count(file, bytes.size(), llmc_header_bytes + static_cast<std::size_t>(count) * size_of(type),
               fmt::format("a header of 1024 and its {} tokens", count));
   type_ = type;
+  layout_ = "llm.c";
   header_bytes_ = llmc_header_bytes;
 }
 
 void TokenFile::open_megatron(const std::filesystem::path& file, const std::filesystem::path& index) {
   const MegatronIndex found = read_megatron_index(index);
   type_ = found.type;
+  layout_ = "Megatron-LM";
+  documents_ = found.documents;
   check_count(file, content().size(), static_cast<std::size_t>(found.tokens * size_of(found.type)),
               fmt::format("the {} tokens of {}", found.tokens, index.filename().string()));
 }
@@ -137,7 +142,10 @@ void TokenFile::open_raw(const std::filesystem::path& file) {
                    "2 bytes per token");
   }
   type_ = TokenType::u16;
+  layout_ = "no header";
 }
+
+std::string TokenFile::format() const { return std::string(layout_) + ", " + std::string(name_of(type_)); }
 
 void TokenFile::read(std::int64_t first, std::span<std::int64_t> tokens) const {
   visit_tokens(type_, token_bytes(), [=](auto ids) {
@@ -146,10 +154,9 @@ void TokenFile::read(std::int64_t first, std::span<std::int64_t> tokens) const {
   });
 }
 
-TokenSource::TokenSource(const std::string& path, const TokenizerRecipe& tokenizer, std::int64_t vocab_size,
-                         MappingBudget& budget) {
+TokenSource::TokenSource(const std::string& path, TextTokens& text, std::int64_t vocab_size, MappingBudget& budget) {
   for (const auto& file : find_files(path)) {
-    files_.emplace_back(file, tokenizer, vocab_size, budget);
+    files_.emplace_back(file, text, vocab_size, budget);
     starts_.push_back(starts_.back() + files_.back().tokens());
   }
 }

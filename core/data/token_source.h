@@ -4,14 +4,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/file.h"
+#include "core/data/text_tokens.h"
 #include "core/data/token_formats.h"
-#include "core/recipe/recipe.h"
 
 namespace llmtrain {
 
@@ -23,22 +25,27 @@ struct MappingBudget {
 // One file of tokens, opened and checked; the bytes stay mapped. By its name and its first bytes it is
 // - `.bin`: llm.c's by its magic (20240520: uint16, version 1; 20240801: uint32, version 7; a header of 1024 bytes with
 //   the count of tokens), else Megatron-LM's if an `.idx` is beside it, else nanoGPT's raw uint16;
-// - `.jsonl`: one object per line, {"text": …}; the texts one after another, decoded into memory;
-// - anything else: text.
+// - `.jsonl`: one object per line, {"text": …}, each a document;
+// - anything else: text, one document.
+// Text may be compressed (`.gz`, `.zst`). With the byte tokenizer it is the documents' bytes one after another; any
+// other tokenizer's tokens, with its marks around each document, are made in memory.
 class TokenFile {
  public:
   // Throws Error(bad_data) that begins with the file's name when it is malformed or holds an id that is negative or not
-  // below `vocab_size` (all ids are checked), Error(bad_recipe) when it is text and the tokenizer is not bytes,
-  // Error(missing_input) when it does not exist.
-  TokenFile(const std::filesystem::path& file, const TokenizerRecipe& tokenizer, std::int64_t vocab_size,
-            MappingBudget& budget);
+  // below `vocab_size` (all ids are checked), Error(missing_input) when it does not exist, and what `text` throws.
+  TokenFile(const std::filesystem::path& file, TextTokens& text, std::int64_t vocab_size, MappingBudget& budget);
 
   std::int64_t tokens() const { return tokens_; }
+  // Of a file with an index.
+  std::optional<std::int64_t> documents() const { return documents_; }
+  // "Megatron-LM, uint16" and so on.
+  std::string format() const;
 
   // Fills `tokens` with the tokens from `first` on, all of which are in the file.
   void read(std::int64_t first, std::span<std::int64_t> tokens) const;
 
  private:
+  void open_text(const std::filesystem::path& file, TextTokens& text);
   void open_binary(const std::filesystem::path& file);
   void open_llmc(const std::filesystem::path& file, TokenType type);
   void open_megatron(const std::filesystem::path& file, const std::filesystem::path& index);
@@ -47,18 +54,21 @@ class TokenFile {
   std::span<const std::byte> token_bytes() const { return content().subspan(header_bytes_); }
 
   std::optional<MappedFile> mapping_;
-  std::string memory_;  // instead of a mapping
+  // Instead of a mapping:
+  std::string memory_;
+  std::shared_ptr<const std::vector<TokenId>> tokens_of_text_;
   TokenType type_ = TokenType::u8;
   std::size_t header_bytes_ = 0;
   std::int64_t tokens_ = 0;
+  std::optional<std::int64_t> documents_;
+  std::string_view layout_ = "text";
 };
 
 // The files of one source, in the order of their paths, as one sequence of tokens without separators.
 class TokenSource {
  public:
   // Throws what find_files() and TokenFile throw.
-  TokenSource(const std::string& path, const TokenizerRecipe& tokenizer, std::int64_t vocab_size,
-              MappingBudget& budget);
+  TokenSource(const std::string& path, TextTokens& text, std::int64_t vocab_size, MappingBudget& budget);
 
   std::int64_t tokens() const { return starts_.back(); }
   std::int64_t files() const { return static_cast<std::int64_t>(files_.size()); }

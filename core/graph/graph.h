@@ -68,8 +68,8 @@ enum class ParameterRole {
 // router_projection_weight [256, hidden], router_weight [experts, 256], and a temperature τ [1] that starts at 0 and
 // scales the cosines by 2·exp(τ), at most 100; Chi et al., arXiv 2204.09179); with `shared_experts` one dense
 // feed-forward network as wide as all of them, in the roles ffn_*, which computes the same as several in parallel, and
-// with `shared_gate` shared_gate_weight [1, hidden]; and
-// the routed experts of a layer, one parameter per matrix for all of them, as grouped products need.
+// with `shared_gate` shared_gate_weight [1, hidden]; and the routed experts of a layer, one parameter per matrix for
+// all of them, as grouped products need.
 struct Parameter {
   std::string name;  // "layers.3.attention.query.weight": the logical name everywhere
   ParameterRole role{};

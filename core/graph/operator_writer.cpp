@@ -46,12 +46,13 @@ Operator& OperatorWriter::linear(std::string name, const MatrixProduct& product,
 }
 
 // A scale is the logical tensor's, so the ranks that hold parts of it agree on its maximum: the input's and the
-// weight's together in the forward, the output gradient's in the backward.
+// weight's together in the forward, the output gradient's in the backward. Weights that are stored in FP8 have scales.
 void OperatorWriter::agree_on_scales(Operator& item) const {
+  const double operands = setting_.fp8_level == Fp8Level::o3 ? 1 : 2;
   for (const auto& [axis, ranks] :
        {std::pair{RankAxis::tensor, setting_.shards.tensor}, std::pair{RankAxis::context, setting_.context}}) {
     if (ranks == 1) continue;
-    exchange(item, axis, Collective::all_reduce, Direction::forward, "FP8 maxima", 2 * fp32_bytes);
+    exchange(item, axis, Collective::all_reduce, Direction::forward, "FP8 maxima", operands * fp32_bytes);
     exchange(item, axis, Collective::all_reduce, Direction::backward, "FP8 maxima", fp32_bytes);
   }
 }

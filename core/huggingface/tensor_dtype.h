@@ -23,8 +23,12 @@ inline at::ScalarType tensor_type(std::string_view dtype) {
   return at::ScalarType::Undefined;
 }
 
+// FP8 is among a checkpoint's own states, which have scales, and not among the weights that are imported.
+inline constexpr std::string_view fp8_dtype = "F8_E4M3";
+
 // Throws Error(internal_error) for other types.
 inline std::string dtype_name(at::ScalarType type) {
+  if (type == at::kFloat8_e4m3fn) return std::string(fp8_dtype);
   for (const auto& [name, known] : tensor_dtypes)
     if (known == type) return std::string(name);
   throw Error(ExitCode::internal_error, "no checkpoint holds this tensor type");

@@ -234,6 +234,8 @@ std::string shown_text(std::string_view text) {
   return cut(quoted.substr(1, quoted.size() - 2));
 }
 
+Json number_or_null(const std::optional<double>& number) { return number ? Json(*number) : Json(nullptr); }
+
 std::string_view kind_of(const Json& value) {
   switch (value.type()) {
     case Json::value_t::null:

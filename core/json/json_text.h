@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,9 @@ std::vector<std::string> split_pointer(std::string_view pointer);
 // One line of at most about 60 characters that shows a value or a key in a message.
 std::string shown_value(const Json& value);
 std::string shown_text(std::string_view text);
+
+// null where there is none.
+Json number_or_null(const std::optional<double>& number);
 
 // "a string", "a list", …
 std::string_view kind_of(const Json& value);

@@ -4,6 +4,7 @@
 #include <ATen/ops/arange.h>
 
 #include "core/base/hash.h"
+#include "core/model/key_value_cache.h"
 #include "kernels/embedding.h"
 
 namespace llmtrain {
@@ -44,7 +45,9 @@ at::Tensor EmbeddingBlock::embed_split(const MicroBatch& micro) const {
 
 BlockModule::Output EmbeddingBlock::forward(const at::Tensor&, const MicroBatch& micro, ForwardMode pass) const {
   std::optional<at::Tensor> positions;
-  if (positions_) positions = kernels::rows_at(positions_->weight(), micro.part, micro.sequence);
+  if (positions_)
+    positions = micro.cache != nullptr ? micro.cache->rows_of(positions_->weight())
+                                       : kernels::rows_at(positions_->weight(), micro.part, micro.sequence);
   at::Tensor y;
   if (split_.ranks() == 1) {
     y = kernels::embedding_forward(micro.tokens, tokens_.weight(), positions, micro.sequence);

@@ -110,9 +110,10 @@ at::Tensor HeadBlock::backward(at::Tensor, const MicroBatch&, std::unique_ptr<Sa
   return dx;
 }
 
-at::Tensor HeadBlock::logits(const at::Tensor& x) const {
+at::Tensor HeadBlock::logits(const at::Tensor& x, const MicroBatch& micro) const {
   NormLayer::Statistics statistics;
-  const at::Tensor normed = split_.whole_rows(norm_.forward(x, statistics));
+  at::Tensor normed = split_.whole_rows(norm_.forward(x, statistics));
+  if (micro.logit_rows.defined()) normed = normed.index_select(0, micro.logit_rows);
   const at::Tensor slice = kernels::linear(normed, weight_.weight(), std::nullopt);
   if (split_.ranks() == 1) return slice;
   // Gathering joins rows, so the slices are transposed; padding is at the end and is cut off.

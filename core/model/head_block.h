@@ -21,8 +21,8 @@ class HeadBlock final : public BlockModule {
   Output forward(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass) const override;
   at::Tensor backward(at::Tensor dy, const MicroBatch& micro, std::unique_ptr<SavedActivations> saved) const override;
 
-  // Logits [T, V] of all rows in the compute type, on every tensor rank.
-  at::Tensor logits(const at::Tensor& x) const;
+  // Logits [rows, V] of micro.logit_rows in the compute type, on every tensor rank.
+  at::Tensor logits(const at::Tensor& x, const MicroBatch& micro) const;
 
  private:
   struct Saved;

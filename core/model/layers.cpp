@@ -43,8 +43,14 @@ void NormLayer::backward(const at::Tensor& dy, const at::Tensor& x, const Statis
 
 LinearInput LinearLayer::keep(const at::Tensor& x, const MicroBatch& micro) const {
   if (!scaling_) return {{x, {}}, {}};
-  const at::Tensor scales = scaling_->scales({x, weight_.weight()}, Fp8Format::e4m3, micro);
-  LinearInput input{{{}, scales.narrow(0, 0, 1)}, scales.narrow(0, 1, 1)};
+  LinearInput input;
+  if (weight_.is_fp8()) {
+    input.x.scale = scaling_->scales({x}, Fp8Format::e4m3, micro);
+  } else {
+    const at::Tensor scales = scaling_->scales({x, weight_.weight()}, Fp8Format::e4m3, micro);
+    input.x.scale = scales.narrow(0, 0, 1);
+    input.weight_scale = scales.narrow(0, 1, 1);
+  }
   restore(input, x);
   return input;
 }
@@ -61,7 +67,8 @@ ScaledTensor LinearLayer::scaled_gradient(const at::Tensor& dy, const MicroBatch
 
 at::Tensor LinearLayer::weight_for(const LinearInput& input) const {
   at::Tensor weight = weight_.weight();
-  if (!scaling_) return weight;
+  // Weights that are stored in E4M3 are so with scales of their own.
+  if (!scaling_ || weight_.is_fp8()) return weight;
   if (!weight_.is_scaled()) return kernels::round_to_fp8(weight, input.weight_scale, Fp8Format::e4m3);
   // It is a copy already: another one would double the memory beside the product.
   kernels::round_to_fp8_(weight, input.weight_scale, Fp8Format::e4m3);

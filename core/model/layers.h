@@ -40,7 +40,7 @@ class NormLayer {
 // What a linear layer keeps of its input between the passes.
 struct LinearInput {
   ScaledTensor x;
-  at::Tensor weight_scale;  // fp32 [1]; undefined without FP8
+  at::Tensor weight_scale;  // fp32 [1]; undefined without FP8, and where the weight is stored in FP8
 
   // Where the backward makes the values again: LinearLayer::restore().
   void release() { x.values.reset(); }

@@ -10,6 +10,8 @@
 
 namespace llmtrain {
 
+class KeyValueCache;
+
 // One micro-batch on its way through the stages: the tokens, and its position in the run, which is all that dropout and
 // the scale of the loss depend on.
 struct MicroBatch {
@@ -22,6 +24,10 @@ struct MicroBatch {
   std::int64_t step = 0;
   std::int64_t first_sample = 0;  // index of the first sequence within the global batch
   double loss_scale = 1;          // 1 / tokens of the global batch: the loss is their mean
+  // In a pass that computes new tokens of sequences: what is known of the earlier ones; outlives the pass. Such a pass
+  // is an evaluation, and one sequence as far as the fields above say.
+  KeyValueCache* cache = nullptr;
+  at::Tensor logit_rows;  // int64: the rows whose logits are asked for; undefined: all
 };
 
 // Whether a forward is followed by a backward. Evaluation keeps no activations and has no dropout.

@@ -8,6 +8,7 @@
 
 #include "core/base/hash.h"
 #include "core/graph/pass_setting.h"
+#include "core/model/key_value_cache.h"
 
 namespace llmtrain {
 namespace {
@@ -30,7 +31,8 @@ std::optional<NormLayer> head_norm(const BlockParameters& parameters, Role weigh
 
 SelfAttention::SelfAttention(const BlockParameters& parameters, AttentionKernel kernel, Recompute recompute,
                              const kernels::RopeTable* rope, const ContextRanks* context)
-    : heads_(parameters.model().heads / parameters.split().ranks()),
+    : layer_(parameters.block().layer),
+      heads_(parameters.model().heads / parameters.split().ranks()),
       kv_heads_(local_kv_heads(parameters.model(), parameters.split().ranks())),
       head_dim_(parameters.model().head_dim),
       first_head_(parameters.split().position() * heads_),
@@ -73,7 +75,9 @@ void SelfAttention::rotate(at::Tensor heads, const MicroBatch& micro, kernels::R
   if (rope_ == nullptr) return;
   // A view, although its argument may be a strided slice: tokens of all samples have one stride.
   at::Tensor tokens = heads.view({micro.batch * micro.sequence, heads.size(2), head_dim_});
-  kernels::rope_(tokens, kernels::rope_rows(*rope_, micro.part, micro.sequence), micro.sequence, direction);
+  const kernels::RopeTable rows = micro.cache != nullptr ? micro.cache->rotations_of(*rope_)
+                                                         : kernels::rope_rows(*rope_, micro.part, micro.sequence);
+  kernels::rope_(tokens, rows, micro.sequence, direction);
 }
 
 SelfAttention::Views SelfAttention::attention_inputs(const MicroBatch& micro, Saved& saved) const {
@@ -113,6 +117,14 @@ kernels::AttentionSetting SelfAttention::setting(const MicroBatch& micro, Forwar
   return {method_, probability_dropout(micro, pass), micro.part};
 }
 
+kernels::AttentionOutput SelfAttention::attend(const Views& views, const MicroBatch& micro, ForwardMode pass) const {
+  if (micro.cache != nullptr) return {micro.cache->attend(layer_, views.query, {views.key, views.value}, method_), {}};
+  // Gathered keys and values are released here and gathered again in the backward: they are as long as the whole
+  // sequence.
+  const KeysAndValues all = all_keys(views, micro);
+  return kernels::attention_forward(views.query, all.key, all.value, setting(micro, pass));
+}
+
 at::Tensor SelfAttention::forward(at::Tensor x, const MicroBatch& micro, ForwardMode pass, Saved& saved) const {
   saved.input = projection_.keep(x, micro);
   x.reset();  // in FP8 it is kept as a copy of a byte per element
@@ -126,11 +138,7 @@ at::Tensor SelfAttention::forward(at::Tensor x, const MicroBatch& micro, Forward
   // In place in what is saved: the backward needs rotated queries and keys, and undoes the rotation on gradients.
   rotate(views.query, micro, kernels::RopeDirection::forward);
   rotate(views.key, micro, kernels::RopeDirection::forward);
-  KeysAndValues all = all_keys(views, micro);
-  saved.attention = kernels::attention_forward(views.query, all.key, all.value, setting(micro, pass));
-  // Gathered keys and values are released here and gathered again in the backward: they are as long as the whole
-  // sequence.
-  all = {};
+  saved.attention = attend(views, micro, pass);
   // The output stays, as the output projection's weight gradient needs it; only the S × S probabilities go.
   if (!keeps_probabilities_) saved.attention.statistics.reset();
   saved.output = output_.keep(flat_heads(saved.attention.out, micro), micro);

@@ -49,12 +49,15 @@ class SelfAttention {
   void rotate(at::Tensor heads, const MicroBatch& micro, kernels::RopeDirection direction) const;
   Views attention_inputs(const MicroBatch& micro, Saved& saved) const;
   at::Tensor flat_heads(const at::Tensor& heads, const MicroBatch& micro) const;  // [B, S, heads, D] → [T, heads·D]
+  // Of the micro-batch's tokens, to those of their sequences that they see.
+  kernels::AttentionOutput attend(const Views& views, const MicroBatch& micro, ForwardMode pass) const;
   bool shares_sequences(const MicroBatch& micro) const;
   // Keys and values of the whole sequences.
   KeysAndValues all_keys(const Views& views, const MicroBatch& micro) const;
   kernels::Dropout probability_dropout(const MicroBatch& micro, ForwardMode pass) const;
   kernels::AttentionSetting setting(const MicroBatch& micro, ForwardMode pass) const;
 
+  std::int64_t layer_;
   std::int64_t heads_, kv_heads_, head_dim_;  // heads of this rank
   std::int64_t first_head_, all_heads_;
   double dropout_;

@@ -61,7 +61,7 @@ at::Tensor StageModule::logits(at::Tensor x, const MicroBatch& micro) {
   for (std::size_t i = 0; i + 1 < blocks_.size(); ++i)
     x = blocks_[i]->forward(x, micro, ForwardMode::evaluation).activation;
   // The last block, whose forward would return losses.
-  return dynamic_cast<const HeadBlock&>(*blocks_.back()).logits(x);
+  return dynamic_cast<const HeadBlock&>(*blocks_.back()).logits(x, micro);
 }
 
 }  // namespace llmtrain

@@ -44,7 +44,8 @@ class StagePasses {
   virtual at::Tensor forward(at::Tensor x, std::int64_t index, const MicroBatch& micro, ForwardMode pass) = 0;
   // Frees the micro-batch's saved activations block by block. Returns the gradient of the stage's input.
   virtual at::Tensor backward(at::Tensor dy, std::int64_t index, const MicroBatch& micro) = 0;
-  // The head's logits [T, V], on every tensor rank; x is the stage's input. The stage must hold the head.
+  // The head's logits [rows, V] of micro.logit_rows, on every tensor rank; x is the stage's input. The stage must hold
+  // the head.
   virtual at::Tensor logits(at::Tensor x, const MicroBatch& micro) = 0;
   // What training forwards found since the last call.
   virtual RoutingSums take_routing() = 0;

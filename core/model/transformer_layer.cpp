@@ -105,7 +105,8 @@ ExpertRouter::Pass FeedForwardHalf::router_pass(const at::Tensor& share, const M
   const std::int64_t sequence = micro.part.whole_of(micro.sequence);
   const kernels::RowsAtHand rows{micro.part, micro.sequence, split_.position() * share.size(0)};
   const double part = micro.loss_scale * static_cast<double>(micro.batch * sequence);
-  if (pass == ForwardMode::evaluation || jitter_ == 0) return {{}, rows, part};
+  // With a cache the rows are what happens to be computed together; what one gets must not depend on the others.
+  if (pass == ForwardMode::evaluation || jitter_ == 0) return {{}, rows, part, micro.cache != nullptr};
   const std::uint64_t key = kernels::dropout_key(micro.seed, micro.step, jitter_site_);
   return {{jitter_, key, micro.first_sample * sequence * share.size(1)}, rows, part};
 }

@@ -15,33 +15,70 @@ namespace {
 class Adamw final : public Optimizer {
  public:
   Adamw(const OptimizerRecipe& recipe, std::vector<OptimizerSegment> segments, const StateMemory& memory)
-      : recipe_(recipe), segments_(std::move(segments)), first_moment_(memory()), second_moment_(memory()) {}
+      : recipe_(recipe),
+        segments_(std::move(segments)),
+        first_moment_(memory(Moment::first)),
+        second_moment_(memory(Moment::second)) {}
 
   void update(const OptimizerUpdate& update) override {
-    // Parameters with and without decay alternate in flat memory; a segment is one kernel call with one decay.
-    for (const OptimizerSegment& segment : segments_) {
-      const std::int64_t begin = std::max(segment.begin, update.begin);
-      const std::int64_t end = std::min(segment.end, update.begin + update.weights.numel());
-      if (begin >= end) continue;
+    for_segments(update, [&](std::int64_t begin, std::int64_t end, const kernels::AdamwStep& step) {
       const auto part = [&](const at::Tensor& flat) { return flat.slice(0, begin - update.begin, end - update.begin); };
-      const auto own = [&](const at::Tensor& flat) { return flat.slice(0, begin, end); };
-      kernels::AdamwState state{part(update.weights), own(first_moment_), own(second_moment_)};
+      kernels::AdamwState state{part(update.weights), first_moment_.slice(0, begin, end),
+                                second_moment_.slice(0, begin, end)};
       std::optional<at::Tensor> compute_weights;
       if (update.compute_weights) compute_weights = part(*update.compute_weights);
-      const kernels::AdamwStep step{.learning_rate = update.learning_rate,
-                                    .beta1 = recipe_.beta1,
-                                    .beta2 = recipe_.beta2,
-                                    .eps = recipe_.eps,
-                                    .weight_decay = segment.decays ? recipe_.weight_decay : 0,
-                                    .gradient_scale = update.gradient_scale,
-                                    .step = update.step};
       kernels::adamw_(state, part(update.gradients), step, compute_weights);
-    }
+    });
+  }
+
+  StateNumbers largest_after(const ScaledUpdate& update) const override {
+    StateNumbers largest(3);
+    for_segments(update.of, [&](std::int64_t begin, std::int64_t end, const kernels::AdamwStep& step) {
+      const auto found = kernels::scaled_adamw_largest(scaled_state(update, begin, end), step);
+      const StateNumbers here{found.weights, found.m, found.v};
+      // Keeps a NaN.
+      for (std::size_t i = 0; i < here.size(); ++i)
+        if (!(here[i] <= largest[i])) largest[i] = here[i];
+    });
+    return largest;
+  }
+
+  void update(const ScaledUpdate& update, const StateNumbers& next) override {
+    for_segments(update.of, [&](std::int64_t begin, std::int64_t end, const kernels::AdamwStep& step) {
+      kernels::scaled_adamw_(scaled_state(update, begin, end), step, {next.at(0), next.at(1), next.at(2)});
+    });
   }
 
   std::vector<OptimizerState> states() const override { return {{"m", first_moment_}, {"v", second_moment_}}; }
 
  private:
+  // Parameters with and without decay alternate in flat memory; a segment is one kernel call with one decay. Calls
+  // work(begin, end, step) for the segments' elements, in the optimizer's memory, that the update has.
+  template <class Work>
+  void for_segments(const OptimizerUpdate& update, Work work) const {
+    for (const OptimizerSegment& segment : segments_) {
+      const std::int64_t begin = std::max(segment.begin, update.begin);
+      const std::int64_t end = std::min(segment.end, update.begin + update.weights.numel());
+      if (begin >= end) continue;
+      work(begin, end,
+           kernels::AdamwStep{.learning_rate = update.learning_rate,
+                              .beta1 = recipe_.beta1,
+                              .beta2 = recipe_.beta2,
+                              .eps = recipe_.eps,
+                              .weight_decay = segment.decays ? recipe_.weight_decay : 0,
+                              .gradient_scale = update.gradient_scale,
+                              .step = update.step});
+    }
+  }
+
+  kernels::ScaledAdamwState scaled_state(const ScaledUpdate& update, std::int64_t begin, std::int64_t end) const {
+    const std::int64_t first = begin - update.of.begin, last = end - update.of.begin;
+    return {{update.of.weights.slice(0, first, last), update.scales.at(0)},
+            {first_moment_.slice(0, begin, end), update.scales.at(1)},
+            {second_moment_.slice(0, begin, end), update.scales.at(2)},
+            {update.of.gradients.slice(0, first, last), update.gradient_scale}};
+  }
+
   OptimizerRecipe recipe_;
   std::vector<OptimizerSegment> segments_;
   at::Tensor first_moment_, second_moment_;

@@ -38,6 +38,17 @@ struct OptimizerState {
   at::Tensor values;  // flat, as long as the weights
 };
 
+// A number of the weights, and after it one of each of the optimizer's states, in the order of states().
+using StateNumbers = std::vector<float>;
+
+// An update of elements of one tensor whose weights, gradients and states are in small types: value = payload / scale,
+// with powers of two as scales.
+struct ScaledUpdate {
+  OptimizerUpdate of;        // with payloads as weights (fp16) and gradients (E4M3), and no compute weights
+  StateNumbers scales;       // in which weights and states are stored
+  float gradient_scale = 1;  // that of the payloads; the clipping coefficient is of.gradient_scale
+};
+
 // Updates the flat memory of one group of parameters.
 class Optimizer {
  public:
@@ -47,11 +58,18 @@ class Optimizer {
   virtual ~Optimizer() = default;
 
   virtual void update(const OptimizerUpdate& update) = 0;
+  // Small types take two passes: the first gives the largest magnitudes of what the update would leave, and the second
+  // stores that with the scales `next`, which the caller has chosen by them and keeps. For an optimizer whose memory is
+  // in small types.
+  virtual StateNumbers largest_after(const ScaledUpdate& update) const = 0;
+  virtual void update(const ScaledUpdate& update, const StateNumbers& next) = 0;
   virtual std::vector<OptimizerState> states() const = 0;
 };
 
-// Allocates flat memory for a state, fp32 and zero.
-using StateMemory = std::function<at::Tensor()>;
+// Allocates flat memory for a state, zero: fp32, or with scaled updates the first moment in E4M3 and the second in
+// fp16.
+enum class Moment { first, second };
+using StateMemory = std::function<at::Tensor(Moment)>;
 
 // The optimizer that the recipe names.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerRecipe& recipe, const std::vector<OptimizerSegment>& segments,

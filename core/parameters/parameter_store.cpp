@@ -2,8 +2,11 @@
 #include "core/parameters/parameter_store.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 
 #include <utility>
+
+#include "kernels/fp8.h"
 
 namespace llmtrain {
 
@@ -40,6 +43,7 @@ void ParameterStore::attach_scaled_weights(at::Tensor flat, std::span<const floa
   weights_ = std::move(flat);
   scales_ = scales;
   widened_type_ = type;
+  has_fp8_weights_ = weights_.scalar_type() == at::kFloat8_e4m3fn;
 }
 
 at::Tensor ParameterStore::widened_weight(std::size_t first, std::size_t last) const {
@@ -48,8 +52,14 @@ at::Tensor ParameterStore::widened_weight(std::size_t first, std::size_t last) c
   const std::int64_t start = ranges_[position(first)].begin;
   for (std::size_t i = position(first); i <= position(last); ++i) {
     const auto [parameter, begin, end] = ranges_[i];
-    // A power of two: its reciprocal and the products with it are exact.
-    widened.view({-1}).slice(0, begin - start, end - start).copy_(weights_.slice(0, begin, end)).mul_(1 / scales_[i]);
+    const at::Tensor from = weights_.slice(0, begin, end);
+    const at::Tensor to = widened.view({-1}).slice(0, begin - start, end - start);
+    if (has_fp8_weights_) {
+      kernels::widen_fp8_into(from, at::full({1}, scales_[i], at::kFloat), to);
+    } else {
+      // A power of two: its reciprocal and the products with it are exact.
+      to.copy_(from).mul_(1 / scales_[i]);
+    }
   }
   return widened;
 }

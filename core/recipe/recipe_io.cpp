@@ -135,7 +135,10 @@ Recipe read_recipe(const std::filesystem::path& file, const std::vector<Override
   try {
     text = read_file(file);
   } catch (const Error& error) {
-    throw Error(error.code() == ExitCode::bad_data ? ExitCode::bad_recipe : error.code(), error.what());
+    const bool is_missing = error.code() == ExitCode::missing_input;
+    throw Error(
+        error.code() == ExitCode::bad_data ? ExitCode::bad_recipe : error.code(),
+        std::string(error.what()) + (is_missing ? "; llmtrain recipes lists those that come with the program" : ""));
   }
   return parse_recipe(text, file.string(), file.parent_path(), overrides);
 }

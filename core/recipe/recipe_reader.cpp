@@ -20,16 +20,19 @@ Json unquoted(const Json& value) {
   return value.is_string() ? parse_json(value.get_ref<const std::string&>()).value : Json();
 }
 
+// 1e3 and 8.0 are whole numbers, as JSON Schema has it. Beyond 2^53 a double no longer holds every integer, so the one
+// that was written may be another.
+std::optional<std::int64_t> exact_integer(double number) {
+  constexpr double exact = 9007199254740992.0;  // 2^53
+  if (!(std::abs(number) <= exact) || number != std::floor(number)) return std::nullopt;
+  return static_cast<std::int64_t>(number);
+}
+
+// The whole number that a string holds, as a hint.
 std::string whole_number_in(const Json& value, IntegerRange range) {
   const auto inner = unquoted(value);
-  double number = std::numeric_limits<double>::quiet_NaN();
-  if (value.is_number_float()) number = value.get<double>();
-  if (inner.is_number()) number = inner.get<double>();
-  // Beyond 2^53 a double no longer holds every integer, so a hint could suggest a wrong one.
-  constexpr double exact = 9007199254740992.0;  // 2^53
-  if (!(std::abs(number) <= exact) || number != std::floor(number)) return "";
-  const auto whole = static_cast<std::int64_t>(number);
-  return whole >= range.minimum && whole <= range.maximum ? std::to_string(whole) : "";
+  const auto whole = inner.is_number() ? exact_integer(inner.get<double>()) : std::nullopt;
+  return whole && *whole >= range.minimum && *whole <= range.maximum ? std::to_string(*whole) : "";
 }
 
 bool contains(NumberRange range, double value) {
@@ -187,8 +190,9 @@ void WrittenValue::refuse_unknown_keys(Words known) const {
 
 std::optional<std::int64_t> WrittenValue::whole_number(IntegerRange range) const {
   if (json_.is_number_float()) {
-    // 8.0 is refused as well: the hint shows the whole number.
-    refuse(shown_value(json_) + " is not a whole number in 64 bits", whole_number_in(json_, range));
+    const auto whole = exact_integer(json_.get<double>());
+    if (whole && *whole >= range.minimum && *whole <= range.maximum) return whole;
+    refuse(shown_value(json_) + (whole ? " is out of range" : " is not a whole number in 64 bits"));
     return std::nullopt;
   }
   if (!json_.is_number_integer()) {

@@ -1,10 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/vector/adamw.h"
 
+#include "core/base/small_float.h"
 #include "kernels/vector/math.h"
 
 namespace llmtrain::kernels::vector {
 namespace {
+
+struct Element {
+  float weight, m, v;
+};
+
+// `gradient` without the clipping coefficient.
+inline Element stepped(const Element& before, float gradient, const AdamwConstants& c) {
+  const float g = gradient * c.gradient_scale;
+  // m + (1 − β₁)(g − m), which is how PyTorch's lerp rounds.
+  const float m = multiply_add(g - before.m, c.one_minus_beta1, before.m);
+  const float v = multiply_add(g * g, c.one_minus_beta2, before.v * c.beta2);
+  // Divides by √(1 − β₂ᵗ) before eps is added, as PyTorch does: eps is relative to the corrected moment.
+  const float denominator = __builtin_sqrtf(v) / c.root_of_correction + c.eps;
+  return {multiply_add(before.weight, c.decay, -(c.step_size * m / denominator)), m, v};
+}
 
 // Whether compute weights are written is a template parameter, so that the loop has no branch.
 template <bool with_compute_weights, class Gradient>
@@ -18,17 +34,11 @@ void update(const AdamwArrays<Gradient>& arrays, const AdamwConstants& constants
   // A local copy: the compiler need not expect that stores to the arrays change it.
   const AdamwConstants c = constants;
   for (std::int64_t i = begin; i < end; ++i) {
-    const float g = to_float(gradients[i]) * c.gradient_scale;
-    // m + (1 − β₁)(g − m), which is how PyTorch's lerp rounds.
-    const float new_m = multiply_add(g - m[i], c.one_minus_beta1, m[i]);
-    const float new_v = multiply_add(g * g, c.one_minus_beta2, v[i] * c.beta2);
-    // Divides by √(1 − β₂ᵗ) before eps is added, as PyTorch does: eps is relative to the corrected moment.
-    const float denominator = __builtin_sqrtf(new_v) / c.root_of_correction + c.eps;
-    const float weight = multiply_add(weights[i], c.decay, -(c.step_size * new_m / denominator));
-    m[i] = new_m;
-    v[i] = new_v;
-    weights[i] = weight;
-    if constexpr (with_compute_weights) compute_weights[i] = to_bf16(weight);
+    const Element after = stepped({weights[i], m[i], v[i]}, to_float(gradients[i]), c);
+    m[i] = after.m;
+    v[i] = after.v;
+    weights[i] = after.weight;
+    if constexpr (with_compute_weights) compute_weights[i] = to_bf16(after.weight);
   }
 }
 
@@ -41,11 +51,58 @@ void adamw(const AdamwArrays<Gradient>& arrays, const AdamwConstants& constants,
   }
 }
 
+inline Element scaled_step(std::uint16_t weight, std::uint8_t m, std::uint16_t v, std::uint8_t gradient,
+                           const ScaledAdamwConstants& c) {
+  const Element before{Float16::widen(weight) * c.weights, Float8E4M3::widen(m) * c.m, Float16::widen(v) * c.v};
+  return stepped(before, Float8E4M3::widen(gradient) * c.gradients, c.step);
+}
+
+// Rounded to nearest, but to the least number instead of 0: a first moment over a second one that has been rounded away
+// would be divided by eps alone.
+inline std::uint16_t positive_fp16(float v) {
+  const std::uint16_t rounded = Float16::narrow(v), least = v > 0 ? 1 : 0;
+  return rounded < least ? least : rounded;
+}
+
+inline std::uint32_t larger(std::uint32_t bits, float value) {
+  const std::uint32_t magnitude = as_bits(value) & 0x7fffffffu;
+  return bits < magnitude ? magnitude : bits;
+}
+
+OfAdamwStates<std::uint32_t> scaled_largest(const ScaledAdamwArrays& arrays, const ScaledAdamwConstants& constants,
+                                            std::int64_t begin, std::int64_t end) {
+  const ScaledAdamwConstants c = constants;
+  std::uint32_t weights = 0, m = 0, v = 0;
+  for (std::int64_t i = begin; i < end; ++i) {
+    const Element after = scaled_step(arrays.weights[i], arrays.m[i], arrays.v[i], arrays.gradients[i], c);
+    weights = larger(weights, after.weight);
+    m = larger(m, after.m);
+    v = larger(v, after.v);
+  }
+  return {weights, m, v};
+}
+
+void scaled(const ScaledAdamwArrays& arrays, const ScaledAdamwConstants& constants, const OfAdamwStates<float>& next,
+            std::int64_t begin, std::int64_t end) {
+  std::uint16_t* __restrict weights = arrays.weights;
+  std::uint8_t* __restrict m = arrays.m;
+  std::uint16_t* __restrict v = arrays.v;
+  const std::uint8_t* __restrict gradients = arrays.gradients;
+  const ScaledAdamwConstants c = constants;
+  const OfAdamwStates<float> scales = next;
+  for (std::int64_t i = begin; i < end; ++i) {
+    const Element after = scaled_step(weights[i], m[i], v[i], gradients[i], c);
+    weights[i] = Float16::narrow(after.weight * scales.weights);
+    m[i] = Float8E4M3::narrow_saturating(after.m * scales.m);
+    v[i] = positive_fp16(after.v * scales.v);
+  }
+}
+
 }  // namespace
 
 template <>
 AdamwKernels adamw_kernels_for<LLMTRAIN_VECTOR_LEVEL>() {
-  return {adamw<float>, adamw<std::uint16_t>};
+  return {adamw<float>, adamw<std::uint16_t>, scaled_largest, scaled};
 }
 
 }  // namespace llmtrain::kernels::vector

@@ -25,11 +25,36 @@ struct AdamwArrays {
   std::uint16_t* compute_weights;  // bf16; null when not wanted
 };
 
+// States in small types: value = payload · the reciprocal of its scale, a power of two.
+struct ScaledAdamwArrays {
+  std::uint16_t* weights;         // fp16
+  std::uint8_t* m;                // E4M3
+  std::uint16_t* v;               // fp16
+  const std::uint8_t* gradients;  // E4M3
+};
+
+struct ScaledAdamwConstants {
+  AdamwConstants step;
+  float weights, m, v, gradients;  // reciprocals of the scales
+};
+
+// One number of each: a scale, or the bits of a magnitude, which order as the magnitudes do.
+template <class Number>
+struct OfAdamwStates {
+  Number weights, m, v;
+};
+
 // Updates elements [begin, end).
 struct AdamwKernels {
   void (*fp32)(const AdamwArrays<float>& arrays, const AdamwConstants& constants, std::int64_t begin, std::int64_t end);
   void (*bf16)(const AdamwArrays<std::uint16_t>& arrays, const AdamwConstants& constants, std::int64_t begin,
                std::int64_t end);
+  // The largest magnitudes that the step would leave.
+  OfAdamwStates<std::uint32_t> (*scaled_largest)(const ScaledAdamwArrays& arrays, const ScaledAdamwConstants& constants,
+                                                 std::int64_t begin, std::int64_t end);
+  // The step; stores with the scales `next`.
+  void (*scaled)(const ScaledAdamwArrays& arrays, const ScaledAdamwConstants& constants,
+                 const OfAdamwStates<float>& next, std::int64_t begin, std::int64_t end);
 };
 
 template <int level>

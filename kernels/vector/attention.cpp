@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/vector/attention.h"
 
+#include "kernels/vector/lanes.h"
 #include "kernels/vector/math.h"
+#include "kernels/vector/row_products.h"
 
 namespace llmtrain::kernels::vector {
 namespace {
@@ -87,12 +89,65 @@ void copy(const float* source, Value* destination, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) store(destination[i], source[i]);
 }
 
+// sums = weights · values of `columns` times 16 elements of each row. Four rows at a time, with sums of their own: a
+// sum waits for the one before it longer than a row takes to arrive.
+template <int columns, class Value>
+void sum_columns(const Value* values, std::int64_t stride, const float* weights, std::int64_t count, float* sums) {
+  Lanes partial[4][columns] = {}, lanes;
+  const auto add = [&](int row, std::int64_t i) {
+    for (int column = 0; column < columns; ++column) {
+      load(lanes, values + i * stride + column * lane_count);
+      partial[row][column] += weights[i] * lanes;
+    }
+  };
+  std::int64_t i = 0;
+  for (; i + 4 <= count; i += 4)
+    for (int row = 0; row < 4; ++row) add(row, i + row);
+  for (; i < count; ++i) add(0, i);
+  for (int column = 0; column < columns; ++column) {
+    const Lanes sum = (partial[0][column] + partial[1][column]) + (partial[2][column] + partial[3][column]);
+    __builtin_memcpy(sums + column * lane_count, &sum, sizeof sum);
+  }
+}
+
+// sums = weights · values.
+template <class Value>
+void weighted_sum(const SingleQuery<Value>& single, const float* weights, float* sums) {
+  const std::int64_t dim = single.dim;
+  std::int64_t e = 0;
+  for (; e + 2 * lane_count <= dim; e += 2 * lane_count)
+    sum_columns<2>(single.values + e, dim, weights, single.count, sums + e);
+  for (; e + lane_count <= dim; e += lane_count)
+    sum_columns<1>(single.values + e, dim, weights, single.count, sums + e);
+  clear(sums + e, dim - e);
+  for (std::int64_t i = 0; e < dim && i < single.count; ++i)
+    for (std::int64_t rest = e; rest < dim; ++rest) sums[rest] += weights[i] * to_float(single.values[i * dim + rest]);
+}
+
+template <class Value>
+void attend(const SingleQuery<Value>& single) {
+  float* weights = single.scratch;
+  float* sums = single.scratch + single.count;
+  row_products(single.query, single.keys, single.count, single.dim, weights);
+  const float maximum = maximum_of(weights, single.count);
+  float total = 0;
+#pragma omp simd reduction(+ : total)
+  for (std::int64_t i = 0; i < single.count; ++i) {
+    weights[i] = decay((weights[i] - maximum) * single.scale);
+    total += weights[i];
+  }
+  weighted_sum(single, weights, sums);
+#pragma omp simd
+  for (std::int64_t e = 0; e < single.dim; ++e) store(single.out[e], sums[e] / total);
+}
+
 }  // namespace
 
 template <>
 AttentionKernels attention_kernels_for<LLMTRAIN_VECTOR_LEVEL>() {
-  return {.fp32 = {softmax<float>, softmax_backward<float>, dot<float>, copy<float>},
-          .bf16 = {softmax<std::uint16_t>, softmax_backward<std::uint16_t>, dot<std::uint16_t>, copy<std::uint16_t>}};
+  return {.fp32 = {softmax<float>, softmax_backward<float>, dot<float>, copy<float>, attend<float>},
+          .bf16 = {softmax<std::uint16_t>, softmax_backward<std::uint16_t>, dot<std::uint16_t>, copy<std::uint16_t>,
+                   attend<std::uint16_t>}};
 }
 
 }  // namespace llmtrain::kernels::vector

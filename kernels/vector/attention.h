@@ -14,6 +14,19 @@ struct ScoreBlock {
   float scale = 1;
 };
 
+// One query and all the keys that it sees, in rows of `dim` elements one after the other, with their values.
+template <class Value>
+struct SingleQuery {
+  const Value* query;
+  const Value* keys;
+  const Value* values;
+  std::int64_t count = 0;  // of keys
+  std::int64_t dim = 0;
+  float scale = 1;
+  float* scratch = nullptr;  // [count + dim]
+  Value* out = nullptr;      // [dim]
+};
+
 // `Value` is what the next matrix product takes: float, or the bits of a bf16. For float the outputs may be the memory
 // of the scores (probabilities) and of the probability gradients (score gradients).
 template <class Value>
@@ -29,6 +42,8 @@ struct AttentionLoops {
   float (*dot)(const Value* a, const Value* b, std::int64_t count);
   // Rounds fp32 sums into their tensor.
   void (*copy)(const float* source, Value* destination, std::int64_t count);
+  // out = softmax(scale · query · keysᵀ) · values, all in fp32 until it is stored.
+  void (*attend)(const SingleQuery<Value>& single);
 };
 
 struct AttentionKernels {

@@ -15,6 +15,7 @@
 
 #include "core/base/error.h"
 #include "core/checkpoint/stored_model.h"
+#include "core/checkpoint/stored_scale.h"
 #include "core/checkpoint/tensor_slice.h"
 #include "core/graph/sharding.h"
 #include "core/huggingface/tensor_dtype.h"
@@ -82,29 +83,18 @@ std::vector<OwnedElements> saved_elements(const LocalModel& model, const Paramet
 // Reads into flat memory, directly if type and device match, else through a temporary tensor.
 void read_box(const CheckpointReader& checkpoint, const LogicalTensor& tensor, const SliceBox& box,
               const at::Tensor& flat) {
-  const at::ScalarType type = tensor_type(tensor.dtype);
+  const at::ScalarType type = tensor.dtype == fp8_dtype ? at::kFloat8_e4m3fn : tensor_type(tensor.dtype);
   if (type == at::ScalarType::Undefined)
-    throw Error(ExitCode::bad_data, tensor.name + ": has dtype " + tensor.dtype + "; weights must be F32, BF16 or F16");
+    throw Error(ExitCode::bad_data,
+                tensor.name + ": has dtype " + tensor.dtype + "; states must be F32, BF16, F16 or F8_E4M3");
   const bool fits = flat.is_cpu() && flat.scalar_type() == type;
   const at::Tensor read = fits ? flat : at::empty(flat.sizes(), at::dtype(type));
   checkpoint.read_box(tensor.name, box, std::span<std::byte>(static_cast<std::byte*>(read.data_ptr()), read.nbytes()));
   if (!fits) flat.copy_(read);
 }
 
-// What the checkpoint calls the scales of a parameter at FP8 levels, and the headroom of its gradients.
-constexpr const char* weight_scale_suffix = ".scale";
+// What the checkpoint calls the headroom of a parameter's gradients.
 constexpr const char* headroom_suffix = ".mu";
-
-// A tensor of one fp32 element; none where the checkpoint has no such tensor.
-std::optional<float> read_number(const CheckpointReader& checkpoint, const std::string& name) {
-  const LogicalTensor* tensor = checkpoint.find(name);
-  if (tensor == nullptr) return std::nullopt;
-  if (tensor->dtype != dtype_name(at::kFloat) || element_count(tensor->shape) != 1)
-    throw Error(ExitCode::bad_data, checkpoint.folder().string() + ": " + name + ": is not one F32 number");
-  float number = 0;
-  checkpoint.read_box(name, {{0}, {1}}, std::as_writable_bytes(std::span(&number, 1)));
-  return number;
-}
 
 // Copies the owned part of a logical tensor of the checkpoint, without its scale, into the owned memory.
 void read_into(const CheckpointReader& checkpoint, const std::string& name, const OwnedElements& elements,
@@ -119,17 +109,36 @@ void read_into(const CheckpointReader& checkpoint, const std::string& name, cons
       next += count;
     }
   }
-  if (const auto scale = read_number(checkpoint, name + weight_scale_suffix)) elements.in(owned).div_(*scale);
+  if (const auto scale = read_number(checkpoint, scale_name(name))) elements.in(owned).div_(*scale);
+}
+
+// Those of the optimizer's states that have scales.
+std::vector<OptimizerState> scaled_states(const ShardedParameters& parameters) {
+  if (parameters.scales() == nullptr || parameters.scales()->optimizer_states() == 0) return {};
+  return parameters.optimizer_states();
+}
+
+// The scale of a tensor that a rank stores as `type`; 0 where the checkpoint has none for that type.
+float given_scale(const CheckpointReader& checkpoint, const std::string& name, at::ScalarType type) {
+  const LogicalTensor* tensor = checkpoint.find(name);
+  if (tensor == nullptr || tensor->dtype != dtype_name(type)) return 0;
+  return read_number(checkpoint, scale_name(name)).value_or(0);
 }
 
 void read_scales(const CheckpointReader& checkpoint, const Graph& graph, const ParameterUnit& unit) {
   TensorScales* scales = unit.parameters->scales();
   if (scales == nullptr) return;
+  const std::vector<OptimizerState> states = scaled_states(*unit.parameters);
   for (std::size_t i = 0; i < unit.store->ranges().size(); ++i) {
-    const std::string& name = graph.parameters[unit.store->ranges()[i].parameter].name;
-    const auto weight = read_number(checkpoint, name + weight_scale_suffix);
-    const auto headroom = read_number(checkpoint, name + headroom_suffix);
-    if (weight && headroom) scales->set_state(i, {*weight, *headroom});
+    const Parameter& parameter = graph.parameters[unit.store->ranges()[i].parameter];
+    TensorScales::State given;
+    given.scales = {
+        given_scale(checkpoint, weights_name(checkpoint, parameter), unit.parameters->source().scalar_type())};
+    for (const OptimizerState& state : states)
+      given.scales.push_back(given_scale(checkpoint, parameter.name + "." + state.name, state.values.scalar_type()));
+    given.scales.resize(1 + scales->optimizer_states());
+    given.headroom = read_number(checkpoint, parameter.name + headroom_suffix).value_or(0);
+    scales->set_state(i, given);
   }
 }
 
@@ -174,10 +183,15 @@ void add_scales(std::vector<TensorSlice>& slices, const LocalModel& model, const
   const auto add = [&](const std::string& name, const float& number) {
     slices.push_back({name, dtype_name(at::kFloat), {1}, {0}, {1}, reinterpret_cast<const std::byte*>(&number)});
   };
+  const std::vector<OptimizerState> states = scaled_states(*unit.parameters);
   for (std::size_t i = 0; i < unit.store->ranges().size(); ++i) {
     const std::string& name = model.graph().parameters[unit.store->ranges()[i].parameter].name;
-    add(name + weight_scale_suffix, scales->state(i).weight);
-    add(name + headroom_suffix, scales->state(i).headroom);
+    const TensorScales::State& state = scales->state(i);
+    const bool has_master = unit.parameters->rounded().has_value();
+    if (has_master) add(scale_name(name), scales->weight_scales()[i]);
+    add(scale_name(name + (has_master ? ".master" : "")), state.scales[0]);
+    for (std::size_t k = 0; k < states.size(); ++k) add(scale_name(name + "." + states[k].name), state.scales[1 + k]);
+    add(name + headroom_suffix, state.headroom);
   }
 }
 
@@ -221,10 +235,15 @@ StateSlices state_slices(const LocalModel& model) {
 void load_state(LocalModel& model, const CheckpointReader& checkpoint) {
   // Weights are published to the rounded copies and other ranks there; optimizer states have no copies.
   load_weights(model, checkpoint);
-  for_owned(model, [&](const OwnedElements& elements, const ShardedParameters& memory) {
-    for (const OptimizerState& state : memory.optimizer_states())
-      read_into(checkpoint, elements.parameter->name + "." + state.name, elements, state.values);
-  });
+  for (const ParameterUnit* unit : model.units()) {
+    const auto owned = elements_in(model, *unit, unit->parameters->owned());
+    const auto states = unit->parameters->optimizer_states();
+    for (std::size_t i = 0; i < states.size(); ++i)
+      unit->parameters->load_state(i, [&](const at::Tensor& values) {
+        for (const OwnedElements& elements : owned)
+          read_into(checkpoint, elements.parameter->name + "." + states[i].name, elements, values);
+      });
+  }
 }
 
 void load_weights(LocalModel& model, const CheckpointReader& checkpoint) {

@@ -52,11 +52,11 @@ std::vector<Unsupported> unsupported_fp8_states(const Recipe& recipe) {
   return {
       // It reduces several times a step, and FP8 sums of one step would have different scales.
       {parallel.zero_stage >= 2 && reduces_often(recipe.pipeline.schedule), "/pipeline/schedule",
-       "\"1f1b\" or \"interleaved\" with FP8 level \"O1\" and ZeRO-2 or -3",
+       "\"1f1b\" or \"interleaved\" with FP8 gradients and ZeRO-2 or -3",
        "use \"breadth_first\" or \"gpipe\", or parallel.zero_stage 0 or 1"},
       // Sums over shards and then over their copies would round twice.
       {parallel.zero_stage > 0 && parallel.zero_shard_ranks.has_value(), "/parallel/zero_shard_ranks",
-       std::to_string(parallel.zero_shard_ranks.value_or(0)) + " with FP8 level \"O1\"",
+       std::to_string(parallel.zero_shard_ranks.value_or(0)) + " with FP8 gradients",
        "leave it out, or use precision.fp8_level \"O0\""},
   };
 }
@@ -69,14 +69,10 @@ std::vector<std::string> not_executable(const Recipe& recipe) {
   const ParallelRecipe& parallel = recipe.parallel;
   const auto& offload = recipe.memory.offload;
   std::vector<Unsupported> refusals = {
-      {recipe.data.tokenizer.kind != TokenizerKind::bytes, "/data/tokenizer", "a tokenizer file",
-       "use \"bytes\", also with tokenised .bin files"},
       {precision.compute == DataType::fp16, "/precision/compute", "fp16", "use \"bf16\" or \"fp32\""},
       {precision.gradients == DataType::fp16, "/precision/gradients", "fp16", "use \"bf16\" or \"fp32\""},
       {multiplies_fp8(precision.fp8_level) && recipe.cluster.device == DeviceKind::cuda, "/precision/fp8_level",
        "FP8 on a GPU", "use \"off\", or cluster.device \"cpu\""},
-      {precision.fp8_level > Fp8Level::o1, "/precision/fp8_level", "an FP8 level above \"O1\"",
-       "use \"off\", \"O0\" or \"O1\""},
       // Its default is parallel.tensor.
       {!recipe.model.moe && parallel.expert_tensor != parallel.tensor, "/parallel/expert_tensor",
        std::to_string(parallel.expert_tensor) + " without experts to split", "leave it out"},

@@ -2,9 +2,7 @@
 #include "parallel/layout/stages.h"
 
 #include <algorithm>
-#include <functional>
 #include <numeric>
-#include <queue>
 #include <utility>
 
 #include "core/base/error.h"
@@ -30,24 +28,6 @@ std::vector<std::int64_t> layers_per_stage(std::int64_t layers, const PipelineRe
 
 using Kind = StateGroup::Kind;
 
-// Elements on the fullest rank when whole tensors are distributed greedily: the largest first, each to the rank with
-// the least so far (longest processing time first).
-std::int64_t largest_dealt_share(std::vector<std::int64_t> sizes, std::int64_t ranks) {
-  std::sort(sizes.begin(), sizes.end(), std::greater<>());
-  // One tensor per rank at most.
-  if (ranks >= static_cast<std::int64_t>(sizes.size())) return sizes.empty() ? 0 : sizes.front();
-  std::priority_queue<std::int64_t, std::vector<std::int64_t>, std::greater<>> loads;
-  for (std::int64_t rank = 0; rank < ranks; ++rank) loads.push(0);
-  std::int64_t largest = 0;
-  for (const std::int64_t size : sizes) {
-    const std::int64_t load = loads.top() + size;
-    loads.pop();
-    loads.push(load);
-    largest = std::max(largest, load);
-  }
-  return largest;
-}
-
 // The group of this kind, which is appended where there is none yet.
 StateGroup& group_of(std::vector<StateGroup>& groups, Kind kind, bool is_fp8, const Recipe& recipe, const Mesh& mesh) {
   // At most six groups exist per stage, so a linear search will do.
@@ -56,7 +36,6 @@ StateGroup& group_of(std::vector<StateGroup>& groups, Kind kind, bool is_fp8, co
   StateGroup& group = groups.emplace_back();
   group.kind = kind;
   group.is_fp8 = is_fp8;
-  group.deals_tensors = is_fp8 && recipe.precision.fp8_level > Fp8Level::o1;
   group.types = is_fp8 ? fp8_state_types(recipe.precision) : state_types(recipe.precision);
   group.shards = kind == Kind::experts ? expert_shard_group(mesh) : shard_group(mesh);
   group.zero_stage = group.shards.ranks > 1 ? recipe.parallel.zero_stage : 0;
@@ -115,12 +94,6 @@ StateTypes fp8_state_types(const PrecisionRecipe& precision) {
 }
 
 std::int64_t StateGroup::elements() const { return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}); }
-
-std::int64_t StateGroup::whole() const { return deals_tensors ? elements() : flat().padded(); }
-
-std::int64_t StateGroup::shard() const {
-  return deals_tensors ? largest_dealt_share(sizes, flat().ranks) : flat().part();
-}
 
 bool shares_embedding(const Graph& graph, const Mesh& mesh) { return graph.model.tie_embeddings && mesh.pipeline > 1; }
 

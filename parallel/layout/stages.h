@@ -44,6 +44,10 @@ struct StateTypes {
   double gradient_bytes() const { return element_bytes(gradient); }
   double master_bytes() const { return master ? element_bytes(*master) : 0; }
   double moment_bytes() const { return element_bytes(first_moment) + element_bytes(second_moment); }
+  // How many of the two moments are in small types, with a scale per tensor.
+  int scaled_moments() const {
+    return (first_moment != ElementType::float32 ? 1 : 0) + (second_moment != ElementType::float32 ? 1 : 0);
+  }
   // Sum over all states, per element.
   double total_bytes() const { return weight_bytes() + gradient_bytes() + master_bytes() + moment_bytes(); }
 };
@@ -64,10 +68,6 @@ struct StateGroup {
   enum class Kind { shared_embedding, dense, experts };
   Kind kind = Kind::dense;
   bool is_fp8 = false;
-  // Whole tensors are distributed to the ranks, as their scales cannot be split (Peng et al., arXiv 2310.18313,
-  // algorithm 1): from O2 on, whose moments have scales that no other rank knows. Other parameters share flat memory in
-  // equal parts; at O1 ranks agree on the scales of tensors that they share.
-  bool deals_tensors = false;
   StateTypes types;
   std::vector<std::size_t> parameters;  // indices into Graph::parameters, in the order of memory
   std::vector<std::int64_t> sizes;      // elements of each on a rank before ZeRO, padding and repeated heads included
@@ -84,9 +84,10 @@ struct StateGroup {
 
   std::int64_t elements() const;
   FlatShards flat() const { return {elements(), zero_stage > 0 ? shards.ranks : 1}; }
-  // Elements that are reduced or gathered together, and those of the fullest rank's shard, including padding.
-  std::int64_t whole() const;
-  std::int64_t shard() const;
+  // Elements that are reduced or gathered together, and those of a rank's shard, including padding. Tensors are cut
+  // wherever a shard ends, also those with scales, on which ranks agree.
+  std::int64_t whole() const { return flat().padded(); }
+  std::int64_t shard() const { return flat().part(); }
 };
 
 // The non-empty groups of one stage, the shared embedding first.

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstring>
 #include <numeric>
@@ -12,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/host_name.h"
 #include "core/base/log.h"
 #include "core/base/units.h"
 #include "core/checkpoint/checkpoint_folder.h"
@@ -54,11 +54,6 @@ std::shared_ptr<const void> copy_memory(std::vector<TensorSlice>& slices) {
 
 // Between listings, so that waiting does not load the file system.
 constexpr std::chrono::milliseconds listing_interval{50};
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "an unnamed host";
-}
 
 // A name that no other run uses, on this host or another one.
 std::string unique_name() {

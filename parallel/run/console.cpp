@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/run/console.h"
 
-#include <spdlog/fmt/fmt.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
 
 #include "core/base/log.h"
 #include "core/base/units.h"
+#include "core/page/text_layout.h"
+#include "parallel/run/progress_line.h"
 
 namespace llmtrain {
 namespace {
@@ -17,13 +21,19 @@ namespace {
 // Drawing more often costs time and is not readable; logs of pipes and CI should stay short.
 constexpr std::chrono::milliseconds redraw_interval{100};
 constexpr std::chrono::seconds plain_interval{5};
-constexpr std::int64_t bar_width = 24;
 
 // Redrawing with escape sequences would garble logs of pipes, CI and dumb terminals.
 bool is_live_terminal() {
   const char* term = std::getenv("TERM");
   const bool dumb = term == nullptr || std::string_view(term) == "dumb";
   return ::isatty(STDERR_FILENO) == 1 && !dumb && std::getenv("CI") == nullptr;
+}
+
+// Asked at every redraw: people resize windows.
+std::size_t terminal_columns() {
+  constexpr std::size_t usual = 80;  // where the terminal does not say
+  struct winsize size {};
+  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : usual;
 }
 
 }  // namespace
@@ -33,28 +43,26 @@ Progress::Progress(std::int64_t total_steps, std::int64_t steps_done, bool quiet
       first_(steps_done),
       quiet_(quiet),
       live_(is_live_terminal()),
-      colour_(live_ && std::getenv("NO_COLOR") == nullptr) {}
+      colour_(live_ && wants_colours()) {}
 
 Progress::~Progress() {
   if (drawn_) std::fputc('\n', stderr);
 }
 
-std::string Progress::bar(std::int64_t step) const {
-  const std::int64_t full = bar_width * step / total_;
-  std::string text;
-  for (std::int64_t i = 0; i < bar_width; ++i) text += i < full ? "━" : "╌";
-  return colour_ ? "\033[36m" + text + "\033[0m" : text;
-}
-
-std::string Progress::line(const TrainingRow& row) const {
+ProgressLine Progress::line(const TrainingRow& row) const {
   const double elapsed = std::chrono::duration<double>(Clock::now() - start_).count();
   // Extrapolates this process's own steps: those before a resume may have run on another machine.
   const double left = elapsed / static_cast<double>(row.step - first_) * static_cast<double>(total_ - row.step);
-  const std::string time = row.step == total_ ? "in " + format_duration(elapsed) : format_duration(left) + " left";
-  return fmt::format("step {:>{}}/{}  loss {:.4f}  grad norm {:.2f}  lr {:.2e}  {} tok/s  MFU {:.0f} %  {}  {}",
-                     row.step, fmt::formatted_size("{}", total_), total_, row.loss, row.gradient_norm,
-                     row.learning_rate, format_count(row.tokens_per_second), 100 * row.mfu,
-                     format_bytes(row.memory_bytes), time);
+  return {row, total_, row.step == total_ ? "in " + format_duration(elapsed) : format_duration(left) + " left"};
+}
+
+std::string Progress::drawn(const TrainingRow& row) const {
+  // A terminal wraps a line that reaches its last column, and the next one would then be drawn below it.
+  const std::size_t width = terminal_columns() - 1;
+  const std::string text = line(row).text(width);
+  const std::string bar = progress_bar(row.step, total_, width - std::min(width, columns(text)));
+  if (bar.empty()) return text;
+  return (colour_ ? "\033[36m" + bar + "\033[0m " : bar + " ") + text;
 }
 
 bool Progress::due(std::int64_t step) {
@@ -74,14 +82,16 @@ void Progress::clear() {
 
 void Progress::show(const TrainingRow& row) {
   // The log file gets every step, however rarely the terminal is redrawn.
-  log().debug("{}", line(row));
+  log().debug("{}", line(row).text());
   if (quiet_ || !due(row.step)) return;
   clear();
   if (live_) {
-    std::fputs((bar(row.step) + " " + line(row)).c_str(), stderr);
-    drawn_ = true;
+    std::fputs(drawn(row).c_str(), stderr);
+    drawn_ = row.step < total_;
+    // The last line stays, and what follows stands below it.
+    if (!drawn_) std::fputs("\n", stderr);
   } else {
-    std::fputs((line(row) + "\n").c_str(), stderr);
+    std::fputs((line(row).text() + "\n").c_str(), stderr);
   }
   std::fflush(stderr);
 }

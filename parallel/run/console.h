@@ -7,12 +7,14 @@
 #include <string>
 #include <utility>
 
-#include "parallel/run/metrics_log.h"
+#include "parallel/run/progress_line.h"
+#include "parallel/run/report/metrics_rows.h"
 
 namespace llmtrain {
 
-// Progress output of a training run, on standard error: on a terminal one line that is redrawn, with a bar and the time
-// left; otherwise (a pipe, CI, TERM=dumb) a plain line every few seconds. Quiet shows nothing.
+// Progress output of a training run, on standard error: on a terminal one line that is redrawn up to ten times a
+// second, as wide as the terminal at most, with a bar and the time left; otherwise (a pipe, CI, TERM=dumb) a plain line
+// at most every five seconds. The first step and the last are always shown. Quiet shows nothing.
 class Progress {
  public:
   Progress(std::int64_t total_steps, std::int64_t steps_done, bool quiet);
@@ -28,8 +30,8 @@ class Progress {
 
  private:
   using Clock = std::chrono::steady_clock;
-  std::string line(const TrainingRow& row) const;
-  std::string bar(std::int64_t step) const;
+  ProgressLine line(const TrainingRow& row) const;
+  std::string drawn(const TrainingRow& row) const;
   bool due(std::int64_t step);
   void clear();
 

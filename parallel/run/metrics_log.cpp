@@ -17,6 +17,7 @@
 
 #include "core/base/error.h"
 #include "core/base/file.h"
+#include "core/base/host_name.h"
 #include "core/base/log.h"
 
 namespace llmtrain {
@@ -84,11 +85,9 @@ std::string make_value(const TensorboardScalar& scalar) {
 }
 
 std::filesystem::path new_file(const std::filesystem::path& directory) {
-  std::array<char, 256> host{};
-  if (::gethostname(host.data(), host.size() - 1) != 0 || host[0] == '\0') host = {"localhost"};
   const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
   const std::string stem =
-      fmt::format("events.out.tfevents.{}.{}.{}.", now.time_since_epoch().count(), host.data(), ::getpid());
+      fmt::format("events.out.tfevents.{}.{}.{}.", now.time_since_epoch().count(), host_name(), ::getpid());
   // A process may resume within a second: the number keeps names unique.
   int number = 0;
   while (std::filesystem::exists(directory / (stem + std::to_string(number)))) ++number;

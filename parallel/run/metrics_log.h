@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "core/recipe/recipe.h"
+#include "parallel/run/report/metrics_rows.h"
 
 namespace llmtrain {
 
@@ -52,37 +53,6 @@ class TensorboardWriter {
   void write_record(std::string_view data);
 
   AppendFile file_;
-};
-
-// Means over the layers with experts and the micro-batches of a step.
-struct RoutingRow {
-  double balance_loss = 0;   // without its coefficient: 1 where routing is even
-  double z_loss = 0;         // without its coefficient
-  double dropped_share = 0;  // of the tokens' choices, those beyond an expert's capacity
-  double expert_load = 0;    // the most tokens that choose an expert ÷ the mean over experts
-};
-
-// One training row. `step` counts completed steps, so that row 100 and checkpoint 100 belong together.
-struct TrainingRow {
-  std::int64_t step = 0;
-  double loss = 0;
-  double learning_rate = 0;
-  double gradient_norm = 0;
-  std::int64_t tokens = 0;  // trained on since the start of the run
-  double step_seconds = 0;
-  double tokens_per_second = 0;
-  double mfu = 0;
-  std::int64_t memory_bytes = 0;        // of the process, peak so far
-  std::int64_t tensor_bytes = 0;        // of the first rank's tensors, peak so far
-  std::int64_t skipped = 0;             // number of steps so far whose update was skipped
-  std::optional<RoutingRow> routing{};  // of a model with experts
-  // With FP8 gradients: the share of the step's that are beyond the format's range.
-  std::optional<double> saturated_share{};
-};
-
-struct EvaluationRow {
-  std::int64_t step = 0;
-  double validation_loss = 0;
 };
 
 // Writes metrics.jsonl (training and evaluation rows, one object per line, written immediately; losses with 17

@@ -2,12 +2,11 @@
 #include "parallel/run/run_directory.h"
 
 #include <fcntl.h>
+#include <spdlog/fmt/fmt.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -20,8 +19,8 @@
 #include "core/base/log.h"
 #include "core/checkpoint/checkpoint.h"
 #include "core/checkpoint/checkpoint_folder.h"
-#include "core/json/document.h"
-#include "core/json/json_text.h"
+#include "core/recipe/keys/resume_rules.h"
+#include "core/recipe/recipe_difference.h"
 #include "core/recipe/recipe_io.h"
 #include "parallel/comm/agreement.h"
 
@@ -74,58 +73,14 @@ Recipe read_kept_recipe(const fs::path& folder) {
   }
 }
 
-// Whether experts take and drop the tokens of a micro-batch, or balance them, as a whole.
-bool routes_micro_batches(const ModelRecipe& model) {
-  return model.moe && (model.moe->balances() || model.moe->capacity_factor != 0);
-}
-
-// Whether a run may continue with another value of this key: the losses do not depend on it beyond rounding.
-bool may_change(const std::string& pointer, const ModelRecipe& model) {
-  if (pointer == "/batch/micro" && routes_micro_batches(model)) return false;
-  constexpr std::array<std::string_view, 13> free_keys{"/$schema",
-                                                       "/description",
-                                                       "/batch/micro",
-                                                       "/training/skip_limit",
-                                                       "/training/rollbacks",
-                                                       "/parallel",
-                                                       "/pipeline",
-                                                       "/memory",
-                                                       "/kernels",
-                                                       "/cluster",
-                                                       "/launch",
-                                                       "/checkpoint",
-                                                       "/log"};
-  return std::any_of(free_keys.begin(), free_keys.end(), [&](auto key) { return lies_in(pointer, key); });
-}
-
-// Appends a line for each key whose value differs and may not; null where a key is absent.
-void compare(const Json* now, const Json* before, const std::string& pointer, const ModelRecipe& model,
-             std::string& lines) {
-  const auto text = [](const Json* value) { return value ? value->dump() : "not given"; };
-  const auto member = [](const Json& value, const std::string& key) {
-    const auto found = value.find(key);
-    return found == value.end() ? nullptr : &*found;
-  };
-  if (now && before && *now == *before) return;
-  if (now && before && now->is_object() && before->is_object()) {
-    for (const auto& [key, value] : now->items())
-      compare(&value, member(*before, key), append_key(pointer, key), model, lines);
-    for (const auto& [key, value] : before->items())
-      if (!now->contains(key)) compare(nullptr, &value, append_key(pointer, key), model, lines);
-  } else if (now && before && now->is_array() && before->is_array() && now->size() == before->size()) {
-    // Lists of different length are reported as a whole: their elements do not correspond.
-    for (std::size_t i = 0; i < now->size(); ++i)
-      compare(&(*now)[i], &(*before)[i], append_key(pointer, std::to_string(i)), model, lines);
-  } else if (!may_change(pointer, model)) {
-    lines += "\n  " + pointer + ": " + text(now) + ", in the run " + text(before);
-  }
-}
-
 void refuse_other_recipe(const fs::path& folder, const Recipe& recipe) {
-  const Json now = to_json(recipe);
-  const Json before = to_json(read_kept_recipe(folder));
   std::string lines;
-  compare(&now, &before, "", recipe.model, lines);
+  for (const KeyDifference& key : recipe_differences(read_kept_recipe(folder), recipe)) {
+    const std::string_view reason = reason_against_change(key.pointer(), recipe.model);
+    if (reason.empty()) continue;
+    lines += "\n  " + key.pointer() + ": " + key.second.dump() + ", in the run " + key.first.dump() + "; ";
+    lines += reason;
+  }
   if (!lines.empty())
     refuse(
         folder,
@@ -231,13 +186,26 @@ RunDirectory::RunDirectory(const Recipe& recipe) : recipe_(recipe), path_(recipe
   make_folder(path_);
   lock_ = lock(path_);
   // Check again: another process may have created a run before this one held the lock.
-  if (check_contents(path_, recipe) == Contents::nothing)
+  if (check_contents(path_, recipe) == Contents::nothing) {
     // recipe.json marks the folder as a run: written atomically, so that a killed process leaves a run or a skeleton
     // that the next process accepts.
     write_file_atomically(recipe_file(path_), to_json(recipe).dump(2) + "\n");
+  } else {
+    former_ = read_kept_recipe(path_);
+  }
   make_folder(log_file().parent_path());
   make_folder(checkpoints());
   clear_leftovers(checkpoints());
+}
+
+void RunDirectory::keep_recipe(std::int64_t steps_done) {
+  if (!former_ || *former_ == recipe_) return;
+  const fs::path of_the_past = path_ / fmt::format("recipe-until-step-{:08}.json", steps_done);
+  std::error_code error;
+  // What stopped before it had a checkpoint has left no step that counts: the recipe that reached this step stays.
+  if (steps_done > 0 && !fs::exists(of_the_past, error))
+    write_file_atomically(of_the_past, to_json(*former_).dump(2) + "\n");
+  write_file_atomically(recipe_file(path_), to_json(recipe_).dump(2) + "\n");
 }
 
 void RunDirectory::require_in_place() const {
@@ -248,6 +216,11 @@ void RunDirectory::require_in_place() const {
   throw Error(ExitCode::cannot_write, path_.string() +
                                           ": was removed or replaced while the run was writing in it; the run ends, "
                                           "because its checkpoints would be lost");
+}
+
+std::optional<fs::path> RunDirectory::newest_intact(const Recipe& recipe, const VerifyCheckpoint& verify) {
+  std::vector<std::string> damaged;
+  return newest_whole(checkpoints_of(recipe), verify, damaged);
 }
 
 std::optional<fs::path> RunDirectory::checkpoint_to_resume(const VerifyCheckpoint& verify) const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -11,19 +12,18 @@
 
 namespace llmtrain {
 
-// The folder of one run: recipe.json, metrics.jsonl, log/, checkpoints/. Locked by one process at a time.
+// The folder of one run: recipe.json, metrics.jsonl, report.html, log/, checkpoints/. Locked by one process at a time.
 class RunDirectory {
  public:
   // Throws what the constructor and checkpoint_to_resume() would throw, as far as that can be determined without
   // writing. Call it before building a model, so that errors come early and leave no folder behind.
   static void check(const Recipe& recipe, const VerifyCheckpoint& verify = verify_alone);
 
-  // Creates the folder `recipe.log.directory` with recipe.json, or continues the run in it (recipe.json stays as it
-  // is). Throws Error(bad_recipe) and changes nothing if the folder contains other files, another recipe's run (the
-  // message names each key that differs, with both values; keys that do not affect the numbers may differ: $schema,
-  // description, batch.micro, training.skip_limit and .rollbacks, parallel, pipeline, memory, kernels, cluster, launch,
-  // checkpoint, log), a run although `checkpoint.resume` is "never", or a run that another process is training. Throws
-  // Error(cannot_write) if it cannot be created.
+  // Creates the folder `recipe.log.directory` with recipe.json, or continues the run in it (recipe.json stays as it is
+  // until keep_recipe()). Throws Error(bad_recipe) and changes nothing if the folder contains other files, another
+  // recipe's run (the message names each key that differs and may not by core/recipe/keys/resume_rules.h, with both
+  // values and the reason), a run although `checkpoint.resume` is "never", or a run that another process is training.
+  // Throws Error(cannot_write) if it cannot be created.
   explicit RunDirectory(const Recipe& recipe);
   RunDirectory(const RunDirectory&) = delete;
   RunDirectory& operator=(const RunDirectory&) = delete;
@@ -34,7 +34,16 @@ class RunDirectory {
   static std::filesystem::path checkpoints_of(const Recipe& recipe) {
     return std::filesystem::path(recipe.log.directory) / "checkpoints";
   }
+  // The newest intact checkpoint of the recipe's run, also for ranks that have not opened the folder; none where there
+  // is none. Skipped damaged ones are logged as warnings.
+  static std::optional<std::filesystem::path> newest_intact(const Recipe& recipe, const VerifyCheckpoint& verify);
   std::filesystem::path log_file() const { return path_ / "log" / "rank-00000.log"; }
+
+  // The recipe with which the folder's run was trained so far; none for a new run.
+  const std::optional<Recipe>& former_recipe() const { return former_; }
+  // Makes recipe.json the recipe of the steps that follow, and keeps the former one, where it differs, as
+  // recipe-until-step-00000100.json. Throws Error(cannot_write).
+  void keep_recipe(std::int64_t steps_done);
 
   // Throws Error(cannot_write) if the folder was removed or replaced since: what is written would be lost.
   void require_in_place() const;
@@ -48,6 +57,7 @@ class RunDirectory {
 
  private:
   Recipe recipe_;
+  std::optional<Recipe> former_;
   std::filesystem::path path_;
   std::shared_ptr<const int> lock_;  // the open file .lock
 };

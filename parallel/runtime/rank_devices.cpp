@@ -7,9 +7,9 @@
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <set>
 #include <string>
@@ -17,6 +17,7 @@
 
 #include "core/base/error.h"
 #include "core/base/hash.h"
+#include "core/base/host_name.h"
 #include "parallel/comm/staged/staged_world.h"
 #include "parallel/device/device.h"
 #include "parallel/runtime/parts.h"
@@ -25,11 +26,9 @@ namespace llmtrain {
 namespace {
 
 RankDevice describe_own(const c10::Device& device) {
-  std::array<char, 256> node{};
-  ::gethostname(node.data(), node.size() - 1);
   RankDevice own;
   // Host names may be long; a hash has a fixed size and suffices to tell nodes apart.
-  own.node = stable_hash(node.data());
+  own.node = stable_hash(host_name());
   own.is_gpu = device.is_cpu() ? 0 : 1;
   if (own.is_gpu != 0) own.gpu = gpu_id(device);
   return own;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "parallel/plan/report/html/report_html.h"
 #include "parallel/plan/report/trace.h"
 
 namespace llmtrain {
@@ -35,10 +36,41 @@ void write_step(TraceWriter& writer, TraceRecord record, const RankSchedule& sch
   }
 }
 
+Stream stream_of(Operation operation) {
+  switch (operation) {
+    case Operation::gather_weights:
+    case Operation::reduce_gradients:
+      return Stream::data;
+    case Operation::send_activation:
+    case Operation::send_gradient:
+    case Operation::receive_activation:
+    case Operation::receive_gradient:
+      return Stream::transfer;
+    case Operation::forward:
+    case Operation::backward:
+    case Operation::free_weights:
+    case Operation::optimizer_step:
+      break;
+  }
+  return Stream::compute;
+}
+
+// Adds one step of a rank, as RunTrace keeps it, to a timeline.
+void add_step(std::vector<TimelineEntry>& timeline, std::int32_t pipeline, const RankSchedule& schedule,
+              const double* step, double origin) {
+  for (std::size_t i = 0; i < schedule.instructions.size(); ++i)
+    timeline.push_back({.rank = pipeline,
+                        .instruction = static_cast<std::int32_t>(i),
+                        .stream = stream_of(schedule.instructions[i].operation),
+                        .start_seconds = step[1 + i] - origin,
+                        .end_seconds = step[2 + i] - origin});
+}
+
 }  // namespace
 
-RunTrace::RunTrace(Trainer& trainer)
+RunTrace::RunTrace(Trainer& trainer, std::shared_ptr<const Layout> layout)
     : trainer_(trainer),
+      layout_(std::move(layout)),
       moments_(trainer.model().device()),
       width_(most_instructions(trainer.model().layout().schedule()) + 2) {
   // A barrier: clocks of all ranks start within the time of one small exchange.
@@ -58,13 +90,13 @@ void RunTrace::end_step() {
   if (steps_.size() > kept_steps) steps_.pop_front();
 }
 
-void RunTrace::write(const std::filesystem::path& file) const {
+std::string RunTrace::write(const std::filesystem::path& file) const {
   const RankGroups& groups = trainer_.model().groups();
   const Schedule& schedule = trainer_.model().layout().schedule();
   std::vector<double> own;
   for (const std::vector<double>& step : steps_) own.insert(own.end(), step.begin(), step.end());
   const std::vector<double> all = groups.exchange(own);
-  if (!groups.is_first()) return;
+  if (!groups.is_first()) return "";
   const auto ranks = static_cast<std::size_t>(groups.communicator().size());
   const std::size_t each = all.size() / ranks;
   const std::size_t lanes = ranks / schedule.ranks.size();
@@ -82,6 +114,22 @@ void RunTrace::write(const std::filesystem::path& file) const {
       write_step(writer, record, schedule.ranks[pipeline], all.data() + at, origin);
   }
   writer.close();
+  return last_step(all, each, lanes);
+}
+
+// `all`: of each rank `each` numbers; `lanes` ranks share a pipeline rank.
+std::string RunTrace::last_step(const std::vector<double>& all, std::size_t each, std::size_t lanes) const {
+  const Schedule& schedule = trainer_.model().layout().schedule();
+  const auto step_of = [&](std::size_t pipeline) { return all.data() + (pipeline * lanes + 1) * each - width_; };
+  double start = step_of(0)[1], end = start;
+  for (std::size_t pipeline = 0; pipeline < schedule.ranks.size(); ++pipeline) {
+    start = std::min(start, step_of(pipeline)[1]);
+    end = std::max(end, step_of(pipeline)[1 + schedule.ranks[pipeline].instructions.size()]);
+  }
+  std::vector<TimelineEntry> timeline;
+  for (std::size_t pipeline = 0; pipeline < schedule.ranks.size(); ++pipeline)
+    add_step(timeline, static_cast<std::int32_t>(pipeline), schedule.ranks[pipeline], step_of(pipeline), start);
+  return measured_step_section(layout_, std::move(timeline), end - start);
 }
 
 }  // namespace llmtrain

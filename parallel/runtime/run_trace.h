@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <deque>
 #include <filesystem>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "parallel/device/measurement.h"
@@ -16,9 +18,9 @@ namespace llmtrain {
 // rank continues are not visible.
 class RunTrace {
  public:
-  // Observes the trainer's runner from now on; the trainer must outlive this. Collective; blocks: the ranks' clocks
-  // start together.
-  explicit RunTrace(Trainer& trainer);
+  // Observes the trainer's runner from now on; the trainer, whose layout it is, must outlive this. Collective; blocks:
+  // the ranks' clocks start together.
+  RunTrace(Trainer& trainer, std::shared_ptr<const Layout> layout);
   ~RunTrace();
   RunTrace(const RunTrace&) = delete;
   RunTrace& operator=(const RunTrace&) = delete;
@@ -27,11 +29,15 @@ class RunTrace {
   void end_step();
 
   // Writes the last steps of all ranks in the format of `plan --trace`; the first rank writes the file. Collective;
-  // blocks. Throws Error(cannot_write).
-  void write(const std::filesystem::path& file) const;
+  // blocks. Throws Error(cannot_write). Returns on the first rank the last step for a page's script
+  // (measured_step_section()), elsewhere nothing.
+  std::string write(const std::filesystem::path& file) const;
 
  private:
+  std::string last_step(const std::vector<double>& all, std::size_t each, std::size_t lanes) const;
+
   Trainer& trainer_;
+  std::shared_ptr<const Layout> layout_;
   Moments moments_;
   std::size_t width_;  // numbers of a step
   // The last steps: the step's number, then the start of each instruction and the end of the last in seconds. All ranks

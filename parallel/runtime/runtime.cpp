@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <cmath>
 #include <memory>
 #include <string>
 #include <thread>
@@ -13,16 +12,14 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
-#include "core/base/printable.h"
-#include "core/checkpoint/stored_model.h"
-#include "core/data/tokenizer.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/local/local_world.h"
 #include "parallel/device/device.h"
-#include "parallel/engine/inference.h"
 #include "parallel/engine/model_state.h"
 #include "parallel/runtime/calibrate.h"
+#include "parallel/runtime/inference_requests.h"
+#include "parallel/runtime/loaded_model.h"
 #include "parallel/runtime/parts.h"
 #include "parallel/runtime/rank_devices.h"
 #include "parallel/runtime/runtime_interface.h"
@@ -120,86 +117,25 @@ ExitCode run_ranks(const RunRequest& request) {
   return run_training(request, choose_device(request.recipe().cluster.device), *make_solo_communicator());
 }
 
-// The recipe's model on one rank, regardless of the layout that trained it.
-std::shared_ptr<const Layout> single_rank_layout(Recipe recipe) {
-  // One micro-batch on one rank passes every rule of meshes, whatever the recipe says.
-  recipe.parallel = {};
-  recipe.pipeline = {};
-  recipe.launch = {};
-  recipe.cluster.nodes = 1;
-  recipe.batch.global = recipe.batch.micro;
-  return std::make_shared<const Layout>(Partition::make(recipe, 1));
-}
-
-// A model with a checkpoint's weights, without gradients and optimizer states.
-class LoadedModel {
- public:
-  LoadedModel(const Recipe& recipe, const std::string& folder)
-      : checkpoint_(folder),
-        communicator_(make_solo_communicator()),
-        model_(checked_layout(recipe, checkpoint_), *communicator_, choose_device(recipe.cluster.device),
-               StateContents::weights) {
-    load_weights(model_, checkpoint_);
-  }
-
-  LocalModel& model() { return model_; }
-  std::int64_t step() const { return checkpoint_.state().step; }
-
- private:
-  // Before the model takes memory, which a checkpoint's recipe alone must not decide.
-  static std::shared_ptr<const Layout> checked_layout(const Recipe& recipe, const CheckpointReader& checkpoint) {
-    auto layout = single_rank_layout(recipe);
-    require_weights(checkpoint, layout->graph());
-    checkpoint.verify();
-    return layout;
-  }
-
-  CheckpointReader checkpoint_;
-  std::shared_ptr<Communicator> communicator_;
-  LocalModel model_;
-};
-
-// The data to evaluate: the file that the caller names, else the recipe's validation data, else its training data.
-std::vector<DataSource> evaluation_sources(const EvaluateRequest& request) {
-  if (request.data) return {DataSource{*request.data, 1}};
-  const DataRecipe& data = request.recipe.data;
-  return data.validation.empty() ? data.train : data.validation;
-}
-
 class Runtime final : public RuntimeInterface {
  public:
   int run(const RunRequest& request) override { return static_cast<int>(run_ranks(request)); }
 
-  EvaluateResult evaluate(const EvaluateRequest& request) override {
-    prepare_process();
-    const Recipe& recipe = request.recipe;
-    const Dataset dataset(evaluation_sources(request), recipe.data.tokenizer, recipe.batch.sequence_length,
-                          recipe.model.vocab_size, false, recipe.seed, "/data");
-    LoadedModel loaded(recipe, request.checkpoint);
-    const Evaluation evaluation = llmtrain::evaluate(loaded.model(), dataset, request.batches * recipe.batch.global);
-    if (!std::isfinite(evaluation.loss))
-      throw Error(ExitCode::bad_data, request.checkpoint +
-                                          ": the model's loss is not finite: its weights have diverged, "
-                                          "use an earlier checkpoint");
-    return {evaluation.loss, std::exp(evaluation.loss), evaluation.tokens, loaded.step()};
+  EvaluateResult evaluate(const EvaluateRequest& request) override { return evaluate_checkpoint(request); }
+
+  void sample(const SampleRequest& request, const SampleListener& listener) override {
+    sample_texts(request, listener);
   }
 
-  std::string sample(const SampleRequest& request) override {
-    prepare_process();
-    LoadedModel loaded(request.recipe, request.checkpoint);
-    const GenerateOptions options{
-        .tokens = request.tokens, .temperature = request.temperature, .top_k = request.top_k, .seed = request.seed};
-    const TokenizerRecipe& tokenizer = request.recipe.data.tokenizer;
-    const std::string prompt = request.prompt.empty() ? "\n" : request.prompt;
-    return printable(decode(tokenizer, generate(loaded.model(), encode(tokenizer, prompt), options)));
-  }
+  ChoiceScores score(const ScoreRequest& request) override { return score_choices(request); }
 
   void export_huggingface(const ExportRequest& request) override {
     // fp32, so that the export keeps the full precision of the checkpoint's master weights.
     Recipe recipe = request.recipe;
-    recipe.precision.compute = DataType::fp32;
-    LoadedModel loaded(recipe, request.checkpoint);
-    save_huggingface(request.destination, loaded.model().graph(), named_weights(loaded.model()));
+    recipe.precision = {};
+    with_loaded_model(recipe, request.checkpoint, {}, [&](LocalModel& model) {
+      save_huggingface(request.destination, model.graph(), named_weights(model));
+    });
   }
 
   ClusterProfile calibrate(DeviceKind device, const ClusterProfile& base) override {

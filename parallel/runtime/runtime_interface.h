@@ -3,9 +3,11 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/base/log.h"
 #include "core/base/stop_signals.h"
@@ -27,7 +29,7 @@ struct RunPlan {
   double process_bytes = 0;  // peak of a process: if ranks are threads, of all of them, with the libraries' part once
   double tensor_bytes = 0;   // the first rank's peak without the libraries' part
   std::string json;          // plan.json
-  std::string page;          // report.html
+  std::string page;          // plan.html
 };
 
 // The ranks that train together.
@@ -52,16 +54,26 @@ struct RunRequest {
   const Recipe& recipe() const { return layout->recipe(); }  // --run-dir and --resume have already changed it
 };
 
+// How the ranks of a model that is not trained divide it. They are threads of one process, each with a device.
+struct InferenceRanks {
+  std::int64_t tensor = 1;    // share each layer
+  std::int64_t pipeline = 1;  // share the layers
+
+  std::int64_t count() const { return tensor * pipeline; }
+};
+
 struct EvaluateRequest {
   Recipe recipe;                    // data.validation is evaluated, or data.train without it
   std::string checkpoint;           // folder of the checkpoint
   std::optional<std::string> data;  // a file, folder or glob to evaluate instead
   std::int64_t batches = 0;         // global batches; 0: all data once
+  InferenceRanks ranks;
 };
 
 struct EvaluateResult {
   double loss = 0;  // nats per token
   double perplexity = 0;
+  std::optional<double> bits_per_byte;  // where each token stands for a known number of bytes
   std::int64_t tokens = 0;
   std::int64_t step = 0;  // of the checkpoint
 };
@@ -69,11 +81,47 @@ struct EvaluateResult {
 struct SampleRequest {
   Recipe recipe;
   std::string checkpoint;
-  std::string prompt;
-  std::int64_t tokens = 200;
-  double temperature = 0.8;  // 0: always the most likely token
-  std::int64_t top_k = 0;    // 0: all
+  std::vector<std::string> prompts;  // an empty one stands for a new line
+  std::int64_t tokens = 200;         // of each text, without its prompt
+  double temperature = 0.8;          // 0: always the most likely token
+  std::int64_t top_k = 0;            // 0: all
+  double top_p = 1;                  // 1: all
   std::int64_t seed = 1234;
+  std::int64_t samples = 1;       // texts of each prompt
+  std::int64_t batch = 16;        // texts that grow together
+  std::vector<std::string> stop;  // a text ends before any of them
+  InferenceRanks ranks;
+};
+
+struct SampleEnd {
+  std::string text;                  // without the prompt and the stop
+  std::vector<std::int64_t> tokens;  // also those of the stop
+  enum class Reason { length, stop, end_of_text } reason = Reason::length;
+};
+
+// More of a text. Texts grow at the same time; pieces of one are in order.
+struct SamplePiece {
+  std::int64_t prompt = 0, sample = 0;
+  std::string text;  // whole characters that certainly belong to the text
+  std::optional<SampleEnd> end;
+};
+using SampleListener = std::function<void(const SamplePiece&)>;
+
+struct ChoiceQuestion {
+  std::string context;
+  std::vector<std::string> choices;  // each follows the context as it stands
+};
+
+struct ScoreRequest {
+  Recipe recipe;
+  std::string checkpoint;
+  std::vector<ChoiceQuestion> questions;
+  InferenceRanks ranks;
+};
+
+struct ChoiceScores {
+  std::vector<std::vector<double>> log_probabilities;  // of each question's choices, in nats
+  std::int64_t step = 0;                               // of the checkpoint
 };
 
 struct ExportRequest {
@@ -94,7 +142,9 @@ class RuntimeInterface {
   virtual int run(const RunRequest& request) = 0;  // returns an ExitCode; a rank that another rank's failure ends
                                                    // returns that rank's code and prints nothing
   virtual EvaluateResult evaluate(const EvaluateRequest& request) = 0;
-  virtual std::string sample(const SampleRequest& request) = 0;  // prompt and continuation, printable
+  // Tells the listener of every text as it grows, from one thread.
+  virtual void sample(const SampleRequest& request, const SampleListener& listener) = 0;
+  virtual ChoiceScores score(const ScoreRequest& request) = 0;
   virtual void export_huggingface(const ExportRequest& request) = 0;
   virtual ClusterProfile calibrate(DeviceKind device, const ClusterProfile& base) = 0;
   virtual RuntimeVersions versions() = 0;

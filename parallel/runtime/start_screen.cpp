@@ -7,8 +7,11 @@
 
 #include "core/base/element_type.h"
 #include "core/base/log.h"
+#include "core/base/printable.h"
 #include "core/base/units.h"
+#include "core/optim/optimizer.h"
 #include "core/recipe/pipeline_schedules.h"
+#include "core/recipe/recipe_difference.h"
 #include "core/recipe/recipe_io.h"
 #include "parallel/device/device.h"
 
@@ -31,7 +34,8 @@ std::string memory_line(const Recipe& recipe, LocalModel& model) {
 
 std::string data_line(const Trainer& trainer) {
   const auto size_of = [](const Dataset& data) {
-    return fmt::format("{} tokens in {} files", format_count(static_cast<double>(data.tokens())), data.files());
+    return fmt::format("{} tokens in {}", format_count(static_cast<double>(data.tokens())),
+                       format_number_of(static_cast<std::int64_t>(data.files()), "file"));
   };
   const Dataset* validation = trainer.validation_data();
   return size_of(trainer.train_data()) + (validation != nullptr ? "; validation " + size_of(*validation) : "");
@@ -85,7 +89,28 @@ void show_start_screen(const RunRequest& request, Trainer& trainer, const RunDir
   if (request.plan)
     show("plan", fmt::format("{} per step, {} at most (profile {})", format_duration(request.plan->step_seconds),
                              format_bytes(static_cast<std::int64_t>(request.plan->peak_bytes)), request.plan->profile));
-  show("run", directory.path().string());
+  show("run", directory.path().string() + "; report.html in it shows how it goes");
+}
+
+void show_changes(const RunDirectory& directory, const Trainer& trainer) {
+  if (!directory.former_recipe()) return;
+  const Recipe &before = *directory.former_recipe(), &now = trainer.recipe();
+  const auto changes = recipe_differences(before, now);
+  if (changes.empty()) return;
+  log().info("the run goes on with another recipe than before:");
+  for (const KeyDifference& key : changes) log().info("  {}", printable(key.text()));
+  const double was = learning_rate_at(before.training.learning_rate, trainer.steps_done());
+  const double is = learning_rate_at(now.training.learning_rate, trainer.steps_done());
+  // A longer schedule may raise a rate that was about to end: people should know before the loss shows it.
+  if (was != is) log().info("  learning rate of step {}: {:.3g} -> {:.3g}", trainer.steps_done() + 1, was, is);
+}
+
+void show_nothing_to_do(const Recipe& recipe, std::int64_t steps_done) {
+  if (steps_done == recipe.training.steps) {
+    log().info("all {} steps are already done; raise training.steps to train on", steps_done);
+  } else {
+    log().info("the run has done {} steps, and training.steps is {}: nothing to do", steps_done, recipe.training.steps);
+  }
 }
 
 }  // namespace llmtrain

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -17,16 +16,14 @@
 #include "core/base/printable.h"
 #include "core/base/stop_signals.h"
 #include "core/base/units.h"
-#include "core/data/tokenizer.h"
+#include "core/tokenizer/byte_tokenizer.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/device/device.h"
-#include "parallel/device/measurement.h"
-#include "parallel/engine/inference.h"
+#include "parallel/engine/generation.h"
 #include "parallel/engine/model_state.h"
 #include "parallel/run/checkpoint_saver.h"
-#include "parallel/run/console.h"
-#include "parallel/run/metrics_log.h"
 #include "parallel/run/time_limit.h"
+#include "parallel/runtime/first_rank.h"
 #include "parallel/runtime/run_trace.h"
 
 namespace llmtrain {
@@ -42,27 +39,6 @@ bool any_rank(Communicator& communicator, bool own) {
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// FLOP/s of one rank. A MemoryWatch of its own keeps the probe's matrices out of training's peak.
-double peak_flops_of(const LocalModel& model) {
-  const MemoryWatch apart;
-  return measure_matmul_rate(model.device(), model.compute_type());
-}
-
-RoutingRow routing_row(const RoutingSums& sums) {
-  return {sums.balance_loss / sums.passes, sums.z_loss / sums.passes, sums.dropped_share / sums.passes,
-          sums.load / sums.passes};
-}
-
-// What only the first rank has: metrics, progress output and the file that requests a stop.
-struct FirstRank {
-  const RunDirectory& directory;
-  std::optional<MetricsLog> metrics;
-  Progress progress;
-  StopFile stop_file;
-  double peak_flops;           // of one rank
-  const ThreadMemory& memory;  // of its tensors
-};
-
 // One run from its start (or its checkpoint) to its last step, on one rank.
 class TrainingLoop {
  public:
@@ -76,7 +52,7 @@ class TrainingLoop {
         logger_(logger),
         saver_(RunDirectory::checkpoints_of(recipe_), recipe_.checkpoint, trainer.model().groups().communicator()),
         trace_file_(request.trace) {
-    if (trace_file_) trace_.emplace(trainer);
+    if (trace_file_) trace_.emplace(trainer, request.layout);
   }
 
   ExitCode run() {
@@ -98,9 +74,7 @@ class TrainingLoop {
       if (!last) save_regularly();
     }
     end();
-    if (first_ != nullptr && trainer_.skipped().total > 0)
-      first_->progress.warn(fmt::format("{} of {} updates were skipped, because the gradient norm was not finite",
-                                        trainer_.skipped().total, trainer_.steps_done()));
+    if (first_ != nullptr) first_->finish();
     return ExitCode::done;
   }
 
@@ -139,11 +113,7 @@ class TrainingLoop {
       throw Error(ExitCode::bad_data,
                   what + ", and there is no checkpoint to return to: set checkpoint.every; " + advice);
     trainer_.roll_back(CheckpointReader(folder));
-    if (first_ == nullptr) return;
-    // As after a restart: rows of steps that follow again are removed.
-    first_->metrics.emplace(recipe_.log.directory, recipe_.log, trainer_.steps_done());
-    first_->progress.warn(fmt::format("{}; returned to step {}, and going on after sample {} of the data", what,
-                                      trainer_.steps_done(), trainer_.samples_consumed()));
+    if (first_ != nullptr) first_->show_rollback(what);
   }
 
   // On all ranks; empty without one.
@@ -154,9 +124,7 @@ class TrainingLoop {
       verification.run({});
     } else {
       verification.run([&](const VerifyCheckpoint& verify) {
-        std::vector<std::string> damaged;
-        const auto found = find_checkpoint(RunDirectory::checkpoints_of(recipe_), damaged, verify);
-        if (found) newest = found->string();
+        if (const auto found = RunDirectory::newest_intact(recipe_, verify)) newest = found->string();
       });
     }
     return share_text(communicator(), newest);
@@ -174,7 +142,7 @@ class TrainingLoop {
     saver_.progress();
     if (trace_) trace_->end_step();
     if (first_ != nullptr) {
-      show(result);
+      first_->show(result, step_seconds_.back());
     } else {
       logger_.debug("step {}: loss {}, {}", trainer_.steps_done(), result.loss, format_duration(step_seconds_.back()));
     }
@@ -185,7 +153,7 @@ class TrainingLoop {
 
   // This rank; the next step's exchange tells the others.
   bool is_asked_to_stop() const {
-    return signals_.requested() || (first_ != nullptr && (first_->stop_file.exists() || must_stop_in_time()));
+    return signals_.requested() || (first_ != nullptr && (first_->is_asked_to_stop() || must_stop_in_time()));
   }
 
   bool must_stop_in_time() const { return time_limit_.must_stop(longest_step_, saver_.longest_save()); }
@@ -193,45 +161,10 @@ class TrainingLoop {
   Communicator& communicator() const { return trainer_.model().groups().communicator(); }
   int ranks() const { return communicator().size(); }
 
-  void show(const StepResult& result) {
-    first_->directory.require_in_place();
-    if (result.skipped)
-      first_->progress.note(
-          fmt::format("step {}: the gradient norm is not finite; the update was skipped", trainer_.steps_done()));
-    const bool last = trainer_.steps_done() == recipe_.training.steps;
-    const TrainingRow row = make_row(result, step_seconds_.back());
-    if (last || every(recipe_.log.every)) first_->metrics->write(row);
-    first_->progress.show(row);
-  }
-
-  TrainingRow make_row(const StepResult& result, double seconds) const {
-    const std::int64_t step_tokens = recipe_.batch.global * recipe_.batch.sequence_length;
-    TrainingRow row;
-    row.step = trainer_.steps_done();
-    row.loss = result.loss;
-    row.learning_rate = result.learning_rate;
-    row.gradient_norm = result.gradient_norm;
-    row.tokens = trainer_.samples_consumed() * recipe_.batch.sequence_length;
-    row.step_seconds = seconds;
-    row.tokens_per_second = static_cast<double>(step_tokens) / seconds;
-    const Graph& graph = trainer_.model().graph();
-    const double peak_flops = first_->peak_flops * ranks();
-    row.mfu = row.tokens_per_second * graph.training_flops_per_token(recipe_.batch.sequence_length) / peak_flops;
-    row.memory_bytes = memory_peak(trainer_.model().device());
-    row.tensor_bytes = first_->memory.peak();
-    row.skipped = trainer_.skipped().total;
-    if (result.saturated.elements > 0) row.saturated_share = result.saturated.saturated / result.saturated.elements;
-    if (recipe_.model.moe) row.routing = routing_row(result.routing);
-    return row;
-  }
-
   void evaluate() {
     if (trainer_.validation_data() == nullptr) return;
     const double loss = trainer_.evaluate();
-    if (first_ == nullptr) return;
-    first_->metrics->write(EvaluationRow{trainer_.steps_done(), loss});
-    first_->progress.note(
-        fmt::format("step {}: validation loss {:.4f}, perplexity {:.2f}", trainer_.steps_done(), loss, std::exp(loss)));
+    if (first_ != nullptr) first_->show_evaluation(loss);
   }
 
   // While updates are skipped, checkpoints would differ in the data position alone, and displace those of better times.
@@ -259,18 +192,16 @@ class TrainingLoop {
   }
 
   ExitCode say_stopped(const std::string& why) {
-    if (first_ != nullptr) {
-      first_->stop_file.remove();
-      first_->progress.note(
-          fmt::format("stopped {} after step {}; run the same command again to continue", why, trainer_.steps_done()));
-    }
+    if (first_ != nullptr) first_->show_stop(why);
     return ExitCode::stopped;
   }
 
   void end() {
     save();
     saver_.finish();
-    if (trace_) trace_->write(*trace_file_);
+    if (!trace_) return;
+    const std::string last_step = trace_->write(*trace_file_);
+    if (first_ != nullptr) first_->show_last_step(last_step);
   }
 
   const Recipe& recipe_;
@@ -300,9 +231,10 @@ std::shared_ptr<spdlog::logger> rank_log(const RunRequest& request, int rank) {
 // Shows a sample of what the model has learned, for byte tokenizers only: their tokens need no file to decode.
 void show_sample(const Recipe& recipe, Trainer& trainer) {
   if (recipe.data.tokenizer.kind != TokenizerKind::bytes || recipe.model.vocab_size > 512) return;
-  const GenerateOptions options{.tokens = 300, .seed = recipe.seed, .time_limit = std::chrono::seconds(5)};
-  const auto tokens = generate(trainer.model(), encode(recipe.data.tokenizer, "\n"), options);
-  log().info("the model writes:\n{}", printable(decode(recipe.data.tokenizer, tokens)));
+  const GenerateOptions options{.tokens = 300, .choice = {.seed = recipe.seed}, .time_limit = std::chrono::seconds(5)};
+  const ByteTokenizer tokenizer;
+  const auto tokens = generate(trainer.model(), encode_prompt(tokenizer, "\n"), options);
+  log().info("the model writes:\n{}", printable(tokenizer.decode(tokens)));
 }
 
 void compare_with_plan(const RunRequest& request, double step_seconds, Trainer& trainer, const ThreadMemory& memory) {
@@ -325,14 +257,14 @@ void show_end(const RunDirectory& directory) {
 ExitCode train_first(const RunRequest& request, Trainer& trainer, SharedVerification& verification,
                      const ThreadMemory& memory) {
   const Recipe& recipe = request.recipe();
-  const RunDirectory directory(recipe);
+  RunDirectory directory(recipe);
   log_to_file(directory.log_file());
   std::optional<std::filesystem::path> checkpoint;
   verification.run([&](const VerifyCheckpoint& verify) { checkpoint = directory.checkpoint_to_resume(verify); });
   if (request.plan) {
     // Rewritten on every start: a resumed run may have another layout.
     write_file_atomically(directory.path() / "plan.json", request.plan->json);
-    write_file_atomically(directory.path() / "report.html", request.plan->page);
+    write_file_atomically(directory.path() / "plan.html", request.plan->page);
   }
   show_start_screen(request, trainer, directory);
   // All ranks resume from the checkpoint that the first one has chosen, whatever they would find themselves.
@@ -342,16 +274,13 @@ ExitCode train_first(const RunRequest& request, Trainer& trainer, SharedVerifica
     log().info("resuming after step {} from {}", trainer.steps_done(), checkpoint->string());
   }
   if (trainer.steps_done() >= recipe.training.steps) {
-    log().info("all {} steps are already done", recipe.training.steps);
+    show_nothing_to_do(recipe, trainer.steps_done());
     return ExitCode::done;
   }
+  show_changes(directory, trainer);
   const bool is_quiet = request.verbosity == Verbosity::quiet;
-  FirstRank first{directory,
-                  std::optional<MetricsLog>(std::in_place, directory.path(), recipe.log, trainer.steps_done()),
-                  Progress(recipe.training.steps, trainer.steps_done(), is_quiet),
-                  StopFile(directory.path() / "STOP"),
-                  peak_flops_of(trainer.model()),
-                  memory};
+  directory.keep_recipe(trainer.steps_done());
+  FirstRank first(request, directory, trainer, memory);
   TrainingLoop loop(request, trainer, &first, log());
   const ExitCode code = loop.run();
   if (request.plan && loop.has_trained()) compare_with_plan(request, loop.typical_step_seconds(), trainer, memory);

@@ -24,4 +24,11 @@ ExitCode run_training(const RunRequest& request, const c10::Device& device, Comm
 // data, ranks and layout, the plan's step time and memory, and the run directory.
 void show_start_screen(const RunRequest& request, Trainer& trainer, const RunDirectory& directory);
 
+// Logs the keys whose values differ from those with which the run was trained so far, one per line, and where the
+// learning rate of its next step differs by that.
+void show_changes(const RunDirectory& directory, const Trainer& trainer);
+
+// Logs that the run has done all the steps of the recipe.
+void show_nothing_to_do(const Recipe& recipe, std::int64_t steps_done);
+
 }  // namespace llmtrain

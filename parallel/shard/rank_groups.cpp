@@ -24,12 +24,6 @@ std::vector<int> same_heads(const std::vector<int>& ranks, int position, std::in
   return {first, first + copies};
 }
 
-at::Tensor with_rows(const at::Tensor& like, std::int64_t rows) {
-  std::vector<std::int64_t> shape = like.sizes().vec();
-  shape[0] = rows;
-  return at::empty(shape, like.options());
-}
-
 // The exchanged tensor [S, B, 2, kv_heads, D]: positions are the outermost dimension, so that the ranks' chunks are
 // contiguous and arrive in order without a copy.
 at::Tensor exchanged(const at::Tensor& own, std::int64_t positions) {
@@ -91,15 +85,11 @@ void TensorParallel::largest(const at::Tensor& x) const {
 }
 
 at::Tensor TensorParallel::gather_rows(const at::Tensor& part, Purpose purpose) const {
-  at::Tensor whole = with_rows(part, part.size(0) * ranks());
-  communicator_->all_gather(group_, purpose, array_of(part), array_of(whole)).wait();
-  return whole;
+  return RowParallel(*communicator_, group_, purpose).gather_rows(part);
 }
 
 at::Tensor TensorParallel::scatter_sum_rows(const at::Tensor& whole) const {
-  at::Tensor part = with_rows(whole, whole.size(0) / ranks());
-  communicator_->reduce_scatter(group_, Purpose::tensor_parallel, array_of(whole), array_of(part)).wait();
-  return part;
+  return RowParallel(*communicator_, group_, Purpose::tensor_parallel).scatter_sum_rows(whole);
 }
 
 void TensorParallel::sum_copies(const at::Tensor& x) const {

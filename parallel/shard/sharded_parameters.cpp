@@ -15,6 +15,8 @@
 namespace llmtrain {
 namespace {
 
+using WeightCopy = TensorScales::WeightCopy;
+
 void append(std::vector<FlatInterval>& intervals, const FlatInterval& interval) {
   if (interval.count() == 0) return;
   // Adjacent parameters merge, so that fewer slices have to be packed.
@@ -93,8 +95,9 @@ ShardedParameters::ShardedParameters(const Graph& graph, ParameterStore& store, 
       shards_(group.flat()),
       // At stage 0 there is one shard, and every rank owns it.
       place_(shards_.padded_shard(zero_stage_ == 0 ? 0 : ranks.shard())),
-      tensor_gradients_(graph, store, tensor, owned()) {
-  if (group.is_fp8) scales_.emplace(store, ranks, tensor);
+      tensor_gradients_(graph, store, tensor, owned()),
+      has_master_(options.contents == StateContents::training && group.types.master) {
+  if (group.is_fp8) scales_.emplace(store, group, has_master_ ? WeightCopy::e4m3 : WeightCopy::none, ranks, tensor);
   allocate(group, options);
   // Modules ask for gradient memory when they first write: from stage 2 on it exists only until it is reduced.
   store_.set_gradient_source([this] { return make_gradients(); });
@@ -113,14 +116,14 @@ void ShardedParameters::allocate(const StateGroup& group, const ShardingOptions&
   };
   weights_ = flat(shards_from(3) ? place_.count() : shards_.padded(), group.types.weight);
   const bool trains = options.contents == StateContents::training;
-  has_master_ = trains && group.types.master;
   // Without a master the optimizer updates the weights in place.
   source_ = has_master_ ? flat(place_.count(), *group.types.master) : owned_weights();
   if (!trains) return;
   if (group.types.accumulator) accumulator_ = scalar_type(*group.types.accumulator);
   gradients_ = flat(shards_from(2) ? place_.count() : shards_.padded(), group.types.gradient);
-  optimizer_ =
-      make_optimizer(options.optimizer, owned_segments(), [&] { return flat(place_.count(), ElementType::float32); });
+  optimizer_ = make_optimizer(options.optimizer, owned_segments(), [&](Moment moment) {
+    return flat(place_.count(), moment == Moment::first ? group.types.first_moment : group.types.second_moment);
+  });
 }
 
 std::vector<OptimizerSegment> ShardedParameters::owned_segments() const {
@@ -183,11 +186,19 @@ at::Tensor ShardedParameters::incoming() {
 }
 
 void ShardedParameters::publish() {
-  if (incoming_.defined()) scales_->store_weights(std::exchange(incoming_, {}), source_, place_);
-  if (const auto copy = rounded()) copy->copy_(source_);
+  if (incoming_.defined()) scales_->store(0, std::exchange(incoming_, {}), source_, place_);
+  round();
   if (zero_stage_ == 0 || shards_from(3)) return;
   gather();
   finish_gather();
+}
+
+// Unscaled masters are rounded by the optimizer's own pass after an update.
+void ShardedParameters::round() {
+  const auto copy = rounded();
+  if (!copy) return;
+  if (scales_) return scales_->copy_weights(source_, *copy, place_);
+  copy->copy_(source_);
 }
 
 void ShardedParameters::gather() {
@@ -249,7 +260,7 @@ void ShardedParameters::collect() {
   finish_reduction();
   // Without data ranks the schedule has no reduction; a step of one rank still ends its accumulation here.
   if (!has_reduced_) take_gradients();
-  if (scales_) scales_->adapt(owned_gradients(), place_, zero_stage_ > 0);
+  if (scales_) scales_->adapt(owned_gradients(), place_);
   // After the data-parallel reduction, on the owned shard only: less traffic than summing whole gradients.
   tensor_gradients_.sum(owned_gradients());
 }
@@ -269,9 +280,10 @@ void ShardedParameters::update(double learning_rate, double gradient_scale, std:
     update.learning_rate = learning_rate;
     update.gradient_scale = gradient_scale;
     update.step = step;
-    const TensorScales::Held held = shards_from(3) ? TensorScales::Held{weights_, place_, true}
-                                                   : TensorScales::Held{weights_, {0, shards_.elements}, false};
-    return scales_->update(*optimizer_, update, held, owned_gradients(), place_);
+    const bool is_whole = !has_master_ && !shards_from(3);
+    const TensorScales::Held held{is_whole ? weights_ : source_, is_whole ? FlatInterval{0, shards_.elements} : place_};
+    scales_->update(*optimizer_, update, held, owned_gradients(), place_);
+    return round();
   }
   optimizer_->update({source_, owned_gradients(), rounded(), learning_rate, gradient_scale, step});
 }
@@ -288,6 +300,14 @@ std::optional<at::Tensor> ShardedParameters::rounded() const {
 
 std::vector<OptimizerState> ShardedParameters::optimizer_states() const {
   return optimizer_ ? optimizer_->states() : std::vector<OptimizerState>{};
+}
+
+void ShardedParameters::load_state(std::size_t index, const std::function<void(const at::Tensor&)>& write) {
+  const at::Tensor state = optimizer_states().at(index).values;
+  if (!scales_ || scales_->optimizer_states() == 0) return write(state);
+  const at::Tensor values = make_flat_memory(place_.count(), at::kFloat, state.device());
+  write(values);
+  scales_->store(1 + index, values, state, place_);
 }
 
 ShardedParameters::Bytes ShardedParameters::bytes() const {

@@ -59,7 +59,8 @@ class TensorGradients {
 // StateContents::weights there is nothing to reduce or update.
 //
 // With FP8 gradients (TensorScales) the gradients of the micro-batches are summed in the group's accumulator type and
-// cast once, at the reduction, of which there is one per step; weights are in fp16 with scales.
+// cast once, at the reduction, of which there is one per step; weights are in fp16 with scales, from FP8 level O2 on
+// the optimizer's states in small types, too, and at O3 the fp16 weights are the master of weights in FP8.
 class ShardedParameters {
  public:
   // `store`, which uses this object's memory, and the graph must outlive it. Memory is initially zero.
@@ -114,8 +115,12 @@ class ShardedParameters {
   const TensorScales* scales() const { return scales_ ? &*scales_ : nullptr; }
   // The rounded copy of the owned weights; none if the modules use the source itself.
   std::optional<at::Tensor> rounded() const;
-  // States of the owned elements, each of the length of source(); none with StateContents::weights.
+  // States of the owned elements, each of the length of source(); none with StateContents::weights. Where they have
+  // scales, value = element / scale.
   std::vector<OptimizerState> optimizer_states() const;
+  // Calls write(values) with memory for the values of optimizer_states()[index]: the state's own, or without a scale in
+  // fp32, from which it is then stored. Collective where states have scales; blocks.
+  void load_state(std::size_t index, const std::function<void(const at::Tensor&)>& write);
 
   // Bytes that are resident on this rank throughout training.
   struct Bytes {
@@ -132,6 +137,7 @@ class ShardedParameters {
   at::Tensor make_gradients() const;
   at::Tensor take_gradients();
   void attach(const at::Tensor& whole);
+  void round();
   at::Tensor owned_part(const at::Tensor& whole) const;
   at::Tensor owned_weights() const { return shards_from(3) ? weights_ : owned_part(weights_); }
   at::Tensor owned_gradients() const { return shards_from(2) ? gradients_ : owned_part(gradients_); }
@@ -143,12 +149,12 @@ class ShardedParameters {
   FlatShards shards_;
   FlatInterval place_;  // the owned elements, including padding
   TensorGradients tensor_gradients_;
+  bool has_master_;                          // source_ has its own memory, else it is a part of weights_
   std::optional<TensorScales> scales_;       // at FP8 levels
   at::ScalarType compute_ = at::kFloat;      // of modules
   at::ScalarType accumulator_ = at::kFloat;  // of gradients that become FP8
 
   at::Tensor weights_;                    // in the group's weight type: all elements, at stage 3 the owned ones
-  bool has_master_ = false;               // source_ has its own memory, else it is a part of weights_
   at::Tensor source_;                     // the owned elements
   at::Tensor incoming_;                   // fp32, from incoming() to publish(), where weights have scales
   at::Tensor gradients_;                  // all elements, from stage 2 on the owned ones

@@ -2,7 +2,9 @@
 #include "parallel/shard/tensor_scales.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/maximum.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -29,21 +31,45 @@ constexpr float doubling_steps = 1000;
 constexpr float largest_own_payload = 448.0F / 432 * 1.0001F;
 constexpr std::uint8_t magnitude_bits = 0x7f, saturated_bits = 0x7e;
 
+// Of the least power of two that is above x, which is positive.
+int exponent_above(float x) {
+  int exponent = 0;
+  std::frexp(x, &exponent);
+  return exponent;
+}
+
 // The largest power of two that is at most x, which is positive. Products with it are exact.
-float power_below(float x) {
-  int exponent_and_one = 0;
-  std::frexp(x, &exponent_and_one);
-  return std::ldexp(1.0F, exponent_and_one - 1);
+float power_below(float x) { return std::ldexp(1.0F, exponent_above(x) - 1); }
+
+// The scale that places a largest magnitude between 2^(top − 1) and 2^top, within bounds that leave the payload's
+// smallest number in fp32's range. What is not finite keeps a scale, and stays visible in the payload.
+float scale_below(int top, float largest, int most) {
+  if (!(largest > 0) || !std::isfinite(largest)) return 1;
+  return std::ldexp(1.0F, std::clamp(top - exponent_above(largest), -100, most));
 }
 
 // Places the largest weight of magnitude `largest` at 2¹¹ to 2¹²: one step may multiply it by 16 before it leaves fp16,
 // and a weight 2²⁵ times smaller is still a normal number. At most 2¹⁴, with which a step may take weights near zero to
-// 4 and those from 2⁻²⁸ on are normal. What is not finite keeps a scale, and stays visible in the payload.
-float weight_scale(float largest) {
-  if (!(largest > 0) || !std::isfinite(largest)) return 1;
-  int exponent_and_one = 0;
-  std::frexp(largest, &exponent_and_one);
-  return std::ldexp(1.0F, std::clamp(12 - exponent_and_one, -100, 14));
+// 4 and those from 2⁻²⁸ on are normal.
+float weight_scale(float largest) { return scale_below(12, largest, 14); }
+
+// Of what is stored as `type`: weights in fp16 (`what` 0) or an optimizer's state, which in fp16 takes the range up to
+// 2¹⁵, because second moments span twice as many powers of two as gradients.
+float scale_for(std::size_t what, at::ScalarType type, float largest) {
+  if (type == at::kFloat8_e4m3fn) return kernels::fp8_scale(at::full({1}, largest), Fp8Format::e4m3).item<float>();
+  return what == 0 ? weight_scale(largest) : scale_below(15, largest, 100);
+}
+
+// A second moment that fp16 would round to 0 becomes its least number, as in the optimizer's step.
+at::Tensor kept_positive(const at::Tensor& scaled) {
+  return at::where(scaled.gt(0), scaled.clamp_min(0x1p-24), scaled);
+}
+
+// In the order of StateNumbers.
+std::vector<at::ScalarType> types_of(const at::Tensor& weights, const Optimizer& optimizer) {
+  std::vector<at::ScalarType> types{weights.scalar_type()};
+  for (const OptimizerState& state : optimizer.states()) types.push_back(state.values.scalar_type());
+  return types;
 }
 
 at::Tensor piece_of(const at::Tensor& flat, FlatInterval elements, FlatInterval place) {
@@ -52,18 +78,23 @@ at::Tensor piece_of(const at::Tensor& flat, FlatInterval elements, FlatInterval 
 
 }  // namespace
 
-TensorScales::TensorScales(const ParameterStore& store, const DataParallel& ranks, const TensorParallel& tensor)
+TensorScales::TensorScales(const ParameterStore& store, const StateGroup& group, WeightCopy copy,
+                           const DataParallel& ranks, const TensorParallel& tensor)
     : store_(store),
       ranks_(ranks),
       tensor_(tensor),
+      copy_(copy),
+      zero_stage_(group.zero_stage),
+      optimizer_states_(static_cast<std::size_t>(group.types.scaled_moments())),
       // With a share of the range for each rank no sum saturates; where there is room it grows from there.
-      states_(store.ranges().size(), State{1, 1 / static_cast<float>(ranks.ranks())}),
-      weight_scales_(states_.size(), 1),
-      is_given_(states_.size(), false) {}
+      states_(store.ranges().size(),
+              State{StateNumbers(1 + optimizer_states_, 1), 1 / static_cast<float>(ranks.ranks())}),
+      given_(states_.size(), StateNumbers(1 + optimizer_states_, 0)),
+      weight_scales_(states_.size(), 1) {}
 
 void TensorScales::set_state(std::size_t index, const State& state) {
-  states_[index] = state;
-  is_given_[index] = true;
+  given_[index] = state.scales;
+  if (state.headroom > 0) states_[index].headroom = state.headroom;
 }
 
 void TensorScales::for_pieces(FlatInterval place, const std::function<void(std::size_t, FlatInterval)>& work) const {
@@ -78,41 +109,63 @@ void TensorScales::for_pieces(FlatInterval place, const std::function<void(std::
 at::Tensor TensorScales::largest(const at::Tensor& values, FlatInterval place) const {
   at::Tensor maxima = at::zeros({static_cast<std::int64_t>(states_.size())}, at::kFloat);
   for_pieces(place, [&](std::size_t i, FlatInterval piece) {
-    const at::Tensor most = maxima.narrow(0, static_cast<std::int64_t>(i), 1);
+    at::Tensor most = maxima.narrow(0, static_cast<std::int64_t>(i), 1);
     // Keeps a NaN.
-    at::maximum_out(const_cast<at::Tensor&>(most), most, kernels::largest_magnitude(piece_of(values, piece, place)));
+    at::maximum_out(most, most, kernels::largest_magnitude(piece_of(values, piece, place)));
   });
   return maxima;
 }
 
-void TensorScales::store_weights(const at::Tensor& values, const at::Tensor& payload, FlatInterval place) {
-  const at::Tensor maxima = largest(values, place);
-  ranks_.largest(maxima).wait();
+void TensorScales::agree(const at::Tensor& maxima, bool are_sharded) const {
+  if (are_sharded) ranks_.largest(maxima).wait();
   tensor_.largest(maxima);
+}
+
+void TensorScales::set_weight_scale(std::size_t i, float scale, float largest) {
+  states_[i].scales[0] = weight_scales_[i] = scale;
+  if (copy_ == WeightCopy::none) return;
+  // The copy is one of the rounded weights, so that those of a checkpoint give the same.
+  const at::Tensor rounded = at::full({1}, largest * scale).to(at::kHalf).to(at::kFloat).div(scale);
+  weight_scales_[i] = kernels::fp8_scale(rounded, Fp8Format::e4m3).item<float>();
+}
+
+void TensorScales::store(std::size_t what, const at::Tensor& values, const at::Tensor& payload, FlatInterval place) {
+  const at::Tensor maxima = largest(values, place);
+  agree(maxima, true);
   const auto* most = maxima.const_data_ptr<float>();
   for (std::size_t i = 0; i < states_.size(); ++i) {
-    if (!is_given_[i]) states_[i].weight = weight_scale(most[i]);
-    weight_scales_[i] = states_[i].weight;
+    const float given = std::exchange(given_[i][what], 0);
+    const float scale = given > 0 ? given : scale_for(what, payload.scalar_type(), most[i]);
+    states_[i].scales[what] = scale;
+    if (what == 0) set_weight_scale(i, scale, most[i]);
   }
-  is_given_.assign(is_given_.size(), false);
   for_pieces(place, [&](std::size_t i, FlatInterval piece) {
-    piece_of(payload, piece, place).copy_(piece_of(values, piece, place).mul(weight_scales_[i]));
+    const at::Tensor scaled = piece_of(values, piece, place).mul(states_[i].scales[what]);
+    const bool is_second_moment = what > 0 && payload.scalar_type() == at::kHalf;
+    piece_of(payload, piece, place).copy_(is_second_moment ? kept_positive(scaled) : scaled);
   });
 }
 
 at::Tensor TensorScales::weights(const at::Tensor& payload, FlatInterval place) const {
   at::Tensor values = at::zeros({place.count()}, payload.options().dtype(at::kFloat));
   for_pieces(place, [&](std::size_t i, FlatInterval piece) {
-    piece_of(values, piece, place).copy_(piece_of(payload, piece, place)).div_(weight_scales_[i]);
+    piece_of(values, piece, place).copy_(piece_of(payload, piece, place)).div_(states_[i].scales[0]);
   });
   return values;
+}
+
+void TensorScales::copy_weights(const at::Tensor& payload, const at::Tensor& copy, FlatInterval place) const {
+  for_pieces(place, [&](std::size_t i, FlatInterval piece) {
+    const at::Tensor values = piece_of(payload, piece, place).to(at::kFloat).div_(states_[i].scales[0]);
+    const at::Tensor scale = at::full({1}, weight_scales_[i]);
+    piece_of(copy, piece, place).copy_(kernels::cast_to_fp8(values, scale, Fp8Format::e4m3));
+  });
 }
 
 void TensorScales::cast_gradients(const at::Tensor& accumulated, const at::Tensor& payload) {
   const auto& ranges = store_.ranges();
   const at::Tensor maxima = largest(accumulated, {0, accumulated.numel()});
-  ranks_.largest(maxima).wait();
-  tensor_.largest(maxima);
+  agree(maxima, true);
   gradient_scales_ = kernels::fp8_scale(maxima.mul(largest_own_payload), Fp8Format::e4m3);
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     const at::Tensor scale = gradient_scale(i);
@@ -122,7 +175,7 @@ void TensorScales::cast_gradients(const at::Tensor& accumulated, const at::Tenso
   }
 }
 
-void TensorScales::adapt(const at::Tensor& sums, FlatInterval place, bool is_part) {
+void TensorScales::adapt(const at::Tensor& sums, FlatInterval place) {
   const at::Tensor counts = at::zeros({static_cast<std::int64_t>(states_.size())}, at::kFloat);
   auto* saturated = counts.mutable_data_ptr<float>();
   for_pieces(place, [&](std::size_t i, FlatInterval piece) {
@@ -130,7 +183,7 @@ void TensorScales::adapt(const at::Tensor& sums, FlatInterval place, bool is_par
     saturated[i] += static_cast<float>(std::count_if(
         bits, bits + piece.count(), [](std::uint8_t bit) { return (bit & magnitude_bits) == saturated_bits; }));
   });
-  if (is_part) ranks_.sum(counts).wait();
+  if (zero_stage_ > 0) ranks_.sum(counts).wait();
   if (tensor_.ranks() > 1) tensor_.sum(counts);
   const float growth = std::exp2(1 / doubling_steps);
   saturated_ = {};
@@ -155,13 +208,18 @@ double TensorScales::sum_of_squares(const at::Tensor& gradients, FlatInterval pl
   return sum;
 }
 
-void TensorScales::update(Optimizer& optimizer, OptimizerUpdate update, const Held& of, const at::Tensor& gradients,
-                          FlatInterval place) {
+void TensorScales::update(Optimizer& optimizer, const OptimizerUpdate& update, const Held& of,
+                          const at::Tensor& gradients, FlatInterval place) {
+  if (optimizer_states_ > 0) return update_scaled(optimizer, update, of, gradients, place);
+  update_widened(optimizer, update, of, gradients, place);
+}
+
+void TensorScales::update_widened(Optimizer& optimizer, OptimizerUpdate update, const Held& of,
+                                  const at::Tensor& gradients, FlatInterval place) {
   at::Tensor maxima = largest(of.weights, of.held);
   for (std::size_t i = 0; i < states_.size(); ++i) maxima.mutable_data_ptr<float>()[i] /= weight_scales_[i];
-  if (of.is_part) ranks_.largest(maxima).wait();
-  tensor_.largest(maxima);
-  std::vector<float> next;
+  agree(maxima, zero_stage_ == 3);
+  StateNumbers next;
   for (std::size_t i = 0; i < states_.size(); ++i) next.push_back(weight_scale(maxima.const_data_ptr<float>()[i]));
   for_pieces(place, [&](std::size_t i, FlatInterval piece) {
     const at::Tensor payload = piece_of(of.weights, piece, of.held);
@@ -171,7 +229,38 @@ void TensorScales::update(Optimizer& optimizer, OptimizerUpdate update, const He
     optimizer.update(update);
     payload.copy_(update.weights.mul_(next[i]));
   });
-  for (std::size_t i = 0; i < states_.size(); ++i) states_[i].weight = weight_scales_[i] = next[i];
+  for (std::size_t i = 0; i < states_.size(); ++i) states_[i].scales[0] = weight_scales_[i] = next[i];
+}
+
+void TensorScales::update_scaled(Optimizer& optimizer, const OptimizerUpdate& update, const Held& of,
+                                 const at::Tensor& gradients, FlatInterval place) {
+  const auto of_piece = [&](std::size_t i, FlatInterval piece) {
+    ScaledUpdate scaled{update, states_[i].scales, gradient_scale(i).item<float>()};
+    scaled.of.weights = piece_of(of.weights, piece, of.held);
+    scaled.of.gradients = piece_of(gradients, piece, place);
+    scaled.of.begin = piece.begin - place.begin;
+    return scaled;
+  };
+  const std::size_t numbers = 1 + optimizer_states_;
+  const at::Tensor maxima = at::zeros({static_cast<std::int64_t>(states_.size() * numbers)}, at::kFloat);
+  auto* most = maxima.mutable_data_ptr<float>();
+  for_pieces(place, [&](std::size_t i, FlatInterval piece) {
+    const StateNumbers found = optimizer.largest_after(of_piece(i, piece));
+    // Keeps a NaN.
+    for (std::size_t what = 0; what < numbers; ++what)
+      if (float& known = most[i * numbers + what]; !(found[what] <= known)) known = found[what];
+  });
+  agree(maxima, zero_stage_ > 0);
+  std::vector<StateNumbers> next(states_.size());
+  const std::vector<at::ScalarType> types = types_of(of.weights, optimizer);
+  for (std::size_t i = 0; i < states_.size(); ++i)
+    for (std::size_t what = 0; what < numbers; ++what)
+      next[i].push_back(scale_for(what, types[what], most[i * numbers + what]));
+  for_pieces(place, [&](std::size_t i, FlatInterval piece) { optimizer.update(of_piece(i, piece), next[i]); });
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    states_[i].scales = next[i];
+    set_weight_scale(i, next[i][0], most[i * numbers]);
+  }
 }
 
 }  // namespace llmtrain

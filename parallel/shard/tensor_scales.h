@@ -11,6 +11,7 @@
 #include "core/optim/optimizer.h"
 #include "core/parameters/parameter_store.h"
 #include "parallel/layout/flat_shards.h"
+#include "parallel/layout/stages.h"
 #include "parallel/shard/rank_groups.h"
 
 namespace llmtrain {
@@ -21,41 +22,49 @@ struct SaturatedSums {
   double saturated = 0;
 };
 
-// The scales of parameters at FP8 level O1 (Peng et al., arXiv 2310.18313, section 2): weights in fp16, which are their
-// own master, and gradients in E4M3. Every tensor has a power of two for each: value = payload / scale. The data and
-// tensor ranks that hold it share the scales, so that payloads can be summed and any rank's part means the same.
+// The scales of parameters at the FP8 levels that store FP8 (Peng et al., arXiv 2310.18313, section 2): weights in
+// fp16, which are the most precise there are, gradients in E4M3, from O2 on an optimizer's states in small types, and
+// at O3 a copy of the weights in E4M3 for the modules. Every tensor has a power of two for each: value = payload /
+// scale. The data and tensor ranks that hold it share the scales, so that payloads can be summed and any rank's part
+// means the same.
 //
 // Flat tensors start at the first element of `place`, the elements of the store that they hold. Calls that are
 // collective are so over the data and tensor ranks, and block.
 class TensorScales {
  public:
-  // The store outlives this.
-  TensorScales(const ParameterStore& store, const DataParallel& ranks, const TensorParallel& tensor);
+  // Of an FP8 group of the layout; `copy`: what the modules see of the weights. The store outlives this.
+  enum class WeightCopy { none, e4m3 };
+  TensorScales(const ParameterStore& store, const StateGroup& group, WeightCopy copy, const DataParallel& ranks,
+               const TensorParallel& tensor);
 
   // The scales of a parameter, by its index in the store's ranges, as checkpoints keep them.
   struct State {
-    float weight = 1;
-    float headroom = 1;  // of gradients: auto-scaling's factor μ, at most 1 and at first 1 ÷ data ranks
+    StateNumbers scales;  // of the weights in their most precise form, and of the optimizer's states
+    float headroom = 1;   // of gradients: auto-scaling's factor μ, at most 1 and at first 1 ÷ data ranks
   };
   const State& state(std::size_t index) const { return states_[index]; }
-  // Takes a checkpoint's; the next store_weights() keeps that weight scale.
+  // How many states of the optimizer have scales: those that are not in fp32.
+  std::size_t optimizer_states() const { return optimizer_states_; }
+  // Takes a checkpoint's; the next store() of each keeps that scale, unless it is 0, which a checkpoint does not have.
   void set_state(std::size_t index, const State& state);
-  // By the store's ranges; at the same address for good.
+  // Of the weights that modules see, which may be the copy's, by the store's ranges; at the same address for good.
   std::span<const float> weight_scales() const { return weight_scales_; }
 
-  // payload = values · scale, with scales for the values' magnitudes. `values` fp32, `payload` fp16. Collective.
-  void store_weights(const at::Tensor& values, const at::Tensor& payload, FlatInterval place);
+  // payload = values · scale, with scales for the values' magnitudes: `what` is 0 for weights, else 1 + the index of an
+  // optimizer's state. `values` fp32. Collective.
+  void store(std::size_t what, const at::Tensor& values, const at::Tensor& payload, FlatInterval place);
   // The weights in fp32, a copy: zero where `place` holds padding.
   at::Tensor weights(const at::Tensor& payload, FlatInterval place) const;
+  // Makes the E4M3 copy of stored or updated weights, with scales for their magnitudes.
+  void copy_weights(const at::Tensor& payload, const at::Tensor& copy, FlatInterval place) const;
 
   // Casts whole gradients, which this rank has accumulated, to `payload` (E4M3). A tensor's scale keeps what any rank
   // has below the largest payload, times the tensor's headroom, a factor for the growth of the sum over ranks. What is
   // not finite makes the whole tensor NaN. Collective.
   void cast_gradients(const at::Tensor& accumulated, const at::Tensor& payload);
   // Adapts the headrooms to the sums: μ is halved where more than 0.001 % of a tensor's elements have saturated, and
-  // otherwise doubles over 1,000 steps (section 2.1 there). `is_part`: data ranks hold different parts of the sums.
-  // Collective.
-  void adapt(const at::Tensor& sums, FlatInterval place, bool is_part);
+  // otherwise doubles over 1,000 steps (section 2.1 there). Collective.
+  void adapt(const at::Tensor& sums, FlatInterval place);
 
   // Of the last adapt(), over all ranks that share the tensors; what several tensor ranks have counts more than once.
   const SaturatedSums& saturated() const { return saturated_; }
@@ -67,9 +76,8 @@ class TensorScales {
   struct Held {
     at::Tensor weights;
     FlatInterval held;
-    bool is_part;  // other data ranks hold the rest
   };
-  void update(Optimizer& optimizer, OptimizerUpdate update, const Held& of, const at::Tensor& gradients,
+  void update(Optimizer& optimizer, const OptimizerUpdate& update, const Held& of, const at::Tensor& gradients,
               FlatInterval place);
 
  private:
@@ -78,13 +86,27 @@ class TensorScales {
   at::Tensor gradient_scale(std::size_t i) const { return gradient_scales_.narrow(0, static_cast<std::int64_t>(i), 1); }
   // The largest magnitudes within `place` by range, fp32.
   at::Tensor largest(const at::Tensor& values, FlatInterval place) const;
+  // In place the largest over the ranks that hold parts of the tensors: the tensor ranks, and with `are_sharded` the
+  // data ranks.
+  void agree(const at::Tensor& maxima, bool are_sharded) const;
+  // Takes the scale of the weights of range i; `largest`: their largest magnitude before they are rounded with it.
+  void set_weight_scale(std::size_t i, float scale, float largest);
+  // Widens the weights and gradients of one piece at a time for an optimizer that keeps its states in fp32.
+  void update_widened(Optimizer& optimizer, OptimizerUpdate update, const Held& of, const at::Tensor& gradients,
+                      FlatInterval place);
+  // Takes the optimizer's two passes over states in small types.
+  void update_scaled(Optimizer& optimizer, const OptimizerUpdate& update, const Held& of, const at::Tensor& gradients,
+                     FlatInterval place);
 
   const ParameterStore& store_;
   DataParallel ranks_;
   TensorParallel tensor_;
+  WeightCopy copy_;
+  std::int64_t zero_stage_;
+  std::size_t optimizer_states_;
   std::vector<State> states_;
-  std::vector<float> weight_scales_;  // of states_, for the store's copies
-  std::vector<bool> is_given_;        // by a checkpoint
+  std::vector<StateNumbers> given_;  // scales of a checkpoint
+  std::vector<float> weight_scales_;
   SaturatedSums saturated_;
   at::Tensor gradient_scales_;  // fp32, by range; of the current gradients
 };

@@ -22,17 +22,17 @@ class Worker:
             raise SystemExit(f"scripts/bench: {self.name} ended with {self._process.wait()}; its messages: {self._log}")
         return json.loads(line)
 
-    def _ask(self, line):
+    def ask(self, line):
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
         return self._answer()
 
     def warm_up(self, steps):
         """Untimed steps that compile, allocate and fault in what later steps use."""
-        return self._ask(f"run {steps}")["seconds"][-1]
+        return self.ask(f"run {steps}")["seconds"][-1]
 
     def run(self, steps):
-        self.turns.append(self._ask(f"run {steps}")["seconds"])
+        self.turns.append(self.ask(f"run {steps}")["seconds"])
 
     def samples(self):
         return [seconds for turn in self.turns for seconds in turn]
@@ -46,6 +46,6 @@ class Worker:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def close(self):
-        self.peak_bytes = self._ask("memory")["peak_bytes"]
+        self.peak_bytes = self.ask("memory")["peak_bytes"]
         self._process.stdin.close()
         self._process.wait()

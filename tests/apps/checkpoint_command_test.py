@@ -116,6 +116,16 @@ class Difference(ProgramTest):
         self.assertEqual(bias, {"name": "b", "elements": 5, "differing": 1, "largest": None, "relative": None})
         self.assertIn("a.weight  2 of 12 elements, by at most 0.25", self.run_program("checkpoint", "diff", "a", "b").stdout)
 
+    def test_values_that_are_stored_with_a_scale(self):
+        """0.5 as 2.0 with the scale 4.0, as FP8 levels store it."""
+        def change(name, values):
+            values[:] = [4.0 if name.endswith(".scale") else 2.0] * len(values)
+
+        checkpoint_folder.write(self.folder / "a", small(), tensors={"a.weight": [3, 4]})
+        checkpoint_folder.write(self.folder / "b", small(), tensors={"a.weight": [3, 4], "a.weight.scale": [1]})
+        checkpoint_folder.change_values(self.folder / "b", change)
+        self.assertEqual(self.differences()["tensors"], [{"name": "a.weight.scale", "reason": "is only in b"}])
+
     def test_tensors_that_cannot_be_compared(self):
         self.write_pair(tensors={"a.weight": [4, 3], "b": [5], "c": [1]})
         reasons = {tensor["name"]: tensor["reason"] for tensor in self.differences()["tensors"]}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The machine that the local backend emulates: delays of devices and links, and the schedules' bubbles on it."""
 import json
+import shutil
 import sys
 import unittest
 
@@ -26,6 +27,7 @@ class EmulatedMachine(ProgramTest):
     def train(self, schedule, loops, *settings):
         """The trace file, the losses and the planned step."""
         run = self.folder / "-".join([schedule, *settings])
+        shutil.rmtree(run, ignore_errors=True)
         result = self.run_program(
             "run", "recipe.json", "-q", "--run-dir", str(run), "--trace", "trace.json", "--set",
             "launch.backend=local", "--set", f"pipeline.schedule={schedule}", "--set", f"pipeline.loops={loops}",
@@ -42,11 +44,17 @@ class EmulatedMachine(ProgramTest):
                 # Passes of 20 and 40 ms regardless of the layers per stage: a thread may wake up some ms late.
                 layer_seconds = 0.005 * loops
                 busy = RANKS * LAYERS / RANKS * 3 * layer_seconds
-                trace, _, planned = self.train(schedule, loops, f"launch.layer_delay_microseconds={1e6 * layer_seconds}")
                 closed = timeline.closed_form(RANKS, loops, RANKS)
-                ran[schedule] = min(timeline.bubbles(trace, busy))  # of three steps
-                # No pass ends early, so no window is shorter than that of the closed form.
-                self.assertGreater(ran[schedule], closed - 1e-3)
+                # Other programs can only lengthen a window: of several runs of three steps, one without them counts.
+                for _ in range(3):
+                    trace, _, planned = self.train(schedule, loops,
+                                                   f"launch.layer_delay_microseconds={1e6 * layer_seconds}")
+                    bubble = min(timeline.bubbles(trace, busy))
+                    # No pass ends early, so no window is shorter than that of the closed form.
+                    self.assertGreater(bubble, closed - 1e-3)
+                    ran[schedule] = min(bubble, ran.get(schedule, 1))
+                    if ran[schedule] < closed + TOLERANCE:
+                        break
                 self.assertLess(ran[schedule], closed + TOLERANCE)
                 self.assertAlmostEqual(planned["bubble_fraction"], closed, delta=0.02)
         self.assertLess(ran["breadth_first"], min(ran["gpipe"], ran["1f1b"]))

@@ -3,45 +3,17 @@
 import json
 import os
 import shutil
-import subprocess
 import time
 import unittest
 
 import checkpoint_folder
-from program import PROGRAM, ProgramTest, small
+from program import TEXT, TrainingTest, small
 
-TEXT = "The quick brown fox jumps over the lazy dog.\n" * 40
-
-
-class Run(ProgramTest):
-    def setUp(self):
-        super().setUp()
-        self.write("text.txt", TEXT)
-        self.write("recipe.json", self.recipe())
-
-    def recipe(self, changes=None):
-        return small({"data": {"train": [{"path": "text.txt"}]}, **(changes or {})})
-
-    def train(self, *arguments):
-        result = self.run_program("run", "recipe.json", "-q", *arguments)
-        self.assertEqual(result.returncode, 0, result.stderr)
-
-    def rows(self, folder):
-        return [json.loads(line) for line in (self.folder / folder / "metrics.jsonl").read_text().splitlines()]
-
-
-class Faults(Run):
+class Faults(TrainingTest):
     def endless(self, *arguments):
-        command = [PROGRAM, "run", "recipe.json", "--set", "training.steps=1000000", *arguments]
-        process = subprocess.Popen(command, cwd=self.folder, stderr=subprocess.PIPE, text=True,
-                                   env={"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1"})
-        self.addCleanup(process.stderr.close)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        for line in process.stderr:
-            if line.startswith("step "):
-                return process
-        return self.fail("no step")
+        process = self.start_program("run", "recipe.json", "--set", "training.steps=1000000", *arguments)
+        self.wait_for_a_step(process)
+        return process
 
     def test_data_that_become_shorter(self):
         self.write("long.txt", TEXT * 100)
@@ -89,7 +61,7 @@ class Faults(Run):
         self.assertFalse(left.exists())
 
 
-class Divergence(Run):
+class Divergence(TrainingTest):
     """Runs that start from a checkpoint with one value that makes gradients overflow where the token "Z" is read."""
 
     def setUp(self):

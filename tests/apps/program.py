@@ -15,6 +15,8 @@ EXIT_CODES = {0, 2, 65, 66, 69, 73, 75}  # and 1, which only doctor's tests expe
 ACCIDENTS = ("terminate", "what():", "internal error", "Exception raised from", "assert", "core dumped", "std::",
              "Segmentation", "Sanitizer", "json.exception", "filesystem error")
 
+TEXT = "The quick brown fox jumps over the lazy dog.\n" * 40
+
 SMALL = {
     "name": "small",
     "model": {"architecture": "gpt2", "layers": 1, "hidden_size": 16, "heads": 2, "vocab_size": 256,
@@ -101,6 +103,21 @@ class ProgramTest(unittest.TestCase):
             self.assertNotIn(accident, result.stderr, said)
         return result
 
+    def start_program(self, *arguments):
+        """Starts the program in the test's folder; the test ends it at the latest. Its stderr is a stream of text."""
+        process = subprocess.Popen([PROGRAM, *arguments], cwd=self.folder, env={**os.environ, "OMP_NUM_THREADS": "1"},
+                                   stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def wait_for_a_step(self, process):
+        for line in process.stderr:
+            if line.startswith("step "):
+                return
+        self.fail("no step")
+
     def refused(self, code, fragments, *arguments, **options):
         """The command exits with `code`, prints every fragment on standard error and nothing on standard output, and
         leaves the folder unchanged."""
@@ -113,3 +130,23 @@ class ProgramTest(unittest.TestCase):
             self.assertIn(fragment, result.stderr, said)
         self.assertEqual(tree_hash(self.folder), before, f"{arguments}: changed files that it refused")
         return result
+
+
+class TrainingTest(ProgramTest):
+    """Its folder has a small recipe and its text."""
+
+    def setUp(self):
+        super().setUp()
+        self.write("text.txt", TEXT)
+        self.write("recipe.json", self.recipe())
+
+    def recipe(self, changes=None):
+        return small({"data": {"train": [{"path": "text.txt"}]}, **(changes or {})})
+
+    def train(self, *arguments, **options):
+        result = self.run_program("run", "recipe.json", "-q", *arguments, **options)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result
+
+    def rows(self, folder="runs/small"):
+        return [json.loads(line) for line in (self.folder / folder / "metrics.jsonl").read_text().splitlines()]

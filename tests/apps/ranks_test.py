@@ -167,20 +167,16 @@ class Ranks(ProgramTest):
         the seconds from the first line of that output to the end."""
         long = ["--ranks", "2", "--run-dir", "trouble", "--set", "training.steps=1000000", "--set",
                 "training.evaluate_every=0", "--set", "launch.watchdog_seconds=2", *flags]
-        with subprocess.Popen([PROGRAM, "run", "recipe.json", *long], cwd=self.folder, stderr=subprocess.PIPE,
-                              text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}) as process:
-            self.addCleanup(process.kill)
-            for line in process.stderr:
-                if line.startswith("step "):
-                    break
-            trouble(process.pid)
-            said = ""
-            while not said and process.poll() is None:
-                line = process.stderr.readline()
-                said = "" if line.startswith("step ") else line.strip()
-            start = time.monotonic()
-            said += process.stderr.read()
-        return process.returncode, said, time.monotonic() - start
+        process = self.start_program("run", "recipe.json", *long)
+        self.wait_for_a_step(process)
+        trouble(process.pid)
+        said = ""
+        while not said and process.poll() is None:
+            line = process.stderr.readline()
+            said = "" if line.startswith("step ") else line.strip()
+        start = time.monotonic()
+        said += process.stderr.read()
+        return process.wait(), said, time.monotonic() - start
 
     def test_a_rank_that_fails_in_training(self):
         """The first rank cannot save a checkpoint: its folder has been replaced by a file."""
@@ -292,18 +288,7 @@ class Ranks(ProgramTest):
     def endless(self, folder, backend):
         long = ["--ranks", "2", "--run-dir", folder, "--set", f"launch.backend={backend}", "--set",
                 "training.steps=1000000", "--set", "training.evaluate_every=0"]
-        process = subprocess.Popen([PROGRAM, "run", "recipe.json", *long], cwd=self.folder, stderr=subprocess.PIPE,
-                                   text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
-        self.addCleanup(process.stderr.close)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        return process
-
-    def wait_for_a_step(self, process):
-        for line in process.stderr:
-            if line.startswith("step "):
-                return
-        self.fail("no step")
+        return self.start_program("run", "recipe.json", *long)
 
     @unittest.skipUnless("mpi" in BACKENDS, "no mpirun")
     def test_requests_before_the_first_step(self):
@@ -324,13 +309,16 @@ class Ranks(ProgramTest):
     def test_a_second_request_ends_the_run(self):
         process = self.endless("insisted", "mpi")
         self.wait_for_a_step(process)
-        os.kill(rank_process(process.pid, 0), signal.SIGSTOP)  # so that the first request cannot be answered
+        os.kill(rank_process(process.pid, 0), signal.SIGSTOP)  # so that the first request cannot be served
         process.send_signal(signal.SIGTERM)
         time.sleep(0.1)
         process.send_signal(signal.SIGTERM)
         rest = process.stderr.read()
         self.assertEqual(process.wait(), 130, rest)
-        self.assertIn("second request", rest)
+        self.assertRegex(rest, r"(?s)stopping after this step\n.*stopping now\n")
+        # The signal that ends the stopped rank wakes it, too.
+        self.assertRegex(rest, r"ended by a second request.* run the same command again to "
+                               r"(continue from step-\d{8}|start again)")
 
     @unittest.skipUnless("mpi" in BACKENDS, "no mpirun")
     def test_nothing_trains_on_without_its_parent(self):

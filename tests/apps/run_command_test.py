@@ -9,10 +9,7 @@ import subprocess
 import unittest
 
 import checkpoint_folder
-from program import PROGRAM, ProgramTest, needs_nobody, small, without_rights
-
-TEXT = "The quick brown fox jumps over the lazy dog.\n" * 40
-
+from program import TEXT, TrainingTest, needs_nobody, small, without_rights
 
 def words(*tokens):
     return struct.pack(f"<{len(tokens)}H", *tokens)
@@ -22,25 +19,7 @@ def llm_c(magic=20240520, version=1, count=100, tokens=words(*range(100))):
     return struct.pack("<256i", magic, version, count, *[0] * 253) + tokens
 
 
-class Run(ProgramTest):
-    def setUp(self):
-        super().setUp()
-        self.write("text.txt", TEXT)
-        self.write("recipe.json", self.recipe())
-
-    def recipe(self, changes=None):
-        return small({"data": {"train": [{"path": "text.txt"}]}, **(changes or {})})
-
-    def train(self, *arguments, **options):
-        result = self.run_program("run", "recipe.json", "-q", *arguments, **options)
-        self.assertEqual(result.returncode, 0, result.stderr)
-        return result
-
-    def rows(self, folder="runs/small"):
-        return [json.loads(line) for line in (self.folder / folder / "metrics.jsonl").read_text().splitlines()]
-
-
-class BadData(Run):
+class BadData(TrainingTest):
     """A run that could not start leaves nothing behind, so that the corrected recipe runs in the same directory."""
 
     FILES = {
@@ -115,7 +94,7 @@ class BadData(Run):
         self.refused(65, ["text.txt", "ermission denied"], "run", "recipe.json", preexec_fn=without_rights)
 
 
-class RunDirectory(Run):
+class RunDirectory(TrainingTest):
     def test_other_files(self):
         self.write("work/thesis.txt", "years")
         self.refused(2, ["work", "thesis.txt"], "run", "recipe.json", "--run-dir", "work")
@@ -174,7 +153,7 @@ class RunDirectory(Run):
         self.refused(73, ["runs/small", "ermission denied"], "run", "recipe.json", preexec_fn=without_rights)
 
 
-class Disk(Run):
+class Disk(TrainingTest):
     # Weights and moments are about 1 MB: far more than either limit, while the run's first files fit.
     BIG = ["--set", "model.hidden_size=64", "--set", "model.vocab_size=1024"]
 
@@ -213,7 +192,7 @@ class Disk(Run):
         self.assertEqual(result.returncode, 73, result.stderr)
 
 
-class SmallRun(Run):
+class SmallRun(TrainingTest):
     def test_plan_next_to_measured_figures(self):
         self.train()
         folder = self.folder / "runs" / "small"
@@ -251,6 +230,25 @@ class SmallRun(Run):
         self.assertTrue(first.stdout.startswith("The "), first.stdout)
         self.assertEqual(first.stdout, self.run_program(*greedy, "--top-k", "1", "--seed", "9").stdout)
 
+        # Shown as it grows, it ends like the text that is written at once.
+        (self.folder / "prompts.jsonl").write_text('{"prompt": "The "}\n{"prompt": "dog", "id": 7}\n')
+        lines = self.run_program("sample", "runs/small", "--prompts", "prompts.jsonl", "--samples", "2", "--tokens", "8",
+                                 "--temperature", "0", "--json").stdout.splitlines()
+        lines = [json.loads(line) for line in lines]
+        self.assertEqual([(line["prompt"], line["sample"]) for line in lines],
+                         [("The ", 0), ("The ", 1), ("dog", 0), ("dog", 1)])
+        self.assertEqual(len(lines[0]["tokens"]), 8)
+        written = bytes(lines[0]["tokens"]).decode("utf-8", "replace")
+        self.assertEqual(lines[0]["text"], written)
+        stop = written[3:5]
+        stopped = self.run_program(*greedy, "--temperature", "0", "--stop", stop, "--json")
+        self.assertEqual(json.loads(stopped.stdout)["text"], written[:written.index(stop)])
+        self.assertIn("== prompt 2 ==\ndog", self.run_program("sample", "runs/small", "--prompts", "prompts.jsonl",
+                                                             "--tokens", "0").stdout)
+        self.refused(2, ["/parallel/tensor", "3"], "sample", "runs/small", "--tensor", "3")
+        self.refused(66, ["nowhere"], "sample", "runs/small", "--prompts", "nowhere")
+        self.refused(65, ["prompts.jsonl: line 1", "choices"], "eval", "runs/small", "--choices", "prompts.jsonl")
+
         parameters = json.loads(self.run_program("checkpoint", "inspect", "runs/small", "--json").stdout)["parameters"]
         self.assertIn(f"{parameters:,} parameters", self.run_program("validate", "recipe.json").stdout)
         self.assertEqual(self.run_program("checkpoint", "verify", "runs/small").returncode, 0)
@@ -284,15 +282,11 @@ class SmallRun(Run):
     def test_stop_on_request(self):
         """A run that is stopped and resumed is bitwise identical to an uninterrupted one."""
         long = ["--set", "training.steps=3000", "--set", "log.every=1"]
-        variables = {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1"}
-        with subprocess.Popen([PROGRAM, "run", "recipe.json", *long], cwd=self.folder, env=variables,
-                              stderr=subprocess.PIPE, text=True) as process:
-            for line in process.stderr:
-                if line.startswith("step "):
-                    break
-            process.send_signal(signal.SIGTERM)
-            rest = process.stderr.read()
-        self.assertEqual(process.returncode, 75, rest)
+        process = self.start_program("run", "recipe.json", *long)
+        self.wait_for_a_step(process)
+        process.send_signal(signal.SIGTERM)
+        rest = process.stderr.read()
+        self.assertEqual(process.wait(), 75, rest)
         self.assertIn("run the same command again", rest)
         done = len(self.rows())
         self.assertLess(done, 3000)
@@ -300,6 +294,40 @@ class SmallRun(Run):
         self.assertEqual([row["step"] for row in self.rows()], list(range(1, 3001)))
         self.train(*long, "--run-dir", "whole")
         self.assertEqual([row["loss"] for row in self.rows()], [row["loss"] for row in self.rows("whole")])
+
+    def test_a_longer_run(self):
+        """A finished run goes on with more steps, bitwise as one that had them from the start where the schedule of the
+        first steps is the same, and says what changed."""
+        flat = ["--set", "training.learning_rate.schedule=constant"]
+        self.train(*flat)
+        again = self.run_program("run", "recipe.json", *flat)
+        self.assertIn("all 2 steps are already done; raise training.steps to train on", again.stderr)
+        longer = self.run_program("run", "recipe.json", *flat, "--set", "training.steps=5", "--set", "log.every=1",
+                                  "--set", "checkpoint.every=2")
+        self.assertEqual(longer.returncode, 0, longer.stderr)
+        for line in ("  training.steps: 2 -> 5\n", "  training.learning_rate.decay_steps: 2 -> 5\n",
+                     "  checkpoint.every: 0 -> 2\n"):
+            self.assertIn(line, longer.stderr)
+        self.assertNotIn("learning rate of step", longer.stderr)
+        self.train(*flat, "--set", "training.steps=5", "--run-dir", "whole")
+        self.assertEqual([row["loss"] for row in self.rows()], [row["loss"] for row in self.rows("whole")])
+        self.assertEqual(len(self.rows()), 5)
+        steps = {name: json.loads((self.folder / "runs/small" / name).read_text())["training"]["steps"]
+                 for name in ("recipe.json", "recipe-until-step-00000002.json")}
+        self.assertEqual(steps, {"recipe.json": 5, "recipe-until-step-00000002.json": 2})
+        less = self.run_program("run", "recipe.json", "--set", "training.steps=3")
+        self.assertIn("the run has done 5 steps, and training.steps is 3: nothing to do", less.stderr)
+
+    def test_the_rest_with_another_batch_and_rate(self):
+        """The data go on where they were, in samples, and the rate follows the new schedule."""
+        self.train()
+        more = self.run_program("run", "recipe.json", "--set", "training.steps=4", "--set", "batch.global=6", "--set",
+                                "training.learning_rate.peak=0.001")
+        self.assertEqual(more.returncode, 0, more.stderr)
+        self.assertIn("  batch.global: 2 -> 6\n", more.stderr)
+        self.assertIn("  learning rate of step 3: 0 -> 0.0005\n", more.stderr)
+        self.assertEqual([row["tokens"] for row in self.rows()], [32, 64, 160, 256])
+        self.assertEqual([row["learning_rate"] for row in self.rows()][2], 0.0005)
 
     def test_options_that_disagree_with_the_data(self):
         self.train()

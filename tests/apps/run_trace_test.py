@@ -30,6 +30,10 @@ class RunTrace(ProgramTest):
 
     def test_ranks_do_what_the_plan_says(self):
         events = self.events("run", "recipe.json", "-q", "--run-dir", "run", *LAYOUT)
+        # The last step is drawn on the run's page, with a row for each pipeline rank.
+        page = (self.folder / "run" / "report.html").read_text()
+        section = page[page.index("<h2>The last step"):page.index("<h2>Recipe")]
+        self.assertEqual([section.count(f">pipeline {rank}</text>") for rank in range(3)], [1, 1, 0])
         planned = self.events("plan", "recipe.json", *LAYOUT)
         for rank in range(4):
             for step in (3, 4, 5):

@@ -48,8 +48,8 @@ class Support(ProgramTest):
         alone = {(one["key"], one["value"]): one for one in self.report["singles"]}
         self.assertTrue(all(one["plan"] for one in alone.values()), [one for one in alone.values() if not one["plan"]])
         self.assertTrue(alone["precision.compute", "bf16"]["run"])
-        self.assertTrue(alone["precision.fp8_level", "O1"]["run"])
-        self.assertFalse(alone["precision.fp8_level", "O2"]["run"])
+        self.assertTrue(alone["precision.fp8_level", "O3"]["run"])
+        self.assertFalse(alone["precision.compute", "fp16"]["run"])
         pairs = {tuple(sorted(zip(one["keys"], one["values"]))) for one in self.report["pairs"]}
         self.assertIn((("pipeline.loops", "2"), ("pipeline.schedule", "gpipe")), pairs)
 

@@ -14,7 +14,8 @@ from program import PROGRAM, SOURCE, ProgramTest, small
 
 GOLDEN = pathlib.Path(__file__).with_name("help.txt")
 COMMANDS = [[], ["run"], ["plan"], ["calibrate"], ["support"], ["validate"], ["schema"], ["sample"], ["eval"], ["checkpoint"], ["checkpoint", "inspect"],
-            ["checkpoint", "verify"], ["checkpoint", "diff"], ["checkpoint", "export"], ["slurm"], ["doctor"]]
+            ["checkpoint", "verify"], ["checkpoint", "diff"], ["checkpoint", "export"], ["compare"], ["data"], ["data", "tokenize"],
+            ["data", "inspect"], ["slurm"], ["doctor"], ["recipes"], ["new"], ["completion"], ["man"]]
 
 WRONG = {
     "nothing": ([], "name a command"),
@@ -35,6 +36,7 @@ WRONG = {
     "export without a format": (["checkpoint", "export", ".", "out"], "--to"),
     "export to another format": (["checkpoint", "export", ".", "out", "--to", "gguf"], "gguf"),
     "export without a folder": (["checkpoint", "export", ".", "--to", "hf"], "DIRECTORY"),
+    "compare of one run": (["compare", "runs/first"], "RUN"),
     "sample without a source": (["sample"], "SOURCE"),
     "sample of no tokens": (["sample", ".", "--tokens", "-1"], "--tokens"),
     "temperature that is no number": (["sample", ".", "--temperature", "hot"], "--temperature"),
@@ -45,6 +47,14 @@ WRONG = {
     "tokens beyond 64 bits": (["sample", ".", "--tokens", "99999999999999999999"], "--tokens"),
     "tokens with a unit": (["sample", ".", "--tokens", "1k"], "--tokens"),
     "seed that is no number": (["sample", ".", "--seed", "x"], "--seed"),
+    "top-p beyond 1": (["sample", ".", "--top-p", "1.5"], "--top-p"),
+    "no samples": (["sample", ".", "--samples", "0"], "--samples"),
+    "no batch": (["sample", ".", "--batch", "0"], "--batch"),
+    "no tensor rank": (["sample", ".", "--tensor", "0"], "--tensor"),
+    "stop of no text": (["sample", ".", "--stop", ""], "--stop"),
+    "prompts twice": (["sample", ".", "--prompt", "a", "--prompts", "b"], "excludes"),
+    "choices and data": (["eval", ".", "--choices", "a", "--data", "b"], "excludes"),
+    "delimiter without choices": (["eval", ".", "--delimiter", "a"], "--choices"),
     "eval of part of a batch": (["eval", ".", "--batches", "0.5"], "--batches"),
     "doctor with an argument": (["doctor", "please"], "please"),
 }

@@ -25,7 +25,8 @@ double error(const at::Tensor& result, const at::Tensor& exact, const at::Tensor
 struct Shape {
   std::int64_t tokens, input, output;
 };
-const std::vector<Shape> shapes{{1, 1, 1}, {3, 5, 7}, {64, 48, 257}, {17, 128, 96}, {256, 64, 33}};
+const std::vector<Shape> shapes{{1, 1, 1},     {1, 32, 257},  {1, 203, 259}, {3, 5, 7},
+                                {64, 48, 257}, {17, 128, 96}, {256, 64, 33}};
 
 // One rounding of the result and fp32 sums of at most a few hundred terms.
 double tolerance(at::ScalarType type) { return type == at::kBFloat16 ? 1.0 / 256 : 1e-6; }

@@ -57,21 +57,49 @@ def power_of_two(ratio):
     return 2.0 ** math.floor(math.log2(ratio))
 
 
-class Fp8States:
-    """What FP8 level O1 stores of the layers' matrices: E4M3 gradients and fp16 weights, scaled by powers of two."""
+def scale_below(top, tensor, most=100):
+    """With which the largest magnitude is between half of and the whole 2 to the `top`; at most 2 to the `most`."""
+    return min(2.0 ** most, 2.0 ** (top - 1) / power_of_two(tensor.abs().max().item()))
 
-    def __init__(self, model):
+
+def as_fp16(tensor, scale):
+    return (tensor * scale).half().float() / scale
+
+
+def as_e4m3(tensor):
+    scale = power_of_two(448 / tensor.abs().max().item())
+    return (tensor * scale).to(torch.float8_e4m3fn).float() / scale
+
+
+class Fp8States:
+    """What FP8 levels store of the layers' matrices, scaled by powers of two: E4M3 gradients and fp16 weights, from O2
+    on AdamW's first moment in E4M3 and its second one in fp16, at O3 a copy of the weights in E4M3 for the products."""
+
+    def __init__(self, model, level):
         self.matrices = [parameter for name, parameter in model.named_parameters()
                          if name.startswith("layers.") and parameter.dim() == 2]
-        self.store_weights(self.scales())
+        self.level = level
+        self.choose_scales()
+        self.store_weights()
+        self.show_weights()
 
-    def scales(self):
-        """With which the largest weight is between 2048 and 4096; at most 2 to the 14."""
-        return [min(2.0 ** 14, 2048 / power_of_two(matrix.abs().max().item())) for matrix in self.matrices]
+    def choose_scales(self):
+        self.scales = [scale_below(12, matrix, most=14) for matrix in self.matrices]
 
-    def store_weights(self, scales):
-        for matrix, scale in zip(self.matrices, scales):
-            matrix.data = (matrix.data * scale).half().float() / scale
+    def store_weights(self):
+        for matrix, scale in zip(self.matrices, self.scales):
+            matrix.data = as_fp16(matrix.data, scale)
+
+    def show_weights(self):
+        """To the products; hide_weights() gives the most precise ones back."""
+        self.stored = [matrix.data for matrix in self.matrices]
+        if self.level == "O3":
+            for matrix in self.matrices:
+                matrix.data = as_e4m3(matrix.data)
+
+    def hide_weights(self):
+        for matrix, stored in zip(self.matrices, self.stored):
+            matrix.data = stored
 
     def cast_gradients(self):
         for matrix in self.matrices:
@@ -79,13 +107,35 @@ class Fp8States:
             scale = power_of_two(432 / 1.0001 / matrix.grad.abs().max().item())
             matrix.grad = (matrix.grad * scale).to(torch.float8_e4m3fn).float() / scale
 
+    def step(self, optimizer):
+        self.hide_weights()
+        if self.level == "O1":
+            # O1 knows the weights before the step.
+            self.choose_scales()
+        optimizer.step()
+        if self.level != "O1":
+            self.choose_scales()
+            for matrix in self.matrices:
+                self.store_moments(optimizer.state[matrix])
+        self.store_weights()
+        self.show_weights()
+
+    @staticmethod
+    def store_moments(state):
+        state["exp_avg"].copy_(as_e4m3(state["exp_avg"]))
+        second = state["exp_avg_sq"]
+        scale = scale_below(15, second)
+        # Never rounded to 0, by which the first moment would be divided.
+        least = second.gt(0) * 2.0 ** -24 / scale
+        second.copy_(torch.maximum(as_fp16(second, scale), least))
+
 
 def train(recipe, weights, tokens, dtype=torch.float32):
     """One row {step, loss, grad_norm, learning_rate} per step, and the trained model."""
     fp8 = recipe.get("precision", {}).get("fp8_level", "off")
-    model = ReferenceModel(recipe["model"], fp8 != "off").to(dtype)
+    model = ReferenceModel(recipe["model"], fp8).to(dtype)
     model.load_state_dict(weights)
-    states = Fp8States(model) if fp8 == "O1" else None
+    states = Fp8States(model, fp8) if fp8 not in ("off", "O0") else None
     optimizer = make_optimizer(model, recipe)
     clip_norm = recipe["training"].get("clip_norm", 1.0)
     length = recipe["batch"].get("sequence_length", recipe["model"]["max_sequence_length"])
@@ -98,11 +148,13 @@ def train(recipe, weights, tokens, dtype=torch.float32):
         (loss + model.router_loss()).backward()
         if states:
             states.cast_gradients()
-            scales = states.scales()
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), clip_norm if clip_norm > 0 else math.inf)
-        optimizer.step()
         if states:
-            states.store_weights(scales)
+            states.step(optimizer)
+        else:
+            optimizer.step()
         rows.append({"step": step, "loss": loss.item(), "grad_norm": norm.item(),
                      "learning_rate": learning_rate(recipe, step)})
+    if states:
+        states.hide_weights()
     return rows, model

@@ -46,11 +46,14 @@ def rounded(x, dtype):
 
 
 class Fp8Product(torch.autograd.Function):
-    """x · weightᵀ of operands cast to FP8 and widened: E4M3 forward, E5M2 for the output's gradient."""
+    """x · weightᵀ of operands cast to FP8 and widened: E4M3 forward, E5M2 for the output's gradient. A weight that is
+    stored in FP8 is not cast again."""
 
     @staticmethod
-    def forward(ctx, x, weight):
-        x, weight = rounded(x, torch.float8_e4m3fn), rounded(weight, torch.float8_e4m3fn)
+    def forward(ctx, x, weight, is_stored):
+        x = rounded(x, torch.float8_e4m3fn)
+        if not is_stored:
+            weight = rounded(weight, torch.float8_e4m3fn)
         ctx.save_for_backward(x, weight)
         return x @ weight.T
 
@@ -58,14 +61,14 @@ class Fp8Product(torch.autograd.Function):
     def backward(ctx, gradient):
         x, weight = ctx.saved_tensors
         gradient = rounded(gradient, torch.float8_e5m2)
-        return gradient @ weight, gradient.flatten(0, -2).T @ x.flatten(0, -2)
+        return gradient @ weight, gradient.flatten(0, -2).T @ x.flatten(0, -2), None
 
 
 def apply(layers, x, fp8):
-    """The outputs of linear layers with the same input, whose matrices are one tensor to FP8."""
-    if not fp8:
+    """The outputs of linear layers with the same input, whose matrices are one tensor to FP8 products."""
+    if fp8 == "off":
         return [layer(x) for layer in layers]
-    products = Fp8Product.apply(x, torch.cat([layer.weight for layer in layers]))
+    products = Fp8Product.apply(x, torch.cat([layer.weight for layer in layers]), fp8 == "O3")
     outputs = products.split([layer.out_features for layer in layers], -1)
     return [output if layer.bias is None else output + layer.bias for layer, output in zip(layers, outputs)]
 
@@ -217,7 +220,7 @@ class Layer(nn.Module):
 
 
 class ReferenceModel(nn.Module):
-    def __init__(self, model, fp8=False):
+    def __init__(self, model, fp8="off"):
         super().__init__()
         self.config = config = resolve(model)
         config.fp8 = fp8

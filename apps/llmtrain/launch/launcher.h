@@ -22,10 +22,13 @@ struct Launcher {
 // where this process was started by itself.
 std::optional<Launcher> find_launcher();
 
+// This program's own file, rather than argv[0], which need not be a path. Throws Error(internal_error).
+std::string program_file();
+
 // Starts this program, with the arguments that it was given, as `ranks` ranks on this node through mpirun, and returns
 // their exit code. They see the requests of `stop`, and end when this process does, however it ends. Throws
 // Error(missing_input) where there is no mpirun, Error(rank_lost) where a rank was killed, and Error(interrupted) after
-// a second request.
-int start_ranks(std::int64_t ranks, StopSignals& stop);
+// a second request, which says from which checkpoint, as the file `latest` names it, the run goes on.
+int start_ranks(std::int64_t ranks, StopSignals& stop, const std::string& latest);
 
 }  // namespace llmtrain::app

@@ -21,14 +21,6 @@
 namespace llmtrain::app {
 namespace {
 
-// The file itself rather than argv[0], which need not be a path.
-std::string program_file() {
-  char path[PATH_MAX] = {};
-  if (::readlink("/proc/self/exe", path, sizeof(path) - 1) < 0)
-    throw Error(ExitCode::internal_error, std::string("/proc/self/exe: cannot be read: ") + std::strerror(errno));
-  return path;
-}
-
 std::vector<std::string> arguments_given() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   std::vector<std::string> arguments;
@@ -85,7 +77,14 @@ void refuse_without_mpirun(int pipe) {
 // "9 (Killed)".
 std::string describe(int signal) { return std::to_string(signal) + " (" + ::strsignal(signal) + ")"; }
 
-int wait_for(pid_t process, const StopSignals& stop) {
+// Where a run goes on that has ended without a checkpoint of its last steps.
+std::string place_to_continue(const std::string& latest) {
+  std::ifstream file(latest);
+  std::string name;
+  return std::getline(file, name) ? "to continue from " + name : "to start again, because there is no checkpoint yet";
+}
+
+int wait_for(pid_t process, const StopSignals& stop, const std::string& latest) {
   int status = 0;
   while (::waitpid(process, &status, 0) < 0 && errno == EINTR) {
   }
@@ -93,7 +92,8 @@ int wait_for(pid_t process, const StopSignals& stop) {
   if (stop.insisted() && !has_answered)
     throw Error(ExitCode::interrupted,
                 "ended by a second request to stop, without a checkpoint of the last steps; run the same command "
-                "again to continue from the newest one");
+                "again " +
+                    place_to_continue(latest));
   // mpirun exits as a shell does: with 128 plus the signal that killed a rank.
   constexpr int by_signal = 128;
   if (WIFEXITED(status) && WEXITSTATUS(status) > by_signal)
@@ -120,7 +120,14 @@ void stay_on_this_machine() {
 
 }  // namespace
 
-int start_ranks(std::int64_t ranks, StopSignals& stop) {
+std::string program_file() {
+  char path[PATH_MAX] = {};
+  if (::readlink("/proc/self/exe", path, sizeof(path) - 1) < 0)
+    throw Error(ExitCode::internal_error, std::string("/proc/self/exe: cannot be read: ") + std::strerror(errno));
+  return path;
+}
+
+int start_ranks(std::int64_t ranks, StopSignals& stop, const std::string& latest) {
   share_cores(ranks);
   stay_on_this_machine();
   stop.share_with_children();
@@ -139,7 +146,7 @@ int start_ranks(std::int64_t ranks, StopSignals& stop) {
   ::close(pipe[1]);
   refuse_without_mpirun(pipe[0]);
   ::close(pipe[0]);
-  return wait_for(process, stop);
+  return wait_for(process, stop, latest);
 }
 
 }  // namespace llmtrain::app

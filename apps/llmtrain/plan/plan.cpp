@@ -137,14 +137,13 @@ std::optional<RunPlan> plan_for_run(std::shared_ptr<const Layout> layout, const 
 void add_plan(CLI::App& program, Action& action) {
   const auto options = std::make_shared<PlanOptions>();
   CLI::App* command = program.add_subcommand("plan", "Estimates memory, time and cost of a recipe; needs no GPU");
-  command->add_option("RECIPE", options->recipe, "The recipe's file")->required()->type_name("");
+  add_recipe_argument(*command, options->recipe)->required();
   CLI::Option* other =
-      command->add_option("OTHER", options->other_recipe, "Another recipe, to be compared with the first")
-          ->type_name("");
+      add_recipe_argument(*command, options->other_recipe, "OTHER", "Another recipe, to be compared with the first");
   add_set_flag(*command, options->overrides);
   command->add_option("--ranks", options->ranks, "Devices that train together (launch.ranks)")->type_name("N");
   command->add_option("--program", options->program, "Software whose run is priced (cluster.program)")
-      ->type_name("NAME");
+      ->type_name("PROGRAM");
   command->add_flag("--json", options->outputs.json, "Print the whole report as JSON");
   CLI::Option* search = command->add_flag("--search", options->search, "Search layouts for its model and batch");
   command->add_option("--output", options->output, "Output file of the fastest recipe (default: NAME.best.json)")

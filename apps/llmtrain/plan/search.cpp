@@ -3,8 +3,6 @@
 
 #include <spdlog/fmt/fmt.h>
 
-#include <nlohmann/json.hpp>
-
 #include "apps/llmtrain/profiles.h"
 #include "apps/llmtrain/standard_streams.h"
 #include "core/base/error.h"
@@ -19,23 +17,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The keys that a search changes, in the form of a recipe.
-Json layout_json(const Recipe& recipe) {
-  const Json all = to_json(recipe);
-  Json layout;
-  layout["parallel"] = {
-      {"tensor", all["parallel"]["tensor"]},         {"sequence", all["parallel"]["sequence"]},
-      {"pipeline", all["parallel"]["pipeline"]},     {"data", all["parallel"]["data"]},
-      {"zero_stage", all["parallel"]["zero_stage"]}, {"zero_shard_ranks", all["parallel"]["zero_shard_ranks"]}};
-  layout["pipeline"] = {{"schedule", all["pipeline"]["schedule"]}, {"loops", all["pipeline"]["loops"]}};
-  layout["batch"] = {{"micro", all["batch"]["micro"]}};
-  layout["memory"] = {{"recompute", all["memory"]["recompute"]}};
-  layout["precision"] = {{"fp8_level", all["precision"]["fp8_level"]}};
-  return layout;
-}
-
 std::string row(const SearchCandidate& candidate) {
-  const Json layout = layout_json(candidate.recipe);
+  const Json layout = layout_keys(candidate.recipe);
   const auto text = [&](const char* section, const char* key) { return layout[section][key].get<std::string>(); };
   const PipelineRecipe& pipeline = candidate.recipe.pipeline;
   // A single stage only differs by whether gradients are accumulated with one micro-batch alive.
@@ -68,7 +51,7 @@ std::string json_text(const SearchResult& result) {
   Json front = Json::array();
   for (const SearchCandidate& candidate : result.front) {
     Json entry = {{"step_seconds", candidate.step_seconds}, {"peak_bytes", candidate.peak_bytes}};
-    entry["recipe"] = layout_json(candidate.recipe);
+    entry["recipe"] = layout_keys(candidate.recipe);
     front.push_back(std::move(entry));
   }
   const Json report = {{"layouts", result.layouts},
@@ -79,6 +62,20 @@ std::string json_text(const SearchResult& result) {
 }
 
 }  // namespace
+
+nlohmann::ordered_json layout_keys(const Recipe& recipe) {
+  const Json all = to_json(recipe);
+  Json layout;
+  layout["parallel"] = {
+      {"tensor", all["parallel"]["tensor"]},         {"sequence", all["parallel"]["sequence"]},
+      {"pipeline", all["parallel"]["pipeline"]},     {"data", all["parallel"]["data"]},
+      {"zero_stage", all["parallel"]["zero_stage"]}, {"zero_shard_ranks", all["parallel"]["zero_shard_ranks"]}};
+  layout["pipeline"] = {{"schedule", all["pipeline"]["schedule"]}, {"loops", all["pipeline"]["loops"]}};
+  layout["batch"] = {{"micro", all["batch"]["micro"]}};
+  layout["memory"] = {{"recompute", all["memory"]["recompute"]}};
+  layout["precision"] = {{"fp8_level", all["precision"]["fp8_level"]}};
+  return layout;
+}
 
 int show_search(const std::string& file, const Recipe& recipe, const SearchOutputs& outputs) {
   const ClusterProfile profile = profile_of(recipe);

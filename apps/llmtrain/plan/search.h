@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "core/recipe/recipe.h"
@@ -11,6 +12,9 @@ struct SearchOutputs {
   bool json = false;
   std::string best;  // the file of the fastest recipe
 };
+
+// The keys of a recipe that a search chooses, in the form of a recipe.
+nlohmann::ordered_json layout_keys(const Recipe& recipe);
 
 // Searches the layouts of a file's recipe, prints the front of time and memory and writes the fastest recipe. Throws
 // Error(bad_recipe) when no layout fits.

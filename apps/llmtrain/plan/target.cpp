@@ -6,18 +6,16 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "apps/llmtrain/plan/recipe_file.h"
 #include "apps/llmtrain/standard_streams.h"
 #include "core/base/error.h"
 #include "core/base/units.h"
+#include "core/json/json_text.h"
 
 namespace llmtrain::app {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 double seconds_of(const std::string& target) {
   const auto unit_seconds = [](char unit) {
@@ -109,13 +107,12 @@ std::string table(const std::vector<Candidate>& candidates, double target, const
 
 Json json_of(const Candidate& candidate, double target) {
   const PlanReport& report = candidate.report;
-  const std::optional<double> seconds = candidate.seconds();
   return {{"devices", report.mesh.world()},
           {"nodes", report.recipe.cluster.nodes},
           {"data", report.mesh.data},
           {"step_seconds", report.step.seconds},
           {"run_seconds", report.run.seconds},
-          {"expected_seconds", seconds ? Json(*seconds) : Json(nullptr)},
+          {"expected_seconds", number_or_null(candidate.seconds())},
           {"device_hours", report.run.device_hours},
           {"peak_bytes", std::llround(fullest_rank(report).peak_bytes)},
           {"fits", report.fits},

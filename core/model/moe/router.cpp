@@ -43,8 +43,9 @@ kernels::ExpertRows ExpertRouter::forward(const at::Tensor& x, const Pass& pass,
   saved.experts = top.experts;
   saved.gates = gates_of(top.scores);
   if (recipe_.z_coefficient > 0) saved.log_sums = at::logsumexp(logits, 1);
-  kernels::ExpertRows map = tokens_.assign(top, recipe_.experts, expert_limit(recipe_, tokens_.count(x.size(0))),
-                                           recipe_.priority == RouterPriority::score, pass.rows);
+  const auto capacity = pass.keeps_all ? std::nullopt : expert_limit(recipe_, tokens_.count(x.size(0)));
+  kernels::ExpertRows map =
+      tokens_.assign(top, recipe_.experts, capacity, recipe_.priority == RouterPriority::score, pass.rows);
   add_sums(map, saved, sums);
   return map;
 }

@@ -42,6 +42,7 @@ class ExpertRouter {
     kernels::Jitter jitter;    // of x; none in evaluation
     kernels::RowsAtHand rows;  // which of the micro-batch's tokens the rows of x are
     double share = 0;          // of the micro-batch in the global batch, which scales the losses; for the backward
+    bool keeps_all = false;    // whether no token is dropped, whatever capacity the recipe gives
   };
 
   // The rows of x [T, H] by expert, within the capacity that the recipe gives for the micro-batch's tokens. Adds what

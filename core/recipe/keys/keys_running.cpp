@@ -67,7 +67,7 @@ void describe_running(KeyVisitor& keys, Recipe& recipe) {
   keys.section({"log", "Logs and metrics of the run."}, [&] {
     keys.text({"directory", "The run directory, relative to the working directory.", "runs/<name>"},
               keys.otherwise(recipe.log.directory, "runs/" + recipe.name), {TextKind::working_path});
-    keys.integer({"every", "Steps between rows of metrics.jsonl and between console lines."}, recipe.log.every,
+    keys.integer({"every", "Steps between rows of metrics.jsonl; the console follows the clock."}, recipe.log.every,
                  {1, most_steps});
     keys.boolean({"tensorboard", "Also writes a TensorBoard event file."}, recipe.log.tensorboard);
   });

@@ -69,6 +69,9 @@ void check_rules(const Recipe& recipe, const Known& known, Problems& problems,
 // rules hold.
 void require_rules(const Recipe& recipe, const World& world);
 
+// What the author of a valid recipe may not have meant: a sentence each, which begins with the key.
+std::vector<std::string> recipe_warnings(const Recipe& recipe);
+
 // Verdicts on a number, with the nearest valid one as hint. `rule` follows "must be a multiple of " and "must divide ".
 Verdict must_be_multiple(std::int64_t value, std::int64_t divisor, std::string_view rule);
 Verdict must_divide(std::int64_t value, std::int64_t whole, std::string_view rule);

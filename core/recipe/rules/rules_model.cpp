@@ -71,14 +71,11 @@ Verdict check_minimum(const Recipe& recipe, const Known&) {
                  "must be at most training.learning_rate.peak (" + peak + ")", peak};
 }
 
-Verdict check_warmup(const Recipe& recipe, const Known&) {
-  return must_be_at_most(recipe.training.learning_rate.warmup_steps, recipe.training.steps, "is longer than the run",
-                         "training.steps");
-}
-
 Verdict check_decay(const Recipe& recipe, const Known&) {
   const auto& rate = recipe.training.learning_rate;
-  if (rate.decay_steps >= rate.warmup_steps) return {};
+  // A run that ends within its warm-up decays nowhere; recipe_warnings() says so.
+  const bool ends_before = rate.warmup_steps > recipe.training.steps;
+  if (ends_before || rate.decay_steps >= rate.warmup_steps) return {};
   const auto warmup = std::to_string(rate.warmup_steps);
   return Refusal{std::to_string(rate.decay_steps) + " is within the warm-up",
                  "must be at least training.learning_rate.warmup_steps (" + warmup + ")", warmup};
@@ -167,7 +164,6 @@ std::vector<Rule> model_rules() {
       {"/batch/sequence_length", {"/model/max_sequence_length"}, check_sequence_length},
       {"/model/vocab_size", {"/data/tokenizer", "/data/train", "/data/validation"}, check_vocabulary},
       {"/training/learning_rate/minimum", {"/training/learning_rate/peak"}, check_minimum},
-      {warmup, {"/training/steps"}, check_warmup},
       {"/training/learning_rate/decay_steps", {"/training/steps", warmup}, check_decay},
       {"/training/evaluate_every", {"/data/train", "/data/validation"}, check_evaluation},
       {"/kernels/attention", {"/model/dropout"}, check_attention},

@@ -18,7 +18,7 @@ double node_count(const RankGroup& group) {
 }
 
 // Between two measured sizes log-log interpolation; below the first the line through the first two points, which keeps
-// their latency; above the last the bandwidth of the last point.
+// their latency, but never faster than the first point's bandwidth; above the last the bandwidth of the last point.
 double looked_up(const CollectiveTable& table, double bytes) {
   const auto& points = table.points;
   const auto above =
@@ -27,7 +27,7 @@ double looked_up(const CollectiveTable& table, double bytes) {
   if (above == points.begin()) {
     if (points.size() == 1) return points[0].seconds;
     const double slope = (points[1].seconds - points[0].seconds) / (points[1].bytes - points[0].bytes);
-    return points[0].seconds - slope * (points[0].bytes - bytes);
+    return std::max(points[0].seconds - slope * (points[0].bytes - bytes), points[0].seconds * bytes / points[0].bytes);
   }
   const auto& below = *(above - 1);
   const double share = std::log(bytes / below.bytes) / std::log(above->bytes / below.bytes);

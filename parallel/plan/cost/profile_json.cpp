@@ -25,7 +25,7 @@ class ProfileWriter {
   void integer(const char* name, std::int64_t field, ProfileRange) { json_[name] = field; }
   void sources(const char* name, const std::map<std::string, std::string>& field) { json_[name] = field; }
   void number_or_none(const char* name, const std::optional<double>& field, ProfileRange) {
-    json_[name] = field ? Json(*field) : Json();
+    json_[name] = number_or_null(field);
   }
 
   void tables(const char* name, const std::vector<CollectiveTable>& field) {

@@ -43,10 +43,11 @@ void add_group(const Partition& partition, const StateGroup& group, ByShard& sha
     if (sum == GradientSum::same_heads) add_to_shards(shards, &TensorGradientShare::same_heads, elements, part, bytes);
     begin = elements.end;
   }
-  // Of each tensor the maxima of weights and gradients and the count of saturated sums.
+  // Of each tensor the maxima of weights, gradients and small moments and the count of saturated sums.
   if (!group.is_fp8) return;
+  const double numbers = 3 + group.types.scaled_moments();
   for (TensorGradientShare& shard : shards)
-    shard.maxima += 3 * element_bytes(ElementType::float32) * static_cast<double>(group.parameters.size());
+    shard.maxima += numbers * element_bytes(ElementType::float32) * static_cast<double>(group.parameters.size());
 }
 
 double tensor_gradient_seconds(const CostContext& context, const TensorGradientShare& share) {

@@ -18,12 +18,23 @@ constexpr Names expert_names = {"FP8 maxima of expert states", "expert gradients
 // Of a stage's whole tensors.
 struct Gradients {
   double bytes = 0;
-  double fp8_tensors = 0;
+  double maxima = 0;  // bytes
 };
 struct Moved {
   Gradients gradients, last_gradients;
   double weights = 0;  // bytes
 };
+
+// Bytes of what data ranks agree on for an FP8 group's scales. All scale a tensor's gradients alike. Where they share
+// the sums, they also count together those that saturate. They agree on the weights' maximum where they share the
+// weights, and with small moments, whose maxima are of the values after the update, where they share the update.
+double maxima_bytes(const StateGroup& group, std::int64_t zero_stage) {
+  if (!group.is_fp8) return 0;
+  const int moments = group.types.scaled_moments();
+  const double states = moments > 0 ? (zero_stage > 0 ? 1 + moments : 0) : (zero_stage == 3 ? 1 : 0);
+  const double numbers = 1 + (zero_stage > 0 ? 1 : 0) + states;
+  return numbers * element_bytes(ElementType::float32) * static_cast<double>(group.parameters.size());
+}
 
 class Writer {
  public:
@@ -48,11 +59,8 @@ class Writer {
   void add_gradients(When when, const Gradients& gradients, const StateRanks& ranks, const Names& names) {
     const CollectiveCost& collectives = context_.collectives;
     const double bytes = gradients.bytes;
-    // All ranks scale an FP8 tensor's gradients alike; where they share the sums, they also count together those that
-    // saturate; where they share the weights, they agree on the scales of these, too.
-    const double numbers = 1 + (ranks.zero_stage > 0 ? 1 : 0) + (ranks.zero_stage == 3 ? 1 : 0);
-    const double maxima = gradients.fp8_tensors * element_bytes(ElementType::float32) * numbers;
-    add(when, Collective::all_reduce, names.maxima, ranks.data, maxima, collectives.all_reduce(maxima, ranks.data));
+    add(when, Collective::all_reduce, names.maxima, ranks.data, gradients.maxima,
+        collectives.all_reduce(gradients.maxima, ranks.data));
     if (ranks.zero_stage == 0)
       return add(when, Collective::all_reduce, names.gradients, ranks.data, bytes,
                  collectives.all_reduce(bytes, ranks.data));
@@ -97,12 +105,13 @@ std::vector<StateTransfer> state_transfers(const CostContext& context, std::size
   const bool reduces_once = partition.shape.reduction_group() == partition.shape.micro_batches;
   Moved dense, experts;
   for (const StateGroup& group : partition.groups[stage]) {
-    Moved& moved = group.kind == StateGroup::Kind::experts ? experts : dense;
+    const bool is_expert = group.kind == StateGroup::Kind::experts;
+    Moved& moved = is_expert ? experts : dense;
     const auto whole = static_cast<double>(group.whole());
     const bool is_last = !reduces_once && group.is_reduced_last(partition.zero_stage());
     Gradients& gradients = is_last ? moved.last_gradients : moved.gradients;
     gradients.bytes += whole * group.types.gradient_bytes();
-    if (group.is_fp8) gradients.fp8_tensors += static_cast<double>(group.parameters.size());
+    gradients.maxima += maxima_bytes(group, (is_expert ? expert_ranks(context) : dense_ranks(context)).zero_stage);
     moved.weights += whole * group.types.weight_bytes();
   }
   Writer writer(context, static_cast<double>(partition.stages[stage].blocks.size()));

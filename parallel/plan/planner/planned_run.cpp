@@ -84,11 +84,15 @@ double best_checkpoint_interval(double checkpoint, double between_failures) {
   return std::sqrt(2 * checkpoint * between_failures) - checkpoint;
 }
 
+double tokens_per_step(const Recipe& recipe) {
+  return static_cast<double>(recipe.batch.global) * static_cast<double>(recipe.batch.sequence_length);
+}
+
 PlannedRun planned_run(const Plan& plan, const ClusterProfile& profile) {
   const Recipe& recipe = plan.layout->recipe();
   const auto steps = static_cast<double>(recipe.training.steps);
   PlannedRun run;
-  run.tokens = steps * static_cast<double>(recipe.batch.global) * static_cast<double>(recipe.batch.sequence_length);
+  run.tokens = steps * tokens_per_step(recipe);
   run.seconds = steps * plan.simulation.step_seconds;
   // Ranks that share a CPU share its price too.
   const double devices = static_cast<double>(plan.layout->mesh().world()) / profile.ranks_per_device;

@@ -18,6 +18,8 @@ double seconds_with_failures(double useful, double interval, double checkpoint, 
 // The interval that makes it shortest, to first order (ibid., equation 9; Young, CACM 17, 1974).
 double best_checkpoint_interval(double checkpoint, double between_failures);
 
+double tokens_per_step(const Recipe& recipe);
+
 // Tokens, time, price, energy and goodput of all training.steps. The simulation must be done.
 PlannedRun planned_run(const Plan& plan, const ClusterProfile& profile);
 

@@ -8,6 +8,7 @@
 
 #include "core/graph/graph.h"
 #include "core/graph/operators.h"
+#include "core/recipe/rules/rules.h"
 #include "parallel/plan/cost/step_cost_model.h"
 #include "parallel/plan/memory/memory_model.h"
 #include "parallel/plan/planner/planned_run.h"
@@ -16,10 +17,6 @@
 
 namespace llmtrain {
 namespace {
-
-double tokens_per_step(const Recipe& recipe) {
-  return static_cast<double>(recipe.batch.global) * static_cast<double>(recipe.batch.sequence_length);
-}
 
 // Forward FLOPs per token that recompute repeats. On the unsharded graph: sharding does not change the whole model's
 // FLOPs.
@@ -201,6 +198,7 @@ void fill_report(const ClusterProfile& profile, Plan& plan) {
   // Without a stated limit nothing can be said against the plan.
   const double limit = report.device_memory_bytes;
   report.fits = limit <= 0 || fullest_rank(report).peak_bytes <= limit;
+  report.warnings = recipe_warnings(layout.recipe());
   warn_of_memory(report);
   warn_of_bubble(plan);
   warn_of_sharing(profile, plan);

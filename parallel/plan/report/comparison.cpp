@@ -9,7 +9,6 @@
 
 #include "core/base/printable.h"
 #include "core/base/units.h"
-#include "core/recipe/recipe_io.h"
 #include "parallel/plan/report/report.h"
 
 namespace llmtrain {
@@ -20,25 +19,6 @@ constexpr std::size_t value_width = 14;
 constexpr std::size_t change_width = 12;
 constexpr std::size_t key_width = 28;
 constexpr std::size_t setting_width = 15;
-
-void collect(const std::string& key, const Json& first, const Json& second, std::vector<KeyDifference>& found) {
-  if (first == second) return;
-  // Where only one recipe has a section, its keys are listed against null.
-  const auto is_section = [](const Json& value) { return value.is_object() || value.is_null(); };
-  if (!is_section(first) || !is_section(second)) {
-    found.push_back({key, first, second});
-    return;
-  }
-  const auto at = [](const Json& section, const std::string& name) {
-    return section.is_object() && section.contains(name) ? section[name] : Json(nullptr);
-  };
-  const auto inner = [&](const std::string& name) { return key.empty() ? name : key + "." + name; };
-  if (first.is_object())
-    for (const auto& [name, value] : first.items()) collect(inner(name), value, at(second, name), found);
-  if (!second.is_object()) return;
-  for (const auto& [name, value] : second.items())
-    if (!first.is_object() || !first.contains(name)) collect(inner(name), nullptr, value, found);
-}
 
 // "+12.3 %", and nothing where a ratio says nothing.
 std::string change(double first, double second) {
@@ -181,8 +161,7 @@ Json effect_json(const KeyEffect& effect) {
 }  // namespace
 
 std::vector<KeyDifference> key_differences(const Recipe& first, const Recipe& second) {
-  std::vector<KeyDifference> found;
-  collect("", to_json(first), to_json(second), found);
+  std::vector<KeyDifference> found = recipe_differences(first, second);
   std::erase_if(found, [](const KeyDifference& difference) {
     return difference.key == "name" || difference.key == "description" || difference.key == "log.directory";
   });

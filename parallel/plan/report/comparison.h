@@ -5,18 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "core/json/json_text.h"
+#include "core/recipe/recipe_difference.h"
 #include "parallel/plan/report/plan.h"
 #include "parallel/plan/report/text_layout.h"
 
 namespace llmtrain {
-
-// A key of two resolved recipes, "parallel.tensor", with a value in each; null where a recipe lacks it.
-struct KeyDifference {
-  std::string key;
-  Json first;
-  Json second;
-};
 
 // The keys whose values differ, in the recipes' order, without the name, the description and the
 // folder of logs, which follows the name.

@@ -85,7 +85,7 @@ Json goodput_json(const PlannedGoodput& goodput) {
           {"checkpoint_every", goodput.every},
           {"best_checkpoint_every", goodput.best_every},
           {"checkpoint_seconds", goodput.checkpoint_seconds},
-          {"expected_seconds", goodput.expected_seconds ? Json(*goodput.expected_seconds) : Json(nullptr)},
+          {"expected_seconds", number_or_null(goodput.expected_seconds)},
           {"fraction", goodput.fraction}};
 }
 
@@ -125,9 +125,8 @@ nlohmann::ordered_json to_json(const PlanReport& report) {
        {{"tokens", whole(report.run.tokens)},
         {"seconds", report.run.seconds},
         {"device_hours", report.run.device_hours},
-        {"price", report.run.price ? Json(*report.run.price) : Json(nullptr)},
-        {"energy_kilowatt_hours",
-         report.run.energy_kilowatt_hours ? Json(*report.run.energy_kilowatt_hours) : Json(nullptr)},
+        {"price", number_or_null(report.run.price)},
+        {"energy_kilowatt_hours", number_or_null(report.run.energy_kilowatt_hours)},
         {"goodput", report.run.goodput ? goodput_json(*report.run.goodput) : Json(nullptr)}}},
       {"ranks", list_json(report.ranks, rank_json)},
       {"communication", list_json(report.communication, communication_json)},

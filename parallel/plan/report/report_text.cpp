@@ -147,9 +147,9 @@ std::string goodput_text(const PlannedGoodput& goodput, bool is_stated) {
 void write_figures(std::string& page, const PlanReport& report, const Paint& paint) {
   const PlannedThroughput& speed = report.throughput;
   write_wrapped(page, label("Speed"),
-                fmt::format("{} tokens/s, {} tokens per day; MFU {}, HFU {}, {:.3g} TFLOP/s per device",
+                fmt::format("{} tokens/s, {} tokens per day; MFU {}, HFU {}, {} per device",
                             format_count(speed.tokens_per_second), format_count(speed.tokens_per_second * 86400),
-                            percent(speed.mfu), percent(speed.hfu), speed.model_tflops_per_device),
+                            percent(speed.mfu), percent(speed.hfu), tflops_text(speed.model_tflops_per_device)),
                 paint);
   write_wrapped(page, label("Bubble"),
                 percent(report.step.bubble_fraction) + " idle between the first and the last pass", paint);

@@ -4,6 +4,7 @@
 #include <spdlog/sinks/ostream_sink.h>
 
 #include <catch2/catch.hpp>
+#include <cstdlib>
 #include <regex>
 #include <string>
 
@@ -40,6 +41,18 @@ TEST_CASE("Verbosity sets what the console shows") {
   CHECK_FALSE(console.should_log(spdlog::level::debug));
   set_verbosity(Verbosity::verbose);
   CHECK(console.should_log(spdlog::level::debug));
+}
+
+TEST_CASE("NO_COLOR asks for no colours unless it is empty") {
+  const char* before = std::getenv("NO_COLOR");
+  const std::string value = before == nullptr ? "" : before;
+  ::unsetenv("NO_COLOR");
+  CHECK(wants_colours());
+  ::setenv("NO_COLOR", "", 1);
+  CHECK(wants_colours());
+  ::setenv("NO_COLOR", "1", 1);
+  CHECK_FALSE(wants_colours());
+  ::setenv("NO_COLOR", value.c_str(), 1);
 }
 
 TEST_CASE("A log file contains all levels with times, whatever the console shows, and is appended to") {

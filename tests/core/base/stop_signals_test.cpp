@@ -5,10 +5,13 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 
+#include "core/base/file.h"
 #include "tests/support/child_process.h"
+#include "tests/support/temporary_directory.h"
 
 namespace llmtrain {
 namespace {
@@ -88,6 +91,57 @@ TEST_CASE("a second interrupt ends the process at once; a second request of anot
   CHECK(after_two(SIGHUP, SIGTERM) == "asked to stop");
 }
 
+TEST_CASE("requests are answered at once, and a second one with the newest checkpoint") {
+  const test::TemporaryDirectory folder;
+  const auto said = [&](int first, int second) {
+    const std::string file = (folder.path() / "said").string();
+    test::in_child([&]() -> std::string {
+      stop_ignoring();
+      if (std::freopen(file.c_str(), "w", stderr) == nullptr) return "no file";
+      StopSignals stop;
+      stop.answer((folder.path() / "latest").string());
+      std::raise(first);
+      std::raise(second);
+      return "";
+    });
+    return read_file(file);
+  };
+  const std::string asked = "stopping after this step\n", interrupted = "stopping after this step; again to stop now\n";
+  CHECK(said(SIGTERM, SIGTERM) == asked);
+  CHECK(said(SIGUSR1, SIGUSR1) == asked);
+  CHECK(said(SIGUSR1, SIGINT) == asked + interrupted);
+  CHECK(said(SIGINT, SIGINT) ==
+        interrupted + "stopped at once, without a checkpoint; run the same command again to continue\n");
+  folder.write("latest", "step-00000100\n");
+  CHECK(said(SIGINT, SIGINT) == interrupted +
+                                    "stopped at once; the newest checkpoint is step-00000100; run the same command "
+                                    "again to continue\n");
+}
+
+TEST_CASE("a second request that ends another process is answered as well") {
+  const test::TemporaryDirectory folder;
+  const std::string file = (folder.path() / "said").string();
+  test::in_child([&]() -> std::string {
+    stop_ignoring();
+    if (std::freopen(file.c_str(), "w", stderr) == nullptr) return "no file";
+    // Before the fork, because the child may be killed at once: Catch has a handler of its own.
+    std::signal(SIGTERM, SIG_DFL);
+    const pid_t other = ::fork();
+    if (other == 0) {
+      ::pause();
+      ::_exit(0);
+    }
+    StopSignals stop;
+    stop.answer("");
+    stop.end_on_insistence(other);
+    std::raise(SIGINT);
+    std::raise(SIGTERM);
+    status_of(other);
+    return "";
+  });
+  CHECK(read_file(file) == "stopping after this step; again to stop now\nstopping now\n");
+}
+
 TEST_CASE("a second request ends the process that is to end then, and not this one") {
   stop_ignoring();
   // Before the fork, because the child may be killed at once: Catch has a handler of its own.
@@ -109,36 +163,33 @@ TEST_CASE("a second request ends the process that is to end then, and not this o
   CHECK(WTERMSIG(status) == SIGTERM);
 }
 
+// Says whether a starter was asked to stop, and with which code its child has ended. `child` gets the child's object,
+// as after exec: another one, which finds the starter's memory by its name.
+std::string after_child(int (*child)(const StopSignals&)) {
+  return test::in_child([&]() -> std::string {
+    const StopSignals starter;
+    starter.share_with_children();
+    const pid_t process = ::fork();
+    if (process == 0) {
+      const StopSignals stop;
+      ::_exit(child(stop));
+    }
+    const int status = status_of(process);
+    return std::string(starter.requested() ? "asked" : "not asked") + ", child " + std::to_string(WEXITSTATUS(status));
+  });
+}
+
 TEST_CASE("a request reaches the processes that were started, without a signal, and none comes back") {
-  const std::string said = test::in_child([]() -> std::string {
-    const StopSignals starter;
-    starter.share_with_children();
-    // As after exec: another object, which finds the first one's memory by its name.
-    const pid_t child = ::fork();
-    if (child == 0) {
-      const StopSignals stop;
-      bool before = stop.requested();
-      ::kill(::getppid(), SIGUSR1);
-      while (!stop.requested()) ::usleep(1000);
-      ::_exit(before ? 1 : 0);
-    }
-    const int status = status_of(child);
-    return std::string(starter.requested() ? "asked" : "not asked") + ", child " + std::to_string(WEXITSTATUS(status));
-  });
-  CHECK(said == "asked, child 0");
-  const std::string back = test::in_child([]() -> std::string {
-    const StopSignals starter;
-    starter.share_with_children();
-    const pid_t child = ::fork();
-    if (child == 0) {
-      const StopSignals stop;
-      std::raise(SIGTERM);
-      ::_exit(stop.requested() ? 0 : 1);
-    }
-    const int status = status_of(child);
-    return std::string(starter.requested() ? "asked" : "not asked") + ", child " + std::to_string(WEXITSTATUS(status));
-  });
-  CHECK(back == "not asked, child 0");
+  CHECK(after_child([](const StopSignals& stop) {
+          const bool before = stop.requested();
+          ::kill(::getppid(), SIGUSR1);
+          while (!stop.requested()) ::usleep(1000);
+          return before ? 1 : 0;
+        }) == "asked, child 0");
+  CHECK(after_child([](const StopSignals& stop) {
+          std::raise(SIGTERM);
+          return stop.requested() ? 0 : 1;
+        }) == "not asked, child 0");
 }
 
 }  // namespace

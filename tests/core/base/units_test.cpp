@@ -44,6 +44,15 @@ TEST_CASE("Durations show two units at most") {
   CHECK(format_duration(seconds) == text);
 }
 
+TEST_CASE("Short times are in microseconds, and nouns in their number") {
+  CHECK(format_duration(0.00036) == "360µs");
+  CHECK(format_duration(0.0009996) == "1ms");
+  CHECK(format_duration(0) == "0ms");
+  CHECK(format_number_of(1, "file") == "1 file");
+  CHECK(format_number_of(0, "file") == "0 files");
+  CHECK(format_number_of(1200, "file") == "1200 files");
+}
+
 // A value that rounds up to the next unit is written in that unit: no "60.0s", "1000ms", "1024 KiB" or "1000.0k".
 TEST_CASE("A value that rounds up to the next unit uses it") {
   CHECK(format_duration(0.9999) == "1.0s");

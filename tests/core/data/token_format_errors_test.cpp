@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/core/data/data_files.h"
+#include "tests/core/data/small_tokenizer.h"
 #include "tests/support/temporary_directory.h"
 
 namespace llmtrain::test {
@@ -164,14 +165,34 @@ TEST_CASE("Megatron: an index that is a broken link is missing, not ignored") {
   require_error(ExitCode::missing_input, {pointer, "a.idx"}, [&] { open(file.string(), {}); });
 }
 
-TEST_CASE("Text with a tokenizer other than bytes is refused") {
+TEST_CASE("Text whose tokenizer is missing, damaged or larger than the model is refused with its file") {
   const TemporaryDirectory folder;
-  for (const std::string name : {"a.txt", "a.jsonl"}) {
-    const auto file = folder.write(name, "{\"text\": \"long enough\"}");
-    require_error(ExitCode::bad_recipe, {"/data/tokenizer", "huggingface", "t.json", ".bin", "\"bytes\""}, [&] {
-      open(file.string(), {.tokenizer = {TokenizerKind::huggingface, "t.json"}});
-    });
-  }
+  const auto damaged = folder.write("damaged.json", "{\"model\": ").string();
+  const auto text = folder.write("a.txt", "long enough").string();
+  const auto opened_with = [&](const TokenizerRecipe& tokenizer, std::int64_t vocab_size) {
+    return [=] { open(text, {.vocab_size = vocab_size, .tokenizer = tokenizer}); };
+  };
+  require_error(ExitCode::missing_input, {pointer, "nowhere.json"},
+                opened_with({TokenizerKind::huggingface, "nowhere.json"}, 300));
+  require_error(ExitCode::missing_input, {pointer, "nowhere.model"},
+                opened_with({TokenizerKind::sentencepiece, "nowhere.model"}, 300));
+  require_error(ExitCode::bad_data, {pointer, "damaged.json", "not valid JSON"},
+                opened_with({TokenizerKind::huggingface, damaged}, 300));
+  require_error(ExitCode::bad_data, {pointer, "damaged.json", "SentencePiece"},
+                opened_with({TokenizerKind::sentencepiece, damaged}, 300));
+  const auto tokenizer = folder.write("tokenizer.json", small_tokenizer().dump()).string();
+  require_error(ExitCode::bad_data, {pointer, "tokenizer.json", "up to 260", "model.vocab_size is 260"},
+                opened_with({TokenizerKind::huggingface, tokenizer}, 260));
+}
+
+TEST_CASE("Packed text that is damaged or cut short is refused") {
+  const std::string gzip{
+      "\037\213\010\000\000\000\000\000\002\003\113\114\112\116\111\115\113\317\310\314\002\000\072\160\201\071\012\000"
+      "\000\000",
+      30};  // "abcdefghij"
+  check_refused("a.txt.gz", gzip.substr(0, 20), {"a.txt.gz", "cut short"});
+  check_refused("b.txt.gz", "plain text", {"b.txt.gz", "not a gzip file"});
+  check_refused("c.txt.zst", "plain text", {"c.txt.zst", "damaged"});
 }
 
 }  // namespace llmtrain::test

@@ -11,7 +11,8 @@ namespace {
 
 Tokens all_tokens(const std::filesystem::path& path, std::int64_t vocab_size = 1 << 20, MappingBudget budget = {},
                   const TokenizerRecipe& tokenizer = {}) {
-  const TokenSource source(path.string(), tokenizer, vocab_size, budget);
+  TextTokens text(tokenizer, vocab_size);
+  const TokenSource source(path.string(), text, vocab_size, budget);
   Tokens tokens(static_cast<std::size_t>(source.tokens()));
   source.read(0, tokens);
   return tokens;
@@ -118,7 +119,8 @@ TEST_CASE("A read may begin and end anywhere, across files and empty files") {
     folder.write(name, text);
   }
   MappingBudget budget;
-  const TokenSource source(folder.path().string(), {}, 256, budget);
+  TextTokens text({}, 256);
+  const TokenSource source(folder.path().string(), text, 256, budget);
   CHECK(source.files() == 5);
   REQUIRE(source.tokens() == 10);
   for (std::int64_t first = 0; first < 10; ++first) {

@@ -5,7 +5,11 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <string>
+#include <vector>
 
+#include "core/model/layers.h"
 #include "core/model/scaled_tensor.h"
 #include "tests/core/model/small_model.h"
 
@@ -126,6 +130,35 @@ TEST_CASE("recomputed FP8 operands are bitwise the first ones") {
     const NamedTensors expected = gradients(Recompute::none);
     check_same_bits(gradients(Recompute::selective), expected);
     check_same_bits(gradients(Recompute::full), expected);
+  }
+}
+
+// The scales of the three differ so much that one for all would round most of two of them to 0.
+TEST_CASE("weights that are stored in FP8 are multiplied as they are, each with its own scale") {
+  const Graph graph = Graph::build(llama_model());
+  std::vector<std::size_t> matrices;
+  for (std::size_t i = 0; i < graph.parameters.size(); ++i)
+    for (const char* role : {"query", "key", "value"})
+      if (graph.parameters[i].name == std::string("layers.0.attention.") + role + ".weight") matrices.push_back(i);
+  REQUIRE(matrices.size() == 3);
+  ParameterStore store(graph, matrices);
+  const at::Tensor payload = at::randn({store.elements()}).mul(100).to(at::kFloat8_e4m3fn);
+  const std::vector<float> scales{1, 0x1p12F, 0x1p24F};
+  store.attach_scaled_weights(payload, scales, at::kFloat);
+  const LinearLayer layer(BoundParameter(store, matrices.front(), matrices.back()), std::nullopt,
+                          Fp8Scaling(nullptr, nullptr));
+  const at::Tensor x = at::randn({5, graph.model.hidden_size});
+  const MicroBatch micro = random_micro_batch(graph.model);
+  const at::Tensor y = layer.forward(layer.keep(x, micro)).to(at::kDouble);
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < 3; ++i) {
+    const FlatRange& range = store.ranges()[i];
+    const std::int64_t rows = (range.end - range.begin) / graph.model.hidden_size;
+    const at::Tensor weight =
+        payload.slice(0, range.begin, range.end).to(at::kDouble).view({rows, graph.model.hidden_size}) / scales[i];
+    const at::Tensor expected = in_e4m3(x).to(at::kDouble).matmul(weight.t());
+    CHECK(distance(y.narrow(1, first, rows), expected) < 1e-5);
+    first += rows;
   }
 }
 

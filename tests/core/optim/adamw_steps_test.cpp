@@ -68,7 +68,7 @@ Exact exact_steps(const OptimizerRecipe& given, std::size_t count) {
 
 struct Training {
   explicit Training(const OptimizerRecipe& given)
-      : optimizer(make_optimizer(given, segments, [] { return at::zeros({elements}, at::kFloat); })) {}
+      : optimizer(make_optimizer(given, segments, [](Moment) { return at::zeros({elements}, at::kFloat); })) {}
 
   void run(std::size_t first, std::size_t last, at::ScalarType gradient_type = at::kFloat) {
     for (std::size_t k = first; k < last; ++k)

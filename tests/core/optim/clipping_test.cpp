@@ -44,7 +44,7 @@ TEST_CASE("what is clipped by the norm of all is learnt at that norm") {
   const double norm = gradients.norm().item<double>(), coefficient = clipping_coefficient(norm, 2);
   const OptimizerRecipe recipe{.beta1 = 0, .beta2 = 0, .eps = 1e-8, .weight_decay = 0};
   const at::Tensor weights = at::zeros({8});
-  const auto optimizer = make_optimizer(recipe, {{0, 3, true}, {3, 8, false}}, [] { return at::zeros({8}); });
+  const auto optimizer = make_optimizer(recipe, {{0, 3, true}, {3, 8, false}}, [](Moment) { return at::zeros({8}); });
   optimizer->update({weights, gradients, std::nullopt, 0.1, coefficient, 1});
   const at::Tensor m = optimizer->states().front().values;
   CHECK(m.norm().item<double>() == Approx(2).epsilon(1e-5));

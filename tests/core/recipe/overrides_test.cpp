@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/recipe/rules/rules.h"
 #include "tests/core/recipe/good_recipe.h"
 
 namespace llmtrain {
@@ -23,6 +24,27 @@ TEST_CASE("An override sets any key, with dots or slashes", "[recipe]") {
   CHECK(recipe.training.learning_rate.peak == 1e-3);
   CHECK(recipe.model.moe->experts == 8);
   CHECK(recipe.pipeline.balance.layers_per_stage == std::vector<std::int64_t>{4});
+}
+
+// JSON Schema (draft-07, section 6.1.1): "integer" matches any number with a zero fractional part.
+TEST_CASE("A whole number may be written with an exponent or a zero fraction", "[recipe]") {
+  CHECK(parse(small_recipe(), {"training.steps=1e3", "parallel.data=2.0"}).training.steps == 1000);
+  CHECK(parse(small_recipe(), {"parallel.data=2.0"}).parallel.data == 2);
+  CHECK(parse(small_recipe(), {"seed=9007199254740992.0"}).seed == 9007199254740992);
+  // One above 2^53 is not a double: it reads as its neighbour.
+  CHECK(complaints(small_recipe().dump(), {"seed=9007199254740994.0"}).size() == 1);
+}
+
+TEST_CASE("A run that ends within its warm-up is warned of, and any other is not", "[recipe]") {
+  const auto warnings = [](const std::string& warmup) {
+    return recipe_warnings(parse(small_recipe(), {"training.steps=100", "training.learning_rate.peak=0.02",
+                                                  "training.learning_rate.warmup_steps=" + warmup}));
+  };
+  CHECK(warnings("100").empty());
+  CHECK(warnings("400") == std::vector<std::string>{
+                               "training.learning_rate.warmup_steps: 400 is longer than the run (training.steps 100): "
+                               "the learning rate ends at 0.005, below its peak of 0.02"});
+  CHECK(warnings("101").size() == 1);
 }
 
 TEST_CASE("A value that is not JSON is a string", "[recipe]") {

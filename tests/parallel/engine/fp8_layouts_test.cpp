@@ -13,6 +13,8 @@ constexpr std::int64_t steps = 20;
 
 const Overrides fp8{"precision.fp8_level=\"O0\""};
 const Overrides fp8_gradients{"precision.fp8_level=\"O1\""};
+const Overrides fp8_moments{"precision.fp8_level=\"O2\""};
+const Overrides fp8_weights{"precision.fp8_level=\"O3\""};
 
 // Layouts with which each rank computes whole micro-batches.
 std::vector<RankCase> whole_micro_batches() {
@@ -52,7 +54,9 @@ void check_layouts(const Overrides& level, const std::vector<RankCase>& layouts,
   }
 }
 
-Overrides models() { return GENERATE(Overrides{}, Overrides{"model.architecture=\"gpt2\"", "model.kv_heads=4"}); }
+const Overrides gpt2{"model.architecture=\"gpt2\"", "model.kv_heads=4"};
+
+Overrides models() { return GENERATE(Overrides{}, gpt2); }
 
 }  // namespace
 
@@ -95,6 +99,37 @@ TEST_CASE("FP8 gradients of data ranks learn what one rank learns", "[ranks]") {
       {8, {zero(2), "batch.micro=1"}},
   };
   check_layouts(fp8_gradients, layouts, models(), {5e-4, 1e-3, 3e-2});
+}
+
+// Moments are rounded once a step: with scales of the logical tensor, in any layout alike.
+TEST_CASE("small moments learn what one rank learns", "[ranks]") {
+  const std::vector<RankCase> alike{
+      {1, {"pipeline.loops=3"}}, {2, {"parallel.pipeline=2", "pipeline.balance=[1,2]", "pipeline.schedule=\"1f1b\""}}};
+  check_layouts(fp8_moments, alike, gpt2, {1e-7, 1e-5, 1e-4});
+  check_layouts(fp8_moments, {{2, {"parallel.tensor=2"}}}, gpt2, {1e-6, 1e-3, 1e-2});
+  const std::vector<RankCase> data{
+      {2, {}},
+      {4, {zero(1), "parallel.pipeline=2", "pipeline.balance=[1,2]"}},
+      {4, {zero(2), "parallel.context=2"}},
+      {4, {zero(3), "pipeline.loops=3", "parallel.tensor=2"}},
+  };
+  check_layouts(fp8_moments, data, gpt2, {5e-4, 1e-3, 3e-2});
+}
+
+TEST_CASE("FP8 weights learn what one rank learns", "[ranks]") {
+  const std::vector<RankCase> alike{
+      {1, {"pipeline.loops=3", "memory.recompute=\"full\""}},
+      {2, {"parallel.pipeline=2", "pipeline.balance=[1,2]", "pipeline.schedule=\"1f1b\""}}};
+  check_layouts(fp8_weights, alike, {}, {1e-7, 1e-5, 1e-4});
+  const std::vector<RankCase> tensor{{4, {"parallel.tensor=4", "parallel.sequence=false"}}};
+  check_layouts(fp8_weights, tensor, {}, {1e-6, 1e-3, 1e-2});
+  const std::vector<RankCase> data{
+      {4, {zero(1), "parallel.context=2"}},
+      {4, {zero(2), "parallel.pipeline=2", "pipeline.balance=[1,2]"}},
+      // Breadth-first.
+      {4, {zero(3), "pipeline.loops=3", "parallel.tensor=2"}},
+  };
+  check_layouts(fp8_weights, data, {}, {5e-4, 1e-3, 3e-2});
 }
 
 TEST_CASE("every FP8 gradient is counted once, and none saturates in the first step", "[ranks]") {

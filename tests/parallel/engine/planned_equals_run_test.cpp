@@ -104,6 +104,18 @@ const std::vector<RankCase> fp8_layouts{
     {8,
      {"precision.fp8_level=\"O1\"", "parallel.tensor=2", "parallel.pipeline=2", "pipeline.loops=2",
       "parallel.zero_stage=3"}},
+    {2, {"precision.fp8_level=\"O2\"", "precision.compute=\"bf16\""}},
+    {3, {"precision.fp8_level=\"O2\"", "parallel.zero_stage=1", "pipeline.loops=2", "batch.global=12"}},
+    {4,
+     {"precision.fp8_level=\"O2\"", "parallel.tensor=2", "parallel.zero_stage=2", "pipeline.loops=4",
+      "model.architecture=\"gpt2\""}},
+    {4, {"precision.fp8_level=\"O2\"", "parallel.pipeline=2", "pipeline.loops=2", "parallel.zero_stage=3"}},
+    {2, {"precision.fp8_level=\"O3\"", "precision.compute=\"bf16\"", "parallel.pipeline=2", "pipeline.loops=2"}},
+    {3, {"precision.fp8_level=\"O3\"", "parallel.zero_stage=1", "pipeline.loops=2", "batch.global=12"}},
+    {4, {"precision.fp8_level=\"O3\"", "parallel.tensor=2", "parallel.zero_stage=2", "pipeline.loops=4"}},
+    {4,
+     {"precision.fp8_level=\"O3\"", "parallel.tensor=2", "parallel.zero_stage=3", "pipeline.loops=4",
+      "model.architecture=\"gpt2\"", "memory.recompute=\"full\""}},
 };
 
 // Every token goes to every expert, which is as even as the plan's routing: ranks send as many rows as it expects.
@@ -266,6 +278,26 @@ void check_memory(const Plan& plan, const RankRun& run) {
   if (kernels::has_onednn()) CHECK(static_cast<double>(run.peak) <= 1.05 * peak + late_bytes(plan));
 }
 
+// Bytes per element of the layers' matrices, by the plan and by what LibTorch reports of their memory.
+struct MatrixBytes {
+  double planned = 0, reported = 0;
+};
+
+MatrixBytes matrix_bytes(const Plan& plan) {
+  const auto& groups = plan.layout->partition().groups.front();
+  const StateGroup& group = *std::ranges::find_if(groups, &StateGroup::is_fp8);
+  const auto elements = static_cast<double>(group.elements());
+  MatrixBytes bytes{group.types.total_bytes(), 0};
+  LocalWorld(1).run([&](Communicator& communicator) {
+    const RankGroups ranks(communicator, *plan.layout);
+    ParameterStore store(plan.layout->graph(), group.parameters, ranks.shard_place());
+    const MemoryWatch watch;
+    const ShardedParameters parameters(plan.layout->graph(), store, group, {}, ranks.data, ranks.tensor);
+    bytes.reported = static_cast<double>(watch.memory().now()) / elements;
+  });
+  return bytes;
+}
+
 // The instructions, the bytes and the memory of every rank.
 void check_layout(const TrainingSetting& setting, const RankCase& layout) {
   INFO(in_words(layout.ranks, layout.overrides));
@@ -289,6 +321,16 @@ TEST_CASE("a step executes the schedule, sends the planned bytes, and needs the 
 TEST_CASE("so does a step with FP8") {
   const TrainingSetting setting;
   for (const RankCase& layout : fp8_layouts) check_layout(setting, layout);
+}
+
+TEST_CASE("FP8 levels store the planned bytes of a matrix's element") {
+  const TrainingSetting setting;
+  for (const auto& [level, expected] : {std::pair{"O1", 11.0}, {"O2", 6.0}, {"O3", 7.0}}) {
+    const RankCase alone{1, {std::string("precision.fp8_level=\"") + level + "\""}};
+    const MatrixBytes bytes = matrix_bytes(plan_of(recipe_of(setting, alone)));
+    CHECK(bytes.planned == expected);
+    CHECK(bytes.reported == Approx(expected).epsilon(1e-3));
+  }
 }
 
 TEST_CASE("so does a step of a model with experts") {

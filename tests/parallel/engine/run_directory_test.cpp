@@ -14,9 +14,7 @@
 
 #include "core/base/error.h"
 #include "core/base/file.h"
-#include "core/checkpoint/checkpoint.h"
 #include "core/recipe/recipe_io.h"
-#include "tests/parallel/engine/captured_log.h"
 #include "tests/parallel/engine/run_recipe.h"
 #include "tests/support/child_process.h"
 #include "tests/support/temporary_directory.h"
@@ -39,20 +37,6 @@ std::map<std::string, std::string> contents(const fs::path& folder) {
 
 std::string refusal_of(const Recipe& recipe) {
   return error_of([&] { const RunDirectory directory(recipe); });
-}
-
-fs::path write_step(const fs::path& checkpoints, std::int64_t step) {
-  const std::array<float, 4> values{1, 2, 3, 4};
-  const TensorSlice slice{"weight", "F32", {4}, {0}, {4}, values.data()};
-  CheckpointState state;
-  state.step = step;
-  state.recipe = to_json(run_recipe("/runs"));
-  return write_checkpoint(checkpoints, state, std::span(&slice, 1), 0);
-}
-
-void damage(const fs::path& checkpoint) {
-  for (const auto& entry : fs::directory_iterator(checkpoint))
-    if (entry.path().extension() == ".safetensors") fs::resize_file(entry.path(), fs::file_size(entry.path()) - 1);
 }
 
 TEST_CASE("a new folder is created, with its parents, the resolved recipe and folders for log and checkpoints") {
@@ -117,28 +101,28 @@ TEST_CASE("another recipe is refused with each key that differs, and nothing cha
   const fs::path path = folder.path() / "run";
   { const RunDirectory directory(run_recipe(path)); }
   const auto before = contents(path);
-  CHECK(refusal_of(run_recipe(path, {"seed=7", "training.learning_rate.peak=0.001", "model.architecture=gpt-rope",
-                                     "data.train.0.path=\"/other/text.txt\"", "parallel.zero_stage=1"})) ==
+  CHECK(refusal_of(run_recipe(path, {"seed=7", "model.architecture=gpt-rope", "data.train.0.path=\"/other/text.txt\"",
+                                     "parallel.zero_stage=1", "training.clip_norm=2"})) ==
         "2 " + path.string() +
             ": contains the run of another recipe; choose another --run-dir, or set these keys to the run's values:"
-            "\n  /seed: 7, in the run 1234"
-            "\n  /model/architecture: \"gpt-rope\", in the run \"gpt2\""
-            "\n  /model/position: \"rope\", in the run \"learned\""
-            "\n  /model/tie_embeddings: false, in the run true"
-            "\n  /data/train/0/path: \"/other/text.txt\", in the run \"/data/text.txt\""
-            "\n  /training/learning_rate/peak: 0.001, in the run 0.0003");
+            "\n  /seed: 7, in the run 1234; the order of the data and dropout follow from it"
+            "\n  /model/architecture: \"gpt-rope\", in the run \"gpt2\"; the run's weights are of its model"
+            "\n  /model/position: \"rope\", in the run \"learned\"; the run's weights are of its model"
+            "\n  /model/tie_embeddings: false, in the run true; the run's weights are of its model"
+            "\n  /data/train/0/path: \"/other/text.txt\", in the run \"/data/text.txt\"; "
+            "the run's position in its data counts the samples of these files"
+            "\n  /training/clip_norm: 2.0, in the run 1.0; all updates of a run are clipped alike");
   CHECK(contents(path) == before);
 }
 
-TEST_CASE("every key that changes the numbers is compared") {
+TEST_CASE("keys whose change would falsify the run are compared") {
   const TemporaryDirectory folder;
   const fs::path path = folder.path() / "run";
   { const RunDirectory directory(run_recipe(path)); }
   for (const char* change :
-       {"name=other", "model.layers=5", "model.dropout=0.1", "data.shuffle=false", "batch.global=16",
-        "batch.sequence_length=8", "training.steps=11", "training.clip_norm=0", "training.init_from=\"hf:/gpt2\"",
-        "training.optimizer.beta2=0.99", "training.learning_rate.warmup_steps=2", "precision.compute=bf16",
-        "data.train.1={\"path\":\"more.txt\"}", "data.validation.0={\"path\":\"more.txt\"}",
+       {"name=other", "model.layers=5", "model.dropout=0.1", "data.shuffle=false", "batch.sequence_length=8",
+        "training.clip_norm=0", "training.init_from=\"hf:/gpt2\"", "training.optimizer.beta2=0.99",
+        "precision.compute=bf16", "data.train.1={\"path\":\"more.txt\"}",
         "data.tokenizer={\"huggingface\":\"tokenizer.json\"}", "model.moe={\"experts\":4}"}) {
     INFO(change);
     const std::string key = std::string(change).substr(0, std::string(change).find_first_of(".="));
@@ -147,22 +131,82 @@ TEST_CASE("every key that changes the numbers is compared") {
   }
 }
 
-TEST_CASE("a run resumes in another layout and with other settings; recipe.json keeps the first ones") {
+TEST_CASE("a run resumes with other steps, rates and settings, and in another layout") {
   const TemporaryDirectory folder;
   const fs::path path = folder.path() / "run";
   { const RunDirectory directory(run_recipe(path)); }
   const auto before = contents(path);
-  for (const char* change :
-       {"$schema=recipe.schema.json", "description=\"second try\"", "batch.micro=2", "parallel.pipeline=2",
-        "parallel.zero_stage=1", "pipeline.loops=2", "pipeline.balance=[2,2]", "memory.recompute=full",
-        "kernels.attention=math", "cluster.nodes=2", "cluster.device=cpu", "launch.watchdog_seconds=10",
-        "checkpoint.every=5", "checkpoint.async=false", "log.every=10", "log.tensorboard=false"}) {
+  for (const char* change : {"$schema=recipe.schema.json",
+                             "description=\"second try\"",
+                             "batch.micro=2",
+                             "batch.global=16",
+                             "training.steps=11",
+                             "training.learning_rate.peak=0.001",
+                             "training.learning_rate.schedule=constant",
+                             "training.evaluate_batches=2",
+                             "data.validation.0={\"path\":\"more.txt\"}",
+                             "training.skip_limit=3",
+                             "parallel.pipeline=2",
+                             "parallel.zero_stage=1",
+                             "pipeline.loops=2",
+                             "pipeline.balance=[2,2]",
+                             "memory.recompute=full",
+                             "kernels.attention=math",
+                             "cluster.nodes=2",
+                             "cluster.device=cpu",
+                             "launch.watchdog_seconds=10",
+                             "checkpoint.every=5",
+                             "checkpoint.async=false",
+                             "log.every=10",
+                             "log.tensorboard=false"}) {
     INFO(change);
     std::vector<Override> overrides{change};
     if (std::string(change).starts_with("pipeline.balance")) overrides.emplace_back("parallel.pipeline=2");
     CHECK(refusal_of(run_recipe(path, overrides)) == "no error");
     CHECK(contents(path) == before);
   }
+}
+
+TEST_CASE("recipe.json becomes that of the steps that follow, and each former one stays") {
+  const TemporaryDirectory folder;
+  const fs::path path = folder.path() / "run";
+  const auto kept = [&](const char* name) { return parse_recipe(read_file(path / name), name, "/"); };
+  const Recipe first = run_recipe(path), second = run_recipe(path, {"training.steps=20"}),
+               third = run_recipe(path, {"training.steps=30"});
+  {
+    RunDirectory directory(first);
+    CHECK_FALSE(directory.former_recipe());
+    directory.keep_recipe(0);
+  }
+  {
+    RunDirectory directory(first);
+    CHECK(directory.former_recipe() == first);
+    const auto before = contents(path);
+    directory.keep_recipe(10);
+    CHECK(contents(path) == before);
+  }
+  {
+    RunDirectory directory(second);
+    CHECK(directory.former_recipe() == first);
+    directory.keep_recipe(10);
+    CHECK(kept("recipe.json") == second);
+    CHECK(kept("recipe-until-step-00000010.json") == first);
+  }
+  // The second recipe has done no step that a checkpoint holds: the first one reached step 10.
+  RunDirectory directory(third);
+  directory.keep_recipe(10);
+  CHECK(kept("recipe.json") == third);
+  CHECK(kept("recipe-until-step-00000010.json") == first);
+}
+
+TEST_CASE("a recipe that is changed before the first step leaves no former one") {
+  const TemporaryDirectory folder;
+  const fs::path path = folder.path() / "run";
+  { const RunDirectory directory(run_recipe(path)); }
+  RunDirectory directory(run_recipe(path, {"training.steps=20"}));
+  directory.keep_recipe(0);
+  for (const auto& entry : fs::directory_iterator(path))
+    CHECK_THAT(entry.path().filename().string(), !Catch::StartsWith("recipe-until"));
 }
 
 TEST_CASE("a run whose experts take micro-batches as a whole does not resume with others") {
@@ -285,88 +329,6 @@ TEST_CASE("killed at any point of its start, the folder counts as new or as the 
     REQUIRE(parse_recipe(read_file(fs::path(recipe.log.directory) / "recipe.json"), "recipe.json", "/") == recipe);
     CHECK((!killed || call < 1000));
   }
-}
-
-TEST_CASE("auto resumes from the newest complete checkpoint and names the damaged ones") {
-  const TemporaryDirectory folder;
-  const RunDirectory directory(run_recipe(folder.path() / "run"));
-  CHECK_FALSE(directory.checkpoint_to_resume());
-  const fs::path first = write_step(directory.checkpoints(), 1);
-  CHECK(directory.checkpoint_to_resume() == first);
-  const fs::path second = write_step(directory.checkpoints(), 2);
-  CHECK(directory.checkpoint_to_resume() == second);
-  damage(second);
-  const test::CapturedLog messages;
-  const auto found = directory.checkpoint_to_resume();
-  CHECK(found == first);
-  CHECK_THAT(messages.text(), Catch::Contains(second.string()) && Catch::Contains("skipped"));
-}
-
-TEST_CASE("a run whose checkpoints are all damaged does not start over by itself") {
-  const TemporaryDirectory folder;
-  const RunDirectory directory(run_recipe(folder.path() / "run"));
-  damage(write_step(directory.checkpoints(), 1));
-  const test::CapturedLog messages;
-  CHECK_THAT(error_of([&] { directory.checkpoint_to_resume(); }),
-             Catch::StartsWith("65 " + directory.checkpoints().string()) && Catch::Contains("step-00000001") &&
-                 Catch::Contains("--resume"));
-}
-
-TEST_CASE("resume accepts a checkpoint or a run directory") {
-  const TemporaryDirectory folder;
-  const fs::path other = folder.path() / "other";
-  write_step(other / "checkpoints", 1);
-  const fs::path newest = write_step(other / "checkpoints", 2);
-  const auto resumed = [&](const fs::path& path) {
-    const auto recipe = run_recipe(folder.path() / "run", {"checkpoint.resume=\"" + path.string() + "\""});
-    return RunDirectory(recipe).checkpoint_to_resume();
-  };
-  CHECK(resumed(other / "checkpoints" / "step-00000001") == other / "checkpoints" / "step-00000001");
-  CHECK(resumed(other) == newest);
-  damage(newest);
-  const test::CapturedLog messages;
-  CHECK(resumed(other) == other / "checkpoints" / "step-00000001");
-  CHECK_THAT(error_of([&] { resumed(newest); }), Catch::StartsWith("65 " + newest.string()));
-}
-
-TEST_CASE("resume names what is missing") {
-  const TemporaryDirectory folder;
-  fs::create_directories(folder.path() / "empty run" / "checkpoints");
-  const auto error_of_resume = [&](const fs::path& path) {
-    const auto recipe = run_recipe(folder.path() / "run", {"checkpoint.resume=\"" + path.string() + "\""});
-    return error_of([&] { RunDirectory(recipe).checkpoint_to_resume(); });
-  };
-  const fs::path absent = folder.path() / "absent", empty = folder.path() / "empty run", file = folder.write("f", "");
-  CHECK(error_of_resume(absent) == "66 " + absent.string() + ": checkpoint.resume names it, but it does not exist");
-  CHECK(error_of_resume(empty) ==
-        "66 " + empty.string() + ": checkpoint.resume names this run, but it contains no checkpoint");
-  CHECK_THAT(error_of_resume(file), Catch::StartsWith("66 " + file.string()));
-}
-
-TEST_CASE("the same command again resumes from the run's own checkpoints, not from the one that resume names") {
-  const TemporaryDirectory folder;
-  const fs::path named = write_step(folder.path() / "other" / "checkpoints", 7);
-  const Recipe recipe = run_recipe(folder.path() / "run", {"checkpoint.resume=\"" + named.string() + "\""});
-  const RunDirectory directory(recipe);
-  CHECK(directory.checkpoint_to_resume() == named);
-  const fs::path own = write_step(directory.checkpoints(), 8);
-  const test::CapturedLog messages;
-  CHECK(directory.checkpoint_to_resume() == own);
-  CHECK_THAT(messages.text(), Catch::Contains("continues from the newest, not from " + named.string()));
-  damage(own);
-  CHECK(directory.checkpoint_to_resume() == named);
-}
-
-TEST_CASE("a checkpoint of another model with the same tensor shapes is refused, naming each key") {
-  const TemporaryDirectory folder;
-  const fs::path named = write_step(folder.path() / "other" / "checkpoints", 1);
-  const Recipe recipe = run_recipe(
-      folder.path() / "run",
-      {"checkpoint.resume=\"" + named.string() + "\"", "model.heads=4", "model.norm_eps=0.001", "model.dropout=0.3"});
-  const std::string refusal = error_of([&] { RunDirectory::check(recipe); });
-  CHECK_THAT(refusal, Catch::StartsWith("2 /model/heads: is 4 in the recipe and 2 in " + named.string()));
-  CHECK_THAT(refusal, Catch::Contains("/model/norm_eps") && !Catch::Contains("dropout"));
-  CHECK_FALSE(fs::exists(recipe.log.directory));
 }
 
 }  // namespace

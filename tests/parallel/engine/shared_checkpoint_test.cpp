@@ -76,6 +76,18 @@ bool same_contents(const fs::path& a, const fs::path& b) {
   return first.bytes == second.bytes;
 }
 
+// The dtypes of a matrix's states at an FP8 level, by their suffixes.
+struct FormatsOfLevel {
+  std::string override;
+  std::map<std::string, std::string> dtypes;
+};
+
+std::vector<FormatsOfLevel> formats_of_levels() {
+  return {{"precision.fp8_level=\"O1\"", {{"", "F16"}, {".m", "F32"}, {".v", "F32"}}},
+          {"precision.fp8_level=\"O2\"", {{"", "F16"}, {".m", "F8_E4M3"}, {".v", "F16"}}},
+          {"precision.fp8_level=\"O3\"", {{"", "F8_E4M3"}, {".master", "F16"}, {".m", "F8_E4M3"}, {".v", "F16"}}}};
+}
+
 // Runs on all ranks of a layout after they have loaded a checkpoint.
 template <class Work>
 void on_ranks(const TrainingSetting& setting, const RankCase& layout, const Overrides& model,
@@ -96,6 +108,46 @@ fs::path saved_alone(const TrainingSetting& setting, const Overrides& model) {
   return folder / "step-00000002";
 }
 
+// The numbers of a tensor, times its scale.
+at::Tensor values_of(const CheckpointReader& reader, const std::string& name) {
+  const LogicalTensor& tensor = *reader.find(name);
+  const auto type = tensor.dtype == "F32"    ? at::kFloat
+                    : tensor.dtype == "F16"  ? at::kHalf
+                    : tensor.dtype == "BF16" ? at::kBFloat16
+                                             : at::kFloat8_e4m3fn;
+  at::Tensor stored = at::empty(tensor.shape, type);
+  reader.read_box(name, {std::vector<std::int64_t>(tensor.shape.size()), tensor.shape},
+                  {static_cast<std::byte*>(stored.data_ptr()), stored.nbytes()});
+  const at::Tensor values = stored.to(at::kDouble);
+  return reader.find(name + ".scale") == nullptr ? values : values / values_of(reader, name + ".scale");
+}
+
+// The largest differences between two checkpoints' states of all matrices, each relative to the tensor's largest.
+struct StoredValues {
+  double weights = 0, first_moments = 0, second_moments = 0;
+};
+
+StoredValues stored_values(const fs::path& from, const fs::path& to) {
+  const CheckpointReader first(from), second(to);
+  const auto change = [&](const std::string& name, const std::string& suffix) {
+    const auto most_precise = [&](const CheckpointReader& reader) {
+      return values_of(reader,
+                       suffix.empty() && reader.find(name + ".master") != nullptr ? name + ".master" : name + suffix);
+    };
+    const at::Tensor expected = most_precise(first);
+    return ((most_precise(second) - expected).abs().max() / expected.abs().max()).item<double>();
+  };
+  StoredValues largest;
+  for (const LogicalTensor& tensor : first.tensors()) {
+    const std::string& name = tensor.name;
+    if (!name.starts_with("layers.") || !name.ends_with(".weight") || tensor.shape.size() != 2) continue;
+    largest.weights = std::max(largest.weights, change(name, ""));
+    largest.first_moments = std::max(largest.first_moments, change(name, ".m"));
+    largest.second_moments = std::max(largest.second_moments, change(name, ".v"));
+  }
+  return largest;
+}
+
 }  // namespace
 
 TEST_CASE("the ranks of every layout together write what one rank writes", "[ranks]") {
@@ -113,12 +165,18 @@ TEST_CASE("the ranks of every layout together write what one rank writes", "[ran
 
 TEST_CASE("FP8 states and their scales are the same from every layout", "[ranks]") {
   const TrainingSetting setting;
-  const Overrides model{"model.layers=4", "precision.fp8_level=\"O1\""};
+  const FormatsOfLevel level = GENERATE(from_range(formats_of_levels()));
+  const Overrides model{"model.layers=4", level.override};
   const fs::path alone = saved_alone(setting, model);
   const CheckpointReader reader(alone);
   const std::string matrix = "layers.1.ffn.up.weight";
-  CHECK(reader.find(matrix)->dtype == "F16");
-  for (const char* scale : {".scale", ".mu"}) CHECK(reader.find(matrix + scale)->shape == std::vector<std::int64_t>{1});
+  for (const auto& [suffix, dtype] : level.dtypes) {
+    CHECK(reader.find(matrix + suffix)->dtype == dtype);
+    const LogicalTensor* scale = reader.find(matrix + suffix + ".scale");
+    REQUIRE((scale != nullptr) == (dtype != "F32"));
+    if (scale != nullptr) CHECK(scale->shape == std::vector<std::int64_t>{1});
+  }
+  CHECK(reader.find(matrix + ".mu")->shape == std::vector<std::int64_t>{1});
   CHECK(reader.find("layers.1.ffn_norm.weight.scale") == nullptr);
   const fs::path folder = setting.directory().path() / "together";
   for (const RankCase& layout :
@@ -134,7 +192,8 @@ TEST_CASE("FP8 states and their scales are the same from every layout", "[ranks]
 
 TEST_CASE("a run with FP8 states that was resumed is bitwise one that never stopped", "[ranks]") {
   const TrainingSetting setting;
-  const RankCase layout{4, {"precision.fp8_level=\"O1\"", zero(1), "batch.micro=2"}};
+  const FormatsOfLevel level = GENERATE(from_range(formats_of_levels()));
+  const RankCase layout{4, {level.override, zero(1), "batch.micro=2"}};
   const Recipe recipe = setting.recipe(layout.overrides);
   const fs::path folder = setting.directory().path() / "together";
   LocalWorld(4).run([&](Communicator& communicator) {
@@ -152,28 +211,35 @@ TEST_CASE("a run with FP8 states that was resumed is bitwise one that never stop
 }
 
 TEST_CASE("the states of one FP8 level load at another", "[ranks]") {
-  const TrainingSetting setting;
-  const Overrides fp8{"precision.fp8_level=\"O1\""};
-  const auto weights_of = [&](const Overrides& level, const fs::path& checkpoint) {
+  const std::vector<FormatsOfLevel> levels = formats_of_levels();
+  const auto saved_by = [](const TrainingSetting& setting, const Overrides& level, const fs::path& checkpoint) {
     LoneTrainer trainer(setting.recipe(level));
     trainer.resume(CheckpointReader(checkpoint));
-    return named_weights(trainer.model());
+    test::save(trainer, setting.directory().path() / "again");
+    return setting.directory().path() / "again" / "step-00000002";
   };
-  const auto largest_change = [](const NamedWeights& from, const NamedWeights& to) {
-    double largest = 0;
-    for (const auto& [name, values] : from)
-      largest = std::max(largest, (to.at(name).to(at::kDouble) - values).abs().max().item<double>() /
-                                      values.abs().max().item<double>());
-    return largest;
-  };
-  const fs::path scaled = saved_alone(setting, fp8);
-  CHECK(largest_change(weights_of(fp8, scaled), weights_of({}, scaled)) == 0);
-  const TrainingSetting other;
-  const fs::path plain = saved_alone(other, {"precision.compute=\"bf16\""});
-  // fp16 has eleven binary digits.
-  const double change = largest_change(weights_of({}, plain), weights_of(fp8, plain));
-  CHECK(change > 0);
-  CHECK(change <= 0x1p-11);
+  // Wider types have all numbers of narrower ones: what comes back is what was stored.
+  for (std::size_t from = 0; from < levels.size(); ++from)
+    for (std::size_t to = 0; to <= from; ++to) {
+      INFO(levels[from].override << " as " << (to == 0 ? "none" : levels[to - 1].override));
+      const TrainingSetting setting, other, back;
+      const fs::path stored = saved_alone(setting, {levels[from].override});
+      const fs::path wide = saved_by(other, to == 0 ? Overrides{} : Overrides{levels[to - 1].override}, stored);
+      const StoredValues values = stored_values(stored, wide);
+      for (const double change : {values.weights, values.first_moments, values.second_moments}) CHECK(change == 0);
+    }
+  const TrainingSetting setting;
+  const fs::path plain = saved_alone(setting, {"precision.compute=\"bf16\""});
+  for (const FormatsOfLevel& level : levels) {
+    const TrainingSetting other;
+    const StoredValues change = stored_values(plain, saved_by(other, {level.override}, plain));
+    // fp16 has eleven binary digits, E4M3 four.
+    CHECK(change.weights > 0);
+    CHECK(change.weights <= 0x1p-11);
+    const bool is_scaled = level.dtypes.at(".m") == "F8_E4M3";
+    CHECK(change.first_moments == (is_scaled ? Approx(0x1p-5).margin(0x1p-5) : Approx(0)));
+    CHECK(change.second_moments == (is_scaled ? Approx(0x1p-12).margin(0x1p-12) : Approx(0)));
+  }
 }
 
 TEST_CASE("no rank needs more memory than its own state to write and read a checkpoint", "[ranks]") {

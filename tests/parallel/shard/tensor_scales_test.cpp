@@ -123,7 +123,7 @@ TEST_CASE("where sums saturate the headroom is halved, and else it doubles over 
   const auto states = on_ranks(fp8_recipe(zero_stage), 4, [](ShardRank& rank) {
     std::vector<float> found;
     const at::Tensor ones = at::ones({rank.store.elements()});
-    for (std::size_t i = 0; i < rank.store.ranges().size(); ++i) rank.parameters.scales()->set_state(i, {1, 1});
+    for (std::size_t i = 0; i < rank.store.ranges().size(); ++i) rank.parameters.scales()->set_state(i, {{1}, 1});
     for (int step = 0; step < 4; ++step) {
       reduce_gradients(rank, ones);
       found.push_back(rank.parameters.scales()->state(2).headroom);
@@ -166,10 +166,10 @@ TEST_CASE("weights that have grown out of their scale get another and keep their
       rank.parameters.update(learning_rate, 1, number);
       return gathered_weights(rank);
     };
-    const float before = rank.parameters.scales()->state(0).weight;
+    const float before = rank.parameters.scales()->state(0).scales[0];
     // From 0.08 to 0.4.
     const at::Tensor grown = step(0.3, 1), same = step(0, 2);
-    if (rank.parameters.scales()->state(0).weight >= before) return 1.0;
+    if (rank.parameters.scales()->state(0).scales[0] >= before) return 1.0;
     return ((same - grown).abs() / grown.abs()).max().item<double>();
   });
   for (const double error : errors) CHECK(error <= 0x1p-11);
@@ -190,7 +190,7 @@ TEST_CASE("fp16 weights with scales take AdamW's steps, rounded to eleven digits
     for (std::size_t i = 0; i < rank.store.ranges().size(); ++i) {
       const FlatRange& range = rank.store.ranges()[i];
       const at::Tensor before = weights.before.slice(0, range.begin, range.end);
-      weights.scales.push_back(parameters.scales()->state(i).weight);
+      weights.scales.push_back(parameters.scales()->state(i).scales[0]);
       const double placed = before.abs().max().item<double>() * weights.scales.back();
       // Room for a step that multiplies the largest weight, however small it is.
       if (placed >= 4096 || (placed < 2048 && weights.scales.back() != 0x1p14F)) weights.scales.back() = 0;

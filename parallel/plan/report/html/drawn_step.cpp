@@ -7,6 +7,8 @@
 #include <cmath>
 #include <map>
 
+#include "core/page/axis.h"
+
 namespace llmtrain {
 namespace {
 
@@ -46,13 +48,6 @@ std::optional<TimeSpan> find_cut(const std::map<std::int32_t, std::vector<Timeli
 }
 
 }  // namespace
-
-double round_step(double least) {
-  const double power = std::pow(10, std::floor(std::log10(least)));
-  for (const double factor : {1.0, 2.0, 5.0})
-    if (factor * power >= least) return factor * power;
-  return 10 * power;
-}
 
 TimeAxis::TimeAxis(double seconds, double width, std::optional<TimeSpan> cut) : width_(width) {
   if (!cut) {

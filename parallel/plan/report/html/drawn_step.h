@@ -16,9 +16,6 @@ namespace llmtrain {
 constexpr double plot_width = 1100;
 constexpr double gutter = 72;  // units left of the axis, for the names of ranks
 
-// 1, 2 or 5 times a power of ten, not less than `least`: the distance of an axis' ticks.
-double round_step(double least);
-
 struct TimeSpan {
   double start = 0;
   double end = 0;

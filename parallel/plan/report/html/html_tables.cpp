@@ -17,10 +17,6 @@ namespace {
 // Bounds the size of the page.
 constexpr std::size_t most_rows = 128;
 
-std::string card(std::string_view name, const std::string& value, const std::string& detail) {
-  return fmt::format("<div class=\"card\"><h3>{}</h3><p class=\"value\">{}</p><p>{}</p></div>", name, value, detail);
-}
-
 std::string verdict(const PlanReport& report) {
   const double peak = fullest_rank(report).peak_bytes;
   const double limit = report.device_memory_bytes;
@@ -36,12 +32,6 @@ std::string mesh_text(const PlanReport& report) {
                                  html_text(report.profile), mesh.tensor, mesh.context, mesh.data, mesh.pipeline);
   if (mesh.expert > 1) text += fmt::format(", expert {} within data", mesh.expert);
   return text;
-}
-
-std::string row(std::string_view tag, const std::vector<std::string>& cells) {
-  std::string text = "<tr>";
-  for (const std::string& cell : cells) text += fmt::format("<{0}>{1}</{0}>", tag, cell);
-  return text + "</tr>\n";
 }
 
 bool uses_host(const PlanReport& report) {
@@ -65,15 +55,6 @@ std::vector<std::string> rank_cells(const PlanReport& report, const PlannedRank&
 
 }  // namespace
 
-std::string html_table(int words, const std::vector<std::string>& head,
-                       const std::vector<std::vector<std::string>>& rows) {
-  // The style sheet aligns the columns by this class.
-  std::string text =
-      fmt::format("<div class=\"scroll\"><table class=\"words-{}\"><thead>{}</thead><tbody>\n", words, row("th", head));
-  for (const auto& cells : rows) text += row("td", cells);
-  return text + "</tbody></table></div>";
-}
-
 std::string headline_section(const PlanReport& report) {
   const PlannedRank& rank = fullest_rank(report);
   const PlannedThroughput& speed = report.throughput;
@@ -87,15 +68,18 @@ std::string headline_section(const PlanReport& report) {
   const std::string of_limit =
       report.device_memory_bytes > 0 ? "of " + bytes_text(report.device_memory_bytes) + " on" : "on";
   text += "<div class=\"cards\">";
-  text += card("Step", duration_text(report.step.seconds), fmt::format("{} sequences", report.recipe.batch.global));
-  text += card("Memory", bytes_text(rank.peak_bytes), fmt::format("{} pipeline rank {}", of_limit, rank.pipeline_rank));
-  text += card("Speed", format_count(speed.tokens_per_second),
-               fmt::format("tokens/s, {} per day", format_count(speed.tokens_per_second * 86400)));
-  text += card("MFU", percent(speed.mfu),
-               fmt::format("HFU {}, {:.3g} TFLOP/s per device", percent(speed.hfu), speed.model_tflops_per_device));
-  text += card("Bubble", percent(report.step.bubble_fraction), "idle between the first and the last pass");
-  text += card("Run", duration_text(report.run.seconds),
-               fmt::format("{}, {} tokens", cost_text(report.run), format_count(report.run.tokens)));
+  text +=
+      html_card("Step", duration_text(report.step.seconds), fmt::format("{} sequences", report.recipe.batch.global));
+  text += html_card("Memory", bytes_text(rank.peak_bytes),
+                    fmt::format("{} pipeline rank {}", of_limit, rank.pipeline_rank));
+  text += html_card("Speed", format_count(speed.tokens_per_second),
+                    fmt::format("tokens/s, {} per day", format_count(speed.tokens_per_second * 86400)));
+  text +=
+      html_card("MFU", percent(speed.mfu),
+                fmt::format("HFU {}, {} per device", percent(speed.hfu), tflops_text(speed.model_tflops_per_device)));
+  text += html_card("Bubble", percent(report.step.bubble_fraction), "idle between the first and the last pass");
+  text += html_card("Run", duration_text(report.run.seconds),
+                    fmt::format("{}, {} tokens", cost_text(report.run), format_count(report.run.tokens)));
   return text + "</div>\n";
 }
 
@@ -166,9 +150,7 @@ std::string communication_section(const PlanReport& report) {
 
 std::string recipe_section(const PlanReport& report) {
   const std::string json = to_json(report.recipe).dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
-  return "<section><h2>Recipe</h2><details><summary>Every key, including those filled in by "
-         "defaults and presets</summary><pre>" +
-         html_text(json) + "</pre></details></section>\n";
+  return recipe_details(json);
 }
 
 }  // namespace llmtrain

@@ -217,16 +217,14 @@ std::string timeline_legend(const ScheduleShape& shape) {
   return legend + swatch("step", "optimizer") + "</p>";
 }
 
-std::string timeline_section(const Plan& plan, const TimelineSelection& selection, const TimeAxis& axis) {
+std::string timeline_section(const Plan& plan, const TimelineSelection& selection, const TimeAxis& axis,
+                             std::string_view title, std::string_view note) {
   const TimelineDrawing drawing(plan, selection, axis);
-  std::string text =
-      "<section><h2>Schedule<span class=\"zoom\" hidden><button type=\"button\" data-zoom=\"0.5\">−</button>"
+  std::string text = fmt::format(
+      "<section><h2>{}<span class=\"zoom\" hidden><button type=\"button\" data-zoom=\"0.5\">−</button>"
       "<button type=\"button\" data-zoom=\"0\">whole step</button>"
-      "<button type=\"button\" data-zoom=\"2\">+</button></span></h2>";
-  text +=
-      "<p class=\"note\">One step of each pipeline rank: passes with their micro-batch number, below them "
-      "gathers and reductions of the data-parallel ranks, sends and receives. " +
-      what_is_left_out(plan, selection) + "</p>";
+      "<button type=\"button\" data-zoom=\"2\">+</button></span></h2><p class=\"note\">{} {}</p>",
+      title, note, what_is_left_out(plan, selection));
   text += timeline_legend(plan.layout->schedule().shape);
   text += "<div class=\"scroll\">" + drawing.svg() + "</div>";
   return text + "<script type=\"application/json\" id=\"timeline-data\">" + drawing.data() + "</script></section>\n";

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/page/html.h"
 #include "parallel/plan/report/html/drawn_step.h"
 #include "parallel/plan/report/plan.h"
 #include "parallel/schedule/schedule.h"
@@ -25,8 +26,9 @@ std::string communication_section(const PlanReport& report);
 std::string recipe_section(const PlanReport& report);
 
 // The schedule as SVG in a <section>: one row per selected rank with lanes for passes, data-parallel collectives and
-// transfers; and as JSON for the page's script, which describes the instruction under the pointer.
-std::string timeline_section(const Plan& plan, const TimelineSelection& selection, const TimeAxis& axis);
+// transfers; and as JSON for the page's script, which describes the instruction under the pointer. The note is HTML.
+std::string timeline_section(const Plan& plan, const TimelineSelection& selection, const TimeAxis& axis,
+                             std::string_view title, std::string_view note);
 
 // Memory over one step, stacked by category, with the device's limit as a line: a large chart of the fullest rank and
 // small ones of the selected ranks, on one scale. `axis` covers the whole step.
@@ -42,23 +44,10 @@ std::string colour_class(const ScheduleShape& shape, const Instruction& instruct
 // The legend's HTML, with the classes that the shape needs.
 std::string timeline_legend(const ScheduleShape& shape);
 
-// The page's inline style sheet and script; a page fetches nothing. Without the script everything is drawn, but there
-// are no tooltips and no zoom.
-extern const std::string_view page_style;
+// Shows what is under the pointer, and zooms the timeline.
 extern const std::string_view page_script;
 
-// A table whose first `words` columns hold text, the others numbers; with 0 the last column holds text. Cells are HTML.
-std::string html_table(int words, const std::vector<std::string>& head,
-                       const std::vector<std::vector<std::string>>& rows);
-
 // The whole page around its sections.
-std::string html_page(std::string_view title, const std::string& sections);
-
-// Text escaped for use between tags and in a quoted attribute: markup is escaped, and malformed UTF-8 and control
-// characters become U+FFFD.
-std::string html_text(std::string_view text);
-
-// A length for SVG: at most two decimals, no trailing zeros.
-std::string svg_number(double value);
+std::string plan_page(const std::string& title, const std::string& sections);
 
 }  // namespace llmtrain

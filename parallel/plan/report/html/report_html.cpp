@@ -1,25 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/plan/report/html/report_html.h"
 
-#include <spdlog/fmt/fmt.h>
+#include <utility>
 
-#include <algorithm>
-#include <array>
-#include <cmath>
-
-#include "core/base/printable.h"
 #include "parallel/plan/report/html/page_sections.h"
 #include "parallel/plan/report/plan.h"
 
 namespace llmtrain {
 namespace {
-
-struct Escape {
-  char letter = 0;
-  std::string_view text;
-};
-constexpr std::array<Escape, 5> escapes{
-    {{'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}, {'\'', "&#39;"}}};
 
 // The pattern that marks the omitted middle of a step in the timeline.
 constexpr const char* hatch =
@@ -35,43 +23,44 @@ std::string drawings(const Plan& plan) {
   const TimeAxis axis(plan.simulation.step_seconds, plot_width, selection.cut);
   // Memory is drawn for the whole step: its peak may be in the part that the timeline omits.
   const TimeAxis whole_step(plan.simulation.step_seconds, plot_width, std::nullopt);
-  return hatch + timeline_section(plan, selection, axis) + memory_section(plan, selection, whole_step);
+  return hatch +
+         timeline_section(
+             plan, selection, axis, "Schedule",
+             "One step of each pipeline rank: passes with their micro-batch number, below them gathers and "
+             "reductions of the data-parallel ranks, sends and receives.") +
+         memory_section(plan, selection, whole_step);
 }
 
 }  // namespace
 
-std::string html_text(std::string_view text) {
-  std::string escaped;
-  // Names and descriptions come from recipes that may be somebody else's: markup in them must not take effect.
-  for (const char letter : printable(text)) {
-    const auto escape = std::ranges::find(escapes, letter, &Escape::letter);
-    escaped += escape == escapes.end() ? std::string_view(&letter, 1) : escape->text;
-  }
-  return escaped;
+std::string plan_page(const std::string& title, const std::string& sections) {
+  return html_page({.title = title,
+                    .sections = sections,
+                    .footer = "Predicted by llmtrain plan from the recipe alone; nothing was run.",
+                    .script = std::string(page_script)});
 }
 
-std::string svg_number(double value) {
-  // Hundredths of a pixel are invisible, and every digit counts in a page with thousands of coordinates.
-  const auto hundredths = std::llround(value * 100);
-  if (hundredths % 100 == 0) return std::to_string(hundredths / 100);
-  std::string text = fmt::format("{:.2f}", static_cast<double>(hundredths) / 100);
-  if (text.back() == '0') text.pop_back();
-  return text;
+std::string measured_step_section(std::shared_ptr<const Layout> layout, std::vector<TimelineEntry> timeline,
+                                  double seconds) {
+  if (timeline.empty() || !(seconds > 0)) return "";
+  Plan plan;
+  plan.layout = std::move(layout);
+  plan.simulation.step_seconds = seconds;
+  plan.simulation.ranks.resize(plan.layout->schedule().ranks.size());
+  plan.simulation.timeline = std::move(timeline);
+  const TimelineSelection selection = select_timeline(plan.simulation, 0);
+  return hatch +
+         timeline_section(plan, selection, TimeAxis(seconds, plot_width, selection.cut), "The last step",
+                          "As it was measured on one rank of each pipeline rank: passes with their micro-batch "
+                          "number, below them gathers, reductions, sends and receives, each as long as the rank "
+                          "itself spent in it.");
 }
 
-std::string html_page(std::string_view title, const std::string& sections) {
-  return fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>{}</title>\n<style>{}"
-      "</style></head>\n<body>\n{}"
-      "<footer>Predicted by llmtrain plan from the recipe alone; nothing was run.</footer>\n"
-      "<div id=\"tip\" role=\"status\" hidden></div>\n<script>{}</script>\n</body></html>\n",
-      html_text(title), page_style, sections, page_script);
-}
+std::string_view measured_step_script() { return page_script; }
 
 std::string report_html(const Plan& plan) {
   const PlanReport& report = plan.report;
-  return html_page("Plan of " + report.recipe.name, headline_section(report) + advice_section(report) +
+  return plan_page("Plan of " + report.recipe.name, headline_section(report) + advice_section(report) +
                                                         step_section(report) + drawings(plan) + rank_section(report) +
                                                         communication_section(report) + recipe_section(report));
 }

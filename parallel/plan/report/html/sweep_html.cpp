@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "core/base/units.h"
+#include "core/page/axis.h"
 #include "parallel/plan/report/html/drawn_step.h"
 #include "parallel/plan/report/html/page_sections.h"
 #include "parallel/plan/report/html/report_html.h"
@@ -214,7 +215,7 @@ std::string sweep_html(const Sweep& sweep) {
   const Quantity memory{"Memory", "The fullest rank's peak.",
                         [](const PlanReport& report) { return fullest_rank(report).peak_bytes; },
                         [](double value) { return bytes_text(value); }, true};
-  return html_page("Sweep of " + sweep.name, headline(sweep) + Chart(sweep, horizontal, lines, speed).html() +
+  return plan_page("Sweep of " + sweep.name, headline(sweep) + Chart(sweep, horizontal, lines, speed).html() +
                                                  Chart(sweep, horizontal, lines, memory).html() + table_section(sweep));
 }
 

@@ -69,6 +69,16 @@ TEST_CASE("a measured table replaces the formula") {
   CHECK(cost.all_reduce(1e6, {4, 1, 4}) == Approx(2 * 0.75 * 1e6 / 100e9));
 }
 
+TEST_CASE("below the smallest measured size a collective keeps its latency, and takes time however the next one lies") {
+  ClusterProfile profile = plain_profile();
+  const RankGroup node{8, 1, 8};
+  profile.node.all_reduce = {{8, {{1e6, 2e-4}, {2e6, 3e-4}}}};
+  CHECK(CollectiveCost(profile, 8).all_reduce(1e5, node) == Approx(1.1e-4));
+  // Three times the time of half the bytes: the line through the two points reaches 0 at 5e5 bytes.
+  profile.node.all_reduce = {{8, {{1e6, 1e-4}, {2e6, 3e-4}}}};
+  CHECK(CollectiveCost(profile, 8).all_reduce(1e5, node) == Approx(1e-5));
+}
+
 TEST_CASE("ranks of a node share its adapters") {
   const ClusterProfile profile = plain_profile();
   const CollectiveCost cost(profile, 8);

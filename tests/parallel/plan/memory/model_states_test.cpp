@@ -90,18 +90,22 @@ TEST_CASE("FP8 applies to the layers' matrices and leaves the rest in 16 bits") 
   CHECK(states.fp8_gradients == matrices);
 }
 
-TEST_CASE("FP8 shards are whole tensors") {
-  // Four matrices of h² and two of 4h² in one layer, on four ranks: two ranks hold one of the large ones, 4h².
+TEST_CASE("O2 keeps 6 bytes of a matrix's element, and ranks hold equal shards of it") {
   MemoryCase value = gpt_case(1, 64, 4, 96, 32);
   value.recipe.precision.fp8_level = Fp8Level::o2;
-  value.recipe.parallel.zero_stage = 1;
-  value.mesh.data = value.mesh.zero_shard = 4;
-  const double matrices = 12.0 * 64 * 64, largest = 4.0 * 64 * 64;
+  const double matrices = 12.0 * 64 * 64;
   const double rest = static_cast<double>(value.graph().parameter_count()) - matrices;
-  const auto optimizer = [&] { return model_states(value.partition(), 0).resident[Category::optimizer]; };
-  CHECK(optimizer() == 3 * largest + 8 * rest / 4);
-  value.mesh.data = value.mesh.zero_shard = 2;
-  CHECK(optimizer() == 3 * matrices / 2 + 8 * rest / 2);
+  const auto resident = [&](Category category) { return model_states(value.partition(), 0).resident[category]; };
+  CHECK(resident(Category::weights) + resident(Category::gradients) + resident(Category::master_weights) +
+            resident(Category::optimizer) ==
+        6 * matrices + 18 * rest);
+  value.recipe.parallel.zero_stage = 1;
+  // No number of whole matrices is a seventh of them.
+  for (const std::int64_t ranks : {2, 4, 7}) {
+    value.mesh.data = value.mesh.zero_shard = ranks;
+    const auto share = [&](double elements) { return std::ceil(elements / static_cast<double>(ranks)); };
+    CHECK(resident(Category::optimizer) == 3 * share(matrices) + 8 * share(rest));
+  }
 }
 
 TEST_CASE("sharding inside a part of the data-parallel ranks") {

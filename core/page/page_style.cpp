@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parallel/plan/report/html/page_sections.h"
+#include "core/page/html.h"
 
 namespace llmtrain {
 
@@ -22,7 +22,7 @@ header { display: flex; gap: 24px; justify-content: space-between; align-items: 
 h1 { margin: 0; font-size: 26px; line-height: 1.25; overflow-wrap: anywhere; }
 h2 { margin: 0 0 4px; font-size: 17px; }
 h3 { margin: 0; font-size: 13px; font-weight: 600; color: var(--quiet); }
-p { margin: 0; } header p, .note { color: var(--quiet); } .note { margin: 2px 0 10px; font-size: 14px; }
+a { color: inherit; } p { margin: 0; } header p, .note { color: var(--quiet); } .note { margin: 2px 0 10px; font-size: 14px; }
 section { margin-top: 34px; }
 code, pre { font: 13px/1.45 ui-monospace, SFMono-Regular, Menlo, Consolas, "Liberation Mono", monospace; }
 header .verdict { border: 1.5px solid var(--line); border-radius: 20px; padding: 6px 16px; font-weight: 600;
@@ -77,6 +77,9 @@ svg .cursor { stroke: var(--text); stroke-width: 1; display: none; }
 .m-buffers { fill: var(--buffers); background: var(--buffers); }
 .m-communication { fill: var(--communication); background: var(--communication); }
 .m-framework { fill: var(--framework); background: var(--framework); }
+.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 430px), 1fr)); gap: 26px 30px; }
+.charts figure { min-width: 0; } .charts .note { margin-bottom: 6px; } svg .middle { text-anchor: middle; }
+svg .line { fill: none; stroke-width: 1.8; stroke-linejoin: round; }
 .small-charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(130px, 1fr)); gap: 12px; margin-top: 14px; }
 figure { margin: 0; } figcaption { font-size: 12px; color: var(--quiet); font-variant-numeric: tabular-nums; }
 table { border-collapse: collapse; width: 100%; font-size: 13px; font-variant-numeric: tabular-nums; }
@@ -101,150 +104,5 @@ details summary { cursor: pointer; color: var(--quiet); } pre { overflow-x: auto
   .zoom { display: none; } section { break-inside: avoid; } .scroll { overflow: visible; }
   svg, table { min-width: 0; } th, td { padding: 3px 6px; font-size: 10.5px; } }
 )css";
-
-const std::string_view page_script = R"js(
-"use strict";
-(() => {
-  const tip = document.getElementById("tip");
-  const read = (id) => { const text = document.getElementById(id); return text && JSON.parse(text.textContent); };
-  const show = (event, text) => {
-    tip.hidden = !text;
-    if (!text) return;
-    tip.textContent = text;
-    const left = Math.min(event.clientX + 14, innerWidth - tip.offsetWidth - 8);
-    const top = event.clientY + 18 + tip.offsetHeight > innerHeight ? event.clientY - tip.offsetHeight - 12 : event.clientY + 18;
-    tip.style.left = left + "px";
-    tip.style.top = top + "px";
-  };
-  const place = (svg, event) => new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
-  const duration = (seconds) => seconds >= 1 ? seconds.toPrecision(4) + " s" : seconds >= 1e-3 ?
-    (seconds * 1e3).toPrecision(4) + " ms" : (seconds * 1e6).toFixed(0) + " µs";
-  const bytes = (mebibytes) => mebibytes >= 1000 ? (mebibytes / 1024).toPrecision(3) + " GiB" : mebibytes + " MiB";
-
-  const timeline = read("timeline-data");
-  if (timeline) {
-    const svg = document.querySelector("svg.timeline");
-    const scroller = svg.parentElement;
-    const found = svg.querySelector(".found");
-    const names = svg.querySelector(".names");
-    const height = svg.viewBox.baseVal.height;
-    const ticks = svg.querySelector(".ticks");
-    const texts = [...svg.querySelectorAll(".plot > text")].map((node) => [node, +node.getAttribute("x")]);
-    const operations = ["Forward", "Backward", "SendActivation", "RecvActivation", "SendGradient", "RecvGradient",
-      "GatherWeights", "FreeWeights", "ReduceGradients", "OptimizerStep"];
-    let zoom = 1;
-    const position = (time) => {
-      const piece = timeline.pieces.find((p) => p[1] >= time) || timeline.pieces[timeline.pieces.length - 1];
-      return piece[2] + (piece[3] - piece[2]) * (time - piece[0]) / Math.max(1, piece[1] - piece[0]);
-    };
-    const time_at = (x) => {
-      const piece = timeline.pieces.find((p) => x >= p[2] && p[3] >= x);
-      return !piece || piece[4] ? -1 : piece[0] + (piece[1] - piece[0]) * (x - piece[2]) / (piece[3] - piece[2]);
-    };
-    const entry_at = (x, y) => {
-      const time = time_at(x);
-      const row = timeline.rows.find((r) => y >= r[1] && r[1] + timeline.row > y);
-      if (time === -1 || !row) return null;
-      const slack = 1.5 / zoom * (timeline.pieces[0][1] - timeline.pieces[0][0]) / timeline.pieces[0][3];
-      let best = null, nearest = slack;
-      for (let i = 0; row[2].length > i; i += 8) {
-        const [top, size] = [row[1] + row[2][i + 6] - 1, row[2][i + 7] + 2];
-        if (top > y || y > top + size) continue;
-        const away = Math.max(row[2][i + 4] - time, time - row[2][i + 4] - row[2][i + 5], 0);
-        if (nearest > away) [best, nearest] = [i, away];
-      }
-      return best === null ? null : { rank: row[0], top: row[1], values: row[2].slice(best, best + 8) };
-    };
-    const describe = (entry) => {
-      const [operation, stage, micro, peer, start, length] = entry.values;
-      const fields = [["stage", stage], ["micro", micro], ["peer", peer]].filter((f) => f[1] >= 0);
-      return [operations[operation], ...fields.map((f) => f.join(" "))].join(" ") + "\npipeline rank " + entry.rank + ", from " +
-        duration(start * timeline.tick) + ", takes " + duration(length * timeline.tick);
-    };
-    svg.addEventListener("mousemove", (event) => {
-      const point = place(svg, event);
-      const entry = entry_at((point.x - timeline.gutter) / zoom, point.y);
-      show(event, entry && describe(entry));
-      const box = entry ? { x: position(entry.values[4]), y: entry.top + entry.values[6], height: entry.values[7],
-        width: position(entry.values[4] + entry.values[5]) - position(entry.values[4]) } : { width: 0, height: 0 };
-      for (const key in box) found.setAttribute(key, box[key]);
-    });
-    svg.addEventListener("mouseleave", () => { show(null, ""); found.setAttribute("width", 0); found.setAttribute("height", 0); });
-    // As TimeAxis::ticks() makes them for the whole step, of the width that the zoom gives it.
-    const round_step = (least) => {
-      const power = 10 ** Math.floor(Math.log10(least));
-      return power * [1, 2, 5, 10].find((factor) => factor * power >= least);
-    };
-    const add_tick = (x, seconds, step) => {
-      const [unit, name] = step >= 0.1 ? [1, " s"] : [1e-3, " ms"];
-      const decimals = Math.min(6, Math.max(0, Math.ceil(-Math.log10(step / unit) - 1e-9)));
-      const text = document.createElementNS(svg.namespaceURI, "text");
-      text.setAttribute("class", "tick");
-      text.setAttribute("x", +x.toFixed(2));
-      text.setAttribute("y", 13);
-      text.textContent = (seconds / unit).toFixed(decimals) + name;
-      ticks.append(text);
-    };
-    const draw_ticks = () => {
-      ticks.textContent = "";
-      for (const [start, end, left, right, cut] of timeline.pieces) {
-        if (cut || start >= end || left >= right) continue;
-        const [from, to, units] = [start * timeline.tick, end * timeline.tick, (right - left) * zoom];
-        const step = round_step((to - from) / units * 100);
-        for (let count = Math.ceil(from / step); to >= count * step; ++count) {
-          const x = left * zoom + units * (count * step - from) / (to - from);
-          if (timeline.width * zoom - 30 >= x) add_tick(x, count * step, step);
-        }
-      }
-    };
-    const keep_names = () => {
-      const scale = svg.viewBox.baseVal.width / svg.clientWidth;
-      names.setAttribute("transform", "translate(" + scroller.scrollLeft * scale + " 0)");
-    };
-    const set_zoom = (wanted, x) => {
-      const before = zoom;
-      zoom = Math.min(64, Math.max(1, wanted));
-      const width = timeline.gutter + timeline.width * zoom;
-      svg.setAttribute("viewBox", "0 0 " + width + " " + height);
-      svg.style.width = 100 * width / (timeline.gutter + timeline.width) + "%";
-      svg.querySelector(".stretch").setAttribute("transform", "scale(" + zoom + " 1)");
-      for (const [node, at] of texts) {
-        node.setAttribute("x", at * zoom);
-        if (node.dataset.w) node.classList.toggle("hidden", 5.5 * node.textContent.length + 1 > node.dataset.w * zoom);
-      }
-      draw_ticks();
-      scroller.scrollLeft = (scroller.scrollLeft + x) * zoom / before - x;
-      keep_names();
-    };
-    scroller.addEventListener("scroll", keep_names);
-    scroller.addEventListener("wheel", (event) => {
-      if (!event.ctrlKey && !event.metaKey) return;
-      event.preventDefault();
-      set_zoom(zoom * (event.deltaY > 0 ? 0.8 : 1.25), event.clientX - scroller.getBoundingClientRect().left);
-    }, { passive: false });
-    document.querySelector(".zoom").hidden = false;
-    for (const button of document.querySelectorAll(".zoom button"))
-      button.addEventListener("click", () => set_zoom(zoom * +button.dataset.zoom, scroller.clientWidth / 2));
-    addEventListener("beforeprint", () => set_zoom(1, 0));
-  }
-
-  const memory = read("memory-data");
-  if (memory) {
-    const svg = document.querySelector("svg.memory");
-    const cursor = svg.querySelector(".cursor");
-    svg.addEventListener("mousemove", (event) => {
-      const x = place(svg, event).x - memory.gutter;
-      const column = x >= 0 && memory.width >= x ? memory.columns.filter((c) => x >= c[0]).pop() : null;
-      cursor.style.display = column ? "inline" : "none";
-      if (!column) return show(event, "");
-      cursor.setAttribute("transform", "translate(" + x + " 0)");
-      const parts = memory.names.map((name, i) => [name, column[i + 1]]).filter((part) => part[1] > 0).reverse();
-      const sum = parts.reduce((total, part) => total + part[1], 0);
-      show(event, [["all", sum], ...parts].map((part) => bytes(part[1]).padStart(9, "\u2007") + "  " + part[0]).join("\n"));
-    });
-    svg.addEventListener("mouseleave", () => { show(null, ""); cursor.style.display = "none"; });
-  }
-})();
-)js";
 
 }  // namespace llmtrain

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "apps/llmtrain/bundled/new_recipe.h"
+#include "apps/llmtrain/commands.h"
+#include "apps/llmtrain/flags.h"
+#include "apps/llmtrain/installation.h"
+#include "apps/llmtrain/standard_streams.h"
+#include "core/base/error.h"
+#include "core/base/file.h"
+#include "core/base/log.h"
+
+namespace llmtrain::app {
+namespace {
+
+int make_recipe(NewRecipe wanted) {
+  wanted.model = recipe_file_meant(wanted.model);
+  if (wanted.output.empty()) wanted.output = std::filesystem::path(wanted.model).filename();
+  std::error_code failed;
+  if (std::filesystem::exists(wanted.output, failed))
+    throw Error(ExitCode::cannot_write, wanted.output.string() + ": exists already; choose another file with --output");
+  const auto recipe = new_recipe(wanted);
+  write_file_atomically(wanted.output, recipe.dump(2) + "\n");
+  write_result(explained(recipe));
+  const std::string file = wanted.output.string();
+  if (!wanted.data) log().warn("{}: data.train is empty; add a path to train, planning needs none", file);
+  log().info("{} is written. Next: llmtrain plan {}", file, file);
+  return static_cast<int>(ExitCode::done);
+}
+
+}  // namespace
+
+void add_new(CLI::App& program, Action& action) {
+  const auto wanted = std::make_shared<NewRecipe>();
+  CLI::App* command = program.add_subcommand("new", "Writes a recipe from a known model, data and a machine");
+  command->add_option("--model", wanted->model, "A recipe whose model to take; llmtrain recipes lists them")
+      ->required()
+      ->type_name("RECIPE");
+  command->add_option("--data", wanted->data, "Training data: a file, folder or glob")->type_name("PATH");
+  command->add_option("--machine", wanted->machine, "Profile of the machine (cluster.profile)")
+      ->type_name("PROFILE")
+      ->capture_default_str();
+  command->add_option("--devices", wanted->devices, "Devices that train together (default: those of one node)")
+      ->type_name("N")
+      ->check(whole_number_positive());
+  command->add_option("--steps", wanted->steps, "Optimizer steps (training.steps)")
+      ->type_name("N")
+      ->check(whole_number_positive())
+      ->capture_default_str();
+  command->add_option("--output", wanted->output, "The new recipe (default: the model's name)")->type_name("FILE");
+  command->footer(
+      "Examples:\n  llmtrain new --model quickstart --data book.txt --output mine.json\n"
+      "  llmtrain new --model llama3-8b --data \"books/*.txt\" --machine h100-sxm-80gb --devices 64");
+  command->callback([wanted, &action] { action = [wanted] { return make_recipe(*wanted); }; });
+}
+
+}  // namespace llmtrain::app

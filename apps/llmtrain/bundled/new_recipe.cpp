@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/llmtrain/bundled/new_recipe.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <numeric>
+#include <system_error>
+
+#include "apps/llmtrain/installation.h"
+#include "apps/llmtrain/plan/search.h"
+#include "apps/llmtrain/profiles.h"
+#include "core/base/error.h"
+#include "core/base/file.h"
+#include "core/base/log.h"
+#include "core/recipe/recipe_io.h"
+#include "parallel/layout/executable.h"
+#include "parallel/plan/planner/search.h"
+
+namespace llmtrain::app {
+namespace {
+
+using NewJson = nlohmann::ordered_json;
+
+struct Nodes {
+  std::int64_t nodes = 1;
+  std::int64_t devices_per_node = 1;
+};
+
+Nodes nodes_of(std::int64_t devices, const ClusterProfile& profile) {
+  const std::int64_t per_node = profile.node.devices;
+  // A processor's ranks share it, as many as there are.
+  if (devices <= per_node || profile.device.kind == DeviceKind::cpu) return {1, devices};
+  if (devices % per_node == 0) return {devices / per_node, per_node};
+  throw Error(ExitCode::bad_recipe, fmt::format("--devices: {} do not fill nodes of {}; did you mean {}?", devices,
+                                                per_node, (devices / per_node + 1) * per_node));
+}
+
+// As a path of the new recipe, whose paths are relative to its folder.
+std::string data_path(const std::string& data, const std::filesystem::path& output) {
+  std::error_code failed;
+  const bool is_pattern = data.find_first_of("*?[") != std::string::npos;
+  if (!is_pattern && !std::filesystem::exists(data, failed))
+    throw Error(ExitCode::missing_input, "--data: " + data + ": no such file or folder");
+  const std::filesystem::path given(data);
+  if (given.is_absolute()) return data;
+  const auto folder = std::filesystem::absolute(output).parent_path();
+  return std::filesystem::absolute(given).lexically_normal().lexically_proximate(folder.lexically_normal()).string();
+}
+
+std::int64_t batch_of(const Recipe& model, std::int64_t devices) {
+  // Eight sequences per device keep it busy; more than the model's authors took would need another learning rate.
+  const std::int64_t wanted = std::min(model.batch.global, 8 * devices);
+  return std::max<std::int64_t>(1, wanted / devices) * devices;
+}
+
+NewJson cluster_of(const NewRecipe& wanted, const ClusterProfile& profile, const Nodes& nodes) {
+  NewJson cluster = {{"profile", wanted.machine}, {"nodes", nodes.nodes}, {"devices_per_node", nodes.devices_per_node}};
+  if (wanted.machine != "auto") cluster["device"] = profile.device.kind == DeviceKind::cpu ? "cpu" : "cuda";
+  return cluster;
+}
+
+// Everything but the layout.
+NewJson without_layout(const NewRecipe& wanted, const ClusterProfile& profile, std::int64_t devices) {
+  const auto source = NewJson::parse(read_file(wanted.model));
+  const Recipe model = read_recipe(wanted.model);
+  NewJson recipe;
+  // Editors then show what each key means: a JSON file can hold no comments.
+  const auto recipes = bundled_recipes();
+  const auto described_by = recipes.parent_path() / "recipe.schema.json";
+  if (!recipes.empty() && std::filesystem::exists(described_by)) recipe["$schema"] = described_by.string();
+  recipe["name"] = wanted.output.stem().string();
+  recipe["description"] = fmt::format("The model of {} on {} × {}.", model.name, devices, profile.name);
+  recipe["model"] = source["model"];
+  recipe["data"] = {{"tokenizer", "bytes"}, {"train", NewJson::array()}};
+  if (wanted.data) recipe["data"]["train"].push_back({{"path", data_path(*wanted.data, wanted.output)}});
+  recipe["batch"] = {
+      {"global", batch_of(model, devices)}, {"micro", 1}, {"sequence_length", model.model.max_sequence_length}};
+  recipe["training"] = {{"steps", wanted.steps},
+                        {"learning_rate", {{"peak", 3e-4}, {"minimum", 3e-5}, {"warmup_steps", wanted.steps / 50}}}};
+  const bool has_bf16 = profile.device.kind != DeviceKind::cpu && profile.device.peak_flops.bf16 > 0;
+  recipe["precision"] = {{"compute", has_bf16 ? "bf16" : "fp32"}};
+  // In the order of the recipe's reference; the search fills these.
+  for (const char* section : {"parallel", "pipeline", "memory"}) recipe[section] = NewJson::object();
+  // The search leaves it alone: as many as the model's own recipe has, as far as they divide the devices.
+  if (model.model.moe) recipe["parallel"]["expert"] = std::gcd(model.parallel.expert, devices);
+  recipe["cluster"] = cluster_of(wanted, profile, nodes_of(devices, profile));
+  recipe["checkpoint"] = {{"every", std::max<std::int64_t>(1, wanted.steps / 10)}};
+  return recipe;
+}
+
+Recipe parsed(const NewJson& recipe, const NewRecipe& wanted) {
+  return parse_recipe(recipe.dump(), wanted.output.string(), std::filesystem::absolute(wanted.output).parent_path());
+}
+
+Recipe fastest(const Recipe& recipe, const ClusterProfile& profile, std::int64_t devices) {
+  const SearchResult found = search_layouts(recipe, profile);
+  if (found.front.empty())
+    throw Error(ExitCode::bad_recipe, fmt::format("--devices: none of {} layouts fits {} × {}; use more devices",
+                                                  found.layouts, devices, profile.name));
+  for (const SearchCandidate& candidate : found.front)
+    if (not_executable(candidate.recipe).empty()) return candidate.recipe;
+  for (const std::string& reason : not_executable(found.front.front().recipe))
+    log().warn("this recipe can be planned but not run by this version: {}", reason);
+  return found.front.front().recipe;
+}
+
+std::string help_at(const NewJson& schema, const std::string& path) {
+  const NewJson* place = &schema;
+  std::size_t begin = 0;
+  while (begin <= path.size()) {
+    const std::size_t end = std::min(path.find('.', begin), path.size());
+    const std::string key = path.substr(begin, end - begin);
+    if (place->contains("items")) place = &(*place)["items"];
+    if (place->contains("properties") && (*place)["properties"].contains(key)) place = &(*place)["properties"][key];
+    begin = end + 1;
+  }
+  return place->value("description", "");
+}
+
+void explain(std::string& text, const NewJson& value, const std::string& path, const NewJson& schema) {
+  if (value.is_object()) {
+    for (const auto& [key, child] : value.items()) explain(text, child, path.empty() ? key : path + "." + key, schema);
+  } else {
+    text += fmt::format("{:<44} {}\n", path + " = " + value.dump(), help_at(schema, path));
+  }
+}
+
+}  // namespace
+
+NewJson new_recipe(const NewRecipe& wanted) {
+  Recipe machine;
+  machine.cluster.profile = wanted.machine;
+  const ClusterProfile profile = profile_of(machine);
+  const std::int64_t devices = wanted.devices.value_or(profile.node.devices);
+  NewJson recipe = without_layout(wanted, profile, devices);
+  const Recipe best = fastest(parsed(recipe, wanted), profile, devices);
+  const NewJson layout = layout_keys(best);
+  for (const char* section : {"parallel", "pipeline", "batch", "memory"})
+    for (const auto& [key, value] : layout[section].items()) recipe[section][key] = value;
+  return recipe;
+}
+
+std::string explained(const NewJson& recipe) {
+  std::string text;
+  const NewJson schema = recipe_schema();
+  for (const auto& [key, value] : recipe.items())
+    // What the model is, its own recipe says.
+    if (key != "$schema" && key != "name" && key != "description" && key != "model") explain(text, value, key, schema);
+  return text;
+}
+
+}  // namespace llmtrain::app

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "apps/llmtrain/commands.h"
+#include "core/recipe/recipe.h"
+
+namespace llmtrain::app {
+
+// The commands of `llmtrain data`.
+void add_tokenize(CLI::App& parent, Action& action);
+void add_inspect_data(CLI::App& parent, Action& action);
+
+// What --tokenizer names: "bytes", a tokenizer.json, or a .model file of SentencePiece. Throws Error(bad_recipe) where
+// the name tells no kind.
+TokenizerRecipe named_tokenizer(const std::string& name);
+
+}  // namespace llmtrain::app

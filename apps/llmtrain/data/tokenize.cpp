@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <spdlog/fmt/fmt.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "apps/llmtrain/data/data.h"
+#include "apps/llmtrain/flags.h"
+#include "apps/llmtrain/standard_streams.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/base/units.h"
+#include "core/data/documents.h"
+#include "core/data/file_search.h"
+#include "core/token_files/tokenize_files.h"
+#include "core/tokenizer/open_tokenizer.h"
+
+namespace llmtrain::app {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct TokenizeOptions {
+  std::vector<std::string> inputs;
+  std::string output;
+  std::string tokenizer = "bytes";
+  std::string format = "megatron";
+  std::string key = document_key;
+  int threads = 0;
+};
+
+TokenFileFormat named_format(const std::string& name) {
+  return name == "nanogpt" ? TokenFileFormat::nanogpt
+         : name == "llm.c" ? TokenFileFormat::llmc
+                           : TokenFileFormat::megatron;
+}
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+std::vector<std::filesystem::path> files_of(const std::vector<std::string>& inputs) {
+  std::vector<std::filesystem::path> files;
+  for (const std::string& input : inputs) {
+    for (const auto& file : find_files(input)) {
+      if (file.extension() == ".bin")
+        throw Error(ExitCode::bad_data, file.string() + ": holds tokens already; give files of text");
+      files.push_back(file);
+    }
+  }
+  return files;
+}
+
+// A line every ten seconds: short jobs need none, and a log stays short.
+class ProgressLines {
+ public:
+  void operator()(const TokenizeProgress& progress) {
+    if (seconds_since(last_) < 10) return;
+    last_ = Clock::now();
+    const double share = static_cast<double>(progress.file_bytes) / static_cast<double>(progress.all_file_bytes);
+    const double seconds = seconds_since(start_);
+    log().info("{:.0f} % of {}, {}/s, about {:.0f} s left", 100 * share, format_bytes(progress.all_file_bytes),
+               format_bytes(static_cast<std::int64_t>(static_cast<double>(progress.text_bytes) / seconds)),
+               seconds / share - seconds);
+  }
+
+ private:
+  Clock::time_point start_ = Clock::now();
+  Clock::time_point last_ = start_;
+};
+
+int tokenize(const TokenizeOptions& options) {
+  const auto files = files_of(options.inputs);
+  const auto tokenizer = open_tokenizer(named_tokenizer(options.tokenizer));
+  TokenFileWriter writer(options.output, named_format(options.format), tokenizer->vocab_size());
+  const int threads =
+      options.threads > 0 ? options.threads : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  const auto start = Clock::now();
+  ProgressLines lines;
+  const TokenizeProgress done = tokenize_files({files, options.key, threads}, *tokenizer, writer,
+                                               [&](const TokenizeProgress& progress) { lines(progress); });
+  if (writer.documents() == 0)
+    throw Error(ExitCode::bad_data, options.inputs.front() + ": holds no text; no file was written");
+  writer.close();
+  const double seconds = seconds_since(start);
+  write_result(fmt::format("{}: {} tokens of {} documents, {}, from {} of text in {:.1f} s ({}/s)\n",
+                           writer.file().string(), writer.tokens(), writer.documents(), name_of(writer.type()),
+                           format_bytes(done.text_bytes), seconds,
+                           format_bytes(static_cast<std::int64_t>(static_cast<double>(done.text_bytes) / seconds))));
+  return 0;
+}
+
+}  // namespace
+
+void add_tokenize(CLI::App& parent, Action& action) {
+  const auto options = std::make_shared<TokenizeOptions>();
+  CLI::App* command = parent.add_subcommand("tokenize", "Makes a token file from text, JSON Lines, or either packed");
+  command->add_option("INPUT", options->inputs, "Files, folders or globs of .txt, .jsonl, and these with .gz or .zst")
+      ->required()
+      ->type_name("");
+  command->add_option("--output", options->output, "The new token file; .bin is appended")
+      ->required()
+      ->type_name("PREFIX");
+  command->add_option("--tokenizer", options->tokenizer, "bytes, a tokenizer.json, or a .model file of SentencePiece")
+      ->type_name("FILE")
+      ->capture_default_str();
+  command->add_option("--format", options->format, "megatron: a .bin and an .idx; nanogpt or llm.c: a .bin")
+      ->type_name("FORMAT")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"megatron", "nanogpt", "llm.c"}));
+  command->add_option("--key", options->key, "Key of the documents in JSON Lines")
+      ->type_name("KEY")
+      ->capture_default_str();
+  command->add_option("--threads", options->threads, "Threads that encode; 0: one per processor")
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 4096).description(""));
+  command->footer("Example:\n  llmtrain data tokenize books.jsonl.zst --tokenizer tokenizer.json --output books");
+  command->callback([options, &action] { action = [options] { return tokenize(*options); }; });
+}
+
+}  // namespace llmtrain::app

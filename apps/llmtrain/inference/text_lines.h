@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "parallel/runtime/runtime_interface.h"
+
+namespace llmtrain::app {
+
+// Prompts of a file: of a `.jsonl` file the "prompt" of every object, else every line. Empty lines are left out. Throws
+// Error(missing_input), and Error(bad_data) with the line's number.
+std::vector<std::string> read_prompts(const std::string& file);
+
+// A multiple-choice question with its answer.
+struct KnownQuestion {
+  ChoiceQuestion question;           // its choices begin with the delimiter
+  std::size_t answer = 0;            // index of the right choice
+  std::vector<std::string> choices;  // as written
+};
+
+// Questions of a file of JSON Lines: {"context": TEXT (or "prompt"), "choices": [TEXT, …], "answer": INDEX}; other keys
+// are left to the file's owner. `delimiter` stands between context and choice. Throws as read_prompts() does.
+std::vector<KnownQuestion> read_questions(const std::string& file, const std::string& delimiter);
+
+}  // namespace llmtrain::app

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/data/input_stream.h"
+
+namespace llmtrain {
+
+// What a file of text is made of: each line of JSON Lines (.jsonl), or else all of it. Either may be compressed
+// (.jsonl.gz, .txt.zst).
+struct Record {
+  std::string text;       // a line of JSON Lines is not parsed yet, so that many threads can do that
+  std::int64_t line = 0;  // counted from 1; 0: the whole file
+};
+
+// Reads the records of a file one after another.
+class RecordReader {
+ public:
+  // Throws what open_input() throws.
+  explicit RecordReader(const std::filesystem::path& file);
+
+  // False at the end. Empty lines are passed over, an empty file has no record.
+  bool next(Record& record);
+  std::int64_t position() const { return stream_->position(); }
+
+ private:
+  bool next_line(std::string& line);
+  bool fill();
+
+  std::unique_ptr<InputStream> stream_;
+  bool has_lines_;
+  std::int64_t lines_ = 0;
+  std::vector<char> block_;
+  std::size_t begin_ = 0, end_ = 0;  // what is left of the block
+};
+
+// Whether the name is that of JSON Lines.
+bool is_json_lines(const std::filesystem::path& file);
+
+// The document of a record: the value at `key` of a line, or the record itself, which is left empty. Throws
+// Error(bad_data) that begins with `file` and gives the line where that is not a JSON object with a string at `key`.
+std::string document_of(Record& record, const std::filesystem::path& file, const std::string& key);
+
+// The key that files of JSON Lines have by custom.
+inline constexpr const char* document_key = "text";
+
+}  // namespace llmtrain

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/model/key_value_cache.h"
+
+#include <ATen/ops/empty.h>
+
+#include <initializer_list>
+#include <utility>
+
+namespace llmtrain {
+
+void KeyValueCache::start(std::vector<kernels::CachePlace> places, const at::Device& device) {
+  places_ = std::move(places);
+  at::Tensor positions = at::empty({static_cast<std::int64_t>(places_.size())}, at::kLong);
+  auto* position = positions.data_ptr<std::int64_t>();
+  for (const kernels::CachePlace& place : places_) *position++ = place.position;
+  positions_ = positions.to(device);
+  rotations_.reset();
+}
+
+const kernels::RopeTable& KeyValueCache::rotations_of(const kernels::RopeTable& table) {
+  if (!rotations_) rotations_ = {.cosine = rows_of(table.cosine), .sine = rows_of(table.sine)};
+  return *rotations_;
+}
+
+kernels::KeyValueMemory& KeyValueCache::memory_of(std::int64_t layer, const at::Tensor& key) {
+  kernels::KeyValueMemory& memory = layers_[layer];
+  if (!memory.key.defined()) {
+    const std::initializer_list<std::int64_t> shape{sequences_, key.size(2), capacity_, key.size(3)};
+    memory = {at::empty(shape, key.options()), at::empty(shape, key.options())};
+  }
+  return memory;
+}
+
+at::Tensor KeyValueCache::attend(std::int64_t layer, const at::Tensor& query, const KeysAndValues& own,
+                                 kernels::AttentionMethod method) {
+  return kernels::cached_attention(query.squeeze(0), own.key.squeeze(0), own.value.squeeze(0), places_,
+                                   memory_of(layer, own.key), method)
+      .unsqueeze(0);
+}
+
+void KeyValueCache::copy(std::int64_t from, std::int64_t to, std::int64_t tokens) {
+  for (auto& [layer, memory] : layers_)
+    for (const at::Tensor& all : {memory.key, memory.value})
+      all.select(0, to).narrow(1, 0, tokens).copy_(all.select(0, from).narrow(1, 0, tokens));
+}
+
+}  // namespace llmtrain

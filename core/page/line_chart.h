@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/page/curve.h"
+
+namespace llmtrain {
+
+// How a chart writes its values: 0.25, 1.2k, 395 MiB, 1.5s, 25 %.
+enum class ChartUnit { number, count, bytes, seconds, percent };
+
+struct ChartLine {
+  std::string name;
+  std::vector<CurvePoint> points;  // ascending x
+  std::size_t colour = 0;          // of the palette
+};
+
+// A value that the lines are compared with, such as the planned one.
+struct ChartLevel {
+  std::string name;
+  double value = 0;
+};
+
+struct LineChart {
+  std::string title{};
+  std::string note{};  // below the title
+  std::string x_name{};
+  ChartUnit unit = ChartUnit::number;
+  bool has_zero = false;  // the axis starts at zero
+  // The axis is logarithmic where values differ by more than a factor of 50 and all are positive.
+  bool may_be_logarithmic = false;
+  std::vector<ChartLine> lines{};
+  std::optional<ChartLevel> level{};
+};
+
+// The chart as HTML: drawn in SVG, about 560 units wide, of which several stand side by side on a wide page and one
+// fills a narrow one. Where points are ranges, a light band shows them behind the mean. Empty without a finite value.
+std::string line_chart(const LineChart& chart);
+
+// Charts side by side.
+std::string chart_grid(const std::string& charts);
+
+// The legend of lines that several charts share.
+std::string chart_legend(const std::vector<std::string>& names);
+
+// Shows the values at the pointer; for html_page().
+extern const std::string_view chart_script;
+
+}  // namespace llmtrain

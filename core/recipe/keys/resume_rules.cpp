@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/recipe/keys/resume_rules.h"
+
+#include <algorithm>
+#include <array>
+
+#include "core/json/document.h"
+
+namespace llmtrain {
+namespace {
+
+// A change must leave what the run has learned and recorded so far meaningful: later steps may be larger, faster,
+// fewer or more, but they train the same model on the same data by the same rule.
+constexpr std::array rules{
+    ResumeRule{"/$schema", ""},
+    ResumeRule{"/name", "it says which run this is"},
+    ResumeRule{"/description", ""},
+    ResumeRule{"/seed", "the order of the data and dropout follow from it"},
+    ResumeRule{"/model", "the run's weights are of its model"},
+    ResumeRule{"/data/tokenizer", "the run's tokens are of its tokenizer"},
+    ResumeRule{"/data/train", "the run's position in its data counts the samples of these files"},
+    ResumeRule{"/data/shuffle", "the run's position in its data counts samples in this order"},
+    ResumeRule{"/data/validation", ""},
+    ResumeRule{"/batch/global", ""},
+    ResumeRule{"/batch/micro", ""},
+    ResumeRule{"/batch/sequence_length", "the run's position in its data counts samples of this length"},
+    ResumeRule{"/training/steps", ""},
+    ResumeRule{"/training/init_from", "the run has started from it"},
+    ResumeRule{"/training/evaluate_every", ""},
+    ResumeRule{"/training/evaluate_batches", ""},
+    ResumeRule{"/training/clip_norm", "all updates of a run are clipped alike"},
+    ResumeRule{"/training/skip_limit", ""},
+    ResumeRule{"/training/rollbacks", ""},
+    ResumeRule{"/training/optimizer", "the optimizer's states follow from it"},
+    ResumeRule{"/training/learning_rate", ""},
+    ResumeRule{"/precision", "all steps of a run compute alike"},
+    ResumeRule{"/parallel", ""},
+    ResumeRule{"/pipeline", ""},
+    ResumeRule{"/memory", ""},
+    ResumeRule{"/kernels", ""},
+    ResumeRule{"/cluster", ""},
+    ResumeRule{"/launch", ""},
+    ResumeRule{"/checkpoint", ""},
+    ResumeRule{"/log", ""},
+};
+
+// Whether experts take and drop the tokens of a micro-batch, or balance them, as a whole.
+bool routes_micro_batches(const ModelRecipe& model) {
+  return model.moe && (model.moe->balances() || model.moe->capacity_factor != 0);
+}
+
+}  // namespace
+
+std::span<const ResumeRule> resume_rules() { return rules; }
+
+std::string_view reason_against_change(std::string_view pointer, const ModelRecipe& model) {
+  if (pointer == "/batch/micro" && routes_micro_batches(model))
+    return "the experts take the tokens of a micro-batch as a whole";
+  const auto rule =
+      std::find_if(rules.begin(), rules.end(), [&](const ResumeRule& each) { return lies_in(pointer, each.pointer); });
+  // A test holds that every key has a rule.
+  return rule == rules.end() ? std::string_view("it is not known to be harmless") : rule->reason;
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+
+#include "core/tokenizer/added_tokens.h"
+#include "core/tokenizer/json_fields.h"
+
+namespace llmtrain {
+
+// What belongs around a document by the "post_processor" of `root`, a tokenizer.json: the marks that its template puts
+// before a text and behind it. Where it puts none behind, the end-of-text token: "eos_token" of the
+// tokenizer_config.json beside `file`, else <|endoftext|>, <|end_of_text|>, <eos> or </s>, whichever is an added token.
+// Throws Error(bad_data).
+DocumentMarks document_marks(const std::filesystem::path& file, const JsonFields& root,
+                             const std::vector<AddedToken>& added);
+
+}  // namespace llmtrain

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/tokenizer/open_tokenizer.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <system_error>
+
+#include "core/base/error.h"
+#include "core/base/file.h"
+#include "core/tokenizer/byte_tokenizer.h"
+#include "core/tokenizer/huggingface_tokenizer.h"
+#include "core/tokenizer/sentencepiece_tokenizer.h"
+
+namespace llmtrain {
+
+std::shared_ptr<const Tokenizer> open_tokenizer(const TokenizerRecipe& tokenizer) {
+  switch (tokenizer.kind) {
+    case TokenizerKind::bytes:
+      return std::make_shared<ByteTokenizer>();
+    case TokenizerKind::sentencepiece:
+      return std::make_shared<SentencePieceTokenizer>(tokenizer.file);
+    case TokenizerKind::huggingface:
+      return std::make_shared<HuggingFaceTokenizer>(tokenizer.file);
+  }
+  throw std::logic_error("not a kind of tokenizer");
+}
+
+std::shared_ptr<const Tokenizer> open_tokenizer(const TokenizerRecipe& tokenizer, std::int64_t vocab_size) {
+  auto opened = open_tokenizer(tokenizer);
+  // Bytes have another rule: text may hold fewer of them than a tokenizer's 256.
+  if (tokenizer.kind == TokenizerKind::bytes || opened->vocab_size() <= vocab_size) return opened;
+  throw Error(ExitCode::bad_data,
+              fmt::format("{}: has ids up to {}, model.vocab_size is {}; set model.vocab_size to {} or more",
+                          tokenizer.file, opened->vocab_size() - 1, vocab_size, opened->vocab_size()));
+}
+
+namespace {
+
+// Without this file transformers takes a tokenizer for the one of its model's type, with that one's pattern.
+nlohmann::ordered_json transformers_config(const Tokenizer& tokenizer) {
+  nlohmann::ordered_json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}};
+  const auto name = [&](const char* key, const std::vector<TokenId>& mark) {
+    if (!mark.empty()) config[key] = tokenizer.decode(std::vector<std::int64_t>{mark.back()});
+  };
+  name("bos_token", tokenizer.marks().begin);
+  name("eos_token", tokenizer.marks().end);
+  return config;
+}
+
+}  // namespace
+
+void copy_tokenizer(const TokenizerRecipe& tokenizer, const std::filesystem::path& folder) {
+  if (tokenizer.kind == TokenizerKind::bytes) return;
+  const std::filesystem::path file = tokenizer.file;
+  const bool is_json = tokenizer.kind == TokenizerKind::huggingface;
+  write_file_atomically(folder / (is_json ? "tokenizer.json" : "tokenizer.model"), read_file(file));
+  std::error_code ignored;
+  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"})
+    if (const auto beside = file.parent_path() / name; std::filesystem::exists(beside, ignored))
+      write_file_atomically(folder / name, read_file(beside));
+  const auto config = folder / "tokenizer_config.json";
+  if (is_json && !std::filesystem::exists(config, ignored))
+    write_file_atomically(config, transformers_config(*open_tokenizer(tokenizer)).dump(2) + "\n");
+}
+
+std::vector<std::int64_t> encode_prompt(const Tokenizer& tokenizer, std::string_view text) {
+  std::vector<TokenId> ids = tokenizer.marks().begin;
+  tokenizer.make_encoder()->encode(text, ids);
+  return {ids.begin(), ids.end()};
+}
+
+}  // namespace llmtrain

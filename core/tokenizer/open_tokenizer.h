@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+
+#include "core/recipe/recipe.h"
+#include "core/tokenizer/tokenizer.h"
+
+namespace llmtrain {
+
+// Opens what `data.tokenizer` names. Throws Error(missing_input) where its file does not exist, Error(bad_data) that
+// names the file where it is damaged or uses what is not supported.
+std::shared_ptr<const Tokenizer> open_tokenizer(const TokenizerRecipe& tokenizer);
+
+// The same for a model: Error(bad_data) that names both values where the tokenizer has ids that are not below
+// `vocab_size`.
+std::shared_ptr<const Tokenizer> open_tokenizer(const TokenizerRecipe& tokenizer, std::int64_t vocab_size);
+
+// Copies a tokenizer's file, and what transformers reads beside it, into the folder of an exported model under the
+// names that transformers looks for; a tokenizer.json without a tokenizer_config.json gets one. Bytes have none. Throws
+// Error(missing_input) or Error(cannot_write).
+void copy_tokenizer(const TokenizerRecipe& tokenizer, const std::filesystem::path& folder);
+
+}  // namespace llmtrain

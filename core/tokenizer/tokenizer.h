@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace llmtrain {
+
+using TokenId = std::int32_t;
+
+// Turns text into ids. It has memory of its own for speed: one object per thread.
+class TextEncoder {
+ public:
+  virtual ~TextEncoder() = default;
+  // Appends the ids of `text` to `ids`, without marks of documents. Throws Error(bad_data) where the tokenizer has no
+  // id for a part of the text.
+  virtual void encode(std::string_view text, std::vector<TokenId>& ids) = 0;
+};
+
+// What a tokenizer puts around a document.
+struct DocumentMarks {
+  std::vector<TokenId> begin;
+  std::vector<TokenId> end;  // the end-of-text token; empty where the tokenizer has none
+};
+
+// Immutable and shared between threads.
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  // The tokenizer outlives the encoder.
+  virtual std::unique_ptr<TextEncoder> make_encoder() const = 0;
+  // The bytes that the ids stand for: valid UTF-8 only if they end between characters. An id that the tokenizer does
+  // not know (a model's vocabulary may be padded) becomes U+FFFD.
+  virtual std::string decode(std::span<const std::int64_t> ids) const = 0;
+  // The largest id + 1.
+  virtual std::int64_t vocab_size() const = 0;
+  virtual const DocumentMarks& marks() const = 0;
+};
+
+// The ids that a model continues: the marks of a document's beginning, and the text.
+std::vector<std::int64_t> encode_prompt(const Tokenizer& tokenizer, std::string_view text);
+
+}  // namespace llmtrain

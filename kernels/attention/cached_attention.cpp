@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/attention/cached_attention.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "core/base/error.h"
+#include "kernels/attention/flash_attention.h"
+#include "kernels/vector/attention.h"
+#include "kernels/vector/level.h"
+#include "kernels/vector_dispatch.h"
+
+namespace llmtrain::kernels {
+namespace {
+
+// Adjacent rows of one sequence.
+struct Stretch {
+  std::int64_t row, length;
+  CachePlace first;
+};
+
+std::vector<Stretch> stretches_of(std::span<const CachePlace> places) {
+  std::vector<Stretch> result;
+  for (std::size_t row = 0; row < places.size(); ++row) {
+    const CachePlace& place = places[row];
+    if (place.sequence < 0) continue;
+    if (!result.empty()) {
+      Stretch& last = result.back();
+      if (last.first.sequence == place.sequence && last.first.position + last.length == place.position &&
+          last.row + last.length == static_cast<std::int64_t>(row)) {
+        ++last.length;
+        continue;
+      }
+    }
+    result.push_back({static_cast<std::int64_t>(row), 1, place});
+  }
+  return result;
+}
+
+void check_places(std::span<const CachePlace> places, const KeyValueMemory& memory) {
+  for (const CachePlace& place : places) {
+    if (place.sequence < memory.key.size(0) && place.position >= 0 && place.position < memory.key.size(2)) continue;
+    throw Error(ExitCode::internal_error, "cached attention: no place for position " + std::to_string(place.position) +
+                                              " of sequence " + std::to_string(place.sequence) + " in memory of " +
+                                              std::to_string(memory.key.size(0)) + " sequences of " +
+                                              std::to_string(memory.key.size(2)));
+  }
+}
+
+// Any number of tokens of one sequence, through the kernels of whole sequences.
+void attend(const Stretch& stretch, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+            KeyValueMemory& memory, AttentionMethod method, const at::Tensor& out) {
+  const std::int64_t begin = stretch.first.position, end = begin + stretch.length;
+  // [kv_heads, capacity, D] → [tokens, kv_heads, D]
+  const auto held = [&](const at::Tensor& all, std::int64_t from) {
+    return all.select(0, stretch.first.sequence).narrow(1, from, end - from).transpose(0, 1);
+  };
+  const auto rows = [&](const at::Tensor& x) { return x.narrow(0, stretch.row, stretch.length); };
+  held(memory.key, begin).copy_(rows(key));
+  held(memory.value, begin).copy_(rows(value));
+  const AttentionSetting setting{method, {}, {end, {{begin, stretch.length}}}};
+  rows(out).copy_(attention_forward(rows(query).unsqueeze(0), held(memory.key, 0).unsqueeze(0),
+                                    held(memory.value, 0).unsqueeze(0), setting)
+                      .out.squeeze(0));
+}
+
+// One token of each sequence. Matrix products would be of one row, and of another shape with every token; oneDNN would
+// generate code for each. The loop reads every key and value once.
+template <class Value>
+void attend_singly(const std::vector<Stretch>& tokens, const at::Tensor& query, const at::Tensor& key,
+                   const at::Tensor& value, KeyValueMemory& memory, const at::Tensor& out) {
+  static const auto kernels = vector::at_level([]<int level> { return vector::attention_kernels_for<level>(); });
+  const auto& loops = [&]() -> const vector::AttentionLoops<Value>& {
+    if constexpr (std::is_same_v<Value, float>)
+      return kernels.fp32;
+    else
+      return kernels.bf16;
+  }();
+  const std::int64_t heads = query.size(1), dim = query.size(2), kv_heads = key.size(1), group = heads / kv_heads;
+  const auto at = [&](const at::Tensor& x, std::int64_t row, std::int64_t head) {
+    return static_cast<Value*>(x.data_ptr()) + row * x.stride(0) + head * x.stride(1);
+  };
+  std::int64_t longest = 0;
+  for (const Stretch& token : tokens) longest = std::max(longest, token.first.position + 1);
+  // Below this many multiplications a second thread costs more time than it saves.
+  constexpr std::int64_t worth_a_thread = 1 << 16;
+  const std::int64_t grain = std::max<std::int64_t>(1, worth_a_thread / (2 * longest * dim * group));
+  const auto count = static_cast<std::int64_t>(tokens.size());
+  at::parallel_for(0, count * kv_heads, grain, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<float> scratch(static_cast<std::size_t>(longest + dim));
+    for (std::int64_t task = begin; task < end; ++task) {
+      const Stretch& token = tokens[static_cast<std::size_t>(task / kv_heads)];
+      const std::int64_t head = task % kv_heads, position = token.first.position;
+      Value* keys = at(memory.key, token.first.sequence, head);
+      Value* values = at(memory.value, token.first.sequence, head);
+      std::copy_n(at(key, token.row, head), dim, keys + position * dim);
+      std::copy_n(at(value, token.row, head), dim, values + position * dim);
+      for (std::int64_t h = head * group; h < (head + 1) * group; ++h)
+        loops.attend({.query = at(query, token.row, h),
+                      .keys = keys,
+                      .values = values,
+                      .count = position + 1,
+                      .dim = dim,
+                      .scale = static_cast<float>(attention_scale(dim)),
+                      .scratch = scratch.data(),
+                      .out = at(out, token.row, h)});
+    }
+  });
+}
+
+}  // namespace
+
+at::Tensor cached_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                            std::span<const CachePlace> places, KeyValueMemory& memory, AttentionMethod method) {
+  check_places(places, memory);
+  const std::vector<Stretch> stretches = stretches_of(places);
+  const bool singly = std::all_of(stretches.begin(), stretches.end(), [](const Stretch& s) { return s.length == 1; });
+  std::int64_t covered = 0;
+  for (const Stretch& stretch : stretches) covered += stretch.length;
+  const at::Tensor out =
+      covered == query.size(0) ? at::empty(query.sizes(), query.options()) : at::zeros(query.sizes(), query.options());
+  if (singly && has_vector_type(query)) {
+    with_element_of(query, [&]<class Element> { attend_singly<Element>(stretches, query, key, value, memory, out); });
+  } else {
+    for (const Stretch& stretch : stretches) attend(stretch, query, key, value, memory, method, out);
+  }
+  return out;
+}
+
+}  // namespace llmtrain::kernels

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/model/key_value_cache.h"
+#include "parallel/engine/forward_pass.h"
+#include "parallel/engine/local_model.h"
+
+namespace llmtrain {
+
+// New tokens of one sequence, behind those that the decoder already has of it.
+struct NewTokens {
+  std::int64_t sequence = 0;
+  std::int64_t position = 0;  // of the first of them
+  std::span<const std::int64_t> tokens;
+};
+
+// The model with a memory of the sequences that it is given piece by piece: each pass costs the new tokens' work alone.
+// The ranks of the model share a pass; all make the same calls. Ranks may split layers (tensor), hold different layers
+// (pipeline) or copies (data), at every ZeRO stage. Throws Error(internal_error) where ranks split the sequences.
+class Decoder {
+ public:
+  // For this many sequences of up to `capacity` tokens, which is at most max_sequence_length. The model outlives this.
+  Decoder(LocalModel& model, std::int64_t sequences, std::int64_t capacity);
+
+  enum class Rows { last, all };
+  // fp32 logits on the CPU, on ranks that hold the head, else undefined: [pieces, V] after the last token of each
+  // piece, or [tokens, V] after each token. Experts drop no token.
+  at::Tensor logits(std::span<const NewTokens> pieces, Rows rows = Rows::last);
+
+  // Makes the first `tokens` tokens of a sequence those of another one.
+  void copy(std::int64_t from, std::int64_t to, std::int64_t tokens) { cache_.copy(from, to, tokens); }
+
+  // Whether this rank has logits and is the one whose word counts: its own, where it has the model for itself.
+  bool decides() const;
+  // That rank's values, on all ranks; the others' are ignored. Blocks.
+  std::vector<double> agree(std::vector<double> values) const;
+
+ private:
+  LocalModel& model_;
+  KeyValueCache cache_;
+  ForwardPass pass_;
+};
+
+}  // namespace llmtrain

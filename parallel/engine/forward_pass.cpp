@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/engine/forward_pass.h"
+
+#include <utility>
+
+namespace llmtrain {
+
+at::Tensor ForwardPass::run(const std::optional<MicroBatch>& micro, Result result) {
+  // One micro-batch at a time: without a backward nothing has to be kept, so there is no pipelining to schedule.
+  exchange_.start(model_.stage_count(), 1);
+  // Bounds the tensors in flight: a rank far ahead of its successor would otherwise fill its memory with sends.
+  if (++passes_ % model_.groups().pipeline.ranks() == 0) exchange_.finish();
+  at::Tensor output;
+  for (const std::size_t stage : model_.held_stages()) {
+    if (model_.gathers_for_use()) model_.gather(stage);
+    model_.finish_gather(stage);
+    if (micro) output = run_stage(stage, *micro, result);
+    if (model_.gathers_for_use()) model_.free(stage, LocalModel::FreeAfter::forward);
+  }
+  return output;
+}
+
+at::Tensor ForwardPass::run_stage(std::size_t stage, const MicroBatch& micro, Result result) {
+  const PipelineParallel& pipeline = model_.groups().pipeline;
+  const int ranks = pipeline.ranks(), position = pipeline.position();
+  // The sender's tensor has as many tokens, because all pipeline ranks of a copy compute the same micro-batch.
+  if (ranks > 1 && stage > 0)
+    exchange_.receive(Channel::activations, stage, 0, micro.tokens.size(0), (position + ranks - 1) % ranks);
+  at::Tensor input = exchange_.take(Channel::activations, stage, 0);
+  StagePasses& passes = *model_.stage(stage).passes;
+  if (model_.is_last(stage) && result == Result::logits) return passes.logits(std::move(input), micro);
+  at::Tensor output = passes.forward(std::move(input), 0, micro, ForwardMode::evaluation);
+  if (model_.is_last(stage)) return output;
+  exchange_.put(Channel::activations, stage + 1, 0, std::move(output));
+  if (ranks > 1) exchange_.send(Channel::activations, stage + 1, 0, (position + 1) % ranks);
+  return {};
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/run/progress_line.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <array>
+
+#include "core/base/units.h"
+#include "core/page/text_layout.h"
+
+namespace llmtrain {
+namespace {
+
+constexpr std::size_t widest_bar = 24, narrowest_bar = 8;
+
+struct Field {
+  std::string text;
+  int rank = 0;  // fields of higher rank are left out first
+};
+
+}  // namespace
+
+std::string ProgressLine::text(std::size_t width) const {
+  const std::array<Field, 8> fields{
+      {{fmt::format("step {:>{}}/{}", row.step, fmt::formatted_size("{}", total_steps), total_steps), 0},
+       {fmt::format("loss {:.4f}", row.loss), 0},
+       {fmt::format("grad norm {:.2f}", row.gradient_norm), 3},
+       {fmt::format("lr {:.2e}", row.learning_rate), 4},
+       {format_count(row.tokens_per_second) + " tok/s", 2},
+       {fmt::format("MFU {:.0f} %", 100 * row.mfu), 5},
+       {format_bytes(row.memory_bytes), 6},
+       {time, 1}}};
+  std::string line;
+  for (int highest = 6; highest >= 0; --highest) {
+    line.clear();
+    for (const Field& field : fields)
+      if (field.rank <= highest) line += (line.empty() ? "" : "  ") + field.text;
+    if (columns(line) <= width) return line;
+  }
+  return line.substr(0, width);
+}
+
+std::string progress_bar(std::int64_t step, std::int64_t total_steps, std::size_t room) {
+  if (room < narrowest_bar + 1) return "";
+  const auto width = static_cast<std::int64_t>(std::min(widest_bar, room - 1));
+  const std::int64_t full = width * step / total_steps;
+  std::string text;
+  for (std::int64_t i = 0; i < width; ++i) text += i < full ? "━" : "╌";
+  return text;
+}
+
+}  // namespace llmtrain

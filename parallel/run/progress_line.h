@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "parallel/run/report/metrics_rows.h"
+
+namespace llmtrain {
+
+// What a console shows of a step.
+struct ProgressLine {
+  TrainingRow row;
+  std::int64_t total_steps = 0;
+  std::string time;  // "1m 30s left"
+
+  // In at most `width` columns, without the fields that matter least if need be: memory first, then MFU, learning rate,
+  // gradient norm, speed and time. A width that is too narrow for step and loss cuts the text.
+  std::string text(std::size_t width = std::string::npos) const;
+};
+
+// How much of a run is done, "━━━╌╌╌": as wide as there is room beside the space that follows it, up to 24 columns.
+// Empty where that is too narrow to tell anything.
+std::string progress_bar(std::int64_t step, std::int64_t total_steps, std::size_t room);
+
+}  // namespace llmtrain

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/run/report/prometheus.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <cmath>
+#include <string_view>
+
+namespace llmtrain {
+namespace {
+
+std::string escaped(std::string_view label) {
+  std::string text;
+  for (const char letter : label) {
+    if (letter == '\\' || letter == '"') text += '\\';
+    text += letter == '\n' ? std::string("\\n") : std::string(1, letter);
+  }
+  return text;
+}
+
+// In Go's form, which the format requires for what is not finite.
+std::string number(double value) {
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return value > 0 ? "+Inf" : "-Inf";
+  return fmt::format("{}", value);
+}
+
+class MetricsText {
+ public:
+  explicit MetricsText(const std::string& run) : label_("{run=\"" + escaped(run) + "\"} ") {}
+
+  void gauge(const char* name, const char* help, double value) { add(name, "gauge", help, value); }
+  void counter(const char* name, const char* help, double value) { add(name, "counter", help, value); }
+  std::string text() const { return text_; }
+
+ private:
+  void add(const char* name, const char* type, const char* help, double value) {
+    text_ += fmt::format("# HELP llmtrain_{0} {1}\n# TYPE llmtrain_{0} {2}\nllmtrain_{0}{3}{4}\n", name, help, type,
+                         label_, number(value));
+  }
+
+  std::string label_;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string prometheus_text(const Recipe& recipe, const RunProgress& progress, RunState state) {
+  if (!progress.last()) return "";
+  const TrainingRow& row = *progress.last();
+  MetricsText writer(recipe.name);
+  writer.gauge("running", "1 while the run is going on.", state == RunState::running ? 1 : 0);
+  writer.gauge("step", "Steps done.", static_cast<double>(row.step));
+  writer.gauge("steps", "Steps of the whole run.", static_cast<double>(recipe.training.steps));
+  writer.counter("tokens_total", "Tokens trained on.", static_cast<double>(row.tokens));
+  writer.gauge("loss", "Training loss of the step, in nats per token.", row.loss);
+  if (progress.validation())
+    writer.gauge("validation_loss", "Newest validation loss, in nats per token.", progress.validation()->loss);
+  writer.gauge("learning_rate", "Learning rate of the step.", row.learning_rate);
+  writer.gauge("gradient_norm", "Gradient norm of the step before clipping.", row.gradient_norm);
+  writer.gauge("step_seconds", "Duration of the step.", row.step_seconds);
+  writer.gauge("tokens_per_second", "Tokens per second in the step.", row.tokens_per_second);
+  writer.gauge("mfu_ratio", "Model FLOP/s by the rate measured at the run's start.", row.mfu);
+  writer.gauge("memory_bytes", "Peak memory of the first rank's process.", static_cast<double>(row.memory_bytes));
+  writer.gauge("tensor_bytes", "Peak memory of the first rank's tensors.", static_cast<double>(row.tensor_bytes));
+  writer.counter("skipped_updates_total", "Updates skipped for a gradient norm that was not finite.",
+                 static_cast<double>(row.skipped));
+  if (row.routing) {
+    writer.gauge("expert_load_ratio", "Tokens of the fullest expert by the mean.", row.routing->expert_load);
+    writer.gauge("dropped_ratio", "Share of the tokens' choices beyond an expert's capacity.",
+                 row.routing->dropped_share);
+  }
+  if (row.saturated_share)
+    writer.gauge("saturated_ratio", "Share of the gradients beyond the range of FP8.", *row.saturated_share);
+  return writer.text();
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/run/report/run_charts.h"
+
+#include <cstddef>
+
+#include "core/page/line_chart.h"
+
+namespace llmtrain {
+namespace {
+
+std::vector<ChartLine> lines_of(const std::vector<const RunCurves*>& runs, Curve RunCurves::*curve) {
+  std::vector<ChartLine> lines;
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    if (!(runs[i]->*curve).empty()) lines.push_back({runs[i]->name, (runs[i]->*curve).points(), i});
+  return lines;
+}
+
+// One run's lines are named by what they are; several runs' by the run.
+std::string loss_charts(const std::vector<const RunCurves*>& runs, const std::string& x_name) {
+  LineChart loss{.title = "Loss", .note = "Training, in nats per token", .x_name = x_name, .may_be_logarithmic = true};
+  loss.lines = lines_of(runs, &RunCurves::loss);
+  LineChart validation{.title = "Validation loss", .note = "In nats per token", .x_name = x_name};
+  validation.lines = lines_of(runs, &RunCurves::validation_loss);
+  if (runs.size() > 1 || validation.lines.empty()) return line_chart(loss) + line_chart(validation);
+  validation.lines.front().name = "validation";
+  validation.lines.front().colour = 1;
+  for (ChartLine& line : loss.lines) line.name = "training";
+  loss.lines.push_back(std::move(validation.lines.front()));
+  loss.note = "In nats per token; orange: validation";
+  return line_chart(loss);
+}
+
+}  // namespace
+
+void RunCurves::add(const TrainingRow& row, double x) {
+  loss.add(x, row.loss);
+  learning_rate.add(x, row.learning_rate);
+  gradient_norm.add(x, row.gradient_norm);
+  tokens_per_second.add(x, row.tokens_per_second);
+  mfu.add(x, row.mfu);
+  memory.add(x, static_cast<double>(row.memory_bytes));
+  tensors.add(x, static_cast<double>(row.tensor_bytes));
+  if (row.routing) {
+    expert_load.add(x, row.routing->expert_load);
+    dropped_share.add(x, row.routing->dropped_share);
+    balance_loss.add(x, row.routing->balance_loss);
+  }
+  if (row.saturated_share) saturated_share.add(x, *row.saturated_share);
+}
+
+void RunCurves::add(const EvaluationRow& row, double x) { validation_loss.add(x, row.validation_loss); }
+
+std::string run_charts(const std::vector<const RunCurves*>& runs, const std::string& x_name,
+                       const std::optional<PlannedFigures>& planned) {
+  std::string charts = loss_charts(runs, x_name);
+  const auto add = [&](LineChart chart, Curve RunCurves::*curve) {
+    chart.x_name = x_name;
+    chart.lines = lines_of(runs, curve);
+    charts += line_chart(chart);
+  };
+  const auto level = [&](double PlannedFigures::*value) -> std::optional<ChartLevel> {
+    if (!planned || (*planned).*value <= 0) return std::nullopt;
+    return ChartLevel{"planned", (*planned).*value};
+  };
+  add({.title = "Learning rate", .note = "Of each step"}, &RunCurves::learning_rate);
+  add({.title = "Gradient norm", .note = "Before clipping", .has_zero = true, .may_be_logarithmic = true},
+      &RunCurves::gradient_norm);
+  add({.title = "Speed",
+       .note = "Tokens per second",
+       .unit = ChartUnit::count,
+       .has_zero = true,
+       .level = level(&PlannedFigures::tokens_per_second)},
+      &RunCurves::tokens_per_second);
+  add({.title = "MFU",
+       .note = "Of the rate of matrix products, measured at the start, or of the fastest step's",
+       .unit = ChartUnit::percent,
+       .has_zero = true},
+      &RunCurves::mfu);
+  add({.title = "Memory",
+       .note = "Peak of the first rank's process so far",
+       .unit = ChartUnit::bytes,
+       .has_zero = true,
+       .level = level(&PlannedFigures::process_bytes)},
+      &RunCurves::memory);
+  add({.title = "Experts' load", .note = "Tokens of the fullest expert, as a multiple of the mean", .has_zero = true},
+      &RunCurves::expert_load);
+  add({.title = "Dropped choices", .note = "Beyond an expert's capacity", .unit = ChartUnit::percent, .has_zero = true},
+      &RunCurves::dropped_share);
+  add({.title = "Balance loss", .note = "Without its coefficient; 1 where routing is even"}, &RunCurves::balance_loss);
+  add({.title = "Saturated gradients",
+       .note = "Share beyond the range of FP8",
+       .unit = ChartUnit::percent,
+       .has_zero = true},
+      &RunCurves::saturated_share);
+  return chart_grid(charts);
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/page/curve.h"
+#include "parallel/run/report/metrics_rows.h"
+
+namespace llmtrain {
+
+// The curves of one run, in bounded memory however long it is.
+struct RunCurves {
+  std::string name;
+  Curve loss, validation_loss, learning_rate, gradient_norm, tokens_per_second, mfu, memory, tensors;
+  Curve expert_load, dropped_share, balance_loss;  // of a model with experts
+  Curve saturated_share;                           // with FP8 gradients
+
+  // `x`: what the row is drawn over, such as its step.
+  void add(const TrainingRow& row, double x);
+  void add(const EvaluationRow& row, double x);
+};
+
+// What was planned, for a run that has a plan.
+struct PlannedFigures {
+  std::string profile;
+  double step_seconds = 0;
+  double tokens_per_second = 0;
+  double process_bytes = 0;
+};
+
+// Charts of runs over each other, as HTML; those that no run has values for are left out. Loss and validation loss
+// share a chart where there is one run. `x_name`: "step" or "tokens".
+std::string run_charts(const std::vector<const RunCurves*>& runs, const std::string& x_name,
+                       const std::optional<PlannedFigures>& planned);
+
+}  // namespace llmtrain

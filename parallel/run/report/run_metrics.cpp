@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/run/report/run_metrics.h"
+
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "core/base/file.h"
+
+namespace llmtrain {
+namespace {
+
+using Row = nlohmann::json;
+
+double number(const Row& row, const char* key) {
+  const auto found = row.find(key);
+  return found != row.end() && found->is_number() ? found->get<double>() : std::numeric_limits<double>::quiet_NaN();
+}
+
+std::int64_t whole(const Row& row, const char* key) {
+  const auto found = row.find(key);
+  return found != row.end() && found->is_number() ? found->get<std::int64_t>() : 0;
+}
+
+TrainingRow training_row(const Row& row) {
+  TrainingRow result;
+  result.step = whole(row, "step");
+  result.loss = number(row, "loss");
+  result.learning_rate = number(row, "learning_rate");
+  result.gradient_norm = number(row, "grad_norm");
+  result.tokens = whole(row, "tokens");
+  result.step_seconds = number(row, "step_seconds");
+  result.tokens_per_second = number(row, "tokens_per_second");
+  result.mfu = number(row, "mfu");
+  result.memory_bytes = whole(row, "memory_bytes");
+  result.tensor_bytes = whole(row, "tensor_bytes");
+  result.skipped = whole(row, "skipped");
+  if (row.contains("saturated_share")) result.saturated_share = number(row, "saturated_share");
+  if (row.contains("expert_load"))
+    result.routing = RoutingRow{number(row, "balance_loss"), number(row, "z_loss"), number(row, "dropped_share"),
+                                number(row, "expert_load")};
+  return result;
+}
+
+}  // namespace
+
+RunMetrics read_metrics(const std::filesystem::path& file) {
+  const std::string text = read_file(file);
+  RunMetrics metrics;
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    const Row row = Row::parse(line, nullptr, false);
+    if (!row.is_object() || !row.contains("step")) continue;
+    if (row.contains("validation_loss"))
+      metrics.evaluations.push_back({whole(row, "step"), number(row, "validation_loss")});
+    if (row.contains("loss")) metrics.training.push_back(training_row(row));
+  }
+  return metrics;
+}
+
+}  // namespace llmtrain

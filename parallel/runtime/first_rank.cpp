@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/runtime/first_rank.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "parallel/device/device.h"
+#include "parallel/plan/report/html/report_html.h"
+
+namespace llmtrain {
+namespace {
+
+// FLOP/s of one rank. A MemoryWatch of its own keeps the probe's matrices out of training's peak.
+double peak_flops_of(const LocalModel& model) {
+  const MemoryWatch apart;
+  return measure_matmul_rate(model.device(), model.compute_type());
+}
+
+RoutingRow routing_row(const RoutingSums& sums) {
+  return {sums.balance_loss / sums.passes, sums.z_loss / sums.passes, sums.dropped_share / sums.passes,
+          sums.load / sums.passes};
+}
+
+std::optional<PlannedFigures> planned_figures(const RunRequest& request) {
+  if (!request.plan) return std::nullopt;
+  const BatchRecipe& batch = request.recipe().batch;
+  const double step_tokens = static_cast<double>(batch.global * batch.sequence_length);
+  return PlannedFigures{.profile = request.plan->profile,
+                        .step_seconds = request.plan->step_seconds,
+                        .tokens_per_second = step_tokens / request.plan->step_seconds,
+                        .process_bytes = request.plan->process_bytes};
+}
+
+}  // namespace
+
+FirstRank::FirstRank(const RunRequest& request, const RunDirectory& directory, Trainer& trainer,
+                     const ThreadMemory& memory)
+    : recipe_(request.recipe()),
+      directory_(directory),
+      trainer_(trainer),
+      memory_(memory),
+      peak_flops_(peak_flops_of(trainer.model()) * trainer.model().groups().communicator().size()),
+      metrics_(std::in_place, directory.path(), recipe_.log, trainer.steps_done()),
+      // With details the log shows every step on the console, and a second line of it would be the same.
+      progress_(recipe_.training.steps, trainer.steps_done(), request.verbosity != Verbosity::normal),
+      report_(directory.path(), recipe_, planned_figures(request)),
+      stop_file_(directory.path() / "STOP") {}
+
+void FirstRank::show(const StepResult& result, double seconds) {
+  directory_.require_in_place();
+  const std::int64_t step = trainer_.steps_done();
+  if (result.skipped)
+    progress_.note(fmt::format("step {}: the gradient norm is not finite; the update was skipped", step));
+  const TrainingRow row = make_row(result, seconds);
+  if (step == recipe_.training.steps || step % recipe_.log.every == 0) {
+    metrics_->write(row);
+    report_.add(row);
+  }
+  progress_.show(row);
+}
+
+TrainingRow FirstRank::make_row(const StepResult& result, double seconds) {
+  const std::int64_t step_tokens = recipe_.batch.global * recipe_.batch.sequence_length;
+  TrainingRow row;
+  row.step = trainer_.steps_done();
+  row.loss = result.loss;
+  row.learning_rate = result.learning_rate;
+  row.gradient_norm = result.gradient_norm;
+  row.tokens = trainer_.samples_consumed() * recipe_.batch.sequence_length;
+  row.step_seconds = seconds;
+  row.tokens_per_second = static_cast<double>(step_tokens) / seconds;
+  const Graph& graph = trainer_.model().graph();
+  const double flops = row.tokens_per_second * graph.training_flops_per_token(recipe_.batch.sequence_length);
+  // The probe ran for a moment, perhaps beside other programs: a step that is faster has shown a higher peak.
+  peak_flops_ = std::max(peak_flops_, flops);
+  row.mfu = flops / peak_flops_;
+  row.memory_bytes = memory_peak(trainer_.model().device());
+  row.tensor_bytes = memory_.peak();
+  row.skipped = trainer_.skipped().total;
+  if (result.saturated.elements > 0) row.saturated_share = result.saturated.saturated / result.saturated.elements;
+  if (recipe_.model.moe) row.routing = routing_row(result.routing);
+  return row;
+}
+
+void FirstRank::show_evaluation(double loss) {
+  const EvaluationRow row{trainer_.steps_done(), loss};
+  metrics_->write(row);
+  report_.add(row);
+  progress_.note(
+      fmt::format("step {}: validation loss {:.4f}, perplexity {:.2f}", trainer_.steps_done(), loss, std::exp(loss)));
+}
+
+void FirstRank::show_rollback(const std::string& what) {
+  // As after a restart: rows of steps that follow again are removed.
+  metrics_.emplace(directory_.path(), recipe_.log, trainer_.steps_done());
+  report_.read_again();
+  progress_.warn(fmt::format("{}; returned to step {}, and going on after sample {} of the data", what,
+                             trainer_.steps_done(), trainer_.samples_consumed()));
+}
+
+void FirstRank::show_last_step(const std::string& section) { report_.add_section({section, measured_step_script()}); }
+
+void FirstRank::show_stop(const std::string& why) {
+  stop_file_.remove();
+  report_.finish(RunState::stopped);
+  progress_.note(
+      fmt::format("stopped {} after step {}; run the same command again to continue", why, trainer_.steps_done()));
+}
+
+void FirstRank::finish() {
+  report_.finish(RunState::finished);
+  if (trainer_.skipped().total == 0) return;
+  progress_.warn(fmt::format("{} of {} updates were skipped, because the gradient norm was not finite",
+                             trainer_.skipped().total, trainer_.steps_done()));
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "parallel/device/measurement.h"
+#include "parallel/engine/trainer.h"
+#include "parallel/run/console.h"
+#include "parallel/run/metrics_log.h"
+#include "parallel/run/report/live_report.h"
+#include "parallel/run/run_directory.h"
+#include "parallel/runtime/runtime_interface.h"
+
+namespace llmtrain {
+
+// What the first rank alone does in a run: it writes metrics and the page, shows progress, and looks for the file that
+// requests a stop. The arguments outlive it. Every function that writes throws Error(cannot_write).
+class FirstRank {
+ public:
+  // For the steps that follow those that the trainer has done. `memory`: of this rank's tensors.
+  FirstRank(const RunRequest& request, const RunDirectory& directory, Trainer& trainer, const ThreadMemory& memory);
+
+  // After each step, with what it returned and took.
+  void show(const StepResult& result, double seconds);
+  void show_evaluation(double loss);
+  // After the trainer has returned to a checkpoint, because `what` happened.
+  void show_rollback(const std::string& what);
+  // The last step's timeline, for the page: measured_step_section().
+  void show_last_step(const std::string& section);
+  // At the run's end: `why` it stops, such as "on request"; or after its last step.
+  void show_stop(const std::string& why);
+  void finish();
+
+  bool is_asked_to_stop() const { return stop_file_.exists(); }
+
+ private:
+  TrainingRow make_row(const StepResult& result, double seconds);
+
+  const Recipe& recipe_;
+  const RunDirectory& directory_;
+  Trainer& trainer_;
+  const ThreadMemory& memory_;
+  double peak_flops_;  // of all ranks, as far as known: what the probe or the fastest step has reached
+  std::optional<MetricsLog> metrics_;
+  Progress progress_;
+  LiveReport report_;
+  StopFile stop_file_;
+};
+
+}  // namespace llmtrain

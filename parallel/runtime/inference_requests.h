@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "parallel/runtime/runtime_interface.h"
+
+namespace llmtrain {
+
+// What RuntimeInterface::sample(), evaluate() and score() do.
+void sample_texts(const SampleRequest& request, const SampleListener& listener);
+EvaluateResult evaluate_checkpoint(const EvaluateRequest& request);
+ChoiceScores score_choices(const ScoreRequest& request);
+
+}  // namespace llmtrain

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/data/growing_text.h"
+#include "core/tokenizer/open_tokenizer.h"
+#include "parallel/engine/generation.h"
+#include "parallel/runtime/inference_requests.h"
+#include "parallel/runtime/loaded_model.h"
+
+namespace llmtrain {
+namespace {
+
+SampleEnd::Reason reason_of(GrowingText::State state) {
+  switch (state) {
+    case GrowingText::State::stopped_by_text:
+      return SampleEnd::Reason::stop;
+    case GrowingText::State::stopped_by_token:
+      return SampleEnd::Reason::end_of_text;
+    case GrowingText::State::grows:
+    case GrowingText::State::ended:
+      break;
+  }
+  return SampleEnd::Reason::length;
+}
+
+// The texts of one rank, all of which grow in the same way on every rank; one of them tells the listener.
+class GrowingTexts {
+ public:
+  // The tokenizer outlives this.
+  GrowingTexts(const SampleRequest& request, const Tokenizer& tokenizer, const SampleListener* listener)
+      : request_(request), listener_(listener) {
+    const auto bytes_of = [&tokenizer](std::span<const std::int64_t> tokens) { return tokenizer.decode(tokens); };
+    TextStops stops{request.stop, {}};
+    // The first of what a tokenizer puts behind a document: what follows is no text.
+    const std::vector<TokenId>& end = tokenizer.marks().end;
+    if (!end.empty()) stops.tokens.push_back(end.front());
+    for (std::size_t i = 0; i < request.prompts.size() * static_cast<std::size_t>(request.samples); ++i)
+      texts_.emplace_back(bytes_of, stops);
+  }
+
+  bool add(const TextNumber& number, std::int64_t token) {
+    GrowingText& text = texts_[static_cast<std::size_t>(number.prompt * request_.samples + number.sample)];
+    const bool goes_on = text.add(token) && static_cast<std::int64_t>(text.tokens().size()) < request_.tokens;
+    if (!goes_on) text.end();
+    tell(number, text, !goes_on);
+    return goes_on;
+  }
+
+  // Without a token to generate no text has been told of.
+  void end_empty() {
+    for (std::size_t i = 0; i < texts_.size() && request_.tokens == 0; ++i)
+      tell({static_cast<std::int64_t>(i) / request_.samples, static_cast<std::int64_t>(i) % request_.samples},
+           texts_[i], true);
+  }
+
+ private:
+  void tell(const TextNumber& number, GrowingText& text, bool is_end) const {
+    if (listener_ == nullptr) return;
+    SamplePiece piece{number.prompt, number.sample, text.take(), std::nullopt};
+    if (is_end) piece.end = {text.text(), text.tokens(), reason_of(text.state())};
+    (*listener_)(piece);
+  }
+
+  const SampleRequest& request_;
+  const SampleListener* listener_;  // null on ranks that do not tell
+  std::vector<GrowingText> texts_;
+};
+
+}  // namespace
+
+void sample_texts(const SampleRequest& request, const SampleListener& listener) {
+  const auto tokenizer = open_tokenizer(request.recipe.data.tokenizer, request.recipe.model.vocab_size);
+  std::vector<std::vector<std::int64_t>> prompts;
+  // A model needs at least one token to begin with.
+  for (const std::string& prompt : request.prompts)
+    prompts.push_back(encode_prompt(*tokenizer, prompt.empty() ? "\n" : prompt));
+  GenerateOptions options;
+  options.tokens = request.tokens;
+  options.choice = {request.temperature, request.top_k, request.top_p, request.seed};
+  options.samples = request.samples;
+  options.batch = request.batch;
+  with_loaded_model(request.recipe, request.checkpoint, request.ranks, [&](LocalModel& model) {
+    GrowingTexts texts(request, *tokenizer, model.groups().is_first() ? &listener : nullptr);
+    generate(model, prompts, options,
+             [&](const TextNumber& number, std::int64_t token) { return texts.add(number, token); });
+    texts.end_empty();
+  });
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""llmtrain recipes and llmtrain new."""
+import json
+import unittest
+
+from program import SOURCE, TEXT, ProgramTest
+
+RECIPES = sorted([*(SOURCE / "recipes").glob("*.json"), *(SOURCE / "recipes/models").glob("*.json"),
+                  *(SOURCE / "recipes/papers").glob("*.json")])
+
+
+class Recipes(ProgramTest):
+    def listed(self):
+        return json.loads(self.run_program("recipes", "--json").stdout)
+
+    def test_lists_every_recipe(self):
+        self.assertEqual({each["name"] for each in self.listed()}, {file.stem for file in RECIPES})
+
+    def test_figures_are_the_published_ones(self):
+        recipes = {each["name"]: each for each in self.listed()}
+        # arXiv 2407.21783: 8.03B parameters; Narayanan et al., arXiv 2104.04473: 175B parameters on 1,024 A100.
+        self.assertEqual(recipes["llama3-8b"]["parameters"], 8030261248)
+        self.assertEqual(recipes["gpt3-175b"]["devices"], 1024)
+        self.assertAlmostEqual(recipes["gpt3-175b"]["parameters"] / 175e9, 1, delta=0.01)
+
+    def test_table_has_a_line_for_each(self):
+        lines = self.run_program("recipes").stdout.splitlines()
+        for recipe in self.listed():
+            row = [line for line in lines if line.startswith(recipe["name"] + " ")]
+            self.assertEqual(len(row), 1, recipe["name"])
+            self.assertLessEqual(len(row[0]), 120)
+
+
+class New(ProgramTest):
+    def make(self, *arguments):
+        result = self.run_program("new", *arguments)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stdout
+
+    def plan(self, file):
+        result = self.run_program("plan", file, "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return json.loads(result.stdout)
+
+    def test_trains(self):
+        self.write("texts/book.txt", TEXT * 20)
+        (self.folder / "recipes").mkdir()
+        explained = self.make("--model", "quickstart", "--data", "texts/book.txt", "--output", "recipes/mine.json",
+                              "--steps", "2")
+        # Each key that it wrote, with the help of the recipe's schema.
+        self.assertRegex(explained, r"(?m)^training\.steps = 2 +Optimizer steps in the whole run\.$")
+        recipe = json.loads((self.folder / "recipes/mine.json").read_text())
+        self.assertEqual(recipe["data"]["train"], [{"path": "../texts/book.txt"}])
+        result = self.run_program("run", "recipes/mine.json", "--set", "batch.global=2", "--set", "batch.micro=2")
+        self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_fits_the_machine(self):
+        self.write("book.txt", TEXT)
+        for model, machine, devices in (("llama3-8b", "h100-sxm-80gb", 64), ("llama3-8b", "h200", 8),
+                                        ("qwen3-30b-a3b", "h100-sxm-80gb", 64)):
+            with self.subTest(f"{model} on {devices} {machine}"):
+                output = f"{model}-{devices}-{machine}.json"
+                self.make("--model", model, "--data", "book.txt", "--machine", machine, "--devices", str(devices),
+                          "--output", output)
+                self.assertEqual(self.run_program("validate", output).returncode, 0)
+                plan = self.plan(output)
+                self.assertTrue(plan["fits"])
+                cluster = plan["recipe"]["cluster"]
+                self.assertEqual(cluster["nodes"] * cluster["devices_per_node"], devices)
+                self.assertEqual(plan["profile"], machine)
+
+    def test_refuses(self):
+        self.write("mine.json", "{}")
+        machine = ["--machine", "h100-sxm-80gb"]
+        cases = {
+            "no model": (2, ["--model"], []),
+            "unknown model": (66, ["llama9"], ["--model", "llama9"]),
+            "unknown machine": (2, ['did you mean "h200"?'], ["--model", "llama3-8b", "--machine", "h2000"]),
+            "no data": (66, ["--data", "nowhere.txt"], ["--model", "quickstart", "--data", "nowhere.txt"]),
+            "output that exists": (73, ["mine.json", "--output"], ["--model", "quickstart", "--output", "mine.json"]),
+            "devices that fill no nodes": (2, ["--devices", "did you mean 16?"],
+                                           ["--model", "llama3-8b", *machine, "--devices", "12"]),
+            "too few devices": (2, ["--devices", "none of", "more devices"],
+                                ["--model", "llama3-405b", *machine, "--devices", "8"]),
+        }
+        for name, (code, fragments, arguments) in cases.items():
+            with self.subTest(name):
+                self.refused(code, fragments, "new", *arguments)
+
+
+if __name__ == "__main__":
+    unittest.main()

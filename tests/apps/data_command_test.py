@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""llmtrain data: token files from text, and what a data file holds."""
+import gzip
+import json
+import unittest
+
+from program import ProgramTest, small
+
+LINES = [{"text": "ab"}, {"text": ""}, {"text": "cde", "id": 3}]
+
+
+class Data(ProgramTest):
+    def write_lines(self, name="a.jsonl.gz"):
+        (self.folder / name).write_bytes(gzip.compress("\n".join(map(json.dumps, LINES)).encode()))
+
+    def tokenize(self, *arguments):
+        result = self.run_program("data", "tokenize", *arguments)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stdout
+
+    def test_packed_lines_become_megatrons_pair(self):
+        self.write_lines()
+        printed = self.tokenize("a.jsonl.gz", "--output", "out")
+        self.assertTrue(printed.startswith("out.bin: 5 tokens of 2 documents, uint16, "), printed)
+        self.assertEqual((self.folder / "out.bin").read_bytes(), b"a\0b\0c\0d\0e\0")
+        shown = json.loads(self.run_program("data", "inspect", "out.bin", "--tokenizer", "bytes", "--json").stdout)
+        self.assertEqual(shown, {"file": "out.bin", "format": "Megatron-LM, uint16", "bytes": 10, "documents": 2,
+                                 "tokens": 5, "largest_id": 101, "first_tokens": [97, 98, 99, 100, 101],
+                                 "first_text": "abcde"})
+
+    def test_text_is_described_without_a_tokenizer(self):
+        self.write_lines()
+        shown = self.run_program("data", "inspect", "a.jsonl.gz").stdout
+        self.assertEqual([line.split(None, 1) for line in shown.splitlines()][1:],
+                         [["format", "JSON Lines, gzip"], ["size", shown.splitlines()[2].split(None, 1)[1]],
+                          ["documents", "3"], ["text", "ab"]])
+
+    def test_other_formats(self):
+        self.write("a.txt", "ab")
+        self.tokenize("a.txt", "--output", "nano.bin", "--format", "nanogpt")
+        self.assertEqual((self.folder / "nano.bin").read_bytes(), b"a\0b\0")
+        self.tokenize("a.txt", "--output", "c", "--format", "llm.c", "--threads", "2")
+        self.assertEqual((self.folder / "c.bin").read_bytes()[1024:], b"a\0b\0")
+        self.assertFalse((self.folder / "c.idx").exists())
+
+    def test_damaged_and_missing_inputs(self):
+        self.write_lines()
+        packed = (self.folder / "a.jsonl.gz").read_bytes()
+        (self.folder / "cut.jsonl.gz").write_bytes(packed[:-10])
+        (self.folder / "short.bin").write_bytes(b"abc")
+        self.write("bad.jsonl", '{"text": "a"}\n{"text": 3}')
+        self.write("empty.txt", "")
+        self.write("t.json", "{}")
+        self.write("t.model", "no model")
+        output = ("--output", "out")
+        for code, parts, arguments in [
+                (65, ["cut.jsonl.gz", "cut short"], ["tokenize", "cut.jsonl.gz", *output]),
+                (65, ["bad.jsonl", "line 2"], ["tokenize", "bad.jsonl", *output]),
+                (65, ["empty.txt", "no text"], ["tokenize", "empty.txt", *output]),
+                (65, ["t.json", '"model"'], ["tokenize", "bad.jsonl", "--tokenizer", "t.json", *output]),
+                (65, ["t.model", "SentencePiece"], ["tokenize", "bad.jsonl", "--tokenizer", "t.model", *output]),
+                (66, ["no.txt"], ["tokenize", "no.txt", *output]),
+                (66, ["no.json"], ["tokenize", "bad.jsonl", "--tokenizer", "no.json", *output]),
+                (2, ["--tokenizer", "gpt2"], ["tokenize", "bad.jsonl", "--tokenizer", "gpt2", *output]),
+                (73, ["nowhere/out.bin"], ["tokenize", "a.jsonl.gz", "--output", "nowhere/out"]),
+                (65, ["short.bin", "odd"], ["inspect", "short.bin"]),
+                (66, ["no.bin"], ["inspect", "no.bin"])]:
+            with self.subTest(arguments):
+                self.refused(code, parts, "data", *arguments)
+        self.tokenize("a.jsonl.gz", *output)
+        self.refused(73, ["out.bin", "exists already"], "data", "tokenize", "a.jsonl.gz", *output)
+
+    def test_a_tokenizer_larger_than_the_model(self):
+        vocabulary = {chr(0x100 + i): i for i in range(300)}
+        self.write("tokenizer.json", json.dumps({"model": {"type": "BPE", "vocab": vocabulary, "merges": []},
+                                                 "pre_tokenizer": {"type": "ByteLevel"}}))
+        self.write("a.txt", "text")
+        self.write("recipe.json", small({"data.train": [{"path": "a.txt"}],
+                                         "data.tokenizer": {"huggingface": "tokenizer.json"}}))
+        self.refused(65, ["tokenizer.json", "up to 299", "model.vocab_size is 256", "300 or more"], "run",
+                     "recipe.json")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "core/checkpoint/stored_model.h"
+#include "parallel/comm/communicator.h"
+#include "parallel/device/device.h"
+#include "parallel/engine/generation.h"
+#include "parallel/engine/model_state.h"
+
+// The sampling process that scripts/bench_sampling controls: it reads the command "run PREFIX TOKENS" from standard
+// input, one per line, generates TOKENS tokens behind a prompt of PREFIX, and answers with one line of JSON: the
+// seconds until the first token, and those of each token after it.
+
+namespace {
+
+using nlohmann::json;
+
+json generate(llmtrain::LocalModel& model, std::int64_t prefix, std::int64_t tokens) {
+  using Clock = std::chrono::steady_clock;
+  std::vector<std::int64_t> prompt;
+  for (std::int64_t i = 0; i < prefix; ++i) prompt.push_back((i * 7 + 3) % model.graph().model.vocab_size);
+  const llmtrain::GenerateOptions options{.tokens = tokens, .choice = {.temperature = 0}};
+  std::vector<double> seconds;
+  auto last = Clock::now();
+  llmtrain::generate(model, std::vector<std::vector<std::int64_t>>{prompt}, options,
+                     [&](const llmtrain::TextNumber&, std::int64_t) {
+                       const auto now = Clock::now();
+                       seconds.push_back(std::chrono::duration<double>(now - last).count());
+                       last = now;
+                       return true;
+                     });
+  const double first = seconds.front();
+  seconds.erase(seconds.begin());
+  return {{"first", first}, {"seconds", seconds}};
+}
+
+void serve(llmtrain::LocalModel& model) {
+  std::cout << json{{"ready", true}} << std::endl;
+  for (std::string line; std::getline(std::cin, line);) {
+    std::istringstream words(line);
+    std::string command;
+    std::int64_t prefix = 1, tokens = 1;
+    words >> command >> prefix >> tokens;
+    std::cout << generate(model, prefix, tokens) << std::endl;
+  }
+}
+
+}  // namespace
+
+int main(int argument_count, char** arguments) {
+  if (argument_count != 2) {
+    std::cerr << "usage: sample_worker CHECKPOINT\n";
+    return 2;
+  }
+  try {
+    llmtrain::prepare_process();
+    const llmtrain::CheckpointReader checkpoint(arguments[1]);
+    llmtrain::Recipe recipe = llmtrain::recipe_of(checkpoint, {});
+    const auto alone = llmtrain::make_solo_communicator();
+    const auto layout = std::make_shared<const llmtrain::Layout>(llmtrain::Partition::make(recipe, 1));
+    llmtrain::LocalModel model(layout, *alone, llmtrain::choose_device(recipe.cluster.device),
+                               llmtrain::StateContents::weights);
+    llmtrain::load_weights(model, checkpoint);
+    serve(model);
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << '\n';
+    return 1;
+  }
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/data/text_tokens.h"
+
+#include <catch2/catch.hpp>
+
+#include "core/data/token_source.h"
+#include "tests/core/data/data_files.h"
+#include "tests/core/data/small_tokenizer.h"
+#include "tests/support/temporary_directory.h"
+
+namespace llmtrain::test {
+namespace {
+
+Tokens tokens_of(const std::filesystem::path& path, const TokenizerRecipe& tokenizer) {
+  TextTokens text(tokenizer, 261);
+  MappingBudget budget;
+  const TokenSource source(path.string(), text, 261, budget);
+  Tokens tokens(static_cast<std::size_t>(source.tokens()));
+  source.read(0, tokens);
+  return tokens;
+}
+
+// "abcdefghij", packed by zlib 1.2 and zstd 1.5.
+const std::string gzip_file{
+    "\037\213\010\000\000\000\000\000\002\003\113\114\112\116\111\115\113\317\310\314\002\000\072\160\201\071\012\000"
+    "\000\000",
+    30};
+const std::string zstd_file{"\050\265\057\375\040\012\121\000\000\141\142\143\144\145\146\147\150\151\152", 19};
+
+}  // namespace
+
+TEST_CASE("Documents end with the end of text, whether lines or files") {
+  const TemporaryDirectory folder;
+  const TokenizerRecipe tokenizer{TokenizerKind::huggingface,
+                                  folder.write("tokenizer.json", small_tokenizer().dump()).string()};
+  const auto lines = folder.write("a.jsonl", "{\"text\": \"the\"}\n\n{\"text\": \"th\"}");
+  CHECK(tokens_of(lines, tokenizer) == Tokens{257, 260, 256, 260});
+  CHECK(tokens_of(folder.write("b.txt", "the the\n\n"), tokenizer) == Tokens{257, 258, 259, 260});
+  CHECK(tokens_of(folder.write("empty.txt", ""), tokenizer).empty());
+}
+
+TEST_CASE("Packed text is unpacked, file by file and in folders") {
+  const TemporaryDirectory folder;
+  const Tokens letters = range('a', 10);
+  CHECK(tokens_of(folder.write("a.txt.gz", gzip_file), {}) == letters);
+  CHECK(tokens_of(folder.write("b.txt.zst", zstd_file), {}) == letters);
+  // Members and frames may follow one another.
+  CHECK(tokens_of(folder.write("a.txt.gz", gzip_file + gzip_file), {}).size() == 20);
+  CHECK(tokens_of(folder.write("b.txt.zst", zstd_file + zstd_file), {}).size() == 20);
+  CHECK(tokens_of(folder.path(), {}).size() == 40);
+}
+
+}  // namespace llmtrain::test

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// AdamW over E4M3 and fp16 states with scales: the step in fp32, between LibTorch's casts.
+#include <ATen/ATen.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "core/base/error.h"
+#include "kernels/adamw.h"
+#include "kernels/vector/adamw.h"
+#include "tests/kernels/thread_count.h"
+#include "tests/kernels/vector_levels.h"
+
+namespace llmtrain::kernels {
+namespace {
+
+constexpr auto e4m3 = at::kFloat8_e4m3fn;
+
+// Magnitudes from the largest payload to 0, of either sign where there is one.
+at::Tensor random_values(std::int64_t n, double largest) {
+  const at::Tensor sizes = at::exp2(at::randint(-40, 1, {n}).to(at::kFloat)) * largest;
+  return (at::rand({n}) * 2 - 1) * sizes;
+}
+
+ScaledAdamwState random_state(std::int64_t n) {
+  return {{random_values(n, 60000).to(at::kHalf), 0x1p12F},
+          {random_values(n, 448).to(e4m3), 0x1p9F},
+          {random_values(n, 32000).abs().to(at::kHalf), 0x1p20F},
+          {random_values(n, 448).to(e4m3), 0x1p7F}};
+}
+
+ScaledAdamwState copy_of(const ScaledAdamwState& state) {
+  ScaledAdamwState copy = state;
+  for (auto* array : {&copy.weights, &copy.m, &copy.v}) array->payload = array->payload.clone();
+  return copy;
+}
+
+at::Tensor widened(const ScaledAdamwState::Array& array) { return array.payload.to(at::kFloat) / array.scale; }
+
+AdamwStep step() { return {.learning_rate = 1e-2, .weight_decay = 0.1, .gradient_scale = 0.37, .step = 3}; }
+
+// adamw_test.cpp holds this step to PyTorch's.
+AdamwState fp32_step(const ScaledAdamwState& state) {
+  AdamwState wide{widened(state.weights), widened(state.m), widened(state.v)};
+  adamw_(wide, widened(state.gradients), step(), {});
+  return wide;
+}
+
+bool same_bits(const at::Tensor& a, const at::Tensor& b) {
+  const auto bits = a.scalar_type() == e4m3 ? at::kByte : at::kShort;
+  return at::equal(a.view(bits), b.view(bits));
+}
+
+bool same_bits(const ScaledAdamwState& a, const ScaledAdamwState& b) {
+  return same_bits(a.weights.payload, b.weights.payload) && same_bits(a.m.payload, b.m.payload) &&
+         same_bits(a.v.payload, b.v.payload);
+}
+
+double largest_of(const at::Tensor& x) { return x.abs().max().item<double>(); }
+
+}  // namespace
+
+TEST_CASE("scaled states take the fp32 step and are rounded as LibTorch casts") {
+  const std::int64_t n = GENERATE(1, 31, 40001);
+  const ScaledAdamwState start = random_state(n), after = copy_of(start);
+  const AdamwState wide = fp32_step(start);
+  // The first moment beyond E4M3's range, so that it saturates where it is large.
+  const AdamwNumbers next{0x1p11F, 0x1p12F, 0x1p18F};
+  scaled_adamw_(after, step(), next);
+  CHECK(same_bits(after.weights.payload, (wide.weights * next.weights).to(at::kHalf)));
+  CHECK(same_bits(after.m.payload, (wide.m * next.m).clamp(-448, 448).to(e4m3)));
+  const at::Tensor v = wide.v * next.v;
+  CHECK(same_bits(after.v.payload, v.clamp_min(0x1p-24).mul(v.gt(0)).to(at::kHalf)));
+}
+
+TEST_CASE("a second moment stays above 0 while there is one, and 0 without") {
+  ScaledAdamwState state = random_state(3);
+  for (auto* array : {&state.m, &state.gradients}) array->payload.zero_();
+  state.v.payload = at::tensor({1.0, 0.0, 0x1p-24}).to(at::kHalf);
+  scaled_adamw_(state, step(), {1, 1, 1});
+  CHECK(at::equal(state.v.payload.gt(0), at::tensor({1, 0, 1}).gt(0)));
+}
+
+TEST_CASE("the largest magnitudes are those of the values after the step") {
+  const std::int64_t n = GENERATE(1, 77, 50000);
+  const ScaledAdamwState state = random_state(n), before = copy_of(state);
+  const AdamwState wide = fp32_step(state);
+  const AdamwNumbers largest = scaled_adamw_largest(state, step());
+  CHECK(largest.weights == largest_of(wide.weights));
+  CHECK(largest.m == largest_of(wide.m));
+  CHECK(largest.v == largest_of(wide.v));
+  CHECK(same_bits(state, before));
+}
+
+TEST_CASE("what is not a number is the largest, wherever it is") {
+  ScaledAdamwState state = random_state(40000);
+  state.gradients.payload[std::int64_t{GENERATE(0, 20000, 39999)}] = std::numeric_limits<float>::quiet_NaN();
+  const AdamwNumbers largest = scaled_adamw_largest(state, step());
+  CHECK(std::isnan(largest.weights));
+  CHECK(std::isnan(largest.m));
+  CHECK(std::isnan(largest.v));
+}
+
+TEST_CASE("every instruction-set level takes the same scaled step, on any number of threads") {
+  const std::int64_t n = 50000;
+  const ScaledAdamwState start = random_state(n);
+  const auto stepped = [&] {
+    ScaledAdamwState state = copy_of(start);
+    scaled_adamw_(state, step(), {0x1p11F, 0x1p8F, 0x1p18F});
+    return state;
+  };
+  const ScaledAdamwState one = with_threads(1, stepped);
+  CHECK(same_bits(one, with_threads(3, stepped)));
+  // With another learning rate and decay than above: constants of which the levels' loops make the same numbers.
+  const vector::ScaledAdamwConstants constants{{0.5F, 0.999F, 0.1F, 0.95F, 0.05F, 0.3F, 1e-8F, 0.01F}, 1, 1, 1, 1};
+  const at::Tensor m = start.m.payload.to(at::kDouble) * 0.9 + start.gradients.payload.to(at::kDouble) * 0.05;
+  at_every_level([&]<int level> {
+    const ScaledAdamwState state = copy_of(start);
+    const vector::ScaledAdamwArrays arrays{static_cast<std::uint16_t*>(state.weights.payload.data_ptr()),
+                                           static_cast<std::uint8_t*>(state.m.payload.data_ptr()),
+                                           static_cast<std::uint16_t*>(state.v.payload.data_ptr()),
+                                           static_cast<const std::uint8_t*>(state.gradients.payload.data_ptr())};
+    const auto largest = vector::adamw_kernels_for<level>().scaled_largest(arrays, constants, 0, n);
+    CHECK(__builtin_bit_cast(float, largest.m) == Approx(largest_of(m)).epsilon(1e-6));
+    vector::adamw_kernels_for<level>().scaled(arrays, constants, {1, 1, 1}, 0, n);
+    // Half a unit of E4M3's last digit, and of its least number, 2⁻⁹.
+    const at::Tensor error = (state.m.payload.to(at::kDouble) - m).abs();
+    CHECK((error <= m.abs() * 0x1p-4 * 1.001 + 0x1p-10).all().item<bool>());
+    CHECK(largest_of(state.weights.payload.to(at::kDouble) - start.weights.payload.to(at::kDouble)) > 1);
+  });
+}
+
+TEST_CASE("payloads of another type or size are refused by name") {
+  ScaledAdamwState state = random_state(4);
+  state.v.payload = state.v.payload.to(at::kBFloat16);
+  CHECK_THROWS_WITH(scaled_adamw_(state, step(), {}), Catch::Contains("scaled v"));
+  state = random_state(4);
+  state.m.payload = at::zeros({5}).to(e4m3);
+  CHECK_THROWS_WITH(scaled_adamw_largest(state, step()), Catch::Contains("m has 5"));
+}
+
+}  // namespace llmtrain::kernels
