@@ -122,7 +122,11 @@ class StagingQueue {
     // Errors of the queue's thread surface in the thread that waits, which becomes their only owner: otherwise the
     // queue's thread could delete one after the waiting thread has read it, in an order that only libstdc++'s own
     // reference count knows and the thread sanitizer does not see.
-    if (operation.error) std::rethrow_exception(std::exchange(operation.error, nullptr));
+    if (operation.error) {
+      // The caller may release the memory as it unwinds.
+      await_copies(operation);
+      std::rethrow_exception(std::exchange(operation.error, nullptr));
+    }
     if (!operation.is_finished)
       throw Error(ExitCode::internal_error, operation.request.description() + ": its communicator was destroyed");
     lock.unlock();
