@@ -295,12 +295,13 @@ StageCost block_cost(const CostContext& context, const OperatorList& operators) 
   // Backward operators are launched from the recorded graph, without the host code that described the forward.
   all.backward.operators *= context.program().host.backward;
   const double waited = communication_seconds(context, operators, Direction::backward);
-  const double alone = context.roofline.seconds(all.backward) + waited;
-  cost.backward.seconds = context.roofline.seconds(all.backward + repeated) + waited + repeated_seconds;
+  const double alone = context.roofline.seconds(all.backward);
+  const double with_recompute = context.roofline.seconds(all.backward + repeated);
+  cost.backward.seconds = with_recompute + waited + repeated_seconds;
   cost.backward.communication_seconds = waited + repeated_seconds;
   // By difference, because host-bound and device-bound work do not add up: recompute may fill time that the host took
-  // anyway.
-  cost.backward.recompute_seconds = std::max(0.0, cost.backward.seconds - alone);
+  // anyway. The repeated collectives count as communication, not as recompute.
+  cost.backward.recompute_seconds = std::max(0.0, with_recompute - alone);
   // Once per micro-batch: in the block that ends it, the head.
   if (std::ranges::any_of(operators, &Operator::ends_micro_batch))
     cost.forward.seconds += context.profile.host.micro_batch_seconds;
