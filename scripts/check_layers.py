@@ -12,6 +12,8 @@ the project.
 """
 
 import argparse
+import functools
+import os
 import pathlib
 import re
 import sys
@@ -47,10 +49,8 @@ def cmake_commands(text):
 def read_targets(root):
     """All targets of the tree, by name."""
     targets = {}
-    for file in sorted(root.rglob("CMakeLists.txt")):
+    for file in (path for path in files_of(root) if path.name == "CMakeLists.txt"):
         folder = file.parent.relative_to(root)
-        if is_ignored(folder):
-            continue
         for command, arguments in cmake_commands(file.read_text()):
             if command in CREATE and arguments:
                 targets[arguments[0]] = Target(arguments[0], folder.as_posix())
@@ -72,8 +72,13 @@ def read_targets(root):
     return targets
 
 
-def is_ignored(folder):
-    return any(part.startswith((".", "build", "runs")) for part in folder.parts)
+def files_of(root):
+    """The project's files, in order; folders of builds, runs and tools hold none."""
+    files = []
+    for folder, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if not name.startswith((".", "build", "runs"))]
+        files.extend(pathlib.Path(folder, name) for name in names)
+    return sorted(files)
 
 
 def reachable(targets, name):
@@ -90,9 +95,9 @@ def reachable(targets, name):
 def read_includes(root):
     """The #include lines of each source file: {file: [(line number, header)]}."""
     includes = {}
-    for file in sorted(root.rglob("*")):
+    for file in files_of(root):
         path = file.relative_to(root)
-        if file.suffix in SOURCE_SUFFIXES and not is_ignored(path.parent):
+        if file.suffix in SOURCE_SUFFIXES:
             lines = file.read_text(errors="replace").splitlines()
             matches = ((number, re.match(r'\s*#\s*include\s*[<"]([^">]+)', line)) for number, line in enumerate(lines, 1))
             includes[path.as_posix()] = [(number, match[1]) for number, match in matches if match]
@@ -106,6 +111,7 @@ class Checker:
         self.folders = sorted({target.folder for target in self.targets.values()}, key=len, reverse=True)
         self.tops = {file.split("/")[0] for file in self.includes}
         self.problems = set()
+        self.targets_of = functools.cache(self.targets_of)
 
     def folder_of(self, file):
         """The library folder of a file: the deepest one that has a target."""
