@@ -26,6 +26,12 @@ GPT2 = {"architecture": "gpt2", "layers": 4, "hidden_size": 32, "heads": 4, "voc
 GPT2_LAYOUTS = """
 1 micro=1
 1 micro=2 loops=4 recompute=full
+1 micro=2 loops=2 balance=[1,3] recompute=full
+1 micro=4 loops=6 balance=blocks recompute=selective
+1 micro=8 schedule=gpipe recompute=selective
+1 micro=8 schedule=1f1b recompute=full
+1 micro=4 loops=4 schedule=interleaved
+1 micro=1 loops=6 balance=blocks schedule=interleaved recompute=selective
 2 micro=4
 2 zero=1 loops=2
 2 zero=2 loops=4 schedule=interleaved
@@ -73,6 +79,9 @@ LLAMA = {"architecture": "llama", "layers": 4, "hidden_size": 32, "heads": 4, "k
          "vocab_size": 258, "max_sequence_length": 16}
 LLAMA_LAYOUTS = """
 1 micro=4 loops=2 recompute=selective
+1 micro=8 loops=3 balance=[0,1,3] recompute=selective
+1 micro=2 schedule=gpipe recompute=full
+1 micro=2 schedule=1f1b recompute=selective
 1 micro=1 schedule=1f1b attention=math
 2
 2 zero=1 micro=2
@@ -189,7 +198,6 @@ BF16 = """
 8 tensor=2 pipeline=2 zero=3 loops=2
 """
 
-
 FP8 = """
 1 loops=4 recompute=full
 2 zero=3 loops=4
@@ -280,11 +288,16 @@ class Layouts(ProgramTest):
                 with self.subTest(line, model=model["architecture"]):
                     self.assertEqual(first, second)
 
+    def test_recompute_gives_the_same_bits(self):
+        self.write_recipe(LLAMA)
+        none, *others = self.train_all(["1 micro=2", "1 micro=2 recompute=selective", "1 micro=2 recompute=full"])
+        for other in others:
+            self.assertEqual(other, none)
+
     def test_bf16(self):
         table = "\n".join(f"{line} compute=bf16" for line in lines_of(BF16))
         for model in (GPT2, LLAMA):
             self.check(model, table, LOSS_IN_BF16)
-
 
     def test_fp8(self):
         table = "\n".join(f"{line} fp8=O0" for line in lines_of(FP8))
