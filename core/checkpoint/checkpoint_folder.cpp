@@ -14,7 +14,7 @@
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/checkpoint/checkpoint.h"
-#include "core/checkpoint/json_file.h"
+#include "core/json/json_file.h"
 
 namespace llmtrain {
 namespace {

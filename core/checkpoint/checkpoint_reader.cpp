@@ -10,9 +10,10 @@
 #include "core/base/file.h"
 #include "core/base/hash.h"
 #include "core/checkpoint/checkpoint.h"
-#include "core/checkpoint/json_file.h"
 #include "core/checkpoint/manifest.h"
 #include "core/checkpoint/safetensors.h"
+#include "core/json/json_file.h"
+#include "core/recipe/recipe_difference.h"
 
 namespace llmtrain {
 namespace {
@@ -87,27 +88,6 @@ std::span<const std::byte> slice_bytes(const SafetensorsFile& file, const Logica
 
 std::string manifest_name(const CheckpointReader& checkpoint) {
   return (checkpoint.folder() / "manifest.json").string();
-}
-
-// Without the keys of experts that concern the tokens of a micro-batch and the losses of routers.
-nlohmann::ordered_json model_keys(const ModelRecipe& model) {
-  Recipe recipe;
-  recipe.model = model;
-  auto keys = to_json(recipe)["model"];
-  if (!model.moe) return keys;
-  for (const char* key :
-       {"capacity_factor", "priority", "balance_loss", "balance_coefficient", "z_coefficient", "jitter"})
-    keys["moe"].erase(key);
-  return keys;
-}
-
-// Keys that describe how a model was initialised or trained, not what it computes.
-// rope_theta counts as free where positions are learned, and the width of dense layers where all have experts, because
-// nothing reads them.
-bool is_free(const std::string& key, const ModelRecipe& model) {
-  return key == "architecture" || key == "dropout" || key == "init_std" ||
-         (key == "rope_theta" && model.position == Position::learned) ||
-         (key == "ffn_hidden_size" && model.moe && model.moe->every == 1);
 }
 
 }  // namespace
@@ -192,14 +172,11 @@ Recipe recipe_of(const CheckpointReader& checkpoint, const std::vector<Override>
 }
 
 void check_same_model(const ModelRecipe& model, const ModelRecipe& other, const std::string& source) {
-  // Compared as JSON, so that a new key of the model is compared without further code.
-  const auto ours = model_keys(model), theirs = model_keys(other);
   std::string problems;
-  for (const auto& item : ours.items())
-    if (!is_free(item.key(), other) && item.value() != theirs[item.key()])
-      problems.append(problems.empty() ? "" : "\n")
-          .append("/model/" + item.key() + ": is " + item.value().dump() + " in the recipe and " +
-                  theirs[item.key()].dump() + " in " + source + "; the two must be the same to start from its weights");
+  for (const KeyDifference& difference : model_differences(model, other))
+    problems.append(problems.empty() ? "" : "\n")
+        .append(difference.pointer() + ": is " + difference.first.dump() + " in the recipe and " +
+                difference.second.dump() + " in " + source + "; the two must be the same to start from its weights");
   if (!problems.empty()) throw Error(ExitCode::bad_recipe, problems);
 }
 

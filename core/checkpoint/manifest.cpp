@@ -8,8 +8,8 @@
 #include "core/base/error.h"
 #include "core/base/hash.h"
 #include "core/base/printable.h"
-#include "core/checkpoint/json_file.h"
 #include "core/checkpoint/safetensors.h"
+#include "core/json/json_file.h"
 #include "core/json/json_text.h"
 
 namespace llmtrain {

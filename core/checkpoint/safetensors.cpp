@@ -10,8 +10,8 @@
 
 #include "core/base/error.h"
 #include "core/base/hash.h"
-#include "core/checkpoint/json_file.h"
 #include "core/checkpoint/safetensors_header.h"
+#include "core/json/json_file.h"
 
 namespace llmtrain {
 namespace {

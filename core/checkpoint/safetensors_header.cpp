@@ -10,7 +10,7 @@
 
 #include "core/base/error.h"
 #include "core/base/printable.h"
-#include "core/checkpoint/json_file.h"
+#include "core/json/json_file.h"
 
 namespace llmtrain {
 namespace {

@@ -22,10 +22,6 @@ using NamedWeights = std::map<std::string, at::Tensor>;
 // shape; Error(bad_recipe) that names every key of `model` that disagrees with config.json.
 NamedWeights load_huggingface(const std::filesystem::path& folder, const Graph& graph);
 
-// The folder's config.json as recipe keys. Throws Error(missing_input), and Error(bad_data) that names everything that
-// recipe keys cannot express.
-ModelRecipe model_recipe_from_huggingface(const std::filesystem::path& folder);
-
 // Writes a folder that transformers' from_pretrained loads with no missing and no unexpected key, in the dtype of the
 // weights. Each file is replaced as a whole; other files of the folder stay. Throws Error(bad_recipe) that names the
 // keys of `model` that no transformers architecture supports (gpt-rope has no counterpart), Error(bad_data) for weights

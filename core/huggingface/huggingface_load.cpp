@@ -13,11 +13,12 @@
 
 #include "core/base/error.h"
 #include "core/checkpoint/checkpoint.h"
-#include "core/checkpoint/json_file.h"
 #include "core/checkpoint/safetensors.h"
 #include "core/huggingface/huggingface.h"
 #include "core/huggingface/huggingface_tensors.h"
 #include "core/huggingface/tensor_dtype.h"
+#include "core/json/json_file.h"
+#include "core/recipe/model_from/huggingface_config.h"
 
 namespace llmtrain {
 namespace {

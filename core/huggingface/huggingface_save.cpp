@@ -10,10 +10,10 @@
 
 #include "core/base/error.h"
 #include "core/base/file.h"
-#include "core/checkpoint/json_file.h"
 #include "core/checkpoint/safetensors.h"
 #include "core/huggingface/huggingface.h"
 #include "core/huggingface/huggingface_tensors.h"
+#include "core/json/json_file.h"
 #include "core/json/json_text.h"
 #include "core/recipe/recipe_io.h"
 

@@ -39,6 +39,24 @@ void collect(const std::string& key, const Json& first, const Json& second, std:
     if (!first.is_object() || !first.contains(name)) collect(inner(name), nullptr, value, found);
 }
 
+// `model` with the keys of `other` that do not change what it computes.
+ModelRecipe with_free_keys_of(ModelRecipe model, const ModelRecipe& other) {
+  model.architecture = other.architecture;
+  model.dropout = other.dropout;
+  model.init_std = other.init_std;
+  // Nothing reads the angles where positions are learned, nor the width of dense layers where all have experts.
+  if (other.position == Position::learned) model.rope_theta = other.rope_theta;
+  if (other.moe && other.moe->every == 1) model.ffn_hidden_size = other.ffn_hidden_size;
+  if (!model.moe || !other.moe) return model;
+  model.moe->capacity_factor = other.moe->capacity_factor;
+  model.moe->priority = other.moe->priority;
+  model.moe->balance_loss = other.moe->balance_loss;
+  model.moe->balance_coefficient = other.moe->balance_coefficient;
+  model.moe->z_coefficient = other.moe->z_coefficient;
+  model.moe->jitter = other.moe->jitter;
+  return model;
+}
+
 }  // namespace
 
 std::string KeyDifference::pointer() const {
@@ -53,6 +71,13 @@ std::vector<KeyDifference> recipe_differences(const Recipe& first, const Recipe&
   std::vector<KeyDifference> found;
   collect("", to_json(first), to_json(second), found);
   return found;
+}
+
+std::vector<KeyDifference> model_differences(const ModelRecipe& model, const ModelRecipe& other) {
+  Recipe first, second;
+  first.model = with_free_keys_of(model, other);
+  second.model = other;
+  return recipe_differences(first, second);
 }
 
 }  // namespace llmtrain

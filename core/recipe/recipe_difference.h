@@ -24,4 +24,9 @@ struct KeyDifference {
 // one value.
 std::vector<KeyDifference> recipe_differences(const Recipe& first, const Recipe& second);
 
+// The keys of the model section in which the two compute something else, given the same weights. Keys that describe how
+// a model is initialised or trained may differ: its preset, dropout, init_std, and of experts capacity, priority,
+// losses and jitter.
+std::vector<KeyDifference> model_differences(const ModelRecipe& model, const ModelRecipe& other);
+
 }  // namespace llmtrain

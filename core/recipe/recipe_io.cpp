@@ -9,7 +9,7 @@
 #include "core/base/file.h"
 #include "core/base/printable.h"
 #include "core/json/document.h"
-#include "core/recipe/keys/key_table.h"
+#include "core/recipe/model_from/model_from.h"
 #include "core/recipe/recipe_reader.h"
 #include "core/recipe/rules/rules.h"
 
@@ -115,9 +115,12 @@ Recipe parse_recipe(std::string_view text, const std::string& name, const std::f
   Document document{std::move(json.value), {}};
   // Overrides change the document and not the resolved recipe, so that defaults follow from them too.
   const auto unusable = apply_overrides(overrides, document);
+  // Before reading, so that defaults and rules follow from the model that it names.
+  const auto origin = fill_model_from(document, name, folder);
   Problems problems(document);
   for (const auto& pointer : json.duplicates) problems.add(pointer, "is given twice", "a key may appear only once");
   Recipe recipe = read_keys(document, folder, problems);
+  if (origin) check_model_origin(recipe.model, *origin, problems);
   // After all keys are read: a rule looks at several, and only at those that are valid.
   check_rules(recipe, {.document = &document}, problems);
   auto lines = problems.report(name);

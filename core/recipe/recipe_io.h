@@ -17,8 +17,9 @@ using Override = std::string;
 // Reads, overrides, checks and resolves a recipe file. Relative paths in it are resolved against the file's folder,
 // those in an override against the working directory. Throws Error(bad_recipe) with every error of the recipe, one per
 // line: `<file>: <JSON pointer>: <what is wrong>; <rule>; did you mean …?`, where <file> is `--set` for errors in an
-// override; Error(missing_input) when the file does not exist. `log.directory` stays relative to the working directory,
-// as `--run-dir` is.
+// override; Error(missing_input) when the file does not exist. A recipe with `model.from` takes its model section from
+// there, and its weights unless it says otherwise; Error(missing_input) and Error(bad_data) then also concern that
+// source. `log.directory` stays relative to the working directory, as `--run-dir` is.
 Recipe read_recipe(const std::filesystem::path& file, const std::vector<Override>& overrides = {});
 
 // The same from text; `name` stands for the file in messages, relative paths resolve against `folder`.

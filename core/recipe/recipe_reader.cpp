@@ -150,8 +150,8 @@ class RecipeReader final : public KeyVisitor {
     if (level.json != nullptr) {
       const auto found = level.json->find(std::string(key.name));
       if (found != level.json->end()) return &*found;
-      if (key.presence == Presence::required) source_.problems.add_missing(pointer_to(key), "must be " + words);
-    } else if (!level.is_broken && key.presence == Presence::required) {
+      if (key.presence != Presence::optional) source_.problems.add_missing(pointer_to(key), "must be " + words);
+    } else if (!level.is_broken && key.presence != Presence::optional) {
       // A missing section is one problem, reported when it is left, not one for each of its keys.
       level.required.push_back(key.name);
     }

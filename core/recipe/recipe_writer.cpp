@@ -25,6 +25,8 @@ class RecipeWriter final : public KeyVisitor {
   void value(const Key& key, const KeyValue& value) override {
     // The link to a schema is left out when it is empty.
     if (key.name == "$schema" && value.json.get_ref<const std::string&>().empty()) return;
+    // A resolved recipe has the keys that its model was taken from: it does not depend on their source any more.
+    if (key.name == "from") return;
     put(std::string(key.name), value.json);
   }
   std::size_t enter(const Key& key, Section section, std::size_t size) override {
@@ -68,11 +70,17 @@ class SchemaWriter final : public KeyVisitor {
     Section section = Section::object;
     Json properties = Json::object();
     Json required = Json::array();
+    Json required_without_from = Json::array();
+
+    bool requires_keys() const { return !required.empty() || !required_without_from.empty(); }
   };
 
   static Json object_of(const Level& level) {
     Json schema = {{"type", "object"}, {"additionalProperties", false}, {"properties", level.properties}};
     if (!level.required.empty()) schema["required"] = level.required;
+    if (level.required_without_from.empty()) return schema;
+    const Json has_from = {{"required", {"from"}}, {"properties", {{"from", {{"type", "string"}}}}}};
+    schema["anyOf"] = {has_from, {{"required", level.required_without_from}}};
     return schema;
   }
 
@@ -102,7 +110,7 @@ class SchemaWriter final : public KeyVisitor {
       schema["default"] = nullptr;
     }
     // A section with required keys cannot be left out itself.
-    const bool required = !nullable && !level.required.empty();
+    const bool required = !nullable && level.requires_keys();
     put({level.name, level.help, "", required ? Presence::required : Presence::optional}, std::move(schema),
         Json::object());
   }
@@ -114,6 +122,8 @@ class SchemaWriter final : public KeyVisitor {
     property.update(schema);
     if (key.presence == Presence::required) {
       level.required.push_back(std::string(key.name));
+    } else if (key.presence == Presence::required_without_from) {
+      level.required_without_from.push_back(std::string(key.name));
       // A default that depends on other keys is given in words, as a schema cannot express it.
     } else if (key.default_words.empty() && !property.contains("properties")) {
       property["default"] = std::move(value);

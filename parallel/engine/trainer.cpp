@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/engine/trainer.h"
 
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <utility>
+#include <vector>
 
+#include "core/base/error.h"
+#include "core/base/log.h"
 #include "core/checkpoint/checkpoint.h"
 #include "core/huggingface/huggingface.h"
 #include "core/recipe/recipe_io.h"
+#include "parallel/comm/agreement.h"
 #include "parallel/engine/batch_loader.h"
 #include "parallel/engine/inference.h"
 #include "parallel/engine/model_state.h"
@@ -27,15 +33,40 @@ std::optional<Dataset> open_validation(const Recipe& recipe) {
   return open_data(recipe, recipe.data.validation, false, "/data/validation");
 }
 
+// The newest intact checkpoint of a run, the same on all ranks. Collective.
+std::filesystem::path newest_checkpoint_of(const std::filesystem::path& run, Communicator& communicator) {
+  std::string folder, reason = "it has no intact checkpoint";
+  SharedVerification(communicator).run([&](const VerifyCheckpoint& verify) {
+    std::vector<std::string> skipped;
+    try {
+      if (const auto found = find_checkpoint(run / "checkpoints", skipped, verify)) folder = found->string();
+    } catch (const Error& error) {
+      // Thrown below on all ranks.
+      reason = error.what();
+    }
+    for (const std::string& each : skipped) log().warn(each);
+  });
+  folder = share_text(communicator, folder);
+  reason = share_text(communicator, reason);
+  if (folder.empty())
+    throw Error(ExitCode::missing_input, run.string() + ": training.init_from names this run, but " + reason);
+  return folder;
+}
+
 void load_first_weights(LocalModel& model, const std::string& source) {
   if (source.starts_with(huggingface_prefix)) {
     load_weights(model, load_huggingface(source.substr(huggingface_prefix.size()), model.graph()));
     return;
   }
-  const CheckpointReader checkpoint(source);
+  Communicator& communicator = model.groups().communicator();
+  std::error_code unknown;
+  const bool is_run = std::filesystem::is_directory(std::filesystem::path(source) / "checkpoints", unknown);
+  const CheckpointReader checkpoint(is_run ? newest_checkpoint_of(source, communicator)
+                                           : std::filesystem::path(source));
   check_same_model(model.recipe().model, checkpoint);
-  // All ranks hash a share of the files: one rank alone would take as many times as long.
-  verify_together(model.groups().communicator(), checkpoint);
+  // All ranks hash a share of the files: one rank alone would take as many times as long. Those of a run have been
+  // verified by the search.
+  if (!is_run) verify_together(communicator, checkpoint);
   load_weights(model, checkpoint);
 }
 

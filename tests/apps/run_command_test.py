@@ -83,6 +83,22 @@ class BadData(TrainingTest):
                 self.assertIn(source.removeprefix("hf:"), result.stderr)
                 self.assertFalse((self.folder / "runs").exists())
 
+    def test_a_model_from_a_run(self):
+        """The newest checkpoint of a run, and the same one by its name; null asks for random weights."""
+        self.train("--set", "training.learning_rate.peak=0.01")
+        self.write("second.json", self.recipe({"model": {"from": "runs/small"}}))
+        losses = []
+        for source in ('"runs/small"', '"runs/small/checkpoints/step-00000002"', "null"):
+            folder = f"runs/{len(losses)}"
+            result = self.run_program("run", "second.json", "-q", "--run-dir", folder, "--set",
+                                      f"training.init_from={source}")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            losses.append(self.rows(folder)[0]["loss"])
+        self.assertEqual(losses[0], losses[1])
+        self.assertLess(losses[0], losses[2] - 0.01)
+        result = self.run_program("run", "second.json", "-q", "--run-dir", "runs/default")
+        self.assertEqual((result.returncode, self.rows("runs/default")[0]["loss"]), (0, losses[0]))
+
     def test_a_mistake_can_be_corrected(self):
         self.refused(66, ["nowhere.txt"], "run", "recipe.json", "--set", "data.train.0.path=nowhere.txt")
         self.train()

@@ -51,7 +51,8 @@ class KeyLister final : public KeyVisitor {
   void add(const Key& key, std::string values, std::string value) {
     auto words = std::move(value);
     if (!key.default_words.empty()) words = key.default_words;
-    if (key.presence == Presence::required) words = "required";
+    if (key.presence != Presence::optional) words = "required";
+    if (key.presence == Presence::required_without_from) words += " without from";
     entries.push_back(
         {append_key(sections_.back(), key.name), std::move(values), std::move(words), std::string(key.help)});
   }

@@ -17,7 +17,8 @@
 
 namespace llmtrain {
 
-enum class Presence { optional, required };
+// required_without_from: may be left out where the key `from` of the section is given.
+enum class Presence { optional, required, required_without_from };
 
 // Properties of a key in addition to its type and its member.
 struct Key {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
+#include <optional>
 #include <string>
 
 #include "core/recipe/keys/key_table.h"
@@ -71,12 +72,20 @@ std::string by_architecture(bool Preset::*member) {
 }
 
 void describe_shape(KeyVisitor& keys, ModelRecipe& model) {
+  // Read before all keys (core/recipe/model_from): what has been read holds the model itself.
+  std::optional<std::string> from;
+  keys.nullable_text({"from",
+                      "Source of this section's keys and, unless training.init_from is given, of the initial weights: "
+                      "null, a checkpoint's folder, a run's directory, or \"hf:\" and a Hugging Face model's folder."},
+                     from, {TextKind::checkpoint_source});
   keys.choice({"architecture", "Preset that sets the defaults of the other keys; each can be overridden."},
               model.architecture, architecture_words);
-  keys.integer({"layers", "Number of transformer layers.", "", Presence::required}, model.layers, layer_range);
-  keys.integer({"hidden_size", "Width of the residual stream.", "", Presence::required}, model.hidden_size,
+  keys.integer({"layers", "Number of transformer layers.", "", Presence::required_without_from}, model.layers,
+               layer_range);
+  keys.integer({"hidden_size", "Width of the residual stream.", "", Presence::required_without_from}, model.hidden_size,
                width_range);
-  keys.integer({"heads", "Query heads per attention layer.", "", Presence::required}, model.heads, head_range);
+  keys.integer({"heads", "Query heads per attention layer.", "", Presence::required_without_from}, model.heads,
+               head_range);
   keys.integer(
       {"kv_heads", "Key and value heads per attention layer; fewer than heads gives grouped-query attention.", "heads"},
       keys.otherwise(model.kv_heads, model.heads), head_range);
@@ -86,9 +95,11 @@ void describe_shape(KeyVisitor& keys, ModelRecipe& model) {
                 "4 × hidden_size; llama 8/3 × hidden_size, rounded up to a multiple of 256"},
                keys.otherwise(model.ffn_hidden_size, preset_ffn_hidden_size(model.architecture, model.hidden_size)),
                ffn_range);
-  keys.integer({"vocab_size", "Vocabulary size: token ids are 0 to vocab_size - 1.", "", Presence::required},
-               model.vocab_size, token_range);
-  keys.integer({"max_sequence_length", "Longest sequence that the model accepts, in tokens.", "", Presence::required},
+  keys.integer(
+      {"vocab_size", "Vocabulary size: token ids are 0 to vocab_size - 1.", "", Presence::required_without_from},
+      model.vocab_size, token_range);
+  keys.integer({"max_sequence_length", "Longest sequence that the model accepts, in tokens.", "",
+                Presence::required_without_from},
                model.max_sequence_length, sequence_range);
 }
 

@@ -72,8 +72,9 @@ void describe_training(KeyVisitor& keys, TrainingRecipe& training) {
     keys.integer({"steps", "Optimizer steps in the whole run.", "", Presence::required}, training.steps,
                  {1, most_steps});
     keys.nullable_text({"init_from",
-                        "Source of the initial weights: null (random), a checkpoint's folder, or \"hf:\" and a Hugging "
-                        "Face model's folder."},
+                        "Source of the initial weights: null (random), a checkpoint's folder, a run's directory, or "
+                        "\"hf:\" and a Hugging Face model's folder.",
+                        "model.from, else null"},
                        training.init_from, {TextKind::checkpoint_source});
     keys.integer({"evaluate_every", "Steps between evaluations; 0: never."}, training.evaluate_every, interval_range);
     keys.integer({"evaluate_batches", "Global batches per evaluation; 0: all validation data."},

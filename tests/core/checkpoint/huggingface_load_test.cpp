@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/huggingface/huggingface.h"
+#include "core/recipe/model_from/huggingface_config.h"
 #include "tests/core/checkpoint/huggingface_fixture.h"
 
 namespace llmtrain {

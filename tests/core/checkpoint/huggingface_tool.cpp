@@ -15,6 +15,7 @@
 #include "core/base/error.h"
 #include "core/checkpoint/safetensors.h"
 #include "core/huggingface/huggingface.h"
+#include "core/recipe/model_from/huggingface_config.h"
 #include "core/recipe/recipe_io.h"
 
 namespace {

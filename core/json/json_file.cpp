@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/checkpoint/json_file.h"
+#include "core/json/json_file.h"
 
 #include <set>
 #include <type_traits>

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "core/recipe/model_from/huggingface_config.h"
+
 #include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <system_error>
 
 #include "core/base/error.h"
-#include "core/checkpoint/json_file.h"
-#include "core/huggingface/huggingface.h"
-#include "core/huggingface/huggingface_tensors.h"
-#include "core/recipe/recipe_io.h"
+#include "core/json/json_file.h"
 
 namespace llmtrain {
 namespace {
@@ -245,6 +245,11 @@ ModelRecipe read_llama_family(ConfigReader& reader, HuggingfaceType type) {
 }  // namespace
 
 ModelRecipe model_recipe_from_huggingface(const std::filesystem::path& folder) {
+  std::error_code unknown;
+  if (!std::filesystem::exists(folder, unknown))
+    throw Error(ExitCode::missing_input,
+                folder.string() + ": does not exist; a model of Hugging Face's hub is downloaded to a folder with " +
+                    "`hf download ORGANIZATION/NAME --local-dir FOLDER`");
   const std::string file = (folder / "config.json").string();
   const auto config = parse_json<JsonValue>(read_text_file(file), file);
   if (!config.is_object())

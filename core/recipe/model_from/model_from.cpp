@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/recipe/model_from/model_from.h"
+
+#include <string_view>
+#include <system_error>
+
+#include "core/base/error.h"
+#include "core/base/file.h"
+#include "core/json/json_file.h"
+#include "core/recipe/model_from/huggingface_config.h"
+#include "core/recipe/recipe_difference.h"
+#include "core/recipe/recipe_io.h"
+#include "core/recipe/recipe_reader.h"
+
+namespace llmtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* pointer = "/model/from";
+constexpr std::string_view huggingface_prefix = "hf:";
+
+// The source as an absolute path, with its prefix. None where it is absent or unusable, which the reader reports.
+std::optional<std::string> source_of(const Document& document, const fs::path& folder) {
+  if (!document.holds(pointer)) return std::nullopt;
+  const Json& value = document.root.at(Json::json_pointer(pointer));
+  if (!value.is_string()) return std::nullopt;
+  Problems ignored(document);
+  const WrittenValue::Source source{document, folder, ignored};
+  return WrittenValue(value, pointer, "", source).text({TextKind::checkpoint_source});
+}
+
+bool is_file(const fs::path& file) {
+  std::error_code unknown;
+  return fs::is_regular_file(file, unknown);
+}
+
+// The recipe's model in a file that a run wrote.
+ModelRecipe model_of_run(const fs::path& file, const Json& recipe) {
+  try {
+    return parse_recipe(recipe.dump(), file.string(), file.parent_path()).model;
+  } catch (const Error& error) {
+    throw Error(ExitCode::bad_data,
+                std::string(error.what()) + "\n" + file.string() + ": was written by an incompatible version");
+  }
+}
+
+ModelOrigin read_origin(const std::string& source) {
+  if (source.starts_with(huggingface_prefix)) {
+    const fs::path folder = source.substr(huggingface_prefix.size());
+    return {model_recipe_from_huggingface(folder), (folder / "config.json").string()};
+  }
+  const fs::path folder = source;
+  for (const char* file : {"manifest.json", "recipe.json"}) {
+    const fs::path path = folder / file;
+    if (!is_file(path)) continue;
+    const auto json = parse_json<Json>(read_text_file(path), path.string());
+    const bool is_manifest = json.is_object() && json.contains("recipe");
+    return {model_of_run(path, is_manifest ? json.at("recipe") : json), path.string()};
+  }
+  throw Error(ExitCode::missing_input,
+              source +
+                  ": has neither manifest.json nor recipe.json; give a checkpoint's folder, a run's directory, or " +
+                  "\"hf:\" and a Hugging Face model's folder");
+}
+
+// Adds the keys of `from` that `section` lacks, also in objects that both have.
+void add_missing(Json& section, const Json& from) {
+  for (const auto& [key, value] : from.items()) {
+    if (!section.contains(key)) {
+      section[key] = value;
+    } else if (section[key].is_object() && value.is_object()) {
+      add_missing(section[key], value);
+    }
+  }
+}
+
+}  // namespace
+
+std::optional<ModelOrigin> fill_model_from(Document& document, const std::string& name, const fs::path& folder) {
+  const auto source = source_of(document, folder);
+  if (!source) return std::nullopt;
+  ModelOrigin origin;
+  try {
+    origin = read_origin(*source);
+  } catch (const Error& error) {
+    throw Error(error.code(), name + ": " + pointer + ": " + error.what());
+  }
+  Recipe described;
+  described.model = origin.model;
+  Json& root = document.root;
+  add_missing(root["model"], to_json(described).at("model"));
+  // null asks for random weights. What is not an object is reported by the reader.
+  Json& training = root["training"];
+  if (training.is_null()) training = Json::object();
+  if (training.is_object() && !training.contains("init_from")) training["init_from"] = *source;
+  return origin;
+}
+
+void check_model_origin(const ModelRecipe& model, const ModelOrigin& origin, Problems& problems) {
+  for (const KeyDifference& difference : model_differences(model, origin.model)) {
+    if (!problems.is_clean(difference.pointer())) continue;
+    const std::string theirs = shown_value(difference.second);
+    problems.add(difference.pointer(), "is " + shown_value(difference.first) + ", but " + theirs + " in " + origin.file,
+                 "must be " + theirs + " or left out, as model.from gives it");
+  }
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "core/recipe/recipe_difference.h"
+#include "tests/core/recipe/good_recipe.h"
+#include "tests/support/temporary_directory.h"
+
+namespace llmtrain {
+namespace {
+
+using test::Json;
+using test::lines_thrown_by;
+
+// As transformers 5 writes it, with what it calls differently from a recipe.
+constexpr const char* llama_config = R"({"model_type": "llama", "num_hidden_layers": 3, "hidden_size": 48,
+  "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 10, "intermediate_size": 112, "vocab_size": 320,
+  "max_position_embeddings": 64, "rms_norm_eps": 1e-6, "rope_parameters": {"rope_theta": 5e5, "rope_type": "default"},
+  "tie_word_embeddings": true, "initializer_range": 0.03})";
+
+constexpr const char* mixtral_config = R"({"model_type": "mixtral", "num_hidden_layers": 2, "hidden_size": 32,
+  "num_attention_heads": 4, "num_key_value_heads": 4, "intermediate_size": 64, "vocab_size": 320, "head_dim": 8,
+  "max_position_embeddings": 64, "num_local_experts": 4, "num_experts_per_tok": 2})";
+
+Json recipe_from(const std::string& source) {
+  return {{"model", {{"from", source}}}, {"batch", {{"global", 4}, {"micro", 2}}}, {"training", {{"steps", 3}}}};
+}
+
+// A folder with recipes and models beside them.
+class Models {
+ public:
+  Models() {
+    directory_.write("llama/config.json", llama_config);
+    directory_.write("mixtral/config.json", mixtral_config);
+  }
+  std::string path(const std::string& name) const { return (directory_.path() / name).string(); }
+  void write(const std::string& name, const std::string& text) { directory_.write(name, text); }
+  Recipe read(const Json& json) { return read_recipe(directory_.write("recipe.json", json.dump())); }
+  std::vector<std::string> complaints(const Json& json) {
+    return lines_thrown_by([&] { read(json); });
+  }
+
+ private:
+  test::TemporaryDirectory directory_;
+};
+
+TEST_CASE("A model's keys and weights come from its Hugging Face folder", "[recipe]") {
+  Models models;
+  const Recipe recipe = models.read(recipe_from("hf:llama"));
+  const ModelRecipe& model = recipe.model;
+  CHECK(model.architecture == Architecture::llama);
+  CHECK(std::vector{model.layers, model.hidden_size, model.heads, model.kv_heads, model.head_dim} ==
+        std::vector<std::int64_t>{3, 48, 6, 2, 10});
+  CHECK(std::vector{model.ffn_hidden_size, model.vocab_size, model.max_sequence_length} ==
+        std::vector<std::int64_t>{112, 320, 64});
+  CHECK(model.rope_theta == 5e5);
+  CHECK(model.norm_eps == 1e-6);
+  CHECK(model.init_std == 0.03);
+  CHECK(model.tie_embeddings);
+  CHECK(recipe.batch.sequence_length == 64);
+  CHECK(recipe.training.init_from == "hf:" + std::filesystem::canonical(models.path("llama")).string());
+}
+
+TEST_CASE("A recipe that took its model from somewhere is written without that source", "[recipe]") {
+  Models models;
+  const Recipe recipe = models.read(recipe_from("hf:mixtral"));
+  CHECK_FALSE(to_json(recipe)["model"].contains("from"));
+  // In a folder without the model.
+  CHECK(parse_recipe(to_json(recipe).dump(), "r.json", "/elsewhere") == recipe);
+}
+
+TEST_CASE("What concerns training alone and the source of weights may be given beside model.from", "[recipe]") {
+  Models models;
+  Json json = recipe_from("hf:mixtral");
+  json["model"].update({{"dropout", 0.1}, {"hidden_size", 32}, {"moe", {{"balance_coefficient", 0.5}}}});
+  json["training"]["init_from"] = nullptr;
+  const Recipe recipe = models.read(json);
+  CHECK(recipe.model.dropout == 0.1);
+  CHECK(recipe.model.moe->balance_coefficient == 0.5);
+  CHECK(recipe.model.moe->experts == 4);
+  CHECK_FALSE(recipe.training.init_from);
+}
+
+TEST_CASE("Every key that disagrees with model.from is refused", "[recipe]") {
+  Models models;
+  Json json = recipe_from("hf:mixtral");
+  json["model"].update({{"layers", 5}, {"qkv_bias", true}, {"moe", {{"top_k", 1}}}, {"norm_eps", "small"}});
+  const auto lines = models.complaints(json);
+  REQUIRE(lines.size() == 4);
+  const std::string file = std::filesystem::canonical(models.path("mixtral")).string() + "/config.json";
+  CHECK_THAT(lines[0], Catch::Contains("/model/layers: is 5, but 2 in " + file + "; must be 2 or left out"));
+  CHECK_THAT(lines[1], Catch::Contains("/model/qkv_bias: is true, but false in "));
+  CHECK_THAT(lines[2], Catch::Contains("/model/moe/top_k: is 1, but 2 in "));
+  // Of the wrong type: one problem, not two.
+  CHECK_THAT(lines[3], Catch::Contains("/model/norm_eps: \"small\" is a string"));
+}
+
+TEST_CASE("A model can be that of a checkpoint or a run", "[recipe]") {
+  Models models;
+  const Json written = to_json(test::parse(test::small_recipe(), {"model.head_dim=12"}));
+  models.write("run/recipe.json", written.dump());
+  models.write("checkpoint/manifest.json", Json{{"recipe", written}}.dump());
+  for (const std::string source : {"run", "checkpoint"}) {
+    CAPTURE(source);
+    const Recipe recipe = models.read(recipe_from(source));
+    CHECK(recipe.model.head_dim == 12);
+    CHECK(model_differences(recipe.model, test::parse(written).model).empty());
+    CHECK(recipe.training.init_from == std::filesystem::canonical(models.path(source)).string());
+  }
+}
+
+TEST_CASE("A source of a model that cannot be read is reported with the key", "[recipe]") {
+  Models models;
+  models.write("empty/notes.txt", "");
+  models.write("broken/config.json", R"({"model_type": "bert"})");
+  models.write("damaged/recipe.json", R"({"model": 5})");
+  const auto check = [&](const std::string& source, ExitCode code, const std::string& words) {
+    CAPTURE(source);
+    try {
+      models.read(recipe_from(source));
+      FAIL("accepted");
+    } catch (const Error& error) {
+      CHECK(error.code() == code);
+      CHECK_THAT(error.what(), Catch::Contains("recipe.json: /model/from: ") && Catch::Contains(words));
+    }
+  };
+  check("hf:none", ExitCode::missing_input, "hf download");
+  check("hf:empty", ExitCode::missing_input, "config.json");
+  check("hf:broken", ExitCode::bad_data, "\"bert\"");
+  check("empty", ExitCode::missing_input, "neither manifest.json nor recipe.json");
+  check("damaged", ExitCode::bad_data, "incompatible version");
+}
+
+TEST_CASE("A source that is no text is one problem of the key", "[recipe]") {
+  Models models;
+  Json json = test::small_recipe();
+  json["model"]["from"] = 5;
+  const auto lines = models.complaints(json);
+  REQUIRE(lines.size() == 1);
+  CHECK_THAT(lines[0], Catch::Contains("/model/from: 5 is a number"));
+}
+
+}  // namespace
+}  // namespace llmtrain
