@@ -68,9 +68,11 @@ Clock::time_point Deadline::get() {
   return Clock::time_point(Clock::duration(asked)) + std::chrono::duration_cast<Clock::duration>(patience);
 }
 
-std::string timeout_message(int rank, double seconds, const std::string& operation, const std::string& missing) {
-  return "rank " + std::to_string(rank) + " waited " + format_duration(seconds) + " in " + operation + " for " +
-         missing + ": it hangs or is lost; see its log, or raise launch.watchdog_seconds if it is only slow";
+std::string timeout_message(int rank, double seconds, const std::string& activity, const std::string& operation,
+                            const std::string& missing) {
+  return "rank " + std::to_string(rank) + " waited " + format_duration(seconds) +
+         (activity.empty() ? "" : " in " + activity + ",") + " in " + operation + " for " + missing +
+         ": it hangs or is lost; see its log, or raise launch.watchdog_seconds if it is only slow";
 }
 
 }  // namespace llmtrain

@@ -45,9 +45,10 @@ class Deadline {
   std::atomic<Clock::rep> first_asked_{0};
 };
 
-// The message of a watchdog's error.
-// `operation` is Request::description(), `missing` "rank 3 (last operation: …)".
-std::string timeout_message(int rank, double seconds, const std::string& operation, const std::string& missing);
+// The message of a watchdog's error. `activity` is the rank's OperationLog::activity(), `operation` is
+// Request::description(), `missing` "rank 3 (last operation: …)".
+std::string timeout_message(int rank, double seconds, const std::string& activity, const std::string& operation,
+                            const std::string& missing);
 
 // A layer's group, with the same group of the host below it.
 struct LayerGroup : Group::State {

@@ -47,6 +47,12 @@ void OperationLog::finish(const Entry& entry, Clock::time_point when) {
 void OperationLog::add_wait(const Entry& entry, double seconds) {
   const std::lock_guard lock(mutex_);
   count_of(entry).waited_seconds += seconds;
+  waited_seconds_ += seconds;
+}
+
+double OperationLog::waited_seconds() const {
+  const std::lock_guard lock(mutex_);
+  return waited_seconds_;
 }
 
 CommunicationCount& OperationLog::count_of(const Entry& entry) {
@@ -83,12 +89,34 @@ std::vector<OperationRecord> OperationLog::last_operations() const {
   return result;
 }
 
+void OperationLog::set_activity(std::int64_t step, std::string what) {
+  const std::lock_guard lock(mutex_);
+  step_ = step;
+  activity_ = std::move(what);
+}
+
+std::int64_t OperationLog::step() const {
+  const std::lock_guard lock(mutex_);
+  return step_;
+}
+
+std::string OperationLog::activity() const {
+  const std::lock_guard lock(mutex_);
+  return activity_text();
+}
+
+std::string OperationLog::activity_text() const {
+  if (step_ == 0 || activity_.empty()) return activity_;
+  return "step " + std::to_string(step_) + ", " + activity_;
+}
+
 std::string OperationLog::last_operation() const {
   const std::lock_guard lock(mutex_);
-  if (started_ == 0) return "none";
+  const std::string activity = activity_.empty() ? "" : ", in " + activity_text();
+  if (started_ == 0) return "none" + activity;
   const OperationRecord last = record(started_);
   return last.description + (last.state == OperationRecord::State::done ? ", done" : ", not done") + ", started " +
-         format_duration(last.age_seconds) + " ago";
+         format_duration(last.age_seconds) + " ago" + activity;
 }
 
 std::string OperationLog::last_done_with(int rank) const {

@@ -52,13 +52,22 @@ class OperationLog {
   void finish(const Entry& entry, Clock::time_point when);
   void add_wait(const Entry& entry, double seconds);
 
+  // What the rank does now, which its operations belong to: the step, from 1 (0: none), and in words what it does in
+  // it.
+  void set_activity(std::int64_t step, std::string what);
+  std::int64_t step() const;
+  // "step 3, forward stage 1 micro 0"; "" before set_activity().
+  std::string activity() const;
+
   // The counts with at least one call, by purpose, then collective.
   std::vector<CommunicationCount> counts() const;
   void reset_counts();
+  // Of all operations since the start: how long this rank's threads have waited for them.
+  double waited_seconds() const;
 
   // The latest operations, oldest first: at most `remembered`.
   std::vector<OperationRecord> last_operations() const;
-  // The latest operation as text: "…, done, started 1.2s ago", or "none".
+  // The latest operation as text: "…, done, started 1.2s ago", or "none"; then ", in " and activity(), if any.
   std::string last_operation() const;
   // The latest completed operation in which `rank` took part, which shows that the rank was alive until then; or
   // "none".
@@ -75,9 +84,13 @@ class OperationLog {
 
   CommunicationCount& count_of(const Entry& entry);
   OperationRecord record(std::uint64_t number) const;
+  std::string activity_text() const;
 
   mutable std::mutex mutex_;
   std::uint64_t started_ = 0;
+  double waited_seconds_ = 0;
+  std::int64_t step_ = 0;
+  std::string activity_;
   std::array<Remembered, remembered> last_;
   std::array<CommunicationCount, purposes * collectives> counts_;
 };

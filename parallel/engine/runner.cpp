@@ -35,8 +35,10 @@ StepResult Runner::step(std::span<const MicroBatch> micros, std::int64_t step, S
     if (observer_) observer_(instruction);
     execute(instruction);
   }
+  Communicator& communicator = model_.groups().communicator();
   // Sent tensors are released here at the latest, and the weights gathered after the update have arrived, so that
   // evaluation and checkpoints can follow.
+    communicator.log().set_activity(step + 1, to_text(instruction));
   exchange_.finish();
   for (const ParameterUnit* unit : model_.units()) unit->parameters->finish_gather();
   return result_;

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <thread>
@@ -89,6 +90,11 @@ ExitCode run_threads(const RunRequest& request) {
   options.watchdog_seconds = watchdog_seconds(request);
   options.link_delay_microseconds = static_cast<std::int64_t>(request.recipe().launch.link_delay_microseconds);
   options.link_bytes_per_second = request.recipe().launch.link_megabytes_per_second * 1e6;
+  options.abandon = [](const Error& error) {
+    log().error(error.what());
+    // Not exit(): what it would destroy is in use.
+    std::_Exit(static_cast<int>(error.code()));
+  };
   LocalWorld world(static_cast<int>(request.launch.ranks), options);
   std::atomic<ExitCode> code{ExitCode::done};
   world.run([&](Communicator& communicator) {

@@ -170,6 +170,7 @@ class TrainingLoop {
   // While updates are skipped, checkpoints would differ in the data position alone, and displace those of better times.
   void save_regularly() {
     is_due_ = is_due_ || every(recipe_.checkpoint.every);
+    communicator().log().set_activity(trainer_.steps_done(), "evaluation");
     if (!is_due_ || trainer_.skipped().in_a_row > 0) return;
     is_due_ = false;
     save();
@@ -238,6 +239,22 @@ void show_sample(const Recipe& recipe, Trainer& trainer) {
 }
 
 void compare_with_plan(const RunRequest& request, double step_seconds, Trainer& trainer, const ThreadMemory& memory) {
+// Runs a rank's training. If it fails, the rank's log then says what the rank did last: of a run that hangs, each rank
+// knows another part.
+ExitCode run_observed(TrainingLoop& loop, const OperationLog& operations, spdlog::logger& logger) {
+  try {
+    return loop.run();
+  } catch (const std::exception& error) {
+    logger.debug("ends: {}", error.what());
+    logger.debug("this rank is in {}; its last operations:", operations.activity());
+    for (const OperationRecord& each : operations.last_operations())
+      logger.debug("operation {}: {}, {}, started {} ago", each.number, each.description,
+                   each.state == OperationRecord::State::done ? "done" : "not done", format_duration(each.age_seconds));
+    logger.flush();
+    throw;
+  }
+}
+
   const RunPlan& plan = *request.plan;
   log().info("one step took {} (median), planned {}; memory {} at its peak, planned {} (profile {})",
              format_duration(step_seconds), format_duration(plan.step_seconds),
@@ -282,7 +299,7 @@ ExitCode train_first(const RunRequest& request, Trainer& trainer, SharedVerifica
   directory.keep_recipe(trainer.steps_done());
   FirstRank first(request, directory, trainer, memory);
   TrainingLoop loop(request, trainer, &first, log());
-  const ExitCode code = loop.run();
+  const ExitCode code = run_observed(loop, trainer.model().groups().communicator().log(), log());
   if (request.plan && loop.has_trained()) compare_with_plan(request, loop.typical_step_seconds(), trainer, memory);
   // Otherwise whole weights exist only while all ranks take part.
   const bool has_weights = trainer.model().holds_all_weights();
@@ -301,7 +318,8 @@ ExitCode train_other(const RunRequest& request, Trainer& trainer, SharedVerifica
                describe_device(trainer.model().device()));
   if (!checkpoint.empty()) trainer.resume(CheckpointReader(checkpoint));
   if (trainer.steps_done() >= request.recipe().training.steps) return ExitCode::done;
-  return TrainingLoop(request, trainer, nullptr, *logger).run();
+  TrainingLoop loop(request, trainer, nullptr, *logger);
+  return run_observed(loop, communicator.log(), *logger);
 }
 
 }  // namespace

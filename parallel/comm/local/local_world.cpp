@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/comm/local/local_world.h"
 
+#include <condition_variable>
 #include <exception>
 #include <mutex>
 #include <numeric>
@@ -110,7 +111,7 @@ class LocalOperation : public PendingOperation {
       std::erase(missing, rank_);
     }
     shared_->fail({rank_, ExitCode::rank_lost,
-                   timeout_message(rank_, shared_->watchdog_seconds(), request_.description(),
+                   timeout_message(rank_, shared_->watchdog_seconds(), log().activity(), request_.description(),
                                    shared_->describe_ranks(missing))});
     raise();
   }
@@ -166,41 +167,89 @@ class LocalCommunicator : public Communicator {
   std::shared_ptr<LocalShared> shared_;
 };
 
+// The ranks' threads from their start to their end.
+class RankThreads {
+ public:
+  explicit RankThreads(int ranks) : has_ended_(static_cast<std::size_t>(ranks)) {}
+
+  // On the rank's own thread, before it ends; `failure`: of a rank that threw.
+  void end(int rank, std::exception_ptr failure) {
+    {
+      const std::lock_guard lock(mutex_);
+      has_ended_[static_cast<std::size_t>(rank)] = true;
+      // Ranks that fail later only report this first failure again.
+      if (!first_) first_ = std::move(failure);
+    }
+    changed_.notify_all();
+  }
+
+  // Blocks until all ranks have ended, or for `patience_seconds` after one has failed. Returns those that have not.
+  std::vector<int> wait(double patience_seconds) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return running().empty() || first_; });
+    changed_.wait_for(lock, std::chrono::duration<double>(patience_seconds), [this] { return running().empty(); });
+    return running();
+  }
+
+  // Valid after wait().
+  std::exception_ptr first() {
+    const std::lock_guard lock(mutex_);
+    return first_;
+  }
+
+ private:
+  std::vector<int> running() const {
+    std::vector<int> ranks;
+    for (std::size_t rank = 0; rank < has_ended_.size(); ++rank)
+      if (!has_ended_[rank]) ranks.push_back(static_cast<int>(rank));
+    return ranks;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<bool> has_ended_;
+  std::exception_ptr first_;
+};
+
+void give_up(const LocalOptions& options, const std::vector<int>& running, const Failure& failure) {
+  if (!options.abandon || running.empty()) return;
+  std::string names;
+  for (const int rank : running) names += (names.empty() ? "rank " : ", rank ") + std::to_string(rank);
+  options.abandon(Error(failure.code, failure.message + "; " + names + " did not end on its own"));
+}
+
 }  // namespace
 
 LocalWorld::LocalWorld(int ranks, const LocalOptions& options)
-    : shared_(std::make_shared<LocalShared>(ranks, options)) {}
+    : options_(options), shared_(std::make_shared<LocalShared>(ranks, options)) {}
 
 std::unique_ptr<Communicator> LocalWorld::communicator(int rank) {
   return std::make_unique<LocalCommunicator>(shared_, rank);
 }
 
 void LocalWorld::run(const std::function<void(Communicator&)>& work) {
-  std::mutex mutex;
-  std::exception_ptr first;
+  RankThreads ranks(shared_->size());
   const auto run_rank = [&](int rank) {
     const std::unique_ptr<Communicator> own = communicator(rank);
-    const auto keep = [&](ExitCode code, const char* message) {
-      {
-        const std::lock_guard lock(mutex);
-        // Ranks that fail later only report this first failure again.
-        if (!first) first = std::current_exception();
-      }
-      // Wakes the other ranks, which would wait for this one until the watchdog fires.
-      own->abort(code, message);
-    };
+    std::exception_ptr failure;
     try {
       work(*own);
     } catch (const Error& error) {
-      keep(error.code(), error.what());
+      failure = std::current_exception();
+      // Wakes the other ranks, which would wait for this one until the watchdog fires.
+      own->abort(error.code(), error.what());
     } catch (const std::exception& error) {
-      keep(ExitCode::internal_error, error.what());
+      failure = std::current_exception();
+      own->abort(ExitCode::internal_error, error.what());
     }
+    ranks.end(rank, std::move(failure));
   };
   std::vector<std::thread> threads;
   for (int rank = 0; rank < shared_->size(); ++rank) threads.emplace_back(run_rank, rank);
+  const std::vector<int> running = ranks.wait(options_.patience_seconds);
+  if (const auto failure = shared_->failure().get()) give_up(options_, running, *failure);
   for (std::thread& thread : threads) thread.join();
-  if (first) std::rethrow_exception(first);
+  if (ranks.first()) std::rethrow_exception(ranks.first());
 }
 
 }  // namespace llmtrain

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/base/error.h"
 #include "parallel/comm/communicator.h"
 
 namespace llmtrain {
@@ -17,6 +18,11 @@ struct LocalOptions {
   // collective when all members have started it, and takes the ring algorithm's hops and bytes.
   std::int64_t link_delay_microseconds = 0;
   double link_bytes_per_second = 0;
+  // What run() does with a rank that has not ended `patience_seconds` after another one has failed, because it computes
+  // or reads without end: it calls this with the failure, naming those ranks. Threads cannot be ended alone, so this
+  // must end the process. Without it run() waits for them.
+  std::function<void(const Error&)> abandon;
+  double patience_seconds = 5;
 };
 
 class LocalShared;
@@ -37,6 +43,7 @@ class LocalWorld {
   void run(const std::function<void(Communicator&)>& work);
 
  private:
+  LocalOptions options_;
   std::shared_ptr<LocalShared> shared_;
 };
 

@@ -148,7 +148,8 @@ void MpiEngine::time_out(MpiOperation& operation) {
       missing.push_back(operation.request_.group.rank_at(position));
   });
   fail({rank_, ExitCode::rank_lost,
-        timeout_message(rank_, options_.watchdog_seconds, operation.request_.description(), describe_ranks(missing))});
+        timeout_message(rank_, options_.watchdog_seconds, log_->activity(), operation.request_.description(),
+                        describe_ranks(missing))});
   withdraw(operation);
   failure_.raise(rank_);
 }

@@ -168,7 +168,7 @@ void NcclLink::settle(ncclResult_t status, const char* what) {
     const std::chrono::duration<double> waited = Clock::now() - start;
     raise_if_failed(*host_);
     if (waited.count() > watchdog_seconds_) {
-      throw Error(ExitCode::rank_lost, timeout_message(host_->rank(), watchdog_seconds_,
+      throw Error(ExitCode::rank_lost, timeout_message(host_->rank(), watchdog_seconds_, host_->log().activity(),
                                                        std::string("NCCL, to ") + what, "other ranks of a group"));
     }
     // Without the mutex, so that abort() can interrupt the wait.

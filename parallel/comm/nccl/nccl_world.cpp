@@ -93,8 +93,8 @@ class NcclWatch {
         place = open_.erase(place);
         // A hanging kernel cannot be interrupted from the host: the exception leads to abort_links(), which ends it.
       } else if (age > watchdog_seconds_) {
-        throw Error(ExitCode::rank_lost,
-                    timeout_message(host_->rank(), watchdog_seconds_, work.description, "another rank of its group"));
+        throw Error(ExitCode::rank_lost, timeout_message(host_->rank(), watchdog_seconds_, host_->log().activity(),
+                                                         work.description, "another rank of its group"));
       } else {
         ++place;
       }

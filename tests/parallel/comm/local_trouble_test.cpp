@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <optional>
+#include <string>
 #include <thread>
 
 #include "core/base/error.h"
@@ -75,6 +77,7 @@ TEST_CASE("a rank that hangs is named with its last operation, and no rank keeps
   const std::vector<Outcome> seen = outcomes(world, 3, [&](Communicator& communicator) {
     Values data(ElementType::bfloat16, 64);
     communicator.all_gather(communicator.world(), Purpose::control, {}, {}).wait();
+    communicator.log().set_activity(3, "forward stage " + std::to_string(communicator.rank()) + " micro 0");
     if (communicator.rank() == 2) {
       while (ended < 2) std::this_thread::yield();
       return;
@@ -91,7 +94,31 @@ TEST_CASE("a rank that hangs is named with its last operation, and no rank keeps
     CHECK(contains(seen[rank].message, "in all_reduce of 64 bf16 for tensor_parallel in group world [0 1 2]"));
     CHECK(contains(seen[rank].message, "for rank 2 (last operation: all_gather of 0 uint8 for control"));
     CHECK(contains(seen[rank].message, "launch.watchdog_seconds"));
+    // One of the two has noticed it, and speaks for both: where it is itself, and where the rank that hangs is.
+    CHECK((contains(seen[rank].message, "in step 3, forward stage 0 micro 0, in all_reduce") ||
+           contains(seen[rank].message, "in step 3, forward stage 1 micro 0, in all_reduce")));
+    CHECK(contains(seen[rank].message, "ago, in step 3, forward stage 2 micro 0)"));
   }
+}
+
+TEST_CASE("a rank that does not end is named, and the caller ends the program") {
+  LocalOptions options;
+  options.patience_seconds = 0.05;
+  std::atomic<bool> is_over{false};
+  std::optional<Error> given;
+  options.abandon = [&](const Error& error) {
+    given = error;
+    is_over = true;  // a program would end here
+  };
+  LocalWorld world(3, options);
+  CHECK_THROWS_WITH(world.run([&](Communicator& communicator) {
+    if (communicator.rank() == 0) throw Error(ExitCode::bad_data, "shard 3 is broken");
+    while (!is_over) std::this_thread::yield();
+  }),
+                    "shard 3 is broken");
+  REQUIRE(given);
+  CHECK(given->code() == ExitCode::bad_data);
+  CHECK(std::string(given->what()) == "shard 3 is broken; rank 1, rank 2 did not end on its own");
 }
 
 TEST_CASE("the watchdog also works for a rank that only polls, and for a message without its counterpart") {

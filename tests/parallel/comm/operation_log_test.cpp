@@ -60,6 +60,18 @@ TEST_CASE("the last operations are kept, oldest first") {
   CHECK(log.last_operation().find("all_reduce of 20 bf16 for tensor_parallel in group tensor [2 3], not done") == 0);
 }
 
+TEST_CASE("a rank's last operation names what the rank does") {
+  OperationLog log;
+  CHECK(log.activity().empty());
+  log.set_activity(0, "");
+  CHECK(log.last_operation() == "none");
+  log.set_activity(3, "forward stage 1 micro 2");
+  CHECK(log.step() == 3);
+  CHECK(log.last_operation() == "none, in step 3, forward stage 1 micro 2");
+  log.start(request(Collective::all_reduce, 20));
+  CHECK_THAT(log.last_operation(), Catch::EndsWith(" ago, in step 3, forward stage 1 micro 2"));
+}
+
 TEST_CASE("the last operation that a rank took part in follows from the completed ones") {
   OperationLog log;
   CHECK(log.last_done_with(3) == "none");
