@@ -18,6 +18,7 @@
 #include "apps/llmtrain/plan/plan.h"
 #include "apps/llmtrain/runtime.h"
 #include "core/base/error.h"
+#include "core/base/fault_point.h"
 #include "core/base/log.h"
 #include "core/base/stop_signals.h"
 #include "core/recipe/recipe_io.h"
@@ -57,6 +58,7 @@ std::string latest_checkpoint_file(const Recipe& recipe) {
 
 int run_here(const RunOptions& options, const std::optional<Launcher>& launcher, StopSignals& stop) {
   Recipe recipe = read_recipe(options.recipe, all_overrides(options));
+  fault_point(FaultPlace::recipe, launcher ? launcher->rank : 0, 0);
   if (options.dry_run) {
     PlanOutputs outputs;
     outputs.trace = options.trace;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/fault_point.h"
 
 namespace llmtrain {
 namespace {
@@ -87,6 +88,7 @@ Group Communicator::make_group(const std::string& name, std::vector<int> ranks, 
 // A collective of one rank completes immediately, without a backend, unless it copies between two places of a GPU's
 // memory.
 Handle Communicator::begin(Request request) {
+  fault_point(FaultPlace::collective, rank_, log_->step());
   // Messages need a backend even in a group of one, where they are an error.
   const bool is_in_place = request.output == nullptr || request.output == request.input;
   const bool is_here = is_in_place || request.memory == Memory::host;

@@ -9,6 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/optim/optimizer.h"
+#include "core/base/fault_point.h"
 #include "parallel/layout/layout.h"
 
 namespace llmtrain {
@@ -75,6 +76,7 @@ void Runner::forward(std::size_t stage, std::size_t micro) {
   model_.finish_gather(stage);
   at::Tensor input = exchange_.take(Channel::activations, stage, micro);
   at::Tensor output = model_.stage(stage).passes->forward(std::move(input), static_cast<std::int64_t>(micro),
+  fault_point(FaultPlace::forward, model_.groups().communicator().rank(), step_ + 1);
                                                           micros_[micro], ForwardMode::training);
   last_pass_[stage] = FreeAfter::forward;
   if (model_.is_last(stage)) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/fault_point.h"
 #include "core/base/log.h"
 #include "core/checkpoint/checkpoint.h"
 #include "core/huggingface/huggingface.h"
@@ -70,6 +71,14 @@ void load_first_weights(LocalModel& model, const std::string& source) {
   load_weights(model, checkpoint);
 }
 
+// Of the rank's first parameter, in the memory that it trains; none while it is gathered for use.
+std::span<std::byte> first_weights(LocalModel& model) {
+  const ParameterUnit& unit = *model.units().front();
+  if (model.gathers_for_use() || unit.store->has_scaled_weights()) return {};
+  const at::Tensor weight = unit.store->weight(unit.store->ranges().front().parameter);
+  return {static_cast<std::byte*>(weight.data_ptr()), weight.nbytes()};
+}
+
 }  // namespace
 
 Trainer::Trainer(std::shared_ptr<const Layout> layout, Communicator& communicator, const at::Device& device)
@@ -81,6 +90,9 @@ Trainer::Trainer(std::shared_ptr<const Layout> layout, Communicator& communicato
 }
 
 StepResult Trainer::step(StopRequest stop) {
+  Communicator& communicator = model_.groups().communicator();
+  communicator.log().set_activity(steps_done_ + 1, "reading its batch");
+  fault_point(FaultPlace::data, communicator.rank(), steps_done_ + 1);
   const DataRank rank = data_rank(model_.groups(), recipe().batch.sequence_length);
   // The order of samples is a function of the seed and the count of consumed ones, so a resumed run continues exactly.
   const auto micros = load_batch(train_, recipe(), {steps_done_, samples_consumed_}, rank, model_.device());
@@ -89,6 +101,7 @@ StepResult Trainer::step(StopRequest stop) {
   samples_consumed_ += recipe().batch.global;
   skipped_.in_a_row = result.skipped ? skipped_.in_a_row + 1 : 0;
   if (result.skipped) ++skipped_.total;
+  fault_point(FaultPlace::weights, communicator.rank(), steps_done_, first_weights(model_));
   return result;
 }
 
@@ -105,6 +118,7 @@ CheckpointState Trainer::state() const {
 }
 
 void Trainer::resume(const CheckpointReader& checkpoint) {
+  fault_point(FaultPlace::load, model_.groups().communicator().rank(), checkpoint.state().step);
   load_state(model_, checkpoint);
   steps_done_ = checkpoint.state().step;
   samples_consumed_ = checkpoint.state().data_position;

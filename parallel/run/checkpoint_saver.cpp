@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/fault_point.h"
 #include "core/base/host_name.h"
 #include "core/base/log.h"
 #include "core/base/units.h"
@@ -174,11 +175,13 @@ void CheckpointSaver::write(const CheckpointState& state, Slices slices, std::sh
     start([this] {
       require_finite_weights(save_->slices);
       write_checkpoint(checkpoints_, save_->state, save_->slices, recipe_.keep);
+      fault_point(FaultPlace::save, 0, save_->state.step);
     });
   } else {
     start([this] {
       require_finite_weights(save_->slices);
       save_->part = save_->writer.write(save_->aside, save_->numbers);
+      fault_point(FaultPlace::save, communicator_.rank(), save_->state.step);
     });
   }
   if (!recipe_.async) finish();

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/base/fault_point.h"
+
+#include <signal.h>
+#include <spdlog/fmt/fmt.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/error.h"
+
+namespace llmtrain {
+namespace {
+
+struct PlaceWord {
+  FaultPlace place;
+  std::string_view word;
+  ExitCode code;  // that an error of this place ends the program with
+};
+
+constexpr std::array places{PlaceWord{FaultPlace::recipe, "recipe", ExitCode::bad_recipe},
+                            PlaceWord{FaultPlace::data, "data", ExitCode::bad_data},
+                            PlaceWord{FaultPlace::load, "load", ExitCode::bad_data},
+                            PlaceWord{FaultPlace::forward, "forward", ExitCode::internal_error},
+                            PlaceWord{FaultPlace::collective, "collective", ExitCode::internal_error},
+                            PlaceWord{FaultPlace::save, "save", ExitCode::cannot_write},
+                            PlaceWord{FaultPlace::commit, "commit", ExitCode::cannot_write},
+                            PlaceWord{FaultPlace::weights, "weights", ExitCode::internal_error}};
+constexpr std::array<std::string_view, 5> actions = {"fail", "throw", "stall", "kill", "flip"};
+
+struct Fault {
+  std::string action;
+  PlaceWord place{};
+  std::int64_t rank = 0;
+  std::int64_t step = 0;
+};
+
+std::vector<std::string> parts_of(std::string_view text) {
+  std::vector<std::string> parts(1);
+  for (const char letter : text) {
+    if (letter == ':') {
+      parts.emplace_back();
+    } else {
+      parts.back() += letter;
+    }
+  }
+  return parts;
+}
+
+bool read(const std::string& text, std::int64_t& number) {
+  const char* end = text.data() + text.size();
+  return std::from_chars(text.data(), end, number).ptr == end && !text.empty();
+}
+
+std::optional<Fault> requested_fault() {
+  const char* text = std::getenv("LLMTRAIN_FAULT");
+  if (text == nullptr || *text == '\0') return std::nullopt;
+  const std::vector<std::string> parts = parts_of(text);
+  Fault fault;
+  const auto place =
+      std::ranges::find_if(places, [&](const PlaceWord& each) { return parts.size() > 1 && each.word == parts[1]; });
+  if (parts.size() != 4 || std::ranges::count(actions, parts[0]) == 0 || place == places.end() ||
+      !read(parts[2], fault.rank) || !read(parts[3], fault.step))
+    throw Error(ExitCode::bad_recipe, fmt::format("LLMTRAIN_FAULT: \"{}\"; it must be ACTION:PLACE:RANK:STEP with one "
+                                                  "of fail, throw, stall, kill, flip, and a place of FaultPlace",
+                                                  text));
+  fault.action = parts[0];
+  fault.place = *place;
+  return fault;
+}
+
+}  // namespace
+
+void fault_point(FaultPlace place, std::int64_t rank, std::int64_t step, std::span<std::byte> memory) {
+  static const std::optional<Fault> fault = requested_fault();
+  if (!fault || fault->place.place != place || fault->rank != rank || fault->step != step) return;
+  const std::string said = fmt::format("fault on demand: {} at step {}", fault->place.word, step);
+  if (fault->action == "fail") throw Error(fault->place.code, said);
+  if (fault->action == "throw") throw std::runtime_error(said);
+  if (fault->action == "kill") ::kill(::getpid(), SIGKILL);
+  if (fault->action == "flip") {
+    if (!memory.empty()) memory.front() ^= std::byte{1};
+    return;
+  }
+  while (true) ::pause();
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace llmtrain {
+
+// Where tests let a rank fail, or change its memory.
+enum class FaultPlace { recipe, data, load, forward, collective, save, commit, weights };
+
+// Fails here if the environment's LLMTRAIN_FAULT requests it, as "ACTION:PLACE:RANK:STEP", say "fail:save:1:20"; steps
+// count from 1, and 0 is before the first. ACTION: `fail` throws the Error that a failure of this place has, `throw` an
+// exception that nobody expects, `stall` never returns, `kill` ends the process by SIGKILL; `flip` changes one bit of
+// `memory`, which is the lowest of an element's where elements are little-endian. Any thread may call this.
+// Throws Error(bad_recipe) for a request that cannot be read.
+//
+// In a build without tests this does nothing, and the variable is not read.
+void fault_point(FaultPlace place, std::int64_t rank, std::int64_t step, std::span<std::byte> memory = {});
+
+}  // namespace llmtrain
