@@ -3,6 +3,7 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <numeric>
@@ -43,29 +44,29 @@ std::uint64_t epoch_key(std::int64_t seed, std::size_t source, std::int64_t epoc
   return mix_bits(key + static_cast<std::uint64_t>(epoch));
 }
 
-// The last token is only ever a target, so n tokens have (n − 1) / T samples.
-std::int64_t samples_of(const TokenSource& source, std::int64_t sequence_length) {
-  return (source.tokens() - 1) / sequence_length;
-}
-
-template <class Count>
-std::int64_t sum_over(const std::vector<TokenSource>& sources, Count count) {
+template <class Source, class Count>
+std::int64_t sum_over(const std::vector<Source>& sources, Count count) {
   return std::transform_reduce(sources.begin(), sources.end(), std::int64_t{0}, std::plus<>(), count);
 }
 
 }  // namespace
 
-Dataset::Dataset(const std::vector<DataSource>& sources, const TokenizerRecipe& tokenizer, std::int64_t sequence_length,
+Dataset::Dataset(const std::vector<DataSource>& sources, const TextFormat& format, std::int64_t sequence_length,
                  std::int64_t vocab_size, bool shuffle, std::int64_t seed, const std::string& role)
     : blend_(checked_weights(sources, role)), sequence_length_(sequence_length), shuffle_(shuffle), seed_(seed) {
   if (sequence_length < 1 || vocab_size < 1) throw std::invalid_argument("sequence length and vocabulary start at 1");
   // Shared by all sources, as the limit is the process's.
   MappingBudget budget;
-  TextTokens text(tokenizer, vocab_size);
+  TextTokens text(format.tokenizer, vocab_size);
   for (std::size_t i = 0; i < sources.size(); ++i) {
     const std::string& path = sources[i].path;
     try {
-      check_length(sources_.emplace_back(path, text, vocab_size, budget), path, sequence_length);
+      if (format.fine_tuning) {
+        labelled_.push_back(
+            LabelledDocuments::open(path, format.tokenizer, *format.fine_tuning, sequence_length, vocab_size));
+      } else {
+        check_length(sources_.emplace_back(path, text, vocab_size, budget), path, sequence_length);
+      }
     } catch (const Error& error) {
       // A file's error does not say which source named it.
       throw Error(error.code(), fmt::format("{}/{}/path: {}", role, i, error.what()));
@@ -73,30 +74,65 @@ Dataset::Dataset(const std::vector<DataSource>& sources, const TokenizerRecipe& 
   }
 }
 
-std::int64_t Dataset::samples() const {
-  return sum_over(sources_, [this](const TokenSource& source) { return samples_of(source, sequence_length_); });
+std::int64_t Dataset::samples_of(std::size_t source) const {
+  if (is_labelled()) return labelled_[source]->samples();
+  // The last token is only ever a target, so n tokens have (n − 1) / T samples.
+  return (sources_[source].tokens() - 1) / sequence_length_;
 }
 
-std::int64_t Dataset::tokens() const { return sum_over(sources_, std::mem_fn(&TokenSource::tokens)); }
+std::int64_t Dataset::samples() const {
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < std::max(sources_.size(), labelled_.size()); ++i) sum += samples_of(i);
+  return sum;
+}
 
-std::int64_t Dataset::files() const { return sum_over(sources_, std::mem_fn(&TokenSource::files)); }
+std::int64_t Dataset::tokens() const {
+  return sum_over(sources_, std::mem_fn(&TokenSource::tokens)) +
+         sum_over(labelled_, [](const auto& documents) { return documents->tokens(); });
+}
+
+std::int64_t Dataset::files() const {
+  return sum_over(sources_, std::mem_fn(&TokenSource::files)) +
+         sum_over(labelled_, [](const auto& documents) { return documents->files(); });
+}
+
+Dataset::Place Dataset::place_of(std::int64_t position) const {
+  const Blend::Choice choice = blend_.at(position);
+  const std::int64_t samples = samples_of(choice.source);
+  const std::int64_t sample = choice.take % samples;
+  if (!shuffle_) return {choice.source, sample};
+  const std::uint64_t key = epoch_key(seed_, choice.source, choice.take / samples);
+  // Built at each call, from the key alone: no state grows with the data, and a resumed run needs only its position.
+  const Permutation order(key, static_cast<std::uint64_t>(samples));
+  return {choice.source, static_cast<std::int64_t>(order(static_cast<std::uint64_t>(sample)))};
+}
 
 void Dataset::read(std::int64_t position, std::span<std::int64_t> tokens) const {
-  if (position < 0 || std::ssize(tokens) != sequence_length_ + 1) {
+  if (is_labelled() || position < 0 || std::ssize(tokens) != sequence_length_ + 1) {
     throw std::invalid_argument("a sample has a position from 0 and sequence length + 1 tokens");
   }
-  const Blend::Choice choice = blend_.at(position);
-  const TokenSource& source = sources_[choice.source];
-  const std::int64_t samples = samples_of(source, sequence_length_);
-  std::int64_t sample = choice.take % samples;
-  if (shuffle_) {
-    const std::uint64_t key = epoch_key(seed_, choice.source, choice.take / samples);
-    // Built at each call, from the key alone: no state grows with the data, and a resumed run needs only its position.
-    const Permutation order(key, static_cast<std::uint64_t>(samples));
-    sample = static_cast<std::int64_t>(order(static_cast<std::uint64_t>(sample)));
-  }
+  const Place place = place_of(position);
   // Samples do not overlap but for one token: the last target of one is the first input of the next.
-  source.read(sample * sequence_length_, tokens);
+  sources_[place.source].read(place.sample * sequence_length_, tokens);
+}
+
+std::vector<DocumentRows> Dataset::read_labelled(std::int64_t position, const LabelledSample& into) const {
+  if (!is_labelled() || position < 0 || std::ssize(into.tokens) != sequence_length_ ||
+      std::ssize(into.targets) != sequence_length_) {
+    throw std::invalid_argument("a labelled sample has a position from 0 and sequence length tokens and targets");
+  }
+  const Place place = place_of(position);
+  return labelled_[place.source]->read(place.sample, into);
+}
+
+std::int64_t Dataset::counted(std::int64_t position, std::int64_t count) const {
+  if (!is_labelled()) return count * sequence_length_;
+  std::int64_t sum = 0;
+  for (std::int64_t i = position; i < position + count; ++i) {
+    const Place place = place_of(i);
+    sum += labelled_[place.source]->counted(place.sample);
+  }
+  return sum;
 }
 
 }  // namespace llmtrain

@@ -1,16 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "core/data/labelled_documents.h"
 #include "core/data/sample_order.h"
 #include "core/data/token_source.h"
 #include "core/recipe/recipe.h"
 
 namespace llmtrain {
+
+// How files of text are read.
+struct TextFormat {
+  TokenizerRecipe tokenizer{};
+  std::optional<FineTuningRecipe> fine_tuning{};  // files are conversations, and samples are labelled
+};
 
 // core/data/file_search.h describes what a source's path may name, core/data/token_source.h the file formats. Files are
 // mapped and must not change while the object lives. Reading is thread-safe.
@@ -21,22 +31,40 @@ class Dataset {
   // shorter than one sample, and Error(bad_recipe) when there is no source or a weight is not positive; with text also
   // what open_tokenizer() throws. Messages begin with the source, "<role>/<index>/path", where `role` is for example
   // "/data/train".
-  Dataset(const std::vector<DataSource>& sources, const TokenizerRecipe& tokenizer, std::int64_t sequence_length,
+  Dataset(const std::vector<DataSource>& sources, const TextFormat& format, std::int64_t sequence_length,
           std::int64_t vocab_size, bool shuffle, std::int64_t seed, const std::string& role);
 
   // Samples of one pass over all sources: the sum of theirs. With one source, positions 0 … samples() − 1 visit each
   // sample once; a blend repeats samples of a source whose weight exceeds its share.
   std::int64_t samples() const;
-  // Tokens and files of all sources.
+  // Tokens and files of all sources; of conversations the tokens that samples hold.
   std::int64_t tokens() const;
   std::int64_t files() const;
 
+  // Whether losses of some tokens do not count: read_labelled() reads the samples then, and else read().
+  bool is_labelled() const { return !labelled_.empty(); }
+
   // Reads sample number `position` of the order (0, 1, 2, … without end) into `tokens`, which holds T + 1 elements.
   void read(std::int64_t position, std::span<std::int64_t> tokens) const;
+  // The same of a labelled sample of T tokens. With packing it returns its documents, the last of which may be padding;
+  // without, nothing.
+  std::vector<DocumentRows> read_labelled(std::int64_t position, const LabelledSample& into) const;
+  // How many tokens of `count` samples from number `position` on count in the loss; all where they are not labelled.
+  std::int64_t counted(std::int64_t position, std::int64_t count) const;
 
  private:
+  // A sample of one of the sources.
+  struct Place {
+    std::size_t source = 0;
+    std::int64_t sample = 0;
+  };
+  Place place_of(std::int64_t position) const;
+  std::int64_t samples_of(std::size_t source) const;
+
   Blend blend_;
+  // One of the two is empty.
   std::vector<TokenSource> sources_;
+  std::vector<std::shared_ptr<const LabelledDocuments>> labelled_;
   std::int64_t sequence_length_;
   bool shuffle_;
   std::int64_t seed_;

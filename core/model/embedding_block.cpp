@@ -30,7 +30,12 @@ at::Tensor EmbeddingBlock::is_elsewhere(const at::Tensor& rows) const {
 
 at::Tensor EmbeddingBlock::position_ids(std::int64_t rows, const MicroBatch& micro) const {
   const std::int64_t first = split_.first_row(rows);
+  if (micro.positions.defined()) return micro.positions.narrow(0, first, rows);
   return at::arange(first, first + rows, micro.tokens.options()).remainder_(micro.sequence);
+}
+
+bool EmbeddingBlock::looks_up_positions(const MicroBatch& micro) const {
+  return split_.ranks() > 1 || micro.positions.defined();
 }
 
 // Looks up this rank's part of the vocabulary and sums over the tensor ranks: exactly one rank has each token's row, so
@@ -48,15 +53,13 @@ BlockModule::Output EmbeddingBlock::forward(const at::Tensor&, const MicroBatch&
   if (positions_)
     positions = micro.cache != nullptr ? micro.cache->rows_of(positions_->weight())
                                        : kernels::rows_at(positions_->weight(), micro.part, micro.sequence);
-  at::Tensor y;
-  if (split_.ranks() == 1) {
-    y = kernels::embedding_forward(micro.tokens, tokens_.weight(), positions, micro.sequence);
-  } else {
-    y = embed_split(micro);
-    // After the sum, which would otherwise add the positions once per rank.
-    if (positions)
-      y.add_(kernels::embedding_forward(position_ids(y.size(0), micro), *positions, std::nullopt, micro.sequence));
-  }
+  const bool looks_up = looks_up_positions(micro);
+  // Looked up after the sum over the ranks, which would otherwise add the positions once per rank.
+  const auto added = looks_up ? std::nullopt : positions;
+  at::Tensor y = split_.ranks() == 1 ? kernels::embedding_forward(micro.tokens, tokens_.weight(), added, micro.sequence)
+                                     : embed_split(micro);
+  if (positions && looks_up)
+    y.add_(kernels::embedding_forward(position_ids(y.size(0), micro), *positions, std::nullopt, micro.sequence));
   if (pass == ForwardMode::training) drop(y, micro);
   // The backward needs only the tokens, which the micro-batch has.
   return {std::move(y), nullptr};
@@ -86,12 +89,13 @@ at::Tensor EmbeddingBlock::backward(at::Tensor dy, const MicroBatch& micro, std:
     // puts the sums back.
     dpositions = kernels::rows_at(all_positions, micro.part, micro.sequence);
   }
+  const bool looks_up = looks_up_positions(micro);
+  if (dpositions && looks_up)
+    kernels::embedding_backward(dy, position_ids(dy.size(0), micro), *dpositions, std::nullopt, micro.sequence);
   if (split_.ranks() == 1) {
     at::Tensor dtokens = tokens_.added_gradient();
-    kernels::embedding_backward(dy, micro.tokens, dtokens, dpositions, micro.sequence);
+    kernels::embedding_backward(dy, micro.tokens, dtokens, looks_up ? std::nullopt : dpositions, micro.sequence);
   } else {
-    if (dpositions)
-      kernels::embedding_backward(dy, position_ids(dy.size(0), micro), *dpositions, std::nullopt, micro.sequence);
     add_split_gradients(dy, micro);
   }
   if (positions_) kernels::store_rows_at(all_positions, micro.part, *dpositions);

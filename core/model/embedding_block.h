@@ -25,6 +25,8 @@ class EmbeddingBlock final : public BlockModule {
   at::Tensor is_elsewhere(const at::Tensor& rows) const;
   // Positions of this rank's rows of the activation.
   at::Tensor position_ids(std::int64_t rows, const MicroBatch& micro) const;
+  // Whether rows do not have the positions 0, 1, … of their sequences one after another, or only some of these rows.
+  bool looks_up_positions(const MicroBatch& micro) const;
   // Of the token table, where tensor ranks split it.
   at::Tensor embed_split(const MicroBatch& micro) const;
   void add_split_gradients(const at::Tensor& dy, const MicroBatch& micro) const;

@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <utility>
@@ -65,23 +66,36 @@ at::Tensor HeadBlock::input_gradient(const at::Tensor& dlogits) const {
 }
 
 at::Tensor HeadBlock::losses(const at::Tensor& normed, const MicroBatch& micro, at::Tensor* dnormed) const {
+  if (!micro.counted_rows.defined()) return losses_of(normed, micro.targets, micro.loss_scale, dnormed);
+  // The logits of the other rows are never computed.
+  const at::Tensor& rows = micro.counted_rows;
+  at::Tensor of_rows;
+  const at::Tensor counted = losses_of(normed.index_select(0, rows), micro.targets.index_select(0, rows),
+                                       micro.loss_scale, dnormed != nullptr ? &of_rows : nullptr);
+  if (dnormed != nullptr) *dnormed = at::zeros_like(normed).index_copy_(0, rows, of_rows);
+  return at::zeros({normed.size(0)}, counted.options()).index_copy_(0, rows, counted);
+}
+
+at::Tensor HeadBlock::losses_of(const at::Tensor& normed, const at::Tensor& targets, double loss_scale,
+                                at::Tensor* dnormed) const {
   // Losses are fp32 at least: in bf16 a mean of them would have two or three digits.
   const auto type = normed.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   at::Tensor losses = at::empty({normed.size(0)}, normed.options().dtype(type));
   std::optional<double> gradient_scale;
   if (dnormed != nullptr) {
-    gradient_scale = micro.loss_scale;
+    gradient_scale = loss_scale;
     *dnormed = at::empty_like(normed);
   }
+  // Of prompts alone nothing counts; a gradient that no micro-batch writes is 0.
+  if (normed.size(0) == 0) return losses;
   // The vocabulary is the rank's part with padding, so all tensor ranks have the same chunks and meet in the same
   // collectives.
   const std::int64_t step = logits_chunk_rows(normed.size(0), weight_.part().shape[0], normed.element_size());
   for (std::int64_t begin = 0; begin < normed.size(0); begin += step) {
     const std::int64_t rows = std::min(step, normed.size(0) - begin);
     const at::Tensor chunk = normed.narrow(0, begin, rows);
-    const at::Tensor targets = micro.targets.narrow(0, begin, rows);
     at::Tensor logits = project(chunk);
-    losses.narrow(0, begin, rows).copy_(row_losses(logits, targets, gradient_scale));
+    losses.narrow(0, begin, rows).copy_(row_losses(logits, targets.narrow(0, begin, rows), gradient_scale));
     if (dnormed == nullptr) continue;
     // Both gradients while the chunk is at hand: its logits are released before the next one is made.
     add_weight_gradient(logits, chunk);

@@ -26,8 +26,12 @@ class HeadBlock final : public BlockModule {
 
  private:
   struct Saved;
-  // Of all rows. For training it also adds to the weight's gradient and sets `dnormed`, which is null in evaluation.
+  // Of all rows, 0 where they do not count. For training it also adds to the weight's gradient and sets `dnormed`,
+  // which is null in evaluation.
   at::Tensor losses(const at::Tensor& normed, const MicroBatch& micro, at::Tensor* dnormed) const;
+  // Of rows that count.
+  at::Tensor losses_of(const at::Tensor& normed, const at::Tensor& targets, double loss_scale,
+                       at::Tensor* dnormed) const;
   // For one chunk: this rank's logits, the losses (with a scale the logits' gradient replaces them), and the gradients
   // that follow from it.
   at::Tensor project(const at::Tensor& chunk) const;

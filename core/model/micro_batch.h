@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "kernels/dropout.h"
 #include "kernels/sequence_part.h"
@@ -17,13 +18,20 @@ class KeyValueCache;
 struct MicroBatch {
   at::Tensor tokens;   // int64 [B·S], sequences back to back
   at::Tensor targets;  // int64 [B·S]
+  // Where some losses do not count: int64 indices of the rows whose losses do; the other losses are 0 and have no
+  // gradients, and their targets are not read. Undefined: all rows.
+  at::Tensor counted_rows;
+  // Where several documents share a sequence: the documents, which cover all rows in order, and each row's position in
+  // its document (int64 [B·S]). Attention stays within them. Empty and undefined: a sequence is one document.
+  std::vector<kernels::PositionRun> documents;
+  at::Tensor positions;
   std::int64_t batch = 0;
   std::int64_t sequence = 0;   // tokens of each sequence on this rank
   kernels::SequencePart part;  // which tokens these are, where ranks share the sequences
   std::int64_t seed = 0;
   std::int64_t step = 0;
   std::int64_t first_sample = 0;  // index of the first sequence within the global batch
-  double loss_scale = 1;          // 1 / tokens of the global batch: the loss is their mean
+  double loss_scale = 1;          // 1 / tokens of the global batch that count: the loss is their mean
   // In a pass that computes new tokens of sequences: what is known of the earlier ones; outlives the pass. Such a pass
   // is an evaluation, and one sequence as far as the fields above say.
   KeyValueCache* cache = nullptr;

@@ -9,6 +9,7 @@
 #include "core/base/hash.h"
 #include "core/graph/pass_setting.h"
 #include "core/model/key_value_cache.h"
+#include "kernels/attention/document_attention.h"
 
 namespace llmtrain {
 namespace {
@@ -75,6 +76,13 @@ void SelfAttention::rotate(at::Tensor heads, const MicroBatch& micro, kernels::R
   if (rope_ == nullptr) return;
   // A view, although its argument may be a strided slice: tokens of all samples have one stride.
   at::Tensor tokens = heads.view({micro.batch * micro.sequence, heads.size(2), head_dim_});
+  if (micro.positions.defined()) {
+    // A row of angles per token, as documents start anywhere.
+    const kernels::RopeTable rows{rope_->cosine.index_select(0, micro.positions),
+                                  rope_->sine.index_select(0, micro.positions)};
+    kernels::rope_(tokens, rows, micro.batch * micro.sequence, direction);
+    return;
+  }
   const kernels::RopeTable rows = micro.cache != nullptr ? micro.cache->rotations_of(*rope_)
                                                          : kernels::rope_rows(*rope_, micro.part, micro.sequence);
   kernels::rope_(tokens, rows, micro.sequence, direction);
@@ -119,6 +127,8 @@ kernels::AttentionSetting SelfAttention::setting(const MicroBatch& micro, Forwar
 
 kernels::AttentionOutput SelfAttention::attend(const Views& views, const MicroBatch& micro, ForwardMode pass) const {
   if (micro.cache != nullptr) return {micro.cache->attend(layer_, views.query, {views.key, views.value}, method_), {}};
+  if (!micro.documents.empty())
+    return kernels::document_attention_forward(views.query, views.key, views.value, method_, micro.documents);
   // Gathered keys and values are released here and gathered again in the backward: they are as long as the whole
   // sequence.
   const KeysAndValues all = all_keys(views, micro);
@@ -155,14 +165,16 @@ at::Tensor SelfAttention::flat_heads(const at::Tensor& heads, const MicroBatch& 
 at::Tensor SelfAttention::backward(const at::Tensor& dy, const MicroBatch& micro, Saved& saved) const {
   const Views views = attention_inputs(micro, saved);
   const kernels::AttentionSetting given = setting(micro, ForwardMode::training);
-  KeysAndValues all = all_keys(views, micro);
   // Dropout is generated from its key, so the repeated forward gives the same result.
-  if (!saved.attention.statistics.defined())
-    saved.attention = kernels::attention_forward(views.query, all.key, all.value, given);
+  if (!saved.attention.statistics.defined()) saved.attention = attend(views, micro, ForwardMode::training);
+  KeysAndValues all = all_keys(views, micro);
   LinearLayer::restore(saved.output, flat_heads(saved.attention.out, micro));
   const at::Tensor dout = output_.backward(dy, saved.output, micro).view(saved.attention.out.sizes());
   saved.output = {};
-  auto gradients = kernels::attention_backward(dout, views.query, all.key, all.value, saved.attention, given);
+  auto gradients = micro.documents.empty()
+                       ? kernels::attention_backward(dout, views.query, all.key, all.value, saved.attention, given)
+                       : kernels::document_attention_backward(dout, views.query, all.key, all.value, saved.attention,
+                                                              method_, micro.documents);
   all = {};
   saved.attention = {};
 

@@ -86,8 +86,22 @@ struct DataSource {
   bool operator==(const DataSource&) const = default;
 };
 
+enum class ChatTemplate { chatml, llama3 };
+
+// Which tokens of a conversation count in the loss.
+enum class CountedTokens { completions, all };
+
+struct FineTuningRecipe {
+  ChatTemplate chat_template = ChatTemplate::chatml;
+  CountedTokens counted = CountedTokens::completions;
+  bool packing = true;
+
+  bool operator==(const FineTuningRecipe&) const = default;
+};
+
 struct DataRecipe {
   TokenizerRecipe tokenizer;
+  std::optional<FineTuningRecipe> fine_tuning;
   std::vector<DataSource> train;
   std::vector<DataSource> validation;
   bool shuffle = true;

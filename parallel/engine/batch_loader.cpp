@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/engine/batch_loader.h"
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 
 #include <span>
+#include <utility>
 
 namespace llmtrain {
 namespace {
@@ -17,6 +20,43 @@ at::Tensor columns(const at::Tensor& read, std::int64_t offset, const DataRank& 
   return at::cat(pieces, 1).reshape({-1}).to(device);
 }
 
+void set_place(MicroBatch& micro, std::int64_t count, const DataRank& rank) {
+  micro.batch = count;
+  micro.sequence = micro.tokens.size(0) / count;
+  micro.part = rank.part;
+}
+
+// The documents of packed sequences, and each row's position in its document.
+void add_documents(MicroBatch& micro, std::vector<kernels::PositionRun> documents, const at::Device& device) {
+  if (documents.empty()) return;
+  std::vector<at::Tensor> positions;
+  for (const kernels::PositionRun& document : documents) positions.push_back(at::arange(document.length, at::kLong));
+  micro.positions = at::cat(positions).to(device);
+  micro.documents = std::move(documents);
+}
+
+MicroBatch load_labelled(const Dataset& dataset, const DataRank& rank, std::int64_t first, std::int64_t count,
+                         const at::Device& device) {
+  const std::int64_t length = rank.sequence_length;
+  const at::Tensor tokens = at::empty({count, length}, at::kLong), targets = at::empty_like(tokens);
+  const auto row = [length](const at::Tensor& rows, std::int64_t i) {
+    return std::span<std::int64_t>(rows.data_ptr<std::int64_t>() + i * length, static_cast<std::size_t>(length));
+  };
+  std::vector<kernels::PositionRun> documents;
+  for (std::int64_t i = 0; i < count; ++i)
+    for (const DocumentRows& rows : dataset.read_labelled(first + i, {row(tokens, i), row(targets, i)}))
+      documents.push_back({i * length + rows.begin, rows.length});
+  MicroBatch micro;
+  micro.tokens = columns(tokens, 0, rank, device);
+  const at::Tensor labels = columns(targets, 0, rank, at::kCPU);
+  // Found on the host, as the device would have to be waited for.
+  micro.counted_rows = labels.ne(not_counted).nonzero().squeeze(1).to(device);
+  micro.targets = labels.clamp_min(0).to(device);
+  set_place(micro, count, rank);
+  add_documents(micro, std::move(documents), device);
+  return micro;
+}
+
 }  // namespace
 
 DataRank data_rank(const RankGroups& groups, std::int64_t sequence_length) {
@@ -27,6 +67,7 @@ DataRank data_rank(const RankGroups& groups, std::int64_t sequence_length) {
 
 MicroBatch load_micro_batch(const Dataset& dataset, const DataRank& rank, std::int64_t first, std::int64_t count,
                             const at::Device& device) {
+  if (dataset.is_labelled()) return load_labelled(dataset, rank, first, count, device);
   // One token more than the sequence: targets are the tokens shifted by one.
   const std::int64_t width = rank.sequence_length + 1;
   const at::Tensor read = at::empty({count, width}, at::kLong);
@@ -36,9 +77,7 @@ MicroBatch load_micro_batch(const Dataset& dataset, const DataRank& rank, std::i
   MicroBatch micro;
   micro.tokens = columns(read, 0, rank, device);
   micro.targets = columns(read, 1, rank, device);
-  micro.batch = count;
-  micro.sequence = micro.tokens.size(0) / count;
-  micro.part = rank.part;
+  set_place(micro, count, rank);
   return micro;
 }
 
@@ -46,6 +85,8 @@ std::vector<MicroBatch> load_batch(const Dataset& dataset, const Recipe& recipe,
                                    const DataRank& rank, const at::Device& device) {
   const BatchRecipe& batch = recipe.batch;
   const std::int64_t share = batch.global / rank.ranks, begin = rank.position * share;
+  // The mean over the global batch: summing over micro-batches and ranks needs no further division.
+  const double loss_scale = 1.0 / static_cast<double>(dataset.counted(place.first_sample, batch.global));
   std::vector<MicroBatch> micros;
   for (std::int64_t first = begin; first < begin + share; first += batch.micro) {
     micros.push_back(load_micro_batch(dataset, rank, place.first_sample + first, batch.micro, device));
@@ -53,8 +94,7 @@ std::vector<MicroBatch> load_batch(const Dataset& dataset, const Recipe& recipe,
     micro.seed = recipe.seed;
     micro.step = place.step;
     micro.first_sample = first;
-    // The mean over the global batch: summing over micro-batches and ranks needs no further division.
-    micro.loss_scale = 1.0 / static_cast<double>(batch.global * batch.sequence_length);
+    micro.loss_scale = loss_scale;
   }
   return micros;
 }

@@ -35,7 +35,7 @@ Evaluation evaluate(LocalModel& model, const Dataset& dataset, std::int64_t samp
   // All tensor ranks have the same loss: count it once.
   const double own = model.groups().tensor.position() == 0 ? sum : 0;
   const std::vector<double> sums = model.groups().exchange(std::array{own});
-  const std::int64_t tokens = count * recipe.batch.sequence_length;
+  const std::int64_t tokens = dataset.counted(0, count);
   return {std::accumulate(sums.begin(), sums.end(), 0.0) / static_cast<double>(tokens), tokens};
 }
 

@@ -25,8 +25,8 @@ constexpr std::string_view huggingface_prefix = "hf:";
 
 // `role` names the key of the recipe in error messages.
 Dataset open_data(const Recipe& recipe, const std::vector<DataSource>& sources, bool shuffle, const std::string& role) {
-  return Dataset(sources, recipe.data.tokenizer, recipe.batch.sequence_length, recipe.model.vocab_size, shuffle,
-                 recipe.seed, role);
+  return Dataset(sources, {recipe.data.tokenizer, recipe.data.fine_tuning}, recipe.batch.sequence_length,
+                 recipe.model.vocab_size, shuffle, recipe.seed, role);
 }
 
 std::optional<Dataset> open_validation(const Recipe& recipe) {

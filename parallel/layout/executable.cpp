@@ -61,6 +61,20 @@ std::vector<Unsupported> unsupported_fp8_states(const Recipe& recipe) {
   };
 }
 
+std::vector<Unsupported> unsupported_fine_tuning(const Recipe& recipe) {
+  if (!recipe.data.fine_tuning) return {};
+  const auto& moe = recipe.model.moe;
+  return {
+      // Its texts begin with a space, and the parts of a conversation are tokenized one by one.
+      {recipe.data.tokenizer.kind == TokenizerKind::sentencepiece, "/data/tokenizer",
+       "\"sentencepiece\" with data.fine_tuning", "use a tokenizer.json"},
+      // Padding would take the experts' capacity and count in what routers are taught.
+      {moe && (moe->capacity_factor != 0 || moe->balances() || moe->z_coefficient != 0), "/model/moe",
+       "a capacity or losses of routers with data.fine_tuning",
+       "set capacity_factor and z_coefficient to 0 and balance_loss to \"none\""},
+  };
+}
+
 }  // namespace
 
 // Every key that plans but does not run is listed here; a new feature removes its line.
@@ -82,6 +96,7 @@ std::vector<std::string> not_executable(const Recipe& recipe) {
   };
   for (Unsupported& refusal : unsupported_fp8_states(recipe)) refusals.push_back(std::move(refusal));
   for (Unsupported& refusal : unsupported_experts(recipe)) refusals.push_back(std::move(refusal));
+  for (Unsupported& refusal : unsupported_fine_tuning(recipe)) refusals.push_back(std::move(refusal));
   std::vector<std::string> reasons;
   for (const auto& [is_wanted, pointer, value, instead] : refusals)
     if (is_wanted)

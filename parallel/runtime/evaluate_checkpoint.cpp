@@ -30,11 +30,11 @@ bool is_mark(const DocumentMarks& marks, std::int64_t id) {
 }
 
 // Bytes of text that the evaluated tokens stand for; marks of documents stand for none. Nothing where the tokenizer
-// cannot tell: SentencePiece's tokens have other text at a document's beginning, and a file of tokens may have been
-// made by another tokenizer.
+// cannot tell: SentencePiece's tokens have other text at a document's beginning, a file of tokens may have been
+// made by another tokenizer, and a conversation's marks are no text.
 std::optional<double> evaluated_bytes(const Dataset& dataset, const EvaluateRequest& request, std::int64_t tokens) {
   const Recipe& recipe = request.recipe;
-  if (recipe.data.tokenizer.kind == TokenizerKind::sentencepiece) return std::nullopt;
+  if (recipe.data.tokenizer.kind == TokenizerKind::sentencepiece || dataset.is_labelled()) return std::nullopt;
   const auto tokenizer = open_tokenizer(recipe.data.tokenizer, recipe.model.vocab_size);
   const std::int64_t length = recipe.batch.sequence_length;
   std::size_t bytes = 0;
@@ -86,8 +86,8 @@ std::vector<std::vector<ScoredText>> scored_texts(const ScoreRequest& request) {
 
 EvaluateResult evaluate_checkpoint(const EvaluateRequest& request) {
   const Recipe& recipe = request.recipe;
-  const Dataset dataset(evaluation_sources(request), recipe.data.tokenizer, recipe.batch.sequence_length,
-                        recipe.model.vocab_size, false, recipe.seed, "/data");
+  const Dataset dataset(evaluation_sources(request), {recipe.data.tokenizer, recipe.data.fine_tuning},
+                        recipe.batch.sequence_length, recipe.model.vocab_size, false, recipe.seed, "/data");
   Evaluation evaluation;
   const std::int64_t step = with_loaded_model(recipe, request.checkpoint, request.ranks, [&](LocalModel& model) {
     const Evaluation own = evaluate(model, dataset, request.batches * recipe.batch.global);

@@ -175,6 +175,8 @@ class NotExecutable(ProgramTest):
 
     CASES = {
         "/model/moe/balance_loss": {"model.moe": {"experts": 4, "balance_loss": "load_importance"}},
+        "/model/moe": {"model.moe": {"experts": 4}, "data.fine_tuning": {}},
+        "/data/tokenizer": {"data.tokenizer": {"sentencepiece": "nowhere.model"}, "data.fine_tuning": {}},
         "/parallel/zero_shard_ranks": {"model.moe": {"experts": 4}, "parallel.expert": 2, "parallel.data": 4,
                                        "parallel.zero_shard_ranks": 1, "batch.global": 8},
         "/precision/compute": {"precision.compute": "fp16"},

@@ -11,6 +11,20 @@ constexpr IntegerRange interval_range{0, most_steps};
 constexpr std::array<std::string_view, 1> optimizer_words = {"adamw"};
 constexpr std::array<std::string_view, 4> schedule_words = {"cosine", "linear", "constant", "wsd"};
 
+constexpr std::array<std::string_view, 2> template_words = {"chatml", "llama3"};
+constexpr std::array<std::string_view, 2> counted_words = {"completions", "all"};
+
+void describe_fine_tuning(KeyVisitor& keys, FineTuningRecipe& fine_tuning) {
+  keys.choice({"template", "How messages are written out as text: as ChatML (Qwen) or as Llama 3 does."},
+              fine_tuning.chat_template, template_words);
+  keys.choice({"loss", "Whose tokens count in the loss: completions and the answers of \"assistant\" alone, or all."},
+              fine_tuning.counted, counted_words);
+  keys.boolean({"packing",
+                "Several documents share a sequence, and attention and positions stay within each; otherwise each "
+                "document fills a sequence with padding."},
+               fine_tuning.packing);
+}
+
 void describe_source(KeyVisitor& keys, DataSource& source) {
   keys.text({"path", "A text, .jsonl or .bin file, a folder, or a glob.", "", Presence::required}, source.path,
             {TextKind::path});
@@ -46,6 +60,11 @@ void describe_data(KeyVisitor& keys, DataRecipe& data) {
   keys.section({"data", "Data sets; needed to run and evaluate, not to validate or plan."}, [&] {
     keys.tokenizer({"tokenizer", "How text is turned into token ids: one id per byte, or a tokenizer file."},
                    data.tokenizer);
+    keys.optional_section({"fine_tuning",
+                           "Trains on conversations: each line of the .jsonl sources has \"messages\", or \"prompt\" "
+                           "and \"completion\"; null: text and token files."},
+                          data.fine_tuning,
+                          [&](FineTuningRecipe& fine_tuning) { describe_fine_tuning(keys, fine_tuning); });
     keys.list({"train", "Sources of training data."}, data.train,
               [&](DataSource& source) { describe_source(keys, source); });
     keys.list({"validation", "Sources of validation data."}, data.validation,

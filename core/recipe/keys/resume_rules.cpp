@@ -18,6 +18,7 @@ constexpr std::array rules{
     ResumeRule{"/seed", "the order of the data and dropout follow from it"},
     ResumeRule{"/model", "the run's weights are of its model"},
     ResumeRule{"/data/tokenizer", "the run's tokens are of its tokenizer"},
+    ResumeRule{"/data/fine_tuning", "the run's position in its data counts samples that are made so"},
     ResumeRule{"/data/train", "the run's position in its data counts the samples of these files"},
     ResumeRule{"/data/shuffle", "the run's position in its data counts samples in this order"},
     ResumeRule{"/data/validation", ""},

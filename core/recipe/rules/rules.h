@@ -57,6 +57,7 @@ std::vector<Rule> model_rules();  // and of training
 std::vector<Rule> world_rules();
 std::vector<Rule> layout_rules();
 std::vector<Rule> pipeline_rules();
+std::vector<Rule> fine_tuning_rules();
 std::vector<Rule> size_rules();
 
 // Reports which rules are broken. A rule is evaluated only where all keys that it reads and refuses are valid by

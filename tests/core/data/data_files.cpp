@@ -27,7 +27,8 @@ std::string megatron_index(const IndexParts& parts) {
 }
 
 Dataset open(const std::vector<DataSource>& sources, const DatasetParts& parts) {
-  return {sources, parts.tokenizer, parts.sequence_length, parts.vocab_size, parts.shuffle, parts.seed, "/data/train"};
+  return {sources,       {parts.tokenizer}, parts.sequence_length, parts.vocab_size,
+          parts.shuffle, parts.seed,        "/data/train"};
 }
 
 Dataset open(const std::string& path, const DatasetParts& parts) { return open({DataSource{path, 1}}, parts); }

@@ -33,6 +33,14 @@ std::vector<Combination> model_combinations() {
        {"flash", "dropout 0.1", "math path", "did you mean \"auto\"?"}},
       {R"({"model": {"dropout": 0.1}})", "", {}},
       {R"({"kernels": {"attention": "flash"}})", "", {}},
+      {R"({"model": {"dropout": 0.1}, "data": {"fine_tuning": {}}})",
+       "/model/dropout",
+       {"0.1 cannot be used with packing", "did you mean 0?"}},
+      {R"({"model": {"dropout": 0.1}, "data": {"fine_tuning": {"packing": false}}})", "", {}},
+      {R"({"parallel": {"context": 2}, "data": {"fine_tuning": {}}})",
+       "/parallel/context",
+       {"2 ranks cannot share packed sequences", "did you mean 1?"}},
+      {R"({"parallel": {"context": 2}, "data": {"fine_tuning": {"packing": false}}})", "", {}},
   };
 }
 

@@ -34,6 +34,7 @@ inline Json large_recipe() {
         "priority": "score", "balance_loss": "load_importance",
         "balance_coefficient": 0.02, "z_coefficient": 0.001, "jitter": 0.01}},
     "data": {"tokenizer": {"sentencepiece": "/data/tokens.model"}, "shuffle": false,
+      "fine_tuning": {"template": "llama3", "loss": "all", "packing": false},
       "train": [{"path": "/data/a.txt", "weight": 0.75}, {"path": "/data/b*.bin", "weight": 0.25}],
       "validation": [{"path": "/data/c.txt"}]},
     "batch": {"global": 64, "micro": 2, "sequence_length": 128},

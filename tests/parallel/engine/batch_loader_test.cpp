@@ -18,7 +18,7 @@ constexpr std::int64_t sequence_length = 24;
 
 // In the order of the file: sample n starts with byte n · sequence_length.
 Dataset samples_in_order(const Recipe& recipe) {
-  return Dataset(recipe.data.train, recipe.data.tokenizer, sequence_length, recipe.model.vocab_size, false, 0,
+  return Dataset(recipe.data.train, {recipe.data.tokenizer}, sequence_length, recipe.model.vocab_size, false, 0,
                  "/data/train");
 }
 

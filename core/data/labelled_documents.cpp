@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/data/labelled_documents.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <tuple>
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/data/conversation.h"
+#include "core/data/file_search.h"
+#include "core/data/packing.h"
+#include "core/tokenizer/open_tokenizer.h"
+
+namespace llmtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What threads of the process have opened: while one reads, the others wait for it.
+class OpenedDocuments {
+ public:
+  using Documents = std::shared_ptr<const LabelledDocuments>;
+  using Key = std::tuple<std::vector<std::pair<std::string, fs::file_time_type>>, TokenizerKind, std::string,
+                         ChatTemplate, CountedTokens, bool, std::int64_t>;
+
+  template <class Make>
+  Documents find_or_make(const Key& key, Make make) {
+    const std::lock_guard lock(mutex_);
+    Documents documents = opened_[key].lock();
+    if (!documents) opened_[key] = documents = make();
+    return documents;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<Key, std::weak_ptr<const LabelledDocuments>> opened_;
+};
+
+OpenedDocuments& opened_documents() {
+  static OpenedDocuments opened;
+  return opened;
+}
+
+// In memory, ids of tokens that do not count are negative.
+TokenId unlabelled(TokenId labelled) { return labelled < 0 ? -1 - labelled : labelled; }
+
+}  // namespace
+
+struct LabelledDocuments::Encoder {
+  explicit Encoder(std::shared_ptr<const Tokenizer> opened)
+      : tokenizer(std::move(opened)), encoder(tokenizer->make_encoder()) {}
+
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::unique_ptr<TextEncoder> encoder;
+  std::vector<TokenId> labelled, part;  // scratch
+
+  void append(std::span<const TokenId> ids, bool counts) {
+    for (const TokenId id : ids) labelled.push_back(counts ? id : -1 - id);
+  }
+
+  std::size_t tokens_of(std::string_view text) {
+    part.clear();
+    encoder->encode(text, part);
+    return part.size();
+  }
+
+  std::span<const TokenId> encode(const Conversation& conversation) {
+    labelled.clear();
+    const DocumentMarks& marks = tokenizer->marks();
+    if (conversation.is_plain) append(marks.begin, false);
+    for (const LabelledText& text : conversation.parts) {
+      part.clear();
+      encoder->encode(text.text, part);
+      append(part, text.counts);
+    }
+    if (conversation.is_plain) append(marks.end, true);
+    return labelled;
+  }
+};
+
+std::shared_ptr<const LabelledDocuments> LabelledDocuments::open(const std::string& path,
+                                                                 const TokenizerRecipe& tokenizer,
+                                                                 const FineTuningRecipe& recipe,
+                                                                 std::int64_t sequence_length,
+                                                                 std::int64_t vocab_size) {
+  const auto files = find_files(path);
+  std::vector<std::pair<std::string, fs::file_time_type>> versions;
+  for (const fs::path& file : files) {
+    std::error_code ignored;
+    versions.emplace_back(file.string(), fs::last_write_time(file, ignored));
+  }
+  const OpenedDocuments::Key key{versions,       tokenizer.kind, tokenizer.file, recipe.chat_template,
+                                 recipe.counted, recipe.packing, sequence_length};
+  return opened_documents().find_or_make(key, [&] {
+    auto documents = std::make_shared<LabelledDocuments>();
+    Encoder encoder(open_tokenizer(tokenizer, vocab_size));
+    for (const fs::path& file : files) documents->add_file(file, encoder, recipe, sequence_length);
+    if (documents->documents_.empty())
+      throw Error(ExitCode::bad_data, "'" + path + "': holds no document of which a token counts in the loss");
+    if (documents->cut_ + documents->left_out_ > 0)
+      log().warn(
+          "{}: of documents longer than batch.sequence_length ({}), {} were cut and {} left out, as none of their "
+          "tokens within it counts",
+          path, sequence_length, documents->cut_, documents->left_out_);
+    const auto end = end_of_message(recipe.chat_template);
+    if (documents->has_messages_ && tokenizer.kind != TokenizerKind::bytes && encoder.tokens_of(end) != 1)
+      log().warn("{}: {} is not one token, so that messages end with text; choose data.fine_tuning.template",
+                 tokenizer.file, end);
+    documents->assign_samples(recipe.packing, sequence_length);
+    return documents;
+  });
+}
+
+void LabelledDocuments::add_file(const fs::path& file, Encoder& encoder, const FineTuningRecipe& recipe,
+                                 std::int64_t sequence_length) {
+  if (!is_json_lines(file))
+    throw Error(ExitCode::bad_data, file.string() +
+                                        ": is not JSON Lines (.jsonl, .jsonl.gz or .jsonl.zst), which "
+                                        "data.fine_tuning needs");
+  ++files_;
+  RecordReader reader(file);
+  for (Record record; reader.next(record);) {
+    const Conversation conversation = conversation_of(record, file, recipe);
+    has_messages_ = has_messages_ || !conversation.is_plain;
+    add_document(encoder.encode(conversation), sequence_length);
+  }
+}
+
+void LabelledDocuments::add_document(std::span<const TokenId> labelled, std::int64_t sequence_length) {
+  // One more than the inputs, for the last target.
+  const auto longest = static_cast<std::size_t>(sequence_length) + 1;
+  const bool is_cut = labelled.size() > longest;
+  if (is_cut) labelled = labelled.first(longest);
+  // The first token is never predicted.
+  const auto counted =
+      labelled.empty() ? 0 : std::ranges::count_if(labelled.subspan(1), [](TokenId id) { return id >= 0; });
+  if (counted == 0) {
+    ++left_out_;
+    return;
+  }
+  if (is_cut) ++cut_;
+  documents_.push_back({ids_.size(), static_cast<std::int64_t>(labelled.size()) - 1, counted});
+  ids_.insert(ids_.end(), labelled.begin(), labelled.end());
+}
+
+void LabelledDocuments::assign_samples(bool packing, std::int64_t sequence_length) {
+  is_packed_ = packing;
+  std::vector<std::int64_t> lengths;
+  // Unpacked, each document fills a sample.
+  for (const Document& document : documents_) lengths.push_back(packing ? document.length : sequence_length);
+  sample_begins_.push_back(0);
+  for (const auto& documents : pack(lengths, sequence_length)) {
+    order_.insert(order_.end(), documents.begin(), documents.end());
+    sample_begins_.push_back(order_.size());
+    std::int64_t counted = 0;
+    for (const std::int64_t document : documents) counted += documents_[static_cast<std::size_t>(document)].counted;
+    counted_.push_back(counted);
+  }
+}
+
+std::vector<DocumentRows> LabelledDocuments::read(std::int64_t sample, const LabelledSample& into) const {
+  std::ranges::fill(into.tokens, 0);
+  std::ranges::fill(into.targets, not_counted);
+  std::vector<DocumentRows> rows;
+  std::int64_t row = 0;
+  const auto first = sample_begins_[static_cast<std::size_t>(sample)];
+  const auto last = sample_begins_[static_cast<std::size_t>(sample) + 1];
+  for (std::size_t i = first; i < last; ++i) {
+    const Document& document = documents_[static_cast<std::size_t>(order_[i])];
+    const auto ids = std::span(ids_).subspan(document.begin, static_cast<std::size_t>(document.length) + 1);
+    for (std::int64_t k = 0; k < document.length; ++k) {
+      const auto place = static_cast<std::size_t>(row + k);
+      const TokenId target = ids[static_cast<std::size_t>(k) + 1];
+      into.tokens[place] = unlabelled(ids[static_cast<std::size_t>(k)]);
+      if (target >= 0) into.targets[place] = target;
+    }
+    rows.push_back({row, document.length});
+    row += document.length;
+  }
+  if (!is_packed_) return {};
+  const std::int64_t padding = std::ssize(into.tokens) - row;
+  if (padding > 0) rows.push_back({row, padding});
+  return rows;
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/recipe/recipe.h"
+#include "core/tokenizer/tokenizer.h"
+
+namespace llmtrain {
+
+// A document of a labelled sample: consecutive tokens of it.
+struct DocumentRows {
+  std::int64_t begin = 0;
+  std::int64_t length = 0;
+
+  bool operator==(const DocumentRows&) const = default;
+};
+
+// Where one sample of T tokens is written.
+struct LabelledSample {
+  std::span<std::int64_t> tokens;   // padded with id 0
+  std::span<std::int64_t> targets;  // ids, or not_counted
+};
+
+// The target of a token whose loss does not count: of a prompt, or padding.
+inline constexpr std::int64_t not_counted = -1;
+
+// The documents of one source for fine-tuning, tokenized and assigned to samples, in memory. Each document is in one
+// sample; one that is longer than a sample is cut, and one of which then no token counts is left out. Samples have at
+// least one token that counts. Immutable.
+class LabelledDocuments {
+ public:
+  // `path` is what find_files() takes; its files are JSON Lines (core/data/conversation.h). Ranks that are threads of
+  // one process share the result. Throws what find_files(), open_tokenizer(), conversation_of() and encoding throw, and
+  // Error(bad_data) for other files and where no document counts.
+  static std::shared_ptr<const LabelledDocuments> open(const std::string& path, const TokenizerRecipe& tokenizer,
+                                                       const FineTuningRecipe& recipe, std::int64_t sequence_length,
+                                                       std::int64_t vocab_size);
+
+  std::int64_t samples() const { return static_cast<std::int64_t>(sample_begins_.size()) - 1; }
+  std::int64_t documents() const { return static_cast<std::int64_t>(documents_.size()); }
+  std::int64_t files() const { return files_; }
+  std::int64_t tokens() const { return static_cast<std::int64_t>(ids_.size()); }
+  // Tokens of a sample whose losses count.
+  std::int64_t counted(std::int64_t sample) const { return counted_[static_cast<std::size_t>(sample)]; }
+
+  // Writes a sample. With packing it returns its documents, of which the last is the padding, if there is any; without,
+  // nothing.
+  std::vector<DocumentRows> read(std::int64_t sample, const LabelledSample& into) const;
+
+ private:
+  struct Document {
+    std::size_t begin = 0;    // in ids_
+    std::int64_t length = 0;  // of the inputs; the last target is one further
+    std::int64_t counted = 0;
+  };
+  struct Encoder;
+
+  void add_file(const std::filesystem::path& file, Encoder& encoder, const FineTuningRecipe& recipe,
+                std::int64_t sequence_length);
+  void add_document(std::span<const TokenId> labelled, std::int64_t sequence_length);
+  void assign_samples(bool packing, std::int64_t sequence_length);
+
+  std::vector<TokenId> ids_;  // −1 − id where the token does not count as a target
+  std::vector<Document> documents_;
+  std::vector<std::int64_t> order_;         // documents, sample by sample
+  std::vector<std::size_t> sample_begins_;  // in order_, and the end
+  std::vector<std::int64_t> counted_;
+  bool is_packed_ = false, has_messages_ = false;
+  std::int64_t files_ = 0, cut_ = 0, left_out_ = 0;
+};
+
+}  // namespace llmtrain

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fine-tuning from a Hugging Face folder, compared with transformers: its model, tokenizer and chat templates, and
+PyTorch's AdamW on one document at a time."""
+import json
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from random import Random
+
+try:
+    import tokenizers
+    import torch
+    import transformers
+    from torch.nn import functional
+except ImportError as error:
+    print(f"skipped: {sys.executable} lacks a package ({error}); name another one in LLMTRAIN_PYTHON")
+    sys.exit(77)
+
+import program
+from oracle_train import learning_rate, make_optimizer
+from variants import write_recipe
+
+torch.set_num_threads(1)  # the models are tiny, so that threads would mostly wait for each other
+
+# From tokenizer_config.json of Qwen2 (without its default system prompt) and of
+# Meta-Llama-3-8B-Instruct.
+TEMPLATES = {
+    "chatml": "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + "
+              "'<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}"
+              "{% endif %}",
+    "llama3": "{% set loop_messages = messages %}{% for message in loop_messages %}{% set content = "
+              "'<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n'+ message['content'] | trim + "
+              "'<|eot_id|>' %}{% if loop.index0 == 0 %}{% set content = bos_token + content %}{% endif %}{{ content }}"
+              "{% endfor %}{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}"
+              "{% endif %}",
+}
+END = {"chatml": "<|im_end|>", "llama3": "<|eot_id|>"}
+SPECIAL = ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|im_start|>", "<|im_end|>",
+           "<|endoftext|>"]
+WORDS = ["red", "blue", "green", "seven", "Zürich", "sky", "is", "not", "a", "the", "of", "2 + 2", "?", "naïve", "code"]
+LENGTH, STEPS = 96, 20
+
+
+def conversations(count):
+    random = Random(3)
+
+    def text():
+        return " ".join(random.choice(WORDS) for _ in range(random.randrange(2, 9)))
+
+    lines = []
+    for index in range(count):
+        messages = [{"role": "system", "content": text()}] if index % 3 == 0 else []
+        for _ in range(1 + index % 2):
+            messages += [{"role": "user", "content": text()}, {"role": "assistant", "content": text()}]
+        lines.append({"messages": messages})
+    return lines
+
+
+def write_tokenizer(folder):
+    tokenizer = tokenizers.ByteLevelBPETokenizer()
+    tokenizer.train_from_iterator([" ".join(WORDS)] * 4, vocab_size=280, min_frequency=2)
+    tokenizer.add_special_tokens(SPECIAL)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return transformers.PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"),
+                                                bos_token="<|begin_of_text|>")
+
+
+def write_model(folder, vocabulary):
+    torch.manual_seed(5)
+    config = transformers.LlamaConfig(vocab_size=vocabulary, hidden_size=48, intermediate_size=80, num_hidden_layers=2,
+                                      num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=LENGTH,
+                                      initializer_range=0.1, tie_word_embeddings=False)
+    transformers.LlamaForCausalLM(config).save_pretrained(folder)
+
+
+def labelled(tokenizer, template, messages):
+    """The ids of a conversation, and whether each is an answer's: what follows the prompt up to the answer's end."""
+    def ids(part, prompt):
+        return tokenizer.apply_chat_template(part, chat_template=TEMPLATES[template], add_generation_prompt=prompt,
+                                             return_dict=False)
+
+    whole, counts = ids(messages, False), [False] * len(ids(messages, False))
+    for index, message in enumerate(messages):
+        if message["role"] == "assistant":
+            begin = len(ids(messages[:index], True))
+            end = begin + len(tokenizer.encode(message["content"] + END[template], add_special_tokens=False))
+            counts[begin:end] = [True] * (end - begin)
+    return whole[:LENGTH + 1], counts[:LENGTH + 1]
+
+
+def packed(lengths):
+    """Best-fit decreasing, by trying every sequence."""
+    sequences = []
+    for document in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
+        fitting = [entry for entry in sequences if sum(lengths[i] for i in entry) + lengths[document] <= LENGTH]
+        if fitting:
+            max(fitting, key=lambda entry: sum(lengths[i] for i in entry)).append(document)
+        else:
+            sequences.append([document])
+    return sorted(sorted(entry) for entry in sequences)
+
+
+def train(folder, recipe, documents, samples):
+    """The losses of transformers' model, and the model; `samples` are lists of documents."""
+    model = transformers.LlamaForCausalLM.from_pretrained(folder)
+    optimizer = make_optimizer(model, recipe)
+    size, losses = recipe["batch"]["global"], []
+    for step in range(recipe["training"]["steps"]):
+        chosen = [index for k in range(size) for index in samples[(step * size + k) % len(samples)]]
+        counted = sum(sum(documents[index][1][1:]) for index in chosen)
+        optimizer.zero_grad()
+        total = 0.0
+        for index in chosen:
+            ids, counts = (torch.tensor(part) for part in documents[index])
+            logits = model(ids[None, :-1]).logits[0]
+            loss = functional.cross_entropy(logits[counts[1:]], ids[1:][counts[1:]], reduction="sum") / counted
+            loss.backward()
+            total += loss.item()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(recipe, step)
+        optimizer.step()
+        losses.append(total)
+    return losses, model
+
+
+class FineTuning(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = Path(folder.name)
+        cls.tokenizer = write_tokenizer(cls.folder)
+        write_model(cls.folder / "model", len(cls.tokenizer))
+        cls.lines = conversations(21)
+        (cls.folder / "chat.jsonl").write_text("".join(json.dumps(line) + "\n" for line in cls.lines), encoding="utf-8")
+
+    def check(self, template, packing, size, model="model", steps=STEPS):
+        """Trains both, and returns transformers' model and the name of the run."""
+        recipe = {"model": {"from": f"hf:{model}"}, "batch": {"global": size, "micro": 2},
+                  "data": {"tokenizer": {"huggingface": "tokenizer.json"}, "train": [{"path": "chat.jsonl"}],
+                           "fine_tuning": {"template": template, "packing": packing}, "shuffle": False},
+                  "training": {"steps": steps, "learning_rate": {"peak": 2e-3, "warmup_steps": 4}},
+                  "log": {"tensorboard": False}}
+        name = f"{model}-{template}-{packing}"
+        rows = program.train(write_recipe(self.folder / f"{name}.json", recipe), self.folder / name)
+        documents = [labelled(self.tokenizer, template, line["messages"]) for line in self.lines]
+        lengths = [len(ids) - 1 if packing else LENGTH for ids, _ in documents]
+        expected, trained = train(self.folder / model, recipe, documents, packed(lengths))
+        self.assertLess(expected[-1], expected[0] - steps / 20)
+        for row, loss in zip(rows, expected, strict=True):
+            self.assertAlmostEqual(row["loss"], loss, delta=1e-4)
+        return trained, name
+
+    def test_chatml_packed(self):
+        self.check("chatml", True, 2)
+
+    def test_llama3(self):
+        self.check("llama3", False, 4)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "parallel/engine/batch_loader.h"
+#include "tests/parallel/engine/train_ranks.h"
+
+namespace llmtrain::test {
+namespace {
+
+// Eight documents that fill four sequences of 24 tokens: 14 + 10, 16 + 8, 12 + 11, 15 + 7 inputs, and nothing that is
+// the same in two of them. Prompts have from 3 to 6 bytes.
+std::string conversations() {
+  const std::vector<int> lengths{14, 16, 12, 15, 10, 7, 11, 8};
+  std::string lines;
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    std::string text;
+    for (int k = 0; k <= lengths[i]; ++k) text += static_cast<char>('a' + (k * k + 5 * static_cast<int>(i)) % 26);
+    const std::size_t prompt = 3 + i % 4;
+    lines += R"({"prompt": ")" + text.substr(0, prompt) + R"(", "completion": ")" + text.substr(prompt) + "\"}\n";
+  }
+  return lines;
+}
+
+class FineTuning {
+ public:
+  FineTuning() : file_(setting_.directory().write("chat.jsonl", conversations()).string()) {}
+
+  const TrainingSetting& setting() const { return setting_; }
+
+  // All documents are a batch: of eight sequences, or packed of four.
+  Overrides overrides(bool packing, const Overrides& more = {}) const {
+    const std::string flag = packing ? "true" : "false", global = packing ? "4" : "8";
+    return Overrides{"data.train.0.path=" + file_,       "data.validation.0.path=" + file_,
+                     "data.fine_tuning.packing=" + flag, "data.shuffle=false",
+                     "batch.global=" + global,           "batch.micro=" + global} +
+           more;
+  }
+  Run train(bool packing, const Overrides& more = {}) const { return setting_.train(overrides(packing, more)); }
+
+ private:
+  TrainingSetting setting_;
+  std::string file_;
+};
+
+const Overrides gpt2{"model.architecture=gpt2", "model.kv_heads=4", "model.ffn_hidden_size=64"};
+
+}  // namespace
+
+TEST_CASE("Packed documents are learned as if each had a sequence of its own", "[trainer]") {
+  const FineTuning tuning;
+  const std::vector<Overrides> cases{{},
+                                     gpt2,
+                                     {"kernels.attention=math"},
+                                     {"model.qk_norm=true", "memory.recompute=full"},
+                                     {"kernels.attention=math", "memory.recompute=selective", "batch.micro=1"}};
+  for (const Overrides& each : cases) {
+    CAPTURE(each);
+    check_close(tuning.train(true, each), tuning.train(false, each), 1e-5, 1e-4);
+  }
+}
+
+TEST_CASE("Losses of fine-tuning do not depend on the layout", "[trainer]") {
+  const FineTuning tuning;
+  const Run expected = tuning.train(true);
+  // Sequences have different numbers of tokens that count.
+  check_close(tuning.train(true, {"batch.micro=1"}), expected, 1e-5, 1e-4);
+  check_close(tuning.train(true, {"batch.micro=2", "pipeline.loops=3"}), expected, 1e-5, 1e-4);
+  const std::vector<Overrides> layouts{{"batch.micro=1", zero(2)},
+                                       {"parallel.tensor=2", "batch.micro=2"},
+                                       {"parallel.tensor=2", "parallel.sequence=false"},
+                                       {"parallel.pipeline=2", "pipeline.balance=[2,1]", "batch.micro=1"}};
+  for (const Overrides& layout : layouts) {
+    CAPTURE(layout);
+    check_close(train_ranks(tuning.setting(), 2, tuning.overrides(true, layout), 6), expected, 1e-5, 1e-4);
+  }
+  // Context ranks share sequences that are not packed.
+  const Overrides context{"parallel.context=2"};
+  check_close(train_ranks(tuning.setting(), 2, tuning.overrides(false, context), 6), expected, 1e-5, 1e-4);
+  const Run learned = tuning.train(true, gpt2);
+  check_close(train_ranks(tuning.setting(), 2, tuning.overrides(true, gpt2 + Overrides{"parallel.tensor=2"}), 6),
+              learned, 1e-5, 1e-4);
+}
+
+TEST_CASE("An evaluation is the mean over the tokens that count", "[trainer]") {
+  const FineTuning tuning;
+  LoneTrainer packed(tuning.setting().recipe(tuning.overrides(true)));
+  LoneTrainer alone(tuning.setting().recipe(tuning.overrides(false)));
+  const double expected = alone.evaluate();
+  CHECK(packed.evaluate() == Approx(expected).epsilon(1e-5));
+  // The first step's loss is that of the same documents before any update.
+  CHECK(alone.step().loss == Approx(expected).epsilon(1e-6));
+}
+
+TEST_CASE("A micro-batch of packed documents has their rows and positions", "[trainer]") {
+  const FineTuning tuning;
+  const Recipe recipe = tuning.setting().recipe(tuning.overrides(true));
+  const Dataset dataset(recipe.data.train, {recipe.data.tokenizer, recipe.data.fine_tuning}, 24, 256, false, 0, "");
+  const MicroBatch micro = load_micro_batch(dataset, {0, 1, 24, {}}, 0, 2, at::kCPU);
+  // 14 + 10 and 16 + 8, the shorter of which has room in two.
+  using kernels::PositionRun;
+  CHECK((micro.documents == std::vector<PositionRun>{{0, 14}, {14, 10}, {24, 16}, {40, 8}}));
+  CHECK(micro.positions[13].item<std::int64_t>() == 13);
+  CHECK(micro.positions[14].item<std::int64_t>() == 0);
+  // Of each document all but its prompt, of which the last byte predicts the completion.
+  const std::int64_t counted = (14 - 2) + (10 - 2) + (16 - 3) + (8 - 5);
+  CHECK(micro.counted_rows.size(0) == counted);
+  CHECK(dataset.counted(0, 2) == counted);
+  CHECK(micro.counted_rows[0].item<std::int64_t>() == 2);
+}
+
+}  // namespace llmtrain::test
