@@ -14,6 +14,11 @@ namespace llmtrain {
 // FNV-1a, 64 bits: a stable key from a name (weights' random streams, dropout sites). Not for integrity.
 std::uint64_t stable_hash(std::string_view text) noexcept;
 
+// A hash of memory at the speed of reading it. It differs for certain from that of the same memory with one changed
+// bit, and otherwise by all but one chance in 2⁶⁴. Not for integrity against people, nor for files. `seed`: the hash of
+// what comes before.
+std::uint64_t memory_hash(const void* memory, std::size_t bytes, std::uint64_t seed = 0) noexcept;
+
 // SHA-256 of bytes that arrive piece by piece.
 class Sha256 {
  public:

@@ -262,6 +262,7 @@ struct LaunchRecipe {
   double layer_delay_microseconds = 0;
   double watchdog_seconds = 600;
   double time_limit_seconds = 0;  // 0: none
+  std::int64_t check_replicas_every = 0;
 
   bool operator==(const LaunchRecipe&) const = default;
 };

@@ -21,6 +21,7 @@
 #include "parallel/device/device.h"
 #include "parallel/engine/generation.h"
 #include "parallel/engine/model_state.h"
+#include "parallel/engine/replica_check.h"
 #include "parallel/run/checkpoint_saver.h"
 #include "parallel/run/time_limit.h"
 #include "parallel/runtime/first_rank.h"
@@ -63,6 +64,7 @@ class TrainingLoop {
     if (evaluates && trainer_.steps_done() == 0) evaluate();
     while (trainer_.steps_done() < recipe_.training.steps) {
       const bool stops = train_step();
+      if (every(recipe_.launch.check_replicas_every)) compare_replicas();
       if (has_diverged()) {
         roll_back();
         continue;
@@ -161,6 +163,11 @@ class TrainingLoop {
   Communicator& communicator() const { return trainer_.model().groups().communicator(); }
   int ranks() const { return communicator().size(); }
 
+  void compare_replicas() {
+    communicator().log().set_activity(trainer_.steps_done(), "comparing replicas");
+    check_replicas(trainer_.model(), trainer_.steps_done());
+  }
+
   void evaluate() {
     if (trainer_.validation_data() == nullptr) return;
     const double loss = trainer_.evaluate();
@@ -177,6 +184,9 @@ class TrainingLoop {
   }
 
   void save() {
+    // A checkpoint would keep one of the values, and nobody could tell later that there were two.
+    if (recipe_.launch.check_replicas_every > 0) compare_replicas();
+    communicator().log().set_activity(trainer_.steps_done(), "saving a checkpoint");
     const StateSlices state = state_slices(trainer_.model());
     saver_.write(trainer_.state(), state.slices, state.memory);
   }

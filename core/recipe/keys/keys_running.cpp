@@ -46,6 +46,10 @@ void describe_launch(KeyVisitor& keys, LaunchRecipe& launch) {
                "A run saves and stops, to be resumed, so that it ends within this time or its Slurm job's; 0: only the "
                "latter."},
               launch.time_limit_seconds, {0, 1e9});
+  keys.integer({"check_replicas_every",
+                "Steps between comparisons of the weights and states that several ranks hold, also made before each "
+                "checkpoint; a difference ends the run and names the rank. 0: never."},
+               launch.check_replicas_every, {0, most_steps});
 }
 
 void describe_checkpoint(KeyVisitor& keys, CheckpointRecipe& checkpoint) {

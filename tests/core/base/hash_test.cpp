@@ -27,6 +27,25 @@ TEST_CASE("The stable hash takes bytes above 127 as unsigned") {
   CHECK(stable_hash("\xff") == (0xcbf29ce484222325ULL ^ 0xffULL) * 0x100000001b3ULL);
 }
 
+TEST_CASE("The hash of memory changes with every bit, and with the length") {
+  std::string memory(83, '\0');  // two blocks, two words and three bytes
+  for (std::size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<char>(37 * i);
+  const std::uint64_t whole = memory_hash(memory.data(), memory.size());
+  for (std::size_t bit = 0; bit < 8 * memory.size(); ++bit) {
+    std::string changed = memory;
+    changed[bit / 8] = static_cast<char>(changed[bit / 8] ^ (1 << bit % 8));
+    REQUIRE(memory_hash(changed.data(), changed.size()) != whole);
+  }
+  // Words that change places, also by as many as are hashed side by side.
+  for (const std::size_t distance : {8, 16, 32}) {
+    std::string changed = memory;
+    std::swap_ranges(changed.begin(), changed.begin() + 8, changed.begin() + static_cast<std::ptrdiff_t>(distance));
+    CHECK(memory_hash(changed.data(), changed.size()) != whole);
+  }
+  CHECK(memory_hash(memory.data(), 82) != whole);
+  CHECK(memory_hash(memory.data(), memory.size(), 1) != whole);
+}
+
 // Test vectors of FIPS 180-4.
 TEST_CASE("SHA-256 matches the standard's test vectors, however the bytes are split") {
   const std::size_t piece = GENERATE(1, 3, 64, 1000);

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/engine/replica_check.h"
+
+#include <spdlog/fmt/fmt.h>
+#include <spdlog/fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+
+#include "core/base/error.h"
+#include "core/base/hash.h"
+#include "core/base/host_name.h"
+#include "parallel/comm/agreement.h"
+
+namespace llmtrain {
+namespace {
+
+constexpr std::array<std::string_view, 4> words = {"weights", "states", "experts' weights", "experts' states"};
+
+// Adds a tensor to a hash.
+void add(std::int64_t& hash, const at::Tensor& tensor) {
+  const at::Tensor here = tensor.cpu().contiguous();
+  hash = static_cast<std::int64_t>(memory_hash(here.data_ptr(), here.nbytes(), static_cast<std::uint64_t>(hash)));
+}
+
+GroupKind group_of(Replicated what, bool shards_states) {
+  switch (what) {
+    case Replicated::weights:
+      return GroupKind::data;
+    case Replicated::states:
+      return shards_states ? GroupKind::replica : GroupKind::data;
+    case Replicated::expert_weights:
+      return GroupKind::expert_data;
+    case Replicated::expert_states:
+      return shards_states ? GroupKind::expert_replica : GroupKind::expert_data;
+  }
+  return GroupKind::data;
+}
+
+// Those of a group that do not have the value of more than half of it.
+std::vector<int> minority(const std::vector<int>& group, std::span<const ReplicaHashes> of_each, std::size_t what) {
+  std::map<std::int64_t, std::size_t> counts;
+  const auto value = [&](int rank) { return of_each[static_cast<std::size_t>(rank)][what]; };
+  for (const int rank : group) ++counts[value(rank)];
+  std::vector<int> others = group;
+  std::erase_if(others, [&](int rank) { return 2 * counts[value(rank)] > group.size(); });
+  return others;
+}
+
+std::string describe(const ReplicaDifference& difference, const std::vector<std::string>& hosts) {
+  std::vector<std::string> names;
+  for (const int rank : difference.ranks)
+    names.push_back(fmt::format("rank {} (host {})", rank, hosts[static_cast<std::size_t>(rank)]));
+  const auto what = words[static_cast<std::size_t>(difference.what)];
+  if (difference.ranks.size() == difference.group.size())
+    return fmt::format("the {} of {} differ, and nothing says whose are right", what, fmt::join(names, " and "));
+  return fmt::format("the {} of {} differ from those of the other ranks of {}", what, fmt::join(names, ", "),
+                     difference.group);
+}
+
+}  // namespace
+
+ReplicaHashes replica_hashes(LocalModel& model) {
+  ReplicaHashes hashes{};
+  for (const ParameterUnit* unit : model.units()) {
+    const bool are_experts = unit->kind == StateGroup::Kind::experts;
+    const auto of = [&](Replicated dense, Replicated experts) -> std::int64_t& {
+      return hashes[static_cast<std::size_t>(are_experts ? experts : dense)];
+    };
+    std::int64_t& states = of(Replicated::states, Replicated::expert_states);
+    add(states, unit->parameters->source());
+    for (const OptimizerState& state : unit->parameters->optimizer_states()) add(states, state.values);
+    if (model.gathers_for_use()) continue;
+    std::int64_t& weights = of(Replicated::weights, Replicated::expert_weights);
+    for (const FlatRange& range : unit->store->ranges()) add(weights, unit->store->weight(range.parameter));
+  }
+  return hashes;
+}
+
+std::vector<ReplicaDifference> replica_differences(const Mesh& mesh, std::span<const ReplicaHashes> of_each,
+                                                   bool shards_states) {
+  std::vector<ReplicaDifference> differences;
+  for (std::size_t what = 0; what < words.size(); ++what) {
+    const GroupKind kind = group_of(static_cast<Replicated>(what), shards_states);
+    for (int rank = 0; rank < static_cast<int>(of_each.size()); ++rank) {
+      const std::vector<int> group = group_members(mesh, kind, rank);
+      if (group.front() != rank) continue;  // each group once
+      std::vector<int> ranks = minority(group, of_each, what);
+      if (!ranks.empty()) differences.push_back({static_cast<Replicated>(what), std::move(ranks), group});
+    }
+  }
+  return differences;
+}
+
+void check_replicas(LocalModel& model, std::int64_t step) {
+  Communicator& communicator = model.groups().communicator();
+  const ReplicaHashes own = replica_hashes(model);
+  std::vector<ReplicaHashes> all(static_cast<std::size_t>(communicator.size()));
+  const auto count = static_cast<std::int64_t>(own.size());
+  communicator
+      .all_gather(communicator.world(), Purpose::control, {own.data(), count, ElementType::int64},
+                  {all.data(), count * communicator.size(), ElementType::int64})
+      .wait();
+  const auto found = replica_differences(model.groups().mesh, all, model.layout().partition().zero_stage() > 0);
+  if (found.empty()) return;
+  // Only the first rank gets the hosts; all throw its words.
+  const std::vector<std::string> hosts = gather_texts(communicator, host_name());
+  std::string text;
+  if (communicator.rank() == 0)
+    text = fmt::format(
+        "step {}: {}, though these ranks must hold the same; a memory or processor is faulty there: "
+        "leave it out and run the same command again, which resumes from the newest checkpoint",
+        step, describe(found.front(), hosts));
+  throw Error(ExitCode::rank_lost, share_text(communicator, text));
+}
+
+}  // namespace llmtrain
