@@ -55,15 +55,24 @@ struct CheckpointState {
 
 inline constexpr std::int64_t default_file_bytes = 5'000'000'000;
 
+// Which checkpoints stay when one is written: the `newest` (0: all), and besides them those of steps that `every`
+// divides (0: none).
+struct Retention {
+  Retention(std::int64_t given_newest, std::int64_t given_every = 0) : newest(given_newest), every(given_every) {}
+
+  std::int64_t newest;
+  std::int64_t every;
+};
+
 // Writes `<checkpoints>/step-00000100` (named after state.step) so that no reader ever sees an incomplete one: into a
 // folder beside it, flushing every file; then renames that folder and replaces `<checkpoints>/latest`. Then removes all
-// but the newest `keep` checkpoints (0 keeps all), never the one just written. Leftovers of a killed write are removed
+// but those that `keep` names, never the one just written. Leftovers of a killed write are removed
 // first. Returns the folder. Throws Error(cannot_write) with path and reason (for a full disk, how much is needed and
 // free) and leaves earlier checkpoints as they were; throws Error(internal_error) for slices that do not cover their
 // tensors. A slice is never split over files; a new file is started when the current one would exceed `file_bytes`. One
 // writer per folder at a time; checkpoint_part.h supports several.
 std::filesystem::path write_checkpoint(const std::filesystem::path& checkpoints, const CheckpointState& state,
-                                       std::span<const TensorSlice> tensors, std::int64_t keep,
+                                       std::span<const TensorSlice> tensors, const Retention& keep,
                                        std::int64_t file_bytes = default_file_bytes);
 
 struct LogicalTensor {

@@ -196,12 +196,13 @@ void put_checkpoint_in_two_steps(const fs::path& aside, const fs::path& place) {
   remove_checkpoint(replaced);
 }
 
-void remove_old_checkpoints(const fs::path& checkpoints, const fs::path& written, std::int64_t keep) {
-  if (keep == 0) return;
+void remove_old_checkpoints(const fs::path& checkpoints, const fs::path& written, const Retention& keep) {
+  if (keep.newest == 0) return;
   std::vector<CheckpointFolder> folders = list_checkpoints(checkpoints);
-  for (std::size_t i = static_cast<std::size_t>(keep); i < folders.size(); ++i) {
+  for (std::size_t i = static_cast<std::size_t>(keep.newest); i < folders.size(); ++i) {
     // After a restart from an earlier step, the checkpoint just written need not be among the newest.
     if (folders[i].path.filename() == written.filename()) continue;
+    if (keep.every > 0 && folders[i].step % keep.every == 0) continue;
     try {
       remove_checkpoint(folders[i].path);
     } catch (const Error& error) {

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/checkpoint/checkpoint.h"
+
 namespace llmtrain {
 
 // The names in a folder of checkpoints:
@@ -44,9 +46,9 @@ void put_checkpoint_in_place(const std::filesystem::path& aside, const std::file
 // The same by two renames, for file systems that cannot exchange.
 void put_checkpoint_in_two_steps(const std::filesystem::path& aside, const std::filesystem::path& place);
 
-// Removes all but the newest `keep` checkpoints (0 keeps all), never `written`. A checkpoint that cannot be removed is
-// a warning in the log, not an error, since the new one is complete.
+// Removes the checkpoints that `keep` does not name, never `written`. One that cannot be removed is a warning in the
+// log, not an error, since the new one is complete.
 void remove_old_checkpoints(const std::filesystem::path& checkpoints, const std::filesystem::path& written,
-                            std::int64_t keep);
+                            const Retention& keep);
 
 }  // namespace llmtrain

@@ -61,7 +61,7 @@ Manifest join_parts(const CheckpointState& state, std::span<const CheckpointPart
 // join_parts(); also Error(cannot_write) where a file is not as its writer wrote it. `aside` may then still exist.
 std::filesystem::path commit_checkpoint(const std::filesystem::path& checkpoints, const std::filesystem::path& aside,
                                         const CheckpointState& state, std::span<const CheckpointPart> parts,
-                                        std::int64_t keep);
+                                        const Retention& keep);
 
 // Removes what was written of a checkpoint; the next write removes what cannot be removed now.
 void discard_checkpoint(const std::filesystem::path& aside) noexcept;

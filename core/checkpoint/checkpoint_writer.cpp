@@ -73,7 +73,7 @@ void write_manifest(const fs::path& folder, const Manifest& manifest) {
 }
 
 fs::path write_and_commit(const fs::path& checkpoints, const CheckpointState& state, const PartWriter& writer,
-                          std::int64_t keep) {
+                          const Retention& keep) {
   make_checkpoint_folder(checkpoints);
   clear_leftovers(checkpoints);
   // The process id keeps two programs from writing into one folder.
@@ -163,7 +163,7 @@ Manifest join_parts(const CheckpointState& state, std::span<const CheckpointPart
 }
 
 fs::path commit_checkpoint(const fs::path& checkpoints, const fs::path& aside, const CheckpointState& state,
-                           std::span<const CheckpointPart> parts, std::int64_t keep) {
+                           std::span<const CheckpointPart> parts, const Retention& keep) {
   const Manifest manifest = join_parts(state, parts);
   make_checkpoint_folder(aside);  // nobody has where there is nothing to write
   check_files_are_there(aside, manifest.files);
@@ -193,7 +193,7 @@ std::string space_note(const fs::path& checkpoints, std::int64_t bytes) {
 }
 
 fs::path write_checkpoint(const fs::path& checkpoints, const CheckpointState& state,
-                          std::span<const TensorSlice> tensors, std::int64_t keep, std::int64_t file_bytes) {
+                          std::span<const TensorSlice> tensors, const Retention& keep, std::int64_t file_bytes) {
   const PartWriter writer(tensors, file_bytes);
   const CheckpointPart planned = writer.plan({0, writer.files()});
   join_parts(state, std::span(&planned, 1));  // before anything is written

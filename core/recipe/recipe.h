@@ -270,6 +270,7 @@ struct LaunchRecipe {
 struct CheckpointRecipe {
   std::int64_t every = 0;
   std::int64_t keep = 3;
+  std::int64_t keep_every = 0;
   bool async = true;
   std::string resume = "auto";  // "auto", "never" or a checkpoint's folder
 

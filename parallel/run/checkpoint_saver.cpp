@@ -159,6 +159,8 @@ CheckpointSaver::~CheckpointSaver() {
 
 void CheckpointSaver::write(const CheckpointState& state, Slices slices, std::shared_ptr<const void> memory) {
   finish();
+  stall_.reset();
+  const CallTime::Scope stall(stall_);
   auto save = std::make_unique<Save>(state, slices, std::move(memory));
   // Collectives run here, on the training thread: on the writing thread they could interleave with those of training.
   save->agree_on_files(communicator_);
@@ -173,15 +175,15 @@ void CheckpointSaver::write(const CheckpointState& state, Slices slices, std::sh
   if (is_alone()) {
     save_->phase = Save::Phase::committing;
     start([this] {
-      require_finite_weights(save_->slices);
-      write_checkpoint(checkpoints_, save_->state, save_->slices, recipe_.keep);
       fault_point(FaultPlace::save, 0, save_->state.step);
+      require_finite_weights(save_->slices);
+      write_checkpoint(checkpoints_, save_->state, save_->slices, {recipe_.keep, recipe_.keep_every});
     });
   } else {
     start([this] {
+      fault_point(FaultPlace::save, communicator_.rank(), save_->state.step);
       require_finite_weights(save_->slices);
       save_->part = save_->writer.write(save_->aside, save_->numbers);
-      fault_point(FaultPlace::save, communicator_.rank(), save_->state.step);
     });
   }
   if (!recipe_.async) finish();
@@ -189,6 +191,7 @@ void CheckpointSaver::write(const CheckpointState& state, Slices slices, std::sh
 
 void CheckpointSaver::progress() {
   if (!save_) return;
+  const CallTime::Scope stall(stall_);
   // All ranks must agree that the writing is done before any of them starts the collective commit.
   const bool has_ended = work_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
   const auto all = exchange_numbers(communicator_, has_ended ? 1 : 0);
@@ -196,6 +199,7 @@ void CheckpointSaver::progress() {
 }
 
 void CheckpointSaver::finish() {
+  const CallTime::Scope stall(stall_);
   while (save_) go_on();
 }
 
@@ -212,9 +216,18 @@ void CheckpointSaver::go_on() {
   if (save->phase == Save::Phase::writing) return commit(std::move(save));
   const double seconds = seconds_since(save->start);
   longest_save_ = std::max(longest_save_.value_or(0), seconds);
-  if (is_first())
-    log().debug("checkpoint of step {}: written to {} in {}", save->state.step,
-                (checkpoints_ / checkpoint_name(save->state.step)).string(), format_duration(seconds));
+  if (is_first()) report(*save, seconds);
+}
+
+void CheckpointSaver::report(const Save& save, double seconds) const {
+  const double rate = static_cast<double>(save.bytes) / seconds;
+  log().debug(
+      "checkpoint of step {}: {} written to {} in {} ({}/s); training waited {} for it; {}", save.state.step,
+      format_bytes(save.bytes), (checkpoints_ / checkpoint_name(save.state.step)).string(), format_duration(seconds),
+      format_bytes(static_cast<std::int64_t>(rate)), format_duration(stall_.seconds()),
+      recipe_.every == 0
+          ? "the next one is at the run's end"
+          : "the next one is after step " + std::to_string((save.state.step / recipe_.every + 1) * recipe_.every));
 }
 
 void CheckpointSaver::commit(std::unique_ptr<Save> save) {
@@ -228,7 +241,9 @@ void CheckpointSaver::commit(std::unique_ptr<Save> save) {
   for (const std::string& text : texts) parts.push_back(parse_manifest(text, "a part of a checkpoint", Coverage::part));
   save_ = std::move(save);
   start([this, parts = std::move(parts)] {
-    if (is_first()) commit_checkpoint(checkpoints_, save_->aside, save_->state, parts, recipe_.keep);
+    fault_point(FaultPlace::commit, communicator_.rank(), save_->state.step);
+    if (is_first())
+      commit_checkpoint(checkpoints_, save_->aside, save_->state, parts, {recipe_.keep, recipe_.keep_every});
   });
 }
 

@@ -14,6 +14,7 @@
 #include "core/checkpoint/checkpoint.h"
 #include "core/recipe/recipe.h"
 #include "parallel/comm/communicator.h"
+#include "parallel/run/call_time.h"
 
 namespace llmtrain {
 
@@ -52,6 +53,7 @@ class CheckpointSaver {
   bool is_first() const { return communicator_.rank() == 0; }
   bool is_alone() const { return communicator_.size() == 1; }
   void start(std::function<void()> work);
+  void report(const Save& save, double seconds) const;
   void go_on();
   void commit(std::unique_ptr<Save> save);
   void check(const Save& save, const std::optional<Error>& own) const;
@@ -62,6 +64,7 @@ class CheckpointSaver {
   std::string writers_;         // part of the name of the temporary folder
   std::unique_ptr<Save> save_;  // the write in progress
   std::optional<double> longest_save_;
+  CallTime stall_;                          // of training, for the write in progress
   std::future<std::optional<Error>> work_;  // this rank's current work for it
 };
 

@@ -55,6 +55,8 @@ void describe_launch(KeyVisitor& keys, LaunchRecipe& launch) {
 void describe_checkpoint(KeyVisitor& keys, CheckpointRecipe& checkpoint) {
   keys.integer({"every", "Steps between checkpoints; 0: only one, at the end."}, checkpoint.every, {0, most_steps});
   keys.integer({"keep", "Number of newest checkpoints to keep; 0: all."}, checkpoint.keep, {0, 1'000'000});
+  keys.integer({"keep_every", "Checkpoints of steps that this divides are kept besides, however many; 0: none."},
+               checkpoint.keep_every, {0, most_steps});
   keys.boolean({"async", "Training continues while a checkpoint is written."}, checkpoint.async);
   keys.text({"resume",
              "auto: resume the run in the run directory; never: start a new run; a path: start from that checkpoint."},

@@ -59,6 +59,7 @@ std::vector<Rule> layout_rules();
 std::vector<Rule> pipeline_rules();
 std::vector<Rule> fine_tuning_rules();
 std::vector<Rule> size_rules();
+std::vector<Rule> running_rules();
 
 // Reports which rules are broken. A rule is evaluated only where all keys that it reads and refuses are valid by
 // themselves and were not refused by an earlier rule.

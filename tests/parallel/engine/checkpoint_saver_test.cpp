@@ -162,6 +162,31 @@ TEST_CASE("the recipe's number of checkpoints is kept") {
   }
 }
 
+TEST_CASE("checkpoints of steps that keep_every divides are kept besides") {
+  const TemporaryDirectory folder;
+  CheckpointRecipe recipe = recipe_of(Mode::asynchronous);
+  recipe.keep = 1;
+  recipe.keep_every = 3;
+  CheckpointSaver saver(folder.path(), recipe, alone());
+  for (std::int64_t step = 1; step <= 8; ++step) saver.write(state_of(step), Model().slices());
+  saver.finish();
+  for (std::int64_t step = 1; step <= 8; ++step)
+    CHECK(fs::exists(folder.path() / fs::path("step-0000000" + std::to_string(step))) == (step % 3 == 0 || step == 8));
+}
+
+TEST_CASE("the log says what a checkpoint took, and when the next one is due") {
+  const TemporaryDirectory folder;
+  CheckpointRecipe recipe = recipe_of(Mode::asynchronous);
+  recipe.every = 5;
+  const test::CapturedLog captured;
+  CheckpointSaver saver(folder.path(), recipe, alone());
+  saver.write(state_of(10), Model().slices());
+  saver.finish();
+  CHECK_THAT(captured.text(), Catch::Contains("checkpoint of step 10: ") && Catch::Contains("/s); training waited "));
+  CHECK_THAT(captured.text(), Catch::Contains("written to " + (folder.path() / "step-00000010").string()));
+  CHECK_THAT(captured.text(), Catch::Contains(" for it; the next one is after step 15"));
+}
+
 TEST_CASE("the destructor waits until the checkpoint is on disk") {
   const TemporaryDirectory folder;
   Model model;
