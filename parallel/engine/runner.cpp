@@ -3,13 +3,14 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <numeric>
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/optim/optimizer.h"
 #include "core/base/fault_point.h"
+#include "core/optim/optimizer.h"
 #include "parallel/layout/layout.h"
 
 namespace llmtrain {
@@ -26,20 +27,22 @@ StepResult Runner::step(std::span<const MicroBatch> micros, std::int64_t step, S
   micros_ = micros;
   step_ = step;
   stop_ = stop;
+  start_ = Clock::now();
+  waited_before_ = model_.groups().communicator().log().waited_seconds();
   // One slot per micro-batch: summed in their order at the end, the loss does not depend on the schedule.
   losses_.assign(micros.size(), 0);
   exchange_.start(model_.stage_count(), micros.size());
   // free_weights carries no direction; the last pass of the stage determines which one it follows.
   last_pass_.assign(model_.stage_count(), FreeAfter::forward);
   for (const ParameterUnit* unit : model_.units()) unit->parameters->start_step();
+  Communicator& communicator = model_.groups().communicator();
   for (const Instruction& instruction : model_.schedule().instructions) {
     if (observer_) observer_(instruction);
+    communicator.log().set_activity(step + 1, to_text(instruction));
     execute(instruction);
   }
-  Communicator& communicator = model_.groups().communicator();
   // Sent tensors are released here at the latest, and the weights gathered after the update have arrived, so that
   // evaluation and checkpoints can follow.
-    communicator.log().set_activity(step + 1, to_text(instruction));
   exchange_.finish();
   for (const ParameterUnit* unit : model_.units()) unit->parameters->finish_gather();
   return result_;
@@ -73,10 +76,10 @@ void Runner::execute(const Instruction& instruction) {
 }
 
 void Runner::forward(std::size_t stage, std::size_t micro) {
+  fault_point(FaultPlace::forward, model_.groups().communicator().rank(), step_ + 1);
   model_.finish_gather(stage);
   at::Tensor input = exchange_.take(Channel::activations, stage, micro);
   at::Tensor output = model_.stage(stage).passes->forward(std::move(input), static_cast<std::int64_t>(micro),
-  fault_point(FaultPlace::forward, model_.groups().communicator().rank(), step_ + 1);
                                                           micros_[micro], ForwardMode::training);
   last_pass_[stage] = FreeAfter::forward;
   if (model_.is_last(stage)) {
@@ -160,8 +163,10 @@ SaturatedSums Runner::saturated_sums() const {
 // request, the routing and the saturated gradients too, so that all ranks stop after the same step.
 void Runner::combine_ranks(double squares) {
   const double loss = std::accumulate(losses_.begin(), losses_.end(), 0.0);
+  const double waited = model_.groups().communicator().log().waited_seconds() - waited_before_;
+  const double own_seconds = std::chrono::duration<double>(Clock::now() - start_).count() - waited;
   std::vector<double> mine{model_.groups().tensor.position() == 0 ? loss : 0, squares,
-                           stop_ == StopRequest::stop ? 1.0 : 0.0};
+                           stop_ == StopRequest::stop ? 1.0 : 0.0, own_seconds};
   // Only what the recipe's model and precision have.
   if (recipe_.model.moe) {
     const RoutingValues routing = values_of(take_routing());
@@ -177,7 +182,9 @@ void Runner::combine_ranks(double squares) {
   result_.loss = sums[0] * micros_.front().loss_scale;
   result_.gradient_norm = std::sqrt(sums[1]);
   result_.stop_requested = sums[2] > 0;
-  auto next = sums.begin() + 3;
+  result_.own_seconds.clear();
+  for (std::size_t i = 3; i < all.size(); i += mine.size()) result_.own_seconds.push_back(all[i]);
+  auto next = sums.begin() + 4;
   if (recipe_.model.moe) {
     RoutingValues routing;
     std::copy_n(next, routing.size(), routing.begin());

@@ -24,7 +24,9 @@ struct StepResult {
   bool skipped = false;         // the gradient norm was not finite; the weights are unchanged
   bool stop_requested = false;  // by any rank: all ranks continue or all stop
   SaturatedSums saturated{};    // of FP8 gradients: of all parameters that have them
-  RoutingSums routing{};        // over all layers with experts and all micro-batches; its losses are not in `loss`
+  // Of each rank, from the step's start to its gradients' norm: without the time in which it waited for others.
+  std::vector<double> own_seconds{};
+  RoutingSums routing{};  // over all layers with experts and all micro-batches; its losses are not in `loss`
 };
 
 // Whether this rank has been asked to stop after the step.
@@ -67,6 +69,8 @@ class Runner {
   std::vector<double> losses_;                    // sum over the tokens of each micro-batch
   std::int64_t step_ = 0;
   StopRequest stop_ = StopRequest::none;
+  Clock::time_point start_;   // of the step
+  double waited_before_ = 0;  // seconds of waiting for other ranks, before the step
   StepResult result_;
 };
 

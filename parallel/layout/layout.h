@@ -62,10 +62,10 @@ class Layout {
 };
 
 // The number of scalars that every rank sends to all others once per step, in float64: its part of the loss, its part
-// of the gradients' squared norm, whether it was asked to stop, with experts the sums of its routing, and with FP8
-// gradients how many there are and how many saturated. Each rank sums them in rank order.
+// of the gradients' squared norm, whether it was asked to stop, how long it computed, with experts the sums of its
+// routing, and with FP8 gradients how many there are and how many saturated. Each rank sums them in rank order.
 inline std::size_t step_scalars(const Recipe& recipe) {
-  return 3 + (recipe.model.moe ? RoutingValues().size() : 0) + (stores_fp8(recipe.precision.fp8_level) ? 2 : 0);
+  return 4 + (recipe.model.moe ? RoutingValues().size() : 0) + (stores_fp8(recipe.precision.fp8_level) ? 2 : 0);
 }
 
 }  // namespace llmtrain

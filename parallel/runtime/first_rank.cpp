@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/base/units.h"
 #include "parallel/device/device.h"
 #include "parallel/plan/report/html/report_html.h"
 
@@ -21,6 +22,18 @@ double peak_flops_of(const LocalModel& model) {
 RoutingRow routing_row(const RoutingSums& sums) {
   return {sums.balance_loss / sums.passes, sums.z_loss / sums.passes, sums.dropped_share / sums.passes,
           sums.load / sums.passes};
+}
+
+// Plans are within 5 % of what tensors take; beyond twice that something is held that no plan knows of.
+constexpr double memory_tolerance = 1.1;
+
+// The ranks of each pipeline position: stages may differ in their work, and their copies do not.
+std::vector<std::vector<int>> ranks_with_the_same_work(const Mesh& mesh) {
+  std::vector<std::vector<int>> groups(static_cast<std::size_t>(mesh.pipeline));
+  const std::int64_t each = mesh.world() / mesh.pipeline;  // the pipeline's position varies slowest
+  for (std::int64_t rank = 0; rank < mesh.world(); ++rank)
+    groups[static_cast<std::size_t>(rank / each)].push_back(static_cast<int>(rank));
+  return groups;
 }
 
 std::optional<PlannedFigures> planned_figures(const RunRequest& request) {
@@ -46,6 +59,8 @@ FirstRank::FirstRank(const RunRequest& request, const RunDirectory& directory, T
       // With details the log shows every step on the console, and a second line of it would be the same.
       progress_(recipe_.training.steps, trainer.steps_done(), request.verbosity != Verbosity::normal),
       report_(directory.path(), recipe_, planned_figures(request)),
+      stragglers_(ranks_with_the_same_work(trainer.model().groups().mesh)),
+      planned_tensor_bytes_(request.plan ? request.plan->tensor_bytes : 0),
       stop_file_(directory.path() / "STOP") {}
 
 void FirstRank::show(const StepResult& result, double seconds) {
@@ -59,6 +74,22 @@ void FirstRank::show(const StepResult& result, double seconds) {
     report_.add(row);
   }
   progress_.show(row);
+  watch(result, row);
+}
+
+// What is not as it should be, once each.
+void FirstRank::watch(const StepResult& result, const TrainingRow& row) {
+  if (const auto slow = stragglers_.add(result.own_seconds))
+    progress_.warn(
+        fmt::format("rank {} is slow: it computes {} per step, where the ranks with the same work take {} and "
+                    "wait for it",
+                    slow->rank, format_duration(slow->seconds), format_duration(slow->typical)));
+  if (planned_tensor_bytes_ > 0 && static_cast<double>(row.tensor_bytes) > memory_tolerance * planned_tensor_bytes_) {
+    progress_.note(fmt::format("step {}: tensors take {}, more than the planned {}", row.step,
+                               format_bytes(row.tensor_bytes),
+                               format_bytes(static_cast<std::int64_t>(planned_tensor_bytes_))));
+    planned_tensor_bytes_ = 0;
+  }
 }
 
 TrainingRow FirstRank::make_row(const StepResult& result, double seconds) {

@@ -10,6 +10,7 @@
 #include "parallel/run/metrics_log.h"
 #include "parallel/run/report/live_report.h"
 #include "parallel/run/run_directory.h"
+#include "parallel/run/stragglers.h"
 #include "parallel/runtime/runtime_interface.h"
 
 namespace llmtrain {
@@ -36,6 +37,7 @@ class FirstRank {
 
  private:
   TrainingRow make_row(const StepResult& result, double seconds);
+  void watch(const StepResult& result, const TrainingRow& row);
 
   const Recipe& recipe_;
   const RunDirectory& directory_;
@@ -45,6 +47,8 @@ class FirstRank {
   std::optional<MetricsLog> metrics_;
   Progress progress_;
   LiveReport report_;
+  StragglerWatch stragglers_;
+  double planned_tensor_bytes_;  // 0: unknown, or said already
   StopFile stop_file_;
 };
 
