@@ -80,7 +80,8 @@ int run_here(const RunOptions& options, const std::optional<Launcher>& launcher,
     request.launch.backend = CommunicationBackend::local;
   // One process answers for all ranks.
   const std::string latest = latest_checkpoint_file(recipe);
-  if (!launcher || launcher->rank == 0) stop.answer(latest);
+  if (!launcher) stop.answer(latest);
+  if (launcher && launcher->rank == 0) stop.answer(latest, StopSignals::StartedBy::launcher);
   if (starts_processes(request.launch, launcher)) return start_ranks(request.launch.ranks, stop, latest);
   set_verbosity(request.verbosity);
   // One rank plans and speaks for all: every rank would get the same.

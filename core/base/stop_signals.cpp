@@ -73,9 +73,9 @@ StopSignals::StopSignals() {
   }
   current = this;
   struct sigaction action {};
-  action.sa_handler = note;
+  action.sa_sigaction = note;
   // System calls in progress are restarted: a request to stop must not make a write fail.
-  action.sa_flags = SA_RESTART;
+  action.sa_flags = SA_RESTART | SA_SIGINFO;
   for (std::size_t i = 0; i < signals.size(); ++i) {
     ::sigaction(signals[i], nullptr, &former_[i]);
     if (!stays_ignored(signals[i], former_[i])) ::sigaction(signals[i], &action, nullptr);
@@ -96,14 +96,15 @@ bool StopSignals::stays_ignored(int signal, const struct sigaction& former) {
   return (signal == SIGINT || signal == SIGHUP) && former.sa_handler == SIG_IGN;
 }
 
-void StopSignals::note(int signal) {
+void StopSignals::note(int signal, siginfo_t* sender, void*) {
   StopSignals* self = current.load();
   if (self == nullptr) return;
   const int errno_before = errno;
   const bool was_requested = self->requested();
   self->own_->store(1);
   const bool insists = (signal == SIGTERM || signal == SIGINT) && self->terminations_.fetch_add(1) > 0;
-  if (!insists) self->answer_first(signal, was_requested);
+  const bool is_launchers = self->has_launcher_ && signal == SIGTERM && sender->si_pid == ::getppid();
+  if (!insists && !is_launchers) self->answer_first(signal, was_requested);
   if (insists) self->end_now(signal);
   errno = errno_before;
 }
@@ -119,9 +120,10 @@ void StopSignals::end_now(int signal) const noexcept {
   }
 }
 
-void StopSignals::answer(const std::string& latest) {
+void StopSignals::answer(const std::string& latest, StartedBy starter) {
   if (latest.size() < latest_.size()) latest.copy(latest_.data(), latest.size());
   clears_line_ = ::isatty(STDERR_FILENO) == 1;
+  has_launcher_ = starter == StartedBy::launcher;
   answers_ = true;
 }
 

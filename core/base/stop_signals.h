@@ -32,8 +32,10 @@ class StopSignals {
 
   // From now on the first request is answered on standard error at once, long before the step that it ends is done; and
   // a second SIGINT that ends this process says there which checkpoint is the newest: the text of the file `latest`.
-  // One that ends another process, as end_on_insistence() has it, is answered too.
-  void answer(const std::string& latest);
+  // One that ends another process, as end_on_insistence() has it, is answered too. A launcher sends its ranks SIGTERM
+  // when one of them has failed, which is no request that anyone waits to be answered.
+  enum class StartedBy { user, launcher };
+  void answer(const std::string& latest, StartedBy starter = StartedBy::user);
 
   // From now on processes that this one starts, with its environment and on this machine, see its requests.
   void share_with_children() const;
@@ -45,7 +47,7 @@ class StopSignals {
   static_assert(Word::is_always_lock_free && sizeof(Word) == sizeof(std::int32_t));
   static constexpr std::array signals{SIGTERM, SIGINT, SIGHUP, SIGUSR1};
 
-  static void note(int signal);
+  static void note(int signal, siginfo_t* sender, void* context);
   void end_now(int signal) const noexcept;
   void answer_first(int signal, bool was_requested) const noexcept;
   void answer_insistence() const noexcept;
@@ -60,6 +62,7 @@ class StopSignals {
   std::array<char, 4096> latest_{};   // the file's path
   std::atomic<bool> answers_{false};  // set after latest_, which the handler reads
   bool clears_line_ = false;
+  bool has_launcher_ = false;
   std::array<struct sigaction, signals.size()> former_{};
 };
 

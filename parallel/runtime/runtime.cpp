@@ -50,9 +50,9 @@ ExitCode fail(Communicator& communicator, const Error& error) {
   while (communicator.rank() > 0 && !communicator.failure() && std::chrono::steady_clock::now() < end)
     std::this_thread::sleep_for(interval);
   // Print before informing the others: a launcher kills all ranks as soon as one has ended.
-  if (!other_failed())
-    log().error("{}{}", communicator.rank() > 0 ? "rank " + std::to_string(communicator.rank()) + ": " : "",
-                error.what());
+  const std::string message = error.what(), name = "rank " + std::to_string(communicator.rank());
+  const bool has_name = communicator.rank() == 0 || message.starts_with(name + " ");
+  if (!other_failed()) log().error("{}{}", has_name ? "" : name + ": ", message);
   communicator.abort(error.code(), error.what());
   return error.code();
 }

@@ -118,6 +118,39 @@ TEST_CASE("requests are answered at once, and a second one with the newest check
                                     "again to continue\n");
 }
 
+TEST_CASE("SIGTERM from a launcher is a request, but not answered") {
+  const test::TemporaryDirectory folder;
+  // What a process says to the signal, sent by its parent or by itself.
+  const auto said = [&](int signal, bool by_parent) {
+    const std::string file = (folder.path() / "said").string();
+    test::in_child([&]() -> std::string {
+      stop_ignoring();
+      if (std::freopen(file.c_str(), "w", stderr) == nullptr) return "no file";
+      // Blocked until the child waits for it with its own handler.
+      sigset_t set;
+      ::sigemptyset(&set);
+      ::sigaddset(&set, signal);
+      ::sigprocmask(SIG_BLOCK, &set, nullptr);
+      const pid_t child = ::fork();
+      if (child == 0) {
+        StopSignals stop;
+        stop.answer("", StopSignals::StartedBy::launcher);
+        if (!by_parent) ::kill(::getpid(), signal);
+        ::sigprocmask(SIG_UNBLOCK, &set, nullptr);
+        while (!stop.requested()) ::usleep(1000);
+        ::_exit(0);
+      }
+      if (by_parent) ::kill(child, signal);
+      status_of(child);
+      return "";
+    });
+    return read_file(file);
+  };
+  CHECK(said(SIGTERM, true).empty());
+  CHECK(said(SIGTERM, false) == "stopping after this step\n");
+  CHECK(said(SIGUSR1, true) == "stopping after this step\n");
+}
+
 TEST_CASE("a second request that ends another process is answered as well") {
   const test::TemporaryDirectory folder;
   const std::string file = (folder.path() / "said").string();
