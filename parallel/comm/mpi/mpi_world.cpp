@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "parallel/comm/mpi/join_watchdog.h"
 #include "parallel/comm/mpi/mpi_engine.h"
 #include "parallel/comm/mpi/mpi_messages.h"
 #include "parallel/comm/mpi/mpi_steps.h"
@@ -44,7 +45,7 @@ MPI_Comm communicator_of(const std::vector<int>& ranks) {
 // Initialises MPI unless that was done already, and finalises it if so, except after a failure (leave_open()).
 class MpiSession {
  public:
-  MpiSession() {
+  explicit MpiSession(double watchdog_seconds) {
     int is_running = 0;
     MPI_Initialized(&is_running);
     int provided = MPI_THREAD_SINGLE;
@@ -54,6 +55,7 @@ class MpiSession {
     } else {
       // MPI itself blocks when it starts and ends: ranks that share a core should yield it there too.
       setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+      const JoinWatchdog watchdog(watchdog_seconds);
       if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS)
         throw Error(ExitCode::internal_error, "MPI cannot start: see its messages above");
       is_owner_ = true;
@@ -150,7 +152,7 @@ class MpiCommunicator : public Communicator {
 }  // namespace
 
 std::unique_ptr<Communicator> join_mpi_world(const MpiOptions& options) {
-  return std::make_unique<MpiCommunicator>(std::make_unique<MpiSession>(), options);
+  return std::make_unique<MpiCommunicator>(std::make_unique<MpiSession>(options.watchdog_seconds), options);
 }
 
 }  // namespace llmtrain
