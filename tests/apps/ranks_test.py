@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -352,6 +353,16 @@ class Ranks(ProgramTest):
         for rank in (0, 1):
             held = {os.readlink(link) for link in pathlib.Path(f"/proc/{rank_process(process.pid, rank)}/fd").iterdir()}
             self.assertEqual(held & inodes, set())
+
+    @unittest.skipUnless("mpi" in BACKENDS, "no mpirun")
+    def test_limits_that_mpirun_cannot_live_with(self):
+        """It would wait for ever."""
+        for kind, most, fragment in ((resource.RLIMIT_FSIZE, 100000, "ulimit -f"), (resource.RLIMIT_NOFILE, 24, "ulimit -n")):
+            with self.subTest(fragment):
+                result = self.refused(73, [fragment, str(most), "launch.backend"], "run", "recipe.json", "--ranks", "2",
+                                      "--set", "launch.backend=mpi", timeout=60,
+                                      preexec_fn=lambda kind=kind, most=most: resource.setrlimit(kind, (most, most)))
+                self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
 
     @unittest.skipUnless("mpi" in BACKENDS, "no mpirun")
     def test_a_folder_by_the_name_of_mpiruns_separator(self):

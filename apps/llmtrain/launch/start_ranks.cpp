@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -118,6 +119,22 @@ void stay_on_this_machine() {
   ::setenv("OMPI_MCA_btl", "self,vader", 0);
 }
 
+// Throws Error(cannot_write) where a limit is lower than mpirun needs.
+void require_limit(int resource, rlim_t least, const std::string& what, const std::string& command) {
+  rlimit limit{};
+  if (::getrlimit(resource, &limit) != 0 || limit.rlim_cur >= least) return;
+  throw Error(ExitCode::cannot_write, "the limit of " + what + " is " + std::to_string(limit.rlim_cur) + " here (" +
+                                          command + "), too low for mpirun: raise it to " + std::to_string(least) +
+                                          " or more, or set launch.backend to \"local\"");
+}
+
+// Where mpirun cannot make its files of shared memory or its pipes, it and its ranks wait for each other for ever.
+void require_limits(std::int64_t ranks) {
+  constexpr rlim_t shared_memory = 64 << 20, files = 48, files_per_rank = 8;
+  require_limit(RLIMIT_FSIZE, shared_memory, "bytes in a file", "ulimit -f");
+  require_limit(RLIMIT_NOFILE, files + files_per_rank * static_cast<rlim_t>(ranks), "open files", "ulimit -n");
+}
+
 }  // namespace
 
 std::string program_file() {
@@ -128,6 +145,7 @@ std::string program_file() {
 }
 
 int start_ranks(std::int64_t ranks, StopSignals& stop, const std::string& latest) {
+  require_limits(ranks);
   share_cores(ranks);
   stay_on_this_machine();
   stop.share_with_children();
