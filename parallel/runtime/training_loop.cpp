@@ -170,6 +170,7 @@ class TrainingLoop {
 
   void evaluate() {
     if (trainer_.validation_data() == nullptr) return;
+    communicator().log().set_activity(trainer_.steps_done(), "evaluation");
     const double loss = trainer_.evaluate();
     if (first_ != nullptr) first_->show_evaluation(loss);
   }
@@ -177,7 +178,6 @@ class TrainingLoop {
   // While updates are skipped, checkpoints would differ in the data position alone, and displace those of better times.
   void save_regularly() {
     is_due_ = is_due_ || every(recipe_.checkpoint.every);
-    communicator().log().set_activity(trainer_.steps_done(), "evaluation");
     if (!is_due_ || trainer_.skipped().in_a_row > 0) return;
     is_due_ = false;
     save();
@@ -239,16 +239,6 @@ std::shared_ptr<spdlog::logger> rank_log(const RunRequest& request, int rank) {
   return logger;
 }
 
-// Shows a sample of what the model has learned, for byte tokenizers only: their tokens need no file to decode.
-void show_sample(const Recipe& recipe, Trainer& trainer) {
-  if (recipe.data.tokenizer.kind != TokenizerKind::bytes || recipe.model.vocab_size > 512) return;
-  const GenerateOptions options{.tokens = 300, .choice = {.seed = recipe.seed}, .time_limit = std::chrono::seconds(5)};
-  const ByteTokenizer tokenizer;
-  const auto tokens = generate(trainer.model(), encode_prompt(tokenizer, "\n"), options);
-  log().info("the model writes:\n{}", printable(tokenizer.decode(tokens)));
-}
-
-void compare_with_plan(const RunRequest& request, double step_seconds, Trainer& trainer, const ThreadMemory& memory) {
 // Runs a rank's training. If it fails, the rank's log then says what the rank did last: of a run that hangs, each rank
 // knows another part.
 ExitCode run_observed(TrainingLoop& loop, const OperationLog& operations, spdlog::logger& logger) {
@@ -265,6 +255,16 @@ ExitCode run_observed(TrainingLoop& loop, const OperationLog& operations, spdlog
   }
 }
 
+// Shows a sample of what the model has learned, for byte tokenizers only: their tokens need no file to decode.
+void show_sample(const Recipe& recipe, Trainer& trainer) {
+  if (recipe.data.tokenizer.kind != TokenizerKind::bytes || recipe.model.vocab_size > 512) return;
+  const GenerateOptions options{.tokens = 300, .choice = {.seed = recipe.seed}, .time_limit = std::chrono::seconds(5)};
+  const ByteTokenizer tokenizer;
+  const auto tokens = generate(trainer.model(), encode_prompt(tokenizer, "\n"), options);
+  log().info("the model writes:\n{}", printable(tokenizer.decode(tokens)));
+}
+
+void compare_with_plan(const RunRequest& request, double step_seconds, Trainer& trainer, const ThreadMemory& memory) {
   const RunPlan& plan = *request.plan;
   log().info("one step took {} (median), planned {}; memory {} at its peak, planned {} (profile {})",
              format_duration(step_seconds), format_duration(plan.step_seconds),
