@@ -30,6 +30,9 @@ Recipe parse_recipe(std::string_view text, const std::string& name, const std::f
 // Recipe.
 nlohmann::ordered_json to_json(const Recipe& recipe);
 
+// The recipe with every key whose default follows from other keys at that default, whatever it holds.
+Recipe with_dependent_defaults(const Recipe& recipe);
+
 // JSON Schema (draft-07) of a recipe, with a description for each key.
 nlohmann::ordered_json recipe_schema();
 

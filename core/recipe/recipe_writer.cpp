@@ -53,6 +53,18 @@ class RecipeWriter final : public KeyVisitor {
   std::vector<Level> levels_;
 };
 
+// Filling in defaults is all that a visit does.
+class DefaultFiller final : public KeyVisitor {
+ public:
+  DefaultFiller() : KeyVisitor(Defaults::fill) {}
+
+ private:
+  void value(const Key&, const KeyValue&) override {}
+  std::size_t enter(const Key&, Section, std::size_t size) override { return size; }
+  void enter_entry(std::size_t) override {}
+  void leave() override {}
+};
+
 class SchemaWriter final : public KeyVisitor {
  public:
   SchemaWriter() : KeyVisitor(Defaults::fill) { levels_.emplace_back(); }
@@ -143,6 +155,13 @@ nlohmann::ordered_json to_json(const Recipe& recipe) {
   Recipe copy = recipe;
   describe_keys(writer, copy);
   return writer.take();
+}
+
+Recipe with_dependent_defaults(const Recipe& recipe) {
+  DefaultFiller filler;
+  Recipe filled = recipe;
+  describe_keys(filler, filled);
+  return filled;
 }
 
 nlohmann::ordered_json recipe_schema() {

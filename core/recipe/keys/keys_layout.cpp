@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <array>
+#include <cstdint>
+#include <iterator>
 
 #include "core/recipe/keys/key_table.h"
 #include "core/recipe/pipeline_schedules.h"
@@ -50,15 +53,43 @@ void describe_parallel(KeyVisitor& keys, ParallelRecipe& parallel) {
   keys.boolean({"overlap", "Overlaps data-parallel communication with computation."}, parallel.overlap);
 }
 
-void describe_pipeline(KeyVisitor& keys, PipelineRecipe& pipeline) {
-  keys.choice({"schedule", "Pipeline schedule: the order of micro-batches on the stages."}, pipeline.schedule,
-              pipeline_schedule_words);
-  keys.integer({"loops", "Stages per pipeline rank; with one pipeline rank, the units in which weights are gathered."},
-               pipeline.loops, {1, 10'000});
+// Without a pipeline loops are the units that ZeRO-3 gathers: by default one per layer, as FSDP wraps a model, so that
+// no rank ever holds more than two layers' weights.
+std::int64_t default_loops(const Recipe& recipe) {
+  if (recipe.parallel.pipeline > 1 || recipe.parallel.zero_stage < 3) return 1;
+  const BalanceRecipe& balance = recipe.pipeline.balance;
+  switch (balance.kind) {
+    case BalanceKind::layers:
+      return recipe.model.layers;
+    case BalanceKind::blocks:
+      return recipe.model.layers + 2;
+    case BalanceKind::list:
+      return std::max<std::int64_t>(1, std::ssize(balance.layers_per_stage));
+  }
+  return 1;
+}
+
+// One rank has no bubble to fill, so it need not keep the activations of more than one micro-batch. FP8 gradients that
+// are sharded can only be reduced once a step, after all of them.
+PipelineSchedule default_schedule(const Recipe& recipe) {
+  const bool reduces_once = stores_fp8(recipe.precision.fp8_level) && recipe.parallel.zero_stage >= 2;
+  return recipe.parallel.pipeline > 1 || reduces_once ? PipelineSchedule::breadth_first : PipelineSchedule::interleaved;
+}
+
+void describe_pipeline(KeyVisitor& keys, Recipe& recipe) {
+  PipelineRecipe& pipeline = recipe.pipeline;
+  keys.choice({"schedule",
+               "Pipeline schedule: the order of micro-batches on the stages. On one pipeline rank interleaved and 1f1b "
+               "finish one micro-batch, forward and backward, before the next.",
+               "breadth_first; with one pipeline rank interleaved, except for FP8 gradients with ZeRO-2 or -3"},
+              keys.otherwise(pipeline.schedule, default_schedule(recipe)), pipeline_schedule_words);
   keys.balance({"balance",
                 "How layers are distributed over the pipeline × loops stages: \"layers\" evenly, \"blocks\" evenly "
                 "with embedding and head counted as one layer each, or a list of layers per stage."},
                pipeline.balance, {0, 10'000});
+  keys.integer({"loops", "Stages per pipeline rank; with one pipeline rank, the units in which ZeRO-3 gathers weights.",
+                "1; with ZeRO-3 on one pipeline rank a unit per layer"},
+               keys.otherwise(pipeline.loops, default_loops(recipe)), {1, 10'000});
 }
 
 void describe_memory(KeyVisitor& keys, MemoryRecipe& memory) {
@@ -79,7 +110,7 @@ void describe_layout(KeyVisitor& keys, Recipe& recipe) {
   keys.section({"precision", "Data types."}, [&] { describe_precision(keys, recipe.precision); });
   keys.section({"parallel", "How the work is split over ranks."}, [&] { describe_parallel(keys, recipe.parallel); });
   keys.section({"pipeline", "How layers are split into stages and micro-batches scheduled on them."},
-               [&] { describe_pipeline(keys, recipe.pipeline); });
+               [&] { describe_pipeline(keys, recipe); });
   keys.section({"memory", "What saves memory at the cost of time."}, [&] { describe_memory(keys, recipe.memory); });
   keys.section({"kernels", "Kernel implementations."}, [&] {
     keys.choice(

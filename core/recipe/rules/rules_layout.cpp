@@ -226,13 +226,15 @@ std::vector<Rule> layout_rules() {
         "/parallel/pipeline"},
        check_batch},
       {"/batch/global",
-       {"/batch/micro", "/parallel/data", "/launch/ranks", "/cluster/nodes", "/pipeline/loops", "/parallel/pipeline"},
+       {"/batch/micro", "/parallel/data", "/launch/ranks", "/cluster/nodes", "/pipeline/loops", "/pipeline/balance",
+        "/parallel/pipeline", "/parallel/zero_stage", "/model/layers"},
        check_passes},
   };
 }
 
 std::vector<Rule> pipeline_rules() {
-  const std::vector<std::string_view> stages = {"/model/layers", "/parallel/pipeline", "/pipeline/loops"};
+  const std::vector<std::string_view> stages = {"/model/layers", "/parallel/pipeline", "/parallel/zero_stage",
+                                                "/pipeline/loops"};
   return {
       {"/pipeline/loops", {"/pipeline/schedule", "/parallel/pipeline"}, check_loops},
       {"/pipeline/balance", stages, check_even_balance},

@@ -38,6 +38,7 @@ void add_group(const StateGroup& group, const MemoryFacts& facts, ModelStates& s
   states.resident[Category::optimizer] += types.moment_bytes() * held(1);
   // Shards are resident; the whole tensors exist only while they are used, which the simulator's ledger times.
   if (group.zero_stage >= 2) states.unreduced_gradients += types.gradient_bytes() * whole;
+  if (group.zero_stage >= 2) states.partial_gradients += types.gradient_bytes() * share;
   if (group.zero_stage >= 3) states.gathered_weights += types.weight_bytes() * whole;
   if (group.is_fp8) states.fp8_gradients += types.gradient_bytes() * whole;
 }
@@ -180,6 +181,7 @@ StageMemory make_stage(const Partition& partition, std::size_t index, KernelSet 
   stage.resident = states.resident;
   stage.gathered_weights = states.gathered_weights;
   stage.unreduced_gradients = states.unreduced_gradients;
+  stage.partial_gradients = states.partial_gradients;
   if (program.memory.reduces_by_block && partition.zero_stage() == 2)
     stage.unreduced_gradients *= held_share(partition.stages[index], blocks);
   if (kernels == KernelSet::cpu) accumulate_before_cast(partition.groups[index], stage);

@@ -22,6 +22,7 @@ struct ModelStates {
   MemoryBytes resident;            // on the rank throughout the step
   double gathered_weights = 0;     // the stage's whole weights in addition to their shard: ZeRO-3
   double unreduced_gradients = 0;  // the stage's whole gradients in addition to their shard: ZeRO-2 and -3
+  double partial_gradients = 0;    // the shard as a reduction receives it: ZeRO-2 and -3
   double fp8_gradients = 0;        // bytes of FP8 gradients before sharding
 };
 

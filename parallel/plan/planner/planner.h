@@ -34,8 +34,9 @@ inline Plan make_plan(const Recipe& recipe, const ClusterProfile& cluster, Timel
 // The operators of the device that the recipe requests, else of the profile's device.
 KernelSet kernel_set(const Recipe& recipe, const ClusterProfile& profile);
 
-// The three best changes of one key that make the plan fit or, if it fits already, faster by more than 2 %; the
-// shortest step comes first. Prices some twenty neighbours of the recipe.
+// The three best changes of one decision that make the plan faster by more than 2 % or, if it does not fit yet, that
+// make it fit; where one decision is not enough, of two or three. The shortest step comes first. Prices some thirty
+// neighbours of the recipe (planner/neighbours.h), and up to four times as many more where none fits.
 std::vector<PlanSuggestion> suggest(const Plan& plan, const ClusterProfile& profile);
 
 // Plans the recipe again without FP8. Returns a warning if that is no slower and fits as well: FP8 then risks accuracy

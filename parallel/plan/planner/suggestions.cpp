@@ -2,10 +2,12 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/base/units.h"
-#include "core/recipe/pipeline_schedules.h"
+#include "parallel/plan/planner/neighbours.h"
 #include "parallel/plan/planner/planner.h"
 #include "parallel/plan/report/plan.h"
 
@@ -15,128 +17,73 @@ namespace {
 constexpr std::size_t suggestion_count = 3;
 constexpr double worthwhile = 0.98;  // of the step's time: smaller gains are within the model's error
 
-struct Change {
-  std::string text;
+// Decisions that one suggestion changes at most, and neighbours from which the next one is looked for.
+constexpr int most_changes = 3;
+constexpr std::size_t kept_neighbours = 2;
+
+struct Neighbour {
   Recipe recipe;
+  Mesh mesh;
+  bool fits = false;
+  double step_seconds = 0;
+  double peak_bytes = 0;
+
+  bool prices_like(const Neighbour& other) const {
+    return step_seconds == other.step_seconds && peak_bytes == other.peak_bytes;
+  }
 };
 
-// The recipes that differ from the plan's in one key, or in a few that belong together.
-class Neighbours {
- public:
-  explicit Neighbours(const Plan& plan) : recipe_(plan.report.recipe), mesh_(plan.report.mesh) {
-    change_sharding();
-    change_memory();
-    change_batch();
-    change_pipeline();
-    change_degrees();
-  }
-
-  const std::vector<Change>& changes() const { return changes_; }
-
- private:
-  template <typename Edit>
-  void add(const std::string& text, Edit edit) {
-    Change change{text, recipe_};
-    edit(change.recipe);
-    // Keys that already have the value would suggest the recipe itself.
-    if (!(change.recipe == recipe_)) changes_.push_back(std::move(change));
-  }
-
-  void change_sharding() {
-    if (mesh_.data > 1) {
-      for (const std::int64_t stage : {0, 1, 2, 3})
-        add("parallel.zero_stage=" + std::to_string(stage), [&](Recipe& other) { other.parallel.zero_stage = stage; });
-    }
-    if (mesh_.tensor > 1) add("parallel.sequence=true", [](Recipe& other) { other.parallel.sequence = true; });
-    add("parallel.overlap=true", [](Recipe& other) { other.parallel.overlap = true; });
-  }
-
-  void change_memory() {
-    add("memory.recompute=none", [](Recipe& other) { other.memory.recompute = Recompute::none; });
-    add("memory.recompute=selective", [](Recipe& other) { other.memory.recompute = Recompute::selective; });
-    add("memory.recompute=full", [](Recipe& other) { other.memory.recompute = Recompute::full; });
-    add("kernels.attention=flash", [](Recipe& other) { other.kernels.attention = AttentionKernel::flash; });
-  }
-
-  void change_batch() {
-    for (const std::int64_t micro : {recipe_.batch.micro / 2, recipe_.batch.micro * 2})
-      if (micro > 0) add("batch.micro=" + std::to_string(micro), [&](Recipe& other) { other.batch.micro = micro; });
-  }
-
-  void change_pipeline() {
-    if (mesh_.pipeline > 1) {
-      for (const std::int64_t loops : {recipe_.pipeline.loops, recipe_.pipeline.loops * 2}) {
-        change_schedule(PipelineSchedule::breadth_first, loops);
-        change_schedule(PipelineSchedule::interleaved, loops);
-      }
-    }
-    // On one rank it accumulates gradients with one micro-batch alive.
-    change_schedule(PipelineSchedule::one_forward_one_backward, 1);
-  }
-
-  void change_schedule(PipelineSchedule schedule, std::int64_t loops) {
-    auto text = "pipeline.schedule=" + std::string(traits_of(schedule).word);
-    if (loops != recipe_.pipeline.loops) text += " pipeline.loops=" + std::to_string(loops);
-    add(text, [&](Recipe& other) {
-      other.pipeline.schedule = schedule;
-      other.pipeline.loops = loops;
-    });
-  }
-
-  void change_degrees() {
-    if (mesh_.data % 2 != 0) return;
-    change_tensor();
-    add(halved_data("pipeline", mesh_.pipeline * 2), [&](Recipe& other) {
-      other.parallel.pipeline = mesh_.pipeline * 2;
-      other.parallel.data = mesh_.data / 2;
-    });
-  }
-
-  // Keys whose defaults follow `tensor` are written out if they change, so that --set yields this recipe whether or not
-  // the recipe's file states them.
-  void change_tensor() {
-    const std::int64_t degree = mesh_.tensor * 2;
-    const bool splits_experts = recipe_.model.moe && recipe_.parallel.expert_tensor == recipe_.parallel.tensor;
-    const std::int64_t expert_tensor = splits_experts || !recipe_.model.moe ? degree : recipe_.parallel.expert_tensor;
-    std::string text = halved_data("tensor", degree);
-    if (mesh_.tensor == 1) text += " parallel.sequence=true";
-    if (recipe_.model.moe) text += " parallel.expert_tensor=" + std::to_string(expert_tensor);
-    add(text, [&](Recipe& other) {
-      other.parallel.tensor = degree;
-      other.parallel.data = mesh_.data / 2;
-      other.parallel.sequence = other.parallel.sequence || mesh_.tensor == 1;
-      other.parallel.expert_tensor = expert_tensor;
-    });
-  }
-
-  // Doubling a degree takes the ranks from data parallelism, so that the world size stays the same.
-  std::string halved_data(const std::string& key, std::int64_t degree) const {
-    return "parallel." + key + "=" + std::to_string(degree) + " parallel.data=" + std::to_string(mesh_.data / 2);
-  }
-
-  const Recipe& recipe_;
-  const Mesh& mesh_;
-  std::vector<Change> changes_;
-};
-
-}  // namespace
-
-std::vector<PlanSuggestion> suggest(const Plan& plan, const ClusterProfile& profile) {
-  std::vector<PlanSuggestion> suggestions;
-  const Neighbours neighbours(plan);
-  for (const Change& change : neighbours.changes()) {
+std::vector<Neighbour> price_neighbours(const Recipe& recipe, const Mesh& mesh, const ClusterProfile& profile) {
+  std::vector<Neighbour> priced;
+  for (const Recipe& other : neighbours(recipe, mesh)) {
     try {
-      const PlanReport report = make_plan(change.recipe, profile).report;
-      const bool faster = report.step.seconds < worthwhile * plan.report.step.seconds;
-      // A change that does not fit helps nobody; if the plan does not fit yet, any change that fits does.
-      if (!report.fits || (plan.report.fits && !faster)) continue;
-      suggestions.push_back({change.text, report.step.seconds, fullest_rank(report).peak_bytes, report.fits});
+      const PlanReport report = make_plan(other, profile).report;
+      Neighbour neighbour{other, report.mesh, report.fits, report.step.seconds, fullest_rank(report).peak_bytes};
+      // Another way to the same plan is no second suggestion.
+      const auto same = [&](const Neighbour& earlier) { return earlier.prices_like(neighbour); };
+      if (report.mesh.world() == mesh.world() && std::ranges::none_of(priced, same))
+        priced.push_back(std::move(neighbour));
     } catch (const Error&) {
       // A neighbour that breaks a rule of recipes or cannot be laid out is not a suggestion.
     }
   }
-  std::ranges::stable_sort(suggestions, {}, &PlanSuggestion::step_seconds);
-  if (suggestions.size() > suggestion_count) suggestions.resize(suggestion_count);
+  return priced;
+}
+
+// The neighbours that fit or, where none does, those of the leanest neighbours, until some fit.
+std::vector<Neighbour> fitting_neighbours(const Plan& plan, const ClusterProfile& profile) {
+  std::vector<Neighbour> from{{plan.report.recipe, plan.report.mesh, plan.report.fits, 0, 0}};
+  for (int changes = 1; changes <= most_changes && !from.empty(); ++changes) {
+    std::vector<Neighbour> reached;
+    for (const Neighbour& start : from)
+      std::ranges::move(price_neighbours(start.recipe, start.mesh, profile), std::back_inserter(reached));
+    std::vector<Neighbour> fitting;
+    std::ranges::copy_if(reached, std::back_inserter(fitting), &Neighbour::fits);
+    if (!fitting.empty()) return fitting;
+    std::ranges::stable_sort(reached, {}, &Neighbour::peak_bytes);
+    if (reached.size() > kept_neighbours) reached.resize(kept_neighbours);
+    from = std::move(reached);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<PlanSuggestion> suggest(const Plan& plan, const ClusterProfile& profile) {
+  const PlanReport& report = plan.report;
+  std::vector<Neighbour> better =
+      report.fits ? price_neighbours(report.recipe, report.mesh, profile) : fitting_neighbours(plan, profile);
+  // A change that does not fit helps nobody; if the plan does not fit yet, any change that fits does.
+  std::erase_if(better, [&](const Neighbour& other) {
+    return !other.fits || (report.fits && other.step_seconds >= worthwhile * report.step.seconds);
+  });
+  std::ranges::stable_sort(better, {}, &Neighbour::step_seconds);
+  const auto same = std::ranges::unique(better, &Neighbour::prices_like);
+  better.erase(same.begin(), same.end());
+  if (better.size() > suggestion_count) better.resize(suggestion_count);
+  std::vector<PlanSuggestion> suggestions;
+  for (const Neighbour& other : better)
+    suggestions.push_back({change_words(report.recipe, other.recipe), other.step_seconds, other.peak_bytes, true});
   return suggestions;
 }
 

@@ -79,6 +79,10 @@ void MemoryLedger::apply(const Event& event) {
       return add(MemoryCategory::gradients, stage.unreduced_gradients);
     case MemoryChange::gradients_are_reduced:
       return add(MemoryCategory::gradients, -stage.unreduced_gradients - stage.cast_gradients);
+    case MemoryChange::partial_gradients_begin:
+      return add(MemoryCategory::gradients, stage.partial_gradients);
+    case MemoryChange::partial_gradients_end:
+      return add(MemoryCategory::gradients, -stage.partial_gradients);
     case MemoryChange::accumulation_begins:
       return add(MemoryCategory::gradients, stage.accumulated_gradients);
     case MemoryChange::accumulation_ends:

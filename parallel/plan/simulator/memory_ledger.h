@@ -16,6 +16,7 @@ enum class MemoryChange : std::uint8_t {
   weights_are_freed,
   gradients_are_reduced,
   accumulation_ends,
+  partial_gradients_end,
   optimizer_ends,
   forward_starts,
   backward_starts,
@@ -23,6 +24,7 @@ enum class MemoryChange : std::uint8_t {
   weights_are_gathered,
   gradients_begin,
   accumulation_begins,
+  partial_gradients_begin,
   optimizer_starts,
 };
 

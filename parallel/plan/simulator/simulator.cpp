@@ -9,47 +9,13 @@
 #include <tuple>
 #include <utility>
 
-#include "parallel/plan/simulator/data_stream.h"
-#include "parallel/plan/simulator/memory_ledger.h"
+#include "parallel/plan/simulator/clocks.h"
 
 namespace llmtrain {
 
 namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
-
-// The progress of a rank through its schedule. Times are in seconds.
-struct RankClock {
-  RankClock(const ScheduleShape& shape, const StepMemory& memory, std::int32_t rank_in, Timeline timeline)
-      : rank(rank_in), ledger(shape, memory, rank_in, timeline, result) {}
-  // The ledger refers to `result`.
-  RankClock(const RankClock&) = delete;
-
-  std::int32_t rank;
-  std::size_t next = 0;         // instruction
-  double clock = 0;             // the compute stream is busy until then
-  double input_ready = 0;       // end of the transfers that the next pass waits for
-  double longest_transfer = 0;  // duration of the longest of them
-  double reduced = 0;           // end of the last reduction
-  std::int32_t reducing = -1;   // its stage while the whole gradients are held, else −1
-  double send_free = 0;         // the outgoing link is busy until then
-  double receive_free = 0;      // the incoming link, likewise
-  double* awaited = nullptr;    // the arrival whose time the rank waits for, if its sender has not sent yet
-  DataStream data;
-  RankSimulation result;
-  MemoryLedger ledger;
-};
-
-struct StageClock {
-  double gathered = 0;           // its weights are there, or the first bucket of the updated ones
-  double updated = 0;            // all updated weights are there
-  Interval reducing;             // the part of its next reduction that ran beside the backward
-  double left_to_reduce = 0;     // the rest of it
-  double reduced = 0;            // end of the last reduction of its gradients
-  std::int32_t unreduced = 0;    // backward passes since the last reduction
-  bool holds_gradients = false;  // whole gradients that are not reduced yet
-  bool accumulates = false;      // gradients that are not FP8 yet
-};
 
 // A discrete-event simulation: each rank is a process that runs until its next pass ends or it waits for a tensor; the
 // queue resumes the rank with the earliest time.
@@ -226,11 +192,23 @@ class Simulator {
     change_memory(here, here.clock, MemoryChange::accumulation_ends, stage);
   }
 
+  // A step's first reduction writes the rank's own gradients, the others add to them.
+  void begin_partial(RankClock& here, std::int32_t stage) {
+    StageClock& clock = stages_[static_cast<std::size_t>(stage)];
+    if (!std::exchange(clock.has_reduced, true)) return;
+    if (memory_.stages[static_cast<std::size_t>(stage)].partial_gradients == 0) return;
+    clock.holds_partial = true;
+    change_memory(here, here.clock, MemoryChange::partial_gradients_begin, stage);
+  }
+
   // Whole gradients are released at the rank's next reduction or optimizer step: an asynchronous reduction may read
   // them until then.
   void end_reduction(RankClock& here) {
     if (here.reducing < 0) return;
-    change_memory(here, std::max(here.clock, here.reduced), MemoryChange::gradients_are_reduced, here.reducing);
+    const double now = std::max(here.clock, here.reduced);
+    change_memory(here, now, MemoryChange::gradients_are_reduced, here.reducing);
+    if (std::exchange(stages_[static_cast<std::size_t>(here.reducing)].holds_partial, false))
+      change_memory(here, now, MemoryChange::partial_gradients_end, here.reducing);
     here.reducing = -1;
   }
 
@@ -275,6 +253,7 @@ class Simulator {
     const Interval interval = run_collective(here, stage.left_to_reduce, stage.reducing);
     end_reduction(here);
     end_accumulation(here, instruction.stage);
+    begin_partial(here, instruction.stage);
     stage.reduced = here.reduced = interval.end;
     stage.unreduced = 0;
     stage.holds_gradients = false;

@@ -99,7 +99,10 @@ struct StageMemory {
   double unreduced_gradients = 0;
   // From the first Backward to ReduceGradients or the optimizer step, whichever makes FP8 of them: category gradients.
   double accumulated_gradients = 0;
-  double cast_gradients = 0;       // the FP8 ones of these, from then to the end of the reduction (ZeRO-2 and -3)
+  double cast_gradients = 0;  // the FP8 ones of these, from then to the end of the reduction (ZeRO-2 and -3)
+  // The shard that the second and later reductions of a step receive before it is added to the first one's:
+  // ReduceGradients to the end of the reduction, like unreduced_gradients (ZeRO-2 and -3): category gradients.
+  double partial_gradients = 0;
   double saved_activations = 0;    // Forward … Backward of one micro-batch: what the backward needs
   double forward_workspace = 0;    // during one Forward, in addition to what is saved: category buffers
   double backward_workspace = 0;   // during one Backward (recomputed activations, logits' gradients): buffers

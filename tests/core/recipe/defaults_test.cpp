@@ -64,7 +64,7 @@ TEST_CASE("Every key except the required ones has its documented default", "[rec
     "precision": {"compute": "fp32", "gradients": "fp32", "fp8_level": "off"},
     "parallel": {"tensor": 1, "sequence": false, "pipeline": 1, "context": 1, "expert": 1, "expert_tensor": 1,
       "data": "auto", "zero_stage": 0, "zero_shard_ranks": "auto", "overlap": true},
-    "pipeline": {"schedule": "breadth_first", "loops": 1, "balance": "layers"},
+    "pipeline": {"schedule": "interleaved", "balance": "layers", "loops": 1},
     "memory": {"recompute": "none", "offload": {"optimizer": false, "weights": false, "activations": false}},
     "kernels": {"attention": "auto"},
     "cluster": {"profile": "auto", "program": "llmtrain", "nodes": 1, "devices_per_node": "auto", "device": "auto"},
@@ -93,6 +93,33 @@ TEST_CASE("Defaults follow the keys that they depend on", "[recipe]") {
   CHECK(recipe.model.moe->top_k == 1);
   CHECK_FALSE(recipe.model.moe->normalize_gates);
   CHECK(parse(json, {"model.moe.top_k=2"}).model.moe->normalize_gates);
+}
+
+TEST_CASE("ZeRO-3 without a pipeline gathers layer by layer, one micro-batch at a time", "[recipe]") {
+  struct PipelineDefault {
+    std::vector<Override> overrides;
+    PipelineSchedule schedule;
+    std::int64_t loops;
+  };
+  const std::int64_t layers = small_recipe()["model"]["layers"];
+  const auto depth_first = PipelineSchedule::interleaved, breadth_first = PipelineSchedule::breadth_first;
+  const std::string zero = "parallel.zero_stage=3";
+  const std::vector<PipelineDefault> cases{
+      {{zero}, depth_first, layers},
+      {{zero, "pipeline.balance=\"blocks\""}, depth_first, layers + 2},
+      {{zero, "pipeline.balance=[" + std::to_string(layers - 1) + ",1]"}, depth_first, 2},
+      {{"parallel.zero_stage=2"}, depth_first, 1},
+      {{zero, "parallel.pipeline=2"}, breadth_first, 1},
+      {{zero, "precision.fp8_level=\"O1\""}, breadth_first, layers},
+      // What is written stays.
+      {{zero, "pipeline.loops=1", "pipeline.schedule=\"breadth_first\""}, breadth_first, 1},
+  };
+  for (const PipelineDefault& each : cases) {
+    CAPTURE(each.overrides.back());
+    const auto pipeline = parse(small_recipe(), each.overrides).pipeline;
+    CHECK(pipeline.schedule == each.schedule);
+    CHECK(pipeline.loops == each.loops);
+  }
 }
 
 TEST_CASE("A key of a preset can be overridden without changing the others", "[recipe]") {

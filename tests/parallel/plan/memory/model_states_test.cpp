@@ -125,6 +125,8 @@ TEST_CASE("ZeRO-2 and ZeRO-3 list the full tensors that are temporary") {
   const auto whole = static_cast<double>(zero_case(0, 4).graph().parameter_count());
   CHECK(states(1).unreduced_gradients == 0);
   CHECK(states(2).unreduced_gradients == 2 * whole);
+  CHECK(states(1).partial_gradients == 0);
+  CHECK(states(2).partial_gradients == Approx(states(2).resident[MemoryCategory::gradients]));
   CHECK(states(2).gathered_weights == 0);
   CHECK(states(3).gathered_weights == 2 * whole);
   const MemoryCase alone = zero_case(3, 1);

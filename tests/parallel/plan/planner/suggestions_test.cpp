@@ -14,7 +14,8 @@ using Reader = std::function<Recipe(const std::vector<Override>&)>;
 std::vector<Override> words_of(const std::string& change) {
   std::istringstream stream(change);
   std::vector<Override> words;
-  for (std::string word; stream >> word;) words.push_back(word);
+  for (std::string word; stream >> word;)
+    if (word != "--set") words.push_back(word);
   return words;
 }
 

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/planner/neighbours.h"
+
+#include <utility>
+
+#include "core/json/json_text.h"
+#include "core/recipe/recipe_io.h"
+
+namespace llmtrain {
+namespace {
+
+class NeighbourList {
+ public:
+  NeighbourList(const Recipe& recipe, const Mesh& mesh) : recipe_(recipe), mesh_(mesh) {
+    change_sharding();
+    change_memory();
+    change_batch();
+    change_pipeline();
+    change_degrees();
+  }
+
+  std::vector<Recipe> take() { return std::move(neighbours_); }
+
+ private:
+  template <typename Edit>
+  void add(Edit edit) {
+    Recipe other = recipe_;
+    edit(other);
+    // Keys that already have the value would give the recipe itself.
+    if (!(other == recipe_)) neighbours_.push_back(std::move(other));
+  }
+
+  // The stages and their order are chosen for the sharding.
+  static void set_default_stages(Recipe& other) {
+    const PipelineRecipe defaults = with_dependent_defaults(other).pipeline;
+    other.pipeline.schedule = defaults.schedule;
+    other.pipeline.loops = defaults.loops;
+  }
+
+  void change_sharding() {
+    if (mesh_.data * mesh_.context > 1) {
+      for (const std::int64_t stage : {0, 1, 2, 3})
+        add([&](Recipe& other) {
+          other.parallel.zero_stage = stage;
+          if (mesh_.pipeline == 1 && stage != recipe_.parallel.zero_stage) set_default_stages(other);
+        });
+    }
+    if (mesh_.tensor > 1) add([](Recipe& other) { other.parallel.sequence = true; });
+    add([](Recipe& other) { other.parallel.overlap = true; });
+  }
+
+  void change_memory() {
+    for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full})
+      add([&](Recipe& other) { other.memory.recompute = recompute; });
+    add([](Recipe& other) { other.kernels.attention = AttentionKernel::flash; });
+  }
+
+  void change_batch() {
+    for (const std::int64_t micro : {recipe_.batch.micro / 2, recipe_.batch.micro * 2})
+      if (micro > 0) add([&](Recipe& other) { other.batch.micro = micro; });
+  }
+
+  void change_pipeline() {
+    // One stage per layer, and the granularities next to the recipe's.
+    const std::int64_t loops = recipe_.pipeline.loops, finest = recipe_.model.layers / mesh_.pipeline;
+    for (const std::int64_t other : {loops, loops * 2, loops / 2, finest}) {
+      if (other < 1) continue;
+      change_schedule(PipelineSchedule::breadth_first, other);
+      change_schedule(PipelineSchedule::interleaved, other);
+    }
+    if (mesh_.pipeline > 1) change_schedule(PipelineSchedule::one_forward_one_backward, 1);
+  }
+
+  void change_schedule(PipelineSchedule schedule, std::int64_t loops) {
+    // Without a pipeline stages are only what ZeRO-3 gathers.
+    const bool matters = mesh_.pipeline > 1 || recipe_.parallel.zero_stage == 3 || loops == recipe_.pipeline.loops;
+    if (!matters) return;
+    add([&](Recipe& other) {
+      other.pipeline.schedule = schedule;
+      other.pipeline.loops = loops;
+    });
+  }
+
+  // Ranks that one degree gains are taken from data parallelism, or go there, so that the world size stays the same.
+  void change_degrees() {
+    if (mesh_.data % 2 == 0) {
+      set_tensor(mesh_.tensor * 2, mesh_.data / 2);
+      set_pipeline(mesh_.pipeline * 2, mesh_.data / 2);
+      set_context(mesh_.context * 2, mesh_.data / 2);
+    }
+    if (mesh_.tensor % 2 == 0) set_tensor(mesh_.tensor / 2, mesh_.data * 2);
+    if (mesh_.pipeline % 2 == 0) set_pipeline(mesh_.pipeline / 2, mesh_.data * 2);
+    if (mesh_.context % 2 == 0) set_context(mesh_.context / 2, mesh_.data * 2);
+    if (!recipe_.model.moe) return;
+    // Expert ranks are among the data ranks.
+    add([&](Recipe& other) { other.parallel.expert = mesh_.expert * 2; });
+    if (mesh_.expert % 2 == 0) add([&](Recipe& other) { other.parallel.expert = mesh_.expert / 2; });
+  }
+
+  void set_tensor(std::int64_t tensor, std::int64_t data) {
+    const bool splits_experts = !recipe_.model.moe || recipe_.parallel.expert_tensor == recipe_.parallel.tensor;
+    add([&](Recipe& other) {
+      other.parallel.tensor = tensor;
+      other.parallel.data = data;
+      other.parallel.sequence = tensor > 1 && (other.parallel.sequence || mesh_.tensor == 1);
+      if (splits_experts) other.parallel.expert_tensor = tensor;
+    });
+  }
+
+  void set_pipeline(std::int64_t pipeline, std::int64_t data) {
+    add([&](Recipe& other) {
+      other.parallel.pipeline = pipeline;
+      other.parallel.data = data;
+      if (mesh_.pipeline > 1 && pipeline > 1) return;
+      // A list is for the stages that there were.
+      other.pipeline.balance = {};
+      set_default_stages(other);
+      if (pipeline > 1) other.pipeline.schedule = PipelineSchedule::one_forward_one_backward;
+    });
+  }
+
+  void set_context(std::int64_t context, std::int64_t data) {
+    add([&](Recipe& other) {
+      other.parallel.context = context;
+      other.parallel.data = data;
+    });
+  }
+
+  const Recipe& recipe_;
+  const Mesh& mesh_;
+  std::vector<Recipe> neighbours_;
+};
+
+// What --set takes: words of a choice without the quotes that a shell would remove.
+std::string set_word(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+
+}  // namespace
+
+std::vector<Recipe> neighbours(const Recipe& recipe, const Mesh& mesh) { return NeighbourList(recipe, mesh).take(); }
+
+std::string change_words(const Recipe& recipe, const Recipe& other) {
+  const Json before = to_json(recipe), after = to_json(other);
+  const Json before_default = to_json(with_dependent_defaults(recipe));
+  const Json after_default = to_json(with_dependent_defaults(other));
+  std::string words;
+  for (const char* section : {"batch", "parallel", "pipeline", "memory", "kernels"}) {
+    for (const auto& item : after[section].items()) {
+      const auto has = [&](const Json& of) { return of[section][item.key()] == item.value(); };
+      // A file that does not state the key follows its default, which may be another now.
+      const bool may_follow = before[section][item.key()] == before_default[section][item.key()];
+      if (has(before) && (!may_follow || has(after_default))) continue;
+      words += (words.empty() ? "" : " --set ") + std::string(section) + "." + item.key() + "=" + set_word(item.value());
+    }
+  }
+  return words;
+}
+
+}  // namespace llmtrain
