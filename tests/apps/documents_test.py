@@ -18,7 +18,7 @@ ELSEWHERE = {
     "cmake --install": "install_test", "/opt/llmtrain/bin/llmtrain": "install_test",
     "cd build && cpack": "install_test", "apt-get install": "it needs an empty machine",
     "podman": "it needs podman", "apptainer": "it needs apptainer", "source <(llmtrain completion": "shell_test",
-    "sbatch": "it needs Slurm",
+    "sbatch": "it needs Slurm", "srun": "it needs Slurm",
 }
 # Commands that start many processes or measure this machine for minutes.
 SLOW = ("calibrate", "mpirun -n 16", "--ranks 8", "--ranks 4  ")
