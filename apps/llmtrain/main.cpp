@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <CLI/CLI.hpp>
 #include <exception>
-#include <new>
 #include <string>
 #include <string_view>
 
@@ -10,6 +9,7 @@
 #include "apps/llmtrain/standard_streams.h"
 #include "apps/llmtrain/usage.h"
 #include "core/base/error.h"
+#include "core/base/host_memory.h"
 #include "core/base/log.h"
 
 namespace llmtrain::app {
@@ -57,10 +57,9 @@ int main(int argument_count, char** arguments) {
     return app::parse_and_act(argument_count, arguments);
   } catch (const Error& error) {
     return app::fail(error.code(), error.what());
-    // Not a mistake of the program: models larger than the machine are easily asked for.
-  } catch (const std::bad_alloc&) {
-    return app::fail(ExitCode::internal_error, "out of memory: this machine cannot hold what was asked for");
   } catch (const std::exception& error) {
+    // Not a mistake of the program: models larger than the machine are easily asked for.
+    if (const auto text = out_of_memory(error)) return app::fail(ExitCode::internal_error, *text);
     return app::fail(ExitCode::internal_error, std::string("internal error: ") + error.what());
   }
 }

@@ -9,6 +9,7 @@
 
 #include "apps/llmtrain/installation.h"
 #include "core/base/error.h"
+#include "core/base/host_memory.h"
 #include "parallel/plan/cost/program.h"
 
 namespace llmtrain::app {
@@ -65,6 +66,9 @@ ClusterProfile profile_of(const Recipe& recipe) {
   if (name.find('/') == std::string::npos && !name.ends_with(".json"))
     require_folder(profiles_folder(), "LLMTRAIN_PROFILES");
   ClusterProfile profile = load_profile(name, profiles_folder());
+  // Wherever its figures are from, the device of "auto" is this machine.
+  if (recipe.cluster.profile == "auto" && profile.device.kind == DeviceKind::cpu)
+    profile.device.memory_bytes = static_cast<double>(host_memory().total);
   profile.program = load_program(recipe.cluster.program, programs_folder());
   return profile;
 }

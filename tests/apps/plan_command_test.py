@@ -2,6 +2,8 @@
 """`llmtrain plan` as users and scripts call it: summary, JSON, page and trace, warnings, and what it refuses."""
 import json
 import math
+import pathlib
+import re
 import unittest
 
 from program import PROGRAM, SOURCE, ProgramTest, small
@@ -171,6 +173,15 @@ class Bad(PlanTest):
                 self.assertNotIn("internal", result.stderr)
                 for part in parts:
                     self.assertIn(part, result.stderr)
+
+    def test_a_processor_has_the_memory_of_its_machine(self):
+        self.write("recipe.json", small())
+        total = 1024 * int(re.search(r"MemTotal: *(\d+)", pathlib.Path("/proc/meminfo").read_text()).group(1))
+        here = self.report("recipe.json")["device_memory_bytes"]
+        self.assertTrue(0 < here <= total, (here, total))
+        self.assertEqual(self.report("recipe.json", "--set", "cluster.profile=cpu")["device_memory_bytes"], 0)
+        large = ("--set", "model.hidden_size=65536", "--set", "model.layers=1000")
+        self.assertFalse(self.report("recipe.json", *large)["fits"])
 
     def test_profiles(self):
         for text in ("", "{}", "[]", '{"name": 3}', '{"device": {"memory_bytes": -1}}', '{"nodes": 1}'):

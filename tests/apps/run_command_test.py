@@ -2,6 +2,7 @@
 """Commands that load the training runtime: invalid data, run directories, full disks, and a complete small run."""
 import json
 import os
+import re
 import resource
 import signal
 import struct
@@ -9,7 +10,7 @@ import subprocess
 import unittest
 
 import checkpoint_folder
-from program import TEXT, TrainingTest, needs_nobody, small, without_rights
+from program import SOURCE, TEXT, TrainingTest, needs_nobody, small, without_rights
 
 def words(*tokens):
     return struct.pack(f"<{len(tokens)}H", *tokens)
@@ -217,6 +218,20 @@ class SmallRun(TrainingTest):
         self.assertIn("</html>", (folder / "report.html").read_text())
         log = (folder / "log" / "rank-00000.log").read_text()
         self.assertRegex(log, r"one step took \S+ \(median\), planned \S+; memory .* at its peak, planned ")
+
+    def test_a_run_that_may_not_fit(self):
+        profile = json.loads((SOURCE / "recipes" / "clusters" / "cpu.json").read_text())
+        profile["device"]["memory_bytes"] = 201_000_000
+        self.write("small.cluster.json", profile)
+        # Logits of a large vocabulary, which full recomputation does not need at once.
+        self.write("recipe.json", small({"data.train": [{"path": "text.txt"}], "model.layers": 8,
+                                         "model.max_sequence_length": 40, "batch.global": 8, "batch.micro": 8,
+                                         "cluster.profile": "./small.cluster.json"}))
+        said = self.run_program("run", "recipe.json").stderr
+        self.assertRegex(said, r"this run may not fit: rank 0 needs 19\d MiB, and a rank has 192 MiB \(profile cpu\); "
+                               r"the cheapest change that fits: --set \w+\.\w+=")
+        changes = said.split("change that fits: ")[1].split("\n")[0].split()
+        self.assertTrue(json.loads(self.run_program("plan", "recipe.json", "--json", *changes).stdout)["fits"])
 
     def test_missing_profile(self):
         self.refused(2, ["/cluster/profile", "a100-80gb"], "run", "recipe.json", "--set", "cluster.profile=a100-80g")

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "apps/llmtrain/doctor/findings.h"
+#include "core/base/host_memory.h"
 #include "core/base/units.h"
 
 namespace llmtrain::app {
@@ -68,17 +69,11 @@ void find_cores(std::vector<Finding>& findings) {
 }
 
 void find_memory(std::vector<Finding>& findings) {
-  const std::int64_t total = std::atoll(value_in("/proc/meminfo", "MemTotal").c_str()) * 1024;
-  std::int64_t available = std::atoll(value_in("/proc/meminfo", "MemAvailable").c_str()) * 1024;
-  std::string text = format_bytes(total) + ", " + format_bytes(available) + " available";
-  // "max" reads as 0, which is no limit.
-  const std::int64_t limit = std::atoll(first_line("/sys/fs/cgroup/memory.max").c_str());
-  if (limit > 0 && limit < total) {
-    text += ", this container's limit is " + format_bytes(limit);
-    available = std::min(available, limit);
-  }
-  findings.push_back(available < 2 * gibibyte ? Finding{FindingState::note, "memory", text, "end other programs"}
-                                              : Finding{FindingState::ok, "memory", text, ""});
+  const HostMemory memory = host_memory();
+  std::string text = format_bytes(memory.total) + ", " + format_bytes(memory.available) + " available";
+  if (memory.limit > 0) text += ", which is this container's limit";
+  findings.push_back(memory.available < 2 * gibibyte ? Finding{FindingState::note, "memory", text, "end other programs"}
+                                                     : Finding{FindingState::ok, "memory", text, ""});
 }
 
 void find_huge_pages(std::vector<Finding>& findings) {

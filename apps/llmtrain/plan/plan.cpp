@@ -21,6 +21,7 @@
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "core/base/units.h"
 #include "core/recipe/recipe_io.h"
 #include "parallel/plan/cost/cluster_profile.h"
 #include "parallel/plan/cost/named_file.h"
@@ -76,6 +77,19 @@ double process_bytes(const PlanReport& report, const RunLaunch& launch) {
   return bytes;
 }
 
+// Before the ranks allocate: a process that the system ends for its memory says nothing.
+void warn_of_memory(const Plan& plan, const ClusterProfile& profile) {
+  const PlanReport& report = plan.report;
+  if (report.fits) return;
+  const PlannedRank& fullest = fullest_rank(report);
+  const auto changes = suggest(plan, profile);
+  const auto text = [](double bytes) { return format_bytes(static_cast<std::int64_t>(bytes)); };
+  log().warn("this run may not fit: rank {} needs {}, and a rank has {} (profile {}); {}", fullest.rank,
+             text(fullest.peak_bytes), text(report.device_memory_bytes), report.profile,
+             changes.empty() ? "no single change fits, llmtrain plan --search tries all layouts"
+                             : "the cheapest change that fits: --set " + changes.front().change);
+}
+
 int search(const PlanOptions& options, const Recipe& recipe) {
   SearchOutputs outputs;
   outputs.json = options.outputs.json;
@@ -122,6 +136,7 @@ std::optional<RunPlan> plan_for_run(std::shared_ptr<const Layout> layout, const 
   if (has_no_profile(layout->recipe())) return std::nullopt;
   const ClusterProfile profile = profile_of(layout->recipe());
   const Plan plan = plan_of(std::move(layout), profile, Timeline::record);
+  warn_of_memory(plan, profile);
   RunPlan summary;
   summary.profile = plan.report.profile;
   summary.step_seconds = plan.report.step.seconds;

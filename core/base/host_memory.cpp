@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/base/host_memory.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <new>
+#include <string_view>
+
+#include "core/base/units.h"
+
+namespace llmtrain {
+namespace {
+
+// "MemTotal:       24583832 kB"
+std::int64_t bytes_in(const std::filesystem::path& meminfo, const std::string& name) {
+  std::ifstream file(meminfo);
+  for (std::string word; file >> word;) {
+    std::int64_t kilobytes = 0;
+    if (word == name + ":" && file >> kilobytes) return kilobytes * 1024;
+  }
+  return 0;
+}
+
+// What follows `words` in the text, up to the end of its line; none if it does not contain them.
+std::optional<std::string> rest_of_line(std::string_view text, std::string_view words) {
+  const auto begin = text.find(words);
+  if (begin == std::string_view::npos) return std::nullopt;
+  const std::string_view rest = text.substr(begin + words.size());
+  return std::string(rest.substr(0, rest.find('\n')));
+}
+
+std::string host_text(const std::string& asked) {
+  const HostMemory memory = host_memory();
+  return "out of memory: " + asked + ", and this machine has " + format_bytes(memory.total) + ", " +
+         format_bytes(memory.available) +
+         " of them available; llmtrain plan says what a recipe needs, and which change fits";
+}
+
+}  // namespace
+
+HostMemory host_memory() { return host_memory("/proc/meminfo", "/sys/fs/cgroup/memory.max"); }
+
+HostMemory host_memory(const std::filesystem::path& meminfo, const std::filesystem::path& limit) {
+  HostMemory memory{bytes_in(meminfo, "MemTotal"), bytes_in(meminfo, "MemAvailable"), 0};
+  std::ifstream file(limit);
+  std::int64_t bytes = 0;
+  // "max" is no number, and no limit.
+  if (!(file >> bytes) || bytes <= 0 || (memory.total > 0 && bytes >= memory.total)) return memory;
+  memory.limit = memory.total = bytes;
+  memory.available = std::min(memory.available, bytes);
+  return memory;
+}
+
+std::optional<std::string> out_of_memory(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr)
+    return host_text("this machine cannot hold what was asked for");
+  const std::string_view text = error.what();
+  if (const auto asked = rest_of_line(text, "DefaultCPUAllocator: can't allocate memory: you tried to allocate "))
+    return host_text(format_bytes(std::atoll(asked->c_str())) + " were asked for");
+  if (const auto rest = rest_of_line(text, "CUDA out of memory."))
+    return "out of memory on the GPU:" + *rest + " llmtrain plan says what a recipe needs, and which change fits";
+  return std::nullopt;
+}
+
+}  // namespace llmtrain

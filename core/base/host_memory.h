@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace llmtrain {
+
+// In bytes; 0 where the system does not say.
+struct HostMemory {
+  std::int64_t total = 0;      // of the machine or, if that is less, what its container may use
+  std::int64_t available = 0;  // of it, without making other programs swap
+  std::int64_t limit = 0;      // of the container; 0: none below the machine's memory
+};
+
+// This machine's, or what Linux would say in the given files: /proc/meminfo, and memory.max of the control group.
+HostMemory host_memory();
+HostMemory host_memory(const std::filesystem::path& meminfo, const std::filesystem::path& limit);
+
+// If the error is one of memory that could not be had, one sentence that says what was asked for (LibTorch says it;
+// std::bad_alloc does not), what this machine has, and what to do.
+std::optional<std::string> out_of_memory(const std::exception& error);
+
+}  // namespace llmtrain
