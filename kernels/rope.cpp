@@ -29,11 +29,17 @@ void check_table(const at::Tensor& x, const RopeTable& table, std::int64_t seque
 }  // namespace
 
 RopeTable make_rope_table(std::int64_t positions, std::int64_t head_dim, double theta, const at::Device& device) {
+  const at::Tensor exponents = at::arange(0, head_dim, 2, at::kDouble).div(-static_cast<double>(head_dim));
+  return make_rope_table(positions, at::pow(theta, exponents), 1, device);
+}
+
+RopeTable make_rope_table(std::int64_t positions, const at::Tensor& frequencies, double amplitude,
+                          const at::Device& device) {
   // Angles grow with the position: fp32 would leave few digits of them modulo 2π. Only their cosine and sine are
   // rounded.
-  const at::Tensor exponents = at::arange(0, head_dim, 2, at::kDouble).div(-static_cast<double>(head_dim));
-  const at::Tensor angles = at::outer(at::arange(positions, at::kDouble), at::pow(theta, exponents));
-  return {.cosine = angles.cos().to(device, at::kFloat), .sine = angles.sin().to(device, at::kFloat)};
+  const at::Tensor angles = at::outer(at::arange(positions, at::kDouble), frequencies);
+  return {.cosine = angles.cos().mul_(amplitude).to(device, at::kFloat),
+          .sine = angles.sin().mul_(amplitude).to(device, at::kFloat)};
 }
 
 RopeTable rope_rows(const RopeTable& table, const SequencePart& part, std::int64_t tokens) {

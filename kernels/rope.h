@@ -17,6 +17,11 @@ struct RopeTable {
 // angle(p, i) = p · theta^(−2i/head_dim), computed in float64.
 RopeTable make_rope_table(std::int64_t positions, std::int64_t head_dim, double theta, const at::Device& device);
 
+// angle(p, i) = p · frequencies[i], in float64; cosines and sines are multiplied by `amplitude`. frequencies is float64
+// [head_dim/2], on the CPU.
+RopeTable make_rope_table(std::int64_t positions, const at::Tensor& frequencies, double amplitude,
+                          const at::Device& device);
+
 // The angles of a part of a sequence: row i is that of its i-th token. Shares the table's memory where the part is the
 // whole sequence.
 RopeTable rope_rows(const RopeTable& table, const SequencePart& part, std::int64_t tokens);

@@ -105,6 +105,38 @@ void add_gpt2(Json& config, const ModelRecipe& model) {
   for (const std::string key : {"attn_pdrop", "embd_pdrop", "resid_pdrop"}) config[key] = model.dropout;
 }
 
+// With the keys that transformers requires or knows for the type.
+Json rope_scaling_of(const RopeScalingRecipe& scaling) {
+  switch (scaling.type) {
+    case RopeScalingType::linear:
+      return {{"rope_type", "linear"}, {"factor", scaling.factor}};
+    case RopeScalingType::llama3:
+      return {{"rope_type", "llama3"},
+              {"factor", scaling.factor},
+              {"low_freq_factor", scaling.low_frequency_factor},
+              {"high_freq_factor", scaling.high_frequency_factor},
+              {"original_max_position_embeddings", scaling.original_max_sequence_length}};
+    case RopeScalingType::yarn:
+      return {{"rope_type", "yarn"},
+              {"factor", scaling.factor},
+              {"beta_fast", scaling.beta_fast},
+              {"beta_slow", scaling.beta_slow},
+              {"attention_factor", scaling.attention_factor},
+              {"truncate", scaling.truncate},
+              {"original_max_position_embeddings", scaling.original_max_sequence_length}};
+  }
+  return {};
+}
+
+// transformers 4 reads the theta and the scaling, 5 the parameters.
+void add_rope(Json& config, const ModelRecipe& model) {
+  Json parameters = model.rope_scaling ? rope_scaling_of(*model.rope_scaling) : Json{{"rope_type", "default"}};
+  config["rope_theta"] = model.rope_theta;
+  if (model.rope_scaling) config["rope_scaling"] = parameters;
+  parameters["rope_theta"] = model.rope_theta;
+  config["rope_parameters"] = std::move(parameters);
+}
+
 void add_llama_family(Json& config, const ModelRecipe& model, HuggingfaceType type) {
   config["num_hidden_layers"] = model.layers;
   config["hidden_size"] = model.hidden_size;
@@ -115,9 +147,7 @@ void add_llama_family(Json& config, const ModelRecipe& model, HuggingfaceType ty
   config["max_position_embeddings"] = model.max_sequence_length;
   config["hidden_act"] = "silu";
   config["rms_norm_eps"] = model.norm_eps;
-  // transformers 4 reads the first, 5 the second.
-  config["rope_theta"] = model.rope_theta;
-  config["rope_parameters"] = {{"rope_theta", model.rope_theta}, {"rope_type", "default"}};
+  add_rope(config, model);
   // Llama has a key for dropout in attention only; our dropout has more places, and inference has none.
   config["attention_dropout"] = 0.0;
   if (type == HuggingfaceType::llama) config["attention_bias"] = config["mlp_bias"] = model.bias;

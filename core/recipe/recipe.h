@@ -44,6 +44,23 @@ struct MixtureOfExpertsRecipe {
   bool operator==(const MixtureOfExpertsRecipe&) const = default;
 };
 
+enum class RopeScalingType { linear, llama3, yarn };
+
+// How rotary positions reach beyond the length that a model was first trained with (core/graph/rope_frequencies.h).
+struct RopeScalingRecipe {
+  RopeScalingType type = RopeScalingType::linear;
+  double factor = 1;
+  std::int64_t original_max_sequence_length = 0;
+  double low_frequency_factor = 1;
+  double high_frequency_factor = 4;
+  double beta_fast = 32;
+  double beta_slow = 1;
+  double attention_factor = 1;
+  bool truncate = true;
+
+  bool operator==(const RopeScalingRecipe&) const = default;
+};
+
 struct ModelRecipe {
   Architecture architecture = Architecture::gpt2;
   std::int64_t layers = 0;
@@ -59,6 +76,7 @@ struct ModelRecipe {
   double norm_eps = 1e-5;
   Position position = Position::learned;
   double rope_theta = 10000;
+  std::optional<RopeScalingRecipe> rope_scaling;
   bool bias = true;      // every linear but query, key, value; layernorm's shift too
   bool qkv_bias = true;  // query, key and value
   bool qk_norm = false;

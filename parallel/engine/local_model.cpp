@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/engine/local_model.h"
 
+#include <ATen/ops/tensor.h>
+
 #include <chrono>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "core/base/error.h"
+#include "core/graph/rope_frequencies.h"
 #include "parallel/layout/emulated_machine.h"
 #include "parallel/layout/executable.h"
 #include "parallel/shard/tensor_array.h"
@@ -16,7 +20,12 @@ namespace {
 
 std::optional<kernels::RopeTable> rope_table(const ModelRecipe& model, const at::Device& device) {
   if (model.position != Position::rope) return std::nullopt;
-  return kernels::make_rope_table(model.max_sequence_length, model.head_dim, model.rope_theta, device);
+  // Whatever the scaling, computed as without one where there is none.
+  if (!model.rope_scaling)
+    return kernels::make_rope_table(model.max_sequence_length, model.head_dim, model.rope_theta, device);
+  const std::vector<double> frequencies = rope_frequencies(model);
+  return kernels::make_rope_table(model.max_sequence_length, at::tensor(frequencies, at::kDouble),
+                                  rope_amplitude(model), device);
 }
 
 // What only ranks know: that an automatic device is a GPU.

@@ -40,6 +40,16 @@ SPECIAL = ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|e
            "<|endoftext|>"]
 WORDS = ["red", "blue", "green", "seven", "Zürich", "sky", "is", "not", "a", "the", "of", "2 + 2", "?", "naïve", "code"]
 LENGTH, STEPS = 96, 20
+# Of 32 tokens before, in which the pairs of a head turn from 5 times to hardly at all.
+SCALINGS = {
+    "linear": {"rope_type": "linear", "factor": 2.5},
+    "llama3": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 0.5, "high_freq_factor": 3.0,
+               "original_max_position_embeddings": 32},
+    "yarn": {"rope_type": "yarn", "factor": 3.0, "beta_fast": 4.0, "beta_slow": 0.25,
+             "original_max_position_embeddings": 32},
+    "yarn, not truncated": {"rope_type": "yarn", "factor": 3.0, "truncate": False, "attention_factor": 1.3,
+                            "original_max_position_embeddings": 32},
+}
 
 
 def conversations(count):
@@ -66,11 +76,12 @@ def write_tokenizer(folder):
                                                 bos_token="<|begin_of_text|>")
 
 
-def write_model(folder, vocabulary):
+def write_model(folder, vocabulary, scaling=None):
     torch.manual_seed(5)
     config = transformers.LlamaConfig(vocab_size=vocabulary, hidden_size=48, intermediate_size=80, num_hidden_layers=2,
                                       num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=LENGTH,
-                                      initializer_range=0.1, tie_word_embeddings=False)
+                                      initializer_range=0.1, tie_word_embeddings=False,
+                                      rope_parameters={"rope_theta": 5000.0, **(scaling or {"rope_type": "default"})})
     transformers.LlamaForCausalLM(config).save_pretrained(folder)
 
 
@@ -158,6 +169,19 @@ class FineTuning(unittest.TestCase):
 
     def test_llama3(self):
         self.check("llama3", False, 4)
+
+    def test_scaled_positions(self):
+        """Imported, trained and exported again: the logits are those of the model that transformers trained."""
+        ids = torch.tensor([labelled(self.tokenizer, "chatml", self.lines[9]["messages"])[0][:LENGTH]])
+        for index, scaling in enumerate(SCALINGS.values()):
+            with self.subTest(scaling):
+                write_model(self.folder / f"scaled-{index}", len(self.tokenizer), scaling)
+                trained, run = self.check("chatml", True, 2, f"scaled-{index}", 5)
+                program.run("checkpoint", "export", self.folder / run, self.folder / f"out-{index}", "--to", "hf")
+                ours = transformers.AutoModelForCausalLM.from_pretrained(self.folder / f"out-{index}")
+                with torch.no_grad():
+                    difference = (ours(ids).logits - trained(ids).logits).abs().max().item()
+                self.assertLess(difference, 1e-3)
 
 
 if __name__ == "__main__":

@@ -5,13 +5,16 @@ import os
 import subprocess
 
 
-def train(recipe_path, run_directory):
-    """The training rows of metrics.jsonl of a complete run."""
-    command = [os.environ["LLMTRAIN_PROGRAM"], "run", str(recipe_path), "--run-dir", str(run_directory)]
-    result = subprocess.run(command, capture_output=True, text=True, errors="replace",
-                            check=False)
+def run(*arguments):
+    command = [os.environ["LLMTRAIN_PROGRAM"], *map(str, arguments)]
+    result = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if result.returncode != 0:
         raise AssertionError(f"{' '.join(command)} ended with {result.returncode}:\n{result.stdout}{result.stderr}")
+
+
+def train(recipe_path, run_directory):
+    """The training rows of metrics.jsonl of a complete run."""
+    run("run", recipe_path, "--run-dir", run_directory)
     lines = (run_directory / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     return [row for row in map(json.loads, lines) if "loss" in row]
 

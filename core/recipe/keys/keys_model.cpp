@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
+#include <cmath>
 #include <optional>
 #include <string>
 
@@ -19,6 +20,7 @@ constexpr std::array<std::string_view, 3> architecture_words = {"gpt2", "gpt-rop
 constexpr std::array<std::string_view, 3> activation_words = {"gelu", "gelu_tanh", "swiglu"};
 constexpr std::array<std::string_view, 2> norm_words = {"layernorm", "rmsnorm"};
 constexpr std::array<std::string_view, 2> position_words = {"learned", "rope"};
+constexpr std::array<std::string_view, 3> rope_scaling_words = {"linear", "llama3", "yarn"};
 constexpr std::array<std::string_view, 2> router_words = {"linear", "cosine"};
 constexpr std::array<std::string_view, 2> priority_words = {"position", "score"};
 constexpr std::array<std::string_view, 3> balance_loss_words = {"gshard", "load_importance", "none"};
@@ -129,6 +131,33 @@ void describe_preset_switches(KeyVisitor& keys, ModelRecipe& model, const Preset
                keys.otherwise(model.tie_embeddings, preset.tie_embeddings));
 }
 
+// As transformers has it by default.
+double default_attention_factor(const RopeScalingRecipe& scaling) {
+  return scaling.type == RopeScalingType::yarn && scaling.factor > 1 ? 0.1 * std::log(scaling.factor) + 1 : 1;
+}
+
+void describe_rope_scaling(KeyVisitor& keys, RopeScalingRecipe& scaling, const ModelRecipe& model) {
+  keys.choice({"type", "Positions divided by the factor, or only those of low frequencies as in Llama 3.1 or YaRN.", "",
+               Presence::required},
+              scaling.type, rope_scaling_words);
+  keys.number({"factor", "How many times longer sequences may be.", "", Presence::required}, scaling.factor, {1, 1e6});
+  keys.integer({"original_max_sequence_length", "Longest sequence before the scaling; not used by linear.",
+                "model.max_sequence_length"},
+               keys.otherwise(scaling.original_max_sequence_length, model.max_sequence_length), sequence_range);
+  keys.number({"low_frequency_factor", "llama3: pairs that turn less often within the original length are divided."},
+              scaling.low_frequency_factor, {0, 1e6, RangeEnds::open_minimum});
+  keys.number({"high_frequency_factor", "llama3: pairs that turn more often are unchanged."},
+              scaling.high_frequency_factor, {0, 1e6, RangeEnds::open_minimum});
+  keys.number({"beta_fast", "yarn: pairs that turn more often within the original length are unchanged."},
+              scaling.beta_fast, {0, 1e6, RangeEnds::open_minimum});
+  keys.number({"beta_slow", "yarn: pairs that turn less often are divided."}, scaling.beta_slow,
+              {0, 1e6, RangeEnds::open_minimum});
+  keys.number({"attention_factor", "yarn: factor of rotated queries and of rotated keys.", "0.1 × ln(factor) + 1"},
+              keys.otherwise(scaling.attention_factor, default_attention_factor(scaling)),
+              {0, 1e6, RangeEnds::open_minimum});
+  keys.boolean({"truncate", "yarn: the division begins and ends at whole pairs."}, scaling.truncate);
+}
+
 void describe_experts(KeyVisitor& keys, MixtureOfExpertsRecipe& moe, const ModelRecipe& model) {
   keys.integer({"experts", "Routed experts per layer.", "", Presence::required}, moe.experts, head_range);
   keys.integer({"top_k", "Experts that each token is routed to."}, moe.top_k, head_range);
@@ -169,6 +198,9 @@ void describe_model(KeyVisitor& keys, ModelRecipe& model) {
     describe_preset_words(keys, model, preset);
     keys.number({"rope_theta", "Base of the rotary embeddings' wavelengths; used only if position is rope."},
                 model.rope_theta, {1, 1e12, RangeEnds::open_minimum});
+    keys.optional_section({"rope_scaling", "Rotary positions beyond the length of earlier training; null: none."},
+                          model.rope_scaling,
+                          [&](RopeScalingRecipe& scaling) { describe_rope_scaling(keys, scaling, model); });
     describe_preset_switches(keys, model, preset);
     keys.number(
         {"dropout", "Dropout probability after embedding, attention and feed-forward, and of attention probabilities."},

@@ -2,10 +2,13 @@
 #include "core/recipe/model_from/huggingface_config.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 
 #include "core/base/error.h"
@@ -126,28 +129,62 @@ ModelRecipe read_gpt2(ConfigReader& reader) {
   return model;
 }
 
+// YaRN's factor of attention: given, or by the rules of transformers' _compute_yarn_parameters.
+double read_attention_factor(ConfigReader& reader, const std::string& pointer, double factor) {
+  const auto magnitude = [factor](double scale) { return factor <= 1 ? 1 : 0.1 * scale * std::log(factor) + 1; };
+  const double scale = reader.number(pointer + "mscale", 0), of_all = reader.number(pointer + "mscale_all_dim", 0);
+  const double otherwise = scale != 0 && of_all != 0 ? magnitude(scale) / magnitude(of_all) : magnitude(1);
+  return reader.number(pointer + "attention_factor", otherwise);
+}
+
+// The scaling at `pointer`, which ends with a slash; none where the type is "default".
+std::optional<RopeScalingRecipe> read_rope_scaling(ConfigReader& reader, const std::string& pointer,
+                                                   const JsonValue& type, std::int64_t longest) {
+  if (type == "default") return std::nullopt;
+  constexpr std::array<std::string_view, 3> types = {"linear", "llama3", "yarn"};
+  const auto found = std::ranges::find_if(types, [&](std::string_view each) { return type == each; });
+  RopeScalingRecipe scaling;
+  if (found == types.end()) {
+    reader.problem(pointer + "rope_type",
+                   "is " + ConfigReader::shown(type) + "; only linear, llama3 and yarn scaling of RoPE are supported");
+    return scaling;
+  }
+  scaling.type = static_cast<RopeScalingType>(found - types.begin());
+  const std::string original = pointer + "original_max_position_embeddings";
+  scaling.original_max_sequence_length = reader.size(original, longest);
+  scaling.factor = reader.number(
+      pointer + "factor", static_cast<double>(longest) / static_cast<double>(scaling.original_max_sequence_length));
+  scaling.low_frequency_factor = reader.number(pointer + "low_freq_factor", scaling.low_frequency_factor);
+  scaling.high_frequency_factor = reader.number(pointer + "high_freq_factor", scaling.high_frequency_factor);
+  scaling.beta_fast = reader.number(pointer + "beta_fast", scaling.beta_fast);
+  scaling.beta_slow = reader.number(pointer + "beta_slow", scaling.beta_slow);
+  scaling.truncate = reader.boolean(pointer + "truncate", true);
+  if (scaling.type == RopeScalingType::yarn)
+    scaling.attention_factor = read_attention_factor(reader, pointer, scaling.factor);
+  return scaling;
+}
+
 // Older files have "rope_theta" and "rope_scaling", newer ones both in "rope_parameters".
-double read_rope_theta(ConfigReader& reader) {
-  const double theta = reader.number("rope_theta", 10000);
+void read_rope(ConfigReader& reader, ModelRecipe& model) {
+  model.rope_theta = reader.number("rope_theta", 10000);
   const JsonValue* scaling = reader.get("rope_scaling");
   // "rope_scaling" where it is in use, since its settings then override the plain theta.
   const std::string key = scaling != nullptr && !scaling->empty() ? "rope_scaling" : "rope_parameters";
   const JsonValue* rope = reader.get(key);
-  if (rope == nullptr) return theta;
+  if (rope == nullptr) return;
   const std::string pointer = key + "/";
   if (!rope->is_object()) {
     reader.problem(key, "is " + ConfigReader::shown(*rope) + "; an object is needed");
-    return theta;
+    return;
   }
   const JsonValue type = rope->value("rope_type", rope->value("type", JsonValue("default")));
-  if (type != "default")
-    reader.problem(pointer + "rope_type", "is " + ConfigReader::shown(type) + "; RoPE scaling is not supported");
+  model.rope_scaling = read_rope_scaling(reader, pointer, type, model.max_sequence_length);
   for (const auto& item : rope->items())
     if (item.value().is_object())
       reader.problem(pointer + item.key(), "sets RoPE for some layers only; RoPE per layer is not supported");
   if (reader.number(pointer + "partial_rotary_factor", 1) != 1)
     reader.problem(pointer + "partial_rotary_factor", "is not 1; only the rotation of whole heads is supported");
-  return reader.number(pointer + "rope_theta", theta);
+  model.rope_theta = reader.number(pointer + "rope_theta", model.rope_theta);
 }
 
 void refuse_sliding_window(ConfigReader& reader, HuggingfaceType type, const ModelRecipe& model) {
@@ -231,7 +268,7 @@ ModelRecipe read_llama_family(ConfigReader& reader, HuggingfaceType type) {
   model.norm = NormKind::rmsnorm;
   model.norm_eps = reader.number("rms_norm_eps", 1e-6);
   model.position = Position::rope;
-  model.rope_theta = read_rope_theta(reader);
+  read_rope(reader, model);
   read_biases(reader, type, model);
   model.qk_norm = type == HuggingfaceType::qwen3 || type == HuggingfaceType::qwen3_moe;
   model.tie_embeddings = reader.boolean("tie_word_embeddings", false);

@@ -33,6 +33,20 @@ Verdict check_head_dim(const Recipe& recipe, const Known&) {
   return must_be_multiple(recipe.model.head_dim, 2, "2 where model.position is rope");
 }
 
+Verdict check_rope_scaling(const Recipe& recipe, const Known&) {
+  if (!recipe.model.rope_scaling || recipe.model.position == Position::rope) return {};
+  return Refusal{"scales no positions", "needs model.position \"rope\"", "null"};
+}
+
+Verdict check_frequency_factors(const Recipe& recipe, const Known&) {
+  const auto& scaling = recipe.model.rope_scaling;
+  if (!scaling || scaling->type != RopeScalingType::llama3) return {};
+  if (scaling->high_frequency_factor > scaling->low_frequency_factor) return {};
+  return Refusal{
+      number_words(scaling->high_frequency_factor) + " is too low",
+      "must be above model.rope_scaling.low_frequency_factor (" + number_words(scaling->low_frequency_factor) + ")"};
+}
+
 Verdict check_top_k(const Recipe& recipe, const Known&) {
   if (!recipe.model.moe) return {};
   return must_be_at_most(recipe.model.moe->top_k, recipe.model.moe->experts, "is too large", "model.moe.experts");
@@ -158,6 +172,10 @@ std::vector<Rule> model_rules() {
       {"/model/head_dim",
        {"/model/heads", "/model/hidden_size", "/model/position", "/model/architecture"},
        check_head_dim},
+      {"/model/rope_scaling", {"/model/position", "/model/architecture"}, check_rope_scaling},
+      {"/model/rope_scaling/high_frequency_factor",
+       {"/model/rope_scaling/low_frequency_factor", "/model/rope_scaling/type"},
+       check_frequency_factors},
       {"/model/moe/top_k", {"/model/moe/experts"}, check_top_k},
       {"/model/moe/shared_gate", {"/model/moe/shared_experts"}, check_shared_gate},
       {"/model/moe/every", {"/model/layers"}, check_expert_layers},

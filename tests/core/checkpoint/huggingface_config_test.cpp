@@ -120,12 +120,12 @@ const std::vector<JsonCase> gpt2_configs{
 };
 
 const std::vector<JsonCase> llama_configs{
-    {"scaled RoPE", [](Json& c) { c["rope_parameters"]["rope_type"] = "llama3"; }, {"rope_type", "\"llama3\""}},
+    {"scaled RoPE", [](Json& c) { c["rope_parameters"]["rope_type"] = "dynamic"; }, {"rope_type", "\"dynamic\""}},
     {"scaled RoPE of version 4",
      [](Json& c) {
-       c["rope_scaling"] = {{"type", "linear"}, {"factor", 2.0}};
+       c["rope_scaling"] = {{"type", "longrope"}, {"factor", 2.0}};
      },
-     {"/rope_scaling/rope_type", "\"linear\""}},
+     {"/rope_scaling/rope_type", "\"longrope\""}},
     {"RoPE by layer",
      [](Json& c) {
        c["rope_parameters"] = {{"full_attention", {{"rope_theta", 1e4}}}};
