@@ -38,4 +38,30 @@ std::optional<std::string> bytes_of_token(std::string_view token) {
   return bytes;
 }
 
+std::string token_of_bytes(std::string_view bytes) {
+  static const auto characters_of_bytes = [] {
+    std::array<std::size_t, 256> characters{};
+    const auto bytes_of_characters = make_bytes_of_characters();
+    for (std::size_t character = 0; character < bytes_of_characters.size(); ++character)
+      if (bytes_of_characters[character] >= 0)
+        characters[static_cast<std::size_t>(bytes_of_characters[character])] = character;
+    return characters;
+  }();
+  std::string token;
+  for (const char byte : bytes) {
+    const std::size_t character = characters_of_bytes[static_cast<unsigned char>(byte)];
+    if (character >= 0x80) token.push_back(static_cast<char>(0xC0 | character >> 6));
+    token.push_back(static_cast<char>(character < 0x80 ? character : 0x80 | (character & 0x3F)));
+  }
+  return token;
+}
+
+std::array<unsigned char, 256> bytes_in_order_of_characters() {
+  std::array<unsigned char, 256> bytes{};
+  std::size_t count = 0;
+  for (const int byte : make_bytes_of_characters())
+    if (byte >= 0) bytes[count++] = static_cast<unsigned char>(byte);
+  return bytes;
+}
+
 }  // namespace llmtrain

@@ -35,6 +35,23 @@ class Data(ProgramTest):
                          [["format", "JSON Lines, gzip"], ["size", shown.splitlines()[2].split(None, 1)[1]],
                           ["documents", "3"], ["text", "ab"]])
 
+    def test_a_trained_tokenizer_makes_tokens(self):
+        self.write("a.txt", "low low low lower")
+        train = ("data", "train-tokenizer", "a.txt", "--vocab-size", "300", "--output", "t.json")
+        printed = self.run_program(*train).stdout
+        self.assertTrue(printed.startswith("t.json: 260 tokens, 3 merges, from 17 B of text with 3 different"), printed)
+        self.tokenize("a.txt", "--tokenizer", "t.json", "--output", "out")
+        shown = json.loads(self.run_program("data", "inspect", "out.bin", "--tokenizer", "t.json", "--json").stdout)
+        self.assertEqual((shown["first_text"], shown["largest_id"]), ("low low low lower<|endoftext|>", 259))
+        self.refused(73, ["t.json", "exists already"], *train)
+        special = ("--special", "<pad>", "--special", "<end>", "a.txt")
+        self.assertEqual(self.run_program(*train[:2], *special, *train[3:-1], "s.json").returncode, 0)
+        added = json.loads((self.folder / "s.json").read_text())["added_tokens"]
+        self.assertEqual([(token["id"], token["content"]) for token in added], [(0, "<pad>"), (1, "<end>")])
+        self.refused(2, ["--vocab-size", "at least 257"], *train[:4], "9", "--output", "u.json")
+        (self.folder / "latin.txt").write_bytes(b"\xe9t\xe9")
+        self.refused(65, ["latin.txt", "not UTF-8"], *train[:2], "latin.txt", *train[3:5], "--output", "u.json")
+
     def test_other_formats(self):
         self.write("a.txt", "ab")
         self.tokenize("a.txt", "--output", "nano.bin", "--format", "nanogpt")

@@ -132,7 +132,8 @@ class ManPages(ProgramTest):
         for page in pages:
             with self.subTest(page.name):
                 text = page.read_text().replace("\\-", "-").replace("\\e", "\\")
-                words = page.stem.split("-")[1:]
+                # Not from the file's name, as names of commands may have hyphens, too.
+                words = re.search(r"^\.B llmtrain(.*)$", text, re.MULTILINE)[1].split()
                 answer = self.run_program(*words, "--help").stdout
                 for flag in re.findall(r"--[a-z][a-z-]+", answer):
                     self.assertIn(flag, text)

@@ -14,7 +14,7 @@ from program import PROGRAM, SOURCE, ProgramTest, small
 
 GOLDEN = pathlib.Path(__file__).with_name("help.txt")
 COMMANDS = [[], ["run"], ["plan"], ["calibrate"], ["support"], ["validate"], ["schema"], ["sample"], ["eval"], ["checkpoint"], ["checkpoint", "inspect"],
-            ["checkpoint", "verify"], ["checkpoint", "diff"], ["checkpoint", "export"], ["compare"], ["data"], ["data", "tokenize"],
+            ["checkpoint", "verify"], ["checkpoint", "diff"], ["checkpoint", "export"], ["compare"], ["data"], ["data", "tokenize"], ["data", "train-tokenizer"],
             ["data", "inspect"], ["slurm"], ["doctor"], ["recipes"], ["new"], ["completion"], ["man"]]
 
 WRONG = {

@@ -163,6 +163,22 @@ class Tokenizers(unittest.TestCase):
                                                     file, "--tokens", 300, "--json"))
                 self.assertEqual(shown["first_text"], model.decode(shown["first_tokens"]))
 
+    def test_trained_vocabulary(self):
+        """The merges and ids that the package finds in the same texts."""
+        file = self.folder / "vocabulary.json"
+        self.run_program("data", "train-tokenizer", self.lines, "--vocab-size", 1200, "--output", file)
+        theirs = Tokenizer(models.BPE())
+        theirs.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        theirs.train_from_iterator(self.strings, trainers.BpeTrainer(
+            vocab_size=1200, min_frequency=2, special_tokens=["<|endoftext|>"], show_progress=False,
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+        ours, expected = json.loads(file.read_text(encoding="utf-8"))["model"], json.loads(theirs.to_str())["model"]
+        self.assertEqual(ours["merges"], expected["merges"])
+        self.assertEqual(ours["vocab"], expected["vocab"])
+        theirs.decoder = decoders.ByteLevel()
+        text = "".join(self.strings[:200])
+        self.assertEqual(Tokenizer.from_file(str(file)).encode(text).ids, theirs.encode(text).ids)
+
     def test_training_evaluating_sampling_and_exporting(self):
         tokenizer = trained(LLAMA3)
         (self.folder / "run").mkdir()

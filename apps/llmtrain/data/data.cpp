@@ -19,6 +19,7 @@ void add_data(CLI::App& program, Action& action) {
   parent->require_subcommand(0, 1);
   parent->footer("Example:\n  llmtrain data tokenize books/*.txt --tokenizer tokenizer.json --output books");
   add_tokenize(*parent, action);
+  add_train_tokenizer(*parent, action);
   add_inspect_data(*parent, action);
 }
 

@@ -11,6 +11,7 @@ namespace llmtrain::app {
 
 // The commands of `llmtrain data`.
 void add_tokenize(CLI::App& parent, Action& action);
+void add_train_tokenizer(CLI::App& parent, Action& action);
 void add_inspect_data(CLI::App& parent, Action& action);
 
 // What --tokenizer names: "bytes", a tokenizer.json, or a .model file of SentencePiece. Throws Error(bad_recipe) where
