@@ -2,11 +2,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/graph/graph.h"
+#include "core/graph/replayed_routing.h"
 
 namespace llmtrain {
 
@@ -226,6 +228,17 @@ Graph Graph::build(const ModelRecipe& model) {
   for (std::int64_t layer = 0; layer < model.layers; ++layer) builder.add_layer(layer);
   builder.add_head();
   return builder.take();
+}
+
+Graph Graph::build_with_routing(const ModelRecipe& model) {
+  Graph graph = build(model);
+  if (!model.moe || !model.moe->replays()) return graph;
+  graph.routing = std::make_shared<const ReplayedRouting>(model);
+  if (!graph.routing->depends_on_layer()) return graph;
+  for (std::size_t block = 0; block < graph.blocks.size(); ++block)
+    if (graph.blocks[block].kind == BlockKind::layer && has_experts(model, graph.blocks[block].layer))
+      graph.blocks[block].alike = block;
+  return graph;
 }
 
 }  // namespace llmtrain

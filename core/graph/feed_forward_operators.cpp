@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cmath>
 
 #include "core/graph/operator_writer.h"
 
@@ -73,8 +74,7 @@ void write_dense_network(OperatorWriter& writer, std::string path, std::int64_t 
 }
 
 // Capacity and losses count over all tokens of a micro-batch: the ranks that hold them tell each other which experts
-// their tokens chose and by how much, as far as a capacity needs it, and add up what the losses are made of: for each
-// expert first choices, all choices and probabilities, and two more numbers.
+// their tokens chose and by how much, as far as a capacity needs it, and add up what the losses are made of.
 void exchange_routing(const OperatorWriter& writer, const MixtureOfExpertsRecipe& moe, Operator& item) {
   const PassSetting& setting = writer.setting();
   const std::int64_t ranks = setting.shards.tensor * setting.context, tokens = setting.batch * setting.sequence_length;
@@ -84,7 +84,7 @@ void exchange_routing(const OperatorWriter& writer, const MixtureOfExpertsRecipe
   };
   const std::int64_t columns = moe.top_k + (moe.priority == RouterPriority::score ? 2 : 1);
   if (expert_limit(moe, tokens)) gather("token choices", std::int64_t{sizeof(std::int32_t)} * columns * tokens);
-  gather("routing sums", std::int64_t{sizeof(double)} * (3 * moe.experts + 2) * ranks);
+  gather("routing sums", std::int64_t{sizeof(double)} * routing_totals(moe) * ranks);
 }
 
 // Tokens that this rank routes: of those that tensor ranks share, each has its own part, so that none is sent twice.
@@ -95,17 +95,27 @@ double routed_tokens(const OperatorWriter& writer) {
 // What this rank's tokens choose, in rows: those that it sends to the experts (`own`), and those that its experts
 // compute (`places`), with the tokens of all ranks that split them. The CPU's kernels compute rows of tokens alone,
 // CUDA's also the empty places of an expert's capacity, of which each rank has a part.
+// Of the ranks that share the experts, all wait for the busiest, which this is.
 struct RoutedRows {
   double own = 0, places = 0;
+  double busiest = 0;  // its share of all ranks' rows
 };
 
 RoutedRows routed_rows(const OperatorWriter& writer, const MixtureOfExpertsRecipe& moe) {
   const PassSetting& setting = writer.setting();
-  const auto capacity = static_cast<double>(expert_capacity(moe, setting.batch * setting.sequence_length));
-  const double own = writer.is_cpu() ? routed_tokens(writer) * expert_load(moe).kept
-                                     : static_cast<double>(moe.experts) * capacity /
-                                           static_cast<double>(setting.shards.tensor * setting.context);
-  return {own, own * static_cast<double>(setting.shards.expert_tensor)};
+  const std::int64_t tokens = setting.batch * setting.sequence_length;
+  const RoutedLoad load = writer.routed_load();
+  const auto ranks = static_cast<double>(setting.shards.expert);
+  const auto copies = static_cast<double>(setting.shards.expert_tensor);
+  if (writer.is_cpu()) {
+    const double own = routed_tokens(writer) * load.kept;
+    return {own, own * ranks * load.busiest * copies, load.busiest};
+  }
+  const auto fullest = static_cast<std::int64_t>(std::ceil(load.fullest * static_cast<double>(tokens)));
+  const auto capacity = static_cast<double>(expert_capacity(moe, tokens, fullest));
+  const double own =
+      static_cast<double>(moe.experts) * capacity / static_cast<double>(setting.shards.tensor * setting.context);
+  return {own, own * copies, 1 / ranks};
 }
 
 // Whether rows go to other ranks and come from there.
@@ -137,16 +147,26 @@ void write_router(OperatorWriter& writer, const MixtureOfExpertsRecipe& moe) {
   const double indices = !writer.is_cpu() ? own : 3 * own + 2 * exchanged;
   writer.save(softmax, "experts.choices", index_bytes * indices + fp32_bytes * own);
   if (writer.is_cpu() && moe.z_coefficient > 0) writer.save(softmax, "experts.log_sums", fp32_bytes * tokens);
+  // Logits without noise, and the one with noise that a choice must reach.
+  if (uses_load_importance(moe)) writer.save(softmax, "experts.logits", fp32_bytes * tokens * (experts + 1));
   exchange_routing(writer, moe, softmax);
 }
 
-// The rows that a rank sends to the experts or receives from them, `own` bytes, on their way through other ranks:
+// The rows that a rank sends to the experts and receives from them, in bytes, on their way through other ranks:
 // `entering` is the direction in which they go to the experts. The ranks that split an expert's matrices gather each
 // other's rows behind the all-to-all, and add up their parts of the results before it.
-void exchange_tokens(const OperatorWriter& writer, Operator& item, Direction entering, double own) {
-  const double gathered = own * static_cast<double>(writer.setting().shards.expert_tensor);
+void exchange_tokens(const OperatorWriter& writer, Operator& item, Direction entering, const RoutedRows& rows) {
+  const auto ranks = static_cast<double>(writer.setting().shards.expert);
+  const double row_bytes = writer.shape().element * writer.shape().hidden, own = row_bytes * rows.own;
+  const double gathered = row_bytes * rows.places;
+  // As large as a tensor of which a rank sends an equal part to each. Of what it computes a rank keeps its own tokens'
+  // rows; the busiest one sends fewer than the others and gets more, for which they wait.
+  const double received = own * ranks * rows.busiest;
+  const double sent = ranks > 1 ? own * (1 - rows.busiest) * (ranks / (ranks - 1)) : own;
   for (const Direction direction : {Direction::forward, Direction::backward}) {
-    OperatorWriter::exchange(item, RankAxis::expert, Collective::all_to_all, direction, "tokens", own);
+    OperatorWriter::exchange(item, RankAxis::expert, Collective::all_to_all, direction, "tokens",
+                             direction == entering ? sent : received)
+        .waited_bytes = received;
     const Collective collective = direction == entering ? Collective::all_gather : Collective::reduce_scatter;
     OperatorWriter::exchange(item, RankAxis::expert_tensor, collective, direction, "expert rows", gathered);
     // With whole rows every tensor rank needs the results of all tokens, of which it sent a part.
@@ -182,7 +202,8 @@ void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& 
   const LocalShape& shape = writer.shape();
   const ShardDegrees& shards = writer.setting().shards;
   const auto expert_tensor = static_cast<double>(shards.expert_tensor);
-  const auto [own, places] = routed_rows(writer, moe);
+  const RoutedRows rows = routed_rows(writer, moe);
+  const double own = rows.own, places = rows.places;
   const double local_experts = static_cast<double>(moe.experts) / static_cast<double>(shards.expert);
   const double width = static_cast<double>(moe.ffn_hidden_size) / expert_tensor;
   // To the experts, from them, and their sum.
@@ -192,7 +213,7 @@ void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& 
   Operator& dispatch = writer.elementwise("feed_forward.experts.dispatch", copied, copied);
   hold_rows(writer, dispatch, row_bytes * own, row_bytes * places,
             shape.element * places * width * activation_inputs(writer.model()));
-  exchange_tokens(writer, dispatch, Direction::forward, row_bytes * own);
+  exchange_tokens(writer, dispatch, Direction::forward, rows);
   exchange_counts(writer, moe, dispatch);
 
   const Network network{.path = "feed_forward.experts.routed",
@@ -200,7 +221,7 @@ void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& 
                         .rows = places / local_experts,
                         .width = width,
                         .networks = local_experts,
-                        .useful_rows = routed_tokens(writer) * expert_tensor * expert_load(moe).kept,
+                        .useful_rows = routed_tokens(writer) * expert_tensor * writer.routed_load().kept,
                         .keeps_activated = writer.kept_on_cuda()};
   Operator& up = write_up(writer, network, {Role::expert_gate_weight, Role::expert_up_weight});
   // The CPU's kernels copy it again, but for rows that came from other ranks.
@@ -212,7 +233,7 @@ void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& 
   writer.save(down, "experts.output", row_bytes * own);
   // Its movement of memory is counted with the dispatch, here only its collectives.
   Operator& combine = writer.elementwise("feed_forward.experts.combine", 0, 0);
-  exchange_tokens(writer, combine, Direction::backward, row_bytes * own);
+  exchange_tokens(writer, combine, Direction::backward, rows);
 }
 
 // The gradient of the gate needs what it multiplies.

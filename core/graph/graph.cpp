@@ -35,6 +35,8 @@ bool has_experts(const ModelRecipe& model, std::int64_t layer) {
   return model.moe && (layer + 1) % model.moe->every == 0;
 }
 
+std::int64_t expert_layers(const ModelRecipe& model) { return model.moe ? model.layers / model.moe->every : 0; }
+
 std::int64_t Graph::parameter_count() const {
   return sum(parameters, [](const Parameter& parameter) { return parameter.elements(); });
 }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -95,7 +96,8 @@ struct Block {
   BlockKind kind{};
   std::int64_t layer = -1;              // index of a transformer layer
   std::vector<std::size_t> parameters;  // indices into Graph::parameters, each parameter in exactly one block
-  std::size_t alike = 0;                // the first block of the same kind with parameters of the same roles and shapes
+  // The first block of the same kind with parameters of the same roles and shapes, and the same load of experts.
+  std::size_t alike = 0;
 };
 
 // Width of the space in which the cosine router compares a token with the experts (Chi et al., arXiv 2204.09179).
@@ -103,14 +105,22 @@ constexpr std::int64_t cosine_router_width = 256;
 
 // Whether transformer layer `layer` (from 0) has a mixture of experts: the last of every `model.moe.every` layers.
 bool has_experts(const ModelRecipe& model, std::int64_t layer);
+// How many layers have one.
+std::int64_t expert_layers(const ModelRecipe& model);
+
+class ReplayedRouting;
 
 struct Graph {
   ModelRecipe model;
   std::vector<Parameter> parameters;  // in the order of the blocks
   std::vector<Block> blocks;          // embedding, layers, head
+  // Where tokens go whatever the routers say; null: where these say.
+  std::shared_ptr<const ReplayedRouting> routing{};
 
   // `model` is resolved and valid (core/recipe).
   static Graph build(const ModelRecipe& model);
+  // The same with the routing that the model replays, if it does. Reads the trace; throws Error as ReplayedRouting().
+  static Graph build_with_routing(const ModelRecipe& model);
 
   std::int64_t parameter_count() const;
   // Parameters that one token uses: all but the routed experts that it is not sent to.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/graph/operators.h"
+#include "core/graph/routed_load.h"
 
 namespace llmtrain {
 
@@ -24,6 +25,8 @@ class OperatorWriter {
   bool is_cpu() const { return setting_.kernels == KernelSet::cpu; }
   bool drops() const { return model().dropout > 0; }
   std::int64_t layer() const { return graph_.blocks[block_].layer; }
+  // Of a layer with experts.
+  RoutedLoad routed_load() const { return llmtrain::routed_load(graph_, layer(), setting_); }
 
   Operator& add(std::string name, OperatorKind kind);
   // A matrix product in the compute type at every level.

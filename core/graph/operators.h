@@ -61,9 +61,10 @@ struct Exchange {
   Collective collective{};
   RankAxis axis{};
   Direction direction{};
-  std::string tensors;     // what is exchanged: "activations"
-  double bytes = 0;        // of the whole tensor: what a rank holds after a gather or before a scatter
-  double compression = 1;  // FP8 gathers send fewer bytes by this factor
+  std::string tensors;      // what is exchanged: "activations"
+  double bytes = 0;         // of the whole tensor: what a rank holds after a gather or before a scatter
+  double waited_bytes = 0;  // where ranks send different amounts: of the one for which the others wait
+  double compression = 1;   // FP8 gathers send fewer bytes by this factor
   Exposure exposure = Exposure::whole;
 };
 

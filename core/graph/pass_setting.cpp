@@ -73,11 +73,11 @@ std::optional<std::int64_t> expert_limit(const MixtureOfExpertsRecipe& moe, std:
   return moe.top_k * static_cast<std::int64_t>(std::floor(std::abs(moe.capacity_factor) * share));
 }
 
-std::int64_t expert_capacity(const MixtureOfExpertsRecipe& moe, std::int64_t tokens) {
+std::int64_t expert_capacity(const MixtureOfExpertsRecipe& moe, std::int64_t tokens, std::int64_t fullest) {
   const auto limit = expert_limit(moe, tokens);
   if (moe.capacity_factor > 0) return *limit;
-  const std::int64_t even = moe.top_k * even_share(moe, tokens);
-  return limit ? std::min(even, *limit) : even;
+  const std::int64_t needed = std::max(fullest, moe.top_k * even_share(moe, tokens));
+  return limit ? std::min(needed, *limit) : needed;
 }
 
 ExpertLoad expert_load(const MixtureOfExpertsRecipe& moe) {

@@ -72,7 +72,8 @@ std::int64_t logits_chunk_rows(std::int64_t rows, std::int64_t vocabulary, std::
 // Capacity of each expert for the `tokens` that one rank routes (Hwang et al., arXiv 2206.03382): with a
 // capacity_factor f above 0 top_k·⌊f·⌈tokens / experts⌉⌋; else the even share top_k·⌈tokens / experts⌉, which suffices
 // for even routing, but no more than expert_limit().
-std::int64_t expert_capacity(const MixtureOfExpertsRecipe& moe, std::int64_t tokens);
+// `fullest`: tokens that choose the fullest expert, where that is known; buffers of an f of 0 or below hold them.
+std::int64_t expert_capacity(const MixtureOfExpertsRecipe& moe, std::int64_t tokens, std::int64_t fullest = 0);
 
 // The most tokens that an expert takes of `tokens`: with a capacity_factor f top_k·⌊|f|·⌈tokens / experts⌉⌋, without
 // limit where f is 0. Tutel's buffers are as long as that where f is above 0, and no longer than needed where it is
@@ -85,5 +86,16 @@ struct ExpertLoad {
   double padding = 0;
 };
 ExpertLoad expert_load(const MixtureOfExpertsRecipe& moe);
+
+// Whether a router keeps what the load-importance loss needs.
+inline bool uses_load_importance(const MixtureOfExpertsRecipe& moe) {
+  return moe.balance_loss == BalanceLoss::load_importance && moe.balances();
+}
+
+// Numbers that ranks which share the tokens of a micro-batch add up: for each expert first choices, all choices and
+// probabilities, with the load-importance loss also importance and load, and three more.
+inline std::int64_t routing_totals(const MixtureOfExpertsRecipe& moe) {
+  return (uses_load_importance(moe) ? 5 : 3) * moe.experts + 3;
+}
 
 }  // namespace llmtrain

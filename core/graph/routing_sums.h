@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cstddef>
+#include <vector>
 
 namespace llmtrain {
 
@@ -11,10 +12,13 @@ namespace llmtrain {
 // without their coefficients.
 struct RoutingSums {
   double passes = 0;
-  double balance_loss = 0;   // 1 where routing is even
+  double balance_loss = 0;   // GShard's: 1 where routing is even; load-importance: 0
   double z_loss = 0;         // mean of the squared log-sum-exp of a token's logits
   double dropped_share = 0;  // of the tokens' choices, those beyond an expert's capacity
   double load = 0;           // the most tokens that choose an expert ÷ the mean over experts
+  // Of a token's probabilities ÷ that of equal ones, a mean over tokens: 1 where a router is undecided, 0 where
+  // certain.
+  double entropy = 0;
 };
 
 // The same numbers one after another, as ranks exchange them.
@@ -27,5 +31,14 @@ constexpr RoutingSums& operator+=(RoutingSums& sums, const RoutingSums& more) {
   for (std::size_t i = 0; i < values.size(); ++i) values[i] += values_of(more)[i];
   return sums = sums_of(values);
 }
+
+// What a training pass of a layer with experts finds.
+struct LayerRouting {
+  RoutingSums sums;
+  std::vector<double> chosen{};  // for each expert the tokens of the micro-batch that choose it
+};
+
+// How many tokens chose each expert of each layer in a step, by layer; a dense layer has no counts.
+using RoutingCounts = std::vector<std::vector<double>>;
 
 }  // namespace llmtrain

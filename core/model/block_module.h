@@ -32,7 +32,7 @@ class BlockModule {
     // rows [T] (fp32), equal on every tensor rank.
     at::Tensor activation;
     std::unique_ptr<SavedActivations> saved;  // null in evaluation
-    RoutingSums routing{};                    // of a layer with experts
+    LayerRouting routing{};                   // of a layer with experts
   };
 
   // `x` is the previous block's activation; undefined for the embedding, which reads the tokens. The block may keep it.

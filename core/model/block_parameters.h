@@ -21,6 +21,8 @@ class BlockParameters {
   const ModelRecipe& model() const { return graph_.model; }
   const Block& block() const { return graph_.blocks[block_]; }
   const TensorSplit& split() const { return split_; }
+  // Where tokens go whatever the routers say; null: where these say.
+  const std::shared_ptr<const ReplayedRouting>& routing() const { return graph_.routing; }
   bool has(ParameterRole role) const { return graph_.has_parameter(block_, role); }
 
   // Throws std::out_of_range when the block has no parameter of that role.

@@ -32,18 +32,29 @@ StageModule::StageModule(const Graph& graph, std::span<const std::size_t> blocks
   const TensorSplit split(options.tensor, options.rows);
   std::optional<Fp8Scaling> scaling;
   if (options.fp8) scaling.emplace(options.tensor, options.context);
-  for (const std::size_t block : blocks)
+  counts_.resize(static_cast<std::size_t>(graph.model.layers));
+  for (const std::size_t block : blocks) {
+    layers_.push_back(graph.blocks[block].layer);
     blocks_.push_back(make_block(BlockParameters(graph, block, stores, split, scaling), options));
+  }
+}
+
+void StageModule::count(std::size_t block, const LayerRouting& routing) {
+  if (routing.chosen.empty()) return;
+  routing_ += routing.sums;
+  std::vector<double>& counts = counts_[static_cast<std::size_t>(layers_[block])];
+  counts.resize(routing.chosen.size());
+  for (std::size_t expert = 0; expert < counts.size(); ++expert) counts[expert] += routing.chosen[expert];
 }
 
 at::Tensor StageModule::forward(at::Tensor x, std::int64_t index, const MicroBatch& micro, ForwardMode pass) {
   SavedBlocks saved;
   // Moving x on releases each block's input as soon as no block keeps it.
-  for (const auto& block : blocks_) {
-    BlockModule::Output output = block->forward(x, micro, pass);
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    BlockModule::Output output = blocks_[i]->forward(x, micro, pass);
     x = std::move(output.activation);
     saved.push_back(std::move(output.saved));
-    if (pass == ForwardMode::training) routing_ += output.routing;
+    if (pass == ForwardMode::training) count(i, output.routing);
   }
   if (pass == ForwardMode::training) saved_[index] = std::move(saved);
   return x;

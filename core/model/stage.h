@@ -49,6 +49,7 @@ class StagePasses {
   virtual at::Tensor logits(at::Tensor x, const MicroBatch& micro) = 0;
   // What training forwards found since the last call.
   virtual RoutingSums take_routing() = 0;
+  virtual RoutingCounts take_routing_counts() = 0;
 };
 
 // The blocks, and what they keep for every micro-batch in flight.
@@ -62,13 +63,18 @@ class StageModule final : public StagePasses {
   at::Tensor backward(at::Tensor dy, std::int64_t index, const MicroBatch& micro) override;
   at::Tensor logits(at::Tensor x, const MicroBatch& micro) override;
   RoutingSums take_routing() override { return std::exchange(routing_, {}); }
+  RoutingCounts take_routing_counts() override { return std::exchange(counts_, RoutingCounts(counts_.size())); }
 
  private:
   using SavedBlocks = std::vector<std::unique_ptr<SavedActivations>>;
 
+  void count(std::size_t block, const LayerRouting& routing);
+
   std::vector<std::unique_ptr<BlockModule>> blocks_;
+  std::vector<std::int64_t> layers_;  // of the blocks; −1 of the ends
   std::map<std::int64_t, SavedBlocks> saved_;
   RoutingSums routing_;
+  RoutingCounts counts_;  // of the model's layers
 };
 
 }  // namespace llmtrain

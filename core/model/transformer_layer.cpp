@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/model/transformer_layer.h"
 
+#include <ATen/ops/empty.h>
+
+#include <cmath>
 #include <string>
 #include <utility>
 
 #include "core/base/hash.h"
+#include "core/graph/replayed_routing.h"
 
 namespace llmtrain {
 namespace {
@@ -91,10 +95,14 @@ at::Tensor FeedForward::backward(const at::Tensor& dy, const MicroBatch& micro, 
 }
 
 FeedForwardHalf::FeedForwardHalf(const BlockParameters& parameters, Recompute recompute, const MixtureRanks& ranks)
-    : split_(parameters.split()), jitter_site_(random_site(parameters, "ffn.router")) {
+    : split_(parameters.split()),
+      layer_(parameters.block().layer),
+      jitter_site_(random_site(parameters, "ffn.router")),
+      noise_site_(random_site(parameters, "ffn.router.noise")),
+      replay_(parameters.routing()) {
   if (parameters.has(Role::router_weight)) {
     experts_ = routed_experts(parameters, recompute, ranks);
-    jitter_ = parameters.model().moe->jitter;
+    moe_ = *parameters.model().moe;
   }
   if (parameters.has(Role::ffn_down_weight)) network_.emplace(parameters, recompute);
   if (const auto weight = parameters.bind_if_there(Role::shared_gate_weight)) shared_gate_.emplace(*weight);
@@ -105,19 +113,41 @@ ExpertRouter::Pass FeedForwardHalf::router_pass(const at::Tensor& share, const M
   const std::int64_t sequence = micro.part.whole_of(micro.sequence);
   const kernels::RowsAtHand rows{micro.part, micro.sequence, split_.position() * share.size(0)};
   const double part = micro.loss_scale * static_cast<double>(micro.batch * sequence);
+  ExpertRouter::Pass result{.jitter = {}, .rows = rows, .share = part};
   // With a cache the rows are what happens to be computed together; what one gets must not depend on the others.
-  if (pass == ForwardMode::evaluation || jitter_ == 0) return {{}, rows, part, micro.cache != nullptr};
-  const std::uint64_t key = kernels::dropout_key(micro.seed, micro.step, jitter_site_);
-  return {{jitter_, key, micro.first_sample * sequence * share.size(1)}, rows, part};
+  result.keeps_all = micro.cache != nullptr;
+  if (pass == ForwardMode::evaluation) return result;
+  const std::int64_t first = micro.first_sample * sequence;
+  const auto key = [&](std::uint64_t site) { return kernels::dropout_key(micro.seed, micro.step, site); };
+  result.jitter = {moe_.jitter, key(jitter_site_), first * share.size(1)};
+  result.noise = {key(noise_site_), moe_.gate_noise / static_cast<double>(moe_.experts), first};
+  return result;
+}
+
+at::Tensor FeedForwardHalf::replayed_experts(std::int64_t tokens, const kernels::RowsAtHand& rows,
+                                             const MicroBatch& micro) const {
+  const auto top_k = static_cast<std::size_t>(moe_.top_k);
+  const std::int64_t first = micro.first_sample * micro.part.whole_of(micro.sequence);
+  // The loss is a mean over the tokens of the global batch.
+  const SpreadChoices choices(replay_->shares(layer_, micro.step), std::llround(1 / micro.loss_scale), moe_.top_k);
+  at::Tensor experts = at::empty({tokens, moe_.top_k}, at::kLong);
+  auto* row = experts.mutable_data_ptr<std::int64_t>();
+  for (const kernels::RowRun& run : rows.runs(tokens))
+    for (std::int64_t i = 0; i < run.length; ++i)
+      choices.choose(first + run.whole_row + i, {row + (run.row + i) * moe_.top_k, top_k});
+  return experts;
 }
 
 // Each token is routed by one of the tensor ranks, also where all have it.
 at::Tensor FeedForwardHalf::forward(at::Tensor x, const MicroBatch& micro, ForwardMode pass, Saved& saved,
-                                    RoutingSums& routing) const {
+                                    LayerRouting& routing) const {
   if (!experts_) return network_->forward(std::move(x), micro, saved.network);
   saved.input = x;
   const at::Tensor share = split_.share_of(x);
-  at::Tensor y = split_.from_shares(experts_->forward(share, router_pass(share, micro, pass), saved.experts, routing));
+  ExpertRouter::Pass of_router = router_pass(share, micro, pass);
+  if (replay_ != nullptr && pass == ForwardMode::training)
+    of_router.replayed = replayed_experts(share.size(0), of_router.rows, micro);
+  at::Tensor y = split_.from_shares(experts_->forward(share, of_router, saved.experts, routing));
   if (!network_) return y;
   const at::Tensor shared = network_->forward(x, micro, saved.network);
   if (!shared_gate_) return y.add_(shared);
@@ -182,7 +212,7 @@ at::Tensor TransformerLayer::branch_gradient(const at::Tensor& dy, const MicroBa
 }
 
 at::Tensor TransformerLayer::run(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass, Saved& saved,
-                                 RoutingSums& routing) const {
+                                 LayerRouting& routing) const {
   saved.middle =
       attention_.forward(attention_norm_.forward(x, saved.attention_statistics), micro, pass, saved.attention);
   drop(saved.middle, micro, pass, attention_site_);
@@ -196,7 +226,7 @@ at::Tensor TransformerLayer::run(const at::Tensor& x, const MicroBatch& micro, F
 
 BlockModule::Output TransformerLayer::forward(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass) const {
   auto saved = std::make_unique<Saved>();
-  RoutingSums routing;
+  LayerRouting routing;
   at::Tensor y = run(x, micro, pass, *saved, routing);
   if (pass == ForwardMode::evaluation) return {std::move(y), nullptr};
   // Everything but x is released; the backward runs the same forward again, with the same masks.
@@ -207,14 +237,14 @@ BlockModule::Output TransformerLayer::forward(const at::Tensor& x, const MicroBa
     FeedForwardHalf::release_input(saved->feed_forward);
   }
   saved->x = x;
-  return {std::move(y), std::move(saved), routing};
+  return {std::move(y), std::move(saved), std::move(routing)};
 }
 
 at::Tensor TransformerLayer::backward(at::Tensor dy, const MicroBatch& micro,
                                       std::unique_ptr<SavedActivations> kept) const {
   auto& saved = static_cast<Saved&>(*kept);
   if (recompute_ == Recompute::full) {
-    RoutingSums counted_already;
+    LayerRouting counted_already;
     run(saved.x, micro, ForwardMode::training, saved, counted_already);
   }
   if (recompute_ == Recompute::selective)

@@ -55,7 +55,8 @@ class FeedForwardHalf {
   FeedForwardHalf(const BlockParameters& parameters, Recompute recompute, const MixtureRanks& ranks);
 
   // As those of FeedForward; `routing` is added to, where there are experts.
-  at::Tensor forward(at::Tensor x, const MicroBatch& micro, ForwardMode pass, Saved& saved, RoutingSums& routing) const;
+  at::Tensor forward(at::Tensor x, const MicroBatch& micro, ForwardMode pass, Saved& saved,
+                     LayerRouting& routing) const;
   at::Tensor backward(const at::Tensor& dy, const MicroBatch& micro, Saved& saved) const;
 
   // Between the passes the input may go, if the backward is given it again.
@@ -66,9 +67,14 @@ class FeedForwardHalf {
   // Of a router that sees these rows of the micro-batch.
   ExpertRouter::Pass router_pass(const at::Tensor& share, const MicroBatch& micro, ForwardMode pass) const;
 
+  // The experts of these rows in the routing that the model replays: int64 [tokens, top_k].
+  at::Tensor replayed_experts(std::int64_t tokens, const kernels::RowsAtHand& rows, const MicroBatch& micro) const;
+
   TensorSplit split_;
-  double jitter_ = 0;  // of the router's inputs
-  std::uint64_t jitter_site_;
+  std::int64_t layer_;
+  std::uint64_t jitter_site_, noise_site_;
+  std::shared_ptr<const ReplayedRouting> replay_;
+  MixtureOfExpertsRecipe moe_;  // where there are experts
   std::optional<MixtureOfExperts> experts_;
   std::optional<FeedForward> network_;
   std::optional<SharedGate> shared_gate_;
@@ -89,7 +95,7 @@ class TransformerLayer final : public BlockModule {
  private:
   struct Saved;
   at::Tensor run(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass, Saved& saved,
-                 RoutingSums& routing) const;
+                 LayerRouting& routing) const;
   // Applies the residual branch's dropout in place; `site` distinguishes attention from feed-forward.
   void drop(at::Tensor& branch, const MicroBatch& micro, ForwardMode pass, std::uint64_t site) const;
   at::Tensor branch_gradient(const at::Tensor& dy, const MicroBatch& micro, std::uint64_t site) const;

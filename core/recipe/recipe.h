@@ -37,7 +37,13 @@ struct MixtureOfExpertsRecipe {
   double balance_coefficient = 0.01;
   double z_coefficient = 0;
   double jitter = 0;
+  double gate_noise = 0;  // 1 with the load-importance loss
+  // What tokens follow instead of their router's choices.
+  std::optional<double> routing_zipf{};
+  std::optional<std::string> routing_trace{};  // a file
 
+  // Whether tokens go elsewhere than their router says.
+  bool replays() const { return routing_zipf || routing_trace; }
   // Whether routers learn to send experts equally many tokens.
   bool balances() const { return balance_loss != BalanceLoss::none && balance_coefficient > 0; }
 
@@ -299,6 +305,7 @@ struct LogRecipe {
   std::string directory;
   std::int64_t every = 1;
   bool tensorboard = true;
+  bool routing = false;  // with experts: routing.jsonl
 
   bool operator==(const LogRecipe&) const = default;
 };

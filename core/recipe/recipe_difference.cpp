@@ -54,6 +54,9 @@ ModelRecipe with_free_keys_of(ModelRecipe model, const ModelRecipe& other) {
   model.moe->balance_coefficient = other.moe->balance_coefficient;
   model.moe->z_coefficient = other.moe->z_coefficient;
   model.moe->jitter = other.moe->jitter;
+  model.moe->gate_noise = other.moe->gate_noise;
+  model.moe->routing_zipf = other.moe->routing_zipf;
+  model.moe->routing_trace = other.moe->routing_trace;
   return model;
 }
 

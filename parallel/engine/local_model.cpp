@@ -62,6 +62,7 @@ class EmulatedDevice final : public StagePasses {
 
   at::Tensor logits(at::Tensor x, const MicroBatch& micro) override { return stage_->logits(std::move(x), micro); }
   RoutingSums take_routing() override { return stage_->take_routing(); }
+  RoutingCounts take_routing_counts() override { return stage_->take_routing_counts(); }
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -19,6 +19,18 @@ namespace {
 using FreeAfter = LocalModel::FreeAfter;
 using Channel = StageExchange::Channel;
 
+// The counts by layer, from those of all layers with experts.
+RoutingCounts by_layer(const ModelRecipe& model, std::vector<double>::const_iterator next) {
+  RoutingCounts result(static_cast<std::size_t>(model.layers));
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    if (!has_experts(model, layer)) continue;
+    const auto end = next + static_cast<std::ptrdiff_t>(model.moe->experts);
+    result[static_cast<std::size_t>(layer)].assign(next, end);
+    next = end;
+  }
+  return result;
+}
+
 }  // namespace
 
 Runner::Runner(LocalModel& model) : model_(model), recipe_(model.recipe()), exchange_(model) {}
@@ -146,6 +158,26 @@ RoutingSums Runner::take_routing() {
   return sums;
 }
 
+// Of all layers with experts, one after another; zeros where another rank counts the layer or the tokens.
+std::vector<double> Runner::routing_counts() {
+  const auto experts = static_cast<std::size_t>(recipe_.model.moe->experts);
+  std::vector<double> counts(static_cast<std::size_t>(expert_layers(recipe_.model)) * experts, 0);
+  // Ranks that share a micro-batch's tokens have counted all of them.
+  const bool counts_here = model_.groups().tensor.position() == 0 && model_.groups().context.position() == 0;
+  for (const std::size_t stage : model_.held_stages()) {
+    const RoutingCounts layers = model_.stage(stage).passes->take_routing_counts();
+    std::size_t place = 0;
+    for (std::int64_t layer = 0; layer < recipe_.model.layers; ++layer) {
+      if (!has_experts(recipe_.model, layer)) continue;
+      const std::vector<double>& chosen = layers[static_cast<std::size_t>(layer)];
+      for (std::size_t expert = 0; counts_here && expert < chosen.size(); ++expert)
+        counts[place + expert] += chosen[expert];
+      place += experts;
+    }
+  }
+  return counts;
+}
+
 // Of this rank's stages. All data and tensor ranks have the same: one counts.
 SaturatedSums Runner::saturated_sums() const {
   SaturatedSums sums;
@@ -176,6 +208,10 @@ void Runner::combine_ranks(double squares) {
     const SaturatedSums sums = saturated_sums();
     mine.insert(mine.end(), {sums.elements, sums.saturated});
   }
+  if (recipe_.log.routing) {
+    const std::vector<double> counts = routing_counts();
+    mine.insert(mine.end(), counts.begin(), counts.end());
+  }
   const std::vector<double> all = model_.groups().exchange(mine);
   std::vector<double> sums(mine.size());
   for (std::size_t i = 0; i < all.size(); ++i) sums[i % sums.size()] += all[i];
@@ -191,7 +227,11 @@ void Runner::combine_ranks(double squares) {
     result_.routing = sums_of(routing);
     next += static_cast<std::ptrdiff_t>(routing.size());
   }
-  if (stores_fp8(recipe_.precision.fp8_level)) result_.saturated = {*next, *(next + 1)};
+  if (stores_fp8(recipe_.precision.fp8_level)) {
+    result_.saturated = {*next, *(next + 1)};
+    next += 2;
+  }
+  if (recipe_.log.routing) result_.chosen = by_layer(recipe_.model, next);
 }
 
 }  // namespace llmtrain

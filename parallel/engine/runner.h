@@ -26,7 +26,8 @@ struct StepResult {
   SaturatedSums saturated{};    // of FP8 gradients: of all parameters that have them
   // Of each rank, from the step's start to its gradients' norm: without the time in which it waited for others.
   std::vector<double> own_seconds{};
-  RoutingSums routing{};  // over all layers with experts and all micro-batches; its losses are not in `loss`
+  RoutingCounts chosen{};       // with log.routing, by all tokens of the global batch; else empty
+  RoutingSums routing{};        // over all layers with experts and all micro-batches; its losses are not in `loss`
 };
 
 // Whether this rank has been asked to stop after the step.
@@ -55,6 +56,7 @@ class Runner {
   void finish_reduction(std::size_t stage);
   void optimizer_step();
   RoutingSums take_routing();
+  std::vector<double> routing_counts();
   SaturatedSums saturated_sums() const;
   void combine_ranks(double squares);
 

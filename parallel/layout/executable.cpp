@@ -27,13 +27,10 @@ void refuse_emulation(const LaunchRecipe& launch, std::vector<std::string>& reas
 
 std::vector<Unsupported> unsupported_experts(const Recipe& recipe) {
   if (!recipe.model.moe) return {};
-  const MixtureOfExpertsRecipe& moe = *recipe.model.moe;
   const ParallelRecipe& parallel = recipe.parallel;
   // All data ranks by default, which are a multiple.
   const std::int64_t shards = parallel.zero_shard_ranks.value_or(parallel.expert);
   return {
-      {moe.balance_loss == BalanceLoss::load_importance, "/model/moe/balance_loss", "\"load_importance\"",
-       "use \"gshard\" or \"none\""},
       {recipe.cluster.device == DeviceKind::cuda, "/model/moe", "a mixture of experts on a GPU",
        "set cluster.device to \"cpu\""},
       {multiplies_fp8(recipe.precision.fp8_level), "/precision/fp8_level", "FP8 with experts", "use \"off\""},

@@ -63,9 +63,13 @@ class Layout {
 
 // The number of scalars that every rank sends to all others once per step, in float64: its part of the loss, its part
 // of the gradients' squared norm, whether it was asked to stop, how long it computed, with experts the sums of its
-// routing, and with FP8 gradients how many there are and how many saturated. Each rank sums them in rank order.
+// routing, and with FP8 gradients how many there are and how many saturated; with log.routing how many tokens chose each
+// expert of each layer. Each rank sums them in rank order.
 inline std::size_t step_scalars(const Recipe& recipe) {
-  return 4 + (recipe.model.moe ? RoutingValues().size() : 0) + (stores_fp8(recipe.precision.fp8_level) ? 2 : 0);
+  const ModelRecipe& model = recipe.model;
+  const std::int64_t counts = recipe.log.routing ? expert_layers(model) * model.moe->experts : 0;
+  return 4 + (model.moe ? RoutingValues().size() : 0) + (stores_fp8(recipe.precision.fp8_level) ? 2 : 0) +
+         static_cast<std::size_t>(counts);
 }
 
 }  // namespace llmtrain

@@ -143,9 +143,9 @@ std::string fp8_columns(const std::optional<double>& saturated_share) {
 
 std::string routing_columns(const std::optional<RoutingRow>& routing) {
   if (!routing) return "";
-  return fmt::format(R"(,"balance_loss":{},"z_loss":{},"dropped_share":{},"expert_load":{})",
+  return fmt::format(R"(,"balance_loss":{},"z_loss":{},"dropped_share":{},"expert_load":{},"router_entropy":{})",
                      number(routing->balance_loss), number(routing->z_loss), number(routing->dropped_share),
-                     number(routing->expert_load));
+                     number(routing->expert_load), number(routing->router_entropy));
 }
 
 }  // namespace
@@ -209,6 +209,7 @@ void TensorboardWriter::write_record(std::string_view data) {
 
 MetricsLog::MetricsLog(const std::filesystem::path& run_directory, const LogRecipe& recipe, std::int64_t steps_done)
     : file_(cut_to(run_directory / "metrics.jsonl", first_step(steps_done))) {
+  if (recipe.routing) routing_.emplace(cut_to(run_directory / "routing.jsonl", first_step(steps_done)));
   if (recipe.tensorboard) tensorboard_.emplace(run_directory, first_step(steps_done));
 }
 
@@ -233,7 +234,18 @@ void MetricsLog::write(const TrainingRow& row) {
   tensorboard_->write(row.step, {{"routing/balance_loss", row.routing->balance_loss},
                                  {"routing/z_loss", row.routing->z_loss},
                                  {"routing/dropped_share", row.routing->dropped_share},
-                                 {"routing/expert_load", row.routing->expert_load}});
+                                 {"routing/expert_load", row.routing->expert_load},
+                                 {"routing/router_entropy", row.routing->router_entropy}});
+}
+
+void MetricsLog::write_routing(std::int64_t step, const std::vector<std::vector<double>>& chosen) {
+  std::string rows;
+  for (std::size_t layer = 0; layer < chosen.size(); ++layer) {
+    if (chosen[layer].empty()) continue;
+    rows +=
+        fmt::format("{{\"step\":{},\"layer\":{},\"chosen\":[{:.0f}]}}\n", step, layer, fmt::join(chosen[layer], ","));
+  }
+  routing_->append(rows);
 }
 
 void MetricsLog::write(const EvaluationRow& row) {

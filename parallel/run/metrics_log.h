@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "core/recipe/recipe.h"
 #include "parallel/run/report/metrics_rows.h"
@@ -57,18 +58,22 @@ class TensorboardWriter {
 
 // Writes metrics.jsonl (training and evaluation rows, one object per line, written immediately; losses with 17
 // significant digits, other numbers in their shortest exact form; null if not finite) and, if the recipe requests it, a
-// TensorBoard event file beside it. Throws Error(cannot_write) on every failure to write.
+// TensorBoard event file and routing.jsonl beside it. Throws Error(cannot_write) on every failure to write.
 class MetricsLog {
  public:
-  // Removes from an existing file what a resumed run writes again: rows of steps after `steps_done` (all rows if it is
+  // Removes from existing files what a resumed run writes again: rows of steps after `steps_done` (all rows if it is
   // 0), and lines that are not rows, which a crash may leave.
   MetricsLog(const std::filesystem::path& run_directory, const LogRecipe& recipe, std::int64_t steps_done);
 
   void write(const TrainingRow& row);
   void write(const EvaluationRow& row);
+  // How many tokens chose each expert of each layer in a step, by layer, empty for a dense one: a row of routing.jsonl
+  // for each other one. Needs log.routing.
+  void write_routing(std::int64_t step, const std::vector<std::vector<double>>& chosen);
 
  private:
   AppendFile file_;
+  std::optional<AppendFile> routing_;
   std::optional<TensorboardWriter> tensorboard_;
 };
 

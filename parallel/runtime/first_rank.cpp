@@ -21,7 +21,7 @@ double peak_flops_of(const LocalModel& model) {
 
 RoutingRow routing_row(const RoutingSums& sums) {
   return {sums.balance_loss / sums.passes, sums.z_loss / sums.passes, sums.dropped_share / sums.passes,
-          sums.load / sums.passes};
+          sums.load / sums.passes, sums.entropy / sums.passes};
 }
 
 // Plans are within 5 % of what tensors take; beyond twice that something is held that no plan knows of.
@@ -73,6 +73,7 @@ void FirstRank::show(const StepResult& result, double seconds) {
     metrics_->write(row);
     report_.add(row);
   }
+  if (recipe_.log.routing) metrics_->write_routing(step, result.chosen);
   progress_.show(row);
   watch(result, row);
 }

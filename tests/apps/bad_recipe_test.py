@@ -174,7 +174,6 @@ class NotExecutable(ProgramTest):
     """Keys that can be planned, and validated, but not run by this version: never ignored."""
 
     CASES = {
-        "/model/moe/balance_loss": {"model.moe": {"experts": 4, "balance_loss": "load_importance"}},
         "/model/moe": {"model.moe": {"experts": 4}, "data.fine_tuning": {}},
         "/data/tokenizer": {"data.tokenizer": {"sentencepiece": "nowhere.model"}, "data.fine_tuning": {}},
         "/parallel/zero_shard_ranks": {"model.moe": {"experts": 4}, "parallel.expert": 2, "parallel.data": 4,

@@ -24,8 +24,8 @@ at::Tensor from_experts(at::Tensor rows, const MixtureOfExperts::Saved& saved) {
 }  // namespace
 
 at::Tensor MixtureOfExperts::forward(const at::Tensor& x, const ExpertRouter::Pass& pass, Saved& saved,
-                                     RoutingSums& sums) const {
-  saved.map = router_.forward(x, pass, saved.router, sums);
+                                     LayerRouting& routing) const {
+  saved.map = router_.forward(x, pass, saved.router, routing);
   if (ranks_.experts != nullptr || ranks_.features != nullptr) saved.exchange.emplace(ranks_, saved.map);
   {
     const at::Tensor rows = to_experts(kernels::dispatch_forward(x, saved.map), saved);

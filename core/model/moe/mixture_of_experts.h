@@ -29,7 +29,7 @@ class MixtureOfExperts {
       : router_(router), experts_(experts), ranks_(ranks) {}
 
   // [T, H] → [T, H]
-  at::Tensor forward(const at::Tensor& x, const ExpertRouter::Pass& pass, Saved& saved, RoutingSums& sums) const;
+  at::Tensor forward(const at::Tensor& x, const ExpertRouter::Pass& pass, Saved& saved, LayerRouting& routing) const;
   // x is the forward's input; returns its gradient. Leaves `saved` empty.
   at::Tensor backward(const at::Tensor& dy, const at::Tensor& x, const ExpertRouter::Pass& pass, Saved& saved) const;
 

@@ -5,13 +5,19 @@
 #include <ATen/ops/_softmax_backward_data.h>
 #include <ATen/ops/bincount.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/logsumexp.h>
 #include <ATen/ops/softmax.h>
+#include <ATen/ops/special_entr.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <cmath>
+#include <vector>
+
 #include "core/graph/pass_setting.h"
+#include "kernels/random.h"
 
 namespace llmtrain {
 namespace {
@@ -35,39 +41,78 @@ at::Tensor ExpertRouter::gates_of(const at::Tensor& scores) const {
   return recipe_.normalize_gates ? scores / scores.sum(1, true) : scores;
 }
 
+at::Tensor ExpertRouter::with_noise(const at::Tensor& logits, const Pass& pass) const {
+  if (pass.noise.deviation == 0) return logits;
+  at::Tensor noisy = at::empty_like(logits);
+  for (const kernels::RowRun& run : pass.rows.runs(logits.size(0))) {
+    at::Tensor piece = noisy.narrow(0, run.row, run.length);
+    kernels::fill_normal_(piece, pass.noise.key, pass.noise.deviation,
+                          (pass.noise.first_token + run.whole_row) * recipe_.experts);
+  }
+  return noisy.add_(logits);
+}
+
+kernels::TopExperts ExpertRouter::choose(const at::Tensor& probabilities, const Pass& pass) const {
+  if (!pass.replayed.defined()) return kernels::top_experts(probabilities, recipe_.top_k);
+  return {pass.replayed, probabilities.gather(1, pass.replayed)};
+}
+
 kernels::ExpertRows ExpertRouter::forward(const at::Tensor& x, const Pass& pass, Saved& saved,
-                                          RoutingSums& sums) const {
-  const at::Tensor logits = logits_.forward(jittered(x, pass), saved.logits);
+                                          LayerRouting& routing) const {
+  const at::Tensor plain = logits_.forward(jittered(x, pass), saved.logits), logits = with_noise(plain, pass);
   saved.probabilities = at::softmax(logits, 1);
-  const kernels::TopExperts top = kernels::top_experts(saved.probabilities, recipe_.top_k);
+  const kernels::TopExperts top = choose(saved.probabilities, pass);
   saved.experts = top.experts;
   saved.gates = gates_of(top.scores);
   if (recipe_.z_coefficient > 0) saved.log_sums = at::logsumexp(logits, 1);
+  if (uses_load_importance(recipe_)) {
+    const at::Tensor last = top.experts.narrow(1, recipe_.top_k - 1, 1);
+    saved.variation = {plain, logits.gather(1, last), recipe_.gate_noise / static_cast<double>(recipe_.experts)};
+  }
   const auto capacity = pass.keeps_all ? std::nullopt : expert_limit(recipe_, tokens_.count(x.size(0)));
   kernels::ExpertRows map =
       tokens_.assign(top, recipe_.experts, capacity, recipe_.priority == RouterPriority::score, pass.rows);
-  add_sums(map, saved, sums);
+  add_sums(map, saved, routing);
   return map;
 }
 
-void ExpertRouter::add_sums(const kernels::ExpertRows& map, Saved& saved, RoutingSums& sums) const {
+// routing_totals() numbers, summed over the tokens of the micro-batch.
+at::Tensor ExpertRouter::totals_of(const kernels::ExpertRows& map, const Saved& saved) const {
   const std::int64_t experts = recipe_.experts;
-  const bool has_z_loss = saved.log_sums.defined();
-  const at::Tensor totals = tokens_.sum(
-      at::cat({chosen_by(saved.experts.select(1, 0), experts).to(at::kDouble),
-               chosen_by(saved.experts, experts).to(at::kDouble), saved.probabilities.sum(0, false, at::kDouble),
-               (has_z_loss ? saved.log_sums.square().sum(at::kDouble) : at::zeros({}, at::kDouble)).view(1),
-               at::full({1}, static_cast<double>(map.rows()), at::kDouble)}));
+  const at::Tensor z = saved.log_sums.defined() ? saved.log_sums.square().sum(at::kDouble) : at::zeros({}, at::kDouble);
+  std::vector<at::Tensor> numbers{chosen_by(saved.experts.select(1, 0), experts).to(at::kDouble),
+                                  chosen_by(saved.experts, experts).to(at::kDouble),
+                                  saved.probabilities.sum(0, false, at::kDouble),
+                                  z.view(1),
+                                  at::full({1}, static_cast<double>(map.rows()), at::kDouble),
+                                  at::special_entr(saved.probabilities).sum(at::kDouble).view(1)};
+  if (saved.variation) numbers.push_back(saved.variation->sums());
+  return tokens_.sum(at::cat(numbers));
+}
+
+void ExpertRouter::add_sums(const kernels::ExpertRows& map, Saved& saved, LayerRouting& routing) const {
+  const std::int64_t experts = recipe_.experts;
+  const at::Tensor totals = totals_of(map, saved);
   const at::Tensor first = totals.narrow(0, 0, experts), chosen = totals.narrow(0, experts, experts);
+  const double* others = totals.const_data_ptr<double>() + 3 * experts;
   const std::int64_t tokens = tokens_.count(saved.experts.size(0));
   const auto choices = static_cast<double>(tokens * recipe_.top_k);
+  RoutingSums& sums = routing.sums;
   sums.passes += 1;
   sums.load += chosen.max().item<double>() / (choices / static_cast<double>(experts));
-  sums.dropped_share += 1 - totals[3 * experts + 1].item<double>() / choices;
+  sums.z_loss += others[0] / static_cast<double>(tokens);
+  sums.dropped_share += 1 - others[1] / choices;
+  // One expert leaves nothing to decide.
+  if (experts > 1) sums.entropy += others[2] / (static_cast<double>(tokens) * std::log(static_cast<double>(experts)));
+  routing.chosen.assign(chosen.const_data_ptr<double>(), chosen.const_data_ptr<double>() + experts);
+  if (saved.variation) {
+    saved.variation_sums = totals.narrow(0, 3 * experts + 3, 2 * experts);
+    sums.balance_loss += LoadImportance::loss(saved.variation_sums);
+    return;
+  }
   // Also without a coefficient: it says how even the routing is.
   const double scale = static_cast<double>(experts) / static_cast<double>(tokens * tokens);
   sums.balance_loss += scale * (first * totals.narrow(0, 2 * experts, experts)).sum().item<double>();
-  if (has_z_loss) sums.z_loss += totals[3 * experts].item<double>() / static_cast<double>(tokens);
   if (recipe_.balances()) saved.first = first.to(saved.probabilities.scalar_type());
 }
 
@@ -86,7 +131,7 @@ at::Tensor ExpertRouter::backward(const at::Tensor& dgates, const at::Tensor& x,
   // A token's experts differ, so nothing is written twice.
   gradient.scatter_(1, saved.experts, score_gradient(dgates, saved));
   // The counts of choices have no gradient.
-  if (recipe_.balances())
+  if (saved.first.defined())
     gradient.add_(saved.first, pass.share * recipe_.balance_coefficient * experts / (tokens * tokens));
   at::Tensor dlogits = at::_softmax_backward_data(gradient, saved.probabilities, 1, gradient.scalar_type());
   if (recipe_.z_coefficient > 0) {
@@ -94,6 +139,9 @@ at::Tensor ExpertRouter::backward(const at::Tensor& dgates, const at::Tensor& x,
     const at::Tensor dlog_sums = saved.log_sums * (2 * pass.share * recipe_.z_coefficient / tokens);
     dlogits.addcmul_(dlog_sums.unsqueeze(1), saved.probabilities);
   }
+  if (saved.variation)
+    dlogits.add_(saved.variation->gradient(saved.variation_sums, saved.experts.narrow(1, recipe_.top_k - 1, 1)),
+                 pass.share * recipe_.balance_coefficient);
   at::Tensor dx = logits_.backward(dlogits, jittered(x, pass), saved.logits);
   kernels::jitter_rows_(dx, pass.jitter, pass.rows);
   return dx;

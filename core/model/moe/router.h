@@ -3,7 +3,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <optional>
+
 #include "core/graph/routing_sums.h"
+#include "core/model/moe/load_importance.h"
 #include "core/model/moe/micro_batch_tokens.h"
 #include "core/model/moe/router_logits.h"
 #include "core/recipe/recipe.h"
@@ -13,14 +17,14 @@
 namespace llmtrain {
 
 // Sends each token to its top_k experts by a router's logits, in their type. A token's gates are the softmax over all
-// experts (Shazeer et al., arXiv 1701.06538, without noise) of the chosen ones, divided by their sum where the recipe
-// normalizes them.
+// experts (Shazeer et al., arXiv 1701.06538) of the chosen ones, divided by their sum where the recipe normalizes them.
+// In training the logits may get normal noise, of which the backward needs nothing.
 //
 // Two losses are added to the gradients, each a mean over the tokens of a micro-batch and, as the loss is, over the
 // micro-batches of the global batch; layers add up.
-// balance: E · Σ_e f_e · P_e, with f_e the share of tokens whose first choice is e and P_e the mean probability of e
-// (GShard: Lepikhin et al., arXiv 2006.16668, section 2.2, scaled as in Fedus et al., arXiv 2101.03961, equation 4).
-// z: the mean of (log Σ_e exp logit_e)² (Zoph et al., arXiv 2202.08906, equation 5).
+// balance: load_importance.h, or E · Σ_e f_e · P_e, with f_e the share of tokens whose first choice is e and P_e the
+// mean probability of e (GShard: Lepikhin et al., arXiv 2006.16668, section 2.2, scaled as in Fedus et al., arXiv
+// 2101.03961, equation 4). z: the mean of (log Σ_e exp logit_e)² (Zoph et al., arXiv 2202.08906, equation 5).
 class ExpertRouter {
  public:
   // What the backward needs, T tokens.
@@ -30,7 +34,18 @@ class ExpertRouter {
     at::Tensor log_sums;       // [T]; undefined without z-loss
     at::Tensor experts;        // int64 [T, k]
     at::Tensor gates;          // [T, k]
-    at::Tensor first;  // [E]: the micro-batch's tokens whose first choice is each expert; undefined unless needed
+    // Of GShard's loss, [E]: the micro-batch's tokens whose first choice is each expert; undefined unless needed.
+    at::Tensor first;
+    // Of the load-importance loss, and its sums over the micro-batch; unless needed none and undefined.
+    std::optional<LoadImportance> variation;
+    at::Tensor variation_sums;
+  };
+
+  // Of each logit, a function of its token's index in the global batch.
+  struct Noise {
+    std::uint64_t key = 0;
+    double deviation = 0;          // 0: none
+    std::int64_t first_token = 0;  // of the micro-batch
   };
 
   // Capacity and losses count over all of `tokens`.
@@ -42,18 +57,23 @@ class ExpertRouter {
     kernels::Jitter jitter;    // of x; none in evaluation
     kernels::RowsAtHand rows;  // which of the micro-batch's tokens the rows of x are
     double share = 0;          // of the micro-batch in the global batch, which scales the losses; for the backward
-    bool keeps_all = false;    // whether no token is dropped, whatever capacity the recipe gives
+    Noise noise{};
+    at::Tensor replayed{};   // int64 [T, k]: the experts of the tokens, whatever the router says; undefined: it decides
+    bool keeps_all = false;  // whether no token is dropped, whatever capacity the recipe gives
   };
 
   // The rows of x [T, H] by expert, within the capacity that the recipe gives for the micro-batch's tokens. Adds what
-  // the routing of the micro-batch was like to `sums`: the same on all ranks that hold its tokens.
-  kernels::ExpertRows forward(const at::Tensor& x, const Pass& pass, Saved& saved, RoutingSums& sums) const;
+  // the routing of the micro-batch was like to `routing`: the same on all ranks that hold its tokens.
+  kernels::ExpertRows forward(const at::Tensor& x, const Pass& pass, Saved& saved, LayerRouting& routing) const;
   // Adds the gradients of the router's parameters; returns that of x in the router's type. `dgates` [T, k].
   at::Tensor backward(const at::Tensor& dgates, const at::Tensor& x, const Pass& pass, const Saved& saved) const;
 
  private:
   at::Tensor gates_of(const at::Tensor& scores) const;
-  void add_sums(const kernels::ExpertRows& map, Saved& saved, RoutingSums& sums) const;
+  at::Tensor with_noise(const at::Tensor& logits, const Pass& pass) const;
+  kernels::TopExperts choose(const at::Tensor& probabilities, const Pass& pass) const;
+  at::Tensor totals_of(const kernels::ExpertRows& map, const Saved& saved) const;
+  void add_sums(const kernels::ExpertRows& map, Saved& saved, LayerRouting& routing) const;
   at::Tensor score_gradient(const at::Tensor& dgates, const Saved& saved) const;
 
   RouterLogits logits_;

@@ -58,6 +58,12 @@ Json schema_of(IntegerRange range) {
   return {{"type", "integer"}, {"minimum", range.minimum}, {"maximum", range.maximum}};
 }
 
+Json schema_of(const NumberRange& range) {
+  const auto lower = range.ends == RangeEnds::open_minimum ? "exclusiveMinimum" : "minimum";
+  const auto upper = range.ends == RangeEnds::open_maximum ? "exclusiveMaximum" : "maximum";
+  return {{"type", "number"}, {lower, range.minimum}, {upper, range.maximum}};
+}
+
 Json schema_of(const TextRule& rule) {
   Json schema = {{"type", "string"}};
   // The schema is for editors: it covers what JSON Schema can express, the reader checks the rest.
@@ -146,12 +152,20 @@ void KeyVisitor::automatic_integer(const Key& key, std::optional<std::int64_t>& 
   value(key, {"\"auto\" or " + range_words(range), field ? Json(*field) : Json("auto"), schema, read});
 }
 
-void KeyVisitor::number(const Key& key, double& field, NumberRange range) {
-  const auto schema = [&]() -> Json {
-    const auto lower = range.ends == RangeEnds::open_minimum ? "exclusiveMinimum" : "minimum";
-    const auto upper = range.ends == RangeEnds::open_maximum ? "exclusiveMaximum" : "maximum";
-    return {{"type", "number"}, {lower, range.minimum}, {upper, range.maximum}};
+void KeyVisitor::nullable_number(const Key& key, std::optional<double>& field, NumberRange range) {
+  const auto schema = [&] {
+    auto number = schema_of(range);
+    number["type"] = {"number", "null"};
+    return number;
   };
+  const auto read = [&](const WrittenValue& written) {
+    field = written.json().is_null() ? std::nullopt : written.number(range);
+  };
+  value(key, {"null or " + range_words(range), field ? Json(*field) : Json(), schema, read});
+}
+
+void KeyVisitor::number(const Key& key, double& field, NumberRange range) {
+  const auto schema = [&] { return schema_of(range); };
   const auto read = [&](const WrittenValue& written) { field = written.number(range).value_or(field); };
   value(key, {range_words(range), field, schema, read});
 }
@@ -177,7 +191,8 @@ void KeyVisitor::nullable_text(const Key& key, std::optional<std::string>& field
   const auto read = [&](const WrittenValue& written) {
     field = written.json().is_null() ? std::nullopt : written.text(rule);
   };
-  value(key, {text_words(rule), field ? Json(*field) : Json(), schema, read});
+  const auto words = text_words(rule);
+  value(key, {words.starts_with("null") ? words : "null or " + words, field ? Json(*field) : Json(), schema, read});
 }
 
 void KeyVisitor::tokenizer(const Key& key, TokenizerRecipe& field) {

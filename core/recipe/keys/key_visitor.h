@@ -95,6 +95,8 @@ class KeyVisitor {
   void number(const Key& key, double& field, NumberRange range);
   void boolean(const Key& key, bool& field);
   void text(const Key& key, std::string& field, const TextRule& rule);
+  // A number or null.
+  void nullable_number(const Key& key, std::optional<double>& field, NumberRange range);
   // A text or null.
   void nullable_text(const Key& key, std::optional<std::string>& field, const TextRule& rule);
   void tokenizer(const Key& key, TokenizerRecipe& field);

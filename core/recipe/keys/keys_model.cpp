@@ -187,6 +187,20 @@ void describe_experts(KeyVisitor& keys, MixtureOfExpertsRecipe& moe, const Model
   keys.number({"z_coefficient", "Coefficient of the router's z-loss; 0: off."}, moe.z_coefficient, {0, 1e6});
   keys.number({"jitter", "Router inputs are scaled by a random factor within 1 ± jitter in training; 0: off."},
               moe.jitter, {0, 1, RangeEnds::open_maximum});
+  const double noise = moe.balance_loss == BalanceLoss::load_importance ? 1 : 0;
+  keys.number({"gate_noise",
+               "Standard deviation, times the number of experts, of normal noise that a router's logits get in "
+               "training; 0: none.",
+               "1 with balance_loss \"load_importance\", else 0"},
+              keys.otherwise(moe.gate_noise, noise), {0, 1e6});
+  keys.nullable_number({"routing_zipf",
+                        "Tokens choose expert i (from 1) with a frequency of 1 / i to this power, whatever the "
+                        "routers say: what plan prices and run measures. 0: even; null: the routers decide."},
+                       moe.routing_zipf, {0, 100});
+  keys.nullable_text({"routing_trace",
+                      "A run's routing.jsonl (log.routing), which tokens follow, step by step and layer by layer, "
+                      "whatever the routers say."},
+                     moe.routing_trace, {TextKind::path});
 }
 
 }  // namespace

@@ -76,6 +76,8 @@ void describe_running(KeyVisitor& keys, Recipe& recipe) {
     keys.integer({"every", "Steps between rows of metrics.jsonl; the console follows the clock."}, recipe.log.every,
                  {1, most_steps});
     keys.boolean({"tensorboard", "Also writes a TensorBoard event file."}, recipe.log.tensorboard);
+    keys.boolean({"routing", "Writes routing.jsonl: how many tokens chose each expert, by step and layer."},
+                 recipe.log.routing);
   });
 }
 

@@ -62,6 +62,25 @@ Verdict check_shared_gate(const Recipe& recipe, const Known&) {
   return Refusal{"true has no output to gate", "needs model.moe.shared_experts of at least 1", "false"};
 }
 
+Verdict check_gate_noise(const Recipe& recipe, const Known&) {
+  const auto& moe = recipe.model.moe;
+  if (!moe || moe->balance_loss != BalanceLoss::load_importance || moe->gate_noise > 0) return {};
+  return Refusal{"0 gives \"load_importance\" no probability of a choice", "must be above 0 with this balance loss",
+                 "1"};
+}
+
+Verdict check_routing(const Recipe& recipe, const Known&) {
+  const auto& moe = recipe.model.moe;
+  if (!moe || !moe->routing_trace || !moe->routing_zipf) return {};
+  return Refusal{"is a second source of the routing", "must be null where model.moe.routing_zipf is given", "null"};
+}
+
+// Only layers with experts have a routing to write.
+Verdict check_routing_log(const Recipe& recipe, const Known&) {
+  if (!recipe.log.routing || recipe.model.moe) return {};
+  return Refusal{"true has no routing to write", "needs model.moe", "false"};
+}
+
 Verdict check_sequence_length(const Recipe& recipe, const Known&) {
   return must_be_at_most(recipe.batch.sequence_length, recipe.model.max_sequence_length, "is too long",
                          "model.max_sequence_length");
@@ -179,6 +198,9 @@ std::vector<Rule> model_rules() {
       {"/model/moe/top_k", {"/model/moe/experts"}, check_top_k},
       {"/model/moe/shared_gate", {"/model/moe/shared_experts"}, check_shared_gate},
       {"/model/moe/every", {"/model/layers"}, check_expert_layers},
+      {"/model/moe/gate_noise", {"/model/moe/balance_loss"}, check_gate_noise},
+      {"/model/moe/routing_trace", {"/model/moe/routing_zipf"}, check_routing},
+      {"/log/routing", {"/model/moe/experts"}, check_routing_log},
       {"/batch/sequence_length", {"/model/max_sequence_length"}, check_sequence_length},
       {"/model/vocab_size", {"/data/tokenizer", "/data/train", "/data/validation"}, check_vocabulary},
       {"/training/learning_rate/minimum", {"/training/learning_rate/peak"}, check_minimum},

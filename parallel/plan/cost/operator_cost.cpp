@@ -190,10 +190,16 @@ double communication_seconds(const CostContext& context, Range operators, Direct
 
 }  // namespace
 
+KernelSet kernel_set(const Recipe& recipe, const ClusterProfile& profile) {
+  const DeviceKind asked = recipe.cluster.device;
+  const DeviceKind kind = asked == DeviceKind::automatic ? profile.device.kind : asked;
+  return kind == DeviceKind::cuda ? KernelSet::cuda : KernelSet::cpu;
+}
+
 CostContext::CostContext(const Partition& partition_in, const ClusterProfile& profile_in)
     : partition(partition_in),
       profile(profile_in),
-      setting(pass_setting(partition_in, KernelSet::cuda)),
+      setting(pass_setting(partition_in, kernel_set(partition_in.recipe, profile_in))),
       roofline(profile_in, partition_in.recipe.precision.compute),
       collectives(profile_in, partition_in.mesh.devices_per_node, emulated_link(partition_in.recipe.launch)) {
   setting.agrees_on_scales = program().fp8.agrees_on_scales;
@@ -241,7 +247,8 @@ AxisGroup group_of(const CostContext& context, RankAxis axis) {
 
 double exchange_seconds(const CostContext& context, const Exchange& exchange) {
   const RankGroup group = group_of(context, exchange.axis).ranks;
-  return context.collectives.seconds(exchange.collective, exchange.bytes, group) / exchange.compression;
+  const double bytes = std::max(exchange.bytes, exchange.waited_bytes);
+  return context.collectives.seconds(exchange.collective, bytes, group) / exchange.compression;
 }
 
 double shown_share(const CostContext& context, Exposure exposure) {

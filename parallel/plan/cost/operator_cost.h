@@ -28,6 +28,9 @@ struct CostContext {
   PrecisionRecipe state_precision() const;
 };
 
+// The operators of the device that the recipe requests, else of the profile's device.
+KernelSet kernel_set(const Recipe& recipe, const ClusterProfile& profile);
+
 // The ranks of a collective inside a block, and the purpose under which it is counted.
 struct AxisGroup {
   RankGroup ranks;

@@ -9,8 +9,10 @@
 #include "core/graph/graph.h"
 #include "core/graph/operators.h"
 #include "core/recipe/rules/rules.h"
+#include "parallel/plan/cost/operator_cost.h"
 #include "parallel/plan/cost/step_cost_model.h"
 #include "parallel/plan/memory/memory_model.h"
+#include "parallel/plan/planner/planned_routing.h"
 #include "parallel/plan/planner/planned_run.h"
 #include "parallel/plan/report/plan.h"
 #include "parallel/plan/report/text_layout.h"
@@ -193,6 +195,7 @@ void fill_report(const ClusterProfile& profile, Plan& plan) {
   report.step = planned_step(plan);
   report.throughput = planned_throughput(plan, profile);
   report.run = planned_run(plan, profile);
+  report.routing = planned_routing(layout);
   report.ranks = planned_ranks(plan);
   report.communication = planned_communication(plan, profile);
   // Without a stated limit nothing can be said against the plan.
@@ -207,12 +210,6 @@ void fill_report(const ClusterProfile& profile, Plan& plan) {
 }
 
 }  // namespace
-
-KernelSet kernel_set(const Recipe& recipe, const ClusterProfile& profile) {
-  const DeviceKind asked = recipe.cluster.device;
-  const DeviceKind kind = asked == DeviceKind::automatic ? profile.device.kind : asked;
-  return kind == DeviceKind::cuda ? KernelSet::cuda : KernelSet::cpu;
-}
 
 Partition partition_for(const Recipe& recipe, const ClusterProfile& cluster, std::int64_t devices_per_node,
                         std::shared_ptr<const Graph> graph) {

@@ -82,6 +82,14 @@ struct PlanSuggestion {
   bool fits = false;
 };
 
+// What a replayed routing (model.moe.routing_zipf, routing_trace) does to experts and ranks: means over the layers.
+struct PlannedRouting {
+  double expert_load = 0;    // tokens of the fullest expert ÷ the mean over experts
+  double rank_load = 0;      // rows of the busiest of the ranks that share the experts ÷ the mean over them
+  double dropped_share = 0;  // of the tokens' choices
+  double idle_ranks = 0;     // ranks without tokens, of those that share the experts
+};
+
 struct PlanReport {
   Recipe recipe;  // resolved
   std::string profile;
@@ -95,6 +103,7 @@ struct PlanReport {
   PlannedStep step;
   PlannedThroughput throughput;
   PlannedRun run;
+  std::optional<PlannedRouting> routing;
   std::vector<PlannedRank> ranks;
   std::vector<CommunicationEntry> communication;
   std::vector<PlanSuggestion> suggestions;  // at most three, fastest first; empty unless requested

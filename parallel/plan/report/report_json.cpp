@@ -132,6 +132,11 @@ nlohmann::ordered_json to_json(const PlanReport& report) {
       {"communication", list_json(report.communication, communication_json)},
       {"suggestions", list_json(report.suggestions, suggestion_json)},
   };
+  if (report.routing)
+    json["routing"] = {{"expert_load", report.routing->expert_load},
+                       {"rank_load", report.routing->rank_load},
+                       {"dropped_share", report.routing->dropped_share},
+                       {"idle_ranks", report.routing->idle_ranks}};
   // A division by zero in a plan is a defect of this program: report it instead of writing an invalid number.
   require_finite(json, "");
   return json;

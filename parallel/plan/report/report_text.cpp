@@ -90,6 +90,18 @@ void write_verdict(std::string& page, const PlanReport& report, const Paint& pai
   write_wrapped(page, "  ", where, paint);
 }
 
+void write_routing(std::string& page, const PlanReport& report, const Paint& paint) {
+  if (!report.routing) return;
+  const PlannedRouting& routing = *report.routing;
+  std::string text = fmt::format("the fullest expert has {:.2f} times its even share of tokens", routing.expert_load);
+  if (report.mesh.expert > 1)
+    text += fmt::format(", the busiest rank {:.2f} times, and {:.3g} of {} ranks have none", routing.rank_load,
+                        routing.idle_ranks, report.mesh.expert);
+  if (routing.dropped_share > 0)
+    text += fmt::format("; {:.1f} % of the choices are dropped", 100 * routing.dropped_share);
+  write_wrapped(page, "Routing: ", text, paint);
+}
+
 std::vector<Row> memory_rows(const PlanReport& report) {
   const PlannedRank& rank = fullest_rank(report);
   const double full = std::max(rank.peak_bytes, report.device_memory_bytes);
@@ -220,6 +232,7 @@ std::string report_text(const PlanReport& report, TextColour colour) {
   write_title(page, report, paint);
   page += '\n';
   write_verdict(page, report, paint);
+  write_routing(page, report, paint);
   page += '\n';
   write_tables(page, report, paint);
   page += '\n';

@@ -8,10 +8,11 @@ namespace llmtrain {
 
 // Means over the layers with experts and the micro-batches of a step.
 struct RoutingRow {
-  double balance_loss = 0;   // without its coefficient: 1 where routing is even
-  double z_loss = 0;         // without its coefficient
-  double dropped_share = 0;  // of the tokens' choices, those beyond an expert's capacity
-  double expert_load = 0;    // the most tokens that choose an expert ÷ the mean over experts
+  double balance_loss = 0;    // without its coefficient: 1 where routing is even
+  double z_loss = 0;          // without its coefficient
+  double dropped_share = 0;   // of the tokens' choices, those beyond an expert's capacity
+  double expert_load = 0;     // the most tokens that choose an expert ÷ the mean over experts
+  double router_entropy = 0;  // of a token's probabilities ÷ that of equal ones
 };
 
 // One training row. `step` counts completed steps, so that row 100 and checkpoint 100 belong together.

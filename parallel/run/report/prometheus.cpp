@@ -69,6 +69,8 @@ std::string prometheus_text(const Recipe& recipe, const RunProgress& progress, R
     writer.gauge("expert_load_ratio", "Tokens of the fullest expert by the mean.", row.routing->expert_load);
     writer.gauge("dropped_ratio", "Share of the tokens' choices beyond an expert's capacity.",
                  row.routing->dropped_share);
+    writer.gauge("router_entropy_ratio", "Entropy of a router's probabilities by that of equal ones.",
+                 row.routing->router_entropy);
   }
   if (row.saturated_share)
     writer.gauge("saturated_ratio", "Share of the gradients beyond the range of FP8.", *row.saturated_share);

@@ -44,6 +44,7 @@ void RunCurves::add(const TrainingRow& row, double x) {
     expert_load.add(x, row.routing->expert_load);
     dropped_share.add(x, row.routing->dropped_share);
     balance_loss.add(x, row.routing->balance_loss);
+    router_entropy.add(x, row.routing->router_entropy);
   }
   if (row.saturated_share) saturated_share.add(x, *row.saturated_share);
 }
@@ -86,7 +87,13 @@ std::string run_charts(const std::vector<const RunCurves*>& runs, const std::str
       &RunCurves::expert_load);
   add({.title = "Dropped choices", .note = "Beyond an expert's capacity", .unit = ChartUnit::percent, .has_zero = true},
       &RunCurves::dropped_share);
-  add({.title = "Balance loss", .note = "Without its coefficient; 1 where routing is even"}, &RunCurves::balance_loss);
+  add({.title = "Balance loss",
+       .note = "Without its coefficient; where routing is even GShard's is 1, load-importance 0"},
+      &RunCurves::balance_loss);
+  add({.title = "Router entropy",
+       .note = "Of a token's probabilities; 1 where all experts are equal",
+       .has_zero = true},
+      &RunCurves::router_entropy);
   add({.title = "Saturated gradients",
        .note = "Share beyond the range of FP8",
        .unit = ChartUnit::percent,

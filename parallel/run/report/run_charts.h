@@ -14,8 +14,8 @@ namespace llmtrain {
 struct RunCurves {
   std::string name;
   Curve loss, validation_loss, learning_rate, gradient_norm, tokens_per_second, mfu, memory, tensors;
-  Curve expert_load, dropped_share, balance_loss;  // of a model with experts
-  Curve saturated_share;                           // with FP8 gradients
+  Curve expert_load, dropped_share, balance_loss, router_entropy;  // of a model with experts
+  Curve saturated_share;                                           // with FP8 gradients
 
   // `x`: what the row is drawn over, such as its step.
   void add(const TrainingRow& row, double x);

@@ -39,7 +39,7 @@ TrainingRow training_row(const Row& row) {
   if (row.contains("saturated_share")) result.saturated_share = number(row, "saturated_share");
   if (row.contains("expert_load"))
     result.routing = RoutingRow{number(row, "balance_loss"), number(row, "z_loss"), number(row, "dropped_share"),
-                                number(row, "expert_load")};
+                                number(row, "expert_load"), number(row, "router_entropy")};
   return result;
 }
 

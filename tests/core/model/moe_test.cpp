@@ -5,10 +5,12 @@
 #include <catch2/catch.hpp>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "core/base/hash.h"
 #include "kernels/dropout.h"
 #include "kernels/moe/jitter.h"
+#include "kernels/random.h"
 #include "tests/core/model/small_model.h"
 
 namespace llmtrain::test {
@@ -21,8 +23,9 @@ RoutingSums routing_of(SmallModel& model, const MicroBatch& micro) {
 }
 
 // Sends every token to one expert: the others' logits are far below.
-void favour(SmallModel& model, std::int64_t expert) {
-  for (const std::string layer : {"layers.0.", "layers.1."}) {
+void favour(SmallModel& model, std::int64_t expert,
+            const std::vector<std::string>& layers = {"layers.0.", "layers.1."}) {
+  for (const std::string& layer : layers) {
     model.weight(layer + "ffn_norm.weight").fill_(0);
     model.weight(layer + "ffn_norm.bias").fill_(1);
     model.weight(layer + "ffn.router.weight").fill_(-1)[expert].fill_(1);
@@ -139,7 +142,7 @@ TEST_CASE("jitter scales what routers see in training, and nothing else") {
       const MicroBatch micro = random_micro_batch(recipe);
       SmallModel model(recipe, {.recompute = recompute, .type = at::kDouble});
       const auto factors = [&](const std::string& site, at::IntArrayRef shape) {
-        if (site.find("ffn.router") == std::string::npos) return at::Tensor();
+        if (!site.ends_with("ffn.router")) return at::Tensor();
         at::Tensor result = at::ones(shape, at::kDouble);
         const std::uint64_t key = kernels::dropout_key(micro.seed, micro.step, stable_hash(site));
         kernels::jitter_(result, {0.4, key, micro.first_sample * micro.sequence * recipe.hidden_size});
@@ -153,6 +156,71 @@ TEST_CASE("jitter scales what routers see in training, and nothing else") {
       CHECK(distance(model.forward(micro, ForwardMode::evaluation), without.losses) < 1e-10);
     }
   }
+}
+
+TEST_CASE("gate noise is added to the logits in training alone, and the load-importance loss sees both") {
+  for (const BalanceLoss loss : {BalanceLoss::gshard, BalanceLoss::load_importance}) {
+    for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+      ModelRecipe recipe = with_experts(gpt2_model());
+      recipe.moe->balance_loss = loss;
+      recipe.moe->gate_noise = 1.5;
+      recipe.moe->capacity_factor = 0.8;
+      const MicroBatch micro = random_micro_batch(recipe);
+      SmallModel model(recipe, {.type = type});
+      const auto noise = [&](const std::string& site, at::IntArrayRef shape) {
+        if (site.find("ffn.router.noise") == std::string::npos) return at::Tensor();
+        at::Tensor result = at::empty(shape, at::kDouble);
+        const std::uint64_t key = kernels::dropout_key(micro.seed, micro.step, stable_hash(site));
+        kernels::fill_normal_(result, key, 1.5 / 8, micro.first_sample * micro.sequence * 8);
+        return result;
+      };
+      const Expected expected = reference_passes(recipe, model.weights(), micro, noise);
+      CHECK(distance(model.learn(micro), expected.losses) < tolerance_of(type));
+      check_gradients(model.take_gradients(), expected.gradients, tolerance_of(type));
+      const RoutingSums sums = model.stage().take_routing();
+      CHECK(sums.dropped_share * 21 * 2 == Approx(static_cast<double>(expected.dropped)));
+      const Expected without = reference_passes(recipe, model.weights(), micro);
+      CHECK(distance(expected.losses, without.losses) > 1e-6);
+      CHECK(distance(model.forward(micro, ForwardMode::evaluation), without.losses) < tolerance_of(type));
+    }
+  }
+}
+
+// Of logits 0 the probabilities are equal, and so are the chances of all experts: nothing varies.
+TEST_CASE("even routing has the load-importance loss 0 and the entropy 1, and one sure expert much and 0") {
+  ModelRecipe recipe = with_experts(gpt2_model());
+  recipe.moe->balance_loss = BalanceLoss::load_importance;
+  recipe.moe->gate_noise = 1e-3;
+  const MicroBatch micro = random_micro_batch(recipe);
+  SmallModel even(recipe);
+  for (const std::string layer : {"layers.0.", "layers.1."}) even.weight(layer + "ffn.router.weight").zero_();
+  const RoutingSums sums = routing_of(even, micro);
+  CHECK(sums.entropy / sums.passes == Approx(1).epsilon(1e-5));
+  // Noise alone decides: the loads differ by it, the importances do not.
+  CHECK(sums.balance_loss / sums.passes < 0.1);
+  SmallModel one(recipe);
+  favour(one, 3);
+  const RoutingSums sure = routing_of(one, micro);
+  CHECK(sure.entropy / 2 < 1e-3);
+  // The importance of one expert for all varies by 7, the number of the others; loads vary less, for a second expert is
+  // chosen too.
+  CHECK(sure.balance_loss / 2 > 0.5 * 7);
+  CHECK(sure.balance_loss / 2 < 0.5 * (7 + 3));
+}
+
+TEST_CASE("a step's tokens are counted by layer and expert") {
+  ModelRecipe recipe = with_experts(mixed_model());
+  recipe.moe->every = 2;
+  const MicroBatch micro = random_micro_batch(recipe);
+  SmallModel model(recipe);
+  favour(model, 5, {"layers.1."});
+  model.learn(micro);
+  model.learn(micro);
+  const RoutingCounts counts = model.stage().take_routing_counts();
+  REQUIRE(counts.size() == 2);
+  CHECK(counts[0].empty());
+  CHECK(counts[1] == std::vector<double>{42, 0, 0, 0, 0, 42, 0, 0});
+  CHECK(model.stage().take_routing_counts()[1].empty());
 }
 
 TEST_CASE("numbers that are none reach the loss") {

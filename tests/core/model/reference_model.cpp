@@ -121,15 +121,29 @@ at::Tensor ReferenceModel::expert_network(const at::Tensor& x, const std::string
   return expert_linear(activate(expert_linear(x, name + ".up", expert), gate), name + ".down", expert);
 }
 
-void ReferenceModel::add_router_losses(const at::Tensor& logits,
+// The loss that V-MoE calls auxiliary: half the squares of both coefficients of variation. `noisy` is what a token's
+// experts are chosen by.
+at::Tensor ReferenceModel::load_importance(const at::Tensor& logits, const at::Tensor& noisy) const {
+  const auto square_of_variation = [](const at::Tensor& values) {
+    return (values.std(0, false) / values.mean()).square();
+  };
+  const double deviation = model_.moe->gate_noise / static_cast<double>(model_.moe->experts);
+  const at::Tensor least = std::get<0>(noisy.topk(model_.moe->top_k)).amin(-1, true);
+  const at::Tensor chances = 0.5 * (1 + ((logits - least) / (deviation * std::numbers::sqrt2)).erf());
+  return (square_of_variation(logits.softmax(-1).sum(0)) + square_of_variation(chances.sum(0))) / 2;
+}
+
+void ReferenceModel::add_router_losses(const at::Tensor& logits, const at::Tensor& noisy,
                                        const std::vector<std::vector<std::int64_t>>& chosen) const {
   const MixtureOfExpertsRecipe& moe = *model_.moe;
-  const at::Tensor mean_probability = logits.softmax(-1).mean(0);
+  const at::Tensor mean_probability = noisy.softmax(-1).mean(0);
+  if (moe.balance_loss == BalanceLoss::load_importance)
+    router_losses_ = router_losses_ + moe.balance_coefficient * load_importance(logits, noisy);
   if (moe.balance_loss == BalanceLoss::gshard)
     for (const std::vector<std::int64_t>& experts : chosen)
       router_losses_ = router_losses_ + moe.balance_coefficient * static_cast<double>(moe.experts) *
                                             mean_probability[experts.front()] / static_cast<double>(chosen.size());
-  router_losses_ = router_losses_ + moe.z_coefficient * logits.logsumexp(-1).square().mean();
+  router_losses_ = router_losses_ + moe.z_coefficient * noisy.logsumexp(-1).square().mean();
 }
 
 at::Tensor ReferenceModel::router_logits(const at::Tensor& rows, const std::string& name) const {
@@ -144,7 +158,8 @@ at::Tensor ReferenceModel::router_logits(const at::Tensor& rows, const std::stri
 at::Tensor ReferenceModel::mixture(const at::Tensor& rows, const std::string& prefix) const {
   const MixtureOfExpertsRecipe& moe = *model_.moe;
   const at::Tensor logits = router_logits(drop(rows, prefix + "ffn.router"), prefix + "ffn.router");
-  const at::Tensor probabilities = logits.softmax(-1);
+  const at::Tensor noise = masks_ ? masks_(prefix + "ffn.router.noise", logits.sizes()) : at::Tensor();
+  const at::Tensor noisy = noise.defined() ? logits + noise : logits, probabilities = noisy.softmax(-1);
   std::vector<std::vector<std::int64_t>> chosen;
   std::vector<at::Tensor> outputs;
   for (std::int64_t t = 0; t < rows.size(0); ++t) {
@@ -175,7 +190,7 @@ at::Tensor ReferenceModel::mixture(const at::Tensor& rows, const std::string& pr
       outputs[place] = outputs[place] + gate * expert_network(rows[t], prefix + "ffn.experts", expert);
     }
   }
-  add_router_losses(logits, chosen);
+  add_router_losses(logits, noisy, chosen);
   return at::stack(outputs);
 }
 

@@ -50,7 +50,9 @@ class ReferenceModel {
   at::Tensor expert_network(const at::Tensor& x, const std::string& name, std::int64_t expert) const;
   at::Tensor router_logits(const at::Tensor& rows, const std::string& name) const;
   at::Tensor mixture(const at::Tensor& rows, const std::string& prefix) const;
-  void add_router_losses(const at::Tensor& logits, const std::vector<std::vector<std::int64_t>>& chosen) const;
+  at::Tensor load_importance(const at::Tensor& logits, const at::Tensor& noisy) const;
+  void add_router_losses(const at::Tensor& logits, const at::Tensor& noisy,
+                         const std::vector<std::vector<std::int64_t>>& chosen) const;
   at::Tensor norm(const at::Tensor& x, const std::string& name) const;
   at::Tensor root_mean_square(const at::Tensor& x) const;
   at::Tensor drop(const at::Tensor& x, const std::string& site) const;

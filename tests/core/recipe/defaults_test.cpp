@@ -72,7 +72,7 @@ TEST_CASE("Every key except the required ones has its documented default", "[rec
       "link_megabytes_per_second": 0.0, "layer_delay_microseconds": 0.0, "watchdog_seconds": 600.0,
       "time_limit_seconds": 0.0, "check_replicas_every": 0},
     "checkpoint": {"every": 0, "keep": 3, "keep_every": 0, "async": true, "resume": "auto"},
-    "log": {"directory": "runs/run", "every": 1, "tensorboard": true}})");
+    "log": {"directory": "runs/run", "every": 1, "tensorboard": true, "routing": false}})");
   expected["model"] = json["model"];
   CHECK(nlohmann::json(json) == nlohmann::json(expected));
 }
@@ -91,6 +91,8 @@ TEST_CASE("Defaults follow the keys that they depend on", "[recipe]") {
   CHECK(recipe.parallel.expert_tensor == 4);
   CHECK(recipe.model.moe->ffn_hidden_size == 48);
   CHECK(recipe.model.moe->top_k == 1);
+  CHECK(recipe.model.moe->gate_noise == 0);
+  CHECK(parse(json, {"model.moe.balance_loss=\"load_importance\""}).model.moe->gate_noise == 1);
   CHECK_FALSE(recipe.model.moe->normalize_gates);
   CHECK(parse(json, {"model.moe.top_k=2"}).model.moe->normalize_gates);
 }

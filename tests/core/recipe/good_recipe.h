@@ -35,7 +35,8 @@ inline Json large_recipe() {
       "moe": {"experts": 8, "top_k": 2, "every": 2, "capacity_factor": -1.5, "ffn_hidden_size": 96,
         "shared_experts": 1, "shared_gate": true, "router": "cosine", "normalize_gates": false,
         "priority": "score", "balance_loss": "load_importance",
-        "balance_coefficient": 0.02, "z_coefficient": 0.001, "jitter": 0.01}},
+        "balance_coefficient": 0.02, "z_coefficient": 0.001, "jitter": 0.01,
+        "gate_noise": 0.5, "routing_zipf": null, "routing_trace": "/runs/other/routing.jsonl"}},
     "data": {"tokenizer": {"sentencepiece": "/data/tokens.model"}, "shuffle": false,
       "fine_tuning": {"template": "llama3", "loss": "all", "packing": false},
       "train": [{"path": "/data/a.txt", "weight": 0.75}, {"path": "/data/b*.bin", "weight": 0.25}],
@@ -56,7 +57,7 @@ inline Json large_recipe() {
       "link_megabytes_per_second": 250.5, "layer_delay_microseconds": 700, "watchdog_seconds": 60,
       "time_limit_seconds": 86400, "check_replicas_every": 25},
     "checkpoint": {"every": 50, "keep": 2, "keep_every": 500, "async": false, "resume": "/runs/large/checkpoints/latest"},
-    "log": {"directory": "elsewhere", "every": 5, "tensorboard": false}})");
+    "log": {"directory": "elsewhere", "every": 5, "tensorboard": false, "routing": true}})");
 }
 
 inline Recipe parse(const std::string& text, const std::vector<Override>& overrides = {}) {

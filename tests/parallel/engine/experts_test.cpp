@@ -13,6 +13,7 @@
 
 #include "core/checkpoint/checkpoint.h"
 #include "core/checkpoint/tensor_slice.h"
+#include "parallel/run/metrics_log.h"
 #include "tests/parallel/engine/save_ranks.h"
 #include "tests/parallel/engine/train_ranks.h"
 #include "tests/support/resident_memory.h"
@@ -28,11 +29,13 @@ const Overrides dropless{
 const Overrides dropping{R"(model.moe={"experts": 8, "top_k": 2, "ffn_hidden_size": 20, "shared_experts": 1})",
                          "model.architecture=\"gpt2\"", "batch.micro=1"};
 
-// Places go to the highest scores of a micro-batch of several sequences, jitter is of each element, shared experts have
-// a gate, and all networks biases, which grow fast.
+// Places go to the highest scores of a micro-batch of several sequences, jitter is of each element, noise of each
+// logit, the balance loss is of a micro-batch's sums, shared experts have a gate, and all networks biases, which grow
+// fast.
 const Overrides scored{
     R"(model.moe={"experts": 4, "top_k": 2, "ffn_hidden_size": 20, "shared_experts": 1, "shared_gate": true,
-      "capacity_factor": 0.7, "priority": "score", "jitter": 0.1, "z_coefficient": 0.01, "balance_coefficient": 0.1})",
+      "capacity_factor": 0.7, "priority": "score", "jitter": 0.1, "z_coefficient": 0.01, "balance_coefficient": 0.1,
+      "balance_loss": "load_importance"})",
     "model.architecture=\"gpt2\"", "batch.micro=2", R"(training.learning_rate={"peak": 0.003, "warmup_steps": 0})"};
 
 std::string tensor(int ranks) { return "parallel.tensor=" + std::to_string(ranks); }
@@ -148,8 +151,8 @@ void check_gradients(const Overrides& model, const std::vector<RankCase>& layout
 void check_same_step(const StepResult& got, const StepResult& expected) {
   CHECK(got.loss == Approx(expected.loss).epsilon(1e-5));
   CHECK(got.gradient_norm == Approx(expected.gradient_norm).epsilon(1e-4));
-  for (double RoutingSums::*const value :
-       {&RoutingSums::dropped_share, &RoutingSums::load, &RoutingSums::balance_loss, &RoutingSums::z_loss})
+  for (double RoutingSums::*const value : {&RoutingSums::dropped_share, &RoutingSums::load, &RoutingSums::balance_loss,
+                                           &RoutingSums::z_loss, &RoutingSums::entropy})
     CHECK(got.routing.*value / got.routing.passes ==
           Approx(expected.routing.*value / expected.routing.passes).epsilon(1e-5));
 }
@@ -183,6 +186,47 @@ TEST_CASE("ranks that share the tokens of a micro-batch learn, drop and balance 
       }
     });
     for (std::size_t i = 0; i < results.size(); ++i) check_same_step(results[i], expected[i]);
+  }
+}
+
+// What every rank returned of a few steps.
+std::vector<std::vector<StepResult>> steps_of(const Recipe& recipe, int ranks, int steps) {
+  std::vector<std::vector<StepResult>> results(static_cast<std::size_t>(ranks));
+  LocalWorld(ranks).run([&](Communicator& communicator) {
+    Trainer trainer(layout_of(recipe, communicator.size()), communicator, at::kCPU);
+    for (int step = 0; step < steps; ++step)
+      results[static_cast<std::size_t>(communicator.rank())].push_back(trainer.step());
+  });
+  return results;
+}
+
+TEST_CASE("ranks count the tokens of each expert together, and a replay of the counts repeats them", "[ranks]") {
+  const TrainingSetting setting;
+  const Overrides counted = scored + Overrides{"log.routing=true", "model.moe.every=2"};
+  const auto expected = steps_of(setting.recipe(counted), 1, 3)[0];
+  const std::string file = (setting.directory().path() / "routing.jsonl").string();
+  {
+    MetricsLog log(setting.directory().path(), {.directory = "", .tensorboard = false, .routing = true}, 0);
+    for (std::size_t step = 0; step < 3; ++step)
+      log.write_routing(static_cast<std::int64_t>(step) + 1, expected[step].chosen);
+  }
+  const Overrides replaying = counted + Overrides{"model.moe.routing_trace=\"" + file + "\"", "seed=5"};
+  const auto replayed = steps_of(setting.recipe(replaying), 1, 4)[0];
+  for (std::size_t step = 0; step < 4; ++step) {
+    CHECK(replayed[step].chosen == expected[step % 3].chosen);
+    CHECK(replayed[step].loss != expected[step % 3].loss);
+  }
+  for (const RankCase& layout :
+       {RankCase{4, {experts(2), "parallel.pipeline=2", "pipeline.balance=[1,2]"}},
+        RankCase{4, {tensor(2), context(2)}}, RankCase{4, {tensor(2), experts(2), "memory.recompute=\"full\""}}}) {
+    INFO(in_words(layout.ranks, layout.overrides));
+    for (const auto& results : steps_of(setting.recipe(counted + layout.overrides), layout.ranks, 1))
+      CHECK(results[0].chosen == expected[0].chosen);
+    for (const auto& results : steps_of(setting.recipe(replaying + layout.overrides), layout.ranks, 2))
+      for (std::size_t step = 0; step < 2; ++step) {
+        CHECK(results[step].chosen == replayed[step].chosen);
+        check_same_step(results[step], replayed[step]);
+      }
   }
 }
 

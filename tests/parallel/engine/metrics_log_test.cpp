@@ -77,12 +77,26 @@ TEST_CASE("a training row of a model with experts ends with its routing") {
   TrainingRow row = row_of(1);
   MetricsLog log(folder.path(), plain, 0);
   log.write(row);
-  row.routing = {1.25, 4.5, 0.125, 2};
+  row.routing = {1.25, 4.5, 0.125, 2, 0.75};
   log.write(row);
   const std::string without = lines_of(folder.path())[0];
   CHECK(lines_of(folder.path())[1] ==
         without.substr(0, without.size() - 1) +
-            R"(,"balance_loss":1.25,"z_loss":4.5,"dropped_share":0.125,"expert_load":2})");
+            R"(,"balance_loss":1.25,"z_loss":4.5,"dropped_share":0.125,"expert_load":2,"router_entropy":0.75})");
+}
+
+TEST_CASE("routing.jsonl has a row for each step and layer with experts, and loses those that a resumed run repeats") {
+  const TemporaryDirectory folder;
+  const LogRecipe recipe{.directory = "", .tensorboard = false, .routing = true};
+  {
+    MetricsLog log(folder.path(), recipe, 0);
+    log.write_routing(1, {{}, {3, 0, 13}, {}, {5, 5, 6}});
+    log.write_routing(2, {{}, {1, 2, 13}, {}, {6, 5, 5}});
+  }
+  MetricsLog(folder.path(), recipe, 1).write_routing(2, {{}, {16, 0, 0}, {}, {0, 0, 16}});
+  CHECK(read_file(folder.path() / "routing.jsonl") ==
+        "{\"step\":1,\"layer\":1,\"chosen\":[3,0,13]}\n{\"step\":1,\"layer\":3,\"chosen\":[5,5,6]}\n"
+        "{\"step\":2,\"layer\":1,\"chosen\":[16,0,0]}\n{\"step\":2,\"layer\":3,\"chosen\":[0,0,16]}\n");
 }
 
 TEST_CASE("a training row with FP8 gradients says how many of them saturated") {

@@ -121,6 +121,10 @@ const std::vector<RankCase> fp8_layouts{
 // Every token goes to every expert, which is as even as the plan's routing: ranks send as many rows as it expects.
 const char* const even = "model.moe={\"experts\": 4, \"top_k\": 4, \"capacity_factor\": 0, \"ffn_hidden_size\": 96}";
 
+// As even with fewer choices than experts: tokens follow it whatever the routers say.
+const char* const replayed_even =
+    "model.moe={\"experts\": 8, \"top_k\": 2, \"capacity_factor\": 0, \"ffn_hidden_size\": 96, \"routing_zipf\": 0}";
+
 const std::vector<RankCase> expert_layouts{
     {2, {even, "parallel.expert=2"}},
     {2, {even, "parallel.expert=2", "parallel.zero_stage=1", "memory.recompute=\"full\""}},
@@ -144,6 +148,12 @@ const std::vector<RankCase> expert_layouts{
     {8,
      {even, "model.moe.shared_experts=1", "model.moe.shared_gate=true", "parallel.tensor=2", "parallel.context=2",
       "parallel.pipeline=2", "parallel.zero_stage=1"}},
+    {2, {replayed_even, "parallel.expert=2"}},
+    {4, {replayed_even, "parallel.expert=4", "parallel.zero_stage=3", "pipeline.loops=2"}},
+    {4, {replayed_even, "model.moe.capacity_factor=1", "parallel.tensor=2", "parallel.expert=2"}},
+    {8,
+     {replayed_even, "model.moe.balance_loss=\"load_importance\"", "parallel.tensor=2", "parallel.expert_tensor=1",
+      "parallel.expert=2", "parallel.context=2", "log.routing=true"}},
     {1, {dropless}},
     {2, {dropless, "parallel.zero_stage=1", "memory.recompute=\"selective\""}},
     {2, {dropless, "parallel.zero_stage=3", "pipeline.loops=4", "memory.recompute=\"full\""}},
@@ -331,6 +341,41 @@ TEST_CASE("FP8 levels store the planned bytes of a matrix's element") {
     CHECK(bytes.planned == expected);
     CHECK(bytes.reported == Approx(expected).epsilon(1e-3));
   }
+}
+
+namespace {
+
+// By Zipf's law: the first rank has the most tokens, and the plan is of such a rank.
+void check_skewed(const TrainingSetting& setting, const RankCase& layout) {
+  INFO(in_words(layout.ranks, layout.overrides));
+  const Plan plan = plan_of(recipe_of(setting, layout));
+  const auto runs = run_ranks(plan);
+  // Micro-batches have their share of the step's tokens to a row or two of 64.
+  const Traffic planned = traffic_of(plan);
+  for (std::size_t step = 0; step < 2; ++step) {
+    Traffic busiest;
+    for (const RankRun& run : runs)
+      for (const auto& [what, bytes] : run.traffic[step]) busiest[what] = std::max(busiest[what], bytes);
+    REQUIRE(busiest.size() == planned.size());
+    for (const auto& [what, bytes] : planned) {
+      INFO(what);
+      CHECK(busiest[what] == Approx(bytes).epsilon(0.02));
+    }
+  }
+  const RankRun& fullest = *std::ranges::max_element(runs, {}, &RankRun::peak);
+  check_memory(plan, fullest);
+}
+
+}  // namespace
+
+TEST_CASE("so does the busiest rank of a skewed routing, and its idle ranks do not wait for tokens") {
+  const TrainingSetting setting;
+  const std::string zipf =
+      R"(model.moe={"experts": 8, "top_k": 2, "capacity_factor": 0, "ffn_hidden_size": 96, "routing_zipf": 1.2})";
+  check_skewed(setting, {2, {zipf, "parallel.expert=2"}});
+  check_skewed(setting, {4, {zipf, "parallel.expert=4", "parallel.zero_stage=1"}});
+  check_skewed(setting, {4, {zipf, "parallel.expert=2", "parallel.tensor=2"}});
+  check_skewed(setting, {2, {zipf, "parallel.expert=2", "model.moe.capacity_factor=1.5"}});
 }
 
 TEST_CASE("so does a step of a model with experts") {

@@ -43,7 +43,7 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 TEST_CASE("metrics are read as they were written, up to a row that is not complete") {
   const TemporaryDirectory folder;
   TrainingRow row = row_of(3, 1.0 / 3);
-  row.routing = RoutingRow{1.5, 2.5, 0.25, 3};
+  row.routing = RoutingRow{1.5, 2.5, 0.25, 3, 0.5};
   row.saturated_share = 0.125;
   row.skipped = 2;
   {
@@ -63,7 +63,7 @@ TEST_CASE("metrics are read as they were written, up to a row that is not comple
   CHECK((read.memory_bytes == 1003 && read.tensor_bytes == 500 && read.skipped == 2));
   REQUIRE(read.routing);
   CHECK((read.routing->balance_loss == 1.5 && read.routing->z_loss == 2.5 && read.routing->dropped_share == 0.25 &&
-         read.routing->expert_load == 3));
+         read.routing->expert_load == 3 && read.routing->router_entropy == 0.5));
   CHECK(read.saturated_share == 0.125);
   CHECK(std::isnan(metrics.training[1].loss));
   CHECK_FALSE(metrics.training[1].routing);
@@ -131,7 +131,7 @@ TEST_CASE("a page stays small and well formed however long the run is") {
   for (std::int64_t step = 1; step <= 200'000; ++step) {
     TrainingRow row = row_of(step, 6 - 1e-5 * static_cast<double>(step) + 0.5 * std::sin(static_cast<double>(step)));
     row.gradient_norm = 1 + std::cos(static_cast<double>(step));
-    row.routing = RoutingRow{1.1 + 0.1 * std::sin(static_cast<double>(step)), 0, 0.01, 2};
+    row.routing = RoutingRow{1.1 + 0.1 * std::sin(static_cast<double>(step)), 0, 0.01, 2, 0.5};
     row.saturated_share = 1e-4;
     progress.add(row);
     if (step % 100 == 0) progress.add(EvaluationRow{step, 5});
