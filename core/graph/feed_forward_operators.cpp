@@ -16,19 +16,22 @@ double activation_inputs(const ModelRecipe& model) { return model.activation == 
 
 // A feed-forward network: up (and gate), activation, down.
 struct Network {
-  std::string path;        // of its module
-  std::string saved;       // prefix of the names of its kept tensors
-  double rows = 0;         // of each of `networks` equal ones
-  double width = 0;        // on this rank
-  double networks = 1;     // side by side: the experts of a rank
-  double useful_rows = 0;  // of all networks: rows that hold tokens, not empty slots
+  std::string path;         // of its module
+  std::string saved;        // prefix of the names of its kept tensors
+  double rows = 0;          // of each of `networks` equal ones
+  double width = 0;         // on this rank
+  double networks = 1;      // side by side: the experts of a rank
+  double useful_rows = 0;   // of all networks: rows that hold tokens, not empty slots
+  bool is_grouped = false;  // of routed experts
   Recompute keeps_activated{};
 };
 
 Operator& write_up(OperatorWriter& writer, const Network& network, std::initializer_list<Role> weights) {
   const LocalShape& shape = writer.shape();
   const double columns = network.width * activation_inputs(writer.model());
-  Operator& up = writer.linear(network.path + ".up", {network.rows, columns, shape.hidden, network.networks}, weights);
+  const MatrixProduct product{network.rows, columns, shape.hidden, network.networks};
+  Operator& up = network.is_grouped ? writer.grouped_linear(network.path + ".up", product, weights)
+                                    : writer.linear(network.path + ".up", product, weights);
   // The product runs over all slots of the experts; model FLOPs count only those that hold tokens.
   up.flops = 2 * network.useful_rows * columns * shape.hidden;
   return up;
@@ -47,8 +50,9 @@ void write_activation(OperatorWriter& writer, const Network& network) {
 
 Operator& write_down(OperatorWriter& writer, const Network& network, std::initializer_list<Role> weights) {
   const LocalShape& shape = writer.shape();
-  Operator& down =
-      writer.linear(network.path + ".down", {network.rows, shape.hidden, network.width, network.networks}, weights);
+  const MatrixProduct product{network.rows, shape.hidden, network.width, network.networks};
+  Operator& down = network.is_grouped ? writer.grouped_linear(network.path + ".down", product, weights)
+                                      : writer.linear(network.path + ".down", product, weights);
   down.flops = 2 * network.useful_rows * network.width * shape.hidden;
   // Kept for the weight's gradient of the down projection; selective recompute on the CPU makes it again from the
   // hidden tensor, which costs only a pass over memory.
@@ -184,6 +188,28 @@ void exchange_counts(const OperatorWriter& writer, const MixtureOfExpertsRecipe&
                            bytes * static_cast<double>(writer.setting().shards.expert_tensor));
 }
 
+// What has a scale on which the ranks that split an expert's matrices agree: the rows of which each has some columns,
+// and in every pass of the forward `weights` matrices of each expert, unless they are stored in FP8.
+struct SplitRows {
+  double weights = 0;
+  double input_rows = 0, gradient_rows = 0;
+};
+
+void agree_on_row_scales(const OperatorWriter& writer, Operator& item, const SplitRows& rows) {
+  const PassSetting& setting = writer.setting();
+  if (!setting.uses_fp8() || !setting.agrees_on_scales) return;
+  const auto ranks = static_cast<double>(setting.shards.expert_tensor);
+  const auto experts = static_cast<double>(writer.model().moe->experts) / static_cast<double>(setting.shards.expert);
+  const double of_weights = setting.fp8_level == Fp8Level::o3 ? 0 : rows.weights * experts;
+  const auto gather = [&](Direction direction, double values) {
+    if (values > 0)
+      OperatorWriter::exchange(item, RankAxis::expert_tensor, Collective::all_gather, direction, "FP8 maxima",
+                               fp32_bytes * ranks * values);
+  };
+  gather(Direction::forward, rows.input_rows + of_weights);
+  gather(Direction::backward, rows.gradient_rows);
+}
+
 // Working memory around the experts' networks, whose activations have an input of `hidden` bytes; in bytes, `own` rows
 // are sent and `places` computed.
 void hold_rows(const OperatorWriter& writer, Operator& dispatch, double own, double places, double hidden) {
@@ -222,13 +248,20 @@ void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& 
                         .width = width,
                         .networks = local_experts,
                         .useful_rows = routed_tokens(writer) * expert_tensor * writer.routed_load().kept,
+                        .is_grouped = true,
                         .keeps_activated = writer.kept_on_cuda()};
   Operator& up = write_up(writer, network, {Role::expert_gate_weight, Role::expert_up_weight});
+  agree_on_row_scales(
+      writer, up,
+      {.weights = activation_inputs(writer.model()), .gradient_rows = activation_inputs(writer.model()) * places});
   // The CPU's kernels copy it again, but for rows that came from other ranks.
   if (!writer.is_cpu() || exchanges_rows(writer))
-    writer.save(up, "experts.input", shape.gemm_input * places * shape.hidden);
+    writer.save(up, "experts.input",
+                (shape.gemm_input * shape.hidden + (shape.gemm_input == 1 ? fp32_bytes : 0)) * places);
   write_activation(writer, network);
   Operator& down = write_down(writer, network, {Role::expert_down_weight});
+  agree_on_row_scales(writer, down, {.weights = 1, .input_rows = places});
+  if (writer.setting().uses_fp8()) writer.save(down, "experts.scales", fp32_bytes * places);
   // The gradient of a token's scores needs the output of each of its experts.
   writer.save(down, "experts.output", row_bytes * own);
   // Its movement of memory is counted with the dispatch, here only its collectives.

@@ -27,6 +27,13 @@ Operator& OperatorWriter::product(std::string name, const MatrixProduct& product
 
 Operator& OperatorWriter::linear(std::string name, const MatrixProduct& product,
                                  std::initializer_list<ParameterRole> weights) {
+  Operator& item = grouped_linear(std::move(name), product, weights);
+  if (setting_.uses_fp8() && setting_.agrees_on_scales) agree_on_scales(item);
+  return item;
+}
+
+Operator& OperatorWriter::grouped_linear(std::string name, const MatrixProduct& product,
+                                         std::initializer_list<ParameterRole> weights) {
   Operator& item = this->product(std::move(name), product);
   if (!setting_.uses_fp8()) return item;
   item.uses_fp8 = true;
@@ -40,7 +47,6 @@ Operator& OperatorWriter::linear(std::string name, const MatrixProduct& product,
       item.unscaled_weight_gradient = std::max(item.unscaled_weight_gradient, bytes);
     }
   }
-  if (setting_.agrees_on_scales) agree_on_scales(item);
   if (is_cpu()) hold_widened_operands(item);
   return item;
 }

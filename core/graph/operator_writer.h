@@ -34,6 +34,9 @@ class OperatorWriter {
   // A linear layer's product, in FP8 at FP8 levels, with those parameters of these roles that the block has, as one
   // matrix.
   Operator& linear(std::string name, const MatrixProduct& product, std::initializer_list<ParameterRole> weights);
+  // The same of the experts' products, whose operands have a scale per row; who agrees on these, the caller says.
+  Operator& grouped_linear(std::string name, const MatrixProduct& product,
+                           std::initializer_list<ParameterRole> weights);
   Operator& elementwise(std::string name, double forward_elements, double backward_elements);
   Operator& norm(std::string name);
   // Dropout on a branch and its addition to the residual stream.

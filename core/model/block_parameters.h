@@ -23,6 +23,7 @@ class BlockParameters {
   const TensorSplit& split() const { return split_; }
   // Where tokens go whatever the routers say; null: where these say.
   const std::shared_ptr<const ReplayedRouting>& routing() const { return graph_.routing; }
+  bool multiplies_fp8() const { return scaling_.has_value(); }
   bool has(ParameterRole role) const { return graph_.has_parameter(block_, role); }
 
   // Throws std::out_of_range when the block has no parameter of that role.

@@ -36,25 +36,27 @@ ColumnLinear up_projection(const BlockParameters& parameters) {
 }
 
 GroupedLinear grouped_linear(const BlockParameters& parameters, Role weight, Role bias,
-                             BiasTerm term = BiasTerm::here) {
-  return {parameters.bind(weight), parameters.bind_if_there(bias), term};
+                             const std::optional<RowScaling>& scaling, BiasTerm term = BiasTerm::here) {
+  return {parameters.bind(weight), parameters.bind_if_there(bias), term, scaling};
 }
 
 MixtureOfExperts routed_experts(const BlockParameters& parameters, Recompute recompute, const MixtureRanks& ranks) {
+  std::optional<RowScaling> scaling;
+  if (parameters.multiplies_fp8()) scaling.emplace(ranks.features);
   std::optional<GroupedLinear> gate;
   if (parameters.has(Role::expert_gate_weight))
-    gate = grouped_linear(parameters, Role::expert_gate_weight, Role::expert_gate_bias);
+    gate = grouped_linear(parameters, Role::expert_gate_weight, Role::expert_gate_bias, scaling);
   std::optional<RouterLogits::CosineParameters> cosine;
   if (parameters.has(Role::router_projection_weight))
     cosine = {parameters.bind(Role::router_projection_weight), parameters.bind(Role::router_temperature)};
   const RouterLogits logits(parameters.bind(Role::router_weight), cosine);
   // Of the ranks whose products are summed, one adds the bias.
   const bool is_first = ranks.features == nullptr || ranks.features->position() == 0;
-  const GroupedLinear down = grouped_linear(parameters, Role::expert_down_weight, Role::expert_down_bias,
+  const GroupedLinear down = grouped_linear(parameters, Role::expert_down_weight, Role::expert_down_bias, scaling,
                                             is_first ? BiasTerm::here : BiasTerm::elsewhere);
   return {ExpertRouter(logits, *parameters.model().moe, MicroBatchTokens(ranks.tokens)),
-          Experts(gate, grouped_linear(parameters, Role::expert_up_weight, Role::expert_up_bias), down,
-                  activation_kind(parameters.model().activation), recompute),
+          Experts(gate, grouped_linear(parameters, Role::expert_up_weight, Role::expert_up_bias, scaling), down,
+                  activation_kind(parameters.model().activation), recompute, scaling),
           ranks};
 }
 

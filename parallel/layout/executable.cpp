@@ -33,7 +33,10 @@ std::vector<Unsupported> unsupported_experts(const Recipe& recipe) {
   return {
       {recipe.cluster.device == DeviceKind::cuda, "/model/moe", "a mixture of experts on a GPU",
        "set cluster.device to \"cpu\""},
-      {multiplies_fp8(recipe.precision.fp8_level), "/precision/fp8_level", "FP8 with experts", "use \"off\""},
+      // A matrix of all experts has one scale, on which only the ranks that split each expert agree.
+      {stores_fp8(recipe.precision.fp8_level) && (parallel.expert > 1 || parallel.expert_tensor != parallel.tensor),
+       "/precision/fp8_level", "FP8 weights and gradients of experts on several ranks",
+       "use \"O0\", or parallel.expert 1 and parallel.expert_tensor as parallel.tensor"},
       {shards % parallel.expert != 0, "/parallel/zero_shard_ranks", std::to_string(shards),
        "use a multiple of parallel.expert"},
   };

@@ -3,47 +3,88 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-
 namespace llmtrain {
 
 using kernels::Accumulation;
+using kernels::Fp8Format;
 
 Experts::Experts(std::optional<GroupedLinear> gate, GroupedLinear up, GroupedLinear down,
-                 kernels::ActivationKind activation, Recompute recompute)
+                 kernels::ActivationKind activation, Recompute recompute, const std::optional<RowScaling>& scaling)
     : width_(up.outputs()),
       activation_(activation),
       keeps_activated_(recompute == Recompute::none),
       gate_(gate),
       up_(up),
-      down_(down) {}
+      down_(down),
+      scaling_(scaling) {}
 
-at::Tensor Experts::forward(const at::Tensor& rows, const kernels::ExpertRows& map, Saved& saved) const {
-  saved.hidden = at::empty({rows.size(0), gate_ ? 2 * width_ : width_}, rows.options());
-  if (gate_) gate_->forward(rows, map, gate_columns(saved.hidden));
-  up_.forward(rows, map, up_columns(saved.hidden));
-  const at::Tensor activated = kernels::activation_forward(saved.hidden, activation_);
-  if (keeps_activated_) saved.activated = activated;
-  at::Tensor y = at::empty({rows.size(0), down_.outputs()}, rows.options());
-  down_.forward(activated, map, y);
+ScaledRows Experts::keep(const at::Tensor& rows) const {
+  if (!scaling_) return {rows, {}};
+  return RowScaling::cast(rows, scaling_->scales(rows, Fp8Format::e4m3, Columns::whole), Fp8Format::e4m3);
+}
+
+ScaledRows Experts::activate(const at::Tensor& hidden, const at::Tensor& scales) const {
+  const at::Tensor activated = kernels::activation_forward(hidden, activation_);
+  if (!scaling_) return {activated, {}};
+  const at::Tensor own = scales.defined() ? scales : scaling_->scales(activated, Fp8Format::e4m3, Columns::split);
+  return RowScaling::cast(activated, own, Fp8Format::e4m3);
+}
+
+void Experts::round_gradient(const at::Tensor& gradient, Columns columns) const {
+  if (scaling_) RowScaling::round_(gradient, scaling_->scales(gradient, Fp8Format::e5m2, columns), Fp8Format::e5m2);
+}
+
+at::Tensor Experts::forward(const ScaledRows& rows, const kernels::ExpertRows& map, Saved& saved) const {
+  const at::ScalarType compute = up_.compute_type();
+  {
+    const at::Tensor x = rows.widened(compute);
+    saved.hidden = at::empty({x.size(0), gate_ ? 2 * width_ : width_}, x.options());
+    if (gate_) gate_->forward(x, map, gate_columns(saved.hidden), saved.gate_scales);
+    up_.forward(x, map, up_columns(saved.hidden), saved.up_scales);
+  }
+  const ScaledRows activated = activate(saved.hidden, {});
+  saved.activated.scales = activated.scales;
+  if (keeps_activated_) saved.activated.values = activated.values;
+  const at::Tensor x = activated.widened(compute);
+  at::Tensor y = at::empty({x.size(0), down_.outputs()}, x.options());
+  down_.forward(x, map, y, saved.down_scales);
   return y;
 }
 
-at::Tensor Experts::backward(const at::Tensor& dy, const at::Tensor& rows, const kernels::ExpertRows& map,
-                             Saved& saved) const {
-  if (!saved.activated.defined()) saved.activated = kernels::activation_forward(saved.hidden, activation_);
-  down_.backward_parameters(dy, saved.activated, map);
-  at::Tensor dactivated = at::empty_like(saved.activated);
-  down_.backward_input(dy, map, dactivated, Accumulation::overwrite);
+// The gradient of the activation's output; releases what it was made of.
+at::Tensor Experts::backward_activated(const at::Tensor& dy, const kernels::ExpertRows& map, Saved& saved) const {
+  down_.backward_bias(dy, map);
+  if (!saved.activated.values.defined()) saved.activated = activate(saved.hidden, saved.activated.scales);
+  round_gradient(dy, Columns::whole);
+  at::Tensor activated = saved.activated.widened(down_.compute_type());
+  down_.backward_weight(dy, activated, map);
+  at::Tensor dactivated = at::empty_like(activated);
+  activated.reset();
+  down_.backward_input(dy, map, dactivated, Accumulation::overwrite, saved.down_scales);
   // Tensors are released as soon as they are used up, which lowers the peak of the backward.
-  saved.activated.reset();
+  saved.activated = {};
+  return dactivated;
+}
+
+at::Tensor Experts::backward(const at::Tensor& dy, const ScaledRows& rows, const kernels::ExpertRows& map,
+                             Saved& saved) const {
+  at::Tensor dactivated = backward_activated(dy, map, saved);
   const at::Tensor dhidden = kernels::activation_backward(dactivated, saved.hidden, activation_);
   dactivated.reset();
+  const at::Tensor gate_scales = saved.gate_scales, up_scales = saved.up_scales;
   saved = {};
-  if (gate_) gate_->backward_parameters(gate_columns(dhidden), rows, map);
-  up_.backward_parameters(up_columns(dhidden), rows, map);
-  at::Tensor drows = at::empty_like(rows);
-  up_.backward_input(up_columns(dhidden), map, drows, Accumulation::overwrite);
-  if (gate_) gate_->backward_input(gate_columns(dhidden), map, drows, Accumulation::add);
+  if (gate_) gate_->backward_bias(gate_columns(dhidden), map);
+  up_.backward_bias(up_columns(dhidden), map);
+  if (gate_) round_gradient(gate_columns(dhidden), Columns::split);
+  round_gradient(up_columns(dhidden), Columns::split);
+  {
+    const at::Tensor x = rows.widened(up_.compute_type());
+    if (gate_) gate_->backward_weight(gate_columns(dhidden), x, map);
+    up_.backward_weight(up_columns(dhidden), x, map);
+  }
+  at::Tensor drows = at::empty(rows.values.sizes(), dhidden.options());
+  up_.backward_input(up_columns(dhidden), map, drows, Accumulation::overwrite, up_scales);
+  if (gate_) gate_->backward_input(gate_columns(dhidden), map, drows, Accumulation::add, gate_scales);
   return drows;
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "core/model/moe/grouped_linear.h"
+#include "core/model/moe/row_scaling.h"
 #include "core/recipe/recipe.h"
 #include "kernels/activation.h"
 #include "kernels/moe/expert_rows.h"
@@ -17,18 +18,29 @@ class Experts {
  public:
   struct Saved {
     at::Tensor hidden;     // [rows, F], or [rows, 2F] gate and up for swiglu: the activation's input
-    at::Tensor activated;  // [rows, F]; undefined when the backward recomputes it
+    ScaledRows activated;  // [rows, F]; its values are undefined when the backward recomputes them
+    at::Tensor gate_scales, up_scales, down_scales;  // of the weights
   };
 
-  // `gate` for swiglu alone.
+  // `gate` for swiglu alone. With scaling the three products multiply FP8 numbers as in LinearLayer.
   Experts(std::optional<GroupedLinear> gate, GroupedLinear up, GroupedLinear down, kernels::ActivationKind activation,
-          Recompute recompute);
+          Recompute recompute, const std::optional<RowScaling>& scaling);
 
-  at::Tensor forward(const at::Tensor& rows, const kernels::ExpertRows& map, Saved& saved) const;  // [rows, H]
-  // `rows` is the forward's input; returns its gradient. Leaves `saved` empty.
-  at::Tensor backward(const at::Tensor& dy, const at::Tensor& rows, const kernels::ExpertRows& map, Saved& saved) const;
+  // rows [R, H] as the products take them.
+  ScaledRows keep(const at::Tensor& rows) const;
+
+  at::Tensor forward(const ScaledRows& rows, const kernels::ExpertRows& map, Saved& saved) const;  // [R, H]
+  // `rows` is the forward's input; returns its gradient. Leaves `saved` empty, and with scaling dy rounded.
+  at::Tensor backward(const at::Tensor& dy, const ScaledRows& rows, const kernels::ExpertRows& map, Saved& saved) const;
 
  private:
+  using Columns = RowScaling::Columns;
+  // The activation of `hidden`, with new scales or those that it had.
+  ScaledRows activate(const at::Tensor& hidden, const at::Tensor& scales) const;
+  // A gradient becomes what the products take.
+  void round_gradient(const at::Tensor& gradient, Columns columns) const;
+  at::Tensor backward_activated(const at::Tensor& dy, const kernels::ExpertRows& map, Saved& saved) const;
+
   // The columns of `hidden` that a projection writes: gate first, then up.
   at::Tensor gate_columns(const at::Tensor& hidden) const { return hidden.narrow(1, 0, width_); }
   at::Tensor up_columns(const at::Tensor& hidden) const { return hidden.narrow(1, gate_ ? width_ : 0, width_); }
@@ -38,6 +50,7 @@ class Experts {
   bool keeps_activated_;
   std::optional<GroupedLinear> gate_;
   GroupedLinear up_, down_;
+  std::optional<RowScaling> scaling_;
 };
 
 }  // namespace llmtrain

@@ -12,8 +12,22 @@ at::Tensor rows_of(const at::Tensor& x, const kernels::ExpertRows& map, std::int
 
 }  // namespace
 
-void GroupedLinear::forward(const at::Tensor& x, const kernels::ExpertRows& map, const at::Tensor& y) const {
-  const at::Tensor weights = weight_.weight();
+// As the products take them, [E, out, in]; makes their scales where these are undefined.
+at::Tensor GroupedLinear::weights(at::Tensor& scales) const {
+  using kernels::Fp8Format;
+  at::Tensor weights = weight_.weight();
+  if (!scaling_ || weight_.is_fp8()) return weights;
+  if (!scales.defined()) scales = scaling_->scales(weights.flatten(1), Fp8Format::e4m3, RowScaling::Columns::split);
+  // Those that are stored with a scale are a copy already.
+  if (!weight_.is_scaled()) weights = weights.clone();
+  RowScaling::round_(weights.flatten(1), scales, Fp8Format::e4m3);
+  return weights;
+}
+
+void GroupedLinear::forward(const at::Tensor& x, const kernels::ExpertRows& map, const at::Tensor& y,
+                            at::Tensor& weight_scales) const {
+  weight_scales.reset();
+  const at::Tensor weights = this->weights(weight_scales);
   const at::Tensor biases = bias_ && term_ == BiasTerm::here ? bias_->weight() : at::Tensor();
   for (std::int64_t expert = 0; expert < map.experts(); ++expert) {
     std::optional<at::Tensor> bias;
@@ -22,13 +36,15 @@ void GroupedLinear::forward(const at::Tensor& x, const kernels::ExpertRows& map,
   }
 }
 
-void GroupedLinear::backward_parameters(const at::Tensor& dy, const at::Tensor& x,
-                                        const kernels::ExpertRows& map) const {
+void GroupedLinear::backward_weight(const at::Tensor& dy, const at::Tensor& x, const kernels::ExpertRows& map) const {
   // All experts are written, also those without rows: what the memory held before is no gradient.
   const auto dweights = weight_.gradient();
   for (std::int64_t expert = 0; expert < map.experts(); ++expert)
     kernels::group_backward_weight(rows_of(dy, map, expert), rows_of(x, map, expert), dweights.tensor[expert],
                                    dweights.accumulation);
+}
+
+void GroupedLinear::backward_bias(const at::Tensor& dy, const kernels::ExpertRows& map) const {
   if (!bias_) return;
   const auto dbiases = bias_->gradient();
   for (std::int64_t expert = 0; expert < map.experts(); ++expert) {
@@ -38,8 +54,8 @@ void GroupedLinear::backward_parameters(const at::Tensor& dy, const at::Tensor& 
 }
 
 void GroupedLinear::backward_input(const at::Tensor& dy, const kernels::ExpertRows& map, const at::Tensor& dx,
-                                   kernels::Accumulation accumulation) const {
-  const at::Tensor weights = weight_.weight();
+                                   kernels::Accumulation accumulation, at::Tensor weight_scales) const {
+  const at::Tensor weights = this->weights(weight_scales);
   for (std::int64_t expert = 0; expert < map.experts(); ++expert)
     kernels::group_backward_input(rows_of(dy, map, expert), weights[expert], rows_of(dx, map, expert), accumulation);
 }

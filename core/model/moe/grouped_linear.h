@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include "core/model/moe/row_scaling.h"
 #include "core/parameters/parameter_store.h"
 #include "kernels/moe/expert_rows.h"
 
@@ -14,26 +15,35 @@ namespace llmtrain {
 enum class BiasTerm { here, elsewhere };
 
 // A linear layer of each expert, over the rows of that expert: weights [E, out, in], biases [E, out]. Operands and
-// results may be columns of wider matrices. Experts run one after another, each on all threads.
+// results may be columns of wider matrices. Experts run one after another, each on all threads. With scaling the
+// weights are rounded to E4M3, each expert's with a scale of its own, unless they are stored so; the operands are what
+// the caller has rounded.
 class GroupedLinear {
  public:
-  GroupedLinear(BoundParameter weight, std::optional<BoundParameter> bias, BiasTerm term)
-      : weight_(weight), bias_(bias), term_(term) {}
+  GroupedLinear(BoundParameter weight, std::optional<BoundParameter> bias, BiasTerm term,
+                const std::optional<RowScaling>& scaling)
+      : weight_(weight), bias_(bias), term_(term), scaling_(scaling) {}
 
   std::int64_t outputs() const { return weight_.part().shape[1]; }
+  at::ScalarType compute_type() const { return weight_.weight_type(); }
 
-  // y[rows, out] = x[rows, in] · weightᵀ + bias, where its term is here.
-  void forward(const at::Tensor& x, const kernels::ExpertRows& map, const at::Tensor& y) const;
-  // Adds to the gradients of weight and bias.
-  void backward_parameters(const at::Tensor& dy, const at::Tensor& x, const kernels::ExpertRows& map) const;
+  // y[rows, out] = x[rows, in] · weightᵀ + bias, where its term is here. Keeps the scales of the weights, fp32 [E, 1].
+  void forward(const at::Tensor& x, const kernels::ExpertRows& map, const at::Tensor& y,
+               at::Tensor& weight_scales) const;
+  // Add to the gradients of weight and bias.
+  void backward_weight(const at::Tensor& dy, const at::Tensor& x, const kernels::ExpertRows& map) const;
+  void backward_bias(const at::Tensor& dy, const kernels::ExpertRows& map) const;
   // dx = or += the gradient of x.
   void backward_input(const at::Tensor& dy, const kernels::ExpertRows& map, const at::Tensor& dx,
-                      kernels::Accumulation accumulation) const;
+                      kernels::Accumulation accumulation, at::Tensor weight_scales) const;
 
  private:
+  at::Tensor weights(at::Tensor& scales) const;
+
   BoundParameter weight_;
   std::optional<BoundParameter> bias_;
   BiasTerm term_;
+  std::optional<RowScaling> scaling_;  // none: products in the compute type
 };
 
 }  // namespace llmtrain

@@ -28,7 +28,7 @@ at::Tensor MixtureOfExperts::forward(const at::Tensor& x, const ExpertRouter::Pa
   saved.map = router_.forward(x, pass, saved.router, routing);
   if (ranks_.experts != nullptr || ranks_.features != nullptr) saved.exchange.emplace(ranks_, saved.map);
   {
-    const at::Tensor rows = to_experts(kernels::dispatch_forward(x, saved.map), saved);
+    const ScaledRows rows = experts_.keep(to_experts(kernels::dispatch_forward(x, saved.map), saved));
     if (saved.exchange) saved.input = rows;
     saved.outputs = from_experts(experts_.forward(rows, local_rows(saved), saved.experts), saved);
   }
@@ -43,7 +43,8 @@ at::Tensor MixtureOfExperts::backward(const at::Tensor& dy, const at::Tensor& x,
   {
     // Copied again rather than kept: a pass over memory instead of top_k times the activation. What came from other
     // ranks is kept, as sending costs more.
-    const at::Tensor rows = saved.exchange ? std::move(saved.input) : kernels::dispatch_forward(x, saved.map);
+    const ScaledRows rows =
+        saved.exchange ? std::move(saved.input) : experts_.keep(kernels::dispatch_forward(x, saved.map));
     drows = experts_.backward(to_experts(std::move(doutputs), saved), rows, local_rows(saved), saved.experts);
   }
   at::Tensor dx = kernels::dispatch_backward(from_experts(std::move(drows), saved), saved.map);

@@ -20,7 +20,7 @@ class MixtureOfExperts {
     ExpertRouter::Saved router;
     kernels::ExpertRows map;              // this rank's rows, by expert
     std::optional<RowExchange> exchange;  // where other ranks have experts, or parts of those here
-    at::Tensor input;                     // then kept, as it came from there
+    ScaledRows input;                     // then kept, as it came from there
     Experts::Saved experts;
     at::Tensor outputs;  // [rows, H], of the experts, for the gradient of the gates
   };

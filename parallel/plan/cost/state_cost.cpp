@@ -27,7 +27,7 @@ void add_to_shards(ByShard& shards, double TensorGradientShare::*sum, FlatInterv
 
 // Walks a group's flat memory: its parameters back to back, cut into equal parts as at run time (ShardedParameters), so
 // that plan and run agree on which rank sums what. Of experts and the shared embedding nothing is summed.
-void add_group(const Partition& partition, const StateGroup& group, ByShard& shards) {
+void add_sums(const Partition& partition, const StateGroup& group, ByShard& shards) {
   if (group.kind != Kind::dense) return;
   const Graph& graph = *partition.graph;
   const std::int64_t part =
@@ -43,6 +43,10 @@ void add_group(const Partition& partition, const StateGroup& group, ByShard& sha
     if (sum == GradientSum::same_heads) add_to_shards(shards, &TensorGradientShare::same_heads, elements, part, bytes);
     begin = elements.end;
   }
+}
+
+void add_group(const Partition& partition, const StateGroup& group, ByShard& shards) {
+  add_sums(partition, group, shards);
   // Of each tensor the maxima of weights, gradients and small moments and the count of saturated sums.
   if (!group.is_fp8) return;
   const double numbers = 3 + group.types.scaled_moments();

@@ -39,7 +39,7 @@ at::Tensor ReferenceModel::linear(const at::Tensor& x, const std::vector<std::st
 }
 
 at::Tensor ReferenceModel::expert_linear(const at::Tensor& x, const std::string& name, std::int64_t expert) const {
-  const at::Tensor y = at::matmul(x, parameter(name + ".weight")[expert].t());
+  const at::Tensor y = product_(x.unsqueeze(0), parameter(name + ".weight")[expert]).squeeze(0);
   return parameters_.count(name + ".bias") != 0 ? y + parameter(name + ".bias")[expert] : y;
 }
 

@@ -71,6 +71,26 @@ TEST_CASE("FP8 learns the same where ranks share the operands of a product", "[r
   check_layouts(fp8, shared_operands(), models(), {1e-6, 1e-4, 2e-3});
 }
 
+// As fp32 without FP8 in other layouts: the rows that experts compute together differ, their scales do not.
+TEST_CASE("FP8 products of experts learn the same on any ranks", "[ranks]") {
+  const Overrides experts{
+      R"(model.moe={"experts": 4, "top_k": 2, "capacity_factor": 1, "ffn_hidden_size": 24, "shared_experts": 1})"};
+  check_layouts(fp8, {{2, {"parallel.expert=2"}}, {4, {"parallel.expert=4", zero(3), "pipeline.loops=3"}}}, experts,
+                {1e-7, 1e-5, 1e-4});
+  check_layouts(fp8,
+                {{2, {"parallel.tensor=2"}},
+                 {4, {"parallel.tensor=2", "parallel.expert=2", "memory.recompute=\"full\""}},
+                 {4, {"parallel.tensor=2", "parallel.expert_tensor=1", "parallel.context=2"}}},
+                experts, {1e-6, 1e-4, 2e-3});
+}
+
+TEST_CASE("FP8 weights of experts learn the same on tensor ranks", "[ranks]") {
+  const Overrides experts{R"(model.moe={"experts": 4, "top_k": 2, "capacity_factor": 0, "ffn_hidden_size": 24})"};
+  check_layouts(fp8_weights, {{1, {"pipeline.loops=3", "memory.recompute=\"selective\""}}}, experts,
+                {1e-7, 1e-5, 1e-4});
+  check_layouts(fp8_weights, {{2, {"parallel.tensor=2"}}}, experts, {1e-6, 1e-3, 1e-2});
+}
+
 TEST_CASE("FP8 gradients are the same where no data ranks sum them", "[ranks]") {
   const std::vector<RankCase> layouts{
       {1, {"pipeline.loops=3", "memory.recompute=\"full\""}},
