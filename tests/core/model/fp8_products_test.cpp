@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/model/layers.h"
+#include "core/model/moe/row_scaling.h"
 #include "core/model/scaled_tensor.h"
 #include "tests/core/model/small_model.h"
 
@@ -69,7 +70,32 @@ class OtherContextRanks final : public ContextRanks {
   double most_;
 };
 
+// Another rank with columns of the same rows, whose magnitudes are four times as large.
+class OtherColumns final : public RowRanks {
+ public:
+  std::int64_t ranks() const override { return 2; }
+  std::int64_t position() const override { return 0; }
+  at::Tensor gather_rows(const at::Tensor& part) const override { return at::cat({part, 4 * part}); }
+  at::Tensor scatter_sum_rows(const at::Tensor& whole) const override { return whole; }
+};
+
 }  // namespace
+
+TEST_CASE("a row's scale is that of its largest magnitude, on any rank that has some of its columns") {
+  const at::Tensor x = at::tensor({7.0F, -1.0F, 0.0F, -14.0F, 0.0F, 0.0F}).view({3, 2});
+  const OtherColumns others;
+  const RowScaling scaling(&others);
+  const auto scales = [&](RowScaling::Columns columns) { return scaling.scales(x, kernels::Fp8Format::e4m3, columns); };
+  CHECK(at::equal(scales(RowScaling::Columns::whole), at::tensor({64.0F, 32.0F, 1.0F}).view({3, 1})));
+  CHECK(at::equal(scales(RowScaling::Columns::split), at::tensor({16.0F, 8.0F, 1.0F}).view({3, 1})));
+  const ScaledRows cast = RowScaling::cast(1.01F * x, scales(RowScaling::Columns::whole), kernels::Fp8Format::e4m3);
+  // Above the largest payload numbers saturate.
+  CHECK(at::equal(cast.widened(at::kFloat).select(1, 0), at::tensor({7.0F, 0.0F, 0.0F})));
+  const at::Tensor in_place = 1.01F * x;
+  RowScaling::round_(in_place, cast.scales, kernels::Fp8Format::e4m3);
+  CHECK(at::equal(in_place, cast.widened(at::kFloat)));
+  CHECK(scaling.scales(x.narrow(0, 0, 0), kernels::Fp8Format::e4m3, RowScaling::Columns::whole).numel() == 0);
+}
 
 TEST_CASE("a scale is that of the largest magnitude on any rank that holds a part of the tensor") {
   const at::Tensor x = at::full({4}, 7.0F);  // 448 ÷ 64
