@@ -72,6 +72,9 @@ std::vector<Unsupported> unsupported_fine_tuning(const Recipe& recipe) {
       {moe && (moe->capacity_factor != 0 || moe->balances() || moe->z_coefficient != 0), "/model/moe",
        "a capacity or losses of routers with data.fine_tuning",
        "set capacity_factor and z_coefficient to 0 and balance_loss to \"none\""},
+      // A replayed routing deals out all tokens of a step, padding included.
+      {moe && moe->replays(), "/model/moe", "a replayed routing with data.fine_tuning",
+       "set routing_zipf and routing_trace to null"},
   };
 }
 

@@ -199,6 +199,12 @@ class NotExecutable(ProgramTest):
                 self.assertEqual(result.returncode, 0, result.stderr)
                 self.refused(2, [f"recipe.json: {pointer}:"], "run", "recipe.json")
 
+    def test_fine_tuning_replays_no_routing(self):
+        experts = {"experts": 4, "capacity_factor": 0, "balance_loss": "none", "routing_zipf": 1}
+        self.write("recipe.json", small({"data.train": [{"path": "nowhere.txt"}], "model.moe": experts,
+                                         "data.fine_tuning": {}}))
+        self.refused(2, ["recipe.json: /model/moe: a replayed routing"], "run", "recipe.json")
+
     def test_all_at_once(self):
         changes = {"precision.compute": "fp16", "memory.offload.weights": True,
                    "memory.offload.optimizer": True}
