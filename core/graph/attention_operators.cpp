@@ -27,7 +27,7 @@ void save_core(const OperatorWriter& writer, Operator& core) {
     // One number per row replaces the S scores of it: the backward recomputes the probabilities from it.
     writer.save(core, "attention.log_sum_exp", fp32_bytes * shape.tokens * shape.heads);
     // Otherwise the output projection's kept input is the same tensor; at FP8 levels CUDA keeps that as FP8 only.
-    if (writer.setting().uses_fp8() && !writer.is_cpu())
+    if (writer.takes_fp8({Role::attention_output_weight}) && !writer.is_cpu())
       writer.save(core, "attention.flash_output", shape.element * shape.tokens * shape.query);
     return;
   }
@@ -110,10 +110,10 @@ void write_attention(OperatorWriter& writer) {
   if (writer.is_cpu()) writer.save(norm, "attention_norm.statistics", writer.statistics_bytes(shape.split_tokens));
 
   // One product for query, key and value: their weights are adjacent in memory.
+  const auto weights = {Role::query_weight, Role::key_weight, Role::value_weight};
   Operator& inputs =
-      writer.linear("attention.query_key_value", {shape.tokens, shape.query + 2 * shape.key, shape.hidden},
-                    {Role::query_weight, Role::key_weight, Role::value_weight});
-  writer.save(inputs, "attention.input", shape.gemm_input * shape.residual(), writer.kept_on_cuda());
+      writer.linear("attention.query_key_value", {shape.tokens, shape.query + 2 * shape.key, shape.hidden}, weights);
+  writer.save(inputs, "attention.input", writer.input_bytes(weights) * shape.residual(), writer.kept_on_cuda());
   writer.enter_features(inputs);
   // Queries and keys are rotated in place: one read and one write of each element; values are not.
   const double rotated = shape.tokens * (shape.query + shape.key);
@@ -124,7 +124,7 @@ void write_attention(OperatorWriter& writer) {
   Operator& output =
       writer.linear("attention.output", {shape.tokens, shape.hidden, shape.query}, {Role::attention_output_weight});
   // The weight's gradient of the output projection needs its input. The CPU casts it to FP8 again.
-  const double kept = writer.is_cpu() ? shape.element : shape.gemm_input;
+  const double kept = writer.is_cpu() ? shape.element : writer.input_bytes({Role::attention_output_weight});
   writer.save(output, "attention.output", kept * shape.tokens * shape.query);
   writer.leave_features(output);
   Operator& residual = writer.residual("attention.residual");

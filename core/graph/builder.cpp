@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/graph/graph.h"
+#include "core/graph/high_precision.h"
 #include "core/graph/replayed_routing.h"
 
 namespace llmtrain {
@@ -41,7 +42,8 @@ bool is_layer_matrix(Role role) {
 bool are_alike(const Graph& graph, std::size_t a, std::size_t b) {
   const auto is_same = [&](std::size_t left, std::size_t right) {
     return graph.parameters[left].role == graph.parameters[right].role &&
-           graph.parameters[left].shape == graph.parameters[right].shape;
+           graph.parameters[left].shape == graph.parameters[right].shape &&
+           graph.parameters[left].is_high_precision == graph.parameters[right].is_high_precision;
   };
   return graph.blocks[a].kind == graph.blocks[b].kind &&
          std::ranges::equal(graph.blocks[a].parameters, graph.blocks[b].parameters, is_same);
@@ -80,7 +82,8 @@ class GraphBuilder {
       add_weight({"head", Role::head_weight, model().vocab_size, model().hidden_size, ShardAxis::output});
   }
 
-  Graph take() {
+  Graph take(const HighPrecisionRecipe& high_precision) {
+    keep_precision(graph_, high_precision);
     for (std::size_t block = 0; block < graph_.blocks.size(); ++block) {
       std::size_t& first = graph_.blocks[block].alike;
       // Ends at the block itself at the latest. Quadratic in the worst case only: layers mostly equal the first one.
@@ -222,16 +225,16 @@ class GraphBuilder {
 
 }  // namespace
 
-Graph Graph::build(const ModelRecipe& model) {
+Graph Graph::build(const ModelRecipe& model, const HighPrecisionRecipe& high_precision) {
   GraphBuilder builder(model);
   builder.add_embedding();
   for (std::int64_t layer = 0; layer < model.layers; ++layer) builder.add_layer(layer);
   builder.add_head();
-  return builder.take();
+  return builder.take(high_precision);
 }
 
-Graph Graph::build_with_routing(const ModelRecipe& model) {
-  Graph graph = build(model);
+Graph Graph::build_with_routing(const ModelRecipe& model, const HighPrecisionRecipe& high_precision) {
+  Graph graph = build(model, high_precision);
   if (!model.moe || !model.moe->replays()) return graph;
   graph.routing = std::make_shared<const ReplayedRouting>(model);
   if (!graph.routing->depends_on_layer()) return graph;

@@ -56,8 +56,8 @@ Operator& write_down(OperatorWriter& writer, const Network& network, std::initia
   down.flops = 2 * network.useful_rows * network.width * shape.hidden;
   // Kept for the weight's gradient of the down projection; selective recompute on the CPU makes it again from the
   // hidden tensor, which costs only a pass over memory.
-  writer.save(down, network.saved + ".activated", shape.gemm_input * network.networks * network.rows * network.width,
-              network.keeps_activated);
+  writer.save(down, network.saved + ".activated",
+              writer.input_bytes(weights) * network.networks * network.rows * network.width, network.keeps_activated);
   return down;
 }
 
@@ -250,14 +250,15 @@ void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& 
                         .useful_rows = routed_tokens(writer) * expert_tensor * writer.routed_load().kept,
                         .is_grouped = true,
                         .keeps_activated = writer.kept_on_cuda()};
-  Operator& up = write_up(writer, network, {Role::expert_gate_weight, Role::expert_up_weight});
+  const auto weights = {Role::expert_gate_weight, Role::expert_up_weight};
+  Operator& up = write_up(writer, network, weights);
   agree_on_row_scales(
       writer, up,
       {.weights = activation_inputs(writer.model()), .gradient_rows = activation_inputs(writer.model()) * places});
   // The CPU's kernels copy it again, but for rows that came from other ranks.
+  const double input_bytes = writer.input_bytes(weights);
   if (!writer.is_cpu() || exchanges_rows(writer))
-    writer.save(up, "experts.input",
-                (shape.gemm_input * shape.hidden + (shape.gemm_input == 1 ? fp32_bytes : 0)) * places);
+    writer.save(up, "experts.input", (input_bytes * shape.hidden + (input_bytes == 1 ? fp32_bytes : 0)) * places);
   write_activation(writer, network);
   Operator& down = write_down(writer, network, {Role::expert_down_weight});
   agree_on_row_scales(writer, down, {.weights = 1, .input_rows = places});
@@ -285,7 +286,8 @@ void write_feed_forward(OperatorWriter& writer) {
   const ModelRecipe& model = writer.model();
   Operator& norm = writer.norm("feed_forward.norm");
   writer.save(norm, "middle", shape.element * shape.residual());
-  writer.save(norm, "ffn.input", shape.gemm_input * shape.residual(), writer.kept_on_cuda());
+  const double kept = writer.input_bytes({Role::ffn_up_weight, Role::expert_up_weight});
+  writer.save(norm, "ffn.input", kept * shape.residual(), writer.kept_on_cuda());
   if (writer.is_cpu()) writer.save(norm, "ffn_norm.statistics", writer.statistics_bytes(shape.split_tokens));
 
   if (!has_experts(model, writer.layer())) {

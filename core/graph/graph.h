@@ -85,6 +85,10 @@ struct Parameter {
   // The weight matrix of a linear layer within a transformer layer, which FP8 levels store in FP8: embeddings, the
   // head, routers, biases and norms keep their type (Peng et al., arXiv 2310.18313).
   bool is_layer_matrix = false;
+  bool is_high_precision = false;  // of these: the recipe keeps it in the compute type
+
+  // Whether FP8 levels multiply and store it in FP8.
+  bool takes_fp8() const { return is_layer_matrix && !is_high_precision; }
 
   std::int64_t elements() const { return element_count(shape); }
 };
@@ -117,10 +121,11 @@ struct Graph {
   // Where tokens go whatever the routers say; null: where these say.
   std::shared_ptr<const ReplayedRouting> routing{};
 
-  // `model` is resolved and valid (core/recipe).
-  static Graph build(const ModelRecipe& model);
+  // `model` is resolved and valid (core/recipe). Matrices that are multiplied as one keep their precision together:
+  // all do where a pattern names one of them. Throws Error(bad_recipe) where a pattern matches no layer's matrix.
+  static Graph build(const ModelRecipe& model, const HighPrecisionRecipe& high_precision = {});
   // The same with the routing that the model replays, if it does. Reads the trace; throws Error as ReplayedRouting().
-  static Graph build_with_routing(const ModelRecipe& model);
+  static Graph build_with_routing(const ModelRecipe& model, const HighPrecisionRecipe& high_precision);
 
   std::int64_t parameter_count() const;
   // Parameters that one token uses: all but the routed experts that it is not sent to.

@@ -25,6 +25,17 @@ Operator& OperatorWriter::product(std::string name, const MatrixProduct& product
   return item;
 }
 
+bool OperatorWriter::takes_fp8(std::initializer_list<ParameterRole> weights) const {
+  const auto takes = [&](ParameterRole role) {
+    return graph_.has_parameter(block_, role) && graph_.parameter(block_, role).takes_fp8();
+  };
+  return setting_.uses_fp8() && std::ranges::any_of(weights, takes);
+}
+
+double OperatorWriter::input_bytes(std::initializer_list<ParameterRole> weights) const {
+  return takes_fp8(weights) ? shape_.fp8_input : shape_.element;
+}
+
 Operator& OperatorWriter::linear(std::string name, const MatrixProduct& product,
                                  std::initializer_list<ParameterRole> weights) {
   Operator& item = grouped_linear(std::move(name), product, weights);
@@ -35,7 +46,7 @@ Operator& OperatorWriter::linear(std::string name, const MatrixProduct& product,
 Operator& OperatorWriter::grouped_linear(std::string name, const MatrixProduct& product,
                                          std::initializer_list<ParameterRole> weights) {
   Operator& item = this->product(std::move(name), product);
-  if (!setting_.uses_fp8()) return item;
+  if (!takes_fp8(weights)) return item;
   item.uses_fp8 = true;
   if (stores_fp8(setting_.fp8_level) && !is_cpu()) {
     for (const ParameterRole role : weights) {

@@ -31,8 +31,12 @@ class OperatorWriter {
   Operator& add(std::string name, OperatorKind kind);
   // A matrix product in the compute type at every level.
   Operator& product(std::string name, const MatrixProduct& product);
-  // A linear layer's product, in FP8 at FP8 levels, with those parameters of these roles that the block has, as one
-  // matrix.
+  // Whether the product with those parameters of these roles that the block has, as one matrix, takes FP8, and the
+  // bytes per element of its kept input.
+  bool takes_fp8(std::initializer_list<ParameterRole> weights) const;
+  double input_bytes(std::initializer_list<ParameterRole> weights) const;
+  // A linear layer's product, in FP8 where it takes FP8, with those parameters of these roles that the block has, as
+  // one matrix.
   Operator& linear(std::string name, const MatrixProduct& product, std::initializer_list<ParameterRole> weights);
   // The same of the experts' products, whose operands have a scale per row; who agrees on these, the caller says.
   Operator& grouped_linear(std::string name, const MatrixProduct& product,

@@ -49,7 +49,7 @@ LocalShape local_shape(const ModelRecipe& model, const PassSetting& setting) {
   shape.scores = shape.heads * shape.tokens * shape.sequence_length;
   shape.vocabulary = static_cast<double>(local_vocabulary(model, tensor));
   shape.element = element_bytes(element_type(setting.compute));
-  shape.gemm_input = setting.uses_fp8() ? fp8_input_bytes(setting.kernels) : shape.element;
+  shape.fp8_input = fp8_input_bytes(setting.kernels);
   return shape;
 }
 

@@ -54,8 +54,8 @@ struct LocalShape {
   double key = 0;    // features of its key heads, and of its value heads
   double scores = 0;
   double vocabulary = 0;
-  double element = 4;     // bytes per element of activations
-  double gemm_input = 4;  // bytes per element of a kept input of a matrix product
+  double element = 4;    // bytes per element of activations
+  double fp8_input = 1;  // bytes per element of a kept input of an FP8 product
 
   double residual() const { return split_tokens * hidden; }
   double whole_rows() const { return element * tokens * hidden; }  // bytes

@@ -28,15 +28,19 @@ NormLayer BlockParameters::norm(ParameterRole weight, ParameterRole bias) const 
   return {model().norm, model().norm_eps, bind(weight), bind_if_there(bias)};
 }
 
+std::optional<Fp8Scaling> BlockParameters::scaling_of(ParameterRole weight) const {
+  return graph_.parameter(block_, weight).takes_fp8() ? scaling_ : std::nullopt;
+}
+
 ColumnLinear BlockParameters::column_linear(ParameterRole first_weight, ParameterRole last_weight,
                                             ParameterRole first_bias, ParameterRole last_bias) const {
   std::optional<BoundParameter> bias;
   if (has(first_bias)) bias = bind(first_bias, last_bias);
-  return {LinearLayer(bind(first_weight, last_weight), bias, scaling_), split_};
+  return {LinearLayer(bind(first_weight, last_weight), bias, scaling_of(first_weight)), split_};
 }
 
 RowLinear BlockParameters::row_linear(ParameterRole weight, ParameterRole bias) const {
-  return {bind(weight), bind_if_there(bias), scaling_, split_};
+  return {bind(weight), bind_if_there(bias), scaling_of(weight), split_};
 }
 
 }  // namespace llmtrain

@@ -41,6 +41,9 @@ class BlockParameters {
   RowLinear row_linear(ParameterRole weight, ParameterRole bias) const;
 
  private:
+  // Of a linear layer with this weight; none where it takes no FP8.
+  std::optional<Fp8Scaling> scaling_of(ParameterRole weight) const;
+
   const Graph& graph_;
   std::size_t block_;
   const ParameterStores& stores_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/model/layers.h"
 
+#include "core/model/fp8_statistics.h"
 #include "kernels/gemm.h"
 
 namespace llmtrain {
@@ -50,7 +51,10 @@ LinearInput LinearLayer::keep(const at::Tensor& x, const MicroBatch& micro) cons
     const at::Tensor scales = scaling_->scales({x, weight_.weight()}, Fp8Format::e4m3, micro);
     input.x.scale = scales.narrow(0, 0, 1);
     input.weight_scale = scales.narrow(0, 1, 1);
+    if (micro.fp8_statistics != nullptr)
+      micro.fp8_statistics->add(Fp8Tensors::weights, weight_.weight(), input.weight_scale, Fp8Format::e4m3);
   }
+  if (micro.fp8_statistics != nullptr) micro.fp8_statistics->add(Fp8Tensors::inputs, x, input.x.scale, Fp8Format::e4m3);
   restore(input, x);
   return input;
 }
@@ -62,6 +66,8 @@ void LinearLayer::restore(LinearInput& input, const at::Tensor& x) {
 ScaledTensor LinearLayer::scaled_gradient(const at::Tensor& dy, const MicroBatch& micro) const {
   if (!scaling_) return {dy, {}};
   const at::Tensor scale = scaling_->scales({dy}, Fp8Format::e5m2, micro);
+  if (micro.fp8_statistics != nullptr)
+    micro.fp8_statistics->add(Fp8Tensors::output_gradients, dy, scale, Fp8Format::e5m2);
   return {kernels::cast_to_fp8(dy, scale, Fp8Format::e5m2), scale};
 }
 

@@ -11,6 +11,7 @@
 
 namespace llmtrain {
 
+class Fp8Statistics;
 class KeyValueCache;
 
 // One micro-batch on its way through the stages: the tokens, and its position in the run, which is all that dropout and
@@ -35,7 +36,8 @@ struct MicroBatch {
   // In a pass that computes new tokens of sequences: what is known of the earlier ones; outlives the pass. Such a pass
   // is an evaluation, and one sequence as far as the fields above say.
   KeyValueCache* cache = nullptr;
-  at::Tensor logit_rows;  // int64: the rows whose logits are asked for; undefined: all
+  Fp8Statistics* fp8_statistics = nullptr;  // takes what is cast to FP8 in this pass; null: nothing does
+  at::Tensor logit_rows;                    // int64: the rows whose logits are asked for; undefined: all
 };
 
 // Whether a forward is followed by a backward. Evaluation keeps no activations and has no dropout.

@@ -198,10 +198,25 @@ enum class Fp8Level { off, o0, o1, o2, o3 };
 constexpr bool multiplies_fp8(Fp8Level level) { return level != Fp8Level::off; }
 constexpr bool stores_fp8(Fp8Level level) { return level > Fp8Level::o0; }
 
+// The factor of FP8 gradients' scales before they are summed over ranks: FP8-LM's auto-scaling μ; the 1 ÷ √ranks of its
+// released code; or one of the two that it compares with, 1 ÷ ranks (pre-scaling) and 1 (post-scaling).
+enum class GradientScaling { automatic, inverse_root, pre, post };
+
+// Which linear layers FP8 levels leave in the compute type.
+struct HighPrecisionRecipe {
+  std::int64_t first_layers = 0;
+  std::int64_t last_layers = 0;
+  std::vector<std::string> parameters;  // patterns of names, in which * stands for any text
+
+  bool operator==(const HighPrecisionRecipe&) const = default;
+};
+
 struct PrecisionRecipe {
   DataType compute = DataType::fp32;
   DataType gradients = DataType::fp32;
   Fp8Level fp8_level = Fp8Level::off;
+  GradientScaling gradient_scaling = GradientScaling::automatic;
+  HighPrecisionRecipe high_precision{};
 
   bool operator==(const PrecisionRecipe&) const = default;
 };
@@ -306,6 +321,7 @@ struct LogRecipe {
   std::int64_t every = 1;
   bool tensorboard = true;
   bool routing = false;  // with experts: routing.jsonl
+  bool fp8_statistics = false;
 
   bool operator==(const LogRecipe&) const = default;
 };
@@ -331,5 +347,10 @@ struct Recipe {
 
   bool operator==(const Recipe&) const = default;
 };
+
+// Whether metrics.jsonl has a row of the step, which counts from 1.
+inline bool has_row(const Recipe& recipe, std::int64_t step) {
+  return step == recipe.training.steps || step % recipe.log.every == 0;
+}
 
 }  // namespace llmtrain

@@ -95,7 +95,8 @@ ParameterUnit LocalModel::make_unit(const StateGroup& group, StateContents conte
   unit.is_reduced_last = group.is_reduced_last(layout_->partition().zero_stage());
   // Units are separate flat memories, so that each is gathered, reduced and freed on its own.
   unit.store = std::make_unique<ParameterStore>(graph(), group.parameters, groups_.shard_place());
-  const ShardingOptions options{contents, device_, recipe().training.optimizer, compute_type()};
+  const ShardingOptions options{contents, device_, recipe().training.optimizer, compute_type(),
+                                recipe().precision.gradient_scaling};
   const DataParallel& ranks = group.kind == StateGroup::Kind::experts ? groups_.expert_data : groups_.data;
   unit.parameters = std::make_unique<ShardedParameters>(graph(), *unit.store, group, options, ranks, groups_.tensor);
   if (contents == StateContents::training) unit.parameters->initialize(recipe().seed);

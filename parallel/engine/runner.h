@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/graph/routing_sums.h"
+#include "core/model/fp8_statistics.h"
 #include "core/model/micro_batch.h"
 #include "parallel/engine/local_model.h"
 #include "parallel/engine/stage_exchange.h"
@@ -26,8 +27,10 @@ struct StepResult {
   SaturatedSums saturated{};    // of FP8 gradients: of all parameters that have them
   // Of each rank, from the step's start to its gradients' norm: without the time in which it waited for others.
   std::vector<double> own_seconds{};
-  RoutingCounts chosen{};       // with log.routing, by all tokens of the global batch; else empty
-  RoutingSums routing{};        // over all layers with experts and all micro-batches; its losses are not in `loss`
+  // Of all ranks, in the order of Fp8Tensors; empty of a step whose row has none (log.fp8_statistics).
+  std::vector<Fp8Representation> fp8{};
+  RoutingCounts chosen{};  // with log.routing, by all tokens of the global batch; else empty
+  RoutingSums routing{};   // over all layers with experts and all micro-batches; its losses are not in `loss`
 };
 
 // Whether this rank has been asked to stop after the step.

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/engine/trainer.h"
 
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
 #include <filesystem>
 #include <string>
 #include <system_error>
@@ -79,6 +83,21 @@ std::span<std::byte> first_weights(LocalModel& model) {
   return {static_cast<std::byte*>(weight.data_ptr()), weight.nbytes()};
 }
 
+// What all ranks have measured, in rank order. Collective; blocks.
+std::vector<Fp8Representation> over_ranks(const Fp8Statistics& own, const RankGroups& groups) {
+  using Values = std::array<double, sizeof(Fp8Statistics::Kinds) / sizeof(double)>;
+  const auto values = std::bit_cast<Values>(own.of_kinds());
+  const std::vector<double> all = groups.exchange(values);
+  std::vector<Fp8Representation> kinds(Fp8Statistics::kinds);
+  for (std::size_t rank = 0; rank < all.size() / values.size(); ++rank) {
+    Values theirs;
+    std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(rank * theirs.size()), theirs.size(), theirs.begin());
+    const auto found = std::bit_cast<Fp8Statistics::Kinds>(theirs);
+    for (std::size_t kind = 0; kind < kinds.size(); ++kind) add(kinds[kind], found[kind]);
+  }
+  return kinds;
+}
+
 }  // namespace
 
 Trainer::Trainer(std::shared_ptr<const Layout> layout, Communicator& communicator, const at::Device& device)
@@ -95,14 +114,26 @@ StepResult Trainer::step(StopRequest stop) {
   fault_point(FaultPlace::data, communicator.rank(), steps_done_ + 1);
   const DataRank rank = data_rank(model_.groups(), recipe().batch.sequence_length);
   // The order of samples is a function of the seed and the count of consumed ones, so a resumed run continues exactly.
-  const auto micros = load_batch(train_, recipe(), {steps_done_, samples_consumed_}, rank, model_.device());
-  const StepResult result = runner_.step(micros, steps_done_, stop);
+  auto micros = load_batch(train_, recipe(), {steps_done_, samples_consumed_}, rank, model_.device());
+  const bool measures = recipe().log.fp8_statistics && has_row(recipe(), steps_done_ + 1);
+  Fp8Statistics statistics;
+  if (measures) measure_with(&statistics, micros);
+  StepResult result = runner_.step(micros, steps_done_, stop);
+  if (measures) {
+    result.fp8 = over_ranks(statistics, model_.groups());
+    measure_with(nullptr, micros);
+  }
   ++steps_done_;
   samples_consumed_ += recipe().batch.global;
   skipped_.in_a_row = result.skipped ? skipped_.in_a_row + 1 : 0;
   if (result.skipped) ++skipped_.total;
   fault_point(FaultPlace::weights, communicator.rank(), steps_done_, first_weights(model_));
   return result;
+}
+
+void Trainer::measure_with(Fp8Statistics* statistics, std::span<MicroBatch> micros) {
+  for (MicroBatch& micro : micros) micro.fp8_statistics = statistics;
+  for (const ParameterUnit* unit : model_.units()) unit->parameters->set_statistics(statistics);
 }
 
 double Trainer::evaluate() {

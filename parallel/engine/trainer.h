@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "core/checkpoint/checkpoint.h"
 #include "core/data/dataset.h"
@@ -51,6 +52,9 @@ class Trainer {
   Runner& runner() { return runner_; }
 
  private:
+  // Where the casts of a step to FP8 are recorded; null: nowhere.
+  void measure_with(Fp8Statistics* statistics, std::span<MicroBatch> micros);
+
   Dataset train_;
   std::optional<Dataset> validation_;
   LocalModel model_;

@@ -104,7 +104,7 @@ std::vector<StateGroup> state_groups(const Recipe& recipe, const Graph& graph, c
     const bool is_shared = parameter.role == ParameterRole::token_embedding && shares_embedding(graph, mesh);
     const Kind kind = is_shared ? Kind::shared_embedding : parameter.has_expert_axis ? Kind::experts : Kind::dense;
     // FP8 levels concern the layers' matrices only: small or sensitive tensors keep their precision (FP8-LM).
-    const bool is_fp8 = stores_fp8(recipe.precision.fp8_level) && parameter.is_layer_matrix;
+    const bool is_fp8 = stores_fp8(recipe.precision.fp8_level) && parameter.takes_fp8();
     StateGroup& group = group_of(groups, kind, is_fp8, recipe, mesh);
     group.parameters.push_back(index);
     group.sizes.push_back(local_elements(graph.model, parameter, shard_degrees(mesh)));

@@ -136,9 +136,20 @@ std::filesystem::path cut_to(const std::filesystem::path& file, std::int64_t fir
 }
 
 // Columns that follow the others of a row.
-std::string fp8_columns(const std::optional<double>& saturated_share) {
-  if (!saturated_share) return "";
-  return fmt::format(R"(,"saturated_share":{})", number(*saturated_share));
+std::string optional_column(std::string_view name, const std::optional<double>& value) {
+  return value ? fmt::format(R"(,"{}":{})", name, number(*value)) : "";
+}
+
+std::string fp8_kinds(const std::vector<Fp8Row>& kinds) {
+  std::string objects;
+  for (const Fp8Row& kind : kinds) {
+    objects += fmt::format(R"({}"{}":{{"amax":{},"smallest_scale":{},"largest_scale":{},"saturated_share":{},)"
+                           R"("underflowed_share":{},"snr_db":{}}})",
+                           objects.empty() ? "" : ",", kind.kind, number(kind.amax), number(kind.smallest_scale),
+                           number(kind.largest_scale), number(kind.saturated_share), number(kind.underflowed_share),
+                           number(kind.signal_to_noise));
+  }
+  return objects.empty() ? "" : fmt::format(R"(,"fp8":{{{}}})", objects);
 }
 
 std::string routing_columns(const std::optional<RoutingRow>& routing) {
@@ -214,13 +225,13 @@ MetricsLog::MetricsLog(const std::filesystem::path& run_directory, const LogReci
 }
 
 void MetricsLog::write(const TrainingRow& row) {
-  file_.append(fmt::format(R"({{"step":{},"loss":{},"learning_rate":{},"grad_norm":{},"tokens":{},"step_seconds":{},)"
-                           R"("tokens_per_second":{},"mfu":{},"memory_bytes":{},"tensor_bytes":{},"skipped":{}{}{}}})"
-                           "\n",
-                           row.step, exact_number(row.loss), number(row.learning_rate), number(row.gradient_norm),
-                           row.tokens, number(row.step_seconds), number(row.tokens_per_second), number(row.mfu),
-                           row.memory_bytes, row.tensor_bytes, row.skipped, fp8_columns(row.saturated_share),
-                           routing_columns(row.routing)));
+  file_.append(fmt::format(
+      R"({{"step":{},"loss":{},"learning_rate":{},"grad_norm":{},"tokens":{},"step_seconds":{},)"
+      R"("tokens_per_second":{},"mfu":{},"memory_bytes":{},"tensor_bytes":{},"skipped":{}{}{}{}}})"
+      "\n",
+      row.step, exact_number(row.loss), number(row.learning_rate), number(row.gradient_norm), row.tokens,
+      number(row.step_seconds), number(row.tokens_per_second), number(row.mfu), row.memory_bytes, row.tensor_bytes,
+      row.skipped, optional_column("saturated_share", row.saturated_share), fp8_kinds(row.fp8), routing_columns(row.routing)));
   if (!tensorboard_) return;
   tensorboard_->write(row.step, {{"train/loss", row.loss},
                                  {"train/learning_rate", row.learning_rate},
@@ -230,6 +241,10 @@ void MetricsLog::write(const TrainingRow& row) {
                                  {"train/memory_bytes", static_cast<double>(row.memory_bytes)},
                                  {"train/tensor_bytes", static_cast<double>(row.tensor_bytes)}});
   if (row.saturated_share) tensorboard_->write(row.step, {{"fp8/saturated_share", *row.saturated_share}});
+  for (const Fp8Row& kind : row.fp8)
+    tensorboard_->write(row.step, {{"fp8/" + kind.kind + "/amax", kind.amax},
+                                   {"fp8/" + kind.kind + "/underflowed_share", kind.underflowed_share},
+                                   {"fp8/" + kind.kind + "/snr_db", kind.signal_to_noise}});
   if (!row.routing) return;
   tensorboard_->write(row.step, {{"routing/balance_loss", row.routing->balance_loss},
                                  {"routing/z_loss", row.routing->z_loss},

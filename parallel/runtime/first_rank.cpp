@@ -36,6 +36,23 @@ std::vector<std::vector<int>> ranks_with_the_same_work(const Mesh& mesh) {
   return groups;
 }
 
+std::vector<Fp8Row> fp8_rows(const std::vector<Fp8Representation>& kinds) {
+  std::vector<Fp8Row> rows;
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    const Fp8Representation& kind = kinds[i];
+    // Weights' gradients are cast from O1 on.
+    if (kind.elements == 0) continue;
+    rows.push_back({.kind = fp8_tensor_words[i],
+                    .amax = kind.amax,
+                    .smallest_scale = kind.smallest_scale,
+                    .largest_scale = kind.largest_scale,
+                    .saturated_share = kind.saturated / kind.elements,
+                    .underflowed_share = kind.underflowed / kind.elements,
+                    .signal_to_noise = kind.signal_to_noise()});
+  }
+  return rows;
+}
+
 std::optional<PlannedFigures> planned_figures(const RunRequest& request) {
   if (!request.plan) return std::nullopt;
   const BatchRecipe& batch = request.recipe().batch;
@@ -69,7 +86,7 @@ void FirstRank::show(const StepResult& result, double seconds) {
   if (result.skipped)
     progress_.note(fmt::format("step {}: the gradient norm is not finite; the update was skipped", step));
   const TrainingRow row = make_row(result, seconds);
-  if (step == recipe_.training.steps || step % recipe_.log.every == 0) {
+  if (has_row(recipe_, step)) {
     metrics_->write(row);
     report_.add(row);
   }
@@ -112,6 +129,7 @@ TrainingRow FirstRank::make_row(const StepResult& result, double seconds) {
   row.tensor_bytes = memory_.peak();
   row.skipped = trainer_.skipped().total;
   if (result.saturated.elements > 0) row.saturated_share = result.saturated.saturated / result.saturated.elements;
+  row.fp8 = fp8_rows(result.fp8);
   if (recipe_.model.moe) row.routing = routing_row(result.routing);
   return row;
 }

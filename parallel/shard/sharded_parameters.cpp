@@ -97,7 +97,10 @@ ShardedParameters::ShardedParameters(const Graph& graph, ParameterStore& store, 
       place_(shards_.padded_shard(zero_stage_ == 0 ? 0 : ranks.shard())),
       tensor_gradients_(graph, store, tensor, owned()),
       has_master_(options.contents == StateContents::training && group.types.master) {
-  if (group.is_fp8) scales_.emplace(store, group, has_master_ ? WeightCopy::e4m3 : WeightCopy::none, ranks, tensor);
+  if (group.is_fp8) {
+    const WeightCopy copy = has_master_ ? WeightCopy::e4m3 : WeightCopy::none;
+    scales_.emplace(store, group, copy, options.gradient_scaling, ranks, tensor);
+  }
   allocate(group, options);
   // Modules ask for gradient memory when they first write: from stage 2 on it exists only until it is reduced.
   store_.set_gradient_source([this] { return make_gradients(); });
@@ -150,9 +153,24 @@ at::Tensor ShardedParameters::make_gradients() const {
 at::Tensor ShardedParameters::take_gradients() {
   const at::Tensor gradients = store_.take_gradients();
   if (!scales_) return gradients;
+  if (has_statistics_) keep_exact_sums(gradients);
   const at::Tensor payload = shards_from(2) ? at::zeros({shards_.padded()}, gradients_.options()) : gradients_;
   scales_->cast_gradients(gradients, payload);
   return payload;
+}
+
+// An exchange in fp32 beside that of the FP8 gradients, to compare the two.
+void ShardedParameters::keep_exact_sums(const at::Tensor& gradients) {
+  const at::Tensor whole = at::zeros({shards_.padded()}, gradients.options().dtype(at::kFloat));
+  const at::Tensor elements = whole.slice(0, 0, shards_.elements);
+  elements.copy_(gradients.slice(0, 0, shards_.elements));
+  if (zero_stage_ == 0) {
+    ranks_.sum(elements).wait();
+    exact_ = whole;
+    return;
+  }
+  exact_ = at::empty({place_.count()}, whole.options());
+  ranks_.scatter_sum(whole, exact_).wait();
 }
 
 at::Tensor ShardedParameters::owned_part(const at::Tensor& whole) const {
@@ -260,6 +278,7 @@ void ShardedParameters::collect() {
   finish_reduction();
   // Without data ranks the schedule has no reduction; a step of one rank still ends its accumulation here.
   if (!has_reduced_) take_gradients();
+  if (exact_.defined()) scales_->compare_sums(owned_gradients(), std::exchange(exact_, {}), place_);
   if (scales_) scales_->adapt(owned_gradients(), place_);
   // After the data-parallel reduction, on the owned shard only: less traffic than summing whole gradients.
   tensor_gradients_.sum(owned_gradients());
@@ -286,6 +305,12 @@ void ShardedParameters::update(double learning_rate, double gradient_scale, std:
     return round();
   }
   optimizer_->update({source_, owned_gradients(), rounded(), learning_rate, gradient_scale, step});
+}
+
+void ShardedParameters::set_statistics(Fp8Statistics* statistics) {
+  if (!scales_) return;
+  has_statistics_ = statistics != nullptr;
+  scales_->set_statistics(statistics);
 }
 
 void ShardedParameters::start_step() {

@@ -29,6 +29,7 @@ struct ShardingOptions {
   at::Device device = at::kCPU;
   OptimizerRecipe optimizer;
   at::ScalarType compute = at::kFloat;  // of modules, whose weights are stored in another type at FP8 levels
+  GradientScaling gradient_scaling = GradientScaling::automatic;  // of FP8 gradients
 };
 
 // Sums of a store's gradients over tensor ranks: those that gradient_sum() in core/graph/sharding.h requires.
@@ -98,6 +99,8 @@ class ShardedParameters {
   void update(double learning_rate, double gradient_scale, std::int64_t step);
   // Discards gradients: the next ones belong to a new step.
   void start_step();
+  // What takes the casts to FP8 from here on; null: nothing.
+  void set_statistics(Fp8Statistics* statistics);
 
   // The owned elements of the store. The tensors below start at the first owned element and may end in padding.
   FlatInterval owned() const;
@@ -136,6 +139,7 @@ class ShardedParameters {
   std::vector<OptimizerSegment> owned_segments() const;
   at::Tensor make_gradients() const;
   at::Tensor take_gradients();
+  void keep_exact_sums(const at::Tensor& gradients);
   void attach(const at::Tensor& whole);
   void round();
   at::Tensor owned_part(const at::Tensor& whole) const;
@@ -160,6 +164,8 @@ class ShardedParameters {
   at::Tensor gradients_;                  // all elements, from stage 2 on the owned ones
   std::unique_ptr<Optimizer> optimizer_;  // null with StateContents::weights
 
+  bool has_statistics_ = false;     // that are taken of FP8 gradients
+  at::Tensor exact_;                // then the owned sums in fp32, from the cast to collect()
   at::Tensor gathered_;             // at stage 3, from gather() to free()
   at::Tensor unreduced_, partial_;  // during a reduction
   PartnerSum partner_sum_;

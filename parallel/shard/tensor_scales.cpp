@@ -31,6 +31,20 @@ constexpr float doubling_steps = 1000;
 constexpr float largest_own_payload = 448.0F / 432 * 1.0001F;
 constexpr std::uint8_t magnitude_bits = 0x7f, saturated_bits = 0x7e;
 
+float first_headroom(GradientScaling scaling, int ranks) {
+  switch (scaling) {
+    // With a share of the range for each rank no sum saturates; where there is room μ grows from there.
+    case GradientScaling::automatic:
+    case GradientScaling::pre:
+      return 1 / static_cast<float>(ranks);
+    case GradientScaling::inverse_root:
+      return 1 / std::sqrt(static_cast<float>(ranks));
+    case GradientScaling::post:
+      return 1;
+  }
+  return 1;
+}
+
 // Of the least power of two that is above x, which is positive.
 int exponent_above(float x) {
   int exponent = 0;
@@ -79,22 +93,23 @@ at::Tensor piece_of(const at::Tensor& flat, FlatInterval elements, FlatInterval 
 }  // namespace
 
 TensorScales::TensorScales(const ParameterStore& store, const StateGroup& group, WeightCopy copy,
-                           const DataParallel& ranks, const TensorParallel& tensor)
+                           GradientScaling scaling, const DataParallel& ranks, const TensorParallel& tensor)
     : store_(store),
       ranks_(ranks),
       tensor_(tensor),
       copy_(copy),
+      scaling_(scaling),
       zero_stage_(group.zero_stage),
       optimizer_states_(static_cast<std::size_t>(group.types.scaled_moments())),
-      // With a share of the range for each rank no sum saturates; where there is room it grows from there.
       states_(store.ranges().size(),
-              State{StateNumbers(1 + optimizer_states_, 1), 1 / static_cast<float>(ranks.ranks())}),
+              State{StateNumbers(1 + optimizer_states_, 1), first_headroom(scaling, ranks.ranks())}),
       given_(states_.size(), StateNumbers(1 + optimizer_states_, 0)),
       weight_scales_(states_.size(), 1) {}
 
 void TensorScales::set_state(std::size_t index, const State& state) {
   given_[index] = state.scales;
-  if (state.headroom > 0) states_[index].headroom = state.headroom;
+  // The others follow from the number of ranks.
+  if (state.headroom > 0 && scaling_ == GradientScaling::automatic) states_[index].headroom = state.headroom;
 }
 
 void TensorScales::for_pieces(FlatInterval place, const std::function<void(std::size_t, FlatInterval)>& work) const {
@@ -158,6 +173,7 @@ void TensorScales::copy_weights(const at::Tensor& payload, const at::Tensor& cop
   for_pieces(place, [&](std::size_t i, FlatInterval piece) {
     const at::Tensor values = piece_of(payload, piece, place).to(at::kFloat).div_(states_[i].scales[0]);
     const at::Tensor scale = at::full({1}, weight_scales_[i]);
+    if (statistics_ != nullptr) statistics_->add(Fp8Tensors::weights, values, scale, Fp8Format::e4m3);
     piece_of(copy, piece, place).copy_(kernels::cast_to_fp8(values, scale, Fp8Format::e4m3));
   });
 }
@@ -171,8 +187,16 @@ void TensorScales::cast_gradients(const at::Tensor& accumulated, const at::Tenso
     const at::Tensor scale = gradient_scale(i);
     scale.mul_(power_below(states_[i].headroom));
     const at::Tensor own = accumulated.slice(0, ranges[i].begin, ranges[i].end);
+    if (statistics_ != nullptr) statistics_->add(Fp8Tensors::weight_gradients, own, scale, Fp8Format::e4m3);
     payload.slice(0, ranges[i].begin, ranges[i].end).copy_(kernels::cast_to_fp8(own, scale, Fp8Format::e4m3));
   }
+}
+
+void TensorScales::compare_sums(const at::Tensor& sums, const at::Tensor& exact, FlatInterval place) const {
+  for_pieces(place, [&](std::size_t i, FlatInterval piece) {
+    statistics_->add_cast(Fp8Tensors::gradient_sums, piece_of(exact, piece, place), piece_of(sums, piece, place),
+                          gradient_scale(i));
+  });
 }
 
 void TensorScales::adapt(const at::Tensor& sums, FlatInterval place) {
@@ -193,6 +217,7 @@ void TensorScales::adapt(const at::Tensor& sums, FlatInterval place) {
     const double share = saturated[i] / elements;
     saturated_.elements += elements;
     saturated_.saturated += saturated[i];
+    if (scaling_ != GradientScaling::automatic) continue;
     float& headroom = states_[i].headroom;
     headroom = share > saturated_share ? headroom / 2 : std::min(1.0F, headroom * growth);
   }

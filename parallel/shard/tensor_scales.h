@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "core/model/fp8_statistics.h"
 #include "core/optim/optimizer.h"
 #include "core/parameters/parameter_store.h"
 #include "parallel/layout/flat_shards.h"
@@ -34,13 +35,13 @@ class TensorScales {
  public:
   // Of an FP8 group of the layout; `copy`: what the modules see of the weights. The store outlives this.
   enum class WeightCopy { none, e4m3 };
-  TensorScales(const ParameterStore& store, const StateGroup& group, WeightCopy copy, const DataParallel& ranks,
-               const TensorParallel& tensor);
+  TensorScales(const ParameterStore& store, const StateGroup& group, WeightCopy copy, GradientScaling scaling,
+               const DataParallel& ranks, const TensorParallel& tensor);
 
   // The scales of a parameter, by its index in the store's ranges, as checkpoints keep them.
   struct State {
     StateNumbers scales;  // of the weights in their most precise form, and of the optimizer's states
-    float headroom = 1;   // of gradients: auto-scaling's factor μ, at most 1 and at first 1 ÷ data ranks
+    float headroom = 1;   // of gradients: at most 1; auto-scaling's factor μ is at first 1 ÷ data ranks
   };
   const State& state(std::size_t index) const { return states_[index]; }
   // How many states of the optimizer have scales: those that are not in fp32.
@@ -62,8 +63,13 @@ class TensorScales {
   // has below the largest payload, times the tensor's headroom, a factor for the growth of the sum over ranks. What is
   // not finite makes the whole tensor NaN. Collective.
   void cast_gradients(const at::Tensor& accumulated, const at::Tensor& payload);
-  // Adapts the headrooms to the sums: μ is halved where more than 0.001 % of a tensor's elements have saturated, and
-  // otherwise doubles over 1,000 steps (section 2.1 there). Collective.
+  // Where the casts of gradients and weights are also recorded; null: nowhere. It outlives the next casts.
+  void set_statistics(Fp8Statistics* statistics) { statistics_ = statistics; }
+  // Records how the sums represent `exact`, the same ones in fp32 before any rounding.
+  void compare_sums(const at::Tensor& sums, const at::Tensor& exact, FlatInterval place) const;
+  // Counts the sums that have saturated. With auto-scaling adapts the headrooms to them: μ is halved where more than
+  // 0.001 % of a tensor's elements have saturated, and otherwise doubles over 1,000 steps (section 2.1 there).
+  // Collective.
   void adapt(const at::Tensor& sums, FlatInterval place);
 
   // Of the last adapt(), over all ranks that share the tensors; what several tensor ranks have counts more than once.
@@ -102,12 +108,14 @@ class TensorScales {
   DataParallel ranks_;
   TensorParallel tensor_;
   WeightCopy copy_;
+  GradientScaling scaling_;
   std::int64_t zero_stage_;
   std::size_t optimizer_states_;
   std::vector<State> states_;
   std::vector<StateNumbers> given_;  // scales of a checkpoint
   std::vector<float> weight_scales_;
   SaturatedSums saturated_;
+  Fp8Statistics* statistics_ = nullptr;
   at::Tensor gradient_scales_;  // fp32, by range; of the current gradients
 };
 

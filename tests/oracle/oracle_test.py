@@ -113,6 +113,7 @@ class OracleTest(unittest.TestCase):
         # FP8 gradients and fp16 weights too, then with small moments, then with FP8 weights.
         for names, level in ((["gpt2", "llama"], "O1"), (["gpt2"], "O2"), (["llama"], "O3")):
             self.for_each(names, check, precision={"fp8_level": level})
+        self.for_each(["llama"], check, precision={"fp8_level": "O3", "high_precision": {"first_layers": 1}})
 
     def check_gradients(self, case):
         """After one step without clipping the first moment is the gradient times 1 - beta1."""

@@ -75,9 +75,10 @@ class Fp8States:
     """What FP8 levels store of the layers' matrices, scaled by powers of two: E4M3 gradients and fp16 weights, from O2
     on AdamW's first moment in E4M3 and its second one in fp16, at O3 a copy of the weights in E4M3 for the products."""
 
-    def __init__(self, model, level):
+    def __init__(self, model, level, first_layers):
         self.matrices = [parameter for name, parameter in model.named_parameters()
-                         if name.startswith("layers.") and parameter.dim() == 2]
+                         if name.startswith("layers.") and parameter.dim() == 2
+                         and int(name.split(".")[1]) >= first_layers]
         self.level = level
         self.choose_scales()
         self.store_weights()
@@ -132,10 +133,11 @@ class Fp8States:
 
 def train(recipe, weights, tokens, dtype=torch.float32):
     """One row {step, loss, grad_norm, learning_rate} per step, and the trained model."""
-    fp8 = recipe.get("precision", {}).get("fp8_level", "off")
-    model = ReferenceModel(recipe["model"], fp8).to(dtype)
+    precision = recipe.get("precision", {})
+    fp8, first_layers = precision.get("fp8_level", "off"), precision.get("high_precision", {}).get("first_layers", 0)
+    model = ReferenceModel(recipe["model"], fp8, first_layers).to(dtype)
     model.load_state_dict(weights)
-    states = Fp8States(model, fp8) if fp8 not in ("off", "O0") else None
+    states = Fp8States(model, fp8, first_layers) if fp8 not in ("off", "O0") else None
     optimizer = make_optimizer(model, recipe)
     clip_norm = recipe["training"].get("clip_norm", 1.0)
     length = recipe["batch"].get("sequence_length", recipe["model"]["max_sequence_length"])

@@ -220,14 +220,17 @@ class Layer(nn.Module):
 
 
 class ReferenceModel(nn.Module):
-    def __init__(self, model, fp8="off"):
+    def __init__(self, model, fp8="off", first_layers=0):
+        """`first_layers` of the layers stay in high precision."""
         super().__init__()
         self.config = config = resolve(model)
         config.fp8 = fp8
         self.embedding = nn.ModuleDict({"token": nn.Embedding(config.vocab_size, config.hidden_size)})
         if config.position == "learned":
             self.embedding["position"] = nn.Embedding(config.max_sequence_length, config.hidden_size)
-        self.layers = nn.ModuleList(Layer(config, index) for index in range(config.layers))
+        plain = SimpleNamespace(**{**vars(config), "fp8": "off"})
+        self.layers = nn.ModuleList(Layer(plain if index < first_layers else config, index)
+                                    for index in range(config.layers))
         self.final_norm = make_norm(config)
         if not config.tie_embeddings:
             self.head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)

@@ -195,6 +195,21 @@ void KeyVisitor::nullable_text(const Key& key, std::optional<std::string>& field
   value(key, {words.starts_with("null") ? words : "null or " + words, field ? Json(*field) : Json(), schema, read});
 }
 
+void KeyVisitor::texts(const Key& key, std::vector<std::string>& field, std::string_view words) {
+  const Json entry = {{"type", "string"}, {"minLength", 1}};
+  const auto schema = [&] { return Json::object({{"type", "array"}, {"items", entry}}); };
+  const auto read = [&](const WrittenValue& written) {
+    if (!written.json().is_array()) return written.refuse_type();
+    field.clear();
+    for (std::size_t i = 0; i < written.json().size(); ++i) {
+      const WrittenValue text = written.child(std::to_string(i), written.json()[i], "a text that is not empty");
+      if (const auto entered = text.text({}); entered && entered->empty()) text.refuse("\"\" is empty");
+      field.push_back(written.json()[i].is_string() ? written.json()[i].get<std::string>() : "");
+    }
+  };
+  value(key, {std::string(words), field, schema, read});
+}
+
 void KeyVisitor::tokenizer(const Key& key, TokenizerRecipe& field) {
   Json json = tokenizer_words.front();
   if (field.kind != TokenizerKind::bytes) {

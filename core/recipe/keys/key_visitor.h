@@ -11,6 +11,7 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "core/json/json_text.h"
 #include "core/recipe/recipe.h"
@@ -99,6 +100,8 @@ class KeyVisitor {
   void nullable_number(const Key& key, std::optional<double>& field, NumberRange range);
   // A text or null.
   void nullable_text(const Key& key, std::optional<std::string>& field, const TextRule& rule);
+  // A list of texts that are not empty; `words` say what they are: "a list of names".
+  void texts(const Key& key, std::vector<std::string>& field, std::string_view words);
   void tokenizer(const Key& key, TokenizerRecipe& field);
   void balance(const Key& key, BalanceRecipe& field, IntegerRange range);
 

@@ -14,6 +14,7 @@ constexpr IntegerRange degree_range{1, 1 << 20};
 
 constexpr std::array<std::string_view, 3> data_type_words = {"fp32", "bf16", "fp16"};
 constexpr std::array<std::string_view, 5> fp8_level_words = {"off", "O0", "O1", "O2", "O3"};
+constexpr std::array<std::string_view, 4> gradient_scaling_words = {"auto", "inverse_root", "pre", "post"};
 constexpr std::array<std::string_view, 3> recompute_words = {"none", "selective", "full"};
 constexpr std::array<std::string_view, 3> attention_words = {"auto", "flash", "math"};
 
@@ -26,6 +27,18 @@ void describe_precision(KeyVisitor& keys, PrecisionRecipe& precision) {
                "What uses FP8: off nothing; O0 the layers' matrix products; O1 also weight gradients and their "
                "communication; O2 also AdamW's first moment; O3 also weights."},
               precision.fp8_level, fp8_level_words);
+  keys.choice(
+      {"gradient_scaling",
+       "Factor of the scales of FP8 gradients, which are summed over the data ranks: auto adapts it to the sums "
+       "of each tensor (FP8-LM's μ); inverse_root, pre and post are 1 ÷ √ranks, 1 ÷ ranks and 1."},
+      precision.gradient_scaling, gradient_scaling_words);
+  keys.section({"high_precision", "Which layers' matrices FP8 levels leave in the other types."}, [&] {
+    HighPrecisionRecipe& kept = precision.high_precision;
+    keys.integer({"first_layers", "Number of layers at the start."}, kept.first_layers, {0, layer_range.maximum});
+    keys.integer({"last_layers", "Number of layers at the end."}, kept.last_layers, {0, layer_range.maximum});
+    keys.texts({"parameters", "Patterns of names of matrices, with * for any text, as in layers.*.ffn.down.weight."},
+               kept.parameters, "a list of patterns");
+  });
 }
 
 void describe_parallel(KeyVisitor& keys, ParallelRecipe& parallel) {

@@ -78,6 +78,10 @@ void describe_running(KeyVisitor& keys, Recipe& recipe) {
     keys.boolean({"tensorboard", "Also writes a TensorBoard event file."}, recipe.log.tensorboard);
     keys.boolean({"routing", "Writes routing.jsonl: how many tokens chose each expert, by step and layer."},
                  recipe.log.routing);
+    keys.boolean({"fp8_statistics",
+                  "Rows of metrics.jsonl also say how well FP8 represents inputs, weights and gradients; takes a few "
+                  "passes over them in these steps."},
+                 recipe.log.fp8_statistics);
   });
 }
 

@@ -54,6 +54,7 @@ struct Rule {
 // All rules between keys, and their parts.
 const std::vector<Rule>& all_rules();
 std::vector<Rule> model_rules();  // and of training
+std::vector<Rule> precision_rules();
 std::vector<Rule> world_rules();
 std::vector<Rule> layout_rules();
 std::vector<Rule> pipeline_rules();

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 namespace llmtrain {
 
@@ -13,6 +15,15 @@ struct RoutingRow {
   double dropped_share = 0;   // of the tokens' choices, those beyond an expert's capacity
   double expert_load = 0;     // the most tokens that choose an expert ÷ the mean over experts
   double router_entropy = 0;  // of a token's probabilities ÷ that of equal ones
+};
+
+// How FP8 represents the tensors of a kind, over all ranks.
+struct Fp8Row {
+  std::string kind;  // "inputs"
+  double amax = 0;   // the largest magnitude
+  double smallest_scale = 0, largest_scale = 0;
+  double saturated_share = 0, underflowed_share = 0;
+  double signal_to_noise = 0;  // dB
 };
 
 // One training row. `step` counts completed steps, so that row 100 and checkpoint 100 belong together.
@@ -31,6 +42,7 @@ struct TrainingRow {
   std::optional<RoutingRow> routing{};  // of a model with experts
   // With FP8 gradients: the share of the step's that are beyond the format's range.
   std::optional<double> saturated_share{};
+  std::vector<Fp8Row> fp8{};  // with log.fp8_statistics
 };
 
 struct EvaluationRow {

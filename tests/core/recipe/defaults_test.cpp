@@ -61,7 +61,8 @@ TEST_CASE("Every key except the required ones has its documented default", "[rec
       "skip_limit": 10, "rollbacks": 0,
       "optimizer": {"name": "adamw", "beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "weight_decay": 0.1},
       "learning_rate": {"schedule": "cosine", "peak": 3e-4, "minimum": 0.0, "warmup_steps": 0, "decay_steps": 100}},
-    "precision": {"compute": "fp32", "gradients": "fp32", "fp8_level": "off"},
+    "precision": {"compute": "fp32", "gradients": "fp32", "fp8_level": "off", "gradient_scaling": "auto",
+      "high_precision": {"first_layers": 0, "last_layers": 0, "parameters": []}},
     "parallel": {"tensor": 1, "sequence": false, "pipeline": 1, "context": 1, "expert": 1, "expert_tensor": 1,
       "data": "auto", "zero_stage": 0, "zero_shard_ranks": "auto", "overlap": true},
     "pipeline": {"schedule": "interleaved", "balance": "layers", "loops": 1},
@@ -72,7 +73,7 @@ TEST_CASE("Every key except the required ones has its documented default", "[rec
       "link_megabytes_per_second": 0.0, "layer_delay_microseconds": 0.0, "watchdog_seconds": 600.0,
       "time_limit_seconds": 0.0, "check_replicas_every": 0},
     "checkpoint": {"every": 0, "keep": 3, "keep_every": 0, "async": true, "resume": "auto"},
-    "log": {"directory": "runs/run", "every": 1, "tensorboard": true, "routing": false}})");
+    "log": {"directory": "runs/run", "every": 1, "tensorboard": true, "routing": false, "fp8_statistics": false}})");
   expected["model"] = json["model"];
   CHECK(nlohmann::json(json) == nlohmann::json(expected));
 }

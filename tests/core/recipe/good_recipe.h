@@ -46,7 +46,8 @@ inline Json large_recipe() {
       "clip_norm": 0.5, "skip_limit": 5, "rollbacks": 2,
       "optimizer": {"name": "adamw", "beta1": 0.8, "beta2": 0.99, "eps": 1e-6, "weight_decay": 0.01},
       "learning_rate": {"schedule": "wsd", "peak": 1e-3, "minimum": 1e-5, "warmup_steps": 10, "decay_steps": 900}},
-    "precision": {"compute": "bf16", "gradients": "bf16", "fp8_level": "O2"},
+    "precision": {"compute": "bf16", "gradients": "bf16", "fp8_level": "O2", "gradient_scaling": "post",
+      "high_precision": {"first_layers": 1, "last_layers": 2, "parameters": ["layers.3.*", "*.down.weight"]}},
     "parallel": {"tensor": 2, "sequence": false, "pipeline": 2, "context": 2, "expert": 2, "expert_tensor": 1,
       "data": 4, "zero_stage": 2, "zero_shard_ranks": 2, "overlap": false},
     "pipeline": {"schedule": "interleaved", "loops": 2, "balance": [3, 1, 2, 2]},
@@ -57,7 +58,7 @@ inline Json large_recipe() {
       "link_megabytes_per_second": 250.5, "layer_delay_microseconds": 700, "watchdog_seconds": 60,
       "time_limit_seconds": 86400, "check_replicas_every": 25},
     "checkpoint": {"every": 50, "keep": 2, "keep_every": 500, "async": false, "resume": "/runs/large/checkpoints/latest"},
-    "log": {"directory": "elsewhere", "every": 5, "tensorboard": false, "routing": true}})");
+    "log": {"directory": "elsewhere", "every": 5, "tensorboard": false, "routing": true, "fp8_statistics": true}})");
 }
 
 inline Recipe parse(const std::string& text, const std::vector<Override>& overrides = {}) {

@@ -152,6 +152,21 @@ TEST_CASE("FP8 weights learn what one rank learns", "[ranks]") {
   check_layouts(fp8_weights, data, {}, {5e-4, 1e-3, 3e-2});
 }
 
+TEST_CASE("layers in high precision take no part in FP8", "[ranks]") {
+  const TrainingSetting setting;
+  const Overrides all{"precision.high_precision.parameters=[\"layers.*\"]", "batch.micro=2"};
+  const Run plain = setting.train({"batch.micro=2"}, 4);
+  for (const Overrides& level : {fp8, fp8_weights}) check_equal(setting.train(level + all, 4), plain);
+  // One layer of three, and a matrix of another.
+  const Overrides some{"precision.high_precision.last_layers=1",
+                       "precision.high_precision.parameters=[\"layers.0.ffn.down.weight\"]"};
+  const std::vector<RankCase> layouts{
+      {2, {"parallel.tensor=2"}},
+      {2, {"parallel.pipeline=2", "pipeline.balance=[1,2]", "pipeline.schedule=\"1f1b\""}},
+      {4, {zero(3), "pipeline.loops=3", "parallel.tensor=2"}}};
+  check_layouts(fp8_weights + some, layouts, {}, {5e-4, 1e-3, 3e-2});
+}
+
 TEST_CASE("every FP8 gradient is counted once, and none saturates in the first step", "[ranks]") {
   const TrainingSetting setting;
   const std::vector<RankCase> layouts{{1, {}},

@@ -107,6 +107,17 @@ TEST_CASE("a training row with FP8 gradients says how many of them saturated") {
   CHECK_THAT(lines_of(folder.path())[0], Catch::EndsWith(R"(,"saturated_share":0.25})"));
 }
 
+TEST_CASE("a training row describes FP8 tensors on request") {
+  const TemporaryDirectory folder;
+  TrainingRow row = row_of(1);
+  row.fp8 = {{"inputs", 7, 16, 64, 0, 0.25, 31.5}, {"weights", 1, 448, 448, 0, 0, INFINITY}};
+  MetricsLog(folder.path(), plain, 0).write(row);
+  CHECK_THAT(lines_of(folder.path())[0],
+             Catch::EndsWith(R"(,"fp8":{"inputs":{"amax":7,"smallest_scale":16,"largest_scale":64,"saturated_share":0,)"
+                             R"("underflowed_share":0.25,"snr_db":31.5},"weights":{"amax":1,"smallest_scale":448,)"
+                             R"("largest_scale":448,"saturated_share":0,"underflowed_share":0,"snr_db":null}}})"));
+}
+
 TEST_CASE("an evaluation row has its step and its loss") {
   const TemporaryDirectory folder;
   MetricsLog(folder.path(), plain, 0).write(EvaluationRow{50, 1.75});

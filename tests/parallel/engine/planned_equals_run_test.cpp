@@ -116,6 +116,15 @@ const std::vector<RankCase> fp8_layouts{
     {4,
      {"precision.fp8_level=\"O3\"", "parallel.tensor=2", "parallel.zero_stage=3", "pipeline.loops=4",
       "model.architecture=\"gpt2\"", "memory.recompute=\"full\""}},
+    {2,
+     {"precision.fp8_level=\"O1\"", "precision.compute=\"bf16\"", "precision.high_precision.first_layers=1",
+      "precision.high_precision.parameters=[\"layers.2.ffn.*\"]", "parallel.zero_stage=1"}},
+    {4,
+     {"precision.fp8_level=\"O3\"", "precision.high_precision.last_layers=2", "parallel.tensor=2",
+      "parallel.zero_stage=3", "pipeline.loops=4"}},
+    {2,
+     {"precision.fp8_level=\"O2\"", "precision.high_precision.parameters=[\"*.attention.key.weight\"]",
+      "parallel.pipeline=2", "memory.recompute=\"selective\""}},
 };
 
 // Every token goes to every expert, which is as even as the plan's routing: ranks send as many rows as it expects.

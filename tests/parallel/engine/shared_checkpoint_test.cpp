@@ -210,6 +210,29 @@ TEST_CASE("a run with FP8 states that was resumed is bitwise one that never stop
   CHECK(same_contents(setting.directory().path() / "resumed" / "step-00000006", folder / "step-00000006"));
 }
 
+TEST_CASE("a layer may be in high precision in one run and not in the next", "[ranks]") {
+  const TrainingSetting setting, plain, all, back;
+  const Overrides level{"precision.fp8_level=\"O3\""};
+  const Overrides some = level + Overrides{"precision.high_precision.first_layers=1"};
+  const auto saved_by = [](const TrainingSetting& of, const Overrides& overrides, const fs::path& checkpoint) {
+    LoneTrainer trainer(of.recipe(overrides));
+    trainer.resume(CheckpointReader(checkpoint));
+    test::save(trainer, of.directory().path() / "again");
+    return of.directory().path() / "again" / "step-00000002";
+  };
+  const fs::path stored = saved_alone(setting, some);
+  const CheckpointReader reader(stored);
+  CHECK(reader.find("layers.0.ffn.up.weight")->dtype == "F32");
+  CHECK(reader.find("layers.1.ffn.up.weight")->dtype == "F8_E4M3");
+  CHECK(reader.find("layers.0.ffn.up.weight.scale") == nullptr);
+  CHECK(stored_values(stored, saved_by(plain, {}, stored)).weights == 0);
+  const fs::path narrow = saved_by(all, level, stored);
+  CHECK(CheckpointReader(narrow).find("layers.0.ffn.up.weight")->dtype == "F8_E4M3");
+  const StoredValues change = stored_values(stored, narrow);
+  CHECK((change.weights > 0 && change.weights <= 0x1p-11));
+  CHECK(stored_values(narrow, saved_by(back, some, narrow)).weights == 0);
+}
+
 TEST_CASE("the states of one FP8 level load at another", "[ranks]") {
   const std::vector<FormatsOfLevel> levels = formats_of_levels();
   const auto saved_by = [](const TrainingSetting& setting, const Overrides& level, const fs::path& checkpoint) {

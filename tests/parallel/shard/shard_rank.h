@@ -47,8 +47,10 @@ struct ShardRank {
         group(group_of(layout)),
         graph(layout.graph()),
         store(layout.graph(), group.parameters, groups.shard_place()),
-        parameters(layout.graph(), store, group, {.optimizer = layout.recipe().training.optimizer}, groups.data,
-                   groups.tensor) {}
+        parameters(layout.graph(), store, group,
+                   {.optimizer = layout.recipe().training.optimizer,
+                    .gradient_scaling = layout.recipe().precision.gradient_scaling},
+                   groups.data, groups.tensor) {}
 
   RankGroups groups;
   const StateGroup& group;

@@ -4,6 +4,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 
 #include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
@@ -142,6 +143,33 @@ TEST_CASE("where sums saturate the headroom is halved, and else it doubles over 
     CHECK(found[5] == 4);
     CHECK(found[6] == Approx(0.25F * growth * growth));
     CHECK(found[7] == 4);
+  }
+}
+
+TEST_CASE("without auto-scaling the headroom is a function of the ranks alone", "[ranks]") {
+  struct Expected {
+    GradientScaling scaling;
+    float headroom, sum;
+  };
+  // Ones become 256 · headroom. Six of them: 1,536 · headroom saturates at 448, as 1 ÷ √6 is rounded to 2⁻².
+  for (const auto& [scaling, headroom, sum] : {Expected{GradientScaling::post, 1, 448 / 256.0F},
+                                               {GradientScaling::inverse_root, 1 / std::sqrt(6.0F), 6},
+                                               {GradientScaling::pre, 1 / 6.0F, 6}}) {
+    Recipe recipe = fp8_recipe(1);
+    recipe.precision.gradient_scaling = scaling;
+    const auto found = on_ranks(recipe, 6, [](ShardRank& rank) {
+      const at::Tensor ones = at::ones({rank.store.elements()});
+      rank.parameters.scales()->set_state(2, {{1}, 0.125F});
+      for (int step = 0; step < 3; ++step) reduce_gradients(rank, ones);
+      const SaturatedSums saturated = rank.parameters.scales()->saturated();
+      return std::array{rank.parameters.scales()->state(2).headroom, first_moment(rank).values[0].item<float>(),
+                        static_cast<float>(saturated.saturated / saturated.elements)};
+    });
+    for (const auto& [kept, first, saturated] : found) {
+      CHECK(kept == headroom);
+      CHECK(first == sum);
+      CHECK(saturated == (scaling == GradientScaling::post ? 1 : 0));
+    }
   }
 }
 
