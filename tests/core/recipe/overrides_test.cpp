@@ -47,6 +47,16 @@ TEST_CASE("A run that ends within its warm-up is warned of, and any other is not
   CHECK(warnings("101").size() == 1);
 }
 
+TEST_CASE("Keys of FP8 that have no effect are warned of", "[recipe]") {
+  const auto warnings = [](const std::string& level) {
+    return recipe_warnings(parse(
+        small_recipe(), {"log.fp8_statistics=true", "precision.gradient_scaling=pre", "precision.fp8_level=" + level}));
+  };
+  CHECK(warnings("off").size() == 2);
+  CHECK(warnings("O0").size() == 1);
+  CHECK(warnings("O1").empty());
+}
+
 TEST_CASE("A value that is not JSON is a string", "[recipe]") {
   const auto recipe =
       parse(small_recipe(), {"name=trial", "model.architecture=llama", "description=a=b \"c", "log.directory=x"});
