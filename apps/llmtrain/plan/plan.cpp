@@ -50,6 +50,8 @@ struct PlanOptions {
 Plan plan_of(std::shared_ptr<const Layout> layout, const ClusterProfile& profile, Timeline timeline) {
   Plan plan = make_plan(std::move(layout), profile, timeline);
   if (auto warning = fp8_does_not_pay(plan, profile)) plan.report.warnings.push_back(*std::move(warning));
+  for (std::string& warning : products_without_fp8_gain(plan, profile))
+    plan.report.warnings.push_back(std::move(warning));
   return plan;
 }
 

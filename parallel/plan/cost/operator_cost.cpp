@@ -286,6 +286,11 @@ double boundary_seconds(const CostContext& context, const RankGroup& neighbours)
          context.collectives.all_gather(boundary.whole_bytes, tensor_group(context.mesh()));
 }
 
+double product_seconds(const CostContext& context, const Operator& item) {
+  const WorkPair cost = product_cost(context, item);
+  return context.roofline.seconds(cost.forward) + context.roofline.seconds(cost.backward);
+}
+
 StageCost block_cost(const CostContext& context, const OperatorList& operators) {
   const Recompute recompute = context.setting.recompute;
   // Selective recompute repeats attention's scores, full recompute the whole forward pass (arXiv 2205.05198).

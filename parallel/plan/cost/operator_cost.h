@@ -58,6 +58,9 @@ Boundary boundary_of(const CostContext& context);
 // Seconds of one transfer between these pipeline ranks, including the receivers' gather.
 double boundary_seconds(const CostContext& context, const RankGroup& neighbours);
 
+// Seconds of an operator's matrix products for one micro-batch, forward and backward, with the casts of FP8.
+double product_seconds(const CostContext& context, const Operator& item);
+
 // Cost of one block for one micro-batch, forward and backward, with its collectives and its recompute.
 StageCost block_cost(const CostContext& context, const OperatorList& operators);
 

@@ -144,10 +144,10 @@ double shared_embedding_bytes(const Partition& partition) {
 double optimizer_bytes_per_parameter(const PrecisionRecipe& precision) {
   const StateTypes types = most_states(precision);
   const double states = (types.master ? types.master_bytes() : types.weight_bytes()) + types.moment_bytes();
-  // The scales of small moments need a second pass.
-  const double passes = types.first_moment == ElementType::float32 ? 1 : 2;
+  // The scales of small moments need a pass before that which writes: it reads states and gradients once more.
+  const double more_reads = types.first_moment == ElementType::float32 ? 0 : 1;
   // Gradients are passed over three times: norm, update, clearing for the next step. States are read and written.
-  return 3 * types.gradient_bytes() + 2 * passes * states + moved_weight_bytes(types);
+  return (3 + more_reads) * types.gradient_bytes() + (2 + more_reads) * states + moved_weight_bytes(types);
 }
 
 std::vector<double> optimizer_seconds(const CostContext& context) {

@@ -42,5 +42,8 @@ std::vector<PlanSuggestion> suggest(const Plan& plan, const ClusterProfile& prof
 // Plans the recipe again without FP8. Returns a warning if that is no slower and fits as well: FP8 then risks accuracy
 // and saves only memory that is available anyway. Returns none if the recipe does not use FP8.
 std::optional<std::string> fp8_does_not_pay(const Plan& plan, const ClusterProfile& profile);
+// A warning for each shape of the layers' products that FP8 makes no faster, with the casts that it needs. None for a
+// device without FP8 products, where that holds for all of them.
+std::vector<std::string> products_without_fp8_gain(const Plan& plan, const ClusterProfile& profile);
 
 }  // namespace llmtrain

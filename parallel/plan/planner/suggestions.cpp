@@ -87,15 +87,4 @@ std::vector<PlanSuggestion> suggest(const Plan& plan, const ClusterProfile& prof
   return suggestions;
 }
 
-std::optional<std::string> fp8_does_not_pay(const Plan& plan, const ClusterProfile& profile) {
-  if (!multiplies_fp8(plan.report.recipe.precision.fp8_level)) return std::nullopt;
-  Recipe recipe = plan.report.recipe;
-  recipe.precision.fp8_level = Fp8Level::off;
-  const PlanReport without = make_plan(recipe, profile).report;
-  const double with_seconds = plan.report.step.seconds;
-  if (without.step.seconds > with_seconds || (plan.report.fits && !without.fits)) return std::nullopt;
-  return fmt::format("precision.fp8_level: FP8 does not pay off: {} per step with it, {} with \"off\"",
-                     format_duration(with_seconds), format_duration(without.step.seconds));
-}
-
 }  // namespace llmtrain

@@ -285,7 +285,7 @@ TEST_CASE("the optimizer's memory traffic is divided over ZeRO's shards") {
   precision.fp8_level = Fp8Level::o1;
   CHECK(optimizer_bytes_per_parameter(precision) == 3 * 1 + 2 * 10);
   precision.fp8_level = Fp8Level::o3;
-  CHECK(optimizer_bytes_per_parameter(precision) == 3 * 1 + 2 * 2 * 5 + 1);
+  CHECK(optimizer_bytes_per_parameter(precision) == 4 * 1 + 3 * 5 + 1);
   CHECK(Planned({"memory.offload.optimizer=true"}).costs().optimizer_seconds.front() >
         2 * whole.costs().optimizer_seconds.front());
 }
