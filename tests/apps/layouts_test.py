@@ -11,7 +11,7 @@ from program import ProgramTest
 
 # In bf16 layouts differ by 5e-4; a run that learned nothing would be off by a third.
 LOSS, NORM, LOSS_IN_BF16, LOSS_IN_FP8 = 1e-5, 1e-4, 5e-3, 5e-3
-STEPS = 24
+STEPS = 14
 # One layout per line: the number of ranks, then recipe keys by their short names. Each in fp32.
 KEYS = {"micro": "batch.micro", "zero": "parallel.zero_stage", "shards": "parallel.zero_shard_ranks",
         "overlap": "parallel.overlap", "pipeline": "parallel.pipeline", "tensor": "parallel.tensor",
@@ -236,7 +236,7 @@ class Layouts(ProgramTest):
     def write_recipe(self, model):
         self.write("recipe.json", {"name": "layouts", "model": model, "data": {"train": [{"path": "text.txt"}]},
                                    "batch": {"global": 8, "micro": 1}, "log": {"tensorboard": False},
-                                   "training": {"steps": STEPS, "learning_rate": {"peak": 2e-3, "warmup_steps": 8}}})
+                                   "training": {"steps": STEPS, "learning_rate": {"peak": 2e-3, "warmup_steps": 4}}})
 
     def train(self, job):
         """The losses and gradient norms of a run; `job` is its folder and the line of its layout."""
