@@ -56,7 +56,8 @@ class NeighbourList {
   }
 
   void change_batch() {
-    for (const std::int64_t micro : {recipe_.batch.micro / 2, recipe_.batch.micro * 2})
+    // The smallest at once: halving again and again would be as many decisions.
+    for (const std::int64_t micro : {std::int64_t{1}, recipe_.batch.micro / 2, recipe_.batch.micro * 2})
       if (micro > 0) add([&](Recipe& other) { other.batch.micro = micro; });
   }
 
@@ -98,7 +99,7 @@ class NeighbourList {
   }
 
   void set_tensor(std::int64_t tensor, std::int64_t data) {
-    const bool splits_experts = !recipe_.model.moe || recipe_.parallel.expert_tensor == recipe_.parallel.tensor;
+    const bool splits_experts = recipe_.parallel.expert_tensor == recipe_.parallel.tensor;
     add([&](Recipe& other) {
       other.parallel.tensor = tensor;
       other.parallel.data = data;
@@ -146,10 +147,13 @@ std::string change_words(const Recipe& recipe, const Recipe& other) {
   for (const char* section : {"batch", "parallel", "pipeline", "memory", "kernels"}) {
     for (const auto& item : after[section].items()) {
       const auto has = [&](const Json& of) { return of[section][item.key()] == item.value(); };
+      // It follows `tensor`, and no file states it for a model without experts.
+      if (item.key() == "expert_tensor" && !other.model.moe) continue;
       // A file that does not state the key follows its default, which may be another now.
       const bool may_follow = before[section][item.key()] == before_default[section][item.key()];
       if (has(before) && (!may_follow || has(after_default))) continue;
-      words += (words.empty() ? "" : " --set ") + std::string(section) + "." + item.key() + "=" + set_word(item.value());
+      words +=
+          (words.empty() ? "" : " --set ") + std::string(section) + "." + item.key() + "=" + set_word(item.value());
     }
   }
   return words;

@@ -63,6 +63,18 @@ TEST_CASE("a recipe that does not fit gets suggestions that make it fit") {
   CHECK(check_promises(small_gpt, {"model.hidden_size=8192", "model.heads=64", "parallel.zero_stage=0"}) > 0);
 }
 
+TEST_CASE("where no single change makes a recipe fit, a suggestion makes several") {
+  // Its states need ZeRO-3, and the activations of four long sequences something else besides.
+  const std::vector<Override> large{"model.hidden_size=8192", "model.heads=64", "model.max_sequence_length=4096",
+                                    "batch.global=64",        "batch.micro=4",  "kernels.attention=flash",
+                                    "precision.compute=bf16"};
+  CHECK(check_promises(small_gpt, large) > 0);
+  const Recipe recipe = small_gpt(large);
+  const auto suggestions = suggest(make_plan(recipe, profile_of(recipe)), profile_of(recipe));
+  REQUIRE_FALSE(suggestions.empty());
+  CHECK_THAT(suggestions.front().change, Catch::Contains("parallel.zero_stage=3") && Catch::Contains("batch.micro="));
+}
+
 TEST_CASE("more tensor ranks change the defaults that follow from them, including those of experts") {
   const auto read = [](const std::vector<Override>& overrides) { return small_gpt(overrides); };
   CHECK(check_promises(read, {"model.hidden_size=5120", "model.heads=40", "model.moe={\"experts\": 4, \"every\": 2}"}) >
