@@ -3,7 +3,8 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <new>
+
+#include "core/base/host_memory.h"
 
 namespace llmtrain {
 namespace {
@@ -55,9 +56,8 @@ std::optional<Error> error_of(const std::function<void()>& work) {
     return std::nullopt;
   } catch (const Error& error) {
     return error;
-  } catch (const std::bad_alloc&) {
-    return Error(ExitCode::internal_error, "out of memory: this machine cannot hold what was asked for");
   } catch (const std::exception& error) {
+    if (const auto text = out_of_memory(error)) return Error(ExitCode::internal_error, *text);
     return Error(ExitCode::internal_error, std::string("internal error: ") + error.what());
   }
 }

@@ -4,7 +4,6 @@
 #include <ATen/ops/add.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +11,7 @@
 #include <cmath>
 #include <vector>
 
+#include "core/base/host_memory.h"
 #include "kernels/attention/attention.h"
 #include "kernels/gemm.h"
 #include "parallel/device/device.h"
@@ -212,8 +212,7 @@ ClusterProfile calibrate(DeviceKind kind, const ClusterProfile& base) {
   profile.sources["device"] = profile.sources["matrix"] = profile.sources["memory"] = "measured";
   profile.sources["attention"] = profile.sources["host"] = "measured";
   if (device.is_cpu()) {
-    profile.device.memory_bytes =
-        static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+    profile.device.memory_bytes = static_cast<double>(host_memory().total);
     profile.node.devices = 1;
     // An assumption, as sources["node"] states: a transfer between processes copies through shared memory.
     profile.node.link_bandwidth = profile.device.memory_bandwidth / 4;

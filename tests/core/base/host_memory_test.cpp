@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/base/host_memory.h"
+
+#include <catch2/catch.hpp>
+#include <new>
+#include <stdexcept>
+#include <string>
+
+#include "tests/support/temporary_directory.h"
+
+namespace llmtrain {
+namespace {
+
+constexpr const char* meminfo = "MemTotal:       2048 kB\nMemFree:         100 kB\nMemAvailable:   1024 kB\n";
+
+HostMemory memory_with(const std::string& limit) {
+  const test::TemporaryDirectory directory;
+  return host_memory(directory.write("meminfo", meminfo), directory.write("memory.max", limit));
+}
+
+}  // namespace
+
+TEST_CASE("a machine has the memory that it says it has", "[memory]") {
+  const HostMemory memory = memory_with("max\n");
+  CHECK(memory.total == 2048 * 1024);
+  CHECK(memory.available == 1024 * 1024);
+  CHECK(memory.limit == 0);
+  CHECK(host_memory().total > 0);
+  CHECK(host_memory().available <= host_memory().total);
+}
+
+TEST_CASE("a container has less, where its limit is below the machine's memory", "[memory]") {
+  const HostMemory memory = memory_with("4096\n");
+  CHECK(memory.total == 4096);
+  CHECK(memory.limit == 4096);
+  CHECK(memory.available == 4096);
+  CHECK(memory_with("9000000000\n").total == 2048 * 1024);
+  CHECK(memory_with("9000000000\n").limit == 0);
+}
+
+TEST_CASE("a system that says nothing has unknown memory", "[memory]") {
+  const HostMemory memory = host_memory("/nowhere", "/nowhere");
+  CHECK(memory.total == 0);
+  CHECK(memory.available == 0);
+}
+
+TEST_CASE("an error of memory says what was asked for and what there is", "[memory]") {
+  // As LibTorch words it (c10/core/impl/alloc_cpu.cpp).
+  const std::runtime_error tensor(
+      "[enforce fail at alloc_cpu.cpp:118] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate "
+      "4294967296 bytes. Error code 12 (Cannot allocate memory)\nframe #0: c10");
+  const auto text = out_of_memory(tensor);
+  REQUIRE(text);
+  CHECK_THAT(*text, Catch::StartsWith("out of memory: 4.00 GiB were asked for, and this machine has ") &&
+                        Catch::Contains("available; llmtrain plan ") && !Catch::Contains("frame"));
+  CHECK_THAT(out_of_memory(std::bad_alloc()).value_or(""), Catch::StartsWith("out of memory: this machine cannot"));
+  const std::runtime_error gpu("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has 1.00 GiB free.\nException");
+  CHECK_THAT(
+      out_of_memory(gpu).value_or(""),
+      Catch::StartsWith("out of memory on the GPU: Tried to allocate 2.00 GiB.") && !Catch::Contains("Exception"));
+  CHECK_FALSE(out_of_memory(std::runtime_error("other")));
+}
+
+}  // namespace llmtrain
