@@ -67,13 +67,16 @@ class Documents(ProgramTest):
         quickstart = recipe("quickstart", checkpoint={"every": 50}, training={"steps": 100})
         quickstart["data"] = {key: [{"path": "../core/**"}] for key in ("train", "validation")}
         self.write("recipes/quickstart.json", quickstart)
-        self.write("recipe.json", recipe("recipe", batch={"global": 8, "micro": 1}))
+        self.write("recipe.json", recipe("recipe", batch={"global": 16, "micro": 1}))
         self.write("other.json", recipe("other", batch={"global": 8, "micro": 2}))
 
     def run_command(self, command):
         """As a person's shell runs it, where the program is in the path."""
         path = f"{self.folder / 'build'}:{os.environ['PATH']}"
-        environment = {"PATH": path, "HOME": str(self.folder), "OMP_NUM_THREADS": "1", "LC_ALL": "C.UTF-8"}
+        environment = {"PATH": path, "HOME": str(self.folder), "OMP_NUM_THREADS": "1", "LC_ALL": "C.UTF-8",
+                       # More ranks than cores, and root in a container.
+                       "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1",
+                       "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         result = subprocess.run(["bash", "-e", "-o", "pipefail", "-c", command], cwd=self.folder, env=environment,
                                 stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         self.assertEqual(result.returncode, 0, f"{command}\n{result.stdout}{result.stderr}")
