@@ -17,7 +17,8 @@ std::filesystem::path programs_folder();
 // profiles_folder() or, where the user may not write there, in llmtrain of XDG_CONFIG_HOME or ~/.config.
 std::filesystem::path calibrated_profile();
 
-// The profile and the program that the recipe names; a processor that "auto" finds has this machine's memory. Throws as load_profile() does.
+// The profile and the program that the recipe names; a processor that "auto" finds has this machine's memory. Throws as
+// load_profile() does.
 ClusterProfile profile_of(const Recipe& recipe);
 
 }  // namespace llmtrain::app

@@ -125,7 +125,7 @@ struct Graph {
   // all do where a pattern names one of them. Throws Error(bad_recipe) where a pattern matches no layer's matrix.
   static Graph build(const ModelRecipe& model, const HighPrecisionRecipe& high_precision = {});
   // The same with the routing that the model replays, if it does. Reads the trace; throws Error as ReplayedRouting().
-  static Graph build_with_routing(const ModelRecipe& model, const HighPrecisionRecipe& high_precision);
+  static Graph build_with_routing(const ModelRecipe& model, const HighPrecisionRecipe& high_precision = {});
 
   std::int64_t parameter_count() const;
   // Parameters that one token uses: all but the routed experts that it is not sent to.

@@ -30,6 +30,7 @@ std::vector<Unsupported> unsupported_experts(const Recipe& recipe) {
   const ParallelRecipe& parallel = recipe.parallel;
   // All data ranks by default, which are a multiple.
   const std::int64_t shards = parallel.zero_shard_ranks.value_or(parallel.expert);
+  const bool has_fp8 = recipe.precision.fp8_level != Fp8Level::off;
   return {
       {recipe.cluster.device == DeviceKind::cuda, "/model/moe", "a mixture of experts on a GPU",
        "set cluster.device to \"cpu\""},
@@ -37,6 +38,11 @@ std::vector<Unsupported> unsupported_experts(const Recipe& recipe) {
       {stores_fp8(recipe.precision.fp8_level) && (parallel.expert > 1 || parallel.expert_tensor != parallel.tensor),
        "/precision/fp8_level", "FP8 weights and gradients of experts on several ranks",
        "use \"O0\", or parallel.expert 1 and parallel.expert_tensor as parallel.tensor"},
+      // The experts' products of a layer take their scales by rows, in every layer alike.
+      {has_fp8 && recipe.precision.high_precision != HighPrecisionRecipe{}, "/precision/high_precision",
+       "layers in high precision beside experts in FP8", "leave it out, or set precision.fp8_level to \"off\""},
+      // They would say nothing of the experts' products.
+      {has_fp8 && recipe.log.fp8_statistics, "/log/fp8_statistics", "statistics of experts in FP8", "set it to false"},
       {shards % parallel.expert != 0, "/parallel/zero_shard_ranks", std::to_string(shards),
        "use a multiple of parallel.expert"},
   };

@@ -63,8 +63,8 @@ class Layout {
 
 // The number of scalars that every rank sends to all others once per step, in float64: its part of the loss, its part
 // of the gradients' squared norm, whether it was asked to stop, how long it computed, with experts the sums of its
-// routing, and with FP8 gradients how many there are and how many saturated; with log.routing how many tokens chose each
-// expert of each layer. Each rank sums them in rank order.
+// routing, and with FP8 gradients how many there are and how many saturated; with log.routing how many tokens chose
+// each expert of each layer. Each rank sums them in rank order.
 inline std::size_t step_scalars(const Recipe& recipe) {
   const ModelRecipe& model = recipe.model;
   const std::int64_t counts = recipe.log.routing ? expert_layers(model) * model.moe->experts : 0;

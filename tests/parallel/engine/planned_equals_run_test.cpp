@@ -336,30 +336,6 @@ void check_layout(const TrainingSetting& setting, const RankCase& layout) {
   }
 }
 
-}  // namespace
-
-TEST_CASE("a step executes the schedule, sends the planned bytes, and needs the planned memory") {
-  const TrainingSetting setting;
-  for (const RankCase& layout : layouts) check_layout(setting, layout);
-}
-
-TEST_CASE("so does a step with FP8") {
-  const TrainingSetting setting;
-  for (const RankCase& layout : fp8_layouts) check_layout(setting, layout);
-}
-
-TEST_CASE("FP8 levels store the planned bytes of a matrix's element") {
-  const TrainingSetting setting;
-  for (const auto& [level, expected] : {std::pair{"O1", 11.0}, {"O2", 6.0}, {"O3", 7.0}}) {
-    const RankCase alone{1, {std::string("precision.fp8_level=\"") + level + "\""}};
-    const MatrixBytes bytes = matrix_bytes(plan_of(recipe_of(setting, alone)));
-    CHECK(bytes.planned == expected);
-    CHECK(bytes.reported == Approx(expected).epsilon(1e-3));
-  }
-}
-
-namespace {
-
 // By Zipf's law: the first rank has the most tokens, and the plan is of such a rank.
 void check_skewed(const TrainingSetting& setting, const RankCase& layout) {
   INFO(in_words(layout.ranks, layout.overrides));
@@ -382,6 +358,26 @@ void check_skewed(const TrainingSetting& setting, const RankCase& layout) {
 }
 
 }  // namespace
+
+TEST_CASE("a step executes the schedule, sends the planned bytes, and needs the planned memory") {
+  const TrainingSetting setting;
+  for (const RankCase& layout : layouts) check_layout(setting, layout);
+}
+
+TEST_CASE("so does a step with FP8") {
+  const TrainingSetting setting;
+  for (const RankCase& layout : fp8_layouts) check_layout(setting, layout);
+}
+
+TEST_CASE("FP8 levels store the planned bytes of a matrix's element") {
+  const TrainingSetting setting;
+  for (const auto& [level, expected] : {std::pair{"O1", 11.0}, {"O2", 6.0}, {"O3", 7.0}}) {
+    const RankCase alone{1, {std::string("precision.fp8_level=\"") + level + "\""}};
+    const MatrixBytes bytes = matrix_bytes(plan_of(recipe_of(setting, alone)));
+    CHECK(bytes.planned == expected);
+    CHECK(bytes.reported == Approx(expected).epsilon(1e-3));
+  }
+}
 
 TEST_CASE("so does the busiest rank of a skewed routing, and its idle ranks do not wait for tokens") {
   const TrainingSetting setting;

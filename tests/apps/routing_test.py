@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where tokens go: counts of a run's routing, and a run and a plan that replay them."""
+import json
+import unittest
+
+from program import TrainingTest
+
+
+class Routing(TrainingTest):
+    """A run counts the tokens of each expert, and another one replays them."""
+
+    MOE = {"experts": 4, "top_k": 2, "ffn_hidden_size": 16, "capacity_factor": 0, "every": 2}
+
+    def counts(self, run):
+        return [json.loads(line) for line in (self.folder / "runs" / run / "routing.jsonl").read_text().splitlines()]
+
+    def test_recorded_and_replayed(self):
+        recipe = self.recipe({"model.moe": self.MOE, "model.layers": 4, "training.steps": 2, "log.routing": True})
+        self.write("recipe.json", recipe)
+        self.train("--run-dir", "runs/recorded")
+        recorded = self.counts("recorded")
+        self.assertEqual([(row["step"], row["layer"]) for row in recorded], [(1, 1), (1, 3), (2, 1), (2, 3)])
+        tokens = recipe["batch"]["global"] * recipe["model"]["max_sequence_length"]
+        for row in recorded:
+            self.assertEqual(sum(row["chosen"]), 2 * tokens)
+        for row in self.rows("runs/recorded"):
+            self.assertTrue(0 < row["router_entropy"] <= 1)
+        trace = ("--set", "model.moe.routing_trace=runs/recorded/routing.jsonl")
+        self.train("--run-dir", "runs/replayed", "--set", "seed=7", *trace)
+        self.assertEqual(self.counts("replayed"), recorded)
+        self.write("recipe.json", {**recipe, "log": {"routing": False}})
+        planned = self.run_program("plan", "recipe.json", "--json", *trace)
+        self.assertGreater(json.loads(planned.stdout)["routing"]["expert_load"], 1, planned.stderr)
+        planned = self.run_program("plan", "recipe.json", "--set", "model.moe.routing_zipf=9")
+        self.assertIn("the fullest expert has 2.00 times", " ".join(planned.stdout.split()))
+        self.refused(2, ["/model/moe/routing_trace:"], "plan", "recipe.json", *trace, "--set", "model.moe.routing_zipf=1")
+        self.refused(66, ["nowhere.jsonl"], "plan", "recipe.json", "--set", "model.moe.routing_trace=nowhere.jsonl")
+        (self.folder / "runs/recorded/routing.jsonl").write_text("{}")
+        self.refused(65, ["routing.jsonl: line 1"], "run", "recipe.json", *trace)
+
+    def test_needs_experts(self):
+        self.refused(2, ["/log/routing:"], "validate", "recipe.json", "--set", "log.routing=true")
+
+
+if __name__ == "__main__":
+    unittest.main()
