@@ -236,7 +236,7 @@ class Layouts(ProgramTest):
     def write_recipe(self, model):
         self.write("recipe.json", {"name": "layouts", "model": model, "data": {"train": [{"path": "text.txt"}]},
                                    "batch": {"global": 8, "micro": 1}, "log": {"tensorboard": False},
-                                   "training": {"steps": STEPS, "learning_rate": {"peak": 2e-3, "warmup_steps": 4}}})
+                                   "training": {"steps": STEPS, "learning_rate": {"peak": 3e-3, "warmup_steps": 4}}})
 
     def train(self, job):
         """The losses and gradient norms of a run; `job` is its folder and the line of its layout."""
