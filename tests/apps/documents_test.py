@@ -106,9 +106,6 @@ class Documents(ProgramTest):
     def test_the_command_line(self):
         self.write("prompts.txt", "The \n")
         self.write("questions.jsonl", json.dumps({"context": "a", "choices": ["b", "c"], "answer": 0}) + "\n")
-        vocabulary = {chr(code + 256 if code < 33 else code): code for code in range(127)}
-        self.write("tokenizer.json", {"model": {"type": "BPE", "vocab": vocabulary, "merges": []},
-                                      "pre_tokenizer": {"type": "ByteLevel"}})
         self.write("corpus/a.jsonl", json.dumps({"text": "abc"}) + "\n")
         for name, steps in (("other", 100), ("first", 2), ("second", 2)):
             self.write(f"{name}.run.json", recipe(name, training={"steps": steps}))
