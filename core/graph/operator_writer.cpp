@@ -39,7 +39,7 @@ double OperatorWriter::input_bytes(std::initializer_list<ParameterRole> weights)
 Operator& OperatorWriter::linear(std::string name, const MatrixProduct& product,
                                  std::initializer_list<ParameterRole> weights) {
   Operator& item = grouped_linear(std::move(name), product, weights);
-  if (setting_.uses_fp8() && setting_.agrees_on_scales) agree_on_scales(item);
+  if (item.uses_fp8 && setting_.agrees_on_scales) agree_on_scales(item);
   return item;
 }
 
