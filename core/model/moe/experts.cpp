@@ -31,7 +31,8 @@ ScaledRows Experts::activate(const at::Tensor& hidden, const at::Tensor& scales)
 }
 
 void Experts::round_gradient(const at::Tensor& gradient, Columns columns) const {
-  if (scaling_) RowScaling::round_(gradient, scaling_->scales(gradient, Fp8Format::e5m2, columns), Fp8Format::e5m2);
+  if (scaling_)
+    RowScaling::round_in_place(gradient, scaling_->scales(gradient, Fp8Format::e5m2, columns), Fp8Format::e5m2);
 }
 
 at::Tensor Experts::forward(const ScaledRows& rows, const kernels::ExpertRows& map, Saved& saved) const {

@@ -20,7 +20,7 @@ at::Tensor GroupedLinear::weights(at::Tensor& scales) const {
   if (!scales.defined()) scales = scaling_->scales(weights.flatten(1), Fp8Format::e4m3, RowScaling::Columns::split);
   // Those that are stored with a scale are a copy already.
   if (!weight_.is_scaled()) weights = weights.clone();
-  RowScaling::round_(weights.flatten(1), scales, Fp8Format::e4m3);
+  RowScaling::round_in_place(weights.flatten(1), scales, Fp8Format::e4m3);
   return weights;
 }
 

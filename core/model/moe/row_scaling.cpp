@@ -62,7 +62,7 @@ ScaledRows RowScaling::cast(const at::Tensor& x, const at::Tensor& scales, Fp8Fo
   return result;
 }
 
-void RowScaling::round_(const at::Tensor& x, const at::Tensor& scales, Fp8Format format) {
+void RowScaling::round_in_place(const at::Tensor& x, const at::Tensor& scales, Fp8Format format) {
   for_pieces(x, [&](std::int64_t first, std::int64_t rows) {
     const at::Tensor scale = scales.narrow(0, first, rows);
     const at::Tensor payload = payload_of(x.narrow(0, first, rows), scale, format);

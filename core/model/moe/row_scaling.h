@@ -35,7 +35,7 @@ class RowScaling {
   // Saturated and rounded to nearest.
   static ScaledRows cast(const at::Tensor& x, const at::Tensor& scales, kernels::Fp8Format format);
   // x becomes the numbers that the format can represent, in its own type.
-  static void round_(const at::Tensor& x, const at::Tensor& scales, kernels::Fp8Format format);
+  static void round_in_place(const at::Tensor& x, const at::Tensor& scales, kernels::Fp8Format format);
 
  private:
   const RowRanks* features_;

@@ -19,9 +19,9 @@ std::vector<std::string> recipe_warnings(const Recipe& recipe) {
   }
   // Warnings and no rules, because planners and people compare FP8 levels by that key alone.
   if (recipe.log.fp8_statistics && !multiplies_fp8(recipe.precision.fp8_level))
-    warnings.push_back("log.fp8_statistics: there is nothing to describe: precision.fp8_level is \"off\"");
+    warnings.emplace_back("log.fp8_statistics: there is nothing to describe: precision.fp8_level is \"off\"");
   if (recipe.precision.gradient_scaling != GradientScaling::automatic && !stores_fp8(recipe.precision.fp8_level))
-    warnings.push_back(
+    warnings.emplace_back(
         "precision.gradient_scaling: no gradients are in FP8: they are from precision.fp8_level \"O1\" on");
   return warnings;
 }

@@ -78,8 +78,8 @@ std::vector<PlanSuggestion> suggest(const Plan& plan, const ClusterProfile& prof
     return !other.fits || (report.fits && other.step_seconds >= worthwhile * report.step.seconds);
   });
   std::ranges::stable_sort(better, {}, &Neighbour::step_seconds);
-  const auto same = std::ranges::unique(better, &Neighbour::prices_like);
-  better.erase(same.begin(), same.end());
+  const auto same = [](const Neighbour& left, const Neighbour& right) { return left.prices_like(right); };
+  better.erase(std::unique(better.begin(), better.end(), same), better.end());
   if (better.size() > suggestion_count) better.resize(suggestion_count);
   std::vector<PlanSuggestion> suggestions;
   for (const Neighbour& other : better)

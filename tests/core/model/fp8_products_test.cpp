@@ -92,7 +92,7 @@ TEST_CASE("a row's scale is that of its largest magnitude, on any rank that has 
   // Above the largest payload numbers saturate.
   CHECK(at::equal(cast.widened(at::kFloat).select(1, 0), at::tensor({7.0F, 0.0F, 0.0F})));
   const at::Tensor in_place = 1.01F * x;
-  RowScaling::round_(in_place, cast.scales, kernels::Fp8Format::e4m3);
+  RowScaling::round_in_place(in_place, cast.scales, kernels::Fp8Format::e4m3);
   CHECK(at::equal(in_place, cast.widened(at::kFloat)));
   CHECK(scaling.scales(x.narrow(0, 0, 0), kernels::Fp8Format::e4m3, RowScaling::Columns::whole).numel() == 0);
 }
