@@ -28,9 +28,18 @@ std::vector<std::string> candidates() {
   return files;
 }
 
+// OpenMP's threads wait for their next loop awake, for milliseconds unless told otherwise, and take cores from other
+// processes and ranks meanwhile: beside busy ones a step then takes several times its share. This many turns (some 50
+// microseconds) cover the time between the loops of an operator and of the next. libgomp reads it when it is loaded.
+void wait_briefly() {
+  constexpr const char* turns = "3000";
+  if (std::getenv("OMP_WAIT_POLICY") == nullptr) ::setenv("GOMP_SPINCOUNT", turns, 0);  // 0: a value that is set stays
+}
+
 }  // namespace
 
 RuntimeInterface& load_runtime() {
+  wait_briefly();
   std::string reasons;
   for (const std::string& file : candidates()) {
     // LibTorch's own libraries resolve each other's symbols globally.

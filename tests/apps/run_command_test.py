@@ -380,6 +380,16 @@ class SmallRun(TrainingTest):
         few = json.loads(self.run_program("doctor", "--json", environment={"OMP_NUM_THREADS": "none"}).stdout)
         self.assertIn("OMP_NUM_THREADS", [f["name"] for f in few["findings"] if f["state"] == "note"])
 
+    def test_waiting_threads_go_to_sleep(self):
+        # What libgomp itself says that it read when it was loaded.
+        def spin_count(**environment):
+            answer = self.run_program("doctor", "--json", environment={"OMP_DISPLAY_ENV": "verbose", **environment})
+            return re.search(r"GOMP_SPINCOUNT = '(\w+)'", answer.stderr)[1]
+
+        self.assertEqual(spin_count(), "3000")
+        self.assertEqual(spin_count(GOMP_SPINCOUNT="70"), "70")
+        self.assertEqual(spin_count(OMP_WAIT_POLICY="passive"), "0")
+
 
 if __name__ == "__main__":
     unittest.main()
