@@ -2,8 +2,8 @@
 """usage: tidy.py BUILD FILE...   runs clang-tidy on these sources, with the flags of BUILD/compile_commands.json
 
 clang-tidy spends most of its time in third-party headers, and parses them again for each source. Sources with the same
-flags are therefore checked together, included into one file, unless their unnamed namespaces define the same name. If a
-group has findings, each of its sources is checked separately, and those results count.
+flags are therefore checked together, included into one file, unless their unnamed namespaces define the same name. A
+group that has findings is divided, down to single sources, whose findings count.
 """
 
 import collections
@@ -17,12 +17,13 @@ import subprocess
 import sys
 import tempfile
 
-GROUP = 12
+GROUP = 40  # a gigabyte of memory or two
 CONFIGURATION = pathlib.Path(__file__).resolve().parents[2] / ".clang-tidy"
 # This check forbids including a .cpp, which is what a group does.
 NOT_FOR_GROUPS = "--checks=-bugprone-suspicious-include"
-# Which shared library exports a name does not change what clang-tidy sees.
-IDLE = re.compile(r" -D\w+_EXPORTS")
+# Which shared library exports a name does not change what clang-tidy sees, nor how code is optimised and tuned.
+IDLE = re.compile(r" (?:-D\w+_EXPORTS|-O\w|-fPI[CE]|-fno-math-errno|-fno-trapping-math|-ffp-contract=off|-mtune=\S+"
+                  r"|-mprefer-vector-width=\d+)(?= )")
 
 
 def compile_flags(build):
@@ -37,30 +38,36 @@ def compile_flags(build):
     return flags
 
 
+ALIAS = re.compile(r"(?:using|namespace) (\w+) = .*;$")
+NAMED = re.compile(r"(?:class|struct|enum class|enum) (\w+)|(\w+)\s*(?:[(={\[;]| :|$)")
+
+
 def private_names(source):
-    """Names that a source defines at the top level of its unnamed namespaces."""
-    names, inside = set(), False
+    """{name: definition} at the top level of its unnamed namespaces. Two sources may define an alias alike."""
+    names, inside = {}, False
     for line in pathlib.Path(source).read_text().splitlines():
         if line.startswith("namespace {"):
             inside = True
         elif line == "}  // namespace":
             inside = False
-        elif inside and re.match(r"\w", line):
-            name = re.search(r"(\w+)\s*(?:[(={\[;]| :|$)", line)
-            names |= {name[1]} if name else set()
+        elif inside and (alias := ALIAS.match(line)):
+            names[alias[1]] = line
+        elif inside and re.match(r"\w|\[\[", line) and (named := NAMED.search(line)):
+            names[named[1] or named[2]] = source
     return names
 
 
 def groups_of(sources, flags):
-    """Pairs of flags and the sources that share them and have no private name in common."""
+    """Pairs of flags and the sources that share them and give no private name two meanings."""
     groups = collections.defaultdict(list)  # by flags: (sources, private names)
     for source in sources:
         names = private_names(source)
         for of_target in flags[source]:
-            fitting = (group for group in groups[of_target] if len(group[0]) < GROUP and not group[1] & names)
+            fitting = (group for group in groups[of_target] if len(group[0]) < GROUP and
+                       all(group[1].get(name, meaning) == meaning for name, meaning in names.items()))
             group = next(fitting, None)
             if group is None:
-                groups[of_target].append(([source], set(names)))
+                groups[of_target].append(([source], dict(names)))
             else:
                 group[0].append(source)
                 group[1].update(names)
@@ -84,7 +91,10 @@ def check(group):
             together.flush()
             if not clang_tidy(NOT_FOR_GROUPS, together.name, "--", *flags):
                 return ""
-    return "".join(clang_tidy(source, "--", *flags) for source in sources)
+        # Halves, because a group may also fail for two sources that do not go together.
+        middle = len(sources) // 2
+        return check((flags, sources[:middle])) + check((flags, sources[middle:]))
+    return clang_tidy(sources[0], "--", *flags)
 
 
 def main():
