@@ -37,20 +37,20 @@ std::size_t bytes_of(const TensorSlice& slice) {
   return static_cast<std::size_t>(*bytes);
 }
 
-// Copies the slices' data into one block of memory, and makes the slices point into it.
-std::shared_ptr<const void> copy_memory(std::vector<TensorSlice>& slices) {
+std::size_t bytes_of(Slices slices) {
   std::size_t total = 0;
   for (const TensorSlice& slice : slices) total += bytes_of(slice);
-  // One block instead of one per slice, of which there may be thousands.
-  std::shared_ptr<std::byte[]> memory(new std::byte[total]);
-  std::byte* next = memory.get();
+  return total;
+}
+
+// Copies the slices' data to `memory`, one after another, and makes the slices point there.
+void move_into(std::byte* memory, std::vector<TensorSlice>& slices) {
   for (TensorSlice& slice : slices) {
     const std::size_t count = bytes_of(slice);
-    if (count > 0) std::memcpy(next, slice.data, count);
-    slice.data = next;
-    next += count;
+    if (count > 0) std::memcpy(memory, slice.data, count);
+    slice.data = memory;
+    memory += count;
   }
-  return memory;
 }
 
 // Between listings, so that waiting does not load the file system.
@@ -157,6 +157,18 @@ CheckpointSaver::~CheckpointSaver() {
   }
 }
 
+void CheckpointSaver::prepare(Slices slices) {
+  if (!recipe_.async) return;
+  const std::size_t bytes = bytes_of(slices);
+  if (bytes <= staging_bytes_) return;
+  finish();  // a write in progress reads the memory
+  staging_.reset();
+  // One block instead of one per slice, of which there may be thousands; cleared, because the system provides a page
+  // when it is first written.
+  staging_ = std::make_unique<std::byte[]>(bytes);
+  staging_bytes_ = bytes;
+}
+
 void CheckpointSaver::write(const CheckpointState& state, Slices slices, std::shared_ptr<const void> memory) {
   finish();
   stall_.reset();
@@ -167,7 +179,8 @@ void CheckpointSaver::write(const CheckpointState& state, Slices slices, std::sh
   // Written under another name and renamed when complete: readers never see a partial checkpoint.
   save->aside = checkpoint_aside(checkpoints_, state.step, writers_);
   if (recipe_.async && !save->memory) {
-    save->memory = copy_memory(save->slices);
+    prepare(save->slices);
+    move_into(staging_.get(), save->slices);
     if (is_first())
       log().debug("checkpoint of step {}: copied in {}", state.step, format_duration(seconds_since(save->start)));
   }
@@ -232,7 +245,7 @@ void CheckpointSaver::report(const Save& save, double seconds) const {
 
 void CheckpointSaver::commit(std::unique_ptr<Save> save) {
   save->phase = Save::Phase::committing;
-  // The copy is written: free it before the next checkpoint may make one.
+  // What the caller lent is written: free it before the next checkpoint brings its own.
   save->memory.reset();
   // Parts are exchanged as manifests, the format that checkpoints already define. Only the first rank commits: it
   // writes the manifest and renames the folder, so that readers see a complete checkpoint or none.

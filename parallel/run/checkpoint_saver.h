@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <filesystem>
 #include <functional>
 #include <future>
@@ -20,7 +21,7 @@ namespace llmtrain {
 
 // Writes checkpoints according to the recipe's `checkpoint` section: with `async` the state is copied in memory and
 // written by a separate thread while training continues, else write() returns when it is on disk. At most one write is
-// in progress, with one copy in memory: the next write waits for it. Used by one thread.
+// in progress, with one copy in memory, which all writes use: the next write waits for it. Used by one thread.
 //
 // Each rank writes its slices at the same time as the others; once all have, the first rank commits the checkpoint. All
 // ranks make the same calls, which block; a failure on one rank is thrown on all. Ranks communicate only within these
@@ -34,6 +35,9 @@ class CheckpointSaver {
   CheckpointSaver(const CheckpointSaver&) = delete;
   CheckpointSaver& operator=(const CheckpointSaver&) = delete;
 
+  // Makes the memory for copies of slices of these sizes, if the recipe asks for copies, so that the first write() does
+  // not wait while the system provides it.
+  void prepare(std::span<const TensorSlice> slices);
   // `slices` are this rank's part. Their memory may change once this returns, unless `memory` owns it: then it is kept
   // instead of being copied. Throws what require_finite_weights() and write_checkpoint() throw, also for the previous
   // write; then this one is not started.
@@ -61,7 +65,9 @@ class CheckpointSaver {
   std::filesystem::path checkpoints_;
   CheckpointRecipe recipe_;
   Communicator& communicator_;
-  std::string writers_;         // part of the name of the temporary folder
+  std::string writers_;  // part of the name of the temporary folder
+  std::unique_ptr<std::byte[]> staging_;
+  std::size_t staging_bytes_ = 0;
   std::unique_ptr<Save> save_;  // the write in progress
   std::optional<double> longest_save_;
   CallTime stall_;                          // of training, for the write in progress

@@ -62,6 +62,7 @@ class TrainingLoop {
     const bool evaluates = recipe_.training.evaluate_every > 0;
     // The loss of the initial weights is the reference for all later ones.
     if (evaluates && trainer_.steps_done() == 0) evaluate();
+    prepare_to_save();
     while (trainer_.steps_done() < recipe_.training.steps) {
       const bool stops = train_step();
       if (every(recipe_.launch.check_replicas_every)) compare_replicas();
@@ -181,6 +182,12 @@ class TrainingLoop {
     if (!is_due_ || trainer_.skipped().in_a_row > 0) return;
     is_due_ = false;
     save();
+  }
+
+  // A GPU's state is copied to the host by state_slices() itself.
+  void prepare_to_save() {
+    if (recipe_.checkpoint.every > 0 && trainer_.model().device().is_cpu())
+      saver_.prepare(state_slices(trainer_.model()).slices);
   }
 
   void save() {

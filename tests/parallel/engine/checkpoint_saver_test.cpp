@@ -105,6 +105,20 @@ TEST_CASE("with async the checkpoint has the contents of memory at the call of w
   CHECK_FALSE(model.is_in(folder.path() / "step-00000001"));
 }
 
+TEST_CASE("checkpoints larger than the memory that was prepared, and after others, have all that was written") {
+  const TemporaryDirectory folder;
+  CheckpointSaver saver(folder.path(), recipe_of(Mode::asynchronous), alone());
+  Model model;
+  const std::vector<TensorSlice> slices = model.slices();
+  saver.prepare(std::span(slices).first(1));
+  for (std::int64_t step = 1; step <= 3; ++step) {
+    model.train(static_cast<float>(step));
+    saver.write(state_of(step), slices);
+    saver.finish();
+    CHECK(model.is_in(newest(folder.path()).value()));
+  }
+}
+
 TEST_CASE("the memory may be freed once write() has returned") {
   const TemporaryDirectory folder;
   CheckpointSaver saver(folder.path(), recipe_of(Mode::asynchronous), alone());
