@@ -367,29 +367,6 @@ class SmallRun(TrainingTest):
         self.write("empty.txt", "")
         self.refused(65, ["empty.txt"], "eval", "runs/small", "--data", "empty.txt")
 
-    def test_doctor(self):
-        answer = self.run_program("doctor", "--json")
-        findings = {finding["name"]: finding for finding in json.loads(answer.stdout)["findings"]}
-        self.assertEqual(answer.returncode, 0, answer.stdout)
-        self.assertRegex(findings["LibTorch"]["text"], r"^\d+\.\d+")
-        for name in ("llmtrain", "processor", "vectors", "cores", "memory", "disk", "MPI", "stack", "OMP_NUM_THREADS"):
-            self.assertIn(name, findings)
-        for finding in findings.values():
-            self.assertIn(finding["state"], ("ok", "note", "missing"))
-            self.assertEqual(finding["state"] == "ok", finding["fix"] == "")
-        few = json.loads(self.run_program("doctor", "--json", environment={"OMP_NUM_THREADS": "none"}).stdout)
-        self.assertIn("OMP_NUM_THREADS", [f["name"] for f in few["findings"] if f["state"] == "note"])
-
-    def test_waiting_threads_go_to_sleep(self):
-        # What libgomp itself says that it read when it was loaded.
-        def spin_count(**environment):
-            answer = self.run_program("doctor", "--json", environment={"OMP_DISPLAY_ENV": "verbose", **environment})
-            return re.search(r"GOMP_SPINCOUNT = '(\w+)'", answer.stderr)[1]
-
-        self.assertEqual(spin_count(), "3000")
-        self.assertEqual(spin_count(GOMP_SPINCOUNT="70"), "70")
-        self.assertEqual(spin_count(OMP_WAIT_POLICY="passive"), "0")
-
 
 if __name__ == "__main__":
     unittest.main()

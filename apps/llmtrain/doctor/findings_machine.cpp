@@ -8,16 +8,13 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
-#include <functional>
-#include <iterator>
-#include <set>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "apps/llmtrain/doctor/findings.h"
 #include "core/base/host_memory.h"
+#include "core/base/processor.h"
 #include "core/base/units.h"
 
 namespace llmtrain::app {
@@ -37,17 +34,20 @@ void find_vector_instructions(std::vector<Finding>& findings) {
                                                                                    {"avx512_bf16", "AVX-512 bf16"},
                                                                                    {"amx_tile", "AMX"},
                                                                                    {"asimd", "NEON"}}};
-  // x86 lists "flags", Arm "Features".
-  std::istringstream words(value_in("/proc/cpuinfo", "flags") + " " + value_in("/proc/cpuinfo", "Features"));
-  const std::set<std::string, std::less<>> flags{std::istream_iterator<std::string>(words), {}};
+  const ProcessorFeatures features = processor_features();
   std::string names;
-  for (const auto& [flag, name] : known) {
-    if (flags.contains(flag)) names.append(names.empty() ? "" : ", ").append(name);
+  for (const auto& [feature, name] : known) {
+    if (features.contains(feature)) names.append(names.empty() ? "" : ", ").append(name);
   }
   findings.push_back(names.empty()
                          ? Finding{FindingState::note, "vectors", "neither AVX2 nor AVX-512: training is slow",
                                    "use a processor made after 2013"}
                          : Finding{FindingState::ok, "vectors", names, ""});
+  findings.push_back(has_bf16_instructions(features)
+                         ? Finding{FindingState::ok, "bf16", "multiplied by instructions of its own", ""}
+                         : Finding{FindingState::note, "bf16",
+                                   "no instructions for it: slower than fp32 on the processor",
+                                   "train with precision.compute \"fp32\""});
 }
 
 // cpu.max holds a container's share of the CPU: "max" or "QUOTA PERIOD" in microseconds.

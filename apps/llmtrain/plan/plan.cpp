@@ -21,6 +21,7 @@
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "core/base/processor.h"
 #include "core/base/units.h"
 #include "core/recipe/recipe_io.h"
 #include "parallel/plan/cost/cluster_profile.h"
@@ -47,11 +48,19 @@ struct PlanOptions {
   PlanOutputs outputs;
 };
 
+std::optional<std::string> bf16_is_slow(const Recipe& recipe, const ClusterProfile& profile) {
+  if (recipe.precision.compute != DataType::bf16 || profile.device.kind != DeviceKind::cpu ||
+      has_bf16_instructions(processor_features()))
+    return std::nullopt;
+  return "precision.compute: this processor has no instructions for bf16: steps take longer than in \"fp32\"";
+}
+
 Plan plan_of(std::shared_ptr<const Layout> layout, const ClusterProfile& profile, Timeline timeline) {
   Plan plan = make_plan(std::move(layout), profile, timeline);
   if (auto warning = fp8_does_not_pay(plan, profile)) plan.report.warnings.push_back(*std::move(warning));
   for (std::string& warning : products_without_fp8_gain(plan, profile))
     plan.report.warnings.push_back(std::move(warning));
+  if (auto warning = bf16_is_slow(plan.report.recipe, profile)) plan.report.warnings.push_back(*std::move(warning));
   return plan;
 }
 
@@ -139,6 +148,7 @@ std::optional<RunPlan> plan_for_run(std::shared_ptr<const Layout> layout, const 
   const ClusterProfile profile = profile_of(layout->recipe());
   const Plan plan = plan_of(std::move(layout), profile, Timeline::record);
   warn_of_memory(plan, profile);
+  if (const auto warning = bf16_is_slow(plan.report.recipe, profile)) log().warn(*warning);
   RunPlan summary;
   summary.profile = plan.report.profile;
   summary.step_seconds = plan.report.step.seconds;

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <iosfwd>
+#include <set>
+#include <string>
+
+namespace llmtrain {
+
+// Extensions of the instruction set by Linux's names, such as "avx2" or "asimd".
+using ProcessorFeatures = std::set<std::string, std::less<>>;
+
+// Of this machine's first processor; empty where the system does not say.
+ProcessorFeatures processor_features();
+// The same from the contents of /proc/cpuinfo, where x86 lists "flags" and Arm "Features".
+ProcessorFeatures processor_features(std::istream& cpuinfo);
+
+// Whether bf16 is multiplied by instructions of its own. Elsewhere it is widened to fp32 first, so that a step takes
+// longer than in fp32.
+bool has_bf16_instructions(const ProcessorFeatures& features);
+
+}  // namespace llmtrain
