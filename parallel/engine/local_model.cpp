@@ -28,10 +28,9 @@ std::optional<kernels::RopeTable> rope_table(const ModelRecipe& model, const at:
                                   rope_amplitude(model), device);
 }
 
-// What only ranks know: that an automatic device is a GPU.
+// Before anything is allocated. Only ranks know whether an automatic device is a GPU.
 void require_executable_on(const at::Device& device, Recipe recipe) {
-  if (!device.is_cuda()) return;
-  recipe.cluster.device = DeviceKind::cuda;
+  recipe.cluster.device = device.is_cuda() ? DeviceKind::cuda : DeviceKind::cpu;
   const std::vector<std::string> reasons = not_executable(recipe);
   if (!reasons.empty()) throw Error(ExitCode::bad_recipe, reasons.front());
 }

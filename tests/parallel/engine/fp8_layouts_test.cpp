@@ -189,6 +189,19 @@ TEST_CASE("every FP8 gradient is counted once, and none saturates in the first s
   }
 }
 
+TEST_CASE("a layout that FP8 gradients cannot have is refused before it is used", "[ranks]") {
+  const TrainingSetting setting;
+  for (const Overrides& layout :
+       {Overrides{zero(2), "pipeline.schedule=\"1f1b\""}, Overrides{zero(1), "parallel.zero_shard_ranks=1"}}) {
+    const Recipe recipe = setting.recipe(fp8_gradients + layout + Overrides{"batch.micro=2"});
+    const auto start = [&](Communicator& communicator) {
+      const Trainer trainer(layout_of(recipe, 2), communicator, at::kCPU);
+    };
+    CHECK_THROWS_WITH(LocalWorld(2).run(start),
+                      Catch::Contains("with FP8 gradients") && Catch::Contains("can be planned but not run yet"));
+  }
+}
+
 TEST_CASE("FP8 runs are bitwise reproducible", "[ranks]") {
   const TrainingSetting setting;
   const Overrides bf16{"batch.micro=2", "precision.compute=\"bf16\""};
