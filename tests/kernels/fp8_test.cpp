@@ -2,20 +2,24 @@
 #include "kernels/fp8.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/_scaled_mm.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/mm.h>
 #include <ATen/ops/nextafter.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 
+#include "kernels/gemm.h"
 #include "kernels/vector/fp8.h"
 #include "tests/kernels/thread_count.h"
 #include "tests/kernels/vector_levels.h"
@@ -164,6 +168,50 @@ TEST_CASE("the noise of a cast is that of the format") {
   };
   CHECK(signal_to_noise(Fp8Format::e4m3) == Approx(31.5).margin(0.5));
   CHECK(signal_to_noise(Fp8Format::e5m2) == Approx(25.5).margin(0.5));
+}
+
+// A matrix in FP8: payload ÷ scale.
+struct Fp8Matrix {
+  at::Tensor payload, scale;
+
+  at::Tensor values(at::ScalarType type) const { return widen_fp8(payload.contiguous(), scale, type); }
+  Fp8Matrix transposed() const { return {payload.t(), scale}; }
+};
+
+Fp8Matrix random_fp8(std::int64_t rows, std::int64_t columns, Fp8Format format) {
+  const at::Tensor x = at::randn({rows, columns}, at::kFloat), scale = fp8_scale(largest_magnitude(x), format);
+  return {cast_to_fp8(x, scale, format), scale};
+}
+
+// left · right: within the bound of a sum in fp32 (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1)
+// from float64's product, and from the library's of the payloads, whose right operand it wants stored by columns.
+void check_product(const at::Tensor& got, const Fp8Matrix& left, const Fp8Matrix& right) {
+  const at::Tensor a = left.values(at::kDouble), b = right.values(at::kDouble);
+  const at::Tensor bound = at::mm(a.abs(), b.abs()) * (std::ldexp(1.0, -24) * static_cast<double>(a.size(1)));
+  const at::Tensor library =
+      at::_scaled_mm(left.payload.contiguous(), right.payload.t().contiguous().t(), left.scale.reciprocal(),
+                     right.scale.reciprocal(), std::nullopt, std::nullopt, at::kFloat);
+  CHECK((got.to(at::kDouble) - at::mm(a, b)).abs().le(bound).all().item<bool>());
+  CHECK((got.to(at::kDouble) - library.to(at::kDouble)).abs().le(2 * bound).all().item<bool>());
+}
+
+TEST_CASE("products of widened payloads are torch._scaled_mm's and float64's, of odd shapes too") {
+  struct Shape {
+    std::int64_t tokens, input, output;
+  };
+  for (const Shape& shape : {Shape{2, 1, 3}, {3, 5, 7}, {17, 33, 9}, {64, 48, 257}, {129, 320, 96}}) {
+    INFO(shape.tokens << " tokens, " << shape.input << " to " << shape.output);
+    const Fp8Matrix x = random_fp8(shape.tokens, shape.input, Fp8Format::e4m3);
+    const Fp8Matrix weight = random_fp8(shape.output, shape.input, Fp8Format::e4m3);
+    const Fp8Matrix dy = random_fp8(shape.tokens, shape.output, Fp8Format::e5m2);
+    const at::Tensor wide_x = x.values(at::kFloat), wide_weight = weight.values(at::kFloat),
+                     wide_dy = dy.values(at::kFloat);
+    check_product(kernels::linear(wide_x, wide_weight, std::nullopt), x, weight.transposed());
+    check_product(linear_backward_input(wide_dy, wide_weight), dy, weight);
+    at::Tensor dweight = at::zeros({shape.output, shape.input}, at::kFloat);
+    linear_backward_weight(wide_dy, wide_x, dweight, Accumulation::overwrite);
+    check_product(dweight, dy.transposed(), x);
+  }
 }
 
 }  // namespace
