@@ -31,10 +31,17 @@ void check_size(const char* name, const at::Tensor& x, std::int64_t n) {
 }
 
 // Training keeps weights and moments in fp32. float64 states (in tests) and GPU tensors use the reference path.
+bool has_fp32_states(const AdamwState& state) {
+  return is_flat(state.weights, at::kFloat) && is_flat(state.m, at::kFloat) && is_flat(state.v, at::kFloat);
+}
+
 bool can_fuse(const AdamwState& state, const at::Tensor& gradients, const std::optional<at::Tensor>& compute_weights) {
-  return is_flat(state.weights, at::kFloat) && is_flat(state.m, at::kFloat) && is_flat(state.v, at::kFloat) &&
-         (is_flat(gradients, at::kFloat) || is_flat(gradients, at::kBFloat16)) &&
+  return has_fp32_states(state) && (is_flat(gradients, at::kFloat) || is_flat(gradients, at::kBFloat16)) &&
          (!compute_weights || is_flat(*compute_weights, at::kBFloat16));
+}
+
+vector::AdamwKernels adamw_loops() {
+  return vector::at_level([]<int level> { return vector::adamw_kernels_for<level>(); });
 }
 
 double bias_correction(double beta, std::int64_t step) { return 1 - std::pow(beta, static_cast<double>(step)); }
@@ -64,6 +71,19 @@ void fused_step(Kernel kernel, AdamwState& state, const at::Tensor& gradients, c
   // Elementwise, so dividing the range among threads cannot change a bit of the result.
   at::parallel_for(0, state.weights.numel(), weights_per_thread,
                    [&](std::int64_t begin, std::int64_t end) { kernel(arrays, constants, begin, end); });
+}
+
+// The loops know no fp16: gradients are widened, and compute weights rounded, a piece at a time.
+void fused_step_in_pieces(AdamwState& state, const at::Tensor& gradients, const AdamwStep& step,
+                          const std::optional<at::Tensor>& compute_weights) {
+  constexpr std::int64_t piece = 1 << 16;
+  const auto kernel = adamw_loops().fp32;
+  for (std::int64_t begin = 0; begin < state.weights.numel(); begin += piece) {
+    const auto part = [&](const at::Tensor& x) { return x.slice(0, begin, begin + piece); };
+    AdamwState states{part(state.weights), part(state.m), part(state.v)};
+    fused_step<float>(kernel, states, part(gradients).to(at::kFloat), step, std::nullopt);
+    if (compute_weights) part(*compute_weights).copy_(states.weights);
+  }
 }
 
 // The same step in LibTorch operators. The decay multiplies the weights before the update and does not enter the
@@ -104,10 +124,6 @@ vector::ScaledAdamwConstants constants_of(const ScaledAdamwState& state, const A
           .gradients = 1 / state.gradients.scale};
 }
 
-vector::AdamwKernels adamw_loops() {
-  return vector::at_level([]<int level> { return vector::adamw_kernels_for<level>(); });
-}
-
 }  // namespace
 
 void adamw_(AdamwState& state, const at::Tensor& gradients, const AdamwStep& step,
@@ -118,6 +134,8 @@ void adamw_(AdamwState& state, const at::Tensor& gradients, const AdamwStep& ste
   check_size("gradients", gradients, n);
   if (compute_weights) check_size("compute_weights", *compute_weights, n);
   // The fused step writes the rounded compute weights in the same pass over memory; the reference needs another one.
+  if (has_fp32_states(state) && gradients.is_cpu() && !can_fuse(state, gradients, compute_weights))
+    return fused_step_in_pieces(state, gradients, step, compute_weights);
   if (!can_fuse(state, gradients, compute_weights)) {
     reference_step(state, gradients, step);
     if (compute_weights) at::Tensor(*compute_weights).copy_(state.weights);

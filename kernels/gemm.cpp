@@ -75,6 +75,15 @@ void weight_gradient(const at::Tensor& dy, const at::Tensor& x, at::Tensor& dwei
   }
 }
 
+// LibTorch multiplies fp16 on a CPU without units for it many times slower than fp32, which has all of its numbers.
+bool is_widened(const at::Tensor& x) { return x.is_cpu() && x.scalar_type() == at::kHalf; }
+
+at::Tensor wide(const at::Tensor& x) { return x.to(at::kFloat); }
+
+std::optional<at::Tensor> wide(const std::optional<at::Tensor>& x) {
+  return x ? std::optional(wide(*x)) : std::nullopt;
+}
+
 // What one token needs: a pass over the weight, which is all that the product costs.
 bool is_single_row(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
   return x.size(0) == 1 && is_vector_array(x) && is_vector_array(weight) && weight.scalar_type() == x.scalar_type() &&
@@ -98,6 +107,7 @@ at::Tensor single_row(const at::Tensor& x, const at::Tensor& weight, const std::
 }  // namespace
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
+  if (is_widened(x)) return kernels::linear(wide(x), wide(weight), wide(bias)).to(at::kHalf);
   if (is_single_row(x, weight, bias)) return single_row(x, weight, bias);
   if (!runs_in_onednn(x, weight)) return bias ? at::addmm(*bias, x, weight.t()) : at::mm(x, weight.t());
   at::Tensor y = at::empty({x.size(0), weight.size(0)}, x.options());
@@ -106,6 +116,7 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const std::opti
 }
 
 at::Tensor linear_backward_input(const at::Tensor& dy, const at::Tensor& weight) {
+  if (is_widened(dy)) return linear_backward_input(wide(dy), wide(weight)).to(at::kHalf);
   if (!runs_in_onednn(dy, weight)) return at::mm(dy, weight);
   at::Tensor dx = at::empty({dy.size(0), weight.size(1)}, dy.options());
   multiply(dy, weight, std::nullopt, dx, Accumulation::overwrite);
@@ -113,6 +124,7 @@ at::Tensor linear_backward_input(const at::Tensor& dy, const at::Tensor& weight)
 }
 
 void linear_backward_weight(const at::Tensor& dy, const at::Tensor& x, at::Tensor& dweight, Accumulation accumulation) {
+  if (is_widened(dy)) return weight_gradient(wide(dy), wide(x), dweight, accumulation, VaryingSize::none);
   weight_gradient(dy, x, dweight, accumulation, VaryingSize::none);
 }
 
@@ -120,6 +132,8 @@ void group_linear(const at::Tensor& x, const at::Tensor& weight, const std::opti
   if (x.size(0) == 0) return;
   if (runs_in_onednn(x, weight)) {
     multiply(x, weight.t(), bias, y, Accumulation::overwrite, VaryingSize::m);
+  } else if (is_widened(x)) {
+    y.copy_(kernels::linear(wide(x), wide(weight), wide(bias)));
   } else {
     y.copy_(bias ? at::addmm(*bias, x, weight.t()) : at::mm(x, weight.t()));
   }
@@ -129,12 +143,16 @@ void group_backward_input(const at::Tensor& dy, const at::Tensor& weight, at::Te
   if (dy.size(0) == 0) return;
   if (runs_in_onednn(dy, weight)) {
     multiply(dy, weight, std::nullopt, dx, accumulation, VaryingSize::m);
+  } else if (is_widened(dy)) {
+    store(dx, linear_backward_input(wide(dy), wide(weight)), accumulation);
   } else {
     store(dx, at::mm(dy, weight), accumulation);
   }
 }
 
 void group_backward_weight(const at::Tensor& dy, const at::Tensor& x, at::Tensor dweight, Accumulation accumulation) {
+  if (dy.size(0) > 0 && is_widened(dy))
+    return weight_gradient(wide(dy), wide(x), dweight, accumulation, VaryingSize::k);
   if (dy.size(0) > 0) return weight_gradient(dy, x, dweight, accumulation, VaryingSize::k);
   if (accumulation == Accumulation::overwrite) dweight.zero_();
 }

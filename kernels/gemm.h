@@ -9,7 +9,8 @@ namespace llmtrain::kernels {
 
 // The three matrix products of a linear layer. Matrices are contiguous; weights are [output, input] as everywhere. On
 // the CPU in fp32 and bf16 they run in oneDNN where it can be loaded, else in LibTorch, and linear() of one row in a
-// loop of its own. Products accumulate in fp32. Blocking on the CPU; ordered on the current stream on a GPU.
+// loop of its own; fp16 is widened to fp32 there, and the result rounded. Products accumulate in fp32. Blocking on the
+// CPU; ordered on the current stream on a GPU.
 
 // What a gradient's memory holds beforehand: nothing yet (the step's first micro-batch), or a sum to add to.
 enum class Accumulation { overwrite, add };

@@ -29,6 +29,15 @@ double sum_over_blocks(double (*kernel)(const Value*, std::int64_t), const at::T
   return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 
+// The loops know no fp16: it is widened a block at a time.
+double sum_of_fp16(double (*kernel)(const float*, std::int64_t), const at::Tensor& x) {
+  const at::Tensor flat = x.flatten();
+  double sum = 0;
+  for (const at::Tensor& part : flat.split(block))
+    sum += kernel(part.to(at::kFloat).const_data_ptr<float>(), part.numel());
+  return sum;
+}
+
 double reference_sum(const at::Tensor& x) {
   // Other devices and types sum in LibTorch's order, in float64 as well.
   const double norm = at::linalg_vector_norm(x, 2, at::OptionalIntArrayRef(), false, at::kDouble).item<double>();
@@ -42,6 +51,7 @@ double sum_of_squares(const at::Tensor& x) {
   const bool flat = x.device().is_cpu() && x.is_contiguous();
   if (flat && x.scalar_type() == at::kFloat) return sum_over_blocks(kernels.fp32, x);
   if (flat && x.scalar_type() == at::kBFloat16) return sum_over_blocks(kernels.bf16, x);
+  if (flat && x.scalar_type() == at::kHalf) return sum_of_fp16(kernels.fp32, x);
   return reference_sum(x);
 }
 

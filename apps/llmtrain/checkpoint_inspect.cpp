@@ -41,9 +41,10 @@ std::int64_t bytes_of(const std::vector<File>& files) {
   return bytes;
 }
 
-// The endings that checkpoints give to optimizer state, master weights, scales and the headroom of FP8 gradients.
+// The endings that checkpoints give to optimizer state, master weights, scales, the headroom of FP8 gradients, and the
+// name of the loss scale.
 bool is_optimizer_state(std::string_view name) {
-  constexpr std::array<std::string_view, 5> endings = {".master", ".m", ".v", ".scale", ".mu"};
+  constexpr std::array<std::string_view, 6> endings = {".master", ".m", ".v", ".scale", ".mu", "loss_scale"};
   return std::any_of(endings.begin(), endings.end(), [name](std::string_view end) { return name.ends_with(end); });
 }
 

@@ -61,6 +61,16 @@ void add_scores_work(const OperatorWriter& writer, double key_gradients, Operato
   core.backward_working += std::max(key_gradients, is_stored ? 2 * shape.element * shape.scores : 0);
 }
 
+// The CPU attends to fp16 in fp32: beside the core are its operands and results in fp32, and the probabilities of the
+// math path.
+void hold_fp32_copies(const OperatorWriter& writer, double keys_and_values, Operator& core) {
+  const LocalShape& shape = writer.shape();
+  const bool is_stored = core.kind == OperatorKind::stored_attention;
+  core.forward_working += fp32_bytes * (2 * shape.tokens * shape.query + keys_and_values);
+  core.backward_working += fp32_bytes * (4 * shape.tokens * shape.query + 2 * keys_and_values);
+  if (is_stored) core.backward_working += (3 * fp32_bytes - 2 * shape.element) * shape.scores;
+}
+
 // The backward holds the gradients of the core's output and of its three inputs; gathered keys are held beside their
 // gradients, and these beside the copy that is sent.
 void write_core(OperatorWriter& writer) {
@@ -88,6 +98,7 @@ void write_core(OperatorWriter& writer) {
     core.backward_working += 2 * context * keys;
   }
   add_scores_work(writer, context > 1 ? 0 : keys, core);
+  if (writer.widens_fp16()) hold_fp32_copies(writer, context * 2 * shape.tokens * shape.key, core);
 }
 
 // One norm over the features of each head of queries and keys.

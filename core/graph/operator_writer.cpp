@@ -22,6 +22,7 @@ Operator& OperatorWriter::product(std::string name, const MatrixProduct& product
   item.product = product;
   // A multiply-add counts as two operations.
   item.flops = 2 * product.batch * product.rows * product.columns * product.inner;
+  if (widens_fp16()) hold_fp32_copies(item);
   return item;
 }
 
@@ -72,6 +73,14 @@ void OperatorWriter::agree_on_scales(Operator& item) const {
     exchange(item, axis, Collective::all_reduce, Direction::forward, "FP8 maxima", operands * fp32_bytes);
     exchange(item, axis, Collective::all_reduce, Direction::backward, "FP8 maxima", fp32_bytes);
   }
+}
+
+// The CPU multiplies fp16 numbers in fp32: beside each product are operands and result in fp32.
+void OperatorWriter::hold_fp32_copies(Operator& item) const {
+  const auto& [rows, columns, inner, batch] = item.product;
+  const double copies = fp32_bytes * batch * (rows * inner + inner * columns + rows * columns);
+  item.forward_working += copies;
+  item.backward_working += copies;
 }
 
 // The CPU multiplies FP8 numbers in the compute type: beside each product are its widened operands, and in the backward

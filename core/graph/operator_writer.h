@@ -23,6 +23,8 @@ class OperatorWriter {
   const PassSetting& setting() const { return setting_; }
   const LocalShape& shape() const { return shape_; }
   bool is_cpu() const { return setting_.kernels == KernelSet::cpu; }
+  // Whether products of the compute type are made in fp32, beside copies.
+  bool widens_fp16() const { return is_cpu() && setting_.compute == DataType::fp16; }
   bool drops() const { return model().dropout > 0; }
   std::int64_t layer() const { return graph_.blocks[block_].layer; }
   // Of a layer with experts.
@@ -71,6 +73,7 @@ class OperatorWriter {
  private:
   void agree_on_scales(Operator& item) const;
   void hold_widened_operands(Operator& item) const;
+  void hold_fp32_copies(Operator& item) const;
 
   const Graph& graph_;
   std::size_t block_;

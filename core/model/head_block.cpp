@@ -66,24 +66,25 @@ at::Tensor HeadBlock::input_gradient(const at::Tensor& dlogits) const {
 }
 
 at::Tensor HeadBlock::losses(const at::Tensor& normed, const MicroBatch& micro, at::Tensor* dnormed) const {
-  if (!micro.counted_rows.defined()) return losses_of(normed, micro.targets, micro.loss_scale, dnormed);
+  const double scale = micro.loss_scale * micro.backward_scale;
+  if (!micro.counted_rows.defined()) return losses_of(normed, micro.targets, scale, dnormed);
   // The logits of the other rows are never computed.
   const at::Tensor& rows = micro.counted_rows;
   at::Tensor of_rows;
-  const at::Tensor counted = losses_of(normed.index_select(0, rows), micro.targets.index_select(0, rows),
-                                       micro.loss_scale, dnormed != nullptr ? &of_rows : nullptr);
+  const at::Tensor counted = losses_of(normed.index_select(0, rows), micro.targets.index_select(0, rows), scale,
+                                       dnormed != nullptr ? &of_rows : nullptr);
   if (dnormed != nullptr) *dnormed = at::zeros_like(normed).index_copy_(0, rows, of_rows);
   return at::zeros({normed.size(0)}, counted.options()).index_copy_(0, rows, counted);
 }
 
-at::Tensor HeadBlock::losses_of(const at::Tensor& normed, const at::Tensor& targets, double loss_scale,
+at::Tensor HeadBlock::losses_of(const at::Tensor& normed, const at::Tensor& targets, double loss_gradient,
                                 at::Tensor* dnormed) const {
   // Losses are fp32 at least: in bf16 a mean of them would have two or three digits.
   const auto type = normed.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   at::Tensor losses = at::empty({normed.size(0)}, normed.options().dtype(type));
   std::optional<double> gradient_scale;
   if (dnormed != nullptr) {
-    gradient_scale = loss_scale;
+    gradient_scale = loss_gradient;
     *dnormed = at::empty_like(normed);
   }
   // Of prompts alone nothing counts; a gradient that no micro-batch writes is 0.

@@ -30,7 +30,7 @@ class HeadBlock final : public BlockModule {
   // which is null in evaluation.
   at::Tensor losses(const at::Tensor& normed, const MicroBatch& micro, at::Tensor* dnormed) const;
   // Of rows that count.
-  at::Tensor losses_of(const at::Tensor& normed, const at::Tensor& targets, double loss_scale,
+  at::Tensor losses_of(const at::Tensor& normed, const at::Tensor& targets, double loss_gradient,
                        at::Tensor* dnormed) const;
   // For one chunk: this rank's logits, the losses (with a scale the logits' gradient replaces them), and the gradients
   // that follow from it.

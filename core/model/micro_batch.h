@@ -33,6 +33,7 @@ struct MicroBatch {
   std::int64_t step = 0;
   std::int64_t first_sample = 0;  // index of the first sequence within the global batch
   double loss_scale = 1;          // 1 / tokens of the global batch that count: the loss is their mean
+  double backward_scale = 1;      // fp16's loss scale: what the backward computes is multiplied by it
   // In a pass that computes new tokens of sequences: what is known of the earlier ones; outlives the pass. Such a pass
   // is an evaluation, and one sequence as far as the fields above say.
   KeyValueCache* cache = nullptr;

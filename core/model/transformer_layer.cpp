@@ -114,7 +114,7 @@ ExpertRouter::Pass FeedForwardHalf::router_pass(const at::Tensor& share, const M
                                                 ForwardMode pass) const {
   const std::int64_t sequence = micro.part.whole_of(micro.sequence);
   const kernels::RowsAtHand rows{micro.part, micro.sequence, split_.position() * share.size(0)};
-  const double part = micro.loss_scale * static_cast<double>(micro.batch * sequence);
+  const double part = micro.loss_scale * micro.backward_scale * static_cast<double>(micro.batch * sequence);
   ExpertRouter::Pass result{.jitter = {}, .rows = rows, .share = part};
   // With a cache the rows are what happens to be computed together; what one gets must not depend on the others.
   result.keeps_all = micro.cache != nullptr;

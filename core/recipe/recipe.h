@@ -211,12 +211,21 @@ struct HighPrecisionRecipe {
   bool operator==(const HighPrecisionRecipe&) const = default;
 };
 
+// Of fp16: the loss is multiplied by it before the backward.
+struct LossScaleRecipe {
+  double initial = 65536;
+  std::int64_t growth_steps = 2000;
+
+  bool operator==(const LossScaleRecipe&) const = default;
+};
+
 struct PrecisionRecipe {
   DataType compute = DataType::fp32;
   DataType gradients = DataType::fp32;
   Fp8Level fp8_level = Fp8Level::off;
   GradientScaling gradient_scaling = GradientScaling::automatic;
   HighPrecisionRecipe high_precision{};
+  LossScaleRecipe loss_scale{};
 
   bool operator==(const PrecisionRecipe&) const = default;
 };

@@ -116,10 +116,22 @@ AttentionGradients flash_backward(const at::Tensor& dout, const at::Tensor& quer
           sum_shared_heads(d.value, value.size(2)).to(type)};
 }
 
+// LibTorch multiplies fp16 on a CPU without units for it many times slower than fp32, which has all of its numbers.
+bool is_widened(const at::Tensor& x) { return x.is_cpu() && x.scalar_type() == at::kHalf; }
+
+at::Tensor wide(const at::Tensor& x) { return x.to(at::kFloat); }
+at::Tensor narrow(const at::Tensor& x) { return x.to(at::kHalf); }
+
 }  // namespace
 
 AttentionOutput attention_forward(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                                   const AttentionSetting& setting) {
+  if (is_widened(query)) {
+    const AttentionOutput output = attention_forward(wide(query), wide(key), wide(value), setting);
+    // Log-sum-exps are fp32 in every type; probabilities are kept in that of the query.
+    const bool is_flash = setting.method == AttentionMethod::flash;
+    return {narrow(output.out), is_flash ? output.statistics : narrow(output.statistics)};
+  }
   return setting.method == AttentionMethod::flash ? flash_forward(query, key, value, setting.queries)
                                                   : math_forward(query, key, value, setting);
 }
@@ -127,6 +139,11 @@ AttentionOutput attention_forward(const at::Tensor& query, const at::Tensor& key
 AttentionGradients attention_backward(const at::Tensor& dout, const at::Tensor& query, const at::Tensor& key,
                                       const at::Tensor& value, const AttentionOutput& saved,
                                       const AttentionSetting& setting) {
+  if (is_widened(query)) {
+    const AttentionGradients d = attention_backward(wide(dout), wide(query), wide(key), wide(value),
+                                                    {wide(saved.out), wide(saved.statistics)}, setting);
+    return {narrow(d.query), narrow(d.key), narrow(d.value)};
+  }
   return setting.method == AttentionMethod::flash ? flash_backward(dout, query, key, value, saved, setting.queries)
                                                   : math_backward(dout, query, key, value, saved, setting);
 }

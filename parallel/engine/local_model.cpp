@@ -82,6 +82,7 @@ LocalModel::LocalModel(std::shared_ptr<const Layout> layout, Communicator& commu
     : layout_(std::move(layout)),
       device_(device),
       groups_(communicator, *layout_),
+      loss_scale_(layout_->recipe().precision),
       rope_(rope_table(layout_->recipe().model, device)) {
   require_executable_on(device, recipe());
   // In the same order on all ranks of a group: initialising a stage gathers its weights at ZeRO-1 and -2.

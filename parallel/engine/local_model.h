@@ -10,6 +10,7 @@
 
 #include "core/graph/graph.h"
 #include "core/model/stage.h"
+#include "core/optim/loss_scale.h"
 #include "core/parameters/parameter_store.h"
 #include "kernels/rope.h"
 #include "parallel/layout/layout.h"
@@ -76,6 +77,9 @@ class LocalModel {
 
   // Whether whole weights are present only between gather() and free() (ZeRO-3).
   bool gathers_for_use() const { return layout_->partition().zero_stage() == 3; }
+  // fp16's, which the runner updates.
+  LossScale& loss_scale() { return loss_scale_; }
+  const LossScale& loss_scale() const { return loss_scale_; }
   // Whether this rank can run the model on its own.
   bool holds_all_weights() const;
 
@@ -88,6 +92,7 @@ class LocalModel {
   std::shared_ptr<const Layout> layout_;
   at::Device device_;
   RankGroups groups_;
+  LossScale loss_scale_;
   std::optional<kernels::RopeTable> rope_;
   std::vector<StageState> stages_;
   ParameterStores stores_;  // of all units

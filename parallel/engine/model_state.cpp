@@ -195,6 +195,30 @@ void add_scales(std::vector<TensorSlice>& slices, const LocalModel& model, const
   }
 }
 
+// The loss scale, the steps since it last changed and the updates that it has cost, which the first rank writes.
+constexpr const char* loss_scale_name = "loss_scale";
+constexpr std::int64_t loss_scale_numbers = 3;
+
+void add_loss_scale(std::vector<TensorSlice>& slices, const LocalModel& model) {
+  const LossScale::State& state = model.loss_scale().state();
+  static_assert(sizeof(state) == loss_scale_numbers * sizeof(float));
+  if (model.loss_scale().is_dynamic() && model.groups().is_first())
+    slices.push_back(
+        {loss_scale_name, dtype_name(at::kFloat), {loss_scale_numbers}, {0}, {loss_scale_numbers}, &state});
+}
+
+void read_loss_scale(const CheckpointReader& checkpoint, LocalModel& model) {
+  // Runs without fp16 have none.
+  const LogicalTensor* tensor = checkpoint.find(loss_scale_name);
+  if (tensor == nullptr || !model.loss_scale().is_dynamic()) return;
+  if (tensor->dtype != dtype_name(at::kFloat) || tensor->shape != std::vector{loss_scale_numbers})
+    throw Error(ExitCode::bad_data, fmt::format("{}: {}: is not {} F32 numbers", checkpoint.folder().string(),
+                                                loss_scale_name, loss_scale_numbers));
+  LossScale::State state;
+  checkpoint.read_box(loss_scale_name, {{0}, {loss_scale_numbers}}, std::as_writable_bytes(std::span(&state, 1)));
+  model.loss_scale().set_state(state);
+}
+
 // The part of a whole parameter without padding, flat.
 at::Tensor cut(at::Tensor whole, const LocalPart& part) {
   for (std::size_t axis = 0; axis < part.shape.size(); ++axis)
@@ -215,6 +239,7 @@ CheckpointReader::VerifyShare share_of(const Communicator& communicator) {
 StateSlices state_slices(const LocalModel& model) {
   StateSlices state;
   std::vector<at::Tensor> copies;
+  add_loss_scale(state.slices, model);
   for (const ParameterUnit* unit : model.units()) {
     add_scales(state.slices, model, *unit);
     // The same elements for every state: weights, master weights and moments of a parameter are cut alike.
@@ -235,6 +260,7 @@ StateSlices state_slices(const LocalModel& model) {
 void load_state(LocalModel& model, const CheckpointReader& checkpoint) {
   // Weights are published to the rounded copies and other ranks there; optimizer states have no copies.
   load_weights(model, checkpoint);
+  read_loss_scale(checkpoint, model);
   for (const ParameterUnit* unit : model.units()) {
     const auto owned = elements_in(model, *unit, unit->parameters->owned());
     const auto states = unit->parameters->optimizer_states();

@@ -144,11 +144,14 @@ void Runner::optimizer_step() {
   result_.learning_rate = learning_rate_at(recipe_.training.learning_rate, step_);
   // An overflow anywhere makes the global norm infinite or NaN, so all ranks skip the same steps.
   result_.skipped = !std::isfinite(result_.gradient_norm);
+  result_.loss_scale = micros_.front().backward_scale;
+  result_.lowers_scale = model_.loss_scale().update(result_.skipped);
   if (result_.skipped) return;
   // Applied inside the update, which saves a pass over the gradients.
-  const double coefficient = clipping_coefficient(result_.gradient_norm, recipe_.training.clip_norm);
+  const double coefficient =
+      clipping_coefficient(result_.gradient_norm, recipe_.training.clip_norm) / result_.loss_scale;
   for (const ParameterUnit* unit : model_.units())
-    unit->parameters->update(result_.learning_rate, coefficient, step_ + 1);
+    unit->parameters->update(result_.learning_rate, coefficient, model_.loss_scale().updates(step_));
 }
 
 // Of all stages of this rank.
@@ -216,7 +219,7 @@ void Runner::combine_ranks(double squares) {
   std::vector<double> sums(mine.size());
   for (std::size_t i = 0; i < all.size(); ++i) sums[i % sums.size()] += all[i];
   result_.loss = sums[0] * micros_.front().loss_scale;
-  result_.gradient_norm = std::sqrt(sums[1]);
+  result_.gradient_norm = std::sqrt(sums[1]) / micros_.front().backward_scale;
   result_.stop_requested = sums[2] > 0;
   result_.own_seconds.clear();
   for (std::size_t i = 3; i < all.size(); i += mine.size()) result_.own_seconds.push_back(all[i]);

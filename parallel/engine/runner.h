@@ -23,6 +23,8 @@ struct StepResult {
   double gradient_norm = 0;  // before clipping
   double learning_rate = 0;
   bool skipped = false;         // the gradient norm was not finite; the weights are unchanged
+  double loss_scale = 1;        // that the backward had, with fp16
+  bool lowers_scale = false;    // the update was skipped to lower it
   bool stop_requested = false;  // by any rank: all ranks continue or all stop
   SaturatedSums saturated{};    // of FP8 gradients: of all parameters that have them
   // Of each rank, from the step's start to its gradients' norm: without the time in which it waited for others.

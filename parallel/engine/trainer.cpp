@@ -115,6 +115,7 @@ StepResult Trainer::step(StopRequest stop) {
   const DataRank rank = data_rank(model_.groups(), recipe().batch.sequence_length);
   // The order of samples is a function of the seed and the count of consumed ones, so a resumed run continues exactly.
   auto micros = load_batch(train_, recipe(), {steps_done_, samples_consumed_}, rank, model_.device());
+  for (MicroBatch& micro : micros) micro.backward_scale = model_.loss_scale().value();
   const bool measures = recipe().log.fp8_statistics && has_row(recipe(), steps_done_ + 1);
   Fp8Statistics statistics;
   if (measures) measure_with(&statistics, micros);
@@ -125,7 +126,8 @@ StepResult Trainer::step(StopRequest stop) {
   }
   ++steps_done_;
   samples_consumed_ += recipe().batch.global;
-  skipped_.in_a_row = result.skipped ? skipped_.in_a_row + 1 : 0;
+  // An overflow that a lower loss scale may cure is no sign of divergence.
+  if (!result.lowers_scale) skipped_.in_a_row = result.skipped ? skipped_.in_a_row + 1 : 0;
   if (result.skipped) ++skipped_.total;
   fault_point(FaultPlace::weights, communicator.rank(), steps_done_, first_weights(model_));
   return result;

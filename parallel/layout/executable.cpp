@@ -92,8 +92,6 @@ std::vector<std::string> not_executable(const Recipe& recipe) {
   const ParallelRecipe& parallel = recipe.parallel;
   const auto& offload = recipe.memory.offload;
   std::vector<Unsupported> refusals = {
-      {precision.compute == DataType::fp16, "/precision/compute", "fp16", "use \"bf16\" or \"fp32\""},
-      {precision.gradients == DataType::fp16, "/precision/gradients", "fp16", "use \"bf16\" or \"fp32\""},
       {multiplies_fp8(precision.fp8_level) && recipe.cluster.device == DeviceKind::cuda, "/precision/fp8_level",
        "FP8 on a GPU", "use \"off\", or cluster.device \"cpu\""},
       // Its default is parallel.tensor.

@@ -84,7 +84,10 @@ void FirstRank::show(const StepResult& result, double seconds) {
   directory_.require_in_place();
   const std::int64_t step = trainer_.steps_done();
   if (result.skipped)
-    progress_.note(fmt::format("step {}: the gradient norm is not finite; the update was skipped", step));
+    progress_.note(fmt::format(
+        "step {}: the gradient norm is not finite; the update was skipped{}", step,
+        result.lowers_scale ? fmt::format(", and the loss scale lowered to {}", trainer_.model().loss_scale().value())
+                            : ""));
   const TrainingRow row = make_row(result, seconds);
   if (has_row(recipe_, step)) {
     metrics_->write(row);
@@ -128,6 +131,7 @@ TrainingRow FirstRank::make_row(const StepResult& result, double seconds) {
   row.memory_bytes = memory_peak(trainer_.model().device());
   row.tensor_bytes = memory_.peak();
   row.skipped = trainer_.skipped().total;
+  if (trainer_.model().loss_scale().is_dynamic()) row.loss_scale = result.loss_scale;
   if (result.saturated.elements > 0) row.saturated_share = result.saturated.saturated / result.saturated.elements;
   row.fp8 = fp8_rows(result.fp8);
   if (recipe_.model.moe) row.routing = routing_row(result.routing);

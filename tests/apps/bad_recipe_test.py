@@ -178,8 +178,6 @@ class NotExecutable(ProgramTest):
         "/data/tokenizer": {"data.tokenizer": {"sentencepiece": "nowhere.model"}, "data.fine_tuning": {}},
         "/parallel/zero_shard_ranks": {"model.moe": {"experts": 4}, "parallel.expert": 2, "parallel.data": 4,
                                        "parallel.zero_shard_ranks": 1, "batch.global": 8},
-        "/precision/compute": {"precision.compute": "fp16"},
-        "/precision/gradients": {"precision.gradients": "fp16"},
         "/precision/fp8_level": {"precision.fp8_level": "O3", "model.moe": {"experts": 4}, "parallel.expert": 2,
                                  "parallel.data": 2, "batch.global": 4},
         "/precision/high_precision": {"precision.fp8_level": "O0", "model.moe": {"experts": 4},
@@ -209,7 +207,7 @@ class NotExecutable(ProgramTest):
         self.refused(2, ["recipe.json: /model/moe: a replayed routing"], "run", "recipe.json")
 
     def test_all_at_once(self):
-        changes = {"precision.compute": "fp16", "memory.offload.weights": True,
+        changes = {"memory.offload.activations": True, "memory.offload.weights": True,
                    "memory.offload.optimizer": True}
         self.write("recipe.json", small({"data.train": [{"path": "nowhere.txt"}], **changes}))
         result = self.refused(2, [], "run", "recipe.json")

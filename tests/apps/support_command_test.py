@@ -49,7 +49,8 @@ class Support(ProgramTest):
         self.assertTrue(all(one["plan"] for one in alone.values()), [one for one in alone.values() if not one["plan"]])
         self.assertTrue(alone["precision.compute", "bf16"]["run"])
         self.assertTrue(alone["precision.fp8_level", "O3"]["run"])
-        self.assertFalse(alone["precision.compute", "fp16"]["run"])
+        self.assertTrue(alone["precision.compute", "fp16"]["run"])
+        self.assertFalse(alone["memory.offload.weights", "true"]["run"])
         pairs = {tuple(sorted(zip(one["keys"], one["values"]))) for one in self.report["pairs"]}
         self.assertIn((("pipeline.loops", "2"), ("pipeline.schedule", "gpipe")), pairs)
 

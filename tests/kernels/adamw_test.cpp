@@ -116,16 +116,20 @@ TEST_CASE("twenty fused steps agree with PyTorch's AdamW in fp32 and float64") {
   CHECK(distance(ours.v, wide.v) < 1e-6);
 }
 
-TEST_CASE("gradients of another type are converted by value") {
+TEST_CASE("gradients of another type are converted by value, and compute weights rounded") {
   const auto type = GENERATE(at::kBFloat16, at::kHalf);
-  const at::Tensor gradients = at::randn({999}).to(type);
-  AdamwState narrow = state_of(at::randn({999}, at::kFloat));
-  AdamwState wide = copy_of(narrow);
-  adamw_(narrow, gradients, usual_step(3), {});
-  adamw_(wide, gradients.to(at::kFloat), usual_step(3), {});
-  CHECK(distance(narrow.weights, wide.weights) < 1e-7);
-  CHECK(distance(narrow.m, wide.m) < 1e-7);
-  CHECK(distance(narrow.v, wide.v) < 2e-7);
+  for (const std::int64_t n : {999, 65536, 70001}) {
+    const at::Tensor gradients = at::randn({n}).to(type);
+    AdamwState narrow = state_of(at::randn({n}, at::kFloat));
+    AdamwState wide = copy_of(narrow);
+    const at::Tensor rounded = at::zeros({n}, type);
+    adamw_(narrow, gradients, usual_step(3), rounded);
+    adamw_(wide, gradients.to(at::kFloat), usual_step(3), {});
+    CHECK(distance(narrow.weights, wide.weights) < 1e-7);
+    CHECK(distance(narrow.m, wide.m) < 1e-7);
+    CHECK(distance(narrow.v, wide.v) < 2e-7);
+    CHECK(at::equal(rounded, narrow.weights.to(type)));
+  }
 }
 
 TEST_CASE("the gradient scale is applied to the gradients first") {

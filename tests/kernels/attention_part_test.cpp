@@ -91,8 +91,10 @@ void check(const Result& got, const Result& want, double tolerance) {
 TEST_CASE("a part of the queries has the rows and gradients of the whole") {
   const auto method = GENERATE(AttentionMethod::flash, AttentionMethod::math);
   // float64 uses LibTorch's kernels, the other types ours.
-  const auto [type, tolerance] = GENERATE(table<at::ScalarType, double>(
-      {{at::kDouble, 1e-12}, {at::kFloat, 16 * fp32_rounding}, {at::kBFloat16, 4 * bf16_rounding}}));
+  const auto [type, tolerance] = GENERATE(table<at::ScalarType, double>({{at::kDouble, 1e-12},
+                                                                         {at::kFloat, 16 * fp32_rounding},
+                                                                         {at::kBFloat16, 4 * bf16_rounding},
+                                                                         {at::kHalf, 4 * fp16_rounding}}));
   const Case x = random_case(type);
   for (const SequencePart& part : parts()) {
     INFO(part.runs.size() << " runs, the first from " << (part.is_whole() ? 0 : part.runs.front().begin));

@@ -5,6 +5,7 @@
 #include <ATen/ops/mm.h>
 #include <ATen/ops/randn.h>
 
+#include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
 #include <vector>
@@ -17,9 +18,11 @@ namespace {
 
 at::Tensor random(at::IntArrayRef shape, at::ScalarType type) { return at::randn(shape, at::kFloat).to(type); }
 
-// Largest error against float64, relative to the sum of absolute products, which bounds the rounding error.
+// Largest error against float64, relative to the sum of absolute products, which bounds the rounding error; below the
+// normal numbers of fp16 the error is absolute.
 double error(const at::Tensor& result, const at::Tensor& exact, const at::Tensor& magnitude) {
-  return ((result.to(at::kDouble) - exact).abs() / (magnitude + 1e-30)).max().item<double>();
+  const double least = result.scalar_type() == at::kHalf ? 0x1p-14 : 1e-30;
+  return ((result.to(at::kDouble) - exact).abs() / magnitude.clamp_min(least)).max().item<double>();
 }
 
 struct Shape {
@@ -29,12 +32,15 @@ const std::vector<Shape> shapes{{1, 1, 1},     {1, 32, 257},  {1, 203, 259}, {3,
                                 {64, 48, 257}, {17, 128, 96}, {256, 64, 33}};
 
 // One rounding of the result and fp32 sums of at most a few hundred terms.
-double tolerance(at::ScalarType type) { return type == at::kBFloat16 ? 1.0 / 256 : 1e-6; }
+double tolerance(at::ScalarType type) {
+  if (type == at::kHalf) return 1.0 / 2048;
+  return type == at::kBFloat16 ? 1.0 / 256 : 1e-6;
+}
 
 }  // namespace
 
 TEST_CASE("a linear layer's products equal float64's up to rounding", "[gemm]") {
-  const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kDouble);
+  const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf, at::kDouble);
   for (const Shape& shape : shapes) {
     const at::Tensor x = random({shape.tokens, shape.input}, type);
     const at::Tensor weight = random({shape.output, shape.input}, type);
@@ -52,16 +58,16 @@ TEST_CASE("a linear layer's products equal float64's up to rounding", "[gemm]") 
 }
 
 TEST_CASE("weight gradients overwrite or accumulate, in the type of their memory", "[gemm]") {
-  const auto type = GENERATE(at::kFloat, at::kBFloat16);
-  const auto memory = GENERATE(at::kFloat, at::kBFloat16);
+  const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf);
+  const auto memory = GENERATE(at::kFloat, at::kBFloat16, at::kHalf);
   for (const Shape& shape : shapes) {
     const at::Tensor x = random({shape.tokens, shape.input}, type);
     const at::Tensor dy = random({shape.tokens, shape.output}, type);
     const at::Tensor before = random({shape.output, shape.input}, memory);
     const at::Tensor product = at::mm(dy.to(at::kDouble).t(), x.to(at::kDouble));
     const at::Tensor magnitude = at::mm(dy.to(at::kDouble).t().abs(), x.to(at::kDouble).abs());
-    // A bf16 result of fp32 operands is rounded once more.
-    const double bound = memory == at::kBFloat16 ? 2.5 / 256 : 1e-6;
+    // A 16-bit result of other operands is rounded once more.
+    const double bound = memory == at::kFloat ? 1e-6 : 2.5 * std::max(tolerance(type), tolerance(memory));
 
     at::Tensor overwritten = before.clone();
     linear_backward_weight(dy, x, overwritten, Accumulation::overwrite);
@@ -90,7 +96,7 @@ TEST_CASE("the same product is bitwise reproducible", "[gemm]") {
 }
 
 TEST_CASE("products of a group of rows equal float64's, between other columns, for any number of rows", "[gemm]") {
-  const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kDouble);
+  const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf, at::kDouble);
   for (const std::int64_t rows : {0, 1, 2, 7, 64, 129}) {
     INFO(rows << " rows");
     const std::int64_t input = 24, output = 40;

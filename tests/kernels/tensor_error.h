@@ -10,8 +10,9 @@
 
 namespace llmtrain::kernels {
 
-// The largest relative error of rounding to the nearest number of 24 and of 8 significant bits.
+// The largest relative error of rounding to the nearest number of 24, 11 and 8 significant bits.
 inline const double fp32_rounding = std::ldexp(1.0, -24);
+inline const double fp16_rounding = std::ldexp(1.0, -11);
 inline const double bf16_rounding = std::ldexp(1.0, -8);
 
 // The largest |got − want| ÷ (1 + |want|): relative for large values, absolute for small ones.

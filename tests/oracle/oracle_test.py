@@ -26,6 +26,8 @@ from variants import VARIANTS, complete, write_recipe, write_tokens
 LEARNING_RATE, LOGITS, GRADIENT = 1e-12, 1e-5, 1e-5
 FP32 = {"loss": 1e-5, "grad_norm": 1e-5, "change": 5e-4}
 BF16 = {"loss": 2e-3, "grad_norm": 1e-2, "change": 6e-2}
+# Three more binary digits.
+FP16 = {"loss": 2.5e-4, "grad_norm": 1.5e-3, "change": 1e-2}
 # Sums in another order differ in the last bit, which now and then moves a number over the middle between two FP8
 # numbers: one element is off by a tenth, and the runs drift apart as two seeds of dropout would. The first step is
 # close; core/model's tests compare all gradients in float64, where this does not happen.
@@ -51,8 +53,8 @@ class Case:
         self.recipe = complete(variant, folder / "tokens.bin", **sections)
         self.recipe_path = write_recipe(folder / "recipe.json", self.recipe)
 
-    def expected(self):
-        return train(self.recipe, self.weights, read_tokens(self.folder / "tokens.bin"))
+    def expected(self, overflows=None):
+        return train(self.recipe, self.weights, read_tokens(self.folder / "tokens.bin"), overflows=overflows)
 
     def actual(self):
         return program.train(self.recipe_path, self.folder / "run")
@@ -101,6 +103,30 @@ class OracleTest(unittest.TestCase):
     def test_bf16_stays_near_fp32(self):
         self.for_each(["gpt2", "llama", "llama, one key head, qk_norm (Qwen3)", "gpt-rope, qk_norm, bias on qkv alone"],
                       lambda case: self.check_training(case, BF16), precision={"compute": "bf16"})
+
+    def test_fp16_stays_near_fp32(self):
+        self.for_each(["gpt2", "llama"], lambda case: self.check_training(case, FP16), precision={"compute": "fp16"})
+
+    def check_loss_scale(self, case):
+        actual = case.actual()
+        # A norm that is not finite is null.
+        overflows = [index for index, row in enumerate(actual) if row["grad_norm"] is None]
+        expected, model = case.expected(overflows)
+        self.assertEqual([row["loss_scale"] for row in actual], [row["loss_scale"] for row in expected])
+        # Overflows at the first scale and, as it grows, later on.
+        self.assertGreater(len(overflows), 3)
+        self.assertIn(0, overflows)
+        self.assertGreater(overflows[-1], 10)
+        self.assertEqual(actual[-1]["skipped"], len(overflows))
+        self.assert_close(actual, expected, "loss", FP16["loss"])
+        updated = [index for index in range(len(actual)) if index not in overflows]
+        self.assert_close([actual[index] for index in updated], [expected[index] for index in updated], "grad_norm",
+                          FP16["grad_norm"])
+        self.assert_same_change(case, model, FP16["change"])
+
+    def test_fp16_loss_scale_is_pytorchs(self):
+        self.for_each(["gpt2"], self.check_loss_scale,
+                      precision={"compute": "fp16", "loss_scale": {"initial": 2 ** 24, "growth_steps": 6}})
 
     def test_fp8_products_are_those_of_pytorchs_casts(self):
         def check(case):

@@ -131,14 +131,39 @@ class Fp8States:
         second.copy_(torch.maximum(as_fp16(second, scale), least))
 
 
-def train(recipe, weights, tokens, dtype=torch.float32):
-    """One row {step, loss, grad_norm, learning_rate} per step, and the trained model."""
+class LossScaler:
+    """torch.amp.GradScaler with the recipe's loss scale, which is told in which steps a gradient overflows."""
+
+    def __init__(self, precision, overflows):
+        options = {"initial": 65536, "growth_steps": 2000, **precision.get("loss_scale", {})}
+        self.scaler = torch.amp.GradScaler("cpu", init_scale=float(options["initial"]),
+                                           growth_interval=options["growth_steps"], enabled=overflows is not None)
+        self.overflows = overflows or ()
+
+    def scale(self):
+        return self.scaler.get_scale()
+
+    def backward(self, loss, step, optimizer):
+        self.scaler.scale(loss).backward()
+        if step in self.overflows:
+            optimizer.param_groups[0]["params"][0].grad.view(-1)[0] = math.inf
+        self.scaler.unscale_(optimizer)
+
+    def step(self, optimizer):
+        self.scaler.step(optimizer)
+        self.scaler.update()
+
+
+def train(recipe, weights, tokens, dtype=torch.float32, overflows=None):
+    """One row {step, loss, grad_norm, learning_rate, loss_scale} per step, and the trained model. `overflows`: with a
+    loss scale, the steps in which a gradient overflows."""
     precision = recipe.get("precision", {})
     fp8, first_layers = precision.get("fp8_level", "off"), precision.get("high_precision", {}).get("first_layers", 0)
     model = ReferenceModel(recipe["model"], fp8, first_layers).to(dtype)
     model.load_state_dict(weights)
     states = Fp8States(model, fp8, first_layers) if fp8 not in ("off", "O0") else None
     optimizer = make_optimizer(model, recipe)
+    scaler = LossScaler(precision, overflows)
     clip_norm = recipe["training"].get("clip_norm", 1.0)
     length = recipe["batch"].get("sequence_length", recipe["model"]["max_sequence_length"])
     rows = []
@@ -146,17 +171,18 @@ def train(recipe, weights, tokens, dtype=torch.float32):
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(recipe, step)
         optimizer.zero_grad()
+        scale = scaler.scale()
         loss = mean_loss(model, *batch(tokens, step, recipe["batch"]["global"], length))
-        (loss + model.router_loss()).backward()
+        scaler.backward(loss + model.router_loss(), step, optimizer)
         if states:
             states.cast_gradients()
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), clip_norm if clip_norm > 0 else math.inf)
         if states:
             states.step(optimizer)
         else:
-            optimizer.step()
+            scaler.step(optimizer)
         rows.append({"step": step, "loss": loss.item(), "grad_norm": norm.item(),
-                     "learning_rate": learning_rate(recipe, step)})
+                     "learning_rate": learning_rate(recipe, step), "loss_scale": scale})
     if states:
         states.hide_weights()
     return rows, model

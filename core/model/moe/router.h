@@ -56,7 +56,8 @@ class ExpertRouter {
   struct Pass {
     kernels::Jitter jitter;    // of x; none in evaluation
     kernels::RowsAtHand rows;  // which of the micro-batch's tokens the rows of x are
-    double share = 0;          // of the micro-batch in the global batch, which scales the losses; for the backward
+    // Of the micro-batch in the global batch, times fp16's loss scale: scales the losses in the backward.
+    double share = 0;
     Noise noise{};
     at::Tensor replayed{};   // int64 [T, k]: the experts of the tokens, whatever the router says; undefined: it decides
     bool keeps_all = false;  // whether no token is dropped, whatever capacity the recipe gives

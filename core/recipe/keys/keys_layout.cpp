@@ -32,6 +32,12 @@ void describe_precision(KeyVisitor& keys, PrecisionRecipe& precision) {
        "Factor of the scales of FP8 gradients, which are summed over the data ranks: auto adapts it to the sums "
        "of each tensor (FP8-LM's μ); inverse_root, pre and post are 1 ÷ √ranks, 1 ÷ ranks and 1."},
       precision.gradient_scaling, gradient_scaling_words);
+  keys.section({"loss_scale", "With fp16: the loss is multiplied by a power of two before the backward."}, [&] {
+    keys.number({"initial", "The first one, a power of two. It is halved where gradients overflow."},
+                precision.loss_scale.initial, {1, 1 << 24});
+    keys.integer({"growth_steps", "It doubles after so many steps in a row without overflow."},
+                 precision.loss_scale.growth_steps, {1, most_steps});
+  });
   keys.section({"high_precision", "Which layers' matrices FP8 levels leave in the other types."}, [&] {
     HighPrecisionRecipe& kept = precision.high_precision;
     keys.integer({"first_layers", "Number of layers at the start."}, kept.first_layers, {0, layer_range.maximum});

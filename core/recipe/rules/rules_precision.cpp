@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <spdlog/fmt/fmt.h>
 
+#include <cmath>
+
+#include "core/recipe/keys/key_visitor.h"
 #include "core/recipe/rules/rules.h"
 
 namespace llmtrain {
@@ -14,6 +17,13 @@ Verdict check_high_precision(const Recipe& recipe, const Known&) {
                  "must leave a layer to FP8; without any, set precision.fp8_level to \"off\""};
 }
 
+Verdict check_loss_scale(const Recipe& recipe, const Known&) {
+  const double scale = recipe.precision.loss_scale.initial;
+  const double power = std::exp2(std::floor(std::log2(scale)));
+  if (scale == power) return {};
+  return Refusal{number_words(scale) + " rounds gradients", "must be a power of two", number_words(power)};
+}
+
 }  // namespace
 
 std::vector<Rule> precision_rules() {
@@ -21,6 +31,7 @@ std::vector<Rule> precision_rules() {
       {"/precision/high_precision",
        {"/precision/high_precision/first_layers", "/precision/high_precision/last_layers", "/model/layers"},
        check_high_precision},
+      {"/precision/loss_scale/initial", {}, check_loss_scale},
   };
 }
 

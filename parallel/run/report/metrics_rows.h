@@ -40,6 +40,7 @@ struct TrainingRow {
   std::int64_t tensor_bytes = 0;        // of the first rank's tensors, peak so far
   std::int64_t skipped = 0;             // number of steps so far whose update was skipped
   std::optional<RoutingRow> routing{};  // of a model with experts
+  std::optional<double> loss_scale{};   // with fp16
   // With FP8 gradients: the share of the step's that are beyond the format's range.
   std::optional<double> saturated_share{};
   std::vector<Fp8Row> fp8{};  // with log.fp8_statistics

@@ -72,6 +72,8 @@ std::string prometheus_text(const Recipe& recipe, const RunProgress& progress, R
     writer.gauge("router_entropy_ratio", "Entropy of a router's probabilities by that of equal ones.",
                  row.routing->router_entropy);
   }
+  if (row.loss_scale)
+    writer.gauge("loss_scale", "By which the loss was multiplied before the backward.", *row.loss_scale);
   if (row.saturated_share)
     writer.gauge("saturated_ratio", "Share of the gradients beyond the range of FP8.", *row.saturated_share);
   return writer.text();

@@ -46,6 +46,7 @@ void RunCurves::add(const TrainingRow& row, double x) {
     balance_loss.add(x, row.routing->balance_loss);
     router_entropy.add(x, row.routing->router_entropy);
   }
+  if (row.loss_scale) loss_scale.add(x, *row.loss_scale);
   if (row.saturated_share) saturated_share.add(x, *row.saturated_share);
 }
 
@@ -94,6 +95,8 @@ std::string run_charts(const std::vector<const RunCurves*>& runs, const std::str
        .note = "Of a token's probabilities; 1 where all experts are equal",
        .has_zero = true},
       &RunCurves::router_entropy);
+  add({.title = "Loss scale", .note = "Halved where fp16 gradients overflow", .has_zero = true},
+      &RunCurves::loss_scale);
   add({.title = "Saturated gradients",
        .note = "Share beyond the range of FP8",
        .unit = ChartUnit::percent,

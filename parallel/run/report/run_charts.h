@@ -15,6 +15,7 @@ struct RunCurves {
   std::string name;
   Curve loss, validation_loss, learning_rate, gradient_norm, tokens_per_second, mfu, memory, tensors;
   Curve expert_load, dropped_share, balance_loss, router_entropy;  // of a model with experts
+  Curve loss_scale;                                                // with fp16
   Curve saturated_share;                                           // with FP8 gradients
 
   // `x`: what the row is drawn over, such as its step.

@@ -36,6 +36,7 @@ TrainingRow training_row(const Row& row) {
   result.memory_bytes = whole(row, "memory_bytes");
   result.tensor_bytes = whole(row, "tensor_bytes");
   result.skipped = whole(row, "skipped");
+  if (row.contains("loss_scale")) result.loss_scale = number(row, "loss_scale");
   if (row.contains("saturated_share")) result.saturated_share = number(row, "saturated_share");
   if (row.contains("expert_load"))
     result.routing = RoutingRow{number(row, "balance_loss"), number(row, "z_loss"), number(row, "dropped_share"),

@@ -62,6 +62,7 @@ TEST_CASE("Every key except the required ones has its documented default", "[rec
       "optimizer": {"name": "adamw", "beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "weight_decay": 0.1},
       "learning_rate": {"schedule": "cosine", "peak": 3e-4, "minimum": 0.0, "warmup_steps": 0, "decay_steps": 100}},
     "precision": {"compute": "fp32", "gradients": "fp32", "fp8_level": "off", "gradient_scaling": "auto",
+      "loss_scale": {"initial": 65536, "growth_steps": 2000},
       "high_precision": {"first_layers": 0, "last_layers": 0, "parameters": []}},
     "parallel": {"tensor": 1, "sequence": false, "pipeline": 1, "context": 1, "expert": 1, "expert_tensor": 1,
       "data": "auto", "zero_stage": 0, "zero_shard_ranks": "auto", "overlap": true},

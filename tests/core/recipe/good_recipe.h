@@ -47,6 +47,7 @@ inline Json large_recipe() {
       "optimizer": {"name": "adamw", "beta1": 0.8, "beta2": 0.99, "eps": 1e-6, "weight_decay": 0.01},
       "learning_rate": {"schedule": "wsd", "peak": 1e-3, "minimum": 1e-5, "warmup_steps": 10, "decay_steps": 900}},
     "precision": {"compute": "bf16", "gradients": "bf16", "fp8_level": "O2", "gradient_scaling": "post",
+      "loss_scale": {"initial": 1024, "growth_steps": 500},
       "high_precision": {"first_layers": 1, "last_layers": 2, "parameters": ["layers.3.*", "*.down.weight"]}},
     "parallel": {"tensor": 2, "sequence": false, "pipeline": 2, "context": 2, "expert": 2, "expert_tensor": 1,
       "data": 4, "zero_stage": 2, "zero_shard_ranks": 2, "overlap": false},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What bf16 learns is what fp32 learns. Losses alone do not tell: they start near each other and move little in a few
-// steps, also where no weight ever changes. The weights' changes do.
+// What bf16 and fp16 learn is what fp32 learns. Losses alone do not tell: they start near each other and move little in
+// a few steps, also where no weight ever changes. The weights' changes do.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 
@@ -66,12 +66,14 @@ std::vector<RankCase> layouts() {
 
 }  // namespace
 
-TEST_CASE("bf16 changes the weights as fp32 does", "[ranks]") {
+TEST_CASE("16 bits change the weights as fp32 does", "[ranks]") {
   const TrainingSetting setting;
   for (const RankCase& layout : layouts()) {
     const Changes expected = learn(setting, layout.ranks, layout.overrides);
     for (const Overrides& types : {Overrides{"precision.compute=\"bf16\""},
-                                   Overrides{"precision.compute=\"bf16\"", "precision.gradients=\"bf16\""}}) {
+                                   Overrides{"precision.compute=\"bf16\"", "precision.gradients=\"bf16\""},
+                                   Overrides{"precision.compute=\"fp16\"", "precision.gradients=\"fp16\"",
+                                             "precision.loss_scale.initial=1024"}}) {
       INFO(in_words(layout.ranks, layout.overrides + types));
       CHECK(distance(learn(setting, layout.ranks, layout.overrides + types), expected) < 0.01);
     }

@@ -107,6 +107,14 @@ TEST_CASE("a training row with FP8 gradients says how many of them saturated") {
   CHECK_THAT(lines_of(folder.path())[0], Catch::EndsWith(R"(,"saturated_share":0.25})"));
 }
 
+TEST_CASE("a training row with fp16 has its loss scale") {
+  const TemporaryDirectory folder;
+  TrainingRow row = row_of(1);
+  row.loss_scale = 65536;
+  MetricsLog(folder.path(), plain, 0).write(row);
+  CHECK_THAT(lines_of(folder.path())[0], Catch::EndsWith(R"(,"loss_scale":65536})"));
+}
+
 TEST_CASE("a training row describes FP8 tensors on request") {
   const TemporaryDirectory folder;
   TrainingRow row = row_of(1);

@@ -79,6 +79,8 @@ const std::vector<RankCase> layouts{
     {4, {"parallel.context=4", "memory.recompute=\"selective\"", "precision.compute=\"bf16\""}},
     {4, {"parallel.context=2", "model.architecture=\"gpt2\"", "model.dropout=0.1", "model.kv_heads=4"}},
     {4, {"parallel.context=2", "parallel.pipeline=2", "pipeline.loops=2"}},
+    {2, {"parallel.zero_stage=1", "precision.compute=\"fp16\"", "precision.gradients=\"fp16\""}},
+    {4, {"parallel.tensor=2", "parallel.zero_stage=3", "pipeline.loops=2", "precision.compute=\"fp16\""}},
 };
 
 const std::vector<RankCase> fp8_layouts{
@@ -169,6 +171,7 @@ const std::vector<RankCase> expert_layouts{
     {2, {dropless, "precision.fp8_level=\"O0\"", "precision.compute=\"bf16\"", "memory.recompute=\"selective\""}},
     {2, {dropless, "precision.fp8_level=\"O1\"", "parallel.zero_stage=1"}},
     {2, {dropless, "precision.fp8_level=\"O3\"", "parallel.tensor=2"}},
+    {2, {even, "parallel.expert=2", "precision.compute=\"fp16\"", "kernels.attention=\"math\""}},
     {1, {dropless}},
     {2, {dropless, "parallel.zero_stage=1", "memory.recompute=\"selective\""}},
     {2, {dropless, "parallel.zero_stage=3", "pipeline.loops=4", "memory.recompute=\"full\""}},

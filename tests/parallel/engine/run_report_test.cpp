@@ -44,6 +44,7 @@ TEST_CASE("metrics are read as they were written, up to a row that is not comple
   const TemporaryDirectory folder;
   TrainingRow row = row_of(3, 1.0 / 3);
   row.routing = RoutingRow{1.5, 2.5, 0.25, 3, 0.5};
+  row.loss_scale = 1024;
   row.saturated_share = 0.125;
   row.skipped = 2;
   {
@@ -64,6 +65,7 @@ TEST_CASE("metrics are read as they were written, up to a row that is not comple
   REQUIRE(read.routing);
   CHECK((read.routing->balance_loss == 1.5 && read.routing->z_loss == 2.5 && read.routing->dropped_share == 0.25 &&
          read.routing->expert_load == 3 && read.routing->router_entropy == 0.5));
+  CHECK(read.loss_scale == 1024);
   CHECK(read.saturated_share == 0.125);
   CHECK(std::isnan(metrics.training[1].loss));
   CHECK_FALSE(metrics.training[1].routing);
@@ -132,6 +134,7 @@ TEST_CASE("a page stays small and well formed however long the run is") {
     TrainingRow row = row_of(step, 6 - 1e-5 * static_cast<double>(step) + 0.5 * std::sin(static_cast<double>(step)));
     row.gradient_norm = 1 + std::cos(static_cast<double>(step));
     row.routing = RoutingRow{1.1 + 0.1 * std::sin(static_cast<double>(step)), 0, 0.01, 2, 0.5};
+    row.loss_scale = 1024;
     row.saturated_share = 1e-4;
     progress.add(row);
     if (step % 100 == 0) progress.add(EvaluationRow{step, 5});
@@ -140,7 +143,7 @@ TEST_CASE("a page stays small and well formed however long the run is") {
   CHECK(page.size() < 400'000);
   CHECK_FALSE(contains(page, "<b>&"));
   for (const char* title : {"Loss", "Learning rate", "Gradient norm", "Speed", "Memory", "Experts&#39; load",
-                            "Dropped choices", "Saturated gradients", "Recipe"})
+                            "Dropped choices", "Loss scale", "Saturated gradients", "Recipe"})
     CHECK(contains(page, std::string("<h2>") + title + "</h2>"));
   for (const char* outside : {"http:", "https:", "src=", "@import", "nan"}) CHECK_FALSE(contains(page, outside));
 }

@@ -210,6 +210,31 @@ TEST_CASE("a run with FP8 states that was resumed is bitwise one that never stop
   CHECK(same_contents(setting.directory().path() / "resumed" / "step-00000006", folder / "step-00000006"));
 }
 
+TEST_CASE("a run with fp16 goes on with its loss scale", "[ranks]") {
+  const TrainingSetting setting;
+  // The scale grows after every second step and falls at the first, as 2²⁴ overflows.
+  const RankCase layout{4,
+                        {"precision.compute=\"fp16\"", "precision.loss_scale.initial=16777216",
+                         "precision.loss_scale.growth_steps=2", zero(1), "batch.micro=1", "parallel.tensor=2"}};
+  const Recipe recipe = setting.recipe(layout.overrides);
+  const fs::path folder = setting.directory().path() / "together";
+  LocalWorld(4).run([&](Communicator& communicator) {
+    Trainer trainer(layout_of(recipe, 4), communicator, at::kCPU);
+    for (int twice = 0; twice < 2; ++twice) {
+      TrainingSetting::train(trainer, 5);
+      test::save(trainer, folder);
+    }
+  });
+  const CheckpointReader reader(folder / "step-00000005");
+  REQUIRE(reader.find("loss_scale") != nullptr);
+  CHECK(reader.find("loss_scale")->shape == std::vector<std::int64_t>{3});
+  on_ranks(setting, layout, {}, folder / "step-00000005", [&](Trainer& trainer) {
+    TrainingSetting::train(trainer, 5);
+    test::save(trainer, setting.directory().path() / "resumed");
+  });
+  CHECK(same_contents(setting.directory().path() / "resumed" / "step-00000010", folder / "step-00000010"));
+}
+
 TEST_CASE("a layer may be in high precision in one run and not in the next", "[ranks]") {
   const TrainingSetting setting, plain, all, back;
   const Overrides level{"precision.fp8_level=\"O3\""};
