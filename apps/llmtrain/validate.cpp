@@ -31,7 +31,8 @@ std::string with_thousands(std::int64_t count) {
 std::string verdict(const std::string& file, const Recipe& recipe) {
   if (recipe.model.moe) return file + ": ok\n";
   return file + ": ok, " +
-         with_thousands(Graph::build(recipe.model, recipe.precision.high_precision).parameter_count()) +
+         with_thousands(
+             Graph::build(recipe.model, recipe.precision.high_precision, recipe.training.freeze).parameter_count()) +
          " parameters\n";
 }
 

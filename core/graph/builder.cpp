@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/graph/frozen.h"
 #include "core/graph/graph.h"
 #include "core/graph/high_precision.h"
 #include "core/graph/replayed_routing.h"
@@ -43,7 +44,8 @@ bool are_alike(const Graph& graph, std::size_t a, std::size_t b) {
   const auto is_same = [&](std::size_t left, std::size_t right) {
     return graph.parameters[left].role == graph.parameters[right].role &&
            graph.parameters[left].shape == graph.parameters[right].shape &&
-           graph.parameters[left].is_high_precision == graph.parameters[right].is_high_precision;
+           graph.parameters[left].is_high_precision == graph.parameters[right].is_high_precision &&
+           graph.parameters[left].is_frozen == graph.parameters[right].is_frozen;
   };
   return graph.blocks[a].kind == graph.blocks[b].kind &&
          std::ranges::equal(graph.blocks[a].parameters, graph.blocks[b].parameters, is_same);
@@ -82,8 +84,9 @@ class GraphBuilder {
       add_weight({"head", Role::head_weight, model().vocab_size, model().hidden_size, ShardAxis::output});
   }
 
-  Graph take(const HighPrecisionRecipe& high_precision) {
+  Graph take(const HighPrecisionRecipe& high_precision, const std::vector<std::string>& frozen) {
     keep_precision(graph_, high_precision);
+    freeze(graph_, frozen);
     for (std::size_t block = 0; block < graph_.blocks.size(); ++block) {
       std::size_t& first = graph_.blocks[block].alike;
       // Ends at the block itself at the latest. Quadratic in the worst case only: layers mostly equal the first one.
@@ -225,16 +228,18 @@ class GraphBuilder {
 
 }  // namespace
 
-Graph Graph::build(const ModelRecipe& model, const HighPrecisionRecipe& high_precision) {
+Graph Graph::build(const ModelRecipe& model, const HighPrecisionRecipe& high_precision,
+                   const std::vector<std::string>& frozen) {
   GraphBuilder builder(model);
   builder.add_embedding();
   for (std::int64_t layer = 0; layer < model.layers; ++layer) builder.add_layer(layer);
   builder.add_head();
-  return builder.take(high_precision);
+  return builder.take(high_precision, frozen);
 }
 
-Graph Graph::build_with_routing(const ModelRecipe& model, const HighPrecisionRecipe& high_precision) {
-  Graph graph = build(model, high_precision);
+Graph Graph::build_with_routing(const ModelRecipe& model, const HighPrecisionRecipe& high_precision,
+                                const std::vector<std::string>& frozen) {
+  Graph graph = build(model, high_precision, frozen);
   if (!model.moe || !model.moe->replays()) return graph;
   graph.routing = std::make_shared<const ReplayedRouting>(model);
   if (!graph.routing->depends_on_layer()) return graph;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <vector>
+
 #include "core/graph/operator_writer.h"
 
 namespace llmtrain {
@@ -36,6 +38,11 @@ void write_embedding(OperatorWriter& writer) {
   Operator& lookup = writer.elementwise("lookup", (has_positions ? 3 : 2) * elements, 3 * elements);
   lookup.forward_working = lookup.backward_working = shape.element * shape.residual();
   writer.exchange_rows(lookup, Direction::backward, ends, Exposure::whole);
+  if (writer.is_frozen({ParameterRole::token_embedding})) {
+    // Only the tokens' gradient needs all rows; that of positions reads and adds once.
+    std::erase_if(lookup.exchanges, [](const Exchange& each) { return each.direction == Direction::backward; });
+    lookup.backward.elements = has_positions && !writer.is_frozen({ParameterRole::position_embedding}) ? elements : 0;
+  }
   if (!writer.drops()) return;
   Operator& dropout = writer.elementwise("dropout", 2 * shape.residual(), 2 * shape.residual());
   if (!writer.is_cpu()) writer.save(dropout, "mask", dropout_mask_bytes * shape.residual(), Recompute::full);
@@ -49,7 +56,7 @@ void write_head(OperatorWriter& writer) {
   const double logits_elements = shape.tokens * shape.vocabulary;
   save_for_head(writer, writer.norm("norm"));
   // FP8 levels leave the head in the compute type (arXiv 2310.18313).
-  Operator& logits = writer.product("logits", {shape.tokens, shape.vocabulary, shape.hidden});
+  Operator& logits = writer.logits_product("logits", {shape.tokens, shape.vocabulary, shape.hidden});
   // Each tensor rank computes the logits of its part of the vocabulary from all rows.
   writer.exchange_rows(logits, Direction::forward, ends, Exposure::whole);
   if (!writer.is_cpu()) writer.save(logits, "logits", fp32_bytes * logits_elements, Recompute::full);

@@ -135,12 +135,13 @@ void write_router(OperatorWriter& writer, const MixtureOfExpertsRecipe& moe) {
   double inner = shape.hidden;
   if (moe.router == Router::cosine) {
     const auto width = static_cast<double>(cosine_router_width);
-    Operator& projection = writer.product("feed_forward.experts.router_projection", {tokens, width, inner});
+    Operator& projection = writer.product("feed_forward.experts.router_projection", {tokens, width, inner},
+                                          {Role::router_projection_weight});
     // Projected tokens of length 1, and their lengths.
     writer.save(projection, "experts.directions", fp32_bytes * tokens * (width + 1));
     inner = width;
   }
-  writer.product("feed_forward.experts.router", {tokens, experts, inner});
+  writer.product("feed_forward.experts.router", {tokens, experts, inner}, {Role::router_weight});
   Operator& softmax =
       writer.elementwise("feed_forward.experts.probabilities", 4 * tokens * experts, 6 * tokens * experts);
   writer.save(softmax, "experts.probabilities", fp32_bytes * tokens * experts);
@@ -273,7 +274,8 @@ void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& 
 // The gradient of the gate needs what it multiplies.
 void write_shared_gate(OperatorWriter& writer) {
   const LocalShape& shape = writer.shape();
-  Operator& gate = writer.product("feed_forward.experts.shared_gate", {shape.split_tokens, 1, shape.hidden});
+  Operator& gate = writer.product("feed_forward.experts.shared_gate", {shape.split_tokens, 1, shape.hidden},
+                                  {Role::shared_gate_weight});
   writer.save(gate, "shared.gates", fp32_bytes * shape.split_tokens);
   writer.save(gate, "shared.output", shape.element * shape.residual());
 }

@@ -41,6 +41,10 @@ std::int64_t Graph::parameter_count() const {
   return sum(parameters, [](const Parameter& parameter) { return parameter.elements(); });
 }
 
+std::int64_t Graph::trained_parameter_count() const {
+  return sum(parameters, [](const Parameter& parameter) { return parameter.is_frozen ? 0 : parameter.elements(); });
+}
+
 std::int64_t Graph::active_parameter_count() const {
   return sum(parameters, [&](const Parameter& parameter) {
     // A token goes to top_k of the experts, all of equal size.

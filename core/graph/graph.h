@@ -86,6 +86,7 @@ struct Parameter {
   // head, routers, biases and norms keep their type (Peng et al., arXiv 2310.18313).
   bool is_layer_matrix = false;
   bool is_high_precision = false;  // of these: the recipe keeps it in the compute type
+  bool is_frozen = false;          // never trained: has no gradient and no optimizer states
 
   // Whether FP8 levels multiply and store it in FP8.
   bool takes_fp8() const { return is_layer_matrix && !is_high_precision; }
@@ -122,12 +123,17 @@ struct Graph {
   std::shared_ptr<const ReplayedRouting> routing{};
 
   // `model` is resolved and valid (core/recipe). Matrices that are multiplied as one keep their precision together:
-  // all do where a pattern names one of them. Throws Error(bad_recipe) where a pattern matches no layer's matrix.
-  static Graph build(const ModelRecipe& model, const HighPrecisionRecipe& high_precision = {});
+  // all do where a pattern names one of them. Throws Error(bad_recipe) where a pattern matches no layer's matrix, and
+  // as freeze() (core/graph/frozen.h).
+  static Graph build(const ModelRecipe& model, const HighPrecisionRecipe& high_precision = {},
+                     const std::vector<std::string>& frozen = {});
   // The same with the routing that the model replays, if it does. Reads the trace; throws Error as ReplayedRouting().
-  static Graph build_with_routing(const ModelRecipe& model, const HighPrecisionRecipe& high_precision = {});
+  static Graph build_with_routing(const ModelRecipe& model, const HighPrecisionRecipe& high_precision = {},
+                                  const std::vector<std::string>& frozen = {});
 
   std::int64_t parameter_count() const;
+  // Those that are not frozen.
+  std::int64_t trained_parameter_count() const;
   // Parameters that one token uses: all but the routed experts that it is not sent to.
   std::int64_t active_parameter_count() const;
   // Parameters that grow with the vocabulary or the positions: both embeddings and an untied head. The rest is what
@@ -147,7 +153,8 @@ struct Graph {
   // The only block of a kind that occurs once in a model: the embedding or the head.
   std::size_t block_of(BlockKind kind) const;
   // Model FLOPs of one training step per token: matrix products and attention, forward and backward, without recompute.
-  // For GPT-2 shapes 72·l·h²(1 + s/6h + V/12lh) (Narayanan et al., arXiv 2104.04473, without its recompute).
+  // For GPT-2 shapes 72·l·h²(1 + s/6h + V/12lh) (Narayanan et al., arXiv 2104.04473, without its recompute). Without
+  // the products that make gradients of frozen weights.
   double training_flops_per_token(std::int64_t sequence_length) const;
 };
 

@@ -17,13 +17,29 @@ Operator& OperatorWriter::add(std::string name, OperatorKind kind) {
       Operator{.name = std::move(name), .kind = kind, .repetition = is_layer ? Repetition::full : Repetition::never});
 }
 
-Operator& OperatorWriter::product(std::string name, const MatrixProduct& product) {
+Operator& OperatorWriter::product(std::string name, const MatrixProduct& product,
+                                  std::initializer_list<ParameterRole> weights) {
+  return add_product(std::move(name), product, is_frozen(weights));
+}
+
+Operator& OperatorWriter::logits_product(std::string name, const MatrixProduct& product) {
+  return add_product(std::move(name), product, graph_.logits_weight().is_frozen);
+}
+
+Operator& OperatorWriter::add_product(std::string name, const MatrixProduct& product, bool is_frozen) {
   Operator& item = add(std::move(name), OperatorKind::product);
   item.product = product;
+  item.has_weight_gradient = !is_frozen;
   // A multiply-add counts as two operations.
   item.flops = 2 * product.batch * product.rows * product.columns * product.inner;
   if (widens_fp16()) hold_fp32_copies(item);
   return item;
+}
+
+bool OperatorWriter::is_frozen(std::initializer_list<ParameterRole> roles) const {
+  return std::ranges::any_of(roles, [&](ParameterRole role) {
+    return graph_.has_parameter(block_, role) && graph_.parameter(block_, role).is_frozen;
+  });
 }
 
 bool OperatorWriter::takes_fp8(std::initializer_list<ParameterRole> weights) const {
@@ -46,12 +62,12 @@ Operator& OperatorWriter::linear(std::string name, const MatrixProduct& product,
 
 Operator& OperatorWriter::grouped_linear(std::string name, const MatrixProduct& product,
                                          std::initializer_list<ParameterRole> weights) {
-  Operator& item = this->product(std::move(name), product);
+  Operator& item = this->product(std::move(name), product, weights);
   if (!takes_fp8(weights)) return item;
   item.uses_fp8 = true;
   if (stores_fp8(setting_.fp8_level) && !is_cpu()) {
     for (const ParameterRole role : weights) {
-      if (!graph_.has_parameter(block_, role)) continue;
+      if (!graph_.has_parameter(block_, role) || !item.has_weight_gradient) continue;
       const std::int64_t elements = local_elements(model(), graph_.parameter(block_, role), setting_.shards);
       const double bytes = shape_.element * static_cast<double>(elements);
       // A weight gradient is computed in the compute type and then scaled to FP8, one weight at a time, so the largest

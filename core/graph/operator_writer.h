@@ -31,8 +31,13 @@ class OperatorWriter {
   RoutedLoad routed_load() const { return llmtrain::routed_load(graph_, layer(), setting_); }
 
   Operator& add(std::string name, OperatorKind kind);
-  // A matrix product in the compute type at every level.
-  Operator& product(std::string name, const MatrixProduct& product);
+  // A product in the compute type at every level, with those parameters of these roles that the block has, as one
+  // matrix.
+  Operator& product(std::string name, const MatrixProduct& product, std::initializer_list<ParameterRole> weights);
+  // The same with the weight that produces logits, which may be another block's.
+  Operator& logits_product(std::string name, const MatrixProduct& product);
+  // Whether those parameters of these roles that the block has are frozen.
+  bool is_frozen(std::initializer_list<ParameterRole> roles) const;
   // Whether the product with those parameters of these roles that the block has, as one matrix, takes FP8, and the
   // bytes per element of its kept input.
   bool takes_fp8(std::initializer_list<ParameterRole> weights) const;
@@ -71,6 +76,7 @@ class OperatorWriter {
   OperatorList take() { return std::move(operators_); }
 
  private:
+  Operator& add_product(std::string name, const MatrixProduct& product, bool is_frozen);
   void agree_on_scales(Operator& item) const;
   void hold_widened_operands(Operator& item) const;
   void hold_fp32_copies(Operator& item) const;

@@ -71,17 +71,25 @@ bool is_repeated(const Operator& item, Recompute recompute) {
 double Graph::training_flops_per_token(std::int64_t sequence_length) const {
   PassSetting setting;
   setting.sequence_length = sequence_length;
-  BlockCache<double> forward(*this);
+  BlockCache<double> of_blocks(*this);
   double flops = 0;
   for (std::size_t block = 0; block < blocks.size(); ++block)
-    flops += forward.of(block, [&] { return forward_flops(block_operators(*this, block, setting)); });
-  // The backward of a product is two products of the same size.
-  return 3 * flops / static_cast<double>(sequence_length);
+    flops += of_blocks.of(block, [&] {
+      const OperatorList operators = block_operators(*this, block, setting);
+      return forward_flops(operators) + backward_flops(operators);
+    });
+  return flops / static_cast<double>(sequence_length);
 }
 
 double forward_flops(const OperatorList& operators) {
   double flops = 0;
   for (const Operator& item : operators) flops += item.flops;
+  return flops;
+}
+
+double backward_flops(const OperatorList& operators) {
+  double flops = 0;
+  for (const Operator& item : operators) flops += (item.has_weight_gradient ? 2 : 1) * item.flops;
   return flops;
 }
 

@@ -75,6 +75,7 @@ struct Operator {
   OperatorKind kind{};
   MatrixProduct product{};              // of matrix products and attention
   bool uses_fp8 = false;                // at FP8 levels, except for the head and the router
+  bool has_weight_gradient = true;      // of products: false where the weight is frozen
   double unscaled_weight_gradient = 0;  // bytes of the largest weight's gradient, before it becomes FP8
   double flops = 0;  // model FLOPs of the forward: 2 per multiply-add; ignores causality, excludes empty slots
   Movement forward{}, backward{};
@@ -97,8 +98,11 @@ OperatorList block_operators(const Graph& graph, std::size_t block, const PassSe
 // Whether the backward at this level of recompute runs the operator's forward again.
 bool is_repeated(const Operator& item, Recompute recompute);
 
-// Model FLOPs of the forward, and of the part that the backward repeats.
+// Model FLOPs of the forward.
 double forward_flops(const OperatorList& operators);
+// Of the backward: two products of the same size for each of the forward, but one where the weight is frozen.
+double backward_flops(const OperatorList& operators);
+// Of the part of the forward that the backward repeats.
 double repeated_flops(const OperatorList& operators, Recompute recompute);
 
 // Bytes of the tensors that are kept between the passes.

@@ -81,24 +81,26 @@ void EmbeddingBlock::add_split_gradients(const at::Tensor& dy, const MicroBatch&
 at::Tensor EmbeddingBlock::backward(at::Tensor dy, const MicroBatch& micro, std::unique_ptr<SavedActivations>) const {
   // The mask of the forward, generated again.
   drop(dy, micro);
+  const bool trains_tokens = !tokens_.is_frozen();
   at::Tensor all_positions;
   std::optional<at::Tensor> dpositions;
-  if (positions_) {
+  if (positions_ && !positions_->is_frozen()) {
     all_positions = positions_->added_gradient();
     // A rank that holds a part of each sequence adds to its positions only; rows_at() copies them and store_rows_at()
     // puts the sums back.
     dpositions = kernels::rows_at(all_positions, micro.part, micro.sequence);
   }
-  const bool looks_up = looks_up_positions(micro);
-  if (dpositions && looks_up)
+  // Otherwise the kernel that makes the tokens' gradient makes both.
+  const bool is_apart = looks_up_positions(micro) || !trains_tokens;
+  if (dpositions && is_apart)
     kernels::embedding_backward(dy, position_ids(dy.size(0), micro), *dpositions, std::nullopt, micro.sequence);
-  if (split_.ranks() == 1) {
+  if (trains_tokens && split_.ranks() == 1) {
     at::Tensor dtokens = tokens_.added_gradient();
-    kernels::embedding_backward(dy, micro.tokens, dtokens, looks_up ? std::nullopt : dpositions, micro.sequence);
-  } else {
+    kernels::embedding_backward(dy, micro.tokens, dtokens, is_apart ? std::nullopt : dpositions, micro.sequence);
+  } else if (trains_tokens) {
     add_split_gradients(dy, micro);
   }
-  if (positions_) kernels::store_rows_at(all_positions, micro.part, *dpositions);
+  if (dpositions) kernels::store_rows_at(all_positions, micro.part, *dpositions);
   return {};
 }
 

@@ -49,6 +49,7 @@ at::Tensor HeadBlock::row_losses(at::Tensor& logits, const at::Tensor& targets,
 }
 
 void HeadBlock::add_weight_gradient(const at::Tensor& dlogits, const at::Tensor& chunk) const {
+  if (weight_.is_frozen()) return;
   auto dweight = weight_.gradient();
   // The optimizer reads the padding's gradient as well; the first micro-batch must clear what the memory held.
   const std::int64_t padding = dweight.tensor.size(0) - columns_;

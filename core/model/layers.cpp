@@ -95,7 +95,8 @@ void LinearLayer::add_bias_gradient(const at::Tensor& dy) const {
 at::Tensor LinearLayer::backward(const ScaledTensor& dy, const LinearInput& input) const {
   const at::ScalarType compute = weight_.weight_type();
   const at::Tensor gradient = dy.widened(compute);
-  weight_.add_weight_gradient(gradient, input.x.widened(compute));
+  // Asked here, since widening would be a copy.
+  if (!weight_.is_frozen()) weight_.add_weight_gradient(gradient, input.x.widened(compute));
   return kernels::linear_backward_input(gradient, weight_for(input));
 }
 

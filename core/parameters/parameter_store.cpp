@@ -3,6 +3,7 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
 
 #include <utility>
 
@@ -17,6 +18,7 @@ ParameterStore::ParameterStore(const Graph& graph, std::span<const std::size_t> 
     // Without gaps, so that adjacent weights form one matrix.
     const std::int64_t begin = end;
     parts_.push_back(local_part(graph.model, graph.parameters[parameter], place));
+    frozen_.push_back(graph.parameters[parameter].is_frozen);
     end += parts_.back().elements();
     position_.emplace(parameter, ranges_.size());
     ranges_.push_back({parameter, begin, end});
@@ -76,6 +78,7 @@ ParameterStore::GradientTarget ParameterStore::fused_gradient(std::size_t first,
 }
 
 at::Tensor ParameterStore::added_gradient(std::size_t parameter) {
+  if (is_frozen(parameter)) return at::zeros(part(parameter).shape, weight(parameter).options());
   GradientTarget target = gradient(parameter);
   // Zeroed at first use rather than all at once: kernels that can overwrite save the pass over memory.
   if (target.accumulation == kernels::Accumulation::overwrite) target.tensor.zero_();
@@ -103,11 +106,13 @@ void ParameterStores::add(ParameterStore& store) {
 }
 
 void BoundParameter::add_weight_gradient(const at::Tensor& dy, const at::Tensor& x) const {
+  if (is_frozen()) return;
   auto target = gradient();
   kernels::linear_backward_weight(dy, x, target.tensor, target.accumulation);
 }
 
 void BoundParameter::add_bias_gradient(const at::Tensor& dy) const {
+  if (is_frozen()) return;
   auto target = gradient();
   kernels::linear_backward_bias(dy, target.tensor, target.accumulation);
 }

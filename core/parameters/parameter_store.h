@@ -44,7 +44,7 @@ class ParameterStore {
   };
   GradientTarget gradient(std::size_t parameter) { return fused_gradient(parameter, parameter); }
   GradientTarget fused_gradient(std::size_t first, std::size_t last);
-  // The same for kernels that only add: zeroed at its first use.
+  // The same for kernels that only add: zeroed at its first use. Of a frozen parameter memory that is forgotten.
   at::Tensor added_gradient(std::size_t parameter);
 
   // Lends flat weights, at least elements() of them.
@@ -70,6 +70,9 @@ class ParameterStore {
   // Discards what was written.
   void drop_gradients();
 
+  // Frozen parameters have no gradients: only added_gradient() may be called for them.
+  bool is_frozen(std::size_t parameter) const { return frozen_[position(parameter)]; }
+
   const std::vector<FlatRange>& ranges() const { return ranges_; }
   // The part of a parameter that this rank holds.
   const LocalPart& part(std::size_t parameter) const { return parts_[position(parameter)]; }
@@ -82,6 +85,7 @@ class ParameterStore {
 
   std::vector<FlatRange> ranges_;
   std::vector<LocalPart> parts_;                           // of ranges_[i]
+  std::vector<bool> frozen_;                               // whether ranges_[i] is
   std::unordered_map<std::size_t, std::size_t> position_;  // parameter → index into ranges_
   std::vector<bool> written_;                              // whether the gradient of ranges_[i] holds a value
   at::Tensor weights_, gradients_;                         // undefined while not attached
@@ -115,9 +119,11 @@ class BoundParameter {
   at::ScalarType weight_type() const { return store_->weight_type(); }
   bool is_scaled() const { return store_->has_scaled_weights(); }  // weight() is then a copy
   bool is_fp8() const { return store_->has_fp8_weights(); }        // of numbers that E4M3 has
+  bool is_frozen() const { return store_->is_frozen(first_); }     // of one matrix all or none are
   ParameterStore::GradientTarget gradient() const { return store_->fused_gradient(first_, last_); }
   at::Tensor added_gradient() const { return store_->added_gradient(first_); }  // of one parameter
-  // Adds the gradient of the weight of a product, dy = x · weightᵀ, or of the bias that was added to its rows.
+  // Adds the gradient of the weight of a product, dy = x · weightᵀ, or of the bias that was added to its rows; nothing
+  // where it is frozen.
   void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x) const;
   void add_bias_gradient(const at::Tensor& dy) const;
   const LocalPart& part() const { return store_->part(first_); }  // of the first

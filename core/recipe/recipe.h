@@ -171,6 +171,7 @@ struct TrainingRecipe {
   double clip_norm = 1;                  // 0: off
   std::int64_t skip_limit = 10;          // 0: none
   std::int64_t rollbacks = 0;
+  std::vector<std::string> freeze;  // patterns of names, in which * stands for any text
   OptimizerRecipe optimizer;
   LearningRateRecipe learning_rate;
 

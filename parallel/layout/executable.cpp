@@ -56,6 +56,9 @@ std::vector<Unsupported> unsupported_fp8_states(const Recipe& recipe) {
   if (!stores_fp8(recipe.precision.fp8_level)) return {};
   const ParallelRecipe& parallel = recipe.parallel;
   return {
+      // Their scales would be kept without an update that makes new ones.
+      {!recipe.training.freeze.empty(), "/training/freeze", "frozen parameters beside FP8 gradients and states",
+       "leave it out, or use precision.fp8_level \"O0\""},
       // It reduces several times a step, and FP8 sums of one step would have different scales.
       {parallel.zero_stage >= 2 && reduces_often(recipe.pipeline.schedule), "/pipeline/schedule",
        "\"1f1b\" or \"interleaved\" with FP8 gradients and ZeRO-2 or -3",

@@ -32,10 +32,9 @@ Partition Partition::make(const Recipe& recipe, std::int64_t devices_per_node, s
 Partition Partition::on_mesh(const Recipe& recipe, const Mesh& mesh, std::shared_ptr<const Graph> graph) {
   Partition partition;
   partition.recipe = recipe;
-  partition.graph =
-      graph != nullptr
-          ? std::move(graph)
-          : std::make_shared<const Graph>(Graph::build_with_routing(recipe.model, recipe.precision.high_precision));
+  partition.graph = graph != nullptr ? std::move(graph)
+                                     : std::make_shared<const Graph>(Graph::build_with_routing(
+                                           recipe.model, recipe.precision.high_precision, recipe.training.freeze));
   partition.mesh = mesh;
   partition.stages = place_blocks(*partition.graph, recipe.pipeline, mesh.pipeline);
   for (const Stage& stage : partition.stages)

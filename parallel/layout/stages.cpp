@@ -28,17 +28,36 @@ std::vector<std::int64_t> layers_per_stage(std::int64_t layers, const PipelineRe
 
 using Kind = StateGroup::Kind;
 
-// The group of this kind, which is appended where there is none yet.
-StateGroup& group_of(std::vector<StateGroup>& groups, Kind kind, bool is_fp8, const Recipe& recipe, const Mesh& mesh) {
-  // At most six groups exist per stage, so a linear search will do.
+// What distinguishes the groups of a stage.
+struct GroupKey {
+  Kind kind{};
+  bool is_fp8 = false;
+  bool is_frozen = false;
+};
+
+StateTypes types_of(const GroupKey& key, const PrecisionRecipe& precision) {
+  if (key.is_frozen) return frozen_state_types(precision);
+  return key.is_fp8 ? fp8_state_types(precision) : state_types(precision);
+}
+
+std::int64_t zero_stage_of(const GroupKey& key, const RankGroup& shards, std::int64_t asked_for) {
+  if (shards.ranks == 1) return 0;
+  // Up to stage 2 whole weights are resident: those that are never updated need no owner.
+  return key.is_frozen && asked_for < 3 ? 0 : asked_for;
+}
+
+// The group of these parameters, which is appended where there is none yet.
+StateGroup& group_of(std::vector<StateGroup>& groups, const GroupKey& key, const Recipe& recipe, const Mesh& mesh) {
+  // Few groups exist per stage, so a linear search will do.
   for (StateGroup& group : groups)
-    if (group.kind == kind && group.is_fp8 == is_fp8) return group;
+    if (group.kind == key.kind && group.is_fp8 == key.is_fp8 && group.is_frozen == key.is_frozen) return group;
   StateGroup& group = groups.emplace_back();
-  group.kind = kind;
-  group.is_fp8 = is_fp8;
-  group.types = is_fp8 ? fp8_state_types(recipe.precision) : state_types(recipe.precision);
-  group.shards = kind == Kind::experts ? expert_shard_group(mesh) : shard_group(mesh);
-  group.zero_stage = group.shards.ranks > 1 ? recipe.parallel.zero_stage : 0;
+  group.kind = key.kind;
+  group.is_fp8 = key.is_fp8;
+  group.is_frozen = key.is_frozen;
+  group.types = types_of(key, recipe.precision);
+  group.shards = key.kind == Kind::experts ? expert_shard_group(mesh) : shard_group(mesh);
+  group.zero_stage = zero_stage_of(key, group.shards, recipe.parallel.zero_stage);
   return group;
 }
 
@@ -93,6 +112,13 @@ StateTypes fp8_state_types(const PrecisionRecipe& precision) {
   return types;
 }
 
+StateTypes frozen_state_types(const PrecisionRecipe& precision) {
+  StateTypes types;
+  types.weight = element_type(precision.compute);
+  types.is_trained = false;
+  return types;
+}
+
 std::int64_t StateGroup::elements() const { return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}); }
 
 bool shares_embedding(const Graph& graph, const Mesh& mesh) { return graph.model.tie_embeddings && mesh.pipeline > 1; }
@@ -104,8 +130,8 @@ std::vector<StateGroup> state_groups(const Recipe& recipe, const Graph& graph, c
     const bool is_shared = parameter.role == ParameterRole::token_embedding && shares_embedding(graph, mesh);
     const Kind kind = is_shared ? Kind::shared_embedding : parameter.has_expert_axis ? Kind::experts : Kind::dense;
     // FP8 levels concern the layers' matrices only: small or sensitive tensors keep their precision (FP8-LM).
-    const bool is_fp8 = stores_fp8(recipe.precision.fp8_level) && parameter.takes_fp8();
-    StateGroup& group = group_of(groups, kind, is_fp8, recipe, mesh);
+    const bool is_fp8 = stores_fp8(recipe.precision.fp8_level) && parameter.takes_fp8() && !parameter.is_frozen;
+    StateGroup& group = group_of(groups, {kind, is_fp8, parameter.is_frozen}, recipe, mesh);
     group.parameters.push_back(index);
     group.sizes.push_back(local_elements(graph.model, parameter, shard_degrees(mesh)));
   };

@@ -39,11 +39,12 @@ struct StateTypes {
   // In which the micro-batches' gradients are summed before they are reduced; none: in `gradient`. Not counted below:
   // it exists from a stage's first backward to its reduction.
   std::optional<ElementType> accumulator = std::nullopt;
+  bool is_trained = true;  // else there are neither gradients nor moments
 
   double weight_bytes() const { return element_bytes(weight); }
-  double gradient_bytes() const { return element_bytes(gradient); }
+  double gradient_bytes() const { return is_trained ? element_bytes(gradient) : 0; }
   double master_bytes() const { return master ? element_bytes(*master) : 0; }
-  double moment_bytes() const { return element_bytes(first_moment) + element_bytes(second_moment); }
+  double moment_bytes() const { return is_trained ? element_bytes(first_moment) + element_bytes(second_moment) : 0; }
   // How many of the two moments are in small types, with a scale per tensor.
   int scaled_moments() const {
     return (first_moment != ElementType::float32 ? 1 : 0) + (second_moment != ElementType::float32 ? 1 : 0);
@@ -59,6 +60,8 @@ StateTypes state_types(const PrecisionRecipe& precision);
 // weights that are their own master, from O2 on an FP8 first and an fp16 second moment, at O3 FP8 weights with an fp16
 // master. Gradients are accumulated in precision.gradients: FP8 sums would round after every micro-batch.
 StateTypes fp8_state_types(const PrecisionRecipe& precision);
+// Types of frozen parameters: weights in the compute type, which no update needs more precisely.
+StateTypes frozen_state_types(const PrecisionRecipe& precision);
 
 // Parameters of a stage that are stored and sharded alike and share flat memory. The planner prices groups, the runner
 // allocates them.
@@ -68,11 +71,13 @@ struct StateGroup {
   enum class Kind { shared_embedding, dense, experts };
   Kind kind = Kind::dense;
   bool is_fp8 = false;
+  bool is_frozen = false;
   StateTypes types;
   std::vector<std::size_t> parameters;  // indices into Graph::parameters, in the order of memory
   std::vector<std::int64_t> sizes;      // elements of each on a rank before ZeRO, padding and repeated heads included
   RankGroup shards;                     // the ranks that share it under ZeRO
-  std::int64_t zero_stage = 0;          // 0 without ranks to shard over
+  // 0 without ranks to shard over. Of frozen parameters 3 or 0: there are no states that lower stages would shard.
+  std::int64_t zero_stage = 0;
 
   // Whether gradients are reduced at the end of a step rather than where the schedule, which shards at
   // `schedule_stage`, reduces those of their stage: both ends of a pipeline add to a shared embedding at different

@@ -96,6 +96,7 @@ ShardedParameters::ShardedParameters(const Graph& graph, ParameterStore& store, 
       // At stage 0 there is one shard, and every rank owns it.
       place_(shards_.padded_shard(zero_stage_ == 0 ? 0 : ranks.shard())),
       tensor_gradients_(graph, store, tensor, owned()),
+      is_trained_(options.contents == StateContents::training && !group.is_frozen),
       has_master_(options.contents == StateContents::training && group.types.master) {
   if (group.is_fp8) {
     const WeightCopy copy = has_master_ ? WeightCopy::e4m3 : WeightCopy::none;
@@ -118,10 +119,9 @@ void ShardedParameters::allocate(const StateGroup& group, const ShardingOptions&
     return make_flat_memory(elements, scalar_type(type), options.device);
   };
   weights_ = flat(shards_from(3) ? place_.count() : shards_.padded(), group.types.weight);
-  const bool trains = options.contents == StateContents::training;
   // Without a master the optimizer updates the weights in place.
   source_ = has_master_ ? flat(place_.count(), *group.types.master) : owned_weights();
-  if (!trains) return;
+  if (!is_trained_) return;
   if (group.types.accumulator) accumulator_ = scalar_type(*group.types.accumulator);
   gradients_ = flat(shards_from(2) ? place_.count() : shards_.padded(), group.types.gradient);
   optimizer_ = make_optimizer(options.optimizer, owned_segments(), [&](Moment moment) {
@@ -244,6 +244,7 @@ void ShardedParameters::free() {
 }
 
 void ShardedParameters::reduce() {
+  if (!is_trained_) return;
   finish_reduction();
   // Taken out of the store: gradients written from here on belong to the next reduction.
   unreduced_ = take_gradients();
@@ -275,6 +276,7 @@ void ShardedParameters::finish_reduction() {
 }
 
 void ShardedParameters::collect() {
+  if (!is_trained_) return;
   finish_reduction();
   // Without data ranks the schedule has no reduction; a step of one rank still ends its accumulation here.
   if (!has_reduced_) take_gradients();
@@ -286,7 +288,7 @@ void ShardedParameters::collect() {
 
 double ShardedParameters::sum_of_squares() const {
   // Replicas hold the same shards: one of each counts.
-  if (ranks_.replica() != 0) return 0;
+  if (!is_trained_ || ranks_.replica() != 0) return 0;
   // At stage 0 every rank has all gradients: each still sums only its share, so that every element counts once.
   const FlatInterval share = FlatShards{shards_.elements, ranks_.shards()}.shard(ranks_.shard());
   if (scales_) return scales_->sum_of_squares(owned_gradients(), place_, share);
@@ -294,6 +296,7 @@ double ShardedParameters::sum_of_squares() const {
 }
 
 void ShardedParameters::update(double learning_rate, double gradient_scale, std::int64_t step) {
+  if (!is_trained_) return;
   if (scales_) {
     OptimizerUpdate update;
     update.learning_rate = learning_rate;

@@ -57,7 +57,7 @@ class TensorGradients {
 // from gather() to free(), whole gradients from the first write to the end of the reduction. Types and stage are the
 // group's; weights without a master type are their own master. The calls correspond to the schedule's instructions: all
 // ranks make them in the same order. Tensor ranks hold different parts of the model and shard their own. With
-// StateContents::weights there is nothing to reduce or update.
+// StateContents::weights, and of frozen parameters, there is nothing to reduce or update.
 //
 // With FP8 gradients (TensorScales) the gradients of the micro-batches are summed in the group's accumulator type and
 // cast once, at the reduction, of which there is one per step; weights are in fp16 with scales, from FP8 level O2 on
@@ -118,7 +118,7 @@ class ShardedParameters {
   const TensorScales* scales() const { return scales_ ? &*scales_ : nullptr; }
   // The rounded copy of the owned weights; none if the modules use the source itself.
   std::optional<at::Tensor> rounded() const;
-  // States of the owned elements, each of the length of source(); none with StateContents::weights. Where they have
+  // States of the owned elements, each of the length of source(); none where nothing is trained. Where they have
   // scales, value = element / scale.
   std::vector<OptimizerState> optimizer_states() const;
   // Calls write(values) with memory for the values of optimizer_states()[index]: the state's own, or without a scale in
@@ -153,6 +153,7 @@ class ShardedParameters {
   FlatShards shards_;
   FlatInterval place_;  // the owned elements, including padding
   TensorGradients tensor_gradients_;
+  bool is_trained_;                          // has gradients and optimizer states
   bool has_master_;                          // source_ has its own memory, else it is a part of weights_
   std::optional<TensorScales> scales_;       // at FP8 levels
   at::ScalarType compute_ = at::kFloat;      // of modules
@@ -162,7 +163,7 @@ class ShardedParameters {
   at::Tensor source_;                     // the owned elements
   at::Tensor incoming_;                   // fp32, from incoming() to publish(), where weights have scales
   at::Tensor gradients_;                  // all elements, from stage 2 on the owned ones
-  std::unique_ptr<Optimizer> optimizer_;  // null with StateContents::weights
+  std::unique_ptr<Optimizer> optimizer_;  // null where nothing is trained
 
   bool has_statistics_ = false;     // that are taken of FP8 gradients
   at::Tensor exact_;                // then the owned sums in fp32, from the cast to collect()

@@ -78,11 +78,14 @@ class OracleTest(unittest.TestCase):
     def assert_same_change(self, case, model, tolerance):
         """Every parameter changed as in PyTorch: a wrong gradient or decay shows here first."""
         trained = case.trained_weights()
-        for name, parameter in model.state_dict().items():
+        for name, parameter in model.named_parameters():
             if name.endswith("key.bias") and model.config.position == "learned" and not model.config.qk_norm:
                 continue  # softmax cancels it: its gradient is rounding noise, which Adam scales up like any other
             precise = f"{name}.master" if f"{name}.master" in trained else name
             actual = trained[precise].float() / trained.get(f"{precise}.scale", 1)
+            if not parameter.requires_grad:
+                self.assertTrue(torch.equal(actual, case.weights[name]), f"{name} is frozen")
+                continue
             change = (parameter - case.weights[name]).norm()
             self.assertLessEqual((actual - parameter).norm() / change, tolerance, f"{name} after training")
 
@@ -99,6 +102,12 @@ class OracleTest(unittest.TestCase):
 
     def test_training_equals_pytorch(self):
         self.for_each(VARIANTS, lambda case: self.check_training(case, FP32))
+
+    def test_frozen_parameters_are_those_that_pytorch_gives_no_gradient(self):
+        frozen = {"gpt2": ["embedding.token.*", "*.ffn.*", "layers.0.*norm*", "layers.1.attention.*.bias"],
+                  "llama, 8 experts (Mixtral)": ["*.router.*", "layers.1.ffn.*", "embedding.*"]}
+        for name, patterns in frozen.items():
+            self.for_each([name], lambda case: self.check_training(case, FP32), training={"freeze": patterns})
 
     def test_bf16_stays_near_fp32(self):
         self.for_each(["gpt2", "llama", "llama, one key head, qk_norm (Qwen3)", "gpt-rope, qk_norm, bias on qkv alone"],

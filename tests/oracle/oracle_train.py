@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains the reference model according to a recipe, with PyTorch's own optimizer and clipping."""
+import fnmatch
 import math
 
 import numpy
@@ -34,6 +35,11 @@ def make_optimizer(model, recipe):
         (decayed if decays else others).append(parameter)
     groups = [{"params": decayed, "weight_decay": options["weight_decay"]}, {"params": others, "weight_decay": 0.0}]
     return torch.optim.AdamW(groups, betas=(options["beta1"], options["beta2"]), eps=options["eps"])
+
+
+def freeze(model, patterns):
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad = not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def batch(tokens, step, global_batch, length):
@@ -161,6 +167,7 @@ def train(recipe, weights, tokens, dtype=torch.float32, overflows=None):
     fp8, first_layers = precision.get("fp8_level", "off"), precision.get("high_precision", {}).get("first_layers", 0)
     model = ReferenceModel(recipe["model"], fp8, first_layers).to(dtype)
     model.load_state_dict(weights)
+    freeze(model, recipe["training"].get("freeze", []))
     states = Fp8States(model, fp8, first_layers) if fp8 not in ("off", "O0") else None
     optimizer = make_optimizer(model, recipe)
     scaler = LossScaler(precision, overflows)

@@ -37,6 +37,7 @@ void GroupedLinear::forward(const at::Tensor& x, const kernels::ExpertRows& map,
 }
 
 void GroupedLinear::backward_weight(const at::Tensor& dy, const at::Tensor& x, const kernels::ExpertRows& map) const {
+  if (weight_.is_frozen()) return;
   // All experts are written, also those without rows: what the memory held before is no gradient.
   const auto dweights = weight_.gradient();
   for (std::int64_t expert = 0; expert < map.experts(); ++expert)
@@ -45,7 +46,7 @@ void GroupedLinear::backward_weight(const at::Tensor& dy, const at::Tensor& x, c
 }
 
 void GroupedLinear::backward_bias(const at::Tensor& dy, const kernels::ExpertRows& map) const {
-  if (!bias_) return;
+  if (!bias_ || bias_->is_frozen()) return;
   const auto dbiases = bias_->gradient();
   for (std::int64_t expert = 0; expert < map.experts(); ++expert) {
     at::Tensor dbias = dbiases.tensor[expert];

@@ -106,6 +106,9 @@ void describe_training(KeyVisitor& keys, TrainingRecipe& training) {
                   "Times that a run, instead of ending so, returns to its newest checkpoint and goes on with the data "
                   "that follows."},
                  training.rollbacks, {0, 1'000'000});
+    keys.texts(
+        {"freeze", "Patterns of names of parameters that are not trained, with * for any text, as in layers.0.*."},
+        training.freeze, "a list of patterns");
     keys.section({"optimizer", "The optimizer."}, [&] { describe_optimizer(keys, training.optimizer); });
     keys.section({"learning_rate", "Learning rate schedule."},
                  [&] { describe_learning_rate(keys, training.learning_rate, training.steps); });

@@ -32,6 +32,7 @@ constexpr std::array rules{
     ResumeRule{"/training/clip_norm", "all updates of a run are clipped alike"},
     ResumeRule{"/training/skip_limit", ""},
     ResumeRule{"/training/rollbacks", ""},
+    ResumeRule{"/training/freeze", "the optimizer has states of what is trained alone"},
     ResumeRule{"/training/optimizer", "the optimizer's states follow from it"},
     ResumeRule{"/training/learning_rate", ""},
     ResumeRule{"/precision", "all steps of a run compute alike"},

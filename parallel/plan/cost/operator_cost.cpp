@@ -40,7 +40,7 @@ double weight_cast_share(const CostContext& context) {
 // Casts of an FP8 product: the input to FP8 and to its FP8 transpose, the weight likewise (at O3 it is FP8 already:
 // only the transpose); in the backward the output's gradient likewise, and the weight's gradient into the FP8 sum
 // (FP8-LM, arXiv 2310.18313, section 2).
-void add_casts(const CostContext& context, const MatrixProduct& product, WorkPair& cost) {
+void add_casts(const CostContext& context, const MatrixProduct& product, bool has_weight_gradient, WorkPair& cost) {
   const double element = context.roofline.element_bytes();
   const double factor = context.program().traffic.cast * product.batch;
   const double input = product.rows * product.inner, weight = product.inner * product.columns;
@@ -50,10 +50,11 @@ void add_casts(const CostContext& context, const MatrixProduct& product, WorkPai
   cost.forward += context.roofline.pass(factor * (element + 2) * input);
   cost.forward += context.roofline.pass(factor * weight_bytes * weight) * weight_cast_share(context);
   cost.backward += context.roofline.pass(factor * (element + 2) * output);
-  if (context.program().fp8.states) cost.backward += context.roofline.pass(factor * (element + 2) * weight);
+  if (context.program().fp8.states && has_weight_gradient)
+    cost.backward += context.roofline.pass(factor * (element + 2) * weight);
 }
 
-// The backward has two products: the gradient of the input and the gradient of the weight.
+// The backward has two products: the gradient of the input and, unless the weight is frozen, that of the weight.
 WorkPair product_cost(const CostContext& context, const Operator& item) {
   const MatrixProduct& product = item.product;
   const MatrixType type = item.uses_fp8 ? MatrixType::fp8 : MatrixType::compute;
@@ -61,8 +62,9 @@ WorkPair product_cost(const CostContext& context, const Operator& item) {
   const MatrixProduct weight_gradient{product.columns, product.inner, product.rows, product.batch};
   WorkPair cost;
   cost.forward = context.roofline.product(product, type);
-  cost.backward = context.roofline.product(input_gradient, type) + context.roofline.product(weight_gradient, type);
-  if (item.uses_fp8) add_casts(context, product, cost);
+  cost.backward = context.roofline.product(input_gradient, type);
+  if (item.has_weight_gradient) cost.backward += context.roofline.product(weight_gradient, type);
+  if (item.uses_fp8) add_casts(context, product, item.has_weight_gradient, cost);
   return cost;
 }
 

@@ -71,17 +71,23 @@ StateTypes most_states(const PrecisionRecipe& precision) {
 // written only once.
 double moved_weight_bytes(const StateTypes& types) { return types.master ? types.weight_bytes() : 0; }
 
+std::int64_t trained_tensors(const Graph& graph, const Block& block) {
+  return std::ranges::count_if(block.parameters, [&](std::size_t index) { return !graph.parameters[index].is_frozen; });
+}
+
 double update_seconds(const CostContext& context, std::size_t rank) {
   const Partition& partition = context.partition;
   // Elements before sharding, and how many tensors they come from.
   double dense = 0, experts = 0, tensors = 0;
   for (std::size_t stage = rank; stage < partition.stages.size();
        stage += static_cast<std::size_t>(context.mesh().pipeline)) {
-    for (const StateGroup& group : partition.groups[stage])
+    for (const StateGroup& group : partition.groups[stage]) {
+      if (group.is_frozen) continue;
       (group.kind == Kind::experts ? experts : dense) += static_cast<double>(group.elements());
+    }
     // Counts whole tensors: every rank launches the same kernels, however small its shards.
     for (const std::size_t block : partition.stages[stage].blocks)
-      tensors += static_cast<double>(partition.graph->blocks[block].parameters.size());
+      tensors += static_cast<double>(trained_tensors(*partition.graph, partition.graph->blocks[block]));
   }
   const PrecisionRecipe precision = context.state_precision();
   const auto shard = [](double all, const StateRanks& ranks) {

@@ -112,7 +112,8 @@ std::vector<StateTransfer> state_transfers(const CostContext& context, std::size
     Gradients& gradients = is_last ? moved.last_gradients : moved.gradients;
     gradients.bytes += whole * group.types.gradient_bytes();
     gradients.maxima += maxima_bytes(group, (is_expert ? expert_ranks(context) : dense_ranks(context)).zero_stage);
-    moved.weights += whole * group.types.weight_bytes();
+    // Frozen weights that are not sharded have no owner from whom others would get them.
+    if (!group.is_frozen || group.zero_stage == 3) moved.weights += whole * group.types.weight_bytes();
   }
   Writer writer(context, static_cast<double>(partition.stages[stage].blocks.size()));
   writer.add(dense, dense_ranks(context), dense_names);

@@ -236,7 +236,8 @@ StepMemory make_step_memory(const Partition& partition, KernelSet kernels, const
   for (std::size_t stage = 0; stage < partition.stages.size(); ++stage)
     memory.stages.push_back(make_stage(partition, stage, kernels, blocks, program));
   // On one rank a tied head adds its weight's gradient into the embedding's, which belongs to the first stage.
-  memory.head_adds_to_first = partition.recipe.model.tie_embeddings && partition.mesh.pipeline == 1;
+  memory.head_adds_to_first = partition.recipe.model.tie_embeddings && partition.mesh.pipeline == 1 &&
+                              !partition.graph->logits_weight().is_frozen;
   // Not per stage: these exist once per process.
   memory.rank[Category::framework] = framework_bytes(kernels);
   memory.rank[Category::communication] = communicator_bytes(kernels, partition.mesh);

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/graph/frozen.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+#include "core/base/error.h"
+#include "core/graph/high_precision.h"
+
+namespace llmtrain {
+namespace {
+
+using Role = ParameterRole;
+
+// Roles of parameters whose gradients come from one matrix product.
+constexpr std::array<std::array<Role, 3>, 4> joined = {{
+    {Role::query_weight, Role::key_weight, Role::value_weight},
+    {Role::query_bias, Role::key_bias, Role::value_bias},
+    {Role::ffn_gate_weight, Role::ffn_up_weight, Role::ffn_up_weight},
+    {Role::ffn_gate_bias, Role::ffn_up_bias, Role::ffn_up_bias},
+}};
+
+void freeze_matches(Graph& graph, const std::vector<std::string>& patterns) {
+  for (std::size_t i = 0; i < patterns.size(); ++i) {
+    bool is_used = false;
+    for (Parameter& parameter : graph.parameters) {
+      if (!matches(patterns[i], parameter.name)) continue;
+      parameter.is_frozen = is_used = true;
+    }
+    if (!is_used)
+      throw Error(ExitCode::bad_recipe,
+                  fmt::format("/training/freeze/{}: \"{}\" matches no parameter; must match names such as "
+                              "\"layers.0.attention.query.weight\", with * for any text",
+                              i, patterns[i]));
+  }
+}
+
+// Where of the block's parameters of these roles some are frozen, all must be.
+void require_joint(const Graph& graph, const Block& block, const std::array<Role, 3>& roles) {
+  const Parameter *frozen = nullptr, *trained = nullptr;
+  for (const std::size_t index : block.parameters) {
+    const Parameter& parameter = graph.parameters[index];
+    if (std::ranges::count(roles, parameter.role) > 0) (parameter.is_frozen ? frozen : trained) = &parameter;
+  }
+  if (frozen == nullptr || trained == nullptr) return;
+  throw Error(ExitCode::bad_recipe,
+              fmt::format("/training/freeze: {} is frozen and {} is trained; both must be one or the other, because "
+                          "they are multiplied as one matrix",
+                          frozen->name, trained->name));
+}
+
+}  // namespace
+
+void freeze(Graph& graph, const std::vector<std::string>& patterns) {
+  freeze_matches(graph, patterns);
+  for (const Block& block : graph.blocks)
+    for (const std::array<Role, 3>& roles : joined) require_joint(graph, block, roles);
+  if (std::ranges::all_of(graph.parameters, &Parameter::is_frozen))
+    throw Error(ExitCode::bad_recipe, "/training/freeze: freezes all parameters; must leave some to train");
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "tests/core/graph/models.h"
+
+namespace llmtrain {
+namespace {
+
+using Patterns = std::vector<std::string>;
+
+ModelRecipe small_llama() {
+  ModelRecipe model = test::llama3_8b();
+  model.layers = 3;
+  return model;
+}
+
+std::vector<std::string> trained(const ModelRecipe& model, const Patterns& patterns) {
+  std::vector<std::string> names;
+  for (const Parameter& parameter : Graph::build(model, {}, patterns).parameters)
+    if (!parameter.is_frozen) names.push_back(parameter.name);
+  return names;
+}
+
+// The words in which patterns are refused.
+std::string refusal(const Patterns& patterns) {
+  try {
+    Graph::build(small_llama(), {}, patterns);
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::bad_recipe);
+    return error.what();
+  }
+  return "";
+}
+
+TEST_CASE("Patterns freeze the parameters that they name") {
+  const Patterns all_but_norms{"embedding.*", "*.attention.*", "*.ffn.*", "head.weight"};
+  CHECK(trained(small_llama(), all_but_norms) ==
+        std::vector<std::string>{"layers.0.attention_norm.weight", "layers.0.ffn_norm.weight",
+                                 "layers.1.attention_norm.weight", "layers.1.ffn_norm.weight",
+                                 "layers.2.attention_norm.weight", "layers.2.ffn_norm.weight", "final_norm.weight"});
+  CHECK(Graph::build(small_llama(), {}, all_but_norms).trained_parameter_count() == 7 * 4096);
+  CHECK(trained(small_llama(), {"layers.*", "embedding.*", "final_norm.*"}) == std::vector<std::string>{"head.weight"});
+  const Graph graph = Graph::build(small_llama(), {}, {"layers.1.ffn.down.weight"});
+  // Blocks that train other parameters cost otherwise: they are no longer alike.
+  CHECK(graph.blocks[2].alike == 2);
+  CHECK(graph.blocks[3].alike == 1);
+}
+
+TEST_CASE("Patterns that freeze nothing, a part of a product or everything are refused") {
+  CHECK_THAT(refusal({"head.weight", "layers.3.*"}),
+             Catch::StartsWith("/training/freeze/1: \"layers.3.*\" matches no"));
+  CHECK_THAT(refusal({"ffn"}), Catch::StartsWith("/training/freeze/0: \"ffn\""));
+  CHECK_THAT(refusal({"layers.1.attention.query.weight"}),
+             Catch::StartsWith("/training/freeze: layers.1.attention.query.weight is frozen and "
+                               "layers.1.attention.value.weight is trained; both must be"));
+  CHECK_THAT(refusal({"*.ffn.up.weight"}), Catch::Contains("layers.0.ffn.gate.weight is trained"));
+  CHECK_THAT(refusal({"*"}), Catch::StartsWith("/training/freeze: freezes all"));
+}
+
+TEST_CASE("A frozen matrix saves the product that makes its gradient") {
+  const double all = Graph::build(small_llama()).training_flops_per_token(64);
+  const auto saved = [&](const Patterns& patterns) {
+    return all - Graph::build(small_llama(), {}, patterns).training_flops_per_token(64);
+  };
+  // A multiply-add per element of the matrix.
+  const double down = 2.0 * 4096 * 14336;
+  CHECK(saved({"layers.1.ffn.down.weight"}) == down);
+  CHECK(saved({"*.ffn.*.weight"}) == 3 * 3 * down);
+  CHECK(saved({"head.weight"}) == 2.0 * 4096 * 128256);
+  CHECK(saved({"*norm*", "embedding.*"}) == 0);
+  ModelRecipe tied = test::gpt2_model(2, 64, 4);
+  CHECK(Graph::build(tied).training_flops_per_token(64) -
+            Graph::build(tied, {}, {"embedding.token.*"}).training_flops_per_token(64) ==
+        2.0 * 64 * static_cast<double>(tied.vocab_size));
+  ModelRecipe experts = test::mixtral_8x7b();
+  experts.layers = 1;
+  CHECK(Graph::build(experts).training_flops_per_token(64) -
+            Graph::build(experts, {}, {"*.router.weight"}).training_flops_per_token(64) ==
+        2.0 * 8 * 4096);
+}
+
+}  // namespace
+}  // namespace llmtrain

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// A step of which parameters are frozen does what its plan predicts, too.
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/parallel/engine/planned_run.h"
+
+namespace llmtrain::test {
+namespace {
+
+// All matrices but those of a layer and the head; all but norms, also of a tied embedding.
+const char* const most_frozen = R"(training.freeze=["embedding.*", "layers.0.*", "layers.1.*", "layers.3.*"])";
+const char* const matrices_frozen = R"(training.freeze=["embedding.*", "*.attention.*", "*.ffn.*"])";
+
+const std::vector<RankCase> frozen_layouts{
+    {1, {most_frozen}},
+    {2, {most_frozen, "parallel.zero_stage=1", "precision.compute=\"bf16\""}},
+    {2, {most_frozen, "parallel.zero_stage=2", "pipeline.loops=4"}},
+    {2, {most_frozen, "parallel.zero_stage=3", "pipeline.loops=4", "memory.recompute=\"full\""}},
+    {4, {most_frozen, "parallel.zero_stage=3", "parallel.zero_shard_ranks=2", "pipeline.loops=2"}},
+    {2, {most_frozen, "parallel.tensor=2"}},
+    {4, {matrices_frozen, "model.tie_embeddings=true", "parallel.tensor=2", "parallel.zero_stage=2"}},
+    {2, {matrices_frozen, "model.tie_embeddings=true", "parallel.pipeline=2", "pipeline.schedule=\"1f1b\""}},
+    {2, {matrices_frozen, "model.tie_embeddings=true", "parallel.zero_stage=3", "pipeline.loops=2"}},
+    {8,
+     {most_frozen, "parallel.tensor=2", "parallel.pipeline=2", "pipeline.loops=2", "parallel.zero_stage=3",
+      "parallel.sequence=false"}},
+    {2, {most_frozen, "precision.fp8_level=\"O0\"", "parallel.tensor=2", "precision.compute=\"bf16\""}},
+    {2, {"model.architecture=\"gpt2\"", R"(training.freeze=["embedding.token.*", "*.bias"])", "parallel.tensor=2"}},
+    {4, {dropless, R"(training.freeze=["*.experts.*", "embedding.*"])", "parallel.zero_stage=3", "pipeline.loops=2"}},
+};
+
+}  // namespace
+
+TEST_CASE("a step of which parameters are frozen does what is planned") {
+  const TrainingSetting setting;
+  for (const RankCase& layout : frozen_layouts) check_layout(setting, layout);
+}
+
+}  // namespace llmtrain::test

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "parallel/engine/trainer.h"
+#include "parallel/plan/planner/planner.h"
+#include "tests/parallel/engine/train_ranks.h"
+
+namespace llmtrain::test {
+
+// No token is dropped, so that there are as many rows whatever the routing, and the plan's even routing is the run's.
+inline constexpr const char* dropless =
+    "model.moe={\"experts\": 8, \"top_k\": 2, \"capacity_factor\": 0, \"ffn_hidden_size\": 96}";
+
+// A model of four layers, which ZeRO splits unevenly into 11 parts of one size.
+Recipe recipe_of(const TrainingSetting& setting, const RankCase& layout);
+Plan plan_of(const Recipe& recipe);
+
+// Bytes by "purpose collective".
+using Traffic = std::map<std::string, double>;
+Traffic traffic_of(const Plan& plan);
+
+// What one rank did in two steps.
+struct RankRun {
+  std::int64_t pipeline_rank = 0;
+  std::vector<std::string> executed;  // by step
+  std::vector<Traffic> traffic;
+  ShardedParameters::Bytes kept;
+  std::int64_t peak = 0;
+};
+std::vector<RankRun> run_ranks(const Plan& plan);
+
+// Checks a rank's memory: what it keeps and its peak.
+void check_memory(const Plan& plan, const RankRun& run);
+// Runs a layout and checks the instructions, the bytes and the memory of every rank.
+void check_layout(const TrainingSetting& setting, const RankCase& layout);
+
+}  // namespace llmtrain::test
