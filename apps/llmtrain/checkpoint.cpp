@@ -82,8 +82,11 @@ int export_to(const CheckpointOptions& options) {
   // Before the model is written: a folder without its tokenizer would be half an export.
   const TokenizerRecipe& tokenizer = source.recipe.data.tokenizer;
   open_tokenizer(tokenizer, source.recipe.model.vocab_size);
-  load_runtime().export_huggingface({source.recipe, source.checkpoint.string(), options.destination});
-  copy_tokenizer(tokenizer, options.destination);
+  const bool is_peft = options.format == "peft";
+  load_runtime().export_model({source.recipe, source.checkpoint.string(), options.destination},
+                              is_peft ? ExportFormat::peft : ExportFormat::huggingface);
+  // An adapter's tokenizer is its model's.
+  if (!is_peft) copy_tokenizer(tokenizer, options.destination);
   write_result(options.destination + ": written from " + source.checkpoint.string() + "\n");
   return 0;
 }
@@ -126,10 +129,12 @@ void add_checkpoint(CLI::App& program, Action& action) {
 
   command = add_command(*parent, "export", "Exports a model for other programs", options, export_to, action);
   command->add_option("DIRECTORY", options->destination, "A new folder")->required()->type_name("");
-  command->add_option("--to", options->format, "hf: a folder that transformers' from_pretrained loads")
+  command
+      ->add_option("--to", options->format,
+                   "hf: for transformers' from_pretrained, adapters merged; peft: adapters alone, for PEFT")
       ->required()
       ->type_name("FORMAT")
-      ->check(CLI::IsMember({"hf"}));
+      ->check(CLI::IsMember({"hf", "peft"}));
   command->footer("Example:\n  llmtrain checkpoint export runs/quickstart my-model --to hf");
 }
 

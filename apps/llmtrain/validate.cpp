@@ -29,11 +29,12 @@ std::string with_thousands(std::int64_t count) {
 }
 
 std::string verdict(const std::string& file, const Recipe& recipe) {
+  // Of experts, too: patterns are checked against the names that they are to match.
+  const Graph graph = Graph::build(recipe.model, recipe.precision.high_precision, recipe.training.freeze);
   if (recipe.model.moe) return file + ": ok\n";
-  return file + ": ok, " +
-         with_thousands(
-             Graph::build(recipe.model, recipe.precision.high_precision, recipe.training.freeze).parameter_count()) +
-         " parameters\n";
+  const std::int64_t all = graph.parameter_count(), trained = graph.trained_parameter_count();
+  const std::string share = trained < all ? ", " + with_thousands(trained) + " of them trained" : "";
+  return file + ": ok, " + with_thousands(all) + " parameters" + share + "\n";
 }
 
 ExitCode validate_one(const std::string& file, const ValidateOptions& options) {

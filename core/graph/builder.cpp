@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/graph/adapters.h"
 #include "core/graph/frozen.h"
 #include "core/graph/graph.h"
 #include "core/graph/high_precision.h"
@@ -45,7 +46,8 @@ bool are_alike(const Graph& graph, std::size_t a, std::size_t b) {
     return graph.parameters[left].role == graph.parameters[right].role &&
            graph.parameters[left].shape == graph.parameters[right].shape &&
            graph.parameters[left].is_high_precision == graph.parameters[right].is_high_precision &&
-           graph.parameters[left].is_frozen == graph.parameters[right].is_frozen;
+           graph.parameters[left].is_frozen == graph.parameters[right].is_frozen &&
+           graph.parameters[left].adapts == graph.parameters[right].adapts;
   };
   return graph.blocks[a].kind == graph.blocks[b].kind &&
          std::ranges::equal(graph.blocks[a].parameters, graph.blocks[b].parameters, is_same);
@@ -59,7 +61,7 @@ std::vector<std::int64_t> with_experts(std::int64_t experts, std::vector<std::in
 // Appends blocks and their parameters to a Graph in the order of the data: embedding, layers, head.
 class GraphBuilder {
  public:
-  explicit GraphBuilder(const ModelRecipe& model) { graph_.model = model; }
+  explicit GraphBuilder(const ModelRecipe& model) : adapters_(model.lora) { graph_.model = model; }
 
   void add_embedding() {
     begin(BlockKind::embedding, -1, "");
@@ -73,8 +75,12 @@ class GraphBuilder {
     add_norm("attention_norm", Role::attention_norm_weight, Role::attention_norm_bias);
     add_attention();
     add_norm("ffn_norm", Role::ffn_norm_weight, Role::ffn_norm_bias);
-    if (has_experts(model(), layer)) return add_experts();
-    add_feed_forward("ffn", dense_roles, model().ffn_hidden_size, 0);
+    if (has_experts(model(), layer)) {
+      add_experts();
+    } else {
+      add_feed_forward("ffn", dense_roles, model().ffn_hidden_size, 0);
+    }
+    add_adapters();
   }
 
   void add_head() {
@@ -86,6 +92,7 @@ class GraphBuilder {
 
   Graph take(const HighPrecisionRecipe& high_precision, const std::vector<std::string>& frozen) {
     keep_precision(graph_, high_precision);
+    adapters_.require_used();
     freeze(graph_, frozen);
     for (std::size_t block = 0; block < graph_.blocks.size(); ++block) {
       std::size_t& first = graph_.blocks[block].alike;
@@ -220,9 +227,17 @@ class GraphBuilder {
     add_feed_forward("ffn.experts", routed_roles, moe.ffn_hidden_size, moe.experts);
   }
 
+  // Of the block's matrices, and after all of these, so that those which are multiplied as one stay adjacent.
+  void add_adapters() {
+    const std::vector<std::size_t> matrices = graph_.blocks.back().parameters;
+    for (const std::size_t index : matrices)
+      for (Parameter& parameter : adapters_.of(graph_.parameters[index])) add(std::move(parameter));
+  }
+
   const ModelRecipe& model() const { return graph_.model; }
 
   Graph graph_;
+  Adapters adapters_;
   std::string prefix_;
 };
 

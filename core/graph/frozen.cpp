@@ -55,6 +55,8 @@ void require_joint(const Graph& graph, const Block& block, const std::array<Role
 }  // namespace
 
 void freeze(Graph& graph, const std::vector<std::string>& patterns) {
+  if (graph.model.lora)
+    for (Parameter& parameter : graph.parameters) parameter.is_frozen = !parameter.adapts;
   freeze_matches(graph, patterns);
   for (const Block& block : graph.blocks)
     for (const std::array<Role, 3>& roles : joined) require_joint(graph, block, roles);

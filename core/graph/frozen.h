@@ -10,7 +10,8 @@ namespace llmtrain {
 
 // Freezes the parameters whose names match one of the patterns, in which * stands for any text. Throws
 // Error(bad_recipe) where a pattern matches no parameter, where of parameters that are multiplied as one matrix some
-// would be frozen and some trained, and where nothing is left to train.
+// would be frozen and some trained, and where nothing is left to train. Beside adapters all other parameters are
+// frozen.
 void freeze(Graph& graph, const std::vector<std::string>& patterns);
 
 }  // namespace llmtrain

@@ -71,6 +71,12 @@ bool Graph::has_parameter(std::size_t block, ParameterRole role) const {
   return find_parameter(*this, block, role) != parameters.size();
 }
 
+const Parameter* Graph::adapter(std::size_t block, ParameterRole role, ParameterRole adapted) const {
+  for (const std::size_t index : blocks.at(block).parameters)
+    if (parameters[index].role == role && parameters[index].adapts == adapted) return &parameters[index];
+  return nullptr;
+}
+
 std::size_t Graph::block_of(BlockKind kind) const {
   const auto place = std::find_if(blocks.begin(), blocks.end(), [&](const Block& block) { return block.kind == kind; });
   if (place == blocks.end()) throw std::out_of_range("the graph has no block of this kind");

@@ -57,6 +57,8 @@ enum class ParameterRole {
   expert_up_bias,
   expert_down_weight,
   expert_down_bias,
+  adapter_input,   // A of a low-rank adapter, [rank, input]
+  adapter_output,  // B, [output, rank]
   final_norm_weight,
   final_norm_bias,
   head_weight,
@@ -87,6 +89,8 @@ struct Parameter {
   bool is_layer_matrix = false;
   bool is_high_precision = false;  // of these: the recipe keeps it in the compute type
   bool is_frozen = false;          // never trained: has no gradient and no optimizer states
+  // Of an adapter's parameter: the role of the matrix of its block that it adds to.
+  std::optional<ParameterRole> adapts{};
 
   // Whether FP8 levels multiply and store it in FP8.
   bool takes_fp8() const { return is_layer_matrix && !is_high_precision; }
@@ -124,7 +128,7 @@ struct Graph {
 
   // `model` is resolved and valid (core/recipe). Matrices that are multiplied as one keep their precision together:
   // all do where a pattern names one of them. Throws Error(bad_recipe) where a pattern matches no layer's matrix, and
-  // as freeze() (core/graph/frozen.h).
+  // as freeze() (core/graph/frozen.h). Beside adapters all other parameters are frozen.
   static Graph build(const ModelRecipe& model, const HighPrecisionRecipe& high_precision = {},
                      const std::vector<std::string>& frozen = {});
   // The same with the routing that the model replays, if it does. Reads the trace; throws Error as ReplayedRouting().
@@ -143,6 +147,8 @@ struct Graph {
   // Throws std::out_of_range when the block has no parameter of that role.
   const Parameter& parameter(std::size_t block, ParameterRole role) const;
   bool has_parameter(std::size_t block, ParameterRole role) const;
+  // The block's parameter of an adapter, of that role, to the matrix of role `adapted`; null where that has none.
+  const Parameter* adapter(std::size_t block, ParameterRole role, ParameterRole adapted) const;
   // Of a parameter of this graph.
   std::size_t index_of(const Parameter& parameter) const {
     return static_cast<std::size_t>(&parameter - parameters.data());

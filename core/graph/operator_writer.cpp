@@ -55,9 +55,27 @@ double OperatorWriter::input_bytes(std::initializer_list<ParameterRole> weights)
 
 Operator& OperatorWriter::linear(std::string name, const MatrixProduct& product,
                                  std::initializer_list<ParameterRole> weights) {
+  // First, since the caller goes on with the product.
+  for (const ParameterRole weight : weights) add_adapter(name, product, weight);
   Operator& item = grouped_linear(std::move(name), product, weights);
   if (item.uses_fp8 && setting_.agrees_on_scales) agree_on_scales(item);
   return item;
+}
+
+// The products with A and B, and in place of the matrix's product the addition of theirs to its result. The backward
+// makes the product with A again, which is little, and is not counted.
+void OperatorWriter::add_adapter(const std::string& name, const MatrixProduct& product, ParameterRole weight) {
+  const Parameter* b = graph_.adapter(block_, ParameterRole::adapter_output, weight);
+  if (b == nullptr) return;
+  const auto rank = static_cast<double>(b->shape.back());
+  const double features = static_cast<double>(local_elements(model(), *b, setting_.shards)) / rank;
+  const std::string adapter = name + "_lora_" + std::to_string(operators_.size());
+  const Parameter* a = graph_.adapter(block_, ParameterRole::adapter_input, weight);
+  add_product(adapter + "_a", {product.rows, rank, product.inner}, a->is_frozen);
+  Operator& output = add_product(adapter + "_b", {product.rows, features, rank}, b->is_frozen);
+  const double hidden = shape_.element * product.rows * rank, result = shape_.element * product.rows * features;
+  output.forward_working = hidden + result;
+  output.backward_working = 2 * hidden + result;
 }
 
 Operator& OperatorWriter::grouped_linear(std::string name, const MatrixProduct& product,

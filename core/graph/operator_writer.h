@@ -77,6 +77,7 @@ class OperatorWriter {
 
  private:
   Operator& add_product(std::string name, const MatrixProduct& product, bool is_frozen);
+  void add_adapter(const std::string& name, const MatrixProduct& product, ParameterRole weight);
   void agree_on_scales(Operator& item) const;
   void hold_widened_operands(Operator& item) const;
   void hold_fp32_copies(Operator& item) const;

@@ -12,7 +12,9 @@ using Role = ParameterRole;
 
 std::int64_t divide_up(std::int64_t value, std::int64_t parts) { return (value + parts - 1) / parts; }
 
-bool belongs_to_kv_heads(Role role) {
+// An adapter's output follows that of its matrix.
+bool belongs_to_kv_heads(const Parameter& parameter) {
+  const Role role = parameter.adapts.value_or(parameter.role);
   return role == Role::key_weight || role == Role::value_weight || role == Role::key_bias || role == Role::value_bias;
 }
 
@@ -71,7 +73,7 @@ LocalPart local_part(const ModelRecipe& model, const Parameter& parameter, const
   // rank holds.
   part.copies = 1;
   part.copy = 0;
-  if (belongs_to_kv_heads(parameter.role)) {
+  if (belongs_to_kv_heads(parameter)) {
     split_kv_heads(part, model, place);
   } else if (grows_with_vocabulary(parameter.role)) {
     split_vocabulary(part, place.degrees.tensor, place.tensor);
@@ -86,12 +88,15 @@ GradientSum gradient_sum(const ModelRecipe& model, const Parameter& parameter, s
                          bool splits_sequence) {
   if (tensor == 1 || parameter.has_expert_axis) return GradientSum::none;
   if (parameter.shard_axis != ShardAxis::none) {
-    const bool repeats = belongs_to_kv_heads(parameter.role) && tensor > model.kv_heads;
+    const bool repeats = belongs_to_kv_heads(parameter) && tensor > model.kv_heads;
     return repeats ? GradientSum::same_heads : GradientSum::none;
   }
   // One weight for all heads, of which each rank has some.
   const bool is_of_heads = parameter.role == Role::query_norm_weight || parameter.role == Role::key_norm_weight;
-  return splits_sequence || is_of_heads || is_of_router(parameter.role) ? GradientSum::tensor_group : GradientSum::none;
+  // Each rank sees what passes through its part of the adapter's other matrix.
+  const bool is_half_split = parameter.adapts.has_value();
+  const bool is_partial = splits_sequence || is_of_heads || is_half_split || is_of_router(parameter.role);
+  return is_partial ? GradientSum::tensor_group : GradientSum::none;
 }
 
 std::int64_t local_vocabulary(const ModelRecipe& model, std::int64_t tensor) {
@@ -110,7 +115,7 @@ std::int64_t local_elements(const ModelRecipe& model, const Parameter& parameter
     return elements / degrees.expert / features;
   }
   if (parameter.shard_axis == ShardAxis::none) return elements;
-  if (belongs_to_kv_heads(parameter.role)) return elements / model.kv_heads * local_kv_heads(model, degrees.tensor);
+  if (belongs_to_kv_heads(parameter)) return elements / model.kv_heads * local_kv_heads(model, degrees.tensor);
   if (grows_with_vocabulary(parameter.role)) return local_vocabulary(model, degrees.tensor) * model.hidden_size;
   // Rounded up, so that layouts that do not divide can still be estimated.
   return divide_up(elements, degrees.tensor);

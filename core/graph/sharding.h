@@ -53,9 +53,9 @@ std::int64_t local_elements(const ModelRecipe& model, const Parameter& parameter
 
 // With which ranks a rank of a tensor group sums a parameter's gradient once per step, because each rank sees only part
 // of the work of what they hold in common. None: the parameter belongs to one rank, or all compute the same gradient.
-// The tensor group: norms of query and key heads, routers, and where sequences are split over the ranks everything that
-// works on rows of tokens (Korthikanti et al., arXiv 2205.05198). Same heads: the ranks that share heads of keys and
-// values.
+// The tensor group: norms of query and key heads, routers, the matrix of an adapter that is not split, and where
+// sequences are split over the ranks everything that works on rows of tokens (Korthikanti et al., arXiv 2205.05198).
+// Same heads: the ranks that share heads of keys and values.
 enum class GradientSum { none, tensor_group, same_heads };
 GradientSum gradient_sum(const ModelRecipe& model, const Parameter& parameter, std::int64_t tensor,
                          bool splits_sequence);

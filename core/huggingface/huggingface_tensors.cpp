@@ -129,6 +129,7 @@ std::vector<HuggingfaceTensor> huggingface_tensors(const Graph& graph, Huggingfa
     std::vector<HuggingfaceTensor> of_block;
     for (const std::size_t index : block.parameters) {
       const Parameter& parameter = graph.parameters[index];
+      if (parameter.adapts) continue;
       if (!parameter.has_expert_axis) add(of_block, place_of(type, parameter.role, block.layer, std::nullopt), index);
       for (std::int64_t expert = 0; parameter.has_expert_axis && expert < parameter.shape.front(); ++expert)
         add(of_block, place_of(type, parameter.role, block.layer, expert), index);

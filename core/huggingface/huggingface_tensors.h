@@ -28,7 +28,7 @@ struct HuggingfaceTensor {
   std::vector<std::int64_t> shape(const Graph& graph) const;
 };
 
-// All tensors of a model, in the order of the Graph.
+// All tensors of a model without its adapters, in the order of the Graph.
 std::vector<HuggingfaceTensor> huggingface_tensors(const Graph& graph, HuggingfaceType type);
 
 // The name without the prefix of the whole model ("transformer.", "model."), which older files lack.

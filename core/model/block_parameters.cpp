@@ -32,15 +32,34 @@ std::optional<Fp8Scaling> BlockParameters::scaling_of(ParameterRole weight) cons
   return graph_.parameter(block_, weight).takes_fp8() ? scaling_ : std::nullopt;
 }
 
+std::vector<LowRankAdapter> BlockParameters::adapters(ParameterRole first, ParameterRole last) const {
+  std::vector<LowRankAdapter> adapters;
+  const std::size_t end = graph_.index_of(graph_.parameter(block_, last)) + 1;
+  std::int64_t feature = 0;
+  for (std::size_t index = graph_.index_of(graph_.parameter(block_, first)); index < end; ++index) {
+    const ParameterRole role = graph_.parameters[index].role;
+    const auto find = [&](ParameterRole of) { return graph_.adapter(block_, of, role); };
+    if (const Parameter* a = find(ParameterRole::adapter_input)) {
+      const std::size_t in = graph_.index_of(*a), out = graph_.index_of(*find(ParameterRole::adapter_output));
+      adapters.emplace_back(BoundParameter(stores_.of(in), in, in), BoundParameter(stores_.of(out), out, out), feature,
+                            model().lora->scale());
+    }
+    feature += stores_.of(index).part(index).shape.front();
+  }
+  return adapters;
+}
+
 ColumnLinear BlockParameters::column_linear(ParameterRole first_weight, ParameterRole last_weight,
                                             ParameterRole first_bias, ParameterRole last_bias) const {
   std::optional<BoundParameter> bias;
   if (has(first_bias)) bias = bind(first_bias, last_bias);
-  return {LinearLayer(bind(first_weight, last_weight), bias, scaling_of(first_weight)), split_};
+  return {
+      LinearLayer(bind(first_weight, last_weight), bias, scaling_of(first_weight), adapters(first_weight, last_weight)),
+      split_};
 }
 
 RowLinear BlockParameters::row_linear(ParameterRole weight, ParameterRole bias) const {
-  return {bind(weight), bind_if_there(bias), scaling_of(weight), split_};
+  return {bind(weight), bind_if_there(bias), scaling_of(weight), adapters(weight, weight), split_};
 }
 
 }  // namespace llmtrain

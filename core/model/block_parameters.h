@@ -3,9 +3,11 @@
 
 #include <cstddef>
 #include <optional>
+#include <vector>
 
 #include "core/graph/graph.h"
 #include "core/model/layers.h"
+#include "core/model/low_rank_adapter.h"
 #include "core/model/other_ranks.h"
 #include "core/parameters/parameter_store.h"
 
@@ -41,6 +43,8 @@ class BlockParameters {
   RowLinear row_linear(ParameterRole weight, ParameterRole bias) const;
 
  private:
+  // To the consecutive matrices first … last, which are one; none where they are not adapted.
+  std::vector<LowRankAdapter> adapters(ParameterRole first, ParameterRole last) const;
   // Of a linear layer with this weight; none where it takes no FP8.
   std::optional<Fp8Scaling> scaling_of(ParameterRole weight) const;
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/model/layers.h"
 
+#include <utility>
+
 #include "core/model/fp8_statistics.h"
 #include "kernels/gemm.h"
 
@@ -85,7 +87,10 @@ at::Tensor LinearLayer::forward(const LinearInput& input) const {
   std::optional<at::Tensor> bias;
   if (bias_) bias = bias_->weight();
   const at::Tensor weight = weight_for(input);
-  return kernels::linear(input.x.widened(weight.scalar_type()), weight, bias);
+  const at::Tensor x = input.x.widened(weight.scalar_type());
+  at::Tensor y = kernels::linear(x, weight, bias);
+  for (const LowRankAdapter& adapter : adapters_) adapter.forward(x, y);
+  return y;
 }
 
 void LinearLayer::add_bias_gradient(const at::Tensor& dy) const {
@@ -95,9 +100,12 @@ void LinearLayer::add_bias_gradient(const at::Tensor& dy) const {
 at::Tensor LinearLayer::backward(const ScaledTensor& dy, const LinearInput& input) const {
   const at::ScalarType compute = weight_.weight_type();
   const at::Tensor gradient = dy.widened(compute);
-  // Asked here, since widening would be a copy.
-  if (!weight_.is_frozen()) weight_.add_weight_gradient(gradient, input.x.widened(compute));
-  return kernels::linear_backward_input(gradient, weight_for(input));
+  // Only where it is read, since widening is a copy.
+  const at::Tensor x = weight_.is_frozen() && adapters_.empty() ? at::Tensor() : input.x.widened(compute);
+  if (!weight_.is_frozen()) weight_.add_weight_gradient(gradient, x);
+  at::Tensor dx = kernels::linear_backward_input(gradient, weight_for(input));
+  for (const LowRankAdapter& adapter : adapters_) adapter.backward(gradient, x, dx);
+  return dx;
 }
 
 // Gathering rows and summing them are each other's gradient, hence the pairs in these four functions. FP8 is gathered
@@ -116,9 +124,9 @@ LinearInput ColumnLinear::whole_rows(const LinearInput& input) const {
 }
 
 RowLinear::RowLinear(BoundParameter weight, std::optional<BoundParameter> bias, std::optional<Fp8Scaling> scaling,
-                     const TensorSplit& split)
+                     std::vector<LowRankAdapter> adapters, const TensorSplit& split)
     // With several ranks the bias must be added after the sum, or it would be added once per rank.
-    : split_(split), linear_(weight, split.ranks() > 1 ? std::nullopt : bias, scaling) {
+    : split_(split), linear_(weight, split.ranks() > 1 ? std::nullopt : bias, scaling, std::move(adapters)) {
   if (split.ranks() > 1) late_bias_ = bias;
 }
 

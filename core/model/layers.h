@@ -4,7 +4,10 @@
 #include <ATen/core/Tensor.h>
 
 #include <optional>
+#include <utility>
+#include <vector>
 
+#include "core/model/low_rank_adapter.h"
 #include "core/model/micro_batch.h"
 #include "core/model/other_ranks.h"
 #include "core/model/scaled_tensor.h"
@@ -51,8 +54,10 @@ struct LinearInput {
 // al., arXiv 2209.05433); they accumulate in fp32, and bias and results are in the compute type.
 class LinearLayer {
  public:
-  LinearLayer(BoundParameter weight, std::optional<BoundParameter> bias, std::optional<Fp8Scaling> scaling)
-      : weight_(weight), bias_(bias), scaling_(scaling) {}
+  // Adapters add to parts of the result's features.
+  LinearLayer(BoundParameter weight, std::optional<BoundParameter> bias, std::optional<Fp8Scaling> scaling,
+              std::vector<LowRankAdapter> adapters)
+      : weight_(weight), bias_(bias), scaling_(scaling), adapters_(std::move(adapters)) {}
 
   // x [T, in] as the products take it.
   LinearInput keep(const at::Tensor& x, const MicroBatch& micro) const;
@@ -72,6 +77,7 @@ class LinearLayer {
   BoundParameter weight_;
   std::optional<BoundParameter> bias_;
   std::optional<Fp8Scaling> scaling_;  // none: products in the compute type
+  std::vector<LowRankAdapter> adapters_;
 };
 
 // The two kinds of linear layer of tensor parallelism (Shoeybi et al., arXiv 1909.08053, section 3), with the rows
@@ -80,7 +86,7 @@ class LinearLayer {
 // This rank computes some of the output features from all input features.
 class ColumnLinear {
  public:
-  ColumnLinear(LinearLayer linear, const TensorSplit& split) : linear_(linear), split_(split) {}
+  ColumnLinear(LinearLayer linear, const TensorSplit& split) : linear_(std::move(linear)), split_(split) {}
 
   LinearInput keep(const at::Tensor& x, const MicroBatch& micro) const { return linear_.keep(x, micro); }
 
@@ -99,7 +105,7 @@ class ColumnLinear {
 class RowLinear {
  public:
   RowLinear(BoundParameter weight, std::optional<BoundParameter> bias, std::optional<Fp8Scaling> scaling,
-            const TensorSplit& split);
+            std::vector<LowRankAdapter> adapters, const TensorSplit& split);
 
   LinearInput keep(const at::Tensor& x, const MicroBatch& micro) const { return linear_.keep(x, micro); }
 

@@ -67,6 +67,18 @@ struct RopeScalingRecipe {
   bool operator==(const RopeScalingRecipe&) const = default;
 };
 
+// Low-rank adapters (Hu et al., arXiv 2106.09685): a matrix W of those that a pattern names becomes W + alpha ÷ rank ·
+// B·A, of which A and B alone are trained.
+struct LoraRecipe {
+  std::int64_t rank = 8;
+  double alpha = 8;
+  std::vector<std::string> targets{"*.attention.query.weight", "*.attention.value.weight"};
+
+  double scale() const { return alpha / static_cast<double>(rank); }
+
+  bool operator==(const LoraRecipe&) const = default;
+};
+
 struct ModelRecipe {
   Architecture architecture = Architecture::gpt2;
   std::int64_t layers = 0;
@@ -90,6 +102,7 @@ struct ModelRecipe {
   double dropout = 0;
   double init_std = 0.02;
   std::optional<MixtureOfExpertsRecipe> moe;
+  std::optional<LoraRecipe> lora;
 
   bool operator==(const ModelRecipe&) const = default;
 };

@@ -47,6 +47,8 @@ ModelRecipe with_free_keys_of(ModelRecipe model, const ModelRecipe& other) {
   // Nothing reads the angles where positions are learned, nor the width of dense layers where all have experts.
   if (other.position == Position::learned) model.rope_theta = other.rope_theta;
   if (other.moe && other.moe->every == 1) model.ffn_hidden_size = other.ffn_hidden_size;
+  // Adapters that start beside weights without any.
+  if (!other.lora) model.lora.reset();
   if (!model.moe || !other.moe) return model;
   model.moe->capacity_factor = other.moe->capacity_factor;
   model.moe->priority = other.moe->priority;

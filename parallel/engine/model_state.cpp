@@ -275,13 +275,17 @@ void load_state(LocalModel& model, const CheckpointReader& checkpoint) {
 void load_weights(LocalModel& model, const CheckpointReader& checkpoint) {
   for (const ParameterUnit* unit : model.units()) read_scales(checkpoint, model.graph(), *unit);
   for_owned(model, [&](const OwnedElements& elements, ShardedParameters& memory) {
-    read_into(checkpoint, weights_name(checkpoint, *elements.parameter), elements, memory.incoming());
+    const std::string name = weights_name(checkpoint, *elements.parameter);
+    // A model without adapters gets those that were made with it.
+    if (elements.parameter->adapts && checkpoint.find(name) == nullptr) return;
+    read_into(checkpoint, name, elements, memory.incoming());
   });
   publish(model);
 }
 
 void load_weights(LocalModel& model, const NamedWeights& weights) {
   for_owned(model, [&](const OwnedElements& elements, ShardedParameters& memory) {
+    if (elements.parameter->adapts && !weights.contains(elements.parameter->name)) return;
     const at::Tensor part = cut(weights.at(elements.parameter->name), elements.part);
     elements.in(memory.incoming()).copy_(part.slice(0, elements.begin, elements.end));
   });

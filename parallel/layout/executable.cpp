@@ -100,6 +100,8 @@ std::vector<std::string> not_executable(const Recipe& recipe) {
       // Its default is parallel.tensor.
       {!recipe.model.moe && parallel.expert_tensor != parallel.tensor, "/parallel/expert_tensor",
        std::to_string(parallel.expert_tensor) + " without experts to split", "leave it out"},
+      {recipe.model.lora && multiplies_fp8(precision.fp8_level), "/model/lora", "adapters beside FP8 products",
+       "set precision.fp8_level to \"off\""},
       {offload.optimizer, "/memory/offload/optimizer", "true", "use false"},
       {offload.weights, "/memory/offload/weights", "true", "use false"},
       {offload.activations, "/memory/offload/activations", "true", "use false"},

@@ -8,11 +8,14 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/graph/adapters.h"
+#include "core/huggingface/adapters.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/local/local_world.h"
@@ -55,6 +58,14 @@ ExitCode fail(Communicator& communicator, const Error& error) {
   if (!other_failed()) log().error("{}{}", has_name ? "" : name + ": ", message);
   communicator.abort(error.code(), error.what());
   return error.code();
+}
+
+// As which folder or name PEFT may find the model that adapters were trained over; empty: it is not one of
+// transformers.
+std::string base_model_of(const Recipe& recipe) {
+  constexpr std::string_view prefix = "hf:";
+  const std::string source = recipe.training.init_from.value_or("");
+  return source.starts_with(prefix) ? source.substr(prefix.size()) : "";
 }
 
 // Only the first rank prints progress; the others print errors.
@@ -135,12 +146,17 @@ class Runtime final : public RuntimeInterface {
 
   ChoiceScores score(const ScoreRequest& request) override { return score_choices(request); }
 
-  void export_huggingface(const ExportRequest& request) override {
+  void export_model(const ExportRequest& request, ExportFormat format) override {
     // fp32, so that the export keeps the full precision of the checkpoint's master weights.
     Recipe recipe = request.recipe;
     recipe.precision = {};
     with_loaded_model(recipe, request.checkpoint, {}, [&](LocalModel& model) {
-      save_huggingface(request.destination, model.graph(), named_weights(model));
+      const Graph& graph = model.graph();
+      const NamedWeights weights = named_weights(model);
+      if (format == ExportFormat::peft)
+        return save_peft(request.destination, graph, weights, base_model_of(request.recipe));
+      save_huggingface(request.destination, Graph::build(without_adapters(graph.model)),
+                       merge_adapters(graph, weights));
     });
   }
 

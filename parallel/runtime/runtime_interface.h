@@ -130,6 +130,10 @@ struct ExportRequest {
   std::string destination;  // a new folder
 };
 
+// As what a model is exported: a folder of transformers, into which adapters are merged, or PEFT's of the adapters
+// alone.
+enum class ExportFormat { huggingface, peft };
+
 struct RuntimeVersions {
   std::string libtorch;     // "2.11.0"
   std::string cpu;          // vector instructions that LibTorch uses
@@ -145,7 +149,7 @@ class RuntimeInterface {
   // Tells the listener of every text as it grows, from one thread.
   virtual void sample(const SampleRequest& request, const SampleListener& listener) = 0;
   virtual ChoiceScores score(const ScoreRequest& request) = 0;
-  virtual void export_huggingface(const ExportRequest& request) = 0;
+  virtual void export_model(const ExportRequest& request, ExportFormat format) = 0;
   virtual ClusterProfile calibrate(DeviceKind device, const ClusterProfile& base) = 0;
   virtual RuntimeVersions versions() = 0;
   virtual bool has_mpi() = 0;  // whether the part that joins MPI was built

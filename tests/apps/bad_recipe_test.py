@@ -184,6 +184,8 @@ class NotExecutable(ProgramTest):
                                       "precision.high_precision": {"parameters": ["*.ffn.*"]}},
         "/log/fp8_statistics": {"precision.fp8_level": "O0", "model.moe": {"experts": 4}, "log.fp8_statistics": True},
         "/pipeline/schedule": {"precision.fp8_level": "O1", "parallel.zero_stage": 2, "pipeline.schedule": "1f1b"},
+        "/training/freeze": {"precision.fp8_level": "O1", "training.freeze": ["embedding.*"]},
+        "/model/lora": {"precision.fp8_level": "O0", "model.lora": {}},
         "/launch/link_delay_microseconds": {"launch.link_delay_microseconds": 5},
         "/launch/link_megabytes_per_second": {"launch.link_megabytes_per_second": 5, "launch.backend": "mpi"},
         "/launch/layer_delay_microseconds": {"launch.layer_delay_microseconds": 5, "launch.backend": "mpi"},

@@ -203,6 +203,13 @@ void describe_experts(KeyVisitor& keys, MixtureOfExpertsRecipe& moe, const Model
                      moe.routing_trace, {TextKind::path});
 }
 
+void describe_lora(KeyVisitor& keys, LoraRecipe& lora) {
+  keys.integer({"rank", "Rows of A and columns of B."}, lora.rank, {1, 1 << 16});
+  keys.number({"alpha", "Adapters are multiplied by alpha ÷ rank."}, lora.alpha, {0, 1e9, RangeEnds::open_minimum});
+  keys.texts({"targets", "Patterns of names of the layers' matrices that get adapters, with * for any text."},
+             lora.targets, "a list of patterns");
+}
+
 }  // namespace
 
 void describe_model(KeyVisitor& keys, ModelRecipe& model) {
@@ -222,6 +229,8 @@ void describe_model(KeyVisitor& keys, ModelRecipe& model) {
     keys.number({"init_std", "Standard deviation of the initial weights."}, model.init_std, {0, 10});
     keys.optional_section({"moe", "Mixture of experts; null: every layer is dense."}, model.moe,
                           [&](MixtureOfExpertsRecipe& moe) { describe_experts(keys, moe, model); });
+    keys.optional_section({"lora", "Low-rank adapters, which are trained in place of the model; null: none."},
+                          model.lora, [&](LoraRecipe& lora) { describe_lora(keys, lora); });
   });
 }
 

@@ -21,17 +21,20 @@ TEST_CASE("Each architecture has its presets", "[recipe]") {
       {"gpt2", R"({"architecture": "gpt2", "layers": 4, "hidden_size": 64, "heads": 8, "kv_heads": 8, "head_dim": 8,
         "ffn_hidden_size": 256, "vocab_size": 512, "max_sequence_length": 128, "activation": "gelu_tanh",
         "norm": "layernorm", "norm_eps": 1e-5, "position": "learned", "rope_theta": 10000.0, "rope_scaling": null, "bias": true,
-        "qkv_bias": true, "qk_norm": false, "tie_embeddings": true, "dropout": 0.0, "init_std": 0.02, "moe": null})"},
+        "qkv_bias": true, "qk_norm": false, "tie_embeddings": true, "dropout": 0.0, "init_std": 0.02, "moe": null,
+        "lora": null})"},
       {"gpt-rope", R"({"architecture": "gpt-rope", "layers": 4, "hidden_size": 64, "heads": 8, "kv_heads": 8,
         "head_dim": 8, "ffn_hidden_size": 256, "vocab_size": 512, "max_sequence_length": 128,
         "activation": "gelu_tanh", "norm": "layernorm", "norm_eps": 1e-5, "position": "rope", "rope_theta": 10000.0, "rope_scaling": null,
         "bias": true, "qkv_bias": true, "qk_norm": false, "tie_embeddings": false, "dropout": 0.0, "init_std": 0.02,
-        "moe": null})"},
+        "moe": null,
+        "lora": null})"},
       {"llama", R"({"architecture": "llama", "layers": 4, "hidden_size": 64, "heads": 8, "kv_heads": 8, "head_dim": 8,
         "ffn_hidden_size": 256, "vocab_size": 512, "max_sequence_length": 128, "activation": "swiglu",
         "norm": "rmsnorm", "norm_eps": 1e-5, "position": "rope", "rope_theta": 10000.0, "rope_scaling": null, "bias": false,
         "qkv_bias": false, "qk_norm": false, "tie_embeddings": false, "dropout": 0.0, "init_std": 0.02,
-        "moe": null})"},
+        "moe": null,
+        "lora": null})"},
   };
   for (const auto& [architecture, expected] : presets) {
     auto json = small_recipe();

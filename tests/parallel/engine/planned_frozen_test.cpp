@@ -13,6 +13,8 @@ namespace {
 const char* const most_frozen = R"(training.freeze=["embedding.*", "layers.0.*", "layers.1.*", "layers.3.*"])";
 const char* const matrices_frozen = R"(training.freeze=["embedding.*", "*.attention.*", "*.ffn.*"])";
 
+const char* const adapters = R"(model.lora={"rank": 4, "targets": ["*.attention.*.weight", "*.ffn.*.weight"]})";
+
 const std::vector<RankCase> frozen_layouts{
     {1, {most_frozen}},
     {2, {most_frozen, "parallel.zero_stage=1", "precision.compute=\"bf16\""}},
@@ -29,6 +31,11 @@ const std::vector<RankCase> frozen_layouts{
     {2, {most_frozen, "precision.fp8_level=\"O0\"", "parallel.tensor=2", "precision.compute=\"bf16\""}},
     {2, {"model.architecture=\"gpt2\"", R"(training.freeze=["embedding.token.*", "*.bias"])", "parallel.tensor=2"}},
     {4, {dropless, R"(training.freeze=["*.experts.*", "embedding.*"])", "parallel.zero_stage=3", "pipeline.loops=2"}},
+    {1, {adapters}},
+    {2, {adapters, "parallel.zero_stage=2", "pipeline.loops=4", "precision.compute=\"bf16\""}},
+    {2, {adapters, "parallel.zero_stage=3", "pipeline.loops=2", "memory.recompute=\"selective\""}},
+    {4, {adapters, "parallel.tensor=4", "model.kv_heads=2"}},
+    {8, {adapters, "parallel.tensor=2", "parallel.pipeline=2", "parallel.zero_stage=1", "parallel.sequence=false"}},
 };
 
 }  // namespace

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "core/graph/graph.h"
+
+namespace llmtrain {
+
+// Makes the parameters of low-rank adapters (Hu et al., arXiv 2106.09685) of the matrices that a recipe's patterns
+// name.
+class Adapters {
+ public:
+  explicit Adapters(std::optional<LoraRecipe> recipe);
+
+  // A and B of a parameter's adapter, "layers.0.attention.query.lora_a" and "….lora_b"; none where it is no matrix of a
+  // layer outside of the routed experts, or no pattern names it. A begins with the variance of PyTorch's linear layers
+  // and B with zeros, so that a model begins as it was.
+  std::vector<Parameter> of(const Parameter& matrix);
+  // Throws Error(bad_recipe) where a pattern has named none of the parameters that of() was asked for.
+  void require_used() const;
+
+ private:
+  std::optional<LoraRecipe> recipe_;
+  std::vector<bool> is_used_;  // of the patterns
+};
+
+// The same model without adapters.
+ModelRecipe without_adapters(ModelRecipe model);
+
+}  // namespace llmtrain

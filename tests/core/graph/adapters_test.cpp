@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/graph/adapters.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/graph/sharding.h"
+#include "tests/core/graph/models.h"
+
+namespace llmtrain {
+namespace {
+
+ModelRecipe with_adapters(ModelRecipe model, const std::vector<std::string>& targets) {
+  model.layers = 2;
+  model.lora = LoraRecipe{4, 8, targets};
+  return model;
+}
+
+const Parameter& named(const Graph& graph, const std::string& name) {
+  for (const Parameter& parameter : graph.parameters)
+    if (parameter.name == name) return parameter;
+  FAIL(name);
+  return graph.parameters.front();
+}
+
+TEST_CASE("Adapters of the matrices that patterns name are trained alone") {
+  const Graph graph = Graph::build(with_adapters(test::llama3_8b(), {"layers.1.attention.key.weight", "*.ffn.down.*"}));
+  std::vector<std::string> trained;
+  for (const Parameter& parameter : graph.parameters)
+    if (!parameter.is_frozen) trained.push_back(parameter.name);
+  CHECK(trained == std::vector<std::string>{"layers.0.ffn.down.lora_a", "layers.0.ffn.down.lora_b",
+                                            "layers.1.attention.key.lora_a", "layers.1.attention.key.lora_b",
+                                            "layers.1.ffn.down.lora_a", "layers.1.ffn.down.lora_b"});
+  CHECK(named(graph, "layers.0.ffn.down.lora_a").shape == std::vector<std::int64_t>{4, 14336});
+  CHECK(named(graph, "layers.0.ffn.down.lora_b").shape == std::vector<std::int64_t>{4096, 4});
+  CHECK(graph.trained_parameter_count() == 4 * (2 * (14336 + 4096) + 4096 + 1024));
+  CHECK(graph.blocks[2].alike == 2);
+  // Without adapters it is the model that they adapt.
+  CHECK(Graph::build(without_adapters(graph.model)).parameter_count() + graph.trained_parameter_count() ==
+        graph.parameter_count());
+}
+
+TEST_CASE("An adapter costs its two products, forward and twice backward, and spares its matrix's gradient") {
+  const ModelRecipe model = with_adapters(test::llama3_8b(), {"*.ffn.down.weight"});
+  const std::vector<std::string> all{"*"};
+  ModelRecipe plain = without_adapters(model);
+  const double forward_and_input = Graph::build(plain).training_flops_per_token(64);
+  // A multiply-add per element of each frozen matrix less, and three per element of the adapters more.
+  const double matrices = 2.0 * (2 * 4096.0 * (4096 + 2 * 1024 + 4096 + 3 * 14336) + 128256.0 * 4096);
+  const double adapters = 3 * 2.0 * 2 * 4 * (14336 + 4096);
+  CHECK(Graph::build(model).training_flops_per_token(64) == forward_and_input - matrices + adapters);
+}
+
+TEST_CASE("Tensor ranks split the matrix of an adapter that shares the split axis, and sum the other's gradient") {
+  const Graph graph = Graph::build(with_adapters(test::llama3_8b(), {"*.attention.*.weight", "*.ffn.*.weight"}));
+  const auto check = [&](const std::string& name, std::vector<std::int64_t> shape, GradientSum sum) {
+    const Parameter& parameter = named(graph, "layers.0." + name);
+    INFO(parameter.name);
+    CHECK(local_part(graph.model, parameter, {{16, 1, 1}, 5, 0}).shape == shape);
+    CHECK(local_elements(graph.model, parameter, {16, 1, 1}) == element_count(shape));
+    for (const bool splits_sequence : {false, true})
+      CHECK(gradient_sum(graph.model, parameter, 16, splits_sequence) == sum);
+  };
+  check("attention.query.lora_a", {4, 4096}, GradientSum::tensor_group);
+  check("attention.query.lora_b", {256, 4}, GradientSum::none);
+  // Eight heads of keys on sixteen ranks.
+  check("attention.key.lora_a", {4, 4096}, GradientSum::tensor_group);
+  check("attention.key.lora_b", {128, 4}, GradientSum::same_heads);
+  check("attention.output.lora_a", {4, 256}, GradientSum::none);
+  check("attention.output.lora_b", {4096, 4}, GradientSum::tensor_group);
+  check("ffn.down.lora_a", {4, 896}, GradientSum::none);
+}
+
+TEST_CASE("Targets that name no matrix of a layer are refused") {
+  const auto refusal = [](ModelRecipe model, const std::vector<std::string>& targets) -> std::string {
+    try {
+      Graph::build(with_adapters(std::move(model), targets));
+    } catch (const Error& error) {
+      CHECK(error.code() == ExitCode::bad_recipe);
+      return error.what();
+    }
+    return "";
+  };
+  CHECK_THAT(refusal(test::llama3_8b(), {"*.query.weight", "head.weight"}),
+             Catch::StartsWith("/model/lora/targets/1: \"head.weight\" matches no matrix"));
+  CHECK_THAT(refusal(test::llama3_8b(), {}), Catch::StartsWith("/model/lora/targets: is empty"));
+  CHECK_THAT(refusal(test::mixtral_8x7b(), {"*.ffn.experts.*"}), Catch::StartsWith("/model/lora/targets/0"));
+  CHECK(refusal(test::mixtral_8x7b(), {"*"}).empty());
+}
+
+}  // namespace
+}  // namespace llmtrain

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Low-rank adapters compared with PEFT: it loads ours, trains them on the same batches, and merges them."""
+import json
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+try:
+    import peft
+    import torch
+    import transformers
+    from torch.nn import functional
+except ImportError as error:
+    print(f"skipped: {sys.executable} lacks a package ({error}); name another one in LLMTRAIN_PYTHON")
+    sys.exit(77)
+
+import program
+from oracle_train import batch, learning_rate, read_tokens
+from variants import write_recipe, write_tokens
+
+torch.set_num_threads(1)  # the models are tiny, so that threads would mostly wait for each other
+
+LENGTH, STEPS, GLOBAL, VOCABULARY = 32, 20, 4, 96
+LOSS, CHANGE, LOGITS = 1e-4, 1e-3, 1e-4
+MODELS = {
+    "llama": transformers.LlamaConfig(
+        vocab_size=VOCABULARY, hidden_size=48, intermediate_size=80, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=LENGTH, initializer_range=0.1, tie_word_embeddings=False),
+    "gpt2": transformers.GPT2Config(
+        vocab_size=VOCABULARY, n_embd=48, n_layer=2, n_head=4, n_positions=LENGTH, initializer_range=0.1, bos_token_id=0,
+        eos_token_id=0, attn_pdrop=0.0, embd_pdrop=0.0, resid_pdrop=0.0),
+}
+EVERY = ["*.attention.*.weight", "*.ffn.*.weight"]
+# GPT-2 keeps query, key and value in one matrix, to which PEFT has one adapter.
+APART = ["*.attention.output.weight", "*.ffn.*.weight"]
+
+
+class Case:
+    """A model of transformers, and runs from it with adapters."""
+
+    def __init__(self, folder, name, **lora):
+        self.folder = folder
+        torch.manual_seed(7)
+        transformers.AutoModelForCausalLM.from_config(MODELS[name]).save_pretrained(folder / "model")
+        shape = {"model": {"vocab_size": VOCABULARY}, "batch": {"sequence_length": LENGTH}}
+        write_tokens(folder / "tokens.bin", shape)
+        self.recipe = {"model": {"from": "hf:model", "lora": lora}, "batch": {"global": GLOBAL, "micro": 2},
+                       "data": {"train": [{"path": "tokens.bin"}], "shuffle": False},
+                       "training": {"steps": STEPS, "learning_rate": {"peak": 1e-2, "warmup_steps": 4}},
+                       "log": {"tensorboard": False}}
+
+    def run(self, name, **training):
+        """Trains, and exports the adapters; returns the rows of metrics."""
+        recipe = {**self.recipe, "training": {**self.recipe["training"], **training}}
+        rows = program.train(write_recipe(self.folder / f"{name}.json", recipe), self.folder / name)
+        program.run("checkpoint", "export", self.folder / name, self.folder / f"{name}-peft", "--to", "peft")
+        return rows
+
+    def load(self, name, **options):
+        model = transformers.AutoModelForCausalLM.from_pretrained(self.folder / "model")
+        return peft.PeftModel.from_pretrained(model, self.folder / f"{name}-peft", **options)
+
+    def train(self, model):
+        """The losses and norms of PEFT's model; its adapters are decayed, as any matrix is."""
+        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        optimizer = torch.optim.AdamW(trained, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
+        tokens, rows = read_tokens(self.folder / "tokens.bin"), []
+        for step in range(STEPS):
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate(self.recipe, step)
+            inputs, targets = batch(tokens, step, GLOBAL, LENGTH)
+            optimizer.zero_grad()
+            loss = functional.cross_entropy(model(inputs).logits.flatten(0, 1), targets.flatten())
+            loss.backward()
+            norm = torch.nn.utils.clip_grad_norm_(trained, 1.0)
+            optimizer.step()
+            rows.append({"loss": loss.item(), "grad_norm": norm.item()})
+        return rows
+
+
+class Adapters(unittest.TestCase):
+    def check(self, name, **lora):
+        with tempfile.TemporaryDirectory() as folder:
+            case = Case(Path(folder), name, **lora)
+            # A learning rate of 0 leaves the adapters as they begin.
+            case.run("first", steps=1, learning_rate={"peak": 0})
+            theirs = case.load("first", is_trainable=True)
+            before = {key: value.detach().clone() for key, value in theirs.named_parameters()}
+            rows, expected = case.run("ours"), case.train(theirs)
+            for key in ("loss", "grad_norm"):
+                difference, index = program.worst(rows, expected, key)
+                self.assertLessEqual(difference, LOSS, f"{key} of row {index}")
+            self.check_change(dict(case.load("ours").named_parameters()), theirs, before)
+            self.check_merged(case, theirs)
+
+    def check_change(self, ours, theirs, before):
+        for key, value in theirs.named_parameters():
+            if not value.requires_grad:
+                self.assertTrue(torch.equal(ours[key], before[key]), key)
+                continue
+            self.assertIn(".lora_", key)
+            change = (value - before[key]).norm()
+            self.assertGreater(change, 0, key)
+            self.assertLessEqual((ours[key] - value).norm() / change, CHANGE, key)
+
+    def check_merged(self, case, theirs):
+        program.run("checkpoint", "export", case.folder / "ours", case.folder / "merged", "--to", "hf")
+        merged = transformers.AutoModelForCausalLM.from_pretrained(case.folder / "merged")
+        tokens = torch.arange(LENGTH)[None] * 7 % VOCABULARY
+        with torch.no_grad():
+            expected = theirs.merge_and_unload()(tokens).logits
+            self.assertLessEqual((merged(tokens).logits - expected).abs().max() / expected.abs().max(), LOGITS)
+        config = json.loads((case.folder / "merged" / "config.json").read_text(encoding="utf-8"))
+        self.assertEqual(config["vocab_size"], VOCABULARY)
+
+    def test_every_matrix_of_llama(self):
+        self.check("llama", rank=4, alpha=8, targets=EVERY)
+
+    def test_the_default_targets(self):
+        self.check("llama", rank=8)
+
+    def test_gpt2(self):
+        self.check("gpt2", rank=3, alpha=6, targets=APART)
+
+    def test_adapters_to_a_part_of_gpt2s_fused_matrix_are_only_merged(self):
+        with tempfile.TemporaryDirectory() as folder:
+            case = Case(Path(folder), "gpt2", targets=["*.value.weight"])
+            with self.assertRaisesRegex(AssertionError, "ended with 2:[^$]*one matrix with others"):
+                case.run("ours", steps=1)
+            program.run("checkpoint", "export", case.folder / "ours", case.folder / "merged", "--to", "hf")
+
+
+if __name__ == "__main__":
+    unittest.main()
