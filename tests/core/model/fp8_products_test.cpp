@@ -180,7 +180,7 @@ TEST_CASE("weights that are stored in FP8 are multiplied as they are, each with 
   const std::vector<float> scales{1, 0x1p12F, 0x1p24F};
   store.attach_scaled_weights(payload, scales, at::kFloat);
   const LinearLayer layer(BoundParameter(store, matrices.front(), matrices.back()), std::nullopt,
-                          Fp8Scaling(nullptr, nullptr));
+                          Fp8Scaling(nullptr, nullptr), {});
   const at::Tensor x = at::randn({5, graph.model.hidden_size});
   const MicroBatch micro = random_micro_batch(graph.model);
   const at::Tensor y = layer.forward(layer.keep(x, micro)).to(at::kDouble);
