@@ -117,9 +117,6 @@ class Adapters(unittest.TestCase):
     def test_every_matrix_of_llama(self):
         self.check("llama", rank=4, alpha=8, targets=EVERY)
 
-    def test_the_default_targets(self):
-        self.check("llama", rank=8)
-
     def test_gpt2(self):
         self.check("gpt2", rank=3, alpha=6, targets=APART)
 

@@ -107,7 +107,7 @@ class OracleTest(unittest.TestCase):
         frozen = {"gpt2": ["embedding.token.*", "*.ffn.*", "layers.0.*norm*", "layers.1.attention.*.bias"],
                   "llama, 8 experts (Mixtral)": ["*.router.*", "layers.1.ffn.*", "embedding.*"]}
         for name, patterns in frozen.items():
-            self.for_each([name], lambda case: self.check_training(case, FP32), training={"freeze": patterns})
+            self.for_each([name], lambda case: self.check_training(case, FP32), training={"freeze": patterns, "steps": 20})
 
     def test_bf16_stays_near_fp32(self):
         self.for_each(["gpt2", "llama", "llama, one key head, qk_norm (Qwen3)", "gpt-rope, qk_norm, bias on qkv alone"],
