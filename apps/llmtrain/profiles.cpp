@@ -49,6 +49,11 @@ std::filesystem::path profiles_folder() { return folder_of("clusters", "LLMTRAIN
 
 std::filesystem::path programs_folder() { return folder_of("programs", "LLMTRAIN_PROGRAMS"); }
 
+std::filesystem::path scores_folder() {
+  const auto bundled = bundled_recipes();
+  return (bundled.empty() ? std::filesystem::path("recipes") : bundled) / "scores";
+}
+
 std::filesystem::path calibrated_profile() {
   const auto shared = profiles_folder();
   const auto own = user_folder();
@@ -70,6 +75,7 @@ ClusterProfile profile_of(const Recipe& recipe) {
   if (recipe.cluster.profile == "auto" && profile.device.kind == DeviceKind::cpu)
     profile.device.memory_bytes = static_cast<double>(host_memory().total);
   profile.program = load_program(recipe.cluster.program, programs_folder());
+  profile.accuracy = accuracy_of(profile, scores_folder());
   return profile;
 }
 

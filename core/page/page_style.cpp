@@ -5,14 +5,14 @@ namespace llmtrain {
 
 const std::string_view page_style = R"css(
 :root { color-scheme: light dark;
-  --page: #ffffff; --panel: #f6f7f9; --line: #dfe3e8; --text: #1c2127; --quiet: #5f6b7a; --good: #1a7f47; --bad: #c62f3b;
+  --page: #ffffff; --panel: #f6f7f9; --line: #dfe3e8; --text: #1c2127; --quiet: #5f6b7a; --good: #1a7f47; --notice: #9a6700; --bad: #c62f3b;
   --gather: #7b5cd6; --reduce: #d6336c; --send: #8a94a3; --receive: #b9c1cc; --step: #30363d; --hatch: #c9d0d8;
   --weights: #4e79a7; --master: #76a5c4; --optimizer: #a7c4dd; --gradients: #f28e2b; --activations: #59a14f;
   --buffers: #edc948; --communication: #e15759; --framework: #a0a7b0;
   --f0: #a8c8f0; --b0: #3b78c2; --f1: #f7cb9b; --b1: #d97f1e; --f2: #aadcb0; --b2: #37904a; --f3: #d3bfee; --b3: #8256bd;
   --f4: #f5b5bc; --b4: #cb4759; --f5: #9fdcd9; --b5: #258f8b; --f6: #f0df94; --b6: #a88a12; --f7: #dcc5b4; --b7: #8b684b; }
 @media (prefers-color-scheme: dark) { :root {
-  --page: #14171b; --panel: #1d2127; --line: #323942; --text: #e6e9ed; --quiet: #98a3b1; --good: #4cc380; --bad: #ff6b74;
+  --page: #14171b; --panel: #1d2127; --line: #323942; --text: #e6e9ed; --quiet: #98a3b1; --good: #4cc380; --notice: #e0b04b; --bad: #ff6b74;
   --gather: #a48bff; --reduce: #ff6f9f; --send: #8a94a3; --receive: #5d6774; --step: #d5dae0; --hatch: #3b434d;
   --weights: #5b8dc4; --master: #83b3d6; --optimizer: #b6d0e6; --framework: #7c858f; } }
 * { box-sizing: border-box; }
@@ -28,6 +28,7 @@ code, pre { font: 13px/1.45 ui-monospace, SFMono-Regular, Menlo, Consolas, "Libe
 header .verdict { border: 1.5px solid var(--line); border-radius: 20px; padding: 6px 16px; font-weight: 600;
   color: var(--text); white-space: nowrap; }
 header .verdict.good { color: var(--good); border-color: var(--good); }
+header .verdict.tight { color: var(--notice); border-color: var(--notice); }
 header .verdict.bad { color: var(--bad); border-color: var(--bad); }
 .cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(165px, 1fr)); gap: 12px; margin-top: 20px; }
 .card { background: var(--panel); border-radius: 10px; padding: 12px 16px; }
@@ -35,6 +36,7 @@ header .verdict.bad { color: var(--bad); border-color: var(--bad); }
 .card .value { font-size: 24px; line-height: 1.35; font-weight: 650; color: var(--text); font-variant-numeric: tabular-nums; }
 .split { display: flex; height: 26px; border-radius: 6px; overflow: hidden; gap: 1px; }
 .split i { display: block; min-width: 1px; }
+.error-bar { height: 6px; margin-top: 3px; border: 1.5px solid var(--quiet); border-top: 0; box-sizing: border-box; }
 .shares { display: grid; grid-template-columns: repeat(auto-fill, minmax(330px, 1fr)); gap: 2px 36px; margin-top: 12px; }
 .shares div { display: grid; grid-template-columns: 20px 1fr 80px 70px; align-items: center; }
 .shares b, .shares b + span { text-align: right; font-variant-numeric: tabular-nums; font-weight: 600; }
@@ -54,6 +56,7 @@ svg .on-light, svg .on-dark { text-anchor: middle; font-size: 9.5px; fill: #1c21
 svg .on-dark { fill: #ffffff; } svg .hidden { display: none; }
 svg .found { fill: none; stroke: var(--text); stroke-width: 1.6; vector-effect: non-scaling-stroke; pointer-events: none; }
 svg .grid { stroke: var(--line); stroke-width: 1; fill: none; }
+svg .tight { fill: var(--notice); fill-opacity: 0.16; stroke: none; }
 svg .limit { stroke: var(--bad); stroke-width: 1.5; stroke-dasharray: 6 4; fill: none; }
 svg .limit-name { fill: var(--bad); text-anchor: end; font-weight: 600;
   paint-order: stroke; stroke: var(--page); stroke-width: 3px; stroke-linejoin: round; }

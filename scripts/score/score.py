@@ -9,6 +9,7 @@ bubble fractions they are differences in hundredths, for volumes those of the by
 
 import argparse
 import json
+import math
 import pathlib
 import subprocess
 import sys
@@ -138,6 +139,32 @@ def markdown(rows):
         yield f"| {short_name(name)} | {len(both)} | {cells[0]} | {cells[1]} | {sum(both) / len(both):.1f} |"
 
 
+def accuracy(rows):
+    """What recipes/scores/accuracy.json states: root mean square errors of step times and of memory."""
+    table = {"description": "Errors of plans against published runs; written by scripts/score_planner --accuracy."}
+    for quantity in ("step", "memory"):
+        of_quantity = [row for row in rows if quantity_of(row) == quantity]
+        programs = {}
+        for row in of_quantity:
+            programs.setdefault(row["recipes"][0]["cluster"]["program"], []).append(error_of(row))
+        everything = [error for errors in programs.values() for error in errors]
+        by_program = {program: error_line(programs[program]) for program in sorted(programs)}
+        table[quantity] = {"all": error_line(everything), "by_program": by_program}
+    return json.dumps(table, indent=2) + "\n"
+
+
+def quantity_of(row):
+    """What a row says of plans' accuracy: "step", "memory", or nothing that plans state an error of."""
+    if row["metric"] == "peak_memory":
+        return "memory"
+    return None if row["metric"] in NOT_TIME else "step"
+
+
+def error_line(errors):
+    """Number of rows and root mean square of their errors, as a fraction."""
+    return {"rows": len(errors), "error": round(math.sqrt(sum((error / 100) ** 2 for error in errors) / len(errors)), 4)}
+
+
 def main():
     """Parses the command line."""
     parser = argparse.ArgumentParser(prog="scripts/score_planner", description=__doc__)
@@ -146,6 +173,9 @@ def main():
     parser.add_argument("--rows", action="store_true", help="show every row; with --leave-one-out the one that says most about each constant")
     parser.add_argument("--nodes", action="store_true", help="a line per source and number of nodes")
     parser.add_argument("--markdown", action="store_true", help="print the table of docs/planner.md")
+    parser.add_argument(
+        "--accuracy", action="store_true", help="write the errors that plans state to recipes/scores/accuracy.json"
+    )
     parser.add_argument("--fit", type=int, metavar="ROUNDS", help="repeat the fit and print it as JSON")
     parser.add_argument(
         "--leave-one-out", action="store_true", help="refit without each source in turn, and say what decides constants"
@@ -157,6 +187,10 @@ def main():
     rows = read_rows(command + [str(ROOT / "tests/published" / name) for name in FILES])
     priced = [row for row in rows if row["predicted"] is not None]
     counted = [row for row in priced if not row["inexact"]]
+    if arguments.accuracy:
+        file = pathlib.Path(arguments.recipes) / "scores/accuracy.json"
+        file.write_text(accuracy(counted), encoding="utf-8")
+        return 0
     if arguments.markdown:
         print("\n".join(markdown(counted)))
         return 0

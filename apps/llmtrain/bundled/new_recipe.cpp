@@ -98,11 +98,14 @@ Recipe fastest(const Recipe& recipe, const ClusterProfile& profile, std::int64_t
   if (found.front.empty())
     throw Error(ExitCode::bad_recipe, fmt::format("--devices: none of {} layouts fits {} × {}; use more devices",
                                                   found.layouts, devices, profile.name));
+  std::vector<SearchCandidate> executable;
   for (const SearchCandidate& candidate : found.front)
-    if (not_executable(candidate.recipe).empty()) return candidate.recipe;
-  for (const std::string& reason : not_executable(found.front.front().recipe))
+    if (not_executable(candidate.recipe).empty()) executable.push_back(candidate);
+  if (const auto best = best_of(executable, profile.accuracy)) return executable[*best].recipe;
+  const Recipe& planned_only = found.front[*found.best].recipe;
+  for (const std::string& reason : not_executable(planned_only))
     log().warn("this recipe can be planned but not run by this version: {}", reason);
-  return found.front.front().recipe;
+  return planned_only;
 }
 
 std::string help_at(const NewJson& schema, const std::string& path) {

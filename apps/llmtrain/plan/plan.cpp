@@ -173,7 +173,7 @@ void add_plan(CLI::App& program, Action& action) {
       ->type_name("PROGRAM");
   command->add_flag("--json", options->outputs.json, "Print the whole report as JSON");
   CLI::Option* search = command->add_flag("--search", options->search, "Search layouts for its model and batch");
-  command->add_option("--output", options->output, "Output file of the fastest recipe (default: NAME.best.json)")
+  command->add_option("--output", options->output, "Output file of the best recipe (default: NAME.best.json)")
       ->type_name("FILE")
       ->needs(search);
   CLI::Option* html =

@@ -3,6 +3,9 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <cstddef>
+#include <string_view>
+
 #include "apps/llmtrain/profiles.h"
 #include "apps/llmtrain/standard_streams.h"
 #include "core/base/error.h"
@@ -17,7 +20,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string row(const SearchCandidate& candidate) {
+std::string row(const SearchCandidate& candidate, bool is_best) {
   const Json layout = layout_keys(candidate.recipe);
   const auto text = [&](const char* section, const char* key) { return layout[section][key].get<std::string>(); };
   const PipelineRecipe& pipeline = candidate.recipe.pipeline;
@@ -30,11 +33,14 @@ std::string row(const SearchCandidate& candidate) {
   const std::string zero = parallel.zero_shard_ranks
                                ? fmt::format("{}/{}", parallel.zero_stage, *parallel.zero_shard_ranks)
                                : std::to_string(parallel.zero_stage);
-  return fmt::format("  {:>8}  {:>9}  {:>6}  {:>8}  {:>5}  {:>4}  {:<19}  {:>5}  {:<9}  {}\n",
-                     format_duration(candidate.step_seconds),
-                     format_bytes(static_cast<std::int64_t>(candidate.peak_bytes)), candidate.recipe.parallel.tensor,
-                     candidate.recipe.parallel.pipeline, *parallel.data, zero, schedule, candidate.recipe.batch.micro,
-                     text("memory", "recompute"), text("precision", "fp8_level"));
+  const std::string_view mark = candidate.is_tight ? (is_best ? "tight, best" : "tight") : (is_best ? "best" : "");
+  std::string line = fmt::format(
+      "  {:>8}  {:>9}  {:>6}  {:>8}  {:>5}  {:>4}  {:<19}  {:>5}  {:<9}  {:<3}  {}",
+      format_duration(candidate.step_seconds), format_bytes(static_cast<std::int64_t>(candidate.peak_bytes)),
+      candidate.recipe.parallel.tensor, candidate.recipe.parallel.pipeline, *parallel.data, zero, schedule,
+      candidate.recipe.batch.micro, text("memory", "recompute"), text("precision", "fp8_level"), mark);
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line + '\n';
 }
 
 std::string table(const Recipe& recipe, const SearchResult& result, const std::string& profile) {
@@ -43,20 +49,22 @@ std::string table(const Recipe& recipe, const SearchResult& result, const std::s
                   profile, result.layouts, result.fitting, result.simulated);
   text += fmt::format("  {:>8}  {:>9}  {:>6}  {:>8}  {:>5}  {:>4}  {:<19}  {:>5}  {:<9}  {}\n", "step", "memory",
                       "tensor", "pipeline", "data", "ZeRO", "schedule × loops", "micro", "recompute", "FP8");
-  for (const SearchCandidate& candidate : result.front) text += row(candidate);
+  for (std::size_t i = 0; i < result.front.size(); ++i) text += row(result.front[i], i == result.best);
   return text;
 }
 
 std::string json_text(const SearchResult& result) {
   Json front = Json::array();
   for (const SearchCandidate& candidate : result.front) {
-    Json entry = {{"step_seconds", candidate.step_seconds}, {"peak_bytes", candidate.peak_bytes}};
+    Json entry = {
+        {"step_seconds", candidate.step_seconds}, {"peak_bytes", candidate.peak_bytes}, {"tight", candidate.is_tight}};
     entry["recipe"] = layout_keys(candidate.recipe);
     front.push_back(std::move(entry));
   }
   const Json report = {{"layouts", result.layouts},
                        {"fitting", result.fitting},
                        {"simulated", result.simulated},
+                       {"best", *result.best},
                        {"front", std::move(front)}};
   return report.dump(2) + "\n";
 }
@@ -86,9 +94,9 @@ int show_search(const std::string& file, const Recipe& recipe, const SearchOutpu
                             "batch.sequence_length",
                             file, result.layouts, profile.name));
   }
-  write_file_atomically(outputs.best, to_json(result.front.front().recipe).dump(2) + "\n");
+  write_file_atomically(outputs.best, to_json(result.front[*result.best].recipe).dump(2) + "\n");
   write_result(outputs.json ? json_text(result) : table(recipe, result, profile.name));
-  log().info("the fastest recipe is in {}", outputs.best);
+  log().info("the best recipe is in {}", outputs.best);
   return static_cast<int>(ExitCode::done);
 }
 

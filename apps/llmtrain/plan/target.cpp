@@ -89,7 +89,7 @@ std::string row(const Candidate& candidate, bool is_answer) {
                      goodput ? duration_of(goodput->expected_seconds) : "unknown",
                      format_count(candidate.run().device_hours),
                      format_bytes(static_cast<std::int64_t>(fullest_rank(candidate.report).peak_bytes)),
-                     candidate.report.fits ? "fits" : "does not fit");
+                     verdict_word(verdict_of(candidate.report)));
 }
 
 std::string table(const std::vector<Candidate>& candidates, double target, const Candidate* answer) {
@@ -116,6 +116,7 @@ Json json_of(const Candidate& candidate, double target) {
           {"device_hours", report.run.device_hours},
           {"peak_bytes", std::llround(fullest_rank(report).peak_bytes)},
           {"fits", report.fits},
+          {"verdict", verdict_word(verdict_of(report))},
           {"meets", candidate.meets(target)}};
 }
 

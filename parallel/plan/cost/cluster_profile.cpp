@@ -42,6 +42,11 @@ ClusterProfile load_profile(const std::string& profile, const std::filesystem::p
   return parse_profile(read_file(file), file.string());
 }
 
+Accuracy accuracy_of(const ClusterProfile& profile, const std::filesystem::path& folder) {
+  if (profile.device.kind == DeviceKind::cpu) return {};
+  return load_accuracy(folder / "accuracy.json", profile.program.name);
+}
+
 std::int64_t devices_per_node(const Recipe& recipe, const ClusterProfile& profile) {
   // Guards the cast below against absurd recipes, which the mesh's rules refuse later.
   constexpr double most_ranks_per_node = 1 << 24;

@@ -12,6 +12,7 @@
 
 #include "core/recipe/recipe.h"
 #include "parallel/layout/mesh.h"
+#include "parallel/plan/accuracy/accuracy.h"
 #include "parallel/plan/cost/program.h"
 
 namespace llmtrain {
@@ -114,9 +115,10 @@ struct ClusterProfile {
   std::optional<double> price_per_device_hour;  // user-supplied, in any currency
   std::map<std::string, std::string> sources;   // by section: the origin of its numbers
   // Never read from the profile's file: share_devices() sets the first, whoever reads the recipe's `cluster` the
-  // second.
+  // others.
   double ranks_per_device = 1;
   Program program;
+  Accuracy accuracy;  // of plans with this device and program
 };
 
 // The dense peak of matrix products in the compute type, at FP8 levels that of FP8: the denominator of MFU and HFU.
@@ -130,6 +132,10 @@ ClusterProfile parse_profile(std::string_view text, const std::string& file);
 // `folder`, or "auto": local.json in `folder`, which `calibrate` writes, or cpu where that file does not exist. Throws
 // Error(bad_recipe) for an unknown name, suggesting the nearest one, and Error(missing_input) for a missing file.
 ClusterProfile load_profile(const std::string& profile, const std::filesystem::path& folder);
+
+// How far plans with the profile's device and program are from measurements, by accuracy.json in `folder`. All scored
+// runs were on GPUs, so nothing is known of processors. Throws as load_accuracy() does.
+Accuracy accuracy_of(const ClusterProfile& profile, const std::filesystem::path& folder);
 
 // JSON that parse_profile() reads.
 nlohmann::ordered_json to_json(const ClusterProfile& profile);

@@ -129,9 +129,18 @@ std::vector<CommunicationEntry> planned_communication(const Plan& plan, const Cl
 // Problems of a valid plan that its user should know about: one sentence per problem, with a remedy.
 
 void warn_of_memory(PlanReport& report) {
-  if (report.fits) return;
+  const MemoryVerdict verdict = verdict_of(report);
+  if (verdict == MemoryVerdict::fits) return;
   const double limit = report.device_memory_bytes;
   const PlannedRank& fullest = fullest_rank(report);
+  if (verdict == MemoryVerdict::tight) {
+    report.warnings.push_back(
+        fmt::format("tight: rank {} needs {} of {}, and plans of memory err by {}, {}; leave more room, or try it on "
+                    "one node first",
+                    fullest.rank, bytes_text(fullest.peak_bytes), bytes_text(limit),
+                    margin_text(*report.accuracy.memory), origin_text(*report.accuracy.memory)));
+    return;
+  }
   report.warnings.push_back(fmt::format("does not fit: rank {} needs {} of {}, peak at \"{}\"", fullest.rank,
                                         bytes_text(fullest.peak_bytes), bytes_text(limit), fullest.peak_instruction));
 }
@@ -201,6 +210,7 @@ void fill_report(const ClusterProfile& profile, Plan& plan) {
   // Without a stated limit nothing can be said against the plan.
   const double limit = report.device_memory_bytes;
   report.fits = limit <= 0 || fullest_rank(report).peak_bytes <= limit;
+  report.accuracy = profile.accuracy;
   report.warnings = recipe_warnings(layout.recipe());
   warn_of_memory(report);
   warn_of_bubble(plan);

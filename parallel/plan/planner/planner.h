@@ -35,7 +35,8 @@ inline Plan make_plan(const Recipe& recipe, const ClusterProfile& cluster, Timel
 KernelSet kernel_set(const Recipe& recipe, const ClusterProfile& profile);
 
 // The three best changes of one decision that make the plan faster by more than 2 % or, if it does not fit yet, that
-// make it fit; where one decision is not enough, of two or three. The shortest step comes first. Prices some thirty
+// make it fit; where one decision is not enough, of two or three. The shortest step comes first, unless it is tight and
+// one with room is about as fast (first_choice()). Prices some thirty
 // neighbours of the recipe (planner/neighbours.h), and up to four times as many more where none fits.
 std::vector<PlanSuggestion> suggest(const Plan& plan, const ClusterProfile& profile);
 

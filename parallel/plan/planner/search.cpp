@@ -139,7 +139,9 @@ class Search {
   void simulate_one(const Recipe& layout) {
     const PlanReport report = make_plan(std::make_shared<const Layout>(partition_of(layout)), cluster_).report;
     ++result_.simulated;
-    if (report.fits) result_.front.push_back({layout, report.step.seconds, fullest_rank(report).peak_bytes});
+    if (report.fits)
+      result_.front.push_back(
+          {layout, report.step.seconds, fullest_rank(report).peak_bytes, verdict_of(report) == MemoryVerdict::tight});
   }
 
   void keep_front() {
@@ -149,6 +151,7 @@ class Search {
     for (SearchCandidate& candidate : front)
       if (kept.empty() || candidate.peak_bytes < kept.back().peak_bytes) kept.push_back(std::move(candidate));
     front = std::move(kept);
+    result_.best = best_of(front, cluster_.accuracy);
   }
 
   // All layouts share the model, so the graph is built once; the ranks per node stay those of the recipe.
@@ -165,6 +168,15 @@ class Search {
 };
 
 }  // namespace
+
+std::optional<std::size_t> best_of(const std::vector<SearchCandidate>& candidates, const Accuracy& accuracy) {
+  std::vector<Contender> contenders;
+  for (const SearchCandidate& candidate : candidates)
+    contenders.push_back({.seconds = candidate.step_seconds,
+                          .verdict = candidate.is_tight ? MemoryVerdict::tight : MemoryVerdict::fits,
+                          .step_error = accuracy.step});
+  return first_choice(contenders);
+}
 
 SearchResult search_layouts(const Recipe& recipe, const ClusterProfile& profile) {
   return Search(recipe, profile).run();

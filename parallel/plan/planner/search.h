@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "core/recipe/recipe.h"
@@ -21,10 +23,16 @@ struct SearchCandidate {
   Recipe recipe;
   double step_seconds = 0;
   double peak_bytes = 0;  // of the fullest rank
+  bool is_tight = false;  // fits by less than plans err
 };
+
+// Which of the candidates to recommend, by first_choice(): the fastest, unless that one is tight and one with room is
+// about as fast.
+std::optional<std::size_t> best_of(const std::vector<SearchCandidate>& candidates, const Accuracy& accuracy);
 
 struct SearchResult {
   std::vector<SearchCandidate> front;  // Pareto front of time and memory, fastest first; empty if nothing fits
+  std::optional<std::size_t> best;     // best_of() the front
   std::int64_t layouts = 0;            // legal layouts
   std::int64_t fitting = 0;            // of them, those that fit by the estimate of their memory
   std::int64_t simulated = 0;

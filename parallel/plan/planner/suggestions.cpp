@@ -2,7 +2,9 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "core/base/error.h"
@@ -27,6 +29,7 @@ struct Neighbour {
   bool fits = false;
   double step_seconds = 0;
   double peak_bytes = 0;
+  bool is_tight = false;
 
   bool prices_like(const Neighbour& other) const {
     return step_seconds == other.step_seconds && peak_bytes == other.peak_bytes;
@@ -38,7 +41,12 @@ std::vector<Neighbour> price_neighbours(const Recipe& recipe, const Mesh& mesh, 
   for (const Recipe& other : neighbours(recipe, mesh)) {
     try {
       const PlanReport report = make_plan(other, profile).report;
-      Neighbour neighbour{other, report.mesh, report.fits, report.step.seconds, fullest_rank(report).peak_bytes};
+      Neighbour neighbour{other,
+                          report.mesh,
+                          report.fits,
+                          report.step.seconds,
+                          fullest_rank(report).peak_bytes,
+                          verdict_of(report) == MemoryVerdict::tight};
       // Another way to the same plan is no second suggestion.
       const auto same = [&](const Neighbour& earlier) { return earlier.prices_like(neighbour); };
       if (report.mesh.world() == mesh.world() && std::ranges::none_of(priced, same))
@@ -52,7 +60,7 @@ std::vector<Neighbour> price_neighbours(const Recipe& recipe, const Mesh& mesh, 
 
 // The neighbours that fit or, where none does, those of the leanest neighbours, until some fit.
 std::vector<Neighbour> fitting_neighbours(const Plan& plan, const ClusterProfile& profile) {
-  std::vector<Neighbour> from{{plan.report.recipe, plan.report.mesh, plan.report.fits, 0, 0}};
+  std::vector<Neighbour> from{{plan.report.recipe, plan.report.mesh, plan.report.fits, 0, 0, false}};
   for (int changes = 1; changes <= most_changes && !from.empty(); ++changes) {
     std::vector<Neighbour> reached;
     for (const Neighbour& start : from)
@@ -65,6 +73,19 @@ std::vector<Neighbour> fitting_neighbours(const Plan& plan, const ClusterProfile
     from = std::move(reached);
   }
   return {};
+}
+
+// Puts a neighbour with room before a tight one that is hardly faster.
+void prefer_room(std::vector<Neighbour>& better, const std::optional<PlanError>& step_error) {
+  std::vector<Contender> contenders;
+  for (const Neighbour& other : better)
+    contenders.push_back({.seconds = other.step_seconds,
+                          .verdict = other.is_tight ? MemoryVerdict::tight : MemoryVerdict::fits,
+                          .step_error = step_error});
+  const auto first = first_choice(contenders);
+  if (first)
+    std::rotate(better.begin(), better.begin() + static_cast<std::ptrdiff_t>(*first),
+                better.begin() + static_cast<std::ptrdiff_t>(*first) + 1);
 }
 
 }  // namespace
@@ -80,10 +101,12 @@ std::vector<PlanSuggestion> suggest(const Plan& plan, const ClusterProfile& prof
   std::ranges::stable_sort(better, {}, &Neighbour::step_seconds);
   const auto same = [](const Neighbour& left, const Neighbour& right) { return left.prices_like(right); };
   better.erase(std::unique(better.begin(), better.end(), same), better.end());
+  prefer_room(better, profile.accuracy.step);
   if (better.size() > suggestion_count) better.resize(suggestion_count);
   std::vector<PlanSuggestion> suggestions;
   for (const Neighbour& other : better)
-    suggestions.push_back({change_words(report.recipe, other.recipe), other.step_seconds, other.peak_bytes, true});
+    suggestions.push_back(
+        {change_words(report.recipe, other.recipe), other.step_seconds, other.peak_bytes, true, other.is_tight});
   return suggestions;
 }
 

@@ -64,7 +64,9 @@ void write_figures(Writer& page, const PlanReport& first, const PlanReport& seco
   page.heading(left_aligned("Figures", name_width) + right_aligned("first", value_width) +
                right_aligned("second", value_width));
   const auto fits = [](const PlanReport& report) {
-    return std::string(report.device_memory_bytes <= 0 ? "unknown" : report.fits ? "yes" : "no");
+    if (report.device_memory_bytes <= 0) return std::string("unknown");
+    if (verdict_of(report) == MemoryVerdict::tight) return std::string("tight");
+    return std::string(report.fits ? "yes" : "no");
   };
   page.row("fits", fits(first), fits(second), "");
   page.row("devices", std::to_string(first.mesh.world()), std::to_string(second.mesh.world()), "");
@@ -118,7 +120,8 @@ std::string effect_text(const PlanReport& first, const ChangedPlan& changed) {
   const std::string time = change(first.step.seconds, changed.report->step.seconds);
   const std::string memory = change(fullest_rank(first).peak_bytes, fullest_rank(*changed.report).peak_bytes);
   std::string text = time == "=" && memory == "=" ? "no change" : fmt::format("step {}, memory {}", time, memory);
-  if (changed.report->fits != first.fits) text += changed.report->fits ? ", fits" : ", does not fit";
+  const MemoryVerdict verdict = verdict_of(*changed.report);
+  if (verdict != verdict_of(first)) text += fmt::format(", {}", verdict_word(verdict));
   return text;
 }
 
@@ -148,6 +151,7 @@ Json changed_json(const ChangedPlan& changed) {
   json["step_seconds"] = changed.report->step.seconds;
   json["peak_bytes"] = static_cast<std::int64_t>(fullest_rank(*changed.report).peak_bytes);
   json["fits"] = changed.report->fits;
+  json["verdict"] = verdict_word(verdict_of(*changed.report));
   return json;
 }
 

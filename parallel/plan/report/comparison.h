@@ -40,8 +40,8 @@ struct PlanComparison {
 std::string comparison_text(const PlanComparison& comparison, TextColour colour);
 
 // {"plans": [as report_json(), twice], "differences": [{"key", "first", "second", "refused": null or why, and without a
-// refusal "step_seconds", "peak_bytes", "fits" of the first recipe with this key alone}], "refused_together": the same
-// of all refused keys, or null}. Indented by two spaces, with a trailing newline.
+// refusal "step_seconds", "peak_bytes", "fits", "verdict" of the first recipe with this key alone}],
+// "refused_together": the same of all refused keys, or null}. Indented by two spaces, with a trailing newline.
 std::string comparison_json(const PlanComparison& comparison);
 
 }  // namespace llmtrain

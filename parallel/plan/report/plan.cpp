@@ -9,6 +9,13 @@ const PlannedRank& fullest_rank(const PlanReport& report) {
   return *std::ranges::max_element(report.ranks, {}, &PlannedRank::peak_bytes);
 }
 
+MemoryVerdict verdict_of(const PlanReport& report) {
+  const double peak = fullest_rank(report).peak_bytes;
+  const MemoryVerdict verdict = memory_verdict(peak, report.device_memory_bytes, report.accuracy.memory);
+  if (verdict == MemoryVerdict::tight) return verdict;
+  return report.fits ? MemoryVerdict::fits : MemoryVerdict::does_not_fit;
+}
+
 std::array<StepShare, step_parts> split_step(const PlannedStep& step) {
   const double compute = step.compute_seconds - step.recompute_seconds;
   // Collectives inside passes are a part of their own, so they leave the exposed communication.

@@ -13,6 +13,8 @@
 #include "core/recipe/recipe.h"
 #include "parallel/layout/layout.h"
 #include "parallel/layout/mesh.h"
+#include "parallel/plan/accuracy/accuracy.h"
+#include "parallel/plan/accuracy/verdict.h"
 #include "parallel/plan/simulator/simulator.h"
 #include "parallel/plan/simulator/step_costs.h"
 
@@ -80,6 +82,7 @@ struct PlanSuggestion {
   double step_seconds = 0;
   double peak_bytes = 0;
   bool fits = false;
+  bool is_tight = false;  // fits or not by less than the error of plans
 };
 
 // What a replayed routing (model.moe.routing_zipf, routing_trace) does to experts and ranks: means over the layers.
@@ -94,7 +97,8 @@ struct PlanReport {
   Recipe recipe;  // resolved
   std::string profile;
   double device_memory_bytes = 0;  // 0: the profile states none
-  bool fits = false;
+  bool fits = false;               // the fullest rank's peak is at most that
+  Accuracy accuracy;               // of plans for this device and program
   std::vector<std::string> warnings;
   std::int64_t total_parameters = 0;
   std::int64_t active_parameters = 0;
@@ -120,6 +124,9 @@ struct Plan {
 
 // The rank with the highest peak, the first of equals. `report.ranks` must not be empty.
 const PlannedRank& fullest_rank(const PlanReport& report);
+
+// What the plan's memory says of the run. `report.ranks` must not be empty.
+MemoryVerdict verdict_of(const PlanReport& report);
 
 // Where the busiest rank's time goes. The parts are disjoint: compute excludes recompute, and exposed communication
 // excludes collectives inside passes.

@@ -77,7 +77,8 @@ Json suggestion_json(const PlanSuggestion& suggestion) {
   return {{"change", suggestion.change},
           {"step_seconds", suggestion.step_seconds},
           {"peak_bytes", whole(suggestion.peak_bytes)},
-          {"fits", suggestion.fits}};
+          {"fits", suggestion.fits},
+          {"tight", suggestion.is_tight}};
 }
 
 Json goodput_json(const PlannedGoodput& goodput) {
@@ -87,6 +88,17 @@ Json goodput_json(const PlannedGoodput& goodput) {
           {"checkpoint_seconds", goodput.checkpoint_seconds},
           {"expected_seconds", number_or_null(goodput.expected_seconds)},
           {"fraction", goodput.fraction}};
+}
+
+Json error_json(const std::optional<PlanError>& error) {
+  if (!error) return nullptr;
+  return {{"error", error->error},
+          {"rows", error->rows},
+          {"program", error->program.empty() ? Json(nullptr) : Json(error->program)}};
+}
+
+Json accuracy_json(const Accuracy& accuracy) {
+  return {{"step", error_json(accuracy.step)}, {"memory", error_json(accuracy.memory)}};
 }
 
 template <class List, class Write>
@@ -113,6 +125,8 @@ nlohmann::ordered_json to_json(const PlanReport& report) {
       {"profile", report.profile},
       {"device_memory_bytes", whole(report.device_memory_bytes)},
       {"fits", report.fits},
+      {"verdict", verdict_word(verdict_of(report))},
+      {"accuracy", accuracy_json(report.accuracy)},
       {"warnings", report.warnings},
       {"parameters",
        {{"total", report.total_parameters},

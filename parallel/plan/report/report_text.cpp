@@ -74,11 +74,15 @@ void write_verdict(std::string& page, const PlanReport& report, const Paint& pai
   const PlannedRank& rank = fullest_rank(report);
   const double limit = report.device_memory_bytes;
   const std::string needs = "the fullest rank needs " + bytes_text(rank.peak_bytes);
+  const std::string of_limit =
+      limit > 0 ? fmt::format("{} of {} ({:.0f} %)", needs, bytes_text(limit), 100 * rank.peak_bytes / limit) : needs;
   if (limit <= 0) {
     page += paint(Ink::strong, "Memory:") + " " + needs + ", the profile states no limit\n";
+  } else if (verdict_of(report) == MemoryVerdict::tight) {
+    page += paint(Ink::notice, "Tight:") +
+            fmt::format(" {}, plans of memory err by {}\n", of_limit, margin_text(*report.accuracy.memory));
   } else if (report.fits) {
-    page += paint(Ink::good, "Fits:") + fmt::format(" {} of {} ({:.0f} %), {} free\n", needs, bytes_text(limit),
-                                                    100 * rank.peak_bytes / limit, bytes_text(limit - rank.peak_bytes));
+    page += paint(Ink::good, "Fits:") + fmt::format(" {}, {} free\n", of_limit, bytes_text(limit - rank.peak_bytes));
   } else {
     page += paint(Ink::bad, "Does not fit:") + fmt::format(" {} of {}, {} over the limit\n", needs, bytes_text(limit),
                                                            bytes_text(std::max(0.0, rank.peak_bytes - limit)));
@@ -156,6 +160,17 @@ std::string goodput_text(const PlannedGoodput& goodput, bool is_stated) {
                      goodput.expected_seconds ? duration_text(*goodput.expected_seconds) : "it never ends");
 }
 
+void write_accuracy(std::string& page, const PlanReport& report, const Paint& paint) {
+  std::string text;
+  const auto add = [&text](std::string_view what, const std::optional<PlanError>& error) {
+    if (error)
+      text += fmt::format("{}{} {}, {}", text.empty() ? "" : "; ", what, margin_text(*error), origin_text(*error));
+  };
+  add("step", report.accuracy.step);
+  add("memory", report.accuracy.memory);
+  if (!text.empty()) write_wrapped(page, label("Error"), text, paint);
+}
+
 void write_figures(std::string& page, const PlanReport& report, const Paint& paint) {
   const PlannedThroughput& speed = report.throughput;
   write_wrapped(page, label("Speed"),
@@ -211,9 +226,11 @@ void write_suggestions(std::string& page, const PlanReport& report, const Paint&
   page += '\n' + paint(Ink::strong, report.fits ? "Changes that make it faster" : "Changes that make it fit") + '\n';
   for (const PlanSuggestion& suggestion : report.suggestions) {
     const double change = suggestion.step_seconds / report.step.seconds - 1;
-    const std::string figures =
-        fmt::format("{} per step ({:+.0f} %), {}{}", duration_text(suggestion.step_seconds), 100 * change,
-                    bytes_text(suggestion.peak_bytes), suggestion.fits ? "" : ", does not fit");
+    const std::string figures = fmt::format("{} per step ({:+.0f} %), {}{}", duration_text(suggestion.step_seconds),
+                                            100 * change, bytes_text(suggestion.peak_bytes),
+                                            suggestion.is_tight ? ", tight"
+                                            : suggestion.fits   ? ""
+                                                                : ", does not fit");
     const std::string set = "  --set " + printable(suggestion.change);
     if (columns(set) < suggestion_width && suggestion_width + columns(figures) <= page_width) {
       page += left_aligned(set, suggestion_width) + figures + '\n';
@@ -238,6 +255,7 @@ std::string report_text(const PlanReport& report, TextColour colour) {
   page += '\n';
   write_figures(page, report, paint);
   write_communication(page, report, paint);
+  write_accuracy(page, report, paint);
   write_warnings(page, report, paint);
   write_suggestions(page, report, paint);
   return page;

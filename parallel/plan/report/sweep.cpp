@@ -58,11 +58,17 @@ std::string title(const Sweep& sweep) {
   return text;
 }
 
+bool is_tight(const SweepPoint& point) { return point.report && verdict_of(*point.report) == MemoryVerdict::tight; }
+
 std::string figures_text(const SweepPoint& point, bool is_best, const Paint& paint) {
   std::string text;
   const auto values = cells(*point.report);
   for (std::size_t i = 0; i < figures.size(); ++i) text += right_aligned(values[i], figures[i].width);
-  if (!point.report->fits) return text + paint(Ink::bad, "  does not fit");
+  if (is_tight(point)) {
+    text += paint(Ink::notice, "  tight");
+  } else if (!point.report->fits) {
+    text += paint(Ink::bad, "  does not fit");
+  }
   return is_best ? text + paint(Ink::good, "  best") : text;
 }
 
@@ -78,6 +84,7 @@ Json point_json(const Sweep& sweep, const SweepPoint& point) {
   if (!point.report) return json;
   const Json report = to_json(*point.report);
   json["fits"] = report["fits"];
+  json["verdict"] = report["verdict"];
   json["peak_bytes"] = static_cast<std::int64_t>(fullest_rank(*point.report).peak_bytes);
   for (const char* key : {"device_memory_bytes", "mesh", "step", "throughput", "run"}) json[key] = report[key];
   return json;
@@ -86,11 +93,17 @@ Json point_json(const Sweep& sweep, const SweepPoint& point) {
 }  // namespace
 
 const SweepPoint* best_point(const Sweep& sweep) {
-  const SweepPoint* best = nullptr;
-  const auto speed = [](const SweepPoint& point) { return point.report->throughput.tokens_per_second_per_device; };
-  for (const SweepPoint& point : sweep.points)
-    if (point.report && point.report->fits && (best == nullptr || speed(point) > speed(*best))) best = &point;
-  return best;
+  std::vector<const SweepPoint*> fitting;
+  std::vector<Contender> contenders;
+  for (const SweepPoint& point : sweep.points) {
+    if (!point.report || !point.report->fits) continue;
+    fitting.push_back(&point);
+    contenders.push_back({.seconds = 1 / point.report->throughput.tokens_per_second_per_device,
+                          .verdict = verdict_of(*point.report),
+                          .step_error = point.report->accuracy.step});
+  }
+  const auto best = first_choice(contenders);
+  return best ? fitting[*best] : nullptr;
 }
 
 std::vector<std::string> short_names(const std::vector<SweepAxis>& axes) {
@@ -127,6 +140,8 @@ std::string sweep_text(const Sweep& sweep, TextColour colour) {
     text += '\n';
   }
   if (best != nullptr) text += "\nbest: the most tokens per second per device among the plans that fit\n";
+  if (std::ranges::any_of(sweep.points, is_tight))
+    text += "tight: fits or not by less than plans err; best only where none with room is about as fast\n";
   return text;
 }
 

@@ -30,8 +30,9 @@ struct Sweep {
   std::vector<SweepPoint> points;
 };
 
-// The point of most tokens per second per device among those that fit, the first of equals; null if none fits. Devices
-// may differ in number between points: a larger cluster is not better for being larger.
+// The point of most tokens per second per device among those that fit, the first of equals, but by the rule of
+// first_choice() where that one is tight; null if none fits. Devices may differ in number between points: a larger
+// cluster is not better for being larger.
 const SweepPoint* best_point(const Sweep& sweep);
 
 // Every key without the sections that it shares with no other axis: "tensor" for "parallel.tensor".
@@ -42,8 +43,8 @@ std::vector<std::string> short_names(const std::vector<SweepAxis>& axes);
 std::string sweep_text(const Sweep& sweep, TextColour colour);
 
 // {"name", "axes": [{"key", "values"}], "best": index or null, "plans": [{"set": {key: value}, "refused": null or why,
-// and with a plan "fits", "peak_bytes", "device_memory_bytes", "mesh", "step", "throughput", "run"}]}: names and units
-// as in report_json(). Indented by two spaces, with a trailing newline.
+// and with a plan "fits", "verdict", "peak_bytes", "device_memory_bytes", "mesh", "step", "throughput", "run"}]}: names
+// and units as in report_json(). Indented by two spaces, with a trailing newline.
 std::string sweep_json(const Sweep& sweep);
 
 }  // namespace llmtrain

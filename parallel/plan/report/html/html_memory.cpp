@@ -32,6 +32,7 @@ const MemoryName& name_of(Category category) { return memory_names[static_cast<s
 struct MemoryScale {
   double bytes = 0;  // at the top
   double limit = 0;  // 0: not on the chart
+  double error = 0;  // of plans, relative to the limit
 
   double y(double value, double height) const { return height * (1 - value / bytes); }
 };
@@ -43,7 +44,8 @@ MemoryScale scale_of(const Plan& plan) {
   // A limit far above the peak would flatten the chart.
   const bool shows_limit = limit > 0 && peak > 0.25 * limit;
   return {.bytes = std::max(1.0, 1.08 * (shows_limit ? std::max(peak, limit) : peak)),
-          .limit = shows_limit ? limit : 0};
+          .limit = shows_limit ? limit : 0,
+          .error = plan.report.accuracy.memory ? plan.report.accuracy.memory->error : 0};
 }
 
 // Areas from the axis up to the sum of a category and all below it, the topmost first, so that each later one covers
@@ -71,10 +73,19 @@ std::string stacked_areas(const std::vector<MemoryColumn>& columns, const Memory
   return text;
 }
 
+// The limit, and the peaks around it for which the error of plans decides whether they fit.
 std::string limit_line(const MemoryScale& scale, double width, double height) {
   if (scale.limit <= 0) return "";
   const std::string y = svg_number(scale.y(scale.limit, height));
-  return fmt::format("<path class=\"limit\" d=\"M0 {0}H{1}\"/>", y, svg_number(width));
+  std::string band;
+  if (scale.error > 0) {
+    // Above the top of the chart there is nothing to see.
+    const double top = std::max(0.0, scale.y(scale.limit * (1 + scale.error), height));
+    const double bottom = scale.y(scale.limit * (1 - scale.error), height);
+    band = fmt::format("<rect class=\"tight\" x=\"0\" y=\"{}\" width=\"{}\" height=\"{}\"/>", svg_number(top),
+                       svg_number(width), svg_number(bottom - top));
+  }
+  return band + fmt::format("<path class=\"limit\" d=\"M0 {0}H{1}\"/>", y, svg_number(width));
 }
 
 // Grid lines at multiples of a power of two, which are round numbers of bytes.
@@ -157,6 +168,9 @@ std::string memory_section(const Plan& plan, const TimelineSelection& selection,
   if (plan.report.device_memory_bytes > 0 && scale.limit <= 0)
     text +=
         fmt::format("; the device's limit of {} is far above this chart", bytes_text(plan.report.device_memory_bytes));
+  if (const auto& error = plan.report.accuracy.memory; error && scale.limit > 0)
+    text += fmt::format("; peaks in the band around the limit are tight: plans err by {}, {}", margin_text(*error),
+                        html_text(origin_text(*error)));
   text += ".</p>" + memory_legend() + large_chart(columns, scale, axis) + large_data(columns, axis);
   if (selection.ranks.size() > 1) {
     text += "<div class=\"small-charts\">";

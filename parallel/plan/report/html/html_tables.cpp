@@ -4,6 +4,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 #include <vector>
 
@@ -21,6 +22,9 @@ std::string verdict(const PlanReport& report) {
   const double peak = fullest_rank(report).peak_bytes;
   const double limit = report.device_memory_bytes;
   if (limit <= 0) return "<p class=\"verdict\">Memory limit unknown</p>";
+  if (verdict_of(report) == MemoryVerdict::tight)
+    return fmt::format("<p class=\"verdict tight\">Tight, {} {}</p>", bytes_text(std::abs(limit - peak)),
+                       report.fits ? "free" : "over the limit");
   if (report.fits) return fmt::format("<p class=\"verdict good\">Fits, {} free</p>", bytes_text(limit - peak));
   return fmt::format("<p class=\"verdict bad\">Does not fit, {} over the limit</p>",
                      bytes_text(std::max(0.0, peak - limit)));
@@ -32,6 +36,19 @@ std::string mesh_text(const PlanReport& report) {
                                  html_text(report.profile), mesh.tensor, mesh.context, mesh.data, mesh.pipeline);
   if (mesh.expert > 1) text += fmt::format(", expert {} within data", mesh.expert);
   return text;
+}
+
+// What stands before the rest of a figure's note.
+std::string margin(const std::optional<PlanError>& error) { return error ? margin_text(*error) + ", " : ""; }
+
+// A bar of the lengths that the error leaves open, on the scale of the step's own bar.
+std::string error_bar(const PlanError& error) {
+  const double least = 1 - error.error, whole = 1 + error.error;
+  return fmt::format(
+      "<div class=\"error-bar\" style=\"margin-left:{:.3f}%;width:{:.3f}%\" title=\"{}\"></div><p class=\"note\">"
+      "Plans of a step's time err by {} (root mean square), {}.</p>",
+      100 * least / whole, 100 * (whole - least) / whole, margin_text(error), margin_text(error),
+      html_text(origin_text(error)));
 }
 
 bool uses_host(const PlanReport& report) {
@@ -68,10 +85,10 @@ std::string headline_section(const PlanReport& report) {
   const std::string of_limit =
       report.device_memory_bytes > 0 ? "of " + bytes_text(report.device_memory_bytes) + " on" : "on";
   text += "<div class=\"cards\">";
-  text +=
-      html_card("Step", duration_text(report.step.seconds), fmt::format("{} sequences", report.recipe.batch.global));
+  text += html_card("Step", duration_text(report.step.seconds),
+                    fmt::format("{}{} sequences", margin(report.accuracy.step), report.recipe.batch.global));
   text += html_card("Memory", bytes_text(rank.peak_bytes),
-                    fmt::format("{} pipeline rank {}", of_limit, rank.pipeline_rank));
+                    fmt::format("{}{} pipeline rank {}", margin(report.accuracy.memory), of_limit, rank.pipeline_rank));
   text += html_card("Speed", format_count(speed.tokens_per_second),
                     fmt::format("tokens/s, {} per day", format_count(speed.tokens_per_second * 86400)));
   text +=
@@ -94,10 +111,13 @@ std::string step_section(const PlanReport& report) {
     list += fmt::format("<div><i class=\"p{}\"></i><span>{}</span><b>{}</b><span>{}</span></div>", part, share.label,
                         duration_text(share.seconds), percent(fraction));
   }
+  const auto& error = report.accuracy.step;
+  // With an error bar the step ends before the right edge, so that the longest step within the error ends there.
+  const std::string width = error ? fmt::format(" style=\"width:{:.3f}%\"", 100 / (1 + error->error)) : "";
   return fmt::format(
       "<section><h2>Where the time goes</h2><p class=\"note\">One step ({}) of the busiest rank.</p>"
-      "<div class=\"split\">{}</div><div class=\"shares\">{}</div></section>\n",
-      duration_text(report.step.seconds), bar, list);
+      "<div class=\"split\"{}>{}</div>{}<div class=\"shares\">{}</div></section>\n",
+      duration_text(report.step.seconds), width, bar, error ? error_bar(*error) : "", list);
 }
 
 std::string advice_section(const PlanReport& report) {
@@ -111,7 +131,10 @@ std::string advice_section(const PlanReport& report) {
   std::vector<std::vector<std::string>> rows;
   for (const PlanSuggestion& suggestion : report.suggestions)
     rows.push_back({"<code>--set " + html_text(suggestion.change) + "</code>",
-                    suggestion.fits ? "fits" : "does not fit", duration_text(suggestion.step_seconds),
+                    suggestion.is_tight ? "tight"
+                    : suggestion.fits   ? "fits"
+                                        : "does not fit",
+                    duration_text(suggestion.step_seconds),
                     fmt::format("{:+.1f} %", 100 * (suggestion.step_seconds / report.step.seconds - 1)),
                     bytes_text(suggestion.peak_bytes)});
   return text + "<section><h2>" + (report.fits ? "Changes that make it faster" : "Changes that make it fit") + "</h2>" +

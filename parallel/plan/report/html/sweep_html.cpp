@@ -155,7 +155,8 @@ class Chart {
         "<circle cx=\"{}\" cy=\"{}\" r=\"{}\" "
         "style=\"fill:{};stroke:{};stroke-width:2\"><title>{}{}{}</title></circle>",
         svg_number(left), svg_number(top), &point == best_ ? 7 : 4.5, point.report->fits ? colour : "var(--page)",
-        colour, html_text(words), html_text(value), point.report->fits ? "" : ", does not fit");
+        colour, html_text(words), html_text(value),
+        point.report->fits ? "" : fmt::format(", {}", verdict_word(verdict_of(*point.report))));
   }
 
   const SweepAxis& axis_;
@@ -180,7 +181,7 @@ std::vector<std::string> row(const SweepPoint& point, bool is_best) {
                              format_count(report.throughput.tokens_per_second_per_device),
                              percent(report.throughput.mfu), bytes_text(fullest_rank(report).peak_bytes),
                              percent(report.step.bubble_fraction), cost_text(report.run)});
-  cells.emplace_back(!report.fits ? "does not fit" : is_best ? "<b>best</b>" : "fits");
+  cells.push_back(std::string(is_best ? "<b>best</b>, " : "") + std::string(verdict_word(verdict_of(report))));
   return cells;
 }
 

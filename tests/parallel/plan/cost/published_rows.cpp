@@ -79,6 +79,7 @@ ClusterProfile Shelf::profile_of(const Row& row, const Changes& changes) const {
   for (const auto& [key, value] : row.profile_set.items()) text[pointer_of(key)] = value;
   ClusterProfile profile = parse_profile(text.dump(), row.hardware);
   profile.program = load_program(row.program, recipes_ / "programs", changed_base(changes));
+  profile.accuracy = accuracy_of(profile, recipes_ / "scores");
   return profile;
 }
 
@@ -87,6 +88,13 @@ std::vector<std::shared_ptr<const Layout>> layouts_of(const Row& row, const Clus
   for (const std::string& text : row.recipe_texts)
     layouts.push_back(lay_out(parse_recipe(text, row.source, "."), profile));
   return layouts;
+}
+
+double memory_share(const std::vector<std::shared_ptr<const Layout>>& layouts, const ClusterProfile& profile) {
+  std::vector<PlanReport> reports;
+  for (const auto& layout : layouts) reports.push_back(make_plan(layout, profile).report);
+  return mean(reports, [](const PlanReport& report) { return fullest_rank(report).peak_bytes; }) /
+         profile.device.memory_bytes;
 }
 
 std::optional<double> predict(const Row& row, const std::vector<std::shared_ptr<const Layout>>& layouts,

@@ -49,6 +49,10 @@ class Shelf {
 // The layouts of a row's recipes, which do not depend on what they are priced with.
 std::vector<std::shared_ptr<const Layout>> layouts_of(const Row& row, const ClusterProfile& profile);
 
+// The memory of the fullest rank, in the mean of a row's recipes, relative to the device's: above 1 where the plan
+// needs more than there is.
+double memory_share(const std::vector<std::shared_ptr<const Layout>>& layouts, const ClusterProfile& profile);
+
 // The plan's prediction in the row's unit; none for parts of the memory, which the tests of the memory model cover.
 std::optional<double> predict(const Row& row, const std::vector<std::shared_ptr<const Layout>>& layouts,
                               const ClusterProfile& profile);

@@ -2,8 +2,14 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <filesystem>
 #include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
 
+#include "core/base/file.h"
+#include "parallel/plan/accuracy/verdict.h"
 #include "tests/parallel/plan/cost/published_rows.h"
 
 namespace llmtrain::published {
@@ -44,18 +50,77 @@ std::string key_of(const Row& row) {
   return row.source.substr(0, 24) + (both ? " " + row.hardware : "") + (row.metric == "peak_memory" ? " memory" : "");
 }
 
-std::map<std::string, Score> score() {
+// Calls `visit` with every row that a recipe states, its layouts and what they are priced with.
+template <class Visit>
+void for_each_row(Visit visit) {
   const Shelf shelf(root / "recipes");
-  std::map<std::string, Score> scores;
   for (const char* file : {"calibration.csv", "programs.csv"}) {
     for (const Row& row : read_rows(root / "tests/published" / file)) {
       if (!row.inexact.empty()) continue;
       const ClusterProfile profile = shelf.profile_of(row);
-      const auto predicted = predict(row, layouts_of(row, profile), profile);
-      if (predicted) scores[key_of(row)].add(error_of(row, *predicted), row.held_out);
+      visit(row, layouts_of(row, profile), profile);
     }
   }
+}
+
+std::map<std::string, Score> score() {
+  std::map<std::string, Score> scores;
+  for_each_row([&](const Row& row, const auto& layouts, const ClusterProfile& profile) {
+    const auto predicted = predict(row, layouts, profile);
+    if (predicted) scores[key_of(row)].add(error_of(row, *predicted), row.held_out);
+  });
   return scores;
+}
+
+// What recipes/scores/accuracy.json should say of a quantity: the sum of squared errors and their number, by program
+// and of "all".
+struct SquaredErrors {
+  double sum = 0;
+  int rows = 0;
+
+  void add(double error) {
+    sum += error * error;
+    ++rows;
+  }
+};
+
+TEST_CASE("the errors that plans state are those of the scored rows") {
+  std::map<std::string, std::map<std::string, SquaredErrors>> found;
+  for_each_row([&](const Row& row, const auto& layouts, const ClusterProfile& profile) {
+    const auto predicted = predict(row, layouts, profile);
+    if (!predicted || row.metric == "bubble_fraction" || row.metric == "data_parallel_communication") return;
+    auto& quantity = found[row.metric == "peak_memory" ? "memory" : "step"];
+    for (const std::string& program : {row.program, std::string("all")})
+      quantity[program].add(error_of(row, *predicted));
+  });
+  const auto stated = nlohmann::json::parse(read_file(root / "recipes/scores/accuracy.json"));
+  for (const auto& [quantity, programs] : found) {
+    CHECK(stated.at(quantity).at("by_program").size() + 1 == programs.size());
+    for (const auto& [program, errors] : programs) {
+      INFO(quantity << " of " << program << ": scripts/score_planner --accuracy writes what follows from the rows");
+      const auto& said =
+          program == "all" ? stated.at(quantity).at("all") : stated.at(quantity).at("by_program").at(program);
+      CHECK(said.at("rows") == errors.rows);
+      // Half a point: what a reader of "± 6 %" may expect to hold.
+      CHECK(std::abs(said.at("error").get<double>() - std::sqrt(errors.sum / errors.rows)) < 0.005);
+    }
+  }
+}
+
+TEST_CASE("no plan says of a run that ran that it does not fit") {
+  int tight = 0;
+  for_each_row([&](const Row& row, const auto& layouts, const ClusterProfile& profile) {
+    // Rows of parts of the memory also say what would have been needed.
+    if (!predict(row, layouts, profile)) return;
+    INFO(row.source << ": " << row.note);
+    const double limit = profile.device.memory_bytes;
+    const MemoryVerdict verdict =
+        memory_verdict(limit * memory_share(layouts, profile), limit, profile.accuracy.memory);
+    CHECK(verdict != MemoryVerdict::does_not_fit);
+    tight += verdict == MemoryVerdict::tight ? 1 : 0;
+  });
+  // A test of errors so wide that they allow everything would say nothing.
+  CHECK(tight < 60);
 }
 
 // Output of scripts/score_planner when the constants were fitted, rounded up: a change that increases one of them needs

@@ -82,6 +82,24 @@ TEST_CASE("a page is well formed, self-contained and complete") {
   CHECK(page.find("inf") == std::string::npos);
 }
 
+TEST_CASE("a page shows the errors of plans as a bar, a band and a verdict") {
+  Plan plan = test::sample_plan(looped);
+  plan.report.accuracy = {};
+  const std::string without = report_html(plan);
+  for (const char* part : {"class=\"error-bar\"", "<rect class=\"tight\"", "verdict tight"})
+    CHECK(count(without, part) == 0);
+  plan.report.accuracy.step = PlanError{.error = 0.25, .rows = 12, .program = "<nemo>"};
+  plan.report.accuracy.memory = PlanError{.error = 0.9, .rows = 33, .program = ""};
+  const std::string page = report_html(plan);
+  CHECK(nesting_error(page) == "");
+  // Of a bar that ends at 1.25 times the step, 0.75 to 1.25.
+  CHECK(count(page, "class=\"error-bar\" style=\"margin-left:60.000%;width:40.000%\"") == 1);
+  CHECK(count(page, "class=\"split\" style=\"width:80.000%\"") == 1);
+  CHECK(count(page, "planned as &lt;nemo&gt;") == 1);
+  CHECK(count(page, "<rect class=\"tight\"") >= 1);
+  CHECK(count(page, "verdict tight") == 1);
+}
+
 TEST_CASE("text from recipes and messages is escaped") {
   Plan plan = test::sample_plan(looped);
   plan.report.recipe.name = "<script>alert('a')</script>";

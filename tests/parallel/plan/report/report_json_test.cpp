@@ -58,6 +58,11 @@ TEST_CASE("the JSON states the report's values") {
   CHECK(json.at("profile") == "a100-80gb");
   CHECK(json.at("device_memory_bytes") == 85899345920);
   CHECK(json.at("fits") == true);
+  CHECK(json.at("verdict") == "fits");
+  CHECK(at(json, "/accuracy/step") == Json{{"error", 0.052}, {"rows", 12}, {"program", "nemo"}});
+  CHECK(at(json, "/accuracy/memory") == Json{{"error", 0.1}, {"rows", 33}, {"program", nullptr}});
+  CHECK(at(json, "/suggestions/0/tight") == true);
+  CHECK(at(json, "/suggestions/1/tight") == false);
   CHECK(at(json, "/parameters/total") == 174591000000);
   CHECK(at(json, "/parameters/embedding") == 654311424);
   CHECK(at(json, "/mesh/world") == 1024);
@@ -83,6 +88,16 @@ TEST_CASE("the JSON states the report's values") {
   CHECK(at(json, "/communication/1/bytes_per_rank_per_step") == 9395240960);
   CHECK(at(json, "/communication/2/exposed_seconds") == 0.2);
   CHECK(at(json, "/suggestions/0/change") == "memory.recompute=selective");
+}
+
+TEST_CASE("the JSON says tight near the limit, and nothing of errors that are not known") {
+  PlanReport report = test::sample_report();
+  report.ranks[0].peak_bytes = 0.95 * report.device_memory_bytes;
+  CHECK(parsed(report).at("verdict") == "tight");
+  CHECK(parsed(report).at("fits") == true);
+  report.accuracy = {};
+  CHECK(parsed(report).at("verdict") == "fits");
+  CHECK(at(parsed(report), "/accuracy/step").is_null());
 }
 
 TEST_CASE("the recipe in the JSON can be read again") {

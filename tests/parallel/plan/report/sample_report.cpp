@@ -86,8 +86,14 @@ PlanReport sample_report() {
       sample_line(Collective::all_reduce, Purpose::data_parallel, "gradients", 8, 8.75, 0.8, 0.8),
       sample_line(Collective::send, Purpose::pipeline, "activations", 2, 9, 0.6, 0.2),
       sample_line(Collective::all_reduce, Purpose::control, "scalars", 1024, 1e-6, 1e-4, 1e-4)};
+  report.accuracy = {.step = PlanError{.error = 0.052, .rows = 12, .program = "nemo"},
+                     .memory = PlanError{.error = 0.1, .rows = 33, .program = ""}};
   report.suggestions = {
-      {.change = "memory.recompute=selective", .step_seconds = 21.5, .peak_bytes = 74 * gib, .fits = true},
+      {.change = "memory.recompute=selective",
+       .step_seconds = 21.5,
+       .peak_bytes = 74 * gib,
+       .fits = true,
+       .is_tight = true},
       {.change = "pipeline.loops=3", .step_seconds = 24, .peak_bytes = 66 * gib, .fits = true},
       {.change = "parallel.zero_stage=1", .step_seconds = 24.75, .peak_bytes = 49 * gib, .fits = true}};
   return report;

@@ -41,6 +41,18 @@ TEST_CASE("the best of a sweep is the fastest per device that fits") {
   CHECK_THAT(sweep_text(none, TextColour::off), !Catch::Contains("best"));
 }
 
+TEST_CASE("a tight plan is the best of a sweep only where none with room is about as fast") {
+  Sweep sweep = sample_sweep();
+  sweep.points[0].report->throughput.tokens_per_second_per_device = 205;
+  sweep.points[0].report->ranks[0].peak_bytes = 0.99 * sweep.points[0].report->device_memory_bytes;
+  CHECK(best_point(sweep) == &sweep.points[2]);
+  CHECK_THAT(sweep_text(sweep, TextColour::off), Catch::Contains("  tight\n") && Catch::Contains("\ntight: "));
+  sweep.points[0].report->throughput.tokens_per_second_per_device = 300;
+  CHECK(best_point(sweep) == sweep.points.data());
+  CHECK_THAT(sweep_text(sweep, TextColour::off), Catch::Contains("  tight  best\n"));
+  CHECK(parse_json(sweep_json(sweep)).value["plans"][0]["verdict"] == "tight");
+}
+
 TEST_CASE("axes are named by their last word unless two share it") {
   CHECK(short_names({{"parallel.tensor", {}}, {"batch.micro", {}}}) == std::vector<std::string>{"tensor", "micro"});
   CHECK(short_names({{"a.loops", {}}, {"b.loops", {}}, {"seed", {}}}) ==

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/accuracy/accuracy.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <system_error>
+
+#include "core/base/error.h"
+#include "core/base/file.h"
+#include "core/json/json_text.h"
+
+namespace llmtrain {
+namespace {
+
+PlanError read_error(const Json& entry, const std::string& program) {
+  return {.error = entry.at("error").get<double>(), .rows = entry.at("rows").get<std::int64_t>(), .program = program};
+}
+
+PlanError error_of(const Json& quantity, const std::string& program) {
+  const Json& own = quantity.at("by_program");
+  if (own.contains(program)) {
+    PlanError error = read_error(own.at(program), program);
+    if (error.rows >= fewest_rows) return error;
+  }
+  return read_error(quantity.at("all"), "");
+}
+
+[[noreturn]] void throw_bad(const std::string& file, const std::string& why) {
+  throw Error(ExitCode::bad_recipe,
+              file + ": " + why + "; scripts/score_planner --accuracy writes this file of scored plans");
+}
+
+}  // namespace
+
+Accuracy parse_accuracy(std::string_view text, const std::string& file, const std::string& program) {
+  const JsonText parsed = parse_json(text);
+  if (!parsed.error.empty()) throw_bad(file, parsed.error);
+  try {
+    const Accuracy accuracy{.step = error_of(parsed.value.at("step"), program),
+                            .memory = error_of(parsed.value.at("memory"), program)};
+    // An error of all would make every plan as good as every other.
+    for (const auto& each : {accuracy.step, accuracy.memory})
+      if (!(each->error >= 0 && each->error < 1)) throw_bad(file, "an error must be at least 0 and below 1");
+    return accuracy;
+  } catch (const Json::exception& failure) {
+    throw_bad(file, failure.what());
+  }
+}
+
+Accuracy load_accuracy(const std::filesystem::path& file, const std::string& program) {
+  std::error_code failed;
+  if (!std::filesystem::exists(file, failed)) return {};
+  return parse_accuracy(read_file(file), file.string(), program);
+}
+
+std::string origin_text(const PlanError& error) {
+  const std::string whose = error.program.empty() ? "of all programs" : "planned as " + error.program;
+  return fmt::format("from {} published runs {}", error.rows, whose);
+}
+
+std::string margin_text(const PlanError& error) { return fmt::format("± {:.2g} %", 100 * error.error); }
+
+}  // namespace llmtrain

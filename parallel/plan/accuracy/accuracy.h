@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace llmtrain {
+
+// How far plans were from published measurements.
+struct PlanError {
+  double error = 0;       // root mean square of planned ÷ measured − 1
+  std::int64_t rows = 0;  // measured values
+  std::string program;    // which they were planned as; empty: all programs together
+};
+
+// None where nothing is known, as of processors.
+struct Accuracy {
+  std::optional<PlanError> step;    // of the time of a step
+  std::optional<PlanError> memory;  // of the fullest rank's peak
+};
+
+// A program with fewer rows than these is judged by the rows of all programs.
+constexpr std::int64_t fewest_rows = 4;
+
+// The errors of plans for a program, from JSON as `scripts/score_planner --accuracy` writes it: of the "step" and of
+// the "memory" the "rows" and their "error", "by_program" and of "all". Throws Error(bad_recipe) naming `file` where
+// the text is anything else.
+Accuracy parse_accuracy(std::string_view text, const std::string& file, const std::string& program);
+
+// As parse_accuracy(); nothing is known where the file does not exist.
+Accuracy load_accuracy(const std::filesystem::path& file, const std::string& program);
+
+// "from 12 published runs planned as nemo", "from 33 published runs of all programs".
+std::string origin_text(const PlanError& error);
+
+// "± 6 %".
+std::string margin_text(const PlanError& error);
+
+}  // namespace llmtrain

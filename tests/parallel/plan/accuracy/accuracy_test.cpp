@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/accuracy/accuracy.h"
+
+#include <catch2/catch.hpp>
+
+namespace llmtrain {
+namespace {
+
+constexpr const char* text = R"({
+  "step": {"all": {"rows": 20, "error": 0.08}, "by_program": {"many": {"rows": 4, "error": 0.05},
+                                                              "few": {"rows": 3, "error": 0.01}}},
+  "memory": {"all": {"rows": 9, "error": 0.1}, "by_program": {}}
+})";
+
+TEST_CASE("a program is judged by its own rows where they are enough, else by all") {
+  const Accuracy many = parse_accuracy(text, "file", "many");
+  REQUIRE(many.step);
+  CHECK(many.step->error == 0.05);
+  CHECK(many.step->rows == 4);
+  CHECK(many.step->program == "many");
+  REQUIRE(many.memory);
+  CHECK(many.memory->error == 0.1);
+  CHECK(many.memory->program.empty());
+  for (const char* program : {"few", "none"}) {
+    const Accuracy other = parse_accuracy(text, "file", program);
+    REQUIRE(other.step);
+    CHECK(other.step->error == 0.08);
+    CHECK(other.step->rows == 20);
+    CHECK(other.step->program.empty());
+  }
+}
+
+TEST_CASE("an error is stated with where it is from") {
+  const Accuracy many = parse_accuracy(text, "file", "many");
+  CHECK(margin_text(*many.step) == "± 5 %");
+  CHECK(origin_text(*many.step) == "from 4 published runs planned as many");
+  CHECK(margin_text(*many.memory) == "± 10 %");
+  CHECK(origin_text(*many.memory) == "from 9 published runs of all programs");
+}
+
+TEST_CASE("what is no table of errors is refused with its name") {
+  for (const char* bad : {"", "[]", "{}", R"({"step": {"all": {"rows": 1}}, "memory": {}})",
+                          R"({"step": {"all": {"rows": 1, "error": 1.5}, "by_program": {}},
+                              "memory": {"all": {"rows": 1, "error": 0.1}, "by_program": {}}})"})
+    CHECK_THROWS_WITH(parse_accuracy(bad, "scores.json", "many"), Catch::StartsWith("scores.json: "));
+}
+
+TEST_CASE("without the file nothing is known") {
+  const Accuracy none = load_accuracy("/nowhere/accuracy.json", "many");
+  CHECK_FALSE(none.step);
+  CHECK_FALSE(none.memory);
+}
+
+}  // namespace
+}  // namespace llmtrain
