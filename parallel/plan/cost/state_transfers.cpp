@@ -91,6 +91,8 @@ StateRanks dense_ranks(const CostContext& context) {
 }
 
 StateRanks expert_ranks(const CostContext& context) {
+  // Without experts nothing says that parallel.expert_tensor divides anything.
+  if (!context.recipe().model.moe) return {};
   const Mesh& mesh = context.mesh();
   const bool is_folded = context.program().experts.folded;
   // Folded experts are sharded over all of their copies.

@@ -99,6 +99,14 @@ TEST_CASE("ZeRO-2 that reduces by block holds less than ZeRO-1, which llmtrain's
   CHECK(bytes(1) == first);
 }
 
+TEST_CASE("without experts the ranks that would split them change nothing") {
+  const std::vector<Override> asked{"cluster.nodes=2", "parallel.tensor=2", "parallel.zero_stage=1"};
+  std::vector<Override> with = asked;
+  with.emplace_back("parallel.expert_tensor=4");
+  const auto step = [](const Recipe& recipe) { return make_plan(recipe, profile_of(recipe)).report.step.seconds; };
+  CHECK(step(small_gpt(with)) == step(small_gpt(asked)));
+}
+
 TEST_CASE("16-bit gradients beside fp32 sums cost two bytes per parameter") {
   // ZeRO-1 shards none of them.
   const Recipe recipe = small_gpt(
