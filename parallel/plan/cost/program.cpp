@@ -46,6 +46,7 @@ void visit_program(ProfileReader& reader, Program& program) {
   reader.section("memory", [&] {
     reader.boolean("reduces_by_block", program.memory.reduces_by_block);
     reader.boolean("keeps_compute_gradients", program.memory.keeps_compute_gradients);
+    reader.number("allocator_reserve", program.memory.allocator_reserve, fraction_or_none_range);
   });
   reader.section("stages", [&] { reader.boolean("even", program.stages.even); });
   reader.sources("sources", program.sources);

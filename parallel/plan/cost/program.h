@@ -85,8 +85,11 @@ struct MemoryFacts {
   // ZeRO-2 reduces the gradients of each block as its backward ends, and holds those of two blocks; otherwise whole
   // gradients are held until their stage is reduced.
   bool reduces_by_block = false;
-  // Gradients in the compute type stay beside the sums in a wider one (precision.gradients).
+  // Gradients in the compute type stay beside the sums in a wider one (precision.gradients), to which every backward
+  // adds them.
   bool keeps_compute_gradients = false;
+  // Device memory that the caching allocator holds beyond the tensors of passes, relative to these.
+  double allocator_reserve = 0;
 };
 
 struct StageFacts {

@@ -44,6 +44,18 @@ void add_offload(const CostContext& context, std::size_t stage, StageCost& cost)
   cost.backward.seconds = std::max(cost.backward.seconds, seconds);
 }
 
+// Where gradients in the compute type stay beside wider sums, every backward adds them and clears them.
+void add_gradient_sums(const CostContext& context, std::size_t stage, StageCost& cost) {
+  if (!context.program().memory.keeps_compute_gradients) return;
+  double bytes = 0;
+  for (const StateGroup& group : context.partition.groups[stage]) {
+    const double narrow = group.types.weight_bytes(), wide = group.types.gradient_bytes();
+    // Both are read and written.
+    if (wide > narrow) bytes += 2 * (narrow + wide) * static_cast<double>(group.elements());
+  }
+  if (bytes > 0) cost.backward.seconds += context.roofline.seconds(context.roofline.pass(bytes));
+}
+
 void add_data_parallel(const CostContext& context, std::size_t stage, StageCost& cost) {
   for (const StateTransfer& transfer : state_transfers(context, stage)) {
     switch (transfer.when) {
@@ -92,6 +104,7 @@ StepCosts make_step_costs(const Partition& partition, const ClusterProfile& prof
       cost.backward += of_block.backward;
     }
     add_emulated_layers(context, layer_count(graph, partition.stages[index]), cost);
+    add_gradient_sums(context, index, cost);
     add_offload(context, index, cost);
     add_data_parallel(context, index, cost);
     costs.stages.push_back(cost);

@@ -174,6 +174,13 @@ void accumulate_before_cast(const std::vector<StateGroup>& groups, StageMemory& 
   stage.unreduced_gradients -= stage.cast_gradients;
 }
 
+// What the allocator keeps of memory that comes and goes, and cannot give to tensors of other sizes.
+void add_reserve(double reserve, StageMemory& stage) {
+  for (double* bytes :
+       {&stage.saved_activations, &stage.forward_workspace, &stage.backward_workspace, &stage.boundary_activation})
+    *bytes *= 1 + reserve;
+}
+
 StageMemory make_stage(const Partition& partition, std::size_t index, KernelSet kernels, Blocks& blocks,
                        const Program& program) {
   const ModelStates states = model_states(partition, index, program);
@@ -191,6 +198,7 @@ StageMemory make_stage(const Partition& partition, std::size_t index, KernelSet 
   if (reduces_flat) stage.resident[Category::communication] += states.fp8_gradients;
   add_activations(partition, index, blocks, stage);
   offload(partition, index, blocks, stage);
+  if (kernels == KernelSet::cuda) add_reserve(program.memory.allocator_reserve, stage);
   return stage;
 }
 

@@ -107,7 +107,21 @@ TEST_CASE("without experts the ranks that would split them change nothing") {
   CHECK(step(small_gpt(with)) == step(small_gpt(asked)));
 }
 
-TEST_CASE("16-bit gradients beside fp32 sums cost two bytes per parameter") {
+TEST_CASE("an allocator's reserve adds to what passes hold, and to nothing else") {
+  const Recipe recipe = small_gpt({"cluster.profile=h100-sxm-80gb", "precision.compute=bf16", "parallel.data=8"});
+  ClusterProfile cluster = profile_of(recipe);
+  const PlanReport without = make_plan(recipe, cluster).report;
+  cluster.program.memory.allocator_reserve = 0.25;
+  const PlanReport with = make_plan(recipe, cluster).report;
+  const MemoryBytes &before = without.ranks.front().bytes, &after = with.ranks.front().bytes;
+  CHECK(after[MemoryCategory::activations] == Approx(1.25 * before[MemoryCategory::activations]));
+  for (const MemoryCategory kept :
+       {MemoryCategory::weights, MemoryCategory::gradients, MemoryCategory::optimizer, MemoryCategory::framework})
+    CHECK(after[kept] == before[kept]);
+  CHECK(with.step.seconds == without.step.seconds);
+}
+
+TEST_CASE("16-bit gradients beside fp32 sums cost two bytes per parameter, and a pass over both per backward") {
   // ZeRO-1 shards none of them.
   const Recipe recipe = small_gpt(
       {"cluster.profile=h100-sxm-80gb", "precision.compute=bf16", "parallel.data=8", "parallel.zero_stage=1"});
@@ -119,6 +133,10 @@ TEST_CASE("16-bit gradients beside fp32 sums cost two bytes per parameter") {
   // But for the padding of the shards.
   CHECK(gradients(with) - gradients(without) ==
         Approx(2.0 * static_cast<double>(without.total_parameters)).epsilon(1e-4));
+  // Two and four bytes are read and written for each of the two micro-batches.
+  const double bandwidth = cluster.device.memory_bandwidth * cluster.memory.fraction;
+  CHECK(with.step.compute_seconds - without.step.compute_seconds ==
+        Approx(2 * 12 * static_cast<double>(without.total_parameters) / bandwidth).epsilon(0.01));
 }
 
 }  // namespace
