@@ -82,7 +82,7 @@ NewJson without_layout(const NewRecipe& wanted, const ClusterProfile& profile, s
   recipe["precision"] = {{"compute", has_bf16 ? "bf16" : "fp32"}};
   // In the order of the recipe's reference; the search fills these.
   for (const char* section : {"parallel", "pipeline", "memory"}) recipe[section] = NewJson::object();
-  // The search leaves it alone: as many as the model's own recipe has, as far as they divide the devices.
+  // The search chooses among all numbers of expert ranks, but has to start from a legal one.
   if (model.model.moe) recipe["parallel"]["expert"] = std::gcd(model.parallel.expert, devices);
   recipe["cluster"] = cluster_of(wanted, profile, nodes_of(devices, profile));
   recipe["checkpoint"] = {{"every", std::max<std::int64_t>(1, wanted.steps / 10)}};

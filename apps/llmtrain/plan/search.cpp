@@ -4,6 +4,8 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <cstddef>
+#include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "apps/llmtrain/profiles.h"
@@ -20,37 +22,64 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string row(const SearchCandidate& candidate, bool is_best) {
-  const Json layout = layout_keys(candidate.recipe);
-  const auto text = [&](const char* section, const char* key) { return layout[section][key].get<std::string>(); };
-  const PipelineRecipe& pipeline = candidate.recipe.pipeline;
-  // A single stage only differs by whether gradients are accumulated with one micro-batch alive.
-  const bool pipelined = candidate.recipe.parallel.pipeline > 1 || pipeline.loops > 1 ||
-                         pipeline.schedule == PipelineSchedule::one_forward_one_backward;
-  const std::string schedule = pipelined ? fmt::format("{} × {}", text("pipeline", "schedule"), pipeline.loops) : "-";
-  const ParallelRecipe& parallel = candidate.recipe.parallel;
-  // The stage, and over how many ranks it shards where they are not all data ranks.
-  const std::string zero = parallel.zero_shard_ranks
-                               ? fmt::format("{}/{}", parallel.zero_stage, *parallel.zero_shard_ranks)
-                               : std::to_string(parallel.zero_stage);
-  const std::string_view mark = candidate.is_tight ? (is_best ? "tight, best" : "tight") : (is_best ? "best" : "");
-  std::string line = fmt::format(
-      "  {:>8}  {:>9}  {:>6}  {:>8}  {:>5}  {:>4}  {:<19}  {:>5}  {:<9}  {:<3}  {}",
-      format_duration(candidate.step_seconds), format_bytes(static_cast<std::int64_t>(candidate.peak_bytes)),
-      candidate.recipe.parallel.tensor, candidate.recipe.parallel.pipeline, *parallel.data, zero, schedule,
-      candidate.recipe.batch.micro, text("memory", "recompute"), text("precision", "fp8_level"), mark);
+// A line of the table.
+struct Cells {
+  std::string best, step, memory, tensor, pipeline, data, experts, zero, schedule, micro, recompute, fp8, verdict;
+};
+
+// Only models with experts have a column of them.
+std::string line_of(const ModelRecipe& model, const Cells& cells) {
+  std::string line = fmt::format("{:<2}{:>8}  {:>9}  {:>6}  {:>8}  {:>5}  ", cells.best, cells.step, cells.memory,
+                                 cells.tensor, cells.pipeline, cells.data);
+  if (model.moe) line += fmt::format("{:>7}  ", cells.experts);
+  line += fmt::format("{:>4}  {:<19}  {:>5}  {:<9}  {:<3}  {}", cells.zero, cells.schedule, cells.micro,
+                      cells.recompute, cells.fp8, cells.verdict);
   line.erase(line.find_last_not_of(' ') + 1);
   return line + '\n';
+}
+
+// A single stage only differs by whether gradients are accumulated with one micro-batch alive.
+std::string schedule_of(const Recipe& recipe, const std::string& name) {
+  const PipelineRecipe& pipeline = recipe.pipeline;
+  const bool pipelined = recipe.parallel.pipeline > 1 || pipeline.loops > 1 ||
+                         pipeline.schedule == PipelineSchedule::one_forward_one_backward;
+  return pipelined ? fmt::format("{} × {}", name, pipeline.loops) : "-";
+}
+
+std::string row(const SearchCandidate& candidate, bool is_best) {
+  const Recipe& recipe = candidate.recipe;
+  const ParallelRecipe& parallel = recipe.parallel;
+  const Json layout = layout_keys(recipe);
+  const auto text = [&](const char* section, const char* key) { return layout[section][key].get<std::string>(); };
+  const auto of_ranks = [](std::int64_t count, std::string_view joint, std::int64_t others) {
+    return others > 0 ? fmt::format("{}{}{}", count, joint, others) : std::to_string(count);
+  };
+  return line_of(recipe.model,
+                 {.best = is_best ? "*" : "",
+                  .step = format_duration(candidate.step_seconds),
+                  .memory = format_bytes(static_cast<std::int64_t>(candidate.peak_bytes)),
+                  .tensor = std::to_string(parallel.tensor),
+                  .pipeline = std::to_string(parallel.pipeline),
+                  .data = std::to_string(*parallel.data),
+                  // Over how many ranks they are, and how many of these split each.
+                  .experts = of_ranks(parallel.expert, " × ", parallel.expert_tensor > 1 ? parallel.expert_tensor : 0),
+                  // The stage, and over how many ranks it shards where they are not all data ranks.
+                  .zero = of_ranks(parallel.zero_stage, "/", parallel.zero_shard_ranks.value_or(0)),
+                  .schedule = schedule_of(recipe, text("pipeline", "schedule")),
+                  .micro = std::to_string(recipe.batch.micro),
+                  .recompute = text("memory", "recompute"),
+                  .fp8 = text("precision", "fp8_level"),
+                  .verdict = candidate.is_tight ? "tight" : ""});
 }
 
 std::string table(const Recipe& recipe, const SearchResult& result, const std::string& profile) {
   std::string text =
       fmt::format("{} on {}: {} layouts, {} fit, {} simulated; Pareto front of step time and memory:\n\n", recipe.name,
                   profile, result.layouts, result.fitting, result.simulated);
-  text += fmt::format("  {:>8}  {:>9}  {:>6}  {:>8}  {:>5}  {:>4}  {:<19}  {:>5}  {:<9}  {}\n", "step", "memory",
-                      "tensor", "pipeline", "data", "ZeRO", "schedule × loops", "micro", "recompute", "FP8");
+  text += line_of(recipe.model, {"", "step", "memory", "tensor", "pipeline", "data", "experts", "ZeRO",
+                                 "schedule × loops", "micro", "recompute", "FP8", ""});
   for (std::size_t i = 0; i < result.front.size(); ++i) text += row(result.front[i], i == result.best);
-  return text;
+  return text + "\n* best: the fastest that fits; not a tight one where one with room is about as fast\n";
 }
 
 std::string json_text(const SearchResult& result) {
@@ -78,6 +107,10 @@ nlohmann::ordered_json layout_keys(const Recipe& recipe) {
       {"tensor", all["parallel"]["tensor"]},         {"sequence", all["parallel"]["sequence"]},
       {"pipeline", all["parallel"]["pipeline"]},     {"data", all["parallel"]["data"]},
       {"zero_stage", all["parallel"]["zero_stage"]}, {"zero_shard_ranks", all["parallel"]["zero_shard_ranks"]}};
+  if (recipe.model.moe) {
+    layout["parallel"]["expert"] = all["parallel"]["expert"];
+    layout["parallel"]["expert_tensor"] = all["parallel"]["expert_tensor"];
+  }
   layout["pipeline"] = {{"schedule", all["pipeline"]["schedule"]}, {"loops", all["pipeline"]["loops"]}};
   layout["batch"] = {{"micro", all["batch"]["micro"]}};
   layout["memory"] = {{"recompute", all["memory"]["recompute"]}};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdint>
 #include <functional>
+#include <numeric>
 #include <vector>
 
 #include "parallel/plan/planner/search.h"
@@ -8,7 +9,6 @@
 namespace llmtrain {
 namespace {
 
-// Powers of two up to here bound the walk.
 constexpr std::int64_t largest_micro_batch = 64;
 
 std::vector<std::int64_t> divisors(std::int64_t number) {
@@ -38,17 +38,28 @@ class LayoutWalk {
 
  private:
   void set_mesh(std::int64_t tensor, std::int64_t pipeline, std::int64_t data) {
-    if (layout_.batch.global % data != 0 || data % mesh_.expert != 0) return;
+    if (layout_.batch.global % data != 0) return;
     layout_.parallel.tensor = tensor;
     // Sequence parallelism saves memory at nearly the same traffic (Korthikanti et al., arXiv 2205.05198).
     layout_.parallel.sequence = tensor > 1 && layout_.batch.sequence_length % (tensor * mesh_.context) == 0;
-    layout_.parallel.expert_tensor = tensor;
     layout_.parallel.pipeline = pipeline;
     layout_.parallel.data = data;
-    for (std::int64_t micro = 1; micro <= largest_micro_batch; micro *= 2) {
-      if ((layout_.batch.global / data) % micro != 0) break;
+    const std::int64_t experts = layout_.model.moe ? layout_.model.moe->experts : 1;
+    for (const std::int64_t expert : divisors(std::gcd(experts, data))) {
+      layout_.parallel.expert = expert;
+      // Whole experts on every tensor rank, or parts of them. Without experts the key concerns nothing.
+      for (const std::int64_t split : layout_.model.moe ? divisors(tensor) : std::vector{tensor}) {
+        layout_.parallel.expert_tensor = split;
+        set_batch(layout_.batch.global / data);
+      }
+    }
+  }
+
+  void set_batch(std::int64_t samples) {
+    for (const std::int64_t micro : divisors(samples)) {
+      if (micro > largest_micro_batch) return;
       layout_.batch.micro = micro;
-      set_pipeline(layout_.batch.global / data / micro);
+      set_pipeline(samples / micro);
     }
   }
 
@@ -72,7 +83,8 @@ class LayoutWalk {
     }
   }
 
-  // Without a pipeline loops only help ZeRO-3, which then gathers one layer at a time.
+  // Without a pipeline loops only help ZeRO-3, which then gathers a stage's weights at a time, and ZeRO-2, which holds
+  // a stage's whole gradients.
   void set_single_rank(std::int64_t micros) {
     layout_.pipeline.schedule = PipelineSchedule::breadth_first;
     layout_.pipeline.loops = 1;
@@ -83,11 +95,16 @@ class LayoutWalk {
       set_sharding();
     }
     if (*layout_.parallel.data == 1) return;
-    layout_.pipeline.loops = layout_.model.layers;
-    layout_.parallel.zero_stage = 3;
-    for (const auto schedule : {PipelineSchedule::breadth_first, PipelineSchedule::interleaved}) {
-      layout_.pipeline.schedule = schedule;
-      set_shard_ranks();
+    for (const std::int64_t loops : divisors(layout_.model.layers)) {
+      if (loops == 1) continue;
+      layout_.pipeline.loops = loops;
+      for (const auto schedule : {PipelineSchedule::breadth_first, PipelineSchedule::interleaved}) {
+        layout_.pipeline.schedule = schedule;
+        for (const std::int64_t stage : {2, 3}) {
+          layout_.parallel.zero_stage = stage;
+          set_shard_ranks();
+        }
+      }
     }
   }
 

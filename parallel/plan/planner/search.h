@@ -13,7 +13,8 @@
 
 namespace llmtrain {
 
-// Calls `visit` with every layout that a search considers: the recipe with other degrees, ZeRO stage, schedule, loops,
+// Calls `visit` with every layout that a search considers: the recipe with other degrees (of experts where it has them,
+// but as many context ranks), ZeRO stage, schedule, loops,
 // micro-batch, recompute and FP8 level for a world of the same size. Layouts that are impossible by their sizes are
 // skipped; make_mesh() may refuse some of the others.
 void for_each_layout(const Recipe& recipe, const Mesh& mesh, const std::function<void(const Recipe&)>& visit);
@@ -38,10 +39,10 @@ struct SearchResult {
   std::int64_t simulated = 0;
 };
 
-// Walks the legal layouts of the recipe's model, batch and world: mesh, ZeRO stage, schedule and loops, micro-batch,
-// recompute, and FP8 levels up to the recipe's own; context and expert ranks, kernels and offload stay as they are. All
-// are priced; those that fit the device by an optimistic estimate of their memory are ranked by an optimistic estimate
-// of their time, and the best are simulated. Throws Error(bad_recipe) as make_mesh() does.
+// Walks the legal layouts of the recipe's model, batch and world: mesh with expert ranks, ZeRO stage, schedule and
+// loops, micro-batch, recompute, and FP8 levels up to the recipe's own; context ranks, kernels and offload stay as they
+// are. All are priced; those that fit the device by an optimistic estimate of their memory are ranked by an optimistic
+// estimate of their time, and the best are simulated. Throws Error(bad_recipe) as make_mesh() does.
 SearchResult search_layouts(const Recipe& recipe, const ClusterProfile& profile);
 
 }  // namespace llmtrain

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <limits>
 #include <set>
+#include <utility>
 
 #include "core/base/error.h"
 #include "parallel/plan/planner/planner.h"
@@ -145,12 +146,20 @@ TEST_CASE("a search tries FP8 levels only up to the recipe's own") {
   CHECK(levels("O3") == Fp8Level::o3);
 }
 
-TEST_CASE("a search keeps experts, context ranks and offload as they are") {
+TEST_CASE("a search tries expert ranks, with whole experts and with parts of them") {
+  const Recipe recipe = small_gpt({"model.moe={\"experts\": 4}"});
+  std::set<std::pair<std::int64_t, std::int64_t>> tried;
+  for_each_layout(recipe, make_plan(recipe, profile_of(recipe)).report.mesh, [&](const Recipe& layout) {
+    if (layout.parallel.tensor == 2) tried.emplace(layout.parallel.expert, layout.parallel.expert_tensor);
+  });
+  CHECK(tried == std::set<std::pair<std::int64_t, std::int64_t>>{{1, 1}, {1, 2}, {2, 1}, {2, 2}, {4, 1}, {4, 2}});
+}
+
+TEST_CASE("a search keeps the model, the batch, context ranks and offload as they are") {
   const Recipe recipe = small_gpt({"model.moe={\"experts\": 4}", "parallel.expert=4", "parallel.context=2"});
   const SearchResult result = search_layouts(recipe, profile_of(recipe));
   check_front(result, profile_of(recipe));
   for (const SearchCandidate& candidate : result.front) {
-    CHECK(candidate.recipe.parallel.expert == 4);
     CHECK(candidate.recipe.parallel.context == 2);
     CHECK(candidate.recipe.model == recipe.model);
     CHECK(candidate.recipe.batch.global == recipe.batch.global);
