@@ -146,6 +146,16 @@ TEST_CASE("a search tries FP8 levels only up to the recipe's own") {
   CHECK(levels("O3") == Fp8Level::o3);
 }
 
+TEST_CASE("a search tries every number of stages on one pipeline rank that ZeRO-2 and -3 gain from") {
+  const Recipe recipe = small_gpt({});
+  std::set<std::pair<std::int64_t, std::int64_t>> tried;  // ZeRO stage, loops
+  for_each_layout(recipe, make_plan(recipe, profile_of(recipe)).report.mesh, [&](const Recipe& layout) {
+    if (layout.parallel.pipeline == 1 && layout.pipeline.loops > 1)
+      tried.emplace(layout.parallel.zero_stage, layout.pipeline.loops);
+  });
+  CHECK(tried == std::set<std::pair<std::int64_t, std::int64_t>>{{2, 2}, {2, 4}, {3, 2}, {3, 4}});
+}
+
 TEST_CASE("a search tries expert ranks, with whole experts and with parts of them") {
   const Recipe recipe = small_gpt({"model.moe={\"experts\": 4}"});
   std::set<std::pair<std::int64_t, std::int64_t>> tried;
