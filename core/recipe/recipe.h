@@ -321,6 +321,8 @@ struct LaunchRecipe {
   CommunicationBackend backend = CommunicationBackend::automatic;
   double link_delay_microseconds = 0;
   double link_megabytes_per_second = 0;  // 0: no limit
+  double link_message_microseconds = 0;
+  double node_link_speedup = 1;
   double layer_delay_microseconds = 0;
   double watchdog_seconds = 600;
   double time_limit_seconds = 0;  // 0: none

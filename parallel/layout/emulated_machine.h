@@ -20,15 +20,19 @@ inline EmulatedLayer emulated_layer(const Recipe& recipe) {
   return {forward, (recipe.memory.recompute == Recompute::full ? 3 : 2) * forward};
 }
 
-// What the network adds: per message or hop of a collective's ring, and per byte that a rank sends.
+// What the network adds: to every message or hop of a collective's ring a latency, and for each message and byte that a
+// rank sends a time for which they occupy its link. Between ranks of one node all of it is divided by the speedup.
 struct EmulatedLink {
   double hop_seconds = 0;
   double byte_seconds = 0;
+  double message_seconds = 0;
+  double node_speedup = 1;
 };
 inline EmulatedLink emulated_link(const LaunchRecipe& launch) {
   if (launch.backend != CommunicationBackend::local) return {};
   const double rate = launch.link_megabytes_per_second * 1e6;
-  return {launch.link_delay_microseconds * 1e-6, rate > 0 ? 1 / rate : 0};
+  return {launch.link_delay_microseconds * 1e-6, rate > 0 ? 1 / rate : 0, launch.link_message_microseconds * 1e-6,
+          launch.node_link_speedup};
 }
 
 }  // namespace llmtrain

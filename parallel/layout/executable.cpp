@@ -14,14 +14,24 @@ struct Unsupported {
   const char* instead = nullptr;
 };
 
+// A key of launch that only the local backend has a use for, and the value that asks for nothing.
+struct Emulated {
+  const char* key = nullptr;
+  double value = 0;
+  int neutral = 0;
+};
+
 void refuse_emulation(const LaunchRecipe& launch, std::vector<std::string>& reasons) {
   if (launch.backend == CommunicationBackend::local) return;
-  for (const auto& [key, value] : {std::pair{"link_delay_microseconds", launch.link_delay_microseconds},
-                                   std::pair{"link_megabytes_per_second", launch.link_megabytes_per_second},
-                                   std::pair{"layer_delay_microseconds", launch.layer_delay_microseconds}}) {
-    if (value == 0) continue;
+  for (const auto& [key, value, neutral] : {Emulated{"link_delay_microseconds", launch.link_delay_microseconds},
+                                            Emulated{"link_megabytes_per_second", launch.link_megabytes_per_second},
+                                            Emulated{"link_message_microseconds", launch.link_message_microseconds},
+                                            Emulated{"node_link_speedup", launch.node_link_speedup, 1},
+                                            Emulated{"layer_delay_microseconds", launch.layer_delay_microseconds}}) {
+    if (value == neutral) continue;
     reasons.push_back("/launch/" + std::string(key) +
-                      ": only the local backend emulates a machine; set launch.backend to \"local\", or this to 0");
+                      ": only the local backend emulates a machine; set launch.backend to \"local\", or this to " +
+                      std::to_string(neutral));
   }
 }
 

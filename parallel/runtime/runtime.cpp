@@ -99,8 +99,12 @@ ExitCode run_process(const RunRequest& asked) {
 ExitCode run_threads(const RunRequest& request) {
   LocalOptions options;
   options.watchdog_seconds = watchdog_seconds(request);
-  options.link_delay_microseconds = static_cast<std::int64_t>(request.recipe().launch.link_delay_microseconds);
-  options.link_bytes_per_second = request.recipe().launch.link_megabytes_per_second * 1e6;
+  const LaunchRecipe& launch = request.recipe().launch;
+  options.links = {.delay_seconds = launch.link_delay_microseconds * 1e-6,
+                   .bytes_per_second = launch.link_megabytes_per_second * 1e6,
+                   .message_seconds = launch.link_message_microseconds * 1e-6,
+                   .node_ranks = static_cast<int>(request.layout->mesh().devices_per_node),
+                   .node_speedup = launch.node_link_speedup};
   options.abandon = [](const Error& error) {
     log().error(error.what());
     // Not exit(): what it would destroy is in use.

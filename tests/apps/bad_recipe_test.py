@@ -188,6 +188,8 @@ class NotExecutable(ProgramTest):
         "/model/lora": {"precision.fp8_level": "O0", "model.lora": {}},
         "/launch/link_delay_microseconds": {"launch.link_delay_microseconds": 5},
         "/launch/link_megabytes_per_second": {"launch.link_megabytes_per_second": 5, "launch.backend": "mpi"},
+        "/launch/link_message_microseconds": {"launch.link_message_microseconds": 5, "launch.backend": "mpi"},
+        "/launch/node_link_speedup": {"launch.node_link_speedup": 5, "launch.backend": "mpi"},
         "/launch/layer_delay_microseconds": {"launch.layer_delay_microseconds": 5, "launch.backend": "mpi"},
         "/memory/offload/optimizer": {"memory.offload.optimizer": True},
         "/memory/offload/weights": {"memory.offload.weights": True},

@@ -36,6 +36,12 @@ void describe_launch(KeyVisitor& keys, LaunchRecipe& launch) {
   keys.number({"link_megabytes_per_second",
                "Bandwidth at which the local backend sends each rank's messages and collectives; 0: unlimited."},
               launch.link_megabytes_per_second, {0, 1e9});
+  keys.number({"link_message_microseconds",
+               "Time for which the local backend occupies a rank's link with each message that the rank sends."},
+              launch.link_message_microseconds, {0, 1e9});
+  keys.number({"node_link_speedup",
+               "How many times as fast all of that is between ranks of one node (cluster.devices_per_node)."},
+              launch.node_link_speedup, {1, 1e6});
   // A wait cannot be interrupted, so the limit keeps it to a few seconds even for the deepest stages.
   keys.number({"layer_delay_microseconds",
                "Forward time per layer of the device that the local backend emulates; a backward takes twice as long."},

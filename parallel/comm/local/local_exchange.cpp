@@ -183,7 +183,8 @@ void LocalExchange::plan_finish(Clock::time_point now) {
   if (links.is_off()) {
     std::fill(finish_.begin(), finish_.end(), now);
   } else if (first.collective == Collective::send) {
-    const LinkModel::Passage passage = links.message(ranks_[0], first.ring_bytes(), members_[0].entry.started);
+    const LinkModel::Passage passage =
+        links.message(ranks_[0], ranks_[1], first.ring_bytes(), members_[0].entry.started);
     finish_ = {passage.left, passage.arrived};
   } else {
     std::fill(finish_.begin(), finish_.end(), links.collective(requests_, now));

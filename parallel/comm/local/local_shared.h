@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "parallel/comm/backend.h"
+#include "parallel/comm/local/link_model.h"
 #include "parallel/comm/local/local_world.h"
 
 namespace llmtrain {
@@ -43,31 +44,6 @@ class Doorbell {
   static constexpr int looks_before_sleep = 100;
   std::mutex mutex_;
   std::condition_variable changed_;
-};
-
-// Arrival times in an emulated network in which each rank has one outgoing link: see LocalOptions. Thread-safe.
-class LinkModel {
- public:
-  LinkModel(int ranks, double delay_seconds, double bytes_per_second);
-
-  bool is_off() const { return delay_seconds_ == 0 && bytes_per_second_ == 0; }
-
-  struct Passage {
-    Clock::time_point left;     // the sender's memory may be reused
-    Clock::time_point arrived;  // the receiver has the message
-  };
-  Passage message(int sender, double bytes, Clock::time_point start);
-
-  // End of a collective that all members have started by `start`; `requests` are theirs, by position.
-  Clock::time_point collective(const std::vector<Request>& requests, Clock::time_point start);
-
- private:
-  Clock::duration sending_time(double bytes) const;
-
-  std::mutex mutex_;
-  double delay_seconds_;
-  double bytes_per_second_;
-  std::vector<Clock::time_point> free_from_;  // when each rank's link becomes free
 };
 
 // State that the members of a group share: the operations that not all of them have started yet. Only the operations'

@@ -13,11 +13,20 @@ namespace llmtrain {
 
 struct LocalOptions {
   double watchdog_seconds = 600;
-  // Emulates a network if either is not 0: each hop takes `link_delay_microseconds`, and what one rank sends leaves it
-  // at `link_bytes_per_second` (0: immediately), one transfer after the other. A message leaves when it is sent; a
-  // collective when all members have started it, and takes the ring algorithm's hops and bytes.
-  std::int64_t link_delay_microseconds = 0;
-  double link_bytes_per_second = 0;
+  // Emulates a network if any of the first three is not 0: each hop takes `delay_seconds`, and what one rank sends
+  // leaves it at `bytes_per_second` (0: immediately) after `message_seconds` for each message, one transfer after the
+  // other. A message leaves when it is sent; a collective when all members have started it, and takes the ring
+  // algorithm's hops and bytes, each hop being a message, an all-to-all one message to each rank to which it has
+  // something to send. Between ranks of one node, of `node_ranks` consecutive ones, everything is `node_speedup` times
+  // as fast.
+  struct Links {
+    double delay_seconds = 0;
+    double bytes_per_second = 0;
+    double message_seconds = 0;
+    int node_ranks = 1;
+    double node_speedup = 1;
+  };
+  Links links;
   // What run() does with a rank that has not ended `patience_seconds` after another one has failed, because it computes
   // or reads without end: it calls this with the failure, naming those ranks. Threads cannot be ended alone, so this
   // must end the process. Without it run() waits for them.

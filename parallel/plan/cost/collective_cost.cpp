@@ -84,11 +84,26 @@ double CollectiveCost::between_nodes(double bytes, const RankGroup& group, doubl
   return 2 * (nodes - 1) / nodes * bytes / bandwidth + 2 * network.latency_seconds * doublings(nodes);
 }
 
+double CollectiveCost::emulated_speedup(const RankGroup& group) const {
+  return group.inside_node >= group.ranks ? emulated_.node_speedup : 1;
+}
+
 // The local backend's ring takes 2(n − 1) hops, and its delays are real sleeps: they add to the machine's own time.
-double CollectiveCost::emulated_ring(double bytes, std::int64_t ranks) const {
+double CollectiveCost::emulated_ring(double bytes, const RankGroup& group) const {
   if (bytes <= 0) return 0;
-  return 2 * static_cast<double>(ranks - 1) * emulated_.hop_seconds +
-         ring_bytes(Collective::all_reduce, ranks, bytes) * emulated_.byte_seconds;
+  const double hops = 2 * static_cast<double>(group.ranks - 1);
+  return (hops * (emulated_.hop_seconds + emulated_.message_seconds) +
+          ring_bytes(Collective::all_reduce, group.ranks, bytes) * emulated_.byte_seconds) /
+         emulated_speedup(group);
+}
+
+// Every rank sends each other one a message, faster to those of its node.
+double CollectiveCost::emulated_all_to_all(double bytes, const RankGroup& group) const {
+  const auto ranks = static_cast<double>(group.ranks);
+  const double inside = std::min(ranks, static_cast<double>(group.inside_node));
+  const double message = emulated_.message_seconds + bytes / ranks * emulated_.byte_seconds;
+  return emulated_.hop_seconds / emulated_speedup(group) +
+         message * (ranks - inside + (inside - 1) / emulated_.node_speedup);
 }
 
 double CollectiveCost::reduction(double bytes, const RankGroup& group, double efficiency) const {
@@ -96,7 +111,7 @@ double CollectiveCost::reduction(double bytes, const RankGroup& group, double ef
   // The intra-node and the inter-node part are pipelined, so only the slower one counts.
   return std::max(inside_node(bytes, std::min(group.inside_node, group.ranks)),
                   between_nodes(bytes, group, efficiency)) +
-         emulated_ring(bytes, group.ranks);
+         emulated_ring(bytes, group);
 }
 
 double CollectiveCost::all_reduce(double bytes, const RankGroup& group) const {
@@ -151,13 +166,14 @@ double CollectiveCost::all_to_all(double bytes, const RankGroup& group) const {
   // Linear wins for large messages, 2DH where latency dominates; libraries choose, so the faster one is assumed.
   return std::min(all_to_all(bytes, group, AllToAllAlgorithm::linear),
                   all_to_all(bytes, group, AllToAllAlgorithm::two_dimensional)) +
-         emulated_.hop_seconds + ring_bytes(Collective::all_to_all, group.ranks, bytes) * emulated_.byte_seconds;
+         emulated_all_to_all(bytes, group);
 }
 
 double CollectiveCost::point_to_point(double bytes, const RankGroup& group) const {
   if (group.ranks <= 1 || bytes <= 0) return 0;
   const NodeProfile& node = profile_.node;
-  const double emulated = emulated_.hop_seconds + bytes * emulated_.byte_seconds;
+  const double emulated = (emulated_.hop_seconds + emulated_.message_seconds + bytes * emulated_.byte_seconds) /
+                          (group.inside_node > 1 ? emulated_.node_speedup : 1);
   // Neighbours on one node use its links and do not load the adapters.
   if (group.inside_node > 1)
     return bytes / (node.link_bandwidth * node.link_efficiency) + node.latency_seconds + emulated;

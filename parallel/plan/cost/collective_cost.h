@@ -39,8 +39,10 @@ class CollectiveCost {
  private:
   double inside_node(double bytes, std::int64_t ranks) const;  // one all-reduce
   double between_nodes(double bytes, const RankGroup& group, double efficiency) const;
-  double emulated_ring(double bytes, std::int64_t ranks) const;  // one all-reduce
-  double ring_latency(const RankGroup& group) const;             // of one all-gather between nodes
+  double emulated_speedup(const RankGroup& group) const;
+  double emulated_ring(double bytes, const RankGroup& group) const;  // one all-reduce
+  double emulated_all_to_all(double bytes, const RankGroup& group) const;
+  double ring_latency(const RankGroup& group) const;  // of one all-gather between nodes
   double reduction(double bytes, const RankGroup& group, double efficiency) const;
 
   const ClusterProfile& profile_;

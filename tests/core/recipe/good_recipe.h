@@ -57,7 +57,8 @@ inline Json large_recipe() {
     "kernels": {"attention": "math"},
     "cluster": {"profile": "a100-80gb", "program": "nemo", "nodes": 4, "devices_per_node": 8, "device": "cuda"},
     "launch": {"ranks": 32, "backend": "mpi", "link_delay_microseconds": 5,
-      "link_megabytes_per_second": 250.5, "layer_delay_microseconds": 700, "watchdog_seconds": 60,
+      "link_megabytes_per_second": 250.5, "link_message_microseconds": 2, "node_link_speedup": 8,
+      "layer_delay_microseconds": 700, "watchdog_seconds": 60,
       "time_limit_seconds": 86400, "check_replicas_every": 25},
     "checkpoint": {"every": 50, "keep": 2, "keep_every": 500, "async": false, "resume": "/runs/large/checkpoints/latest"},
     "log": {"directory": "elsewhere", "every": 5, "tensorboard": false, "routing": true, "fp8_statistics": true}})");

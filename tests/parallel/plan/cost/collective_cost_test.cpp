@@ -56,6 +56,30 @@ TEST_CASE("an emulated network adds the time of its hops and bytes to that of th
   CHECK(added([&](const CollectiveCost& cost) { return cost.all_to_all(megabyte, node); }) == Approx(0.76));
 }
 
+// As the local backend's: every hop and every rank's message occupies a link, and inside a node all of it is faster.
+TEST_CASE("an emulated network charges messages, and links inside a node less") {
+  const ClusterProfile profile = plain_profile();
+  const EmulatedLink link{.hop_seconds = 0.01, .byte_seconds = 1e-6, .message_seconds = 0.002, .node_speedup = 4};
+  const CollectiveCost plain(profile, 2), emulated(profile, 2, link);
+  const auto added = [&](auto price) { return price(emulated) - price(plain); };
+  const auto gather = [&](const RankGroup& ranks) {
+    return added([&](const CollectiveCost& cost) { return cost.all_gather(megabyte, ranks); });
+  };
+  CHECK(gather({2, 1, 2}) == Approx((0.012 + 0.5) / 4));
+  CHECK(gather({4, 1, 2}) == Approx(3 * 0.012 + 0.75));
+  const auto message = [&](const RankGroup& ranks) {
+    return added([&](const CollectiveCost& cost) { return cost.point_to_point(megabyte, ranks); });
+  };
+  CHECK(message({2, 1, 2}) == Approx(1.012 / 4));
+  CHECK(message({2, 2, 1}) == Approx(1.012));
+  const auto exchange = [&](const RankGroup& ranks) {
+    return added([&](const CollectiveCost& cost) { return cost.all_to_all(megabyte, ranks); });
+  };
+  CHECK(exchange({2, 1, 2}) == Approx((0.012 + 0.5) / 4));
+  // One message inside the node, two beyond it, of a quarter each.
+  CHECK(exchange({4, 1, 2}) == Approx(0.01 + 2.25 * (0.002 + 0.25)));
+}
+
 TEST_CASE("a measured table replaces the formula") {
   ClusterProfile profile = plain_profile();
   profile.node.all_reduce = {{8, {{1e6, 1e-4}, {4e6, 4e-4}, {1e8, 1e-3}}}};
