@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "core/graph/operator_writer.h"
 
@@ -22,6 +24,7 @@ struct Network {
   double width = 0;         // on this rank
   double networks = 1;      // side by side: the experts of a rank
   double useful_rows = 0;   // of all networks: rows that hold tokens, not empty slots
+  double parts = 1;         // into which the rows are cut
   bool is_grouped = false;  // of routed experts
   Recompute keeps_activated{};
 };
@@ -34,6 +37,7 @@ Operator& write_up(OperatorWriter& writer, const Network& network, std::initiali
                                     : writer.linear(network.path + ".up", product, weights);
   // The product runs over all slots of the experts; model FLOPs count only those that hold tokens.
   up.flops = 2 * network.useful_rows * columns * shape.hidden;
+  up.parts = network.parts;
   return up;
 }
 
@@ -46,6 +50,7 @@ void write_activation(OperatorWriter& writer, const Network& network) {
   Operator& activation = writer.elementwise(network.path + ".activation", read + written, 2 * read + written);
   writer.save(activation, network.saved + ".hidden", shape.element * read);
   activation.backward_working = shape.element * read;
+  activation.parts = network.parts;
 }
 
 Operator& write_down(OperatorWriter& writer, const Network& network, std::initializer_list<Role> weights) {
@@ -54,6 +59,7 @@ Operator& write_down(OperatorWriter& writer, const Network& network, std::initia
   Operator& down = network.is_grouped ? writer.grouped_linear(network.path + ".down", product, weights)
                                       : writer.linear(network.path + ".down", product, weights);
   down.flops = 2 * network.useful_rows * network.width * shape.hidden;
+  down.parts = network.parts;
   // Kept for the weight's gradient of the down projection; selective recompute on the CPU makes it again from the
   // hidden tensor, which costs only a pass over memory.
   writer.save(down, network.saved + ".activated",
@@ -157,11 +163,25 @@ void write_router(OperatorWriter& writer, const MixtureOfExpertsRecipe& moe) {
   exchange_routing(writer, moe, softmax);
 }
 
+// Whether rows go to the experts through other ranks.
+bool relays_rows(const OperatorWriter& writer) {
+  const std::int64_t inside = writer.setting().expert_node_ranks;
+  return inside > 1 && inside < writer.setting().shards.expert;
+}
+
+// The collectives of an exchange between expert ranks, with their bytes: one of `linear`, or two steps with all rows of
+// a rank each.
+std::vector<std::pair<RankAxis, double>> expert_steps(const OperatorWriter& writer, double linear, double all) {
+  if (!relays_rows(writer)) return {{RankAxis::expert, linear}};
+  return {{RankAxis::expert_inside, all}, {RankAxis::expert_across, all}};
+}
+
 // The rows that a rank sends to the experts and receives from them, in bytes, on their way through other ranks:
 // `entering` is the direction in which they go to the experts. The ranks that split an expert's matrices gather each
 // other's rows behind the all-to-all, and add up their parts of the results before it.
 void exchange_tokens(const OperatorWriter& writer, Operator& item, Direction entering, const RoutedRows& rows) {
   const auto ranks = static_cast<double>(writer.setting().shards.expert);
+  const auto parts = static_cast<double>(writer.setting().expert_overlap);
   const double row_bytes = writer.shape().element * writer.shape().hidden, own = row_bytes * rows.own;
   const double gathered = row_bytes * rows.places;
   // As large as a tensor of which a rank sends an equal part to each. Of what it computes a rank keeps its own tokens'
@@ -169,11 +189,15 @@ void exchange_tokens(const OperatorWriter& writer, Operator& item, Direction ent
   const double received = own * ranks * rows.busiest;
   const double sent = ranks > 1 ? own * (1 - rows.busiest) * (ranks / (ranks - 1)) : own;
   for (const Direction direction : {Direction::forward, Direction::backward}) {
-    OperatorWriter::exchange(item, RankAxis::expert, Collective::all_to_all, direction, "tokens",
-                             direction == entering ? sent : received)
-        .waited_bytes = received;
+    for (const auto& [axis, bytes] : expert_steps(writer, direction == entering ? sent : received, own)) {
+      Exchange& step = OperatorWriter::exchange(item, axis, Collective::all_to_all, direction, "tokens", bytes);
+      step.waited_bytes = received;
+      step.parts = parts;
+      if (parts > 1) step.exposure = Exposure::beside_parts;
+    }
     const Collective collective = direction == entering ? Collective::all_gather : Collective::reduce_scatter;
-    OperatorWriter::exchange(item, RankAxis::expert_tensor, collective, direction, "expert rows", gathered);
+    OperatorWriter::exchange(item, RankAxis::expert_tensor, collective, direction, "expert rows", gathered).parts =
+        parts;
     // With whole rows every tensor rank needs the results of all tokens, of which it sent a part.
     if (direction != entering && !writer.setting().splits_sequence)
       OperatorWriter::exchange(item, RankAxis::tensor, Collective::all_gather, direction, "expert results",
@@ -184,7 +208,8 @@ void exchange_tokens(const OperatorWriter& writer, Operator& item, Direction ent
 // How many rows there are for each expert, once for both passes.
 void exchange_counts(const OperatorWriter& writer, const MixtureOfExpertsRecipe& moe, Operator& item) {
   const double bytes = index_bytes * static_cast<double>(moe.experts);
-  OperatorWriter::exchange(item, RankAxis::expert, Collective::all_to_all, Direction::forward, "token counts", bytes);
+  for (const auto& [axis, step] : expert_steps(writer, bytes, bytes))
+    OperatorWriter::exchange(item, axis, Collective::all_to_all, Direction::forward, "token counts", step);
   OperatorWriter::exchange(item, RankAxis::expert_tensor, Collective::all_gather, Direction::forward, "token counts",
                            bytes * static_cast<double>(writer.setting().shards.expert_tensor));
 }
@@ -211,17 +236,46 @@ void agree_on_row_scales(const OperatorWriter& writer, Operator& item, const Spl
   gather(Direction::backward, rows.gradient_rows);
 }
 
-// Working memory around the experts' networks, whose activations have an input of `hidden` bytes; in bytes, `own` rows
-// are sent and `places` computed.
-void hold_rows(const OperatorWriter& writer, Operator& dispatch, double own, double places, double hidden) {
+// Bytes of all parts of a rank's rows on their way through the experts.
+struct RowBytes {
+  double own = 0, places = 0;             // rows that are sent, and that the experts compute
+  double hidden = 0, kept_activated = 0;  // of the experts' networks: the activation's input, and its kept output
+};
+
+// Working memory around the experts' networks, beside the gradient of the activation's input.
+void hold_rows(const OperatorWriter& writer, Operator& dispatch, const RowBytes& rows) {
+  const auto& [own, places, hidden, kept_activated] = rows;
   dispatch.forward_working = dispatch.backward_working = 2 * places;
   if (!writer.is_cpu()) return;
   // Results in the order of the experts and in that of the ranks, when there is no kept copy of the latter yet; the
   // layer's output is made after that.
-  dispatch.forward_working = std::max(0.0, 2 * places - own - writer.shape().element * writer.shape().residual());
+  const double output = writer.shape().element * writer.shape().residual();
+  dispatch.forward_working = std::max(0.0, 2 * places - own - output);
   // The gradient of the kept output takes the place of that output, beside the experts' input, which is copied again;
   // one that comes from other ranks is kept, but the gradient, too, is there in two orders before the experts run.
   dispatch.backward_working = exchanges_rows(writer) ? std::max(2 * places - own - hidden, places - own) : own;
+  if (!relays_rows(writer)) return;
+  // Beside where they come from and go to: in the order that they are sent in, and those that others send through here.
+  dispatch.forward_working = std::max(dispatch.forward_working, 2 * own - output);
+  dispatch.backward_working = std::max(dispatch.backward_working, 3 * own - hidden);
+}
+
+// The same where rows go in parts, of which all are on their way at first.
+void hold_parts(const OperatorWriter& writer, Operator& dispatch, const RowBytes& rows) {
+  const auto parts = static_cast<double>(writer.setting().expert_overlap);
+  const auto& [own, places, hidden, kept_activated] = rows;
+  const double kept = (hidden + kept_activated) / parts;
+  // A part's results in both orders, and those of the part before that are leaving; what was sent is there until the
+  // last part has arrived, which comes before that part's tensors are kept.
+  const double output = writer.shape().element * writer.shape().residual();
+  const double sent = parts > 2 ? std::max(0.0, own - kept) : 0;
+  const double relayed = relays_rows(writer) ? own : 0;
+  dispatch.forward_working = std::max(0.0, (3 * places + relayed) / parts + sent - output);
+  // The first part has arrived, in both orders, or its networks run; then the second one, while the gradients of the
+  // first leave into a tensor of their own.
+  const double first = places + std::max(places, hidden) / parts;
+  const double second = places + own - std::min(kept, (places + kept_activated) / parts);
+  dispatch.backward_working = std::max({own, first, second, places + 2 * relayed}) - hidden;
 }
 
 // Tokens are sent to the experts and their results come back, in the backward the other way round.
@@ -238,8 +292,14 @@ void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& 
   const double row_bytes = shape.element * shape.hidden;
 
   Operator& dispatch = writer.elementwise("feed_forward.experts.dispatch", copied, copied);
-  hold_rows(writer, dispatch, row_bytes * own, row_bytes * places,
-            shape.element * places * width * activation_inputs(writer.model()));
+  const double activated = shape.element * places * width;
+  const bool keeps_activated = writer.setting().recompute <= writer.kept_on_cuda();
+  const RowBytes bytes{.own = row_bytes * own,
+                       .places = row_bytes * places,
+                       .hidden = activated * activation_inputs(writer.model()),
+                       .kept_activated = keeps_activated ? activated : 0};
+  const bool has_parts = writer.is_cpu() && writer.setting().expert_overlap > 1;
+  (has_parts ? hold_parts : hold_rows)(writer, dispatch, bytes);
   exchange_tokens(writer, dispatch, Direction::forward, rows);
   exchange_counts(writer, moe, dispatch);
 
@@ -249,6 +309,7 @@ void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& 
                         .width = width,
                         .networks = local_experts,
                         .useful_rows = routed_tokens(writer) * expert_tensor * writer.routed_load().kept,
+                        .parts = static_cast<double>(writer.setting().expert_overlap),
                         .is_grouped = true,
                         .keeps_activated = writer.kept_on_cuda()};
   const auto weights = {Role::expert_gate_weight, Role::expert_up_weight};

@@ -45,7 +45,8 @@ struct SavedTensor {
 };
 
 // The ranks that a collective inside a block runs over; `tokens`: those that hold the tokens of one micro-batch.
-enum class RankAxis { tensor, context, expert, expert_tensor, tokens };
+// `expert_inside` and `expert_across` are the two steps of a hierarchical exchange between expert ranks.
+enum class RankAxis { tensor, context, expert, expert_inside, expert_across, expert_tensor, tokens };
 
 enum class Direction { forward, backward };
 
@@ -54,6 +55,7 @@ enum class Exposure {
   whole,
   beside_product,  // beside the product that it feeds: whole, unless the program overlaps the two
   gathered_again,  // an input that the backward gathers again: mostly hidden
+  beside_parts,    // its parts run beside the operators that are cut into as many
 };
 
 // A collective inside an operator.
@@ -65,6 +67,7 @@ struct Exchange {
   double bytes = 0;         // of the whole tensor: what a rank holds after a gather or before a scatter
   double waited_bytes = 0;  // where ranks send different amounts: of the one for which the others wait
   double compression = 1;   // FP8 gathers send fewer bytes by this factor
+  double parts = 1;         // into which it is cut, one after another
   Exposure exposure = Exposure::whole;
 };
 
@@ -74,6 +77,7 @@ struct Operator {
   std::string name;
   OperatorKind kind{};
   MatrixProduct product{};              // of matrix products and attention
+  double parts = 1;                     // into which its rows are cut, one after another
   bool uses_fp8 = false;                // at FP8 levels, except for the head and the router
   bool has_weight_gradient = true;      // of products: false where the weight is frozen
   double unscaled_weight_gradient = 0;  // bytes of the largest weight's gradient, before it becomes FP8

@@ -24,8 +24,10 @@ struct PassSetting {
   std::int64_t batch = 1;            // sequences
   std::int64_t sequence_length = 1;  // tokens of a whole sequence
   ShardDegrees shards;
-  bool splits_sequence = false;  // sequence parallelism: norms and residuals hold tokens / tensor
-  std::int64_t context = 1;      // ranks that split a sequence
+  bool splits_sequence = false;        // sequence parallelism: norms and residuals hold tokens / tensor
+  std::int64_t context = 1;            // ranks that split a sequence
+  std::int64_t expert_node_ranks = 1;  // of a node that exchange rows first, where the exchange is hierarchical
+  std::int64_t expert_overlap = 1;     // parts into which rows of experts are cut
   DataType compute = DataType::fp32;
   Fp8Level fp8_level = Fp8Level::off;
   bool agrees_on_scales = true;  // with FP8: ranks that hold parts of an operand agree on its scale before the product

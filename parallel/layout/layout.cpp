@@ -52,6 +52,9 @@ PassSetting pass_setting(const Partition& partition, KernelSet kernels) {
           // One tensor rank has all rows: nothing is split.
           .splits_sequence = recipe.parallel.sequence && partition.mesh.tensor > 1,
           .context = partition.mesh.context,
+          .expert_node_ranks =
+              recipe.parallel.expert_all_to_all == AllToAll::hierarchical ? expert_node_ranks(partition.mesh) : 1,
+          .expert_overlap = recipe.parallel.expert_overlap,
           .compute = recipe.precision.compute,
           .fp8_level = recipe.precision.fp8_level,
           .attention = attention_method(recipe.model, recipe.kernels.attention),

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <numeric>
 
 #include "core/recipe/rules/rules.h"
 
@@ -42,8 +43,14 @@ Axes axes_of(const Mesh& mesh, GroupKind kind) {
       return {{mesh.tensor, 1}, context};
     case GroupKind::expert:
       return {{mesh.expert, replica}};
+    case GroupKind::expert_inside:
+      return {{expert_node_ranks(mesh), replica}};
+    case GroupKind::expert_across:
+      return {{mesh.expert / expert_node_ranks(mesh), replica * expert_node_ranks(mesh)}};
     case GroupKind::expert_tensor:
       return {{mesh.expert_tensor, 1}};
+    case GroupKind::expert_parts:
+      return {{mesh.tensor, 1}, {mesh.expert, replica}};
     case GroupKind::expert_data:
       return {{mesh.tensor / mesh.expert_tensor, mesh.expert_tensor},
               context,
@@ -97,6 +104,12 @@ std::vector<int> group_members(const Mesh& mesh, GroupKind kind, int rank) {
       for (std::size_t m = 0; m < nearer; ++m) members.push_back(members[m] + static_cast<int>(i * axis.stride));
   }
   return members;
+}
+
+std::int64_t expert_node_ranks(const Mesh& mesh) {
+  // Nodes must begin with whole ones of these groups of ranks, which lie one after another.
+  const std::int64_t replica = mesh.tensor * mesh.context;
+  return mesh.devices_per_node % replica == 0 ? std::gcd(mesh.expert, mesh.devices_per_node / replica) : 1;
 }
 
 RankGroup rank_group(const Mesh& mesh, GroupKind kind) { return rank_group(mesh, axes_of(mesh, kind)); }

@@ -36,7 +36,10 @@ enum class GroupKind {
   pipeline,        // hold the stages of one copy of the model
   tokens,          // hold the tokens of one micro-batch: tensor × context
   expert,          // exchange tokens
+  expert_inside,   // of these the ranks of one node
+  expert_across,   // and those with the same place on other nodes
   expert_tensor,   // the ranks of a tensor group that split one expert's matrices
+  expert_parts,    // hold all experts of a layer, each a part of them: tensor × expert
   expert_data,     // hold the same experts, or the same part of them
   expert_shard,    // the part of an expert_data group that shares ZeRO's shards
   expert_replica,  // the ranks of an expert_data group that hold the same shard
@@ -55,6 +58,9 @@ struct RankGroup {
   bool operator==(const RankGroup&) const = default;
 };
 
+// How many consecutive ranks of every expert group share a node: of the numbers that divide the group the largest.
+std::int64_t expert_node_ranks(const Mesh& mesh);
+
 // How the ranks of the mesh split parameters before ZeRO shards them.
 inline ShardDegrees shard_degrees(const Mesh& mesh) { return {mesh.tensor, mesh.expert, mesh.expert_tensor}; }
 
@@ -67,6 +73,7 @@ inline RankGroup replica_group(const Mesh& mesh) { return rank_group(mesh, Group
 inline RankGroup token_group(const Mesh& mesh) { return rank_group(mesh, GroupKind::tokens); }
 inline RankGroup expert_group(const Mesh& mesh) { return rank_group(mesh, GroupKind::expert); }
 inline RankGroup expert_tensor_group(const Mesh& mesh) { return rank_group(mesh, GroupKind::expert_tensor); }
+inline RankGroup expert_parts_group(const Mesh& mesh) { return rank_group(mesh, GroupKind::expert_parts); }
 inline RankGroup expert_data_group(const Mesh& mesh) { return rank_group(mesh, GroupKind::expert_data); }
 inline RankGroup expert_shard_group(const Mesh& mesh) { return rank_group(mesh, GroupKind::expert_shard); }
 inline RankGroup expert_replica_group(const Mesh& mesh) { return rank_group(mesh, GroupKind::expert_replica); }

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
@@ -14,21 +15,6 @@
 #include "parallel/layout/layout.h"
 
 namespace llmtrain {
-
-// ExpertRanks over a Communicator, which must outlive this. Copyable; copies share the group.
-class ExpertParallel final : public ExpertRanks {
- public:
-  ExpertParallel(Communicator& communicator, Group group) : communicator_(&communicator), group_(std::move(group)) {}
-
-  std::int64_t ranks() const override { return group_.size(); }
-  std::vector<std::int64_t> exchange_counts(std::span<const std::int64_t> counts) const override;
-  at::Tensor exchange_rows(const at::Tensor& rows, std::span<const std::int64_t> sent,
-                           std::span<const std::int64_t> received) const override;
-
- private:
-  Communicator* communicator_;
-  Group group_;
-};
 
 // RowRanks over a Communicator, which must outlive this. Copyable; copies share the group.
 class RowParallel final : public RowRanks {
@@ -58,8 +44,9 @@ class MixtureParallel {
   MixtureRanks ranks() const;
 
  private:
-  std::optional<ExpertParallel> experts_;
+  std::shared_ptr<const ExpertRanks> experts_;
   std::optional<RowParallel> features_, tokens_;
+  std::int64_t overlap_ = 1;
 };
 
 }  // namespace llmtrain

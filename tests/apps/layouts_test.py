@@ -18,7 +18,8 @@ KEYS = {"micro": "batch.micro", "zero": "parallel.zero_stage", "shards": "parall
         "sequence": "parallel.sequence", "expert": "parallel.expert", "context": "parallel.context", "schedule": "pipeline.schedule",
         "loops": "pipeline.loops", "balance": "pipeline.balance", "recompute": "memory.recompute",
         "attention": "kernels.attention", "compute": "precision.compute", "fp8": "precision.fp8_level",
-        "backend": "launch.backend"}
+        "backend": "launch.backend", "parts": "parallel.expert_overlap", "exchange": "parallel.expert_all_to_all",
+        "devices": "cluster.devices_per_node"}
 
 # Four layers. Tied embeddings; a vocabulary that no number of tensor ranks divides.
 GPT2 = {"architecture": "gpt2", "layers": 4, "hidden_size": 32, "heads": 4, "vocab_size": 257,
@@ -157,16 +158,16 @@ SHARED_EXPERT_LAYOUTS = """
 8 tensor=2 expert=2 pipeline=2 zero=1 loops=2
 4 tensor=2 expert=2 zero=2 backend=mpi
 2 expert=2
-2 expert=2 zero=1 recompute=full
+2 expert=2 zero=1 recompute=full parts=2
 4 expert=4 zero=3 loops=4 schedule=interleaved
 4 expert=2 zero=2 loops=2 schedule=interleaved
-4 expert=2 zero=3 loops=4 overlap=false
+4 expert=4 zero=3 loops=4 overlap=false exchange=hierarchical devices=2
 4 expert=2 pipeline=2 loops=2 recompute=selective
 8 expert=4 zero=1 loops=2
 8 expert=2 zero=3 loops=2 shards=4
 8 expert=2 pipeline=2 zero=3 loops=2
 2 expert=2 zero=3 backend=mpi
-4 expert=2 pipeline=2 zero=2 backend=mpi
+4 expert=2 pipeline=2 zero=2 backend=mpi parts=4
 """
 
 # Layouts in which sums and messages could occur in a different order the second time.

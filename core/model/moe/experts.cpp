@@ -40,15 +40,15 @@ at::Tensor Experts::forward(const ScaledRows& rows, const kernels::ExpertRows& m
   {
     const at::Tensor x = rows.widened(compute);
     saved.hidden = at::empty({x.size(0), gate_ ? 2 * width_ : width_}, x.options());
-    if (gate_) gate_->forward(x, map, gate_columns(saved.hidden), saved.gate_scales);
-    up_.forward(x, map, up_columns(saved.hidden), saved.up_scales);
+    if (gate_) gate_->forward(x, map, gate_columns(saved.hidden), saved.scales.gate);
+    up_.forward(x, map, up_columns(saved.hidden), saved.scales.up);
   }
   const ScaledRows activated = activate(saved.hidden, {});
   saved.activated.scales = activated.scales;
   if (keeps_activated_) saved.activated.values = activated.values;
   const at::Tensor x = activated.widened(compute);
   at::Tensor y = at::empty({x.size(0), down_.outputs()}, x.options());
-  down_.forward(x, map, y, saved.down_scales);
+  down_.forward(x, map, y, saved.scales.down);
   return y;
 }
 
@@ -61,7 +61,7 @@ at::Tensor Experts::backward_activated(const at::Tensor& dy, const kernels::Expe
   down_.backward_weight(dy, activated, map);
   at::Tensor dactivated = at::empty_like(activated);
   activated.reset();
-  down_.backward_input(dy, map, dactivated, Accumulation::overwrite, saved.down_scales);
+  down_.backward_input(dy, map, dactivated, Accumulation::overwrite, saved.scales.down);
   // Tensors are released as soon as they are used up, which lowers the peak of the backward.
   saved.activated = {};
   return dactivated;
@@ -72,7 +72,7 @@ at::Tensor Experts::backward(const at::Tensor& dy, const ScaledRows& rows, const
   at::Tensor dactivated = backward_activated(dy, map, saved);
   const at::Tensor dhidden = kernels::activation_backward(dactivated, saved.hidden, activation_);
   dactivated.reset();
-  const at::Tensor gate_scales = saved.gate_scales, up_scales = saved.up_scales;
+  const WeightScales scales = saved.scales;
   saved = {};
   if (gate_) gate_->backward_bias(gate_columns(dhidden), map);
   up_.backward_bias(up_columns(dhidden), map);
@@ -84,8 +84,8 @@ at::Tensor Experts::backward(const at::Tensor& dy, const ScaledRows& rows, const
     up_.backward_weight(up_columns(dhidden), x, map);
   }
   at::Tensor drows = at::empty(rows.values.sizes(), dhidden.options());
-  up_.backward_input(up_columns(dhidden), map, drows, Accumulation::overwrite, up_scales);
-  if (gate_) gate_->backward_input(gate_columns(dhidden), map, drows, Accumulation::add, gate_scales);
+  up_.backward_input(up_columns(dhidden), map, drows, Accumulation::overwrite, scales.up);
+  if (gate_) gate_->backward_input(gate_columns(dhidden), map, drows, Accumulation::add, scales.gate);
   return drows;
 }
 

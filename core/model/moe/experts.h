@@ -16,10 +16,15 @@ namespace llmtrain {
 // The feed-forward networks of the routed experts: up (and gate), activation, down, each over its expert's rows.
 class Experts {
  public:
+  // Of the weights that the products take in FP8: made by a forward where they are undefined.
+  struct WeightScales {
+    at::Tensor gate, up, down;
+  };
+
   struct Saved {
     at::Tensor hidden;     // [rows, F], or [rows, 2F] gate and up for swiglu: the activation's input
     ScaledRows activated;  // [rows, F]; its values are undefined when the backward recomputes them
-    at::Tensor gate_scales, up_scales, down_scales;  // of the weights
+    WeightScales scales;
   };
 
   // `gate` for swiglu alone. With scaling the three products multiply FP8 numbers as in LinearLayer.

@@ -26,7 +26,6 @@ at::Tensor GroupedLinear::weights(at::Tensor& scales) const {
 
 void GroupedLinear::forward(const at::Tensor& x, const kernels::ExpertRows& map, const at::Tensor& y,
                             at::Tensor& weight_scales) const {
-  weight_scales.reset();
   const at::Tensor weights = this->weights(weight_scales);
   const at::Tensor biases = bias_ && term_ == BiasTerm::here ? bias_->weight() : at::Tensor();
   for (std::int64_t expert = 0; expert < map.experts(); ++expert) {

@@ -27,7 +27,8 @@ class GroupedLinear {
   std::int64_t outputs() const { return weight_.part().shape[1]; }
   at::ScalarType compute_type() const { return weight_.weight_type(); }
 
-  // y[rows, out] = x[rows, in] · weightᵀ + bias, where its term is here. Keeps the scales of the weights, fp32 [E, 1].
+  // y[rows, out] = x[rows, in] · weightᵀ + bias, where its term is here. Makes the scales of the weights, fp32 [E, 1],
+  // where they are undefined.
   void forward(const at::Tensor& x, const kernels::ExpertRows& map, const at::Tensor& y,
                at::Tensor& weight_scales) const;
   // Add to the gradients of weight and bias.

@@ -3,7 +3,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "core/model/moe/expert_ranks.h"
 #include "core/model/moe/experts.h"
@@ -16,17 +18,22 @@ namespace llmtrain {
 // by its gates; that of a token without a place at any of its experts is zero, so that the layer passes it on.
 class MixtureOfExperts {
  public:
+  // Of the rows that the experts compute together.
+  struct SavedPart {
+    ScaledRows input;  // kept where it came from other ranks
+    Experts::Saved experts;
+  };
+
   struct Saved {
     ExpertRouter::Saved router;
-    kernels::ExpertRows map;              // this rank's rows, by expert
+    kernels::ExpertRows map;              // this rank's rows, by part and expert
     std::optional<RowExchange> exchange;  // where other ranks have experts, or parts of those here
-    ScaledRows input;                     // then kept, as it came from there
-    Experts::Saved experts;
+    std::vector<SavedPart> parts;
     at::Tensor outputs;  // [rows, H], of the experts, for the gradient of the gates
   };
 
   MixtureOfExperts(const ExpertRouter& router, const Experts& experts, const MixtureRanks& ranks)
-      : router_(router), experts_(experts), ranks_(ranks) {}
+      : router_(router), experts_(experts), ranks_(ranks), parts_(ranks.experts != nullptr ? ranks.overlap : 1) {}
 
   // [T, H] → [T, H]
   at::Tensor forward(const at::Tensor& x, const ExpertRouter::Pass& pass, Saved& saved, LayerRouting& routing) const;
@@ -37,6 +44,7 @@ class MixtureOfExperts {
   ExpertRouter router_;
   Experts experts_;
   MixtureRanks ranks_;
+  std::int64_t parts_;
 };
 
 }  // namespace llmtrain

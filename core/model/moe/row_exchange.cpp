@@ -12,6 +12,7 @@
 #include <span>
 #include <utility>
 
+#include "core/model/moe/row_parts.h"
 #include "kernels/moe/dispatch.h"
 
 namespace llmtrain {
@@ -47,43 +48,111 @@ std::vector<std::int64_t> gather_counts(const RowRanks& ranks, std::vector<std::
   return {first, first + all.numel()};
 }
 
-}  // namespace
-
-RowExchange::RowExchange(const MixtureRanks& ranks, const kernels::ExpertRows& map) : ranks_(ranks) {
-  const std::int64_t experts = map.experts() / (ranks.experts != nullptr ? ranks.experts->ranks() : 1);
-  std::vector<std::int64_t> counts;
-  for (std::int64_t expert = 0; expert < map.experts(); ++expert) counts.push_back(map.rows_of(expert));
-  sent_ = by_position(counts, experts);
-  if (ranks.experts != nullptr) counts = ranks.experts->exchange_counts(counts);
-  received_ = by_position(counts, experts);
-  if (ranks.features != nullptr) counts = gather_counts(*ranks.features, std::move(counts));
-  const std::vector<std::int64_t> rows = by_position(counts, map.experts());  // of each rank that splits the experts
-  gathered_ = *std::max_element(rows.begin(), rows.end());
-  const at::Tensor of_rows = experts_of(counts, experts, rows.size(), gathered_);
-  local_ = kernels::assign_rows(of_rows.to(map.row_of.device()), experts, std::nullopt);
+// A part's share of each of the numbers.
+std::vector<std::int64_t> share_of(std::vector<std::int64_t> numbers, std::int64_t part, std::int64_t parts) {
+  for (std::int64_t& number : numbers) number = part_begin(number, part + 1, parts) - part_begin(number, part, parts);
+  return numbers;
 }
 
-at::Tensor RowExchange::padded(at::Tensor rows) const {
-  if (rows.size(0) == gathered_) return rows;
-  at::Tensor result = at::empty({gathered_, rows.size(1)}, rows.options());
+// Rows that need not be sent.
+class LocalRows final : public RowTransfer {
+ public:
+  explicit LocalRows(at::Tensor rows) : rows_(std::move(rows)) {}
+  at::Tensor wait() override { return std::move(rows_); }
+
+ private:
+  at::Tensor rows_;
+};
+
+}  // namespace
+
+RowExchange::RowExchange(const MixtureRanks& ranks, const kernels::ExpertRows& map, std::int64_t parts)
+    : ranks_(ranks) {
+  const std::int64_t all = map.experts() / parts;
+  experts_ = all / (ranks.experts != nullptr ? ranks.experts->ranks() : 1);
+  // All parts together are told: the others cut them likewise.
+  std::vector<std::int64_t> own(static_cast<std::size_t>(all), 0);
+  for (std::int64_t i = 0; i < map.experts(); ++i) own[static_cast<std::size_t>(i % all)] += map.rows_of(i);
+  const RowNumbers numbers =
+      ranks.experts != nullptr ? ranks.experts->exchange_numbers(std::move(own)) : RowNumbers{own, own, {}};
+  const std::vector<std::int64_t> gathered =
+      ranks.features != nullptr ? gather_counts(*ranks.features, numbers.arriving) : numbers.arriving;
+  std::int64_t first = 0;
+  for (std::int64_t i = 0; i < parts; ++i) {
+    const RowNumbers share{share_of(numbers.own, i, parts), share_of(numbers.arriving, i, parts),
+                           share_of(numbers.relayed, i, parts)};
+    parts_.push_back(part_of(share, share_of(gathered, i, parts), map.row_of.device()));
+    parts_.back().first = first;
+    first += parts_.back().own;
+  }
+}
+
+RowExchange::Part RowExchange::part_of(const RowNumbers& numbers, const std::vector<std::int64_t>& gathered,
+                                       const at::Device& device) const {
+  Part part;
+  part.numbers = {by_position(numbers.own, experts_), by_position(numbers.arriving, experts_),
+                  by_position(numbers.relayed, experts_)};
+  part.own = std::accumulate(numbers.own.begin(), numbers.own.end(), std::int64_t{0});
+  part.arriving = std::accumulate(numbers.arriving.begin(), numbers.arriving.end(), std::int64_t{0});
+  // Of each rank that splits the experts.
+  const std::vector<std::int64_t> rows = by_position(gathered, static_cast<std::int64_t>(numbers.own.size()));
+  part.gathered = *std::max_element(rows.begin(), rows.end());
+  const at::Tensor of_rows = experts_of(gathered, experts_, rows.size(), part.gathered);
+  part.local = kernels::assign_rows(of_rows.to(device), experts_, std::nullopt);
+  return part;
+}
+
+at::Tensor RowExchange::padded(const Part& part, at::Tensor rows) {
+  if (rows.size(0) == part.gathered) return rows;
+  at::Tensor result = at::empty({part.gathered, rows.size(1)}, rows.options());
   result.narrow(0, 0, rows.size(0)).copy_(rows);
   return result;
 }
 
-at::Tensor RowExchange::to_experts(at::Tensor rows) const {
-  if (ranks_.experts != nullptr) rows = ranks_.experts->exchange_rows(rows, sent_, received_);
-  if (ranks_.features != nullptr) rows = ranks_.features->gather_rows(padded(std::move(rows)));
-  return kernels::dispatch_forward(rows, local_);
+std::unique_ptr<RowTransfer> RowExchange::start_arrival(const Part& part, const at::Tensor& rows) const {
+  if (ranks_.experts == nullptr) return std::make_unique<LocalRows>(rows);
+  return ranks_.experts->start_exchange(RowsWay::to_experts, rows, part.numbers,
+                                        at::empty({part.arriving, rows.size(1)}, rows.options()));
 }
 
-at::Tensor RowExchange::from_experts(at::Tensor rows) const {
+at::Tensor RowExchange::by_expert(const Part& part, at::Tensor arrived) const {
+  if (ranks_.features != nullptr) arrived = ranks_.features->gather_rows(padded(part, std::move(arrived)));
+  return kernels::dispatch_forward(arrived, part.local);
+}
+
+at::Tensor RowExchange::by_rank(const Part& part, at::Tensor results) const {
   // A sum of one row each: only the order changes, and padding is zero.
-  rows = kernels::dispatch_backward(rows, local_);
-  if (ranks_.features != nullptr) {
-    const std::int64_t received = std::accumulate(received_.begin(), received_.end(), std::int64_t{0});
-    rows = ranks_.features->scatter_sum_rows(rows).narrow(0, 0, received);
+  results = kernels::dispatch_backward(results, part.local);
+  return ranks_.features == nullptr ? results : ranks_.features->scatter_sum_rows(results).narrow(0, 0, part.arriving);
+}
+
+at::Tensor RowExchange::through_experts(at::Tensor rows, const Network& network) const {
+  const at::TensorOptions options = rows.options();
+  const std::int64_t width = rows.size(1), own = rows.size(0);
+  // All of them before the first results, which follow them on the same links: no link is idle while experts compute.
+  std::vector<std::unique_ptr<RowTransfer>> arriving;
+  for (const Part& part : parts_) arriving.push_back(start_arrival(part, rows.narrow(0, part.first, part.own)));
+  rows.reset();
+  at::Tensor results;
+  std::unique_ptr<RowTransfer> leaving;
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    const Part& part = parts_[i];
+    at::Tensor arrived = arriving[i]->wait();
+    if (i + 1 < parts_.size()) arriving[i + 1]->advance();
+    if (leaving) leaving->advance();
+    // In statements of their own, whose end releases what each is given.
+    at::Tensor given = by_expert(part, std::move(arrived));
+    at::Tensor made = network(i, std::move(given));
+    const at::Tensor sent = by_rank(part, std::move(made));
+    if (ranks_.experts == nullptr) return sent;
+    // At most two parts of results are held: the next one could not leave before this one has left.
+    if (leaving) leaving->wait();
+    if (!results.defined()) results = at::empty({own, width}, options);
+    leaving = ranks_.experts->start_exchange(RowsWay::from_experts, sent, part.numbers,
+                                             results.narrow(0, part.first, part.own));
   }
-  return ranks_.experts != nullptr ? ranks_.experts->exchange_rows(rows, received_, sent_) : rows;
+  leaving->wait();
+  return results;
 }
 
 }  // namespace llmtrain

@@ -15,6 +15,7 @@ constexpr IntegerRange degree_range{1, 1 << 20};
 constexpr std::array<std::string_view, 3> data_type_words = {"fp32", "bf16", "fp16"};
 constexpr std::array<std::string_view, 5> fp8_level_words = {"off", "O0", "O1", "O2", "O3"};
 constexpr std::array<std::string_view, 4> gradient_scaling_words = {"auto", "inverse_root", "pre", "post"};
+constexpr std::array<std::string_view, 2> all_to_all_words = {"linear", "hierarchical"};
 constexpr std::array<std::string_view, 3> recompute_words = {"none", "selective", "full"};
 constexpr std::array<std::string_view, 3> attention_words = {"auto", "flash", "math"};
 
@@ -59,6 +60,15 @@ void describe_parallel(KeyVisitor& keys, ParallelRecipe& parallel) {
                degree_range);
   keys.integer({"expert_tensor", "Ranks that split each expert's matrices.", "tensor"},
                keys.otherwise(parallel.expert_tensor, parallel.tensor), degree_range);
+  keys.integer(
+      {"expert_overlap",
+       "Parts into which each micro-batch's rows of the experts are cut, so that the exchange of some runs while "
+       "the experts compute others; 1: no overlap."},
+      parallel.expert_overlap, {1, 64});
+  keys.choice({"expert_all_to_all",
+               "How expert ranks exchange rows: linear by a message to every other rank; hierarchical first among the "
+               "ranks of a node and then between nodes, in fewer and larger messages."},
+              parallel.expert_all_to_all, all_to_all_words);
   keys.automatic_integer(
       {"data", "Data parallelism: replicas that share the global batch; auto: world size ÷ the other degrees."},
       parallel.data, degree_range);

@@ -65,6 +65,19 @@ Verdict check_experts(const Recipe& recipe, const Known& known) {
                  std::to_string(nearest_divisor(ranks, whole))};
 }
 
+Verdict check_expert_overlap(const Recipe& recipe, const Known&) {
+  const ParallelRecipe& parallel = recipe.parallel;
+  if (parallel.expert_overlap == 1 || parallel.expert > 1) return {};
+  return Refusal{std::to_string(parallel.expert_overlap) + " parts have no exchange to overlap",
+                 "must be 1 where parallel.expert is 1", "1"};
+}
+
+Verdict check_all_to_all(const Recipe& recipe, const Known&) {
+  const ParallelRecipe& parallel = recipe.parallel;
+  if (parallel.expert_all_to_all == AllToAll::linear || parallel.expert > 1) return {};
+  return Refusal{"\"hierarchical\" exchanges nothing", "must be \"linear\" where parallel.expert is 1", "\"linear\""};
+}
+
 Verdict check_expert_ranks(const Recipe& recipe, const Known&) {
   if (!recipe.model.moe) return {};
   return must_divide(recipe.parallel.expert_tensor, recipe.parallel.tensor, "parallel.tensor");
@@ -215,6 +228,8 @@ std::vector<Rule> layout_rules() {
        check_sequence},
       {"/parallel/expert", {"/model/moe/experts"}, check_no_experts},
       {"/parallel/expert", {"/model/moe/experts", "/parallel/data", "/launch/ranks", "/cluster/nodes"}, check_experts},
+      {"/parallel/expert_overlap", {"/parallel/expert"}, check_expert_overlap},
+      {"/parallel/expert_all_to_all", {"/parallel/expert"}, check_all_to_all},
       {"/parallel/expert_tensor", {"/model/moe/experts", "/parallel/tensor"}, check_expert_ranks},
       {"/parallel/expert_tensor",
        {"/parallel/tensor", "/model/moe/ffn_hidden_size", "/model/ffn_hidden_size", "/model/hidden_size",

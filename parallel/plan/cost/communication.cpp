@@ -25,7 +25,8 @@ struct CountedExchange {
 
   // Exchanges that differ only in direction or exposure share one row of the table.
   auto kind() const {
-    return std::tie(exchange.axis, exchange.tensors, exchange.collective, exchange.bytes, exchange.compression);
+    return std::tie(exchange.axis, exchange.tensors, exchange.collective, exchange.bytes, exchange.compression,
+                    exchange.parts);
   }
 };
 
@@ -53,13 +54,14 @@ class ExchangeCount {
         // Layers are alike: their operators are listed once and counted for every layer.
         const auto& operators = lists_.of(block, [&] { return block_operators(graph, block, context_.setting); });
         for (const Operator& item : operators)
-          for (const Exchange& exchange : item.exchanges) count(partition.rank_of(stage), item, exchange);
+          for (const Exchange& exchange : item.exchanges)
+            count(partition.rank_of(stage), item, exchange, shown_share(context_, operators, exchange));
       }
     }
   }
 
   // Full recompute repeats the forward pass including its collectives; selective recompute repeats none.
-  void count(std::size_t rank, const Operator& item, const Exchange& exchange) {
+  void count(std::size_t rank, const Operator& item, const Exchange& exchange, double shown) {
     const Recompute recompute = context_.setting.recompute;
     const bool is_repeated_here =
         exchange.direction == Direction::forward && recompute == Recompute::full && is_repeated(item, recompute);
@@ -70,7 +72,7 @@ class ExchangeCount {
     if (place == counted_.end()) place = counted_.insert(place, std::move(wanted));
     const double times = context_.partition.shape.micro_batches * (is_repeated_here ? 2 : 1);
     place->times[rank] += times;
-    place->shown_times[rank] += times * shown_share(context_, exchange.exposure);
+    place->shown_times[rank] += times * shown;
     if (std::find(names_.begin(), names_.end(), exchange.tensors) == names_.end()) names_.push_back(exchange.tensors);
   }
 

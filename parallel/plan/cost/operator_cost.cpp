@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "parallel/layout/emulated_machine.h"
+#include "parallel/plan/cost/two_streams.h"
 
 namespace llmtrain {
 namespace {
@@ -56,7 +59,8 @@ void add_casts(const CostContext& context, const MatrixProduct& product, bool ha
 
 // The backward has two products: the gradient of the input and, unless the weight is frozen, that of the weight.
 WorkPair product_cost(const CostContext& context, const Operator& item) {
-  const MatrixProduct& product = item.product;
+  MatrixProduct product = item.product;
+  product.rows /= item.parts;
   const MatrixType type = item.uses_fp8 ? MatrixType::fp8 : MatrixType::compute;
   const MatrixProduct input_gradient{product.rows, product.inner, product.columns, product.batch};
   const MatrixProduct weight_gradient{product.columns, product.inner, product.rows, product.batch};
@@ -65,14 +69,14 @@ WorkPair product_cost(const CostContext& context, const Operator& item) {
   cost.backward = context.roofline.product(input_gradient, type);
   if (item.has_weight_gradient) cost.backward += context.roofline.product(weight_gradient, type);
   if (item.uses_fp8) add_casts(context, product, item.has_weight_gradient, cost);
-  return cost;
+  return {cost.forward * item.parts, cost.backward * item.parts};
 }
 
 // Norms, activation functions and residuals are bound by memory: their time is that of their bytes.
 WorkPair elementwise_cost(const CostContext& context, const Operator& item) {
   const auto pass = [&](const Movement& movement) {
     const double bytes = context.roofline.element_bytes() * movement.elements + movement.mask_bytes;
-    return context.roofline.pass(context.program().traffic.elementwise * bytes);
+    return context.roofline.pass(context.program().traffic.elementwise * bytes / item.parts) * item.parts;
   };
   return {pass(item.forward), pass(item.backward)};
 }
@@ -165,21 +169,22 @@ WorkPair sum_of(const CostContext& context, Range operators, int depth, Counts c
   return sum;
 }
 
-double waited_seconds(const CostContext& context, const Operator& item, Direction direction) {
+double waited_seconds(const CostContext& context, Range block, const Operator& item, Direction direction) {
   double seconds = 0;
   for (const Exchange& exchange : item.exchanges)
     if (exchange.direction == direction)
-      seconds += shown_share(context, exchange.exposure) * exchange_seconds(context, exchange);
+      seconds += shown_share(context, block, exchange) * exchange_seconds(context, exchange);
   return seconds;
 }
 
 // Of one pass: a backward visits the operators of each half in reverse.
-double communication_seconds(const CostContext& context, Range operators, Direction direction) {
+double communication_seconds(const CostContext& context, Range block, Direction direction) {
+  Range operators = block;
   double seconds = 0;
   while (!operators.empty()) {
     const Range half = take_module(operators, 0);
     double of_half = 0;
-    const auto add = [&](const Operator& item) { of_half += waited_seconds(context, item, direction); };
+    const auto add = [&](const Operator& item) { of_half += waited_seconds(context, block, item, direction); };
     if (direction == Direction::forward) {
       std::for_each(half.begin(), half.end(), add);
     } else {
@@ -241,6 +246,10 @@ AxisGroup group_of(const CostContext& context, RankAxis axis) {
     case RankAxis::expert:
       return {context.program().experts.folded ? strided(mesh, mesh.expert, mesh.expert_tensor) : expert_group(mesh),
               Purpose::expert};
+    case RankAxis::expert_inside:
+      return {rank_group(mesh, GroupKind::expert_inside), Purpose::expert};
+    case RankAxis::expert_across:
+      return {rank_group(mesh, GroupKind::expert_across), Purpose::expert};
     case RankAxis::expert_tensor:
       return {expert_tensor_group(mesh), Purpose::tensor_parallel};
   }
@@ -249,12 +258,43 @@ AxisGroup group_of(const CostContext& context, RankAxis axis) {
 
 double exchange_seconds(const CostContext& context, const Exchange& exchange) {
   const RankGroup group = group_of(context, exchange.axis).ranks;
-  const double bytes = std::max(exchange.bytes, exchange.waited_bytes);
-  return context.collectives.seconds(exchange.collective, bytes, group) / exchange.compression;
+  const double bytes = std::max(exchange.bytes, exchange.waited_bytes) / exchange.parts;
+  return exchange.parts * context.collectives.seconds(exchange.collective, bytes, group) / exchange.compression;
 }
 
-double shown_share(const CostContext& context, Exposure exposure) {
-  switch (exposure) {
+namespace {
+
+// Of exchanges whose parts run beside operators in as many parts: in the order of a pass, the first half of them brings
+// what the operators compute, the second takes their results away in as many steps.
+double share_beside_parts(const CostContext& context, Range block, Direction direction) {
+  std::vector<double> seconds;
+  Work work;
+  double parts = 1;
+  for (const Operator& item : block) {
+    for (const Exchange& exchange : item.exchanges)
+      if (exchange.direction == direction && exchange.exposure == Exposure::beside_parts)
+        seconds.push_back(exchange_seconds(context, exchange));
+    if (item.parts == 1) continue;
+    const WorkPair cost = price(context, item);
+    work += direction == Direction::forward ? cost.forward : cost.backward;
+    parts = item.parts;
+  }
+  if (direction == Direction::backward) std::ranges::reverse(seconds);
+  const double communication = std::accumulate(seconds.begin(), seconds.end(), 0.0);
+  if (communication <= 0) return 1;
+  const double computation = context.roofline.seconds(work);
+  const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
+  const double arrival = std::accumulate(seconds.begin(), middle, 0.0);
+  const PartSeconds part{arrival / parts, computation / parts, (communication - arrival) / parts};
+  const double shown = two_stream_seconds(part, static_cast<int>(parts)) - computation;
+  // What is hidden slows the computation down.
+  return (shown + context.profile.compute_slowdown * (communication - shown)) / communication;
+}
+
+}  // namespace
+
+double shown_share(const CostContext& context, Range block, const Exchange& exchange) {
+  switch (exchange.exposure) {
     case Exposure::whole:
       return 1;
     case Exposure::beside_product: {  // hidden by the product, which it slows down
@@ -264,6 +304,8 @@ double shown_share(const CostContext& context, Exposure exposure) {
     }
     case Exposure::gathered_again:
       return context.program().overlap.sequence_regather;
+    case Exposure::beside_parts:
+      return share_beside_parts(context, block, exchange.direction);
   }
   return 1;
 }

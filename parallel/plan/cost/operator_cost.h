@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <span>
+
 #include "core/base/collective.h"
 #include "core/graph/operators.h"
 #include "parallel/layout/layout.h"
@@ -44,8 +46,8 @@ RankGroup expert_copies(const CostContext& context);
 // Seconds of one collective inside a block, without overlap.
 double exchange_seconds(const CostContext& context, const Exchange& exchange);
 
-// The fraction of a collective's time for which its pass waits.
-double shown_share(const CostContext& context, Exposure exposure);
+// The fraction of a collective's time for which its pass waits; it is one of the operators of `block`.
+double shown_share(const CostContext& context, std::span<const Operator> block, const Exchange& exchange);
 
 // The tensor that one stage sends to the next: each tensor rank sends its part of the tokens, and without sequence
 // parallelism the receivers gather the whole inside the tensor group (Narayanan et al., arXiv 2104.04473, section 4.1).

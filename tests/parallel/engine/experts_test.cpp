@@ -44,10 +44,20 @@ std::string context(int ranks) { return "parallel.context=" + std::to_string(ran
 
 std::string experts(int ranks) { return "parallel.expert=" + std::to_string(ranks); }
 
+// As many ranks on each of two nodes.
+Overrides two_nodes(int ranks) {
+  return {"parallel.expert_all_to_all=\"hierarchical\"", "cluster.nodes=2",
+          "cluster.devices_per_node=" + std::to_string(ranks)};
+}
+
+std::string parts(int number) { return "parallel.expert_overlap=" + std::to_string(number); }
+
 std::vector<RankCase> layouts() {
   return {{2, {experts(2)}},
+          {2, {experts(2), parts(2)}},
           {4, {experts(4), zero(1)}},
           {8, {experts(8), zero(3), "pipeline.loops=3"}},
+          {4, {experts(4), parts(8), "memory.recompute=\"selective\""}},
           // Several reductions per step, and no ranks to shard experts over.
           {4, {experts(4), zero(2), "pipeline.loops=3", "pipeline.schedule=\"interleaved\""}},
           {4, {experts(2), zero(2), "memory.recompute=\"full\""}},
@@ -60,13 +70,14 @@ std::vector<RankCase> layouts() {
 std::vector<RankCase> shared_micro_batches() {
   return {{2, {context(2)}},
           {4, {context(4), zero(1)}},
-          {4, {context(2), experts(2), "memory.recompute=\"full\""}},
+          {4, {context(2), experts(2), parts(4), "memory.recompute=\"full\""}},
           {8, {context(2), experts(2), zero(3), "pipeline.loops=3"}},
           {8, {context(2), experts(2), zero(1), "parallel.pipeline=2", "pipeline.balance=[1,2]"}},
           {2, {tensor(2)}},
           {2, {tensor(2), "parallel.sequence=false"}},
           {4, {tensor(4), "parallel.expert_tensor=2", zero(2), "pipeline.loops=3"}},
           {4, {tensor(2), experts(2), "memory.recompute=\"full\""}},
+          {4, {tensor(2), experts(2), parts(3)}},
           {4, {tensor(2), "parallel.expert_tensor=1", experts(2), zero(3), "pipeline.loops=3"}},
           {8, {tensor(2), "parallel.sequence=false", experts(2), context(2), "memory.recompute=\"selective\""}},
           {8, {tensor(2), context(2), zero(1), "parallel.pipeline=2", "pipeline.balance=[1,2]"}},
@@ -251,6 +262,35 @@ TEST_CASE("a model with experts resumes bitwise, and on other ranks to rounding"
       const std::vector<double> losses = resume(setting, other, checkpoint, 2);
       for (std::size_t i = 0; i < rest.size(); ++i) CHECK(losses[i] == Approx(rest[i]).epsilon(1e-5));
     }
+  }
+}
+
+// Products of few rows sum in another order than those of many, and a weight's gradient sums up its rows by parts.
+TEST_CASE("rows in parts train to rounding as they do together", "[ranks]") {
+  const TrainingSetting setting;
+  for (const Overrides& layout :
+       {Overrides{experts(2)}, Overrides{experts(2), tensor(2), "parallel.sequence=false", zero(1)}}) {
+    const Run whole = train_ranks(setting, 4, dropping + layout, 4);
+    for (const int number : {2, 4, 8}) {
+      INFO(in_words(4, layout) << ", " << number << " parts");
+      const Run run = train_ranks(setting, 4, dropping + layout + Overrides{parts(number)}, 4);
+      CHECK(run.losses.front() == Approx(whole.losses.front()).epsilon(1e-8));
+      check_close(run, whole, 1e-6, 1e-5);
+    }
+  }
+}
+
+// Only the way of the rows differs.
+TEST_CASE("a hierarchical exchange gives the bits of a linear one", "[ranks]") {
+  const TrainingSetting setting;
+  for (const auto& [nodes, layout] : {std::pair{two_nodes(2), Overrides{experts(4), zero(1)}},
+                                      {two_nodes(4), Overrides{experts(8), parts(2)}},
+                                      {two_nodes(4), Overrides{experts(4), tensor(2), "memory.recompute=\"full\""}},
+                                      {two_nodes(4), Overrides{experts(2), tensor(2), context(2)}}}) {
+    const int ranks = nodes == two_nodes(2) ? 4 : 8;
+    INFO(in_words(ranks, layout + nodes));
+    const Overrides skewed = dropping + layout + Overrides{"batch.global=8"};
+    check_equal(train_ranks(setting, ranks, skewed + nodes, 4), train_ranks(setting, ranks, skewed, 4));
   }
 }
 

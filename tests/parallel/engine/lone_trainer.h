@@ -11,10 +11,10 @@
 
 namespace llmtrain::test {
 
-// The layout of a recipe on this many ranks of one node.
+// The layout of a recipe on this many ranks, of one node unless the recipe says how many are on each.
 inline std::shared_ptr<const Layout> layout_of(Recipe recipe, int ranks) {
   recipe.launch.ranks = ranks;
-  return std::make_shared<const Layout>(Partition::make(recipe, ranks));
+  return std::make_shared<const Layout>(Partition::make(recipe, recipe.cluster.devices_per_node.value_or(ranks)));
 }
 
 struct LoneRank {

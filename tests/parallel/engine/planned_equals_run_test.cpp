@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "parallel/device/measurement.h"
+#include "tests/parallel/engine/planned_expert_layouts.h"
 #include "tests/parallel/engine/planned_run.h"
 
 namespace llmtrain::test {
@@ -115,55 +116,6 @@ const std::vector<RankCase> fp8_layouts{
     {2,
      {"precision.fp8_level=\"O2\"", "precision.high_precision.parameters=[\"*.attention.key.weight\"]",
       "parallel.pipeline=2", "memory.recompute=\"selective\""}},
-};
-
-// Every token goes to every expert, which is as even as the plan's routing: ranks send as many rows as it expects.
-const char* const even = "model.moe={\"experts\": 4, \"top_k\": 4, \"capacity_factor\": 0, \"ffn_hidden_size\": 96}";
-
-// As even with fewer choices than experts: tokens follow it whatever the routers say.
-const char* const replayed_even =
-    "model.moe={\"experts\": 8, \"top_k\": 2, \"capacity_factor\": 0, \"ffn_hidden_size\": 96, \"routing_zipf\": 0}";
-
-const std::vector<RankCase> expert_layouts{
-    {2, {even, "parallel.expert=2"}},
-    {2, {even, "parallel.expert=2", "parallel.zero_stage=1", "memory.recompute=\"full\""}},
-    {4, {even, "parallel.expert=4", "parallel.zero_stage=2", "pipeline.loops=4", "pipeline.schedule=\"interleaved\""}},
-    {4, {even, "parallel.expert=2", "parallel.zero_stage=3", "pipeline.loops=2", "precision.compute=\"bf16\""}},
-    {8,
-     {even, "parallel.expert=2", "parallel.zero_stage=3", "parallel.zero_shard_ranks=2", "pipeline.loops=2",
-      "pipeline.schedule=\"interleaved\"", "batch.global=16"}},
-    {8,
-     {even, "parallel.expert=2", "parallel.zero_stage=3", "parallel.zero_shard_ranks=4", "parallel.pipeline=2",
-      "batch.global=16"}},
-    {2, {even, "parallel.context=2"}},
-    {4, {even, "parallel.expert=2", "parallel.context=2", "parallel.zero_stage=3", "pipeline.loops=2"}},
-    {2, {even, "parallel.tensor=2"}},
-    {2, {even, "parallel.tensor=2", "parallel.sequence=false", "model.architecture=\"gpt2\""}},
-    {4, {even, "parallel.tensor=2", "parallel.expert=2", "parallel.zero_stage=1", "memory.recompute=\"full\""}},
-    {4, {even, "parallel.tensor=4", "parallel.expert_tensor=2", "parallel.zero_stage=2", "pipeline.loops=2"}},
-    {8,
-     {even, "parallel.tensor=2", "parallel.expert_tensor=1", "parallel.expert=2", "parallel.context=2",
-      "parallel.zero_stage=3", "pipeline.loops=2", "precision.compute=\"bf16\"", "memory.recompute=\"selective\""}},
-    {8,
-     {even, "model.moe.shared_experts=1", "model.moe.shared_gate=true", "parallel.tensor=2", "parallel.context=2",
-      "parallel.pipeline=2", "parallel.zero_stage=1"}},
-    {2, {replayed_even, "parallel.expert=2"}},
-    {4, {replayed_even, "parallel.expert=4", "parallel.zero_stage=3", "pipeline.loops=2"}},
-    {4, {replayed_even, "model.moe.capacity_factor=1", "parallel.tensor=2", "parallel.expert=2"}},
-    {8,
-     {replayed_even, "model.moe.balance_loss=\"load_importance\"", "parallel.tensor=2", "parallel.expert_tensor=1",
-      "parallel.expert=2", "parallel.context=2", "log.routing=true"}},
-    {2, {even, "parallel.expert=2", "precision.fp8_level=\"O0\""}},
-    {4, {even, "parallel.tensor=2", "parallel.expert=2", "precision.fp8_level=\"O0\"", "memory.recompute=\"full\""}},
-    {2, {dropless, "precision.fp8_level=\"O0\"", "precision.compute=\"bf16\"", "memory.recompute=\"selective\""}},
-    {2, {dropless, "precision.fp8_level=\"O1\"", "parallel.zero_stage=1"}},
-    {2, {dropless, "precision.fp8_level=\"O3\"", "parallel.tensor=2"}},
-    {2, {even, "parallel.expert=2", "precision.compute=\"fp16\"", "kernels.attention=\"math\""}},
-    {1, {dropless}},
-    {2, {dropless, "parallel.zero_stage=1", "memory.recompute=\"selective\""}},
-    {2, {dropless, "parallel.zero_stage=3", "pipeline.loops=4", "memory.recompute=\"full\""}},
-    {4, {dropless, "model.moe.every=2", "parallel.zero_stage=2", "parallel.zero_shard_ranks=2", "pipeline.loops=2"}},
-    {4, {dropless, "parallel.pipeline=2", "pipeline.loops=2", "parallel.zero_stage=3", "precision.compute=\"bf16\""}},
 };
 
 // Bytes per element of the layers' matrices, by the plan and by what LibTorch reports of their memory.

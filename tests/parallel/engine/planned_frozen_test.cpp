@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/parallel/engine/planned_expert_layouts.h"
 #include "tests/parallel/engine/planned_run.h"
 
 namespace llmtrain::test {

@@ -12,10 +12,6 @@
 
 namespace llmtrain::test {
 
-// No token is dropped, so that there are as many rows whatever the routing, and the plan's even routing is the run's.
-inline constexpr const char* dropless =
-    "model.moe={\"experts\": 8, \"top_k\": 2, \"capacity_factor\": 0, \"ffn_hidden_size\": 96}";
-
 // A model of four layers, which ZeRO splits unevenly into 11 parts of one size.
 Recipe recipe_of(const TrainingSetting& setting, const RankCase& layout);
 Plan plan_of(const Recipe& recipe);

@@ -52,6 +52,13 @@ bool are_together(const Mesh& mesh, GroupKind kind, const Place& a, const Place&
       return context && data && a.tensor / mesh.expert_tensor == b.tensor / mesh.expert_tensor;
     case GroupKind::expert:
       return tensor && context && a.data / mesh.expert == b.data / mesh.expert;
+    case GroupKind::expert_parts:
+      return context && a.data / mesh.expert == b.data / mesh.expert;
+    case GroupKind::expert_inside:
+      return tensor && context && a.data / expert_node_ranks(mesh) == b.data / expert_node_ranks(mesh);
+    case GroupKind::expert_across:
+      return tensor && context && a.data / mesh.expert == b.data / mesh.expert &&
+             a.data % expert_node_ranks(mesh) == b.data % expert_node_ranks(mesh);
     case GroupKind::expert_data:
       return expert && same_part;
     case GroupKind::expert_shard:
@@ -64,10 +71,11 @@ bool are_together(const Mesh& mesh, GroupKind kind, const Place& a, const Place&
   return false;
 }
 
-constexpr GroupKind kinds[] = {GroupKind::tensor,      GroupKind::context,      GroupKind::data,
-                               GroupKind::shard,       GroupKind::replica,      GroupKind::pipeline,
-                               GroupKind::tokens,      GroupKind::expert,       GroupKind::expert_tensor,
-                               GroupKind::expert_data, GroupKind::expert_shard, GroupKind::expert_replica};
+constexpr GroupKind kinds[] = {GroupKind::tensor,       GroupKind::context,       GroupKind::data,
+                               GroupKind::shard,        GroupKind::replica,       GroupKind::pipeline,
+                               GroupKind::tokens,       GroupKind::expert,        GroupKind::expert_tensor,
+                               GroupKind::expert_data,  GroupKind::expert_shard,  GroupKind::expert_replica,
+                               GroupKind::expert_parts, GroupKind::expert_inside, GroupKind::expert_across};
 
 std::vector<int> expected_members(const Mesh& mesh, GroupKind kind, int rank) {
   std::vector<int> members;

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <numeric>
+#include <string>
 
 #include "core/recipe/recipe_io.h"
 #include "parallel/plan/cost/state_cost.h"
 #include "parallel/plan/cost/step_cost_model.h"
+#include "parallel/plan/cost/two_streams.h"
 
 namespace llmtrain {
 namespace {
@@ -223,6 +226,51 @@ TEST_CASE("experts exchange their tokens twice in each direction") {
   const Planned dense({});
   CHECK(plan.costs().stages.front().forward.seconds > dense.costs().stages.front().forward.seconds);
   CHECK(plan.costs().stages.front().forward.communication_seconds > 0);
+}
+
+TEST_CASE("parts pass over two streams: the longer of them, and what must come before and after it") {
+  for (const int parts : {1, 2, 4, 8}) {
+    // All arrives before anything leaves, and the last part's results follow it.
+    CHECK(two_stream_seconds({3, 0, 2}, parts) == 5 * parts);
+    CHECK(two_stream_seconds({3, 2, 2}, parts) == std::max(5 * parts, 3 * parts + 4));
+    CHECK(two_stream_seconds({3, 10, 2}, parts) == 3 + 10 * parts + 2);
+  }
+  // The first part is there at 4, its results at 7, when the second part still arrives; those leave from 8 on.
+  CHECK(two_stream_seconds({4, 3, 5}, 2) == 18);
+}
+
+// Between nodes the exchange takes about as long as the experts. Cut into parts it sends as many bytes, in messages of
+// their own.
+TEST_CASE("experts hide the exchange of other parts behind the computation of one") {
+  const auto plan = [](int parts, const std::string& recompute) {
+    return Planned({"model.moe={\"experts\": 16, \"top_k\": 2}", "model.hidden_size=2048", "parallel.expert=16",
+                    "batch.micro=4", "parallel.expert_overlap=" + std::to_string(parts),
+                    "memory.recompute=" + recompute});
+  };
+  const auto seconds = [](const Planned& planned) {
+    const StageCost cost = planned.costs().stages.front();
+    return cost.forward.seconds + cost.backward.seconds;
+  };
+  const auto exposed = [](const Planned& planned) {
+    double share = 0;
+    for (const CommunicationEntry& entry : communication_of(planned.layout, planned.profile))
+      if (entry.tensors == "tokens") share = entry.exposed_seconds / entry.seconds;
+    return share;
+  };
+  for (const std::string recompute : {"none", "full"}) {
+    const Planned whole = plan(1, recompute), halves = plan(2, recompute), many = plan(16, recompute);
+    CHECK(halves.bytes("all_to_all", "expert", "tokens") == whole.bytes("all_to_all", "expert", "tokens"));
+    for (PassCost StageCost::*const pass : {&StageCost::forward, &StageCost::backward}) {
+      const PassCost before = whole.costs().stages.front().*pass, after = halves.costs().stages.front().*pass;
+      CHECK(after.communication_seconds < before.communication_seconds);
+    }
+    CHECK(seconds(halves) < seconds(whole));
+    CHECK(exposed(whole) == 1);
+    CHECK(exposed(halves) < 0.8);
+    CHECK(exposed(many) < exposed(halves));
+    // Small messages and products cost more than they hide.
+    CHECK(seconds(many) > seconds(halves));
+  }
 }
 
 // Duplicate token dropping (arXiv 2303.06318, section 4): the all-to-all carries what one rank's would ÷ tensor ranks.
