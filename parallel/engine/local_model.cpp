@@ -97,8 +97,7 @@ ParameterUnit LocalModel::make_unit(const StateGroup& group, StateContents conte
   unit.store = std::make_unique<ParameterStore>(graph(), group.parameters, groups_.shard_place());
   const ShardingOptions options{contents, device_, recipe().training.optimizer, compute_type(),
                                 recipe().precision.gradient_scaling};
-  const DataParallel& ranks = group.kind == StateGroup::Kind::experts ? groups_.expert_data : groups_.data;
-  unit.parameters = std::make_unique<ShardedParameters>(graph(), *unit.store, group, options, ranks, groups_.tensor);
+  unit.parameters = std::make_unique<ShardedParameters>(graph(), *unit.store, group, options, groups_);
   if (contents == StateContents::training) unit.parameters->initialize(recipe().seed);
   // The first and the last stage each hold a copy of the tied embedding and add up its gradients.
   if (group.kind == StateGroup::Kind::shared_embedding)

@@ -44,10 +44,6 @@ std::vector<Unsupported> unsupported_experts(const Recipe& recipe) {
   return {
       {recipe.cluster.device == DeviceKind::cuda, "/model/moe", "a mixture of experts on a GPU",
        "set cluster.device to \"cpu\""},
-      // A matrix of all experts has one scale, on which only the ranks that split each expert agree.
-      {stores_fp8(recipe.precision.fp8_level) && (parallel.expert > 1 || parallel.expert_tensor != parallel.tensor),
-       "/precision/fp8_level", "FP8 weights and gradients of experts on several ranks",
-       "use \"O0\", or parallel.expert 1 and parallel.expert_tensor as parallel.tensor"},
       // The experts' products of a layer take their scales by rows, in every layer alike.
       {has_fp8 && recipe.precision.high_precision != HighPrecisionRecipe{}, "/precision/high_precision",
        "layers in high precision beside experts in FP8", "leave it out, or set precision.fp8_level to \"off\""},

@@ -96,6 +96,18 @@ void TensorParallel::sum_copies(const at::Tensor& x) const {
   communicator_->all_reduce(copies_, Purpose::tensor_parallel, array_of(x)).wait();
 }
 
+TensorParts TensorParallel::parts() const { return {*communicator_, group_, Purpose::tensor_parallel}; }
+
+TensorParts::TensorParts(Communicator& communicator, const Layout& layout)
+    : TensorParts(communicator, make_group(communicator, layout, "expert parts", GroupKind::expert_parts),
+                  Purpose::expert) {}
+
+void TensorParts::sum(const at::Tensor& x) const { communicator_->all_reduce(group_, purpose_, array_of(x)).wait(); }
+
+void TensorParts::largest(const at::Tensor& x) const {
+  communicator_->all_reduce(group_, purpose_, array_of(x), Reduction::max).wait();
+}
+
 PipelineParallel::PipelineParallel(Communicator& communicator, const Layout& layout) : communicator_(&communicator) {
   const std::vector<int> ranks = group_members(layout.mesh(), GroupKind::pipeline, communicator.rank());
   // Messages of a group are matched in order, and the two directions interleave differently on sender and receiver:

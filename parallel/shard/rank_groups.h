@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/graph/sharding.h"
@@ -45,6 +46,26 @@ class DataParallel {
   Group data_, shard_, replica_;
 };
 
+// The ranks that hold the parts of the same tensors, and agree on these tensors' scales: of dense ones the tensor
+// group, of experts that of all experts. Copyable; copies share the group.
+class TensorParts {
+ public:
+  // Of experts. Collective over the world; blocks. The communicator must outlive this.
+  TensorParts(Communicator& communicator, const Layout& layout);
+  TensorParts(Communicator& communicator, Group group, Purpose purpose)
+      : communicator_(&communicator), group_(std::move(group)), purpose_(purpose) {}
+
+  std::int64_t ranks() const { return group_.size(); }
+  // In place, over all of them; block.
+  void sum(const at::Tensor& x) const;
+  void largest(const at::Tensor& x) const;
+
+ private:
+  Communicator* communicator_;
+  Group group_;
+  Purpose purpose_;
+};
+
 // TensorRanks over a Communicator: the tensor group, and within it the neighbours that hold the same key-value heads if
 // there are more ranks than such heads. Copyable; copies share the groups.
 class TensorParallel final : public TensorRanks {
@@ -63,6 +84,8 @@ class TensorParallel final : public TensorRanks {
   at::Tensor scatter_sum_rows(const at::Tensor& whole) const override;
   // Sums in place over the ranks with the same key-value heads.
   void sum_copies(const at::Tensor& x) const;
+  // The group itself, to agree on scales.
+  TensorParts parts() const;
 
  private:
   Communicator* communicator_;
@@ -145,6 +168,7 @@ struct RankGroups {
         expert_data(layout.recipe().model.moe ? DataParallel(communicator, layout, DataParallel::Parameters::experts)
                                               : data),
         tensor(communicator, layout),
+        expert_parts(layout.recipe().model.moe ? TensorParts(communicator, layout) : tensor.parts()),
         pipeline(communicator, layout),
         mixture(communicator, layout),
         communicator_(&communicator) {}
@@ -155,6 +179,13 @@ struct RankGroups {
   // The values of every rank of the world, in rank order, so that all ranks can sum them identically. Blocks.
   std::vector<double> exchange(std::span<const double> values) const;
 
+  // The ranks that hold the same parameters of a group, and those that hold the parts of its tensors.
+  const DataParallel& data_of(StateGroup::Kind kind) const {
+    return kind == StateGroup::Kind::experts ? expert_data : data;
+  }
+  TensorParts parts_of(StateGroup::Kind kind) const {
+    return kind == StateGroup::Kind::experts ? expert_parts : tensor.parts();
+  }
   // This rank's part of the parameters.
   ShardPlace shard_place() const { return {shard_degrees(mesh), tensor.position(), expert_position()}; }
 
@@ -163,6 +194,7 @@ struct RankGroups {
   DataParallel data;         // includes the context ranks, which hold the same parameters
   DataParallel expert_data;  // of routed experts; without any the same
   TensorParallel tensor;
+  TensorParts expert_parts;  // of routed experts; without any the tensor group
   PipelineParallel pipeline;
   MixtureParallel mixture;
 

@@ -86,21 +86,20 @@ double TensorGradients::sum_of_squares(const at::Tensor& gradients, FlatInterval
 }
 
 ShardedParameters::ShardedParameters(const Graph& graph, ParameterStore& store, const StateGroup& group,
-                                     const ShardingOptions& options, const DataParallel& ranks,
-                                     const TensorParallel& tensor)
+                                     const ShardingOptions& options, const RankGroups& ranks)
     : graph_(graph),
       store_(store),
-      ranks_(ranks),
+      ranks_(ranks.data_of(group.kind)),
       zero_stage_(group.zero_stage),
       shards_(group.flat()),
       // At stage 0 there is one shard, and every rank owns it.
-      place_(shards_.padded_shard(zero_stage_ == 0 ? 0 : ranks.shard())),
-      tensor_gradients_(graph, store, tensor, owned()),
+      place_(shards_.padded_shard(zero_stage_ == 0 ? 0 : ranks_.shard())),
+      tensor_gradients_(graph, store, ranks.tensor, owned()),
       is_trained_(options.contents == StateContents::training && !group.is_frozen),
       has_master_(options.contents == StateContents::training && group.types.master) {
   if (group.is_fp8) {
     const WeightCopy copy = has_master_ ? WeightCopy::e4m3 : WeightCopy::none;
-    scales_.emplace(store, group, copy, options.gradient_scaling, ranks, tensor);
+    scales_.emplace(store, group, copy, options.gradient_scaling, ranks_, ranks.parts_of(group.kind));
   }
   allocate(group, options);
   // Modules ask for gradient memory when they first write: from stage 2 on it exists only until it is reduced.

@@ -66,7 +66,7 @@ class ShardedParameters {
  public:
   // `store`, which uses this object's memory, and the graph must outlive it. Memory is initially zero.
   ShardedParameters(const Graph& graph, ParameterStore& store, const StateGroup& group, const ShardingOptions& options,
-                    const DataParallel& ranks, const TensorParallel& tensor);
+                    const RankGroups& ranks);
   ShardedParameters(const ShardedParameters&) = delete;
   ShardedParameters& operator=(const ShardedParameters&) = delete;
 

@@ -93,10 +93,10 @@ at::Tensor piece_of(const at::Tensor& flat, FlatInterval elements, FlatInterval 
 }  // namespace
 
 TensorScales::TensorScales(const ParameterStore& store, const StateGroup& group, WeightCopy copy,
-                           GradientScaling scaling, const DataParallel& ranks, const TensorParallel& tensor)
+                           GradientScaling scaling, const DataParallel& ranks, const TensorParts& parts)
     : store_(store),
       ranks_(ranks),
-      tensor_(tensor),
+      parts_(parts),
       copy_(copy),
       scaling_(scaling),
       zero_stage_(group.zero_stage),
@@ -133,7 +133,7 @@ at::Tensor TensorScales::largest(const at::Tensor& values, FlatInterval place) c
 
 void TensorScales::agree(const at::Tensor& maxima, bool are_sharded) const {
   if (are_sharded) ranks_.largest(maxima).wait();
-  tensor_.largest(maxima);
+  parts_.largest(maxima);
 }
 
 void TensorScales::set_weight_scale(std::size_t i, float scale, float largest) {
@@ -208,12 +208,12 @@ void TensorScales::adapt(const at::Tensor& sums, FlatInterval place) {
         bits, bits + piece.count(), [](std::uint8_t bit) { return (bit & magnitude_bits) == saturated_bits; }));
   });
   if (zero_stage_ > 0) ranks_.sum(counts).wait();
-  if (tensor_.ranks() > 1) tensor_.sum(counts);
+  if (parts_.ranks() > 1) parts_.sum(counts);
   const float growth = std::exp2(1 / doubling_steps);
   saturated_ = {};
   for (std::size_t i = 0; i < states_.size(); ++i) {
     const FlatRange& range = store_.ranges()[i];
-    const auto elements = static_cast<double>((range.end - range.begin) * tensor_.ranks());
+    const auto elements = static_cast<double>((range.end - range.begin) * parts_.ranks());
     const double share = saturated[i] / elements;
     saturated_.elements += elements;
     saturated_.saturated += saturated[i];

@@ -26,17 +26,17 @@ struct SaturatedSums {
 // The scales of parameters at the FP8 levels that store FP8 (Peng et al., arXiv 2310.18313, section 2): weights in
 // fp16, which are the most precise there are, gradients in E4M3, from O2 on an optimizer's states in small types, and
 // at O3 a copy of the weights in E4M3 for the modules. Every tensor has a power of two for each: value = payload /
-// scale. The data and tensor ranks that hold it share the scales, so that payloads can be summed and any rank's part
+// scale. All ranks that hold it or a part of it share the scales, so that payloads can be summed and any rank's part
 // means the same.
 //
 // Flat tensors start at the first element of `place`, the elements of the store that they hold. Calls that are
-// collective are so over the data and tensor ranks, and block.
+// collective are so over the ranks that hold the same and those that hold the parts, and block.
 class TensorScales {
  public:
   // Of an FP8 group of the layout; `copy`: what the modules see of the weights. The store outlives this.
   enum class WeightCopy { none, e4m3 };
   TensorScales(const ParameterStore& store, const StateGroup& group, WeightCopy copy, GradientScaling scaling,
-               const DataParallel& ranks, const TensorParallel& tensor);
+               const DataParallel& ranks, const TensorParts& parts);
 
   // The scales of a parameter, by its index in the store's ranges, as checkpoints keep them.
   struct State {
@@ -72,7 +72,7 @@ class TensorScales {
   // Collective.
   void adapt(const at::Tensor& sums, FlatInterval place);
 
-  // Of the last adapt(), over all ranks that share the tensors; what several tensor ranks have counts more than once.
+  // Of the last adapt(), over all ranks that share the tensors; what several of them have counts more than once.
   const SaturatedSums& saturated() const { return saturated_; }
 
   // Of the gradients within `part`. What several tensor ranks have counts on the first of them.
@@ -92,8 +92,7 @@ class TensorScales {
   at::Tensor gradient_scale(std::size_t i) const { return gradient_scales_.narrow(0, static_cast<std::int64_t>(i), 1); }
   // The largest magnitudes within `place` by range, fp32.
   at::Tensor largest(const at::Tensor& values, FlatInterval place) const;
-  // In place the largest over the ranks that hold parts of the tensors: the tensor ranks, and with `are_sharded` the
-  // data ranks.
+  // In place the largest over the ranks that hold parts of the tensors, and with `are_sharded` over the data ranks.
   void agree(const at::Tensor& maxima, bool are_sharded) const;
   // Takes the scale of the weights of range i; `largest`: their largest magnitude before they are rounded with it.
   void set_weight_scale(std::size_t i, float scale, float largest);
@@ -106,7 +105,7 @@ class TensorScales {
 
   const ParameterStore& store_;
   DataParallel ranks_;
-  TensorParallel tensor_;
+  TensorParts parts_;
   WeightCopy copy_;
   GradientScaling scaling_;
   std::int64_t zero_stage_;

@@ -50,16 +50,20 @@ void add_group(const Partition& partition, const StateGroup& group, ByShard& sha
   // Of each tensor the maxima of weights, gradients and small moments and the count of saturated sums.
   if (!group.is_fp8) return;
   const double numbers = 3 + group.types.scaled_moments();
+  const auto maxima = group.kind == Kind::experts ? &TensorGradientShare::expert_maxima : &TensorGradientShare::maxima;
   for (TensorGradientShare& shard : shards)
-    shard.maxima += numbers * element_bytes(ElementType::float32) * static_cast<double>(group.parameters.size());
+    shard.*maxima += numbers * element_bytes(ElementType::float32) * static_cast<double>(group.parameters.size());
 }
 
 double tensor_gradient_seconds(const CostContext& context, const TensorGradientShare& share) {
   const CollectiveCost& collectives = context.collectives;
   const RankGroup heads = same_heads_group(context.mesh(), context.recipe().model);
-  const double agreement = share.maxima > 0 ? collectives.all_reduce(share.maxima, tensor_group(context.mesh())) : 0;
+  const auto agreement = [&](double bytes, const RankGroup& ranks) {
+    return bytes > 0 ? collectives.all_reduce(bytes, ranks) : 0;
+  };
   return collectives.all_reduce(share.whole_group, tensor_group(context.mesh())) +
-         collectives.all_reduce(share.same_heads, heads) + agreement;
+         collectives.all_reduce(share.same_heads, heads) + agreement(share.maxima, tensor_group(context.mesh())) +
+         agreement(share.expert_maxima, expert_parts_group(context.mesh()));
 }
 
 // Of all parameters: the few that keep their types at FP8 levels are neglected.
@@ -110,7 +114,7 @@ double update_seconds(const CostContext& context, std::size_t rank) {
 std::vector<TensorGradientShare> tensor_gradient_shares(const Partition& partition) {
   const auto ranks = static_cast<std::size_t>(partition.mesh.pipeline);
   std::vector<TensorGradientShare> fullest(ranks);
-  if (partition.mesh.tensor == 1) return fullest;
+  if (partition.mesh.tensor * partition.mesh.expert == 1) return fullest;
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     ByShard shards(static_cast<std::size_t>(partition.zero_stage() > 0 ? shard_group(partition.mesh).ranks : 1));
     for (std::size_t stage = rank; stage < partition.stages.size(); stage += ranks)
@@ -120,6 +124,7 @@ std::vector<TensorGradientShare> tensor_gradient_shares(const Partition& partiti
       fullest[rank].whole_group = std::max(fullest[rank].whole_group, shard.whole_group);
       fullest[rank].same_heads = std::max(fullest[rank].same_heads, shard.same_heads);
       fullest[rank].maxima = std::max(fullest[rank].maxima, shard.maxima);
+      fullest[rank].expert_maxima = std::max(fullest[rank].expert_maxima, shard.expert_maxima);
     }
   }
   return fullest;

@@ -12,8 +12,9 @@ namespace llmtrain {
 // data-parallel reduction, on the ZeRO shard that holds most of them.
 struct TensorGradientShare {
   double whole_group = 0;
-  double same_heads = 0;  // summed over the ranks that hold the same key-value heads
-  double maxima = 0;      // what the tensor group agrees on of FP8 states
+  double same_heads = 0;     // summed over the ranks that hold the same key-value heads
+  double maxima = 0;         // what the tensor group agrees on of FP8 states
+  double expert_maxima = 0;  // the same of experts, by the ranks that hold all of them
 };
 
 // By pipeline rank.

@@ -132,7 +132,7 @@ MatrixBytes matrix_bytes(const Plan& plan) {
     const RankGroups ranks(communicator, *plan.layout);
     ParameterStore store(plan.layout->graph(), group.parameters, ranks.shard_place());
     const MemoryWatch watch;
-    const ShardedParameters parameters(plan.layout->graph(), store, group, {}, ranks.data, ranks.tensor);
+    const ShardedParameters parameters(plan.layout->graph(), store, group, {}, ranks);
     bytes.reported = static_cast<double>(watch.memory().now()) / elements;
   });
   return bytes;

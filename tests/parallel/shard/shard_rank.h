@@ -50,7 +50,7 @@ struct ShardRank {
         parameters(layout.graph(), store, group,
                    {.optimizer = layout.recipe().training.optimizer,
                     .gradient_scaling = layout.recipe().precision.gradient_scaling},
-                   groups.data, groups.tensor) {}
+                   groups) {}
 
   RankGroups groups;
   const StateGroup& group;
