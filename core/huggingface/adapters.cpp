@@ -12,7 +12,9 @@
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/checkpoint/safetensors.h"
+#include "core/huggingface/adapter_places.h"
 #include "core/huggingface/huggingface_tensors.h"
+#include "core/huggingface/tensor_dtype.h"
 #include "core/json/json_text.h"
 
 namespace llmtrain {
@@ -38,20 +40,6 @@ std::vector<Adapted> adapted_matrices(const Graph& graph) {
         found.push_back({index, a, graph.adapter(block, ParameterRole::adapter_output, parameter.role)});
     }
   return found;
-}
-
-// The module of transformers that computes with the matrix, "model.layers.0.self_attn.q_proj".
-std::string module_of(const std::vector<HuggingfaceTensor>& tensors, const Graph& graph, std::size_t matrix) {
-  for (const HuggingfaceTensor& tensor : tensors) {
-    if (tensor.parameters.front() != matrix) continue;
-    if (tensor.parameters.size() > 1) break;
-    return tensor.name.substr(0, tensor.name.rfind('.'));
-  }
-  throw Error(
-      ExitCode::bad_recipe,
-      "/model/lora/targets: name " + graph.parameters[matrix].name +
-          ", which transformers keeps in one matrix with others, so that this adapter cannot be exported; export "
-          "the model with --to hf, which merges adapters");
 }
 
 Json config_of(const Graph& graph, HuggingfaceType type, const std::string& base, Json modules) {
@@ -89,17 +77,12 @@ void save_peft(const fs::path& folder, const Graph& graph, const NamedWeights& w
   if (!graph.model.lora)
     throw Error(ExitCode::bad_recipe, "/model/lora: is null, so there are no adapters to export; use --to hf");
   const HuggingfaceType type = huggingface_type_of(graph.model);
-  const std::vector<HuggingfaceTensor> places = huggingface_tensors(graph, type);
   Json modules = Json::array();
   std::vector<SafetensorsTensor> tensors;
-  for (const auto& [matrix, a, b] : adapted_matrices(graph)) {
-    const std::string module = module_of(places, graph, matrix);
-    modules.push_back(module);
-    for (const auto& [suffix, parameter] : {std::pair{".lora_A.weight", a}, std::pair{".lora_B.weight", b}}) {
-      const at::Tensor& weight = weights.at(parameter->name);
-      tensors.push_back({"base_model.model." + module + suffix, weight.scalar_type() == at::kFloat ? "F32" : "BF16",
-                         parameter->shape, weight.data_ptr()});
-    }
+  for (const AdapterPlace& place : adapter_places(graph, type)) {
+    if (modules.empty() || modules.back() != place.module) modules.push_back(place.module);
+    const at::Tensor& weight = weights.at(place.parameter->name);
+    tensors.push_back({place.tensor, dtype_name(weight.scalar_type()), place.parameter->shape, weight.data_ptr()});
   }
   std::error_code error;
   fs::create_directories(folder, error);

@@ -20,4 +20,9 @@ NamedWeights merge_adapters(const Graph& graph, NamedWeights weights);
 void save_peft(const std::filesystem::path& folder, const Graph& graph, const NamedWeights& weights,
                const std::string& base);
 
+// Loads such a folder, as PEFT wrote it or save_peft() did: the weights of the adapters of the Graph's model. fp16
+// becomes fp32. Throws Error(missing_input); Error(bad_data) for a kind of adapter that model.lora has no keys for, and
+// for tensors that are missing, unexpected or of another shape; Error(bad_recipe) where rank or alpha disagree.
+NamedWeights load_peft(const std::filesystem::path& folder, const Graph& graph);
+
 }  // namespace llmtrain

@@ -178,11 +178,12 @@ struct LearningRateRecipe {
 
 struct TrainingRecipe {
   std::int64_t steps = 0;
-  std::optional<std::string> init_from;  // a checkpoint folder, or "hf:DIR"
-  std::int64_t evaluate_every = 0;       // 0: never
-  std::int64_t evaluate_batches = 0;     // global batches per evaluation; 0: the whole validation data
-  double clip_norm = 1;                  // 0: off
-  std::int64_t skip_limit = 10;          // 0: none
+  std::optional<std::string> init_from;      // a checkpoint folder, or "hf:DIR"
+  std::optional<std::string> adapters_from;  // a folder of PEFT
+  std::int64_t evaluate_every = 0;           // 0: never
+  std::int64_t evaluate_batches = 0;         // global batches per evaluation; 0: the whole validation data
+  double clip_norm = 1;                      // 0: off
+  std::int64_t skip_limit = 10;              // 0: none
   std::int64_t rollbacks = 0;
   std::vector<std::string> freeze;  // patterns of names, in which * stands for any text
   OptimizerRecipe optimizer;

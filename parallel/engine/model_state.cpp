@@ -285,8 +285,9 @@ void load_weights(LocalModel& model, const CheckpointReader& checkpoint) {
 
 void load_weights(LocalModel& model, const NamedWeights& weights) {
   for_owned(model, [&](const OwnedElements& elements, ShardedParameters& memory) {
-    if (elements.parameter->adapts && !weights.contains(elements.parameter->name)) return;
-    const at::Tensor part = cut(weights.at(elements.parameter->name), elements.part);
+    const auto given = weights.find(elements.parameter->name);
+    if (given == weights.end()) return;
+    const at::Tensor part = cut(given->second, elements.part);
     elements.in(memory.incoming()).copy_(part.slice(0, elements.begin, elements.end));
   });
   publish(model);

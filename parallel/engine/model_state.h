@@ -36,7 +36,8 @@ StateSlices state_slices(const LocalModel& model);
 // Error(bad_data) if a tensor is missing or has another shape.
 void load_state(LocalModel& model, const CheckpointReader& checkpoint);
 
-// Loads only the weights, from a checkpoint (its master weights if it has them) or from named tensors.
+// Loads only the weights, from a checkpoint (its master weights if it has them), which may lack those of adapters, or
+// from named tensors. What is not given keeps its values.
 void load_weights(LocalModel& model, const CheckpointReader& checkpoint);
 void load_weights(LocalModel& model, const NamedWeights& weights);
 

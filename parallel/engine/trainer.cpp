@@ -15,6 +15,7 @@
 #include "core/base/fault_point.h"
 #include "core/base/log.h"
 #include "core/checkpoint/checkpoint.h"
+#include "core/huggingface/adapters.h"
 #include "core/huggingface/huggingface.h"
 #include "core/recipe/recipe_io.h"
 #include "parallel/comm/agreement.h"
@@ -106,6 +107,7 @@ Trainer::Trainer(std::shared_ptr<const Layout> layout, Communicator& communicato
       model_(std::move(layout), communicator, device),
       runner_(model_) {
   if (const auto& source = recipe().training.init_from) load_first_weights(model_, *source);
+  if (const auto& folder = recipe().training.adapters_from) load_weights(model_, load_peft(*folder, model_.graph()));
 }
 
 StepResult Trainer::step(StopRequest stop) {

@@ -117,6 +117,23 @@ class Adapters(unittest.TestCase):
     def test_every_matrix_of_llama(self):
         self.check("llama", rank=4, alpha=8, targets=EVERY)
 
+    def test_adapters_of_peft_go_on(self):
+        with tempfile.TemporaryDirectory() as folder:
+            case = Case(Path(folder), "llama", rank=4, alpha=8, targets=["*.query.weight", "*.down.weight"])
+            torch.manual_seed(11)
+            base = transformers.AutoModelForCausalLM.from_pretrained(case.folder / "model")
+            theirs = peft.get_peft_model(base, peft.LoraConfig(
+                r=4, lora_alpha=8, target_modules=["q_proj", "down_proj"], init_lora_weights=False))
+            theirs.save_pretrained(case.folder / "saved")
+            rows, expected = case.run("ours", adapters_from="saved"), case.train(theirs)
+            difference, index = program.worst(rows, expected, "loss")
+            self.assertLessEqual(difference, LOSS, f"loss of row {index}")
+            for change, words in ({"rank": 8}, "/model/lora/rank"), ({"targets": ["*.query.weight"]}, "belongs to no"):
+                case.recipe["model"]["lora"] = {"rank": 4, "alpha": 8, "targets": ["*.query.weight", "*.down.weight"],
+                                                **change}
+                with self.assertRaisesRegex(AssertionError, words):
+                    case.run(f"refused-{words[:5].strip('/')}", adapters_from="saved")
+
     def test_gpt2(self):
         self.check("gpt2", rank=3, alpha=6, targets=APART)
 

@@ -95,6 +95,8 @@ void describe_training(KeyVisitor& keys, TrainingRecipe& training) {
                         "\"hf:\" and a Hugging Face model's folder.",
                         "model.from, else null"},
                        training.init_from, {TextKind::checkpoint_source});
+    keys.nullable_text({"adapters_from", "Source of model.lora's initial weights: null (random), or a folder of PEFT."},
+                       training.adapters_from, {TextKind::path});
     keys.integer({"evaluate_every", "Steps between evaluations; 0: never."}, training.evaluate_every, interval_range);
     keys.integer({"evaluate_batches", "Global batches per evaluation; 0: all validation data."},
                  training.evaluate_batches, interval_range);

@@ -27,6 +27,7 @@ constexpr std::array rules{
     ResumeRule{"/batch/sequence_length", "the run's position in its data counts samples of this length"},
     ResumeRule{"/training/steps", ""},
     ResumeRule{"/training/init_from", "the run has started from it"},
+    ResumeRule{"/training/adapters_from", "the run has started from it"},
     ResumeRule{"/training/evaluate_every", ""},
     ResumeRule{"/training/evaluate_batches", ""},
     ResumeRule{"/training/clip_norm", "all updates of a run are clipped alike"},

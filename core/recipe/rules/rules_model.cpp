@@ -33,6 +33,11 @@ Verdict check_head_dim(const Recipe& recipe, const Known&) {
   return must_be_multiple(recipe.model.head_dim, 2, "2 where model.position is rope");
 }
 
+Verdict check_adapters(const Recipe& recipe, const Known&) {
+  if (!recipe.training.adapters_from || recipe.model.lora) return {};
+  return Refusal{"names a folder, but model.lora is null", "must be null in a model without adapters", "null"};
+}
+
 Verdict check_rope_scaling(const Recipe& recipe, const Known&) {
   if (!recipe.model.rope_scaling || recipe.model.position == Position::rope) return {};
   return Refusal{"scales no positions", "needs model.position \"rope\"", "null"};
@@ -191,6 +196,7 @@ std::vector<Rule> model_rules() {
       {"/model/head_dim",
        {"/model/heads", "/model/hidden_size", "/model/position", "/model/architecture"},
        check_head_dim},
+      {"/training/adapters_from", {"/model/lora"}, check_adapters},
       {"/model/rope_scaling", {"/model/position", "/model/architecture"}, check_rope_scaling},
       {"/model/rope_scaling/high_frequency_factor",
        {"/model/rope_scaling/low_frequency_factor", "/model/rope_scaling/type"},

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/checkpoint/safetensors.h"
+#include "core/huggingface/adapter_places.h"
+#include "core/huggingface/adapters.h"
+#include "core/huggingface/huggingface_tensors.h"
+#include "core/huggingface/tensor_dtype.h"
+#include "core/json/json_file.h"
+
+namespace llmtrain {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+// A key of adapter_config.json that changes what adapters compute, with the only value that is known here.
+struct Fixed {
+  const char* key;
+  json value;
+};
+
+const std::vector<Fixed>& fixed_keys() {
+  static const std::vector<Fixed> keys{{"peft_type", "LORA"},
+                                       {"bias", "none"},
+                                       {"use_rslora", false},
+                                       {"use_dora", false},
+                                       {"rank_pattern", json::object()},
+                                       {"alpha_pattern", json::object()},
+                                       {"modules_to_save", nullptr},
+                                       {"trainable_token_indices", nullptr},
+                                       {"layer_replication", nullptr},
+                                       {"lora_bias", false},
+                                       {"target_parameters", nullptr},
+                                       {"use_qalora", false}};
+  return keys;
+}
+
+void check_config(const fs::path& file, const LoraRecipe& lora) {
+  const auto config = parse_json<json>(read_text_file(file), file.string());
+  if (!config.is_object()) throw Error(ExitCode::bad_data, file.string() + ": is no object");
+  for (const auto& [key, value] : fixed_keys())
+    if (const auto found = config.find(key); found != config.end() && *found != value)
+      throw Error(ExitCode::bad_data, file.string() + ": " + key + " is " + quoted_text(found->dump()) +
+                                          "; adapters are read where it is " + value.dump());
+  // Methods of PEFT that begin by changing the weights which are adapted.
+  const auto first = config.find("init_lora_weights");
+  if (first != config.end() && first->is_string() && *first != "gaussian")
+    throw Error(ExitCode::bad_data, file.string() + ": init_lora_weights is " + quoted_text(first->dump()) +
+                                        "; adapters are read over weights that were not changed with them");
+  const auto differs = [&](const char* key, double ours) {
+    const auto found = config.find(key);
+    return found == config.end() || !found->is_number() || found->get<double>() != ours;
+  };
+  const auto refuse = [&](const char* key, const char* pointer, double ours) {
+    throw Error(ExitCode::bad_recipe, std::string("/model/lora/") + pointer + ": is " + json(ours).dump() +
+                                          ", but not " + key + " in " + file.string() + "; the two must be the same");
+  };
+  if (differs("r", static_cast<double>(lora.rank))) refuse("r", "rank", static_cast<double>(lora.rank));
+  if (differs("lora_alpha", lora.alpha)) refuse("lora_alpha", "alpha", lora.alpha);
+}
+
+at::Tensor copy_of(const SafetensorsFile& file, const SafetensorsEntry& entry) {
+  at::Tensor tensor = at::empty(entry.shape, at::dtype(tensor_type(entry.dtype)));
+  const auto bytes = file.bytes(entry);
+  if (!bytes.empty()) std::memcpy(tensor.data_ptr(), bytes.data(), bytes.size());
+  // fp32 holds every fp16 value.
+  return tensor.scalar_type() == at::kHalf ? tensor.to(at::kFloat) : tensor;
+}
+
+}  // namespace
+
+NamedWeights load_peft(const fs::path& folder, const Graph& graph) {
+  if (!graph.model.lora)
+    throw Error(ExitCode::bad_recipe, "/model/lora: is null, so that there are no adapters to load " + folder.string() +
+                                          " into; set its rank, alpha and targets");
+  check_config(folder / "adapter_config.json", *graph.model.lora);
+  const fs::path path = folder / "adapter_model.safetensors";
+  const SafetensorsFile file(path);
+  std::set<std::string> unused;
+  for (const SafetensorsEntry& entry : file.entries()) unused.insert(entry.name);
+  NamedWeights weights;
+  for (const AdapterPlace& place : adapter_places(graph, huggingface_type_of(graph.model))) {
+    const SafetensorsEntry* entry = file.find(place.tensor);
+    const std::string where = path.string() + ": " + quoted_text(place.tensor);
+    if (entry == nullptr)
+      throw Error(ExitCode::bad_data,
+                  where + " is missing; model.lora.targets must name what the adapter was made for");
+    if (entry->shape != place.parameter->shape)
+      throw Error(ExitCode::bad_data, where + " has the shape " + json(entry->shape).dump() +
+                                          "; the recipe's model has " + json(place.parameter->shape).dump());
+    if (tensor_type(entry->dtype) == at::ScalarType::Undefined)
+      throw Error(ExitCode::bad_data, where + " is of dtype " + entry->dtype + "; F32, BF16 or F16 is needed");
+    weights[place.parameter->name] = copy_of(file, *entry);
+    unused.erase(place.tensor);
+  }
+  if (!unused.empty())
+    throw Error(ExitCode::bad_data,
+                path.string() + ": " + quoted_text(*unused.begin()) +
+                    " belongs to no adapter of the recipe's model; model.lora.targets must name its "
+                    "matrix");
+  return weights;
+}
+
+}  // namespace llmtrain
