@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <vector>
@@ -15,17 +14,17 @@
 #include "core/huggingface/huggingface_tensors.h"
 #include "core/huggingface/tensor_dtype.h"
 #include "core/json/json_file.h"
+#include "core/json/json_text.h"
 
 namespace llmtrain {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
 // A key of adapter_config.json that changes what adapters compute, with the only value that is known here.
 struct Fixed {
   const char* key;
-  json value;
+  Json value;
 };
 
 const std::vector<Fixed>& fixed_keys() {
@@ -33,8 +32,8 @@ const std::vector<Fixed>& fixed_keys() {
                                        {"bias", "none"},
                                        {"use_rslora", false},
                                        {"use_dora", false},
-                                       {"rank_pattern", json::object()},
-                                       {"alpha_pattern", json::object()},
+                                       {"rank_pattern", Json::object()},
+                                       {"alpha_pattern", Json::object()},
                                        {"modules_to_save", nullptr},
                                        {"trainable_token_indices", nullptr},
                                        {"layer_replication", nullptr},
@@ -45,7 +44,7 @@ const std::vector<Fixed>& fixed_keys() {
 }
 
 void check_config(const fs::path& file, const LoraRecipe& lora) {
-  const auto config = parse_json<json>(read_text_file(file), file.string());
+  const auto config = parse_json<Json>(read_text_file(file), file.string());
   if (!config.is_object()) throw Error(ExitCode::bad_data, file.string() + ": is no object");
   for (const auto& [key, value] : fixed_keys())
     if (const auto found = config.find(key); found != config.end() && *found != value)
@@ -61,7 +60,7 @@ void check_config(const fs::path& file, const LoraRecipe& lora) {
     return found == config.end() || !found->is_number() || found->get<double>() != ours;
   };
   const auto refuse = [&](const char* key, const char* pointer, double ours) {
-    throw Error(ExitCode::bad_recipe, std::string("/model/lora/") + pointer + ": is " + json(ours).dump() +
+    throw Error(ExitCode::bad_recipe, std::string("/model/lora/") + pointer + ": is " + Json(ours).dump() +
                                           ", but not " + key + " in " + file.string() + "; the two must be the same");
   };
   if (differs("r", static_cast<double>(lora.rank))) refuse("r", "rank", static_cast<double>(lora.rank));
@@ -95,8 +94,8 @@ NamedWeights load_peft(const fs::path& folder, const Graph& graph) {
       throw Error(ExitCode::bad_data,
                   where + " is missing; model.lora.targets must name what the adapter was made for");
     if (entry->shape != place.parameter->shape)
-      throw Error(ExitCode::bad_data, where + " has the shape " + json(entry->shape).dump() +
-                                          "; the recipe's model has " + json(place.parameter->shape).dump());
+      throw Error(ExitCode::bad_data, where + " has the shape " + Json(entry->shape).dump() +
+                                          "; the recipe's model has " + Json(place.parameter->shape).dump());
     if (tensor_type(entry->dtype) == at::ScalarType::Undefined)
       throw Error(ExitCode::bad_data, where + " is of dtype " + entry->dtype + "; F32, BF16 or F16 is needed");
     weights[place.parameter->name] = copy_of(file, *entry);
