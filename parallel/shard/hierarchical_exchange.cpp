@@ -65,23 +65,6 @@ struct Ranks {
   auto nodes() const { return static_cast<std::size_t>(across.ranks()); }
 };
 
-// One of two steps.
-class Step {
- public:
-  Step(const RowMessages& ranks, at::Tensor rows, const Numbers& sent, at::Tensor result, const Numbers& received)
-      : rows_(std::move(rows)), result_(std::move(result)), handle_(ranks.start(rows_, sent, result_, received)) {}
-
-  at::Tensor wait() {
-    handle_.wait();
-    rows_.reset();
-    return std::move(result_);
-  }
-
- private:
-  at::Tensor rows_, result_;
-  Handle handle_;  // last: it is done with the tensors' memory before they go
-};
-
 // `numbers.own` is a table [nodes, node size], likewise `arriving`; `relayed` [node size, nodes] are the rows of each
 // rank of this node for each node.
 class ToExperts final : public RowTransfer {
@@ -93,15 +76,15 @@ class ToExperts final : public RowTransfer {
         result_(std::move(result)) {
     const Numbers received = row_sums(relayed_, ranks.node_size());
     const Numbers by_place = transposed(numbers.own, ranks.nodes(), ranks.node_size());
-    first_.emplace(ranks.inside, transposed(rows, numbers.own, ranks.nodes()), row_sums(by_place, ranks.node_size()),
-                   empty_rows(rows, received), received);
+    first_ = ranks.inside.start(transposed(rows, numbers.own, ranks.nodes()), row_sums(by_place, ranks.node_size()),
+                                empty_rows(rows, received), received);
   }
 
   void advance() override {
     if (second_) return;
     at::Tensor rows = transposed(first_->wait(), relayed_, ranks_.node_size());
     const Numbers by_node = transposed(relayed_, ranks_.node_size(), ranks_.nodes());
-    second_.emplace(ranks_.across, std::move(rows), row_sums(by_node, ranks_.nodes()), std::move(result_), arriving_);
+    second_ = ranks_.across.start(std::move(rows), row_sums(by_node, ranks_.nodes()), std::move(result_), arriving_);
   }
 
   at::Tensor wait() override {
@@ -113,7 +96,7 @@ class ToExperts final : public RowTransfer {
   const Ranks& ranks_;
   Numbers relayed_, arriving_;
   at::Tensor result_;
-  std::optional<Step> first_, second_;
+  std::optional<RowsUnderWay> first_, second_;
 };
 
 class FromExperts final : public RowTransfer {
@@ -124,7 +107,7 @@ class FromExperts final : public RowTransfer {
         own_(transposed(numbers.own, ranks.nodes(), ranks.node_size())),
         result_(std::move(result)) {
     const Numbers received = row_sums(by_node_, ranks.nodes());
-    first_.emplace(ranks.across, rows, row_sums(numbers.arriving, ranks.nodes()), empty_rows(rows, received), received);
+    first_ = ranks.across.start(rows, row_sums(numbers.arriving, ranks.nodes()), empty_rows(rows, received), received);
   }
 
   void advance() override {
@@ -132,8 +115,8 @@ class FromExperts final : public RowTransfer {
     at::Tensor rows = transposed(first_->wait(), by_node_, ranks_.nodes());
     const Numbers by_rank = transposed(by_node_, ranks_.nodes(), ranks_.node_size());
     at::Tensor received = empty_rows(rows, own_);
-    second_.emplace(ranks_.inside, std::move(rows), row_sums(by_rank, ranks_.node_size()), std::move(received),
-                    row_sums(own_, ranks_.node_size()));
+    second_ = ranks_.inside.start(std::move(rows), row_sums(by_rank, ranks_.node_size()), std::move(received),
+                                  row_sums(own_, ranks_.node_size()));
   }
 
   at::Tensor wait() override {
@@ -146,7 +129,7 @@ class FromExperts final : public RowTransfer {
   const Ranks& ranks_;
   Numbers by_node_, own_;  // tables [nodes, node size] and [node size, nodes]
   at::Tensor result_;
-  std::optional<Step> first_, second_;
+  std::optional<RowsUnderWay> first_, second_;
 };
 
 class HierarchicalExchange final : public ExpertRanks {

@@ -9,18 +9,12 @@ namespace {
 
 class LinearTransfer final : public RowTransfer {
  public:
-  LinearTransfer(at::Tensor rows, at::Tensor result, Handle handle)
-      : rows_(std::move(rows)), result_(std::move(result)), handle_(std::move(handle)) {}
+  explicit LinearTransfer(RowsUnderWay rows) : rows_(std::move(rows)) {}
 
-  at::Tensor wait() override {
-    handle_.wait();
-    rows_.reset();
-    return std::move(result_);
-  }
+  at::Tensor wait() override { return rows_.wait(); }
 
  private:
-  at::Tensor rows_, result_;
-  Handle handle_;  // last: it is done with the tensors' memory before they go
+  RowsUnderWay rows_;
 };
 
 class LinearExchange final : public ExpertRanks {
@@ -40,7 +34,7 @@ class LinearExchange final : public ExpertRanks {
     const bool leaves = way == RowsWay::to_experts;
     const auto& sent = leaves ? numbers.own : numbers.arriving;
     const auto& received = leaves ? numbers.arriving : numbers.own;
-    return std::make_unique<LinearTransfer>(rows, result, messages_.start(rows, sent, result, received));
+    return std::make_unique<LinearTransfer>(messages_.start(rows, sent, result, received));
   }
 
  private:

@@ -5,15 +5,17 @@
 
 namespace llmtrain {
 
-Handle RowMessages::start(const at::Tensor& rows, std::span<const std::int64_t> sent, const at::Tensor& result,
-                          std::span<const std::int64_t> received) const {
+RowsUnderWay RowMessages::start(at::Tensor rows, std::span<const std::int64_t> sent, at::Tensor result,
+                                std::span<const std::int64_t> received) const {
   const auto elements = [&](std::span<const std::int64_t> numbers) {
     std::vector<std::int64_t> counts(numbers.begin(), numbers.end());
     for (std::int64_t& count : counts) count *= rows.size(1);
     return counts;
   };
   const std::vector<std::int64_t> input = elements(sent), output = elements(received);
-  return communicator_->all_to_all_v(group_, Purpose::expert, array_of(rows), array_of(result), {input, output});
+  Handle handle =
+      communicator_->all_to_all_v(group_, Purpose::expert, array_of(rows), array_of(result), {input, output});
+  return {std::move(rows), std::move(result), std::move(handle)};
 }
 
 std::vector<std::int64_t> RowMessages::exchange(std::span<const std::int64_t> numbers) const {
