@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/recipe/checkpoint_source.h"
 #include "core/recipe/hints.h"
 #include "core/recipe/keys/key_table.h"
 
@@ -53,7 +54,7 @@ bool is_usable(std::string_view text, TextKind kind) {
     return text.size() <= 200 && text != "." && text != ".." && text.find('/') == std::string_view::npos;
   }
   // PATH_MAX on Linux.
-  return text.size() <= 4096 && !(kind == TextKind::checkpoint_source && text == "hf:");
+  return text.size() <= 4096 && !(kind == TextKind::checkpoint_source && text == huggingface_prefix);
 }
 
 // `path` as an absolute path: relative ones are resolved against `folder`, which is first made absolute and free of
@@ -260,7 +261,9 @@ std::string WrittenValue::resolved(const std::string& text, const TextRule& rule
     case TextKind::path_or_name:
       return text.find('/') != std::string::npos || text.ends_with(".json") ? absolute_path(text, folder) : text;
     case TextKind::checkpoint_source:
-      return text.starts_with("hf:") ? "hf:" + absolute_path(text.substr(3), folder) : absolute_path(text, folder);
+      if (const auto huggingface = huggingface_folder(text))
+        return std::string(huggingface_prefix) + absolute_path(*huggingface, folder);
+      return absolute_path(text, folder);
     case TextKind::plain:
     case TextKind::name:
     case TextKind::working_path:

@@ -17,6 +17,7 @@
 #include "core/checkpoint/checkpoint.h"
 #include "core/huggingface/adapters.h"
 #include "core/huggingface/huggingface.h"
+#include "core/recipe/checkpoint_source.h"
 #include "core/recipe/recipe_io.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/engine/batch_loader.h"
@@ -25,8 +26,6 @@
 
 namespace llmtrain {
 namespace {
-
-constexpr std::string_view huggingface_prefix = "hf:";
 
 // `role` names the key of the recipe in error messages.
 Dataset open_data(const Recipe& recipe, const std::vector<DataSource>& sources, bool shuffle, const std::string& role) {
@@ -60,10 +59,8 @@ std::filesystem::path newest_checkpoint_of(const std::filesystem::path& run, Com
 }
 
 void load_first_weights(LocalModel& model, const std::string& source) {
-  if (source.starts_with(huggingface_prefix)) {
-    load_weights(model, load_huggingface(source.substr(huggingface_prefix.size()), model.graph()));
-    return;
-  }
+  if (const auto folder = huggingface_folder(source))
+    return load_weights(model, load_huggingface(*folder, model.graph()));
   Communicator& communicator = model.groups().communicator();
   std::error_code unknown;
   const bool is_run = std::filesystem::is_directory(std::filesystem::path(source) / "checkpoints", unknown);

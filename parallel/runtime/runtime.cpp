@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -16,6 +15,7 @@
 #include "core/base/log.h"
 #include "core/graph/adapters.h"
 #include "core/huggingface/adapters.h"
+#include "core/recipe/checkpoint_source.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/local/local_world.h"
@@ -63,9 +63,7 @@ ExitCode fail(Communicator& communicator, const Error& error) {
 // As which folder or name PEFT may find the model that adapters were trained over; empty: it is not one of
 // transformers.
 std::string base_model_of(const Recipe& recipe) {
-  constexpr std::string_view prefix = "hf:";
-  const std::string source = recipe.training.init_from.value_or("");
-  return source.starts_with(prefix) ? source.substr(prefix.size()) : "";
+  return huggingface_folder(recipe.training.init_from.value_or("")).value_or("");
 }
 
 // Only the first rank prints progress; the others print errors.

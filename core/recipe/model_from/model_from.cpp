@@ -7,6 +7,7 @@
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/json/json_file.h"
+#include "core/recipe/checkpoint_source.h"
 #include "core/recipe/model_from/huggingface_config.h"
 #include "core/recipe/recipe_difference.h"
 #include "core/recipe/recipe_io.h"
@@ -18,7 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* pointer = "/model/from";
-constexpr std::string_view huggingface_prefix = "hf:";
 
 // The source as an absolute path, with its prefix. None where it is absent or unusable, which the reader reports.
 std::optional<std::string> source_of(const Document& document, const fs::path& folder) {
@@ -46,8 +46,8 @@ ModelRecipe model_of_run(const fs::path& file, const Json& recipe) {
 }
 
 ModelOrigin read_origin(const std::string& source) {
-  if (source.starts_with(huggingface_prefix)) {
-    const fs::path folder = source.substr(huggingface_prefix.size());
+  if (const auto huggingface = huggingface_folder(source)) {
+    const fs::path folder = *huggingface;
     return {model_recipe_from_huggingface(folder), (folder / "config.json").string()};
   }
   const fs::path folder = source;
