@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/graph/adapters.h"
 
-#include <spdlog/fmt/fmt.h>
-
 #include <cmath>
 #include <cstddef>
 #include <string>
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/graph/high_precision.h"
 
 namespace llmtrain {
 namespace {
@@ -31,16 +28,10 @@ Parameter make(const Parameter& matrix, const std::string& name, ParameterRole r
 }  // namespace
 
 Adapters::Adapters(std::optional<LoraRecipe> recipe)
-    : recipe_(std::move(recipe)), is_used_(recipe_ ? recipe_->targets.size() : 0) {}
+    : recipe_(std::move(recipe)), targets_(recipe_ ? recipe_->targets : std::vector<std::string>{}) {}
 
 std::vector<Parameter> Adapters::of(const Parameter& matrix) {
-  if (!recipe_ || !can_be_adapted(matrix)) return {};
-  bool is_target = false;
-  for (std::size_t i = 0; i < is_used_.size(); ++i) {
-    if (!matches(recipe_->targets[i], matrix.name)) continue;
-    is_used_[i] = is_target = true;
-  }
-  if (!is_target) return {};
+  if (!can_be_adapted(matrix) || !targets_.match(matrix.name)) return {};
   const std::int64_t output = matrix.shape.front(), input = matrix.shape.back();
   Parameter a = make(matrix, "lora_a", ParameterRole::adapter_input, recipe_->rank, input);
   Parameter b = make(matrix, "lora_b", ParameterRole::adapter_output, output, recipe_->rank);
@@ -55,13 +46,7 @@ std::vector<Parameter> Adapters::of(const Parameter& matrix) {
 void Adapters::require_used() const {
   if (recipe_ && recipe_->targets.empty())
     throw Error(ExitCode::bad_recipe, "/model/lora/targets: is empty; must name matrices to adapt");
-  for (std::size_t i = 0; i < is_used_.size(); ++i)
-    if (!is_used_[i])
-      throw Error(ExitCode::bad_recipe,
-                  fmt::format("/model/lora/targets/{}: \"{}\" matches no matrix of a layer outside of its routed "
-                              "experts; must match names such as \"layers.0.attention.query.weight\", with * for any "
-                              "text",
-                              i, recipe_->targets[i]));
+  targets_.require_used("/model/lora/targets", "matrix of a layer outside of its routed experts");
 }
 
 ModelRecipe without_adapters(ModelRecipe model) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/graph/graph.h"
+#include "core/graph/name_patterns.h"
 
 namespace llmtrain {
 
@@ -23,7 +24,7 @@ class Adapters {
 
  private:
   std::optional<LoraRecipe> recipe_;
-  std::vector<bool> is_used_;  // of the patterns
+  NamePatterns targets_;  // none without a recipe
 };
 
 // The same model without adapters.

@@ -8,7 +8,7 @@
 #include <cstddef>
 
 #include "core/base/error.h"
-#include "core/graph/high_precision.h"
+#include "core/graph/name_patterns.h"
 
 namespace llmtrain {
 namespace {
@@ -23,19 +23,10 @@ constexpr std::array<std::array<Role, 3>, 4> joined = {{
     {Role::ffn_gate_bias, Role::ffn_up_bias, Role::ffn_up_bias},
 }};
 
-void freeze_matches(Graph& graph, const std::vector<std::string>& patterns) {
-  for (std::size_t i = 0; i < patterns.size(); ++i) {
-    bool is_used = false;
-    for (Parameter& parameter : graph.parameters) {
-      if (!matches(patterns[i], parameter.name)) continue;
-      parameter.is_frozen = is_used = true;
-    }
-    if (!is_used)
-      throw Error(ExitCode::bad_recipe,
-                  fmt::format("/training/freeze/{}: \"{}\" matches no parameter; must match names such as "
-                              "\"layers.0.attention.query.weight\", with * for any text",
-                              i, patterns[i]));
-  }
+void freeze_matches(Graph& graph, NamePatterns patterns) {
+  for (Parameter& parameter : graph.parameters)
+    if (patterns.match(parameter.name)) parameter.is_frozen = true;
+  patterns.require_used("/training/freeze", "parameter");
 }
 
 // Where of the block's parameters of these roles some are frozen, all must be.
@@ -57,7 +48,7 @@ void require_joint(const Graph& graph, const Block& block, const std::array<Role
 void freeze(Graph& graph, const std::vector<std::string>& patterns) {
   if (graph.model.lora)
     for (Parameter& parameter : graph.parameters) parameter.is_frozen = !parameter.adapts;
-  freeze_matches(graph, patterns);
+  freeze_matches(graph, NamePatterns(patterns));
   for (const Block& block : graph.blocks)
     for (const std::array<Role, 3>& roles : joined) require_joint(graph, block, roles);
   if (std::ranges::all_of(graph.parameters, &Parameter::is_frozen))

@@ -10,7 +10,4 @@ namespace llmtrain {
 // pattern matches no layer's matrix.
 void keep_precision(Graph& graph, const HighPrecisionRecipe& high_precision);
 
-// Whether the whole text matches the pattern, in which * stands for any text and all else for itself.
-bool matches(std::string_view pattern, std::string_view text);
-
 }  // namespace llmtrain

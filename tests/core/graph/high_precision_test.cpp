@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/graph/name_patterns.h"
 #include "tests/core/graph/models.h"
 
 namespace llmtrain {
