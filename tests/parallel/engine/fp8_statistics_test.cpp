@@ -68,8 +68,9 @@ TEST_CASE("the tensors of a run have the signal to noise ratio of their format",
 TEST_CASE("every element of a step is measured once", "[ranks]") {
   const TrainingSetting setting;
   const auto elements = [&](const RankCase& layout) {
+    const std::vector<StepResult> results = results_of(setting, layout, 2);
     std::vector<double> counts;
-    for (const Fp8Representation& of : results_of(setting, layout, 2)[1].fp8) counts.push_back(of.elements);
+    for (const Fp8Representation& of : results.at(1).fp8) counts.push_back(of.elements);
     return counts;
   };
   // Of three layers: 8 sequences of 24 tokens; 4 micro-batches, each of which casts the weights.
