@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#define CATCH_CONFIG_RUNNER
-#include <catch2/catch.hpp>
 #include <cstdlib>
 #include <string>
+
+#include "tests/support/catch_runner.h"
 
 namespace {
 
@@ -19,5 +19,5 @@ void fix_seed_of_properties() {
 
 int main(int count, char** arguments) {
   fix_seed_of_properties();
-  return Catch::Session().run(count, arguments);
+  return llmtrain::test::run_test_cases(count, arguments);
 }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The suite as one rank of an MPI world: all ranks run the same cases in the same order.
-#define CATCH_CONFIG_RUNNER
-#include <catch2/catch.hpp>
 #include <stdexcept>
 
 #include "parallel/comm/mpi/mpi_world.h"
 #include "tests/parallel/comm/rank_harness.h"
+#include "tests/support/catch_runner.h"
 
 namespace llmtrain::test {
 namespace {
@@ -38,7 +37,7 @@ void expect(bool condition, const std::string& message) {
 
 int main(int count, char* arguments[]) {
   llmtrain::test::communicator() = llmtrain::test::with_layer(llmtrain::join_mpi_world({.watchdog_seconds = 60}));
-  const int failures = Catch::Session().run(count, arguments);
+  const int failures = llmtrain::test::run_test_cases(count, arguments);
   llmtrain::test::communicator().reset();
   return failures == 0 ? 0 : 1;
 }
