@@ -1,21 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <CLI/CLI.hpp>
-#include <filesystem>
 #include <memory>
 #include <string>
-#include <system_error>
-#include <vector>
 
 #include "apps/llmtrain/checkpoint_diff.h"
+#include "apps/llmtrain/checkpoint_exchange.h"
 #include "apps/llmtrain/checkpoint_inspect.h"
 #include "apps/llmtrain/checkpoint_source.h"
 #include "apps/llmtrain/commands.h"
-#include "apps/llmtrain/launch/executable_recipe.h"
-#include "apps/llmtrain/runtime.h"
 #include "apps/llmtrain/standard_streams.h"
 #include "core/base/error.h"
 #include "core/checkpoint/checkpoint.h"
-#include "core/tokenizer/open_tokenizer.h"
 
 namespace llmtrain::app {
 namespace {
@@ -23,8 +18,6 @@ namespace {
 struct CheckpointOptions {
   std::string source;
   std::string other;
-  std::string destination;
-  std::string format;
   bool json = false;
 };
 
@@ -62,35 +55,6 @@ int show_difference(const CheckpointOptions& options) {
   return 0;
 }
 
-void require_new_folder(const std::string& destination) {
-  std::error_code failed;
-  const auto status = std::filesystem::status(destination, failed);
-  // An empty folder may have been made for this; anything else could be overwritten by mistake.
-  const bool free = !std::filesystem::exists(status) ||
-                    (std::filesystem::is_directory(status) && std::filesystem::is_empty(destination, failed));
-  if (destination.empty() || !free) {
-    throw Error(ExitCode::cannot_write,
-                "\"" + destination + "\": exists already and is not an empty folder; name a new one");
-  }
-}
-
-int export_to(const CheckpointOptions& options) {
-  // Before the checkpoint and LibTorch are loaded, which takes longer.
-  require_new_folder(options.destination);
-  const CheckpointSource source = open_source(options.source, {});
-  require_executable(source.recipe, source.checkpoint.string());
-  // Before the model is written: a folder without its tokenizer would be half an export.
-  const TokenizerRecipe& tokenizer = source.recipe.data.tokenizer;
-  open_tokenizer(tokenizer, source.recipe.model.vocab_size);
-  const bool is_peft = options.format == "peft";
-  load_runtime().export_model({source.recipe, source.checkpoint.string(), options.destination},
-                              is_peft ? ExportFormat::peft : ExportFormat::huggingface);
-  // An adapter's tokenizer is its model's.
-  if (!is_peft) copy_tokenizer(tokenizer, options.destination);
-  write_result(options.destination + ": written from " + source.checkpoint.string() + "\n");
-  return 0;
-}
-
 using Body = int (*)(const CheckpointOptions&);
 
 CLI::App* add_command(CLI::App& parent, const char* name, const char* help,
@@ -107,7 +71,8 @@ CLI::App* add_command(CLI::App& parent, const char* name, const char* help,
 
 void add_checkpoint(CLI::App& program, Action& action) {
   const auto options = std::make_shared<CheckpointOptions>();
-  CLI::App* parent = program.add_subcommand("checkpoint", "Describes, verifies, compares and exports checkpoints");
+  CLI::App* parent =
+      program.add_subcommand("checkpoint", "Describes, verifies, compares, exports and imports checkpoints");
   // 0 is allowed here, so that refuse_without_command() can list the commands.
   parent->require_subcommand(0, 1);
   parent->footer("Example:\n  llmtrain checkpoint inspect runs/quickstart");
@@ -127,15 +92,8 @@ void add_checkpoint(CLI::App& program, Action& action) {
   command->add_flag("--json", options->json, "Print JSON");
   command->footer("Example:\n  llmtrain checkpoint diff runs/quickstart runs/other/checkpoints/step-00000100");
 
-  command = add_command(*parent, "export", "Exports a model for other programs", options, export_to, action);
-  command->add_option("DIRECTORY", options->destination, "A new folder")->required()->type_name("");
-  command
-      ->add_option("--to", options->format,
-                   "hf: for transformers' from_pretrained, adapters merged; peft: adapters alone, for PEFT")
-      ->required()
-      ->type_name("FORMAT")
-      ->check(CLI::IsMember({"hf", "peft"}));
-  command->footer("Example:\n  llmtrain checkpoint export runs/quickstart my-model --to hf");
+  add_export(*parent, action);
+  add_import(*parent, action);
 }
 
 }  // namespace llmtrain::app

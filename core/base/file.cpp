@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -137,12 +138,14 @@ MappedFile::~MappedFile() {
 }
 
 void MappedFile::release(std::span<const std::byte> part) const noexcept {
-  // madvise() takes whole pages. The next read of a page that is dropped too early brings it back, so a failure and a
-  // page that another part shares do no harm.
-  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  const auto begin = static_cast<std::size_t>(part.data() - data_) / page * page;
+  // A read maps the pages around the one that it needs, too (Linux: fault_around_bytes), which a neighbour that was
+  // released before would keep. The next read of a page that is dropped too early brings it back, so a failure and
+  // pages that other parts share do no harm.
+  constexpr std::size_t around = std::size_t{64} << 10;
+  const auto begin = static_cast<std::size_t>(part.data() - data_) / around * around;
   const auto end = static_cast<std::size_t>(part.data() + part.size() - data_);
-  if (end > begin) ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
+  const std::size_t last = std::min(size_, (end + around - 1) / around * around);
+  if (end > begin) ::madvise(const_cast<std::byte*>(data_) + begin, last - begin, MADV_DONTNEED);
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "core/checkpoint/safetensors.h"
 #include "core/recipe/recipe.h"
 #include "core/recipe/recipe_io.h"
 
@@ -24,8 +25,8 @@ namespace llmtrain {
 struct Manifest;  // core/checkpoint/manifest.h documents manifest.json
 struct SliceBox;  // core/checkpoint/tensor_slice.h
 
-// A contiguous slice of a logical tensor, in memory that the caller owns. For a whole tensor `offset` is all zeros and
-// `slice_shape` equals `shape`.
+// A contiguous slice of a logical tensor, in memory that the caller owns, or made by `content` when its turn comes. For
+// a whole tensor `offset` is all zeros and `slice_shape` equals `shape`.
 struct TensorSlice {
   std::string name;
   std::string dtype;  // safetensors' names: "F32", "BF16", "F16", "F64", "I64", …
@@ -34,6 +35,7 @@ struct TensorSlice {
   std::vector<std::int64_t> slice_shape;
   const void* data = nullptr;
   double scale = 1;
+  TensorContent content{};
 };
 
 // Updates that were skipped because the gradient norm was not finite.
@@ -74,6 +76,14 @@ struct Retention {
 std::filesystem::path write_checkpoint(const std::filesystem::path& checkpoints, const CheckpointState& state,
                                        std::span<const TensorSlice> tensors, const Retention& keep,
                                        std::int64_t file_bytes = default_file_bytes);
+
+// Writes a checkpoint that is no run's as `folder` itself, which does not exist or is empty, and only appears when it
+// is complete. `add_files` may first write files of its own into the folder that it is given. Throws as
+// write_checkpoint(), and what `add_files` and the contents of tensors throw.
+void write_lone_checkpoint(const std::filesystem::path& folder, const CheckpointState& state,
+                           std::span<const TensorSlice> tensors,
+                           const std::function<void(const std::filesystem::path&)>& add_files,
+                           std::int64_t file_bytes = default_file_bytes);
 
 struct LogicalTensor {
   std::string name;

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 // A file is hashed in pieces of this size, so that a checkpoint never counts twice in the memory of its reader. Far
 // above the cost of a system call.
-constexpr std::size_t released_bytes = std::size_t{16} << 20;
+constexpr std::size_t released_bytes = std::size_t{1} << 20;
 
 [[noreturn]] void refuse(const fs::path& file, const std::string& what) {
   throw Error(ExitCode::bad_data, file.string() + ": " + what + "; use another checkpoint, or copy this one again");

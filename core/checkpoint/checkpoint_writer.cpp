@@ -133,7 +133,7 @@ CheckpointPart PartWriter::write(const fs::path& aside, const FileNumbers& numbe
       if (file_of_[i] != file) continue;
       // A whole tensor keeps its plain name, so that other programs can read it from the file.
       const std::string name = slice_name(slice.name, slice.shape, {slice.offset, slice.slice_shape});
-      tensors.push_back({name, slice.dtype, slice.slice_shape, slice.data});
+      tensors.push_back({name, slice.dtype, slice.slice_shape, slice.data, slice.content});
     }
     const WrittenFile written = write_safetensors(aside / part.files[file].name, std::move(tensors));
     part.files[file].bytes = written.bytes;
@@ -202,6 +202,23 @@ fs::path write_checkpoint(const fs::path& checkpoints, const CheckpointState& st
   } catch (const Error& error) {
     if (error.code() != ExitCode::cannot_write) throw;
     throw Error(ExitCode::cannot_write, error.what() + space_note(checkpoints, writer.bytes()));
+  }
+}
+
+void write_lone_checkpoint(const fs::path& folder, const CheckpointState& state, std::span<const TensorSlice> tensors,
+                           const std::function<void(const fs::path&)>& add_files, std::int64_t file_bytes) {
+  const PartWriter writer(tensors, file_bytes);
+  // Beside the folder, also where its name ends in a slash.
+  const fs::path place = fs::absolute(folder / "").lexically_normal().parent_path();
+  const fs::path aside = place.string() + ".tmp-" + std::to_string(::getpid());
+  try {
+    const CheckpointPart part = writer.write(aside, {0, writer.files()});
+    add_files(aside);
+    write_manifest(aside, join_parts(state, std::span(&part, 1)));
+    put_checkpoint_in_place(aside, place);
+  } catch (...) {
+    discard_checkpoint(aside);
+    throw;
   }
 }
 

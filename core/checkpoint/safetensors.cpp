@@ -80,7 +80,8 @@ void check_layout(std::vector<SafetensorsEntry>& entries, std::size_t data_bytes
 
 std::int64_t checked_bytes(const SafetensorsTensor& tensor) {
   const auto bytes = safetensors_bytes(tensor.dtype, tensor.shape);
-  if (!bytes || (tensor.data == nullptr && *bytes > 0) || tensor.name.empty() || tensor.name == "__metadata__")
+  const bool is_given = tensor.data != nullptr || tensor.content;
+  if (!bytes || (!is_given && *bytes > 0) || tensor.name.empty() || tensor.name == "__metadata__")
     throw Error(ExitCode::internal_error, "the tensor \"" + tensor.name + "\" of dtype " + tensor.dtype +
                                               " cannot be written to a safetensors file");
   return *bytes;
@@ -141,6 +142,8 @@ class HashingWriter {
     bytes_ += static_cast<std::int64_t>(count);
   }
 
+  std::int64_t bytes() const { return bytes_; }
+
   WrittenFile close() {
     writer_.close();
     return {bytes_, hash_.hexadecimal()};
@@ -151,6 +154,16 @@ class HashingWriter {
   Sha256 hash_;
   std::int64_t bytes_ = 0;
 };
+
+void write_tensor(HashingWriter& writer, const SafetensorsTensor& tensor) {
+  const std::int64_t bytes = checked_bytes(tensor);
+  if (!tensor.content) return writer.write(tensor.data, static_cast<std::size_t>(bytes));
+  const std::int64_t before = writer.bytes();
+  tensor.content([&](const void* piece, std::size_t count) { writer.write(piece, count); });
+  if (writer.bytes() - before != bytes)
+    throw Error(ExitCode::internal_error, fmt::format("the content of \"{}\" has {} bytes, its shape takes {}",
+                                                      tensor.name, writer.bytes() - before, bytes));
+}
 
 void write_length(HashingWriter& writer, std::size_t length) {
   std::array<unsigned char, 8> bytes{};
@@ -222,8 +235,7 @@ WrittenFile write_safetensors(const std::filesystem::path& file, std::vector<Saf
   HashingWriter writer(aside);
   write_length(writer, header.size());
   writer.write(header.data(), header.size());
-  for (const SafetensorsTensor& tensor : tensors)
-    writer.write(tensor.data, static_cast<std::size_t>(checked_bytes(tensor)));
+  for (const SafetensorsTensor& tensor : tensors) write_tensor(writer, tensor);
   WrittenFile written = writer.close();
   put_in_place(aside, file);
   return written;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -56,12 +57,18 @@ class SafetensorsFile {
   std::vector<SafetensorsEntry> entries_;
 };
 
-// A tensor to write, contiguous, in memory that the caller owns.
+// Hands over the bytes of a tensor in pieces, from the first to the last, so that it is never in memory as a whole.
+using WriteBytes = std::function<void(const void* bytes, std::size_t count)>;
+using TensorContent = std::function<void(const WriteBytes& write)>;
+
+// A tensor to write: contiguous, in memory that the caller owns, or `content`, which is asked once, when the file has
+// come to the tensor.
 struct SafetensorsTensor {
   std::string name;
   std::string dtype;
   std::vector<std::int64_t> shape;
   const void* data = nullptr;
+  TensorContent content{};
 };
 
 struct WrittenFile {
@@ -71,8 +78,8 @@ struct WrittenFile {
 
 // Writes a file as the reference implementation does (tensors by descending alignment, then name; the header padded to
 // eight bytes): to a temporary file beside `file` that is flushed to the disk, then renamed. Blocks until it is on the
-// disk. Throws Error(cannot_write), and Error(internal_error) for tensors that cannot be in one file (a duplicate name,
-// an unknown dtype).
+// disk. Throws Error(cannot_write), Error(internal_error) for tensors that cannot be in one file (a duplicate name, an
+// unknown dtype) and for a content of another length than its shape's, and what a content throws.
 WrittenFile write_safetensors(const std::filesystem::path& file, std::vector<SafetensorsTensor> tensors);
 
 }  // namespace llmtrain

@@ -4,6 +4,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/mm.h>
 
+#include <cstddef>
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
@@ -21,26 +22,6 @@ namespace llmtrain {
 namespace {
 
 namespace fs = std::filesystem;
-
-// A matrix with its adapter.
-struct Adapted {
-  std::size_t matrix = 0;  // index into Graph::parameters
-  const Parameter* a = nullptr;
-  const Parameter* b = nullptr;
-};
-
-std::vector<Adapted> adapted_matrices(const Graph& graph) {
-  std::vector<Adapted> found;
-  for (std::size_t block = 0; block < graph.blocks.size(); ++block)
-    for (const std::size_t index : graph.blocks[block].parameters) {
-      const Parameter& parameter = graph.parameters[index];
-      if (parameter.adapts) continue;
-      const Parameter* a = graph.adapter(block, ParameterRole::adapter_input, parameter.role);
-      if (a != nullptr)
-        found.push_back({index, a, graph.adapter(block, ParameterRole::adapter_output, parameter.role)});
-    }
-  return found;
-}
 
 Json config_of(const Graph& graph, HuggingfaceType type, const std::string& base, Json modules) {
   return {{"peft_type", "LORA"},
@@ -61,27 +42,47 @@ Json config_of(const Graph& graph, HuggingfaceType type, const std::string& base
 
 }  // namespace
 
-NamedWeights merge_adapters(const Graph& graph, NamedWeights weights) {
-  for (const auto& [matrix, a, b] : adapted_matrices(graph)) {
-    at::Tensor& weight = weights.at(graph.parameters[matrix].name);
-    const at::Tensor product = at::mm(weights.at(b->name).to(at::kFloat), weights.at(a->name).to(at::kFloat));
-    // Not in place: it may be the memory of a model.
-    weight = weight.to(at::kFloat).add(product, graph.model.lora->scale()).to(weight.scalar_type());
-    weights.erase(a->name);
-    weights.erase(b->name);
-  }
-  return weights;
+MergedWeights::MergedWeights(const Graph& graph, const WeightSource& weights) : weights_(weights) {
+  if (!graph.model.lora) return;
+  scale_ = graph.model.lora->scale();
+  for (std::size_t block = 0; block < graph.blocks.size(); ++block)
+    for (const std::size_t index : graph.blocks[block].parameters) {
+      const Parameter& matrix = graph.parameters[index];
+      const Parameter* a = graph.adapter(block, ParameterRole::adapter_input, matrix.role);
+      if (!matrix.adapts && a != nullptr)
+        adapters_[matrix.name] = {a, graph.adapter(block, ParameterRole::adapter_output, matrix.role)};
+    }
 }
 
-void save_peft(const fs::path& folder, const Graph& graph, const NamedWeights& weights, const std::string& base) {
+bool MergedWeights::holds(const Parameter& parameter) const { return weights_.holds(parameter); }
+
+at::ScalarType MergedWeights::type(const Parameter& parameter) const {
+  return adapters_.contains(parameter.name) ? at::kFloat : weights_.type(parameter);
+}
+
+at::Tensor MergedWeights::read(const Parameter& parameter, const SliceBox& box) const {
+  at::Tensor weight = weights_.read(parameter, box);
+  const auto found = adapters_.find(parameter.name);
+  if (found == adapters_.end()) return weight;
+  const auto& [a, b] = found->second;
+  // Rows of the matrix are B's, its columns A's.
+  const SliceBox rows{{box.offset[0], 0}, {box.shape[0], b->shape[1]}};
+  const SliceBox columns{{0, box.offset[1]}, {a->shape[0], box.shape[1]}};
+  const at::Tensor product = at::mm(weights_.read(*b, rows).to(at::kFloat), weights_.read(*a, columns).to(at::kFloat));
+  return weight.to(at::kFloat).add(product, scale_);
+}
+
+void save_peft(const fs::path& folder, const Graph& graph, const WeightSource& weights, const std::string& base) {
   if (!graph.model.lora)
     throw Error(ExitCode::bad_recipe, "/model/lora: is null, so there are no adapters to export; use --to hf");
   const HuggingfaceType type = huggingface_type_of(graph.model);
   Json modules = Json::array();
+  // They live until the file is written.
+  std::vector<at::Tensor> owners;
   std::vector<SafetensorsTensor> tensors;
   for (const AdapterPlace& place : adapter_places(graph, type)) {
     if (modules.empty() || modules.back() != place.module) modules.push_back(place.module);
-    const at::Tensor& weight = weights.at(place.parameter->name);
+    const at::Tensor& weight = owners.emplace_back(weights.read(*place.parameter, whole_box(*place.parameter)));
     tensors.push_back({place.tensor, dtype_name(weight.scalar_type()), place.parameter->shape, weight.data_ptr()});
   }
   std::error_code error;

@@ -1,23 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
+
 #include <filesystem>
+#include <map>
 #include <string>
 
-#include "core/huggingface/huggingface.h"
+#include "core/graph/graph.h"
+#include "core/huggingface/weight_source.h"
 
 namespace llmtrain {
 
-// The weights of the Graph's model without adapters: each adapted matrix is W + alpha ÷ rank · B·A, computed in fp32
-// and rounded to its type.
-NamedWeights merge_adapters(const Graph& graph, NamedWeights weights);
+// The weights of a Graph's model without adapters, from the weights of the model with them: each adapted matrix is W +
+// alpha ÷ rank · B·A, in fp32.
+class MergedWeights final : public WeightSource {
+ public:
+  // Both outlive this object.
+  MergedWeights(const Graph& graph, const WeightSource& weights);
 
-// Writes the adapters of the Graph's model, with their weights in fp32 or bf16, as a folder that
+  bool holds(const Parameter& parameter) const override;
+  at::ScalarType type(const Parameter& parameter) const override;
+  at::Tensor read(const Parameter& parameter, const SliceBox& box) const override;
+
+ private:
+  struct Adapter {
+    const Parameter* a = nullptr;
+    const Parameter* b = nullptr;
+  };
+  const WeightSource& weights_;
+  double scale_ = 0;
+  std::map<std::string, Adapter> adapters_;  // by the name of their matrix
+};
+
+// Writes the adapters of the Graph's model, in the types of their weights, as a folder that
 // peft.PeftModel.from_pretrained() loads over the model that save_huggingface() writes without them:
 // adapter_config.json and adapter_model.safetensors. `base` is what the configuration names as that model, or empty.
 // Throws Error(bad_recipe) for a model without adapters, for one that no transformers architecture supports, and for
 // adapters to query, key and value of GPT-2, which transformers keeps as one matrix; Error(cannot_write).
-void save_peft(const std::filesystem::path& folder, const Graph& graph, const NamedWeights& weights,
+void save_peft(const std::filesystem::path& folder, const Graph& graph, const WeightSource& weights,
                const std::string& base);
 
 // Loads such a folder, as PEFT wrote it or save_peft() did: the weights of the adapters of the Graph's model. fp16

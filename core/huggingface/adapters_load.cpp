@@ -13,6 +13,7 @@
 #include "core/huggingface/adapters.h"
 #include "core/huggingface/huggingface_tensors.h"
 #include "core/huggingface/tensor_dtype.h"
+#include "core/huggingface/weight_source.h"
 #include "core/json/json_file.h"
 #include "core/json/json_text.h"
 

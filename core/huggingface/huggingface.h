@@ -2,30 +2,63 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <string>
+#include <vector>
 
+#include "core/checkpoint/checkpoint.h"
 #include "core/graph/graph.h"
+#include "core/huggingface/stored_tensors.h"
+#include "core/huggingface/weight_source.h"
 
 namespace llmtrain {
 
-// Weights by the Graph's parameter names, fp32 or bf16, on the CPU.
-using NamedWeights = std::map<std::string, at::Tensor>;
+// The weights of a folder with config.json and model.safetensors (or the sharded index) that transformers'
+// save_pretrained wrote: gpt2, llama, and those members of the Llama family that recipe keys can express (qwen2:
+// query-key-value biases; qwen3: query-key norms; mistral without a sliding window), also with experts (mixtral,
+// qwen3_moe). Dropout and initialization in config.json are ignored. Files may be links, as in the hub's cache; an
+// index may not name files outside the folder. Files stay mapped; what was read does not count as this process's
+// memory.
+class HuggingfaceWeights final : public WeightSource {
+ public:
+  // Checks everything but values, and reads none, except the head of a tied model that has one. Throws
+  // Error(missing_input); Error(bad_data) that names every tensor which is missing, unexpected or of another shape;
+  // Error(bad_recipe) that names every key of `model` that disagrees with config.json.
+  HuggingfaceWeights(const std::filesystem::path& folder, const Graph& graph);
 
-// Loads config.json and model.safetensors (or the sharded index) of a folder that transformers' save_pretrained wrote:
-// gpt2, llama, and those members of the Llama family that recipe keys can express (qwen2: query-key-value biases;
-// qwen3: query-key norms; mistral without a sliding window). fp16 weights become fp32. Dropout and initialization in
-// config.json are ignored. Files may be links, as in the hub's cache; an index may not name files outside the folder.
-// Throws Error(missing_input); Error(bad_data) that names every tensor which is missing, unexpected or of another
-// shape; Error(bad_recipe) that names every key of `model` that disagrees with config.json.
-NamedWeights load_huggingface(const std::filesystem::path& folder, const Graph& graph);
+  bool holds(const Parameter& parameter) const override;
+  at::ScalarType type(const Parameter& parameter) const override;
+  at::Tensor read(const Parameter& parameter, const SliceBox& box) const override;
 
-// Writes a folder that transformers' from_pretrained loads with no missing and no unexpected key, in the dtype of the
-// weights. Each file is replaced as a whole; other files of the folder stay. Throws Error(bad_recipe) that names the
-// keys of `model` that no transformers architecture supports (gpt-rope has no counterpart), Error(bad_data) for weights
-// that are not the Graph's, Error(cannot_write).
-void save_huggingface(const std::filesystem::path& folder, const Graph& graph, const NamedWeights& weights);
+ private:
+  // Where a parameter is, or one expert of it.
+  struct Place {
+    StoredTensor tensor;
+    bool transposed = false;
+    std::int64_t first_row = 0;  // after transposition
+  };
+  void read_part(const Place& place, const SliceBox& box, const at::Tensor& into) const;
+
+  std::map<std::string, std::vector<Place>> places_;  // by parameter; of experts one each
+};
+
+struct HuggingfaceFormat {
+  at::ScalarType dtype = at::kFloat;              // of all weights: fp32, bf16 or fp16
+  std::int64_t shard_bytes = default_file_bytes;  // of a file's tensors, at most, unless it holds one larger tensor
+  // A folder of transformers from which the model comes: its special tokens' ids and its generation_config.json are
+  // taken over. Empty: none.
+  std::filesystem::path origin{};
+};
+
+// Writes a folder, new or empty, that transformers' from_pretrained loads with no missing and no unexpected key:
+// model.safetensors, or several files with model.safetensors.index.json; config.json is written last. Memory grows
+// neither with the model nor with a file. Throws Error(bad_recipe) that names the keys of `model` that no transformers
+// architecture supports (gpt-rope has no counterpart), Error(cannot_write), and what `weights` throws.
+void save_huggingface(const std::filesystem::path& folder, const Graph& graph, const WeightSource& weights,
+                      const HuggingfaceFormat& format = {});
 
 }  // namespace llmtrain

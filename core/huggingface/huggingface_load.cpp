@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/core/ScalarType.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
-#include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/error.h"
@@ -24,94 +26,6 @@ namespace llmtrain {
 namespace {
 
 namespace fs = std::filesystem;
-
-struct StoredTensor {
-  std::shared_ptr<const SafetensorsFile> file;  // mapped as long as one of its tensors is in use
-  const SafetensorsEntry* entry = nullptr;
-
-  std::span<const std::byte> bytes() const { return file->bytes(*entry); }
-};
-
-using TensorMap = std::map<std::string, StoredTensor>;
-
-[[noreturn]] void refuse(const fs::path& file, const std::string& what) {
-  throw Error(ExitCode::bad_data, file.string() + ": " + what + "; download or save the model again");
-}
-
-bool is_there(const fs::path& file) {
-  std::error_code error;
-  return fs::exists(file, error);
-}
-
-// Plain names only, so that an untrusted index cannot make us read other files.
-bool is_plain_name(const std::string& name) {
-  return name.ends_with(".safetensors") && !name.starts_with('.') &&
-         name.find_first_of(std::string_view("/\\\0", 3)) == std::string::npos;
-}
-
-std::map<std::string, std::string> read_weight_map(const fs::path& index) {
-  const auto json = parse_json<nlohmann::json>(read_text_file(index), index.string());
-  if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object())
-    refuse(index, "has no object \"weight_map\"");
-  std::map<std::string, std::string> files;
-  for (const auto& item : json["weight_map"].items()) {
-    const std::string file = item.value().is_string() ? item.value().get<std::string>() : "";
-    if (!is_plain_name(file))
-      refuse(index, "places " + quoted_text(item.key()) + " in " + quoted_text(item.value().dump()) +
-                        ", which is not the plain name of a .safetensors file in its folder");
-    files.emplace(item.key(), file);
-  }
-  return files;
-}
-
-void add_file(TensorMap& tensors, const fs::path& file) {
-  std::error_code error;
-  // Opening a pipe would block until it has a writer.
-  if (is_there(file) && !fs::is_regular_file(file, error)) refuse(file, "is not a regular file");
-  const auto opened = std::make_shared<const SafetensorsFile>(file);
-  for (const SafetensorsEntry& entry : opened->entries())
-    if (!tensors.emplace(entry.name, StoredTensor{opened, &entry}).second)
-      refuse(file, "holds " + quoted_text(entry.name) + ", which another file of the folder holds, too");
-}
-
-TensorMap open_indexed(const fs::path& index) {
-  TensorMap tensors;
-  const auto weight_map = read_weight_map(index);
-  // Each file once, however many tensors it holds.
-  std::set<std::string> files;
-  for (const auto& [tensor, file] : weight_map) files.insert(file);
-  for (const std::string& file : files) add_file(tensors, index.parent_path() / file);
-  for (const auto& [name, file] : weight_map) {
-    const auto found = tensors.find(name);
-    // Both directions are checked: an index that disagrees with its files is of another model.
-    if (found == tensors.end() || found->second.file->path().filename() != file)
-      refuse(index, "places " + quoted_text(name) + " in " + file + ", which does not hold it");
-  }
-  for (const auto& [name, tensor] : tensors)
-    if (!weight_map.contains(name))
-      refuse(index,
-             "does not name " + quoted_text(name) + ", which " + tensor.file->path().filename().string() + " holds");
-  return tensors;
-}
-
-// The tensors of model.safetensors, else of the files of model.safetensors.index.json. Throws Error(missing_input)
-// without either, Error(bad_data) for an index that disagrees with its files or names files outside the folder.
-TensorMap open_tensors(const fs::path& folder) {
-  const fs::path single = folder / "model.safetensors";
-  const fs::path index = folder / "model.safetensors.index.json";
-  // In the order in which from_pretrained looks for them.
-  if (is_there(single)) {
-    TensorMap tensors;
-    add_file(tensors, single);
-    return tensors;
-  }
-  if (is_there(index)) return open_indexed(index);
-  const std::string advice = is_there(folder / "pytorch_model.bin")
-                                 ? "; it has pytorch_model.bin: save it again with safe_serialization=True"
-                                 : "; a folder that save_pretrained wrote is needed";
-  throw Error(ExitCode::missing_input,
-              folder.string() + ": has neither model.safetensors nor model.safetensors.index.json" + advice);
-}
 
 std::string shape_text(const std::vector<std::int64_t>& shape) { return nlohmann::json(shape).dump(); }
 
@@ -133,8 +47,8 @@ bool is_buffer(std::string_view name) {
   return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") || name.ends_with(".rotary_emb.inv_freq");
 }
 
-TensorMap without_prefixes(const TensorMap& stored, HuggingfaceType type, Problems& problems) {
-  TensorMap tensors;
+StoredTensors without_prefixes(const StoredTensors& stored, HuggingfaceType type, Problems& problems) {
+  StoredTensors tensors;
   for (const auto& [name, tensor] : stored)
     // Older files lack the model's prefix, newer ones have it: names are compared without.
     if (!is_buffer(name) && !tensors.emplace(without_model_prefix(name, type), tensor).second)
@@ -142,52 +56,50 @@ TensorMap without_prefixes(const TensorMap& stored, HuggingfaceType type, Proble
   return tensors;
 }
 
-at::Tensor copy_tensor(const StoredTensor& source) {
-  at::Tensor tensor = at::empty(source.entry->shape, at::dtype(tensor_type(source.entry->dtype)));
+// A view of a stored tensor as [output, input], of mapped memory where it is aligned as LibTorch's kernels need it.
+at::Tensor view_of(const StoredTensor& source, bool transposed) {
+  const at::ScalarType type = tensor_type(source.entry->dtype);
   const auto bytes = source.bytes();
-  if (!bytes.empty()) std::memcpy(tensor.data_ptr(), bytes.data(), bytes.size());
-  // Weights are fp32 or bf16 here; fp32 holds every fp16 value.
-  return tensor.scalar_type() == at::kHalf ? tensor.to(at::kFloat) : tensor;
+  // LibTorch has no constant memory; what reads the view does not write.
+  void* memory = const_cast<std::byte*>(bytes.data());
+  const bool is_aligned = reinterpret_cast<std::uintptr_t>(memory) % c10::elementSize(type) == 0;
+  at::Tensor tensor = is_aligned ? at::from_blob(memory, source.entry->shape, at::dtype(type))
+                                 : at::empty(source.entry->shape, at::dtype(type));
+  if (!is_aligned && !bytes.empty()) std::memcpy(tensor.data_ptr(), bytes.data(), bytes.size());
+  return transposed ? tensor.t() : tensor;
 }
 
-void add_parameters(const HuggingfaceTensor& plan, const Graph& graph, const StoredTensor& source,
-                    NamedWeights& weights) {
-  const at::Tensor stored = copy_tensor(source);
-  if (plan.expert) {
-    const Parameter& parameter = graph.parameters[plan.parameters.front()];
-    at::Tensor& experts = weights[parameter.name];
-    if (!experts.defined()) experts = at::empty(parameter.shape, stored.options());
-    experts[*plan.expert].copy_(stored);
-    return;
+// Compared as bytes, which also works for NaN, and piece by piece: the largest tensors of a model need not be in
+// memory.
+bool same_bytes(const StoredTensor& first, const StoredTensor& second) {
+  constexpr std::size_t piece = std::size_t{16} << 20;
+  const auto ours = first.bytes(), theirs = second.bytes();
+  if (ours.size() != theirs.size()) return false;
+  bool same = true;
+  for (std::size_t begin = 0; same && begin < ours.size(); begin += piece) {
+    const auto a = ours.subspan(begin, std::min(piece, ours.size() - begin)), b = theirs.subspan(begin, a.size());
+    same = std::memcmp(a.data(), b.data(), a.size()) == 0;
+    first.file->release(a);
+    second.file->release(b);
   }
-  const at::Tensor whole = plan.transposed ? stored.t() : stored;
-  std::int64_t row = 0;
-  for (const std::size_t index : plan.parameters) {
-    const Parameter& parameter = graph.parameters[index];
-    // GPT-2's query, key and value are one tensor there and three parameters here.
-    weights[parameter.name] = whole.narrow(0, row, parameter.shape.front()).contiguous();
-    row += parameter.shape.front();
-  }
+  return same;
 }
 
 // Some files of tied models also hold the head. It must equal the embedding, or config.json does not describe the
 // model.
-void take_tied_head(TensorMap& tensors, const Graph& graph, const std::string& embedding, Problems& problems) {
+void take_tied_head(StoredTensors& tensors, const Graph& graph, const std::string& embedding, Problems& problems) {
   const auto head = tensors.find("lm_head.weight");
   if (!graph.model.tie_embeddings || head == tensors.end()) return;
   const auto token = tensors.find(embedding);
   if (token == tensors.end()) return;
-  const auto ours = head->second.bytes();
-  const auto theirs = token->second.bytes();
-  // Compared as bytes, which also works for NaN.
-  if (ours.size() == theirs.size() && std::memcmp(ours.data(), theirs.data(), ours.size()) == 0)
+  if (same_bytes(head->second, token->second))
     tensors.erase(head);
   else
     problems.push_back(quoted_text(head->first) + " differs from the token embedding, but config.json ties the two");
 }
 
 void check_tensors(const std::vector<HuggingfaceTensor>& plans, HuggingfaceType type, const Graph& graph,
-                   const TensorMap& tensors, Problems& problems) {
+                   const StoredTensors& tensors, Problems& problems) {
   std::set<std::string> expected;
   for (const HuggingfaceTensor& plan : plans) {
     const std::string name = without_model_prefix(plan.name, type);
@@ -212,21 +124,63 @@ void check_tensors(const std::vector<HuggingfaceTensor>& plans, HuggingfaceType 
 
 }  // namespace
 
-NamedWeights load_huggingface(const fs::path& folder, const Graph& graph) {
+HuggingfaceWeights::HuggingfaceWeights(const fs::path& folder, const Graph& graph) {
   check_same_model(graph.model, model_recipe_from_huggingface(folder), (folder / "config.json").string());
   const HuggingfaceType type = huggingface_type_of(graph.model);
   const std::vector<HuggingfaceTensor> plans = huggingface_tensors(graph, type);
-  // All tensors are checked before any is copied: memory is not filled for a model that is refused.
+  // All tensors are checked before any is read: memory is not filled for a model that is refused.
   Problems problems;
-  TensorMap tensors = without_prefixes(open_tensors(folder), type, problems);
+  StoredTensors tensors = without_prefixes(open_tensors(folder), type, problems);
   take_tied_head(tensors, graph, without_model_prefix(plans.front().name, type), problems);
   check_tensors(plans, type, graph, tensors, problems);
   report(folder, problems);
 
-  NamedWeights weights;
-  for (const HuggingfaceTensor& plan : plans)
-    add_parameters(plan, graph, tensors.at(without_model_prefix(plan.name, type)), weights);
-  return weights;
+  for (const HuggingfaceTensor& plan : plans) {
+    std::int64_t row = 0;
+    for (const std::size_t index : plan.parameters) {
+      const Parameter& parameter = graph.parameters[index];
+      const StoredTensor& tensor = tensors.at(without_model_prefix(plan.name, type));
+      // Experts, one parameter here, come in their order.
+      places_[parameter.name].push_back({tensor, plan.transposed, row});
+      // GPT-2's query, key and value are one tensor there and three parameters here.
+      row += parameter.shape.front();
+    }
+  }
+}
+
+bool HuggingfaceWeights::holds(const Parameter& parameter) const { return places_.contains(parameter.name); }
+
+at::ScalarType HuggingfaceWeights::type(const Parameter& parameter) const {
+  const std::vector<Place>& places = places_.at(parameter.name);
+  const at::ScalarType first = tensor_type(places.front().tensor.entry->dtype);
+  const bool is_common = std::all_of(places.begin(), places.end(), [&](const Place& place) {
+    return tensor_type(place.tensor.entry->dtype) == first;
+  });
+  return is_common ? first : at::kFloat;
+}
+
+void HuggingfaceWeights::read_part(const Place& place, const SliceBox& box, const at::Tensor& into) const {
+  at::Tensor part = view_of(place.tensor, place.transposed);
+  for (std::size_t axis = 0; axis < box.shape.size(); ++axis) {
+    const std::int64_t first = box.offset[axis] + (axis == 0 ? place.first_row : 0);
+    part = part.narrow(static_cast<std::int64_t>(axis), first, box.shape[axis]);
+  }
+  into.copy_(part);
+  // What has been copied need not stay: it would count as this process's memory.
+  place.tensor.file->release(place.tensor.bytes());
+}
+
+at::Tensor HuggingfaceWeights::read(const Parameter& parameter, const SliceBox& box) const {
+  at::Tensor values = at::empty(box.shape, at::dtype(type(parameter)));
+  const std::vector<Place>& places = places_.at(parameter.name);
+  if (!parameter.has_expert_axis) {
+    read_part(places.front(), box, values);
+    return values;
+  }
+  const SliceBox of_expert{{box.offset.begin() + 1, box.offset.end()}, {box.shape.begin() + 1, box.shape.end()}};
+  for (std::int64_t i = 0; i < box.shape.front(); ++i)
+    read_part(places[static_cast<std::size_t>(box.offset.front() + i)], of_expert, values[i]);
+  return values;
 }
 
 }  // namespace llmtrain

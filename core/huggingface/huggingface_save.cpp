@@ -2,7 +2,7 @@
 #include <ATen/ops/cat.h>
 #include <spdlog/fmt/fmt.h>
 
-#include <algorithm>
+#include <cstddef>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -13,6 +13,9 @@
 #include "core/checkpoint/safetensors.h"
 #include "core/huggingface/huggingface.h"
 #include "core/huggingface/huggingface_tensors.h"
+#include "core/huggingface/shards.h"
+#include "core/huggingface/tensor_dtype.h"
+#include "core/huggingface/weight_source.h"
 #include "core/json/json_file.h"
 #include "core/json/json_text.h"
 #include "core/recipe/recipe_io.h"
@@ -194,52 +197,41 @@ Json config_of(const ModelRecipe& model, HuggingfaceType type, const std::string
   return config;
 }
 
-[[noreturn]] void refuse(const std::string& name, const std::string& what) {
-  throw Error(ExitCode::bad_data,
-              "the weights of " + quoted_text(name) + " " + what + "; they do not belong to this model");
+// PyTorch's names of the types that weights are written in.
+std::string pytorch_name(at::ScalarType type) {
+  if (type == at::kHalf) return "float16";
+  return type == at::kBFloat16 ? "bfloat16" : "float32";
 }
 
-const at::Tensor& weight_of(const NamedWeights& weights, const Parameter& parameter) {
-  const auto found = weights.find(parameter.name);
-  if (found == weights.end()) refuse(parameter.name, "are missing");
-  if (found->second.sizes() != at::IntArrayRef(parameter.shape)) refuse(parameter.name, "have another shape");
-  return found->second;
-}
+void write_bytes(const at::Tensor& values, const WriteBytes& write) { write(values.data_ptr(), values.nbytes()); }
 
-// One type for all, fp32 or bf16.
-at::ScalarType scalar_type_of(const Graph& graph, const NamedWeights& weights) {
-  const at::ScalarType type = weight_of(weights, graph.parameters.front()).scalar_type();
-  for (const Parameter& parameter : graph.parameters) {
-    const at::ScalarType other = weight_of(weights, parameter).scalar_type();
-    if (other != type || (type != at::kFloat && type != at::kBFloat16))
-      refuse(parameter.name, "have another type than the first, or are neither fp32 nor bf16");
-  }
-  // Equally many names, and every parameter has one: there are no others.
-  if (weights.size() == graph.parameters.size()) return type;
-  for (const auto& [name, tensor] : weights)
-    if (std::ranges::find(graph.parameters, name, &Parameter::name) == graph.parameters.end())
-      refuse(name, "belong to no parameter of the model");
-  return type;
-}
-
-at::Tensor assemble(const HuggingfaceTensor& plan, const Graph& graph, const NamedWeights& weights) {
+// A tensor that is another arrangement than its parameters', which is made as a whole.
+at::Tensor transposed(const HuggingfaceTensor& plan, const Graph& graph, const WeightSource& weights) {
   std::vector<at::Tensor> parts;
-  for (const std::size_t index : plan.parameters) parts.push_back(weight_of(weights, graph.parameters[index]));
-  if (plan.expert) return parts.front()[*plan.expert].contiguous();
-  const at::Tensor whole = parts.size() == 1 ? parts.front() : at::cat(parts, 0);
-  return (plan.transposed ? whole.t() : whole).contiguous();
+  for (const std::size_t index : plan.parameters)
+    parts.push_back(weights.read(graph.parameters[index], whole_box(graph.parameters[index])));
+  return at::cat(parts, 0).t().contiguous();
 }
 
-void write_weights(const fs::path& file, const Graph& graph, const NamedWeights& weights, HuggingfaceType type,
-                   const std::string& dtype) {
-  // Joined or transposed tensors must live until the file is written.
-  std::vector<at::Tensor> owners;
-  std::vector<SafetensorsTensor> tensors;
-  for (const HuggingfaceTensor& plan : huggingface_tensors(graph, type)) {
-    owners.push_back(assemble(plan, graph, weights));
-    tensors.push_back({plan.name, dtype, plan.shape(graph), owners.back().data_ptr()});
-  }
-  write_safetensors(file, std::move(tensors));
+TensorContent content_of(const HuggingfaceTensor& plan, const Graph& graph, const WeightSource& weights,
+                         at::ScalarType dtype) {
+  // The graph and the weights outlive the writing of the files.
+  return [plan, &graph, &weights, dtype](const WriteBytes& write) {
+    if (plan.transposed) return write_bytes(transposed(plan, graph, weights).to(dtype), write);
+    for (const std::size_t index : plan.parameters)
+      visit_pieces(weights, graph.parameters[index], plan.expert, dtype,
+                   [&](const at::Tensor& piece) { write_bytes(piece, write); });
+  };
+}
+
+// What config.json of `origin` says of special tokens, which a model does not know itself.
+void take_special_tokens(Json& config, const fs::path& origin) {
+  const fs::path file = origin / "config.json";
+  std::error_code unknown;
+  if (origin.empty() || !fs::exists(file, unknown)) return;
+  const auto theirs = parse_json<Json>(read_text_file(file), file.string());
+  for (const std::string key : {"bos_token_id", "eos_token_id", "pad_token_id"})
+    if (theirs.is_object() && theirs.contains(key)) config[key] = theirs[key];
 }
 
 Json generation_config_of(const Json& config) {
@@ -266,15 +258,23 @@ HuggingfaceType huggingface_type_of(const ModelRecipe& model) {
   return llama_takes_it ? HuggingfaceType::llama : HuggingfaceType::mistral;
 }
 
-void save_huggingface(const fs::path& folder, const Graph& graph, const NamedWeights& weights) {
+void save_huggingface(const fs::path& folder, const Graph& graph, const WeightSource& weights,
+                      const HuggingfaceFormat& format) {
   const HuggingfaceType type = huggingface_type_of(graph.model);
-  const bool is_fp32 = scalar_type_of(graph, weights) == at::kFloat;
-  const auto config = config_of(graph.model, type, is_fp32 ? "float32" : "bfloat16");
+  Json config = config_of(graph.model, type, pytorch_name(format.dtype));
+  take_special_tokens(config, format.origin);
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) throw Error(ExitCode::cannot_write, folder.string() + ": cannot be created: " + error.message());
-  write_weights(folder / "model.safetensors", graph, weights, type, is_fp32 ? "F32" : "BF16");
-  write_file_atomically(folder / "generation_config.json", generation_config_of(config).dump(2) + "\n");
+  std::vector<SafetensorsTensor> tensors;
+  for (const HuggingfaceTensor& plan : huggingface_tensors(graph, type))
+    tensors.push_back({plan.name, dtype_name(format.dtype), plan.shape(graph), nullptr,
+                       content_of(plan, graph, weights, format.dtype)});
+  write_shards(folder, std::move(tensors), format.shard_bytes);
+  const fs::path generation = format.origin / "generation_config.json";
+  const bool has_generation = !format.origin.empty() && fs::exists(generation, error);
+  write_file_atomically(folder / "generation_config.json",
+                        has_generation ? read_file(generation) : generation_config_of(config).dump(2) + "\n");
   // Written last: a folder without it is not a model, so an interrupted export is recognised as such.
   write_file_atomically(folder / "config.json", config.dump(2) + "\n");
 }

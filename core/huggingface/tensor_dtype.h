@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/checkpoint/checkpoint.h"
 
 namespace llmtrain {
 
@@ -25,6 +26,15 @@ inline at::ScalarType tensor_type(std::string_view dtype) {
 
 // FP8 is among a checkpoint's own states, which have scales, and not among the weights that are imported.
 inline constexpr std::string_view fp8_dtype = "F8_E4M3";
+
+// Of a tensor of weights or optimizer states in a checkpoint. Throws Error(bad_data) where it is of another type.
+inline at::ScalarType stored_type(const LogicalTensor& tensor) {
+  const at::ScalarType type = tensor.dtype == fp8_dtype ? at::kFloat8_e4m3fn : tensor_type(tensor.dtype);
+  if (type == at::ScalarType::Undefined)
+    throw Error(ExitCode::bad_data,
+                tensor.name + ": has dtype " + tensor.dtype + "; states must be F32, BF16, F16 or F8_E4M3");
+  return type;
+}
 
 // Throws Error(internal_error) for other types.
 inline std::string dtype_name(at::ScalarType type) {

@@ -83,10 +83,7 @@ std::vector<OwnedElements> saved_elements(const LocalModel& model, const Paramet
 // Reads into flat memory, directly if type and device match, else through a temporary tensor.
 void read_box(const CheckpointReader& checkpoint, const LogicalTensor& tensor, const SliceBox& box,
               const at::Tensor& flat) {
-  const at::ScalarType type = tensor.dtype == fp8_dtype ? at::kFloat8_e4m3fn : tensor_type(tensor.dtype);
-  if (type == at::ScalarType::Undefined)
-    throw Error(ExitCode::bad_data,
-                tensor.name + ": has dtype " + tensor.dtype + "; states must be F32, BF16, F16 or F8_E4M3");
+  const at::ScalarType type = stored_type(tensor);
   const bool fits = flat.is_cpu() && flat.scalar_type() == type;
   const at::Tensor read = fits ? flat : at::empty(flat.sizes(), at::dtype(type));
   checkpoint.read_box(tensor.name, box, std::span<std::byte>(static_cast<std::byte*>(read.data_ptr()), read.nbytes()));
@@ -96,19 +93,27 @@ void read_box(const CheckpointReader& checkpoint, const LogicalTensor& tensor, c
 // What the checkpoint calls the headroom of a parameter's gradients.
 constexpr const char* headroom_suffix = ".mu";
 
-// Copies the owned part of a logical tensor of the checkpoint, without its scale, into the owned memory.
-void read_into(const CheckpointReader& checkpoint, const std::string& name, const OwnedElements& elements,
-               const at::Tensor& owned) {
+// Calls `visit(box, place)` for pieces of the elements in the order of memory: a box of the whole parameter, and the
+// index at which its elements start in the tensors over the owned range.
+template <class Visit>
+void visit_owned(const OwnedElements& elements, Visit visit) {
   constexpr std::int64_t piece = 1 << 24;  // elements: bounds the temporary copy
-  const LogicalTensor& tensor = find_tensor(checkpoint, name, *elements.parameter);
   for (std::int64_t begin = elements.begin; begin < elements.end; begin += piece) {
     std::int64_t next = elements.place + begin - elements.begin;
     for (const SliceBox& box : elements.boxes(begin, std::min(begin + piece, elements.end))) {
-      const std::int64_t count = element_count(box.shape);
-      read_box(checkpoint, tensor, box, owned.slice(0, next, next + count));
-      next += count;
+      visit(box, next);
+      next += element_count(box.shape);
     }
   }
+}
+
+// Copies the owned part of a logical tensor of the checkpoint, without its scale, into the owned memory.
+void read_into(const CheckpointReader& checkpoint, const std::string& name, const OwnedElements& elements,
+               const at::Tensor& owned) {
+  const LogicalTensor& tensor = find_tensor(checkpoint, name, *elements.parameter);
+  visit_owned(elements, [&](const SliceBox& box, std::int64_t place) {
+    read_box(checkpoint, tensor, box, owned.slice(0, place, place + element_count(box.shape)));
+  });
   if (const auto scale = read_number(checkpoint, scale_name(name))) elements.in(owned).div_(*scale);
 }
 
@@ -219,13 +224,6 @@ void read_loss_scale(const CheckpointReader& checkpoint, LocalModel& model) {
   model.loss_scale().set_state(state);
 }
 
-// The part of a whole parameter without padding, flat.
-at::Tensor cut(at::Tensor whole, const LocalPart& part) {
-  for (std::size_t axis = 0; axis < part.shape.size(); ++axis)
-    whole = whole.narrow(static_cast<std::int64_t>(axis), part.offset[axis], part.real_shape[axis]);
-  return whole.reshape({-1});
-}
-
 void publish(LocalModel& model) {
   for (const ParameterUnit* unit : model.units()) unit->parameters->publish();
 }
@@ -283,24 +281,15 @@ void load_weights(LocalModel& model, const CheckpointReader& checkpoint) {
   publish(model);
 }
 
-void load_weights(LocalModel& model, const NamedWeights& weights) {
+void load_weights(LocalModel& model, const WeightSource& source) {
   for_owned(model, [&](const OwnedElements& elements, ShardedParameters& memory) {
-    const auto given = weights.find(elements.parameter->name);
-    if (given == weights.end()) return;
-    const at::Tensor part = cut(given->second, elements.part);
-    elements.in(memory.incoming()).copy_(part.slice(0, elements.begin, elements.end));
+    if (!source.holds(*elements.parameter)) return;
+    visit_owned(elements, [&](const SliceBox& box, std::int64_t place) {
+      const at::Tensor values = source.read(*elements.parameter, box).view({-1});
+      memory.incoming().slice(0, place, place + values.numel()).copy_(values);
+    });
   });
   publish(model);
-}
-
-NamedWeights named_weights(const LocalModel& model) {
-  NamedWeights weights;
-  for (const ParameterUnit* unit : model.units()) {
-    const at::Tensor values = unit->parameters->values();
-    for (const OwnedElements& elements : elements_in(model, *unit, unit->parameters->owned()))
-      weights[elements.parameter->name] = elements.in(values).cpu().view(elements.parameter->shape);
-  }
-  return weights;
 }
 
 void verify_together(Communicator& communicator, const CheckpointReader& checkpoint) {

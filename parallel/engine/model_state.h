@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/checkpoint/checkpoint.h"
-#include "core/huggingface/huggingface.h"
+#include "core/huggingface/weight_source.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/engine/local_model.h"
 
@@ -37,12 +37,9 @@ StateSlices state_slices(const LocalModel& model);
 void load_state(LocalModel& model, const CheckpointReader& checkpoint);
 
 // Loads only the weights, from a checkpoint (its master weights if it has them), which may lack those of adapters, or
-// from named tensors. What is not given keeps its values.
+// from another source, in pieces of bounded size. What is not given keeps its values.
 void load_weights(LocalModel& model, const CheckpointReader& checkpoint);
-void load_weights(LocalModel& model, const NamedWeights& weights);
-
-// The model's weights on the CPU, by name, in their most precise form. The model must be on one rank.
-NamedWeights named_weights(const LocalModel& model);
+void load_weights(LocalModel& model, const WeightSource& source);
 
 // Verifies a checkpoint; each rank takes an equal share of its files. Collective: all ranks call it, and all of them
 // throw if verify() throws on any; blocks.

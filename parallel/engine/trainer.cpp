@@ -60,7 +60,7 @@ std::filesystem::path newest_checkpoint_of(const std::filesystem::path& run, Com
 
 void load_first_weights(LocalModel& model, const std::string& source) {
   if (const auto folder = huggingface_folder(source))
-    return load_weights(model, load_huggingface(*folder, model.graph()));
+    return load_weights(model, HuggingfaceWeights(*folder, model.graph()));
   Communicator& communicator = model.groups().communicator();
   std::error_code unknown;
   const bool is_run = std::filesystem::is_directory(std::filesystem::path(source) / "checkpoints", unknown);
@@ -104,7 +104,8 @@ Trainer::Trainer(std::shared_ptr<const Layout> layout, Communicator& communicato
       model_(std::move(layout), communicator, device),
       runner_(model_) {
   if (const auto& source = recipe().training.init_from) load_first_weights(model_, *source);
-  if (const auto& folder = recipe().training.adapters_from) load_weights(model_, load_peft(*folder, model_.graph()));
+  if (const auto& folder = recipe().training.adapters_from)
+    load_weights(model_, NamedWeightSource(load_peft(*folder, model_.graph())));
 }
 
 StepResult Trainer::step(StopRequest stop) {

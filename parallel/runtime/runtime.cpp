@@ -13,17 +13,13 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
-#include "core/graph/adapters.h"
-#include "core/huggingface/adapters.h"
-#include "core/recipe/checkpoint_source.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/local/local_world.h"
 #include "parallel/device/device.h"
-#include "parallel/engine/model_state.h"
 #include "parallel/runtime/calibrate.h"
 #include "parallel/runtime/inference_requests.h"
-#include "parallel/runtime/loaded_model.h"
+#include "parallel/runtime/model_exchange.h"
 #include "parallel/runtime/parts.h"
 #include "parallel/runtime/rank_devices.h"
 #include "parallel/runtime/runtime_interface.h"
@@ -58,12 +54,6 @@ ExitCode fail(Communicator& communicator, const Error& error) {
   if (!other_failed()) log().error("{}{}", has_name ? "" : name + ": ", message);
   communicator.abort(error.code(), error.what());
   return error.code();
-}
-
-// As which folder or name PEFT may find the model that adapters were trained over; empty: it is not one of
-// transformers.
-std::string base_model_of(const Recipe& recipe) {
-  return huggingface_folder(recipe.training.init_from.value_or("")).value_or("");
 }
 
 // Only the first rank prints progress; the others print errors.
@@ -148,19 +138,9 @@ class Runtime final : public RuntimeInterface {
 
   ChoiceScores score(const ScoreRequest& request) override { return score_choices(request); }
 
-  void export_model(const ExportRequest& request, ExportFormat format) override {
-    // fp32, so that the export keeps the full precision of the checkpoint's master weights.
-    Recipe recipe = request.recipe;
-    recipe.precision = {};
-    with_loaded_model(recipe, request.checkpoint, {}, [&](LocalModel& model) {
-      const Graph& graph = model.graph();
-      const NamedWeights weights = named_weights(model);
-      if (format == ExportFormat::peft)
-        return save_peft(request.destination, graph, weights, base_model_of(request.recipe));
-      save_huggingface(request.destination, Graph::build(without_adapters(graph.model)),
-                       merge_adapters(graph, weights));
-    });
-  }
+  void export_model(const ExportRequest& request) override { export_checkpoint(request); }
+
+  void import_model(const ImportRequest& request) override { import_checkpoint(request); }
 
   ClusterProfile calibrate(DeviceKind device, const ClusterProfile& base) override {
     prepare_process();

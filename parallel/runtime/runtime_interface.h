@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -124,15 +125,28 @@ struct ChoiceScores {
   std::int64_t step = 0;                               // of the checkpoint
 };
 
+// As what a model is exported: a folder of transformers, into which adapters are merged, or PEFT's of the adapters
+// alone.
+enum class ExportFormat { huggingface, peft };
+
 struct ExportRequest {
   Recipe recipe;
   std::string checkpoint;
   std::string destination;  // a new folder
+  ExportFormat format = ExportFormat::huggingface;
+  // Of transformers' format alone:
+  std::optional<DataType> dtype;  // of all weights; none: the one in which the checkpoint has them, or fp32
+  std::int64_t shard_bytes = 0;   // of a file's tensors, at most
+  std::string origin;             // the folder of transformers from which the model came; empty: none
 };
 
-// As what a model is exported: a folder of transformers, into which adapters are merged, or PEFT's of the adapters
-// alone.
-enum class ExportFormat { huggingface, peft };
+// A folder of transformers that becomes a checkpoint.
+struct ImportRequest {
+  Recipe recipe;            // whose model is that of config.json, and which the checkpoint holds
+  std::string source;       // the folder
+  std::string destination;  // a new folder, which will be the checkpoint
+  std::function<void(const std::filesystem::path&)> add_files;  // may write into the new folder before it is complete
+};
 
 struct RuntimeVersions {
   std::string libtorch;     // "2.11.0"
@@ -149,7 +163,8 @@ class RuntimeInterface {
   // Tells the listener of every text as it grows, from one thread.
   virtual void sample(const SampleRequest& request, const SampleListener& listener) = 0;
   virtual ChoiceScores score(const ScoreRequest& request) = 0;
-  virtual void export_model(const ExportRequest& request, ExportFormat format) = 0;
+  virtual void export_model(const ExportRequest& request) = 0;
+  virtual void import_model(const ImportRequest& request) = 0;
   virtual ClusterProfile calibrate(DeviceKind device, const ClusterProfile& base) = 0;
   virtual RuntimeVersions versions() = 0;
   virtual bool has_mpi() = 0;  // whether the part that joins MPI was built

@@ -14,7 +14,7 @@ from program import PROGRAM, ProgramTest
 # What is typed, and what bash offers for its last word.
 COMPLETED = {
     "llmtrain pl": ["plan"],
-    "llmtrain checkpoint ": ["inspect", "verify", "diff", "export"],
+    "llmtrain checkpoint ": ["inspect", "verify", "diff", "export", "import"],
     "llmtrain run --dr": ["--dry-run"],
     "llmtrain plan gpt3": ["gpt3-175b"],
     "llmtrain plan llama3-8b qwen3-8": ["qwen3-8b"],

@@ -14,7 +14,7 @@ from program import PROGRAM, SOURCE, ProgramTest, small
 
 GOLDEN = pathlib.Path(__file__).with_name("help.txt")
 COMMANDS = [[], ["run"], ["plan"], ["calibrate"], ["support"], ["validate"], ["schema"], ["sample"], ["eval"], ["checkpoint"], ["checkpoint", "inspect"],
-            ["checkpoint", "verify"], ["checkpoint", "diff"], ["checkpoint", "export"], ["compare"], ["data"], ["data", "tokenize"], ["data", "train-tokenizer"],
+            ["checkpoint", "verify"], ["checkpoint", "diff"], ["checkpoint", "export"], ["checkpoint", "import"], ["compare"], ["data"], ["data", "tokenize"], ["data", "train-tokenizer"],
             ["data", "inspect"], ["slurm"], ["doctor"], ["recipes"], ["new"], ["completion"], ["man"]]
 
 WRONG = {
@@ -30,12 +30,13 @@ WRONG = {
     "quiet and verbose": (["run", "recipe.json", "-q", "-v"], "excludes"),
     "validate without a recipe": (["validate"], "RECIPE"),
     "schema with an argument": (["schema", "recipe.json"], "recipe.json"),
-    "checkpoint alone": (["checkpoint"], "inspect, verify, diff, export"),
+    "checkpoint alone": (["checkpoint"], "inspect, verify, diff, export, import"),
     "unknown command of checkpoint": (["checkpoint", "inspekt", "a"], 'did you mean "inspect"?'),
     "inspect without a source": (["checkpoint", "inspect"], "SOURCE"),
     "export without a format": (["checkpoint", "export", ".", "out"], "--to"),
     "export to another format": (["checkpoint", "export", ".", "out", "--to", "gguf"], "gguf"),
     "export without a folder": (["checkpoint", "export", ".", "--to", "hf"], "DIRECTORY"),
+    "import from another format": (["checkpoint", "import", ".", "out", "--from", "gguf"], "gguf"),
     "compare of one run": (["compare", "runs/first"], "RUN"),
     "sample without a source": (["sample"], "SOURCE"),
     "sample of no tokens": (["sample", ".", "--tokens", "-1"], "--tokens"),

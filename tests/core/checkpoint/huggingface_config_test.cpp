@@ -33,7 +33,7 @@ TEST_CASE("every key that disagrees with config.json is named at once") {
        "/model/head_dim", "/model/ffn_hidden_size", "/model/vocab_size", "/model/max_sequence_length",
        "/model/activation", "/model/norm: is \"rmsnorm\" in the recipe and \"layernorm\" in ", "/model/norm_eps",
        "/model/position", "/model/bias", "/model/qkv_bias", "/model/qk_norm", "/model/tie_embeddings"},
-      [&] { load_huggingface(saved.path(), Graph::build(other)); });
+      [&] { HuggingfaceWeights(saved.path(), Graph::build(other)); });
 }
 
 TEST_CASE("rope_theta is compared if it is used, dropout and initialization never") {
@@ -41,14 +41,14 @@ TEST_CASE("rope_theta is compared if it is used, dropout and initialization neve
   ModelRecipe model = llama_model();
   model.dropout = 0.25;
   model.init_std = 0.5;
-  CHECK_NOTHROW(load_huggingface(llama.path(), Graph::build(model)));
+  CHECK_NOTHROW(HuggingfaceWeights(llama.path(), Graph::build(model)));
   model.rope_theta = 500000;
   check_error(ExitCode::bad_recipe, {"/model/rope_theta: is 500000.0 in the recipe and 10000.0"},
-              [&] { load_huggingface(llama.path(), Graph::build(model)); });
+              [&] { HuggingfaceWeights(llama.path(), Graph::build(model)); });
   const SavedModel gpt2(gpt2_model());
   ModelRecipe learned = gpt2_model();
   learned.rope_theta = 500000;
-  CHECK_NOTHROW(load_huggingface(gpt2.path(), Graph::build(learned)));
+  CHECK_NOTHROW(HuggingfaceWeights(gpt2.path(), Graph::build(learned)));
 }
 
 ModelRecipe mixtral_model() {
@@ -73,10 +73,10 @@ TEST_CASE("of experts what they compute is compared, what concerns their trainin
   model.moe->balance_loss = BalanceLoss::none;
   model.moe->balance_coefficient = 3;
   model.moe->z_coefficient = model.moe->jitter = 0.5;
-  CHECK_NOTHROW(load_huggingface(saved.path(), Graph::build(model)));
+  CHECK_NOTHROW(HuggingfaceWeights(saved.path(), Graph::build(model)));
   model.moe->top_k = 1;
   check_error(ExitCode::bad_recipe, {"/model/moe/top_k: is 1 in the recipe and 2 in "},
-              [&] { load_huggingface(saved.path(), Graph::build(model)); });
+              [&] { HuggingfaceWeights(saved.path(), Graph::build(model)); });
 }
 
 TEST_CASE("experts are those of config.json") {

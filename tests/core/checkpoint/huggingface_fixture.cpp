@@ -2,8 +2,10 @@
 #include "tests/core/checkpoint/huggingface_fixture.h"
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
 
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
@@ -44,6 +46,17 @@ NamedWeights counted_weights(const Graph& graph) {
   return weights;
 }
 
+NamedWeights read_all(const WeightSource& source, const Graph& graph) {
+  NamedWeights weights;
+  for (const Parameter& parameter : graph.parameters) {
+    std::vector<at::Tensor> pieces;
+    visit_pieces(source, parameter, std::nullopt, source.type(parameter),
+                 [&](const at::Tensor& piece) { pieces.push_back(piece.view({-1})); });
+    weights[parameter.name] = at::cat(pieces).view(parameter.shape);
+  }
+  return weights;
+}
+
 void check_error(ExitCode code, const Strings& parts, const std::function<void()>& act) {
   try {
     act();
@@ -55,7 +68,7 @@ void check_error(ExitCode code, const Strings& parts, const std::function<void()
 }
 
 SavedModel::SavedModel(const ModelRecipe& model) : graph_(Graph::build(model)), weights_(counted_weights(graph_)) {
-  save_huggingface(path(), graph_, weights_);
+  save_huggingface(path(), graph_, NamedWeightSource(weights_));
 }
 
 void SavedModel::change_config(const std::function<void(Json&)>& change) const {

@@ -24,6 +24,9 @@ ModelRecipe llama_model();
 // 0, 1, 2, … through all parameters, so that no two elements are the same.
 NamedWeights counted_weights(const Graph& graph);
 
+// All parameters of the graph, each in pieces as exports and imports read it.
+NamedWeights read_all(const WeightSource& source, const Graph& graph);
+
 // Checks that `act` throws an Error of this code whose message has all these parts.
 void check_error(ExitCode code, const Strings& parts, const std::function<void()>& act);
 
@@ -41,7 +44,7 @@ class SavedModel {
 
   const TemporaryDirectory& folder() const { return folder_; }
   const std::filesystem::path& path() const { return folder_.path(); }
-  NamedWeights load() const { return load_huggingface(path(), graph_); }
+  NamedWeights load() const { return read_all(HuggingfaceWeights(path(), graph_), graph_); }
 
   void change_config(const std::function<void(Json&)>& change) const;
   // Rewrites the weights from their changed tensors.

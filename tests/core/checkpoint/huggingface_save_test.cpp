@@ -81,29 +81,9 @@ TEST_CASE("a model that no transformers architecture can express is refused by i
     const test::TemporaryDirectory folder;
     const Graph graph = Graph::build(refused.model);
     check_error(ExitCode::bad_recipe, refused.parts,
-                [&] { save_huggingface(folder.path() / "out", graph, counted_weights(graph)); });
+                [&] { save_huggingface(folder.path() / "out", graph, NamedWeightSource(counted_weights(graph))); });
     CHECK(fs::is_empty(folder.path()));
   }
-}
-
-TEST_CASE("weights that do not belong to the model are not exported") {
-  const test::TemporaryDirectory folder;
-  const Graph graph = Graph::build(llama_model());
-  const auto refused = [&](const std::function<void(NamedWeights&)>& change, const std::string& part) {
-    NamedWeights weights = counted_weights(graph);
-    change(weights);
-    check_error(ExitCode::bad_data, {part}, [&] { save_huggingface(folder.path() / "out", graph, weights); });
-    CHECK(fs::is_empty(folder.path()));
-  };
-  refused([](NamedWeights& w) { w.erase("final_norm.weight"); }, "\"final_norm.weight\" are missing");
-  refused([](NamedWeights& w) { w["x"] = w["final_norm.weight"]; }, "\"x\" belong to no parameter");
-  refused([](NamedWeights& w) { w["head.weight"] = w["head.weight"].t(); }, "\"head.weight\" have another shape");
-  refused([](NamedWeights& w) { w["head.weight"] = w["head.weight"].to(at::kBFloat16); }, "another type");
-  refused(
-      [](NamedWeights& w) {
-        for (auto& [name, tensor] : w) tensor = tensor.to(at::kDouble);
-      },
-      "another type");
 }
 
 TEST_CASE("end-of-text tokens are written only if the vocabulary identifies them") {
@@ -128,7 +108,7 @@ TEST_CASE("a folder that cannot be created is an error that names it") {
   const auto file = folder.write("file", "x");
   const Graph graph = Graph::build(gpt2_model());
   check_error(ExitCode::cannot_write, {file.string()},
-              [&] { save_huggingface(file / "out", graph, counted_weights(graph)); });
+              [&] { save_huggingface(file / "out", graph, NamedWeightSource(counted_weights(graph))); });
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Helper of huggingface_roundtrip_test.py, which uses the real transformers and safetensors packages:
-//   export RECIPE FOLDER OURS DTYPE   random weights into a transformers folder, and under our names into a file
+//   export RECIPE FOLDER OURS DTYPE [BYTES]   random weights into a transformers folder, in files of at most that many
+//                                     bytes, and under our names into a file
 //   import FOLDER RECIPE OURS         the weights of a transformers folder under our names into a file
 //   model FOLDER                      the folder's config.json in our keys, on standard output
 //   copy FROM TO                      a safetensors file, read and written again
@@ -15,6 +16,7 @@
 #include "core/base/error.h"
 #include "core/checkpoint/safetensors.h"
 #include "core/huggingface/huggingface.h"
+#include "core/huggingface/tensor_dtype.h"
 #include "core/recipe/model_from/huggingface_config.h"
 #include "core/recipe/recipe_io.h"
 
@@ -38,11 +40,17 @@ NamedWeights random_weights(const Graph& graph, at::ScalarType type) {
   return weights;
 }
 
+NamedWeights read_all(const llmtrain::WeightSource& source, const Graph& graph) {
+  NamedWeights weights;
+  for (const auto& parameter : graph.parameters)
+    weights[parameter.name] = source.read(parameter, llmtrain::whole_box(parameter));
+  return weights;
+}
+
 void save_ours(const NamedWeights& weights, const std::string& file) {
   std::vector<llmtrain::SafetensorsTensor> tensors;
   for (const auto& [name, tensor] : weights)
-    tensors.push_back(
-        {name, tensor.scalar_type() == at::kFloat ? "F32" : "BF16", tensor.sizes().vec(), tensor.data_ptr()});
+    tensors.push_back({name, llmtrain::dtype_name(tensor.scalar_type()), tensor.sizes().vec(), tensor.data_ptr()});
   llmtrain::write_safetensors(file, std::move(tensors));
 }
 
@@ -57,13 +65,16 @@ void copy_file(const std::string& from, const std::string& to) {
 Graph graph_of(const std::string& recipe) { return Graph::build(llmtrain::read_recipe(recipe).model); }
 
 int run(const std::vector<std::string>& words) {
-  if (words.size() == 5 && words[0] == "export") {
+  if ((words.size() == 5 || words.size() == 6) && words[0] == "export") {
     const Graph graph = graph_of(words[1]);
     const NamedWeights weights = random_weights(graph, words[4] == "bf16" ? at::kBFloat16 : at::kFloat);
-    llmtrain::save_huggingface(words[2], graph, weights);
+    llmtrain::HuggingfaceFormat format{weights.begin()->second.scalar_type()};
+    if (words.size() == 6) format.shard_bytes = std::stoll(words[5]);
+    llmtrain::save_huggingface(words[2], graph, llmtrain::NamedWeightSource(weights), format);
     save_ours(weights, words[3]);
   } else if (words.size() == 4 && words[0] == "import") {
-    save_ours(llmtrain::load_huggingface(words[1], graph_of(words[2])), words[3]);
+    const Graph graph = graph_of(words[2]);
+    save_ours(read_all(llmtrain::HuggingfaceWeights(words[1], graph), graph), words[3]);
   } else if (words.size() == 2 && words[0] == "model") {
     llmtrain::Recipe recipe;
     recipe.model = llmtrain::model_recipe_from_huggingface(words[1]);

@@ -9,6 +9,7 @@
 #include "core/graph/adapters.h"
 #include "core/huggingface/adapters.h"
 #include "parallel/engine/model_state.h"
+#include "tests/parallel/engine/named_weights.h"
 #include "tests/parallel/engine/save_ranks.h"
 #include "tests/parallel/engine/train_ranks.h"
 
@@ -58,7 +59,8 @@ TEST_CASE("adapters begin without effect, and merged they are the model that was
   TrainingSetting::train(adapted, 4);
   const double learned = adapted.evaluate();
   CHECK(learned != Approx(without.evaluate()).epsilon(1e-5));
-  load_weights(without.model(), merge_adapters(adapted.model().graph(), named_weights(adapted.model())));
+  const NamedWeightSource weights(named_weights(adapted.model()));
+  load_weights(without.model(), MergedWeights(adapted.model().graph(), weights));
   CHECK(without.evaluate() == Approx(learned).epsilon(1e-6));
 }
 

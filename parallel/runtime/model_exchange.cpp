@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/runtime/model_exchange.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/checkpoint/checkpoint.h"
+#include "core/graph/adapters.h"
+#include "core/graph/graph.h"
+#include "core/huggingface/adapters.h"
+#include "core/huggingface/huggingface.h"
+#include "core/huggingface/tensor_dtype.h"
+#include "core/recipe/checkpoint_source.h"
+#include "core/recipe/recipe_io.h"
+#include "parallel/device/device.h"
+#include "parallel/shard/tensor_array.h"
+
+namespace llmtrain {
+namespace {
+
+// As which folder or name PEFT may find the model that adapters were trained over; empty: it is not one of
+// transformers.
+std::string base_model_of(const Recipe& recipe) {
+  return huggingface_folder(recipe.training.init_from.value_or("")).value_or("");
+}
+
+}  // namespace
+
+void export_checkpoint(const ExportRequest& request) {
+  prepare_process();
+  const Graph graph = Graph::build(request.recipe.model);
+  const CheckpointReader checkpoint(request.checkpoint);
+  const CheckpointWeights weights(checkpoint, graph);
+  checkpoint.verify();
+  if (request.format == ExportFormat::peft)
+    return save_peft(request.destination, graph, weights, base_model_of(request.recipe));
+  const Graph merged = Graph::build(without_adapters(graph.model));
+  const at::ScalarType dtype = request.dtype ? scalar_type(element_type(*request.dtype)) : common_type(weights, merged);
+  save_huggingface(request.destination, merged, MergedWeights(graph, weights),
+                   {dtype, request.shard_bytes, request.origin});
+}
+
+void import_checkpoint(const ImportRequest& request) {
+  prepare_process();
+  const Graph graph = Graph::build(request.recipe.model);
+  const HuggingfaceWeights weights(request.source, graph);
+  std::vector<TensorSlice> slices;
+  for (const Parameter& parameter : graph.parameters) {
+    const at::ScalarType type = weights.type(parameter);
+    const SliceBox box = whole_box(parameter);
+    TensorSlice& slice =
+        slices.emplace_back(TensorSlice{parameter.name, dtype_name(type), parameter.shape, box.offset, box.shape});
+    slice.content = [&weights, &parameter, type](const WriteBytes& write) {
+      visit_pieces(weights, parameter, std::nullopt, type,
+                   [&](const at::Tensor& piece) { write(piece.data_ptr(), piece.nbytes()); });
+    };
+  }
+  CheckpointState state;
+  state.recipe = to_json(request.recipe);
+  write_lone_checkpoint(request.destination, state, slices, request.add_files);
+}
+
+}  // namespace llmtrain

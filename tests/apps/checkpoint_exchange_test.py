@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""checkpoint import and export: what comes back, in which files, and what is refused."""
+import json
+import os
+import pathlib
+import shutil
+import unittest
+
+import huggingface_folder as hf
+from program import ProgramTest
+
+GENERATION = '{"temperature": 0.25,   "eos_token_id": [4, 5]}'
+
+
+def change_json(path, change):
+    value = json.loads(path.read_text())
+    change(value)
+    path.write_text(json.dumps(value))
+
+
+class Exchange(ProgramTest):
+    def import_model(self, source="hf", name="checkpoint"):
+        result = self.run_program("checkpoint", "import", source, name, "--from", "hf")
+        self.assertEqual((result.returncode, result.stdout), (0, f"{name}: imported from {source}\n"), result.stderr)
+        return result
+
+    def export_model(self, name, *options):
+        result = self.run_program("checkpoint", "export", "checkpoint", name, "--to", "hf", *options)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return self.folder / name
+
+    def test_every_bit_comes_back(self):
+        for dtype, shards in (("F32", 1), ("BF16", 3), ("F16", 2)):
+            with self.subTest(dtype):
+                tensors = hf.write(self.folder / "hf", hf.config_of(dtype=dtype), dtype, shards)
+                self.import_model()
+                self.assertEqual(self.run_program("checkpoint", "verify", "checkpoint").returncode, 0)
+                out = self.export_model("out")
+                back = hf.read_file(out / "model.safetensors")
+                self.assertEqual({name: content for name, (_, _, content) in back.items()}, tensors)
+                self.assertEqual({kind for kind, _, _ in back.values()}, {dtype})
+                self.assertEqual(json.loads((out / "config.json").read_text())["dtype"], hf.TYPE[dtype])
+                for folder in ("hf", "checkpoint", "out"):
+                    shutil.rmtree(self.folder / folder)
+
+    def test_the_files_beside_the_weights_come_back(self):
+        hf.write(self.folder / "hf", hf.config_of())
+        tokenizer = json.dumps({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []},
+                                "pre_tokenizer": {"type": "ByteLevel"}, "added_tokens": []})
+        kept = {"tokenizer.json": tokenizer, "generation_config.json": GENERATION, "chat_template.jinja": "{{ x }}",
+                "tokenizer_config.json": '{"model_max_length":   16}', "special_tokens_map.json": "{}"}
+        for name, text in kept.items():
+            self.write(f"hf/{name}", text)
+        self.assertEqual(self.import_model().stderr, "")
+        # The checkpoint stands alone, wherever it is.
+        shutil.rmtree(self.folder / "hf")
+        (self.folder / "checkpoint").rename(self.folder / "moved")
+        (self.folder / "checkpoint").symlink_to("moved")
+        out = self.export_model("out")
+        self.assertEqual({name: (out / name).read_text() for name in kept}, kept)
+        config = json.loads((out / "config.json").read_text())
+        self.assertEqual((config["bos_token_id"], config["eos_token_id"]), (3, [4, 5]))
+
+    def test_a_model_without_a_known_tokenizer_is_imported_with_a_warning(self):
+        hf.write(self.folder / "hf", hf.config_of())
+        self.assertIn("neither tokenizer.json nor tokenizer.model", self.import_model().stderr)
+        self.write("hf/tokenizer.json", '{"model": {"type": "WordPiece"}}')
+        self.assertIn("tokenizer.json", self.import_model(name="other").stderr)
+
+    def test_shards_hold_what_they_may(self):
+        tensors = hf.write(self.folder / "hf", hf.config_of())
+        self.import_model()
+        most = 5000  # the embedding and the head are larger
+        out = self.export_model("out", "--max-shard-size", "5KB")
+        index = json.loads((out / "model.safetensors.index.json").read_text())
+        total = sum(map(len, tensors.values()))
+        self.assertEqual(index["metadata"], {"total_parameters": total // 4, "total_size": total})
+        files = sorted(out.glob("*.safetensors"))
+        self.assertEqual([path.name for path in files],
+                         [f"model-{i + 1:05}-of-{len(files):05}.safetensors" for i in range(len(files))])
+        found = {}
+        for path in files:
+            part = hf.read_file(path)
+            self.assertTrue(len(part) == 1 or sum(len(content) for _, _, content in part.values()) <= most, path.name)
+            self.assertEqual({name for name, file in index["weight_map"].items() if file == path.name}, set(part))
+            found.update({name: content for name, (_, _, content) in part.items()})
+        self.assertEqual(found, tensors)
+        self.assertGreater(len(files), 5)
+
+    def test_another_type_of_weights(self):
+        hf.write(self.folder / "hf", hf.config_of(dtype="BF16"), "BF16")
+        self.import_model()
+        for name, dtype in (("fp32", "F32"), ("fp16", "F16")):
+            out = self.export_model(name, "--dtype", name)
+            self.assertEqual({kind for kind, _, _ in hf.read_file(out / "model.safetensors").values()}, {dtype})
+            self.assertEqual(json.loads((out / "config.json").read_text())["torch_dtype"], hf.TYPE[dtype])
+
+    def test_an_imported_checkpoint_is_one_of_others(self):
+        hf.write(self.folder / "hf", hf.config_of())
+        self.import_model()
+        self.write("text.txt", "hello " * 100)
+        recipe = {"model": {"from": "checkpoint"}, "batch": {"global": 1, "micro": 1}, "training": {"steps": 1},
+                  "data": {"train": [{"path": "text.txt"}]}}
+        self.write("recipe.json", recipe)
+        for command in (["checkpoint", "inspect", "checkpoint"], ["validate", "recipe.json"]):
+            result = self.run_program(*command)
+            self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_destinations_are_never_overwritten(self):
+        hf.write(self.folder / "hf", hf.config_of())
+        self.write("full/notes.txt", "mine")
+        self.write("file", "mine")
+        for destination in ("full", "file", "hf", "."):
+            with self.subTest(destination):
+                self.refused(73, ["name a new one"], "checkpoint", "import", "hf", destination, "--from", "hf")
+
+    def test_sizes_of_shards(self):
+        for size in ("0", "-3", "many", "5XB"):
+            with self.subTest(size):
+                self.refused(2, ["--max-shard-size"], "checkpoint", "export", "c", "out", "--to", "hf",
+                             "--max-shard-size", size)
+
+
+def cut(path):
+    os.truncate(path, path.stat().st_size - 1)
+
+
+def lengthen(path):
+    path.write_bytes(path.read_bytes() + b"0")
+
+
+def rewrite_header(path, old, new):
+    path.write_bytes(path.read_bytes().replace(old, new, 1))
+
+
+def of_config(change):
+    return lambda folder: change_json(folder / "config.json", change)
+
+
+def of_index(change):
+    return lambda folder: change_json(folder / "model.safetensors.index.json", lambda index: change(index["weight_map"]))
+
+
+def of_shard(change):
+    return lambda folder: change(folder / "model-00001-of-00002.safetensors")
+
+
+class Damaged(ProgramTest):
+    """Each kind of damage to a folder of transformers: its exit code, and what the one line says."""
+
+    CASES = {
+        "no config": (66, ["config.json"], lambda folder: (folder / "config.json").unlink()),
+        "no JSON": (65, ["config.json"], lambda folder: (folder / "config.json").write_text("{")),
+        "a list": (65, ["config.json", "object"], lambda folder: (folder / "config.json").write_text("[]")),
+        "another model": (65, ["model_type", "bert"], of_config(lambda config: config.update(model_type="bert"))),
+        "no size": (65, ["hidden_size"], of_config(lambda config: config.pop("hidden_size"))),
+        "another size": (65, ["embed_tokens", "[256,16]", "[300,16]"],
+                         of_config(lambda config: config.update(vocab_size=300))),
+        "more layers": (65, ["model.layers.2.", "missing"],
+                        of_config(lambda config: config.update(num_hidden_layers=3))),
+        "fewer layers": (65, ["model.layers.1.", "unexpected"],
+                         of_config(lambda config: config.update(num_hidden_layers=1))),
+        "a file is cut short": (65, ["model-00001-of-00002.safetensors"], of_shard(cut)),
+        "a file is longer": (65, ["model-00001-of-00002.safetensors"], of_shard(lengthen)),
+        "a file is empty": (65, ["model-00001-of-00002.safetensors"], of_shard(lambda path: path.write_bytes(b""))),
+        "a file is missing": (66, ["model-00001-of-00002.safetensors"], of_shard(pathlib.Path.unlink)),
+        "a pipe": (65, ["regular file"], of_shard(lambda path: (path.unlink(), os.mkfifo(path)))),
+        "whole numbers": (65, ["I32", "F32"], of_shard(lambda path: rewrite_header(path, b'"F32"', b'"I32"'))),
+        "an unknown type": (65, ["F31"], of_shard(lambda path: rewrite_header(path, b'"F32"', b'"F31"'))),
+        "a huge header": (65, ["header"], of_shard(lambda path: path.write_bytes(b"\xff" * 100))),
+        "a file outside": (65, ["../x.safetensors", "plain name"],
+                           of_index(lambda files: files.update({"lm_head.weight": "../x.safetensors"}))),
+        "a tensor elsewhere": (65, ["lm_head.weight", "does not hold it"], of_index(
+            lambda files: files.update({"lm_head.weight": "model-00002-of-00002.safetensors"}))),
+        "a tensor left out": (65, ["lm_head.weight", "does not name"],
+                              of_index(lambda files: files.pop("lm_head.weight"))),
+        "an index of nothing": (65, ["weight_map"], lambda folder: change_json(
+            folder / "model.safetensors.index.json", dict.clear)),
+    }
+
+    def test_folders(self):
+        for number, (name, (code, parts, damage)) in enumerate(self.CASES.items()):
+            with self.subTest(name):
+                folder = self.folder / f"hf{number}"
+                hf.write(folder, hf.config_of(), shards=2)
+                damage(folder)
+                self.refused(code, [folder.name, *parts], "checkpoint", "import", folder.name, "out", "--from", "hf")
+                self.assertEqual(list(self.folder.glob("out*")), [])
+
+    def test_without_weights(self):
+        hf.write(self.folder / "hf", hf.config_of())
+        (self.folder / "hf" / "model.safetensors").rename(self.folder / "hf" / "pytorch_model.bin")
+        self.refused(66, ["safe_serialization=True"], "checkpoint", "import", "hf", "out", "--from", "hf")
+
+    def test_names_of_the_hub(self):
+        for source in ("meta-llama/Llama-3.1-8B", "hf:meta-llama/Llama-3.1-8B"):
+            with self.subTest(source):
+                self.refused(66, ["meta-llama/Llama-3.1-8B: does not exist", "hf download"], "checkpoint", "import",
+                             source, "out", "--from", "hf")
+
+
+if __name__ == "__main__":
+    unittest.main()

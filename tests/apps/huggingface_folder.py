@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes and reads folders of Hugging Face transformers (Llama) with only Python's standard library."""
+import json
+import random
+import struct
+
+WIDTH = {"F32": 4, "BF16": 2, "F16": 2}
+TYPE = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
+
+
+def config_of(layers=2, hidden=16, vocabulary=256, dtype="F32"):
+    return {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": hidden,
+            "intermediate_size": 3 * hidden, "num_hidden_layers": layers, "num_attention_heads": 2,
+            "num_key_value_heads": 1, "vocab_size": vocabulary, "max_position_embeddings": 16, "rms_norm_eps": 1e-5,
+            "tie_word_embeddings": False, "rope_theta": 10000.0, "torch_dtype": TYPE[dtype], "bos_token_id": 3,
+            "eos_token_id": [4, 5]}
+
+
+def shapes_of(config):
+    """The tensors of a LlamaForCausalLM, in the order of their names, in which save_pretrained writes them."""
+    hidden, ffn, vocabulary = config["hidden_size"], config["intermediate_size"], config["vocab_size"]
+    shapes = {"model.embed_tokens.weight": [vocabulary, hidden]}
+    for layer in range(config["num_hidden_layers"]):
+        parts = {"self_attn.q_proj": [hidden, hidden], "self_attn.k_proj": [hidden // 2, hidden],
+                 "self_attn.v_proj": [hidden // 2, hidden], "self_attn.o_proj": [hidden, hidden],
+                 "mlp.gate_proj": [ffn, hidden], "mlp.up_proj": [ffn, hidden], "mlp.down_proj": [hidden, ffn],
+                 "input_layernorm": [hidden], "post_attention_layernorm": [hidden]}
+        shapes.update({f"model.layers.{layer}.{part}.weight": shape for part, shape in parts.items()})
+    shapes.update({"model.norm.weight": [hidden], "lm_head.weight": [vocabulary, hidden]})
+    return dict(sorted(shapes.items()))
+
+
+def size_of(shape, dtype="F32"):
+    count = WIDTH[dtype]
+    for dimension in shape:
+        count *= dimension
+    return count
+
+
+def write_shard(path, shapes, dtype, tensors):
+    """A safetensors file; without `tensors` its data are a hole, which takes no space on the disk."""
+    header, end = {"__metadata__": {"format": "pt"}}, 0
+    for name, shape in shapes.items():
+        begin, end = end, end + size_of(shape, dtype)
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for name in shapes if tensors else ():
+            file.write(tensors[name])
+        file.truncate(8 + len(text) + end)
+
+
+def write(folder, config, dtype="F32", shards=1, hole=False):
+    """Returns the bytes of every tensor: random ones, exponents included."""
+    folder.mkdir(parents=True)
+    shapes, random_bytes = shapes_of(config), random.Random(7).randbytes
+    tensors = {} if hole else {name: random_bytes(size_of(shape, dtype)) for name, shape in shapes.items()}
+    names = list(shapes)
+    files = {}
+    for shard in range(shards):
+        file = f"model-{shard + 1:05}-of-{shards:05}.safetensors" if shards > 1 else "model.safetensors"
+        part = {name: shapes[name] for name in names[shard::shards]}
+        write_shard(folder / file, part, dtype, tensors)
+        files.update(dict.fromkeys(part, file))
+    if shards > 1:
+        (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
+    (folder / "config.json").write_text(json.dumps(config))
+    return tensors
+
+
+def read_file(path):
+    """The dtype, shape and bytes of each tensor of a safetensors file."""
+    content = path.read_bytes()
+    start = 8 + struct.unpack("<Q", content[:8])[0]
+    header = json.loads(content[8:start])
+    header.pop("__metadata__", None)
+    return {name: (entry["dtype"], entry["shape"], content[start:][slice(*entry["data_offsets"])])
+            for name, entry in header.items()}
