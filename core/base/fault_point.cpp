@@ -33,8 +33,14 @@ constexpr std::array places{PlaceWord{FaultPlace::recipe, "recipe", ExitCode::ba
                             PlaceWord{FaultPlace::collective, "collective", ExitCode::internal_error},
                             PlaceWord{FaultPlace::save, "save", ExitCode::cannot_write},
                             PlaceWord{FaultPlace::commit, "commit", ExitCode::cannot_write},
-                            PlaceWord{FaultPlace::weights, "weights", ExitCode::internal_error}};
-constexpr std::array<std::string_view, 5> actions = {"fail", "throw", "stall", "kill", "flip"};
+                            PlaceWord{FaultPlace::weights, "weights", ExitCode::internal_error},
+                            PlaceWord{FaultPlace::gradients, "gradients", ExitCode::internal_error}};
+constexpr std::array<std::string_view, 7> actions = {"fail", "throw", "stall", "kill", "flip", "nan", "spike"};
+
+// An element of fp32, or two of bf16, of which the second is the same number.
+using Element = std::array<std::byte, 4>;
+constexpr Element not_a_number{std::byte{0xFF}, std::byte{0xFF}, std::byte{0xFF}, std::byte{0xFF}};
+constexpr Element two_to_20{std::byte{0}, std::byte{0}, std::byte{0x80}, std::byte{0x49}};
 
 struct Fault {
   std::string action;
@@ -69,12 +75,24 @@ std::optional<Fault> requested_fault() {
       std::ranges::find_if(places, [&](const PlaceWord& each) { return parts.size() > 1 && each.word == parts[1]; });
   if (parts.size() != 4 || std::ranges::count(actions, parts[0]) == 0 || place == places.end() ||
       !read(parts[2], fault.rank) || !read(parts[3], fault.step))
-    throw Error(ExitCode::bad_recipe, fmt::format("LLMTRAIN_FAULT: \"{}\"; it must be ACTION:PLACE:RANK:STEP with one "
-                                                  "of fail, throw, stall, kill, flip, and a place of FaultPlace",
-                                                  text));
+    throw Error(ExitCode::bad_recipe,
+                fmt::format("LLMTRAIN_FAULT: \"{}\"; it must be ACTION:PLACE:RANK:STEP with one "
+                            "of fail, throw, stall, kill, flip, nan, spike, and a place of FaultPlace",
+                            text));
   fault.action = parts[0];
   fault.place = *place;
   return fault;
+}
+
+// Returns whether the action is one that changes memory.
+bool change(std::string_view action, std::span<std::byte> memory) {
+  if (action == "flip") {
+    if (!memory.empty()) memory.front() ^= std::byte{1};
+    return true;
+  }
+  if (action != "nan" && action != "spike") return false;
+  if (memory.size() >= sizeof(Element)) std::ranges::copy(action == "nan" ? not_a_number : two_to_20, memory.begin());
+  return true;
 }
 
 }  // namespace
@@ -86,10 +104,7 @@ void fault_point(FaultPlace place, std::int64_t rank, std::int64_t step, std::sp
   if (fault->action == "fail") throw Error(fault->place.code, said);
   if (fault->action == "throw") throw std::runtime_error(said);
   if (fault->action == "kill") ::kill(::getpid(), SIGKILL);
-  if (fault->action == "flip") {
-    if (!memory.empty()) memory.front() ^= std::byte{1};
-    return;
-  }
+  if (change(fault->action, memory)) return;
   while (true) ::pause();
 }
 

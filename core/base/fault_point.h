@@ -8,12 +8,13 @@
 namespace llmtrain {
 
 // Where tests let a rank fail, or change its memory.
-enum class FaultPlace { recipe, data, load, forward, collective, save, commit, weights };
+enum class FaultPlace { recipe, data, load, forward, collective, save, commit, weights, gradients };
 
 // Fails here if the environment's LLMTRAIN_FAULT requests it, as "ACTION:PLACE:RANK:STEP", say "fail:save:1:20"; steps
 // count from 1, and 0 is before the first. ACTION: `fail` throws the Error that a failure of this place has, `throw` an
-// exception that nobody expects, `stall` never returns, `kill` ends the process by SIGKILL; `flip` changes one bit of
-// `memory`, which is the lowest of an element's where elements are little-endian. Any thread may call this.
+// exception that nobody expects, `stall` never returns, `kill` ends the process by SIGKILL. Three change
+// `memory`, here of fp32 or bf16 and little-endian: `flip` the lowest bit of its first element, `nan` makes an element
+// not a number and `spike` 2^20. Any thread may call this.
 // Throws Error(bad_recipe) for a request that cannot be read.
 //
 // In a build without tests this does nothing, and the variable is not read.

@@ -38,7 +38,7 @@ struct TensorSlice {
   TensorContent content{};
 };
 
-// Updates that were skipped because the gradient norm was not finite.
+// Updates that were skipped because the gradient norm was not finite, or for a spike of it or the loss.
 struct SkippedUpdates {
   std::int64_t total = 0;      // of the run
   std::int64_t in_a_row = 0;   // the last ones
@@ -47,12 +47,22 @@ struct SkippedUpdates {
   bool operator==(const SkippedUpdates&) const = default;
 };
 
+// Loss and gradient norm of the last updates, the oldest first, by which spikes are found; both of one length, and
+// empty where nothing looks for spikes.
+struct RecentUpdates {
+  std::vector<double> losses;
+  std::vector<double> gradient_norms;
+
+  bool operator==(const RecentUpdates&) const = default;
+};
+
 struct CheckpointState {
   std::int64_t step = 0;           // training steps done
   std::int64_t data_position = 0;  // samples consumed
   std::int64_t seed = 0;           // all random streams follow from seed and step
   nlohmann::ordered_json recipe;   // the resolved recipe
   SkippedUpdates skipped{};
+  RecentUpdates recent{};
 };
 
 inline constexpr std::int64_t default_file_bytes = 5'000'000'000;

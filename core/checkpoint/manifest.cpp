@@ -152,6 +152,16 @@ class MemberReader {
     return values;
   }
 
+  std::vector<double> reals(const std::string& key) {
+    std::vector<double> values;
+    for (const Json& value : list(key)) {
+      if (!value.is_number() || !std::isfinite(value.get<double>()))
+        fail("has a \"" + key + "\" with an element that is not a finite number");
+      values.push_back(value.get<double>());
+    }
+    return values;
+  }
+
   bool has(const std::string& key) const { return object_.contains(key); }
 
   void finish() const {
@@ -196,6 +206,14 @@ SkippedUpdates read_skipped(const Json& object, const std::string& file) {
   return skipped;
 }
 
+RecentUpdates read_recent(const Json& object, const std::string& file) {
+  MemberReader reader(object, file, "/recent");
+  const RecentUpdates recent{reader.reals("losses"), reader.reals("gradient_norms")};
+  if (recent.losses.size() != recent.gradient_norms.size()) reader.fail("has lists of two lengths");
+  reader.finish();
+  return recent;
+}
+
 CheckpointState read_state(MemberReader& reader, const std::string& file) {
   CheckpointState state;
   state.step = reader.integer("step");
@@ -203,6 +221,7 @@ CheckpointState read_state(MemberReader& reader, const std::string& file) {
   state.seed = reader.integer("seed");
   state.recipe = reader.get("recipe");
   if (reader.has("skipped")) state.skipped = read_skipped(reader.get("skipped"), file);
+  if (reader.has("recent")) state.recent = read_recent(reader.get("recent"), file);
   return state;
 }
 
@@ -278,6 +297,8 @@ std::string manifest_text(const Manifest& manifest) {
   if (const SkippedUpdates& skipped = manifest.state.skipped; skipped != SkippedUpdates{})
     append_member(text, "skipped",
                   {{"total", skipped.total}, {"in_a_row", skipped.in_a_row}, {"rollbacks", skipped.rollbacks}});
+  if (const RecentUpdates& recent = manifest.state.recent; recent != RecentUpdates{})
+    append_member(text, "recent", {{"losses", recent.losses}, {"gradient_norms", recent.gradient_norms}});
   append_list(text, "tensors", tensors_to_json(manifest));
   std::vector<Json> files;
   for (const ManifestFile& file : manifest.files)

@@ -17,6 +17,7 @@ namespace llmtrain {
 //   version        1; a reader refuses others
 //   step, data_position, seed, recipe    the CheckpointState
 //   skipped        {total, in_a_row, rollbacks}: its SkippedUpdates; without it all are 0
+//   recent         {losses, gradient_norms}: its RecentUpdates, finite numbers; without it there are none
 //   tensors        [{name, dtype, shape, scale, slices: [{file, offset, shape}]}]: the slices cover the tensor, each
 //                  element once; dtype is one of safetensors' names with whole bytes, scale a finite number; names have
 //                  no control characters

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/base/element_type.h"
+#include "core/recipe/running_recipe.h"
 
 namespace llmtrain {
 
@@ -176,6 +177,17 @@ struct LearningRateRecipe {
   bool operator==(const LearningRateRecipe&) const = default;
 };
 
+// Which losses and gradient norms are spikes, in standard deviations above the mean of the updates before.
+inline constexpr std::int64_t longest_spike_window = 10'000;
+
+struct SpikeRecipe {
+  double loss = 0;           // 0: none is
+  double gradient_norm = 0;  // 0: none is
+  std::int64_t window = 128;
+
+  bool operator==(const SpikeRecipe&) const = default;
+};
+
 struct TrainingRecipe {
   std::int64_t steps = 0;
   std::optional<std::string> init_from;      // a checkpoint folder, or "hf:DIR"
@@ -183,7 +195,8 @@ struct TrainingRecipe {
   std::int64_t evaluate_every = 0;           // 0: never
   std::int64_t evaluate_batches = 0;         // global batches per evaluation; 0: the whole validation data
   double clip_norm = 1;                      // 0: off
-  std::int64_t skip_limit = 10;              // 0: none
+  SpikeRecipe spikes;
+  std::int64_t skip_limit = 10;  // 0: none
   std::int64_t rollbacks = 0;
   std::vector<std::string> freeze;  // patterns of names, in which * stands for any text
   OptimizerRecipe optimizer;
@@ -318,43 +331,6 @@ struct ClusterRecipe {
   DeviceKind device = DeviceKind::automatic;
 
   bool operator==(const ClusterRecipe&) const = default;
-};
-
-enum class CommunicationBackend { automatic, local, mpi, nccl };
-
-struct LaunchRecipe {
-  std::optional<std::int64_t> ranks;  // none: auto
-  CommunicationBackend backend = CommunicationBackend::automatic;
-  double link_delay_microseconds = 0;
-  double link_megabytes_per_second = 0;  // 0: no limit
-  double link_message_microseconds = 0;
-  double node_link_speedup = 1;
-  double layer_delay_microseconds = 0;
-  double watchdog_seconds = 600;
-  double time_limit_seconds = 0;  // 0: none
-  std::int64_t check_replicas_every = 0;
-
-  bool operator==(const LaunchRecipe&) const = default;
-};
-
-struct CheckpointRecipe {
-  std::int64_t every = 0;
-  std::int64_t keep = 3;
-  std::int64_t keep_every = 0;
-  bool async = true;
-  std::string resume = "auto";  // "auto", "never" or a checkpoint's folder
-
-  bool operator==(const CheckpointRecipe&) const = default;
-};
-
-struct LogRecipe {
-  std::string directory;
-  std::int64_t every = 1;
-  bool tensorboard = true;
-  bool routing = false;  // with experts: routing.jsonl
-  bool fp8_statistics = false;
-
-  bool operator==(const LogRecipe&) const = default;
 };
 
 struct Recipe {

@@ -83,6 +83,7 @@ LocalModel::LocalModel(std::shared_ptr<const Layout> layout, Communicator& commu
       device_(device),
       groups_(communicator, *layout_),
       loss_scale_(layout_->recipe().precision),
+      spikes_(layout_->recipe().training.spikes),
       rope_(rope_table(layout_->recipe().model, device)) {
   require_executable_on(device, recipe());
   // In the same order on all ranks of a group: initialising a stage gathers its weights at ZeRO-1 and -2.

@@ -11,6 +11,7 @@
 #include "core/graph/graph.h"
 #include "core/model/stage.h"
 #include "core/optim/loss_scale.h"
+#include "core/optim/spike_detector.h"
 #include "core/parameters/parameter_store.h"
 #include "kernels/rope.h"
 #include "parallel/layout/layout.h"
@@ -80,6 +81,9 @@ class LocalModel {
   // fp16's, which the runner updates.
   LossScale& loss_scale() { return loss_scale_; }
   const LossScale& loss_scale() const { return loss_scale_; }
+  // Updated by the runner, too.
+  SpikeDetector& spikes() { return spikes_; }
+  const SpikeDetector& spikes() const { return spikes_; }
   // Whether this rank can run the model on its own.
   bool holds_all_weights() const;
 
@@ -93,6 +97,7 @@ class LocalModel {
   at::Device device_;
   RankGroups groups_;
   LossScale loss_scale_;
+  SpikeDetector spikes_;
   std::optional<kernels::RopeTable> rope_;
   std::vector<StageState> stages_;
   ParameterStores stores_;  // of all units

@@ -31,6 +31,17 @@ RoutingCounts by_layer(const ModelRecipe& model, std::vector<double>::const_iter
   return result;
 }
 
+// Of a parameter of the stage, as far as this rank has computed it; none where nothing is trained.
+std::span<std::byte> some_gradient(LocalModel::StageState& stage) {
+  for (const ParameterUnit& unit : stage.units) {
+    const std::size_t first = unit.store->ranges().front().parameter;
+    if (unit.store->is_frozen(first)) continue;
+    const at::Tensor gradient = unit.store->gradient(first).tensor;
+    return {static_cast<std::byte*>(gradient.data_ptr()), gradient.nbytes()};
+  }
+  return {};
+}
+
 }  // namespace
 
 Runner::Runner(LocalModel& model) : model_(model), recipe_(model.recipe()), exchange_(model) {}
@@ -108,6 +119,8 @@ void Runner::backward(std::size_t stage, std::size_t micro) {
   at::Tensor of_input =
       model_.stage(stage).passes->backward(std::move(of_output), static_cast<std::int64_t>(micro), micros_[micro]);
   last_pass_[stage] = FreeAfter::backward;
+  fault_point(FaultPlace::gradients, model_.groups().communicator().rank(), step_ + 1,
+              some_gradient(model_.stage(stage)));
   if (stage > 0) exchange_.put(Channel::gradients, stage - 1, micro, std::move(of_input));
 }
 
@@ -143,9 +156,11 @@ void Runner::optimizer_step() {
   combine_ranks(squares);
   result_.learning_rate = learning_rate_at(recipe_.training.learning_rate, step_);
   // An overflow anywhere makes the global norm infinite or NaN, so all ranks skip the same steps.
-  result_.skipped = !std::isfinite(result_.gradient_norm);
+  const bool has_overflowed = !std::isfinite(result_.gradient_norm);
+  result_.spike = has_overflowed ? std::nullopt : model_.spikes().update(result_.loss, result_.gradient_norm);
+  result_.skipped = has_overflowed || result_.spike.has_value();
   result_.loss_scale = micros_.front().backward_scale;
-  result_.lowers_scale = model_.loss_scale().update(result_.skipped);
+  result_.lowers_scale = model_.loss_scale().update(has_overflowed);
   if (result_.skipped) return;
   // Applied inside the update, which saves a pass over the gradients.
   const double coefficient =

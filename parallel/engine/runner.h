@@ -22,7 +22,8 @@ struct StepResult {
   double loss = 0;           // mean over the global batch's tokens
   double gradient_norm = 0;  // before clipping
   double learning_rate = 0;
-  bool skipped = false;         // the gradient norm was not finite; the weights are unchanged
+  bool skipped = false;  // the gradient norm was not finite, or a spike; the weights are unchanged
+  std::optional<Spike> spike{};
   double loss_scale = 1;        // that the backward had, with fp16
   bool lowers_scale = false;    // the update was skipped to lower it
   bool stop_requested = false;  // by any rank: all ranks continue or all stop

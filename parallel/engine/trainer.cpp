@@ -147,7 +147,8 @@ CheckpointState Trainer::state() const {
           .data_position = samples_consumed_,
           .seed = recipe().seed,
           .recipe = to_json(recipe()),
-          .skipped = skipped_};
+          .skipped = skipped_,
+          .recent = {model_.spikes().state().losses, model_.spikes().state().gradient_norms}};
 }
 
 void Trainer::resume(const CheckpointReader& checkpoint) {
@@ -156,6 +157,8 @@ void Trainer::resume(const CheckpointReader& checkpoint) {
   steps_done_ = checkpoint.state().step;
   samples_consumed_ = checkpoint.state().data_position;
   skipped_ = checkpoint.state().skipped;
+  const RecentUpdates& recent = checkpoint.state().recent;
+  model_.spikes().set_state({recent.losses, recent.gradient_norms});
 }
 
 void Trainer::roll_back(const CheckpointReader& checkpoint) {

@@ -63,7 +63,22 @@ std::optional<PlannedFigures> planned_figures(const RunRequest& request) {
                         .process_bytes = request.plan->process_bytes};
 }
 
+std::string skip_text(const StepResult& result, const LossScale& scale) {
+  if (const std::optional<Spike>& spike = result.spike)
+    return fmt::format(
+        "the {}, {:.4g}, is a spike: {:.3g} standard deviations above the mean of the updates before, "
+        "{:.4g}; the update was skipped",
+        spike->quantity, spike->value, spike->deviations(), spike->mean);
+  return fmt::format("the gradient norm is not finite; the update was skipped{}",
+                     result.lowers_scale ? fmt::format(", and the loss scale lowered to {}", scale.value()) : "");
+}
+
 }  // namespace
+
+std::string reason_of_skips(const SpikeRecipe& spikes) {
+  const bool may_be_spikes = spikes.loss > 0 || spikes.gradient_norm > 0;
+  return may_be_spikes ? "the loss or the gradient norm was a spike or not finite" : "the gradient norm was not finite";
+}
 
 FirstRank::FirstRank(const RunRequest& request, const RunDirectory& directory, Trainer& trainer,
                      const ThreadMemory& memory)
@@ -84,10 +99,7 @@ void FirstRank::show(const StepResult& result, double seconds) {
   directory_.require_in_place();
   const std::int64_t step = trainer_.steps_done();
   if (result.skipped)
-    progress_.note(fmt::format(
-        "step {}: the gradient norm is not finite; the update was skipped{}", step,
-        result.lowers_scale ? fmt::format(", and the loss scale lowered to {}", trainer_.model().loss_scale().value())
-                            : ""));
+    progress_.note(fmt::format("step {}: {}", step, skip_text(result, trainer_.model().loss_scale())));
   const TrainingRow row = make_row(result, seconds);
   if (has_row(recipe_, step)) {
     metrics_->write(row);
@@ -166,8 +178,8 @@ void FirstRank::show_stop(const std::string& why) {
 void FirstRank::finish() {
   report_.finish(RunState::finished);
   if (trainer_.skipped().total == 0) return;
-  progress_.warn(fmt::format("{} of {} updates were skipped, because the gradient norm was not finite",
-                             trainer_.skipped().total, trainer_.steps_done()));
+  progress_.warn(fmt::format("{} of {} updates were skipped, because {}", trainer_.skipped().total,
+                             trainer_.steps_done(), reason_of_skips(recipe_.training.spikes)));
 }
 
 }  // namespace llmtrain

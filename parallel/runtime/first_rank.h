@@ -15,6 +15,9 @@
 
 namespace llmtrain {
 
+// Why updates may have been skipped, such as "the gradient norm was not finite".
+std::string reason_of_skips(const SpikeRecipe& spikes);
+
 // What the first rank alone does in a run: it writes metrics and the page, shows progress, and looks for the file that
 // requests a stop. The arguments outlive it. Every function that writes throws Error(cannot_write).
 class FirstRank {

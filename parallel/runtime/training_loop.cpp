@@ -104,8 +104,8 @@ class TrainingLoop {
     // A write in progress may become the newest checkpoint.
     saver_.finish();
     const SkippedUpdates& skipped = trainer_.skipped();
-    const std::string what = fmt::format("step {}: the gradient norm was not finite {} times in a row",
-                                         trainer_.steps_done(), skipped.in_a_row);
+    const std::string what = fmt::format("step {}: {} {} times in a row", trainer_.steps_done(),
+                                         reason_of_skips(recipe_.training.spikes), skipped.in_a_row);
     constexpr const char* advice =
         "lower training.learning_rate.peak, lengthen its warm-up or check the data; training.rollbacks lets a run "
         "return to its newest checkpoint and leave data out, training.skip_limit when it ends";

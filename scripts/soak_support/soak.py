@@ -14,6 +14,7 @@ import time
 import checker
 import failing_rank
 import flips
+import gradients
 import kills
 import layouts
 import planted
@@ -29,6 +30,7 @@ CASES = (
     ("file", "STOP file at random moments", "exit 75, one step on all ranks, bitwise", stops.stopped_by_file),
     ("limit", "time limit at random moments", "exit 75, one step on all ranks, bitwise", stops.stopped_by_limit),
     ("flip", "a bit flips in one of 4 replicas", "found and named within 5 steps", flips.flipped),
+    ("gradient", "a gradient that is no number, or 2^20", "skipped in its step, all ranks alike", gradients.wrong_gradients),
     ("reload", "load in every layout of 1, 2, 4 ranks", "the same state; losses to 1e-5", layouts.reload_layouts),
     ("soak", "kill and resume in random layouts", "losses to 1e-5", layouts.soaked),
 )

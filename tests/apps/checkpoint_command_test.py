@@ -158,6 +158,9 @@ class Damaged(ProgramTest):
         "unknown file": lambda manifest: manifest["tensors"][0]["slices"][0].update(file="other.safetensors"),
         "control character in a name": lambda manifest: manifest["tensors"][0].update(name="a\x1b[2J"),
         "negative count of skipped updates": put("skipped", {"total": -1, "in_a_row": 0, "rollbacks": 0}),
+        "text for a recent loss": put("recent", {"losses": ["1"], "gradient_norms": [1.0]}),
+        "other number of recent losses": put("recent", {"losses": [1.0], "gradient_norms": []}),
+        "recent updates without norms": put("recent", {"losses": [1.0]}),
         "name twice": lambda manifest: manifest["tensors"][1].update(name="a.weight"),
     }
     TEXTS = {"empty": b"", "no JSON": b"checkpoint", "list": b"[]", "empty object": b"{}", "binary": bytes(range(256)),

@@ -143,5 +143,53 @@ class Divergence(TrainingTest):
                          (46, {"total": 5, "in_a_row": 0, "rollbacks": 1}))
 
 
+class Spikes(TrainingTest):
+    """Runs in which one element of one rank's gradients is 2^20, or not a number, in one step."""
+
+    SETTINGS = ("--set", "training.steps=24", "--set", "training.learning_rate.decay_steps=24", "--set",
+                "training.spikes={\"loss\": 8, \"gradient_norm\": 8, \"window\": 8}", "--set", "batch.micro=1")
+
+    def go(self, folder, fault, *arguments, ranks=1):
+        return self.run_program("run", "recipe.json", "-q", "--run-dir", folder, *self.SETTINGS, "--ranks", str(ranks),
+                                "--set", "launch.backend=local", "--set", "launch.check_replicas_every=1", *arguments,
+                                environment={"LLMTRAIN_FAULT": fault})
+
+    def losses(self, folder):
+        return [row["loss"] for row in self.rows(folder)]
+
+    def test_found_in_its_step_on_all_ranks(self):
+        for ranks, layout, what, step in ((1, "zero_stage=0", "nan", 3), (2, "zero_stage=3", "spike", 14),
+                                          (2, "tensor=2", "nan", 14)):
+            with self.subTest(layout, what=what, step=step):
+                folder = f"{layout}-{what}"
+                result = self.go(folder, f"{what}:gradients:{ranks - 1}:{step}", "--set", f"parallel.{layout}",
+                                 ranks=ranks)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertIn("1 of 24 updates were skipped", result.stderr)
+                self.assertEqual([row["skipped"] for row in self.rows(folder)], [int(n >= step) for n in range(1, 25)])
+                log = (self.folder / folder / "log/rank-00000.log").read_text()
+                self.assertRegex(log, f"step {step}: the gradient norm(, .* is a spike: | is not finite; )")
+
+    def test_the_window_survives_a_stop(self):
+        """Two steps are too few for a window of eight: that of the checkpoint is continued."""
+        fault = "spike:gradients:0:14"
+        self.go("straight", fault)
+        self.assertEqual(self.go("run", fault, "--set", "training.steps=12").returncode, 0)
+        self.assertIn("1 of 24 updates were skipped", self.go("run", fault).stderr)
+        self.assertEqual(self.losses("run"), self.losses("straight"))
+        of_run, of_straight = (json.loads((self.folder / name / "checkpoints/step-00000024/manifest.json").read_text())
+                               for name in ("run", "straight"))
+        self.assertEqual(of_run["recent"], of_straight["recent"])
+        self.assertEqual(of_run["recent"]["losses"], self.losses("run")[-8:])
+
+    def test_returns_past_the_data_and_ends_if_that_does_not_help(self):
+        result = self.go("run", "spike:gradients:0:14", "--set", "training.skip_limit=1", "--set",
+                         "training.rollbacks=1", "--set", "checkpoint.every=1", ranks=2)
+        self.assertEqual(result.returncode, 65, result.stderr)
+        self.assertIn("returned to step 13, and going on after sample 28 of the data", result.stderr)
+        self.assertIn("step 14: the loss or the gradient norm was a spike or not finite 1 times in a row: the run has "
+                      "diverged", result.stderr)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -54,6 +54,15 @@ void describe_learning_rate(KeyVisitor& keys, LearningRateRecipe& rate, std::int
                keys.otherwise(rate.decay_steps, steps), interval_range);
 }
 
+void describe_spikes(KeyVisitor& keys, SpikeRecipe& spikes) {
+  keys.number({"loss", "Standard deviations above the mean of the window beyond which a loss is a spike; 0: never."},
+              spikes.loss, {0, 1e9});
+  keys.number({"gradient_norm", "The same of gradient norms, before clipping; 0: never."}, spikes.gradient_norm,
+              {0, 1e9});
+  keys.integer({"window", "Number of updates in the window. Before there have been so many, nothing is a spike."},
+               spikes.window, {8, longest_spike_window});
+}
+
 }  // namespace
 
 void describe_data(KeyVisitor& keys, DataRecipe& data) {
@@ -101,8 +110,11 @@ void describe_training(KeyVisitor& keys, TrainingRecipe& training) {
     keys.integer({"evaluate_batches", "Global batches per evaluation; 0: all validation data."},
                  training.evaluate_batches, interval_range);
     keys.number({"clip_norm", "Gradient clipping: maximum global norm; 0: off."}, training.clip_norm, {0, 1e9});
+    keys.section({"spikes", "Updates that are skipped because the loss or the gradient norm jumps."},
+                 [&] { describe_spikes(keys, training.spikes); });
     keys.integer({"skip_limit",
-                  "Updates skipped in a row, because the gradient norm was not finite, that end the run; 0: no limit."},
+                  "Updates skipped in a row, for a gradient norm that is not finite or a spike, that end the run; 0: "
+                  "no limit."},
                  training.skip_limit, interval_range);
     keys.integer({"rollbacks",
                   "Times that a run, instead of ending so, returns to its newest checkpoint and goes on with the data "

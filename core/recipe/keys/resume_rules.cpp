@@ -31,6 +31,7 @@ constexpr std::array rules{
     ResumeRule{"/training/evaluate_every", ""},
     ResumeRule{"/training/evaluate_batches", ""},
     ResumeRule{"/training/clip_norm", "all updates of a run are clipped alike"},
+    ResumeRule{"/training/spikes", ""},
     ResumeRule{"/training/skip_limit", ""},
     ResumeRule{"/training/rollbacks", ""},
     ResumeRule{"/training/freeze", "the optimizer has states of what is trained alone"},

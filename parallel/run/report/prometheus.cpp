@@ -63,7 +63,7 @@ std::string prometheus_text(const Recipe& recipe, const RunProgress& progress, R
   writer.gauge("mfu_ratio", "Model FLOP/s by the rate measured at the run's start.", row.mfu);
   writer.gauge("memory_bytes", "Peak memory of the first rank's process.", static_cast<double>(row.memory_bytes));
   writer.gauge("tensor_bytes", "Peak memory of the first rank's tensors.", static_cast<double>(row.tensor_bytes));
-  writer.counter("skipped_updates_total", "Updates skipped for a gradient norm that was not finite.",
+  writer.counter("skipped_updates_total", "Updates skipped for a gradient norm that was not finite, or for a spike.",
                  static_cast<double>(row.skipped));
   if (row.routing) {
     writer.gauge("expert_load_ratio", "Tokens of the fullest expert by the mean.", row.routing->expert_load);

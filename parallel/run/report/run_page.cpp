@@ -91,7 +91,8 @@ std::string cards(const Recipe& recipe, const RunProgress& progress, const std::
   const double left = progress.step_seconds() * static_cast<double>(recipe.training.steps - last.step);
   if (state == RunState::running && std::isfinite(left))
     text += html_card("Left", format_duration(left), fmt::format("{} steps", recipe.training.steps - last.step));
-  if (last.skipped > 0) text += html_card("Skipped updates", std::to_string(last.skipped), "gradient norm not finite");
+  if (last.skipped > 0)
+    text += html_card("Skipped updates", std::to_string(last.skipped), "gradient norm not finite, or a spike");
   return text + "</div>\n";
 }
 

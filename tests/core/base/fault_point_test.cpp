@@ -4,6 +4,7 @@
 #include <array>
 #include <catch2/catch.hpp>
 #include <cstdlib>
+#include <span>
 #include <string>
 
 #include "core/base/error.h"
@@ -50,6 +51,21 @@ TEST_CASE("a fault changes one bit of the memory that it is given") {
     return std::to_string(static_cast<int>(memory[0])) + " " + std::to_string(static_cast<int>(memory[1]));
   });
   CHECK(changed == "5 8");
+}
+
+TEST_CASE("a fault replaces a number in the memory that it is given") {
+  const auto first_number = [](const char* request) {
+    return test::in_child([=] {
+      ::setenv("LLMTRAIN_FAULT", request, 1);
+      std::array<float, 2> memory{0.25F, 0.5F};
+      fault_point(FaultPlace::gradients, 0, 3, std::as_writable_bytes(std::span(memory)));
+      fault_point(FaultPlace::gradients, 0, 3, std::as_writable_bytes(std::span(memory).first(0)));
+      return std::to_string(memory[0]) + " " + std::to_string(memory[1]);
+    });
+  };
+  CHECK_THAT(first_number("nan:gradients:0:3"), Catch::Contains("nan") && Catch::EndsWith(" 0.500000"));
+  CHECK(first_number("spike:gradients:0:3") == "1048576.000000 0.500000");
+  CHECK(first_number("spike:weights:0:3") == "0.250000 0.500000");
 }
 
 TEST_CASE("a request for a fault that cannot be read is refused") {

@@ -44,7 +44,7 @@ inline Json large_recipe() {
       "validation": [{"path": "/data/c.txt"}]},
     "batch": {"global": 64, "micro": 2, "sequence_length": 128},
     "training": {"steps": 1000, "init_from": "hf:/models/gpt2", "adapters_from": "/adapters/a", "evaluate_every": 10, "evaluate_batches": 4,
-      "clip_norm": 0.5, "skip_limit": 5, "rollbacks": 2, "freeze": ["embedding.*", "layers.0.*"],
+      "clip_norm": 0.5, "spikes": {"loss": 6.5, "gradient_norm": 8, "window": 64}, "skip_limit": 5, "rollbacks": 2, "freeze": ["embedding.*", "layers.0.*"],
       "optimizer": {"name": "adamw", "beta1": 0.8, "beta2": 0.99, "eps": 1e-6, "weight_decay": 0.01},
       "learning_rate": {"schedule": "wsd", "peak": 1e-3, "minimum": 1e-5, "warmup_steps": 10, "decay_steps": 900}},
     "precision": {"compute": "bf16", "gradients": "bf16", "fp8_level": "O2", "gradient_scaling": "post",
