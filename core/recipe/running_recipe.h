@@ -27,11 +27,15 @@ struct LaunchRecipe {
   bool operator==(const LaunchRecipe&) const = default;
 };
 
+// What a checkpoint that cannot be written does to the run.
+enum class SaveFailure { stop, go_on };
+
 struct CheckpointRecipe {
   std::int64_t every = 0;
   std::int64_t keep = 3;
   std::int64_t keep_every = 0;
   bool async = true;
+  SaveFailure on_failure = SaveFailure::stop;
   std::string resume = "auto";  // "auto", "never" or a checkpoint's folder
 
   bool operator==(const CheckpointRecipe&) const = default;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/run/checkpoint_saver.h"
 
+#include <spdlog/fmt/fmt.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -103,8 +104,9 @@ void check_shared_folder(Communicator& communicator, const fs::path& checkpoints
 }
 
 struct CheckpointSaver::Save {
-  Save(const CheckpointState& given, Slices given_slices, std::shared_ptr<const void> given_memory)
-      : state(given),
+  Save(const CheckpointState& given, Slices given_slices, std::shared_ptr<const void> given_memory, Kind given_kind)
+      : kind(given_kind),
+        state(given),
         slices(given_slices.begin(), given_slices.end()),
         memory(std::move(given_memory)),
         writer(slices) {}
@@ -122,6 +124,7 @@ struct CheckpointSaver::Save {
     bytes = std::accumulate(each.begin(), each.end(), std::int64_t{0});
   }
 
+  Kind kind;
   CheckpointState state;
   std::vector<TensorSlice> slices;
   std::shared_ptr<const void> memory;
@@ -134,10 +137,14 @@ struct CheckpointSaver::Save {
   CheckpointPart part;  // valid once it is written
 };
 
-CheckpointSaver::CheckpointSaver(fs::path checkpoints, const CheckpointRecipe& recipe, Communicator& communicator)
+void CheckpointSaver::log_warning(const std::string& text) { log().warn("{}", text); }
+
+CheckpointSaver::CheckpointSaver(fs::path checkpoints, const CheckpointRecipe& recipe, Communicator& communicator,
+                                 Warn warn)
     : checkpoints_(std::move(checkpoints)),
       recipe_(recipe),
       communicator_(communicator),
+      warn_(std::move(warn)),
       writers_(std::to_string(::getpid())) {
   // A single rank needs no agreement on folders and names.
   if (is_alone()) return;
@@ -169,11 +176,12 @@ void CheckpointSaver::prepare(Slices slices) {
   staging_bytes_ = bytes;
 }
 
-void CheckpointSaver::write(const CheckpointState& state, Slices slices, std::shared_ptr<const void> memory) {
+void CheckpointSaver::write(const CheckpointState& state, Slices slices, std::shared_ptr<const void> memory,
+                            Kind kind) {
   finish();
   stall_.reset();
   const CallTime::Scope stall(stall_);
-  auto save = std::make_unique<Save>(state, slices, std::move(memory));
+  auto save = std::make_unique<Save>(state, slices, std::move(memory), kind);
   // Collectives run here, on the training thread: on the writing thread they could interleave with those of training.
   save->agree_on_files(communicator_);
   // Written under another name and renamed when complete: readers never see a partial checkpoint.
@@ -223,9 +231,15 @@ void CheckpointSaver::start(std::function<void()> work) {
 }
 
 void CheckpointSaver::go_on() {
-  const auto failure = work_.get();
+  const auto own = work_.get();
   auto save = std::move(save_);  // a failure from here on ends this save
-  check(*save, failure);
+  if (const auto failure = failure_of(*save, own)) {
+    if (!is_tolerable(*save, *failure)) throw Error(*failure);
+    if (is_first())
+      warn_(fmt::format("the checkpoint of step {} is missing: {}; training goes on (checkpoint.on_failure), and {}",
+                        save->state.step, failure->what(), next_save(save->state.step)));
+    return;
+  }
   if (save->phase == Save::Phase::writing) return commit(std::move(save));
   const double seconds = seconds_since(save->start);
   longest_save_ = std::max(longest_save_.value_or(0), seconds);
@@ -234,13 +248,20 @@ void CheckpointSaver::go_on() {
 
 void CheckpointSaver::report(const Save& save, double seconds) const {
   const double rate = static_cast<double>(save.bytes) / seconds;
-  log().debug(
-      "checkpoint of step {}: {} written to {} in {} ({}/s); training waited {} for it; {}", save.state.step,
-      format_bytes(save.bytes), (checkpoints_ / checkpoint_name(save.state.step)).string(), format_duration(seconds),
-      format_bytes(static_cast<std::int64_t>(rate)), format_duration(stall_.seconds()),
-      recipe_.every == 0
-          ? "the next one is at the run's end"
-          : "the next one is after step " + std::to_string((save.state.step / recipe_.every + 1) * recipe_.every));
+  log().debug("checkpoint of step {}: {} written to {} in {} ({}/s); training waited {} for it; {}", save.state.step,
+              format_bytes(save.bytes), (checkpoints_ / checkpoint_name(save.state.step)).string(),
+              format_duration(seconds), format_bytes(static_cast<std::int64_t>(rate)),
+              format_duration(stall_.seconds()), next_save(save.state.step));
+}
+
+std::string CheckpointSaver::next_save(std::int64_t step) const {
+  if (recipe_.every == 0) return "the next one is at the run's end";
+  return "the next one is after step " + std::to_string((step / recipe_.every + 1) * recipe_.every);
+}
+
+bool CheckpointSaver::is_tolerable(const Save& save, const Error& failure) const {
+  return recipe_.on_failure == SaveFailure::go_on && save.kind == Kind::regular &&
+         failure.code() == ExitCode::cannot_write;
 }
 
 void CheckpointSaver::commit(std::unique_ptr<Save> save) {
@@ -260,17 +281,16 @@ void CheckpointSaver::commit(std::unique_ptr<Save> save) {
   });
 }
 
-void CheckpointSaver::check(const Save& save, const std::optional<Error>& own) const {
-  const auto failure = first_failure(communicator_, own);
-  if (!failure) return;
-  if (is_alone()) throw Error(*failure);
+// The same on all ranks, including the first rank's note on free space. What there is of the checkpoint is removed.
+std::optional<Error> CheckpointSaver::failure_of(const Save& save, const std::optional<Error>& own) const {
+  auto failure = first_failure(communicator_, own);
+  if (!failure || is_alone()) return failure;
   std::string note;
   if (is_first()) {
     discard_checkpoint(save.aside);
     if (failure->code() == ExitCode::cannot_write) note = space_note(checkpoints_, save.bytes);
   }
-  // All ranks throw the same text, including the first rank's note on free space.
-  throw Error(failure->code(), failure->what() + share_text(communicator_, note));
+  return Error(failure->code(), failure->what() + share_text(communicator_, note));
 }
 
 }  // namespace llmtrain

@@ -26,10 +26,16 @@ namespace llmtrain {
 // Each rank writes its slices at the same time as the others; once all have, the first rank commits the checkpoint. All
 // ranks make the same calls, which block; a failure on one rank is thrown on all. Ranks communicate only within these
 // calls, never on the writing threads.
+//
+// With on_failure "continue", Error(cannot_write) of a regular write is a warning: earlier checkpoints stay, and
+// this one is missing.
 class CheckpointSaver {
  public:
-  // The communicator must outlive this. Throws what check_shared_folder() throws.
-  CheckpointSaver(std::filesystem::path checkpoints, const CheckpointRecipe& recipe, Communicator& communicator);
+  using Warn = std::function<void(const std::string&)>;
+  // The communicator must outlive this. `warn` is called on the first rank, within the calls below. Throws what
+  // check_shared_folder() throws.
+  CheckpointSaver(std::filesystem::path checkpoints, const CheckpointRecipe& recipe, Communicator& communicator,
+                  Warn warn = log_warning);
   // Waits for this rank's writing; a single rank also completes the checkpoint. A pending failure is logged.
   ~CheckpointSaver();
   CheckpointSaver(const CheckpointSaver&) = delete;
@@ -38,11 +44,12 @@ class CheckpointSaver {
   // Makes the memory for copies of slices of these sizes, if the recipe asks for copies, so that the first write() does
   // not wait while the system provides it.
   void prepare(std::span<const TensorSlice> slices);
+  enum class Kind { regular, last };
   // `slices` are this rank's part. Their memory may change once this returns, unless `memory` owns it: then it is kept
   // instead of being copied. Throws what require_finite_weights() and write_checkpoint() throw, also for the previous
   // write; then this one is not started.
   void write(const CheckpointState& state, std::span<const TensorSlice> slices,
-             std::shared_ptr<const void> memory = nullptr);
+             std::shared_ptr<const void> memory = nullptr, Kind kind = Kind::regular);
   // Call between steps: commits a write once all ranks have written their files, without waiting for it. Throws what
   // the write threw.
   void progress();
@@ -60,11 +67,16 @@ class CheckpointSaver {
   void report(const Save& save, double seconds) const;
   void go_on();
   void commit(std::unique_ptr<Save> save);
-  void check(const Save& save, const std::optional<Error>& own) const;
+  std::optional<Error> failure_of(const Save& save, const std::optional<Error>& own) const;
+  bool is_tolerable(const Save& save, const Error& failure) const;
+  std::string next_save(std::int64_t step) const;
 
   std::filesystem::path checkpoints_;
+  static void log_warning(const std::string& text);
+
   CheckpointRecipe recipe_;
   Communicator& communicator_;
+  Warn warn_;
   std::string writers_;  // part of the name of the temporary folder
   std::unique_ptr<std::byte[]> staging_;
   std::size_t staging_bytes_ = 0;

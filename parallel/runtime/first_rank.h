@@ -28,6 +28,7 @@ class FirstRank {
   // After each step, with what it returned and took.
   void show(const StepResult& result, double seconds);
   void show_evaluation(double loss);
+  void warn(const std::string& text) { progress_.warn(text); }
   // After the trainer has returned to a checkpoint, because `what` happened.
   void show_rollback(const std::string& what);
   // The last step's timeline, for the page: measured_step_section().

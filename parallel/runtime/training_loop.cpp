@@ -51,7 +51,8 @@ class TrainingLoop {
         trainer_(trainer),
         first_(first),
         logger_(logger),
-        saver_(RunDirectory::checkpoints_of(recipe_), recipe_.checkpoint, trainer.model().groups().communicator()),
+        saver_(RunDirectory::checkpoints_of(recipe_), recipe_.checkpoint, trainer.model().groups().communicator(),
+               [first](const std::string& text) { first->warn(text); }),
         trace_file_(request.trace) {
     if (trace_file_) trace_.emplace(trainer, request.layout);
   }
@@ -190,12 +191,12 @@ class TrainingLoop {
       saver_.prepare(state_slices(trainer_.model()).slices);
   }
 
-  void save() {
+  void save(CheckpointSaver::Kind kind = CheckpointSaver::Kind::regular) {
     // A checkpoint would keep one of the values, and nobody could tell later that there were two.
     if (recipe_.launch.check_replicas_every > 0) compare_replicas();
     communicator().log().set_activity(trainer_.steps_done(), "saving a checkpoint");
     const StateSlices state = state_slices(trainer_.model());
-    saver_.write(trainer_.state(), state.slices, state.memory);
+    saver_.write(trainer_.state(), state.slices, state.memory, kind);
   }
 
   ExitCode stop() {
@@ -215,7 +216,7 @@ class TrainingLoop {
   }
 
   void end() {
-    save();
+    save(CheckpointSaver::Kind::last);
     saver_.finish();
     if (!trace_) return;
     const std::string last_step = trace_->write(*trace_file_);

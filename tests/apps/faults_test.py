@@ -191,5 +191,26 @@ class Spikes(TrainingTest):
                       "diverged", result.stderr)
 
 
+class FailedSaves(TrainingTest):
+    def go(self, fault):
+        shutil.rmtree(self.folder / "runs", ignore_errors=True)
+        return self.run_program("run", "recipe.json", "-q", "--set", "training.steps=4", "--set", "checkpoint.every=1",
+                                "--set", "checkpoint.on_failure=continue", "--ranks", "2", "--set", "batch.micro=1",
+                                "--set", "launch.backend=local", environment={"LLMTRAIN_FAULT": fault})
+
+    def checkpoints(self):
+        return sorted(path.name[-1] for path in (self.folder / "runs/small/checkpoints").glob("step-????????"))
+
+    def test_the_run_goes_on_without_the_checkpoint(self):
+        result = self.go("fail:commit:0:2")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stderr.count("the checkpoint of step 2 is missing: "), 1, result.stderr)
+        self.assertEqual(self.checkpoints(), ["1", "3", "4"])
+
+    def test_the_last_checkpoint_must_be_written(self):
+        self.assertEqual(self.go("fail:save:1:4").returncode, 73)
+        self.assertEqual(self.checkpoints(), ["1", "2", "3"])
+
+
 if __name__ == "__main__":
     unittest.main()

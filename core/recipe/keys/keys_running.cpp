@@ -11,6 +11,7 @@ constexpr IntegerRange rank_range{1, 1 << 20};
 constexpr std::array<std::string_view, 3> device_words = {"auto", "cpu", "cuda"};
 constexpr std::array<std::string_view, 4> backend_words = {"auto", "local", "mpi", "nccl"};
 constexpr std::array<std::string_view, 1> profile_words = {"auto"};
+constexpr std::array<std::string_view, 2> failure_words = {"stop", "continue"};
 constexpr std::array<std::string_view, 2> resume_words = {"auto", "never"};
 
 void describe_cluster(KeyVisitor& keys, ClusterRecipe& cluster) {
@@ -64,6 +65,10 @@ void describe_checkpoint(KeyVisitor& keys, CheckpointRecipe& checkpoint) {
   keys.integer({"keep_every", "Checkpoints of steps that this divides are kept besides, however many; 0: none."},
                checkpoint.keep_every, {0, most_steps});
   keys.boolean({"async", "Training continues while a checkpoint is written."}, checkpoint.async);
+  keys.choice({"on_failure",
+               "What follows where a checkpoint cannot be written: stop ends the run; continue goes on training until "
+               "the next one, and ends the run only if it is the last."},
+              checkpoint.on_failure, failure_words);
   keys.text({"resume",
              "auto: resume the run in the run directory; never: start a new run; a path: start from that checkpoint."},
             checkpoint.resume, {TextKind::path, resume_words});

@@ -136,9 +136,15 @@ TEST_CASE("the memory may be freed once write() has returned") {
 TEST_CASE("the state is written with the tensors") {
   const TemporaryDirectory folder;
   CheckpointSaver saver(folder.path(), recipe_of(Mode::asynchronous), alone());
-  saver.write(state_of(5), Model().slices());
+  CheckpointState state = state_of(5);
+  state.skipped = {.total = 4, .in_a_row = 1, .rollbacks = 2};
+  // Numbers whose shortest decimal form has 17 digits, or an exponent.
+  state.recent = {.losses = {2.3141592653589793, 1e-300, 0.1 + 0.2}, .gradient_norms = {1, 2.5e17, 1.0 / 3}};
+  saver.write(state, Model().slices());
   saver.finish();
   const CheckpointReader reader(folder.path() / "step-00000005");
+  CHECK(reader.state().skipped == state.skipped);
+  CHECK(reader.state().recent == state.recent);
   CHECK(reader.state().step == 5);
   CHECK(reader.state().data_position == 40);
   CHECK(reader.state().recipe["name"] == "test");
@@ -245,6 +251,43 @@ TEST_CASE("with async a failure is thrown by the next write, which writes nothin
   saver.write(state_of(3), Model().slices());
   saver.finish();
   CHECK(newest(place) == place / "step-00000003");
+}
+
+TEST_CASE("with on_failure \"continue\" a regular checkpoint may be missing, the last one not") {
+  for (const Mode mode : {Mode::synchronous, Mode::asynchronous}) {
+    const TemporaryDirectory folder;
+    const fs::path place = folder.write("place", "");
+    CheckpointRecipe recipe = recipe_of(mode);
+    recipe.every = 5;
+    recipe.on_failure = SaveFailure::go_on;
+    std::vector<std::string> warnings;
+    CheckpointSaver saver(place, recipe, alone(), [&](const std::string& text) { warnings.push_back(text); });
+    saver.write(state_of(5), Model().slices());
+    saver.finish();
+    REQUIRE(warnings.size() == 1);
+    CHECK_THAT(warnings.front(), Catch::StartsWith("the checkpoint of step 5 is missing: " + place.string()) &&
+                                     Catch::EndsWith("the next one is after step 10"));
+    CHECK_FALSE(saver.longest_save());
+    CHECK_THAT(error_of([&] {
+                 saver.write(state_of(7), Model().slices(), nullptr, CheckpointSaver::Kind::last);
+                 saver.finish();
+               }),
+               Catch::StartsWith("73 " + place.string()));
+    fs::remove(place);
+    saver.write(state_of(10), Model().slices());
+    saver.finish();
+    CHECK(newest(place) == place / "step-00000010");
+    CHECK(warnings.size() == 1);
+    // What is wrong with the state itself is no matter of the disk.
+    auto slices = Model().slices();
+    slices.pop_back();
+    slices.pop_back();
+    CHECK_THAT(error_of([&] {
+                 saver.write(state_of(15), slices);
+                 saver.finish();
+               }),
+               Catch::StartsWith("1 "));
+  }
 }
 
 TEST_CASE("a failure that was not retrieved is logged by the destructor") {

@@ -144,6 +144,31 @@ TEST_CASE("a rank that cannot write stops all with one message, and the earlier 
   check_contents(folder.path() / "step-00000001", 1);
 }
 
+TEST_CASE("with on_failure \"continue\" all ranks go on without the checkpoint that one cannot write", "[ranks]") {
+  const bool async = GENERATE(false, true);
+  const TemporaryDirectory folder;
+  std::vector<std::string> warnings;
+  const auto errors = errors_of([&](Communicator& communicator) {
+    CheckpointRecipe recipe = recipe_of(async);
+    recipe.on_failure = SaveFailure::go_on;
+    CheckpointSaver saver(folder.path(), recipe, communicator,
+                          [&](const std::string& text) { warnings.push_back(text); });
+    Quarter quarter(communicator.rank());
+    if (communicator.rank() == 2)
+      fs::create_directories(checkpoint_aside(folder.path(), 1, std::to_string(::getpid())) /
+                             "tensors-00003-of-00004.safetensors.tmp");
+    communicator.barrier(communicator.world()).wait();
+    for (const std::int64_t step : {1, 2}) write(saver, step, quarter.at_step(step));
+    saver.finish();
+  });
+  CHECK(errors == std::vector<std::string>(ranks));
+  REQUIRE(warnings.size() == 1);
+  CHECK_THAT(warnings.front(),
+             Catch::StartsWith("the checkpoint of step 1 is missing: rank 2: ") && Catch::Contains("are free there"));
+  CHECK(names_in(folder.path()) == std::set<std::string>{"latest", "step-00000002"});
+  check_contents(folder.path() / "step-00000002", 2);
+}
+
 TEST_CASE("if the first rank cannot install the checkpoint, all ranks fail", "[ranks]") {
   const bool async = GENERATE(false, true);
   const TemporaryDirectory folder;
