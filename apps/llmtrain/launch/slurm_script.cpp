@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "core/base/error.h"
+#include "core/checkpoint/checkpoint_folder.h"
 
 namespace llmtrain::app {
 namespace {
@@ -100,20 +101,29 @@ std::string slurm_script(const Recipe& recipe, const SlurmJob& job) {
   text +=
       R"sh(# The run stops, with a checkpoint, so that it ends before the job does. Older versions of Slurm do not say when.
 if [ -z "$SLURM_JOB_END_TIME" ]; then
-  SLURM_JOB_END_TIME=$(date -d "$(squeue --noheader --job "$SLURM_JOB_ID" --format %e)" +%s 2>/dev/null) || unset SLURM_JOB_END_TIME
+  end=$(squeue --noheader --job "$SLURM_JOB_ID" --format %e 2>/dev/null)
+  # Without a text, as without an answer, date would say last midnight.
+  [ -n "$end" ] && SLURM_JOB_END_TIME=$(date -d "$end" +%s 2>/dev/null)
 fi
 [ -n "$SLURM_JOB_END_TIME" ] && export SLURM_JOB_END_TIME
 
 )sh";
   text += start_of(job);
-  text += fmt::format(R"sh(
+  text +=
+      fmt::format(R"sh(
 # {0}: stopped on request or before its limit, with its checkpoint saved. The same command continues the run.
 if [ "$code" -eq {0} ]; then
   scontrol requeue "$SLURM_JOB_ID"
 fi
+# srun answers 0 for ranks that it could not start, too.
+if [ "$code" -eq 0 ] && [[ "$(cat {1} 2>/dev/null)" < {2} ]]; then
+  echo "the run has not reached step {3}; submit the job again to continue it" >&2
+  code={4}
+fi
 exit "$code"
 )sh",
-                      static_cast<int>(ExitCode::stopped));
+                  static_cast<int>(ExitCode::stopped), quoted(recipe.log.directory + "/checkpoints/latest"),
+                  checkpoint_name(recipe.training.steps), recipe.training.steps, static_cast<int>(ExitCode::rank_lost));
   return text;
 }
 
