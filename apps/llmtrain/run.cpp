@@ -14,6 +14,7 @@
 #include "apps/llmtrain/launch/deadline.h"
 #include "apps/llmtrain/launch/executable_recipe.h"
 #include "apps/llmtrain/launch/launch.h"
+#include "apps/llmtrain/launch/network_interfaces.h"
 #include "apps/llmtrain/launch/parent_death.h"
 #include "apps/llmtrain/plan/plan.h"
 #include "apps/llmtrain/runtime.h"
@@ -73,6 +74,7 @@ int run_here(const RunOptions& options, const std::optional<Launcher>& launcher,
   request.trace = options.trace;
   request.verbosity = options.quiet ? Verbosity::quiet : options.verbose ? Verbosity::verbose : Verbosity::normal;
   request.launch = decide_launch(options.recipe, recipe, launcher);
+  use_network_interfaces(options.recipe, recipe.launch);
   request.layout = layout_for_run(options.recipe, recipe, request.launch);
   RuntimeInterface& runtime = load_runtime();
   // A build without MPI runs its ranks as threads of this process.

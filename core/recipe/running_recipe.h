@@ -23,6 +23,7 @@ struct LaunchRecipe {
   double watchdog_seconds = 600;
   double time_limit_seconds = 0;  // 0: none
   std::int64_t check_replicas_every = 0;
+  std::vector<std::string> network_interfaces;  // none: MPI's and NCCL's choice
 
   bool operator==(const LaunchRecipe&) const = default;
 };

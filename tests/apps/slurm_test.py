@@ -68,6 +68,11 @@ class Slurm(TrainingTest):
             calls = self.submit("--ranks", "2", code=69, end=end)[1]
             self.assertEqual(calls[-1], f"end at {known}")
 
+    def test_the_network_interface_of_mpirun(self):
+        several = ("--ranks", "2", "--set", "cluster.nodes=2", "--set", "launch.network_interfaces=[\"ib0\", \"ib1\"]")
+        calls = self.submit(*several, "--launcher", "mpirun", code=69)[1]
+        self.assertIn("mpirun --bind-to none --mca oob_tcp_if_include ib0,ib1 -n 2 ", calls[-2])
+
 
 if __name__ == "__main__":
     unittest.main()

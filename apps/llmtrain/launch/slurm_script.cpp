@@ -2,6 +2,7 @@
 #include "apps/llmtrain/launch/slurm_script.h"
 
 #include <spdlog/fmt/fmt.h>
+#include <spdlog/fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
@@ -85,11 +86,18 @@ fi
 )sh";
 }
 
-std::string start_of(const SlurmJob& job) {
+// For mpirun itself and what it starts on the other nodes; the ranks read the recipe.
+std::string interface_option(const LaunchRecipe& launch) {
+  if (launch.network_interfaces.empty()) return "";
+  return " --mca oob_tcp_if_include " + quoted(fmt::format("{}", fmt::join(launch.network_interfaces, ",")));
+}
+
+std::string start_of(const Recipe& recipe, const SlurmJob& job) {
   const std::string command = joined(job.command);
   if (job.ranks == 1) return with_signals_passed_on(command);
   if (job.launcher == JobLauncher::mpirun)
-    return with_signals_passed_on(fmt::format("mpirun --bind-to none -n {} ", job.ranks) + command);
+    return with_signals_passed_on(
+        fmt::format("mpirun --bind-to none{} -n {} ", interface_option(recipe.launch), job.ranks) + command);
   return "srun --mpi=pmix --kill-on-bad-exit=1 " + command + "\ncode=$?\n";
 }
 
@@ -108,7 +116,7 @@ fi
 [ -n "$SLURM_JOB_END_TIME" ] && export SLURM_JOB_END_TIME
 
 )sh";
-  text += start_of(job);
+  text += start_of(recipe, job);
   text +=
       fmt::format(R"sh(
 # {0}: stopped on request or before its limit, with its checkpoint saved. The same command continues the run.

@@ -57,6 +57,10 @@ void describe_launch(KeyVisitor& keys, LaunchRecipe& launch) {
                 "Steps between comparisons of the weights and states that several ranks hold, also made before each "
                 "checkpoint; a difference ends the run and names the rank. 0: never."},
                launch.check_replicas_every, {0, most_steps});
+  keys.texts({"network_interfaces",
+              "Names of the network interfaces, such as ib0, through which ranks of several nodes communicate; empty: "
+              "MPI and NCCL choose."},
+             launch.network_interfaces, "a list of names");
 }
 
 void describe_checkpoint(KeyVisitor& keys, CheckpointRecipe& checkpoint) {

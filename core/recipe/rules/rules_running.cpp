@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <spdlog/fmt/fmt.h>
 
+#include <algorithm>
+#include <cctype>
+#include <cstddef>
+#include <string>
+
+#include "core/json/json_file.h"
 #include "core/recipe/rules/rules.h"
 
 namespace llmtrain {
@@ -15,10 +21,33 @@ Verdict check_kept_checkpoints(const Recipe& recipe, const Known&) {
   return must_be_multiple(checkpoint.keep_every, checkpoint.every, "checkpoint.every");
 }
 
+// As Linux limits them; a comma would separate two names for MPI and NCCL.
+bool is_interface_name(const std::string& name) {
+  constexpr std::size_t most = 15;
+  return name.size() <= most && std::ranges::all_of(name, [](unsigned char letter) {
+           return std::isgraph(letter) != 0 && letter != ',' && letter != '/';
+         });
+}
+
+Verdict check_network_interfaces(const Recipe& recipe, const Known&) {
+  const LaunchRecipe& launch = recipe.launch;
+  if (launch.network_interfaces.empty()) return {};
+  for (const std::string& name : launch.network_interfaces)
+    if (!is_interface_name(name))
+      return Refusal{fmt::format("{} is no interface's name", quoted_text(name)),
+                     "must be of up to 15 characters, as ip link shows it"};
+  if (launch.backend == CommunicationBackend::local)
+    return Refusal{"launch.backend \"local\" uses no network", "must be empty", "[]"};
+  if (recipe.cluster.nodes == 1)
+    return Refusal{"ranks of one node use no network", "needs cluster.nodes above 1", "[]"};
+  return {};
+}
+
 }  // namespace
 
 std::vector<Rule> running_rules() {
-  return {{"/checkpoint/keep_every", {"/checkpoint/every"}, check_kept_checkpoints}};
+  return {{"/checkpoint/keep_every", {"/checkpoint/every"}, check_kept_checkpoints},
+          {"/launch/network_interfaces", {"/launch/backend", "/cluster/nodes"}, check_network_interfaces}};
 }
 
 }  // namespace llmtrain

@@ -59,7 +59,7 @@ inline Json large_recipe() {
     "launch": {"ranks": 32, "backend": "mpi", "link_delay_microseconds": 5,
       "link_megabytes_per_second": 250.5, "link_message_microseconds": 2, "node_link_speedup": 8,
       "layer_delay_microseconds": 700, "watchdog_seconds": 60,
-      "time_limit_seconds": 86400, "check_replicas_every": 25},
+      "time_limit_seconds": 86400, "check_replicas_every": 25, "network_interfaces": ["ib0", "ib1"]},
     "checkpoint": {"every": 50, "keep": 2, "keep_every": 500, "async": false, "on_failure": "continue", "resume": "/runs/large/checkpoints/latest"},
     "log": {"directory": "elsewhere", "every": 5, "tensorboard": false, "routing": true, "fp8_statistics": true}})");
 }
