@@ -26,6 +26,7 @@
 #include "core/recipe/recipe_io.h"
 #include "parallel/plan/cost/cluster_profile.h"
 #include "parallel/plan/cost/named_file.h"
+#include "parallel/plan/memory/memory_model.h"
 #include "parallel/plan/planner/planner.h"
 #include "parallel/plan/report/html/report_html.h"
 #include "parallel/plan/report/plan.h"
@@ -85,6 +86,17 @@ double process_bytes(const PlanReport& report, const RunLaunch& launch) {
   double bytes = report.ranks.front().bytes[MemoryCategory::framework];
   for (const PlannedRank& rank : report.ranks)
     bytes += lanes * (rank.peak_bytes - rank.bytes[MemoryCategory::framework]);
+  return bytes;
+}
+
+// Of all stages that the first rank holds; none on a GPU, whose checkpoints are copied to the host.
+double copy_bytes_of_first(const Layout& layout, const ClusterProfile& profile) {
+  const Partition& partition = layout.partition();
+  if (kernel_set(partition.recipe, profile) != KernelSet::cpu) return 0;
+  double bytes = 0;
+  for (std::size_t stage = 0; stage < partition.stages.size();
+       stage += static_cast<std::size_t>(partition.mesh.pipeline))
+    bytes += checkpoint_copy_bytes(partition, stage);
   return bytes;
 }
 
@@ -155,7 +167,8 @@ std::optional<RunPlan> plan_for_run(std::shared_ptr<const Layout> layout, const 
   summary.peak_bytes = fullest_rank(plan.report).peak_bytes;
   summary.process_bytes = process_bytes(plan.report, launch);
   const PlannedRank& first = plan.report.ranks.front();
-  summary.tensor_bytes = first.peak_bytes - first.bytes[MemoryCategory::framework];
+  summary.tensor_bytes =
+      first.peak_bytes - first.bytes[MemoryCategory::framework] - copy_bytes_of_first(*plan.layout, profile);
   summary.json = report_json(plan.report);
   summary.page = report_html(plan);
   return summary;

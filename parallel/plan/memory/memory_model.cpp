@@ -191,7 +191,10 @@ StageMemory make_stage(const Partition& partition, std::size_t index, KernelSet 
   stage.partial_gradients = states.partial_gradients;
   if (program.memory.reduces_by_block && partition.zero_stage() == 2)
     stage.unreduced_gradients *= held_share(partition.stages[index], blocks);
-  if (kernels == KernelSet::cpu) accumulate_before_cast(partition.groups[index], stage);
+  if (kernels == KernelSet::cpu) {
+    accumulate_before_cast(partition.groups[index], stage);
+    stage.resident[Category::buffers] += checkpoint_copy_bytes(partition, index);
+  }
   // On GPUs FP8 gradients are reduced out of one flat buffer of their own (Azure/MS-AMP, msamp/nn/distributed.py).
   // With ZeRO-2 and -3 the whole gradients already count as unreduced_gradients.
   const bool reduces_flat = kernels == KernelSet::cuda && partition.mesh.data > 1 && states.unreduced_gradients == 0;
@@ -236,6 +239,24 @@ ModelStates model_states(const Partition& partition, std::size_t stage, const Pr
   for (const StateGroup& group : partition.groups[stage]) add_group(group, program.memory, states);
   if (states.gathered_weights > 0) states.gathered_weights += copied_embedding_bytes(partition, stage);
   return states;
+}
+
+double checkpoint_copy_bytes(const Partition& partition, std::size_t stage) {
+  const CheckpointRecipe& checkpoint = partition.recipe.checkpoint;
+  if (!checkpoint.async || checkpoint.every == 0) return 0;
+  const Mesh& mesh = partition.mesh;
+  double bytes = 0;
+  for (const StateGroup& group : partition.groups[stage]) {
+    // The first stage's rank writes what both ends of a pipeline hold.
+    if (group.kind == StateGroup::Kind::shared_embedding && stage > 0) continue;
+    const bool is_experts = group.kind == StateGroup::Kind::experts;
+    const std::int64_t parts = is_experts ? mesh.expert * mesh.expert_tensor : mesh.tensor;
+    // Ranks that hold the same write equal parts of it, sharded or not.
+    const auto writers = static_cast<double>(mesh.world() / (mesh.pipeline * parts));
+    const double kept = group.types.weight_bytes() + group.types.master_bytes() + group.types.moment_bytes();
+    bytes += kept * static_cast<double>(group.elements()) / writers;
+  }
+  return bytes;
 }
 
 StepMemory make_step_memory(const Partition& partition, KernelSet kernels, const Program& program) {

@@ -30,4 +30,9 @@ struct ModelStates {
 // weights (3) of each group by the ranks that share it.
 ModelStates model_states(const Partition& partition, std::size_t stage, const Program& program = {});
 
+// The copy of what one rank writes of a stage to a checkpoint, while training goes on: on a CPU it is memory of the
+// same kind, made before the first step (parallel/run/checkpoint_saver.h), and no tensor. 0 without regular
+// checkpoints, or where training waits for them.
+double checkpoint_copy_bytes(const Partition& partition, std::size_t stage);
+
 }  // namespace llmtrain

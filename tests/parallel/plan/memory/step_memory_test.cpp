@@ -44,6 +44,32 @@ TEST_CASE("pipeline stages keep what they received") {
   CHECK(apart.stages[1].forward_workspace == here.stages[1].forward_workspace - boundary);
 }
 
+TEST_CASE("regular checkpoints that training does not wait for are copied on a CPU, each rank's share") {
+  MemoryCase value = gpt_case(4, 64, 4, 96, 32);
+  const auto copy = [&] {
+    const double with = value.memory().stages.front().resident[Category::buffers];
+    value.recipe.checkpoint.every = 0;
+    const double without = value.memory().stages.front().resident[Category::buffers];
+    value.recipe.checkpoint.every = 10;
+    return with - without;
+  };
+  value.recipe.checkpoint.every = 10;
+  value.recipe.precision.compute = DataType::fp32;
+  value.kernels = KernelSet::cpu;
+  // Weights and two moments in fp32; data ranks share them, whatever ZeRO shards.
+  const auto parameters = static_cast<double>(value.graph().parameter_count());
+  CHECK(copy() == 12 * parameters);
+  value.mesh.data = 2;
+  CHECK(copy() == 6 * parameters);
+  value.recipe.parallel.zero_stage = 3;
+  CHECK(copy() == 6 * parameters);
+  value.recipe.checkpoint.async = false;
+  CHECK(copy() == 0);
+  value.recipe.checkpoint.async = true;
+  value.kernels = KernelSet::cuda;
+  CHECK(copy() == 0);
+}
+
 TEST_CASE("every category on one CPU rank with a small fp32 model") {
   MemoryCase value = gpt_case(2, 64, 4, 96, 32);
   value.kernels = KernelSet::cpu;
