@@ -26,7 +26,14 @@ RecordReader::RecordReader(const std::filesystem::path& file)
 bool RecordReader::fill() {
   begin_ = 0;
   end_ = stream_->read(block_);
+  filled_ += static_cast<std::int64_t>(end_);
   return end_ > 0;
+}
+
+void RecordReader::skip(std::int64_t offset, std::int64_t lines) {
+  stream_->skip(offset);
+  filled_ = offset;
+  lines_ = lines;
 }
 
 bool RecordReader::next_line(std::string& line) {
@@ -44,7 +51,7 @@ bool RecordReader::next_line(std::string& line) {
 bool RecordReader::next(Record& record) {
   if (!has_lines_) {
     record = {};
-    while (fill()) record.text.append(block_.data(), end_);
+    for (; fill(); begin_ = end_) record.text.append(block_.data(), end_);
     return !record.text.empty();
   }
   while (next_line(record.text)) {

@@ -24,6 +24,12 @@ class RecordReader {
   // Throws what open_input() throws.
   explicit RecordReader(const std::filesystem::path& file);
 
+  // Passes over records that were read before, of which next() was at `offset` behind `lines` lines.
+  void skip(std::int64_t offset, std::int64_t lines);
+  // Where the next record begins: a place in the text, unpacked, and the lines before it.
+  std::int64_t offset() const { return filled_ - static_cast<std::int64_t>(end_ - begin_); }
+  std::int64_t lines() const { return lines_; }
+
   // False at the end. Empty lines are passed over, an empty file has no record.
   bool next(Record& record);
   std::int64_t position() const { return stream_->position(); }
@@ -35,6 +41,7 @@ class RecordReader {
   std::unique_ptr<InputStream> stream_;
   bool has_lines_;
   std::int64_t lines_ = 0;
+  std::int64_t filled_ = 0;  // bytes of text that were read or passed over
   std::vector<char> block_;
   std::size_t begin_ = 0, end_ = 0;  // what is left of the block
 };

@@ -37,6 +37,11 @@ class PlainStream final : public InputStream {
     return static_cast<std::size_t>(stream_.gcount());
   }
 
+  void skip(std::int64_t bytes) override {
+    stream_.seekg(bytes, std::ios::cur);
+    position_ += bytes;
+  }
+
   std::int64_t position() const override { return position_; }
 
  private:
@@ -109,6 +114,16 @@ class ZstandardStream final : public InputStream {
 };
 
 }  // namespace
+
+void InputStream::skip(std::int64_t bytes) {
+  std::vector<char> block(std::size_t{1} << 20);
+  while (bytes > 0) {
+    const auto most = static_cast<std::size_t>(std::min(bytes, static_cast<std::int64_t>(block.size())));
+    const std::size_t count = read(std::span(block).first(most));
+    if (count == 0) return;
+    bytes -= static_cast<std::int64_t>(count);
+  }
+}
 
 bool is_compressed(const fs::path& file) { return file.extension() == ".gz" || file.extension() == ".zst"; }
 

@@ -16,6 +16,8 @@ class InputStream {
   // Fills the start of `buffer` and returns how many bytes it has; 0 only at the end. Throws Error(bad_data) where the
   // file is damaged or cut short.
   virtual std::size_t read(std::span<char> buffer) = 0;
+  // Passes over the next `bytes` of what read() returns, or all that is left.
+  virtual void skip(std::int64_t bytes);
   // Bytes of the file itself that have been read, for progress.
   virtual std::int64_t position() const = 0;
 };

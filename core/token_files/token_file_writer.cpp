@@ -3,7 +3,7 @@
 
 #include <spdlog/fmt/fmt.h>
 
-#include <fstream>
+#include <cstring>
 #include <limits>
 #include <stdexcept>
 #include <string_view>
@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/file.h"
 
 namespace llmtrain {
 namespace {
@@ -20,6 +21,9 @@ using namespace std::string_view_literals;
 constexpr std::int64_t uint16_ids = 65536;
 // Megatron-LM's DType.optimal_dtype(): it stores ids of smaller vocabularies in 16 bits.
 constexpr std::int64_t megatron_uint16_ids = 65500;
+
+// Documents are collected to it: a call of the system for each would cost more than a short document's encoding.
+constexpr std::size_t buffered_bytes = 1 << 20;
 
 template <class Integer>
 void append(std::string& bytes, Integer value) {
@@ -41,9 +45,13 @@ TokenType type_for(TokenFileFormat format, std::int64_t vocab_size) {
   throw std::logic_error("not a format of token files");
 }
 
-void refuse_existing(const std::filesystem::path& file) {
+bool is_there(const std::filesystem::path& file) {
   std::error_code ignored;
-  if (std::filesystem::exists(std::filesystem::symlink_status(file, ignored)))
+  return std::filesystem::exists(std::filesystem::symlink_status(file, ignored));
+}
+
+void refuse_existing(const std::filesystem::path& file) {
+  if (is_there(file))
     throw Error(ExitCode::cannot_write, file.string() + ": exists already; remove it or name another file");
 }
 
@@ -53,28 +61,98 @@ void put_in_place(const std::filesystem::path& from, const std::filesystem::path
   if (failure) throw Error(ExitCode::cannot_write, to.string() + ": cannot be put in place: " + failure.message());
 }
 
+// −1 where there is none.
+std::int64_t size_of_file(const std::filesystem::path& file) {
+  std::error_code failure;
+  const auto bytes = std::filesystem::file_size(file, failure);
+  return failure ? -1 : static_cast<std::int64_t>(bytes);
+}
+
+void remove_quietly(const std::filesystem::path& file) noexcept {
+  std::error_code ignored;
+  std::filesystem::remove(file, ignored);
+}
+
 std::filesystem::path with_ending(std::filesystem::path path, std::string_view ending) { return path += ending; }
 
 }  // namespace
 
-TokenFileWriter::TokenFileWriter(std::filesystem::path prefix, TokenFileFormat format, std::int64_t vocab_size)
+TokenFileWriter::TokenFileWriter(const std::filesystem::path& prefix, TokenFileFormat format, std::int64_t vocab_size,
+                                 std::optional<JobDescription> job)
     : format_(format), type_(type_for(format, vocab_size)) {
-  if (prefix.extension() == ".bin") prefix.replace_extension();
-  file_ = with_ending(prefix, ".bin");
-  index_file_ = with_ending(prefix, ".idx");
+  const std::filesystem::path plain =
+      prefix.extension() == ".bin" ? std::filesystem::path(prefix).replace_extension() : prefix;
+  file_ = with_ending(plain, ".bin");
+  index_file_ = with_ending(plain, ".idx");
   partial_file_ = with_ending(file_, ".partial");
+  lengths_file_ = with_ending(plain, ".lengths.partial");
+  if (job) journal_.emplace(with_ending(file_, ".progress"), std::move(*job));
+  if (resume()) return;
   refuse_existing(file_);
   // An index beside another format's tokens would be read as theirs.
   refuse_existing(index_file_);
-  writer_.emplace(partial_file_);
-  if (format != TokenFileFormat::llmc) return;
+  begin();
+}
+
+TokenFileWriter::~TokenFileWriter() {
+  if (!tokens_file_) return;
+  remove_leftovers();
+  remove_quietly(partial_file_);
+}
+
+bool TokenFileWriter::resume() {
+  const auto state = journal_ ? journal_->read() : std::nullopt;
+  if (!state) return false;
+  resumed_ = *state;
+  tokens_ = state->tokens;
+  documents_ = state->documents;
+  // Killed behind the last rename: only the leftovers are still to be removed.
+  if (!is_there(partial_file_) && size_of_file(file_) == bytes()) {
+    remove_leftovers();
+    return true;
+  }
+  const bool has_lengths = format_ == TokenFileFormat::megatron;
+  const auto length_bytes = documents_ * std::int64_t{sizeof(std::int32_t)};
+  // What was saved was flushed before, so that shorter files are not those.
+  if (is_there(file_) || size_of_file(partial_file_) < bytes() ||
+      (has_lengths && size_of_file(lengths_file_) < length_bytes)) {
+    resumed_ = {};
+    tokens_ = documents_ = 0;
+    return false;
+  }
+  if (has_lengths) {
+    const std::string saved = read_file(lengths_file_);
+    lengths_.resize(static_cast<std::size_t>(documents_));
+    std::memcpy(lengths_.data(), saved.data(), static_cast<std::size_t>(length_bytes));
+    lengths_saved_ = lengths_.size();
+  }
+  open_files(bytes());
+  // Of an interrupted close(): there was none when the job began.
+  remove_quietly(index_file_);
+  return true;
+}
+
+void TokenFileWriter::open_files(std::int64_t kept_bytes) {
+  tokens_file_.emplace(partial_file_, kept_bytes);
+  if (journal_ && format_ == TokenFileFormat::megatron)
+    lengths_saver_.emplace(lengths_file_, documents_ * std::int64_t{sizeof(std::int32_t)});
+}
+
+void TokenFileWriter::begin() {
+  open_files(0);
+  if (format_ != TokenFileFormat::llmc) return;
   // The count follows in close().
   const bool small = type_ == TokenType::u16;
   std::string header;
   append<std::int32_t>(header, small ? llmc_uint16_magic : llmc_uint32_magic);
   append<std::int32_t>(header, small ? llmc_uint16_version : llmc_uint32_version);
   header.resize(llmc_header_bytes);
-  writer_->write(header.data(), header.size());
+  tokens_file_->append(header.data(), header.size());
+}
+
+std::int64_t TokenFileWriter::bytes() const {
+  const auto header = format_ == TokenFileFormat::llmc ? static_cast<std::int64_t>(llmc_header_bytes) : 0;
+  return header + tokens_ * size_of(type_);
 }
 
 void TokenFileWriter::add(std::span<const TokenId> document) {
@@ -85,39 +163,60 @@ void TokenFileWriter::add(std::span<const TokenId> document) {
     throw Error(ExitCode::bad_data, file_.string() +
                                         ": llm.c's files hold less than 2^31 tokens; tokenize fewer files "
                                         "into each, or use the format megatron");
-  buffer_.clear();
   for (const TokenId id : document)
     type_ == TokenType::u16 ? append(buffer_, static_cast<std::uint16_t>(id)) : append(buffer_, id);
-  writer_->write(buffer_.data(), buffer_.size());
+  if (buffer_.size() >= buffered_bytes) write_buffer();
   if (format_ == TokenFileFormat::megatron) lengths_.push_back(static_cast<std::int32_t>(document.size()));
   tokens_ += std::ssize(document);
   ++documents_;
 }
 
-void TokenFileWriter::close() {
-  writer_->close();
-  if (format_ == TokenFileFormat::llmc) write_llmc_count();
-  const auto partial_index = with_ending(index_file_, ".partial");
-  if (format_ == TokenFileFormat::megatron) {
-    FileWriter writer(partial_index);
-    const std::string bytes = index();
-    writer.write(bytes.data(), bytes.size());
-    writer.close();
-    // Before the tokens: an index without them is missing data, tokens without it would be read as raw uint16.
-    put_in_place(partial_index, index_file_);
-  }
-  put_in_place(partial_file_, file_);
-  flush_directory(std::filesystem::absolute(file_).parent_path());
+void TokenFileWriter::write_buffer() {
+  tokens_file_->append(buffer_.data(), buffer_.size());
+  buffer_.clear();
 }
 
-void TokenFileWriter::write_llmc_count() {
-  std::string count;
-  append(count, static_cast<std::int32_t>(tokens_));
-  std::fstream file(partial_file_, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekp(8);
-  file.write(count.data(), static_cast<std::streamsize>(count.size()));
-  file.close();
-  if (!file) throw Error(ExitCode::cannot_write, partial_file_.string() + ": its header cannot be written");
+void TokenFileWriter::save(const TextPosition& next, std::int64_t text_bytes) {
+  if (!tokens_file_ || !journal_) return;
+  write_buffer();
+  tokens_file_->flush();
+  if (lengths_saver_) {
+    const auto unsaved = std::span(lengths_).subspan(lengths_saved_);
+    lengths_saver_->append(unsaved.data(), unsaved.size_bytes());
+    lengths_saver_->flush();
+    lengths_saved_ = lengths_.size();
+  }
+  journal_->write({next, tokens_, documents_, text_bytes});
+}
+
+void TokenFileWriter::close() {
+  if (!tokens_file_) return;
+  write_buffer();
+  const auto count = static_cast<std::int32_t>(tokens_);
+  if (format_ == TokenFileFormat::llmc) tokens_file_->overwrite(8, &count, sizeof count);
+  tokens_file_->flush();
+  // Before the tokens: an index without them is missing data, tokens without it would be read as raw uint16.
+  if (format_ == TokenFileFormat::megatron) write_index();
+  put_in_place(partial_file_, file_);
+  flush_directory(std::filesystem::absolute(file_).parent_path());
+  tokens_file_.reset();
+  remove_leftovers();
+}
+
+void TokenFileWriter::remove_leftovers() const noexcept {
+  if (!journal_) return;
+  remove_quietly(lengths_file_);
+  // Last: without it nothing tells what the others were.
+  remove_quietly(journal_->file());
+}
+
+void TokenFileWriter::write_index() const {
+  const auto partial_index = with_ending(index_file_, ".partial");
+  FileWriter writer(partial_index);
+  const std::string bytes = index();
+  writer.write(bytes.data(), bytes.size());
+  writer.close();
+  put_in_place(partial_index, index_file_);
 }
 
 // megatron/core/datasets/indexed_dataset.py, _IndexWriter.

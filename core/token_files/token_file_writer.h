@@ -8,8 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "core/base/file.h"
 #include "core/data/token_formats.h"
+#include "core/token_files/growing_file.h"
+#include "core/token_files/tokenize_journal.h"
 #include "core/tokenizer/tokenizer.h"
 
 namespace llmtrain {
@@ -22,15 +23,26 @@ enum class TokenFileFormat {
 };
 
 // Writes documents into a new token file. The files appear under their names when they are complete and on the disk;
-// until then, and after a failure, they are beside them with ".partial" at the end or gone.
+// until then they are beside them with ".partial" at the end. After a failure they are gone; after a kill they stay,
+// and another writer of the same job goes on with them.
 class TokenFileWriter {
  public:
-  // Throws Error(cannot_write) where a file of that name exists or none can be written, and Error(bad_recipe) where the
-  // format cannot hold ids up to `vocab_size` − 1.
-  TokenFileWriter(std::filesystem::path prefix, TokenFileFormat format, std::int64_t vocab_size);
+  // `job` is all that the documents follow from; none: the writer always begins anew, and cannot be interrupted. Throws
+  // Error(cannot_write) where a file of that name exists, none can be written, another process writes it, or another
+  // job was interrupted there, and Error(bad_recipe) where the format cannot hold ids up to `vocab_size` − 1.
+  TokenFileWriter(const std::filesystem::path& prefix, TokenFileFormat format, std::int64_t vocab_size,
+                  std::optional<JobDescription> job = std::nullopt);
+  ~TokenFileWriter();
+  TokenFileWriter(const TokenFileWriter&) = delete;
+  TokenFileWriter& operator=(const TokenFileWriter&) = delete;
+
+  // How far an interrupted writer of the job had come; the documents behind that are to be added.
+  const JobState& resumed() const { return resumed_; }
 
   // Throws Error(bad_data) where the format cannot hold so many tokens.
   void add(std::span<const TokenId> document);
+  // Makes sure that another writer goes on here, at `next`, should this one be killed. Blocks until all is on the disk.
+  void save(const TextPosition& next, std::int64_t text_bytes);
   // Puts the files in place.
   void close();
 
@@ -40,17 +52,29 @@ class TokenFileWriter {
   std::int64_t documents() const { return documents_; }
 
  private:
-  void write_llmc_count();
+  // Takes over what an interrupted writer has saved; false where that is nothing.
+  bool resume();
+  void begin();
+  void open_files(std::int64_t kept_bytes);
+  // Of the token file.
+  std::int64_t bytes() const;
+  void write_buffer();
+  void write_index() const;
   std::string index() const;
+  void remove_leftovers() const noexcept;
 
   TokenFileFormat format_;
   TokenType type_;
-  std::filesystem::path file_, index_file_, partial_file_;
-  std::optional<FileWriter> writer_;
+  std::filesystem::path file_, index_file_, partial_file_, lengths_file_;
+  std::optional<TokenizeJournal> journal_;
+  JobState resumed_;
+  std::optional<GrowingFile> tokens_file_;  // none once the files are in place
+  std::optional<GrowingFile> lengths_saver_;
   std::vector<std::int32_t> lengths_;  // Megatron's index alone needs them
+  std::size_t lengths_saved_ = 0;
   std::int64_t tokens_ = 0;
   std::int64_t documents_ = 0;
-  std::string buffer_;
+  std::string buffer_;  // tokens that are not in the file yet
 };
 
 }  // namespace llmtrain

@@ -1,30 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/token_files/tokenize_files.h"
 
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <chrono>
 #include <deque>
 #include <future>
 #include <memory>
 #include <mutex>
+#include <system_error>
 #include <utility>
 
+#include "core/base/file.h"
+#include "core/base/hash.h"
 #include "core/data/documents.h"
 #include "core/tokenizer/encode_document.h"
 
 namespace llmtrain {
 namespace {
 
-// A tenth of a second of work: starting a thread for it costs nothing, and few bytes wait for the one before.
-constexpr std::size_t batch_bytes = 1 << 20;
+using Clock = std::chrono::steady_clock;
 
 struct Batch {
   std::filesystem::path file;
   std::vector<Record> records;
   std::size_t bytes = 0;
+  TextPosition end{};
 };
 
 struct EncodedBatch {
   std::vector<TokenId> tokens;
   std::vector<std::size_t> lengths;  // by document
+  std::size_t text_bytes = 0;
+  TextPosition end{};
 };
 
 // Encoders have memory of words that they have met: threads take one and give it back.
@@ -34,7 +43,7 @@ class EncoderPool {
 
   EncodedBatch encode(Batch batch, const std::string& key) {
     auto encoder = take();
-    EncodedBatch encoded;
+    EncodedBatch encoded{{}, {}, batch.bytes, batch.end};
     for (Record& record : batch.records) {
       const std::string text = document_of(record, batch.file, key);
       if (text.empty()) continue;
@@ -68,7 +77,7 @@ class EncoderPool {
 class Tokenization {
  public:
   Tokenization(const TokenizeJob& job, const Tokenizer& tokenizer, TokenFileWriter& writer)
-      : job_(job), encoders_(tokenizer), writer_(writer) {}
+      : job_(job), encoders_(tokenizer), writer_(writer), text_bytes_(writer.resumed().text_bytes) {}
 
   void start(Batch batch) {
     if (std::ssize(running_) >= job_.threads) finish_one();
@@ -79,6 +88,7 @@ class Tokenization {
 
   void finish() {
     while (!running_.empty()) finish_one();
+    writer_.save({job_.files.size(), 0, 0}, text_bytes_);
   }
 
  private:
@@ -92,38 +102,81 @@ class Tokenization {
       writer_.add(rest.first(length));
       rest = rest.subspan(length);
     }
+    text_bytes_ += static_cast<std::int64_t>(encoded.text_bytes);
+    if (std::chrono::duration<double>(Clock::now() - saved_).count() < job_.save_seconds) return;
+    writer_.save(encoded.end, text_bytes_);
+    saved_ = Clock::now();
   }
 
   const TokenizeJob& job_;
   EncoderPool encoders_;
   TokenFileWriter& writer_;
+  std::int64_t text_bytes_;  // that the writer has the tokens of
+  Clock::time_point saved_ = Clock::now();
   std::deque<std::future<EncodedBatch>> running_;  // after what they use: destroyed first, which waits for them
 };
 
+std::int64_t packed_bytes(const std::filesystem::path& file) {
+  std::error_code ignored;
+  return static_cast<std::int64_t>(std::filesystem::file_size(file, ignored));
+}
+
+std::string hash_of(const std::string& text) {
+  Sha256 hash;
+  hash.update(text.data(), text.size());
+  return hash.hexadecimal();
+}
+
+// Of the tokenizer's file and what open_tokenizer() reads beside it.
+std::string hash_of_tokenizer(const TokenizerRecipe& tokenizer) {
+  if (tokenizer.kind == TokenizerKind::bytes) return "bytes";
+  const std::filesystem::path file = tokenizer.file, beside = file.parent_path() / "tokenizer_config.json";
+  std::error_code unknown;
+  const bool has_beside = std::filesystem::exists(beside, unknown);
+  return hash_of(read_file(file) + (has_beside ? read_file(beside) : ""));
+}
+
 }  // namespace
+
+JobDescription description_of(const TokenizeJob& job, const TokenizerRecipe& tokenizer, const std::string& format) {
+  std::string files;
+  for (const auto& file : job.files) {
+    std::error_code unknown;
+    const auto changed = std::filesystem::last_write_time(file, unknown).time_since_epoch().count();
+    files += fmt::format("{}\n{} {}\n", file.string(), packed_bytes(file), changed);
+  }
+  return {{"tokenizer", hash_of_tokenizer(tokenizer)},
+          {"format", format},
+          {"key", job.key},
+          {"list of texts", hash_of(files)}};
+}
 
 TokenizeProgress tokenize_files(const TokenizeJob& job, const Tokenizer& tokenizer, TokenFileWriter& writer,
                                 const std::function<void(const TokenizeProgress&)>& report) {
+  const JobState resumed = writer.resumed();
   TokenizeProgress progress;
-  for (const auto& file : job.files) {
-    std::error_code ignored;
-    progress.all_file_bytes += static_cast<std::int64_t>(std::filesystem::file_size(file, ignored));
-  }
+  progress.text_bytes = resumed.text_bytes;
+  for (const auto& file : job.files) progress.all_file_bytes += packed_bytes(file);
   Tokenization tokenization(job, tokenizer, writer);
   std::int64_t bytes_before = 0;
-  for (const auto& file : job.files) {
+  for (std::size_t i = 0; i < std::min(resumed.next.file, job.files.size()); ++i)
+    bytes_before += packed_bytes(job.files[i]);
+  for (std::size_t i = resumed.next.file; i < job.files.size(); ++i) {
+    const auto& file = job.files[i];
     RecordReader reader(file);
-    Batch batch{file, {}, 0};
+    if (i == resumed.next.file) reader.skip(resumed.next.offset, resumed.next.line);
+    Batch batch{file, {}};
     const auto start = [&] {
       progress.file_bytes = bytes_before + reader.position();
       progress.text_bytes += static_cast<std::int64_t>(batch.bytes);
-      tokenization.start(std::exchange(batch, Batch{file, {}, 0}));
+      batch.end = {i, reader.offset(), reader.lines()};
+      tokenization.start(std::exchange(batch, Batch{file, {}}));
       report(progress);
     };
     for (Record record; reader.next(record);) {
       batch.bytes += record.text.size();
       batch.records.push_back(std::move(record));
-      if (batch.bytes >= batch_bytes) start();
+      if (batch.bytes >= job.batch_bytes) start();
     }
     if (!batch.records.empty()) start();
     bytes_before += reader.position();

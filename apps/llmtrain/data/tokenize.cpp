@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -40,6 +41,10 @@ TokenFileFormat named_format(const std::string& name) {
                            : TokenFileFormat::megatron;
 }
 
+std::int64_t per_second(std::int64_t bytes, double seconds) {
+  return static_cast<std::int64_t>(static_cast<double>(bytes) / seconds);
+}
+
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 std::vector<std::filesystem::path> files_of(const std::vector<std::string>& inputs) {
@@ -58,30 +63,40 @@ std::vector<std::filesystem::path> files_of(const std::vector<std::string>& inpu
 class ProgressLines {
  public:
   void operator()(const TokenizeProgress& progress) {
+    if (!first_) first_ = progress;
     if (seconds_since(last_) < 10) return;
     last_ = Clock::now();
-    const double share = static_cast<double>(progress.file_bytes) / static_cast<double>(progress.all_file_bytes);
     const double seconds = seconds_since(start_);
-    log().info("{:.0f} % of {}, {}/s, about {:.0f} s left", 100 * share, format_bytes(progress.all_file_bytes),
-               format_bytes(static_cast<std::int64_t>(static_cast<double>(progress.text_bytes) / seconds)),
-               seconds / share - seconds);
+    const auto done = static_cast<double>(progress.file_bytes - first_->file_bytes);
+    const auto rest = static_cast<double>(progress.all_file_bytes - progress.file_bytes);
+    log().info("{:.0f} % of {}, {}/s, about {:.0f} s left",
+               100.0 * static_cast<double>(progress.file_bytes) / static_cast<double>(progress.all_file_bytes),
+               format_bytes(progress.all_file_bytes),
+               format_bytes(per_second(progress.text_bytes - first_->text_bytes, seconds)),
+               done > 0 ? seconds * rest / done : 0);
   }
 
  private:
   Clock::time_point start_ = Clock::now();
   Clock::time_point last_ = start_;
+  std::optional<TokenizeProgress> first_;  // what was done before, but for one batch
 };
 
 int tokenize(const TokenizeOptions& options) {
   const auto files = files_of(options.inputs);
   const auto tokenizer = open_tokenizer(named_tokenizer(options.tokenizer));
-  TokenFileWriter writer(options.output, named_format(options.format), tokenizer->vocab_size());
   const int threads =
       options.threads > 0 ? options.threads : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  const TokenizeJob job{files, options.key, threads};
+  TokenFileWriter writer(options.output, named_format(options.format), tokenizer->vocab_size(),
+                         description_of(job, named_tokenizer(options.tokenizer), options.format));
+  const JobState resumed = writer.resumed();
+  if (resumed.text_bytes > 0)
+    log().info("{}: goes on after {} tokens of {} documents", writer.file().string(), resumed.tokens,
+               resumed.documents);
   const auto start = Clock::now();
   ProgressLines lines;
-  const TokenizeProgress done = tokenize_files({files, options.key, threads}, *tokenizer, writer,
-                                               [&](const TokenizeProgress& progress) { lines(progress); });
+  const TokenizeProgress done = tokenize_files(job, *tokenizer, writer, lines);
   if (writer.documents() == 0)
     throw Error(ExitCode::bad_data, options.inputs.front() + ": holds no text; no file was written");
   writer.close();
@@ -89,7 +104,7 @@ int tokenize(const TokenizeOptions& options) {
   write_result(fmt::format("{}: {} tokens of {} documents, {}, from {} of text in {:.1f} s ({}/s)\n",
                            writer.file().string(), writer.tokens(), writer.documents(), name_of(writer.type()),
                            format_bytes(done.text_bytes), seconds,
-                           format_bytes(static_cast<std::int64_t>(static_cast<double>(done.text_bytes) / seconds))));
+                           format_bytes(per_second(done.text_bytes - resumed.text_bytes, seconds))));
   return 0;
 }
 

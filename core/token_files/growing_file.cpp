@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/token_files/growing_file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace llmtrain {
+
+GrowingFile::GrowingFile(std::filesystem::path file, std::int64_t bytes) : file_(std::move(file)) {
+  descriptor_ = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+  if (descriptor_ < 0) fail("cannot be created");
+  // File systems without locks are no reason to refuse.
+  const bool is_taken = ::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  const bool is_cut = !is_taken && ::ftruncate(descriptor_, bytes) == 0 && ::lseek(descriptor_, 0, SEEK_END) == bytes;
+  if (is_cut) return;
+  const int reason = errno;
+  ::close(std::exchange(descriptor_, -1));
+  if (is_taken)
+    throw Error(ExitCode::cannot_write, file_.string() +
+                                            ": another process is writing it; wait for it, or name "
+                                            "another file");
+  errno = reason;
+  fail("cannot be cut to its intact part");
+}
+
+GrowingFile::~GrowingFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void GrowingFile::append(const void* bytes, std::size_t count) {
+  const char* next = static_cast<const char*>(bytes);
+  while (count > 0) {
+    const auto written = ::write(descriptor_, next, count);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail("cannot be written");
+    next += written;
+    count -= static_cast<std::size_t>(written);
+  }
+}
+
+void GrowingFile::overwrite(std::int64_t offset, const void* bytes, std::size_t count) {
+  if (::pwrite(descriptor_, bytes, count, offset) != static_cast<ssize_t>(count)) fail("cannot be written");
+}
+
+void GrowingFile::flush() {
+  // A full disk or a failing one may only show here.
+  if (::fsync(descriptor_) != 0) fail("cannot be flushed to the disk");
+}
+
+void GrowingFile::fail(std::string_view action) const {
+  throw Error(ExitCode::cannot_write, file_.string() + ": " + std::string(action) + ": " + std::strerror(errno));
+}
+
+}  // namespace llmtrain

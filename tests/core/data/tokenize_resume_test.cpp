@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// A job that makes a token file goes on where another process was killed.
+#include <zlib.h>
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "core/base/file.h"
+#include "core/token_files/token_file_writer.h"
+#include "core/token_files/tokenize_files.h"
+#include "core/tokenizer/byte_tokenizer.h"
+#include "tests/core/data/data_files.h"
+#include "tests/support/child_process.h"
+#include "tests/support/temporary_directory.h"
+
+namespace llmtrain::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::set<std::string> megatron_pair{"a.bin", "a.idx"};
+
+std::string lines_of(int count, char letter) {
+  std::string lines;
+  for (int i = 0; i < count; ++i)
+    lines += "{\"text\": \"" + std::string(static_cast<std::size_t>(i % 40), letter) + "\"}\n";
+  return lines;
+}
+
+fs::path write_gzip(const fs::path& file, const std::string& text) {
+  const std::unique_ptr<gzFile_s, decltype(&gzclose)> stream(gzopen(file.c_str(), "wb"), gzclose);
+  if (gzwrite(stream.get(), text.data(), static_cast<unsigned>(text.size())) != static_cast<int>(text.size()))
+    throw std::runtime_error("the test cannot write " + file.string());
+  return file;
+}
+
+// JSON Lines, plain and packed, and a text, in batches of a few lines; saved after each.
+class Job {
+ public:
+  explicit Job(TokenFileFormat format) : format_(format) {
+    job_ = {{input_.write("a.jsonl", lines_of(30, 'a')), write_gzip(input_.path() / "b.jsonl.gz", lines_of(30, 'b')),
+             input_.write("c.txt", "ccc"), input_.write("d.jsonl", "\n\n" + lines_of(5, 'd'))},
+            "text",
+            1,
+            128,
+            0};
+  }
+
+  TokenizeJob& settings() { return job_; }
+  fs::path output(const std::string& name) const { return output_.path() / name; }
+  std::set<std::string> names() const { return names_in(output_.path()); }
+
+  // Returns how many documents an interrupted writer had saved.
+  std::int64_t run(const std::string& name) const {
+    TokenFileWriter writer(output(name), format_, 256, description_of(job_, {}, "a format"));
+    const std::int64_t resumed = writer.resumed().documents;
+    tokenize_files(job_, ByteTokenizer(), writer, [](const TokenizeProgress&) {});
+    writer.close();
+    return resumed;
+  }
+
+  void expect_same(const std::string& one, const std::string& other) const {
+    for (const char* ending : {".bin", ".idx"})
+      if (fs::exists(output(one + ending))) CHECK(read_file(output(one + ending)) == read_file(output(other + ending)));
+  }
+
+ private:
+  TokenFileFormat format_;
+  TemporaryDirectory input_, output_;
+  TokenizeJob job_;
+};
+
+// Kills the job before its system call number `call`.
+bool kill_at(const Job& job, int call) {
+  return killed_at_system_call(call, [&] { job.run("a"); });
+}
+
+}  // namespace
+
+TEST_CASE("Killed at any moment, a job goes on and ends with the same files", "[one-thread][rights]") {
+  if (!tracing_is_allowed()) return;
+  const TokenFileFormat format = GENERATE(TokenFileFormat::megatron, TokenFileFormat::nanogpt, TokenFileFormat::llmc);
+  const Job job(format);
+  job.run("whole");
+  std::set<std::int64_t> resumed;
+  // Every second call, so that all calls are met in one format or another.
+  for (int call = static_cast<int>(format); kill_at(job, call); call += 2) {
+    INFO("killed in front of system call " << call);
+    // Killed behind its last step it has nothing left to do, and refuses to replace what it made.
+    const bool is_complete = fs::exists(job.output("a.bin")) && !fs::exists(job.output("a.bin.progress"));
+    if (!is_complete) resumed.insert(job.run("a"));
+    job.expect_same("whole", "a");
+    CHECK(job.names().size() == (format == TokenFileFormat::megatron ? 4 : 2));
+    for (const char* name : {"a.bin", "a.idx"}) fs::remove(job.output(name));
+  }
+  // From the beginning, from the end, and from many places between.
+  CHECK(*resumed.begin() == 0);
+  CHECK(resumed.size() > 8);
+}
+
+TEST_CASE("A job that is killed again and again ends with the same files", "[one-thread][rights]") {
+  if (!tracing_is_allowed()) return;
+  const Job job(TokenFileFormat::megatron);
+  job.run("whole");
+  int kills = 0;
+  // Time enough for a few batches.
+  while (kill_at(job, 100 + 7 * (kills % 5))) REQUIRE(++kills < 100);
+  CHECK(kills > 1);
+  job.expect_same("whole", "a");
+}
+
+TEST_CASE("An interrupted job is not continued as another one", "[one-thread][rights]") {
+  if (!tracing_is_allowed()) return;
+  Job job(TokenFileFormat::megatron);
+  REQUIRE(kill_at(job, 150));
+  const fs::path partial = job.output("a.bin.partial");
+  const auto before = fs::file_size(partial);
+  job.settings().key = "body";
+  require_error(ExitCode::cannot_write, {"a.bin.progress", "another key", "remove the file"}, [&] { job.run("a"); });
+  job.settings().key = "text";
+  const fs::path input = job.settings().files.back();
+  fs::last_write_time(input, fs::last_write_time(input) + std::chrono::seconds(2));
+  require_error(ExitCode::cannot_write, {"another list of texts"}, [&] { job.run("a"); });
+  CHECK(fs::file_size(partial) == before);
+  // Without what it says, or without what it speaks of, the job begins anew.
+  fs::last_write_time(input, fs::last_write_time(input) - std::chrono::seconds(2));
+  fs::resize_file(partial, 3);
+  CHECK(job.run("a") == 0);
+  CHECK(job.names() == megatron_pair);
+}
+
+TEST_CASE("Two processes do not write one token file") {
+  const Job job(TokenFileFormat::nanogpt);
+  const TokenFileWriter writer(job.output("a"), TokenFileFormat::nanogpt, 256);
+  require_error(ExitCode::cannot_write, {"a.bin.partial", "another process"}, [&] { job.run("a"); });
+}
+
+}  // namespace llmtrain::test
