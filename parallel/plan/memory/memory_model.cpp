@@ -252,9 +252,9 @@ double checkpoint_copy_bytes(const Partition& partition, std::size_t stage) {
     const bool is_experts = group.kind == StateGroup::Kind::experts;
     const std::int64_t parts = is_experts ? mesh.expert * mesh.expert_tensor : mesh.tensor;
     // Ranks that hold the same write equal parts of it, sharded or not.
-    const auto writers = static_cast<double>(mesh.world() / (mesh.pipeline * parts));
+    const std::int64_t writers = mesh.world() / (mesh.pipeline * parts);
     const double kept = group.types.weight_bytes() + group.types.master_bytes() + group.types.moment_bytes();
-    bytes += kept * static_cast<double>(group.elements()) / writers;
+    bytes += kept * static_cast<double>(group.elements()) / static_cast<double>(writers);
   }
   return bytes;
 }
