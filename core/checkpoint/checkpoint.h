@@ -63,6 +63,7 @@ struct CheckpointState {
   nlohmann::ordered_json recipe;   // the resolved recipe
   SkippedUpdates skipped{};
   RecentUpdates recent{};
+  std::optional<std::int64_t> tokens{};  // trained on; none: all of the samples consumed
 };
 
 inline constexpr std::int64_t default_file_bytes = 5'000'000'000;

@@ -42,6 +42,8 @@ void check_state(const CheckpointState& state, const std::string& file) {
   if (state.step < 0) refuse_manifest(file, "/step is " + std::to_string(state.step) + ", it must be 0 or more");
   if (state.data_position < 0)
     refuse_manifest(file, "/data_position is " + std::to_string(state.data_position) + ", it must be 0 or more");
+  if (state.tokens.value_or(0) < 0)
+    refuse_manifest(file, "/tokens is " + std::to_string(*state.tokens) + ", it must be 0 or more");
 }
 
 void check_files(const std::vector<ManifestFile>& files, const std::string& file) {
@@ -222,6 +224,7 @@ CheckpointState read_state(MemberReader& reader, const std::string& file) {
   state.recipe = reader.get("recipe");
   if (reader.has("skipped")) state.skipped = read_skipped(reader.get("skipped"), file);
   if (reader.has("recent")) state.recent = read_recent(reader.get("recent"), file);
+  if (reader.has("tokens")) state.tokens = reader.integer("tokens");
   return state;
 }
 
@@ -299,6 +302,7 @@ std::string manifest_text(const Manifest& manifest) {
                   {{"total", skipped.total}, {"in_a_row", skipped.in_a_row}, {"rollbacks", skipped.rollbacks}});
   if (const RecentUpdates& recent = manifest.state.recent; recent != RecentUpdates{})
     append_member(text, "recent", {{"losses", recent.losses}, {"gradient_norms", recent.gradient_norms}});
+  if (manifest.state.tokens) append_member(text, "tokens", *manifest.state.tokens);
   append_list(text, "tensors", tensors_to_json(manifest));
   std::vector<Json> files;
   for (const ManifestFile& file : manifest.files)

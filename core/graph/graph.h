@@ -105,6 +105,7 @@ struct Block {
   BlockKind kind{};
   std::int64_t layer = -1;              // index of a transformer layer
   std::vector<std::size_t> parameters;  // indices into Graph::parameters, each parameter in exactly one block
+  bool drops_tokens = false;  // a layer that may see a part of each sequence alone (core/graph/token_dropping.h)
   // The first block of the same kind with parameters of the same roles and shapes, and the same load of experts.
   std::size_t alike = 0;
 };
@@ -160,8 +161,9 @@ struct Graph {
   std::size_t block_of(BlockKind kind) const;
   // Model FLOPs of one training step per token: matrix products and attention, forward and backward, without recompute.
   // For GPT-2 shapes 72·l·h²(1 + s/6h + V/12lh) (Narayanan et al., arXiv 2104.04473, without its recompute). Without
-  // the products that make gradients of frozen weights.
-  double training_flops_per_token(std::int64_t sequence_length) const;
+  // the products that make gradients of frozen weights. `kept_tokens`: of each sequence in layers that drop tokens; 0:
+  // all.
+  double training_flops_per_token(std::int64_t sequence_length, std::int64_t kept_tokens = 0) const;
 };
 
 // One value for all identical blocks of a Graph (Block::alike): a model of a hundred layers is evaluated as fast as one

@@ -93,6 +93,8 @@ class OperatorWriter {
 void write_embedding(OperatorWriter& writer);
 void write_attention(OperatorWriter& writer);
 void write_feed_forward(OperatorWriter& writer);
+// Of a layer that drops tokens: `whole` is the shape of all of them.
+void write_token_dropping(OperatorWriter& writer, const LocalShape& whole);
 void write_head(OperatorWriter& writer);
 
 }  // namespace llmtrain

@@ -40,7 +40,10 @@ std::vector<Half> halves_of(const OperatorList& operators, Recompute recompute) 
 }  // namespace
 
 OperatorList block_operators(const Graph& graph, std::size_t block, const PassSetting& setting) {
-  OperatorWriter writer(graph, block, setting);
+  PassSetting kept = setting;
+  const bool drops = graph.blocks[block].drops_tokens && setting.drops_tokens();
+  if (drops) kept.sequence_length = setting.kept_tokens;
+  OperatorWriter writer(graph, block, kept);
   switch (graph.blocks[block].kind) {
     case BlockKind::embedding:
       write_embedding(writer);
@@ -48,6 +51,7 @@ OperatorList block_operators(const Graph& graph, std::size_t block, const PassSe
     case BlockKind::layer:
       write_attention(writer);
       write_feed_forward(writer);
+      if (drops) write_token_dropping(writer, local_shape(graph.model, setting));
       break;
     case BlockKind::head:
       write_head(writer);
@@ -68,9 +72,10 @@ bool is_repeated(const Operator& item, Recompute recompute) {
   return false;
 }
 
-double Graph::training_flops_per_token(std::int64_t sequence_length) const {
+double Graph::training_flops_per_token(std::int64_t sequence_length, std::int64_t kept_tokens) const {
   PassSetting setting;
   setting.sequence_length = sequence_length;
+  setting.kept_tokens = kept_tokens;
   BlockCache<double> of_blocks(*this);
   double flops = 0;
   for (std::size_t block = 0; block < blocks.size(); ++block)

@@ -23,6 +23,7 @@ struct PassSetting {
   KernelSet kernels = KernelSet::cpu;
   std::int64_t batch = 1;            // sequences
   std::int64_t sequence_length = 1;  // tokens of a whole sequence
+  std::int64_t kept_tokens = 0;      // of each sequence, in layers that drop tokens; 0: all
   ShardDegrees shards;
   bool splits_sequence = false;        // sequence parallelism: norms and residuals hold tokens / tensor
   std::int64_t context = 1;            // ranks that split a sequence
@@ -34,6 +35,7 @@ struct PassSetting {
   AttentionMethod attention = AttentionMethod::flash;
   Recompute recompute = Recompute::none;
 
+  bool drops_tokens() const { return kept_tokens > 0 && kept_tokens < sequence_length; }
   bool uses_fp8() const { return multiplies_fp8(fp8_level); }
   // Tokens of the micro-batch on this rank: where features are split, and where sequence parallelism splits tokens
   // instead (norms, residuals, and what stages send to each other).

@@ -27,8 +27,9 @@ struct MicroBatch {
   std::vector<kernels::PositionRun> documents;
   at::Tensor positions;
   std::int64_t batch = 0;
-  std::int64_t sequence = 0;   // tokens of each sequence on this rank
-  kernels::SequencePart part;  // which tokens these are, where ranks share the sequences
+  std::int64_t sequence = 0;     // tokens of each sequence on this rank
+  std::int64_t kept_tokens = 0;  // of each sequence, in layers that drop tokens; 0: all
+  kernels::SequencePart part;    // which tokens these are, where ranks share the sequences
   std::int64_t seed = 0;
   std::int64_t step = 0;
   std::int64_t first_sample = 0;  // index of the first sequence within the global batch

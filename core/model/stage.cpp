@@ -7,6 +7,7 @@
 #include "core/model/block_parameters.h"
 #include "core/model/embedding_block.h"
 #include "core/model/head_block.h"
+#include "core/model/token_dropping_layer.h"
 #include "core/model/transformer_layer.h"
 
 namespace llmtrain {
@@ -16,9 +17,12 @@ std::unique_ptr<BlockModule> make_block(const BlockParameters& parameters, const
   switch (parameters.block().kind) {
     case BlockKind::embedding:
       return std::make_unique<EmbeddingBlock>(parameters);
-    case BlockKind::layer:
-      return std::make_unique<TransformerLayer>(parameters, options.attention, options.recompute, options.rope,
-                                                options.context, options.experts);
+    case BlockKind::layer: {
+      auto layer = std::make_unique<TransformerLayer>(parameters, options.attention, options.recompute, options.rope,
+                                                      options.context, options.experts);
+      if (!parameters.block().drops_tokens) return layer;
+      return std::make_unique<TokenDroppingLayer>(std::move(layer), parameters.block().layer);
+    }
     case BlockKind::head:
       return std::make_unique<HeadBlock>(parameters);
   }

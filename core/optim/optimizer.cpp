@@ -85,23 +85,22 @@ class Adamw final : public Optimizer {
 };
 
 // The fraction of the way from `first` to `last` at `step`, which is between them.
-double progress(std::int64_t step, std::int64_t first, std::int64_t last) {
-  return static_cast<double>(step - first) / static_cast<double>(last - first);
-}
+double progress(double step, double first, double last) { return (step - first) / (last - first); }
 
 // Position between minimum (0) and peak (1), after the warm-up and before the end of the decay.
-double height(const LearningRateRecipe& recipe, std::int64_t step) {
-  const std::int64_t end = recipe.decay_steps;
+double height(const LearningRateRecipe& recipe, double step) {
+  const auto end = static_cast<double>(recipe.decay_steps), warm = static_cast<double>(recipe.warmup_steps);
   switch (recipe.schedule) {
     case LearningRateSchedule::constant:
       return 1;
     case LearningRateSchedule::linear:
-      return 1 - progress(step, recipe.warmup_steps, end);
+      return 1 - progress(step, warm, end);
     case LearningRateSchedule::cosine:
-      return 0.5 * (1 + std::cos(std::numbers::pi * progress(step, recipe.warmup_steps, end)));
+      return 0.5 * (1 + std::cos(std::numbers::pi * progress(step, warm, end)));
     case LearningRateSchedule::wsd: {
       // The last fifth, unless the warm-up ends within it.
-      const std::int64_t start = std::max(recipe.warmup_steps, end - end / 5);
+      const std::int64_t steps = recipe.decay_steps;
+      const auto start = static_cast<double>(std::max(recipe.warmup_steps, steps - steps / 5));
       return step < start ? 1 : 1 - progress(step, start, end);
     }
   }
@@ -133,13 +132,13 @@ double clipping_coefficient(double norm, double clip_norm) {
   return clip_norm > 0 ? std::min(1.0, clip_norm / (norm + 1e-6)) : 1.0;
 }
 
-double learning_rate_at(const LearningRateRecipe& recipe, std::int64_t step) {
-  if (step < recipe.warmup_steps)
+double learning_rate_at(const LearningRateRecipe& recipe, double step) {
+  if (step < static_cast<double>(recipe.warmup_steps))
     // step + 1: the first step already trains, and the last of the warm-up reaches the peak.
-    return recipe.peak * static_cast<double>(step + 1) / static_cast<double>(recipe.warmup_steps);
+    return std::min(recipe.peak, recipe.peak * (step + 1) / static_cast<double>(recipe.warmup_steps));
   const bool decays = recipe.schedule != LearningRateSchedule::constant;
   // Before height(), which would divide by zero where the decay ends with the warm-up.
-  if (decays && step >= recipe.decay_steps) return recipe.minimum;
+  if (decays && step >= static_cast<double>(recipe.decay_steps)) return recipe.minimum;
   return std::lerp(recipe.minimum, recipe.peak, height(recipe, step));
 }
 

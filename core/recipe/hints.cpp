@@ -77,7 +77,8 @@ const std::vector<Synonyms>& all_synonyms() {
       {"/training/learning_rate/minimum", {"min_lr"}},
       {"/training/learning_rate/schedule", {"lr_schedule"}},
       {"/training/learning_rate/warmup_steps", {"warmup", "warmup_iters"}},
-      {"/training/steps", {"max_steps", "train_steps", "iterations", "max_iters", "train_iters"}},
+      // Schedules in other sections have a key "steps", too.
+      {"/training/steps", {"steps", "max_steps", "train_steps", "iterations", "max_iters", "train_iters"}},
       {"/training/clip_norm", {"grad_clip", "max_grad_norm"}},
       {"/model/layers", {"n_layer", "n_layers", "num_layers", "num_hidden_layers"}},
       {"/model/hidden_size", {"hidden", "hidden_dim", "n_embd", "d_model"}},
@@ -100,6 +101,8 @@ const std::vector<Synonyms>& all_synonyms() {
       {"/checkpoint/every", {"save_steps", "save_every", "save_interval"}},
       {"/training/evaluate_every", {"eval_steps", "eval_every", "eval_interval"}},
       {"/log/directory", {"output_dir", "out_dir", "save_dir"}},
+      {"/data/curriculum", {"curriculum_learning"}},
+      {"/training/token_dropping", {"random_ltd", "data_routing"}},
       {"/data/train", {"dataset", "train_data", "data_path"}},
   };
   return synonyms;

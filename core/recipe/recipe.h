@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/base/element_type.h"
+#include "core/recipe/data_recipe.h"
 #include "core/recipe/running_recipe.h"
 
 namespace llmtrain {
@@ -108,45 +109,6 @@ struct ModelRecipe {
   bool operator==(const ModelRecipe&) const = default;
 };
 
-enum class TokenizerKind { bytes, sentencepiece, huggingface };
-
-struct TokenizerRecipe {
-  TokenizerKind kind = TokenizerKind::bytes;
-  std::string file;  // empty for bytes
-
-  bool operator==(const TokenizerRecipe&) const = default;
-};
-
-struct DataSource {
-  std::string path;  // file, folder or glob; absolute after reading
-  double weight = 1;
-
-  bool operator==(const DataSource&) const = default;
-};
-
-enum class ChatTemplate { chatml, llama3 };
-
-// Which tokens of a conversation count in the loss.
-enum class CountedTokens { completions, all };
-
-struct FineTuningRecipe {
-  ChatTemplate chat_template = ChatTemplate::chatml;
-  CountedTokens counted = CountedTokens::completions;
-  bool packing = true;
-
-  bool operator==(const FineTuningRecipe&) const = default;
-};
-
-struct DataRecipe {
-  TokenizerRecipe tokenizer;
-  std::optional<FineTuningRecipe> fine_tuning;
-  std::vector<DataSource> train;
-  std::vector<DataSource> validation;
-  bool shuffle = true;
-
-  bool operator==(const DataRecipe&) const = default;
-};
-
 struct BatchRecipe {
   std::int64_t global = 0;
   std::int64_t micro = 0;
@@ -156,6 +118,9 @@ struct BatchRecipe {
 };
 
 enum class LearningRateSchedule { cosine, linear, constant, wsd };
+
+// What moves the learning rate along its schedule.
+enum class ScheduleClock { steps, tokens };
 
 struct OptimizerRecipe {
   std::string name = "adamw";
@@ -169,6 +134,7 @@ struct OptimizerRecipe {
 
 struct LearningRateRecipe {
   LearningRateSchedule schedule = LearningRateSchedule::cosine;
+  ScheduleClock clock = ScheduleClock::steps;
   double peak = 3e-4;
   double minimum = 0;
   std::int64_t warmup_steps = 0;
@@ -188,6 +154,16 @@ struct SpikeRecipe {
   bool operator==(const SpikeRecipe&) const = default;
 };
 
+// Random layerwise token dropping (Yao et al., arXiv 2211.11586): the layers between the first and the last ones train
+// on a random part of each sequence.
+struct TokenDroppingRecipe {
+  LengthScheduleRecipe schedule{.multiple = 16};
+  std::int64_t first_layers = 1;
+  std::int64_t last_layers = 1;
+
+  bool operator==(const TokenDroppingRecipe&) const = default;
+};
+
 struct TrainingRecipe {
   std::int64_t steps = 0;
   std::optional<std::string> init_from;      // a checkpoint folder, or "hf:DIR"
@@ -199,6 +175,7 @@ struct TrainingRecipe {
   std::int64_t skip_limit = 10;  // 0: none
   std::int64_t rollbacks = 0;
   std::vector<std::string> freeze;  // patterns of names, in which * stands for any text
+  std::optional<TokenDroppingRecipe> token_dropping;
   OptimizerRecipe optimizer;
   LearningRateRecipe learning_rate;
 

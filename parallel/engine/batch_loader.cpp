@@ -35,6 +35,34 @@ void add_documents(MicroBatch& micro, std::vector<kernels::PositionRun> document
   micro.documents = std::move(documents);
 }
 
+// One token more than a sequence has: targets are the tokens shifted by one.
+at::Tensor read_samples(const Dataset& dataset, std::int64_t length, std::int64_t first, std::int64_t count) {
+  const std::int64_t width = length + 1;
+  at::Tensor read = at::empty({count, width}, at::kLong);
+  auto* tokens = read.mutable_data_ptr<std::int64_t>();
+  for (std::int64_t i = 0; i < count; ++i)
+    dataset.read(first + i, std::span<std::int64_t>(tokens + i * width, static_cast<std::size_t>(width)));
+  return read;
+}
+
+// The sequences of a shape, from samples [count, S + 1]: StepShapes describes them. [sequences, length + 1].
+at::Tensor cut_samples(const at::Tensor& samples, const StepShape& shape) {
+  const std::int64_t count = samples.size(0), whole = samples.size(1) - 1, length = shape.sequence_length;
+  if (shape.sequences == count) return samples.narrow(1, 0, length + 1);
+  const std::int64_t each = whole / length, further = shape.sequences - count * each;
+  const at::Tensor filled = samples.unfold(1, length + 1, length).reshape({count * each, length + 1});
+  return at::cat({filled, samples.narrow(0, 0, further).narrow(1, whole - length, length + 1)});
+}
+
+// From sequences [count, rank.sequence_length + 1].
+MicroBatch make_micro_batch(const at::Tensor& read, const DataRank& rank, const at::Device& device) {
+  MicroBatch micro;
+  micro.tokens = columns(read, 0, rank, device);
+  micro.targets = columns(read, 1, rank, device);
+  set_place(micro, read.size(0), rank);
+  return micro;
+}
+
 MicroBatch load_labelled(const Dataset& dataset, const DataRank& rank, std::int64_t first, std::int64_t count,
                          const at::Device& device) {
   const std::int64_t length = rank.sequence_length;
@@ -68,17 +96,7 @@ DataRank data_rank(const RankGroups& groups, std::int64_t sequence_length) {
 MicroBatch load_micro_batch(const Dataset& dataset, const DataRank& rank, std::int64_t first, std::int64_t count,
                             const at::Device& device) {
   if (dataset.is_labelled()) return load_labelled(dataset, rank, first, count, device);
-  // One token more than the sequence: targets are the tokens shifted by one.
-  const std::int64_t width = rank.sequence_length + 1;
-  const at::Tensor read = at::empty({count, width}, at::kLong);
-  std::int64_t* tokens = read.data_ptr<std::int64_t>();
-  for (std::int64_t i = 0; i < count; ++i)
-    dataset.read(first + i, std::span<std::int64_t>(tokens + i * width, static_cast<std::size_t>(width)));
-  MicroBatch micro;
-  micro.tokens = columns(read, 0, rank, device);
-  micro.targets = columns(read, 1, rank, device);
-  set_place(micro, count, rank);
-  return micro;
+  return make_micro_batch(read_samples(dataset, rank.sequence_length, first, count), rank, device);
 }
 
 std::vector<MicroBatch> load_batch(const Dataset& dataset, const Recipe& recipe, const BatchPlace& place,
@@ -86,15 +104,24 @@ std::vector<MicroBatch> load_batch(const Dataset& dataset, const Recipe& recipe,
   const BatchRecipe& batch = recipe.batch;
   const std::int64_t share = batch.global / rank.ranks, begin = rank.position * share;
   // The mean over the global batch: summing over micro-batches and ranks needs no further division.
-  const double loss_scale = 1.0 / static_cast<double>(dataset.counted(place.first_sample, batch.global));
+  const StepShape& shape = place.shape;
+  const bool is_cut = shape.sequence_length != batch.sequence_length;
+  const std::int64_t counted =
+      is_cut ? tokens_of_step(recipe, shape) : dataset.counted(place.first_sample, batch.global);
+  const auto load = [&](std::int64_t first) {
+    if (!is_cut) return load_micro_batch(dataset, rank, first, batch.micro, device);
+    const at::Tensor samples = read_samples(dataset, batch.sequence_length, first, batch.micro);
+    return make_micro_batch(cut_samples(samples, shape), rank, device);
+  };
   std::vector<MicroBatch> micros;
   for (std::int64_t first = begin; first < begin + share; first += batch.micro) {
-    micros.push_back(load_micro_batch(dataset, rank, place.first_sample + first, batch.micro, device));
+    micros.push_back(load(place.first_sample + first));
     MicroBatch& micro = micros.back();
     micro.seed = recipe.seed;
     micro.step = place.step;
-    micro.first_sample = first;
-    micro.loss_scale = loss_scale;
+    micro.kept_tokens = shape.kept_tokens;
+    micro.first_sample = first / batch.micro * shape.sequences;
+    micro.loss_scale = 1.0 / static_cast<double>(counted);
   }
   return micros;
 }

@@ -9,6 +9,7 @@
 #include "core/data/dataset.h"
 #include "core/model/micro_batch.h"
 #include "core/recipe/recipe.h"
+#include "core/recipe/step_shapes.h"
 #include "kernels/sequence_part.h"
 #include "parallel/shard/rank_groups.h"
 
@@ -28,14 +29,17 @@ DataRank data_rank(const RankGroups& groups, std::int64_t sequence_length);
 MicroBatch load_micro_batch(const Dataset& dataset, const DataRank& rank, std::int64_t first, std::int64_t count,
                             const at::Device& device);
 
-// A step's number (from 0), and how many samples of the data set's order earlier steps consumed.
+// A step's number (from 0), how many samples of the data set's order earlier steps consumed, and what it makes of
+// those of a micro-batch.
 struct BatchPlace {
   std::int64_t step = 0;
   std::int64_t first_sample = 0;
+  StepShape shape{};
 };
 
 // This rank's part of a step's global batch, split into micro-batches. The batch is the next batch.global samples of
 // the data set's order, independent of the layout; each rank takes an equal, contiguous part of it.
+// `rank` is that of sequences of the shape's length.
 std::vector<MicroBatch> load_batch(const Dataset& dataset, const Recipe& recipe, const BatchPlace& place,
                                    const DataRank& rank, const at::Device& device);
 

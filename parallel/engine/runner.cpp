@@ -44,7 +44,7 @@ std::span<std::byte> some_gradient(LocalModel::StageState& stage) {
 
 }  // namespace
 
-Runner::Runner(LocalModel& model) : model_(model), recipe_(model.recipe()), exchange_(model) {}
+Runner::Runner(LocalModel& model) : model_(model), recipe_(model.recipe()), shapes_(recipe_), exchange_(model) {}
 
 StepResult Runner::step(std::span<const MicroBatch> micros, std::int64_t step, StopRequest stop) {
   micros_ = micros;
@@ -154,7 +154,8 @@ void Runner::optimizer_step() {
   }
   reducing_.reset();
   combine_ranks(squares);
-  result_.learning_rate = learning_rate_at(recipe_.training.learning_rate, step_);
+  const LearningRateRecipe& rate = recipe_.training.learning_rate;
+  result_.learning_rate = learning_rate_at(rate, schedule_position(rate, shapes_, step_));
   // An overflow anywhere makes the global norm infinite or NaN, so all ranks skip the same steps.
   const bool has_overflowed = !std::isfinite(result_.gradient_norm);
   result_.spike = has_overflowed ? std::nullopt : model_.spikes().update(result_.loss, result_.gradient_norm);

@@ -11,6 +11,7 @@
 #include "core/graph/routing_sums.h"
 #include "core/model/fp8_statistics.h"
 #include "core/model/micro_batch.h"
+#include "core/recipe/step_shapes.h"
 #include "parallel/engine/local_model.h"
 #include "parallel/engine/stage_exchange.h"
 #include "parallel/schedule/schedule.h"
@@ -49,6 +50,9 @@ class Runner {
   // counts from 0. Collective: all ranks call it together; blocks.
   StepResult step(std::span<const MicroBatch> micros, std::int64_t step, StopRequest stop = StopRequest::none);
 
+  // Of the recipe's steps.
+  const StepShapes& shapes() const { return shapes_; }
+
   // Called for each instruction before it is executed.
   using Observer = std::function<void(const Instruction&)>;
   void set_observer(Observer observer) { observer_ = std::move(observer); }
@@ -68,6 +72,7 @@ class Runner {
 
   LocalModel& model_;
   const Recipe& recipe_;
+  StepShapes shapes_;
   Observer observer_;
 
   std::span<const MicroBatch> micros_;

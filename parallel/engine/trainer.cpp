@@ -19,6 +19,7 @@
 #include "core/huggingface/huggingface.h"
 #include "core/recipe/checkpoint_source.h"
 #include "core/recipe/recipe_io.h"
+#include "core/recipe/step_shapes.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/engine/batch_loader.h"
 #include "parallel/engine/inference.h"
@@ -112,9 +113,10 @@ StepResult Trainer::step(StopRequest stop) {
   Communicator& communicator = model_.groups().communicator();
   communicator.log().set_activity(steps_done_ + 1, "reading its batch");
   fault_point(FaultPlace::data, communicator.rank(), steps_done_ + 1);
-  const DataRank rank = data_rank(model_.groups(), recipe().batch.sequence_length);
+  const StepShape& shape = runner_.shapes().at(steps_done_);
+  const DataRank rank = data_rank(model_.groups(), shape.sequence_length);
   // The order of samples is a function of the seed and the count of consumed ones, so a resumed run continues exactly.
-  auto micros = load_batch(train_, recipe(), {steps_done_, samples_consumed_}, rank, model_.device());
+  auto micros = load_batch(train_, recipe(), {steps_done_, samples_consumed_, shape}, rank, model_.device());
   for (MicroBatch& micro : micros) micro.backward_scale = model_.loss_scale().value();
   const bool measures = recipe().log.fp8_statistics && has_row(recipe(), steps_done_ + 1);
   Fp8Statistics statistics;
@@ -126,6 +128,7 @@ StepResult Trainer::step(StopRequest stop) {
   }
   ++steps_done_;
   samples_consumed_ += recipe().batch.global;
+  tokens_trained_ += tokens_of_step(recipe(), shape);
   // An overflow that a lower loss scale may cure is no sign of divergence.
   if (!result.lowers_scale) skipped_.in_a_row = result.skipped ? skipped_.in_a_row + 1 : 0;
   if (result.skipped) ++skipped_.total;
@@ -148,7 +151,8 @@ CheckpointState Trainer::state() const {
           .seed = recipe().seed,
           .recipe = to_json(recipe()),
           .skipped = skipped_,
-          .recent = {model_.spikes().state().losses, model_.spikes().state().gradient_norms}};
+          .recent = {model_.spikes().state().losses, model_.spikes().state().gradient_norms},
+          .tokens = cuts_samples() ? std::optional(tokens_trained_) : std::nullopt};
 }
 
 void Trainer::resume(const CheckpointReader& checkpoint) {
@@ -156,16 +160,18 @@ void Trainer::resume(const CheckpointReader& checkpoint) {
   load_state(model_, checkpoint);
   steps_done_ = checkpoint.state().step;
   samples_consumed_ = checkpoint.state().data_position;
+  tokens_trained_ = checkpoint.state().tokens.value_or(samples_consumed_ * recipe().batch.sequence_length);
   skipped_ = checkpoint.state().skipped;
   const RecentUpdates& recent = checkpoint.state().recent;
   model_.spikes().set_state({recent.losses, recent.gradient_norms});
 }
 
 void Trainer::roll_back(const CheckpointReader& checkpoint) {
-  const std::int64_t consumed = samples_consumed_;
+  const std::int64_t consumed = samples_consumed_, tokens = tokens_trained_;
   const SkippedUpdates skipped = skipped_;
   resume(checkpoint);
   samples_consumed_ = consumed;
+  tokens_trained_ = tokens;
   skipped_ = {.total = skipped.total, .in_a_row = 0, .rollbacks = skipped.rollbacks + 1};
 }
 

@@ -30,6 +30,8 @@ class Trainer {
   std::int64_t steps_done() const { return steps_done_; }
   // Samples of the training data's order consumed by all ranks together.
   std::int64_t samples_consumed() const { return samples_consumed_; }
+  // Their tokens that were trained on: fewer where data.curriculum cuts samples.
+  std::int64_t tokens_trained() const { return tokens_trained_; }
   const SkippedUpdates& skipped() const { return skipped_; }
   StepResult step(StopRequest stop = StopRequest::none);
 
@@ -48,10 +50,13 @@ class Trainer {
   const Recipe& recipe() const { return model_.recipe(); }
   const Dataset& train_data() const { return train_; }
   const Dataset* validation_data() const { return validation_ ? &*validation_ : nullptr; }
+  // The step that was done last.
+  StepShape last_shape() const { return runner_.shapes().at(steps_done_ - 1); }
   LocalModel& model() { return model_; }
   Runner& runner() { return runner_; }
 
  private:
+  bool cuts_samples() const { return recipe().data.curriculum.sequence_length.has_value(); }
   // Where the casts of a step to FP8 are recorded; null: nowhere.
   void measure_with(Fp8Statistics* statistics, std::span<MicroBatch> micros);
 
@@ -59,7 +64,7 @@ class Trainer {
   std::optional<Dataset> validation_;
   LocalModel model_;
   Runner runner_;
-  std::int64_t steps_done_ = 0, samples_consumed_ = 0;
+  std::int64_t steps_done_ = 0, samples_consumed_ = 0, tokens_trained_ = 0;
   SkippedUpdates skipped_;
 };
 

@@ -76,10 +76,29 @@ std::vector<Unsupported> unsupported_fp8_states(const Recipe& recipe) {
   };
 }
 
+std::vector<Unsupported> unsupported_dropping(const Recipe& recipe) {
+  if (!recipe.training.token_dropping) return {};
+  const ParallelRecipe& parallel = recipe.parallel;
+  return {
+      // Kept tokens are anywhere in a sequence, so that ranks which share it would have different numbers of them.
+      {parallel.context > 1, "/parallel/context", std::to_string(parallel.context) + " with training.token_dropping",
+       "use 1"},
+      {parallel.tensor > 1 && parallel.sequence, "/parallel/sequence", "true with training.token_dropping",
+       "use false"},
+  };
+}
+
 std::vector<Unsupported> unsupported_fine_tuning(const Recipe& recipe) {
   if (!recipe.data.fine_tuning) return {};
+  const auto& dropping = recipe.training.token_dropping;
   const auto& moe = recipe.model.moe;
   return {
+      // What is cut from a conversation are the answers that it trains on.
+      {recipe.data.curriculum.sequence_length.has_value(), "/data/curriculum/sequence_length",
+       "sequences cut short with data.fine_tuning", "set it to null"},
+      // Attention of the kept tokens would have to find the documents among them.
+      {dropping && recipe.data.fine_tuning->packing, "/training/token_dropping", "dropping tokens of packed sequences",
+       "set data.fine_tuning.packing to false"},
       // Its texts begin with a space, and the parts of a conversation are tokenized one by one.
       {recipe.data.tokenizer.kind == TokenizerKind::sentencepiece, "/data/tokenizer",
        "\"sentencepiece\" with data.fine_tuning", "use a tokenizer.json"},
@@ -114,6 +133,7 @@ std::vector<std::string> not_executable(const Recipe& recipe) {
   };
   for (Unsupported& refusal : unsupported_fp8_states(recipe)) refusals.push_back(std::move(refusal));
   for (Unsupported& refusal : unsupported_experts(recipe)) refusals.push_back(std::move(refusal));
+  for (Unsupported& refusal : unsupported_dropping(recipe)) refusals.push_back(std::move(refusal));
   for (Unsupported& refusal : unsupported_fine_tuning(recipe)) refusals.push_back(std::move(refusal));
   std::vector<std::string> reasons;
   for (const auto& [is_wanted, pointer, value, instead] : refusals)

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/graph/token_dropping.h"
+
 namespace llmtrain {
 namespace {
 
@@ -23,6 +25,12 @@ ScheduleShape schedule_shape(const Recipe& recipe, const Mesh& mesh) {
           .reduces = most(GroupKind::data, GroupKind::expert_data) > 1};
 }
 
+std::shared_ptr<const Graph> build_graph(const Recipe& recipe) {
+  Graph graph = Graph::build_with_routing(recipe.model, recipe.precision.high_precision, recipe.training.freeze);
+  if (const auto& dropping = recipe.training.token_dropping) drop_tokens(graph, *dropping);
+  return std::make_shared<const Graph>(std::move(graph));
+}
+
 }  // namespace
 
 Partition Partition::make(const Recipe& recipe, std::int64_t devices_per_node, std::shared_ptr<const Graph> graph) {
@@ -32,9 +40,7 @@ Partition Partition::make(const Recipe& recipe, std::int64_t devices_per_node, s
 Partition Partition::on_mesh(const Recipe& recipe, const Mesh& mesh, std::shared_ptr<const Graph> graph) {
   Partition partition;
   partition.recipe = recipe;
-  partition.graph = graph != nullptr ? std::move(graph)
-                                     : std::make_shared<const Graph>(Graph::build_with_routing(
-                                           recipe.model, recipe.precision.high_precision, recipe.training.freeze));
+  partition.graph = graph != nullptr ? std::move(graph) : build_graph(recipe);
   partition.mesh = mesh;
   partition.stages = place_blocks(*partition.graph, recipe.pipeline, mesh.pipeline);
   for (const Stage& stage : partition.stages)
@@ -48,6 +54,7 @@ PassSetting pass_setting(const Partition& partition, KernelSet kernels) {
   return {.kernels = kernels,
           .batch = recipe.batch.micro,
           .sequence_length = recipe.batch.sequence_length,
+          .kept_tokens = partition.kept_tokens,
           .shards = shard_degrees(partition.mesh),
           // One tensor rank has all rows: nothing is split.
           .splits_sequence = recipe.parallel.sequence && partition.mesh.tensor > 1,

@@ -25,6 +25,7 @@ struct Partition {
   std::vector<Stage> stages;                    // of the whole model
   std::vector<std::vector<StateGroup>> groups;  // of each stage
   ScheduleShape shape;
+  std::int64_t kept_tokens = 0;  // of a step that is priced: of each sequence in layers that drop tokens; 0: all
 
   // `graph` is that of recipe.model, built here if null; `devices_per_node` as in make_mesh(). Throws Error(bad_recipe)
   // with every reason if the recipe cannot be laid out.

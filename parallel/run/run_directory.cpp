@@ -76,7 +76,7 @@ Recipe read_kept_recipe(const fs::path& folder) {
 void refuse_other_recipe(const fs::path& folder, const Recipe& recipe) {
   std::string lines;
   for (const KeyDifference& key : recipe_differences(read_kept_recipe(folder), recipe)) {
-    const std::string_view reason = reason_against_change(key.pointer(), recipe.model);
+    const std::string_view reason = reason_against_change(key.pointer(), recipe);
     if (reason.empty()) continue;
     lines += "\n  " + key.pointer() + ": " + key.second.dump() + ", in the run " + key.first.dump() + "; ";
     lines += reason;

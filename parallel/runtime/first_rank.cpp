@@ -126,23 +126,27 @@ void FirstRank::watch(const StepResult& result, const TrainingRow& row) {
 }
 
 TrainingRow FirstRank::make_row(const StepResult& result, double seconds) {
-  const std::int64_t step_tokens = recipe_.batch.global * recipe_.batch.sequence_length;
+  const StepShape shape = trainer_.last_shape();
+  const std::int64_t step_tokens = tokens_of_step(recipe_, shape);
   TrainingRow row;
   row.step = trainer_.steps_done();
   row.loss = result.loss;
   row.learning_rate = result.learning_rate;
   row.gradient_norm = result.gradient_norm;
-  row.tokens = trainer_.samples_consumed() * recipe_.batch.sequence_length;
+  row.tokens = trainer_.tokens_trained();
   row.step_seconds = seconds;
   row.tokens_per_second = static_cast<double>(step_tokens) / seconds;
   const Graph& graph = trainer_.model().graph();
-  const double flops = row.tokens_per_second * graph.training_flops_per_token(recipe_.batch.sequence_length);
+  const double flops = row.tokens_per_second * graph.training_flops_per_token(shape.sequence_length, shape.kept_tokens);
   // The probe ran for a moment, perhaps beside other programs: a step that is faster has shown a higher peak.
   peak_flops_ = std::max(peak_flops_, flops);
   row.mfu = flops / peak_flops_;
   row.memory_bytes = memory_peak(trainer_.model().device());
   row.tensor_bytes = memory_.peak();
   row.skipped = trainer_.skipped().total;
+  if (recipe_.data.curriculum.sequence_length) row.sequence_length = static_cast<double>(shape.sequence_length);
+  if (recipe_.training.token_dropping)
+    row.kept_tokens = static_cast<double>(shape.kept_tokens > 0 ? shape.kept_tokens : shape.sequence_length);
   if (trainer_.model().loss_scale().is_dynamic()) row.loss_scale = result.loss_scale;
   if (result.saturated.elements > 0) row.saturated_share = result.saturated.saturated / result.saturated.elements;
   row.fp8 = fp8_rows(result.fp8);

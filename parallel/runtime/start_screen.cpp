@@ -13,6 +13,7 @@
 #include "core/recipe/pipeline_schedules.h"
 #include "core/recipe/recipe_difference.h"
 #include "core/recipe/recipe_io.h"
+#include "core/recipe/step_shapes.h"
 #include "parallel/device/device.h"
 
 namespace llmtrain {
@@ -99,8 +100,11 @@ void show_changes(const RunDirectory& directory, const Trainer& trainer) {
   if (changes.empty()) return;
   log().info("the run goes on with another recipe than before:");
   for (const KeyDifference& key : changes) log().info("  {}", printable(key.text()));
-  const double was = learning_rate_at(before.training.learning_rate, trainer.steps_done());
-  const double is = learning_rate_at(now.training.learning_rate, trainer.steps_done());
+  const auto rate_of = [&](const Recipe& recipe) {
+    const LearningRateRecipe& rate = recipe.training.learning_rate;
+    return learning_rate_at(rate, schedule_position(rate, StepShapes(recipe), trainer.steps_done()));
+  };
+  const double was = rate_of(before), is = rate_of(now);
   // A longer schedule may raise a rate that was about to end: people should know before the loss shows it.
   if (was != is) log().info("  learning rate of step {}: {:.3g} -> {:.3g}", trainer.steps_done() + 1, was, is);
 }

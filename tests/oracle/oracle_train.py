@@ -17,7 +17,7 @@ def learning_rate(recipe, step):
                **training.get("learning_rate", {})}
     peak, minimum, warmup = options["peak"], options["minimum"], options["warmup_steps"]
     if step < warmup:
-        return peak * (step + 1) / warmup
+        return min(peak, peak * (step + 1) / warmup)
     end = options["decay_steps"]
     start = max(warmup, end - end // 5) if options["schedule"] == "wsd" else warmup
     done = min(1.0, max(0, step - start) / max(1, end - start))
@@ -160,9 +160,9 @@ class LossScaler:
         self.scaler.update()
 
 
-def train(recipe, weights, tokens, dtype=torch.float32, overflows=None):
+def train(recipe, weights, tokens, dtype=torch.float32, overflows=None, course=None):
     """One row {step, loss, grad_norm, learning_rate, loss_scale} per step, and the trained model. `overflows`: with a
-    loss scale, the steps in which a gradient overflows."""
+    loss scale, the steps in which a gradient overflows. `course` changes what steps train on."""
     precision = recipe.get("precision", {})
     fp8, first_layers = precision.get("fp8_level", "off"), precision.get("high_precision", {}).get("first_layers", 0)
     model = ReferenceModel(recipe["model"], fp8, first_layers).to(dtype)
@@ -175,11 +175,15 @@ def train(recipe, weights, tokens, dtype=torch.float32, overflows=None):
     length = recipe["batch"].get("sequence_length", recipe["model"]["max_sequence_length"])
     rows = []
     for step in range(recipe["training"]["steps"]):
+        rate = learning_rate(recipe, course.position(step) if course else step)
         for group in optimizer.param_groups:
-            group["lr"] = learning_rate(recipe, step)
+            group["lr"] = rate
         optimizer.zero_grad()
         scale = scaler.scale()
-        loss = mean_loss(model, *batch(tokens, step, recipe["batch"]["global"], length))
+        inputs, targets = batch(tokens, step, recipe["batch"]["global"], length)
+        if course:
+            inputs, targets = course.prepare(model, step, inputs, targets)
+        loss = mean_loss(model, inputs, targets)
         scaler.backward(loss + model.router_loss(), step, optimizer)
         if states:
             states.cast_gradients()
@@ -189,7 +193,7 @@ def train(recipe, weights, tokens, dtype=torch.float32, overflows=None):
         else:
             scaler.step(optimizer)
         rows.append({"step": step, "loss": loss.item(), "grad_norm": norm.item(),
-                     "learning_rate": learning_rate(recipe, step), "loss_scale": scale})
+                     "learning_rate": rate, "loss_scale": scale})
     if states:
         states.hide_weights()
     return rows, model

@@ -102,7 +102,7 @@ def rotate(x, theta):
 class Attention(nn.Module):
     def __init__(self, config):
         super().__init__()
-        self.config = config
+        self.config, self.kept = config, None  # [batch, time]: the tokens that others may attend to; None: all
         query_size, kv_size = config.heads * config.head_dim, config.kv_heads * config.head_dim
         self.query = nn.Linear(config.hidden_size, query_size, bias=config.qkv_bias)
         self.key = nn.Linear(config.hidden_size, kv_size, bias=config.qkv_bias)
@@ -125,6 +125,9 @@ class Attention(nn.Module):
         key, value = key.repeat_interleave(group, 1), value.repeat_interleave(group, 1)
         scores = query @ key.transpose(-1, -2) / math.sqrt(self.config.head_dim)
         future = torch.ones(time, time, dtype=torch.bool).triu(1)
+        if self.kept is not None:
+            # A token that is left out attends to itself, so that its result, which nobody reads, is finite.
+            future = future | ~(self.kept[:, None, None, :] | torch.eye(time, dtype=torch.bool))
         weights = scores.masked_fill(future, -torch.inf).softmax(-1)
         (result,) = apply((self.output,), (weights @ value).transpose(1, 2).reshape(batch, time, -1), self.config.fp8)
         return result
@@ -215,8 +218,9 @@ class Layer(nn.Module):
         self.ffn_norm, self.ffn = make_norm(config), Mixture(config) if has_experts else FeedForward(config)
 
     def forward(self, x):
-        x = x + self.attention(self.attention_norm(x))
-        return x + self.ffn(self.ffn_norm(x))
+        y = x + self.attention(self.attention_norm(x))
+        y = y + self.ffn(self.ffn_norm(y))
+        return y if self.attention.kept is None else torch.where(self.attention.kept[..., None], y, x)
 
 
 class ReferenceModel(nn.Module):

@@ -11,6 +11,9 @@ constexpr IntegerRange interval_range{0, most_steps};
 constexpr std::array<std::string_view, 1> optimizer_words = {"adamw"};
 constexpr std::array<std::string_view, 4> schedule_words = {"cosine", "linear", "constant", "wsd"};
 
+constexpr std::array<std::string_view, 2> clock_words = {"steps", "tokens"};
+constexpr std::array<std::string_view, 2> long_sample_words = {"truncate", "reshape"};
+
 constexpr std::array<std::string_view, 2> template_words = {"chatml", "llama3"};
 constexpr std::array<std::string_view, 2> counted_words = {"completions", "all"};
 
@@ -23,6 +26,27 @@ void describe_fine_tuning(KeyVisitor& keys, FineTuningRecipe& fine_tuning) {
                 "Several documents share a sequence, and attention and positions stay within each; otherwise each "
                 "document fills a sequence with padding."},
                fine_tuning.packing);
+}
+
+void describe_length_schedule(KeyVisitor& keys, LengthScheduleRecipe& schedule) {
+  keys.integer({"start", "Tokens of the first step; a multiple of \"multiple\".", "", Presence::required},
+               schedule.start, {1, 1 << 24});
+  keys.integer({"steps", "Step from which on it is the whole sequence.", "", Presence::required}, schedule.steps,
+               {1, most_steps});
+  keys.integer({"multiple", "The tokens are rounded down to multiples of it."}, schedule.multiple, {1, 1 << 24});
+  keys.number({"degree", "The tokens grow with this root of the steps done: 1, evenly; 2, as their square root."},
+              schedule.degree, {1, 100});
+}
+
+void describe_curriculum(KeyVisitor& keys, CurriculumRecipe& curriculum) {
+  keys.optional_section({"sequence_length", "Begins with short sequences; null: all are batch.sequence_length long."},
+                        curriculum.sequence_length, [&](SequenceLengthCurriculum& lengths) {
+                          describe_length_schedule(keys, lengths.schedule);
+                          keys.choice({"method",
+                                       "What becomes of the rest of a sample: it is left out, or makes further "
+                                       "sequences of the micro-batch."},
+                                      lengths.method, long_sample_words);
+                        });
 }
 
 void describe_source(KeyVisitor& keys, DataSource& source) {
@@ -43,9 +67,19 @@ void describe_optimizer(KeyVisitor& keys, OptimizerRecipe& optimizer) {
               optimizer.weight_decay, {0, 1000});
 }
 
+void describe_token_dropping(KeyVisitor& keys, TokenDroppingRecipe& dropping) {
+  describe_length_schedule(keys, dropping.schedule);
+  keys.integer({"first_layers", "Layers at the start that see all tokens."}, dropping.first_layers, {0, 1 << 20});
+  keys.integer({"last_layers", "Layers at the end that see all tokens."}, dropping.last_layers, {0, 1 << 20});
+}
+
 void describe_learning_rate(KeyVisitor& keys, LearningRateRecipe& rate, std::int64_t steps) {
   keys.choice({"schedule", "Curve after warm-up; wsd: constant, then linear decay over the last fifth."}, rate.schedule,
               schedule_words);
+  keys.choice({"clock",
+               "What moves the schedule: steps, or the tokens trained on, in which a step of batch.global whole "
+               "sequences counts as one."},
+              rate.clock, clock_words);
   keys.number({"peak", "Maximum learning rate."}, rate.peak, {0, 1000});
   keys.number({"minimum", "Learning rate from decay_steps on."}, rate.minimum, {0, 1000});
   keys.integer({"warmup_steps", "Steps over which the learning rate rises linearly to its peak."}, rate.warmup_steps,
@@ -74,6 +108,8 @@ void describe_data(KeyVisitor& keys, DataRecipe& data) {
                            "and \"completion\"; null: text and token files."},
                           data.fine_tuning,
                           [&](FineTuningRecipe& fine_tuning) { describe_fine_tuning(keys, fine_tuning); });
+    keys.section({"curriculum", "In which order training goes from easy to hard."},
+                 [&] { describe_curriculum(keys, data.curriculum); });
     keys.list({"train", "Sources of training data."}, data.train,
               [&](DataSource& source) { describe_source(keys, source); });
     keys.list({"validation", "Sources of validation data."}, data.validation,
@@ -123,6 +159,10 @@ void describe_training(KeyVisitor& keys, TrainingRecipe& training) {
     keys.texts(
         {"freeze", "Patterns of names of parameters that are not trained, with * for any text, as in layers.0.*."},
         training.freeze, "a list of patterns");
+    keys.optional_section(
+        {"token_dropping",
+         "Layers between the first and the last train on random tokens of each sequence; null: on all."},
+        training.token_dropping, [&](TokenDroppingRecipe& dropping) { describe_token_dropping(keys, dropping); });
     keys.section({"optimizer", "The optimizer."}, [&] { describe_optimizer(keys, training.optimizer); });
     keys.section({"learning_rate", "Learning rate schedule."},
                  [&] { describe_learning_rate(keys, training.learning_rate, training.steps); });

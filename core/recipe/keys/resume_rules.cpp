@@ -19,6 +19,7 @@ constexpr std::array rules{
     ResumeRule{"/model", "the run's weights are of its model"},
     ResumeRule{"/data/tokenizer", "the run's tokens are of its tokenizer"},
     ResumeRule{"/data/fine_tuning", "the run's position in its data counts samples that are made so"},
+    ResumeRule{"/data/curriculum", "what the run has trained on follows from it"},
     ResumeRule{"/data/train", "the run's position in its data counts the samples of these files"},
     ResumeRule{"/data/shuffle", "the run's position in its data counts samples in this order"},
     ResumeRule{"/data/validation", ""},
@@ -35,6 +36,7 @@ constexpr std::array rules{
     ResumeRule{"/training/skip_limit", ""},
     ResumeRule{"/training/rollbacks", ""},
     ResumeRule{"/training/freeze", "the optimizer has states of what is trained alone"},
+    ResumeRule{"/training/token_dropping", "what the run has trained on follows from it"},
     ResumeRule{"/training/optimizer", "the optimizer's states follow from it"},
     ResumeRule{"/training/learning_rate", ""},
     ResumeRule{"/precision", "all steps of a run compute alike"},
@@ -57,9 +59,12 @@ bool routes_micro_batches(const ModelRecipe& model) {
 
 std::span<const ResumeRule> resume_rules() { return rules; }
 
-std::string_view reason_against_change(std::string_view pointer, const ModelRecipe& model) {
-  if (pointer == "/batch/micro" && routes_micro_batches(model))
+std::string_view reason_against_change(std::string_view pointer, const Recipe& recipe) {
+  if (pointer == "/batch/micro" && routes_micro_batches(recipe.model))
     return "the experts take the tokens of a micro-batch as a whole";
+  const auto& lengths = recipe.data.curriculum.sequence_length;
+  if (pointer == "/batch/micro" && lengths && lengths->method == LongSamples::reshape)
+    return "data.curriculum makes sequences of a micro-batch as a whole";
   const auto rule =
       std::find_if(rules.begin(), rules.end(), [&](const ResumeRule& each) { return lies_in(pointer, each.pointer); });
   // A test holds that every key has a rule.

@@ -17,7 +17,7 @@ struct ResumeRule {
 // Every key of the key table, once.
 std::span<const ResumeRule> resume_rules();
 
-// Why a run of this model cannot go on with another value of the key; empty where it can.
-std::string_view reason_against_change(std::string_view pointer, const ModelRecipe& model);
+// Why a run of this recipe cannot go on with another value of the key; empty where it can.
+std::string_view reason_against_change(std::string_view pointer, const Recipe& recipe);
 
 }  // namespace llmtrain

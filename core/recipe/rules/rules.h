@@ -59,6 +59,8 @@ std::vector<Rule> world_rules();
 std::vector<Rule> layout_rules();
 std::vector<Rule> pipeline_rules();
 std::vector<Rule> fine_tuning_rules();
+std::vector<Rule> curriculum_rules();
+std::vector<Rule> token_dropping_rules();
 std::vector<Rule> size_rules();
 std::vector<Rule> running_rules();
 
@@ -74,6 +76,10 @@ void require_rules(const Recipe& recipe, const World& world);
 
 // What the author of a valid recipe may not have meant: a sentence each, which begins with the key.
 std::vector<std::string> recipe_warnings(const Recipe& recipe);
+
+// Of a schedule of lengths: its start, and its multiple.
+Verdict check_start(const LengthScheduleRecipe& schedule, const BatchRecipe& batch);
+Verdict check_multiple(const LengthScheduleRecipe& schedule, const BatchRecipe& batch);
 
 // Verdicts on a number, with the nearest valid one as hint. `rule` follows "must be a multiple of " and "must divide ".
 Verdict must_be_multiple(std::int64_t value, std::int64_t divisor, std::string_view rule);

@@ -118,6 +118,11 @@ void add_activations(const Partition& partition, std::size_t index, Blocks& bloc
   // The peak includes what is saved by its end; the ledger adds that separately.
   stage.forward_workspace = std::max(0.0, forward_peak - counted_elsewhere - stage.saved_activations);
   stage.backward_workspace = std::max(0.0, backward_peak - counted_elsewhere - stage.saved_activations);
+  // A layer that drops tokens has its whole input or gradient beside what it makes of the kept ones.
+  if (partition.recipe.training.token_dropping) {
+    stage.forward_workspace += boundary;
+    stage.backward_workspace += boundary;
+  }
   stage.boundary_activation = boundary;
 }
 

@@ -37,11 +37,18 @@ class LayoutWalk {
   }
 
  private:
+  // Sequences of all lengths come out even.
+  bool splits_sequences(std::int64_t parts) const {
+    const auto& curriculum = layout_.data.curriculum.sequence_length;
+    return layout_.batch.sequence_length % parts == 0 && !layout_.training.token_dropping &&
+           (!curriculum || curriculum->schedule.multiple % parts == 0);
+  }
+
   void set_mesh(std::int64_t tensor, std::int64_t pipeline, std::int64_t data) {
     if (layout_.batch.global % data != 0) return;
     layout_.parallel.tensor = tensor;
     // Sequence parallelism saves memory at nearly the same traffic (Korthikanti et al., arXiv 2205.05198).
-    layout_.parallel.sequence = tensor > 1 && layout_.batch.sequence_length % (tensor * mesh_.context) == 0;
+    layout_.parallel.sequence = tensor > 1 && splits_sequences(tensor * mesh_.context);
     layout_.parallel.pipeline = pipeline;
     layout_.parallel.data = data;
     const std::int64_t experts = layout_.model.moe ? layout_.model.moe->experts : 1;

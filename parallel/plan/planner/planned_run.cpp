@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "parallel/plan/planner/cut_steps.h"
+
 namespace llmtrain {
 namespace {
 
@@ -89,11 +91,10 @@ double tokens_per_step(const Recipe& recipe) {
 }
 
 PlannedRun planned_run(const Plan& plan, const ClusterProfile& profile) {
-  const Recipe& recipe = plan.layout->recipe();
-  const auto steps = static_cast<double>(recipe.training.steps);
   PlannedRun run;
-  run.tokens = steps * tokens_per_step(recipe);
-  run.seconds = steps * plan.simulation.step_seconds;
+  const RunWork work = work_of_run(plan, profile);
+  run.tokens = work.tokens;
+  run.seconds = work.seconds;
   // Ranks that share a CPU share its price too.
   const double devices = static_cast<double>(plan.layout->mesh().world()) / profile.ranks_per_device;
   run.device_hours = run.seconds / 3600 * devices;

@@ -43,6 +43,10 @@ struct TrainingRow {
   std::optional<double> loss_scale{};   // with fp16
   // With FP8 gradients: the share of the step's that are beyond the format's range.
   std::optional<double> saturated_share{};
+  // Of the step's sequences, where data.curriculum gives it.
+  std::optional<double> sequence_length{};
+  // Of each sequence in layers that drop tokens, with training.token_dropping.
+  std::optional<double> kept_tokens{};
   std::vector<Fp8Row> fp8{};  // with log.fp8_statistics
 };
 

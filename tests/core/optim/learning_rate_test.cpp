@@ -17,7 +17,7 @@ LearningRateRecipe recipe(Schedule schedule, std::int64_t warmup_steps, std::int
 void check_equal(const LearningRateRecipe& rates, const std::vector<double>& expected) {
   for (std::size_t step = 0; step < expected.size(); ++step) {
     INFO("step " << step);
-    CHECK(learning_rate_at(rates, static_cast<std::int64_t>(step)) == Approx(expected[step]).epsilon(1e-12));
+    CHECK(learning_rate_at(rates, static_cast<double>(step)) == Approx(expected[step]).epsilon(1e-12));
   }
 }
 
@@ -106,7 +106,7 @@ TEST_CASE("after the warm-up no schedule rises, and none leaves the range from m
     const LearningRateRecipe rates = recipe(schedule, 7, 301, 3e-5);
     double before = 1e-3;
     for (std::int64_t step = 6; step < 400; ++step) {
-      const double rate = learning_rate_at(rates, step);
+      const double rate = learning_rate_at(rates, static_cast<double>(step));
       REQUIRE(rate <= before);
       REQUIRE(rate >= 3e-5);
       before = rate;

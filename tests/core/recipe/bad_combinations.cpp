@@ -3,6 +3,40 @@
 
 namespace llmtrain::test {
 
+std::vector<Combination> curriculum_combinations() {
+  return {
+      {R"({"model": {"max_sequence_length": 300000},
+         "data": {"curriculum": {"sequence_length": {"start": 1, "steps": 10, "multiple": 1}}}})",
+       "/data/curriculum/sequence_length/multiple",
+       {"1 makes 299999 lengths", "at most 100000"}},
+      {R"({"model": {"max_sequence_length": 300000},
+         "training": {"token_dropping": {"start": 2, "steps": 10, "multiple": 2}}})",
+       "/training/token_dropping/multiple",
+       {"2 makes 149999 lengths", "at most 100000"}},
+      {R"({"data": {"curriculum": {"sequence_length": {"start": 136, "steps": 10}}}})",
+       "/data/curriculum/sequence_length/start",
+       {"136 is too long", "batch.sequence_length (128)", "did you mean 128?"}},
+      {R"({"data": {"curriculum": {"sequence_length": {"start": 60, "steps": 10}}}})",
+       "/data/curriculum/sequence_length/start",
+       {"60 is not a multiple of 8", "did you mean 64?"}},
+      {R"({"data": {"curriculum": {"sequence_length": {"start": 60, "steps": 10, "multiple": 4}}}})", "", {}},
+      {R"({"parallel": {"context": 4}, "data": {"curriculum": {"sequence_length":
+         {"start": 60, "steps": 10, "multiple": 6}}}})",
+       "/data/curriculum/sequence_length/multiple",
+       {"6 is not a multiple of 4", "parallel.context", "did you mean 8?"}},
+      {R"({"training": {"token_dropping": {"start": 64, "steps": 10, "first_layers": 3}}})",
+       "/training/token_dropping",
+       {"3 first and 1 last layers are all of the model's 4", "leave a layer"}},
+      {R"({"training": {"token_dropping": {"start": 72, "steps": 10}}})",
+       "/training/token_dropping/start",
+       {"72 is not a multiple of 16", "did you mean 80?"}},
+      {R"({"training": {"token_dropping": {"start": 63, "steps": 10, "multiple": 3}}, "model": {"moe": {"experts": 2}},
+         "parallel": {"tensor": 2, "sequence": false}})",
+       "/training/token_dropping/multiple",
+       {"3 is not a multiple of 2", "parallel.tensor", "did you mean 4?"}},
+  };
+}
+
 std::vector<Combination> model_combinations() {
   return {
       {R"({"model": {"kv_heads": 3}})", "/model/kv_heads", {"3 does not divide 8", "model.heads", "did you mean 2?"}},

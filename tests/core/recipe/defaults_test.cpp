@@ -58,12 +58,13 @@ TEST_CASE("Every key except the required ones has its documented default", "[rec
   const auto json = to_json(parse(small_recipe()));
   auto expected = Json::parse(R"({
     "name": "run", "description": "", "seed": 1234,
-    "data": {"tokenizer": "bytes", "fine_tuning": null, "train": [], "validation": [], "shuffle": true},
+    "data": {"tokenizer": "bytes", "fine_tuning": null, "curriculum": {"sequence_length": null}, "train": [], "validation": [], "shuffle": true},
     "batch": {"global": 8, "micro": 2, "sequence_length": 128},
     "training": {"steps": 100, "init_from": null, "adapters_from": null, "evaluate_every": 0, "evaluate_batches": 0, "clip_norm": 1.0,
       "spikes": {"loss": 0.0, "gradient_norm": 0.0, "window": 128}, "skip_limit": 10, "rollbacks": 0, "freeze": [],
+      "token_dropping": null,
       "optimizer": {"name": "adamw", "beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "weight_decay": 0.1},
-      "learning_rate": {"schedule": "cosine", "peak": 3e-4, "minimum": 0.0, "warmup_steps": 0, "decay_steps": 100}},
+      "learning_rate": {"schedule": "cosine", "clock": "steps", "peak": 3e-4, "minimum": 0.0, "warmup_steps": 0, "decay_steps": 100}},
     "precision": {"compute": "fp32", "gradients": "fp32", "fp8_level": "off", "gradient_scaling": "auto",
       "loss_scale": {"initial": 65536, "growth_steps": 2000},
       "high_precision": {"first_layers": 0, "last_layers": 0, "parameters": []}},

@@ -31,15 +31,20 @@ TEST_CASE("every key has one rule for resumed runs, and every rule a key") {
 }
 
 TEST_CASE("what a run may go on with") {
-  const ModelRecipe model;
+  Recipe recipe;
   for (const char* pointer :
        {"/training/steps", "/training/evaluate_every", "/training/learning_rate/decay_steps", "/batch/global",
         "/data/validation/0/path", "/log/every", "/parallel/tensor", "/checkpoint/keep"})
-    CHECK(reason_against_change(pointer, model).empty());
-  for (const char* pointer : {"/model/layers", "/model/moe/experts", "/data/train/0/path", "/data/shuffle", "/seed",
-                              "/name", "/batch/sequence_length", "/precision/compute", "/training/optimizer/beta1"})
-    CHECK_FALSE(reason_against_change(pointer, model).empty());
-  CHECK_FALSE(reason_against_change("/of_tomorrow", model).empty());
+    CHECK(reason_against_change(pointer, recipe).empty());
+  for (const char* pointer : {"/model/layers", "/model/moe/experts", "/data/train/0/path", "/data/shuffle",
+                              "/data/curriculum/sequence_length/start", "/seed", "/name", "/batch/sequence_length",
+                              "/precision/compute", "/training/optimizer/beta1"})
+    CHECK_FALSE(reason_against_change(pointer, recipe).empty());
+  CHECK_FALSE(reason_against_change("/of_tomorrow", recipe).empty());
+
+  CHECK(reason_against_change("/batch/micro", recipe).empty());
+  recipe.data.curriculum.sequence_length = {.schedule = {}, .method = LongSamples::reshape};
+  CHECK_FALSE(reason_against_change("/batch/micro", recipe).empty());
 }
 
 TEST_CASE("differences of recipes are listed key by key, as --set takes them") {

@@ -76,7 +76,8 @@ TEST_CASE("the ranks' micro-batches are the global batch, each sample once and i
   const Dataset dataset = samples_in_order(recipe);
   std::int64_t next = 0;
   for (std::int64_t rank = 0; rank < 3; ++rank) {
-    const auto micros = load_batch(dataset, recipe, {7, 84}, {rank, 3, sequence_length, {}}, at::kCPU);
+    const auto micros =
+        load_batch(dataset, recipe, {7, 84, {2, sequence_length}}, {rank, 3, sequence_length, {}}, at::kCPU);
     REQUIRE(micros.size() == 2);
     for (const MicroBatch& micro : micros) {
       INFO("samples of the batch from " << next << " on");
@@ -89,6 +90,34 @@ TEST_CASE("the ranks' micro-batches are the global batch, each sample once and i
     }
   }
   CHECK(next == 12);
+}
+
+// Samples of 24 tokens in micro-batches of three: 20 begin each, or seven sequences of ten fill them, two from the
+// start of each sample and one from its end.
+TEST_CASE("samples are cut to the step's sequences, each with the tokens that follow in the text", "[batch]") {
+  const TrainingSetting setting;
+  const Recipe recipe = setting.recipe({"batch.global=6", "batch.micro=3"});
+  const Dataset dataset = samples_in_order(recipe);
+  const auto shorter = load_batch(dataset, recipe, {0, 12, {3, 20}}, {0, 1, 20, {}}, at::kCPU);
+  REQUIRE(shorter.size() == 2);
+  for (const std::int64_t shift : {0, 1}) {
+    const at::Tensor& read = shift == 0 ? shorter[1].tokens : shorter[1].targets;
+    CHECK(values(read) == bytes_at(15, 3, range(0, 20), shift));
+  }
+  CHECK(shorter[1].first_sample == 3);
+  CHECK(shorter[1].loss_scale == Approx(1.0 / (6 * 20)));
+
+  const auto more = load_batch(dataset, recipe, {0, 12, {7, 10}}, {0, 1, 10, {}}, at::kCPU);
+  REQUIRE(more.size() == 2);
+  for (const std::int64_t shift : {0, 1}) {
+    auto expected = bytes_at(12, 3, range(0, 20), shift);
+    for (const std::int64_t byte : bytes_at(12, 1, range(14, 24), shift)) expected.push_back(byte);
+    CHECK(values(shift == 0 ? more[0].tokens : more[0].targets) == expected);
+  }
+  CHECK(more[0].batch == 7);
+  CHECK(more[0].sequence == 10);
+  CHECK(more[1].first_sample == 7);
+  CHECK(more[1].loss_scale == Approx(1.0 / (14 * 10)));
 }
 
 }  // namespace llmtrain::test

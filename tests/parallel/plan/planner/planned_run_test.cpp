@@ -2,7 +2,9 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <random>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "parallel/plan/planner/planned_run.h"
 #include "parallel/plan/planner/planner.h"
@@ -90,6 +92,43 @@ TEST_CASE("a checkpoint in the background costs its copy, and what its write tak
   CHECK(seconds("100").first == Approx(copy).epsilon(0.01));
   const auto [often, step] = seconds("1");
   CHECK(often == Approx(copy + write - step).epsilon(0.01));
+}
+
+PlanReport planned(const std::vector<std::string>& overrides) {
+  const Recipe recipe = paper("gpt3-175b", overrides);
+  return make_plan(recipe, profile_of(recipe)).report;
+}
+
+// A step of a recipe whose sequences all have the length is a step of the curriculum with that length.
+TEST_CASE("a run of short sequences takes the time and tokens of its steps") {
+  // Lengths 1024, 1536 and then 2048, of which the run's plan shows the step.
+  const PlanReport run =
+      planned({R"(data.curriculum.sequence_length={"start": 512, "steps": 3, "multiple": 512})", "training.steps=10"});
+  const PlanReport whole = planned({});
+  const double half = planned({"batch.sequence_length=1024"}).step.seconds;
+  const double between = planned({"batch.sequence_length=1536"}).step.seconds;
+  REQUIRE(whole.recipe.batch.sequence_length == 2048);
+  CHECK(run.step.seconds == whole.step.seconds);
+  CHECK(run.run.seconds == Approx(half + between + 8 * whole.step.seconds).epsilon(1e-12));
+  CHECK(run.run.tokens == Approx(static_cast<double>(whole.recipe.batch.global) * (1024 + 1536 + 8 * 2048)));
+}
+
+TEST_CASE("a run whose layers drop tokens trains on all of them in less time") {
+  const std::string all_rows = "parallel.sequence=false";
+  const std::string kept =
+      R"(training.token_dropping={"start": 512, "steps": 1000, "multiple": 16, "first_layers": 0, "last_layers": 0})";
+  const PlanReport without = planned({all_rows, "training.steps=1"});
+  const PlanReport first = planned({all_rows, kept, "training.steps=1"});
+  const PlanReport all = planned({all_rows, kept, "training.steps=2000"});
+  CHECK(first.run.tokens == without.run.tokens);
+  CHECK(first.step.seconds == without.step.seconds);
+  // A quarter of the tokens in all layers.
+  CHECK(first.run.seconds < 0.4 * without.run.seconds);
+  CHECK(first.run.seconds > 0.15 * without.run.seconds);
+  // On the way about the mean of that and the whole.
+  const double on_the_way = (first.run.seconds / without.run.seconds + 1) / 2;
+  CHECK(all.run.seconds == Approx(without.run.seconds * 1000 * (1 + on_the_way)).epsilon(0.05));
+  CHECK(fullest_rank(all).peak_bytes > fullest_rank(without).peak_bytes);
 }
 
 TEST_CASE("a run whose intervals no rank survives never ends, and without figures nothing is said") {

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/model/token_dropping_layer.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/hash.h"
+#include "kernels/dropout.h"
+#include "kernels/philox.h"
+
+namespace llmtrain {
+namespace {
+
+bool drops(const MicroBatch& micro, ForwardMode pass) {
+  return pass == ForwardMode::training && micro.kept_tokens > 0 && micro.kept_tokens < micro.sequence;
+}
+
+// The micro-batch as the layer sees it.
+MicroBatch kept_part(const MicroBatch& micro, const at::Tensor& rows) {
+  MicroBatch kept = micro;
+  kept.sequence = micro.kept_tokens;
+  // Rotary positions are those in the whole sequence.
+  kept.positions = rows.remainder(micro.sequence);
+  // Losses within the layer are means over the tokens that it sees.
+  kept.loss_scale = micro.loss_scale * static_cast<double>(micro.sequence) / static_cast<double>(micro.kept_tokens);
+  return kept;
+}
+
+}  // namespace
+
+at::Tensor kept_rows(const MicroBatch& micro, std::uint64_t site) {
+  struct Draw {
+    std::uint64_t number;
+    std::int64_t position;
+    bool operator<(const Draw& other) const {
+      return number != other.number ? number < other.number : position < other.position;
+    }
+  };
+  const std::uint64_t key = kernels::dropout_key(micro.seed, micro.step, site);
+  at::Tensor rows = at::empty({micro.batch * micro.kept_tokens}, at::kLong);
+  auto* next = rows.mutable_data_ptr<std::int64_t>();
+  std::vector<Draw> draws(static_cast<std::size_t>(micro.sequence));
+  for (std::int64_t sequence = 0; sequence < micro.batch; ++sequence) {
+    for (std::int64_t i = 0; i < micro.sequence; ++i) {
+      const auto bits = kernels::philox(key, static_cast<std::uint64_t>(i),
+                                        static_cast<std::uint64_t>(micro.first_sample + sequence));
+      draws[static_cast<std::size_t>(i)] = {std::uint64_t{bits[0]} << 32 | bits[1], i};
+    }
+    // The tokens with the smallest of independent random numbers are a random subset.
+    const auto kept = draws.begin() + static_cast<std::ptrdiff_t>(micro.kept_tokens);
+    std::nth_element(draws.begin(), kept, draws.end());
+    auto* const first = next;
+    for (auto draw = draws.begin(); draw != kept; ++draw) *next++ = sequence * micro.sequence + draw->position;
+    std::sort(first, next);
+  }
+  return rows;
+}
+
+struct TokenDroppingLayer::Saved : SavedActivations {
+  at::Tensor rows;
+  MicroBatch kept;
+  std::unique_ptr<SavedActivations> inner;
+};
+
+TokenDroppingLayer::TokenDroppingLayer(std::unique_ptr<BlockModule> inner, std::int64_t layer)
+    : inner_(std::move(inner)), site_(stable_hash("layers." + std::to_string(layer) + ".token_dropping")) {}
+
+BlockModule::Output TokenDroppingLayer::forward(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass) const {
+  if (!drops(micro, pass)) return inner_->forward(x, micro, pass);
+  auto saved = std::make_unique<Saved>();
+  saved->rows = kept_rows(micro, site_).to(x.device());
+  saved->kept = kept_part(micro, saved->rows);
+  Output output = inner_->forward(x.index_select(0, saved->rows), saved->kept, pass);
+  saved->inner = std::move(output.saved);
+  // A copy: the block before, or a message to it, may still read x.
+  at::Tensor y = x.clone();
+  y.index_copy_(0, saved->rows, output.activation);
+  return {std::move(y), std::move(saved), std::move(output.routing)};
+}
+
+at::Tensor TokenDroppingLayer::backward(at::Tensor dy, const MicroBatch& micro,
+                                        std::unique_ptr<SavedActivations> saved) const {
+  if (!drops(micro, ForwardMode::training)) return inner_->backward(std::move(dy), micro, std::move(saved));
+  auto& of_part = static_cast<Saved&>(*saved);
+  const at::Tensor dkept = inner_->backward(dy.index_select(0, of_part.rows), of_part.kept, std::move(of_part.inner));
+  // The gradients of kept tokens are those that the layer returns, its residual connections included.
+  dy.index_copy_(0, of_part.rows, dkept);
+  return dy;
+}
+
+}  // namespace llmtrain

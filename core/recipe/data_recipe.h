@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace llmtrain {
+
+// The recipe's section `data`, as core/recipe/recipe.h describes recipes.
+
+enum class TokenizerKind { bytes, sentencepiece, huggingface };
+
+struct TokenizerRecipe {
+  TokenizerKind kind = TokenizerKind::bytes;
+  std::string file;  // empty for bytes
+
+  bool operator==(const TokenizerRecipe&) const = default;
+};
+
+struct DataSource {
+  std::string path;  // file, folder or glob; absolute after reading
+  double weight = 1;
+
+  bool operator==(const DataSource&) const = default;
+};
+
+enum class ChatTemplate { chatml, llama3 };
+
+// Which tokens of a conversation count in the loss.
+enum class CountedTokens { completions, all };
+
+struct FineTuningRecipe {
+  ChatTemplate chat_template = ChatTemplate::chatml;
+  CountedTokens counted = CountedTokens::completions;
+  bool packing = true;
+
+  bool operator==(const FineTuningRecipe&) const = default;
+};
+
+// A number of tokens that grows from `start` to a whole sequence within `steps` steps (core/recipe/length_schedule.h).
+struct LengthScheduleRecipe {
+  std::int64_t start = 0;
+  std::int64_t steps = 0;
+  std::int64_t multiple = 8;
+  double degree = 1;
+
+  bool operator==(const LengthScheduleRecipe&) const = default;
+};
+
+// What becomes of samples that are longer than a step's sequences.
+enum class LongSamples { truncate, reshape };
+
+// Training begins with short sequences (Li et al., arXiv 2212.03597).
+struct SequenceLengthCurriculum {
+  LengthScheduleRecipe schedule;
+  LongSamples method = LongSamples::truncate;
+
+  bool operator==(const SequenceLengthCurriculum&) const = default;
+};
+
+struct CurriculumRecipe {
+  std::optional<SequenceLengthCurriculum> sequence_length;
+
+  bool operator==(const CurriculumRecipe&) const = default;
+};
+
+struct DataRecipe {
+  TokenizerRecipe tokenizer;
+  std::optional<FineTuningRecipe> fine_tuning;
+  CurriculumRecipe curriculum;
+  std::vector<DataSource> train;
+  std::vector<DataSource> validation;
+  bool shuffle = true;
+
+  bool operator==(const DataRecipe&) const = default;
+};
+
+}  // namespace llmtrain

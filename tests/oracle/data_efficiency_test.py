@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Curricula and token dropping compared with a PyTorch model that masks what a layer drops, by the formulas of docs/recipe.md."""
+import math
+import tempfile
+import unittest
+from pathlib import Path
+
+import torch
+
+import program
+from oracle_test import FP32, LEARNING_RATE, Case
+from oracle_train import read_tokens, train
+
+STEPS = 20
+
+
+def philox(key, counter):
+    """The four words of Philox 4×32-10 (Salmon et al., SC11) for two numbers of 64 bits as the counter."""
+    words = [counter[0] & 0xFFFFFFFF, counter[0] >> 32, counter[1] & 0xFFFFFFFF, counter[1] >> 32]
+    keys = [key & 0xFFFFFFFF, key >> 32]
+    for _ in range(10):
+        first, second = 0xD2511F53 * words[0], 0xCD9E8D57 * words[2]
+        words = [(second >> 32) ^ words[1] ^ keys[0], second & 0xFFFFFFFF,
+                 (first >> 32) ^ words[3] ^ keys[1], first & 0xFFFFFFFF]
+        keys = [(keys[0] + 0x9E3779B9) & 0xFFFFFFFF, (keys[1] + 0xBB67AE85) & 0xFFFFFFFF]
+    return words
+
+
+def fnv(text):
+    value = 0xCBF29CE484222325
+    for byte in text.encode():
+        value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return value
+
+
+def length_at(schedule, t, longest):
+    if t >= schedule["steps"]:
+        return longest
+    start, multiple = schedule["start"], schedule["multiple"]
+    length = math.floor(start + (longest - start) * (t / schedule["steps"]) ** (1 / schedule.get("degree", 1)) + 1e-9)
+    return min(length - length % multiple, longest)
+
+
+class Course:
+    """What the steps of a recipe train on."""
+
+    def __init__(self, recipe):
+        self.longest, self.layers = recipe["batch"]["sequence_length"], recipe["model"]["layers"]
+        self.micro, self.seed = recipe["batch"]["micro"], recipe.get("seed", 1234)
+        self.curriculum = recipe["data"].get("curriculum", {}).get("sequence_length")
+        self.dropping = recipe["training"].get("token_dropping")
+        self.by_tokens = recipe["training"]["learning_rate"].get("clock") == "tokens"
+
+    def length(self, step):
+        return length_at(self.curriculum, step + 1, self.longest) if self.curriculum else self.longest
+
+    def kept(self, step):
+        kept = length_at(self.dropping, step, self.longest) if self.dropping else self.longest
+        return min(kept, self.length(step))
+
+    def sequences(self, step, samples):
+        if not self.curriculum or self.curriculum.get("method", "truncate") == "truncate":
+            return samples
+        return samples // self.micro * (self.micro * self.longest // self.length(step))
+
+    def position(self, step):
+        if not self.by_tokens:
+            return step
+        middle = self.layers - 2 if self.dropping else 0
+        seen = 0
+        for earlier in range(step):
+            each = (self.length(earlier) * (self.layers - middle) + self.kept(earlier) * middle) // self.layers
+            seen += self.sequences(earlier, self.micro) * each
+        return seen / (self.micro * self.longest)
+
+    def prepare(self, model, step, inputs, targets):
+        length, sequences = self.length(step), self.sequences(step, len(inputs))
+        parts = [self.cut(rows, length, sequences // (len(inputs) // self.micro)) for rows in (inputs, targets)]
+        for index, layer in enumerate(model.layers):
+            drops = 0 < index < self.layers - 1 and self.kept(step) < length
+            layer.attention.kept = self.draw(step, index, sequences, length) if drops else None
+        return parts
+
+    def cut(self, rows, length, each):
+        """`each` sequences of a micro-batch, from whole samples."""
+        result = []
+        for samples in rows.split(self.micro):
+            pieces = [sample[begin : begin + length] for sample in samples
+                      for begin in range(0, self.longest - length + 1, length)] if each > self.micro else []
+            pieces += [sample[:length] for sample in samples] if each == self.micro else []
+            pieces += [sample[-length:] for sample in samples]
+            result += pieces[:each]
+        return torch.stack(result)
+
+    def draw(self, step, layer, sequences, length):
+        words = philox(self.seed, (step, fnv(f"layers.{layer}.token_dropping")))
+        kept = torch.zeros(sequences, length, dtype=torch.bool)
+        for sequence in range(sequences):
+            numbers = [philox(words[0] | words[1] << 32, (position, sequence)) for position in range(length)]
+            order = sorted(range(length), key=lambda position: numbers[position][:2])
+            kept[sequence, order[: self.kept(step)]] = True
+        return kept
+
+
+class DataEfficiencyTest(unittest.TestCase):
+    def check(self, name, curriculum=None, dropping=None, clock="steps", **sections):
+        rate = {"peak": 3e-4, "warmup_steps": 10, "clock": clock}
+        training = {"steps": STEPS, "token_dropping": dropping, "learning_rate": rate}
+        with self.subTest(name, curriculum=curriculum, dropping=dropping), tempfile.TemporaryDirectory() as folder:
+            case = Case(name, Path(folder), training=training, data={"curriculum": {"sequence_length": curriculum}},
+                        **sections)
+            tokens = read_tokens(case.folder / "tokens.bin")
+            expected, model = train(case.recipe, case.weights, tokens, course=Course(case.recipe))
+            actual = case.actual()
+            for key, tolerance in (("loss", FP32["loss"]), ("grad_norm", FP32["grad_norm"]),
+                                   ("learning_rate", LEARNING_RATE)):
+                difference, index = program.worst(actual, expected, key)
+                self.assertLessEqual(difference, tolerance, f"{key} of row {index}")
+            trained = case.trained_weights()
+            for key, parameter in model.named_parameters():
+                if key.endswith("key.bias") and model.config.position == "learned":
+                    continue  # softmax cancels it
+                change = (parameter - case.weights[key]).norm()
+                self.assertLessEqual((trained[key] - parameter).norm() / change, FP32["change"], key)
+
+    def test_short_sequences(self):
+        lengths = {"start": 8, "steps": 15, "multiple": 4}
+        self.check("gpt2, no bias", curriculum=lengths, clock="tokens")
+        self.check("gpt-rope", curriculum={**lengths, "degree": 2, "method": "reshape"}, clock="tokens")
+
+    def test_token_dropping(self):
+        kept = {"start": 8, "steps": 15, "multiple": 4}
+        self.check("gpt-rope", dropping=kept, clock="tokens")
+        self.check("gpt2, no bias", dropping=kept, memory={"recompute": "full"})
+
+    def test_both(self):
+        self.check("gpt-rope", curriculum={"start": 16, "steps": 12, "multiple": 8},
+                   dropping={"start": 8, "steps": 18, "multiple": 8}, clock="tokens")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layers that drop tokens, on any layout and after a resume; tests/oracle compares what they learn with PyTorch.
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "core/checkpoint/checkpoint.h"
+#include "tests/parallel/engine/save_ranks.h"
+#include "tests/parallel/engine/train_ranks.h"
+
+namespace llmtrain::test {
+namespace {
+
+constexpr int dropping_steps = 6;
+
+const Overrides dropping{"model.layers=4", "batch.micro=2",
+                         R"(training.token_dropping={"start": 8, "steps": 5, "multiple": 4})",
+                         R"(training.learning_rate.clock="tokens")"};
+const std::string whole_rows = "parallel.sequence=false";
+
+}  // namespace
+
+TEST_CASE("what layers learn that drop tokens does not depend on the layout", "[ranks]") {
+  const TrainingSetting setting;
+  const std::vector<RankCase> cases{
+      {2, {"parallel.tensor=2", whole_rows}},
+      {2, {"parallel.pipeline=2", "pipeline.schedule=\"1f1b\"", "memory.recompute=\"full\""}},
+      {2, {"parallel.pipeline=2", "pipeline.schedule=\"gpipe\"", "memory.recompute=\"selective\""}},
+      {4, {zero(3), "pipeline.loops=4", "batch.micro=1"}},
+      {8, {"parallel.tensor=2", "parallel.pipeline=2", whole_rows, zero(2), "pipeline.loops=2"}},
+  };
+  const std::vector<Overrides> models{
+      {},
+      {"model.architecture=gpt2", "model.dropout=0.1"},
+      {R"(data.curriculum.sequence_length={"start": 12, "steps": 4, "multiple": 4, "method": "reshape"})"}};
+  for (const Overrides& model : models) {
+    const Run expected = setting.train(dropping + model, dropping_steps);
+    for (const RankCase& each : cases) {
+      const bool is_reshaped = !model.empty() && model.front().starts_with("data.");
+      // A micro-batch's sequences are made of its samples.
+      if (is_reshaped && each.overrides.back() == "batch.micro=1") continue;
+      INFO(in_words(each.ranks, model + each.overrides));
+      check_close(train_ranks(setting, each.ranks, dropping + model + each.overrides, dropping_steps), expected, 1e-5,
+                  1e-4);
+    }
+  }
+}
+
+TEST_CASE("experts that drop tokens learn on many ranks what they learn on one", "[ranks]") {
+  const TrainingSetting setting;
+  const Overrides all =
+      dropping + Overrides{R"(model.moe={"experts": 4, "top_k": 2, "ffn_hidden_size": 24, "z_coefficient": 0.01})"};
+  const Run expected = setting.train(all, dropping_steps);
+  check_close(train_ranks(setting, 2, all + Overrides{"parallel.expert=2", zero(3)}, dropping_steps), expected, 1e-5,
+              1e-4);
+  check_close(train_ranks(setting, 2, all + Overrides{"parallel.tensor=2", whole_rows}, dropping_steps), expected, 1e-5,
+              1e-4);
+}
+
+// Recompute runs the layer again with the same tokens; all tokens kept is the layer itself.
+TEST_CASE("recompute repeats what was kept, and layers that keep all tokens are as without dropping", "[trainer]") {
+  const TrainingSetting setting;
+  const Run expected = setting.train(dropping, dropping_steps);
+  check_equal(setting.train(dropping + Overrides{"memory.recompute=\"full\""}, dropping_steps), expected);
+  const Overrides plain{"model.layers=4", "batch.micro=2"};
+  const Overrides all_kept = plain + Overrides{R"(training.token_dropping={"start": 24, "steps": 5, "multiple": 4})"};
+  check_equal(setting.train(all_kept, 3), setting.train(plain, 3));
+  CHECK(expected.losses[0] != setting.train(plain, 1).losses[0]);
+}
+
+TEST_CASE("a resumed run keeps the tokens that it would have kept", "[trainer]") {
+  const TrainingSetting setting;
+  const Recipe recipe = setting.recipe(dropping);
+  const Run whole = setting.train(dropping, dropping_steps);
+  const auto folder = setting.directory().path() / "checkpoints";
+  {
+    LoneTrainer first(recipe);
+    TrainingSetting::train(first, 3);
+    test::save(first, folder);
+  }
+  LoneTrainer resumed(recipe);
+  resumed.resume(CheckpointReader(folder / "step-00000003"));
+  CHECK(TrainingSetting::train(resumed, dropping_steps - 3).losses ==
+        std::vector<double>(whole.losses.begin() + 3, whole.losses.end()));
+  CHECK(resumed.tokens_trained() == dropping_steps * 8 * 24);
+}
+
+TEST_CASE("evaluation drops nothing", "[trainer]") {
+  const TrainingSetting setting;
+  const Overrides plain{"model.layers=4", "batch.micro=2"};
+  LoneTrainer with(setting.recipe(dropping)), without(setting.recipe(plain));
+  CHECK(with.evaluate() == without.evaluate());
+}
+
+}  // namespace llmtrain::test
