@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <string>
@@ -232,14 +233,31 @@ CheckpointReader::VerifyShare share_of(const Communicator& communicator) {
   return {static_cast<std::size_t>(communicator.rank()), static_cast<std::size_t>(communicator.size())};
 }
 
+// Lets the slices from `first` on point to copies of what they point to.
+void copy_slices(std::vector<TensorSlice>& slices, std::size_t first, std::vector<at::Tensor>& copies) {
+  for (std::size_t i = first; i < slices.size(); ++i) {
+    const auto bytes = static_cast<std::size_t>(element_count(slices[i].slice_shape)) * sizeof(float);
+    copies.push_back(at::empty({static_cast<std::int64_t>(bytes)}, at::kByte));
+    std::memcpy(copies.back().data_ptr(), slices[i].data, bytes);
+    slices[i].data = copies.back().data_ptr();
+  }
+}
+
+// Scales are numbers of the host wherever the weights are: where those are copied, the scales are of the same moment.
+void add_numbers(std::vector<TensorSlice>& slices, const LocalModel& model, std::vector<at::Tensor>& copies) {
+  const std::size_t first = slices.size();
+  add_loss_scale(slices, model);
+  for (const ParameterUnit* unit : model.units()) add_scales(slices, model, *unit);
+  if (!model.device().is_cpu()) copy_slices(slices, first, copies);
+}
+
 }  // namespace
 
 StateSlices state_slices(const LocalModel& model) {
   StateSlices state;
   std::vector<at::Tensor> copies;
-  add_loss_scale(state.slices, model);
+  add_numbers(state.slices, model, copies);
   for (const ParameterUnit* unit : model.units()) {
-    add_scales(state.slices, model, *unit);
     // The same elements for every state: weights, master weights and moments of a parameter are cut alike.
     const auto saved = saved_elements(model, *unit);
     for (const auto& [owned, suffix] : state_parts(*unit->parameters)) {
