@@ -186,7 +186,7 @@ void CheckpointSaver::write(const CheckpointState& state, Slices slices, std::sh
   save->agree_on_files(communicator_);
   // Written under another name and renamed when complete: readers never see a partial checkpoint.
   save->aside = checkpoint_aside(checkpoints_, state.step, writers_);
-  if (recipe_.async && !save->memory) {
+  if (recipe_.async && !save->memory && kind == Kind::regular) {
     prepare(save->slices);
     move_into(staging_.get(), save->slices);
     if (is_first())

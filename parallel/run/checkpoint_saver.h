@@ -46,7 +46,8 @@ class CheckpointSaver {
   void prepare(std::span<const TensorSlice> slices);
   enum class Kind { regular, last };
   // `slices` are this rank's part. Their memory may change once this returns, unless `memory` owns it: then it is kept
-  // instead of being copied. Throws what require_finite_weights() and write_checkpoint() throw, also for the previous
+  // instead of being copied. Nor is that of the last checkpoint, after which nothing trains: it may change after
+  // finish(). Throws what require_finite_weights() and write_checkpoint() throw, also for the previous
   // write; then this one is not started.
   void write(const CheckpointState& state, std::span<const TensorSlice> slices,
              std::shared_ptr<const void> memory = nullptr, Kind kind = Kind::regular);

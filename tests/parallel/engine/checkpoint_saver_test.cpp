@@ -6,6 +6,7 @@
 #include <numeric>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/base/error.h"
 #include "core/checkpoint/tensor_slice.h"
@@ -14,6 +15,7 @@
 #include "tests/parallel/engine/full_disk.h"
 #include "tests/parallel/engine/run_recipe.h"
 #include "tests/support/child_process.h"
+#include "tests/support/resident_memory.h"
 #include "tests/support/temporary_directory.h"
 
 namespace llmtrain {
@@ -131,6 +133,19 @@ TEST_CASE("the memory may be freed once write() has returned") {
   }
   saver.finish();
   CHECK(same.is_in(folder.path() / "step-00000003"));
+}
+
+TEST_CASE("the last checkpoint takes no memory for a copy") {
+  const TemporaryDirectory folder;
+  constexpr std::int64_t count = 8'000'000;  // 32 MB
+  const std::vector<float> weight(count, 1.5F);
+  const std::vector<TensorSlice> slices{{"weight", "F32", {count}, {0}, {count}, weight.data()}};
+  CheckpointSaver saver(folder.path(), recipe_of(Mode::asynchronous), alone());
+  const double before = test::resident_megabytes();
+  saver.write(state_of(1), slices, nullptr, CheckpointSaver::Kind::last);
+  saver.finish();
+  CHECK(test::resident_megabytes() - before < 16);
+  CHECK(newest(folder.path()) == folder.path() / "step-00000001");
 }
 
 TEST_CASE("the state is written with the tensors") {
@@ -268,8 +283,9 @@ TEST_CASE("with on_failure \"continue\" a regular checkpoint may be missing, the
     CHECK_THAT(warnings.front(), Catch::StartsWith("the checkpoint of step 5 is missing: " + place.string()) &&
                                      Catch::EndsWith("the next one is after step 10"));
     CHECK_FALSE(saver.longest_save());
+    const Model model;
     CHECK_THAT(error_of([&] {
-                 saver.write(state_of(7), Model().slices(), nullptr, CheckpointSaver::Kind::last);
+                 saver.write(state_of(7), model.slices(), nullptr, CheckpointSaver::Kind::last);
                  saver.finish();
                }),
                Catch::StartsWith("73 " + place.string()));
@@ -279,7 +295,7 @@ TEST_CASE("with on_failure \"continue\" a regular checkpoint may be missing, the
     CHECK(newest(place) == place / "step-00000010");
     CHECK(warnings.size() == 1);
     // What is wrong with the state itself is no matter of the disk.
-    auto slices = Model().slices();
+    auto slices = model.slices();
     slices.pop_back();
     slices.pop_back();
     CHECK_THAT(error_of([&] {
@@ -302,10 +318,10 @@ TEST_CASE("a failure that was not retrieved is logged by the destructor") {
 TEST_CASE("slices that do not cover their tensor are refused, and an unknown dtype before it is copied") {
   const TemporaryDirectory folder;
   CheckpointSaver saver(folder.path(), recipe_of(Mode::asynchronous), alone());
-  auto slices = Model().slices();
+  const Model model;
+  auto slices = model.slices();
   slices[2].dtype = "FLOAT";
   CHECK_THAT(error_of([&] { saver.write(state_of(1), slices); }), Catch::StartsWith("1 ") && Catch::Contains("bias"));
-  const Model model;
   slices = model.slices();
   slices.erase(slices.begin());
   saver.write(state_of(1), slices);
