@@ -19,6 +19,9 @@ if(LLMTRAIN_SANITIZE)
   if(LLMTRAIN_SANITIZE MATCHES address)
     target_compile_options(llmtrain_options INTERFACE -fno-sanitize=null,object-size,alignment)
   endif()
+  # The checks for undefined behaviour look into what is tested. Here, because a target's own options precede these.
+  target_compile_options(llmtrain_options INTERFACE
+    $<$<BOOL:$<TARGET_PROPERTY:LLMTRAIN_IS_TEST>>:-fno-sanitize=undefined>)
   target_link_options(llmtrain_options INTERFACE -fsanitize=${LLMTRAIN_SANITIZE})
 endif()
 
@@ -36,6 +39,7 @@ endfunction()
 # Compiles a test's own sources faster than what it tests; the rest is what the target links.
 function(llmtrain_compile_as_test name)
   target_compile_options(${name} PRIVATE ${LLMTRAIN_TEST_OPTIONS})
+  set_target_properties(${name} PROPERTIES LLMTRAIN_IS_TEST ON)
   llmtrain_kind_of(kind ${ARGN})
   target_precompile_headers(${name} REUSE_FROM test_headers_${kind})
 endfunction()
