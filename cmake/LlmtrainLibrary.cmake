@@ -14,8 +14,8 @@ if(LLMTRAIN_SANITIZE)
   target_compile_options(llmtrain_options INTERFACE -Wno-maybe-uninitialized)
   target_compile_options(llmtrain_options INTERFACE -fsanitize=${LLMTRAIN_SANITIZE} -fno-omit-frame-pointer
     -fno-sanitize-recover=all)
-  # They check every access through a pointer, a third of the compile time. What is read through null or past an
-  # object's end the address sanitizer finds too, and the processors that we build for read unaligned numbers.
+  # These three check every access through a pointer, a third of the compile time. What is read through null or past
+  # an object's end the address sanitizer finds too, and the processors that we build for read unaligned numbers.
   if(LLMTRAIN_SANITIZE MATCHES address)
     target_compile_options(llmtrain_options INTERFACE -fno-sanitize=null,object-size,alignment)
   endif()

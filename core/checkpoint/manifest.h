@@ -18,6 +18,7 @@ namespace llmtrain {
 //   step, data_position, seed, recipe    the CheckpointState
 //   skipped        {total, in_a_row, rollbacks}: its SkippedUpdates; without it all are 0
 //   recent         {losses, gradient_norms}: its RecentUpdates, finite numbers; without it there are none
+//   tokens         those trained on, where a curriculum cuts samples; without it all of the samples consumed
 //   tensors        [{name, dtype, shape, scale, slices: [{file, offset, shape}]}]: the slices cover the tensor, each
 //                  element once; dtype is one of safetensors' names with whole bytes, scale a finite number; names have
 //                  no control characters

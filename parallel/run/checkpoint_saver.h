@@ -47,8 +47,8 @@ class CheckpointSaver {
   enum class Kind { regular, last };
   // `slices` are this rank's part. Their memory may change once this returns, unless `memory` owns it: then it is kept
   // instead of being copied. Nor is that of the last checkpoint, after which nothing trains: it may change after
-  // finish(). Throws what require_finite_weights() and write_checkpoint() throw, also for the previous
-  // write; then this one is not started.
+  // finish(). Throws what require_finite_weights() and write_checkpoint() throw, also for the previous write; then this
+  // one is not started.
   void write(const CheckpointState& state, std::span<const TensorSlice> slices,
              std::shared_ptr<const void> memory = nullptr, Kind kind = Kind::regular);
   // Call between steps: commits a write once all ranks have written their files, without waiting for it. Throws what
@@ -71,10 +71,9 @@ class CheckpointSaver {
   std::optional<Error> failure_of(const Save& save, const std::optional<Error>& own) const;
   bool is_tolerable(const Save& save, const Error& failure) const;
   std::string next_save(std::int64_t step) const;
-
-  std::filesystem::path checkpoints_;
   static void log_warning(const std::string& text);
 
+  std::filesystem::path checkpoints_;
   CheckpointRecipe recipe_;
   Communicator& communicator_;
   Warn warn_;
