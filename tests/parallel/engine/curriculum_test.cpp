@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "core/checkpoint/checkpoint.h"
 #include "tests/parallel/engine/save_ranks.h"
 #include "tests/parallel/engine/train_ranks.h"
 
@@ -80,18 +79,11 @@ TEST_CASE("a resumed curriculum goes on bitwise where it was, with its tokens co
   const Recipe recipe = setting.recipe(lengths(method()));
   LoneTrainer whole(recipe);
   const Run expected = TrainingSetting::train(whole, steps);
-  const auto folder = setting.directory().path() / "checkpoints";
-  {
-    LoneTrainer first(recipe);
-    TrainingSetting::train(first, 3);
-    test::save(first, folder);
-  }
-  LoneTrainer resumed(recipe);
-  resumed.resume(CheckpointReader(folder / "step-00000003"));
-  const Run rest = TrainingSetting::train(resumed, steps - 3);
+  const auto resumed = resumed_after(3, recipe, setting.directory().path() / "checkpoints");
+  const Run rest = TrainingSetting::train(*resumed, steps - 3);
   CHECK(rest.losses == std::vector<double>(expected.losses.begin() + 3, expected.losses.end()));
-  CHECK(resumed.tokens_trained() == whole.tokens_trained());
-  CHECK(resumed.tokens_trained() < steps * 8 * 24);
+  CHECK(resumed->tokens_trained() == whole.tokens_trained());
+  CHECK(resumed->tokens_trained() < steps * 8 * 24);
 }
 
 }  // namespace llmtrain::test

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "core/checkpoint/checkpoint.h"
 #include "tests/parallel/engine/save_ranks.h"
 #include "tests/parallel/engine/train_ranks.h"
 
@@ -72,17 +71,10 @@ TEST_CASE("a resumed run keeps the tokens that it would have kept", "[trainer]")
   const TrainingSetting setting;
   const Recipe recipe = setting.recipe(dropping);
   const Run whole = setting.train(dropping, dropping_steps);
-  const auto folder = setting.directory().path() / "checkpoints";
-  {
-    LoneTrainer first(recipe);
-    TrainingSetting::train(first, 3);
-    test::save(first, folder);
-  }
-  LoneTrainer resumed(recipe);
-  resumed.resume(CheckpointReader(folder / "step-00000003"));
-  CHECK(TrainingSetting::train(resumed, dropping_steps - 3).losses ==
+  const auto resumed = resumed_after(3, recipe, setting.directory().path() / "checkpoints");
+  CHECK(TrainingSetting::train(*resumed, dropping_steps - 3).losses ==
         std::vector<double>(whole.losses.begin() + 3, whole.losses.end()));
-  CHECK(resumed.tokens_trained() == dropping_steps * 8 * 24);
+  CHECK(resumed->tokens_trained() == dropping_steps * 8 * 24);
 }
 
 TEST_CASE("evaluation drops nothing", "[trainer]") {

@@ -89,15 +89,9 @@ TEST_CASE("a resumed run is bitwise identical to an uninterrupted one", "[traine
   const Run whole = setting.train(overrides, 8);
 
   const auto folder = setting.directory().path() / "checkpoints";
-  {
-    LoneTrainer first(setting.recipe(overrides));
-    Setting::train(first, 5);
-    test::save(first, folder);
-  }
-  LoneTrainer second(setting.recipe(overrides));
-  second.resume(CheckpointReader(folder / "step-00000005"));
-  CHECK(second.steps_done() == 5);
-  const Run rest = Setting::train(second, 3);
+  const auto second = resumed_after(5, setting.recipe(overrides), folder);
+  CHECK(second->steps_done() == 5);
+  const Run rest = Setting::train(*second, 3);
   CHECK(rest.losses == std::vector<double>(whole.losses.begin() + 5, whole.losses.end()));
 
   // Another layout reads the same checkpoint; then numbers agree up to bf16's rounding.
