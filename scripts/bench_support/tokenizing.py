@@ -12,23 +12,19 @@ import json
 import os
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 
-os.environ["TOKENIZERS_PARALLELISM"] = "false"
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers  # noqa: E402
-
-from bench import processor, warn_when_loaded  # noqa: E402
+from bench import processor, warn_when_loaded
 
 ROOT = Path(__file__).resolve().parents[2]
-PATTERNS = {
-    "GPT-2": None,
-    "Llama 3": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
-               r"\s+(?!\S)|\s+",
-    "Qwen": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|"
-            r"\s+",
-}
+sys.path.insert(0, str(ROOT / "tests" / "oracle"))
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+import byte_level_bpe  # noqa: E402
+
+PATTERNS = {"GPT-2": None, "Llama 3": byte_level_bpe.LLAMA3, "Qwen": byte_level_bpe.QWEN2}
 
 
 def repository_texts():
@@ -40,18 +36,6 @@ def repository_texts():
                 text = path.read_text(encoding="utf-8")
                 texts += [text[start:start + 2000] for start in range(0, len(text), 2000)]
     return texts
-
-
-def train(pattern, texts):
-    tokenizer = Tokenizer(models.BPE())
-    split = pre_tokenizers.Split(Regex(pattern), "isolated") if pattern else None
-    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=split is None)
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, byte_level]) if split else byte_level
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(vocab_size=8192, special_tokens=["<|endoftext|>"], show_progress=False,
-                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
-    tokenizer.train_from_iterator(texts, trainer)
-    return tokenizer
 
 
 def seconds_of_ours(options, lines, tokenizer, folder):
@@ -77,7 +61,7 @@ def seconds_of_theirs(tokenizer, texts):
 def measure(options, texts, folder):
     lines = folder / "texts.jsonl"
     lines.write_text("".join(json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in texts), encoding="utf-8")
-    trained = {name: train(pattern, texts[::4]) for name, pattern in PATTERNS.items()}
+    trained = {name: byte_level_bpe.train(texts[::4], pattern, 8192) for name, pattern in PATTERNS.items()}
     rounds = {"bytes": [], **{name: [] for name in trained}}
     for name, tokenizer in trained.items():
         tokenizer.save(str(folder / f"{name}.json"))

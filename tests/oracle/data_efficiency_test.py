@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Curricula and token dropping compared with a PyTorch model that masks what a layer drops, by the formulas of docs/recipe.md."""
 import math
-import tempfile
 import unittest
-from pathlib import Path
+
+from training_checks import FP32, TrainingChecks  # first: skips the test where a package is missing
 
 import torch
-
-import program
-from oracle_test import FP32, LEARNING_RATE, Case
-from oracle_train import read_tokens, train
 
 STEPS = 20
 
@@ -102,26 +98,16 @@ class Course:
         return kept
 
 
-class DataEfficiencyTest(unittest.TestCase):
+class DataEfficiencyTest(TrainingChecks):
     def check(self, name, curriculum=None, dropping=None, clock="steps", **sections):
+        def on_its_course(case):
+            case.course = Course(case.recipe)
+            self.check_same_training(case, FP32)
+
         rate = {"peak": 3e-4, "warmup_steps": 10, "clock": clock}
         training = {"steps": STEPS, "token_dropping": dropping, "learning_rate": rate}
-        with self.subTest(name, curriculum=curriculum, dropping=dropping), tempfile.TemporaryDirectory() as folder:
-            case = Case(name, Path(folder), training=training, data={"curriculum": {"sequence_length": curriculum}},
-                        **sections)
-            tokens = read_tokens(case.folder / "tokens.bin")
-            expected, model = train(case.recipe, case.weights, tokens, course=Course(case.recipe))
-            actual = case.actual()
-            for key, tolerance in (("loss", FP32["loss"]), ("grad_norm", FP32["grad_norm"]),
-                                   ("learning_rate", LEARNING_RATE)):
-                difference, index = program.worst(actual, expected, key)
-                self.assertLessEqual(difference, tolerance, f"{key} of row {index}")
-            trained = case.trained_weights()
-            for key, parameter in model.named_parameters():
-                if key.endswith("key.bias") and model.config.position == "learned":
-                    continue  # softmax cancels it
-                change = (parameter - case.weights[key]).norm()
-                self.assertLessEqual((trained[key] - parameter).norm() / change, FP32["change"], key)
+        self.for_each([name], on_its_course, training=training, data={"curriculum": {"sequence_length": curriculum}},
+                      **sections)
 
     def test_short_sequences(self):
         lengths = {"start": 8, "steps": 15, "multiple": 4}

@@ -2,104 +2,24 @@
 """llmtrain compared with a plain PyTorch model: same weights and data give the same logits, losses and results."""
 import os
 import subprocess
-import sys
-import tempfile
 import unittest
-from pathlib import Path
 
-try:
-    import safetensors  # noqa: F401
-    import torch
-    import transformers  # noqa: F401
-except ImportError as error:
-    print(f"skipped: {sys.executable} lacks a package ({error}); name another one in LLMTRAIN_PYTHON")
-    sys.exit(77)
+from training_checks import BF16, FP16, FP32, TrainingChecks  # first: skips the test where a package is missing
 
-import checkpoint_folder
-import program
-from oracle_train import read_tokens, train
-from reference_model import ReferenceModel, resolve
-from variants import VARIANTS, complete, write_recipe, write_tokens
+import torch
+from reference_model import ReferenceModel
+from variants import VARIANTS
 
-# Relative tolerances; "change" is the L2 norm of the difference in a parameter's change by training. The reference in
-# float32 and in float64 differ by 3e-7 in losses, 4e-7 in norms and 1.3e-4 in changes.
-LEARNING_RATE, LOGITS, GRADIENT = 1e-12, 1e-5, 1e-5
-FP32 = {"loss": 1e-5, "grad_norm": 1e-5, "change": 5e-4}
-BF16 = {"loss": 2e-3, "grad_norm": 1e-2, "change": 6e-2}
-# Three more binary digits.
-FP16 = {"loss": 2.5e-4, "grad_norm": 1.5e-3, "change": 1e-2}
+LOGITS, GRADIENT = 1e-5, 1e-5  # relative
 # Sums in another order differ in the last bit, which now and then moves a number over the middle between two FP8
 # numbers: one element is off by a tenth, and the runs drift apart as two seeds of dropout would. The first step is
 # close; core/model's tests compare all gradients in float64, where this does not happen.
 FP8 = {"loss": 5e-3, "grad_norm": 2e-2, "change": 0.2}
 # Over eight seeds the first step differs by up to 2.0e-5 in losses and 1.2e-3 in norms, or by 1e-7 where no number moves.
 FP8_FIRST_STEP = {"loss": 3e-5, "grad_norm": 2e-3}
-torch.set_num_threads(1)  # the models are tiny, so that threads would mostly wait for each other
 
 
-class Case:
-    """A variant with random weights, its tokens, and its recipe on disk."""
-
-    def __init__(self, name, folder, **sections):
-        variant = VARIANTS[name]
-        self.folder = folder
-        write_tokens(folder / "tokens.bin", variant)
-        model = ReferenceModel(variant["model"])
-        model.randomize(seed=1)
-        self.weights = {key: value.detach().clone() for key, value in model.state_dict().items()}
-        manifest_recipe = {**variant, "model": vars(resolve(variant["model"]))}
-        checkpoint_folder.write(folder / "initial", self.weights, manifest_recipe)
-        sections = {**sections, "training": {"init_from": str(folder / "initial"), **sections.get("training", {})}}
-        self.recipe = complete(variant, folder / "tokens.bin", **sections)
-        self.recipe_path = write_recipe(folder / "recipe.json", self.recipe)
-
-    def expected(self, overflows=None):
-        return train(self.recipe, self.weights, read_tokens(self.folder / "tokens.bin"), overflows=overflows)
-
-    def actual(self):
-        return program.train(self.recipe_path, self.folder / "run")
-
-    def trained_weights(self):
-        (checkpoint,) = (self.folder / "run" / "checkpoints").glob("step-*")
-        return checkpoint_folder.read(checkpoint)
-
-
-class OracleTest(unittest.TestCase):
-    def for_each(self, names, check, **sections):
-        for name in names:
-            with self.subTest(name), tempfile.TemporaryDirectory() as folder:
-                check(Case(name, Path(folder), **sections))
-
-    def assert_close(self, rows, expected, key, tolerance):
-        difference, index = program.worst(rows, expected, key)
-        self.assertLessEqual(difference, tolerance, f"{key} of row {index}: {rows[index][key]} instead of "
-                                                    f"{expected[index][key]}")
-
-    def assert_same_change(self, case, model, tolerance):
-        """Every parameter changed as in PyTorch: a wrong gradient or decay shows here first."""
-        trained = case.trained_weights()
-        for name, parameter in model.named_parameters():
-            if name.endswith("key.bias") and model.config.position == "learned" and not model.config.qk_norm:
-                continue  # softmax cancels it: its gradient is rounding noise, which Adam scales up like any other
-            precise = f"{name}.master" if f"{name}.master" in trained else name
-            actual = trained[precise].float() / trained.get(f"{precise}.scale", 1)
-            if not parameter.requires_grad:
-                self.assertTrue(torch.equal(actual, case.weights[name]), f"{name} is frozen")
-                continue
-            change = (parameter - case.weights[name]).norm()
-            self.assertLessEqual((actual - parameter).norm() / change, tolerance, f"{name} after training")
-
-    def check_training(self, case, tolerances):
-        expected, model = case.expected()
-        actual = case.actual()
-        self.assertEqual(len(actual), len(expected))
-        self.assertLess(expected[-1]["loss"], expected[0]["loss"])
-        self.assert_close(actual, expected, "learning_rate", LEARNING_RATE)
-        self.assert_close(actual, expected, "loss", tolerances["loss"])
-        self.assert_close(actual, expected, "grad_norm", tolerances["grad_norm"])
-        self.assert_same_change(case, model, tolerances["change"])
-        return actual, expected
-
+class OracleTest(TrainingChecks):
     def test_training_equals_pytorch(self):
         self.for_each(VARIANTS, lambda case: self.check_training(case, FP32))
 

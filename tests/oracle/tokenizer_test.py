@@ -19,18 +19,17 @@ try:
     import numpy
     import sentencepiece
     import transformers
-    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-    from tokenizers import trainers
+    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 except ImportError as error:
     print(f"skipped: {error}; run scripts/setup --tests", file=sys.stderr)
     sys.exit(77)
 
+import byte_level_bpe
+from byte_level_bpe import LLAMA3, QWEN2
+
 PROGRAM = os.environ["LLMTRAIN_PROGRAM"]
 STRINGS = int(os.environ.get("LLMTRAIN_TOKENIZER_STRINGS", "3000"))
 
-LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
-          r"\s+(?!\S)|\s+")
-QWEN2 = LLAMA3.replace("{1,3}", "")
 # Ranges of characters that make a string, from ASCII to what Unicode 16 added, and all.
 BLOCKS = [(0x20, 0x7F), (0xA0, 0x24F), (0x300, 0x36F), (0x370, 0x52F), (0x590, 0x6FF), (0x900, 0xDFF), (0xE00, 0x10FF),
           (0x1100, 0x11FF), (0x1C80, 0x1CFF), (0x1E00, 0x20FF), (0x2100, 0x2BFF), (0x3000, 0x33FF), (0x4E00, 0x9FFF),
@@ -67,15 +66,7 @@ def source_text():
 
 
 def trained(pattern, **model):
-    tokenizer = Tokenizer(models.BPE(**model))
-    split = pre_tokenizers.Split(Regex(pattern), "isolated") if pattern else None
-    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=split is None)
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, byte_level]) if split else byte_level
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(vocab_size=3000, special_tokens=["<|endoftext|>"], show_progress=False,
-                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
-    tokenizer.train_from_iterator(source_text() + [random_string() for _ in range(1000)], trainer)
-    return tokenizer
+    return byte_level_bpe.train(source_text() + [random_string() for _ in range(1000)], pattern, 3000, **model)
 
 
 class Tokenizers(unittest.TestCase):
