@@ -44,11 +44,6 @@ struct ExchangeOptions {
   std::uint64_t shard_bytes = default_file_bytes;
 };
 
-bool is_there(const fs::path& path) {
-  std::error_code unknown;
-  return fs::exists(path, unknown);
-}
-
 void require_new_folder(const std::string& destination) {
   std::error_code failed;
   const auto status = fs::status(destination, failed);
@@ -70,7 +65,7 @@ std::string origin_of(const CheckpointSource& source) {
   const std::string init_from = source.recipe.training.init_from.value_or("");
   const fs::path origin = huggingface_folder(init_from).value_or((fs::path(init_from) / kept_folder).string());
   for (const fs::path& folder : {source.checkpoint / kept_folder, origin})
-    if (is_there(folder / "config.json")) return folder.string();
+    if (path_exists(folder / "config.json")) return folder.string();
   return {};
 }
 
@@ -97,7 +92,7 @@ TokenizerRecipe tokenizer_of(const fs::path& folder, std::int64_t vocab_size, st
   TokenizerRecipe found;
   for (const auto& [kind, name] : {std::pair(TokenizerKind::huggingface, "tokenizer.json"),
                                    std::pair(TokenizerKind::sentencepiece, "tokenizer.model")})
-    if (found.kind == TokenizerKind::bytes && is_there(folder / name)) found = {kind, (folder / name).string()};
+    if (found.kind == TokenizerKind::bytes && path_exists(folder / name)) found = {kind, (folder / name).string()};
   try {
     if (found.kind == TokenizerKind::bytes)
       throw Error(ExitCode::missing_input, folder.string() + ": has neither tokenizer.json nor tokenizer.model");
@@ -131,7 +126,7 @@ void keep_files(const fs::path& from, const fs::path& checkpoint) {
   fs::create_directory(kept, failed);
   if (failed) throw Error(ExitCode::cannot_write, kept.string() + ": cannot be created: " + failed.message());
   for (const char* name : kept_files)
-    if (is_there(from / name)) write_file_atomically(kept / name, read_file(from / name));
+    if (path_exists(from / name)) write_file_atomically(kept / name, read_file(from / name));
 }
 
 int import_from(const ExchangeOptions& options) {

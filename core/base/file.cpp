@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 #include "core/base/error.h"
@@ -36,6 +37,16 @@ int open_for_reading(const std::filesystem::path& file, struct stat& status) {
 }
 
 }  // namespace
+
+bool path_exists(const std::filesystem::path& path) {
+  std::error_code unknown;
+  return std::filesystem::exists(path, unknown);
+}
+
+bool entry_exists(const std::filesystem::path& path) {
+  std::error_code unknown;
+  return std::filesystem::exists(std::filesystem::symlink_status(path, unknown));
+}
 
 std::string read_file(const std::filesystem::path& file) {
   struct stat status {};
@@ -80,6 +91,18 @@ void flush_directory(const std::filesystem::path& directory) {
   if (!flushed) throw Error(ExitCode::cannot_write, folder.string() + ": cannot be flushed to the disk: " + why);
 }
 
+bool write_all(int descriptor, const void* bytes, std::size_t count) {
+  const char* next = static_cast<const char*>(bytes);
+  while (count > 0) {
+    const auto written = ::write(descriptor, next, count);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return false;
+    next += written;
+    count -= static_cast<std::size_t>(written);
+  }
+  return true;
+}
+
 FileWriter::FileWriter(std::filesystem::path file) : file_(std::move(file)) {
   descriptor_ = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (descriptor_ < 0) fail("cannot be created");
@@ -93,14 +116,7 @@ FileWriter::~FileWriter() {
 }
 
 void FileWriter::write(const void* bytes, std::size_t count) {
-  const char* next = static_cast<const char*>(bytes);
-  while (count > 0) {
-    const auto written = ::write(descriptor_, next, count);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail("cannot be written");
-    next += written;
-    count -= static_cast<std::size_t>(written);
-  }
+  if (!write_all(descriptor_, bytes, count)) fail("cannot be written");
 }
 
 void FileWriter::close() {

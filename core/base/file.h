@@ -9,6 +9,11 @@
 
 namespace llmtrain {
 
+// Whether the path leads to something, through links too; false where that cannot be seen.
+bool path_exists(const std::filesystem::path& path);
+// The same of the path itself: a link counts, also one that leads nowhere.
+bool entry_exists(const std::filesystem::path& path);
+
 // The whole file. Throws Error(missing_input) when it does not exist, Error(bad_data) when it cannot be read.
 std::string read_file(const std::filesystem::path& file);
 
@@ -19,6 +24,9 @@ void write_file_atomically(const std::filesystem::path& file, std::string_view t
 
 // Flushes a folder's entries to the disk, so that a rename in it survives a power failure. Throws Error(cannot_write).
 void flush_directory(const std::filesystem::path& directory);
+
+// Writes all bytes to an open file, however many calls that takes. False, with the reason in errno, where it fails.
+bool write_all(int descriptor, const void* bytes, std::size_t count);
 
 // A new file, written sequentially; close() flushes it to the disk. Removed again when destroyed before close().
 // Every failure (a full disk too) is Error(cannot_write) that names the file and the reason.

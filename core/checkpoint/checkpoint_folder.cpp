@@ -28,17 +28,11 @@ constexpr std::string_view aside_mark = ".tmp-";
   throw Error(ExitCode::cannot_write, path.string() + ": " + what + ": " + reason);
 }
 
-// A link is examined itself, not what it points to.
-bool is_there(const fs::path& path) {
-  std::error_code error;
-  return fs::exists(fs::symlink_status(path, error));
-}
-
 // Read completely before anything is renamed or removed: changing a folder while it is listed may skip entries.
 std::vector<fs::path> entries_of(const fs::path& folder) {
   std::vector<fs::path> paths;
   std::error_code error;
-  if (!is_there(folder)) return paths;
+  if (!entry_exists(folder)) return paths;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
     paths.push_back(entry->path());
   if (error)
@@ -145,7 +139,7 @@ std::vector<CheckpointFolder> list_checkpoints(const fs::path& checkpoints) {
   for (const fs::path& path : entries_of(checkpoints)) {
     const std::string name = path.filename().string();
     // A write was killed between its two renames: the earlier checkpoint is still whole under this name.
-    const bool counts = is_replaced(name) && !is_there(without_ending(path));
+    const bool counts = is_replaced(name) && !entry_exists(without_ending(path));
     const auto step = counts ? leading_step(name) : checkpoint_step(name);
     std::error_code error;
     if (step && fs::is_directory(path, error)) folders.push_back({*step, path});
@@ -161,7 +155,7 @@ void clear_leftovers(const fs::path& checkpoints) {
     if (is_aside(name)) remove_or_throw(path);
     if (!is_replaced(name)) continue;
     // With its successor in place the earlier checkpoint is obsolete; without, it gets its name back.
-    if (is_there(without_ending(path)))
+    if (entry_exists(without_ending(path)))
       remove_checkpoint(path);
     else
       rename_or_throw(path, without_ending(path));
@@ -169,7 +163,7 @@ void clear_leftovers(const fs::path& checkpoints) {
 }
 
 void put_checkpoint_in_place(const fs::path& aside, const fs::path& place) {
-  if (!is_there(place)) {
+  if (!entry_exists(place)) {
     rename_or_throw(aside, place);
     flush_directory(place.parent_path());
     return;

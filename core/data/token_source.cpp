@@ -7,9 +7,9 @@
 #include <bit>
 #include <cstring>
 #include <iterator>
-#include <system_error>
 
 #include "core/base/error.h"
+#include "core/base/file.h"
 #include "core/data/documents.h"
 #include "core/data/file_search.h"
 
@@ -37,12 +37,6 @@ void check_count(const std::filesystem::path& file, std::size_t bytes, std::size
   if (bytes == expected) return;
   fail(file, fmt::format("holds {} bytes, {} make {}: it was {} or its header is wrong; write it again", bytes, claim,
                          expected, bytes < expected ? "cut short" : "extended"));
-}
-
-// A dangling link counts as present: reading a Megatron pair as raw uint16 would silently produce nonsense.
-bool is_there(const std::filesystem::path& file) {
-  std::error_code ignored;
-  return std::filesystem::exists(std::filesystem::symlink_status(file, ignored));
 }
 
 }  // namespace
@@ -93,7 +87,8 @@ void TokenFile::open_binary(const std::filesystem::path& file) {
     open_llmc(file, TokenType::u16);
   } else if (magic == llmc_uint32_magic) {
     open_llmc(file, TokenType::u32);
-  } else if (is_there(index)) {
+    // A link that leads nowhere, too: reading a Megatron pair as raw uint16 would silently produce nonsense.
+  } else if (entry_exists(index)) {
     open_megatron(file, index);
   } else {
     open_raw(file);

@@ -227,8 +227,7 @@ TensorContent content_of(const HuggingfaceTensor& plan, const Graph& graph, cons
 // What config.json of `origin` says of special tokens, which a model does not know itself.
 void take_special_tokens(Json& config, const fs::path& origin) {
   const fs::path file = origin / "config.json";
-  std::error_code unknown;
-  if (origin.empty() || !fs::exists(file, unknown)) return;
+  if (origin.empty() || !path_exists(file)) return;
   const auto theirs = parse_json<Json>(read_text_file(file), file.string());
   for (const std::string key : {"bos_token_id", "eos_token_id", "pad_token_id"})
     if (theirs.is_object() && theirs.contains(key)) config[key] = theirs[key];
@@ -272,7 +271,7 @@ void save_huggingface(const fs::path& folder, const Graph& graph, const WeightSo
                        content_of(plan, graph, weights, format.dtype)});
   write_shards(folder, std::move(tensors), format.shard_bytes);
   const fs::path generation = format.origin / "generation_config.json";
-  const bool has_generation = !format.origin.empty() && fs::exists(generation, error);
+  const bool has_generation = !format.origin.empty() && path_exists(generation);
   write_file_atomically(folder / "generation_config.json",
                         has_generation ? read_file(generation) : generation_config_of(config).dump(2) + "\n");
   // Written last: a folder without it is not a model, so an interrupted export is recognised as such.

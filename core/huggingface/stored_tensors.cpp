@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "core/base/error.h"
+#include "core/base/file.h"
 #include "core/json/json_file.h"
 
 namespace llmtrain {
@@ -16,11 +17,6 @@ namespace fs = std::filesystem;
 
 [[noreturn]] void refuse(const fs::path& file, const std::string& what) {
   throw Error(ExitCode::bad_data, file.string() + ": " + what + "; download or save the model again");
-}
-
-bool is_there(const fs::path& file) {
-  std::error_code error;
-  return fs::exists(file, error);
 }
 
 // Plain names only, so that an untrusted index cannot make us read other files.
@@ -47,7 +43,7 @@ std::map<std::string, std::string> read_weight_map(const fs::path& index) {
 void add_file(StoredTensors& tensors, const fs::path& file) {
   std::error_code error;
   // Opening a pipe would block until it has a writer.
-  if (is_there(file) && !fs::is_regular_file(file, error)) refuse(file, "is not a regular file");
+  if (path_exists(file) && !fs::is_regular_file(file, error)) refuse(file, "is not a regular file");
   const auto opened = std::make_shared<const SafetensorsFile>(file);
   for (const SafetensorsEntry& entry : opened->entries())
     if (!tensors.emplace(entry.name, StoredTensor{opened, &entry}).second)
@@ -80,13 +76,13 @@ StoredTensors open_tensors(const fs::path& folder) {
   const fs::path single = folder / "model.safetensors";
   const fs::path index = folder / "model.safetensors.index.json";
   // In the order in which from_pretrained looks for them.
-  if (is_there(single)) {
+  if (path_exists(single)) {
     StoredTensors tensors;
     add_file(tensors, single);
     return tensors;
   }
-  if (is_there(index)) return open_indexed(index);
-  const std::string advice = is_there(folder / "pytorch_model.bin")
+  if (path_exists(index)) return open_indexed(index);
+  const std::string advice = path_exists(folder / "pytorch_model.bin")
                                  ? "; it has pytorch_model.bin: save it again with safe_serialization=True"
                                  : "; a folder that save_pretrained wrote is needed";
   throw Error(ExitCode::missing_input,

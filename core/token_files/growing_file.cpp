@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/file.h"
 
 namespace llmtrain {
 
@@ -36,14 +37,7 @@ GrowingFile::~GrowingFile() {
 }
 
 void GrowingFile::append(const void* bytes, std::size_t count) {
-  const char* next = static_cast<const char*>(bytes);
-  while (count > 0) {
-    const auto written = ::write(descriptor_, next, count);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail("cannot be written");
-    next += written;
-    count -= static_cast<std::size_t>(written);
-  }
+  if (!write_all(descriptor_, bytes, count)) fail("cannot be written");
 }
 
 void GrowingFile::overwrite(std::int64_t offset, const void* bytes, std::size_t count) {

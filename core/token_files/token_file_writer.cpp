@@ -45,13 +45,8 @@ TokenType type_for(TokenFileFormat format, std::int64_t vocab_size) {
   throw std::logic_error("not a format of token files");
 }
 
-bool is_there(const std::filesystem::path& file) {
-  std::error_code ignored;
-  return std::filesystem::exists(std::filesystem::symlink_status(file, ignored));
-}
-
 void refuse_existing(const std::filesystem::path& file) {
-  if (is_there(file))
+  if (entry_exists(file))
     throw Error(ExitCode::cannot_write, file.string() + ": exists already; remove it or name another file");
 }
 
@@ -107,14 +102,14 @@ bool TokenFileWriter::resume() {
   tokens_ = state->tokens;
   documents_ = state->documents;
   // Killed behind the last rename: only the leftovers are still to be removed.
-  if (!is_there(partial_file_) && size_of_file(file_) == bytes()) {
+  if (!entry_exists(partial_file_) && size_of_file(file_) == bytes()) {
     remove_leftovers();
     return true;
   }
   const bool has_lengths = format_ == TokenFileFormat::megatron;
   const auto length_bytes = documents_ * std::int64_t{sizeof(std::int32_t)};
   // What was saved was flushed before, so that shorter files are not those.
-  if (is_there(file_) || size_of_file(partial_file_) < bytes() ||
+  if (entry_exists(file_) || size_of_file(partial_file_) < bytes() ||
       (has_lengths && size_of_file(lengths_file_) < length_bytes)) {
     resumed_ = {};
     tokens_ = documents_ = 0;

@@ -131,9 +131,7 @@ std::string hash_of(const std::string& text) {
 std::string hash_of_tokenizer(const TokenizerRecipe& tokenizer) {
   if (tokenizer.kind == TokenizerKind::bytes) return "bytes";
   const std::filesystem::path file = tokenizer.file, beside = file.parent_path() / "tokenizer_config.json";
-  std::error_code unknown;
-  const bool has_beside = std::filesystem::exists(beside, unknown);
-  return hash_of(read_file(file) + (has_beside ? read_file(beside) : ""));
+  return hash_of(read_file(file) + (path_exists(beside) ? read_file(beside) : ""));
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 #include "core/token_files/tokenize_journal.h"
 
 #include <nlohmann/json.hpp>
-#include <system_error>
 
 #include "core/base/error.h"
 #include "core/base/file.h"
@@ -34,8 +33,7 @@ JobState state_of(const Json& json) {
 }  // namespace
 
 std::optional<JobState> TokenizeJournal::read() const {
-  std::error_code unknown;
-  if (!std::filesystem::exists(file_, unknown)) return std::nullopt;
+  if (!path_exists(file_)) return std::nullopt;
   const Json json = Json::parse(read_file(file_), nullptr, false);
   if (!json.is_object() || json.value("version", 0) != version || !json.contains("job")) return std::nullopt;
   for (const auto& [name, value] : job_)
