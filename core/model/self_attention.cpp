@@ -125,13 +125,11 @@ kernels::AttentionSetting SelfAttention::setting(const MicroBatch& micro, Forwar
   return {method_, probability_dropout(micro, pass), micro.part};
 }
 
-kernels::AttentionOutput SelfAttention::attend(const Views& views, const MicroBatch& micro, ForwardMode pass) const {
+kernels::AttentionOutput SelfAttention::attend(const Views& views, const KeysAndValues& all, const MicroBatch& micro,
+                                               ForwardMode pass) const {
   if (micro.cache != nullptr) return {micro.cache->attend(layer_, views.query, {views.key, views.value}, method_), {}};
   if (!micro.documents.empty())
     return kernels::document_attention_forward(views.query, views.key, views.value, method_, micro.documents);
-  // Gathered keys and values are released here and gathered again in the backward: they are as long as the whole
-  // sequence.
-  const KeysAndValues all = all_keys(views, micro);
   return kernels::attention_forward(views.query, all.key, all.value, setting(micro, pass));
 }
 
@@ -148,7 +146,9 @@ at::Tensor SelfAttention::forward(at::Tensor x, const MicroBatch& micro, Forward
   // In place in what is saved: the backward needs rotated queries and keys, and undoes the rotation on gradients.
   rotate(views.query, micro, kernels::RopeDirection::forward);
   rotate(views.key, micro, kernels::RopeDirection::forward);
-  saved.attention = attend(views, micro, pass);
+  // Gathered keys and values are released here and gathered again in the backward: they are as long as the whole
+  // sequence.
+  saved.attention = attend(views, all_keys(views, micro), micro, pass);
   // The output stays, as the output projection's weight gradient needs it; only the S × S probabilities go.
   if (!keeps_probabilities_) saved.attention.statistics.reset();
   saved.output = output_.keep(flat_heads(saved.attention.out, micro), micro);
@@ -165,9 +165,9 @@ at::Tensor SelfAttention::flat_heads(const at::Tensor& heads, const MicroBatch& 
 at::Tensor SelfAttention::backward(const at::Tensor& dy, const MicroBatch& micro, Saved& saved) const {
   const Views views = attention_inputs(micro, saved);
   const kernels::AttentionSetting given = setting(micro, ForwardMode::training);
-  // Dropout is generated from its key, so the repeated forward gives the same result.
-  if (!saved.attention.statistics.defined()) saved.attention = attend(views, micro, ForwardMode::training);
   KeysAndValues all = all_keys(views, micro);
+  // Dropout is generated from its key, so the repeated forward gives the same result.
+  if (!saved.attention.statistics.defined()) saved.attention = attend(views, all, micro, ForwardMode::training);
   LinearLayer::restore(saved.output, flat_heads(saved.attention.out, micro));
   const at::Tensor dout = output_.backward(dy, saved.output, micro).view(saved.attention.out.sizes());
   saved.output = {};
