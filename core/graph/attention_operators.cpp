@@ -40,8 +40,8 @@ void save_core(const OperatorWriter& writer, Operator& core) {
 }
 
 // Context ranks gather the keys and values of whole sequences before attention, and again before its backward, whose
-// gradients are reduced and scattered to the ranks that own the tokens. Where recompute repeats the forward, its gather
-// also serves the backward.
+// gradients are reduced and scattered to the ranks that own the tokens. Where selective recompute repeats the core, the
+// gather of the backward serves both.
 void exchange_keys(const OperatorWriter& writer, Operator& core, double bytes) {
   const auto add = [&](Collective collective, Direction direction, const char* tensors) {
     writer.exchange(core, RankAxis::context, collective, direction, tensors, bytes);
@@ -94,6 +94,7 @@ void write_core(OperatorWriter& writer) {
   core.backward_working = shape.element * shape.tokens * (2 * shape.query + 2 * shape.key);
   if (context > 1) {
     exchange_keys(writer, core, context * keys);
+    core.received += context * keys;
     core.forward_working += context * keys;
     core.backward_working += 2 * context * keys;
   }

@@ -91,6 +91,7 @@ void exchange_routing(const OperatorWriter& writer, const MixtureOfExpertsRecipe
   const auto gather = [&](const char* what, std::int64_t bytes) {
     OperatorWriter::exchange(item, RankAxis::tokens, Collective::all_gather, Direction::forward, what,
                              static_cast<double>(bytes));
+    if (ranks > 1) item.received += static_cast<double>(bytes);
   };
   const std::int64_t columns = moe.top_k + (moe.priority == RouterPriority::score ? 2 : 1);
   if (expert_limit(moe, tokens)) gather("token choices", std::int64_t{sizeof(std::int32_t)} * columns * tokens);
@@ -176,6 +177,23 @@ std::vector<std::pair<RankAxis, double>> expert_steps(const OperatorWriter& writ
   return {{RankAxis::expert_inside, all}, {RankAxis::expert_across, all}};
 }
 
+// Bytes of rows: of this rank's tokens, those that arrive at its experts, and these of all ranks that split the
+// experts.
+struct ExchangedRows {
+  double own = 0, received = 0, gathered = 0;
+};
+
+// What other ranks send in the forward, on the way to the experts (`entering` forward) or from them.
+double received_rows(const OperatorWriter& writer, Direction entering, const ExchangedRows& rows) {
+  const PassSetting& setting = writer.setting();
+  const bool goes_to_experts = entering == Direction::forward;
+  double bytes = 0;
+  if (setting.shards.expert > 1) bytes += goes_to_experts ? rows.received : rows.own;
+  if (setting.shards.expert_tensor > 1) bytes += goes_to_experts ? rows.gathered : rows.received;
+  if (setting.shards.tensor > 1 && !goes_to_experts && !setting.splits_sequence) bytes += writer.shape().whole_rows();
+  return bytes;
+}
+
 // The rows that a rank sends to the experts and receives from them, in bytes, on their way through other ranks:
 // `entering` is the direction in which they go to the experts. The ranks that split an expert's matrices gather each
 // other's rows behind the all-to-all, and add up their parts of the results before it.
@@ -203,6 +221,7 @@ void exchange_tokens(const OperatorWriter& writer, Operator& item, Direction ent
       OperatorWriter::exchange(item, RankAxis::tensor, Collective::all_gather, direction, "expert results",
                                writer.shape().whole_rows());
   }
+  item.received += received_rows(writer, entering, {own, received, gathered});
 }
 
 // How many rows there are for each expert, once for both passes.
@@ -233,6 +252,7 @@ void agree_on_row_scales(const OperatorWriter& writer, Operator& item, const Spl
                                fp32_bytes * ranks * values);
   };
   gather(Direction::forward, rows.input_rows + of_weights);
+  if (setting.shards.expert_tensor > 1) item.received += fp32_bytes * ranks * (rows.input_rows + of_weights);
   gather(Direction::backward, rows.gradient_rows);
 }
 

@@ -105,6 +105,7 @@ void OperatorWriter::agree_on_scales(Operator& item) const {
        {std::pair{RankAxis::tensor, setting_.shards.tensor}, std::pair{RankAxis::context, setting_.context}}) {
     if (ranks == 1) continue;
     exchange(item, axis, Collective::all_reduce, Direction::forward, "FP8 maxima", operands * fp32_bytes);
+    item.received += operands * fp32_bytes;
     exchange(item, axis, Collective::all_reduce, Direction::backward, "FP8 maxima", fp32_bytes);
   }
 }
@@ -170,7 +171,9 @@ void OperatorWriter::exchange_rows(Operator& item, Direction gathers, const char
   const double bytes = shape_.whole_rows();
   for (const Direction direction : {Direction::forward, Direction::backward}) {
     if (!setting_.splits_sequence) {
-      if (direction != gathers) exchange(item, RankAxis::tensor, Collective::all_reduce, direction, tensors, bytes);
+      if (direction == gathers) continue;
+      exchange(item, RankAxis::tensor, Collective::all_reduce, direction, tensors, bytes);
+      if (direction == Direction::forward && setting_.shards.tensor > 1) item.received += bytes;
       continue;
     }
     const Collective collective = direction == gathers ? Collective::all_gather : Collective::reduce_scatter;
@@ -178,6 +181,8 @@ void OperatorWriter::exchange_rows(Operator& item, Direction gathers, const char
     // Rows are gathered in FP8 where the product takes FP8.
     if (direction == gathers && item.uses_fp8) rows.compression = shape_.element;
     rows.exposure = exposure;
+    if (direction == Direction::forward)
+      item.received += direction == gathers ? bytes / rows.compression : shape_.element * shape_.residual();
   }
 }
 

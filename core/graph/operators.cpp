@@ -15,6 +15,7 @@ std::string_view half_of(const Operator& item) { return std::string_view(item.na
 struct Half {
   double saved = 0;
   double kept = 0;
+  double received = 0;  // and kept
   double forward_working = 0;
   double backward_working = 0;
 };
@@ -30,6 +31,7 @@ std::vector<Half> halves_of(const OperatorList& operators, Recompute recompute) 
       half.saved += tensor.bytes;
       if (tensor.kept_through >= recompute) half.kept += tensor.bytes;
     }
+    if (recompute == Recompute::computation && is_repeated(item, recompute)) half.received += item.received;
     // Summed, as if all working tensors of a half were alive at once: an upper bound.
     half.forward_working += item.forward_working;
     half.backward_working += item.backward_working;
@@ -65,11 +67,16 @@ bool is_repeated(const Operator& item, Recompute recompute) {
     case Operator::Repetition::never:
       return false;
     case Operator::Repetition::full:
-      return recompute == Recompute::full;
+      return repeats_layers(recompute);
     case Operator::Repetition::selective_and_full:
       return recompute != Recompute::none;
   }
   return false;
+}
+
+// What selective recompute repeats, attention's scores, needs no exchange.
+bool is_exchanged_again(const Operator& item, Recompute recompute) {
+  return recompute == Recompute::full && is_repeated(item, recompute);
 }
 
 double Graph::training_flops_per_token(std::int64_t sequence_length, std::int64_t kept_tokens) const {
@@ -107,22 +114,23 @@ double repeated_flops(const OperatorList& operators, Recompute recompute) {
 
 double saved_bytes(const OperatorList& operators, Recompute recompute) {
   double bytes = 0;
-  for (const Half& half : halves_of(operators, recompute)) bytes += half.kept;
+  for (const Half& half : halves_of(operators, recompute)) bytes += half.kept + half.received;
   return bytes;
 }
 
 // Selective recompute frees attention's scores before the feed-forward half begins and recomputes them after its
 // backward; a layer that is repeated as a whole holds all of its tensors again, with its output and that output's
-// gradient.
+// gradient. What other ranks sent goes as the repeated forward comes to it.
 PassPeak pass_peak(const OperatorList& operators, Recompute recompute, double boundary) {
-  const bool repeats_all = recompute == Recompute::full && is_repeated(operators.front(), recompute);
+  const bool repeats_all = repeats_layers(recompute) && is_repeated(operators.front(), recompute);
   double weight_gradient = 0;
   for (const Operator& item : operators) weight_gradient = std::max(weight_gradient, item.unscaled_weight_gradient);
   PassPeak peak;
-  double before = 0, saved = 0;
+  double before = 0, received = 0, saved = 0;
   for (const Half& half : halves_of(operators, recompute)) {
     // Halves run one after another, so each adds to what the earlier ones keep.
-    peak.forward = std::max(peak.forward, before + half.saved + half.forward_working);
+    received += half.received;
+    peak.forward = std::max(peak.forward, before + half.saved + received + half.forward_working);
     peak.backward = std::max(peak.backward, before + half.saved + half.backward_working + weight_gradient);
     before += repeats_all ? half.saved : half.kept;
     saved += half.saved;

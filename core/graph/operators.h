@@ -91,6 +91,8 @@ struct Operator {
   // Bytes alive while it runs, in addition to saved tensors: operands in transit and gradients within its module.
   double forward_working = 0;
   double backward_working = 0;
+  // Of what other ranks sent in the forward, kept with Recompute::computation.
+  double received = 0;
   std::vector<Exchange> exchanges{};
 };
 
@@ -99,8 +101,9 @@ using OperatorList = std::vector<Operator>;
 // In the order of the forward.
 OperatorList block_operators(const Graph& graph, std::size_t block, const PassSetting& setting);
 
-// Whether the backward at this level of recompute runs the operator's forward again.
+// Whether the backward at this level of recompute runs the operator's forward again, and whether with its exchanges.
 bool is_repeated(const Operator& item, Recompute recompute);
+bool is_exchanged_again(const Operator& item, Recompute recompute);
 
 // Model FLOPs of the forward.
 double forward_flops(const OperatorList& operators);

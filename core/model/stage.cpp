@@ -13,13 +13,22 @@
 namespace llmtrain {
 namespace {
 
-std::unique_ptr<BlockModule> make_block(const BlockParameters& parameters, const StageOptions& options) {
+// The same with ranks whose answers are kept.
+StageOptions through(const KeptExchanges& kept, StageOptions options) {
+  options.tensor = kept.tensor();
+  options.context = kept.context();
+  options.experts = kept.experts();
+  return options;
+}
+
+std::unique_ptr<BlockModule> make_block(const BlockParameters& parameters, const StageOptions& options,
+                                        KeptExchanges* kept) {
   switch (parameters.block().kind) {
     case BlockKind::embedding:
       return std::make_unique<EmbeddingBlock>(parameters);
     case BlockKind::layer: {
       auto layer = std::make_unique<TransformerLayer>(parameters, options.attention, options.recompute, options.rope,
-                                                      options.context, options.experts);
+                                                      options.context, options.experts, kept);
       if (!parameters.block().drops_tokens) return layer;
       return std::make_unique<TokenDroppingLayer>(std::move(layer), parameters.block().layer);
     }
@@ -32,14 +41,17 @@ std::unique_ptr<BlockModule> make_block(const BlockParameters& parameters, const
 }  // namespace
 
 StageModule::StageModule(const Graph& graph, std::span<const std::size_t> blocks, const ParameterStores& stores,
-                         const StageOptions& options) {
+                         const StageOptions& given) {
+  if (given.recompute == Recompute::computation)
+    kept_ = std::make_unique<KeptExchanges>(given.tensor, given.context, given.experts);
+  const StageOptions options = kept_ ? through(*kept_, given) : given;
   const TensorSplit split(options.tensor, options.rows);
   std::optional<Fp8Scaling> scaling;
   if (options.fp8) scaling.emplace(options.tensor, options.context);
   counts_.resize(static_cast<std::size_t>(graph.model.layers));
   for (const std::size_t block : blocks) {
     layers_.push_back(graph.blocks[block].layer);
-    blocks_.push_back(make_block(BlockParameters(graph, block, stores, split, scaling), options));
+    blocks_.push_back(make_block(BlockParameters(graph, block, stores, split, scaling), options, kept_.get()));
   }
 }
 

@@ -12,6 +12,7 @@
 
 #include "core/graph/graph.h"
 #include "core/model/block_module.h"
+#include "core/model/kept_exchanges.h"
 #include "core/model/moe/expert_ranks.h"
 #include "core/model/other_ranks.h"
 #include "core/parameters/parameter_store.h"
@@ -70,6 +71,7 @@ class StageModule final : public StagePasses {
 
   void count(std::size_t block, const LayerRouting& routing);
 
+  std::unique_ptr<KeptExchanges> kept_;  // where layers run again without other ranks
   std::vector<std::unique_ptr<BlockModule>> blocks_;
   std::vector<std::int64_t> layers_;  // of the blocks; −1 of the ends
   std::map<std::int64_t, SavedBlocks> saved_;

@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 
 #include <cmath>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -178,7 +179,8 @@ void FeedForwardHalf::restore_input(Saved& saved, const at::Tensor& x) const {
 }
 
 struct TransformerLayer::Saved : SavedActivations {
-  at::Tensor x;  // the layer's input
+  at::Tensor x;       // the layer's input
+  ExchangeTape sent;  // by other ranks, for a forward that runs again
   NormLayer::Statistics attention_statistics;
   SelfAttention::Saved attention;
   at::Tensor middle;  // x + attention
@@ -188,17 +190,18 @@ struct TransformerLayer::Saved : SavedActivations {
 
 TransformerLayer::TransformerLayer(const BlockParameters& parameters, AttentionKernel kernel, Recompute recompute,
                                    const kernels::RopeTable* rope, const ContextRanks* context,
-                                   const MixtureRanks& experts)
+                                   const MixtureRanks& experts, KeptExchanges* kept)
     : split_(parameters.split()),
       dropout_(parameters.model().dropout),
       recompute_(recompute),
+      kept_(kept),
       attention_site_(random_site(parameters, "attention.residual")),
       ffn_site_(random_site(parameters, "ffn.residual")),
       attention_norm_(parameters.norm(Role::attention_norm_weight, Role::attention_norm_bias)),
       ffn_norm_(parameters.norm(Role::ffn_norm_weight, Role::ffn_norm_bias)),
       // A layer that runs again as a whole needs no further recompute inside.
-      attention_(parameters, kernel, recompute == Recompute::full ? Recompute::none : recompute, rope, context),
-      feed_forward_(parameters, recompute == Recompute::full ? Recompute::none : recompute, experts) {}
+      attention_(parameters, kernel, repeats_layers(recompute) ? Recompute::none : recompute, rope, context),
+      feed_forward_(parameters, repeats_layers(recompute) ? Recompute::none : recompute, experts) {}
 
 void TransformerLayer::drop(at::Tensor& branch, const MicroBatch& micro, ForwardMode pass, std::uint64_t site) const {
   if (pass == ForwardMode::evaluation || dropout_ == 0) return;
@@ -226,13 +229,28 @@ at::Tensor TransformerLayer::run(const at::Tensor& x, const MicroBatch& micro, F
   return y.add_(saved.middle);
 }
 
+// Keeps what the backward needs besides x to run the same forward again, with the same masks.
+at::Tensor TransformerLayer::run_and_keep(const at::Tensor& x, const MicroBatch& micro, Saved& saved,
+                                          LayerRouting& routing) const {
+  Saved released;
+  std::optional<KeptExchanges::Scope> scope;
+  if (kept_ != nullptr) scope.emplace(*kept_, KeptExchanges::Mode::keep, saved.sent);
+  return run(x, micro, ForwardMode::training, released, routing);
+}
+
+void TransformerLayer::run_again(const MicroBatch& micro, Saved& saved) const {
+  LayerRouting counted_already;
+  std::optional<KeptExchanges::Scope> scope;
+  if (kept_ != nullptr) scope.emplace(*kept_, KeptExchanges::Mode::answer, saved.sent);
+  run(saved.x, micro, ForwardMode::training, saved, counted_already);
+}
+
 BlockModule::Output TransformerLayer::forward(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass) const {
   auto saved = std::make_unique<Saved>();
   LayerRouting routing;
-  at::Tensor y = run(x, micro, pass, *saved, routing);
+  const bool repeats = pass == ForwardMode::training && repeats_layers(recompute_);
+  at::Tensor y = repeats ? run_and_keep(x, micro, *saved, routing) : run(x, micro, pass, *saved, routing);
   if (pass == ForwardMode::evaluation) return {std::move(y), nullptr};
-  // Everything but x is released; the backward runs the same forward again, with the same masks.
-  if (recompute_ == Recompute::full) saved = std::make_unique<Saved>();
   // Norms are made again from their input and kept statistics, without another reduction.
   if (recompute_ == Recompute::selective) {
     saved->attention.input.release();
@@ -245,10 +263,7 @@ BlockModule::Output TransformerLayer::forward(const at::Tensor& x, const MicroBa
 at::Tensor TransformerLayer::backward(at::Tensor dy, const MicroBatch& micro,
                                       std::unique_ptr<SavedActivations> kept) const {
   auto& saved = static_cast<Saved&>(*kept);
-  if (recompute_ == Recompute::full) {
-    LayerRouting counted_already;
-    run(saved.x, micro, ForwardMode::training, saved, counted_already);
-  }
+  if (repeats_layers(recompute_)) run_again(micro, saved);
   if (recompute_ == Recompute::selective)
     feed_forward_.restore_input(saved.feed_forward, ffn_norm_.recompute(saved.middle, saved.ffn_statistics));
   const at::Tensor dffn = feed_forward_.backward(branch_gradient(dy, micro, ffn_site_), micro, saved.feed_forward);

@@ -9,6 +9,7 @@
 
 #include "core/model/block_module.h"
 #include "core/model/block_parameters.h"
+#include "core/model/kept_exchanges.h"
 #include "core/model/moe/mixture_of_experts.h"
 #include "core/model/moe/shared_gate.h"
 #include "core/model/self_attention.h"
@@ -81,19 +82,22 @@ class FeedForwardHalf {
 };
 
 // A pre-norm transformer layer: x + attention(norm(x)), then the same with the feed-forward network. Recompute "full"
-// keeps only x and runs the forward again; "selective" keeps the results of matrix products and recomputes norms,
-// activations and attention probabilities.
+// keeps only x and runs the forward again, "computation" without asking other ranks again; "selective" keeps the
+// results of matrix products and recomputes norms, activations and attention probabilities.
 class TransformerLayer final : public BlockModule {
  public:
+  // `kept` is where all given ranks are from, with "computation"; it outlives the layer.
   TransformerLayer(const BlockParameters& parameters, AttentionKernel kernel, Recompute recompute,
                    const kernels::RopeTable* rope, const ContextRanks* context = nullptr,
-                   const MixtureRanks& experts = {});
+                   const MixtureRanks& experts = {}, KeptExchanges* kept = nullptr);
 
   Output forward(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass) const override;
   at::Tensor backward(at::Tensor dy, const MicroBatch& micro, std::unique_ptr<SavedActivations> saved) const override;
 
  private:
   struct Saved;
+  at::Tensor run_and_keep(const at::Tensor& x, const MicroBatch& micro, Saved& saved, LayerRouting& routing) const;
+  void run_again(const MicroBatch& micro, Saved& saved) const;
   at::Tensor run(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass, Saved& saved,
                  LayerRouting& routing) const;
   // Applies the residual branch's dropout in place; `site` distinguishes attention from feed-forward.
@@ -103,6 +107,7 @@ class TransformerLayer final : public BlockModule {
   TensorSplit split_;
   double dropout_;
   Recompute recompute_;
+  KeptExchanges* kept_;
   std::uint64_t attention_site_, ffn_site_;
   NormLayer attention_norm_, ffn_norm_;
   SelfAttention attention_;

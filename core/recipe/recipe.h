@@ -255,6 +255,11 @@ struct ParallelRecipe {
   bool operator==(const ParallelRecipe&) const = default;
 };
 
+// Whether ranks exchange activations within layers.
+inline bool exchanges_activations(const ParallelRecipe& parallel) {
+  return parallel.tensor > 1 || parallel.context > 1 || parallel.expert > 1;
+}
+
 enum class PipelineSchedule { breadth_first, gpipe, one_forward_one_backward, interleaved };
 enum class BalanceKind { layers, blocks, list };
 
@@ -273,7 +278,11 @@ struct PipelineRecipe {
   bool operator==(const PipelineRecipe&) const = default;
 };
 
-enum class Recompute { none, selective, full };
+// In the order in which less is kept. The last two run a layer's whole forward again; `computation` keeps what came
+// from other ranks in the first one.
+enum class Recompute { none, selective, computation, full };
+
+inline bool repeats_layers(Recompute recompute) { return recompute >= Recompute::computation; }
 
 struct OffloadRecipe {
   bool optimizer = false;

@@ -9,7 +9,7 @@ namespace llmtrain {
 // compared without the machine that they are meant for; zero otherwise.
 
 // Minimum seconds per transformer layer and micro-batch on a rank's own device. The backward has twice the forward's
-// products, and full recomputation repeats the forward's.
+// products, and recompute of whole layers repeats the forward's.
 struct EmulatedLayer {
   double forward_seconds = 0;
   double backward_seconds = 0;
@@ -17,7 +17,7 @@ struct EmulatedLayer {
 inline EmulatedLayer emulated_layer(const Recipe& recipe) {
   if (recipe.launch.backend != CommunicationBackend::local) return {};
   const double forward = recipe.launch.layer_delay_microseconds * 1e-6;
-  return {forward, (recipe.memory.recompute == Recompute::full ? 3 : 2) * forward};
+  return {forward, (repeats_layers(recipe.memory.recompute) ? 3 : 2) * forward};
 }
 
 // What the network adds: to every message or hop of a collective's ring a latency, and for each message and byte that a

@@ -16,7 +16,7 @@ constexpr std::array<std::string_view, 3> data_type_words = {"fp32", "bf16", "fp
 constexpr std::array<std::string_view, 5> fp8_level_words = {"off", "O0", "O1", "O2", "O3"};
 constexpr std::array<std::string_view, 4> gradient_scaling_words = {"auto", "inverse_root", "pre", "post"};
 constexpr std::array<std::string_view, 2> all_to_all_words = {"linear", "hierarchical"};
-constexpr std::array<std::string_view, 3> recompute_words = {"none", "selective", "full"};
+constexpr std::array<std::string_view, 4> recompute_words = {"none", "selective", "computation", "full"};
 constexpr std::array<std::string_view, 3> attention_words = {"auto", "flash", "math"};
 
 void describe_precision(KeyVisitor& keys, PrecisionRecipe& precision) {
@@ -124,7 +124,8 @@ void describe_pipeline(KeyVisitor& keys, Recipe& recipe) {
 void describe_memory(KeyVisitor& keys, MemoryRecipe& memory) {
   keys.choice({"recompute",
                "What the backward recomputes instead of storing: nothing; norms, activation functions and the scores "
-               "of math attention (selective); or whole layers."},
+               "of math attention (selective); whole layers, but for what other ranks sent (computation); or all of "
+               "them (full)."},
               memory.recompute, recompute_words);
   keys.section({"offload", "What is kept in host memory instead of device memory."}, [&] {
     keys.boolean({"optimizer", "Optimizer state and master weights."}, memory.offload.optimizer);

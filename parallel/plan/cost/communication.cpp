@@ -60,11 +60,9 @@ class ExchangeCount {
     }
   }
 
-  // Full recompute repeats the forward pass including its collectives; selective recompute repeats none.
   void count(std::size_t rank, const Operator& item, const Exchange& exchange, double shown) {
-    const Recompute recompute = context_.setting.recompute;
     const bool is_repeated_here =
-        exchange.direction == Direction::forward && recompute == Recompute::full && is_repeated(item, recompute);
+        exchange.direction == Direction::forward && is_exchanged_again(item, context_.setting.recompute);
     const std::vector<double> never(static_cast<std::size_t>(context_.mesh().pipeline), 0);
     CountedExchange wanted{exchange, never, never};
     auto place = std::find_if(counted_.begin(), counted_.end(),

@@ -337,16 +337,15 @@ double product_seconds(const CostContext& context, const Operator& item) {
 
 StageCost block_cost(const CostContext& context, const OperatorList& operators) {
   const Recompute recompute = context.setting.recompute;
-  // Selective recompute repeats attention's scores, full recompute the whole forward pass (arXiv 2205.05198).
+  // Selective recompute repeats attention's scores, the others the whole forward pass (arXiv 2205.05198).
   const auto repeats = [&](const Operator& item) { return is_repeated(item, recompute); };
   WorkPair all = sum_of(context, operators, 0, [](const Operator&) { return true; });
   const Work repeated = sum_of(context, operators, 0, repeats).forward;
   StageCost cost;
   cost.forward.communication_seconds = communication_seconds(context, operators, Direction::forward);
   cost.forward.seconds = context.roofline.seconds(all.forward) + cost.forward.communication_seconds;
-  // What selective recompute repeats needs no collective: it repeats attention's scores, which are local.
-  const bool repeats_all = recompute == Recompute::full && repeats(operators.front());
-  const double repeated_seconds = repeats_all ? cost.forward.communication_seconds : 0;
+  const bool exchanges_again = is_exchanged_again(operators.front(), recompute);
+  const double repeated_seconds = exchanges_again ? cost.forward.communication_seconds : 0;
 
   // Backward operators are launched from the recorded graph, without the host code that described the forward.
   all.backward.operators *= context.program().host.backward;

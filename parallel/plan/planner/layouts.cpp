@@ -138,7 +138,9 @@ class LayoutWalk {
   }
 
   void set_memory() {
-    for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+    for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::computation, Recompute::full}) {
+      // Equal to full where there is nothing to exchange.
+      if (recompute == Recompute::computation && !exchanges_activations(layout_.parallel)) continue;
       layout_.memory.recompute = recompute;
       // FP8 affects accuracy, so the search never goes beyond what the recipe accepts.
       for (int level = 0; level <= static_cast<int>(fp8_level_); ++level) {

@@ -57,8 +57,13 @@ TEST_CASE("a layer stores what the activation recompute paper counts, to the byt
     CHECK(saved() == 10 * sbh + (24 * sbh + scores) / t);
     setting.recompute = Recompute::selective;
     CHECK(saved() == 10 * sbh + 24 * sbh / t);
-
+    // Two sums of whole rows beside the input; with rows split, two gathers of them all and two sums of this rank's.
+    setting.recompute = Recompute::computation;
+    CHECK(saved() == 2 * sbh + (t > 1 ? 2 * 2 * sbh : 0));
     setting.splits_sequence = true;
+    CHECK(saved() == 2 * sbh / t + 2 * 2 * (sbh + sbh / t));
+
+    setting.recompute = Recompute::selective;
     CHECK(saved() == 34 * sbh / t);
     setting.recompute = Recompute::none;
     CHECK(saved() == (34 * sbh + scores) / t);

@@ -27,7 +27,7 @@ TEST_CASE("recompute changes no bit of losses and gradients") {
         ModelRecipe recipe = named.model;
         recipe.dropout = dropout;
         const Pass kept = learn(recipe, {attention, Recompute::none});
-        for (const Recompute recompute : {Recompute::selective, Recompute::full}) {
+        for (const Recompute recompute : {Recompute::selective, Recompute::computation, Recompute::full}) {
           INFO(named.name << ", dropout " << dropout << ", attention " << static_cast<int>(attention) << ", recompute "
                           << static_cast<int>(recompute));
           const Pass again = learn(recipe, {attention, recompute});

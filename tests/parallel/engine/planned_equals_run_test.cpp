@@ -62,11 +62,16 @@ const std::vector<RankCase> layouts{
     {8,
      {"parallel.tensor=2", "parallel.pipeline=2", "pipeline.loops=2", "parallel.zero_stage=2",
       "parallel.sequence=false", "memory.recompute=\"selective\"", "pipeline.schedule=\"interleaved\""}},
+    {2, {"parallel.tensor=2", "memory.recompute=\"computation\""}},
+    {4,
+     {"parallel.tensor=2", "parallel.sequence=false", "parallel.context=2", "model.architecture=\"gpt2\"",
+      "model.dropout=0.1", "memory.recompute=\"computation\"", "pipeline.loops=2"}},
     {2, {"parallel.context=2"}},
     {4, {"parallel.context=2", "parallel.zero_stage=3", "pipeline.loops=4", "memory.recompute=\"full\""}},
     {4, {"parallel.context=4", "memory.recompute=\"selective\"", "precision.compute=\"bf16\""}},
     {4, {"parallel.context=2", "model.architecture=\"gpt2\"", "model.dropout=0.1", "model.kv_heads=4"}},
     {4, {"parallel.context=2", "parallel.pipeline=2", "pipeline.loops=2"}},
+    {2, {"parallel.context=2", "kernels.attention=\"math\"", "memory.recompute=\"selective\""}},
     {2, {"parallel.zero_stage=1", "precision.compute=\"fp16\"", "precision.gradients=\"fp16\""}},
     {4, {"parallel.tensor=2", "parallel.zero_stage=3", "pipeline.loops=2", "precision.compute=\"fp16\""}},
 };
@@ -75,6 +80,9 @@ const std::vector<RankCase> fp8_layouts{
     {2, {"precision.fp8_level=\"O0\"", "parallel.zero_stage=3", "pipeline.loops=4"}},
     {2, {"precision.fp8_level=\"O0\"", "precision.compute=\"bf16\"", "memory.recompute=\"selective\""}},
     {2, {"precision.fp8_level=\"O0\"", "parallel.tensor=2", "memory.recompute=\"full\""}},
+    {4,
+     {"precision.fp8_level=\"O0\"", "precision.compute=\"bf16\"", "parallel.tensor=2", "parallel.context=2",
+      "memory.recompute=\"computation\""}},
     {4,
      {"precision.fp8_level=\"O0\"", "precision.compute=\"bf16\"", "parallel.tensor=2", "parallel.sequence=false",
       "parallel.pipeline=2"}},
@@ -194,6 +202,7 @@ TEST_CASE("so does the busiest rank of a skewed routing, and its idle ranks do n
 TEST_CASE("so does a step of a model with experts") {
   const TrainingSetting setting;
   for (const RankCase& layout : expert_layouts) check_layout(setting, layout);
+  for (const RankCase& layout : recomputing_expert_layouts) check_layout(setting, layout);
 }
 
 }  // namespace llmtrain::test

@@ -27,6 +27,18 @@ inline Overrides over_nodes(const Overrides& layout) {
          layout;
 }
 
+// Whose layers run again without other ranks.
+inline const std::vector<RankCase> recomputing_expert_layouts{
+    {2, {even, "parallel.expert=2", "parallel.zero_stage=1", "memory.recompute=\"computation\""}},
+    {4,
+     {even, "parallel.tensor=2", "parallel.expert=2", "parallel.sequence=false", "memory.recompute=\"computation\"",
+      "parallel.expert_overlap=2"}},
+    {4,
+     {replayed_even, "model.moe.capacity_factor=1", "parallel.tensor=2", "parallel.expert_tensor=1",
+      "parallel.expert=2", "precision.fp8_level=\"O0\"", "memory.recompute=\"computation\""}},
+    {8, over_nodes({"parallel.expert=4", "parallel.tensor=2", "memory.recompute=\"computation\""})},
+};
+
 inline const std::vector<RankCase> expert_layouts{
     {8, over_nodes({"parallel.expert=8", "model.moe.experts=8", "model.moe.top_k=8"})},
     {8, over_nodes({"parallel.expert=4", "parallel.tensor=2", "parallel.expert_overlap=2", "parallel.zero_stage=1"})},

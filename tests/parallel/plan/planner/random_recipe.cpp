@@ -42,7 +42,7 @@ std::vector<Override> random_layout() {
       set("pipeline.loops", *rc::gen::element(1, 1, 2)),
       set("parallel.zero_stage", *rc::gen::inRange(0, 4)),
       word("pipeline.schedule", {"breadth_first", "gpipe", "1f1b", "interleaved"}),
-      word("memory.recompute", {"none", "selective", "full"}),
+      word("memory.recompute", {"none", "selective", "computation", "full"}),
       word("kernels.attention", {"flash", "math"}),
       word("parallel.overlap", {"true", "false"}),
       word("precision.compute", {"fp32", "bf16", "fp16"}),

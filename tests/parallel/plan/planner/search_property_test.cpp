@@ -52,7 +52,7 @@ std::vector<Override> random_choice() {
           "pipeline.schedule=" + one_of({"breadth_first", "gpipe", "1f1b", "interleaved"}),
           "pipeline.loops=" + one_of({"1", "1", "2", "4", "8", "32"}),
           "batch.micro=" + one_of({"1", "2", "3", "4", "6", "8", "12", "24"}),
-          "memory.recompute=" + one_of({"none", "selective", "full"})};
+          "memory.recompute=" + one_of({"none", "selective", "computation", "full"})};
 }
 
 // More stages on one pipeline rank at ZeRO-0 and -1 move traffic that is hidden anyway; the search leaves them out.
