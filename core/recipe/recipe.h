@@ -255,11 +255,6 @@ struct ParallelRecipe {
   bool operator==(const ParallelRecipe&) const = default;
 };
 
-// Whether ranks exchange activations within layers.
-inline bool exchanges_activations(const ParallelRecipe& parallel) {
-  return parallel.tensor > 1 || parallel.context > 1 || parallel.expert > 1;
-}
-
 enum class PipelineSchedule { breadth_first, gpipe, one_forward_one_backward, interleaved };
 enum class BalanceKind { layers, blocks, list };
 
@@ -283,6 +278,11 @@ struct PipelineRecipe {
 enum class Recompute { none, selective, computation, full };
 
 inline bool repeats_layers(Recompute recompute) { return recompute >= Recompute::computation; }
+
+// Whether ranks exchange activations within layers.
+inline bool exchanges_activations(const ParallelRecipe& parallel) {
+  return parallel.tensor > 1 || parallel.context > 1 || parallel.expert > 1;
+}
 
 struct OffloadRecipe {
   bool optimizer = false;

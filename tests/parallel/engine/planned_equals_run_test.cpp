@@ -70,8 +70,7 @@ const std::vector<RankCase> layouts{
     {4, {"parallel.context=2", "parallel.zero_stage=3", "pipeline.loops=4", "memory.recompute=\"full\""}},
     {4, {"parallel.context=4", "memory.recompute=\"selective\"", "precision.compute=\"bf16\""}},
     {4, {"parallel.context=2", "model.architecture=\"gpt2\"", "model.dropout=0.1", "model.kv_heads=4"}},
-    {4, {"parallel.context=2", "parallel.pipeline=2", "pipeline.loops=2"}},
-    {2, {"parallel.context=2", "kernels.attention=\"math\"", "memory.recompute=\"selective\""}},
+    {4, {"parallel.context=2", "parallel.pipeline=2", "kernels.attention=\"math\"", "memory.recompute=\"selective\""}},
     {2, {"parallel.zero_stage=1", "precision.compute=\"fp16\"", "precision.gradients=\"fp16\""}},
     {4, {"parallel.tensor=2", "parallel.zero_stage=3", "pipeline.loops=2", "precision.compute=\"fp16\""}},
 };
