@@ -6,6 +6,7 @@
 #include <numbers>
 #include <utility>
 
+#include "core/optim/muon.h"
 #include "kernels/adamw.h"
 
 namespace llmtrain {
@@ -110,8 +111,8 @@ double height(const LearningRateRecipe& recipe, double step) {
 }  // namespace
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerRecipe& recipe, const std::vector<OptimizerSegment>& segments,
-                                          const StateMemory& memory) {
-  // The key table allows "adamw" only.
+                                          const StateMemory& memory, const WholeMatrices* matrices) {
+  if (matrices != nullptr) return std::make_unique<Muon>(recipe, memory, *matrices);
   return std::make_unique<Adamw>(recipe, merge_segments(segments), memory);
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/optim/whole_matrices.h"
 #include "core/recipe/recipe.h"
 
 namespace llmtrain {
@@ -71,9 +72,10 @@ class Optimizer {
 enum class Moment { first, second };
 using StateMemory = std::function<at::Tensor(Moment)>;
 
-// The optimizer that the recipe names.
+// The optimizer of one group of parameters: Muon of a group of matrices, which outlive it, else AdamW, also where the
+// recipe names Muon, which leaves everything but the layers' matrices to AdamW.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerRecipe& recipe, const std::vector<OptimizerSegment>& segments,
-                                          const StateMemory& memory);
+                                          const StateMemory& memory, const WholeMatrices* matrices = nullptr);
 
 // Merges adjacent segments that are treated alike, so that an optimizer makes few long passes.
 std::vector<OptimizerSegment> merge_segments(const std::vector<OptimizerSegment>& segments);

@@ -122,12 +122,30 @@ enum class LearningRateSchedule { cosine, linear, constant, wsd };
 // What moves the learning rate along its schedule.
 enum class ScheduleClock { steps, tokens };
 
+enum class OptimizerKind { adamw, muon };
+
+// What an orthogonalised update is multiplied with, in a matrix of so many rows (outputs) and columns (inputs).
+enum class MuonScale {
+  match_rms_adamw,  // 0.2·√max(rows, columns): as large as AdamW's updates (Liu et al., arXiv 2502.16982, section 2.2)
+  original,         // √max(1, rows ÷ columns) (Jordan et al., 2024)
+};
+
+struct MuonRecipe {
+  double momentum = 0.95;
+  bool nesterov = true;
+  std::int64_t steps = 5;  // of the Newton-Schulz iteration
+  MuonScale scale = MuonScale::match_rms_adamw;
+
+  bool operator==(const MuonRecipe&) const = default;
+};
+
 struct OptimizerRecipe {
-  std::string name = "adamw";
+  OptimizerKind name = OptimizerKind::adamw;
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;
   double weight_decay = 0.1;
+  MuonRecipe muon{};
 
   bool operator==(const OptimizerRecipe&) const = default;
 };

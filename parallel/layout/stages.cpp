@@ -33,10 +33,12 @@ struct GroupKey {
   Kind kind{};
   bool is_fp8 = false;
   bool is_frozen = false;
+  bool is_muon = false;
 };
 
 StateTypes types_of(const GroupKey& key, const PrecisionRecipe& precision) {
   if (key.is_frozen) return frozen_state_types(precision);
+  if (key.is_muon) return muon_state_types(precision);
   return key.is_fp8 ? fp8_state_types(precision) : state_types(precision);
 }
 
@@ -50,11 +52,14 @@ std::int64_t zero_stage_of(const GroupKey& key, const RankGroup& shards, std::in
 StateGroup& group_of(std::vector<StateGroup>& groups, const GroupKey& key, const Recipe& recipe, const Mesh& mesh) {
   // Few groups exist per stage, so a linear search will do.
   for (StateGroup& group : groups)
-    if (group.kind == key.kind && group.is_fp8 == key.is_fp8 && group.is_frozen == key.is_frozen) return group;
+    if (group.kind == key.kind && group.is_fp8 == key.is_fp8 && group.is_frozen == key.is_frozen &&
+        group.is_muon == key.is_muon)
+      return group;
   StateGroup& group = groups.emplace_back();
   group.kind = key.kind;
   group.is_fp8 = key.is_fp8;
   group.is_frozen = key.is_frozen;
+  group.is_muon = key.is_muon;
   group.types = types_of(key, recipe.precision);
   group.shards = key.kind == Kind::experts ? expert_shard_group(mesh) : shard_group(mesh);
   group.zero_stage = zero_stage_of(key, group.shards, recipe.parallel.zero_stage);
@@ -112,6 +117,12 @@ StateTypes fp8_state_types(const PrecisionRecipe& precision) {
   return types;
 }
 
+StateTypes muon_state_types(const PrecisionRecipe& precision) {
+  StateTypes types = state_types(precision);
+  types.second_moment = std::nullopt;
+  return types;
+}
+
 StateTypes frozen_state_types(const PrecisionRecipe& precision) {
   StateTypes types;
   types.weight = element_type(precision.compute);
@@ -131,7 +142,9 @@ std::vector<StateGroup> state_groups(const Recipe& recipe, const Graph& graph, c
     const Kind kind = is_shared ? Kind::shared_embedding : parameter.has_expert_axis ? Kind::experts : Kind::dense;
     // FP8 levels concern the layers' matrices only: small or sensitive tensors keep their precision (FP8-LM).
     const bool is_fp8 = stores_fp8(recipe.precision.fp8_level) && parameter.takes_fp8() && !parameter.is_frozen;
-    StateGroup& group = group_of(groups, {kind, is_fp8, parameter.is_frozen}, recipe, mesh);
+    const bool is_muon =
+        recipe.training.optimizer.name == OptimizerKind::muon && parameter.is_layer_matrix && !parameter.is_frozen;
+    StateGroup& group = group_of(groups, {kind, is_fp8, parameter.is_frozen, is_muon}, recipe, mesh);
     group.parameters.push_back(index);
     group.sizes.push_back(local_elements(graph.model, parameter, shard_degrees(mesh)));
   };

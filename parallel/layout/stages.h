@@ -35,7 +35,7 @@ struct StateTypes {
   ElementType gradient = ElementType::float32;
   std::optional<ElementType> master = std::nullopt;  // none: the weight is its own master
   ElementType first_moment = ElementType::float32;
-  ElementType second_moment = ElementType::float32;
+  std::optional<ElementType> second_moment = ElementType::float32;  // none: of an optimizer that has no such state
   // In which the micro-batches' gradients are summed before they are reduced; none: in `gradient`. Not counted below:
   // it exists from a stage's first backward to its reduction.
   std::optional<ElementType> accumulator = std::nullopt;
@@ -44,10 +44,13 @@ struct StateTypes {
   double weight_bytes() const { return element_bytes(weight); }
   double gradient_bytes() const { return is_trained ? element_bytes(gradient) : 0; }
   double master_bytes() const { return master ? element_bytes(*master) : 0; }
-  double moment_bytes() const { return is_trained ? element_bytes(first_moment) + element_bytes(second_moment) : 0; }
-  // How many of the two moments are in small types, with a scale per tensor.
+  double moment_bytes() const {
+    return is_trained ? element_bytes(first_moment) + (second_moment ? element_bytes(*second_moment) : 0) : 0;
+  }
+  // How many of the moments are in small types, with a scale per tensor.
   int scaled_moments() const {
-    return (first_moment != ElementType::float32 ? 1 : 0) + (second_moment != ElementType::float32 ? 1 : 0);
+    return (first_moment != ElementType::float32 ? 1 : 0) +
+           (second_moment.value_or(ElementType::float32) != ElementType::float32 ? 1 : 0);
   }
   // Sum over all states, per element.
   double total_bytes() const { return weight_bytes() + gradient_bytes() + master_bytes() + moment_bytes(); }
@@ -60,6 +63,8 @@ StateTypes state_types(const PrecisionRecipe& precision);
 // weights that are their own master, from O2 on an FP8 first and an fp16 second moment, at O3 FP8 weights with an fp16
 // master. Gradients are accumulated in precision.gradients: FP8 sums would round after every micro-batch.
 StateTypes fp8_state_types(const PrecisionRecipe& precision);
+// Types of the matrices that Muon trains: those of the others without a second moment.
+StateTypes muon_state_types(const PrecisionRecipe& precision);
 // Types of frozen parameters: weights in the compute type, which no update needs more precisely.
 StateTypes frozen_state_types(const PrecisionRecipe& precision);
 
@@ -72,6 +77,7 @@ struct StateGroup {
   Kind kind = Kind::dense;
   bool is_fp8 = false;
   bool is_frozen = false;
+  bool is_muon = false;  // whole matrices, trained by Muon (core/optim/muon.h); else by AdamW
   StateTypes types;
   std::vector<std::size_t> parameters;  // indices into Graph::parameters, in the order of memory
   std::vector<std::int64_t> sizes;      // elements of each on a rank before ZeRO, padding and repeated heads included

@@ -68,6 +68,12 @@ Handle DataParallel::gather(const at::Tensor& part, const at::Tensor& whole) con
   return communicator_->all_gather(shard_, Purpose::data_parallel, array_of(part), array_of(whole));
 }
 
+Handle DataParallel::exchange(const at::Tensor& sent, std::span<const std::int64_t> input, const at::Tensor& received,
+                              std::span<const std::int64_t> output) const {
+  return communicator_->all_to_all_v(shard_, Purpose::data_parallel, array_of(sent), array_of(received),
+                                     {input, output});
+}
+
 TensorParallel::TensorParallel(Communicator& communicator, const Layout& layout)
     : communicator_(&communicator),
       group_(make_group(communicator, layout, "tensor", GroupKind::tensor)),

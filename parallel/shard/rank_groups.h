@@ -40,6 +40,9 @@ class DataParallel {
   Handle largest(const at::Tensor& values) const;     // in place, over all ranks
   Handle scatter_sum(const at::Tensor& whole, const at::Tensor& part) const;  // this rank's part of the shards' sum
   Handle gather(const at::Tensor& part, const at::Tensor& whole) const;       // of all shards
+  // Sends `input[p]` consecutive elements to the rank of each shard p, and receives `output[p]` from it.
+  Handle exchange(const at::Tensor& sent, std::span<const std::int64_t> input, const at::Tensor& received,
+                  std::span<const std::int64_t> output) const;
 
  private:
   Communicator* communicator_;

@@ -101,7 +101,7 @@ ShardedParameters::ShardedParameters(const Graph& graph, ParameterStore& store, 
     const WeightCopy copy = has_master_ ? WeightCopy::e4m3 : WeightCopy::none;
     scales_.emplace(store, group, copy, options.gradient_scaling, ranks_, ranks.parts_of(group.kind));
   }
-  allocate(group, options);
+  allocate(group, options, ranks);
   // Modules ask for gradient memory when they first write: from stage 2 on it exists only until it is reduced.
   store_.set_gradient_source([this] { return make_gradients(); });
   compute_ = options.compute;
@@ -113,7 +113,7 @@ void ShardedParameters::attach(const at::Tensor& whole) {
   store_.attach_weights(whole);
 }
 
-void ShardedParameters::allocate(const StateGroup& group, const ShardingOptions& options) {
+void ShardedParameters::allocate(const StateGroup& group, const ShardingOptions& options, const RankGroups& ranks) {
   const auto flat = [&](std::int64_t elements, ElementType type) {
     return make_flat_memory(elements, scalar_type(type), options.device);
   };
@@ -123,9 +123,11 @@ void ShardedParameters::allocate(const StateGroup& group, const ShardingOptions&
   if (!is_trained_) return;
   if (group.types.accumulator) accumulator_ = scalar_type(*group.types.accumulator);
   gradients_ = flat(shards_from(2) ? place_.count() : shards_.padded(), group.types.gradient);
-  optimizer_ = make_optimizer(options.optimizer, owned_segments(), [&](Moment moment) {
-    return flat(place_.count(), moment == Moment::first ? group.types.first_moment : group.types.second_moment);
-  });
+  if (group.is_muon) matrices_ = std::make_unique<ShardedMatrices>(graph_, store_, group, ranks, owned());
+  const auto moments = [&](Moment moment) {
+    return flat(place_.count(), moment == Moment::first ? group.types.first_moment : group.types.second_moment.value());
+  };
+  optimizer_ = make_optimizer(options.optimizer, owned_segments(), moments, matrices_.get());
 }
 
 std::vector<OptimizerSegment> ShardedParameters::owned_segments() const {

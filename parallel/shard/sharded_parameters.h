@@ -17,6 +17,7 @@
 #include "parallel/layout/flat_shards.h"
 #include "parallel/layout/stages.h"
 #include "parallel/shard/rank_groups.h"
+#include "parallel/shard/sharded_matrices.h"
 #include "parallel/shard/tensor_scales.h"
 
 namespace llmtrain {
@@ -95,7 +96,8 @@ class ShardedParameters {
   // Sum of squares of the reduced gradients of this rank's shard, without elements that another tensor rank counts: the
   // sum over all ranks is that of the stage; only the first replica has any.
   double sum_of_squares() const;
-  // The optimizer's step on the owned elements. `step` counts from 1.
+  // The optimizer's step on the owned elements. `step` counts from 1. Collective where tensors have scales or Muon
+  // trains them; blocks.
   void update(double learning_rate, double gradient_scale, std::int64_t step);
   // Discards gradients: the next ones belong to a new step.
   void start_step();
@@ -135,7 +137,7 @@ class ShardedParameters {
 
  private:
   bool shards_from(std::int64_t stage) const { return zero_stage_ >= stage; }
-  void allocate(const StateGroup& group, const ShardingOptions& options);
+  void allocate(const StateGroup& group, const ShardingOptions& options, const RankGroups& ranks);
   std::vector<OptimizerSegment> owned_segments() const;
   at::Tensor make_gradients() const;
   at::Tensor take_gradients();
@@ -159,11 +161,12 @@ class ShardedParameters {
   at::ScalarType compute_ = at::kFloat;      // of modules
   at::ScalarType accumulator_ = at::kFloat;  // of gradients that become FP8
 
-  at::Tensor weights_;                    // in the group's weight type: all elements, at stage 3 the owned ones
-  at::Tensor source_;                     // the owned elements
-  at::Tensor incoming_;                   // fp32, from incoming() to publish(), where weights have scales
-  at::Tensor gradients_;                  // all elements, from stage 2 on the owned ones
-  std::unique_ptr<Optimizer> optimizer_;  // null where nothing is trained
+  at::Tensor weights_;    // in the group's weight type: all elements, at stage 3 the owned ones
+  at::Tensor source_;     // the owned elements
+  at::Tensor incoming_;   // fp32, from incoming() to publish(), where weights have scales
+  at::Tensor gradients_;  // all elements, from stage 2 on the owned ones
+  std::unique_ptr<const WholeMatrices> matrices_;  // of a group that Muon trains
+  std::unique_ptr<Optimizer> optimizer_;           // null where nothing is trained
 
   bool has_statistics_ = false;     // that are taken of FP8 gradients
   at::Tensor exact_;                // then the owned sums in fp32, from the cast to collect()

@@ -8,7 +8,8 @@ namespace {
 
 constexpr IntegerRange interval_range{0, most_steps};
 
-constexpr std::array<std::string_view, 1> optimizer_words = {"adamw"};
+constexpr std::array<std::string_view, 2> optimizer_words = {"adamw", "muon"};
+constexpr std::array<std::string_view, 2> muon_scale_words = {"match_rms_adamw", "original"};
 constexpr std::array<std::string_view, 4> schedule_words = {"cosine", "linear", "constant", "wsd"};
 
 constexpr std::array<std::string_view, 2> clock_words = {"steps", "tokens"};
@@ -56,15 +57,29 @@ void describe_source(KeyVisitor& keys, DataSource& source) {
               {0, 1e9, RangeEnds::open_minimum});
 }
 
+void describe_muon(KeyVisitor& keys, MuonRecipe& muon) {
+  keys.number({"momentum", "Decay rate of the mean of gradients that is orthogonalised."}, muon.momentum,
+              {0, 1, RangeEnds::open_maximum});
+  keys.boolean({"nesterov", "Orthogonalises a mean in which the newest gradient counts once more."}, muon.nesterov);
+  keys.integer({"steps", "Steps of the Newton-Schulz iteration that orthogonalises."}, muon.steps, {1, 99});
+  keys.choice({"scale",
+               "Size of an update: as large as AdamW's, so that its learning rates serve, or as in Muon's first "
+               "publication."},
+              muon.scale, muon_scale_words);
+}
+
 void describe_optimizer(KeyVisitor& keys, OptimizerRecipe& optimizer) {
-  keys.choice({"name", "Optimizer; adamw uses decoupled weight decay, like PyTorch's AdamW."}, optimizer.name,
-              optimizer_words);
+  keys.choice({"name",
+               "Optimizer; adamw uses decoupled weight decay, like PyTorch's AdamW. muon orthogonalises the updates of "
+               "the layers' weight matrices, and leaves all other parameters to AdamW."},
+              optimizer.name, optimizer_words);
   keys.number({"beta1", "Decay rate of the first moment."}, optimizer.beta1, {0, 1, RangeEnds::open_maximum});
   keys.number({"beta2", "Decay rate of the second moment."}, optimizer.beta2, {0, 1, RangeEnds::open_maximum});
   keys.number({"eps", "Epsilon added to the square root of the second moment."}, optimizer.eps, {0, 1});
   keys.number({"weight_decay",
                "Weight decay of weight matrices and embeddings; not applied to biases, norms and learned positions."},
               optimizer.weight_decay, {0, 1000});
+  keys.section({"muon", "Muon's own settings."}, [&] { describe_muon(keys, optimizer.muon); });
 }
 
 void describe_token_dropping(KeyVisitor& keys, TokenDroppingRecipe& dropping) {

@@ -61,6 +61,7 @@ std::vector<Rule> pipeline_rules();
 std::vector<Rule> fine_tuning_rules();
 std::vector<Rule> curriculum_rules();
 std::vector<Rule> token_dropping_rules();
+std::vector<Rule> optimizer_rules();
 std::vector<Rule> size_rules();
 std::vector<Rule> running_rules();
 

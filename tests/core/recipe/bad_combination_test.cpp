@@ -48,6 +48,10 @@ TEST_CASE("Batch and schedule of the learning rate must fit each other", "[recip
   check(test::training_combinations());
 }
 
+TEST_CASE("Muon needs matrices to train, and wide states where the model computes", "[recipe]") {
+  check(test::optimizer_combinations());
+}
+
 TEST_CASE("Degrees, nodes and ranks must agree", "[recipe]") { check(test::world_combinations()); }
 
 TEST_CASE("Ranks must divide what they split", "[recipe]") { check(test::layout_combinations()); }

@@ -97,6 +97,22 @@ std::vector<Combination> model_combinations() {
   };
 }
 
+std::vector<Combination> optimizer_combinations() {
+  return {
+      {R"({"training": {"optimizer": {"name": "muon"}}, "model": {"lora": {}}})",
+       "/training/optimizer/name",
+       {"no matrix to train with model.lora", "use \"adamw\""}},
+      {R"({"training": {"optimizer": {"name": "muon"}}, "precision": {"fp8_level": "O1"}})",
+       "/training/optimizer/name",
+       {"with FP8 gradients or states", "\"off\" or \"O0\""}},
+      {R"({"training": {"optimizer": {"name": "muon"}}, "precision": {"fp8_level": "O0"}})", "", {}},
+      {R"({"training": {"optimizer": {"name": "muon"}}, "memory": {"offload": {"optimizer": true}}})",
+       "/training/optimizer/name",
+       {"with memory.offload.optimizer", "where the model computes"}},
+      {R"({"training": {"optimizer": {"name": "muon"}}, "memory": {"offload": {"weights": true}}})", "", {}},
+  };
+}
+
 std::vector<Combination> training_combinations() {
   return {
       {R"({"precision": {"loss_scale": {"initial": 1000}}})",

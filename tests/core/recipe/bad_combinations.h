@@ -19,6 +19,7 @@ struct Combination {
 
 std::vector<Combination> model_combinations();
 std::vector<Combination> curriculum_combinations();
+std::vector<Combination> optimizer_combinations();
 std::vector<Combination> training_combinations();
 std::vector<Combination> world_combinations();
 std::vector<Combination> layout_combinations();

@@ -29,8 +29,9 @@ std::shared_ptr<const Layout> layout_of(Recipe recipe, int ranks) {
 
 const StateGroup& group_of(const Layout& layout) {
   const std::vector<StateGroup>& groups = layout.partition().groups.front();
-  const auto fp8 = std::ranges::find_if(groups, &StateGroup::is_fp8);
-  return fp8 == groups.end() ? groups.front() : *fp8;
+  const auto of_matrices =
+      std::ranges::find_if(groups, [](const StateGroup& group) { return group.is_fp8 || group.is_muon; });
+  return of_matrices == groups.end() ? groups.front() : *of_matrices;
 }
 
 std::string ShardCase::in_words() const {

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/optim/muon.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/error.h"
+#include "kernels/orthogonalize.h"
+
+namespace llmtrain {
+namespace {
+
+[[noreturn]] void refuse_small_types() {
+  throw Error(ExitCode::internal_error, "Muon has no update of states in small types");
+}
+
+}  // namespace
+
+Muon::Muon(const OptimizerRecipe& recipe, const StateMemory& memory, const WholeMatrices& matrices)
+    : recipe_(recipe), matrices_(matrices), momentum_(memory(Moment::first)) {}
+
+// In pieces, because gradients in another type are widened in a copy.
+void Muon::accumulate(const OptimizerUpdate& update) {
+  constexpr std::int64_t piece = 1 << 24;
+  const double momentum = recipe_.muon.momentum;
+  for (std::int64_t begin = 0; begin < momentum_.numel(); begin += piece) {
+    const std::int64_t end = std::min(begin + piece, momentum_.numel());
+    momentum_.slice(0, begin, end)
+        .mul_(momentum)
+        .add_(update.gradients.slice(0, begin, end), (1 - momentum) * update.gradient_scale);
+  }
+}
+
+void Muon::update(const OptimizerUpdate& update) {
+  accumulate(update);
+  const MuonRecipe& muon = recipe_.muon;
+  const auto read = [&](std::int64_t begin, std::int64_t end) {
+    const at::Tensor mean = momentum_.slice(0, begin, end);
+    if (!muon.nesterov) return mean;
+    return mean.mul(muon.momentum)
+        .add_(update.gradients.slice(0, begin, end), (1 - muon.momentum) * update.gradient_scale);
+  };
+  const auto transform = [&](const at::Tensor& matrix) {
+    const at::ScalarType products = matrix.is_cuda() ? at::kBFloat16 : matrix.scalar_type();
+    return kernels::orthogonalize(matrix, muon.steps, products)
+        .mul_(muon_scale(muon.scale, matrix.size(0), matrix.size(1)));
+  };
+  const auto write = [&](std::int64_t begin, const at::Tensor& values) {
+    const std::int64_t end = begin + values.numel();
+    const at::Tensor weights = update.weights.slice(0, begin, end);
+    weights.mul_(1 - update.learning_rate * recipe_.weight_decay).sub_(values, update.learning_rate);
+    if (update.compute_weights) update.compute_weights->slice(0, begin, end).copy_(weights);
+  };
+  matrices_.for_each(read, transform, write);
+}
+
+StateNumbers Muon::largest_after(const ScaledUpdate& /*update*/) const { refuse_small_types(); }
+
+void Muon::update(const ScaledUpdate& /*update*/, const StateNumbers& /*next*/) { refuse_small_types(); }
+
+double muon_scale(MuonScale scale, std::int64_t rows, std::int64_t columns) {
+  const auto outputs = static_cast<double>(rows), inputs = static_cast<double>(columns);
+  switch (scale) {
+    case MuonScale::match_rms_adamw:
+      return 0.2 * std::sqrt(std::max(outputs, inputs));
+    case MuonScale::original:
+      return std::sqrt(std::max(1.0, outputs / inputs));
+  }
+  return 1;
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/layout/matrix_cuts.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace llmtrain {
+
+std::int64_t local_matrices(const Parameter& parameter, const ShardDegrees& degrees) {
+  return parameter.has_expert_axis ? parameter.shape.front() / degrees.expert : 1;
+}
+
+std::vector<FlatInterval> matrices_of(const Graph& graph, const StateGroup& group, const ShardDegrees& degrees) {
+  std::vector<FlatInterval> matrices;
+  std::int64_t begin = 0;
+  for (std::size_t i = 0; i < group.parameters.size(); ++i) {
+    const std::int64_t count = local_matrices(graph.parameters[group.parameters[i]], degrees);
+    const std::int64_t elements = group.sizes[i] / count;
+    for (std::int64_t matrix = 0; matrix < count; ++matrix, begin += elements)
+      matrices.push_back({begin, begin + elements});
+  }
+  return matrices;
+}
+
+MatrixCuts::MatrixCuts(std::vector<FlatInterval> matrices, FlatShards shards)
+    : matrices_(std::move(matrices)), shards_(shards) {
+  for (std::size_t matrix = 0; matrix < matrices_.size(); ++matrix) has_cuts_ = has_cuts_ || is_cut(matrix);
+}
+
+MatrixCuts::Range MatrixCuts::touched_by(std::int64_t shard) const {
+  const FlatInterval place = shards_.padded_shard(shard);
+  const auto first =
+      std::ranges::partition_point(matrices_, [&](const FlatInterval& matrix) { return matrix.end <= place.begin; });
+  const auto last =
+      std::ranges::partition_point(matrices_, [&](const FlatInterval& matrix) { return matrix.begin < place.end; });
+  return {static_cast<std::size_t>(first - matrices_.begin()), static_cast<std::size_t>(last - matrices_.begin())};
+}
+
+std::vector<FlatInterval> MatrixCuts::sent(std::int64_t from, std::int64_t to) const {
+  std::vector<FlatInterval> intervals;
+  const Range range = touched_by(from);
+  for (std::size_t matrix = range.first; matrix < range.last; ++matrix)
+    if (shard_of_first(matrix) <= to && to <= shard_of_last(matrix))
+      intervals.push_back(intersection(matrices_[matrix], shards_.padded_shard(from)));
+  return intervals;
+}
+
+std::int64_t MatrixCuts::sent_elements(std::int64_t from) const {
+  std::int64_t elements = 0;
+  const Range range = touched_by(from);
+  for (std::size_t matrix = range.first; matrix < range.last; ++matrix)
+    elements += intersection(matrices_[matrix], shards_.padded_shard(from)).count() *
+                (shard_of_last(matrix) - shard_of_first(matrix));
+  return elements;
+}
+
+std::int64_t MatrixCuts::received_elements(std::int64_t to) const {
+  std::int64_t elements = 0;
+  const Range range = touched_by(to);
+  for (std::size_t matrix = range.first; matrix < range.last; ++matrix)
+    elements += matrices_[matrix].count() - intersection(matrices_[matrix], shards_.padded_shard(to)).count();
+  return elements;
+}
+
+}  // namespace llmtrain
