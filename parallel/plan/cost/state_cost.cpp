@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "parallel/plan/cost/muon_cost.h"
 #include "parallel/plan/cost/state_transfers.h"
 
 namespace llmtrain {
@@ -86,7 +87,7 @@ double update_seconds(const CostContext& context, std::size_t rank) {
   for (std::size_t stage = rank; stage < partition.stages.size();
        stage += static_cast<std::size_t>(context.mesh().pipeline)) {
     for (const StateGroup& group : partition.groups[stage]) {
-      if (group.is_frozen) continue;
+      if (group.is_frozen || group.is_muon) continue;
       (group.kind == Kind::experts ? experts : dense) += static_cast<double>(group.elements());
     }
     // Counts whole tensors: every rank launches the same kernels, however small its shards.
@@ -163,9 +164,9 @@ double optimizer_bytes_per_parameter(const PrecisionRecipe& precision) {
 
 std::vector<double> optimizer_seconds(const CostContext& context) {
   const std::vector<TensorGradientShare> shares = tensor_gradient_shares(context.partition);
-  std::vector<double> seconds;
+  std::vector<double> seconds = muon_seconds(context);
   for (std::size_t rank = 0; rank < shares.size(); ++rank)
-    seconds.push_back(update_seconds(context, rank) + tensor_gradient_seconds(context, shares[rank]));
+    seconds[rank] += update_seconds(context, rank) + tensor_gradient_seconds(context, shares[rank]);
   // Only the ends of the pipeline hold the tied embedding.
   if (const double bytes = shared_embedding_bytes(context.partition); bytes > 0) {
     const double exchange = context.collectives.all_reduce(bytes, shared_embedding_group(context.mesh()));

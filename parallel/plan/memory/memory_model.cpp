@@ -5,6 +5,7 @@
 
 #include "core/graph/graph.h"
 #include "core/graph/operators.h"
+#include "parallel/plan/cost/muon_cost.h"
 
 namespace llmtrain {
 namespace {
@@ -272,6 +273,7 @@ StepMemory make_step_memory(const Partition& partition, KernelSet kernels, const
   // On one rank a tied head adds its weight's gradient into the embedding's, which belongs to the first stage.
   memory.head_adds_to_first = partition.recipe.model.tie_embeddings && partition.mesh.pipeline == 1 &&
                               !partition.graph->logits_weight().is_frozen;
+  memory.optimizer_workspace = muon_workspace(partition, kernels);
   // Not per stage: these exist once per process.
   memory.rank[Category::framework] = framework_bytes(kernels);
   memory.rank[Category::communication] = communicator_bytes(kernels, partition.mesh);
