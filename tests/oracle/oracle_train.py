@@ -7,6 +7,7 @@ import numpy
 import torch
 from torch.nn import functional
 
+from muon import MuonAndAdamW, is_matrix
 from reference_model import ReferenceModel
 
 
@@ -26,15 +27,22 @@ def learning_rate(recipe, step):
 
 
 def make_optimizer(model, recipe):
-    """AdamW that decays weight matrices and embeddings, not biases, norms or learned positions."""
-    options = {"beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "weight_decay": 0.1,
+    """AdamW that decays weight matrices and embeddings, not biases, norms or learned positions; or Muon beside it."""
+    options = {"name": "adamw", "beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "weight_decay": 0.1,
                **recipe["training"].get("optimizer", {})}
-    decayed, others = [], []
+    decayed, others, matrices = [], [], []
     for name, parameter in model.named_parameters():
+        if options["name"] == "muon" and is_matrix(name, parameter):
+            matrices += [parameter] if parameter.requires_grad else []
+            continue
         decays = parameter.dim() >= 2 and name != "embedding.position.weight"
         (decayed if decays else others).append(parameter)
     groups = [{"params": decayed, "weight_decay": options["weight_decay"]}, {"params": others, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, betas=(options["beta1"], options["beta2"]), eps=options["eps"])
+    adamw = torch.optim.AdamW(groups, betas=(options["beta1"], options["beta2"]), eps=options["eps"])
+    if options["name"] == "adamw":
+        return adamw
+    muon = {"momentum": 0.95, "nesterov": True, "steps": 5, "scale": "match_rms_adamw", **options.get("muon", {})}
+    return MuonAndAdamW(matrices, adamw, options, muon)
 
 
 def freeze(model, patterns):
