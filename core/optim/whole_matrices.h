@@ -24,9 +24,9 @@ class WholeMatrices {
   // Receives elements of the result, flat, as they are from `begin` on in the flat memory.
   using Write = std::function<void(std::int64_t begin, const at::Tensor& values)>;
 
-  // Transforms each matrix of which the flat memory holds elements. Every rank with a part of a matrix transforms the
-  // whole of it and so has the same bits. An element is read before it is written. Collective over the ranks that hold
-  // the other parts; blocks.
+  // Transforms each matrix of which the flat memory holds elements, as a whole wherever its parts are, so that every
+  // layout has the same bits. What is read stays the same until all is written. Collective over the ranks that hold the
+  // other parts; blocks.
   virtual void for_each(const Read& read, const Transform& transform, const Write& write) const = 0;
 };
 

@@ -24,7 +24,14 @@ std::vector<FlatInterval> matrices_of(const Graph& graph, const StateGroup& grou
 
 MatrixCuts::MatrixCuts(std::vector<FlatInterval> matrices, FlatShards shards)
     : matrices_(std::move(matrices)), shards_(shards) {
-  for (std::size_t matrix = 0; matrix < matrices_.size(); ++matrix) has_cuts_ = has_cuts_ || is_cut(matrix);
+  std::vector<std::int64_t> work(static_cast<std::size_t>(shards_.ranks));  // elements
+  for (std::size_t matrix = 0; matrix < matrices_.size(); ++matrix) {
+    const auto first = work.begin() + first_shard(matrix), last = work.begin() + last_shard(matrix);
+    const auto least = std::min_element(first, last + 1);
+    *least += matrices_[matrix].count();
+    homes_.push_back(least - work.begin());
+    has_cuts_ = has_cuts_ || first != last;
+  }
 }
 
 MatrixCuts::Range MatrixCuts::touched_by(std::int64_t shard) const {
@@ -36,29 +43,30 @@ MatrixCuts::Range MatrixCuts::touched_by(std::int64_t shard) const {
   return {static_cast<std::size_t>(first - matrices_.begin()), static_cast<std::size_t>(last - matrices_.begin())};
 }
 
+std::vector<std::size_t> MatrixCuts::at_home(std::int64_t shard, Those those) const {
+  std::vector<std::size_t> list;
+  const Range range = touched_by(shard);
+  for (std::size_t matrix = range.first; matrix < range.last; ++matrix)
+    if (homes_[matrix] == shard && is_cut(matrix) == (those == Those::cut)) list.push_back(matrix);
+  return list;
+}
+
 std::vector<FlatInterval> MatrixCuts::sent(std::int64_t from, std::int64_t to) const {
   std::vector<FlatInterval> intervals;
   const Range range = touched_by(from);
   for (std::size_t matrix = range.first; matrix < range.last; ++matrix)
-    if (shard_of_first(matrix) <= to && to <= shard_of_last(matrix))
+    if (from != to && homes_[matrix] == to)
       intervals.push_back(intersection(matrices_[matrix], shards_.padded_shard(from)));
   return intervals;
 }
 
-std::int64_t MatrixCuts::sent_elements(std::int64_t from) const {
+std::int64_t MatrixCuts::exchanged_elements(std::int64_t shard) const {
   std::int64_t elements = 0;
-  const Range range = touched_by(from);
-  for (std::size_t matrix = range.first; matrix < range.last; ++matrix)
-    elements += intersection(matrices_[matrix], shards_.padded_shard(from)).count() *
-                (shard_of_last(matrix) - shard_of_first(matrix));
-  return elements;
-}
-
-std::int64_t MatrixCuts::received_elements(std::int64_t to) const {
-  std::int64_t elements = 0;
-  const Range range = touched_by(to);
-  for (std::size_t matrix = range.first; matrix < range.last; ++matrix)
-    elements += matrices_[matrix].count() - intersection(matrices_[matrix], shards_.padded_shard(to)).count();
+  const Range range = touched_by(shard);
+  for (std::size_t matrix = range.first; matrix < range.last; ++matrix) {
+    const std::int64_t own = intersection(matrices_[matrix], shards_.padded_shard(shard)).count();
+    elements += homes_[matrix] == shard ? matrices_[matrix].count() - own : own;
+  }
   return elements;
 }
 

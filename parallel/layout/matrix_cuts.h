@@ -17,33 +17,38 @@ std::int64_t local_matrices(const Parameter& parameter, const ShardDegrees& degr
 // The matrices of a group's flat memory on one rank, in its order. The group's parameters are matrices.
 std::vector<FlatInterval> matrices_of(const Graph& graph, const StateGroup& group, const ShardDegrees& degrees);
 
-// Matrices that the ends of ZeRO's shards cut, and what the ranks of the shards send each other so that each which owns
-// a part of a matrix has all of it. Muon's update needs that; elementwise updates do not.
+// Matrices that the ends of ZeRO's shards cut. An update that needs whole matrices is made once for each: on the rank
+// of one of the shards that have elements of it, the matrix's home, to which the others send theirs and which sends the
+// results back. Homes are chosen so that shards have about equally many elements to work on.
 class MatrixCuts {
  public:
   // `matrices` are ascending and do not overlap.
   MatrixCuts(std::vector<FlatInterval> matrices, FlatShards shards);
 
   const std::vector<FlatInterval>& matrices() const { return matrices_; }
+  bool is_cut(std::size_t matrix) const { return first_shard(matrix) != last_shard(matrix); }
+  // Whether any is.
+  bool has_cuts() const { return has_cuts_; }
+  // Indices of the matrices whose home is a shard, ascending: those that it has all of, or the cut ones.
+  enum class Those { whole, cut };
+  std::vector<std::size_t> at_home(std::int64_t shard, Those those) const;
+  // What one shard's rank sends to another, at whose home the matrices are, ascending. Results go the other way.
+  std::vector<FlatInterval> sent(std::int64_t from, std::int64_t to) const;
+  // How many elements a shard's rank sends to all others, and as many it receives: parts of matrices and results.
+  std::int64_t exchanged_elements(std::int64_t shard) const;
+
+ private:
   // Indices [first, last) of the matrices of which a shard has elements.
   struct Range {
     std::size_t first = 0, last = 0;
   };
   Range touched_by(std::int64_t shard) const;
-  bool is_cut(std::size_t matrix) const { return shard_of_first(matrix) != shard_of_last(matrix); }
-  // Whether any is.
-  bool has_cuts() const { return has_cuts_; }
-  // What one shard's rank sends another's, ascending; how many elements it sends to and receives from all others.
-  std::vector<FlatInterval> sent(std::int64_t from, std::int64_t to) const;
-  std::int64_t sent_elements(std::int64_t from) const;
-  std::int64_t received_elements(std::int64_t to) const;
-
- private:
-  std::int64_t shard_of_first(std::size_t matrix) const { return matrices_[matrix].begin / shards_.part(); }
-  std::int64_t shard_of_last(std::size_t matrix) const { return (matrices_[matrix].end - 1) / shards_.part(); }
+  std::int64_t first_shard(std::size_t matrix) const { return matrices_[matrix].begin / shards_.part(); }
+  std::int64_t last_shard(std::size_t matrix) const { return (matrices_[matrix].end - 1) / shards_.part(); }
 
   std::vector<FlatInterval> matrices_;
   FlatShards shards_;
+  std::vector<std::int64_t> homes_;  // by matrix
   bool has_cuts_ = false;
 };
 

@@ -31,6 +31,11 @@ at::Tensor RowParallel::scatter_sum_rows(const at::Tensor& whole) const {
   return part;
 }
 
+void RowParallel::exchange(const at::Tensor& sent, std::span<const std::int64_t> input, const at::Tensor& received,
+                           std::span<const std::int64_t> output) const {
+  communicator_->all_to_all_v(group_, purpose_, array_of(sent), array_of(received), {input, output}).wait();
+}
+
 MixtureParallel::MixtureParallel(Communicator& communicator, const Layout& layout)
     : overlap_(layout.recipe().parallel.expert_overlap) {
   if (!layout.recipe().model.moe) return;

@@ -26,6 +26,9 @@ class RowParallel final : public RowRanks {
   std::int64_t position() const override { return group_.position(); }
   at::Tensor gather_rows(const at::Tensor& part) const override;
   at::Tensor scatter_sum_rows(const at::Tensor& whole) const override;
+  // Sends `input[p]` consecutive elements to each position p, and receives `output[p]` from it. Blocks.
+  void exchange(const at::Tensor& sent, std::span<const std::int64_t> input, const at::Tensor& received,
+                std::span<const std::int64_t> output) const;
 
  private:
   Communicator* communicator_;
@@ -42,6 +45,8 @@ class MixtureParallel {
 
   // Valid as long as this object.
   MixtureRanks ranks() const;
+  // The ranks that split the matrices of this rank's experts; none where it has all of them.
+  const std::optional<RowParallel>& features() const { return features_; }
 
  private:
   std::shared_ptr<const ExpertRanks> experts_;

@@ -87,8 +87,9 @@ class TensorParallel final : public TensorRanks {
   at::Tensor scatter_sum_rows(const at::Tensor& whole) const override;
   // Sums in place over the ranks with the same key-value heads.
   void sum_copies(const at::Tensor& x) const;
-  // The group itself, to agree on scales.
+  // The group itself, to agree on scales, and to exchange parts of matrices.
   TensorParts parts() const;
+  RowParallel row_ranks() const { return {*communicator_, group_, Purpose::tensor_parallel}; }
 
  private:
   Communicator* communicator_;

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "core/graph/graph.h"
@@ -22,9 +24,9 @@ namespace llmtrain {
 // The matrices of one group of a stage's parameters, of which a rank may own a part: under ZeRO a range of the rows and
 // columns in memory, on tensor ranks some rows or columns. Each routed expert's matrices are matrices of their own.
 //
-// Ranks whose ZeRO shards share matrices send each other their parts of these (MatrixCuts), all at once and while other
-// matrices are transformed; tensor ranks gather one matrix at a time, of which each then transforms the whole. So what
-// this needs beside flat memory is one matrix, and the parts of the two that the ends of a shard cut.
+// Each matrix is transformed once among the ranks that share it. Those whose ZeRO shards cut it send their parts to its
+// home (MatrixCuts), all at once and while other matrices are transformed. Tensor ranks take as many matrices as they
+// are, one each, of which the others send them their parts. Results go back the same way.
 class ShardedMatrices final : public WholeMatrices {
  public:
   // Flat memory is that of the elements `owned` by this rank. The graph must outlive this.
@@ -42,29 +44,33 @@ class ShardedMatrices final : public WholeMatrices {
     std::int64_t rows = 0, columns = 0;  // of the whole matrix
     std::vector<Box> boxes;              // by the position of the ranks that split it
   };
-  // What other ranks have of this rank's matrices: on its way until the handle is done.
+  // Parts of cut matrices, on their way to the matrices' homes until the handle is done.
   struct CutParts {
-    struct Received {
-      FlatInterval elements;   // of the store
-      std::int64_t begin = 0;  // in `received`
-    };
-    std::vector<Received> received_parts;
+    std::vector<std::int64_t> input, output;  // elements sent to and received from each shard's rank
     at::Tensor sent, received;
     Handle handle;  // last: it is done with the tensors' memory before they go
   };
+  // A matrix as this rank has it without ZeRO, flat: what is transformed, and the result.
+  using Local = std::function<at::Tensor(std::size_t matrix)>;
+  using Take = std::function<void(std::size_t matrix, const at::Tensor& result)>;
 
+  const FlatInterval& elements(std::size_t matrix) const { return cuts_.matrices()[matrix]; }
+  // Calls visit(shard, elements) for what this rank sends to the homes of other shards, or receives at its own.
+  enum class Way { to_homes, here };
+  void for_parts(Way way, const std::function<void(std::size_t shard, const FlatInterval&)>& visit) const;
   CutParts start_exchange(const Read& read) const;
-  // A cut matrix as this rank would hold it without ZeRO, flat.
   at::Tensor joined(std::size_t matrix, const CutParts& cut, const Read& read) const;
-  // The whole matrix [rows, columns] from such a one.
-  at::Tensor gathered(const at::Tensor& local, const Parts& parts) const;
-  void transform_matrix(std::size_t matrix, const at::Tensor& local, const Transform& transform,
-                        const Write& write) const;
+  void return_results(CutParts cut, const std::vector<at::Tensor>& results, const Write& write) const;
+  void transform_each(std::span<const std::size_t> matrices, const Local& local, const Transform& transform,
+                      const Take& take) const;
+  void transform_batch(std::span<const std::size_t> batch, const Local& local, const Transform& transform,
+                       const Take& take) const;
+  // Of a split matrix, whose parts follow each other by position: the whole transformed, as such parts again.
+  at::Tensor transformed(std::size_t matrix, const at::Tensor& parts, const Transform& transform) const;
 
   DataParallel data_;
   std::int64_t shard_;
-  std::int64_t position_ = 0;                                 // among the ranks that split a matrix
-  std::function<at::Tensor(const at::Tensor& part)> gather_;  // their parts, by position; none where it is whole
+  std::optional<RowParallel> splits_;  // the ranks that split a matrix; none where it is whole
   FlatInterval owned_;
   MatrixCuts cuts_;
   std::vector<Parts> parts_;           // by the store's ranges

@@ -211,24 +211,14 @@ void add_tensor_gradients(Table& table) {
       Purpose::expert);
 }
 
-// Of matrices that Muon trains, once per step: between ZeRO's shards, and over tensor ranks.
+// Of matrices that Muon trains, once per step: between ZeRO's shards, and between tensor ranks.
 void add_muon(Table& table) {
-  const CostContext& context = table.context();
-  const Mesh& mesh = context.mesh();
-  const std::vector<MuonTraffic> traffic = muon_traffic(context.partition);
-  for (std::size_t rank = 0; rank < traffic.size(); ++rank) {
-    const auto exchange = [&](std::string_view tensors, const RankGroup& ranks, double sent) {
-      if (ranks.ranks > 1)
-        table.add(Collective::all_to_all, Purpose::data_parallel, tensors, ranks, rank, all_to_all_bytes(sent, ranks));
-    };
-    exchange("cut matrices", shard_group(mesh), traffic[rank].cut);
-    exchange("cut expert matrices", expert_shard_group(mesh), traffic[rank].expert_cut);
-    const auto gather = [&](std::string_view tensors, const RankGroup& ranks, double bytes) {
-      table.add(Collective::all_gather, Purpose::tensor_parallel, tensors, ranks, rank, bytes);
-    };
-    gather("split matrices", tensor_group(mesh), traffic[rank].gathered);
-    gather("split expert matrices", expert_tensor_group(mesh), traffic[rank].expert_gathered);
-  }
+  const std::vector<MuonTraffic> traffic = muon_traffic(table.context().partition);
+  for (const MuonExchange& exchange : muon_exchanges(table.context()))
+    for (std::size_t rank = 0; rank < traffic.size(); ++rank)
+      if (const double sent = traffic[rank].*exchange.sent; sent > 0)
+        table.add(Collective::all_to_all, exchange.purpose, exchange.tensors, exchange.ranks, rank,
+                  all_to_all_bytes(sent, exchange.ranks));
 }
 
 // Every stage but the last sends activations to the next one and receives their gradients, which it gathers.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 
 #include "core/graph/sharding.h"
 #include "parallel/layout/matrix_cuts.h"
@@ -31,8 +32,8 @@ class GroupMatrices {
   GroupMatrices(const Partition& partition, const StateGroup& group)
       : cuts_(matrices_of(*partition.graph, group, shard_degrees(partition.mesh)), group.flat()),
         shards_(group.zero_stage > 0 ? group.shards.ranks : 1),
-        splits_(
-            static_cast<double>(group.kind == Kind::experts ? partition.mesh.expert_tensor : partition.mesh.tensor)) {
+        splits_(static_cast<std::size_t>(group.kind == Kind::experts ? partition.mesh.expert_tensor
+                                                                     : partition.mesh.tensor)) {
     for (std::size_t i = 0; i < group.parameters.size(); ++i) {
       const Parameter& parameter = partition.graph->parameters[group.parameters[i]];
       const std::int64_t count = local_matrices(parameter, shard_degrees(partition.mesh));
@@ -44,36 +45,58 @@ class GroupMatrices {
   }
 
   std::int64_t shards() const { return shards_; }
-  // How many ranks hold parts of a matrix before ZeRO.
-  double splits() const { return splits_; }
-  double cut_bytes(std::int64_t shard) const { return exact_bytes * static_cast<double>(cuts_.sent_elements(shard)); }
-  double gathered_bytes(std::int64_t shard) const {
-    return splits_ > 1 ? sum(shard, [this](const MatrixSize& size) { return exact_bytes * size.local * splits_; }) : 0;
+  // The ranks that hold parts of a matrix before ZeRO.
+  std::size_t splits() const { return splits_; }
+  double cut_bytes(std::int64_t shard) const {
+    return exact_bytes * static_cast<double>(cuts_.exchanged_elements(shard));
   }
-  // Of the matrices of which a shard has elements.
+  // Calls visit(matrices) for those that the ranks of a shard work on at a time, one each.
+  template <class Visit>
+  void for_batches(std::int64_t shard, Visit visit) const {
+    for (const auto those : {MatrixCuts::Those::whole, MatrixCuts::Those::cut}) {
+      const std::vector<std::size_t> matrices = cuts_.at_home(shard, those);
+      for (std::size_t first = 0; first < matrices.size(); first += splits_)
+        visit(std::span(matrices).subspan(first, std::min(splits_, matrices.size() - first)));
+    }
+  }
+  // Of each rank of a shard, added to `sent`: its parts of the matrices that others work on, and their results.
+  void add_split_bytes(std::int64_t shard, std::span<double> sent) const {
+    if (splits_ == 1) return;
+    for_batches(shard, [&](std::span<const std::size_t> matrices) {
+      double all = 0;
+      for (const std::size_t matrix : matrices) all += exact_bytes * sizes_[matrix].local;
+      for (std::size_t position = 0; position < splits_; ++position) {
+        const double own = position < matrices.size() ? exact_bytes * sizes_[matrices[position]].local : 0;
+        sent[position] += all - own + static_cast<double>(splits_ - 1) * own;
+      }
+    });
+  }
+  // The sum over a shard's batches of the largest value in each.
   template <class Value>
   double sum(std::int64_t shard, Value value) const {
     double all = 0;
-    const MatrixCuts::Range range = cuts_.touched_by(shard);
-    for (std::size_t matrix = range.first; matrix < range.last; ++matrix) all += value(sizes_[matrix]);
+    for_batches(shard, [&](std::span<const std::size_t> matrices) { all += largest_of(matrices, value); });
     return all;
   }
   template <class Value>
   double largest(std::int64_t shard, Value value) const {
     double most = 0;
-    const MatrixCuts::Range range = cuts_.touched_by(shard);
-    for (std::size_t matrix = range.first; matrix < range.last; ++matrix) most = std::max(most, value(sizes_[matrix]));
+    for_batches(shard,
+                [&](std::span<const std::size_t> matrices) { most = std::max(most, largest_of(matrices, value)); });
     return most;
-  }
-  // What a rank keeps for and of the others while it transforms its own matrices.
-  double exchanged_bytes(std::int64_t shard) const {
-    return cut_bytes(shard) + exact_bytes * static_cast<double>(cuts_.received_elements(shard));
   }
 
  private:
+  template <class Value>
+  double largest_of(std::span<const std::size_t> matrices, Value value) const {
+    double most = 0;
+    for (const std::size_t matrix : matrices) most = std::max(most, value(sizes_[matrix]));
+    return most;
+  }
+
   MatrixCuts cuts_;
   std::int64_t shards_;
-  double splits_;
+  std::size_t splits_;
   std::vector<MatrixSize> sizes_;
 };
 
@@ -85,16 +108,19 @@ void for_groups(const Partition& partition, Visit visit) {
       if (group.is_muon) visit(partition.rank_of(stage), group);
 }
 
-// Adds what shards have to those of a pipeline rank; shards of one kind of group are on the same ranks.
-void add_shards(std::vector<double>& all, const GroupMatrices& matrices,
-                double (GroupMatrices::*value)(std::int64_t) const) {
-  all.resize(std::max(all.size(), static_cast<std::size_t>(matrices.shards())));
-  for (std::int64_t shard = 0; shard < matrices.shards(); ++shard)
-    all[static_cast<std::size_t>(shard)] += (matrices.*value)(shard);
+// Of the ranks that share a stage's states, by shard and within it by position among those that split matrices.
+void add_sent(const GroupMatrices& matrices, std::vector<double>& cut, std::vector<double>& split) {
+  const auto shards = static_cast<std::size_t>(matrices.shards()), splits = matrices.splits();
+  cut.resize(std::max(cut.size(), shards));
+  split.resize(std::max(split.size(), shards * splits));
+  for (std::size_t shard = 0; shard < shards; ++shard) {
+    cut[shard] += matrices.cut_bytes(static_cast<std::int64_t>(shard));
+    matrices.add_split_bytes(static_cast<std::int64_t>(shard), std::span(split).subspan(shard * splits, splits));
+  }
 }
 
-double most_of(const std::vector<double>& shards) {
-  return shards.empty() ? 0 : *std::max_element(shards.begin(), shards.end());
+double most_of(const std::vector<double>& values) {
+  return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
 }
 
 // The three products of a step, and its passes over memory: of the polynomial in the Gram matrix, and of the sum.
@@ -120,50 +146,50 @@ Roofline product_roofline(const CostContext& context) {
   return {context.profile, is_gpu ? DataType::bf16 : DataType::fp32};
 }
 
-RankGroup shard_ranks(const CostContext& context, bool of_experts) {
-  return of_experts ? expert_shard_group(context.mesh()) : shard_group(context.mesh());
-}
-
 double traffic_seconds(const CostContext& context, const MuonTraffic& traffic) {
-  const CollectiveCost& collectives = context.collectives;
-  const auto exchange = [&](double sent, bool of_experts) {
-    const RankGroup ranks = shard_ranks(context, of_experts);
-    return sent > 0 ? collectives.all_to_all(all_to_all_bytes(sent, ranks), ranks) : 0;
-  };
-  return exchange(traffic.cut, false) + exchange(traffic.expert_cut, true) +
-         collectives.all_gather(traffic.gathered, tensor_group(context.mesh())) +
-         collectives.all_gather(traffic.expert_gathered, expert_tensor_group(context.mesh()));
+  double seconds = 0;
+  for (const MuonExchange& exchange : muon_exchanges(context))
+    if (const double sent = traffic.*exchange.sent; sent > 0)
+      seconds += context.collectives.all_to_all(all_to_all_bytes(sent, exchange.ranks), exchange.ranks);
+  return seconds;
 }
 
 }  // namespace
 
+std::vector<MuonTraffic> muon_traffic(const Partition& partition) {
+  struct Sent {
+    std::vector<double> cut, split, expert_cut, expert_split;
+  };
+  std::vector<Sent> by_rank(static_cast<std::size_t>(partition.mesh.pipeline));
+  for_groups(partition, [&](std::size_t rank, const StateGroup& group) {
+    Sent& sent = by_rank[rank];
+    const bool is_experts = group.kind == Kind::experts;
+    add_sent(GroupMatrices(partition, group), is_experts ? sent.expert_cut : sent.cut,
+             is_experts ? sent.expert_split : sent.split);
+  });
+  std::vector<MuonTraffic> traffic;
+  for (const Sent& sent : by_rank)
+    traffic.push_back({most_of(sent.cut), most_of(sent.split), most_of(sent.expert_cut), most_of(sent.expert_split)});
+  return traffic;
+}
+
+std::vector<MuonExchange> muon_exchanges(const CostContext& context) {
+  const Mesh& mesh = context.mesh();
+  std::vector<MuonExchange> exchanges{
+      {&MuonTraffic::cut, Purpose::data_parallel, "cut matrices", shard_group(mesh)},
+      {&MuonTraffic::split, Purpose::tensor_parallel, "split matrices", tensor_group(mesh)}};
+  // Without experts nothing says that parallel.expert_tensor divides anything.
+  if (!context.recipe().model.moe) return exchanges;
+  exchanges.push_back(
+      {&MuonTraffic::expert_cut, Purpose::data_parallel, "cut expert matrices", expert_shard_group(mesh)});
+  exchanges.push_back(
+      {&MuonTraffic::expert_split, Purpose::tensor_parallel, "split expert matrices", expert_tensor_group(mesh)});
+  return exchanges;
+}
+
 double all_to_all_bytes(double sent, const RankGroup& ranks) {
   const auto count = static_cast<double>(ranks.ranks);
   return sent * count / (count - 1);
-}
-
-double orthogonalize_flops(double rows, double columns, double steps) {
-  const double s = std::min(rows, columns), l = std::max(rows, columns);
-  return steps * (4 * s * s * l + 2 * s * s * s);
-}
-
-std::vector<MuonTraffic> muon_traffic(const Partition& partition) {
-  struct Shards {
-    std::vector<double> cut, gathered, expert_cut, expert_gathered;
-  };
-  std::vector<Shards> by_rank(static_cast<std::size_t>(partition.mesh.pipeline));
-  for_groups(partition, [&](std::size_t rank, const StateGroup& group) {
-    const GroupMatrices matrices(partition, group);
-    const bool of_experts = group.kind == Kind::experts;
-    Shards& shards = by_rank[rank];
-    add_shards(of_experts ? shards.expert_cut : shards.cut, matrices, &GroupMatrices::cut_bytes);
-    add_shards(of_experts ? shards.expert_gathered : shards.gathered, matrices, &GroupMatrices::gathered_bytes);
-  });
-  std::vector<MuonTraffic> traffic;
-  for (const Shards& shards : by_rank)
-    traffic.push_back(
-        {most_of(shards.cut), most_of(shards.gathered), most_of(shards.expert_cut), most_of(shards.expert_gathered)});
-  return traffic;
 }
 
 double muon_workspace(const Partition& partition, KernelSet kernels) {
@@ -171,21 +197,25 @@ double muon_workspace(const Partition& partition, KernelSet kernels) {
   double most = 0;
   for_groups(partition, [&](std::size_t, const StateGroup& group) {
     const GroupMatrices matrices(partition, group);
-    // What is orthogonalised, on tensor ranks also the whole of it, two iterates and the polynomial in the Gram matrix.
+    // What is orthogonalised, with tensor ranks also the parts that are sent and received of it; two iterates and the
+    // polynomial in the Gram matrix.
+    const double copies = matrices.splits() > 1 ? 3 : 1;
     const auto of_matrix = [&](const MatrixSize& size) {
-      return exact_bytes * (size.local + (matrices.splits() > 1 ? size.whole() : 0)) +
-             product * (2 * size.whole() + size.shorter() * size.shorter());
+      return copies * exact_bytes * size.whole() + product * (2 * size.whole() + size.shorter() * size.shorter());
     };
+    // Parts that are sent and received, and of the latter the whole matrices or their results.
     for (std::int64_t shard = 0; shard < matrices.shards(); ++shard)
-      most = std::max(most, matrices.exchanged_bytes(shard) + matrices.largest(shard, of_matrix));
+      most = std::max(most, 2 * matrices.cut_bytes(shard) + matrices.largest(shard, of_matrix));
   });
   return most;
 }
 
 std::vector<double> muon_seconds(const CostContext& context) {
   const Roofline roofline = product_roofline(context);
-  const double steps = static_cast<double>(context.recipe().training.optimizer.muon.steps);
-  std::vector<double> seconds(static_cast<std::size_t>(context.mesh().pipeline));
+  const auto steps = static_cast<double>(context.recipe().training.optimizer.muon.steps);
+  const std::vector<MuonTraffic> traffic = muon_traffic(context.partition);
+  std::vector<double> seconds;
+  for (const MuonTraffic& of_rank : traffic) seconds.push_back(traffic_seconds(context, of_rank));
   for_groups(context.partition, [&](std::size_t rank, const StateGroup& group) {
     const GroupMatrices matrices(context.partition, group);
     const double bytes =
@@ -197,8 +227,6 @@ std::vector<double> muon_seconds(const CostContext& context) {
       }));
     seconds[rank] += slowest + context.roofline.pass(bytes).seconds;
   });
-  const std::vector<MuonTraffic> traffic = muon_traffic(context.partition);
-  for (std::size_t rank = 0; rank < seconds.size(); ++rank) seconds[rank] += traffic_seconds(context, traffic[rank]);
   return seconds;
 }
 

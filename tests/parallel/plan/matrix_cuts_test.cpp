@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -13,24 +14,6 @@ namespace {
 
 using Elements = std::vector<std::int64_t>;
 
-bool owns(const FlatShards& shards, std::int64_t shard, std::int64_t element) {
-  return element / shards.part() == shard;
-}
-
-// Element by element: those of `from` in matrices of which `to` owns an element.
-Elements needed(const std::vector<FlatInterval>& matrices, const FlatShards& shards, std::int64_t from,
-                std::int64_t to) {
-  Elements elements;
-  for (const FlatInterval& matrix : matrices) {
-    bool is_shared = false;
-    for (std::int64_t element = matrix.begin; element < matrix.end; ++element)
-      is_shared = is_shared || owns(shards, to, element);
-    for (std::int64_t element = matrix.begin; is_shared && element < matrix.end; ++element)
-      if (owns(shards, from, element)) elements.push_back(element);
-  }
-  return elements;
-}
-
 Elements listed(const std::vector<FlatInterval>& intervals) {
   Elements elements;
   for (const FlatInterval& interval : intervals)
@@ -38,40 +21,60 @@ Elements listed(const std::vector<FlatInterval>& intervals) {
   return elements;
 }
 
-void check(const std::vector<FlatInterval>& matrices, const FlatShards& shards) {
-  const MatrixCuts cuts(matrices, shards);
-  std::int64_t all = 0;
-  for (std::int64_t from = 0; from < shards.ranks; ++from) {
-    std::int64_t to_others = 0, from_others = 0;
-    for (std::int64_t to = 0; to < shards.ranks; ++to) {
-      if (to == from) continue;
-      const Elements expected = needed(matrices, shards, from, to);
-      CHECK(listed(cuts.sent(from, to)) == expected);
-      to_others += static_cast<std::int64_t>(expected.size());
-      from_others += static_cast<std::int64_t>(needed(matrices, shards, to, from).size());
-    }
-    CHECK(cuts.sent_elements(from) == to_others);
-    CHECK(cuts.received_elements(from) == from_others);
-    all += to_others;
-    for (std::size_t matrix = 0; matrix < matrices.size(); ++matrix) {
-      bool is_touched = false;
-      for (std::int64_t element = matrices[matrix].begin; element < matrices[matrix].end; ++element)
-        is_touched = is_touched || owns(shards, from, element);
-      const MatrixCuts::Range range = cuts.touched_by(from);
-      CHECK((range.first <= matrix && matrix < range.last) == is_touched);
+// The shard at whose home a matrix is, which has elements of it; checks that there is one.
+std::int64_t home_of(const MatrixCuts& cuts, const FlatShards& shards, std::size_t matrix) {
+  std::vector<std::int64_t> homes;
+  for (std::int64_t shard = 0; shard < shards.ranks; ++shard) {
+    for (const auto those : {MatrixCuts::Those::whole, MatrixCuts::Those::cut}) {
+      const std::vector<std::size_t> list = cuts.at_home(shard, those);
+      if (std::find(list.begin(), list.end(), matrix) == list.end()) continue;
+      homes.push_back(shard);
+      CHECK(cuts.is_cut(matrix) == (those == MatrixCuts::Those::cut));
     }
   }
-  CHECK(cuts.has_cuts() == (all > 0));
+  REQUIRE(homes.size() == 1);
+  return homes.front();
+}
+
+void check(const std::vector<FlatInterval>& matrices, const FlatShards& shards) {
+  const MatrixCuts cuts(matrices, shards);
+  // Element by element: from its owner to the home of its matrix.
+  std::map<std::pair<std::int64_t, std::int64_t>, Elements> sent;
+  for (std::size_t matrix = 0; matrix < matrices.size(); ++matrix) {
+    const std::int64_t home = home_of(cuts, shards, matrix);
+    bool is_part_here = false;
+    for (std::int64_t element = matrices[matrix].begin; element < matrices[matrix].end; ++element) {
+      const std::int64_t owner = element / shards.part();
+      if (owner != home) sent[{owner, home}].push_back(element);
+      is_part_here = is_part_here || owner == home;
+    }
+    CHECK(is_part_here);
+  }
+  CHECK(cuts.has_cuts() == !sent.empty());
+  for (std::int64_t from = 0; from < shards.ranks; ++from) {
+    std::size_t exchanged = 0;
+    for (std::int64_t to = 0; to < shards.ranks; ++to) {
+      CHECK(listed(cuts.sent(from, to)) == sent[{from, to}]);
+      exchanged += sent[{from, to}].size() + sent[{to, from}].size();
+    }
+    CHECK(cuts.exchanged_elements(from) == static_cast<std::int64_t>(exchanged));
+  }
 }
 
 }  // namespace
 
-TEST_CASE("shards send each other what they lack of the matrices that they share, and no more", "[layout]") {
+TEST_CASE("shards send what they have of cut matrices to their homes, and no more", "[layout]") {
   const std::vector<FlatInterval> matrices{{0, 8}, {8, 25}, {25, 30}, {30, 36}};
   for (const std::int64_t ranks : {1, 2, 3, 4, 5, 9, 40}) check(matrices, {36, ranks});
   // One that ends where a matrix does, and one of padding alone.
   check({{0, 9}, {9, 18}}, {18, 2});
   check({{0, 6}}, {6, 4});
+}
+
+TEST_CASE("shards have about equally much work on the matrices that they share", "[layout]") {
+  // Three matrices over two shards each: none of them is left to a shard that has one already.
+  const MatrixCuts cuts({{0, 15}, {15, 25}, {25, 40}}, {40, 4});
+  for (const std::int64_t shard : {0, 1, 2}) CHECK(cuts.at_home(shard, MatrixCuts::Those::cut).size() == 1);
 }
 
 TEST_CASE("every expert's matrix is a matrix of its own", "[layout]") {
