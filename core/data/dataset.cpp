@@ -10,7 +10,10 @@
 #include <stdexcept>
 
 #include "core/base/error.h"
+#include "core/base/progress_lines.h"
 #include "core/base/units.h"
+#include "core/data/file_search.h"
+#include "core/data/vocabulary_rarity.h"
 
 namespace llmtrain {
 namespace {
@@ -53,7 +56,11 @@ std::int64_t sum_over(const std::vector<Source>& sources, Count count) {
 
 Dataset::Dataset(const std::vector<DataSource>& sources, const TextFormat& format, std::int64_t sequence_length,
                  std::int64_t vocab_size, bool shuffle, std::int64_t seed, const std::string& role)
-    : blend_(checked_weights(sources, role)), sequence_length_(sequence_length), shuffle_(shuffle), seed_(seed) {
+    : blend_(checked_weights(sources, role)),
+      sequence_length_(sequence_length),
+      vocab_size_(vocab_size),
+      shuffle_(shuffle),
+      seed_(seed) {
   if (sequence_length < 1 || vocab_size < 1) throw std::invalid_argument("sequence length and vocabulary start at 1");
   // Shared by all sources, as the limit is the process's.
   MappingBudget budget;
@@ -96,8 +103,35 @@ std::int64_t Dataset::files() const {
          sum_over(labelled_, [](const auto& documents) { return documents->files(); });
 }
 
-Dataset::Place Dataset::place_of(std::int64_t position) const {
+void Dataset::order_by_rarity(const TextFormat& format, const DataCache& cache) {
+  const std::string tokenizer = std::to_string(static_cast<int>(format.tokenizer.kind)) +
+                                (format.tokenizer.file.empty() ? "" : versions_of({format.tokenizer.file}));
+  for (std::size_t i = 0; i < sources_.size(); ++i) {
+    const TokenSource& source = sources_[i];
+    const std::string key = fmt::format("vocabulary rarity of {} tokens, tokenizer {}\n{}", sequence_length_, tokenizer,
+                                        versions_of(source.paths()));
+    orders_.push_back(cached_order(cache, fmt::format("vocabulary-rarity-{}", i), key, [&] {
+      ProgressLines lines(fmt::format("vocabulary rarity of {} samples", samples_of(i)));
+      return vocabulary_rarity(source, sequence_length_, vocab_size_, [&](double share) { lines.show(share); });
+    }));
+  }
+}
+
+std::int64_t Dataset::easy_sample(const Blend::Choice& choice, std::int64_t easiest_percent) const {
+  const DifficultyOrder& order = orders_.at(choice.source);
+  const std::int64_t easiest = std::max<std::int64_t>(1, order.samples() * easiest_percent / 100);
+  const std::int64_t rank = choice.take % easiest;
+  if (!shuffle_) return order.sample(rank);
+  const std::uint64_t of_epoch = epoch_key(seed_, choice.source, choice.take / easiest);
+  const auto count = static_cast<std::uint64_t>(easiest);
+  // Of another key than other numbers of samples: a share that grows would otherwise keep a part of its order.
+  const Permutation shuffled(mix_bits(of_epoch + count), count);
+  return order.sample(static_cast<std::int64_t>(shuffled(static_cast<std::uint64_t>(rank))));
+}
+
+Dataset::Place Dataset::place_of(std::int64_t position, std::int64_t easiest_percent) const {
   const Blend::Choice choice = blend_.at(position);
+  if (easiest_percent < 100) return {choice.source, easy_sample(choice, easiest_percent)};
   const std::int64_t samples = samples_of(choice.source);
   const std::int64_t sample = choice.take % samples;
   if (!shuffle_) return {choice.source, sample};
@@ -107,11 +141,11 @@ Dataset::Place Dataset::place_of(std::int64_t position) const {
   return {choice.source, static_cast<std::int64_t>(order(static_cast<std::uint64_t>(sample)))};
 }
 
-void Dataset::read(std::int64_t position, std::span<std::int64_t> tokens) const {
+void Dataset::read(std::int64_t position, std::span<std::int64_t> tokens, std::int64_t easiest_percent) const {
   if (is_labelled() || position < 0 || std::ssize(tokens) != sequence_length_ + 1) {
     throw std::invalid_argument("a sample has a position from 0 and sequence length + 1 tokens");
   }
-  const Place place = place_of(position);
+  const Place place = place_of(position, easiest_percent);
   // Samples do not overlap but for one token: the last target of one is the first input of the next.
   sources_[place.source].read(place.sample * sequence_length_, tokens);
 }

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "core/data/data_cache.h"
+#include "core/data/difficulty_order.h"
 #include "core/data/labelled_documents.h"
 #include "core/data/sample_order.h"
 #include "core/data/token_source.h"
@@ -34,6 +36,11 @@ class Dataset {
   Dataset(const std::vector<DataSource>& sources, const TextFormat& format, std::int64_t sequence_length,
           std::int64_t vocab_size, bool shuffle, std::int64_t seed, const std::string& role);
 
+  // Makes the samples' order of vocabulary rarity, or finds it in the cache; from then on positions can be read from
+  // the easiest samples. Each source has an order of its own, so that weights hold at all times. Not for labelled
+  // samples. Throws what cached_order() does.
+  void order_by_rarity(const TextFormat& format, const DataCache& cache);
+
   // Samples of one pass over all sources: the sum of theirs. With one source, positions 0 … samples() − 1 visit each
   // sample once; a blend repeats samples of a source whose weight exceeds its share.
   std::int64_t samples() const;
@@ -45,7 +52,11 @@ class Dataset {
   bool is_labelled() const { return !labelled_.empty(); }
 
   // Reads sample number `position` of the order (0, 1, 2, … without end) into `tokens`, which holds T + 1 elements.
-  void read(std::int64_t position, std::span<std::int64_t> tokens) const;
+  // With less than 100 percent, behind order_by_rarity(), another order: of a source with n samples it has the n ·
+  // percent / 100 easiest ones alone, rounded down and at least one, each once before any is there again. It is
+  // shuffled anew for each such number, and whenever all of them have been read; without shuffle the easiest come
+  // first.
+  void read(std::int64_t position, std::span<std::int64_t> tokens, std::int64_t easiest_percent = 100) const;
   // The same of a labelled sample of T tokens. With packing it returns its documents, the last of which may be padding;
   // without, nothing.
   std::vector<DocumentRows> read_labelled(std::int64_t position, const LabelledSample& into) const;
@@ -58,14 +69,16 @@ class Dataset {
     std::size_t source = 0;
     std::int64_t sample = 0;
   };
-  Place place_of(std::int64_t position) const;
+  Place place_of(std::int64_t position, std::int64_t easiest_percent = 100) const;
+  std::int64_t easy_sample(const Blend::Choice& choice, std::int64_t easiest_percent) const;
   std::int64_t samples_of(std::size_t source) const;
 
   Blend blend_;
   // One of the two is empty.
   std::vector<TokenSource> sources_;
   std::vector<std::shared_ptr<const LabelledDocuments>> labelled_;
-  std::int64_t sequence_length_;
+  std::vector<DifficultyOrder> orders_;  // of sources_, or empty
+  std::int64_t sequence_length_, vocab_size_;
   bool shuffle_;
   std::int64_t seed_;
 };

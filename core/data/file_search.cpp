@@ -2,6 +2,7 @@
 #include "core/data/file_search.h"
 
 #include <fnmatch.h>
+#include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
 #include <array>
@@ -158,6 +159,17 @@ std::vector<fs::path> find_files(const std::string& path) {
   // A pipe or device has no size and could block.
   const std::string reason = failure ? "cannot be opened: " + failure.message() : "is neither a file nor a folder";
   throw Error(ExitCode::bad_data, "'" + path + "': " + reason);
+}
+
+std::string versions_of(const std::vector<fs::path>& files) {
+  std::string text;
+  for (const fs::path& file : files) {
+    std::error_code size_unknown, time_unknown;
+    const auto size = fs::file_size(file, size_unknown);
+    const auto changed = fs::last_write_time(file, time_unknown).time_since_epoch().count();
+    text += fmt::format("{}\n{} {}\n", file.string(), size_unknown ? 0 : size, time_unknown ? 0 : changed);
+  }
+  return text;
 }
 
 }  // namespace llmtrain

@@ -20,4 +20,8 @@ namespace llmtrain {
 // folder, a folder cannot be listed, or a search finds no usable file.
 std::vector<std::filesystem::path> find_files(const std::string& path);
 
+// The files' paths, sizes and times of change: differs where one of them has been replaced. What cannot be read of a
+// file is 0.
+std::string versions_of(const std::vector<std::filesystem::path>& files);
+
 }  // namespace llmtrain

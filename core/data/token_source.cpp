@@ -149,8 +149,9 @@ void TokenFile::read(std::int64_t first, std::span<std::int64_t> tokens) const {
   });
 }
 
-TokenSource::TokenSource(const std::string& path, TextTokens& text, std::int64_t vocab_size, MappingBudget& budget) {
-  for (const auto& file : find_files(path)) {
+TokenSource::TokenSource(const std::string& path, TextTokens& text, std::int64_t vocab_size, MappingBudget& budget)
+    : paths_(find_files(path)) {
+  for (const auto& file : paths_) {
     files_.emplace_back(file, text, vocab_size, budget);
     starts_.push_back(starts_.back() + files_.back().tokens());
   }

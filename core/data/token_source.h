@@ -72,11 +72,13 @@ class TokenSource {
 
   std::int64_t tokens() const { return starts_.back(); }
   std::int64_t files() const { return static_cast<std::int64_t>(files_.size()); }
+  const std::vector<std::filesystem::path>& paths() const { return paths_; }
 
   // Fills `tokens` with the tokens from `first` on, across files; all of them are in the source.
   void read(std::int64_t first, std::span<std::int64_t> tokens) const;
 
  private:
+  std::vector<std::filesystem::path> paths_;
   std::vector<TokenFile> files_;
   std::vector<std::int64_t> starts_{0};  // where each file begins, and the end
 };

@@ -60,8 +60,19 @@ struct SequenceLengthCurriculum {
   bool operator==(const SequenceLengthCurriculum&) const = default;
 };
 
+// Training begins with the samples of the most frequent tokens (the same paper, as DeepSpeed's fixed_root with the
+// difficulty type "percentile"): core/recipe/easiest_share.h.
+struct VocabularyRarityCurriculum {
+  std::int64_t start = 1;  // percent
+  std::int64_t steps = 0;
+  double degree = 2;
+
+  bool operator==(const VocabularyRarityCurriculum&) const = default;
+};
+
 struct CurriculumRecipe {
   std::optional<SequenceLengthCurriculum> sequence_length;
+  std::optional<VocabularyRarityCurriculum> vocabulary_rarity;
 
   bool operator==(const CurriculumRecipe&) const = default;
 };

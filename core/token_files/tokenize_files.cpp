@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/token_files/tokenize_files.h"
 
-#include <spdlog/fmt/fmt.h>
-
 #include <algorithm>
 #include <chrono>
 #include <deque>
@@ -15,6 +13,7 @@
 #include "core/base/file.h"
 #include "core/base/hash.h"
 #include "core/data/documents.h"
+#include "core/data/file_search.h"
 #include "core/tokenizer/encode_document.h"
 
 namespace llmtrain {
@@ -137,16 +136,10 @@ std::string hash_of_tokenizer(const TokenizerRecipe& tokenizer) {
 }  // namespace
 
 JobDescription description_of(const TokenizeJob& job, const TokenizerRecipe& tokenizer, const std::string& format) {
-  std::string files;
-  for (const auto& file : job.files) {
-    std::error_code unknown;
-    const auto changed = std::filesystem::last_write_time(file, unknown).time_since_epoch().count();
-    files += fmt::format("{}\n{} {}\n", file.string(), packed_bytes(file), changed);
-  }
   return {{"tokenizer", hash_of_tokenizer(tokenizer)},
           {"format", format},
           {"key", job.key},
-          {"list of texts", hash_of(files)}};
+          {"list of texts", hash_of(versions_of(job.files))}};
 }
 
 TokenizeProgress tokenize_files(const TokenizeJob& job, const Tokenizer& tokenizer, TokenFileWriter& writer,

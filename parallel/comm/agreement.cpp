@@ -2,7 +2,9 @@
 #include "parallel/comm/agreement.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
+#include <future>
 
 #include "core/base/host_memory.h"
 
@@ -70,6 +72,20 @@ std::optional<Error> first_failure(Communicator& communicator, const std::option
   // The lowest failing rank speaks, so that all ranks throw the same message.
   const std::string message = share_text(communicator, own ? own->what() : "", failed);
   return Error(static_cast<ExitCode>(*code), (failed > 0 ? "rank " + std::to_string(failed) + ": " : "") + message);
+}
+
+void run_on_first(Communicator& communicator, const std::function<void()>& work) {
+  std::future<std::optional<Error>> running;
+  if (communicator.rank() == 0) running = std::async(std::launch::async, [&] { return error_of(work); });
+  // Far within any useful time of the watchdog.
+  constexpr std::chrono::seconds sign_of_life{1};
+  std::int64_t is_done = 0;
+  while (is_done == 0) {
+    if (running.valid()) is_done = running.wait_for(sign_of_life) == std::future_status::ready ? 1 : 0;
+    communicator.broadcast(communicator.world(), Purpose::control, {&is_done, 1, ElementType::int64}, 0).wait();
+  }
+  if (const auto failure = first_failure(communicator, running.valid() ? running.get() : std::nullopt))
+    throw Error(*failure);
 }
 
 void run_together(Communicator& communicator, const std::function<void()>& work) {

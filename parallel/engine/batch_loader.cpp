@@ -36,12 +36,13 @@ void add_documents(MicroBatch& micro, std::vector<kernels::PositionRun> document
 }
 
 // One token more than a sequence has: targets are the tokens shifted by one.
-at::Tensor read_samples(const Dataset& dataset, std::int64_t length, std::int64_t first, std::int64_t count) {
+at::Tensor read_samples(const Dataset& dataset, std::int64_t length, std::int64_t first, std::int64_t count,
+                        std::int64_t percent) {
   const std::int64_t width = length + 1;
   at::Tensor read = at::empty({count, width}, at::kLong);
   auto* tokens = read.mutable_data_ptr<std::int64_t>();
   for (std::int64_t i = 0; i < count; ++i)
-    dataset.read(first + i, std::span<std::int64_t>(tokens + i * width, static_cast<std::size_t>(width)));
+    dataset.read(first + i, std::span<std::int64_t>(tokens + i * width, static_cast<std::size_t>(width)), percent);
   return read;
 }
 
@@ -94,9 +95,9 @@ DataRank data_rank(const RankGroups& groups, std::int64_t sequence_length) {
 }
 
 MicroBatch load_micro_batch(const Dataset& dataset, const DataRank& rank, std::int64_t first, std::int64_t count,
-                            const at::Device& device) {
+                            const at::Device& device, std::int64_t easiest_percent) {
   if (dataset.is_labelled()) return load_labelled(dataset, rank, first, count, device);
-  return make_micro_batch(read_samples(dataset, rank.sequence_length, first, count), rank, device);
+  return make_micro_batch(read_samples(dataset, rank.sequence_length, first, count, easiest_percent), rank, device);
 }
 
 std::vector<MicroBatch> load_batch(const Dataset& dataset, const Recipe& recipe, const BatchPlace& place,
@@ -109,8 +110,9 @@ std::vector<MicroBatch> load_batch(const Dataset& dataset, const Recipe& recipe,
   const std::int64_t counted =
       is_cut ? tokens_of_step(recipe, shape) : dataset.counted(place.first_sample, batch.global);
   const auto load = [&](std::int64_t first) {
-    if (!is_cut) return load_micro_batch(dataset, rank, first, batch.micro, device);
-    const at::Tensor samples = read_samples(dataset, batch.sequence_length, first, batch.micro);
+    const std::int64_t percent = place.easiest_percent;
+    if (!is_cut) return load_micro_batch(dataset, rank, first, batch.micro, device, percent);
+    const at::Tensor samples = read_samples(dataset, batch.sequence_length, first, batch.micro, percent);
     return make_micro_batch(cut_samples(samples, shape), rank, device);
   };
   std::vector<MicroBatch> micros;

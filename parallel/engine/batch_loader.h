@@ -25,16 +25,17 @@ struct DataRank {
 DataRank data_rank(const RankGroups& groups, std::int64_t sequence_length);
 
 // This rank's tokens and targets of `count` samples of the data set's order, starting with number `first`, on `device`;
-// the fields about the run keep their defaults.
+// the fields about the run keep their defaults. `easiest_percent`: see Dataset::read().
 MicroBatch load_micro_batch(const Dataset& dataset, const DataRank& rank, std::int64_t first, std::int64_t count,
-                            const at::Device& device);
+                            const at::Device& device, std::int64_t easiest_percent = 100);
 
-// A step's number (from 0), how many samples of the data set's order earlier steps consumed, and what it makes of
-// those of a micro-batch.
+// A step's number (from 0), how many samples of the data set's order earlier steps consumed, what it makes of those of
+// a micro-batch, and which percent of the samples, the easiest, it reads.
 struct BatchPlace {
   std::int64_t step = 0;
   std::int64_t first_sample = 0;
   StepShape shape{};
+  std::int64_t easiest_percent = 100;
 };
 
 // This rank's part of a step's global batch, split into micro-batches. The batch is the next batch.global samples of

@@ -34,6 +34,15 @@ Dataset open_data(const Recipe& recipe, const std::vector<DataSource>& sources, 
                  recipe.model.vocab_size, shuffle, recipe.seed, role);
 }
 
+// Collective over the communicator's world.
+Dataset open_training_data(const Recipe& recipe, Communicator& communicator, const std::filesystem::path& cache) {
+  Dataset data = open_data(recipe, recipe.data.train, recipe.data.shuffle, "/data/train");
+  if (recipe.data.curriculum.vocabulary_rarity)
+    data.order_by_rarity({recipe.data.tokenizer, {}},
+                         {cache, [&](const auto& make) { run_on_first(communicator, make); }});
+  return data;
+}
+
 std::optional<Dataset> open_validation(const Recipe& recipe) {
   if (recipe.data.validation.empty()) return std::nullopt;
   return open_data(recipe, recipe.data.validation, false, "/data/validation");
@@ -99,8 +108,9 @@ std::vector<Fp8Representation> over_ranks(const Fp8Statistics& own, const RankGr
 
 }  // namespace
 
-Trainer::Trainer(std::shared_ptr<const Layout> layout, Communicator& communicator, const at::Device& device)
-    : train_(open_data(layout->recipe(), layout->recipe().data.train, layout->recipe().data.shuffle, "/data/train")),
+Trainer::Trainer(std::shared_ptr<const Layout> layout, Communicator& communicator, const at::Device& device,
+                 const std::filesystem::path& data_cache)
+    : train_(open_training_data(layout->recipe(), communicator, data_cache)),
       validation_(open_validation(layout->recipe())),
       model_(std::move(layout), communicator, device),
       runner_(model_) {
@@ -115,8 +125,10 @@ StepResult Trainer::step(StopRequest stop) {
   fault_point(FaultPlace::data, communicator.rank(), steps_done_ + 1);
   const StepShape& shape = runner_.shapes().at(steps_done_);
   const DataRank rank = data_rank(model_.groups(), shape.sequence_length);
-  // The order of samples is a function of the seed and the count of consumed ones, so a resumed run continues exactly.
-  auto micros = load_batch(train_, recipe(), {steps_done_, samples_consumed_, shape}, rank, model_.device());
+  const std::int64_t percent = easiest_percent(recipe().data.curriculum, steps_done_);
+  // The order of samples is a function of the seed, the step and the count of consumed ones, so a resumed run continues
+  // exactly.
+  auto micros = load_batch(train_, recipe(), {steps_done_, samples_consumed_, shape, percent}, rank, model_.device());
   for (MicroBatch& micro : micros) micro.backward_scale = model_.loss_scale().value();
   const bool measures = recipe().log.fp8_statistics && has_row(recipe(), steps_done_ + 1);
   Fp8Statistics statistics;

@@ -4,12 +4,14 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
 
 #include "core/checkpoint/checkpoint.h"
 #include "core/data/dataset.h"
+#include "core/recipe/easiest_share.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/engine/local_model.h"
 #include "parallel/engine/runner.h"
@@ -22,8 +24,10 @@ class Trainer {
  public:
   // Opens the data and builds the model with its initial weights (the recipe's init_from, else its seed). Collective
   // over the communicator's world, which has as many ranks as the layout; all ranks make the same calls in the same
-  // order. The communicator must outlive the trainer.
-  Trainer(std::shared_ptr<const Layout> layout, Communicator& communicator, const at::Device& device);
+  // order. The communicator must outlive the trainer. What is made from the data is kept in `data_cache`, a folder that
+  // all ranks see; empty: each rank makes its own in memory.
+  Trainer(std::shared_ptr<const Layout> layout, Communicator& communicator, const at::Device& device,
+          const std::filesystem::path& data_cache = {});
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
@@ -50,8 +54,9 @@ class Trainer {
   const Recipe& recipe() const { return model_.recipe(); }
   const Dataset& train_data() const { return train_; }
   const Dataset* validation_data() const { return validation_ ? &*validation_ : nullptr; }
-  // The step that was done last.
+  // The step that was done last, and the percent of the samples, the easiest, from which it read.
   StepShape last_shape() const { return runner_.shapes().at(steps_done_ - 1); }
+  std::int64_t last_percent() const { return easiest_percent(recipe().data.curriculum, steps_done_ - 1); }
   LocalModel& model() { return model_; }
   Runner& runner() { return runner_; }
 

@@ -96,6 +96,9 @@ std::vector<Unsupported> unsupported_fine_tuning(const Recipe& recipe) {
       // What is cut from a conversation are the answers that it trains on.
       {recipe.data.curriculum.sequence_length.has_value(), "/data/curriculum/sequence_length",
        "sequences cut short with data.fine_tuning", "set it to null"},
+      // It is defined for samples of equally many tokens of a corpus; those of conversations are packed or padded.
+      {recipe.data.curriculum.vocabulary_rarity.has_value(), "/data/curriculum/vocabulary_rarity",
+       "an order of conversations with data.fine_tuning", "set it to null"},
       // Attention of the kept tokens would have to find the documents among them.
       {dropping && recipe.data.fine_tuning->packing, "/training/token_dropping", "dropping tokens of packed sequences",
        "set data.fine_tuning.packing to false"},

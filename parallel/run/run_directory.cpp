@@ -50,6 +50,7 @@ void make_folder(const fs::path& folder) {
 bool belongs_to_skeleton(const fs::directory_entry& entry) {
   const std::string name = entry.path().filename().string();
   if (name == "log" || name == "checkpoints") return entry.is_directory() && fs::is_empty(entry.path());
+  if (name == "data-cache") return entry.is_directory();
   return name == ".lock" || name == "recipe.json.tmp";
 }
 

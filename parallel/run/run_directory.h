@@ -34,6 +34,10 @@ class RunDirectory {
   static std::filesystem::path checkpoints_of(const Recipe& recipe) {
     return std::filesystem::path(recipe.log.directory) / "checkpoints";
   }
+  // Where the run keeps what it makes from its data; ranks may fill it before the folder is opened.
+  static std::filesystem::path data_cache_of(const Recipe& recipe) {
+    return std::filesystem::path(recipe.log.directory) / "data-cache";
+  }
   // The newest intact checkpoint of the recipe's run, also for ranks that have not opened the folder; none where there
   // is none. Skipped damaged ones are logged as warnings.
   static std::optional<std::filesystem::path> newest_intact(const Recipe& recipe, const VerifyCheckpoint& verify);

@@ -353,7 +353,7 @@ ExitCode run_training(const RunRequest& request, const c10::Device& device, Comm
     return ExitCode::stopped;
   }
   const MemoryWatch watch;
-  Trainer trainer(request.layout, communicator, device);
+  Trainer trainer(request.layout, communicator, device, RunDirectory::data_cache_of(request.recipe()));
   return communicator.rank() == 0 ? train_first(request, trainer, verification, watch.memory())
                                   : train_other(request, trainer, verification);
 }

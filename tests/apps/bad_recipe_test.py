@@ -175,6 +175,7 @@ class NotExecutable(ProgramTest):
 
     CASES = {
         "/model/moe": {"model.moe": {"experts": 4}, "data.fine_tuning": {}},
+        "/data/curriculum/vocabulary_rarity": {"data.curriculum.vocabulary_rarity": {"steps": 5}, "data.fine_tuning": {}},
         "/data/tokenizer": {"data.tokenizer": {"sentencepiece": "nowhere.model"}, "data.fine_tuning": {}},
         "/parallel/zero_shard_ranks": {"model.moe": {"experts": 4}, "parallel.expert": 2, "parallel.data": 4,
                                        "parallel.zero_shard_ranks": 1, "batch.global": 8},

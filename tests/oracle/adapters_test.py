@@ -16,7 +16,7 @@ except ImportError as error:
     sys.exit(77)
 
 import program
-from oracle_train import batch, learning_rate, read_tokens
+from oracle_train import batch, in_order, learning_rate, read_tokens
 from variants import write_recipe, write_tokens
 
 torch.set_num_threads(1)  # the models are tiny, so that threads would mostly wait for each other
@@ -69,7 +69,7 @@ class Case:
         for step in range(STEPS):
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(self.recipe, step)
-            inputs, targets = batch(tokens, step, GLOBAL, LENGTH)
+            inputs, targets = batch(tokens, in_order(step, GLOBAL, (len(tokens) - 1) // LENGTH), LENGTH)
             optimizer.zero_grad()
             loss = functional.cross_entropy(model(inputs).logits.flatten(0, 1), targets.flatten())
             loss.backward()

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Curricula and token dropping compared with a PyTorch model that masks what a layer drops, by the formulas of docs/recipe.md."""
+import collections
 import math
 import unittest
 
 from training_checks import FP32, TrainingChecks  # first: skips the test where a package is missing
+
+from oracle_train import in_order
 
 import torch
 
@@ -29,6 +32,40 @@ def fnv(text):
     return value
 
 
+MASK = 0xFFFFFFFFFFFFFFFF
+
+
+def mixed(value):
+    """The finaliser of SplitMix64."""
+    value = (value + 0x9E3779B97F4A7C15) & MASK
+    value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 & MASK
+    value = (value ^ value >> 27) * 0x94D049BB133111EB & MASK
+    return value ^ value >> 31
+
+
+def permuted(key, size, index):
+    """The Feistel network by which samples are shuffled (core/data/sample_order.h)."""
+    key, columns = mixed(key), int(math.sqrt(size))
+    rows = -(-size // columns)
+    while True:
+        row, column = divmod(index, columns)
+        for number in range(0, 12, 2):
+            row = (row + mixed(mixed(key + number & MASK) ^ column) % rows) % rows
+            column = (column + mixed(mixed(key + number + 1 & MASK) ^ row) % columns) % columns
+        index = row * columns + column
+        if index < size:
+            return index
+
+
+def easiest_first(tokens, length):
+    """Sample numbers by their vocabulary rarity, by the formula of the paper."""
+    tokens = tokens.tolist()
+    counts = collections.Counter(tokens)
+    rarity = [int(sum(-math.log(counts[token] / len(tokens)) for token in tokens[begin : begin + length]))
+              for begin in range(0, len(tokens) - length, length)]
+    return sorted(range(len(rarity)), key=lambda number: (rarity[number], number))
+
+
 def length_at(schedule, t, longest):
     if t >= schedule["steps"]:
         return longest
@@ -44,8 +81,30 @@ class Course:
         self.longest, self.layers = recipe["batch"]["sequence_length"], recipe["model"]["layers"]
         self.micro, self.seed = recipe["batch"]["micro"], recipe.get("seed", 1234)
         self.curriculum = recipe["data"].get("curriculum", {}).get("sequence_length")
+        self.rarity = recipe["data"].get("curriculum", {}).get("vocabulary_rarity")
+        self.shuffles = recipe["data"]["shuffle"]
         self.dropping = recipe["training"].get("token_dropping")
         self.by_tokens = recipe["training"]["learning_rate"].get("clock") == "tokens"
+
+    def sample_order(self, tokens):
+        if not self.rarity:
+            return in_order
+        easiest = easiest_first(tokens, self.longest)
+        schedule = {"multiple": 1, "start": 1, "degree": 2, **self.rarity}
+
+        def draw(step, global_batch, samples):
+            percent = length_at(schedule, step + 1, 100)
+            count = max(1, samples * percent // 100)
+            numbers = []
+            for position in range(step * global_batch, (step + 1) * global_batch):
+                key, place = mixed(mixed(mixed(self.seed)) + position // count & MASK), position % count
+                if percent < 100:
+                    key = mixed(key + count & MASK)
+                place = permuted(key, count, place) if self.shuffles else place
+                numbers.append(easiest[place] if percent < 100 else place)
+            return numbers
+
+        return draw
 
     def length(self, step):
         return length_at(self.curriculum, step + 1, self.longest) if self.curriculum else self.longest
@@ -99,15 +158,15 @@ class Course:
 
 
 class DataEfficiencyTest(TrainingChecks):
-    def check(self, name, curriculum=None, dropping=None, clock="steps", **sections):
+    def check(self, name, curriculum=None, dropping=None, clock="steps", rarity=None, shuffle=False, **sections):
         def on_its_course(case):
             case.course = Course(case.recipe)
             self.check_same_training(case, FP32)
 
         rate = {"peak": 3e-4, "warmup_steps": 10, "clock": clock}
         training = {"steps": STEPS, "token_dropping": dropping, "learning_rate": rate}
-        self.for_each([name], on_its_course, training=training, data={"curriculum": {"sequence_length": curriculum}},
-                      **sections)
+        data = {"curriculum": {"sequence_length": curriculum, "vocabulary_rarity": rarity}, "shuffle": shuffle}
+        self.for_each([name], on_its_course, training=training, data=data, **sections)
 
     def test_short_sequences(self):
         lengths = {"start": 8, "steps": 15, "multiple": 4}
@@ -118,6 +177,13 @@ class DataEfficiencyTest(TrainingChecks):
         kept = {"start": 8, "steps": 15, "multiple": 4}
         self.check("gpt-rope", dropping=kept, clock="tokens")
         self.check("gpt2, no bias", dropping=kept, memory={"recompute": "full"})
+
+    def test_easiest_samples(self):
+        # Of 130 samples the 45 easiest in the first step; the last three of 20 steps read all.
+        self.check("gpt2, no bias", rarity={"steps": 18, "start": 16})
+        self.check("gpt-rope", rarity={"steps": 15, "degree": 1}, shuffle=True)
+        self.check("gpt2, no bias", rarity={"steps": 8}, shuffle=True, clock="tokens",
+                   curriculum={"start": 8, "steps": 15, "multiple": 4, "method": "reshape"})
 
     def test_both(self):
         self.check("gpt-rope", curriculum={"start": 16, "steps": 12, "multiple": 8},

@@ -50,11 +50,14 @@ def freeze(model, patterns):
         parameter.requires_grad = not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def batch(tokens, step, global_batch, length):
-    """Inputs and targets of a step: samples step·G … step·G + G - 1 of the unshuffled, endlessly repeated order."""
-    samples = (len(tokens) - 1) // length
-    starts = [(step * global_batch + index) % samples * length for index in range(global_batch)]
-    rows = torch.stack([tokens[start : start + length + 1] for start in starts])
+def in_order(step, global_batch, samples):
+    """Samples step·G … step·G + G - 1 of the unshuffled, endlessly repeated order."""
+    return [(step * global_batch + index) % samples for index in range(global_batch)]
+
+
+def batch(tokens, numbers, length):
+    """Inputs and targets of the samples with these numbers."""
+    rows = torch.stack([tokens[number * length : (number + 1) * length + 1] for number in numbers])
     return rows[:, :-1], rows[:, 1:]
 
 
@@ -181,6 +184,8 @@ def train(recipe, weights, tokens, dtype=torch.float32, overflows=None, course=N
     scaler = LossScaler(precision, overflows)
     clip_norm = recipe["training"].get("clip_norm", 1.0)
     length = recipe["batch"].get("sequence_length", recipe["model"]["max_sequence_length"])
+    draw = course.sample_order(tokens) if course else in_order
+    samples = (len(tokens) - 1) // length
     rows = []
     for step in range(recipe["training"]["steps"]):
         rate = learning_rate(recipe, course.position(step) if course else step)
@@ -188,7 +193,7 @@ def train(recipe, weights, tokens, dtype=torch.float32, overflows=None, course=N
             group["lr"] = rate
         optimizer.zero_grad()
         scale = scaler.scale()
-        inputs, targets = batch(tokens, step, recipe["batch"]["global"], length)
+        inputs, targets = batch(tokens, draw(step, recipe["batch"]["global"], samples), length)
         if course:
             inputs, targets = course.prepare(model, step, inputs, targets)
         loss = mean_loss(model, inputs, targets)

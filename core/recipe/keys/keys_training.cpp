@@ -48,6 +48,16 @@ void describe_curriculum(KeyVisitor& keys, CurriculumRecipe& curriculum) {
                                        "sequences of the micro-batch."},
                                       lengths.method, long_sample_words);
                         });
+  keys.optional_section(
+      {"vocabulary_rarity",
+       "Begins with the samples whose tokens are the most frequent ones; null: all from the start."},
+      curriculum.vocabulary_rarity, [&](VocabularyRarityCurriculum& rarity) {
+        keys.integer({"start", "Percent of the samples of each source, the easiest, that training begins with."},
+                     rarity.start, {1, 100});
+        keys.integer({"steps", "Step from which on it is all samples.", "", Presence::required}, rarity.steps,
+                     {1, most_steps});
+        keys.number({"degree", "The share grows with this root of the steps done."}, rarity.degree, {1, 100});
+      });
 }
 
 void describe_source(KeyVisitor& keys, DataSource& source) {

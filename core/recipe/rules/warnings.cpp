@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "core/recipe/easiest_share.h"
 #include "core/recipe/keys/key_visitor.h"
 #include "core/recipe/rules/rules.h"
 #include "core/recipe/step_shapes.h"
@@ -24,6 +25,10 @@ void warn_of_unfinished(const Recipe& recipe, std::vector<std::string>& warnings
   if (last.sequence_length < recipe.batch.sequence_length)
     warn("data.curriculum.sequence_length", last.sequence_length);
   if (last.kept_tokens > 0) warn("training.token_dropping", last.kept_tokens);
+  const std::int64_t percent = easiest_percent(recipe.data.curriculum, steps - 1);
+  if (percent < all_percent)
+    warnings.push_back("data.curriculum.vocabulary_rarity.steps: the run (training.steps " + std::to_string(steps) +
+                       ") ends before it, at " + std::to_string(percent) + " % of the samples");
   const LearningRateRecipe& rate = recipe.training.learning_rate;
   const double end = schedule_position(rate, shapes, steps);
   // A step more or less is rounding.
@@ -47,7 +52,8 @@ std::vector<std::string> recipe_warnings(const Recipe& recipe) {
                        "): the learning rate ends at " + number_words(reached) + ", below its peak of " +
                        number_words(rate.peak));
   }
-  if (recipe.data.curriculum.sequence_length || recipe.training.token_dropping) warn_of_unfinished(recipe, warnings);
+  if (recipe.data.curriculum != CurriculumRecipe() || recipe.training.token_dropping)
+    warn_of_unfinished(recipe, warnings);
   // Warnings and no rules, because planners and people compare FP8 levels by that key alone.
   if (recipe.log.fp8_statistics && !multiplies_fp8(recipe.precision.fp8_level))
     warnings.emplace_back("log.fp8_statistics: there is nothing to describe: precision.fp8_level is \"off\"");

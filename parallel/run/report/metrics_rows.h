@@ -45,6 +45,8 @@ struct TrainingRow {
   std::optional<double> saturated_share{};
   // Of the step's sequences, where data.curriculum gives it.
   std::optional<double> sequence_length{};
+  // Of the samples, the easiest ones, from which the step read, with data.curriculum.vocabulary_rarity.
+  std::optional<double> easiest_percent{};
   // Of each sequence in layers that drop tokens, with training.token_dropping.
   std::optional<double> kept_tokens{};
   std::vector<Fp8Row> fp8{};  // with log.fp8_statistics

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/recipe/easiest_share.h"
 #include "core/recipe/length_schedule.h"
 #include "core/recipe/rules/rules.h"
 #include "tests/core/recipe/good_recipe.h"
@@ -128,6 +129,20 @@ TEST_CASE("the learning rate's clock is steps or tokens", "[curriculum]") {
   CHECK(schedule_position(rate, shapes, 15) == 10.5);
 }
 
+// DeepSpeed's recipe of GPT-3: from 1 % on, the square root of 110,000 steps.
+TEST_CASE("the share of the easiest samples grows as DeepSpeed's fixed_root does", "[curriculum]") {
+  CurriculumRecipe curriculum;
+  CHECK(easiest_percent(curriculum, 0) == 100);
+  curriculum.vocabulary_rarity = VocabularyRarityCurriculum{.steps = 110'000};
+  const std::vector<std::pair<std::int64_t, std::int64_t>> published{{1, 1},       {12, 2},       {27'500, 50},
+                                                                     {55'000, 71}, {109'999, 99}, {110'000, 100}};
+  for (const auto& [t, percent] : published) CHECK(easiest_percent(curriculum, t - 1) == percent);
+  curriculum.vocabulary_rarity = VocabularyRarityCurriculum{.start = 30, .steps = 7, .degree = 1};
+  CHECK(easiest_percent(curriculum, 0) == 40);
+  CHECK(easiest_percent(curriculum, 5) == 90);
+  CHECK(easiest_percent(curriculum, 6) == 100);
+}
+
 TEST_CASE("a run that ends before its schedules is warned of", "[curriculum]") {
   const std::string schedule = R"({"start": 64, "steps": 200, "multiple": 16})";
   using Words = std::vector<std::string>;
@@ -135,6 +150,11 @@ TEST_CASE("a run that ends before its schedules is warned of", "[curriculum]") {
         Words{"data.curriculum.sequence_length.steps: the run (training.steps 100) ends before it, at 96 of "
               "batch.sequence_length 128 tokens"});
   CHECK(recipe_warnings(cutting(schedule, 200)).empty());
+  Json rare = small_recipe();
+  rare["data"]["curriculum"]["vocabulary_rarity"] = {{"steps", 200}};
+  CHECK(recipe_warnings(parse(rare)) ==
+        Words{"data.curriculum.vocabulary_rarity.steps: the run (training.steps 100) ends before it, at 71 % of the "
+              "samples"});
   Json json = small_recipe();
   json["training"]["token_dropping"] = Json::parse(R"({"start": 64, "steps": 10, "multiple": 64})");
   json["training"]["learning_rate"]["clock"] = "tokens";

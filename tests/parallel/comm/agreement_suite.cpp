@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/comm/agreement.h"
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <stdexcept>
 
@@ -52,6 +53,26 @@ TEST_CASE("all ranks throw the error of the first rank that failed") {
                failure->what());
       }
     });
+  }
+}
+
+TEST_CASE("work of the first rank alone is waited for, and its error is thrown by all") {
+  for (const int ranks : rank_counts()) {
+    std::atomic<int> calls = 0;
+    on_ranks(ranks, [&calls](Communicator& communicator) {
+      bool is_done = false;
+      run_on_first(communicator, [&] {
+        expect(communicator.rank() == 0, "the first rank works");
+        ++calls;
+        is_done = true;
+      });
+      expect(is_done == (communicator.rank() == 0), "the work is done when it is returned from");
+      const auto failure = error_of(
+          [&] { run_on_first(communicator, [] { throw Error(ExitCode::cannot_write, "the disk is full"); }); });
+      expect(failure && failure->code() == ExitCode::cannot_write, "it failed");
+      expect(failure->what() == std::string("the disk is full"), failure->what());
+    });
+    CHECK(calls <= 1);
   }
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps of shorter sequences, on any layout and after a resume.
 #include <catch2/catch.hpp>
+#include <cstddef>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -72,6 +74,46 @@ TEST_CASE("a curriculum's experts learn on expert ranks what they learn on one",
   const Run expected = setting.train(all, steps);
   check_close(train_ranks(setting, 2, all + Overrides{"parallel.expert=2", zero(3)}, steps), expected, 1e-5, 1e-4);
   check_close(train_ranks(setting, 2, all + Overrides{"parallel.tensor=2"}, steps), expected, 1e-5, 1e-4);
+}
+
+// Of 249 samples, 2 at first.
+Overrides rarity() {
+  return {"model.layers=4", "batch.micro=2",
+          R"(data.curriculum.vocabulary_rarity={"start": 1, "steps": 5, "degree": 2})"};
+}
+
+TEST_CASE("easiest samples are the same on any layout, and kept for all ranks", "[ranks]") {
+  const TrainingSetting setting;
+  const Run expected = setting.train(rarity(), steps);
+  CHECK(expected.losses != setting.train({"model.layers=4", "batch.micro=2"}, steps).losses);
+  check_close(train_ranks(setting, 2, rarity() + Overrides{zero(3), "pipeline.loops=4"}, steps), expected, 1e-5, 1e-4);
+
+  const Overrides both = rarity() + lengths("reshape");
+  const Run of_both = setting.train(both, steps);
+  const Recipe recipe = setting.recipe(both + Overrides{"parallel.tensor=2"});
+  const auto cache = setting.directory().path() / "data-cache";
+  for (int run = 0; run < 2; ++run) {
+    std::vector<Run> runs(2);
+    LocalWorld world(2);
+    world.run([&](Communicator& communicator) {
+      Trainer trainer(layout_of(recipe, 2), communicator, at::kCPU, cache);
+      runs[static_cast<std::size_t>(communicator.rank())] = TrainingSetting::train(trainer, steps);
+    });
+    check_equal(runs[0], runs[1]);
+    check_close(runs[0], of_both, 1e-5, 1e-4);
+  }
+  CHECK(names_in(cache) == std::set<std::string>{"vocabulary-rarity-0"});
+}
+
+TEST_CASE("a run resumes among the easiest samples where it was", "[trainer]") {
+  const TrainingSetting setting;
+  const Recipe recipe = setting.recipe(rarity());
+  LoneTrainer whole(recipe);
+  const Run expected = TrainingSetting::train(whole, steps);
+  const auto resumed = resumed_after(3, recipe, setting.directory().path() / "checkpoints");
+  CHECK(TrainingSetting::train(*resumed, steps - 3).losses ==
+        std::vector<double>(expected.losses.begin() + 3, expected.losses.end()));
+  CHECK(resumed->last_percent() == 100);
 }
 
 TEST_CASE("a resumed curriculum goes on bitwise where it was, with its tokens counted", "[trainer]") {
