@@ -36,6 +36,9 @@ endfunction()
 llmtrain_find_library(pcre2 HEADER pcre2.h LIBRARY pcre2-8 PACKAGE libpcre2-dev)
 llmtrain_find_library(utf8proc HEADER utf8proc.h LIBRARY utf8proc PACKAGE libutf8proc-dev)
 llmtrain_find_library(sentencepiece HEADER sentencepiece_processor.h LIBRARY sentencepiece PACKAGE libsentencepiece-dev)
+llmtrain_find_library(sentencepiece_train HEADER sentencepiece_trainer.h LIBRARY sentencepiece_train
+  PACKAGE libsentencepiece-dev)
+target_link_libraries(sentencepiece_train INTERFACE sentencepiece)
 llmtrain_find_library(zlib HEADER zlib.h LIBRARY z PACKAGE zlib1g-dev)
 llmtrain_find_library(zstd HEADER zstd.h LIBRARY zstd PACKAGE libzstd-dev)
 

@@ -52,6 +52,45 @@ class Data(ProgramTest):
         (self.folder / "latin.txt").write_bytes(b"\xe9t\xe9")
         self.refused(65, ["latin.txt", "not UTF-8"], *train[:2], "latin.txt", *train[3:5], "--output", "u.json")
 
+    def test_a_trained_model_makes_tokens(self):
+        self.write("a.txt", "low low low lower\n" * 50 + "newest widest of  all " * 300 + "\n")  # the last line is long
+        train = ("data", "train-tokenizer", "a.txt", "--kind", "sentencepiece", "--vocab-size")
+        for algorithm in ("bpe", "unigram"):
+            with self.subTest(algorithm):
+                file = f"{algorithm}.model"
+                made = self.run_program(*train, "275", "--algorithm", algorithm, "--special", "<|end|>", "--output", file)
+                self.assertTrue(made.stdout.startswith(f"{file}: 275 tokens, from 7.33 KiB of text"), made)
+                self.assertEqual(made.stderr, "")
+                again = self.run_program(*train, "275", "--algorithm", algorithm, "--special", "<|end|>", "--output", "b")
+                self.assertEqual(again.returncode, 0, again.stderr)
+                self.assertEqual((self.folder / file).read_bytes(), (self.folder / "b").read_bytes())
+                (self.folder / "b").unlink()
+                self.write("b.txt", "low  lower\n\u00e9<|end|>")
+                self.tokenize("b.txt", "--tokenizer", file, "--output", algorithm)
+                shown = json.loads(self.run_program("data", "inspect", f"{algorithm}.bin", "--tokenizer", file,
+                                                    "--json").stdout)
+                self.assertEqual(shown["first_text"], "low  lower\n\u00e9<|end|>")
+                self.assertIn(3, shown["first_tokens"])
+
+    def test_models_that_cannot_be_trained(self):
+        self.write("a.txt", "low low low lower\n" * 50)
+        self.write("empty.txt", "")
+        (self.folder / "latin.txt").write_bytes(b"\xe9t\xe9")
+        model = ("--kind", "sentencepiece", "--output", "t.model")
+        for code, words, arguments in (
+                (2, ["--vocab-size", "9000 is too large", "at most 2"], ("a.txt", "--vocab-size", "9000", *model)),
+                (2, ["--vocab-size", "260 is too small", "265"], ("a.txt", "--vocab-size", "260", *model)),
+                (2, ["--vocab-size", "from 259"], ("a.txt", "--vocab-size", "258", *model)),
+                (2, ["--special", "<0x41>"], ("a.txt", "--vocab-size", "280", "--special", "<0x41>", *model)),
+                (2, ["--min-frequency", "huggingface"], ("a.txt", "--vocab-size", "280", "--min-frequency", "3", *model)),
+                (2, ["--algorithm", "sentencepiece"],
+                 ("a.txt", "--vocab-size", "280", "--algorithm", "unigram", "--output", "t.model")),
+                (65, ["empty.txt", "no text"], ("empty.txt", "--vocab-size", "280", *model)),
+                (65, ["latin.txt", "not UTF-8"], ("latin.txt", "--vocab-size", "280", *model))):
+            with self.subTest(arguments):
+                self.refused(code, words, "data", "train-tokenizer", *arguments)
+                self.assertFalse((self.folder / "t.model").exists())
+
     def test_other_formats(self):
         self.write("a.txt", "ab")
         self.tokenize("a.txt", "--output", "nano.bin", "--format", "nanogpt")

@@ -142,17 +142,57 @@ class Tokenizers(unittest.TestCase):
         file.write_bytes(model.getvalue())
         return file
 
+    def compare_model(self, file, may_tie=0):
+        """With the package's ids, but for the share of strings that may have ties; returns what the package reads."""
+        model = sentencepiece.SentencePieceProcessor(model_file=str(file))
+        expected = [[1, *ids, 2] for ids in model.encode(self.strings)]
+        ties = 0
+        for text, ours, theirs in zip(self.strings, self.documents(file, file.stem), expected, strict=True):
+            if ours == theirs:
+                continue
+            # Two and three spaces, or three and two: versions of the library choose differently between equal sums.
+            ties += 1
+            self.assertEqual(sorted(ours), sorted(theirs), repr(text))
+            self.assertEqual(model.decode(ours), model.decode(theirs), repr(text))
+        self.assertLessEqual(ties, may_tie * len(self.strings))
+        shown = json.loads(self.run_program("data", "inspect", file.with_suffix(".bin"), "--tokenizer", file,
+                                            "--tokens", 300, "--json"))
+        self.assertEqual(shown["first_text"], model.decode(shown["first_tokens"]))
+        return model
+
     def test_sentencepiece(self):
         for kind in ("bpe", "unigram"):
             with self.subTest(kind):
-                file = self.sentencepiece_model(kind)
-                model = sentencepiece.SentencePieceProcessor(model_file=str(file))
-                expected = [[1, *ids, 2] for ids in model.encode(self.strings)]
-                for text, ours, theirs in zip(self.strings, self.documents(file, kind), expected, strict=True):
-                    self.assertEqual(ours, theirs, repr(text))
-                shown = json.loads(self.run_program("data", "inspect", self.folder / f"{kind}.bin", "--tokenizer",
-                                                    file, "--tokens", 300, "--json"))
-                self.assertEqual(shown["first_text"], model.decode(shown["first_tokens"]))
+                self.compare_model(self.sentencepiece_model(kind))
+
+    def test_trained_models(self):
+        """The package reads them, gives the ids that we give, and finds most of the same pieces by itself: its version
+        orders equally good ones otherwise than the library."""
+        texts = self.folder / "texts.jsonl"
+        documents = source_text()[:60]
+        texts.write_text("".join(json.dumps({"text": text}) + "\n" for text in documents), encoding="utf-8")
+        for algorithm, same in (("bpe", 0.99), ("unigram", 0.9)):
+            with self.subTest(algorithm):
+                file = self.folder / f"ours-{algorithm}.model"
+                self.run_program("data", "train-tokenizer", texts, "--kind", "sentencepiece", "--algorithm", algorithm,
+                                 "--vocab-size", 1500, "--special", "<|im_start|>", "--special", 'a,"b', "--output", file)
+                model = self.compare_model(file, may_tie=0.2 if algorithm == "unigram" else 0)
+                pieces = [model.id_to_piece(number) for number in range(len(model))]
+                self.assertEqual(pieces[:6], ["<unk>", "<s>", "</s>", "<|im_start|>", 'a,"b', "<0x00>"])
+                self.assertEqual(len(pieces), 1500)
+                # Nothing is normalized, and what has no piece is bytes.
+                text = "one  two \u00c5\u2126\n\tthree   \U0001f600 a,\"b"
+                self.assertEqual(model.decode(model.encode(text)), text)
+                self.assertNotIn(0, model.encode(text))
+                theirs = io.BytesIO()
+                sentencepiece.SentencePieceTrainer.train(
+                    sentence_iterator=iter(line for text in documents for line in text.splitlines() if line),
+                    model_writer=theirs, vocab_size=1500, model_type=algorithm, byte_fallback=True, minloglevel=2,
+                    normalization_rule_name="identity", remove_extra_whitespaces=False,
+                    allow_whitespace_only_pieces=True, user_defined_symbols=["<|im_start|>", 'a,"b'])
+                theirs = sentencepiece.SentencePieceProcessor(model_proto=theirs.getvalue())
+                shared = set(pieces) & {theirs.id_to_piece(number) for number in range(len(theirs))}
+                self.assertGreaterEqual(len(shared), same * 1500)
 
     def test_trained_vocabulary(self):
         """The merges and ids that the package finds in the same texts."""

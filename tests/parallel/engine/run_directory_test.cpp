@@ -59,6 +59,7 @@ TEST_CASE("an empty folder and the leftovers of a killed start count as new") {
   const TemporaryDirectory left;
   left.write(".lock", "");
   left.write("recipe.json.tmp", "{\"na");
+  left.write("data-cache/vocabulary-rarity-0", "of a start that was killed later");
   fs::create_directories(left.path() / "log");
   fs::create_directories(left.path() / "checkpoints");
   CHECK(refusal_of(run_recipe(left.path(), {"checkpoint.resume=never"})) == "no error");
@@ -67,7 +68,8 @@ TEST_CASE("an empty folder and the leftovers of a killed start count as new") {
 }
 
 TEST_CASE("a folder with other files is refused and nothing in it changes") {
-  for (const char* name : {"thesis.tex", ".hidden", "metrics.jsonl", "STOP", "log/old.txt", "checkpoints/latest"}) {
+  for (const char* name :
+       {"thesis.tex", ".hidden", "metrics.jsonl", "STOP", "data-cache", "log/old.txt", "checkpoints/latest"}) {
     const TemporaryDirectory folder;
     folder.write(name, "keep me");
     const auto before = contents(folder.path());
