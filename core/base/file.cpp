@@ -82,6 +82,12 @@ void write_file_atomically(const std::filesystem::path& file, std::string_view t
   flush_directory(file.parent_path());
 }
 
+void create_folder(const std::filesystem::path& folder) {
+  std::error_code failure;
+  std::filesystem::create_directories(folder, failure);
+  if (failure) throw Error(ExitCode::cannot_write, folder.string() + ": cannot be created: " + failure.message());
+}
+
 void flush_directory(const std::filesystem::path& directory) {
   const std::filesystem::path folder = directory.empty() ? std::filesystem::path(".") : directory;
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

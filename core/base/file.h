@@ -22,6 +22,9 @@ std::string read_file(const std::filesystem::path& file);
 // temporary file.
 void write_file_atomically(const std::filesystem::path& file, std::string_view text);
 
+// Creates a folder, and those above it, where there is none. Throws Error(cannot_write).
+void create_folder(const std::filesystem::path& folder);
+
 // Flushes a folder's entries to the disk, so that a rename in it survives a power failure. Throws Error(cannot_write).
 void flush_directory(const std::filesystem::path& directory);
 

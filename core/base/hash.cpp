@@ -63,4 +63,10 @@ std::string Sha256::hexadecimal() {
   return fmt::format("{:02x}", fmt::join(digest.begin(), digest.begin() + size, ""));
 }
 
+std::string sha256_of(std::string_view text) {
+  Sha256 hash;
+  hash.update(text.data(), text.size());
+  return hash.hexadecimal();
+}
+
 }  // namespace llmtrain

@@ -31,4 +31,7 @@ class Sha256 {
   std::unique_ptr<evp_md_ctx_st, void (*)(evp_md_ctx_st*)> context_;
 };
 
+// SHA-256 of a text, 64 hexadecimal digits.
+std::string sha256_of(std::string_view text);
+
 }  // namespace llmtrain

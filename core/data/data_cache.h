@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <string>
 
 namespace llmtrain {
 
@@ -10,9 +11,9 @@ namespace llmtrain {
 struct DataCache {
   // Made where it is needed, and visible to all processes; empty: each makes its own in memory.
   std::filesystem::path folder{};
-  // Runs `make` on one of the processes that open the data together, while the others wait for it. What it throws all
-  // of them throw.
-  std::function<void(const std::function<void()>& make)> once = [](const auto& make) { make(); };
+  // Runs `make` on one of the processes that open the data together, while the others wait for it. All of them return
+  // what it returns, and throw what it throws.
+  std::function<std::string(const std::function<std::string()>& make)> once = [](const auto& make) { return make(); };
 };
 
 }  // namespace llmtrain

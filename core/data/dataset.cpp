@@ -72,7 +72,8 @@ Dataset::Dataset(const std::vector<DataSource>& sources, const TextFormat& forma
         labelled_.push_back(
             LabelledDocuments::open(path, format.tokenizer, *format.fine_tuning, sequence_length, vocab_size));
       } else {
-        check_length(sources_.emplace_back(path, text, vocab_size, budget), path, sequence_length);
+        const std::filesystem::path tokenized = i < format.tokenized.size() ? format.tokenized[i] : "";
+        check_length(sources_.emplace_back(path, text, vocab_size, budget, tokenized), path, sequence_length);
       }
     } catch (const Error& error) {
       // A file's error does not say which source named it.

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
@@ -22,6 +23,9 @@ namespace llmtrain {
 struct TextFormat {
   TokenizerRecipe tokenizer{};
   std::optional<FineTuningRecipe> fine_tuning{};  // files are conversations, and samples are labelled
+  // By source, token files that have been made of their text (core/token_files/tokenized_sources.h); an empty path, or
+  // no list: none.
+  std::vector<std::filesystem::path> tokenized{};
 };
 
 // core/data/file_search.h describes what a source's path may name, core/data/token_source.h the file formats. Files are

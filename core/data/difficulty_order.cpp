@@ -8,7 +8,6 @@
 #include <numeric>
 #include <span>
 #include <string_view>
-#include <system_error>
 
 #include "core/base/error.h"
 #include "core/base/hash.h"
@@ -21,26 +20,14 @@ namespace {
 constexpr std::string_view magic = "llmtrain order 1";
 constexpr std::size_t header_bytes = magic.size() + 64;
 
-std::string header_of(const std::string& key) {
-  Sha256 hash;
-  hash.update(key.data(), key.size());
-  return std::string(magic) + hash.hexadecimal();
-}
-
 bool is_order(std::span<const std::byte> bytes, const std::string& key) {
-  const std::string header = header_of(key);
+  const std::string header = std::string(magic) + sha256_of(key);
   return bytes.size() > header_bytes && (bytes.size() - header_bytes) % sizeof(std::uint32_t) == 0 &&
          std::memcmp(bytes.data(), header.data(), header_bytes) == 0;
 }
 
 bool holds_order(const std::filesystem::path& file, const std::string& key) {
   return path_exists(file) && is_order(MappedFile(file).bytes(), key);
-}
-
-void make_folder(const std::filesystem::path& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) throw Error(ExitCode::cannot_write, folder.string() + ": cannot be created: " + error.message());
 }
 
 }  // namespace
@@ -64,7 +51,7 @@ DifficultyOrder::DifficultyOrder(const std::filesystem::path& file, const std::s
 }
 
 void DifficultyOrder::write(const std::filesystem::path& file, const std::string& key) const {
-  std::string text = header_of(key);
+  std::string text = std::string(magic) + sha256_of(key);
   text.append(reinterpret_cast<const char*>(memory_.data()), memory_.size() * sizeof(std::uint32_t));
   write_file_atomically(file, text);
 }
@@ -87,13 +74,15 @@ DifficultyOrder cached_order(const DataCache& cache, const std::string& name, co
                              const std::function<std::vector<std::int64_t>()>& difficulties) {
   if (cache.folder.empty()) return DifficultyOrder(difficulties());
   const std::filesystem::path file = cache.folder / name;
-  cache.once([&] {
-    if (holds_order(file, key)) return;
-    make_folder(cache.folder);
+  // The key of the process that makes it: times of files may differ between nodes.
+  const std::string made = cache.once([&] {
+    if (holds_order(file, key)) return key;
+    create_folder(cache.folder);
     DifficultyOrder(difficulties()).write(file, key);
     log().info("{}: made, the order of the samples for data.curriculum.vocabulary_rarity", file.string());
+    return key;
   });
-  return {file, key};
+  return {file, made};
 }
 
 }  // namespace llmtrain

@@ -69,8 +69,11 @@ std::vector<TokenId> TextTokens::encode_file(const std::filesystem::path& file) 
   const auto start = Clock::now();
   std::vector<TokenId> tokens;
   RecordReader reader(file);
-  for (Record record; reader.next(record);)
-    encode_document(*tokenizer_, *encoder_, document_of(record, file, document_key), tokens);
+  for (Record record; reader.next(record);) {
+    const std::string text = document_of(record, file, document_key);
+    // As in token files that `llmtrain data tokenize` makes.
+    if (!text.empty()) encode_document(*tokenizer_, *encoder_, text, tokens);
+  }
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   // A wait that a user notices, and that each process has at each start.
   if (seconds > 10)

@@ -23,8 +23,9 @@ class TextTokens {
   bool is_bytes() const { return recipe_.kind == TokenizerKind::bytes; }
   // The bytes of all documents of a file, one after another.
   std::string bytes_of(const std::filesystem::path& file) const;
-  // The tokens of all documents of a file with the tokenizer's marks, little-endian 32-bit integers. Ranks that are
-  // threads of one process share them. Throws what open_tokenizer(), RecordReader and encoding throw.
+  // The tokens of all documents of a file that are not empty, with the tokenizer's marks, little-endian 32-bit
+  // integers. Ranks that are threads of one process share them. Throws what open_tokenizer(), RecordReader and encoding
+  // throw.
   std::shared_ptr<const std::vector<TokenId>> tokens_of(const std::filesystem::path& file);
 
  private:

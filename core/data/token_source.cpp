@@ -149,9 +149,10 @@ void TokenFile::read(std::int64_t first, std::span<std::int64_t> tokens) const {
   });
 }
 
-TokenSource::TokenSource(const std::string& path, TextTokens& text, std::int64_t vocab_size, MappingBudget& budget)
+TokenSource::TokenSource(const std::string& path, TextTokens& text, std::int64_t vocab_size, MappingBudget& budget,
+                         const std::filesystem::path& tokenized)
     : paths_(find_files(path)) {
-  for (const auto& file : paths_) {
+  for (const auto& file : tokenized.empty() ? paths_ : std::vector{tokenized}) {
     files_.emplace_back(file, text, vocab_size, budget);
     starts_.push_back(starts_.back() + files_.back().tokens());
   }

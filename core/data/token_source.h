@@ -67,11 +67,14 @@ class TokenFile {
 // The files of one source, in the order of their paths, as one sequence of tokens without separators.
 class TokenSource {
  public:
-  // Throws what find_files() and TokenFile throw.
-  TokenSource(const std::string& path, TextTokens& text, std::int64_t vocab_size, MappingBudget& budget);
+  // `tokenized` is a token file that has been made of the files that `path` names, and is read instead of them; empty:
+  // none. Throws what find_files() and TokenFile throw.
+  TokenSource(const std::string& path, TextTokens& text, std::int64_t vocab_size, MappingBudget& budget,
+              const std::filesystem::path& tokenized = {});
 
   std::int64_t tokens() const { return starts_.back(); }
-  std::int64_t files() const { return static_cast<std::int64_t>(files_.size()); }
+  // That `path` names.
+  std::int64_t files() const { return static_cast<std::int64_t>(paths_.size()); }
   const std::vector<std::filesystem::path>& paths() const { return paths_; }
 
   // Fills `tokens` with the tokens from `first` on, across files; all of them are in the source.

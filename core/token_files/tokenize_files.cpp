@@ -120,17 +120,11 @@ std::int64_t packed_bytes(const std::filesystem::path& file) {
   return static_cast<std::int64_t>(std::filesystem::file_size(file, ignored));
 }
 
-std::string hash_of(const std::string& text) {
-  Sha256 hash;
-  hash.update(text.data(), text.size());
-  return hash.hexadecimal();
-}
-
 // Of the tokenizer's file and what open_tokenizer() reads beside it.
 std::string hash_of_tokenizer(const TokenizerRecipe& tokenizer) {
   if (tokenizer.kind == TokenizerKind::bytes) return "bytes";
   const std::filesystem::path file = tokenizer.file, beside = file.parent_path() / "tokenizer_config.json";
-  return hash_of(read_file(file) + (path_exists(beside) ? read_file(beside) : ""));
+  return sha256_of(read_file(file) + (path_exists(beside) ? read_file(beside) : ""));
 }
 
 }  // namespace
@@ -139,7 +133,7 @@ JobDescription description_of(const TokenizeJob& job, const TokenizerRecipe& tok
   return {{"tokenizer", hash_of_tokenizer(tokenizer)},
           {"format", format},
           {"key", job.key},
-          {"list of texts", hash_of(versions_of(job.files))}};
+          {"list of texts", sha256_of(versions_of(job.files))}};
 }
 
 TokenizeProgress tokenize_files(const TokenizeJob& job, const Tokenizer& tokenizer, TokenFileWriter& writer,

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -13,6 +14,7 @@
 
 #include "core/base/error.h"
 #include "core/base/fault_point.h"
+#include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/checkpoint/checkpoint.h"
 #include "core/huggingface/adapters.h"
@@ -20,6 +22,7 @@
 #include "core/recipe/checkpoint_source.h"
 #include "core/recipe/recipe_io.h"
 #include "core/recipe/step_shapes.h"
+#include "core/token_files/tokenized_sources.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/engine/batch_loader.h"
 #include "parallel/engine/inference.h"
@@ -29,23 +32,48 @@ namespace llmtrain {
 namespace {
 
 // `role` names the key of the recipe in error messages.
-Dataset open_data(const Recipe& recipe, const std::vector<DataSource>& sources, bool shuffle, const std::string& role) {
-  return Dataset(sources, {recipe.data.tokenizer, recipe.data.fine_tuning}, recipe.batch.sequence_length,
-                 recipe.model.vocab_size, shuffle, recipe.seed, role);
+Dataset open_data(const Recipe& recipe, const std::vector<DataSource>& sources, bool shuffle, const std::string& role,
+                  const DataCache& cache) {
+  TextFormat format{recipe.data.tokenizer, recipe.data.fine_tuning};
+  if (!format.fine_tuning)
+    format.tokenized = tokenized_sources(sources, format.tokenizer, recipe.model.vocab_size, cache, role);
+  return Dataset(sources, format, recipe.batch.sequence_length, recipe.model.vocab_size, shuffle, recipe.seed, role);
 }
 
-// Collective over the communicator's world.
-Dataset open_training_data(const Recipe& recipe, Communicator& communicator, const std::filesystem::path& cache) {
-  Dataset data = open_data(recipe, recipe.data.train, recipe.data.shuffle, "/data/train");
-  if (recipe.data.curriculum.vocabulary_rarity)
-    data.order_by_rarity({recipe.data.tokenizer, {}},
-                         {cache, [&](const auto& make) { run_on_first(communicator, make); }});
+// Runs `make`; if it throws, the folder and those above it that it has created are removed, as far as they are empty: a
+// start that fails leaves no run's directory behind.
+std::string make_in(const std::filesystem::path& folder, const std::function<std::string()>& make) {
+  std::vector<std::filesystem::path> missing;
+  for (std::filesystem::path each = folder; !each.empty() && !entry_exists(each); each = each.parent_path())
+    missing.push_back(each);
+  try {
+    return make();
+  } catch (...) {
+    std::error_code ignored;
+    for (const std::filesystem::path& each : missing) std::filesystem::remove(each, ignored);
+    throw;
+  }
+}
+
+DataCache cache_of(Communicator& communicator, const std::filesystem::path& folder) {
+  const auto once = [&communicator, folder](const std::function<std::string()>& make) {
+    std::string made;
+    run_on_first(communicator, [&] { made = make_in(folder, make); });
+    return share_text(communicator, made);
+  };
+  return {folder, once};
+}
+
+// Collective over the communicator's world, as the cache is.
+Dataset open_training_data(const Recipe& recipe, const DataCache& cache) {
+  Dataset data = open_data(recipe, recipe.data.train, recipe.data.shuffle, "/data/train", cache);
+  if (recipe.data.curriculum.vocabulary_rarity) data.order_by_rarity({recipe.data.tokenizer, {}, {}}, cache);
   return data;
 }
 
-std::optional<Dataset> open_validation(const Recipe& recipe) {
+std::optional<Dataset> open_validation(const Recipe& recipe, const DataCache& cache) {
   if (recipe.data.validation.empty()) return std::nullopt;
-  return open_data(recipe, recipe.data.validation, false, "/data/validation");
+  return open_data(recipe, recipe.data.validation, false, "/data/validation", cache);
 }
 
 // The newest intact checkpoint of a run, the same on all ranks. Collective.
@@ -110,8 +138,8 @@ std::vector<Fp8Representation> over_ranks(const Fp8Statistics& own, const RankGr
 
 Trainer::Trainer(std::shared_ptr<const Layout> layout, Communicator& communicator, const at::Device& device,
                  const std::filesystem::path& data_cache)
-    : train_(open_training_data(layout->recipe(), communicator, data_cache)),
-      validation_(open_validation(layout->recipe())),
+    : train_(open_training_data(layout->recipe(), cache_of(communicator, data_cache))),
+      validation_(open_validation(layout->recipe(), cache_of(communicator, data_cache))),
       model_(std::move(layout), communicator, device),
       runner_(model_) {
   if (const auto& source = recipe().training.init_from) load_first_weights(model_, *source);

@@ -236,6 +236,41 @@ class Tokenizers(unittest.TestCase):
         self.assertEqual(exported.encode(text, add_special_tokens=False), ids)
         self.assertEqual(exported.eos_token, "<|endoftext|>")
 
+    def losses(self, recipe, data, name):
+        """Of a run with two processes on this data."""
+        path = self.folder / "shared" / f"{name}.json"
+        path.write_text(json.dumps({**recipe, "data": {**recipe["data"], "train": [{"path": data}]},
+                                    "log": {"directory": str(self.folder / "shared" / name), "tensorboard": False}}))
+        shown = subprocess.run([PROGRAM, "run", path], capture_output=True, text=True, check=False)
+        self.assertEqual(shown.returncode, 0, shown.stderr)
+        rows = (self.folder / "shared" / name / "metrics.jsonl").read_text().splitlines()
+        return shown.stderr, [json.loads(row)["loss"] for row in rows]
+
+    def test_text_is_tokenised_once_for_all_ranks_and_starts(self):
+        folder = self.folder / "shared"
+        folder.mkdir()
+        trained(LLAMA3).save(str(folder / "tokenizer.json"))
+        lines = [{"text": text} for text in self.strings[:200]] + [{"text": ""}]
+        (folder / "text.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        self.run_program("data", "tokenize", folder / "text.jsonl", "--tokenizer", folder / "tokenizer.json",
+                         "--output", folder / "tokens")
+        recipe = {"name": "shared", "data": {"tokenizer": {"huggingface": "tokenizer.json"}},
+                  "model": {"architecture": "gpt2", "layers": 1, "hidden_size": 16, "heads": 2, "vocab_size": 3000,
+                            "max_sequence_length": 32},
+                  "batch": {"global": 4, "micro": 2}, "training": {"steps": 3}, "cluster": {"device": "cpu"},
+                  "launch": {"ranks": 2, "backend": "mpi"}}
+        _, expected = self.losses(recipe, "tokens.bin", "tokens")
+        shown, losses = self.losses(recipe, "text.jsonl", "text")
+        self.assertEqual(losses, expected)
+        self.assertEqual(shown.count("made of"), 1, shown)
+        # A later start finds it.
+        recipe["training"]["steps"] = 4
+        shown, losses = self.losses(recipe, "text.jsonl", "text")
+        self.assertEqual(losses[:3], expected)
+        self.assertNotIn("made of", shown)
+        (made,) = (folder / "text" / "data-cache").glob("*.bin")
+        self.assertEqual(made.read_bytes(), (folder / "tokens.bin").read_bytes())
+
 
 if __name__ == "__main__":
     unittest.main()

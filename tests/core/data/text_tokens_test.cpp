@@ -33,7 +33,7 @@ TEST_CASE("Documents end with the end of text, whether lines or files") {
   const TemporaryDirectory folder;
   const TokenizerRecipe tokenizer{TokenizerKind::huggingface,
                                   folder.write("tokenizer.json", small_tokenizer().dump()).string()};
-  const auto lines = folder.write("a.jsonl", "{\"text\": \"the\"}\n\n{\"text\": \"th\"}");
+  const auto lines = folder.write("a.jsonl", "{\"text\": \"the\"}\n\n{\"text\": \"\"}\n{\"text\": \"th\"}");
   CHECK(tokens_of(lines, tokenizer) == Tokens{257, 260, 256, 260});
   CHECK(tokens_of(folder.write("b.txt", "the the\n\n"), tokenizer) == Tokens{257, 258, 259, 260});
   CHECK(tokens_of(folder.write("empty.txt", ""), tokenizer).empty());

@@ -143,7 +143,7 @@ TEST_CASE("an order is made once, kept, and made again for other data", "[curric
   int asked = 0;
   const DataCache cache{kept, [&](const auto& make) {
                           ++asked;
-                          make();
+                          return make();
                         }};
   const Numbers expected = read_samples(graded(folder, true), 0, 100, 10);
   CHECK(read_samples(graded(folder, true, cache), 0, 100, 10) == expected);

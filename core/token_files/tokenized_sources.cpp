@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/token_files/tokenized_sources.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <system_error>
+#include <thread>
+
+#include "core/base/error.h"
+#include "core/base/file.h"
+#include "core/base/hash.h"
+#include "core/base/log.h"
+#include "core/base/progress_lines.h"
+#include "core/data/documents.h"
+#include "core/data/file_search.h"
+#include "core/token_files/token_file_writer.h"
+#include "core/token_files/tokenize_files.h"
+#include "core/tokenizer/open_tokenizer.h"
+
+namespace llmtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* format_name = "megatron";
+
+bool has_token_files(const std::vector<fs::path>& files) {
+  return std::ranges::any_of(files, [](const fs::path& file) { return file.extension() == ".bin"; });
+}
+
+// Sixteen digits: names are told apart, and no one makes collisions on purpose in a run of their own.
+std::string job_name(const JobDescription& job) {
+  std::string text;
+  for (const auto& [what, value] : job) text += what + "\n" + value + "\n";
+  return sha256_of(text).substr(0, 16);
+}
+
+// Removes files whose names begin with `begin`, but for the token file `kept` and its index.
+void remove_others(const fs::path& folder, const std::string& begin, const std::string& kept) {
+  std::error_code ignored;
+  std::vector<fs::path> others;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(begin) && name != kept + ".bin" && name != kept + ".idx") others.push_back(entry.path());
+  }
+  for (const fs::path& other : others) fs::remove(other, ignored);
+}
+
+void make_token_file(const TokenizeJob& job, const TokenizerRecipe& recipe, std::int64_t vocab_size,
+                     const fs::path& prefix, const std::string& path) {
+  const auto tokenizer = open_tokenizer(recipe, vocab_size);
+  TokenFileWriter writer(prefix, TokenFileFormat::megatron, tokenizer->vocab_size(),
+                         description_of(job, recipe, format_name));
+  ProgressLines lines("tokenising " + path);
+  tokenize_files(job, *tokenizer, writer, [&](const TokenizeProgress& progress) {
+    lines.show(static_cast<double>(progress.file_bytes) / static_cast<double>(progress.all_file_bytes));
+  });
+  writer.close();
+  log().info("{}: made of {}, {} tokens", writer.file().string(), path, writer.tokens());
+}
+
+// The token file of a source that needs one, else an empty path. On the process that makes it.
+std::string token_file_of(const std::string& path, const TokenizerRecipe& recipe, std::int64_t vocab_size,
+                          const fs::path& folder, const std::string& begin) {
+  const TokenizeJob job{find_files(path), document_key,
+                        static_cast<int>(std::max(1U, std::thread::hardware_concurrency()))};
+  if (has_token_files(job.files)) return "";
+  const std::string name = begin + job_name(description_of(job, recipe, format_name));
+  const fs::path file = folder / (name + ".bin");
+  // Its index is put in place before it.
+  if (!entry_exists(file)) {
+    create_folder(folder);
+    make_token_file(job, recipe, vocab_size, folder / name, path);
+  }
+  remove_others(folder, begin, name);
+  return file.string();
+}
+
+}  // namespace
+
+std::vector<fs::path> tokenized_sources(const std::vector<DataSource>& sources, const TokenizerRecipe& tokenizer,
+                                        std::int64_t vocab_size, const DataCache& cache, const std::string& role) {
+  if (cache.folder.empty() || tokenizer.kind == TokenizerKind::bytes) return {};
+  std::vector<fs::path> files;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const std::string begin = fmt::format("{}-{}-", role.substr(role.rfind('/') + 1), i);
+    files.emplace_back(cache.once([&] {
+      try {
+        return token_file_of(sources[i].path, tokenizer, vocab_size, cache.folder, begin);
+      } catch (const Error& error) {
+        throw Error(error.code(), fmt::format("{}/{}/path: {}", role, i, error.what()));
+      }
+    }));
+  }
+  return files;
+}
+
+}  // namespace llmtrain

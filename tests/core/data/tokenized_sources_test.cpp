@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/token_files/tokenized_sources.h"
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/core/data/data_files.h"
+#include "tests/core/data/small_tokenizer.h"
+#include "tests/support/temporary_directory.h"
+
+namespace llmtrain::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t ids_of_small_tokenizer = 261;
+
+// A folder of texts with empty documents, a tokenizer, and a cache that counts its uses.
+struct TextSetting {
+  TextSetting() {
+    folder.write("texts/a.jsonl", "{\"text\": \"the theory\"}\n{\"text\": \"\"}\n\n{\"text\": \"\\n\\nthat\"}");
+    folder.write("texts/b.txt", "lathe the bath");
+    folder.write("texts/empty.txt", "");
+    tokenizer = {TokenizerKind::huggingface, folder.write("tokenizer.json", small_tokenizer().dump()).string()};
+    sources = {{(folder.path() / "texts").string(), 2}, {(folder.path() / "texts" / "b.txt").string(), 1}};
+  }
+
+  std::vector<fs::path> make() const {
+    const DataCache cache{folder.path() / "cache", [](const auto& make) { return make(); }};
+    return tokenized_sources(sources, tokenizer, ids_of_small_tokenizer, cache, "/data/train");
+  }
+
+  Dataset open(const std::vector<fs::path>& tokenized) const {
+    return {sources, {tokenizer, {}, tokenized}, 3, ids_of_small_tokenizer, true, 5, "/data/train"};
+  }
+
+  TemporaryDirectory folder;
+  TokenizerRecipe tokenizer;
+  std::vector<DataSource> sources;
+};
+
+}  // namespace
+
+TEST_CASE("samples are the same from text and from the token files made of it", "[cache]") {
+  const TextSetting setting;
+  const std::vector<fs::path> files = setting.make();
+  REQUIRE(files.size() == 2);
+  const Dataset text = setting.open({}), tokens = setting.open(files);
+  CHECK(tokens.samples() == text.samples());
+  CHECK(tokens.tokens() == text.tokens());
+  CHECK(tokens.files() == 4);
+  for (std::int64_t position = 0; position < 50; ++position)
+    REQUIRE(sample(tokens, position, 3) == sample(text, position, 3));
+}
+
+TEST_CASE("token files are made once, and again for other texts or another tokenizer", "[cache]") {
+  TextSetting setting;
+  const std::vector<fs::path> files = setting.make();
+  const fs::path cache = setting.folder.path() / "cache";
+  const auto made = fs::last_write_time(files[0]);
+  CHECK(setting.make() == files);
+  CHECK(fs::last_write_time(files[0]) == made);
+  CHECK(names_in(cache).size() == 4);
+
+  // One of a process that was killed, of other texts, is removed with those that no longer fit.
+  setting.folder.write("cache/train-1-0123456789abcdef.bin.partial", "abc");
+  setting.folder.write("cache/vocabulary-rarity-1", "of another kind");
+  const fs::path text = setting.folder.path() / "texts" / "b.txt";
+  const auto time = fs::last_write_time(text);
+  setting.folder.write("texts/b.txt", "another text of the author");
+  fs::last_write_time(text, time + std::chrono::seconds(1));
+  const std::vector<fs::path> later = setting.make();
+  CHECK(later[0] != files[0]);
+  CHECK(later[1] != files[1]);
+  std::set<std::string> expected{"vocabulary-rarity-1"};
+  for (const fs::path& file : later)
+    for (const char* ending : {".bin", ".idx"}) expected.insert(file.stem().string() + ending);
+  CHECK(names_in(cache) == expected);
+  CHECK(setting.open(later).tokens() == setting.open({}).tokens());
+
+  auto tokenizer = small_tokenizer();
+  tokenizer["model"]["merges"].erase(2);
+  setting.folder.write("tokenizer.json", tokenizer.dump());
+  CHECK(setting.make()[0] != later[0]);
+}
+
+TEST_CASE("token files are made of text alone, and of what needs a tokenizer", "[cache]") {
+  TextSetting setting;
+  const fs::path with_tokens = setting.folder.write("mixed/a.bin", little_endian<std::uint16_t>(range(0, 20)));
+  setting.sources = {{with_tokens.string(), 1}, {(setting.folder.path() / "texts").string(), 1}};
+  const std::vector<fs::path> files = setting.make();
+  REQUIRE(files.size() == 2);
+  CHECK(files[0].empty());
+  CHECK(sample(setting.open(files), 0, 3) == sample(setting.open({}), 0, 3));
+  setting.tokenizer = {};
+  CHECK(setting.make().empty());
+  CHECK(tokenized_sources(setting.sources, setting.tokenizer, ids_of_small_tokenizer, {}, "/data/train").empty());
+}
+
+TEST_CASE("what cannot be tokenised is said with the source's place, and leaves no file", "[cache]") {
+  TextSetting setting;
+  setting.folder.write("texts/c.jsonl", "{\"text\": \"the\"}\n{\"text\": 3}");
+  require_error(ExitCode::bad_data, {"/data/train/0/path: ", "c.jsonl: line 2"}, [&] { setting.make(); });
+  CHECK(names_in(setting.folder.path() / "cache").empty());
+  setting.sources[0].path = (setting.folder.path() / "nowhere.txt").string();
+  require_error(ExitCode::missing_input, {"/data/train/0/path: ", "nowhere.txt"}, [&] { setting.make(); });
+}
+
+}  // namespace llmtrain::test
