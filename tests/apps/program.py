@@ -14,6 +14,8 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 EXIT_CODES = {0, 2, 65, 66, 69, 73, 75}  # and 1, which only doctor's tests expect
 ACCIDENTS = ("terminate", "what():", "internal error", "Exception raised from", "assert", "core dumped", "std::",
              "Segmentation", "Sanitizer", "json.exception", "filesystem error")
+# CTest's, for programs that get no other variables of the test's.
+SANITIZER_OPTIONS = {name: value for name, value in os.environ.items() if name in ("ASAN_OPTIONS", "UBSAN_OPTIONS")}
 
 TEXT = "The quick brown fox jumps over the lazy dog.\n" * 40
 
@@ -88,9 +90,8 @@ class ProgramTest(unittest.TestCase):
 
     def run_program(self, *arguments, program=PROGRAM, environment=None, **options):
         """Runs the program in the test's folder; a crash, a stack trace or an unknown exit code fails the test."""
-        # LeakSanitizer's tracer crashes on threads that LibTorch leaves running when a program ends with an error.
-        variables = {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", "LC_ALL": "C",
-                     "ASAN_OPTIONS": "detect_leaks=0", **(environment or {})}
+        variables = {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", "LC_ALL": "C", **SANITIZER_OPTIONS,
+                     **(environment or {})}
         options.setdefault("stdin", subprocess.DEVNULL)
         options.setdefault("stdout", subprocess.PIPE)
         options.setdefault("stderr", subprocess.PIPE)

@@ -36,7 +36,9 @@ class Slurm(TrainingTest):
         calls = self.write("calls", "")
         variables = {**os.environ, "PATH": f"{self.folder}/bin:{os.environ['PATH']}", "CALLS": str(calls),
                      "CODE": str(code), "END": end, "TZ": "UTC", "SLURM_JOB_ID": "17", "OMP_NUM_THREADS": "1"}
-        result = subprocess.run(["bash", self.script(*arguments)], env=variables, capture_output=True, check=False)
+        result = subprocess.run(["bash", self.script(*arguments)], env=variables, capture_output=True, text=True,
+                                check=False)
+        self.assertNotEqual(result.returncode, 1, result.stderr)  # an accident of the program's or the script's
         return result.returncode, calls.read_text().splitlines()
 
     def test_a_stopped_run_goes_back_into_the_queue(self):

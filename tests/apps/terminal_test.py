@@ -11,7 +11,7 @@ import termios
 import time
 import unittest
 
-from program import PROGRAM, TrainingTest
+from program import PROGRAM, SANITIZER_OPTIONS, TrainingTest
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 REDRAW = "\r\x1b[K"
@@ -31,7 +31,7 @@ class Terminal(TrainingTest):
             signal.signal(signal.SIGINT, signal.SIG_DFL)
 
         environment = {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", "TERM": "xterm-256color",
-                       "ASAN_OPTIONS": "detect_leaks=0", **variables}
+                       **SANITIZER_OPTIONS, **variables}
         process = subprocess.Popen([PROGRAM, "run", "recipe.json", *arguments], cwd=self.folder, env=environment,
                                    stdin=terminal, stdout=terminal, stderr=terminal, preexec_fn=attach)
         os.close(terminal)
