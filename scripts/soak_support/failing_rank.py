@@ -8,7 +8,7 @@ import checker
 SECONDS = 10
 # What Open MPI itself says on a rank that reads the memory of one that has just been killed.
 OF_OPEN_MPI = re.compile(r"\[\S+:\d+\] Read -1, expected \d+, errno = 3$")
-WATCHDOG = 2
+WATCHDOG = 4
 # A rank that fails before it joins the others waits two seconds for its launcher to end it, before it speaks.
 WATCHDOG_BEFORE_JOINING = 6
 # A failure of each place, and where it happens: before the first step, at the checkpoint that is loaded, or in training.

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import unittest
 
-from program import PROGRAM, TrainingTest
+from program import PROGRAM, TrainingTest, links_held_by
 
 MPIRUN = ("mpirun", "--quiet", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", "2")
 LOOPBACK = "0100007F"  # 127.0.0.1 in /proc/net/tcp
@@ -15,7 +15,7 @@ LOOPBACK = "0100007F"  # 127.0.0.1 in /proc/net/tcp
 
 def connections(pid):
     """[(local, remote)] of the process's TCP connections over IPv4, as address:port in hexadecimal."""
-    held = {os.readlink(link) for link in pathlib.Path(f"/proc/{pid}/fd").iterdir()}
+    held = links_held_by(pid)
     lines = [line.split() for line in pathlib.Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
     return [(line[1], line[2]) for line in lines if line[3] == "01" and f"socket:[{line[9]}]" in held]
 

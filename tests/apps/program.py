@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the built program like users do, and checks what all of its runs must have in common."""
+import contextlib
 import hashlib
 import json
 import os
@@ -26,6 +27,15 @@ SMALL = {
     "batch": {"global": 2, "micro": 2},
     "training": {"steps": 2},
 }
+
+
+def links_held_by(pid):
+    """What the open descriptors of a process that is at work refer to."""
+    held = set()
+    for link in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):  # closed since it was listed
+            held.add(os.readlink(link))
+    return held
 
 
 def small(changes=None, **sections):
@@ -114,10 +124,12 @@ class ProgramTest(unittest.TestCase):
         return process
 
     def wait_for_a_step(self, process):
+        said = ""
         for line in process.stderr:
             if line.startswith("step "):
                 return
-        self.fail("no step")
+            said += line
+        self.fail("no step:\n" + said)
 
     def refused(self, code, fragments, *arguments, **options):
         """The command exits with `code`, prints every fragment on standard error and nothing on standard output, and

@@ -170,15 +170,16 @@ class LocalCommunicator : public Communicator {
 // The ranks' threads from their start to their end.
 class RankThreads {
  public:
-  explicit RankThreads(int ranks) : has_ended_(static_cast<std::size_t>(ranks)) {}
+  explicit RankThreads(int ranks)
+      : has_ended_(static_cast<std::size_t>(ranks)), failures_(static_cast<std::size_t>(ranks)) {}
 
   // On the rank's own thread, before it ends; `failure`: of a rank that threw.
   void end(int rank, std::exception_ptr failure) {
     {
       const std::lock_guard lock(mutex_);
       has_ended_[static_cast<std::size_t>(rank)] = true;
-      // Ranks that fail later only report this first failure again.
-      if (!first_) first_ = std::move(failure);
+      has_failed_ = has_failed_ || failure;
+      failures_[static_cast<std::size_t>(rank)] = std::move(failure);
     }
     changed_.notify_all();
   }
@@ -186,15 +187,15 @@ class RankThreads {
   // Blocks until all ranks have ended, or for `patience_seconds` after one has failed. Returns those that have not.
   std::vector<int> wait(double patience_seconds) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return running().empty() || first_; });
+    changed_.wait(lock, [this] { return running().empty() || has_failed_; });
     changed_.wait_for(lock, std::chrono::duration<double>(patience_seconds), [this] { return running().empty(); });
     return running();
   }
 
-  // Valid after wait().
-  std::exception_ptr first() {
+  // Of a rank that has ended; null if it did not throw.
+  std::exception_ptr failure_of(int rank) {
     const std::lock_guard lock(mutex_);
-    return first_;
+    return failures_[static_cast<std::size_t>(rank)];
   }
 
  private:
@@ -208,7 +209,8 @@ class RankThreads {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<bool> has_ended_;
-  std::exception_ptr first_;
+  bool has_failed_ = false;
+  std::vector<std::exception_ptr> failures_;  // by rank
 };
 
 void give_up(const LocalOptions& options, const std::vector<int>& running, const Failure& failure) {
@@ -247,9 +249,14 @@ void LocalWorld::run(const std::function<void(Communicator&)>& work) {
   std::vector<std::thread> threads;
   for (int rank = 0; rank < shared_->size(); ++rank) threads.emplace_back(run_rank, rank);
   const std::vector<int> running = ranks.wait(options_.patience_seconds);
-  if (const auto failure = shared_->failure().get()) give_up(options_, running, *failure);
+  const std::optional<Failure> failure = shared_->failure().get();
+  if (failure) give_up(options_, running, *failure);
   for (std::thread& thread : threads) thread.join();
-  if (ranks.first()) std::rethrow_exception(ranks.first());
+  if (!failure) return;
+  // The others only repeat what the first rank to fail has said, and may have ended before it.
+  if (const std::exception_ptr own = ranks.failure_of(failure->rank)) std::rethrow_exception(own);
+  for (int rank = 0; rank < shared_->size(); ++rank)
+    if (const std::exception_ptr repeated = ranks.failure_of(rank)) std::rethrow_exception(repeated);
 }
 
 }  // namespace llmtrain

@@ -119,7 +119,10 @@ TEST_CASE("A job that is killed again and again ends with the same files", "[one
 TEST_CASE("An interrupted job is not continued as another one", "[one-thread][rights]") {
   if (!tracing_is_allowed()) return;
   Job job(TokenFileFormat::megatron);
-  REQUIRE(kill_at(job, 150));
+  // Until it has kept something: how many calls that takes is the machine's.
+  for (int call = 150; kill_at(job, call) && !fs::exists(job.output("a.bin.progress")); call += 20) {
+  }
+  REQUIRE(fs::exists(job.output("a.bin.progress")));
   const fs::path partial = job.output("a.bin.partial");
   const auto before = fs::file_size(partial);
   job.settings().key = "body";

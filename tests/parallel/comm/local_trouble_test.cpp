@@ -71,7 +71,7 @@ TEST_CASE("any exception ends the world, and run throws the first one") {
 
 TEST_CASE("a rank that hangs is named with its last operation, and no rank keeps waiting") {
   LocalOptions options;
-  options.watchdog_seconds = 0.2;
+  options.watchdog_seconds = 2;
   LocalWorld world(3, options);
   std::atomic<int> ended{0};
   const std::vector<Outcome> seen = outcomes(world, 3, [&](Communicator& communicator) {

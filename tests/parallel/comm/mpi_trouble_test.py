@@ -29,7 +29,7 @@ class TroubleTest(unittest.TestCase):
         self.assertEqual(messages[1], "shard 3 is broken")
         for rank in messages.keys() - {1}:
             self.assertEqual(messages[rank], "rank 1: shard 3 is broken")
-        self.assertLess(self.seconds, 15)
+        self.assertLess(self.seconds, 30)
 
     def test_a_rank_that_hangs_is_named_with_its_last_operation(self):
         code, messages = self.end("hang")

@@ -37,7 +37,7 @@ void run(Communicator& communicator, const std::string& trouble) {
 }  // namespace
 
 int main(int, char* arguments[]) {
-  const std::unique_ptr<Communicator> communicator = join_mpi_world({.watchdog_seconds = 1});
+  const std::unique_ptr<Communicator> communicator = join_mpi_world({.watchdog_seconds = 5});
   try {
     run(*communicator, arguments[1]);
   } catch (const Error& error) {
