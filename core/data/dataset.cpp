@@ -14,9 +14,15 @@
 #include "core/base/units.h"
 #include "core/data/file_search.h"
 #include "core/data/vocabulary_rarity.h"
+#include "core/tokenizer/open_tokenizer.h"
 
 namespace llmtrain {
 namespace {
+
+// Token files follow from no tokenizer of the run's.
+bool has_text(const TokenSource& source) {
+  return std::ranges::any_of(source.paths(), [](const auto& path) { return path.extension() != ".bin"; });
+}
 
 std::vector<double> checked_weights(const std::vector<DataSource>& sources, const std::string& role) {
   if (sources.empty())
@@ -105,16 +111,22 @@ std::int64_t Dataset::files() const {
 }
 
 void Dataset::order_by_rarity(const TextFormat& format, const DataCache& cache) {
-  const std::string tokenizer = std::to_string(static_cast<int>(format.tokenizer.kind)) +
-                                (format.tokenizer.file.empty() ? "" : versions_of({format.tokenizer.file}));
   for (std::size_t i = 0; i < sources_.size(); ++i) {
     const TokenSource& source = sources_[i];
-    const std::string key = fmt::format("vocabulary rarity of {} tokens, tokenizer {}\n{}", sequence_length_, tokenizer,
+    const std::string key = fmt::format("vocabulary rarity of {} of {} tokens{}\n{}", sequence_length_, source.tokens(),
+                                        has_text(source) ? ", tokenizer " + hash_of_tokenizer(format.tokenizer) : "",
                                         versions_of(source.paths()));
     orders_.push_back(cached_order(cache, fmt::format("vocabulary-rarity-{}", i), key, [&] {
       ProgressLines lines(fmt::format("vocabulary rarity of {} samples", samples_of(i)));
       return vocabulary_rarity(source, sequence_length_, vocab_size_, [&](double share) { lines.show(share); });
     }));
+    // Of the process that made it: another one may find other files at the same place.
+    if (orders_.back().samples() != samples_of(i))
+      throw Error(
+          ExitCode::bad_data,
+          fmt::format("/data/train/{}/path: {} has {} samples here, {} on the first rank, which has ordered them "
+                      "by their rarity; all ranks read the same files",
+                      i, source.paths().front().string(), samples_of(i), orders_.back().samples()));
   }
 }
 

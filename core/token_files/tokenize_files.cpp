@@ -15,6 +15,7 @@
 #include "core/data/documents.h"
 #include "core/data/file_search.h"
 #include "core/tokenizer/encode_document.h"
+#include "core/tokenizer/open_tokenizer.h"
 
 namespace llmtrain {
 namespace {
@@ -118,13 +119,6 @@ class Tokenization {
 std::int64_t packed_bytes(const std::filesystem::path& file) {
   std::error_code ignored;
   return static_cast<std::int64_t>(std::filesystem::file_size(file, ignored));
-}
-
-// Of the tokenizer's file and what open_tokenizer() reads beside it.
-std::string hash_of_tokenizer(const TokenizerRecipe& tokenizer) {
-  if (tokenizer.kind == TokenizerKind::bytes) return "bytes";
-  const std::filesystem::path file = tokenizer.file, beside = file.parent_path() / "tokenizer_config.json";
-  return sha256_of(read_file(file) + (path_exists(beside) ? read_file(beside) : ""));
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ void add_marks(const JsonFields& section, DocumentMarks& marks) {
 
 // A string, or {"content": …} in older files; empty where there is none.
 std::string configured_end(const std::filesystem::path& file) {
-  const auto path = file.parent_path() / "tokenizer_config.json";
+  const auto path = config_beside(file);
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return "";
   const nlohmann::json config = read_json_file(path);
@@ -55,6 +55,10 @@ std::string configured_end(const std::filesystem::path& file) {
 }
 
 }  // namespace
+
+std::filesystem::path config_beside(const std::filesystem::path& file) {
+  return file.parent_path() / "tokenizer_config.json";
+}
 
 DocumentMarks document_marks(const std::filesystem::path& file, const JsonFields& root,
                              const std::vector<AddedToken>& added) {

@@ -8,6 +8,9 @@
 
 namespace llmtrain {
 
+// The tokenizer_config.json beside a tokenizer's file, whether there is one or not.
+std::filesystem::path config_beside(const std::filesystem::path& file);
+
 // What belongs around a document by the "post_processor" of `root`, a tokenizer.json: the marks that its template puts
 // before a text and behind it. Where it puts none behind, the end-of-text token: "eos_token" of the
 // tokenizer_config.json beside `file`, else <|endoftext|>, <|end_of_text|>, <eos> or </s>, whichever is an added token.

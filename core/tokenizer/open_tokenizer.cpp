@@ -9,7 +9,9 @@
 
 #include "core/base/error.h"
 #include "core/base/file.h"
+#include "core/base/hash.h"
 #include "core/tokenizer/byte_tokenizer.h"
+#include "core/tokenizer/document_marks.h"
 #include "core/tokenizer/huggingface_tokenizer.h"
 #include "core/tokenizer/sentencepiece_tokenizer.h"
 
@@ -34,6 +36,12 @@ std::shared_ptr<const Tokenizer> open_tokenizer(const TokenizerRecipe& tokenizer
   throw Error(ExitCode::bad_data,
               fmt::format("{}: has ids up to {}, model.vocab_size is {}; set model.vocab_size to {} or more",
                           tokenizer.file, opened->vocab_size() - 1, vocab_size, opened->vocab_size()));
+}
+
+std::string hash_of_tokenizer(const TokenizerRecipe& tokenizer) {
+  if (tokenizer.kind == TokenizerKind::bytes) return "bytes";
+  const std::filesystem::path config = config_beside(tokenizer.file);
+  return sha256_of(read_file(tokenizer.file) + (path_exists(config) ? read_file(config) : ""));
 }
 
 namespace {

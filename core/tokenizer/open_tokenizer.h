@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <string>
 
 #include "core/recipe/recipe.h"
 #include "core/tokenizer/tokenizer.h"
@@ -17,6 +18,9 @@ std::shared_ptr<const Tokenizer> open_tokenizer(const TokenizerRecipe& tokenizer
 // The same for a model: Error(bad_data) that names both values where the tokenizer has ids that are not below
 // `vocab_size`.
 std::shared_ptr<const Tokenizer> open_tokenizer(const TokenizerRecipe& tokenizer, std::int64_t vocab_size);
+
+// Of the files that open_tokenizer() reads: equal hashes mean equal tokens. Throws Error(missing_input).
+std::string hash_of_tokenizer(const TokenizerRecipe& tokenizer);
 
 // Copies a tokenizer's file, and what transformers reads beside it, into the folder of an exported model under the
 // names that transformers looks for; a tokenizer.json without a tokenizer_config.json gets one. Bytes have none. Throws

@@ -9,6 +9,7 @@
 
 #include "core/data/difficulty_order.h"
 #include "tests/core/data/data_files.h"
+#include "tests/core/data/small_tokenizer.h"
 #include "tests/support/temporary_directory.h"
 
 namespace llmtrain::test {
@@ -172,6 +173,50 @@ TEST_CASE("an order is made once, kept, and made again for other data", "[curric
   std::filesystem::last_write_time(file, time + std::chrono::seconds(1));
   const Numbers later = use_again();
   CHECK(std::ranges::min(later) == 700);
+}
+
+TEST_CASE("an order is made again for all that a text's tokens follow from", "[curriculum]") {
+  const TemporaryDirectory folder;
+  auto tokenizer = small_tokenizer();
+  tokenizer["added_tokens"] = {{{"id", 261},
+                                {"content", "<end>"},
+                                {"special", true},
+                                {"single_word", false},
+                                {"lstrip", false},
+                                {"rstrip", false},
+                                {"normalized", false}}};
+  const std::string file = folder.write("tokenizer.json", tokenizer.dump()).string();
+  const TextFormat format{{TokenizerKind::huggingface, file}, {}, {}};
+  std::string lines;
+  for (int i = 0; i < 100; ++i) lines += "{\"text\": \"a\"}\n";
+  const std::vector<DataSource> sources{{folder.write("letters.jsonl", lines).string(), 1}};
+  const auto samples = [&] {
+    Dataset dataset(sources, format, 2, 262, false, 5, "/data/train");
+    const std::int64_t count = dataset.samples();
+    dataset.order_by_rarity(format, {folder.path() / "cache", [](const auto& make) { return make(); }});
+    Tokens tokens(3);
+    for (std::int64_t position = 0; position < count; ++position) dataset.read(position, tokens, 99);
+    return count;
+  };
+  CHECK(samples() == 49);
+  // A mark behind each document doubles the tokens, and is in no other file of the tokenizer's.
+  folder.write("tokenizer_config.json", R"({"eos_token": "<end>"})");
+  CHECK(samples() == 99);
+  std::filesystem::remove(folder.path() / "tokenizer_config.json");
+  CHECK(samples() == 49);
+}
+
+TEST_CASE("an order of other samples is not used", "[curriculum]") {
+  const TemporaryDirectory folder;
+  Dataset dataset = open(graded_file(folder, 400), {.sequence_length = 2});
+  const std::filesystem::path kept = folder.path() / "vocabulary-rarity-0";
+  // As of a first rank that sees other files.
+  const DataCache cache{folder.path(), [&](const auto&) {
+                          DifficultyOrder({3, 1, 2}).write(kept, "of another machine");
+                          return std::string("of another machine");
+                        }};
+  require_error(ExitCode::bad_data, {"/data/train/0/path", "400 samples here, 3 on the first rank"},
+                [&] { dataset.order_by_rarity({}, cache); });
 }
 
 TEST_CASE("an order that is damaged is said to be", "[curriculum]") {
