@@ -116,10 +116,15 @@ void Dataset::order_by_rarity(const TextFormat& format, const DataCache& cache) 
     const std::string key = fmt::format("vocabulary rarity of {} of {} tokens{}\n{}", sequence_length_, source.tokens(),
                                         has_text(source) ? ", tokenizer " + hash_of_tokenizer(format.tokenizer) : "",
                                         versions_of(source.paths()));
-    orders_.push_back(cached_order(cache, fmt::format("vocabulary-rarity-{}", i), key, [&] {
-      ProgressLines lines(fmt::format("vocabulary rarity of {} samples", samples_of(i)));
-      return vocabulary_rarity(source, sequence_length_, vocab_size_, [&](double share) { lines.show(share); });
-    }));
+    orders_.push_back(
+        cached_order(cache, fmt::format("vocabulary-rarity-{}", i), key, [&](const DataCache::Stops& stops) {
+          const std::string samples = fmt::format("vocabulary rarity of {} samples", samples_of(i));
+          ProgressLines lines(samples);
+          return vocabulary_rarity(source, sequence_length_, vocab_size_, [&](double share) {
+            if (stops()) throw stopped_while("reading the " + samples);
+            lines.show(share);
+          });
+        }));
     // Of the process that made it: another one may find other files at the same place.
     if (orders_.back().samples() != samples_of(i))
       throw Error(

@@ -71,14 +71,14 @@ std::int64_t DifficultyOrder::sample(std::int64_t rank) const {
 }
 
 DifficultyOrder cached_order(const DataCache& cache, const std::string& name, const std::string& key,
-                             const std::function<std::vector<std::int64_t>()>& difficulties) {
-  if (cache.folder.empty()) return DifficultyOrder(difficulties());
+                             const std::function<std::vector<std::int64_t>(const DataCache::Stops&)>& difficulties) {
+  if (cache.folder.empty()) return DifficultyOrder(difficulties([] { return false; }));
   const std::filesystem::path file = cache.folder / name;
   // The key of the process that makes it: times of files may differ between nodes.
-  const std::string made = cache.once([&] {
+  const std::string made = cache.once([&](const DataCache::Stops& stops) {
     if (holds_order(file, key)) return key;
     create_folder(cache.folder);
-    DifficultyOrder(difficulties()).write(file, key);
+    DifficultyOrder(difficulties(stops)).write(file, key);
     log().info("{}: made, the order of the samples for data.curriculum.vocabulary_rarity", file.string());
     return key;
   });

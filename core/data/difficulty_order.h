@@ -38,6 +38,6 @@ class DifficultyOrder {
 // What has been kept in the cache as `name` with this key, or else is made by one process and kept there, which logs
 // that. Throws what `difficulties` does, Error(cannot_write), and Error(bad_data) for too many samples.
 DifficultyOrder cached_order(const DataCache& cache, const std::string& name, const std::string& key,
-                             const std::function<std::vector<std::int64_t>()>& difficulties);
+                             const std::function<std::vector<std::int64_t>(const DataCache::Stops&)>& difficulties);
 
 }  // namespace llmtrain

@@ -90,7 +90,7 @@ TokenFileWriter::TokenFileWriter(const std::filesystem::path& prefix, TokenFileF
 }
 
 TokenFileWriter::~TokenFileWriter() {
-  if (!tokens_file_) return;
+  if (!tokens_file_ || is_left_) return;
   remove_leftovers();
   remove_quietly(partial_file_);
 }

@@ -43,6 +43,8 @@ class TokenFileWriter {
   void add(std::span<const TokenId> document);
   // Makes sure that another writer goes on here, at `next`, should this one be killed. Blocks until all is on the disk.
   void save(const TextPosition& next, std::int64_t text_bytes);
+  // Leaves what has been saved to another writer of the same job, as after a kill, instead of removing it.
+  void leave_to_another() { is_left_ = true; }
   // Puts the files in place.
   void close();
 
@@ -75,6 +77,7 @@ class TokenFileWriter {
   std::int64_t tokens_ = 0;
   std::int64_t documents_ = 0;
   std::string buffer_;  // tokens that are not in the file yet
+  bool is_left_ = false;
 };
 
 }  // namespace llmtrain

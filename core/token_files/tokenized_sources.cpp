@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string_view>
 #include <system_error>
 #include <thread>
 
@@ -25,6 +26,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* format_name = "megatron";
+// Of all that is made here.
+constexpr std::string_view prefix = "tokens-";
 
 bool has_token_files(const std::vector<fs::path>& files) {
   return std::ranges::any_of(files, [](const fs::path& file) { return file.extension() == ".bin"; });
@@ -37,24 +40,17 @@ std::string job_name(const JobDescription& job) {
   return sha256_of(text).substr(0, 16);
 }
 
-// Removes files whose names begin with `begin`, but for the token file `kept` and its index.
-void remove_others(const fs::path& folder, const std::string& begin, const std::string& kept) {
-  std::error_code ignored;
-  std::vector<fs::path> others;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with(begin) && name != kept + ".bin" && name != kept + ".idx") others.push_back(entry.path());
-  }
-  for (const fs::path& other : others) fs::remove(other, ignored);
-}
-
 void make_token_file(const TokenizeJob& job, const TokenizerRecipe& recipe, std::int64_t vocab_size,
-                     const fs::path& prefix, const std::string& path) {
+                     const fs::path& file, const std::string& path, const DataCache::Stops& stops) {
   const auto tokenizer = open_tokenizer(recipe, vocab_size);
-  TokenFileWriter writer(prefix, TokenFileFormat::megatron, tokenizer->vocab_size(),
+  TokenFileWriter writer(file, TokenFileFormat::megatron, tokenizer->vocab_size(),
                          description_of(job, recipe, format_name));
   ProgressLines lines("tokenising " + path);
   tokenize_files(job, *tokenizer, writer, [&](const TokenizeProgress& progress) {
+    if (stops()) {
+      writer.leave_to_another();
+      throw stopped_while("tokenising " + path);
+    }
     lines.show(static_cast<double>(progress.file_bytes) / static_cast<double>(progress.all_file_bytes));
   });
   writer.close();
@@ -63,18 +59,16 @@ void make_token_file(const TokenizeJob& job, const TokenizerRecipe& recipe, std:
 
 // The token file of a source that needs one, else an empty path. On the process that makes it.
 std::string token_file_of(const std::string& path, const TokenizerRecipe& recipe, std::int64_t vocab_size,
-                          const fs::path& folder, const std::string& begin) {
+                          const fs::path& folder, const DataCache::Stops& stops) {
   const TokenizeJob job{find_files(path), document_key,
                         static_cast<int>(std::max(1U, std::thread::hardware_concurrency()))};
   if (has_token_files(job.files)) return "";
-  const std::string name = begin + job_name(description_of(job, recipe, format_name));
-  const fs::path file = folder / (name + ".bin");
+  const fs::path file = folder / (std::string(prefix) + job_name(description_of(job, recipe, format_name)) + ".bin");
   // Its index is put in place before it.
   if (!entry_exists(file)) {
     create_folder(folder);
-    make_token_file(job, recipe, vocab_size, folder / name, path);
+    make_token_file(job, recipe, vocab_size, file, path, stops);
   }
-  remove_others(folder, begin, name);
   return file.string();
 }
 
@@ -85,16 +79,32 @@ std::vector<fs::path> tokenized_sources(const std::vector<DataSource>& sources, 
   if (cache.folder.empty() || tokenizer.kind == TokenizerKind::bytes) return {};
   std::vector<fs::path> files;
   for (std::size_t i = 0; i < sources.size(); ++i) {
-    const std::string begin = fmt::format("{}-{}-", role.substr(role.rfind('/') + 1), i);
-    files.emplace_back(cache.once([&] {
+    files.emplace_back(cache.once([&](const DataCache::Stops& stops) {
       try {
-        return token_file_of(sources[i].path, tokenizer, vocab_size, cache.folder, begin);
+        return token_file_of(sources[i].path, tokenizer, vocab_size, cache.folder, stops);
       } catch (const Error& error) {
+        if (error.code() == ExitCode::stopped) throw;
         throw Error(error.code(), fmt::format("{}/{}/path: {}", role, i, error.what()));
       }
     }));
   }
   return files;
+}
+
+void remove_other_token_files(const DataCache& cache, const std::vector<fs::path>& used) {
+  if (cache.folder.empty()) return;
+  cache.once([&](const DataCache::Stops&) {
+    std::error_code ignored;
+    std::vector<fs::path> others;
+    for (const fs::directory_entry& entry : fs::directory_iterator(cache.folder, ignored)) {
+      const fs::path& path = entry.path();
+      const bool is_used = std::ranges::any_of(
+          used, [&](const fs::path& file) { return path == file || path == fs::path(file).replace_extension(".idx"); });
+      if (path.filename().string().starts_with(prefix) && !is_used) others.push_back(path);
+    }
+    for (const fs::path& other : others) fs::remove(other, ignored);
+    return std::string();
+  });
 }
 
 }  // namespace llmtrain

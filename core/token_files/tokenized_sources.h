@@ -14,14 +14,17 @@ namespace llmtrain {
 // Token files of the sources of text, made by one process with all processors and kept in the cache, so that no other
 // process tokenises and all of them map one copy: by source, an empty path where none is made, and no list without a
 // cache. Text that is bytes already needs none, and a source that has token files, too, is read as it is. A file is
-// named by what its tokens follow from (the tokenizer's files, and the texts' paths, sizes and times of change); when
-// it is made, those that were made before of the same source are removed. Work that was killed goes on at the next
-// call.
+// named by what its tokens follow from (the tokenizer's files, and the texts' paths, sizes and times of change), and
+// serves all sources of the same text. Work that was stopped or killed goes on at the next call.
 //
-// `role` names the sources in messages and files: "/data/train". Throws what find_files(), open_tokenizer() and
-// tokenize_files() throw, each message after the source's place.
+// `role` names the sources in messages: "/data/train". Throws what find_files(), open_tokenizer() and tokenize_files()
+// throw, each message after the source's place, and stopped_while().
 std::vector<std::filesystem::path> tokenized_sources(const std::vector<DataSource>& sources,
                                                      const TokenizerRecipe& tokenizer, std::int64_t vocab_size,
                                                      const DataCache& cache, const std::string& role);
+
+// Removes what tokenized_sources() has made of other texts, or begun. For all roles of a run at once, after which it
+// needs none but `used`.
+void remove_other_token_files(const DataCache& cache, const std::vector<std::filesystem::path>& used);
 
 }  // namespace llmtrain

@@ -74,15 +74,22 @@ std::optional<Error> first_failure(Communicator& communicator, const std::option
   return Error(static_cast<ExitCode>(*code), (failed > 0 ? "rank " + std::to_string(failed) + ": " : "") + message);
 }
 
-void run_on_first(Communicator& communicator, const std::function<void()>& work) {
+void run_on_first(Communicator& communicator, const std::function<void(const std::atomic<bool>& is_abandoned)>& work) {
+  std::atomic<bool> is_abandoned{false};
   std::future<std::optional<Error>> running;
-  if (communicator.rank() == 0) running = std::async(std::launch::async, [&] { return error_of(work); });
+  if (communicator.rank() == 0)
+    running = std::async(std::launch::async, [&] { return error_of([&] { work(is_abandoned); }); });
   // Far within any useful time of the watchdog.
   constexpr std::chrono::seconds sign_of_life{1};
   std::int64_t is_done = 0;
   while (is_done == 0) {
     if (running.valid()) is_done = running.wait_for(sign_of_life) == std::future_status::ready ? 1 : 0;
-    communicator.broadcast(communicator.world(), Purpose::control, {&is_done, 1, ElementType::int64}, 0).wait();
+    try {
+      communicator.broadcast(communicator.world(), Purpose::control, {&is_done, 1, ElementType::int64}, 0).wait();
+    } catch (...) {
+      is_abandoned = true;
+      throw;  // which waits for the work
+    }
   }
   if (const auto failure = first_failure(communicator, running.valid() ? running.get() : std::nullopt))
     throw Error(*failure);

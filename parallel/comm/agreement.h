@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <optional>
 #include <string>
@@ -29,9 +30,10 @@ std::optional<Error> error_of(const std::function<void()>& work);
 // The failure of the lowest rank that has one, on every rank; ranks other than 0 are named: "rank 3: …".
 std::optional<Error> first_failure(Communicator& communicator, const std::optional<Error>& own);
 
-// Runs `work` on the first rank while the others wait, however long that takes: the watchdog sees signs of life. If it
-// throws, all throw its error.
-void run_on_first(Communicator& communicator, const std::function<void()>& work);
+// Runs `work` on the first rank while the others wait, however long that takes: the watchdog sees signs of life, even
+// if the work hangs. If it throws, all throw its error. Once another rank has failed, `is_abandoned` is true, and the
+// first rank's call returns only when the work has ended.
+void run_on_first(Communicator& communicator, const std::function<void(const std::atomic<bool>& is_abandoned)>& work);
 
 // Runs `work` on every rank; if it throws on one of them, all throw that rank's error.
 void run_together(Communicator& communicator, const std::function<void()>& work);

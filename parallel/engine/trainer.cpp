@@ -22,7 +22,6 @@
 #include "core/recipe/checkpoint_source.h"
 #include "core/recipe/recipe_io.h"
 #include "core/recipe/step_shapes.h"
-#include "core/token_files/tokenized_sources.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/engine/batch_loader.h"
 #include "parallel/engine/inference.h"
@@ -30,51 +29,6 @@
 
 namespace llmtrain {
 namespace {
-
-// `role` names the key of the recipe in error messages.
-Dataset open_data(const Recipe& recipe, const std::vector<DataSource>& sources, bool shuffle, const std::string& role,
-                  const DataCache& cache) {
-  TextFormat format{recipe.data.tokenizer, recipe.data.fine_tuning};
-  if (!format.fine_tuning)
-    format.tokenized = tokenized_sources(sources, format.tokenizer, recipe.model.vocab_size, cache, role);
-  return Dataset(sources, format, recipe.batch.sequence_length, recipe.model.vocab_size, shuffle, recipe.seed, role);
-}
-
-// Runs `make`; if it throws, the folder and those above it that it has created are removed, as far as they are empty: a
-// start that fails leaves no run's directory behind.
-std::string make_in(const std::filesystem::path& folder, const std::function<std::string()>& make) {
-  std::vector<std::filesystem::path> missing;
-  for (std::filesystem::path each = folder; !each.empty() && !entry_exists(each); each = each.parent_path())
-    missing.push_back(each);
-  try {
-    return make();
-  } catch (...) {
-    std::error_code ignored;
-    for (const std::filesystem::path& each : missing) std::filesystem::remove(each, ignored);
-    throw;
-  }
-}
-
-DataCache cache_of(Communicator& communicator, const std::filesystem::path& folder) {
-  const auto once = [&communicator, folder](const std::function<std::string()>& make) {
-    std::string made;
-    run_on_first(communicator, [&] { made = make_in(folder, make); });
-    return share_text(communicator, made);
-  };
-  return {folder, once};
-}
-
-// Collective over the communicator's world, as the cache is.
-Dataset open_training_data(const Recipe& recipe, const DataCache& cache) {
-  Dataset data = open_data(recipe, recipe.data.train, recipe.data.shuffle, "/data/train", cache);
-  if (recipe.data.curriculum.vocabulary_rarity) data.order_by_rarity({recipe.data.tokenizer, {}, {}}, cache);
-  return data;
-}
-
-std::optional<Dataset> open_validation(const Recipe& recipe, const DataCache& cache) {
-  if (recipe.data.validation.empty()) return std::nullopt;
-  return open_data(recipe, recipe.data.validation, false, "/data/validation", cache);
-}
 
 // The newest intact checkpoint of a run, the same on all ranks. Collective.
 std::filesystem::path newest_checkpoint_of(const std::filesystem::path& run, Communicator& communicator) {
@@ -137,11 +91,8 @@ std::vector<Fp8Representation> over_ranks(const Fp8Statistics& own, const RankGr
 }  // namespace
 
 Trainer::Trainer(std::shared_ptr<const Layout> layout, Communicator& communicator, const at::Device& device,
-                 const std::filesystem::path& data_cache)
-    : train_(open_training_data(layout->recipe(), cache_of(communicator, data_cache))),
-      validation_(open_validation(layout->recipe(), cache_of(communicator, data_cache))),
-      model_(std::move(layout), communicator, device),
-      runner_(model_) {
+                 const DataCache& cache)
+    : data_(open_run_data(layout->recipe(), cache)), model_(std::move(layout), communicator, device), runner_(model_) {
   if (const auto& source = recipe().training.init_from) load_first_weights(model_, *source);
   if (const auto& folder = recipe().training.adapters_from)
     load_weights(model_, NamedWeightSource(load_peft(*folder, model_.graph())));
@@ -156,7 +107,8 @@ StepResult Trainer::step(StopRequest stop) {
   const std::int64_t percent = easiest_percent(recipe().data.curriculum, steps_done_);
   // The order of samples is a function of the seed, the step and the count of consumed ones, so a resumed run continues
   // exactly.
-  auto micros = load_batch(train_, recipe(), {steps_done_, samples_consumed_, shape, percent}, rank, model_.device());
+  auto micros =
+      load_batch(data_.train, recipe(), {steps_done_, samples_consumed_, shape, percent}, rank, model_.device());
   for (MicroBatch& micro : micros) micro.backward_scale = model_.loss_scale().value();
   const bool measures = recipe().log.fp8_statistics && has_row(recipe(), steps_done_ + 1);
   Fp8Statistics statistics;
@@ -182,7 +134,7 @@ void Trainer::measure_with(Fp8Statistics* statistics, std::span<MicroBatch> micr
 }
 
 double Trainer::evaluate() {
-  return llmtrain::evaluate(model_, *validation_, recipe().training.evaluate_batches * recipe().batch.global).loss;
+  return llmtrain::evaluate(model_, *data_.validation, recipe().training.evaluate_batches * recipe().batch.global).loss;
 }
 
 CheckpointState Trainer::state() const {

@@ -10,10 +10,12 @@
 #include <span>
 
 #include "core/checkpoint/checkpoint.h"
+#include "core/data/data_cache.h"
 #include "core/data/dataset.h"
 #include "core/recipe/easiest_share.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/engine/local_model.h"
+#include "parallel/engine/run_data.h"
 #include "parallel/engine/runner.h"
 
 namespace llmtrain {
@@ -24,10 +26,10 @@ class Trainer {
  public:
   // Opens the data and builds the model with its initial weights (the recipe's init_from, else its seed). Collective
   // over the communicator's world, which has as many ranks as the layout; all ranks make the same calls in the same
-  // order. The communicator must outlive the trainer. What is made from the data is kept in `data_cache`, a folder that
-  // all ranks see; empty: each rank makes its own in memory.
+  // order. The communicator must outlive the trainer. What is made from the data is kept in `cache`, which all ranks
+  // share; by default each rank makes its own in memory.
   Trainer(std::shared_ptr<const Layout> layout, Communicator& communicator, const at::Device& device,
-          const std::filesystem::path& data_cache = {});
+          const DataCache& cache = {});
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
@@ -52,8 +54,8 @@ class Trainer {
   void roll_back(const CheckpointReader& checkpoint);
 
   const Recipe& recipe() const { return model_.recipe(); }
-  const Dataset& train_data() const { return train_; }
-  const Dataset* validation_data() const { return validation_ ? &*validation_ : nullptr; }
+  const Dataset& train_data() const { return data_.train; }
+  const Dataset* validation_data() const { return data_.validation ? &*data_.validation : nullptr; }
   // The step that was done last, and the percent of the samples, the easiest, from which it read.
   StepShape last_shape() const { return runner_.shapes().at(steps_done_ - 1); }
   std::int64_t last_percent() const { return easiest_percent(recipe().data.curriculum, steps_done_ - 1); }
@@ -65,8 +67,7 @@ class Trainer {
   // Where the casts of a step to FP8 are recorded; null: nowhere.
   void measure_with(Fp8Statistics* statistics, std::span<MicroBatch> micros);
 
-  Dataset train_;
-  std::optional<Dataset> validation_;
+  RunData data_;
   LocalModel model_;
   Runner runner_;
   std::int64_t steps_done_ = 0, samples_consumed_ = 0, tokens_trained_ = 0;

@@ -90,14 +90,14 @@ void check_shared_folder(Communicator& communicator, const fs::path& checkpoints
     clear_leftovers(checkpoints);
     make_checkpoint_folder(token);
   });
-  const auto failure = first_failure(
-      communicator, error_of([&] {
-        if (appears(token, patience)) return;
-        throw Error(ExitCode::cannot_write, checkpoints.string() + ": on host " + host_name() +
-                                                ", files written by the first rank (on host " + host +
-                                                ") do not appear; all ranks write checkpoints into one "
-                                                "folder: choose a --run-dir on a file system that all nodes share");
-      }));
+  const auto failure = first_failure(communicator, error_of([&] {
+                                       if (appears(token, patience)) return;
+                                       throw Error(ExitCode::cannot_write,
+                                                   checkpoints.string() + ": on host " + host_name() +
+                                                       ", files written by the first rank (on host " + host +
+                                                       ") do not appear; all ranks read and write in one folder: "
+                                                       "choose a --run-dir on a file system that all nodes share");
+                                     }));
   // On failure too: the run ends, and the folder should be as before.
   if (is_first) discard_checkpoint(token);
   if (failure) throw Error(*failure);
@@ -148,7 +148,6 @@ CheckpointSaver::CheckpointSaver(fs::path checkpoints, const CheckpointRecipe& r
       writers_(std::to_string(::getpid())) {
   // A single rank needs no agreement on folders and names.
   if (is_alone()) return;
-  check_shared_folder(communicator, checkpoints_);
   // All ranks write into one temporary folder, named after the first rank's process.
   writers_ = share_text(communicator, writers_);
 }

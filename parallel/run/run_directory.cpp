@@ -12,6 +12,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/base/error.h"
@@ -141,6 +142,19 @@ fs::path named_checkpoint(const fs::path& path, const VerifyCheckpoint& verify) 
   return path;
 }
 
+// Other settings of the same optimizer may differ.
+void check_same_optimizer(const Recipe& recipe, const fs::path& checkpoint) {
+  const auto name_in = [](const Recipe& each) {
+    return to_json(each).at("training").at("optimizer").at("name").dump();
+  };
+  const std::string own = name_in(recipe), other = name_in(recipe_of(CheckpointReader(checkpoint)));
+  if (own == other) return;
+  throw Error(ExitCode::bad_recipe,
+              fmt::format("/training/optimizer/name: is {} in the recipe and {} in {}, whose states are of that "
+                          "optimizer; set it to {}, or start from the weights alone, with training.init_from",
+                          own, other, checkpoint.string(), other));
+}
+
 // The run's own newest checkpoint, else the one that `checkpoint.resume` names: repeating the same command continues
 // the run instead of starting it again.
 fs::path checkpoint_to_start_from(const Recipe& recipe, const VerifyCheckpoint& verify) {
@@ -150,20 +164,35 @@ fs::path checkpoint_to_start_from(const Recipe& recipe, const VerifyCheckpoint& 
   if (const auto found = fs::exists(own, error) ? newest_whole(own, verify, damaged) : std::nullopt) return *found;
   fs::path named = named_checkpoint(recipe.checkpoint.resume, verify);
   check_same_model(recipe.model, CheckpointReader(named));
+  check_same_optimizer(recipe, named);
   return named;
 }
 
-// Locks the file .lock for the lifetime of the result. The file is not removed at the end: if processes created and
+fs::path lock_file(const fs::path& folder) { return folder / ".lock"; }
+
+// Whether the file of that name is the one that is open.
+bool is_in_place(const fs::path& file, int descriptor) {
+  struct stat named {
+  }, held{};
+  return ::stat(file.c_str(), &named) == 0 && ::fstat(descriptor, &held) == 0 && named.st_dev == held.st_dev &&
+         named.st_ino == held.st_ino;
+}
+
+// Locks the file .lock for the lifetime of the result. The file of a run is never removed: if processes created and
 // removed it, two of them could hold locks on different files of the same name.
 std::shared_ptr<const int> lock(const fs::path& folder) {
-  const fs::path file = folder / ".lock";
+  const fs::path file = lock_file(folder);
   const int descriptor = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (descriptor < 0) cannot_write(file, std::string("cannot be created: ") + std::strerror(errno));
   std::shared_ptr<const int> held(new int(descriptor), [](const int* open) {
     ::close(*open);
     delete open;
   });
-  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return held;
+  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) {
+    // Between the opening and the lock a start that failed has removed it.
+    if (!is_in_place(file, descriptor)) refuse(folder, "was removed while the run started; start it again");
+    return held;
+  }
   const int reason = errno;
   // Only this error means that another process holds the lock.
   if (reason == EWOULDBLOCK)
@@ -182,10 +211,24 @@ void RunDirectory::check(const Recipe& recipe, const VerifyCheckpoint& verify) {
   if (names_checkpoint(recipe.checkpoint.resume)) checkpoint_to_start_from(recipe, verify);
 }
 
-RunDirectory::RunDirectory(const Recipe& recipe) : recipe_(recipe), path_(recipe.log.directory) {
-  check_contents(path_, recipe);  // before creating a lock file in a folder that is not a run's
-  make_folder(path_);
-  lock_ = lock(path_);
+RunFolderLock::RunFolderLock(const Recipe& recipe) : folder_(recipe.log.directory) {
+  check_contents(folder_, recipe);  // before creating a lock file in a folder that is not a run's
+  for (const fs::path& each :
+       {RunDirectory::data_cache_of(recipe), RunDirectory::checkpoints_of(recipe), lock_file(folder_)})
+    if (!entry_exists(each)) created_.push_back(each);
+  for (fs::path each = folder_; !each.empty() && !entry_exists(each); each = each.parent_path())
+    created_.push_back(each);
+  make_folder(folder_);
+  held_ = lock(folder_);
+}
+
+RunFolderLock::~RunFolderLock() {
+  if (!held_) return;
+  std::error_code ignored;
+  for (const fs::path& each : created_) fs::remove(each, ignored);
+}
+
+RunDirectory::RunDirectory(const Recipe& recipe, RunFolderLock&& lock) : recipe_(recipe), path_(recipe.log.directory) {
   // Check again: another process may have created a run before this one held the lock.
   if (check_contents(path_, recipe) == Contents::nothing) {
     // recipe.json marks the folder as a run: written atomically, so that a killed process leaves a run or a skeleton
@@ -194,6 +237,7 @@ RunDirectory::RunDirectory(const Recipe& recipe) : recipe_(recipe), path_(recipe
   } else {
     former_ = read_kept_recipe(path_);
   }
+  lock_ = std::exchange(lock.held_, nullptr);
   make_folder(log_file().parent_path());
   make_folder(checkpoints());
   clear_leftovers(checkpoints());
@@ -210,10 +254,7 @@ void RunDirectory::keep_recipe(std::int64_t steps_done) {
 }
 
 void RunDirectory::require_in_place() const {
-  struct stat named {
-  }, held{};
-  const bool is_named = ::stat((path_ / ".lock").c_str(), &named) == 0;
-  if (is_named && ::fstat(*lock_, &held) == 0 && named.st_dev == held.st_dev && named.st_ino == held.st_ino) return;
+  if (is_in_place(lock_file(path_), *lock_)) return;
   throw Error(ExitCode::cannot_write, path_.string() +
                                           ": was removed or replaced while the run was writing in it; the run ends, "
                                           "because its checkpoints would be lost");

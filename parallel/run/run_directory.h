@@ -5,12 +5,33 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "core/checkpoint/checkpoint.h"
 #include "core/recipe/recipe.h"
 #include "parallel/comm/communicator.h"
 
 namespace llmtrain {
+
+// The folder `recipe.log.directory`, created where it is missing and locked, before it contains the run: ranks may then
+// read and write what belongs in it. What was created is removed with this object, as far as it is empty, unless
+// RunDirectory has taken it over: a start that fails leaves no folder behind.
+class RunFolderLock {
+ public:
+  // Throws Error(bad_recipe) and changes nothing if the folder contains what RunDirectory refuses, or if another
+  // process is training in it; Error(cannot_write) if it cannot be created.
+  explicit RunFolderLock(const Recipe& recipe);
+  ~RunFolderLock();
+  RunFolderLock(const RunFolderLock&) = delete;
+  RunFolderLock& operator=(const RunFolderLock&) = delete;
+
+ private:
+  friend class RunDirectory;
+
+  std::filesystem::path folder_;
+  std::vector<std::filesystem::path> created_;  // or to be created in it; the innermost first
+  std::shared_ptr<const int> held_;             // the open file .lock; none once RunDirectory has it
+};
 
 // The folder of one run: recipe.json, metrics.jsonl, report.html, log/, checkpoints/. Locked by one process at a time.
 class RunDirectory {
@@ -24,7 +45,9 @@ class RunDirectory {
   // recipe's run (the message names each key that differs and may not by core/recipe/keys/resume_rules.h, with both
   // values and the reason), a run although `checkpoint.resume` is "never", or a run that another process is training.
   // Throws Error(cannot_write) if it cannot be created.
-  explicit RunDirectory(const Recipe& recipe);
+  explicit RunDirectory(const Recipe& recipe) : RunDirectory(recipe, RunFolderLock(recipe)) {}
+  // The same in a folder that is locked already; takes the lock over.
+  RunDirectory(const Recipe& recipe, RunFolderLock&& lock);
   RunDirectory(const RunDirectory&) = delete;
   RunDirectory& operator=(const RunDirectory&) = delete;
 
@@ -34,7 +57,7 @@ class RunDirectory {
   static std::filesystem::path checkpoints_of(const Recipe& recipe) {
     return std::filesystem::path(recipe.log.directory) / "checkpoints";
   }
-  // Where the run keeps what it makes from its data; ranks may fill it before the folder is opened.
+  // Where the run keeps what it makes from its data; ranks may fill it while the folder is locked, before it is opened.
   static std::filesystem::path data_cache_of(const Recipe& recipe) {
     return std::filesystem::path(recipe.log.directory) / "data-cache";
   }

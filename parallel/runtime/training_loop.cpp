@@ -22,6 +22,7 @@
 #include "parallel/engine/generation.h"
 #include "parallel/engine/model_state.h"
 #include "parallel/engine/replica_check.h"
+#include "parallel/engine/run_data.h"
 #include "parallel/run/checkpoint_saver.h"
 #include "parallel/run/time_limit.h"
 #include "parallel/runtime/first_rank.h"
@@ -289,10 +290,10 @@ void show_end(const RunDirectory& directory) {
 }
 
 // The first rank's training, with everything that it writes and shows.
-ExitCode train_first(const RunRequest& request, Trainer& trainer, SharedVerification& verification,
+ExitCode train_first(const RunRequest& request, Trainer& trainer, RunFolderLock& lock, SharedVerification& verification,
                      const ThreadMemory& memory) {
   const Recipe& recipe = request.recipe();
-  RunDirectory directory(recipe);
+  RunDirectory directory(recipe, std::move(lock));
   log_to_file(directory.log_file());
   std::optional<std::filesystem::path> checkpoint;
   verification.run([&](const VerifyCheckpoint& verify) { checkpoint = directory.checkpoint_to_resume(verify); });
@@ -340,6 +341,21 @@ ExitCode train_other(const RunRequest& request, Trainer& trainer, SharedVerifica
   return run_observed(loop, communicator.log(), *logger);
 }
 
+// Takes the run's folder, on the first rank, before ranks write or read anything in it. Collective.
+void lock_folder(const Recipe& recipe, Communicator& communicator, std::optional<RunFolderLock>& lock) {
+  run_together(communicator, [&] {
+    if (communicator.rank() == 0) lock.emplace(recipe);
+  });
+  if (communicator.size() > 1) check_shared_folder(communicator, RunDirectory::checkpoints_of(recipe));
+}
+
+DataCache data_cache_of(const RunRequest& request, Communicator& communicator) {
+  const auto is_asked_to_stop = [&signals = *request.stop, limit = TimeLimit(request.deadline)] {
+    return signals.requested() || limit.must_stop(0, std::nullopt);
+  };
+  return shared_data_cache(communicator, RunDirectory::data_cache_of(request.recipe()), is_asked_to_stop);
+}
+
 }  // namespace
 
 ExitCode run_training(const RunRequest& request, const c10::Device& device, Communicator& communicator) {
@@ -353,9 +369,11 @@ ExitCode run_training(const RunRequest& request, const c10::Device& device, Comm
     return ExitCode::stopped;
   }
   const MemoryWatch watch;
-  Trainer trainer(request.layout, communicator, device, RunDirectory::data_cache_of(request.recipe()));
-  return communicator.rank() == 0 ? train_first(request, trainer, verification, watch.memory())
-                                  : train_other(request, trainer, verification);
+  std::optional<RunFolderLock> lock;
+  lock_folder(request.recipe(), communicator, lock);
+  Trainer trainer(request.layout, communicator, device, data_cache_of(request, communicator));
+  return lock ? train_first(request, trainer, *lock, verification, watch.memory())
+              : train_other(request, trainer, verification);
 }
 
 }  // namespace llmtrain

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/file.h"
 #include "tests/core/data/data_files.h"
 #include "tests/core/data/small_tokenizer.h"
 #include "tests/support/temporary_directory.h"
@@ -30,7 +31,6 @@ struct TextSetting {
   }
 
   std::vector<fs::path> make() const {
-    const DataCache cache{folder.path() / "cache", [](const auto& make) { return make(); }};
     return tokenized_sources(sources, tokenizer, ids_of_small_tokenizer, cache, "/data/train");
   }
 
@@ -39,6 +39,7 @@ struct TextSetting {
   }
 
   TemporaryDirectory folder;
+  DataCache cache{folder.path() / "cache"};
   TokenizerRecipe tokenizer;
   std::vector<DataSource> sources;
 };
@@ -60,14 +61,14 @@ TEST_CASE("samples are the same from text and from the token files made of it", 
 TEST_CASE("token files are made once, and again for other texts or another tokenizer", "[cache]") {
   TextSetting setting;
   const std::vector<fs::path> files = setting.make();
-  const fs::path cache = setting.folder.path() / "cache";
+  const fs::path cache = setting.cache.folder;
   const auto made = fs::last_write_time(files[0]);
   CHECK(setting.make() == files);
   CHECK(fs::last_write_time(files[0]) == made);
   CHECK(names_in(cache).size() == 4);
 
   // One of a process that was killed, of other texts, is removed with those that no longer fit.
-  setting.folder.write("cache/train-1-0123456789abcdef.bin.partial", "abc");
+  setting.folder.write("cache/tokens-0123456789abcdef.bin.partial", "abc");
   setting.folder.write("cache/vocabulary-rarity-1", "of another kind");
   const fs::path text = setting.folder.path() / "texts" / "b.txt";
   const auto time = fs::last_write_time(text);
@@ -79,6 +80,7 @@ TEST_CASE("token files are made once, and again for other texts or another token
   std::set<std::string> expected{"vocabulary-rarity-1"};
   for (const fs::path& file : later)
     for (const char* ending : {".bin", ".idx"}) expected.insert(file.stem().string() + ending);
+  remove_other_token_files(setting.cache, later);
   CHECK(names_in(cache) == expected);
   CHECK(setting.open(later).tokens() == setting.open({}).tokens());
 
@@ -101,11 +103,38 @@ TEST_CASE("token files are made of text alone, and of what needs a tokenizer", "
   CHECK(tokenized_sources(setting.sources, setting.tokenizer, ids_of_small_tokenizer, {}, "/data/train").empty());
 }
 
+TEST_CASE("sources of the same text have one token file", "[cache]") {
+  TextSetting setting;
+  setting.sources.push_back(setting.sources[0]);
+  const std::vector<fs::path> files = setting.make();
+  CHECK(files[2] == files[0]);
+  CHECK(names_in(setting.cache.folder).size() == 4);
+}
+
+TEST_CASE("a start that is asked to stop leaves its work to the next one", "[cache]") {
+  TextSetting setting;
+  std::string text;
+  for (int i = 0; i < 200000; ++i) text += "the theory that\n\n";
+  setting.folder.write("texts/long.txt", text);
+  const std::vector<fs::path> expected = setting.make();
+  const std::string tokens = read_file(expected[0]);
+  for (const fs::path& file : expected) fs::remove(file), fs::remove(fs::path(file).replace_extension(".idx"));
+
+  int asked = 0;
+  setting.cache.once = [&](const auto& make) { return make([&] { return ++asked == 2; }); };
+  require_error(ExitCode::stopped, {"while tokenising", "run the same command again"}, [&] { setting.make(); });
+  CHECK(fs::exists(expected[0].string() + ".partial"));
+  setting.cache.once = DataCache().once;
+  CHECK(setting.make() == expected);
+  CHECK(read_file(expected[0]) == tokens);
+  CHECK(names_in(setting.cache.folder).size() == 4);
+}
+
 TEST_CASE("what cannot be tokenised is said with the source's place, and leaves no file", "[cache]") {
   TextSetting setting;
   setting.folder.write("texts/c.jsonl", "{\"text\": \"the\"}\n{\"text\": 3}");
   require_error(ExitCode::bad_data, {"/data/train/0/path: ", "c.jsonl: line 2"}, [&] { setting.make(); });
-  CHECK(names_in(setting.folder.path() / "cache").empty());
+  CHECK(names_in(setting.cache.folder).empty());
   setting.sources[0].path = (setting.folder.path() / "nowhere.txt").string();
   require_error(ExitCode::missing_input, {"/data/train/0/path: ", "nowhere.txt"}, [&] { setting.make(); });
 }

@@ -144,7 +144,7 @@ TEST_CASE("an order is made once, kept, and made again for other data", "[curric
   int asked = 0;
   const DataCache cache{kept, [&](const auto& make) {
                           ++asked;
-                          return make();
+                          return make([] { return false; });
                         }};
   const Numbers expected = read_samples(graded(folder, true), 0, 100, 10);
   CHECK(read_samples(graded(folder, true, cache), 0, 100, 10) == expected);
@@ -193,7 +193,7 @@ TEST_CASE("an order is made again for all that a text's tokens follow from", "[c
   const auto samples = [&] {
     Dataset dataset(sources, format, 2, 262, false, 5, "/data/train");
     const std::int64_t count = dataset.samples();
-    dataset.order_by_rarity(format, {folder.path() / "cache", [](const auto& make) { return make(); }});
+    dataset.order_by_rarity(format, {folder.path() / "cache"});
     Tokens tokens(3);
     for (std::int64_t position = 0; position < count; ++position) dataset.read(position, tokens, 99);
     return count;
@@ -204,6 +204,14 @@ TEST_CASE("an order is made again for all that a text's tokens follow from", "[c
   CHECK(samples() == 99);
   std::filesystem::remove(folder.path() / "tokenizer_config.json");
   CHECK(samples() == 49);
+}
+
+TEST_CASE("ordering stops on request", "[curriculum]") {
+  const TemporaryDirectory folder;
+  const DataCache cache{folder.path() / "cache", [](const auto& make) { return make([] { return true; }); }};
+  require_error(ExitCode::stopped, {"while reading the vocabulary rarity of 400 samples"},
+                [&] { graded(folder, false, cache); });
+  CHECK_FALSE(std::filesystem::exists(folder.path() / "cache" / "vocabulary-rarity-0"));
 }
 
 TEST_CASE("an order of other samples is not used", "[curriculum]") {

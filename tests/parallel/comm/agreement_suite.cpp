@@ -61,14 +61,15 @@ TEST_CASE("work of the first rank alone is waited for, and its error is thrown b
     std::atomic<int> calls = 0;
     on_ranks(ranks, [&calls](Communicator& communicator) {
       bool is_done = false;
-      run_on_first(communicator, [&] {
+      run_on_first(communicator, [&](const auto&) {
         expect(communicator.rank() == 0, "the first rank works");
         ++calls;
         is_done = true;
       });
       expect(is_done == (communicator.rank() == 0), "the work is done when it is returned from");
-      const auto failure = error_of(
-          [&] { run_on_first(communicator, [] { throw Error(ExitCode::cannot_write, "the disk is full"); }); });
+      const auto failure = error_of([&] {
+        run_on_first(communicator, [](const auto&) { throw Error(ExitCode::cannot_write, "the disk is full"); });
+      });
       expect(failure && failure->code() == ExitCode::cannot_write, "it failed");
       expect(failure->what() == std::string("the disk is full"), failure->what());
     });

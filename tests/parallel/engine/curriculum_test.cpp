@@ -96,7 +96,8 @@ TEST_CASE("easiest samples are the same on any layout, and kept for all ranks", 
     std::vector<Run> runs(2);
     LocalWorld world(2);
     world.run([&](Communicator& communicator) {
-      Trainer trainer(layout_of(recipe, 2), communicator, at::kCPU, cache);
+      Trainer trainer(layout_of(recipe, 2), communicator, at::kCPU,
+                      shared_data_cache(communicator, cache, [] { return false; }));
       runs[static_cast<std::size_t>(communicator.rank())] = TrainingSetting::train(trainer, steps);
     });
     check_equal(runs[0], runs[1]);

@@ -268,6 +268,43 @@ TEST_CASE("a run that another process is training is refused until that process 
   CHECK(from_another_process() == "no error");
 }
 
+TEST_CASE("a folder is locked before there is a run in it, and gone if there never is one") {
+  const TemporaryDirectory folder;
+  const fs::path path = folder.path() / "runs" / "first";
+  const Recipe recipe = run_recipe(path);
+  {
+    const RunFolderLock lock(recipe);
+    fs::create_directories(path / "data-cache");
+    CHECK_THAT(test::in_child([&] { return refusal_of(recipe); }),
+               Catch::Contains("another process is training in it"));
+  }
+  CHECK(fs::is_empty(folder.path()));
+  {
+    const RunFolderLock lock(recipe);
+    folder.write("runs/first/data-cache/tokens-1.bin.partial", "to go on with");
+  }
+  CHECK(contents(path) ==
+        std::map<std::string, std::string>{{"data-cache", "/"}, {"data-cache/tokens-1.bin.partial", "to go on with"}});
+  CHECK(refusal_of(recipe) == "no error");
+}
+
+TEST_CASE("a start that fails leaves a run as it was") {
+  const TemporaryDirectory folder;
+  const Recipe recipe = run_recipe(folder.path());
+  { const RunDirectory directory(recipe); }
+  const auto before = contents(folder.path());
+  { const RunFolderLock lock(recipe); }
+  CHECK(contents(folder.path()) == before);
+  {
+    RunFolderLock lock(recipe);
+    const RunDirectory directory(recipe, std::move(lock));
+    CHECK(directory.former_recipe() == recipe);
+    CHECK_THAT(test::in_child([&] { return refusal_of(recipe); }),
+               Catch::Contains("another process is training in it"));
+  }
+  CHECK(contents(folder.path()) == before);
+}
+
 TEST_CASE("a process that is killed leaves no lock") {
   const TemporaryDirectory folder;
   const Recipe recipe = run_recipe(folder.path() / "run");

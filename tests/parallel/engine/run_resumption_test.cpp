@@ -116,5 +116,16 @@ TEST_CASE("a checkpoint of another model with the same tensor shapes is refused,
   CHECK_FALSE(fs::exists(recipe.log.directory));
 }
 
+TEST_CASE("a checkpoint with the states of another optimizer is refused") {
+  const TemporaryDirectory folder;
+  const fs::path named = write_step(folder.path() / "other" / "checkpoints", 1);
+  const Recipe recipe = run_recipe(folder.path() / "run",
+                                   {"checkpoint.resume=\"" + named.string() + "\"", "training.optimizer.name=muon"});
+  const std::string refusal = error_of([&] { RunDirectory::check(recipe); });
+  CHECK(refusal == "2 /training/optimizer/name: is \"muon\" in the recipe and \"adamw\" in " + named.string() +
+                       ", whose states are of that optimizer; set it to \"adamw\", or start from the weights alone, "
+                       "with training.init_from");
+}
+
 }  // namespace
 }  // namespace llmtrain

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/engine/run_data.h"
+
+#include <atomic>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/token_files/tokenized_sources.h"
+#include "parallel/comm/agreement.h"
+
+namespace llmtrain {
+namespace {
+
+// Conversations are read with their masks, which token files have no place for.
+std::vector<std::filesystem::path> tokenized(const Recipe& recipe, const std::vector<DataSource>& sources,
+                                             const DataCache& cache, const std::string& role) {
+  if (recipe.data.fine_tuning) return {};
+  return tokenized_sources(sources, recipe.data.tokenizer, recipe.model.vocab_size, cache, role);
+}
+
+// `role` names the key of the recipe in error messages.
+Dataset open_data(const Recipe& recipe, const std::vector<DataSource>& sources, bool shuffle, const std::string& role,
+                  const std::vector<std::filesystem::path>& token_files) {
+  return {sources,
+          {recipe.data.tokenizer, recipe.data.fine_tuning, token_files},
+          recipe.batch.sequence_length,
+          recipe.model.vocab_size,
+          shuffle,
+          recipe.seed,
+          role};
+}
+
+}  // namespace
+
+RunData open_run_data(const Recipe& recipe, const DataCache& cache) {
+  const std::string train_role = "/data/train", validation_role = "/data/validation";
+  const auto train = tokenized(recipe, recipe.data.train, cache, train_role);
+  const auto validation = tokenized(recipe, recipe.data.validation, cache, validation_role);
+  std::vector<std::filesystem::path> used = train;
+  used.insert(used.end(), validation.begin(), validation.end());
+  remove_other_token_files(cache, used);
+
+  RunData data{open_data(recipe, recipe.data.train, recipe.data.shuffle, train_role, train), std::nullopt};
+  if (recipe.data.curriculum.vocabulary_rarity) data.train.order_by_rarity({recipe.data.tokenizer, {}, {}}, cache);
+  if (!recipe.data.validation.empty())
+    data.validation = open_data(recipe, recipe.data.validation, false, validation_role, validation);
+  return data;
+}
+
+DataCache shared_data_cache(Communicator& communicator, const std::filesystem::path& folder,
+                            std::function<bool()> is_asked_to_stop) {
+  const auto once = [&communicator, is_asked_to_stop = std::move(is_asked_to_stop)](const auto& make) {
+    std::string made;
+    run_on_first(communicator, [&](const std::atomic<bool>& is_abandoned) {
+      made = make([&] { return is_abandoned || is_asked_to_stop(); });
+    });
+    return share_text(communicator, made);
+  };
+  return {folder, once};
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+
+#include "core/data/data_cache.h"
+#include "core/data/dataset.h"
+#include "core/recipe/recipe.h"
+#include "parallel/comm/communicator.h"
+
+namespace llmtrain {
+
+// What a run reads.
+struct RunData {
+  Dataset train;
+  std::optional<Dataset> validation;  // none where the recipe names none
+};
+
+// Opens the data that the recipe names, and makes what it needs of them in the cache, from which it removes what
+// earlier starts have made of other data. Collective over the processes that share the cache; blocks, for as long as it
+// takes to tokenise. Throws Error if files cannot be used, and stopped_while().
+RunData open_run_data(const Recipe& recipe, const DataCache& cache);
+
+// A cache in a folder that all ranks see, made by the first one. `is_asked_to_stop` is called on that one, by another
+// thread; the communicator outlives the cache.
+DataCache shared_data_cache(Communicator& communicator, const std::filesystem::path& folder,
+                            std::function<bool()> is_asked_to_stop);
+
+}  // namespace llmtrain
