@@ -12,10 +12,11 @@
 #include "core/recipe/recipe_io.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/device/device.h"
+#include "parallel/engine/batch_loader.h"
 #include "parallel/engine/trainer.h"
 
-// The training process that scripts/bench controls: it reads the commands "run N" and "memory" from standard input,
-// one per line, and answers each with one line of JSON.
+// The training process that scripts/bench and scripts/bench_reading control: it reads the commands "run N", "read N"
+// and "memory" from standard input, one per line, and answers each with one line of JSON.
 
 namespace {
 
@@ -33,6 +34,23 @@ json train(llmtrain::Trainer& trainer, std::int64_t steps) {
   return {{"seconds", seconds}, {"loss", loss}};
 }
 
+// The batches of `step` and the following steps, without training on them; `step` is then that of the next one.
+json read_batches(llmtrain::Trainer& trainer, std::int64_t batches, std::int64_t& step) {
+  using Clock = std::chrono::steady_clock;
+  const llmtrain::Recipe& recipe = trainer.recipe();
+  const llmtrain::StepShape shape = trainer.runner().shapes().at(0);
+  const llmtrain::DataRank rank = llmtrain::data_rank(trainer.model().groups(), shape.sequence_length);
+  json seconds = json::array();
+  for (std::int64_t i = 0; i < batches; ++i, ++step) {
+    const auto start = Clock::now();
+    const std::int64_t percent = llmtrain::easiest_percent(recipe.data.curriculum, step);
+    llmtrain::load_batch(trainer.train_data(), recipe, {step, step * recipe.batch.global, shape, percent}, rank,
+                         at::kCPU);
+    seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+  }
+  return {{"seconds", seconds}};
+}
+
 // VmHWM: the largest resident set this process ever had.
 json peak_memory() {
   std::ifstream status("/proc/self/status");
@@ -46,13 +64,19 @@ json peak_memory() {
 }
 
 void serve(llmtrain::Trainer& trainer) {
+  std::int64_t next_to_read = 0;
   std::cout << json{{"ready", true}} << std::endl;
   for (std::string line; std::getline(std::cin, line);) {
     std::istringstream words(line);
     std::string command;
     std::int64_t steps = 1;
     words >> command >> steps;
-    std::cout << (command == "memory" ? peak_memory() : train(trainer, steps)) << std::endl;
+    if (command == "memory") {
+      std::cout << peak_memory() << std::endl;
+    } else {
+      std::cout << (command == "read" ? read_batches(trainer, steps, next_to_read) : train(trainer, steps))
+                << std::endl;
+    }
   }
 }
 
