@@ -57,6 +57,15 @@ at::Tensor CheckpointWeights::read(const Parameter& parameter, const SliceBox& b
   return values;
 }
 
+at::Tensor WatchedWeights::read(const Parameter& parameter, const SliceBox& box) const {
+  at::Tensor values = weights_.read(parameter, box);
+  const std::lock_guard lock(mutex_);
+  read_ += values.numel();
+  // Some formats need a parameter more than once.
+  report_(std::min(1.0, static_cast<double>(read_) / static_cast<double>(elements_)));
+  return values;
+}
+
 at::ScalarType common_type(const WeightSource& source, const Graph& graph) {
   const at::ScalarType first = source.type(graph.parameters.front());
   const bool is_common = std::all_of(graph.parameters.begin(), graph.parameters.end(),

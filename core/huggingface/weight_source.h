@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -62,6 +63,28 @@ class CheckpointWeights final : public WeightSource {
 
  private:
   CheckpointReader checkpoint_;
+};
+
+// Passes on the weights of another source, and reports how much of a model has been read.
+class WatchedWeights final : public WeightSource {
+ public:
+  using Report = std::function<void(double share)>;
+
+  // The source outlives this object. `report` is called after each read, by one thread at a time, with the share of the
+  // graph's elements that have been read so far, at most 1.
+  WatchedWeights(const WeightSource& weights, const Graph& graph, Report report)
+      : weights_(weights), elements_(graph.parameter_count()), report_(std::move(report)) {}
+
+  bool holds(const Parameter& parameter) const override { return weights_.holds(parameter); }
+  at::ScalarType type(const Parameter& parameter) const override { return weights_.type(parameter); }
+  at::Tensor read(const Parameter& parameter, const SliceBox& box) const override;
+
+ private:
+  const WeightSource& weights_;
+  std::int64_t elements_;
+  Report report_;
+  mutable std::mutex mutex_;
+  mutable std::int64_t read_ = 0;
 };
 
 // The type that holds the values of all parameters: their common one, or fp32.

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/progress_lines.h"
 #include "core/checkpoint/checkpoint.h"
 #include "core/graph/adapters.h"
 #include "core/graph/graph.h"
@@ -37,14 +38,18 @@ void export_checkpoint(const ExportRequest& request) {
     return save_peft(request.destination, graph, weights, base_model_of(request.recipe));
   const Graph merged = Graph::build(without_adapters(graph.model));
   const at::ScalarType dtype = request.dtype ? scalar_type(element_type(*request.dtype)) : common_type(weights, merged);
-  save_huggingface(request.destination, merged, MergedWeights(graph, weights),
-                   {dtype, request.shard_bytes, request.origin});
+  ProgressLines lines("writing " + request.destination);
+  const MergedWeights whole(graph, weights);
+  const WatchedWeights watched(whole, merged, [&](double share) { lines.show(share); });
+  save_huggingface(request.destination, merged, watched, {dtype, request.shard_bytes, request.origin});
 }
 
 void import_checkpoint(const ImportRequest& request) {
   prepare_process();
   const Graph graph = Graph::build(request.recipe.model);
-  const HuggingfaceWeights weights(request.source, graph);
+  const HuggingfaceWeights stored(request.source, graph);
+  ProgressLines lines("writing " + request.destination);
+  const WatchedWeights weights(stored, graph, [&](double share) { lines.show(share); });
   std::vector<TensorSlice> slices;
   for (const Parameter& parameter : graph.parameters) {
     const at::ScalarType type = weights.type(parameter);

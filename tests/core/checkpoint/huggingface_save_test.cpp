@@ -111,5 +111,23 @@ TEST_CASE("a folder that cannot be created is an error that names it") {
               [&] { save_huggingface(file / "out", graph, NamedWeightSource(counted_weights(graph))); });
 }
 
+TEST_CASE("an export says how much of a model it has read, of all formats and with experts") {
+  for (const ModelRecipe& model :
+       {gpt2_model(), llama_model(), with_experts(llama_model(), [](MixtureOfExpertsRecipe&) {})}) {
+    const Graph graph = Graph::build(model);
+    const NamedWeightSource weights(counted_weights(graph));
+    std::vector<double> shares;
+    const WatchedWeights watched(weights, graph, [&](double share) { shares.push_back(share); });
+    const test::TemporaryDirectory folder, plain;
+    save_huggingface(folder.path() / "model", graph, watched, {});
+    CHECK(std::is_sorted(shares.begin(), shares.end()));
+    CHECK(shares.front() < 0.5);
+    CHECK(shares.back() == 1);
+    save_huggingface(plain.path() / "model", graph, weights, {});
+    CHECK(read_file(folder.path() / "model" / "model.safetensors") ==
+          read_file(plain.path() / "model" / "model.safetensors"));
+  }
+}
+
 }  // namespace
 }  // namespace llmtrain
