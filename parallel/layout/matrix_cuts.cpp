@@ -11,25 +11,33 @@ std::int64_t local_matrices(const Parameter& parameter, const ShardDegrees& degr
 }
 
 std::vector<FlatInterval> matrices_of(const Graph& graph, const StateGroup& group, const ShardDegrees& degrees) {
-  std::vector<FlatInterval> matrices;
+  std::int64_t all = 0;
+  for (const std::size_t index : group.parameters) all += local_matrices(graph.parameters[index], degrees);
+  std::vector<FlatInterval> matrices(static_cast<std::size_t>(all));
+  auto next = matrices.begin();
   std::int64_t begin = 0;
   for (std::size_t i = 0; i < group.parameters.size(); ++i) {
     const std::int64_t count = local_matrices(graph.parameters[group.parameters[i]], degrees);
     const std::int64_t elements = group.sizes[i] / count;
-    for (std::int64_t matrix = 0; matrix < count; ++matrix, begin += elements)
-      matrices.push_back({begin, begin + elements});
+    for (std::int64_t matrix = 0; matrix < count; ++matrix, begin += elements) *next++ = {begin, begin + elements};
   }
   return matrices;
 }
 
 MatrixCuts::MatrixCuts(std::vector<FlatInterval> matrices, FlatShards shards)
     : matrices_(std::move(matrices)), shards_(shards) {
+  const std::int64_t part = shards_.part();
   std::vector<std::int64_t> work(static_cast<std::size_t>(shards_.ranks));  // elements
-  for (std::size_t matrix = 0; matrix < matrices_.size(); ++matrix) {
-    const auto first = work.begin() + first_shard(matrix), last = work.begin() + last_shard(matrix);
+  homes_.reserve(matrices_.size());
+  auto first = work.begin();  // of the shards that have elements of the matrix
+  std::int64_t next = part;   // where the one after it begins
+  for (const FlatInterval& matrix : matrices_) {
+    for (; next <= matrix.begin; next += part) ++first;
+    auto last = first;
+    for (std::int64_t end = next; end < matrix.end; end += part) ++last;
     const auto least = std::min_element(first, last + 1);
-    *least += matrices_[matrix].count();
-    homes_.push_back(least - work.begin());
+    *least += matrix.count();
+    homes_.push_back({least - work.begin(), first != last});
     has_cuts_ = has_cuts_ || first != last;
   }
 }
@@ -47,7 +55,7 @@ std::vector<std::size_t> MatrixCuts::at_home(std::int64_t shard, Those those) co
   std::vector<std::size_t> list;
   const Range range = touched_by(shard);
   for (std::size_t matrix = range.first; matrix < range.last; ++matrix)
-    if (homes_[matrix] == shard && is_cut(matrix) == (those == Those::cut)) list.push_back(matrix);
+    if (home(matrix) == shard && is_cut(matrix) == (those == Those::cut)) list.push_back(matrix);
   return list;
 }
 
@@ -55,17 +63,22 @@ std::vector<FlatInterval> MatrixCuts::sent(std::int64_t from, std::int64_t to) c
   std::vector<FlatInterval> intervals;
   const Range range = touched_by(from);
   for (std::size_t matrix = range.first; matrix < range.last; ++matrix)
-    if (from != to && homes_[matrix] == to)
+    if (from != to && home(matrix) == to)
       intervals.push_back(intersection(matrices_[matrix], shards_.padded_shard(from)));
   return intervals;
 }
 
-std::int64_t MatrixCuts::exchanged_elements(std::int64_t shard) const {
-  std::int64_t elements = 0;
-  const Range range = touched_by(shard);
-  for (std::size_t matrix = range.first; matrix < range.last; ++matrix) {
-    const std::int64_t own = intersection(matrices_[matrix], shards_.padded_shard(shard)).count();
-    elements += homes_[matrix] == shard ? matrices_[matrix].count() - own : own;
+std::vector<std::int64_t> MatrixCuts::exchanged_elements() const {
+  std::vector<std::int64_t> elements(static_cast<std::size_t>(shards_.ranks));
+  if (!has_cuts_) return elements;
+  for (std::size_t matrix = 0; matrix < matrices_.size(); ++matrix) {
+    if (!is_cut(matrix)) continue;
+    const FlatInterval& place = matrices_[matrix];
+    const std::int64_t last = (place.end - 1) / shards_.part();
+    for (std::int64_t shard = place.begin / shards_.part(); shard <= last; ++shard) {
+      const std::int64_t own = intersection(place, shards_.padded_shard(shard)).count();
+      elements[static_cast<std::size_t>(shard)] += home(matrix) == shard ? place.count() - own : own;
+    }
   }
   return elements;
 }

@@ -26,29 +26,32 @@ class MatrixCuts {
   MatrixCuts(std::vector<FlatInterval> matrices, FlatShards shards);
 
   const std::vector<FlatInterval>& matrices() const { return matrices_; }
-  bool is_cut(std::size_t matrix) const { return first_shard(matrix) != last_shard(matrix); }
+  bool is_cut(std::size_t matrix) const { return homes_[matrix].is_cut; }
   // Whether any is.
   bool has_cuts() const { return has_cuts_; }
   // Indices of the matrices whose home is a shard, ascending: those that it has all of, or the cut ones.
   enum class Those { whole, cut };
   std::vector<std::size_t> at_home(std::int64_t shard, Those those) const;
+  // The shard that is a matrix's home.
+  std::int64_t home(std::size_t matrix) const { return homes_[matrix].shard; }
   // What one shard's rank sends to another, at whose home the matrices are, ascending. Results go the other way.
   std::vector<FlatInterval> sent(std::int64_t from, std::int64_t to) const;
-  // How many elements a shard's rank sends to all others, and as many it receives: parts of matrices and results.
-  std::int64_t exchanged_elements(std::int64_t shard) const;
+  // How many elements each shard's rank sends to all others, and as many it receives: parts of matrices and results.
+  std::vector<std::int64_t> exchanged_elements() const;
 
  private:
+  struct Home {
+    std::int64_t shard = 0;
+    bool is_cut = false;  // other shards have elements of the matrix, too
+  };
   // Indices [first, last) of the matrices of which a shard has elements.
   struct Range {
     std::size_t first = 0, last = 0;
   };
   Range touched_by(std::int64_t shard) const;
-  std::int64_t first_shard(std::size_t matrix) const { return matrices_[matrix].begin / shards_.part(); }
-  std::int64_t last_shard(std::size_t matrix) const { return (matrices_[matrix].end - 1) / shards_.part(); }
-
   std::vector<FlatInterval> matrices_;
   FlatShards shards_;
-  std::vector<std::int64_t> homes_;  // by matrix
+  std::vector<Home> homes_;  // by matrix
   bool has_cuts_ = false;
 };
 

@@ -2,125 +2,53 @@
 #include "parallel/plan/cost/muon_cost.h"
 
 #include <algorithm>
-#include <cstdint>
-#include <span>
 
-#include "core/graph/sharding.h"
-#include "parallel/layout/matrix_cuts.h"
+#include "parallel/plan/cost/muon_matrices.h"
 
 namespace llmtrain {
 namespace {
 
-using Kind = StateGroup::Kind;
+constexpr double exact_bytes = MuonMatrices::exact_bytes;
 
-// Per element of what ranks send each other and of what is orthogonalised.
-constexpr double exact_bytes = element_bytes(ElementType::float32);
+// What one group's matrices make each rank send, by shard, and by shard and rank.
+struct SentBytes {
+  std::vector<double> cut, split;
 
-// A matrix of a group, on one rank before ZeRO and whole.
-struct MatrixSize {
-  double local = 0;  // elements
-  double rows = 0, columns = 0;
-
-  double whole() const { return rows * columns; }
-  double shorter() const { return std::min(rows, columns); }
-  double longer() const { return std::max(rows, columns); }
+  explicit SentBytes(const MuonMatrices& matrices) : cut(matrices.cut_bytes()), split(matrices.split_bytes()) {}
 };
 
-// The matrices of one group, and how ZeRO cuts them.
-class GroupMatrices {
- public:
-  GroupMatrices(const Partition& partition, const StateGroup& group)
-      : cuts_(matrices_of(*partition.graph, group, shard_degrees(partition.mesh)), group.flat()),
-        shards_(group.zero_stage > 0 ? group.shards.ranks : 1),
-        splits_(static_cast<std::size_t>(group.kind == Kind::experts ? partition.mesh.expert_tensor
-                                                                     : partition.mesh.tensor)) {
-    for (std::size_t i = 0; i < group.parameters.size(); ++i) {
-      const Parameter& parameter = partition.graph->parameters[group.parameters[i]];
-      const std::int64_t count = local_matrices(parameter, shard_degrees(partition.mesh));
-      const auto rows = static_cast<double>(parameter.shape[parameter.shape.size() - 2]);
-      const MatrixSize size{static_cast<double>(group.sizes[i]) / static_cast<double>(count), rows,
-                            static_cast<double>(parameter.shape.back())};
-      sizes_.insert(sizes_.end(), static_cast<std::size_t>(count), size);
-    }
-  }
-
-  std::int64_t shards() const { return shards_; }
-  // The ranks that hold parts of a matrix before ZeRO.
-  std::size_t splits() const { return splits_; }
-  double cut_bytes(std::int64_t shard) const {
-    return exact_bytes * static_cast<double>(cuts_.exchanged_elements(shard));
-  }
-  // Calls visit(matrices) for those that the ranks of a shard work on at a time, one each.
-  template <class Visit>
-  void for_batches(std::int64_t shard, Visit visit) const {
-    for (const auto those : {MatrixCuts::Those::whole, MatrixCuts::Those::cut}) {
-      const std::vector<std::size_t> matrices = cuts_.at_home(shard, those);
-      for (std::size_t first = 0; first < matrices.size(); first += splits_)
-        visit(std::span(matrices).subspan(first, std::min(splits_, matrices.size() - first)));
-    }
-  }
-  // Of each rank of a shard, added to `sent`: its parts of the matrices that others work on, and their results.
-  void add_split_bytes(std::int64_t shard, std::span<double> sent) const {
-    if (splits_ == 1) return;
-    for_batches(shard, [&](std::span<const std::size_t> matrices) {
-      double all = 0;
-      for (const std::size_t matrix : matrices) all += exact_bytes * sizes_[matrix].local;
-      for (std::size_t position = 0; position < splits_; ++position) {
-        const double own = position < matrices.size() ? exact_bytes * sizes_[matrices[position]].local : 0;
-        sent[position] += all - own + static_cast<double>(splits_ - 1) * own;
-      }
-    });
-  }
-  // The sum over a shard's batches of the largest value in each.
-  template <class Value>
-  double sum(std::int64_t shard, Value value) const {
-    double all = 0;
-    for_batches(shard, [&](std::span<const std::size_t> matrices) { all += largest_of(matrices, value); });
-    return all;
-  }
-  template <class Value>
-  double largest(std::int64_t shard, Value value) const {
-    double most = 0;
-    for_batches(shard,
-                [&](std::span<const std::size_t> matrices) { most = std::max(most, largest_of(matrices, value)); });
-    return most;
-  }
-
- private:
-  template <class Value>
-  double largest_of(std::span<const std::size_t> matrices, Value value) const {
-    double most = 0;
-    for (const std::size_t matrix : matrices) most = std::max(most, value(sizes_[matrix]));
-    return most;
-  }
-
-  MatrixCuts cuts_;
-  std::int64_t shards_;
-  std::size_t splits_;
-  std::vector<MatrixSize> sizes_;
-};
-
-// Calls visit(pipeline rank, group) for every group that Muon trains.
-template <class Visit>
-void for_groups(const Partition& partition, Visit visit) {
-  for (std::size_t stage = 0; stage < partition.stages.size(); ++stage)
-    for (const StateGroup& group : partition.groups[stage])
-      if (group.is_muon) visit(partition.rank_of(stage), group);
-}
-
-// Of the ranks that share a stage's states, by shard and within it by position among those that split matrices.
-void add_sent(const GroupMatrices& matrices, std::vector<double>& cut, std::vector<double>& split) {
-  const auto shards = static_cast<std::size_t>(matrices.shards()), splits = matrices.splits();
-  cut.resize(std::max(cut.size(), shards));
-  split.resize(std::max(split.size(), shards * splits));
-  for (std::size_t shard = 0; shard < shards; ++shard) {
-    cut[shard] += matrices.cut_bytes(static_cast<std::int64_t>(shard));
-    matrices.add_split_bytes(static_cast<std::int64_t>(shard), std::span(split).subspan(shard * splits, splits));
-  }
+void add_times(std::vector<double>& sums, const std::vector<double>& values, double times) {
+  sums.resize(std::max(sums.size(), values.size()));
+  for (std::size_t i = 0; i < values.size(); ++i) sums[i] += times * values[i];
 }
 
 double most_of(const std::vector<double>& values) {
   return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
+}
+
+// Of a rank with so many groups of each kind.
+MuonTraffic traffic_of(const MuonGroups& groups, const std::vector<SentBytes>& sent,
+                       const std::vector<std::size_t>& counts) {
+  std::vector<double> cut, split, expert_cut, expert_split;
+  for (std::size_t i = 0; i < sent.size(); ++i) {
+    const bool is_of_experts = groups.distinct()[i].matrices.is_of_experts();
+    const auto times = static_cast<double>(counts[i]);
+    if (counts[i] == 0) continue;
+    add_times(is_of_experts ? expert_cut : cut, sent[i].cut, times);
+    add_times(is_of_experts ? expert_split : split, sent[i].split, times);
+  }
+  return {most_of(cut), most_of(split), most_of(expert_cut), most_of(expert_split)};
+}
+
+std::vector<MuonTraffic> traffic_of(const MuonGroups& groups) {
+  std::vector<SentBytes> sent;
+  for (const MuonGroups::Group& group : groups.distinct()) sent.emplace_back(group.matrices);
+  std::vector<MuonTraffic> traffic;
+  for (std::size_t rank = 0; rank < groups.ranks(); ++rank) {
+    const bool is_as_before = rank > 0 && groups.counts(rank) == groups.counts(rank - 1);
+    traffic.push_back(is_as_before ? traffic.back() : traffic_of(groups, sent, groups.counts(rank)));
+  }
+  return traffic;
 }
 
 // The three products of a step, and its passes over memory: of the polynomial in the Gram matrix, and of the sum.
@@ -156,22 +84,7 @@ double traffic_seconds(const CostContext& context, const MuonTraffic& traffic) {
 
 }  // namespace
 
-std::vector<MuonTraffic> muon_traffic(const Partition& partition) {
-  struct Sent {
-    std::vector<double> cut, split, expert_cut, expert_split;
-  };
-  std::vector<Sent> by_rank(static_cast<std::size_t>(partition.mesh.pipeline));
-  for_groups(partition, [&](std::size_t rank, const StateGroup& group) {
-    Sent& sent = by_rank[rank];
-    const bool is_experts = group.kind == Kind::experts;
-    add_sent(GroupMatrices(partition, group), is_experts ? sent.expert_cut : sent.cut,
-             is_experts ? sent.expert_split : sent.split);
-  });
-  std::vector<MuonTraffic> traffic;
-  for (const Sent& sent : by_rank)
-    traffic.push_back({most_of(sent.cut), most_of(sent.split), most_of(sent.expert_cut), most_of(sent.expert_split)});
-  return traffic;
-}
+std::vector<MuonTraffic> muon_traffic(const Partition& partition) { return traffic_of(MuonGroups(partition)); }
 
 std::vector<MuonExchange> muon_exchanges(const CostContext& context) {
   const Mesh& mesh = context.mesh();
@@ -195,38 +108,37 @@ double all_to_all_bytes(double sent, const RankGroup& ranks) {
 double muon_workspace(const Partition& partition, KernelSet kernels) {
   const double product = kernels == KernelSet::cuda ? element_bytes(ElementType::bfloat16) : exact_bytes;
   double most = 0;
-  for_groups(partition, [&](std::size_t, const StateGroup& group) {
-    const GroupMatrices matrices(partition, group);
+  const MuonGroups groups(partition);
+  for (const auto& [group, matrices] : groups.distinct()) {
     // What is orthogonalised, with tensor ranks also the parts that are sent and received of it; two iterates and the
     // polynomial in the Gram matrix.
     const double copies = matrices.splits() > 1 ? 3 : 1;
-    const auto of_matrix = [&](const MatrixSize& size) {
+    const std::vector<double> largest = matrices.largest([&](const MatrixSize& size) {
       return copies * exact_bytes * size.whole() + product * (2 * size.whole() + size.shorter() * size.shorter());
-    };
+    });
     // Parts that are sent and received, and of the latter the whole matrices or their results.
-    for (std::int64_t shard = 0; shard < matrices.shards(); ++shard)
-      most = std::max(most, 2 * matrices.cut_bytes(shard) + matrices.largest(shard, of_matrix));
-  });
+    for (std::size_t shard = 0; shard < matrices.shards(); ++shard)
+      most = std::max(most, 2 * matrices.cut_bytes()[shard] + largest[shard]);
+  }
   return most;
 }
 
 std::vector<double> muon_seconds(const CostContext& context) {
+  const MuonGroups groups(context.partition);
   const Roofline roofline = product_roofline(context);
   const auto steps = static_cast<double>(context.recipe().training.optimizer.muon.steps);
-  const std::vector<MuonTraffic> traffic = muon_traffic(context.partition);
   std::vector<double> seconds;
-  for (const MuonTraffic& of_rank : traffic) seconds.push_back(traffic_seconds(context, of_rank));
-  for_groups(context.partition, [&](std::size_t rank, const StateGroup& group) {
-    const GroupMatrices matrices(context.partition, group);
+  for (const MuonTraffic& of_rank : traffic_of(groups)) seconds.push_back(traffic_seconds(context, of_rank));
+  for (std::size_t i = 0; i < groups.distinct().size(); ++i) {
+    const auto& [group, matrices] = groups.distinct()[i];
     const double bytes =
         static_cast<double>(group.shard()) * pass_bytes(group.types) * context.program().traffic.optimizer;
-    double slowest = 0;
-    for (std::int64_t shard = 0; shard < matrices.shards(); ++shard)
-      slowest = std::max(slowest, matrices.sum(shard, [&](const MatrixSize& size) {
-        return roofline.seconds(orthogonalize_work(roofline, size, steps));
-      }));
-    seconds[rank] += slowest + context.roofline.pass(bytes).seconds;
-  });
+    const std::vector<double> products = matrices.sums(
+        [&](const MatrixSize& size) { return roofline.seconds(orthogonalize_work(roofline, size, steps)); });
+    const double of_group = most_of(products) + context.roofline.pass(bytes).seconds;
+    for (std::size_t rank = 0; rank < groups.ranks(); ++rank)
+      seconds[rank] += static_cast<double>(groups.counts(rank)[i]) * of_group;
+  }
   return seconds;
 }
 

@@ -19,8 +19,10 @@ using ByShard = std::vector<TensorGradientShare>;
 // Adds the elements [begin, end) of flat memory that is cut into parts of `part` to their shards, each as `bytes`.
 void add_to_shards(ByShard& shards, double TensorGradientShare::*sum, FlatInterval elements, std::int64_t part,
                    double bytes) {
-  for (std::int64_t begin = elements.begin; begin < elements.end;) {
-    const std::int64_t shard = begin / part, next = std::min(elements.end, (shard + 1) * part);
+  // Small parameters may be spread over thousands of shards, so that a division for each would take most of the time.
+  std::int64_t shard = elements.begin / part;
+  for (std::int64_t begin = elements.begin; begin < elements.end; ++shard) {
+    const std::int64_t next = std::min(elements.end, (shard + 1) * part);
     shards[static_cast<std::size_t>(shard)].*sum += bytes * static_cast<double>(next - begin);
     begin = next;
   }

@@ -266,6 +266,12 @@ double checkpoint_copy_bytes(const Partition& partition, std::size_t stage) {
 }
 
 StepMemory make_step_memory(const Partition& partition, KernelSet kernels, const Program& program) {
+  StepMemory memory = make_pass_memory(partition, kernels, program);
+  memory.optimizer_workspace = muon_workspace(partition, kernels);
+  return memory;
+}
+
+StepMemory make_pass_memory(const Partition& partition, KernelSet kernels, const Program& program) {
   Blocks blocks(partition, kernels);
   StepMemory memory;
   for (std::size_t stage = 0; stage < partition.stages.size(); ++stage)
@@ -273,7 +279,6 @@ StepMemory make_step_memory(const Partition& partition, KernelSet kernels, const
   // On one rank a tied head adds its weight's gradient into the embedding's, which belongs to the first stage.
   memory.head_adds_to_first = partition.recipe.model.tie_embeddings && partition.mesh.pipeline == 1 &&
                               !partition.graph->logits_weight().is_frozen;
-  memory.optimizer_workspace = muon_workspace(partition, kernels);
   // Not per stage: these exist once per process.
   memory.rank[Category::framework] = framework_bytes(kernels);
   memory.rank[Category::communication] = communicator_bytes(kernels, partition.mesh);

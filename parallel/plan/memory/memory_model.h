@@ -16,6 +16,8 @@ namespace llmtrain {
 // ZeRO-3 all but two blocks' weights; `activations` what is saved, except for two blocks. Moved bytes are counted in
 // host_resident and host_activations.
 StepMemory make_step_memory(const Partition& partition, KernelSet kernels, const Program& program = {});
+// The same but for `optimizer_workspace`, which with Muon takes longer to compute than all else: for bounds.
+StepMemory make_pass_memory(const Partition& partition, KernelSet kernels, const Program& program = {});
 
 // Weights, gradients, master weights and optimizer states of one stage on its fullest rank.
 struct ModelStates {

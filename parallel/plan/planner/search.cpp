@@ -19,7 +19,8 @@ namespace {
 constexpr std::size_t simulated_by_time = 100;    // the fastest layouts that fit, by the estimate
 constexpr std::size_t simulated_by_memory = 100;  // further layouts on the estimates' front towards less memory
 
-// A lower bound: the passes in flight and the largest stage's transient memory, without boundary tensors.
+// A lower bound: the passes in flight and the largest stage's transient memory, without boundary tensors and the
+// update's workspace.
 double rank_bytes(const Partition& partition, const StepMemory& memory, std::int32_t rank) {
   double resident = memory.rank.total(), saved = 0, workspace = 0, gathered = 0;
   for (auto stage = static_cast<std::size_t>(rank); stage < memory.stages.size();
@@ -111,7 +112,7 @@ class Search {
       const Partition partition = partition_of(layout);
       ++result_.layouts;
       const double bytes =
-          estimate_bytes(partition, make_step_memory(partition, kernel_set(layout, profile_), profile_.program));
+          estimate_bytes(partition, make_pass_memory(partition, kernel_set(layout, profile_), profile_.program));
       // Optimistic bytes: what does not fit by them cannot fit.
       if (profile_.device.memory_bytes > 0 && bytes > profile_.device.memory_bytes) return;
       const StepCosts costs = make_step_costs(partition, profile_);

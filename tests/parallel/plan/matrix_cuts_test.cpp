@@ -42,6 +42,7 @@ void check(const std::vector<FlatInterval>& matrices, const FlatShards& shards) 
   std::map<std::pair<std::int64_t, std::int64_t>, Elements> sent;
   for (std::size_t matrix = 0; matrix < matrices.size(); ++matrix) {
     const std::int64_t home = home_of(cuts, shards, matrix);
+    CHECK(cuts.home(matrix) == home);
     bool is_part_here = false;
     for (std::int64_t element = matrices[matrix].begin; element < matrices[matrix].end; ++element) {
       const std::int64_t owner = element / shards.part();
@@ -51,13 +52,14 @@ void check(const std::vector<FlatInterval>& matrices, const FlatShards& shards) 
     CHECK(is_part_here);
   }
   CHECK(cuts.has_cuts() == !sent.empty());
+  const std::vector<std::int64_t> exchanged_elements = cuts.exchanged_elements();
   for (std::int64_t from = 0; from < shards.ranks; ++from) {
     std::size_t exchanged = 0;
     for (std::int64_t to = 0; to < shards.ranks; ++to) {
       CHECK(listed(cuts.sent(from, to)) == sent[{from, to}]);
       exchanged += sent[{from, to}].size() + sent[{to, from}].size();
     }
-    CHECK(cuts.exchanged_elements(from) == static_cast<std::int64_t>(exchanged));
+    CHECK(exchanged_elements[static_cast<std::size_t>(from)] == static_cast<std::int64_t>(exchanged));
   }
 }
 

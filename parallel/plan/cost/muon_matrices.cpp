@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/cost/muon_matrices.h"
+
+#include <numeric>
+
+#include "core/graph/sharding.h"
+
+namespace llmtrain {
+namespace {
+
+using Kind = StateGroup::Kind;
+
+MatrixSize matrix_size(const Parameter& parameter, std::int64_t local_elements, std::int64_t matrices) {
+  return {static_cast<double>(local_elements) / static_cast<double>(matrices),
+          static_cast<double>(parameter.shape[parameter.shape.size() - 2]),
+          static_cast<double>(parameter.shape.back())};
+}
+
+// Whether the matrices of two groups are, in their order.
+bool are_equal(const Graph& graph, const StateGroup& a, const StateGroup& b) {
+  const auto is_same = [&](std::size_t left, std::size_t right) {
+    return graph.parameters[left].shape == graph.parameters[right].shape;
+  };
+  return a.kind == b.kind && a.sizes == b.sizes && std::ranges::equal(a.parameters, b.parameters, is_same);
+}
+
+}  // namespace
+
+MuonMatrices::MuonMatrices(const Partition& partition, const StateGroup& group)
+    : is_of_experts_(group.kind == Kind::experts),
+      splits_(static_cast<std::size_t>(is_of_experts_ ? partition.mesh.expert_tensor : partition.mesh.tensor)) {
+  const Graph& graph = *partition.graph;
+  const ShardDegrees degrees = shard_degrees(partition.mesh);
+  const MatrixCuts cuts(matrices_of(graph, group, degrees), group.flat());
+  for (const std::int64_t elements : cuts.exchanged_elements())
+    cut_bytes_.push_back(exact_bytes * static_cast<double>(elements));
+  std::vector<std::uint32_t> size_of;  // by matrix, an index into sizes_
+  size_of.reserve(cuts.matrices().size());
+  for (std::size_t i = 0; i < group.parameters.size(); ++i) {
+    const Parameter& parameter = graph.parameters[group.parameters[i]];
+    const std::int64_t count = local_matrices(parameter, degrees);
+    const MatrixSize size = matrix_size(parameter, group.sizes[i], count);
+    const auto known = std::ranges::find(sizes_, size);
+    size_of.insert(size_of.end(), static_cast<std::size_t>(count), static_cast<std::uint32_t>(known - sizes_.begin()));
+    if (known == sizes_.end()) sizes_.push_back(size);
+  }
+  sort(cuts, size_of);
+}
+
+// By counting, so that the time is linear in matrices and shards.
+void MuonMatrices::sort(const MatrixCuts& cuts, const std::vector<std::uint32_t>& size_of) {
+  const auto list_of = [&](std::size_t matrix) {
+    return 2 * static_cast<std::size_t>(cuts.home(matrix)) + (cuts.is_cut(matrix) ? 1 : 0);
+  };
+  begins_.resize(2 * shards() + 1);
+  for (std::size_t matrix = 0; matrix < size_of.size(); ++matrix) ++begins_[list_of(matrix) + 1];
+  std::partial_sum(begins_.begin(), begins_.end(), begins_.begin());
+  std::vector<std::size_t> next = begins_;
+  sorted_.resize(size_of.size());
+  for (std::size_t matrix = 0; matrix < size_of.size(); ++matrix) sorted_[next[list_of(matrix)]++] = size_of[matrix];
+}
+
+template <class Visit>
+void MuonMatrices::for_batches(std::size_t shard, Visit visit) const {
+  for (const std::size_t list : {2 * shard, 2 * shard + 1}) {
+    for (std::size_t begin = begins_[list]; begin < begins_[list + 1]; begin += splits_)
+      visit(std::span(sorted_).subspan(begin, std::min(splits_, begins_[list + 1] - begin)));
+  }
+}
+
+std::vector<double> MuonMatrices::values(const Value& value) const {
+  std::vector<double> values;
+  for (const MatrixSize& size : sizes_) values.push_back(value(size));
+  return values;
+}
+
+std::vector<double> MuonMatrices::split_bytes() const {
+  std::vector<double> sent(shards() * splits_);
+  if (splits_ == 1) return sent;
+  const std::vector<double> bytes = values([](const MatrixSize& size) { return exact_bytes * size.local; });
+  for (std::size_t shard = 0; shard < shards(); ++shard) {
+    for_batches(shard, [&](std::span<const std::uint32_t> matrices) {
+      double all = 0;
+      for (const std::uint32_t matrix : matrices) all += bytes[matrix];
+      for (std::size_t position = 0; position < splits_; ++position) {
+        const double own = position < matrices.size() ? bytes[matrices[position]] : 0;
+        sent[shard * splits_ + position] += all - own + static_cast<double>(splits_ - 1) * own;
+      }
+    });
+  }
+  return sent;
+}
+
+std::vector<double> MuonMatrices::largest(const Value& value) const {
+  const std::vector<double> of_size = values(value);
+  std::vector<double> most(shards());
+  for (std::size_t shard = 0; shard < shards(); ++shard)
+    for (std::size_t i = begins_[2 * shard]; i < begins_[2 * shard + 2]; ++i)
+      most[shard] = std::max(most[shard], of_size[sorted_[i]]);
+  return most;
+}
+
+std::vector<double> MuonMatrices::sums(const Value& value) const {
+  const std::vector<double> of_size = values(value);
+  std::vector<double> sums(shards());
+  for (std::size_t shard = 0; shard < shards(); ++shard) {
+    for_batches(shard, [&](std::span<const std::uint32_t> matrices) {
+      double most = 0;
+      for (const std::uint32_t matrix : matrices) most = std::max(most, of_size[matrix]);
+      sums[shard] += most;
+    });
+  }
+  return sums;
+}
+
+MuonGroups::MuonGroups(const Partition& partition) : counts_(static_cast<std::size_t>(partition.mesh.pipeline)) {
+  for (std::size_t stage = 0; stage < partition.stages.size(); ++stage) {
+    for (const StateGroup& group : partition.groups[stage]) {
+      if (!group.is_muon) continue;
+      const std::size_t index = index_of(partition, group);
+      std::vector<std::size_t>& counts = counts_[partition.rank_of(stage)];
+      counts.resize(std::max(counts.size(), index + 1));
+      ++counts[index];
+    }
+  }
+  for (std::vector<std::size_t>& counts : counts_) counts.resize(distinct_.size());
+}
+
+std::size_t MuonGroups::index_of(const Partition& partition, const StateGroup& group) {
+  const auto known = std::ranges::find_if(
+      distinct_, [&](const Group& other) { return are_equal(*partition.graph, other.group, group); });
+  const auto index = static_cast<std::size_t>(known - distinct_.begin());
+  if (known == distinct_.end()) distinct_.push_back({group, MuonMatrices(partition, group)});
+  return index;
+}
+
+}  // namespace llmtrain

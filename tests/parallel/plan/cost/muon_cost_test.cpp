@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Muon's update against sums by hand. planned_equals_run_test compares small ones with what a run does.
+#include "parallel/plan/cost/muon_cost.h"
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/recipe/recipe_io.h"
+
+namespace llmtrain {
+namespace {
+
+constexpr double hidden = 1024;
+
+// GPT-2's shapes on 16 GPUs. A layer has 12 · hidden² elements of matrices: query, key, value and output of attention,
+// and two of four times that size.
+Partition partition_of(std::vector<std::string> overrides) {
+  const std::string text = R"({"model": {"architecture": "gpt2", "layers": 8, "hidden_size": 1024, "heads": 16,
+    "vocab_size": 51200, "max_sequence_length": 1024}, "batch": {"global": 64, "micro": 1},
+    "training": {"steps": 1, "optimizer": {"name": "muon"}}, "precision": {"compute": "bf16"},
+    "pipeline": {"schedule": "interleaved"},
+    "cluster": {"profile": "a100-80gb", "nodes": 2, "devices_per_node": 8, "device": "cuda"}})";
+  return Partition::make(parse_recipe(text, "test", ".", overrides), 8);
+}
+
+std::vector<double> seconds_of(const Partition& partition) {
+  const auto folder = std::filesystem::path(LLMTRAIN_SOURCE_DIR) / "recipes/clusters";
+  const ClusterProfile profile = load_profile("a100-80gb", folder);
+  return muon_seconds(CostContext(partition, profile));
+}
+
+// With stages of one, two, one and three layers, in turn on two ranks.
+const std::vector<std::string> uneven{"model.layers=7", "parallel.pipeline=2", "pipeline.loops=2",
+                                      "pipeline.balance=[1, 2, 1, 3]"};
+
+Partition uneven_partition(const std::vector<std::string>& more) {
+  std::vector<std::string> overrides = uneven;
+  overrides.insert(overrides.end(), more.begin(), more.end());
+  return partition_of(overrides);
+}
+
+}  // namespace
+
+// Each of two ranks sends its half of every second matrix and the other's half of the results for the rest.
+TEST_CASE("of two tensor ranks each sends as many bytes of matrices as it has") {
+  const std::vector<MuonTraffic> traffic = muon_traffic(uneven_partition({"parallel.tensor=2"}));
+  REQUIRE(traffic.size() == 2);
+  CHECK(traffic[0].split == 4 * (1 + 1) * 12 * hidden * hidden / 2);
+  CHECK(traffic[1].split == 4 * (2 + 3) * 12 * hidden * hidden / 2);
+  for (const MuonTraffic& of_rank : traffic) CHECK(of_rank.cut + of_rank.expert_cut + of_rank.expert_split == 0);
+}
+
+// The end of the first of two shards is between layers, or in the middle of the larger matrix of one.
+TEST_CASE("of two shards each sends half of every matrix that is cut in the middle") {
+  const std::vector<std::string> two{"parallel.tensor=4", "parallel.zero_stage=1"};
+  const double half = 4 * hidden * hidden / 4 / 2;
+  const std::vector<MuonTraffic> traffic = muon_traffic(uneven_partition(two));
+  REQUIRE(traffic.size() == 2);
+  CHECK(traffic[0].cut == 4 * 2 * half);
+  CHECK(traffic[1].cut == 4 * half);
+}
+
+TEST_CASE("a rank takes for Muon the time of all its stages") {
+  const std::vector<double> by_stage =
+      seconds_of(partition_of({"model.layers=7", "parallel.pipeline=4", "pipeline.balance=[1, 2, 1, 3]"}));
+  const std::vector<double> seconds = seconds_of(uneven_partition({}));
+  REQUIRE(by_stage.size() == 4);
+  REQUIRE(seconds.size() == 2);
+  CHECK(by_stage[1] > 1.5 * by_stage[0]);
+  CHECK(by_stage[2] == by_stage[0]);
+  CHECK(seconds[0] == Approx(by_stage[0] + by_stage[2]));
+  CHECK(seconds[1] == Approx(by_stage[1] + by_stage[3]));
+}
+
+// The polynomial takes bf16: two iterates of four times hidden², and their Gram matrix.
+TEST_CASE("Muon's workspace is that of the largest matrix") {
+  CHECK(muon_workspace(uneven_partition({}), KernelSet::cuda) == (4 * 4 + 2 * (2 * 4 + 1)) * hidden * hidden);
+  CHECK(muon_workspace(uneven_partition({"parallel.tensor=2"}), KernelSet::cuda) ==
+        (3 * 4 * 4 + 2 * (2 * 4 + 1)) * hidden * hidden);
+}
+
+}  // namespace llmtrain
