@@ -58,6 +58,11 @@ class Lines final : public sentencepiece::SentenceIterator {
     do {
       if (!next_(document_)) return false;
     } while (document_.empty());
+    // The trainer has a use of its own for this character, and leaves out lines with it without a word: it ends lines
+    // here, which like a character without a piece leaves it to be encoded as bytes.
+    constexpr std::string_view reserved = "\u2585";
+    for (std::size_t at = 0; (at = document_.find(reserved, at)) != std::string::npos; at += reserved.size())
+      std::fill_n(document_.begin() + static_cast<std::ptrdiff_t>(at), reserved.size(), '\n');
     return true;
   }
 

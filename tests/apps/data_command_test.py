@@ -72,6 +72,29 @@ class Data(ProgramTest):
                 self.assertEqual(shown["first_text"], "low  lower\n\u00e9<|end|>")
                 self.assertIn(3, shown["first_tokens"])
 
+    def test_what_the_library_reserves_becomes_bytes(self):
+        text = "low\u2585low\tlow\tlower\n" * 50
+        self.write("a.txt", text)
+        for algorithm in ("bpe", "unigram"):
+            with self.subTest(algorithm):
+                file = f"{algorithm}.model"
+                made = self.run_program("data", "train-tokenizer", "a.txt", "--kind", "sentencepiece", "--vocab-size",
+                                        "267", "--algorithm", algorithm, "--output", file)
+                self.assertEqual(made.returncode, 0, made.stderr)
+                self.tokenize("a.txt", "--tokenizer", file, "--output", algorithm)
+                shown = json.loads(self.run_program("data", "inspect", f"{algorithm}.bin", "--tokenizer", file,
+                                                    "--tokens", "9999", "--json").stdout)
+                self.assertEqual(shown["first_text"], text)
+                # The ids of bytes follow those of <unk>, <s> and </s>.
+                byte = [3 + value for value in range(256)]
+                tokens = shown["first_tokens"]
+                begin = tokens.index(byte[ord("\n")]) + 1
+                low = tokens[begin]
+                self.assertGreater(low, byte[-1])
+                mark, tab = [byte[value] for value in "\u2585".encode()], byte[ord("\t")]
+                line = [low, *mark, low, tab, low, tab, low]
+                self.assertEqual(tokens[begin:begin + len(line)], line)
+
     def test_models_that_cannot_be_trained(self):
         self.write("a.txt", "low low low lower\n" * 50)
         self.write("empty.txt", "")
