@@ -45,6 +45,9 @@ TEST_CASE("staging tensors through the host does not change a bit of training", 
       {2, {zero(0)}},
       {4, {zero(1), "parallel.zero_shard_ranks=2"}},
       {4, {zero(3), "parallel.pipeline=2", "pipeline.loops=2", "model.tie_embeddings=true"}},
+      // An end of a shard cuts the second layer's matrices: Muon's exchange of parts goes on while tensor ranks
+      // exchange.
+      {4, {"model.layers=3", zero(1), "parallel.tensor=2", "training.optimizer.name=\"muon\""}},
       {4, {"parallel.tensor=2", "parallel.context=2"}},
       {4, {"parallel.tensor=2", "parallel.pipeline=2", "parallel.sequence=true", "pipeline.schedule=\"1f1b\""}},
   }));
