@@ -77,6 +77,8 @@ TEST_CASE("shards have about equally much work on the matrices that they share",
   // Three matrices over two shards each: none of them is left to a shard that has one already.
   const MatrixCuts cuts({{0, 15}, {15, 25}, {25, 40}}, {40, 4});
   for (const std::int64_t shard : {0, 1, 2}) CHECK(cuts.at_home(shard, MatrixCuts::Those::cut).size() == 1);
+  // The first shard has work already, on a matrix of its own.
+  CHECK(MatrixCuts({{0, 9}, {9, 12}, {12, 20}}, {20, 2}).home(1) == 1);
 }
 
 TEST_CASE("every expert's matrix is a matrix of its own", "[layout]") {

@@ -22,6 +22,7 @@ double gradient(std::int64_t step, std::int64_t element) {
 
 Recipe recipe_of(const ShardCase& shards) {
   Recipe recipe = shards.recipe();
+  recipe.batch.global = 6 * shards.ranks;
   recipe.training.optimizer = {.name = OptimizerKind::muon, .weight_decay = 0.3};
   return recipe;
 }
@@ -57,25 +58,35 @@ at::Tensor joined(const std::vector<Outcome>& ranks, Part Outcome::*part) {
   return join(parts, matrix_elements());
 }
 
+void check_case(const ShardCase& shards, const std::vector<Outcome>& expected) {
+  INFO(shards.in_words());
+  const auto outcomes = on_ranks(recipe_of(shards), shards.ranks, train);
+  const at::Tensor source = joined(outcomes, &Outcome::source);
+  CHECK(source.equal(joined(expected, &Outcome::source)));
+  CHECK(joined(outcomes, &Outcome::momentum).equal(joined(expected, &Outcome::momentum)));
+  const auto type = shards.compute == DataType::bf16 ? at::kBFloat16 : at::kFloat;
+  for (const Outcome& outcome : outcomes) CHECK(outcome.modules.equal(source.to(type).to(at::kFloat)));
+}
+
 }  // namespace
 
 TEST_CASE("every ZeRO stage gives the bits of Muon at stage 0", "[ranks]") {
   for (const DataType compute : {DataType::fp32, DataType::bf16}) {
-    const auto type = compute == DataType::bf16 ? at::kBFloat16 : at::kFloat;
     for (const int ranks : {1, 2, 3, 4}) {
       const auto expected = on_ranks(recipe_of({ranks, 0, ranks, compute}), ranks, train);
       for (ShardCase shards : shard_cases()) {
         shards.compute = compute;
-        if (shards.ranks != ranks) continue;
-        INFO(shards.in_words());
-        const auto outcomes = on_ranks(recipe_of(shards), ranks, train);
-        const at::Tensor source = joined(outcomes, &Outcome::source);
-        CHECK(source.equal(joined(expected, &Outcome::source)));
-        CHECK(joined(outcomes, &Outcome::momentum).equal(joined(expected, &Outcome::momentum)));
-        for (const Outcome& outcome : outcomes) CHECK(outcome.modules.equal(source.to(type).to(at::kFloat)));
+        if (shards.ranks == ranks) check_case(shards, expected);
       }
     }
   }
+}
+
+// Parts of 27 elements: the third matrix, of 40 like all, begins with the last element of one and ends in the second
+// after that.
+TEST_CASE("three ranks share a matrix", "[ranks]") {
+  const auto expected = on_ranks(recipe_of({9, 0, 9}), 9, train);
+  check_case({9, 3, 9}, expected);
 }
 
 }  // namespace llmtrain::test::muon
