@@ -34,7 +34,8 @@ bool ends_residual_branch(Role role) {
   return role == Role::attention_output_weight || role == Role::ffn_down_weight || role == Role::expert_down_weight;
 }
 
-// Of the weights made by add_weight(), those that FP8 levels may store in FP8.
+// Parameter::is_layer_matrix of the weights made by add_weight(). Routers and gates are small, and what they choose
+// is sensitive; the head is in no layer.
 bool is_layer_matrix(Role role) {
   return role != Role::router_weight && role != Role::router_projection_weight && role != Role::shared_gate_weight &&
          role != Role::head_weight;

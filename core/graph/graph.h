@@ -84,8 +84,9 @@ struct Parameter {
   Initialization initialization = Initialization::normal;
   double standard_deviation = 0;  // of `normal`
   bool decays = false;            // weight matrices and embeddings, not biases, norms, learned positions
-  // The weight matrix of a linear layer within a transformer layer, which FP8 levels store in FP8: embeddings, the
-  // head, routers, biases and norms keep their type (Peng et al., arXiv 2310.18313).
+  // The weight matrix of a linear layer within a transformer layer, with an expert axis one matrix per expert: what FP8
+  // levels store in FP8 (Peng et al., arXiv 2310.18313), what Muon trains (training.optimizer.name) and what may have
+  // adapters, unless it is of experts. Embeddings, the head, routers, biases and norms are no such matrices.
   bool is_layer_matrix = false;
   bool is_high_precision = false;  // of these: the recipe keeps it in the compute type
   bool is_frozen = false;          // never trained: has no gradient and no optimizer states
