@@ -170,8 +170,7 @@ class LocalCommunicator : public Communicator {
 // The ranks' threads from their start to their end.
 class RankThreads {
  public:
-  explicit RankThreads(int ranks)
-      : has_ended_(static_cast<std::size_t>(ranks)), failures_(static_cast<std::size_t>(ranks)) {}
+  explicit RankThreads(int ranks) : has_ended_(static_cast<std::size_t>(ranks)) { failures_.resize(has_ended_.size()); }
 
   // On the rank's own thread, before it ends; `failure`: of a rank that threw.
   void end(int rank, std::exception_ptr failure) {
