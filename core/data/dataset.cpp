@@ -120,10 +120,12 @@ void Dataset::order_by_rarity(const TextFormat& format, const DataCache& cache) 
         cached_order(cache, fmt::format("vocabulary-rarity-{}", i), key, [&](const DataCache::Stops& stops) {
           const std::string samples = fmt::format("vocabulary rarity of {} samples", samples_of(i));
           ProgressLines lines(samples);
-          return vocabulary_rarity(source, sequence_length_, vocab_size_, [&](double share) {
+          const auto show_or_stop = [&](double share) {
             if (stops()) throw stopped_while("reading the " + samples);
             lines.show(share);
-          });
+          };
+          show_or_stop(0);  // later only as often as this thread has a part of the work
+          return vocabulary_rarity(source, sequence_length_, vocab_size_, show_or_stop);
         }));
     // Of the process that made it: another one may find other files at the same place.
     if (orders_.back().samples() != samples_of(i))

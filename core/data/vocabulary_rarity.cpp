@@ -29,7 +29,12 @@ class Pieces {
         while (one(work)) {
         }
       }));
-    while (one(work)) report(static_cast<double>(std::min(next_.load(), count_)) / static_cast<double>(count_));
+    try {
+      while (one(work)) report(static_cast<double>(std::min(next_.load(), count_)) / static_cast<double>(count_));
+    } catch (...) {
+      next_ = count_;  // the helpers, which are waited for, end after their pieces
+      throw;
+    }
     for (std::future<void>& helper : helpers) helper.get();
   }
 
