@@ -20,9 +20,7 @@ namespace llmtrain {
 namespace {
 
 // Token files follow from no tokenizer of the run's.
-bool has_text(const TokenSource& source) {
-  return std::ranges::any_of(source.paths(), [](const auto& path) { return path.extension() != ".bin"; });
-}
+bool has_text(const TokenSource& source) { return !std::ranges::all_of(source.paths(), is_token_file); }
 
 std::vector<double> checked_weights(const std::vector<DataSource>& sources, const std::string& role) {
   if (sources.empty())
@@ -110,12 +108,12 @@ std::int64_t Dataset::files() const {
          sum_over(labelled_, [](const auto& documents) { return documents->files(); });
 }
 
-void Dataset::order_by_rarity(const TextFormat& format, const DataCache& cache) {
+void Dataset::order_by_rarity(const TokenizerRecipe& tokenizer, const DataCache& cache) {
   for (std::size_t i = 0; i < sources_.size(); ++i) {
     const TokenSource& source = sources_[i];
-    const std::string key = fmt::format("vocabulary rarity of {} of {} tokens{}\n{}", sequence_length_, source.tokens(),
-                                        has_text(source) ? ", tokenizer " + hash_of_tokenizer(format.tokenizer) : "",
-                                        versions_of(source.paths()));
+    const std::string key =
+        fmt::format("vocabulary rarity of {} of {} tokens{}\n{}", sequence_length_, source.tokens(),
+                    has_text(source) ? ", tokenizer " + hash_of_tokenizer(tokenizer) : "", versions_of(source.paths()));
     orders_.push_back(
         cached_order(cache, fmt::format("vocabulary-rarity-{}", i), key, [&](const DataCache::Stops& stops) {
           const std::string samples = fmt::format("vocabulary rarity of {} samples", samples_of(i));

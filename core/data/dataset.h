@@ -43,7 +43,7 @@ class Dataset {
   // Makes the samples' order of vocabulary rarity, or finds it in the cache; from then on positions can be read from
   // the easiest samples. Each source has an order of its own, so that weights hold at all times. Not for labelled
   // samples. Throws what cached_order() does.
-  void order_by_rarity(const TextFormat& format, const DataCache& cache);
+  void order_by_rarity(const TokenizerRecipe& tokenizer, const DataCache& cache);
 
   // Samples of one pass over all sources: the sum of theirs. With one source, positions 0 … samples() − 1 visit each
   // sample once; a blend repeats samples of a source whose weight exceeds its share.

@@ -127,7 +127,7 @@ std::vector<fs::path> usable(const std::set<std::string>& found, const std::stri
   const bool token_files = path.ends_with(".bin");
   std::vector<fs::path> files;
   for (const fs::path file : found) {
-    const bool is_text = file.extension() != ".bin" && (is_compressed(file) || !is_binary(file));
+    const bool is_text = !is_token_file(file) && (is_compressed(file) || !is_binary(file));
     if (token_files || is_text) files.push_back(file);
   }
   if (!files.empty()) return files;
@@ -160,6 +160,8 @@ std::vector<fs::path> find_files(const std::string& path) {
   const std::string reason = failure ? "cannot be opened: " + failure.message() : "is neither a file nor a folder";
   throw Error(ExitCode::bad_data, "'" + path + "': " + reason);
 }
+
+bool is_token_file(const fs::path& file) { return file.extension() == ".bin"; }
 
 std::string versions_of(const std::vector<fs::path>& files) {
   std::string text;

@@ -20,6 +20,9 @@ namespace llmtrain {
 // folder, a folder cannot be listed, or a search finds no usable file.
 std::vector<std::filesystem::path> find_files(const std::string& path);
 
+// Whether a file holds token ids (core/data/token_source.h), by the end of its name: all others are read as text.
+bool is_token_file(const std::filesystem::path& file);
+
 // The files' paths, sizes and times of change: differs where one of them has been replaced. What cannot be read of a
 // file is 0.
 std::string versions_of(const std::vector<std::filesystem::path>& files);

@@ -43,7 +43,7 @@ void check_count(const std::filesystem::path& file, std::size_t bytes, std::size
 
 TokenFile::TokenFile(const std::filesystem::path& file, TextTokens& text, std::int64_t vocab_size,
                      MappingBudget& budget) {
-  const bool binary = file.extension() == ".bin";
+  const bool binary = is_token_file(file);
   const bool is_mapped_text = text.is_bytes() && !is_json_lines(file) && !is_compressed(file);
   if (!binary && !is_mapped_text) {
     open_text(file, text);

@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <nlohmann/json.hpp>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -85,9 +84,7 @@ void save_peft(const fs::path& folder, const Graph& graph, const WeightSource& w
     const at::Tensor& weight = owners.emplace_back(weights.read(*place.parameter, whole_box(*place.parameter)));
     tensors.push_back({place.tensor, dtype_name(weight.scalar_type()), place.parameter->shape, weight.data_ptr()});
   }
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) throw Error(ExitCode::cannot_write, folder.string() + ": cannot be created: " + error.message());
+  create_folder(folder);
   write_safetensors(folder / "adapter_model.safetensors", std::move(tensors));
   // Written last: a folder without it is no adapter, so an interrupted export is recognised as such.
   write_file_atomically(folder / "adapter_config.json",

@@ -262,9 +262,7 @@ void save_huggingface(const fs::path& folder, const Graph& graph, const WeightSo
   const HuggingfaceType type = huggingface_type_of(graph.model);
   Json config = config_of(graph.model, type, pytorch_name(format.dtype));
   take_special_tokens(config, format.origin);
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) throw Error(ExitCode::cannot_write, folder.string() + ": cannot be created: " + error.message());
+  create_folder(folder);
   std::vector<SafetensorsTensor> tensors;
   for (const HuggingfaceTensor& plan : huggingface_tensors(graph, type))
     tensors.push_back({plan.name, dtype_name(format.dtype), plan.shape(graph), nullptr,

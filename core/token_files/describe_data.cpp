@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "core/data/documents.h"
+#include "core/data/file_search.h"
 #include "core/data/token_source.h"
 #include "core/tokenizer/encode_document.h"
 
@@ -69,7 +70,7 @@ DataDescription describe_text(const std::filesystem::path& file, const Tokenizer
 DataDescription describe_data(const std::filesystem::path& file, const Tokenizer* tokenizer,
                               std::int64_t first_tokens) {
   DataDescription description =
-      file.extension() == ".bin" ? describe_tokens(file, first_tokens) : describe_text(file, tokenizer, first_tokens);
+      is_token_file(file) ? describe_tokens(file, first_tokens) : describe_text(file, tokenizer, first_tokens);
   std::error_code ignored;
   description.file_bytes = static_cast<std::int64_t>(std::filesystem::file_size(file, ignored));
   if (tokenizer != nullptr) description.first_text = tokenizer->decode(description.first_tokens);

@@ -29,10 +29,6 @@ constexpr const char* format_name = "megatron";
 // Of all that is made here.
 constexpr std::string_view prefix = "tokens-";
 
-bool has_token_files(const std::vector<fs::path>& files) {
-  return std::ranges::any_of(files, [](const fs::path& file) { return file.extension() == ".bin"; });
-}
-
 // Sixteen digits: names are told apart, and no one makes collisions on purpose in a run of their own.
 std::string job_name(const JobDescription& job) {
   std::string text;
@@ -62,7 +58,7 @@ std::string token_file_of(const std::string& path, const TokenizerRecipe& recipe
                           const fs::path& folder, const DataCache::Stops& stops) {
   const TokenizeJob job{find_files(path), document_key,
                         static_cast<int>(std::max(1U, std::thread::hardware_concurrency()))};
-  if (has_token_files(job.files)) return "";
+  if (std::ranges::any_of(job.files, is_token_file)) return "";
   const fs::path file = folder / (std::string(prefix) + job_name(description_of(job, recipe, format_name)) + ".bin");
   // Its index is put in place before it.
   if (!entry_exists(file)) {

@@ -2,7 +2,8 @@
 #include "core/tokenizer/document_marks.h"
 
 #include <algorithm>
-#include <system_error>
+
+#include "core/base/file.h"
 
 namespace llmtrain {
 namespace {
@@ -45,8 +46,7 @@ void add_marks(const JsonFields& section, DocumentMarks& marks) {
 // A string, or {"content": …} in older files; empty where there is none.
 std::string configured_end(const std::filesystem::path& file) {
   const auto path = config_beside(file);
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) return "";
+  if (!path_exists(path)) return "";
   const nlohmann::json config = read_json_file(path);
   const JsonFields fields(path, config, "");
   if (!fields.has("eos_token")) return "";

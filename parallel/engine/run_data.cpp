@@ -42,7 +42,7 @@ RunData open_run_data(const Recipe& recipe, const DataCache& cache) {
   remove_other_token_files(cache, used);
 
   RunData data{open_data(recipe, recipe.data.train, recipe.data.shuffle, train_role, train), std::nullopt};
-  if (recipe.data.curriculum.vocabulary_rarity) data.train.order_by_rarity({recipe.data.tokenizer, {}, {}}, cache);
+  if (recipe.data.curriculum.vocabulary_rarity) data.train.order_by_rarity(recipe.data.tokenizer, cache);
   if (!recipe.data.validation.empty())
     data.validation = open_data(recipe, recipe.data.validation, false, validation_role, validation);
   return data;

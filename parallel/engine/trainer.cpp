@@ -6,7 +6,6 @@
 #include <bit>
 #include <cstddef>
 #include <filesystem>
-#include <functional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -14,7 +13,6 @@
 
 #include "core/base/error.h"
 #include "core/base/fault_point.h"
-#include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/checkpoint/checkpoint.h"
 #include "core/huggingface/adapters.h"

@@ -32,8 +32,8 @@ namespace llmtrain {
 class CheckpointSaver {
  public:
   using Warn = std::function<void(const std::string&)>;
-  // The communicator must outlive this. `warn` is called on the first rank, within the calls below. All
-  // ranks see the folder: check_shared_folder().
+  // The communicator must outlive this. `warn` is called on the first rank, within the calls below. All ranks
+  // see the folder: check_shared_folder().
   CheckpointSaver(std::filesystem::path checkpoints, const CheckpointRecipe& recipe, Communicator& communicator,
                   Warn warn = log_warning);
   // Waits for this rank's writing; a single rank also completes the checkpoint. A pending failure is logged.

@@ -51,7 +51,7 @@ std::vector<std::filesystem::path> files_of(const std::vector<std::string>& inpu
   std::vector<std::filesystem::path> files;
   for (const std::string& input : inputs) {
     for (const auto& file : find_files(input)) {
-      if (file.extension() == ".bin")
+      if (is_token_file(file))
         throw Error(ExitCode::bad_data, file.string() + ": holds tokens already; give files of text");
       files.push_back(file);
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/comm/local/local_world.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -177,7 +178,6 @@ class RankThreads {
     {
       const std::lock_guard lock(mutex_);
       has_ended_[static_cast<std::size_t>(rank)] = true;
-      has_failed_ = has_failed_ || failure;
       failures_[static_cast<std::size_t>(rank)] = std::move(failure);
     }
     changed_.notify_all();
@@ -186,7 +186,7 @@ class RankThreads {
   // Blocks until all ranks have ended, or for `patience_seconds` after one has failed. Returns those that have not.
   std::vector<int> wait(double patience_seconds) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return running().empty() || has_failed_; });
+    changed_.wait(lock, [this] { return running().empty() || has_failure(); });
     changed_.wait_for(lock, std::chrono::duration<double>(patience_seconds), [this] { return running().empty(); });
     return running();
   }
@@ -205,10 +205,13 @@ class RankThreads {
     return ranks;
   }
 
+  bool has_failure() const {
+    return std::ranges::any_of(failures_, [](const std::exception_ptr& failure) { return failure != nullptr; });
+  }
+
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<bool> has_ended_;
-  bool has_failed_ = false;
   std::vector<std::exception_ptr> failures_;  // by rank
 };
 

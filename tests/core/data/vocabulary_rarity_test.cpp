@@ -193,7 +193,7 @@ TEST_CASE("an order is made again for all that a text's tokens follow from", "[c
   const auto samples = [&] {
     Dataset dataset(sources, format, 2, 262, false, 5, "/data/train");
     const std::int64_t count = dataset.samples();
-    dataset.order_by_rarity(format, {folder.path() / "cache"});
+    dataset.order_by_rarity(format.tokenizer, {folder.path() / "cache"});
     Tokens tokens(3);
     for (std::int64_t position = 0; position < count; ++position) dataset.read(position, tokens, 99);
     return count;
