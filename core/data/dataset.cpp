@@ -56,11 +56,29 @@ std::int64_t sum_over(const std::vector<Source>& sources, Count count) {
   return std::transform_reduce(sources.begin(), sources.end(), std::int64_t{0}, std::plus<>(), count);
 }
 
+std::optional<std::int64_t> document_end(const Recipe& recipe) {
+  const auto& mask = recipe.data.document_mask;
+  if (!mask || mask->end_of_text) return mask ? mask->end_of_text : std::nullopt;
+  const auto tokenizer = open_tokenizer(recipe.data.tokenizer, recipe.model.vocab_size);
+  const std::vector<TokenId>& end = tokenizer->marks().end;
+  if (end.size() == 1) return end.front();
+  throw Error(
+      ExitCode::bad_data,
+      fmt::format("{}: puts {} at a document's end; data.document_mask.end_of_text must say "
+                  "which token ends one",
+                  recipe.data.tokenizer.file, format_number_of(static_cast<std::int64_t>(end.size()), "token")));
+}
+
 }  // namespace
+
+TextFormat text_format(const Recipe& recipe) {
+  return {recipe.data.tokenizer, recipe.data.fine_tuning, {}, document_end(recipe)};
+}
 
 Dataset::Dataset(const std::vector<DataSource>& sources, const TextFormat& format, std::int64_t sequence_length,
                  std::int64_t vocab_size, bool shuffle, std::int64_t seed, const std::string& role)
     : blend_(checked_weights(sources, role)),
+      document_end_(format.document_end),
       sequence_length_(sequence_length),
       vocab_size_(vocab_size),
       shuffle_(shuffle),

@@ -26,7 +26,13 @@ struct TextFormat {
   // By source, token files that have been made of their text (core/token_files/tokenized_sources.h); an empty path, or
   // no list: none.
   std::vector<std::filesystem::path> tokenized{};
+  // The token that ends a document where attention stays within documents.
+  std::optional<std::int64_t> document_end{};
 };
+
+// What the recipe says of it. Throws what open_tokenizer() does, where data.document_mask asks for the tokenizer's
+// mark, and Error(bad_data) where that is not one token.
+TextFormat text_format(const Recipe& recipe);
 
 // core/data/file_search.h describes what a source's path may name, core/data/token_source.h the file formats. Files are
 // mapped and must not change while the object lives. Reading is thread-safe.
@@ -55,6 +61,9 @@ class Dataset {
   // Whether losses of some tokens do not count: read_labelled() reads the samples then, and else read().
   bool is_labelled() const { return !labelled_.empty(); }
 
+  // The token that ends a document where attention stays within documents.
+  std::optional<std::int64_t> document_end() const { return document_end_; }
+
   // Reads sample number `position` of the order (0, 1, 2, … without end) into `tokens`, which holds T + 1 elements.
   // With less than 100 percent, behind order_by_rarity(), another order: of a source with n samples it has the n ·
   // percent / 100 easiest ones alone, rounded down and at least one, each once before any is there again. It is
@@ -82,6 +91,7 @@ class Dataset {
   std::vector<TokenSource> sources_;
   std::vector<std::shared_ptr<const LabelledDocuments>> labelled_;
   std::vector<DifficultyOrder> orders_;  // of sources_, or empty
+  std::optional<std::int64_t> document_end_;
   std::int64_t sequence_length_, vocab_size_;
   bool shuffle_;
   std::int64_t seed_;

@@ -8,6 +8,14 @@
 #include "kernels/embedding.h"
 
 namespace llmtrain {
+namespace {
+
+// Documents that share a sequence may have any positions of it on any rank, and else a rank has its part's alone.
+kernels::SequencePart part_of_positions(const MicroBatch& micro) {
+  return micro.positions.defined() ? kernels::SequencePart{} : micro.part;
+}
+
+}  // namespace
 
 EmbeddingBlock::EmbeddingBlock(const BlockParameters& parameters)
     : split_(parameters.split()),
@@ -51,8 +59,9 @@ at::Tensor EmbeddingBlock::embed_split(const MicroBatch& micro) const {
 BlockModule::Output EmbeddingBlock::forward(const at::Tensor&, const MicroBatch& micro, ForwardMode pass) const {
   std::optional<at::Tensor> positions;
   if (positions_)
-    positions = micro.cache != nullptr ? micro.cache->rows_of(positions_->weight())
-                                       : kernels::rows_at(positions_->weight(), micro.part, micro.sequence);
+    positions = micro.cache != nullptr
+                    ? micro.cache->rows_of(positions_->weight())
+                    : kernels::rows_at(positions_->weight(), part_of_positions(micro), micro.sequence);
   const bool looks_up = looks_up_positions(micro);
   // Looked up after the sum over the ranks, which would otherwise add the positions once per rank.
   const auto added = looks_up ? std::nullopt : positions;
@@ -88,7 +97,7 @@ at::Tensor EmbeddingBlock::backward(at::Tensor dy, const MicroBatch& micro, std:
     all_positions = positions_->added_gradient();
     // A rank that holds a part of each sequence adds to its positions only; rows_at() copies them and store_rows_at()
     // puts the sums back.
-    dpositions = kernels::rows_at(all_positions, micro.part, micro.sequence);
+    dpositions = kernels::rows_at(all_positions, part_of_positions(micro), micro.sequence);
   }
   // Otherwise the kernel that makes the tokens' gradient makes both.
   const bool is_apart = looks_up_positions(micro) || !trains_tokens;
@@ -100,7 +109,7 @@ at::Tensor EmbeddingBlock::backward(at::Tensor dy, const MicroBatch& micro, std:
   } else if (trains_tokens) {
     add_split_gradients(dy, micro);
   }
-  if (dpositions) kernels::store_rows_at(all_positions, micro.part, *dpositions);
+  if (dpositions) kernels::store_rows_at(all_positions, part_of_positions(micro), *dpositions);
   return {};
 }
 

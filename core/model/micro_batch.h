@@ -22,8 +22,9 @@ struct MicroBatch {
   // Where some losses do not count: int64 indices of the rows whose losses do; the other losses are 0 and have no
   // gradients, and their targets are not read. Undefined: all rows.
   at::Tensor counted_rows;
-  // Where several documents share a sequence: the documents, which cover all rows in order, and each row's position in
-  // its document (int64 [B·S]). Attention stays within them. Empty and undefined: a sequence is one document.
+  // Where several documents share a sequence: the documents, which cover all rows of the whole sequences in order, and
+  // the position of each row at hand in its document (int64 [B·S]). Attention stays within them. Empty and undefined: a
+  // sequence is one document.
   std::vector<kernels::PositionRun> documents;
   at::Tensor positions;
   std::int64_t batch = 0;

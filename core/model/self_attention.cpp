@@ -129,7 +129,7 @@ kernels::AttentionOutput SelfAttention::attend(const Views& views, const KeysAnd
                                                ForwardMode pass) const {
   if (micro.cache != nullptr) return {micro.cache->attend(layer_, views.query, {views.key, views.value}, method_), {}};
   if (!micro.documents.empty())
-    return kernels::document_attention_forward(views.query, views.key, views.value, method_, micro.documents);
+    return kernels::document_attention_forward(views.query, all.key, all.value, {method_, micro.documents, micro.part});
   return kernels::attention_forward(views.query, all.key, all.value, setting(micro, pass));
 }
 
@@ -174,7 +174,7 @@ at::Tensor SelfAttention::backward(const at::Tensor& dy, const MicroBatch& micro
   auto gradients = micro.documents.empty()
                        ? kernels::attention_backward(dout, views.query, all.key, all.value, saved.attention, given)
                        : kernels::document_attention_backward(dout, views.query, all.key, all.value, saved.attention,
-                                                              method_, micro.documents);
+                                                              {method_, micro.documents, micro.part});
   all = {};
   saved.attention = {};
 

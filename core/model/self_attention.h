@@ -50,7 +50,7 @@ class SelfAttention {
   Views attention_inputs(const MicroBatch& micro, Saved& saved) const;
   at::Tensor flat_heads(const at::Tensor& heads, const MicroBatch& micro) const;  // [B, S, heads, D] → [T, heads·D]
   // Of the micro-batch's tokens, to those of their sequences that they see.
-  // `all`: all_keys(), unless there is a cache or documents.
+  // `all`: all_keys(), unless there is a cache.
   kernels::AttentionOutput attend(const Views& views, const KeysAndValues& all, const MicroBatch& micro,
                                   ForwardMode pass) const;
   bool shares_sequences(const MicroBatch& micro) const;

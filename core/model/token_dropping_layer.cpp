@@ -20,12 +20,28 @@ bool drops(const MicroBatch& micro, ForwardMode pass) {
   return pass == ForwardMode::training && micro.kept_tokens > 0 && micro.kept_tokens < micro.sequence;
 }
 
-// The micro-batch as the layer sees it.
-MicroBatch kept_part(const MicroBatch& micro, const at::Tensor& rows) {
+// What is left of each document in rows of all sequences, which ascend.
+std::vector<kernels::PositionRun> kept_documents(const std::vector<kernels::PositionRun>& documents,
+                                                 const at::Tensor& rows) {
+  std::vector<kernels::PositionRun> kept;
+  const auto* const first = rows.const_data_ptr<std::int64_t>();
+  const auto* next = first;
+  for (const kernels::PositionRun& document : documents) {
+    const auto* const end = std::lower_bound(next, first + rows.numel(), document.begin + document.length);
+    if (end != next) kept.push_back({next - first, end - next});
+    next = end;
+  }
+  return kept;
+}
+
+// The micro-batch as the layer sees it, on `device`; `rows` are on the host.
+MicroBatch kept_part(const MicroBatch& micro, const at::Tensor& rows, const at::Device& device) {
   MicroBatch kept = micro;
   kept.sequence = micro.kept_tokens;
-  // Rotary positions are those in the whole sequence.
-  kept.positions = rows.remainder(micro.sequence);
+  kept.documents = kept_documents(micro.documents, rows);
+  // Rotary positions are those in the whole sequence, or document.
+  kept.positions = micro.positions.defined() ? micro.positions.index_select(0, rows.to(device))
+                                             : rows.remainder(micro.sequence).to(device);
   // Losses within the layer are means over the tokens that it sees.
   kept.loss_scale = micro.loss_scale * static_cast<double>(micro.sequence) / static_cast<double>(micro.kept_tokens);
   return kept;
@@ -73,8 +89,9 @@ TokenDroppingLayer::TokenDroppingLayer(std::unique_ptr<BlockModule> inner, std::
 BlockModule::Output TokenDroppingLayer::forward(const at::Tensor& x, const MicroBatch& micro, ForwardMode pass) const {
   if (!drops(micro, pass)) return inner_->forward(x, micro, pass);
   auto saved = std::make_unique<Saved>();
-  saved->rows = kept_rows(micro, site_).to(x.device());
-  saved->kept = kept_part(micro, saved->rows);
+  const at::Tensor rows = kept_rows(micro, site_);
+  saved->kept = kept_part(micro, rows, x.device());
+  saved->rows = rows.to(x.device());
   Output output = inner_->forward(x.index_select(0, saved->rows), saved->kept, pass);
   saved->inner = std::move(output.saved);
   // A copy: the block before, or a message to it, may still read x.

@@ -77,9 +77,18 @@ struct CurriculumRecipe {
   bool operator==(const CurriculumRecipe&) const = default;
 };
 
+// Attention stays within the documents of a sequence (Llama Team, "The Llama 3 Herd of Models", arXiv 2407.21783,
+// section 3.2).
+struct DocumentMaskRecipe {
+  std::optional<std::int64_t> end_of_text;  // the id of the token that ends a document; none: the tokenizer's
+
+  bool operator==(const DocumentMaskRecipe&) const = default;
+};
+
 struct DataRecipe {
   TokenizerRecipe tokenizer;
   std::optional<FineTuningRecipe> fine_tuning;
+  std::optional<DocumentMaskRecipe> document_mask;
   CurriculumRecipe curriculum;
   std::vector<DataSource> train;
   std::vector<DataSource> validation;

@@ -26,12 +26,13 @@ void set_place(MicroBatch& micro, std::int64_t count, const DataRank& rank) {
   micro.part = rank.part;
 }
 
-// The documents of packed sequences, and each row's position in its document.
-void add_documents(MicroBatch& micro, std::vector<kernels::PositionRun> documents, const at::Device& device) {
+// The documents that share sequences, and the position of each of this rank's rows in its document.
+void add_documents(MicroBatch& micro, std::vector<kernels::PositionRun> documents, const DataRank& rank,
+                   const at::Device& device) {
   if (documents.empty()) return;
   std::vector<at::Tensor> positions;
   for (const kernels::PositionRun& document : documents) positions.push_back(at::arange(document.length, at::kLong));
-  micro.positions = at::cat(positions).to(device);
+  micro.positions = columns(at::cat(positions).view({micro.batch, rank.sequence_length}), 0, rank, device);
   micro.documents = std::move(documents);
 }
 
@@ -55,12 +56,32 @@ at::Tensor cut_samples(const at::Tensor& samples, const StepShape& shape) {
   return at::cat({filled, samples.narrow(0, 0, further).narrow(1, whole - length, length + 1)});
 }
 
+// The documents of sequences [count, length + 1], each of which goes on up to and with the token `end`. As in
+// Megatron-LM, that token's target is the next document's first.
+std::vector<kernels::PositionRun> documents_of(const at::Tensor& read, std::int64_t end) {
+  const std::int64_t width = read.size(1), length = width - 1;
+  std::vector<kernels::PositionRun> documents;
+  for (std::int64_t sequence = 0; sequence < read.size(0); ++sequence) {
+    const std::int64_t* const tokens = read.const_data_ptr<std::int64_t>() + sequence * width;
+    std::int64_t begin = 0;
+    for (std::int64_t i = 0; i < length; ++i) {
+      if (tokens[i] != end && i != length - 1) continue;
+      documents.push_back({sequence * length + begin, i + 1 - begin});
+      begin = i + 1;
+    }
+  }
+  return documents;
+}
+
 // From sequences [count, rank.sequence_length + 1].
-MicroBatch make_micro_batch(const at::Tensor& read, const DataRank& rank, const at::Device& device) {
+MicroBatch make_micro_batch(const Dataset& dataset, const at::Tensor& read, const DataRank& rank,
+                            const at::Device& device) {
   MicroBatch micro;
   micro.tokens = columns(read, 0, rank, device);
   micro.targets = columns(read, 1, rank, device);
   set_place(micro, read.size(0), rank);
+  if (dataset.document_end())
+    add_documents(micro, documents_of(read.contiguous(), *dataset.document_end()), rank, device);
   return micro;
 }
 
@@ -82,7 +103,7 @@ MicroBatch load_labelled(const Dataset& dataset, const DataRank& rank, std::int6
   micro.counted_rows = labels.ne(not_counted).nonzero().squeeze(1).to(device);
   micro.targets = labels.clamp_min(0).to(device);
   set_place(micro, count, rank);
-  add_documents(micro, std::move(documents), device);
+  add_documents(micro, std::move(documents), rank, device);
   return micro;
 }
 
@@ -97,7 +118,8 @@ DataRank data_rank(const RankGroups& groups, std::int64_t sequence_length) {
 MicroBatch load_micro_batch(const Dataset& dataset, const DataRank& rank, std::int64_t first, std::int64_t count,
                             const at::Device& device, std::int64_t easiest_percent) {
   if (dataset.is_labelled()) return load_labelled(dataset, rank, first, count, device);
-  return make_micro_batch(read_samples(dataset, rank.sequence_length, first, count, easiest_percent), rank, device);
+  const at::Tensor samples = read_samples(dataset, rank.sequence_length, first, count, easiest_percent);
+  return make_micro_batch(dataset, samples, rank, device);
 }
 
 std::vector<MicroBatch> load_batch(const Dataset& dataset, const Recipe& recipe, const BatchPlace& place,
@@ -113,7 +135,7 @@ std::vector<MicroBatch> load_batch(const Dataset& dataset, const Recipe& recipe,
     const std::int64_t percent = place.easiest_percent;
     if (!is_cut) return load_micro_batch(dataset, rank, first, batch.micro, device, percent);
     const at::Tensor samples = read_samples(dataset, batch.sequence_length, first, batch.micro, percent);
-    return make_micro_batch(cut_samples(samples, shape), rank, device);
+    return make_micro_batch(dataset, cut_samples(samples, shape), rank, device);
   };
   std::vector<MicroBatch> micros;
   for (std::int64_t first = begin; first < begin + share; first += batch.micro) {

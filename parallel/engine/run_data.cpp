@@ -22,13 +22,9 @@ std::vector<std::filesystem::path> tokenized(const Recipe& recipe, const std::ve
 // `role` names the key of the recipe in error messages.
 Dataset open_data(const Recipe& recipe, const std::vector<DataSource>& sources, bool shuffle, const std::string& role,
                   const std::vector<std::filesystem::path>& token_files) {
-  return {sources,
-          {recipe.data.tokenizer, recipe.data.fine_tuning, token_files},
-          recipe.batch.sequence_length,
-          recipe.model.vocab_size,
-          shuffle,
-          recipe.seed,
-          role};
+  TextFormat format = text_format(recipe);
+  format.tokenized = token_files;
+  return {sources, format, recipe.batch.sequence_length, recipe.model.vocab_size, shuffle, recipe.seed, role};
 }
 
 }  // namespace

@@ -90,7 +90,6 @@ std::vector<Unsupported> unsupported_dropping(const Recipe& recipe) {
 
 std::vector<Unsupported> unsupported_fine_tuning(const Recipe& recipe) {
   if (!recipe.data.fine_tuning) return {};
-  const auto& dropping = recipe.training.token_dropping;
   const auto& moe = recipe.model.moe;
   return {
       // What is cut from a conversation are the answers that it trains on.
@@ -99,9 +98,6 @@ std::vector<Unsupported> unsupported_fine_tuning(const Recipe& recipe) {
       // It is defined for samples of equally many tokens of a corpus; those of conversations are packed or padded.
       {recipe.data.curriculum.vocabulary_rarity.has_value(), "/data/curriculum/vocabulary_rarity",
        "an order of conversations with data.fine_tuning", "set it to null"},
-      // Attention of the kept tokens would have to find the documents among them.
-      {dropping && recipe.data.fine_tuning->packing, "/training/token_dropping", "dropping tokens of packed sequences",
-       "set data.fine_tuning.packing to false"},
       // Its texts begin with a space, and the parts of a conversation are tokenized one by one.
       {recipe.data.tokenizer.kind == TokenizerKind::sentencepiece, "/data/tokenizer",
        "\"sentencepiece\" with data.fine_tuning", "use a tokenizer.json"},

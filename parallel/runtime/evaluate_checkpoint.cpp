@@ -86,8 +86,8 @@ std::vector<std::vector<ScoredText>> scored_texts(const ScoreRequest& request) {
 
 EvaluateResult evaluate_checkpoint(const EvaluateRequest& request) {
   const Recipe& recipe = request.recipe;
-  const Dataset dataset(evaluation_sources(request), {recipe.data.tokenizer, recipe.data.fine_tuning},
-                        recipe.batch.sequence_length, recipe.model.vocab_size, false, recipe.seed, "/data");
+  const Dataset dataset(evaluation_sources(request), text_format(recipe), recipe.batch.sequence_length,
+                        recipe.model.vocab_size, false, recipe.seed, "/data");
   Evaluation evaluation;
   const std::int64_t step = with_loaded_model(recipe, request.checkpoint, request.ranks, [&](LocalModel& model) {
     const Evaluation own = evaluate(model, dataset, request.batches * recipe.batch.global);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Curricula and token dropping compared with a PyTorch model that masks what a layer drops, by the formulas of docs/recipe.md."""
+"""Curricula, token dropping and attention within documents compared with a PyTorch model that masks what a layer drops and
+other documents, by the formulas of docs/recipe.md."""
 import collections
 import math
 import unittest
@@ -74,6 +75,19 @@ def length_at(schedule, t, longest):
     return min(length - length % multiple, longest)
 
 
+def documents_of(inputs, end):
+    """Each token's document and its position there: Megatron-LM's _get_ltor_masks_and_position_ids with its options
+    reset_attention_mask and reset_position_ids."""
+    documents, positions = torch.zeros_like(inputs), torch.arange(inputs.shape[1]).repeat(len(inputs), 1)
+    for row, tokens in enumerate(inputs.tolist()):
+        begin = 0
+        for index in (index for index, token in enumerate(tokens) if token == end):
+            documents[row, index + 1 :] += 1
+            positions[row, index + 1 :] -= index + 1 - begin
+            begin = index + 1
+    return documents, positions
+
+
 class Course:
     """What the steps of a recipe train on."""
 
@@ -83,6 +97,7 @@ class Course:
         self.curriculum = recipe["data"].get("curriculum", {}).get("sequence_length")
         self.rarity = recipe["data"].get("curriculum", {}).get("vocabulary_rarity")
         self.shuffles = recipe["data"]["shuffle"]
+        self.end = (recipe["data"].get("document_mask") or {}).get("end_of_text")
         self.dropping = recipe["training"].get("token_dropping")
         self.by_tokens = recipe["training"]["learning_rate"].get("clock") == "tokens"
 
@@ -134,6 +149,7 @@ class Course:
         for index, layer in enumerate(model.layers):
             drops = 0 < index < self.layers - 1 and self.kept(step) < length
             layer.attention.kept = self.draw(step, index, sequences, length) if drops else None
+            layer.attention.documents = documents_of(parts[0], self.end) if self.end is not None else None
         return parts
 
     def cut(self, rows, length, each):
@@ -158,7 +174,7 @@ class Course:
 
 
 class DataEfficiencyTest(TrainingChecks):
-    def check(self, name, curriculum=None, dropping=None, clock="steps", rarity=None, shuffle=False, **sections):
+    def check(self, name, curriculum=None, dropping=None, clock="steps", rarity=None, shuffle=False, end=None, **sections):
         def on_its_course(case):
             case.course = Course(case.recipe)
             self.check_same_training(case, FP32)
@@ -166,6 +182,8 @@ class DataEfficiencyTest(TrainingChecks):
         rate = {"peak": 3e-4, "warmup_steps": 10, "clock": clock}
         training = {"steps": STEPS, "token_dropping": dropping, "learning_rate": rate}
         data = {"curriculum": {"sequence_length": curriculum, "vocabulary_rarity": rarity}, "shuffle": shuffle}
+        if end is not None:
+            data["document_mask"] = {"end_of_text": end}
         self.for_each([name], on_its_course, training=training, data=data, **sections)
 
     def test_short_sequences(self):
@@ -184,6 +202,14 @@ class DataEfficiencyTest(TrainingChecks):
         self.check("gpt-rope", rarity={"steps": 15, "degree": 1}, shuffle=True)
         self.check("gpt2, no bias", rarity={"steps": 8}, shuffle=True, clock="tokens",
                    curriculum={"start": 8, "steps": 15, "multiple": 4, "method": "reshape"})
+
+    def test_documents(self):
+        # One token in about 40 ends a document, among them a sequence's first, last and neighbouring ones.
+        self.check("gpt2, no bias", end=5)
+        self.check("llama, 6 heads on 2, head_dim 20", end=7, memory={"recompute": "full"})
+        self.check("gpt-rope", end=3, kernels={"attention": "math"},
+                   curriculum={"start": 8, "steps": 15, "multiple": 4, "method": "reshape"})
+        self.check("gpt-rope", end=1, dropping={"start": 8, "steps": 15, "multiple": 4})
 
     def test_both(self):
         self.check("gpt-rope", curriculum={"start": 16, "steps": 12, "multiple": 8},

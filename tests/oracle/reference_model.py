@@ -89,11 +89,12 @@ def make_norm(config):
     return nn.LayerNorm(config.hidden_size, eps=config.norm_eps, bias=config.bias)
 
 
-def rotate(x, theta):
-    """Rotary positions on [batch, heads, time, head_dim], the two halves of a head as the pairs (as in Llama)."""
+def rotate(x, theta, positions):
+    """Rotary positions [batch or 1, time] on [batch, heads, time, head_dim], the two halves of a head as the pairs (as in
+    Llama)."""
     half = x.shape[-1] // 2
     frequencies = theta ** (-torch.arange(half, dtype=torch.float64) / half)
-    angles = torch.outer(torch.arange(x.shape[-2], dtype=torch.float64), frequencies)
+    angles = (positions.to(torch.float64)[..., None] * frequencies)[:, None]
     cosine, sine = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
     first, second = x[..., :half], x[..., half:]
     return torch.cat((first * cosine - second * sine, second * cosine + first * sine), -1)
@@ -103,6 +104,7 @@ class Attention(nn.Module):
     def __init__(self, config):
         super().__init__()
         self.config, self.kept = config, None  # [batch, time]: the tokens that others may attend to; None: all
+        self.documents = None  # (each token's document, and its position there) [batch, time]; None: one per sequence
         query_size, kv_size = config.heads * config.head_dim, config.kv_heads * config.head_dim
         self.query = nn.Linear(config.hidden_size, query_size, bias=config.qkv_bias)
         self.key = nn.Linear(config.hidden_size, kv_size, bias=config.qkv_bias)
@@ -120,7 +122,8 @@ class Attention(nn.Module):
             query, key = self.query_norm(query), self.key_norm(key)
         query, key, value = (tensor.transpose(1, 2) for tensor in (query, key, value))
         if self.config.position == "rope":
-            query, key = rotate(query, self.config.rope_theta), rotate(key, self.config.rope_theta)
+            positions = torch.arange(time)[None] if self.documents is None else self.documents[1]
+            query, key = (rotate(heads, self.config.rope_theta, positions) for heads in (query, key))
         group = self.config.heads // self.config.kv_heads  # query heads that share a key and value head
         key, value = key.repeat_interleave(group, 1), value.repeat_interleave(group, 1)
         scores = query @ key.transpose(-1, -2) / math.sqrt(self.config.head_dim)
@@ -128,6 +131,9 @@ class Attention(nn.Module):
         if self.kept is not None:
             # A token that is left out attends to itself, so that its result, which nobody reads, is finite.
             future = future | ~(self.kept[:, None, None, :] | torch.eye(time, dtype=torch.bool))
+        if self.documents is not None:
+            document = self.documents[0]
+            future = future | (document[:, None, :, None] != document[:, None, None, :])
         weights = scores.masked_fill(future, -torch.inf).softmax(-1)
         (result,) = apply((self.output,), (weights @ value).transpose(1, 2).reshape(batch, time, -1), self.config.fp8)
         return result
@@ -242,7 +248,9 @@ class ReferenceModel(nn.Module):
     def forward(self, tokens):
         x = self.embedding["token"](tokens)
         if self.config.position == "learned":
-            x = x + self.embedding["position"].weight[: tokens.shape[-1]]
+            documents = self.layers[0].attention.documents
+            positions = torch.arange(tokens.shape[-1]) if documents is None else documents[1]
+            x = x + self.embedding["position"](positions)
         for layer in self.layers:
             x = layer(x)
         head = self.embedding["token"] if self.config.tie_embeddings else self.head

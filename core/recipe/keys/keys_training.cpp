@@ -133,6 +133,15 @@ void describe_data(KeyVisitor& keys, DataRecipe& data) {
                            "and \"completion\"; null: text and token files."},
                           data.fine_tuning,
                           [&](FineTuningRecipe& fine_tuning) { describe_fine_tuning(keys, fine_tuning); });
+    keys.optional_section({"document_mask",
+                           "Attention and positions stay within each document of a sequence of text or token files; "
+                           "null: they reach over "
+                           "the ends of documents."},
+                          data.document_mask, [&](DocumentMaskRecipe& mask) {
+                            keys.automatic_integer(
+                                {"end_of_text", "Id of the token that ends a document; auto: the tokenizer's."},
+                                mask.end_of_text, {0, 1 << 30});
+                          });
     keys.section({"curriculum", "In which order training goes from easy to hard."},
                  [&] { describe_curriculum(keys, data.curriculum); });
     keys.list({"train", "Sources of training data."}, data.train,

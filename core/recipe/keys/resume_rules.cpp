@@ -19,6 +19,7 @@ constexpr std::array rules{
     ResumeRule{"/model", "the run's weights are of its model"},
     ResumeRule{"/data/tokenizer", "the run's tokens are of its tokenizer"},
     ResumeRule{"/data/fine_tuning", "the run's position in its data counts samples that are made so"},
+    ResumeRule{"/data/document_mask", "what a token attends to follows from it"},
     ResumeRule{"/data/curriculum", "what the run has trained on follows from it"},
     ResumeRule{"/data/train", "the run's position in its data counts the samples of these files"},
     ResumeRule{"/data/shuffle", "the run's position in its data counts samples in this order"},

@@ -58,7 +58,7 @@ std::vector<Rule> precision_rules();
 std::vector<Rule> world_rules();
 std::vector<Rule> layout_rules();
 std::vector<Rule> pipeline_rules();
-std::vector<Rule> fine_tuning_rules();
+std::vector<Rule> document_rules();
 std::vector<Rule> curriculum_rules();
 std::vector<Rule> token_dropping_rules();
 std::vector<Rule> optimizer_rules();

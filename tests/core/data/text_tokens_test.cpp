@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "core/data/dataset.h"
 #include "core/data/token_source.h"
 #include "tests/core/data/data_files.h"
 #include "tests/core/data/small_tokenizer.h"
@@ -37,6 +38,27 @@ TEST_CASE("Documents end with the end of text, whether lines or files") {
   CHECK(tokens_of(lines, tokenizer) == Tokens{257, 260, 256, 260});
   CHECK(tokens_of(folder.write("b.txt", "the the\n\n"), tokenizer) == Tokens{257, 258, 259, 260});
   CHECK(tokens_of(folder.write("empty.txt", ""), tokenizer).empty());
+}
+
+TEST_CASE("A mask has the tokenizer's end of text, or the recipe's") {
+  const TemporaryDirectory folder;
+  Recipe recipe;
+  recipe.model.vocab_size = 261;
+  recipe.data.tokenizer = {TokenizerKind::huggingface,
+                           folder.write("tokenizer.json", small_tokenizer().dump()).string()};
+  CHECK_FALSE(text_format(recipe).document_end);
+  recipe.data.document_mask.emplace();
+  CHECK(text_format(recipe).document_end == 260);
+  recipe.data.document_mask->end_of_text = 259;
+  CHECK(text_format(recipe).document_end == 259);
+  // Without the one special token documents have no end.
+  auto unmarked = small_tokenizer();
+  unmarked.erase("added_tokens");
+  recipe.data.tokenizer.file = folder.write("unmarked.json", unmarked.dump()).string();
+  CHECK(text_format(recipe).document_end == 259);
+  recipe.data.document_mask->end_of_text.reset();
+  require_error(ExitCode::bad_data, {"unmarked.json", "0 tokens at a document's end", "data.document_mask.end_of_text"},
+                [&] { text_format(recipe); });
 }
 
 TEST_CASE("Packed text is unpacked, file by file and in folders") {

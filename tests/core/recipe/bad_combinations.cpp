@@ -37,6 +37,28 @@ std::vector<Combination> curriculum_combinations() {
   };
 }
 
+std::vector<Combination> document_combinations() {
+  return {
+      {R"({"model": {"dropout": 0.1}, "data": {"fine_tuning": {}}})",
+       "/model/dropout",
+       {"0.1 cannot be used with attention within documents", "data.fine_tuning.packing", "did you mean 0?"}},
+      {R"({"model": {"dropout": 0.1}, "data": {"fine_tuning": {"packing": false}}})", "", {}},
+      {R"({"model": {"dropout": 0.1}, "data": {"document_mask": {"end_of_text": 0}}})",
+       "/model/dropout",
+       {"within documents", "must be 0 where data.document_mask is given", "did you mean 0?"}},
+      {R"({"data": {"fine_tuning": {}, "document_mask": {"end_of_text": 0}}})",
+       "/data/document_mask",
+       {"is for text and token files", "data.fine_tuning", "did you mean null?"}},
+      {R"({"data": {"document_mask": {}}})",
+       "/data/document_mask/end_of_text",
+       {"bytes have none", "the id that ends documents"}},
+      {R"({"data": {"document_mask": {"end_of_text": 512}}})",
+       "/data/document_mask/end_of_text",
+       {"512 is no id of the model", "below model.vocab_size (512)"}},
+      {R"({"data": {"document_mask": {}, "tokenizer": {"huggingface": "t.json"}}})", "", {}},
+  };
+}
+
 std::vector<Combination> model_combinations() {
   return {
       {R"({"model": {"kv_heads": 3}})", "/model/kv_heads", {"3 does not divide 8", "model.heads", "did you mean 2?"}},
@@ -86,14 +108,6 @@ std::vector<Combination> model_combinations() {
       {R"({"precision": {"high_precision": {"first_layers": 1, "last_layers": 2}}})", "", {}},
       {R"({"model": {"dropout": 0.1}})", "", {}},
       {R"({"kernels": {"attention": "flash"}})", "", {}},
-      {R"({"model": {"dropout": 0.1}, "data": {"fine_tuning": {}}})",
-       "/model/dropout",
-       {"0.1 cannot be used with packing", "did you mean 0?"}},
-      {R"({"model": {"dropout": 0.1}, "data": {"fine_tuning": {"packing": false}}})", "", {}},
-      {R"({"parallel": {"context": 2}, "data": {"fine_tuning": {}}})",
-       "/parallel/context",
-       {"2 ranks cannot share packed sequences", "did you mean 1?"}},
-      {R"({"parallel": {"context": 2}, "data": {"fine_tuning": {"packing": false}}})", "", {}},
   };
 }
 

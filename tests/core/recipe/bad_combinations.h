@@ -18,6 +18,7 @@ struct Combination {
 };
 
 std::vector<Combination> model_combinations();
+std::vector<Combination> document_combinations();
 std::vector<Combination> curriculum_combinations();
 std::vector<Combination> optimizer_combinations();
 std::vector<Combination> training_combinations();

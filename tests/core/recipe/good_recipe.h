@@ -40,6 +40,7 @@ inline Json large_recipe() {
       "lora": {"rank": 4, "alpha": 32, "targets": ["*.attention.*.weight"]}},
     "data": {"tokenizer": {"sentencepiece": "/data/tokens.model"}, "shuffle": false,
       "fine_tuning": {"template": "llama3", "loss": "all", "packing": false},
+      "document_mask": null,
       "curriculum": {"sequence_length": {"start": 32, "steps": 400, "multiple": 16, "degree": 2, "method": "reshape"},
         "vocabulary_rarity": {"start": 5, "steps": 300, "degree": 3}},
       "train": [{"path": "/data/a.txt", "weight": 0.75}, {"path": "/data/b*.bin", "weight": 0.25}],

@@ -120,4 +120,30 @@ TEST_CASE("samples are cut to the step's sequences, each with the tokens that fo
   CHECK(more[1].loss_scale == Approx(1.0 / (14 * 10)));
 }
 
+// The text's lines have 20 and more bytes; the 24 of a sample hold the end of one or two.
+TEST_CASE("documents end with their mark or the sequence", "[batch]") {
+  const TrainingSetting setting;
+  const Recipe recipe = setting.recipe({R"(data.document_mask={"end_of_text": 10})"});
+  const Dataset dataset(recipe.data.train, text_format(recipe), sequence_length, 256, false, 0, "/data/train");
+  // One line after another, of which no document reaches over a multiple of 24.
+  std::vector<kernels::PositionRun> expected;
+  std::vector<std::int64_t> positions;
+  const std::string text = training_text();
+  for (std::int64_t i = 0; i < 5 * sequence_length; ++i) {
+    const bool begins = i % sequence_length == 0 || text.at(static_cast<std::size_t>(i) - 1) == '\n';
+    if (begins) expected.push_back({i, 0});
+    positions.push_back(expected.back().length++);
+  }
+  REQUIRE(expected.size() > 8);
+  const MicroBatch micro = load_micro_batch(dataset, {0, 1, sequence_length, {}}, 0, 5, at::kCPU);
+  CHECK((micro.documents == expected));
+  CHECK(values(micro.positions) == positions);
+  // A context rank has the documents of all, and the positions of its own tokens.
+  const kernels::SequencePart part{sequence_length, {{6, 6}, {18, 6}}};
+  const MicroBatch shared = load_micro_batch(dataset, {0, 1, sequence_length, part}, 0, 5, at::kCPU);
+  CHECK((shared.documents == expected));
+  const at::Tensor all = micro.positions.view({5, sequence_length});
+  CHECK(values(shared.positions) == values(at::cat({all.slice(1, 6, 12), all.slice(1, 18, 24)}, 1)));
+}
+
 }  // namespace llmtrain::test

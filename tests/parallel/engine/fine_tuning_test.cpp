@@ -75,9 +75,11 @@ TEST_CASE("Losses of fine-tuning do not depend on the layout", "[trainer]") {
     CAPTURE(layout);
     check_close(train_ranks(tuning.setting(), 2, tuning.overrides(true, layout), 6), expected, 1e-5, 1e-4);
   }
-  // Context ranks share sequences that are not packed.
-  const Overrides context{"parallel.context=2"};
-  check_close(train_ranks(tuning.setting(), 2, tuning.overrides(false, context), 6), expected, 1e-5, 1e-4);
+  // Context ranks share sequences, packed or not.
+  for (const bool packing : {false, true}) {
+    const Overrides context = tuning.overrides(packing, {"parallel.context=2"});
+    check_close(train_ranks(tuning.setting(), 2, context, 6), expected, 1e-5, 1e-4);
+  }
   const Run learned = tuning.train(true, gpt2);
   check_close(train_ranks(tuning.setting(), 2, tuning.overrides(true, gpt2 + Overrides{"parallel.tensor=2"}), 6),
               learned, 1e-5, 1e-4);

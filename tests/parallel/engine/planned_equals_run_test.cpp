@@ -173,6 +173,13 @@ TEST_CASE("a step executes the schedule, sends the planned bytes, and needs the 
   for (const RankCase& layout : layouts) check_layout(setting, layout);
 }
 
+TEST_CASE("so does a step whose attention stays within documents") {
+  const TrainingSetting setting;
+  const std::string mask = R"(data.document_mask={"end_of_text": 10})";
+  check_layout(setting, {2, {mask, "parallel.context=2"}});
+  check_layout(setting, {2, {mask, "parallel.pipeline=2", "parallel.zero_stage=1", "pipeline.loops=2"}});
+}
+
 TEST_CASE("so does a step with FP8") {
   const TrainingSetting setting;
   for (const RankCase& layout : fp8_layouts) check_layout(setting, layout);

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <string>
+
+#include "core/recipe/keys/key_visitor.h"
+#include "core/recipe/rules/rules.h"
+
+namespace llmtrain {
+namespace {
+
+// The key by which documents that share a sequence are kept apart; null: they are not.
+const char* key_of_documents(const Recipe& recipe) {
+  if (recipe.data.document_mask) return "data.document_mask is given";
+  return recipe.data.fine_tuning && recipe.data.fine_tuning->packing ? "data.fine_tuning.packing is true" : nullptr;
+}
+
+// Masks are a function of the element's place among all pairs of a sequence's tokens, which attention within documents
+// does not compute.
+Verdict check_dropout(const Recipe& recipe, const Known&) {
+  const char* const key = key_of_documents(recipe);
+  if (key == nullptr || recipe.model.dropout == 0) return {};
+  return Refusal{number_words(recipe.model.dropout) + " cannot be used with attention within documents",
+                 std::string("must be 0 where ") + key, "0"};
+}
+
+Verdict check_mask(const Recipe& recipe, const Known&) {
+  if (!recipe.data.document_mask || !recipe.data.fine_tuning) return {};
+  return Refusal{"is for text and token files",
+                 "must be null with data.fine_tuning, whose packing keeps documents apart", "null"};
+}
+
+Verdict check_end_of_text(const Recipe& recipe, const Known&) {
+  if (!recipe.data.document_mask) return {};
+  const auto& end = recipe.data.document_mask->end_of_text;
+  if (!end && recipe.data.tokenizer.kind == TokenizerKind::bytes)
+    return Refusal{"\"auto\" finds no mark, as bytes have none",
+                   "must be the id that ends documents where data.tokenizer is \"bytes\""};
+  if (!end || *end < recipe.model.vocab_size) return {};
+  return Refusal{std::to_string(*end) + " is no id of the model",
+                 "must be below model.vocab_size (" + std::to_string(recipe.model.vocab_size) + ")"};
+}
+
+}  // namespace
+
+std::vector<Rule> document_rules() {
+  return {
+      {"/model/dropout", {"/data/fine_tuning", "/data/document_mask"}, check_dropout},
+      {"/data/document_mask", {"/data/fine_tuning"}, check_mask},
+      {"/data/document_mask/end_of_text", {"/data/tokenizer", "/model/vocab_size"}, check_end_of_text},
+  };
+}
+
+}  // namespace llmtrain
