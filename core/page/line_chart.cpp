@@ -154,13 +154,16 @@ std::string path_of(const ChartLine& line, const Scale& scale) {
                      colour_of(line.colour), path, dots);
 }
 
-std::string level_of(const ChartLevel& level, const Scale& scale, ChartUnit unit) {
-  return fmt::format(
-      "<path class=\"limit\" d=\"M0 {0}H{1}\"/><text class=\"limit-name\" x=\"{2}\" y=\"{3}\">{4}: {5}</text>",
-      svg_number(scale.y(level.value)), svg_number(plot_width), svg_number(plot_width - 4),
-      // Above the line, or below it at the top.
-      svg_number(scale.y(level.value) > 16 ? scale.y(level.value) - 5 : scale.y(level.value) + 13),
-      html_text(level.name), value_text(level.value, std::abs(level.value) / 100, unit));
+std::string level_line(const ChartLevel& level, const Scale& scale) {
+  return fmt::format("<path class=\"limit\" d=\"M0 {}H{}\"/>", svg_number(scale.y(level.value)),
+                     svg_number(plot_width));
+}
+
+std::string level_name(const ChartLevel& level, const Scale& scale, ChartUnit unit) {
+  return fmt::format("<text class=\"limit-name\" x=\"{}\" y=\"{}\">{}: {}</text>", svg_number(plot_width - 4),
+                     // Above the line, or below it at the top.
+                     svg_number(scale.y(level.value) > 16 ? scale.y(level.value) - 5 : scale.y(level.value) + 13),
+                     html_text(level.name), value_text(level.value, std::abs(level.value) / 100, unit));
 }
 
 std::string svg_of(const LineChart& chart, const Scale& scale) {
@@ -170,8 +173,10 @@ std::string svg_of(const LineChart& chart, const Scale& scale) {
       html_text(chart.title), scale.attributes(), svg_number(left_gutter));
   text += scale.grid();
   for (const ChartLine& line : chart.lines) text += band_of(line, scale);
-  if (chart.level) text += level_of(*chart.level, scale, chart.unit);
+  if (chart.level) text += level_line(*chart.level, scale);
   for (const ChartLine& line : chart.lines) text += path_of(line, scale);
+  // Last, with an edge in the page's colour: what crosses it stays readable.
+  if (chart.level) text += level_name(*chart.level, scale, chart.unit);
   return text + fmt::format("<path class=\"cursor\" d=\"M0 0V{}\"/></g></svg>", svg_number(plot_height));
 }
 
