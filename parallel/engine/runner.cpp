@@ -6,11 +6,13 @@
 #include <chrono>
 #include <cmath>
 #include <numeric>
+#include <string>
 #include <utility>
 
 #include "core/base/error.h"
 #include "core/base/fault_point.h"
 #include "core/optim/optimizer.h"
+#include "parallel/device/profiler_range.h"
 #include "parallel/layout/layout.h"
 
 namespace llmtrain {
@@ -61,7 +63,9 @@ StepResult Runner::step(std::span<const MicroBatch> micros, std::int64_t step, S
   Communicator& communicator = model_.groups().communicator();
   for (const Instruction& instruction : model_.schedule().instructions) {
     if (observer_) observer_(instruction);
-    communicator.log().set_activity(step + 1, to_text(instruction));
+    const std::string text = to_text(instruction);
+    communicator.log().set_activity(step + 1, text);
+    const ProfilerRange range(text);
     execute(instruction);
   }
   // Sent tensors are released here at the latest, and the weights gathered after the update have arrived, so that

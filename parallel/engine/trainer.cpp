@@ -21,6 +21,7 @@
 #include "core/recipe/recipe_io.h"
 #include "core/recipe/step_shapes.h"
 #include "parallel/comm/agreement.h"
+#include "parallel/device/profiler_range.h"
 #include "parallel/engine/batch_loader.h"
 #include "parallel/engine/inference.h"
 #include "parallel/engine/model_state.h"
@@ -98,6 +99,7 @@ Trainer::Trainer(std::shared_ptr<const Layout> layout, Communicator& communicato
 
 StepResult Trainer::step(StopRequest stop) {
   Communicator& communicator = model_.groups().communicator();
+  const ProfilerRange range("step " + std::to_string(steps_done_ + 1));
   communicator.log().set_activity(steps_done_ + 1, "reading its batch");
   fault_point(FaultPlace::data, communicator.rank(), steps_done_ + 1);
   const StepShape& shape = runner_.shapes().at(steps_done_);

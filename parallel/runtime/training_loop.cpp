@@ -19,6 +19,7 @@
 #include "core/tokenizer/byte_tokenizer.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/device/device.h"
+#include "parallel/device/profiler_range.h"
 #include "parallel/engine/generation.h"
 #include "parallel/engine/model_state.h"
 #include "parallel/engine/replica_check.h"
@@ -168,12 +169,14 @@ class TrainingLoop {
 
   void compare_replicas() {
     communicator().log().set_activity(trainer_.steps_done(), "comparing replicas");
+    const ProfilerRange range("comparing replicas");
     check_replicas(trainer_.model(), trainer_.steps_done());
   }
 
   void evaluate() {
     if (trainer_.validation_data() == nullptr) return;
     communicator().log().set_activity(trainer_.steps_done(), "evaluation");
+    const ProfilerRange range("evaluation");
     const double loss = trainer_.evaluate();
     if (first_ != nullptr) first_->show_evaluation(loss);
   }
@@ -196,6 +199,7 @@ class TrainingLoop {
     // A checkpoint would keep one of the values, and nobody could tell later that there were two.
     if (recipe_.launch.check_replicas_every > 0) compare_replicas();
     communicator().log().set_activity(trainer_.steps_done(), "saving a checkpoint");
+    const ProfilerRange range("saving a checkpoint");
     const StateSlices state = state_slices(trainer_.model());
     saver_.write(trainer_.state(), state.slices, state.memory, kind);
   }
@@ -359,6 +363,7 @@ DataCache data_cache_of(const RunRequest& request, Communicator& communicator) {
 }  // namespace
 
 ExitCode run_training(const RunRequest& request, const c10::Device& device, Communicator& communicator) {
+  name_profiler_thread(fmt::format("rank {}", communicator.rank()));
   check_same_recipe(communicator, request.recipe());
   SharedVerification verification(communicator);
   // Before the model is built, which may take minutes and much memory.
