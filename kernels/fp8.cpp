@@ -27,8 +27,6 @@ constexpr std::int64_t casts_per_thread = 16384;
 // Scales beyond 2^±100 could push the smallest or the largest payload out of fp32's range when it is widened.
 constexpr int largest_exponent = 100;
 
-double largest_of(Fp8Format format) { return format == Fp8Format::e4m3 ? 448 : 57344; }
-
 template <class Element>
 vector::Fp8Kernels<Element> fp8_loops() {
   return vector::at_level([]<int level> { return vector::fp8_kernels_for<level, Element>(); });
@@ -61,18 +59,6 @@ void over_elements(const at::Tensor& x, Body body) {
                    [&](std::int64_t begin, std::int64_t end) { body(begin, end - begin); });
 }
 
-// 448 is 1.75 · 2⁸ and 57,344 is 1.75 · 2¹⁵: with largest = m · 2ᵉ, 1 ≤ m < 2, the quotient's exponent is 8 − e, or one
-// less where m is above 1.75. Without a logarithm, which could round to the next integer.
-float scale_of(float largest, Fp8Format format) {
-  // The comparison is false for NaN too.
-  if (!(largest <= std::numeric_limits<float>::max())) return std::numeric_limits<float>::quiet_NaN();
-  if (largest == 0) return 1;
-  int exponent_and_one = 0;
-  const float half_mantissa = std::frexp(largest, &exponent_and_one);
-  const int exponent = (format == Fp8Format::e4m3 ? 8 : 15) + 1 - exponent_and_one - (half_mantissa > 0.875F ? 1 : 0);
-  return std::ldexp(1.0F, std::clamp(exponent, -largest_exponent, largest_exponent));
-}
-
 // `rounded` may be x.
 void vector_round(const at::Tensor& x, const at::Tensor& scale, Fp8Format format, const at::Tensor& rounded) {
   with_element_of(x, [&]<class Element> {
@@ -99,10 +85,22 @@ at::Tensor largest_magnitude(const at::Tensor& x) {
   return at::amax(x.abs()).to(at::kFloat).view({1});
 }
 
+// 448 is 1.75 · 2⁸ and 57,344 is 1.75 · 2¹⁵: with largest = m · 2ᵉ, 1 ≤ m < 2, the quotient's exponent is 8 − e, or one
+// less where m is above 1.75. Without a logarithm, which could round to the next integer.
+float fp8_scale(float largest, Fp8Format format) {
+  // The comparison is false for NaN too.
+  if (!(largest <= std::numeric_limits<float>::max())) return std::numeric_limits<float>::quiet_NaN();
+  if (largest == 0) return 1;
+  int exponent_and_one = 0;
+  const float half_mantissa = std::frexp(largest, &exponent_and_one);
+  const int exponent = (format == Fp8Format::e4m3 ? 8 : 15) + 1 - exponent_and_one - (half_mantissa > 0.875F ? 1 : 0);
+  return std::ldexp(1.0F, std::clamp(exponent, -largest_exponent, largest_exponent));
+}
+
 at::Tensor fp8_scale(const at::Tensor& largest, Fp8Format format) {
   at::Tensor scales = largest.to(at::kCPU, false, true);
   auto* values = scales.mutable_data_ptr<float>();
-  for (std::int64_t i = 0; i < scales.numel(); ++i) values[i] = scale_of(values[i], format);
+  for (std::int64_t i = 0; i < scales.numel(); ++i) values[i] = fp8_scale(values[i], format);
   return scales.to(largest.device());
 }
 

@@ -21,6 +21,9 @@ at::Tensor largest_magnitude(const at::Tensor& x);
 // The largest power of two that keeps `largest` within the format; 1 for 0. NaN where `largest` is not finite: the
 // product then shows that, where a saturated infinity would hide it. fp32, of any shape.
 at::Tensor fp8_scale(const at::Tensor& largest, Fp8Format format);
+float fp8_scale(float largest, Fp8Format format);
+// The largest number of the format.
+constexpr float largest_of(Fp8Format format) { return format == Fp8Format::e4m3 ? 448 : 57344; }
 
 // x · scale, saturated and rounded to nearest, ties to even: an FP8 tensor of x's shape. NaN stays NaN.
 at::Tensor cast_to_fp8(const at::Tensor& x, const at::Tensor& scale, Fp8Format format);

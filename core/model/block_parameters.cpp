@@ -29,7 +29,9 @@ NormLayer BlockParameters::norm(ParameterRole weight, ParameterRole bias) const 
 }
 
 std::optional<Fp8Scaling> BlockParameters::scaling_of(ParameterRole weight) const {
-  return graph_.parameter(block_, weight).takes_fp8() ? scaling_ : std::nullopt;
+  const Parameter& first = graph_.parameter(block_, weight);
+  if (!scaling_ || !first.takes_fp8()) return std::nullopt;
+  return scaling_->of(graph_.index_of(first));
 }
 
 std::vector<LowRankAdapter> BlockParameters::adapters(ParameterRole first, ParameterRole last) const {

@@ -21,8 +21,6 @@ double count(const at::Tensor& mask) { return static_cast<double>(mask.sum().ite
 // NaN is the largest of all.
 double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 
-double largest_of(Fp8Format format) { return format == Fp8Format::e4m3 ? 448 : 57344; }
-
 // All but the saturated elements; `cast` is what x became.
 Fp8Representation represent(const at::Tensor& x, const at::Tensor& cast, const at::Tensor& scale) {
   const at::Tensor values = x.to(at::kDouble);
@@ -57,7 +55,7 @@ void Fp8Statistics::add(Fp8Tensors kind, const at::Tensor& x, const at::Tensor& 
   for (std::int64_t begin = 0; begin < flat.numel(); begin += piece_elements) {
     const at::Tensor piece = flat.slice(0, begin, std::min(begin + piece_elements, flat.numel()));
     Fp8Representation of = represent(piece, kernels::round_to_fp8(piece, scale, format).to(at::kDouble), scale);
-    of.saturated = count(piece.to(at::kDouble).abs().mul(of.largest_scale).gt(largest_of(format)));
+    of.saturated = count(piece.to(at::kDouble).abs().mul(of.largest_scale).gt(kernels::largest_of(format)));
     llmtrain::add(kinds_[static_cast<std::size_t>(kind)], of);
   }
 }
@@ -68,7 +66,7 @@ void Fp8Statistics::add_cast(Fp8Tensors kind, const at::Tensor& x, const at::Ten
     const at::Tensor cast = payload.slice(0, begin, end).to(at::kFloat);
     Fp8Representation of = represent(x.slice(0, begin, end), cast.to(at::kDouble).div_(scale.item<double>()), scale);
     const bool is_e4m3 = payload.scalar_type() == kernels::fp8_type(Fp8Format::e4m3);
-    of.saturated = count(cast.abs().eq(largest_of(is_e4m3 ? Fp8Format::e4m3 : Fp8Format::e5m2)));
+    of.saturated = count(cast.abs().eq(kernels::largest_of(is_e4m3 ? Fp8Format::e4m3 : Fp8Format::e5m2)));
     llmtrain::add(kinds_[static_cast<std::size_t>(kind)], of);
   }
 }

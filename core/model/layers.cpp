@@ -48,9 +48,9 @@ LinearInput LinearLayer::keep(const at::Tensor& x, const MicroBatch& micro) cons
   if (!scaling_) return {{x, {}}, {}};
   LinearInput input;
   if (weight_.is_fp8()) {
-    input.x.scale = scaling_->scales({x}, Fp8Format::e4m3, micro);
+    input.x.scale = scaling_->scales({{Fp8Operand::input, x}}, micro);
   } else {
-    const at::Tensor scales = scaling_->scales({x, weight_.weight()}, Fp8Format::e4m3, micro);
+    const at::Tensor scales = scaling_->scales({{Fp8Operand::input, x}, {Fp8Operand::weight, weight_.weight()}}, micro);
     input.x.scale = scales.narrow(0, 0, 1);
     input.weight_scale = scales.narrow(0, 1, 1);
     if (micro.fp8_statistics != nullptr)
@@ -67,7 +67,7 @@ void LinearLayer::restore(LinearInput& input, const at::Tensor& x) {
 
 ScaledTensor LinearLayer::scaled_gradient(const at::Tensor& dy, const MicroBatch& micro) const {
   if (!scaling_) return {dy, {}};
-  const at::Tensor scale = scaling_->scales({dy}, Fp8Format::e5m2, micro);
+  const at::Tensor scale = scaling_->scales({{Fp8Operand::output_gradient, dy}}, micro);
   if (micro.fp8_statistics != nullptr)
     micro.fp8_statistics->add(Fp8Tensors::output_gradients, dy, scale, Fp8Format::e5m2);
   return {kernels::cast_to_fp8(dy, scale, Fp8Format::e5m2), scale};

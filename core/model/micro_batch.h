@@ -11,6 +11,7 @@
 
 namespace llmtrain {
 
+class Fp8History;
 class Fp8Statistics;
 class KeyValueCache;
 
@@ -40,7 +41,9 @@ struct MicroBatch {
   // is an evaluation, and one sequence as far as the fields above say.
   KeyValueCache* cache = nullptr;
   Fp8Statistics* fp8_statistics = nullptr;  // takes what is cast to FP8 in this pass; null: nothing does
-  at::Tensor logit_rows;                    // int64: the rows whose logits are asked for; undefined: all
+  // In training with delayed scaling: has the scales of FP8 products, and takes what the next ones follow from.
+  Fp8History* fp8_history = nullptr;
+  at::Tensor logit_rows;  // int64: the rows whose logits are asked for; undefined: all
 };
 
 // Whether a forward is followed by a backward. Evaluation keeps no activations and has no dropout.

@@ -225,6 +225,18 @@ constexpr bool stores_fp8(Fp8Level level) { return level > Fp8Level::o0; }
 // released code; or one of the two that it compares with, 1 ÷ ranks (pre-scaling) and 1 (post-scaling).
 enum class GradientScaling { automatic, inverse_root, pre, post };
 
+// How operands of FP8 products are scaled: by their own largest magnitude, or by that of the steps before.
+enum class Fp8ScalingMethod { current, delayed };
+
+struct Fp8ScalingRecipe {
+  Fp8ScalingMethod method = Fp8ScalingMethod::current;
+  // Of delayed scaling.
+  std::int64_t history_steps = 1024;
+  std::int64_t margin = 0;  // powers of two that scales leave for growth
+
+  bool operator==(const Fp8ScalingRecipe&) const = default;
+};
+
 // Which linear layers FP8 levels leave in the compute type.
 struct HighPrecisionRecipe {
   std::int64_t first_layers = 0;
@@ -246,10 +258,13 @@ struct PrecisionRecipe {
   DataType compute = DataType::fp32;
   DataType gradients = DataType::fp32;
   Fp8Level fp8_level = Fp8Level::off;
+  Fp8ScalingRecipe fp8_scaling{};
   GradientScaling gradient_scaling = GradientScaling::automatic;
   HighPrecisionRecipe high_precision{};
   LossScaleRecipe loss_scale{};
 
+  // Whether products have the scales of the steps before.
+  bool delays_scales() const { return multiplies_fp8(fp8_level) && fp8_scaling.method == Fp8ScalingMethod::delayed; }
   bool operator==(const PrecisionRecipe&) const = default;
 };
 

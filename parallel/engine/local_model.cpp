@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/graph/fp8_products.h"
 #include "core/graph/rope_frequencies.h"
 #include "parallel/layout/emulated_machine.h"
 #include "parallel/layout/executable.h"
@@ -86,6 +87,8 @@ LocalModel::LocalModel(std::shared_ptr<const Layout> layout, Communicator& commu
       spikes_(layout_->recipe().training.spikes),
       rope_(rope_table(layout_->recipe().model, device)) {
   require_executable_on(device, recipe());
+  if (recipe().precision.delays_scales() && contents == StateContents::training)
+    fp8_history_.emplace(fp8_products(graph()), recipe().precision.fp8_scaling);
   // In the same order on all ranks of a group: initialising a stage gathers its weights at ZeRO-1 and -2.
   for (const std::size_t stage : held_stages()) add_stage(stage, contents);
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/graph/graph.h"
+#include "core/model/fp8_history.h"
 #include "core/model/stage.h"
 #include "core/optim/loss_scale.h"
 #include "core/optim/spike_detector.h"
@@ -81,6 +82,9 @@ class LocalModel {
   // fp16's, which the runner updates.
   LossScale& loss_scale() { return loss_scale_; }
   const LossScale& loss_scale() const { return loss_scale_; }
+  // Of FP8 products, with delayed scaling, which the runner updates; null without. At the same address for good.
+  Fp8History* fp8_history() { return fp8_history_ ? &*fp8_history_ : nullptr; }
+  const Fp8History* fp8_history() const { return fp8_history_ ? &*fp8_history_ : nullptr; }
   // Updated by the runner, too.
   SpikeDetector& spikes() { return spikes_; }
   const SpikeDetector& spikes() const { return spikes_; }
@@ -98,6 +102,7 @@ class LocalModel {
   RankGroups groups_;
   LossScale loss_scale_;
   SpikeDetector spikes_;
+  std::optional<Fp8History> fp8_history_;
   std::optional<kernels::RopeTable> rope_;
   std::vector<StageState> stages_;
   ParameterStores stores_;  // of all units

@@ -21,6 +21,7 @@
 #include "core/graph/sharding.h"
 #include "core/huggingface/tensor_dtype.h"
 #include "parallel/comm/agreement.h"
+#include "parallel/engine/fp8_history_state.h"
 #include "parallel/layout/flat_shards.h"
 
 namespace llmtrain {
@@ -247,6 +248,7 @@ void copy_slices(std::vector<TensorSlice>& slices, std::size_t first, std::vecto
 void add_numbers(std::vector<TensorSlice>& slices, const LocalModel& model, std::vector<at::Tensor>& copies) {
   const std::size_t first = slices.size();
   add_loss_scale(slices, model);
+  add_fp8_history(slices, model);
   for (const ParameterUnit* unit : model.units()) add_scales(slices, model, *unit);
   if (!model.device().is_cpu()) copy_slices(slices, first, copies);
 }
@@ -277,6 +279,7 @@ void load_state(LocalModel& model, const CheckpointReader& checkpoint) {
   // Weights are published to the rounded copies and other ranks there; optimizer states have no copies.
   load_weights(model, checkpoint);
   read_loss_scale(checkpoint, model);
+  read_fp8_history(checkpoint, model);
   for (const ParameterUnit* unit : model.units()) {
     const auto owned = elements_in(model, *unit, unit->parameters->owned());
     const auto states = unit->parameters->optimizer_states();

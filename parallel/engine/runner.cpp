@@ -33,6 +33,15 @@ RoutingCounts by_layer(const ModelRecipe& model, std::vector<double>::const_iter
   return result;
 }
 
+// Of the numbers from the `first` on that each rank has sent, which are `count` together, the largest of any rank.
+std::vector<double> largest_from(const std::vector<double>& all, std::size_t first, std::size_t count) {
+  std::vector<double> largest(count - first, 0);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (const std::size_t place = i % count; place >= first)
+      largest[place - first] = std::max(largest[place - first], all[i]);
+  return largest;
+}
+
 // Of a parameter of the stage, as far as this rank has computed it; none where nothing is trained.
 std::span<std::byte> some_gradient(LocalModel::StageState& stage) {
   for (const ParameterUnit& unit : stage.units) {
@@ -157,7 +166,7 @@ void Runner::optimizer_step() {
     if (model_.counts(*unit)) squares += unit->parameters->sum_of_squares();
   }
   reducing_.reset();
-  combine_ranks(squares);
+  const std::vector<double> largest = combine_ranks(squares);
   const LearningRateRecipe& rate = recipe_.training.learning_rate;
   result_.learning_rate = learning_rate_at(rate, schedule_position(rate, shapes_, step_));
   // An overflow anywhere makes the global norm infinite or NaN, so all ranks skip the same steps.
@@ -166,6 +175,8 @@ void Runner::optimizer_step() {
   result_.skipped = has_overflowed || result_.spike.has_value();
   result_.loss_scale = micros_.front().backward_scale;
   result_.lowers_scale = model_.loss_scale().update(has_overflowed);
+  // Numbers that are not finite say nothing of the next step's.
+  if (model_.fp8_history() != nullptr && !has_overflowed) model_.fp8_history()->record(largest);
   if (result_.skipped) return;
   // Applied inside the update, which saves a pass over the gradients.
   const double coefficient =
@@ -215,8 +226,9 @@ SaturatedSums Runner::saturated_sums() const {
 }
 
 // Sums loss and squared norm over all ranks. Tensor ranks have the same loss: one counts. One exchange carries the stop
-// request, the routing and the saturated gradients too, so that all ranks stop after the same step.
-void Runner::combine_ranks(double squares) {
+// request, the routing, the saturated gradients and the magnitudes of FP8 operands too, so that all ranks stop after
+// the same step. Returns the largest of these.
+std::vector<double> Runner::combine_ranks(double squares) {
   const double loss = std::accumulate(losses_.begin(), losses_.end(), 0.0);
   const double waited = model_.groups().communicator().log().waited_seconds() - waited_before_;
   const double own_seconds = std::chrono::duration<double>(Clock::now() - start_).count() - waited;
@@ -234,6 +246,11 @@ void Runner::combine_ranks(double squares) {
   if (recipe_.log.routing) {
     const std::vector<double> counts = routing_counts();
     mine.insert(mine.end(), counts.begin(), counts.end());
+  }
+  const std::size_t first_largest = mine.size();
+  if (Fp8History* history = model_.fp8_history()) {
+    const std::vector<double> largest = history->take_largest();
+    mine.insert(mine.end(), largest.begin(), largest.end());
   }
   const std::vector<double> all = model_.groups().exchange(mine);
   std::vector<double> sums(mine.size());
@@ -255,6 +272,7 @@ void Runner::combine_ranks(double squares) {
     next += 2;
   }
   if (recipe_.log.routing) result_.chosen = by_layer(recipe_.model, next);
+  return largest_from(all, first_largest, mine.size());
 }
 
 }  // namespace llmtrain

@@ -68,7 +68,7 @@ class Runner {
   RoutingSums take_routing();
   std::vector<double> routing_counts();
   SaturatedSums saturated_sums() const;
-  void combine_ranks(double squares);
+  std::vector<double> combine_ranks(double squares);
 
   LocalModel& model_;
   const Recipe& recipe_;

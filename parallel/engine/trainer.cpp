@@ -109,7 +109,10 @@ StepResult Trainer::step(StopRequest stop) {
   // exactly.
   auto micros =
       load_batch(data_.train, recipe(), {steps_done_, samples_consumed_, shape, percent}, rank, model_.device());
-  for (MicroBatch& micro : micros) micro.backward_scale = model_.loss_scale().value();
+  for (MicroBatch& micro : micros) {
+    micro.backward_scale = model_.loss_scale().value();
+    micro.fp8_history = model_.fp8_history();
+  }
   const bool measures = recipe().log.fp8_statistics && has_row(recipe(), steps_done_ + 1);
   Fp8Statistics statistics;
   if (measures) measure_with(&statistics, micros);

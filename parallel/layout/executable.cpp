@@ -47,6 +47,9 @@ std::vector<Unsupported> unsupported_experts(const Recipe& recipe) {
       // The experts' products of a layer take their scales by rows, in every layer alike.
       {has_fp8 && recipe.precision.high_precision != HighPrecisionRecipe{}, "/precision/high_precision",
        "layers in high precision beside experts in FP8", "leave it out, or set precision.fp8_level to \"off\""},
+      // They take them by rows, which are other ones in every step.
+      {recipe.precision.delays_scales(), "/precision/fp8_scaling/method", "\"delayed\" beside experts in FP8",
+       "use \"current\", or set precision.fp8_level to \"off\""},
       // They would say nothing of the experts' products.
       {has_fp8 && recipe.log.fp8_statistics, "/log/fp8_statistics", "statistics of experts in FP8", "set it to false"},
       {shards % parallel.expert != 0, "/parallel/zero_shard_ranks", std::to_string(shards),

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/graph/fp8_products.h"
 #include "core/graph/graph.h"
 #include "core/graph/pass_setting.h"
 #include "core/graph/routing_sums.h"
@@ -65,12 +66,14 @@ class Layout {
 // The number of scalars that every rank sends to all others once per step, in float64: its part of the loss, its part
 // of the gradients' squared norm, whether it was asked to stop, how long it computed, with experts the sums of its
 // routing, and with FP8 gradients how many there are and how many saturated; with log.routing how many tokens chose
-// each expert of each layer. Each rank sums them in rank order.
-inline std::size_t step_scalars(const Recipe& recipe) {
+// each expert of each layer; with delayed scaling the largest magnitudes of FP8 operands. Each rank sums them in rank
+// order, or takes the largest of these.
+inline std::size_t step_scalars(const Recipe& recipe, const Graph& graph) {
   const ModelRecipe& model = recipe.model;
   const std::int64_t counts = recipe.log.routing ? expert_layers(model) * model.moe->experts : 0;
+  const std::size_t maxima = recipe.precision.delays_scales() ? 3 * fp8_products(graph).size() : 0;
   return 4 + (model.moe ? RoutingValues().size() : 0) + (stores_fp8(recipe.precision.fp8_level) ? 2 : 0) +
-         static_cast<std::size_t>(counts);
+         static_cast<std::size_t>(counts) + maxima;
 }
 
 }  // namespace llmtrain

@@ -182,6 +182,8 @@ class NotExecutable(ProgramTest):
         "/precision/fp8_level": {"precision.fp8_level": "O3", "cluster.device": "cuda"},
         "/precision/high_precision": {"precision.fp8_level": "O0", "model.moe": {"experts": 4},
                                       "precision.high_precision": {"parameters": ["*.ffn.*"]}},
+        "/precision/fp8_scaling/method": {"precision.fp8_level": "O0", "model.moe": {"experts": 4},
+                                          "precision.fp8_scaling.method": "delayed"},
         "/log/fp8_statistics": {"precision.fp8_level": "O0", "model.moe": {"experts": 4}, "log.fp8_statistics": True},
         "/pipeline/schedule": {"precision.fp8_level": "O1", "parallel.zero_stage": 2, "pipeline.schedule": "1f1b"},
         "/training/freeze": {"precision.fp8_level": "O1", "training.freeze": ["embedding.*"]},

@@ -84,6 +84,11 @@ class OracleTest(TrainingChecks):
             self.for_each(names, check, precision={"fp8_level": level})
         self.for_each(["llama"], check, precision={"fp8_level": "O3", "high_precision": {"first_layers": 1}})
 
+        # A history so short that what it forgets shows within a run, and steps that grow beyond it.
+        for names, level in ((["llama"], "O0"), (["gpt2"], "O2")):
+            self.for_each(names, check, precision={
+                "fp8_level": level, "fp8_scaling": {"method": "delayed", "history_steps": 3, "margin": 0}})
+
     def check_gradients(self, case):
         """After one step without clipping the first moment is the gradient times 1 - beta1."""
         _, model = case.expected()

@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional
 
 from muon import MuonAndAdamW, is_matrix
-from reference_model import ReferenceModel
+from reference_model import CurrentScaling, DelayedScaling, ReferenceModel
 
 
 def learning_rate(recipe, step):
@@ -148,6 +148,11 @@ class Fp8States:
         second.copy_(torch.maximum(as_fp16(second, scale), least))
 
 
+def make_scaling(precision):
+    options = dict(precision.get("fp8_scaling", {}))
+    return DelayedScaling(**options) if options.pop("method", "current") == "delayed" else CurrentScaling()
+
+
 class LossScaler:
     """torch.amp.GradScaler with the recipe's loss scale, which is told in which steps a gradient overflows."""
 
@@ -176,7 +181,8 @@ def train(recipe, weights, tokens, dtype=torch.float32, overflows=None, course=N
     loss scale, the steps in which a gradient overflows. `course` changes what steps train on."""
     precision = recipe.get("precision", {})
     fp8, first_layers = precision.get("fp8_level", "off"), precision.get("high_precision", {}).get("first_layers", 0)
-    model = ReferenceModel(recipe["model"], fp8, first_layers).to(dtype)
+    scaling = make_scaling(precision)
+    model = ReferenceModel(recipe["model"], fp8, first_layers, scaling).to(dtype)
     model.load_state_dict(weights)
     freeze(model, recipe["training"].get("freeze", []))
     states = Fp8States(model, fp8, first_layers) if fp8 not in ("off", "O0") else None
@@ -205,6 +211,7 @@ def train(recipe, weights, tokens, dtype=torch.float32, overflows=None, course=N
             states.step(optimizer)
         else:
             scaler.step(optimizer)
+        scaling.end_step()
         rows.append({"step": step, "loss": loss.item(), "grad_norm": norm.item(),
                      "learning_rate": rate, "loss_scale": scale})
     if states:

@@ -38,11 +38,40 @@ def resolve(model):
     return SimpleNamespace(**{**defaults, **PRESETS[model["architecture"]], **model})
 
 
-def rounded(x, dtype):
-    """The values of x that an FP8 type has, with the largest power of two as scale that keeps them within it."""
+def rounded(x, dtype, largest, margin=0):
+    """The values of x that an FP8 type has, with the largest power of two as scale that keeps `largest` within it."""
     most = torch.finfo(dtype).max
-    scale = 2.0 ** math.floor(math.log2(most / x.abs().max().item()))
+    scale = 2.0 ** (math.floor(math.log2(most / largest)) - margin)
     return (x * scale).clamp(-most, most).to(dtype).to(x.dtype) / scale
+
+
+class CurrentScaling:
+    """Casts with the scale of a tensor's own largest magnitude."""
+
+    def cast(self, layer, operand, x, dtype):
+        return rounded(x, dtype, x.abs().max().item())
+
+    def end_step(self):
+        pass
+
+
+class DelayedScaling:
+    """Casts with the scale of the largest magnitude that the same operand of the same layer had in the steps before."""
+
+    def __init__(self, history_steps=1024, margin=0):
+        self.steps, self.margin, self.before, self.now = history_steps, margin, {}, {}
+
+    def cast(self, layer, operand, x, dtype):
+        key, largest = (id(layer), operand), x.abs().max().item()
+        self.now[key] = max(largest, self.now.get(key, 0))
+        if key not in self.before:
+            return rounded(x, dtype, largest)
+        return rounded(x, dtype, max(self.before[key]), self.margin)
+
+    def end_step(self):
+        for key, largest in self.now.items():
+            self.before[key] = [largest, *self.before.get(key, [])][: self.steps]
+        self.now = {}
 
 
 class Fp8Product(torch.autograd.Function):
@@ -50,25 +79,26 @@ class Fp8Product(torch.autograd.Function):
     stored in FP8 is not cast again."""
 
     @staticmethod
-    def forward(ctx, x, weight, is_stored):
-        x = rounded(x, torch.float8_e4m3fn)
+    def forward(ctx, x, weight, is_stored, scaling, layer):
+        x = scaling.cast(layer, "input", x, torch.float8_e4m3fn)
         if not is_stored:
-            weight = rounded(weight, torch.float8_e4m3fn)
+            weight = scaling.cast(layer, "weight", weight, torch.float8_e4m3fn)
         ctx.save_for_backward(x, weight)
+        ctx.scaling, ctx.layer = scaling, layer
         return x @ weight.T
 
     @staticmethod
     def backward(ctx, gradient):
         x, weight = ctx.saved_tensors
-        gradient = rounded(gradient, torch.float8_e5m2)
-        return gradient @ weight, gradient.flatten(0, -2).T @ x.flatten(0, -2), None
+        gradient = ctx.scaling.cast(ctx.layer, "gradient", gradient, torch.float8_e5m2)
+        return gradient @ weight, gradient.flatten(0, -2).T @ x.flatten(0, -2), None, None, None
 
 
-def apply(layers, x, fp8):
+def apply(layers, x, fp8, scaling):
     """The outputs of linear layers with the same input, whose matrices are one tensor to FP8 products."""
     if fp8 == "off":
         return [layer(x) for layer in layers]
-    products = Fp8Product.apply(x, torch.cat([layer.weight for layer in layers]), fp8 == "O3")
+    products = Fp8Product.apply(x, torch.cat([layer.weight for layer in layers]), fp8 == "O3", scaling, layers[0])
     outputs = products.split([layer.out_features for layer in layers], -1)
     return [output if layer.bias is None else output + layer.bias for layer, output in zip(layers, outputs)]
 
@@ -117,7 +147,7 @@ class Attention(nn.Module):
     def forward(self, x):
         batch, time, _ = x.shape
         query, key, value = (heads.view(batch, time, -1, self.config.head_dim)
-                             for heads in apply((self.query, self.key, self.value), x, self.config.fp8))
+                             for heads in apply((self.query, self.key, self.value), x, self.config.fp8, self.config.scaling))
         if self.config.qk_norm:
             query, key = self.query_norm(query), self.key_norm(key)
         query, key, value = (tensor.transpose(1, 2) for tensor in (query, key, value))
@@ -135,14 +165,15 @@ class Attention(nn.Module):
             document = self.documents[0]
             future = future | (document[:, None, :, None] != document[:, None, None, :])
         weights = scores.masked_fill(future, -torch.inf).softmax(-1)
-        (result,) = apply((self.output,), (weights @ value).transpose(1, 2).reshape(batch, time, -1), self.config.fp8)
+        attended = (weights @ value).transpose(1, 2).reshape(batch, time, -1)
+        (result,) = apply((self.output,), attended, self.config.fp8, self.config.scaling)
         return result
 
 
 class FeedForward(nn.Module):
     def __init__(self, config):
         super().__init__()
-        self.fp8, self.activation = config.fp8, ACTIVATIONS[config.activation]
+        self.fp8, self.scaling, self.activation = config.fp8, config.scaling, ACTIVATIONS[config.activation]
         if config.activation == "swiglu":
             self.gate = nn.Linear(config.hidden_size, config.ffn_hidden_size, bias=config.bias)
         self.up = nn.Linear(config.hidden_size, config.ffn_hidden_size, bias=config.bias)
@@ -150,11 +181,11 @@ class FeedForward(nn.Module):
 
     def forward(self, x):
         if hasattr(self, "gate"):
-            gate, up = apply((self.gate, self.up), x, self.fp8)
+            gate, up = apply((self.gate, self.up), x, self.fp8, self.scaling)
             activated = self.activation(gate) * up
         else:
-            activated = self.activation(*apply((self.up,), x, self.fp8))
-        (result,) = apply((self.down,), activated, self.fp8)
+            activated = self.activation(*apply((self.up,), x, self.fp8, self.scaling))
+        (result,) = apply((self.down,), activated, self.fp8, self.scaling)
         return result
 
 
@@ -230,11 +261,11 @@ class Layer(nn.Module):
 
 
 class ReferenceModel(nn.Module):
-    def __init__(self, model, fp8="off", first_layers=0):
+    def __init__(self, model, fp8="off", first_layers=0, scaling=None):
         """`first_layers` of the layers stay in high precision."""
         super().__init__()
         self.config = config = resolve(model)
-        config.fp8 = fp8
+        config.fp8, config.scaling = fp8, scaling or CurrentScaling()
         self.embedding = nn.ModuleDict({"token": nn.Embedding(config.vocab_size, config.hidden_size)})
         if config.position == "learned":
             self.embedding["position"] = nn.Embedding(config.max_sequence_length, config.hidden_size)

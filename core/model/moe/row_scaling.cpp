@@ -16,8 +16,6 @@ using kernels::Fp8Format;
 // Bounds the fp32 copies that a conversion works on.
 constexpr std::int64_t piece_elements = std::int64_t{1} << 18;
 
-double largest_of(Fp8Format format) { return format == Fp8Format::e4m3 ? 448 : 57344; }
-
 // Calls work(first row, rows) for pieces of x.
 template <class Work>
 void for_pieces(const at::Tensor& x, Work work) {
@@ -28,7 +26,7 @@ void for_pieces(const at::Tensor& x, Work work) {
 
 // Of a piece of rows. LibTorch's cast rounds to nearest but does not saturate.
 at::Tensor payload_of(const at::Tensor& rows, const at::Tensor& scales, Fp8Format format) {
-  const double largest = largest_of(format);
+  const double largest = kernels::largest_of(format);
   return rows.to(at::kFloat).mul(scales).clamp_(-largest, largest).to(kernels::fp8_type(format));
 }
 

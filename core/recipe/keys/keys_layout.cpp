@@ -14,6 +14,7 @@ constexpr IntegerRange degree_range{1, 1 << 20};
 
 constexpr std::array<std::string_view, 3> data_type_words = {"fp32", "bf16", "fp16"};
 constexpr std::array<std::string_view, 5> fp8_level_words = {"off", "O0", "O1", "O2", "O3"};
+constexpr std::array<std::string_view, 2> fp8_scaling_words = {"current", "delayed"};
 constexpr std::array<std::string_view, 4> gradient_scaling_words = {"auto", "inverse_root", "pre", "post"};
 constexpr std::array<std::string_view, 2> all_to_all_words = {"linear", "hierarchical"};
 constexpr std::array<std::string_view, 4> recompute_words = {"none", "selective", "computation", "full"};
@@ -28,6 +29,17 @@ void describe_precision(KeyVisitor& keys, PrecisionRecipe& precision) {
                "What uses FP8: off nothing; O0 the layers' matrix products; O1 also weight gradients and their "
                "communication; O2 also AdamW's first moment; O3 also weights."},
               precision.fp8_level, fp8_level_words);
+  keys.section({"fp8_scaling", "Scales of the operands of FP8 products."}, [&] {
+    Fp8ScalingRecipe& scaling = precision.fp8_scaling;
+    keys.choice(
+        {"method",
+         "current: of a tensor's own largest magnitude; delayed: of its largest one in the steps before, so that "
+         "ranks need not agree on it in every layer."},
+        scaling.method, fp8_scaling_words);
+    keys.integer({"history_steps", "With delayed: of how many steps before."}, scaling.history_steps, {1, 65536});
+    keys.integer({"margin", "With delayed: scales are smaller by 2 to the power of it, for magnitudes that grow."},
+                 scaling.margin, {0, 15});
+  });
   keys.choice(
       {"gradient_scaling",
        "Factor of the scales of FP8 gradients, which are summed over the data ranks: auto adapts it to the sums "

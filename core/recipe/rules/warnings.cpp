@@ -57,6 +57,8 @@ std::vector<std::string> recipe_warnings(const Recipe& recipe) {
   // Warnings and no rules, because planners and people compare FP8 levels by that key alone.
   if (recipe.log.fp8_statistics && !multiplies_fp8(recipe.precision.fp8_level))
     warnings.emplace_back("log.fp8_statistics: there is nothing to describe: precision.fp8_level is \"off\"");
+  if (recipe.precision.fp8_scaling != Fp8ScalingRecipe{} && !multiplies_fp8(recipe.precision.fp8_level))
+    warnings.emplace_back("precision.fp8_scaling: there is nothing to scale: precision.fp8_level is \"off\"");
   if (recipe.precision.gradient_scaling != GradientScaling::automatic && !stores_fp8(recipe.precision.fp8_level))
     warnings.emplace_back(
         "precision.gradient_scaling: no gradients are in FP8: they are from precision.fp8_level \"O1\" on");

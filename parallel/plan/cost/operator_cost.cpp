@@ -209,7 +209,7 @@ CostContext::CostContext(const Partition& partition_in, const ClusterProfile& pr
       setting(pass_setting(partition_in, kernel_set(partition_in.recipe, profile_in))),
       roofline(profile_in, partition_in.recipe.precision.compute),
       collectives(profile_in, partition_in.mesh.devices_per_node, emulated_link(partition_in.recipe.launch)) {
-  setting.agrees_on_scales = program().fp8.agrees_on_scales;
+  setting.agrees_on_scales = program().fp8.agrees_on_scales && !recipe().precision.delays_scales();
 }
 
 PrecisionRecipe CostContext::state_precision() const {

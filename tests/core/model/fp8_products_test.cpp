@@ -105,7 +105,7 @@ TEST_CASE("a scale is that of the largest magnitude on any rank that holds a par
     MicroBatch micro;
     if (!is_whole) micro.part = {16, {{0, 8}}};
     const Fp8Scaling scaling(&tensor_ranks, &context_ranks);
-    return scaling.scales({x, x / 2}, kernels::Fp8Format::e4m3, micro);
+    return scaling.scales({{Fp8Operand::input, x}, {Fp8Operand::weight, x / 2}}, micro);
   };
   CHECK(at::equal(scale(0, 0, false), at::tensor({64.0F, 128.0F})));
   CHECK(at::equal(scale(14, 0, false), at::tensor({32.0F, 32.0F})));

@@ -58,7 +58,8 @@ RankRun run_rank(const Plan& plan, Communicator& communicator) {
 
 void check_traffic(const Plan& plan, const std::vector<RankRun>& runs) {
   const std::string planned = to_text(traffic_of(plan));
-  for (std::size_t step = 0; step < 2; ++step) {
+  // Delayed scales are those of the steps before: for the first step ranks have to agree on them.
+  for (std::size_t step = plan.layout->recipe().precision.delays_scales() ? 1 : 0; step < 2; ++step) {
     Traffic busiest;
     for (const RankRun& run : runs)
       for (const auto& [what, bytes] : run.traffic[step]) busiest[what] = std::max(busiest[what], bytes);

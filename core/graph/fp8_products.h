@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "core/graph/graph.h"
+
+namespace llmtrain {
+
+// The linear layers that multiply FP8 at FP8 levels, each by the index of its first weight, in the order of the graph:
+// query of query, key and value, and gate of gate and up stand for all that are multiplied as one matrix. Without
+// those of experts, whose operands are scaled row by row.
+std::vector<std::size_t> fp8_products(const Graph& graph);
+
+}  // namespace llmtrain

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "core/recipe/recipe.h"
+#include "kernels/fp8.h"
+
+namespace llmtrain {
+
+// What the products of a linear layer cast to FP8.
+enum class Fp8Operand { input, weight, output_gradient };
+constexpr std::size_t fp8_operands = 3;
+
+constexpr kernels::Fp8Format fp8_format(Fp8Operand operand) {
+  return operand == Fp8Operand::output_gradient ? kernels::Fp8Format::e5m2 : kernels::Fp8Format::e4m3;
+}
+
+// Delayed scaling (Transformer Engine's DelayedScaling with the algorithm "max"; Micikevicius et al., arXiv 2209.05433,
+// section 3.3): a step casts each operand of a linear layer with the scale of its largest magnitude in the steps
+// before, so that neither a pass over the operand nor the ranks that hold parts of it must say what it is. What is
+// larger saturates. Maxima are those of a step's whole tensors over all micro-batches and ranks, so that scales do not
+// depend on the layout; an operand without one yet is left to current scaling.
+//
+// All ranks hold the histories of all linear layers, which are few numbers: any of them can write a checkpoint, and any
+// layout reads it.
+class Fp8History {
+ public:
+  // `products`: the first weights of the linear layers, by which they are named below (core/graph/fp8_products.h).
+  Fp8History(std::vector<std::size_t> products, const Fp8ScalingRecipe& recipe);
+
+  const std::vector<std::size_t>& products() const { return products_; }
+  // How many numbers a step of a recipe's graph has: one per operand of each product.
+  std::size_t numbers() const { return products_.size() * fp8_operands; }
+
+  // In a step: notes an operand's largest magnitude in a pass, which may be not finite.
+  void note(std::size_t product, Fp8Operand operand, float largest);
+  // The scale that the operand has in this step; 0 where it has no history.
+  float scale(std::size_t product, Fp8Operand operand) const;
+
+  // The largest of each operand that this rank has noted since the last call; 0 of what it has not seen. In the order
+  // of the products, and of each in that of Fp8Operand.
+  std::vector<double> take_largest();
+  // Ends a step with the largest of all ranks. Where one is not finite, the step leaves no trace.
+  void record(std::span<const double> largest);
+
+  // The maxima of a product as checkpoints keep them: [steps, operands], the newest step first, at most as many as
+  // the recipe says. At the same address until the next step.
+  const std::vector<float>& maxima(std::size_t index) const { return tracks_[index].maxima; }
+  // Of the product with this index. Takes those that the recipe's history has room for; empty: none.
+  void set_maxima(std::size_t index, std::vector<float> maxima);
+
+ private:
+  using Numbers = std::array<float, fp8_operands>;
+  struct Track {
+    std::vector<float> maxima;
+    Numbers noted{};   // in this step, on this rank
+    Numbers scales{};  // of this step
+  };
+
+  void choose_scales(Track& track) const;
+
+  std::vector<std::size_t> products_;
+  std::size_t most_;                                    // steps in a history
+  float margin_;                                        // a factor of scales
+  std::unordered_map<std::size_t, std::size_t> index_;  // into tracks_, by product
+  std::vector<Track> tracks_;
+};
+
+}  // namespace llmtrain

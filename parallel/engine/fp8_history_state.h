@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "core/checkpoint/checkpoint.h"
+#include "core/checkpoint/tensor_slice.h"
+#include "parallel/engine/local_model.h"
+
+namespace llmtrain {
+
+// Delayed scaling in checkpoints: of each linear layer that multiplies FP8 the maxima of its operands in the steps
+// before, `<name of its first weight>.amax_history` in fp32 [steps, 3]: inputs, weights and gradients of outputs, the
+// newest step first. They are of logical tensors, so that any layout reads them.
+
+// Appends what the first rank writes for all; the slices point into the model's histories.
+void add_fp8_history(std::vector<TensorSlice>& slices, const LocalModel& model);
+
+// Takes those of the checkpoint; layers of which it has none begin anew. Throws Error(bad_data) where they are no
+// maxima.
+void read_fp8_history(const CheckpointReader& checkpoint, LocalModel& model);
+
+}  // namespace llmtrain

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// Delayed scaling: scales of the steps before, against closed forms and against the reference model with PyTorch's
+// casts.
+#include "core/model/fp8_history.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <array>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "core/graph/fp8_products.h"
+#include "core/model/scaled_tensor.h"
+#include "tests/core/model/small_model.h"
+
+namespace llmtrain::test {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+Fp8ScalingRecipe delayed(std::int64_t history_steps, std::int64_t margin = 0) {
+  return {Fp8ScalingMethod::delayed, history_steps, margin};
+}
+
+std::array<float, 3> scales_of(const Fp8History& history, std::size_t product) {
+  return {history.scale(product, Fp8Operand::input), history.scale(product, Fp8Operand::weight),
+          history.scale(product, Fp8Operand::output_gradient)};
+}
+
+// Casts with the largest magnitudes of the pass before, where there is one; clamps what is larger.
+class DelayedProducts {
+ public:
+  Product product() {
+    return [this](const at::Tensor& x, const at::Tensor& weight) {
+      const std::size_t index = next_++;
+      if (index == found_.size()) found_.emplace_back();
+      at::Tensor y = plain_product(through(x, cast(index, 0, x, at::kFloat8_e4m3fn, 448)),
+                                   through(weight, cast(index, 1, weight, at::kFloat8_e4m3fn, 448)));
+      if (y.requires_grad())
+        y.register_hook([this, index](const at::Tensor& dy) { return cast(index, 2, dy, at::kFloat8_e5m2, 57344); });
+      return y;
+    };
+  }
+  void end_pass() {
+    before_ = found_;
+    next_ = 0;
+  }
+
+ private:
+  static at::Tensor through(const at::Tensor& x, const at::Tensor& value) { return x + (value - x).detach(); }
+
+  at::Tensor cast(std::size_t index, std::size_t operand, const at::Tensor& x, at::ScalarType format, double most) {
+    found_[index][operand] = x.abs().max().item<double>();
+    const double largest = before_.empty() ? found_[index][operand] : before_[index][operand];
+    const double scale = std::exp2(std::floor(std::log2(most / largest)));
+    return (x.detach() * scale).clamp(-most, most).to(at::kFloat).to(format).to(x.scalar_type()) / scale;
+  }
+
+  std::vector<std::array<double, 3>> found_, before_;
+  std::size_t next_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("a delayed scale is that of the largest magnitude in the history") {
+  Fp8History history({4, 9}, delayed(2));
+  CHECK(history.numbers() == 6);
+  CHECK(scales_of(history, 9) == std::array{0.0F, 0.0F, 0.0F});
+  // 448 ÷ 64 and 57,344 ÷ 2²⁰.
+  history.record(std::vector<double>{1, 1, 1, 7, 14, 0x1p-20 * 57344});
+  CHECK(scales_of(history, 9) == std::array{64.0F, 32.0F, 0x1p20F});
+  history.record(std::vector<double>{1, 1, 1, 8, 2, 0});
+  CHECK(scales_of(history, 9) == std::array{32.0F, 32.0F, 0x1p20F});
+  // The first step is forgotten.
+  history.record(std::vector<double>{1, 1, 1, 7, 2, 0});
+  CHECK(scales_of(history, 9) == std::array{32.0F, 128.0F, 0.0F});
+  CHECK(history.maxima(1) == std::vector<float>{7, 2, 0, 8, 2, 0});
+}
+
+TEST_CASE("a margin makes delayed scales smaller by powers of two") {
+  Fp8History history({0}, delayed(16, 3));
+  history.record(std::vector<double>{7, 14, 57344});
+  CHECK(scales_of(history, 0) == std::array{8.0F, 4.0F, 0.125F});
+}
+
+TEST_CASE("a history takes the largest of a step, and nothing of one that is not finite") {
+  Fp8History history({2}, delayed(8));
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const float largest : {3.0F, 7.0F, 5.0F}) history.note(2, Fp8Operand::weight, largest);
+  CHECK(history.take_largest() == std::vector<double>{0, 7, 0});
+  CHECK(history.take_largest() == std::vector<double>{0, 0, 0});
+  for (const float largest : {nan, 7.0F}) history.note(2, Fp8Operand::input, largest);
+  const std::vector<double> found = history.take_largest();
+  CHECK(found == std::vector<double>{infinity, 0, 0});
+  history.record(found);
+  CHECK(history.maxima(0).empty());
+}
+
+TEST_CASE("a history goes on from a stored one, as far as it has room") {
+  Fp8History history({2}, delayed(2));
+  history.set_maxima(0, {1, 2, 3, 7, 2, 3, 448, 2, 3});
+  CHECK(history.maxima(0) == std::vector<float>{1, 2, 3, 7, 2, 3});
+  CHECK(history.scale(2, Fp8Operand::input) == 64);
+  history.set_maxima(0, {});
+  CHECK(history.scale(2, Fp8Operand::input) == 0);
+}
+
+TEST_CASE("delayed scales ask no other ranks, are the same for any loss scale, and show what is not finite") {
+  Fp8History history({5}, delayed(8));
+  MicroBatch micro;
+  micro.fp8_history = &history;
+  micro.backward_scale = 1024;
+  const Fp8Scaling scaling = Fp8Scaling(nullptr, nullptr).of(5);
+  const auto scale = [&](Fp8Operand operand, double value) {
+    return scaling.scales({{operand, at::full({3}, value, at::kFloat)}}, micro).item<float>();
+  };
+  // Nothing is known: current.
+  CHECK(scale(Fp8Operand::input, 7) == 64);
+  CHECK(scale(Fp8Operand::output_gradient, 57344) == 1);
+  history.record(history.take_largest());
+  CHECK(scale(Fp8Operand::input, 700) == 64);
+  CHECK(scale(Fp8Operand::output_gradient, 1) == 1);
+  micro.backward_scale = 1;
+  CHECK(scale(Fp8Operand::output_gradient, 1) == 1024);
+  CHECK(std::isnan(scale(Fp8Operand::input, infinity)));
+  CHECK(history.take_largest().front() == infinity);
+}
+
+TEST_CASE("products with delayed scales give the losses and gradients of casts before plain products") {
+  for (const NamedModel& named : all_models()) {
+    INFO(named.name);
+    SmallModel model(named.model, {.recompute = Recompute::selective, .type = at::kDouble, .fp8 = true});
+    Fp8History history(fp8_products(model.graph()), delayed(1));
+    DelayedProducts reference;
+    MicroBatch micro = random_micro_batch(named.model);
+    micro.fp8_history = &history;
+    for (const double growth : {1.0, 3.0, 0.1}) {
+      // Of what its history does not have, some saturates.
+      model.weight("layers.0.ffn.down.weight").mul_(growth);
+      const Expected expected = reference_passes(named.model, model.weights(), micro, {}, reference.product());
+      reference.end_pass();
+      CHECK(distance(model.learn(micro), expected.losses) < 1e-9);
+      check_gradients(model.take_gradients(), expected.gradients, 1e-9);
+      const std::vector<double> largest = history.take_largest();
+      CHECK(std::ranges::count(largest, 0.0) == 0);
+      history.record(largest);
+    }
+  }
+}
+
+TEST_CASE("a graph's FP8 products are one of each matrix that layers multiply") {
+  for (const NamedModel& named : all_models()) {
+    const Graph graph = Graph::build(named.model);
+    CHECK(fp8_products(graph).size() == static_cast<std::size_t>(4 * named.model.layers));
+  }
+  const Graph graph =
+      Graph::build(llama_model(), {.first_layers = 0, .last_layers = 0, .parameters = {"*.down.weight"}});
+  std::vector<std::string> names;
+  for (const std::size_t index : fp8_products(graph)) names.push_back(graph.parameters[index].name);
+  names.resize(3);
+  CHECK(names == std::vector<std::string>{"layers.0.attention.query.weight", "layers.0.attention.output.weight",
+                                          "layers.0.ffn.gate.weight"});
+}
+
+}  // namespace llmtrain::test
