@@ -14,10 +14,11 @@ float larger(float a, float b) { return std::isnan(a) || a > b ? a : b; }
 
 }  // namespace
 
-Fp8History::Fp8History(std::vector<std::size_t> products, const Fp8ScalingRecipe& recipe)
+Fp8History::Fp8History(std::vector<std::size_t> products, const Fp8ScalingRecipe& recipe, std::int64_t fallback_steps)
     : products_(std::move(products)),
       most_(static_cast<std::size_t>(recipe.history_steps)),
       margin_(std::ldexp(1.0F, -static_cast<int>(recipe.margin))),
+      fallback_steps_(static_cast<float>(fallback_steps)),
       tracks_(products_.size()) {
   for (std::size_t i = 0; i < products_.size(); ++i) index_[products_[i]] = i;
 }
@@ -31,6 +32,10 @@ float Fp8History::scale(std::size_t product, Fp8Operand operand) const {
   return tracks_[index_.at(product)].scales[static_cast<std::size_t>(operand)];
 }
 
+bool Fp8History::has_fallen_back(std::size_t product) const {
+  return tracks_[index_.at(product)].state.fallback[1] == 1;
+}
+
 std::vector<double> Fp8History::take_largest() {
   std::vector<double> largest;
   for (Track& track : tracks_) {
@@ -42,29 +47,53 @@ std::vector<double> Fp8History::take_largest() {
   return largest;
 }
 
-void Fp8History::record(std::span<const double> largest) {
-  if (!std::ranges::all_of(largest, [](double each) { return std::isfinite(each); })) return;
-  for (std::size_t i = 0; i < tracks_.size(); ++i) {
-    std::vector<float>& maxima = tracks_[i].maxima;
-    const auto newest = largest.subspan(i * fp8_operands, fp8_operands);
-    maxima.insert(maxima.begin(), newest.begin(), newest.end());
-    maxima.resize(std::min(maxima.size(), most_ * fp8_operands));
-    choose_scales(tracks_[i]);
+std::optional<Fp8History::Fallback> Fp8History::overflow(const Track& track, std::span<const double> newest) {
+  std::optional<Fallback> worst;
+  for (std::size_t i = 0; i < fp8_operands; ++i) {
+    if (track.scales[i] == 0) continue;
+    const auto operand = static_cast<Fp8Operand>(i);
+    const double range = kernels::largest_of(fp8_format(operand)) / track.scales[i];
+    if (newest[i] > range && (!worst || newest[i] / range > worst->largest / worst->range))
+      worst = Fallback{0, operand, newest[i], range};
   }
+  return worst;
 }
 
-void Fp8History::set_maxima(std::size_t index, std::vector<float> maxima) {
+std::vector<Fp8History::Fallback> Fp8History::record(std::span<const double> largest) {
+  if (!std::ranges::all_of(largest, [](double each) { return std::isfinite(each); })) return {};
+  std::vector<Fallback> leaving;
+  for (std::size_t i = 0; i < tracks_.size(); ++i) {
+    Track& track = tracks_[i];
+    auto& [overflowing_steps, has_left] = track.state.fallback;
+    if (has_left == 1) continue;
+    const auto newest = largest.subspan(i * fp8_operands, fp8_operands);
+    auto worst = overflow(track, newest);
+    overflowing_steps = worst ? overflowing_steps + 1 : 0;
+    if (worst && fallback_steps_ > 0 && overflowing_steps >= fallback_steps_) {
+      worst->product = products_[i];
+      leaving.push_back(*worst);
+      has_left = 1;
+    }
+    std::vector<float>& maxima = track.state.maxima;
+    maxima.insert(maxima.begin(), newest.begin(), newest.end());
+    maxima.resize(std::min(maxima.size(), most_ * fp8_operands));
+    choose_scales(track);
+  }
+  return leaving;
+}
+
+void Fp8History::set_state(std::size_t index, State state) {
   Track& track = tracks_[index];
-  maxima.resize(std::min(maxima.size(), most_ * fp8_operands));
-  track.maxima = std::move(maxima);
+  state.maxima.resize(std::min(state.maxima.size(), most_ * fp8_operands));
+  track.state = std::move(state);
   choose_scales(track);
 }
 
 void Fp8History::choose_scales(Track& track) const {
+  const std::vector<float>& maxima = track.state.maxima;
   for (std::size_t operand = 0; operand < fp8_operands; ++operand) {
     float largest = 0;
-    for (std::size_t i = operand; i < track.maxima.size(); i += fp8_operands)
-      largest = std::max(largest, track.maxima[i]);
+    for (std::size_t i = operand; i < maxima.size(); i += fp8_operands) largest = std::max(largest, maxima[i]);
     const float scale = largest > 0 ? kernels::fp8_scale(largest, fp8_format(static_cast<Fp8Operand>(operand))) : 0;
     track.scales[operand] = scale * margin_;
   }

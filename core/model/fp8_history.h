@@ -3,6 +3,8 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -26,12 +28,23 @@ constexpr kernels::Fp8Format fp8_format(Fp8Operand operand) {
 // larger saturates. Maxima are those of a step's whole tensors over all micro-batches and ranks, so that scales do not
 // depend on the layout; an operand without one yet is left to current scaling.
 //
+// A product of which an operand is larger than that in several steps in a row can leave FP8 for good, on request: its
+// magnitudes grow faster than any history tells. Which one does follows from the same maxima, on all ranks alike.
+//
 // All ranks hold the histories of all linear layers, which are few numbers: any of them can write a checkpoint, and any
 // layout reads it.
 class Fp8History {
  public:
+  // A product that leaves FP8, and why.
+  struct Fallback {
+    std::size_t product = 0;
+    Fp8Operand operand{};
+    double largest = 0;  // of the operand in the last step
+    double range = 0;    // the largest magnitude that its scale could represent there
+  };
   // `products`: the first weights of the linear layers, by which they are named below (core/graph/fp8_products.h).
-  Fp8History(std::vector<std::size_t> products, const Fp8ScalingRecipe& recipe);
+  // `fallback_steps`: after how many of them in a row a product leaves FP8; 0: never.
+  Fp8History(std::vector<std::size_t> products, const Fp8ScalingRecipe& recipe, std::int64_t fallback_steps = 0);
 
   const std::vector<std::size_t>& products() const { return products_; }
   // How many numbers a step of a recipe's graph has: one per operand of each product.
@@ -41,32 +54,43 @@ class Fp8History {
   void note(std::size_t product, Fp8Operand operand, float largest);
   // The scale that the operand has in this step; 0 where it has no history.
   float scale(std::size_t product, Fp8Operand operand) const;
+  // Whether the product has left FP8: it has no more operands to note.
+  bool has_fallen_back(std::size_t product) const;
 
   // The largest of each operand that this rank has noted since the last call; 0 of what it has not seen. In the order
   // of the products, and of each in that of Fp8Operand.
   std::vector<double> take_largest();
-  // Ends a step with the largest of all ranks. Where one is not finite, the step leaves no trace.
-  void record(std::span<const double> largest);
+  // Ends a step with the largest of all ranks; returns the products that leave FP8 from the next one on. Where a number
+  // is not finite, the step leaves no trace.
+  std::vector<Fallback> record(std::span<const double> largest);
 
-  // The maxima of a product as checkpoints keep them: [steps, operands], the newest step first, at most as many as
-  // the recipe says. At the same address until the next step.
-  const std::vector<float>& maxima(std::size_t index) const { return tracks_[index].maxima; }
-  // Of the product with this index. Takes those that the recipe's history has room for; empty: none.
-  void set_maxima(std::size_t index, std::vector<float> maxima);
+  // What checkpoints keep of a product. At the same address until the next step.
+  struct State {
+    // The maxima [steps, operands], the newest step first, at most as many as the recipe says.
+    std::vector<float> maxima;
+    // In how many steps in a row, up to the last one, an operand was too large; and 1 where the product has left FP8.
+    std::array<float, 2> fallback{};
+  };
+  const State& state(std::size_t index) const { return tracks_[index].state; }
+  // Of the product with this index. Takes the maxima that the recipe's history has room for.
+  void set_state(std::size_t index, State state);
 
  private:
   using Numbers = std::array<float, fp8_operands>;
   struct Track {
-    std::vector<float> maxima;
+    State state;
     Numbers noted{};   // in this step, on this rank
     Numbers scales{};  // of this step
   };
 
   void choose_scales(Track& track) const;
+  // The operand of a step's maxima that is most beyond what its scale represents; none: all are within.
+  static std::optional<Fallback> overflow(const Track& track, std::span<const double> newest);
 
   std::vector<std::size_t> products_;
-  std::size_t most_;                                    // steps in a history
-  float margin_;                                        // a factor of scales
+  std::size_t most_;  // steps in a history
+  float margin_;      // a factor of scales
+  float fallback_steps_;
   std::unordered_map<std::size_t, std::size_t> index_;  // into tracks_, by product
   std::vector<Track> tracks_;
 };

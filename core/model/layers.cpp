@@ -45,7 +45,7 @@ void NormLayer::backward(const at::Tensor& dy, const at::Tensor& x, const Statis
 }
 
 LinearInput LinearLayer::keep(const at::Tensor& x, const MicroBatch& micro) const {
-  if (!scaling_) return {{x, {}}, {}};
+  if (!scaling_ || !scaling_->applies_to(micro)) return {{x, {}}, {}};
   LinearInput input;
   if (weight_.is_fp8()) {
     input.x.scale = scaling_->scales({{Fp8Operand::input, x}}, micro);
@@ -66,7 +66,7 @@ void LinearLayer::restore(LinearInput& input, const at::Tensor& x) {
 }
 
 ScaledTensor LinearLayer::scaled_gradient(const at::Tensor& dy, const MicroBatch& micro) const {
-  if (!scaling_) return {dy, {}};
+  if (!scaling_ || !scaling_->applies_to(micro)) return {dy, {}};
   const at::Tensor scale = scaling_->scales({{Fp8Operand::output_gradient, dy}}, micro);
   if (micro.fp8_statistics != nullptr)
     micro.fp8_statistics->add(Fp8Tensors::output_gradients, dy, scale, Fp8Format::e5m2);
@@ -76,7 +76,7 @@ ScaledTensor LinearLayer::scaled_gradient(const at::Tensor& dy, const MicroBatch
 at::Tensor LinearLayer::weight_for(const LinearInput& input) const {
   at::Tensor weight = weight_.weight();
   // Weights that are stored in E4M3 are so with scales of their own.
-  if (!scaling_ || weight_.is_fp8()) return weight;
+  if (!input.x.is_scaled() || weight_.is_fp8()) return weight;
   if (!weight_.is_scaled()) return kernels::round_to_fp8(weight, input.weight_scale, Fp8Format::e4m3);
   // It is a copy already: another one would double the memory beside the product.
   kernels::round_to_fp8_(weight, input.weight_scale, Fp8Format::e4m3);

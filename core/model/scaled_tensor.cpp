@@ -25,6 +25,10 @@ Fp8Scaling Fp8Scaling::of(std::size_t product) const {
   return scaling;
 }
 
+bool Fp8Scaling::applies_to(const MicroBatch& micro) const {
+  return micro.fp8_history == nullptr || !micro.fp8_history->has_fallen_back(product_);
+}
+
 at::Tensor Fp8Scaling::scales(std::initializer_list<Operand> operands, const MicroBatch& micro) const {
   std::vector<at::Tensor> own;
   for (const Operand& operand : operands) own.push_back(kernels::largest_magnitude(operand.values));

@@ -38,6 +38,9 @@ class Fp8Scaling {
   // The same for the products of a linear layer, by its first weight.
   Fp8Scaling of(std::size_t product) const;
 
+  // Whether the product multiplies FP8 for this micro-batch: one with delayed scales may have left it.
+  bool applies_to(const MicroBatch& micro) const;
+
   // The scales of tensors that are cast to the same format, fp32 [n]. Blocks until the other ranks make the same call.
   struct Operand {
     Fp8Operand what;

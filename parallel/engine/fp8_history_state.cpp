@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -18,25 +20,34 @@ namespace llmtrain {
 namespace {
 
 constexpr auto operands = static_cast<std::int64_t>(fp8_operands);
+constexpr const char* maxima_suffix = ".amax_history";
+constexpr const char* overflow_suffix = ".overflow";
 
-std::string history_name(const LocalModel& model, std::size_t product) {
-  return model.graph().parameters[product].name + ".amax_history";
+bool is_magnitude(float number) { return std::isfinite(number) && number >= 0; }
+
+// The numbers of an fp32 tensor whose last axis has `columns` of them; none: the checkpoint lacks it.
+std::optional<std::vector<float>> read_numbers(const CheckpointReader& checkpoint, const std::string& name,
+                                               std::size_t axes, std::int64_t columns) {
+  const LogicalTensor* tensor = checkpoint.find(name);
+  if (tensor == nullptr) return std::nullopt;
+  const auto refuse = [&] {
+    throw Error(ExitCode::bad_data, fmt::format("{}: {}: is not F32 numbers of at least 0, {} in a row",
+                                                checkpoint.folder().string(), name, columns));
+  };
+  if (tensor->dtype != dtype_name(at::kFloat) || tensor->shape.size() != axes || tensor->shape.back() != columns)
+    refuse();
+  std::vector<float> numbers(static_cast<std::size_t>(element_count(tensor->shape)));
+  checkpoint.read_box(name, {std::vector<std::int64_t>(axes), tensor->shape},
+                      std::as_writable_bytes(std::span(numbers)));
+  if (!std::ranges::all_of(numbers, is_magnitude)) refuse();
+  return numbers;
 }
 
-bool is_largest(float number) { return std::isfinite(number) && number >= 0; }
-
-std::vector<float> read_maxima(const CheckpointReader& checkpoint, const std::string& name) {
-  const LogicalTensor* tensor = checkpoint.find(name);
-  if (tensor == nullptr) return {};
-  const auto refuse = [&] {
-    throw Error(ExitCode::bad_data, fmt::format("{}: {}: is not F32 [steps, {}] of magnitudes",
-                                                checkpoint.folder().string(), name, operands));
-  };
-  if (tensor->dtype != dtype_name(at::kFloat) || tensor->shape.size() != 2 || tensor->shape[1] != operands) refuse();
-  std::vector<float> maxima(static_cast<std::size_t>(element_count(tensor->shape)));
-  checkpoint.read_box(name, {{0, 0}, tensor->shape}, std::as_writable_bytes(std::span(maxima)));
-  if (!std::ranges::all_of(maxima, is_largest)) refuse();
-  return maxima;
+void add_numbers(std::vector<TensorSlice>& slices, const std::string& name, const std::vector<std::int64_t>& shape,
+                 std::span<const float> numbers) {
+  const std::vector<std::int64_t> origin(shape.size());
+  slices.push_back(
+      {name, dtype_name(at::kFloat), shape, origin, shape, reinterpret_cast<const std::byte*>(numbers.data())});
 }
 
 }  // namespace
@@ -45,23 +56,26 @@ void add_fp8_history(std::vector<TensorSlice>& slices, const LocalModel& model) 
   const Fp8History* history = model.fp8_history();
   if (history == nullptr || !model.groups().is_first()) return;
   for (std::size_t i = 0; i < history->products().size(); ++i) {
-    const std::vector<float>& maxima = history->maxima(i);
-    if (maxima.empty()) continue;
-    const std::vector<std::int64_t> shape{static_cast<std::int64_t>(maxima.size()) / operands, operands};
-    slices.push_back({history_name(model, history->products()[i]),
-                      dtype_name(at::kFloat),
-                      shape,
-                      {0, 0},
-                      shape,
-                      reinterpret_cast<const std::byte*>(maxima.data())});
+    const Fp8History::State& state = history->state(i);
+    if (state.maxima.empty()) continue;
+    const std::string& name = model.graph().parameters[history->products()[i]].name;
+    const std::int64_t steps = static_cast<std::int64_t>(state.maxima.size()) / operands;
+    add_numbers(slices, name + maxima_suffix, {steps, operands}, state.maxima);
+    add_numbers(slices, name + overflow_suffix, {std::ssize(state.fallback)}, state.fallback);
   }
 }
 
 void read_fp8_history(const CheckpointReader& checkpoint, LocalModel& model) {
   Fp8History* history = model.fp8_history();
   if (history == nullptr) return;
-  for (std::size_t i = 0; i < history->products().size(); ++i)
-    history->set_maxima(i, read_maxima(checkpoint, history_name(model, history->products()[i])));
+  for (std::size_t i = 0; i < history->products().size(); ++i) {
+    const std::string& name = model.graph().parameters[history->products()[i]].name;
+    Fp8History::State state;
+    if (auto maxima = read_numbers(checkpoint, name + maxima_suffix, 2, operands)) state.maxima = std::move(*maxima);
+    if (const auto overflow = read_numbers(checkpoint, name + overflow_suffix, 1, std::ssize(state.fallback)))
+      std::ranges::copy(*overflow, state.fallback.begin());
+    history->set_state(i, std::move(state));
+  }
 }
 
 }  // namespace llmtrain

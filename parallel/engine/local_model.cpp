@@ -88,7 +88,8 @@ LocalModel::LocalModel(std::shared_ptr<const Layout> layout, Communicator& commu
       rope_(rope_table(layout_->recipe().model, device)) {
   require_executable_on(device, recipe());
   if (recipe().precision.delays_scales() && contents == StateContents::training)
-    fp8_history_.emplace(fp8_products(graph()), recipe().precision.fp8_scaling);
+    fp8_history_.emplace(fp8_products(graph()), recipe().precision.fp8_scaling,
+                         recipe().precision.high_precision.fallback_steps);
   // In the same order on all ranks of a group: initialising a stage gathers its weights at ZeRO-1 and -2.
   for (const std::size_t stage : held_stages()) add_stage(stage, contents);
 }

@@ -176,7 +176,8 @@ void Runner::optimizer_step() {
   result_.loss_scale = micros_.front().backward_scale;
   result_.lowers_scale = model_.loss_scale().update(has_overflowed);
   // Numbers that are not finite say nothing of the next step's.
-  if (model_.fp8_history() != nullptr && !has_overflowed) model_.fp8_history()->record(largest);
+  result_.fallbacks.clear();
+  if (model_.fp8_history() != nullptr && !has_overflowed) result_.fallbacks = model_.fp8_history()->record(largest);
   if (result_.skipped) return;
   // Applied inside the update, which saves a pass over the gradients.
   const double coefficient =

@@ -33,8 +33,9 @@ struct StepResult {
   std::vector<double> own_seconds{};
   // Of all ranks, in the order of Fp8Tensors; empty of a step whose row has none (log.fp8_statistics).
   std::vector<Fp8Representation> fp8{};
-  RoutingCounts chosen{};  // with log.routing, by all tokens of the global batch; else empty
-  RoutingSums routing{};   // over all layers with experts and all micro-batches; its losses are not in `loss`
+  std::vector<Fp8History::Fallback> fallbacks{};  // the products that leave FP8 from the next step on
+  RoutingCounts chosen{};                         // with log.routing, by all tokens of the global batch; else empty
+  RoutingSums routing{};  // over all layers with experts and all micro-batches; its losses are not in `loss`
 };
 
 // Whether this rank has been asked to stop after the step.

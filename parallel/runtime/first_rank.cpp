@@ -4,7 +4,10 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstddef>
+#include <string_view>
 
 #include "core/base/units.h"
 #include "parallel/device/device.h"
@@ -73,6 +76,17 @@ std::string skip_text(const StepResult& result, const LossScale& scale) {
                      result.lowers_scale ? fmt::format(", and the loss scale lowered to {}", scale.value()) : "");
 }
 
+std::string fallback_text(const Fp8History::Fallback& left, const LocalModel& model) {
+  constexpr std::array<std::string_view, fp8_operands> operands = {"inputs", "weights", "gradients of outputs"};
+  return fmt::format(
+      "{}: operands of its products were beyond the range of their FP8 scales in {} steps in a row, in this one its "
+      "{}, "
+      "up to {:.4g} where {:.4g} fits; from here on they are in {}",
+      model.graph().parameters[left.product].name, model.recipe().precision.high_precision.fallback_steps,
+      operands[static_cast<std::size_t>(left.operand)], left.largest, left.range,
+      element_name(element_type(model.recipe().precision.compute)));
+}
+
 }  // namespace
 
 std::string reason_of_skips(const SpikeRecipe& spikes) {
@@ -117,6 +131,8 @@ void FirstRank::watch(const StepResult& result, const TrainingRow& row) {
         fmt::format("rank {} is slow: it computes {} per step, where the ranks with the same work take {} and "
                     "wait for it",
                     slow->rank, format_duration(slow->seconds), format_duration(slow->typical)));
+  for (const Fp8History::Fallback& left : result.fallbacks)
+    progress_.warn(fmt::format("step {}: {}", row.step, fallback_text(left, trainer_.model())));
   if (planned_tensor_bytes_ > 0 && static_cast<double>(row.tensor_bytes) > memory_tolerance * planned_tensor_bytes_) {
     progress_.note(fmt::format("step {}: tensors take {}, more than the planned {}", row.step,
                                format_bytes(row.tensor_bytes),

@@ -57,6 +57,10 @@ void describe_precision(KeyVisitor& keys, PrecisionRecipe& precision) {
     keys.integer({"last_layers", "Number of layers at the end."}, kept.last_layers, {0, layer_range.maximum});
     keys.texts({"parameters", "Patterns of names of matrices, with * for any text, as in layers.*.ffn.down.weight."},
                kept.parameters, "a list of patterns");
+    keys.integer({"fallback_steps",
+                  "With delayed scales: a layer's products leave FP8 for good after so many steps in a row in which an "
+                  "operand was beyond the range of its scale; 0: never."},
+                 kept.fallback_steps, {0, most_steps});
   });
 }
 

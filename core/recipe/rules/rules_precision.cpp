@@ -10,11 +10,19 @@ namespace llmtrain {
 namespace {
 
 Verdict check_high_precision(const Recipe& recipe, const Known&) {
-  const auto& [first, last, parameters] = recipe.precision.high_precision;
+  const auto& [first, last, parameters, fallback] = recipe.precision.high_precision;
   const auto layers = recipe.model.layers;
   if (first + last == 0 || first + last < layers) return {};
   return Refusal{fmt::format("{} first and {} last layers are all of the model's {}", first, last, layers),
                  "must leave a layer to FP8; without any, set precision.fp8_level to \"off\""};
+}
+
+Verdict check_fallback(const Recipe& recipe, const Known&) {
+  const PrecisionRecipe& precision = recipe.precision;
+  if (precision.high_precision.fallback_steps == 0 || precision.fp8_scaling.method == Fp8ScalingMethod::delayed)
+    return {};
+  return Refusal{"no operand overflows with its current scale, so that no layer would ever leave FP8",
+                 "needs precision.fp8_scaling.method \"delayed\"", "0"};
 }
 
 Verdict check_loss_scale(const Recipe& recipe, const Known&) {
@@ -31,6 +39,7 @@ std::vector<Rule> precision_rules() {
       {"/precision/high_precision",
        {"/precision/high_precision/first_layers", "/precision/high_precision/last_layers", "/model/layers"},
        check_high_precision},
+      {"/precision/high_precision/fallback_steps", {"/precision/fp8_scaling/method"}, check_fallback},
       {"/precision/loss_scale/initial", {}, check_loss_scale},
   };
 }

@@ -78,7 +78,7 @@ TEST_CASE("a delayed scale is that of the largest magnitude in the history") {
   // The first step is forgotten.
   history.record(std::vector<double>{1, 1, 1, 7, 2, 0});
   CHECK(scales_of(history, 9) == std::array{32.0F, 128.0F, 0.0F});
-  CHECK(history.maxima(1) == std::vector<float>{7, 2, 0, 8, 2, 0});
+  CHECK(history.state(1).maxima == std::vector<float>{7, 2, 0, 8, 2, 0});
 }
 
 TEST_CASE("a margin makes delayed scales smaller by powers of two") {
@@ -97,16 +97,60 @@ TEST_CASE("a history takes the largest of a step, and nothing of one that is not
   const std::vector<double> found = history.take_largest();
   CHECK(found == std::vector<double>{infinity, 0, 0});
   history.record(found);
-  CHECK(history.maxima(0).empty());
+  CHECK(history.state(0).maxima.empty());
 }
 
 TEST_CASE("a history goes on from a stored one, as far as it has room") {
   Fp8History history({2}, delayed(2));
-  history.set_maxima(0, {1, 2, 3, 7, 2, 3, 448, 2, 3});
-  CHECK(history.maxima(0) == std::vector<float>{1, 2, 3, 7, 2, 3});
+  history.set_state(0, {.maxima = {1, 2, 3, 7, 2, 3, 448, 2, 3}});
+  CHECK(history.state(0).maxima == std::vector<float>{1, 2, 3, 7, 2, 3});
   CHECK(history.scale(2, Fp8Operand::input) == 64);
-  history.set_maxima(0, {});
+  history.set_state(0, {});
   CHECK(history.scale(2, Fp8Operand::input) == 0);
+}
+
+TEST_CASE("a product leaves FP8 after several steps in a row in which an operand is beyond its scale's range") {
+  Fp8History history({4, 9}, delayed(1), 3);
+  const auto step = [&](double input, double gradient) {
+    return history.record(std::vector<double>{1, 1, 1, input, 1, gradient});
+  };
+  // Scales are those of the step before, with which the largest numbers are 448 and 57,344 ÷ 2ⁿ.
+  CHECK(step(448, 57344).empty());
+  CHECK(step(449, 57344).empty());
+  CHECK(history.state(1).fallback == std::array{1.0F, 0.0F});
+  CHECK(step(900, 57344).empty());
+  // The third one is within.
+  CHECK(step(900, 57344).empty());
+  CHECK(history.state(1).fallback == std::array{0.0F, 0.0F});
+  CHECK(step(1800, 57344).empty());
+  CHECK(step(1, 57345).empty());
+  const auto leaving = step(4, 4 * 57344);
+  REQUIRE(leaving.size() == 1);
+  CHECK(leaving.front().product == 9);
+  CHECK(leaving.front().operand == Fp8Operand::input);
+  CHECK(leaving.front().largest == 4);
+  CHECK(leaving.front().range == 1.75);
+  CHECK(history.has_fallen_back(9));
+  CHECK_FALSE(history.has_fallen_back(4));
+  // For good, and from a checkpoint too.
+  CHECK(step(0, 0).empty());
+  CHECK(history.has_fallen_back(9));
+  Fp8History other({4, 9}, delayed(1), 3);
+  other.set_state(1, history.state(1));
+  CHECK(other.has_fallen_back(9));
+}
+
+TEST_CASE("a layer that has left FP8 multiplies as without it") {
+  const NamedModel named = all_models().front();
+  SmallModel model(named.model, {.type = at::kDouble, .fp8 = true});
+  Fp8History history(fp8_products(model.graph()), delayed(4), 1);
+  for (std::size_t i = 0; i < history.products().size(); ++i) history.set_state(i, {{1, 1, 1}, {0, 1}});
+  MicroBatch micro = random_micro_batch(named.model);
+  micro.fp8_history = &history;
+  const Expected expected = reference_passes(named.model, model.weights(), micro);
+  CHECK(distance(model.learn(micro), expected.losses) < 1e-9);
+  check_gradients(model.take_gradients(), expected.gradients, 1e-9);
+  CHECK(std::ranges::count(history.take_largest(), 0.0) == static_cast<std::ptrdiff_t>(history.numbers()));
 }
 
 TEST_CASE("delayed scales ask no other ranks, are the same for any loss scale, and show what is not finite") {
@@ -157,8 +201,8 @@ TEST_CASE("a graph's FP8 products are one of each matrix that layers multiply") 
     const Graph graph = Graph::build(named.model);
     CHECK(fp8_products(graph).size() == static_cast<std::size_t>(4 * named.model.layers));
   }
-  const Graph graph =
-      Graph::build(llama_model(), {.first_layers = 0, .last_layers = 0, .parameters = {"*.down.weight"}});
+  const Graph graph = Graph::build(
+      llama_model(), {.first_layers = 0, .last_layers = 0, .parameters = {"*.down.weight"}, .fallback_steps = 0});
   std::vector<std::string> names;
   for (const std::size_t index : fp8_products(graph)) names.push_back(graph.parameters[index].name);
   names.resize(3);

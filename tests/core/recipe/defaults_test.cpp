@@ -69,7 +69,7 @@ TEST_CASE("Every key except the required ones has its documented default", "[rec
     "precision": {"compute": "fp32", "gradients": "fp32", "fp8_level": "off",
       "fp8_scaling": {"method": "current", "history_steps": 1024, "margin": 0}, "gradient_scaling": "auto",
       "loss_scale": {"initial": 65536, "growth_steps": 2000},
-      "high_precision": {"first_layers": 0, "last_layers": 0, "parameters": []}},
+      "high_precision": {"first_layers": 0, "last_layers": 0, "parameters": [], "fallback_steps": 0}},
     "parallel": {"tensor": 1, "sequence": false, "pipeline": 1, "context": 1, "expert": 1, "expert_tensor": 1,
       "expert_overlap": 1, "expert_all_to_all": "linear", "data": "auto", "zero_stage": 0, "zero_shard_ranks": "auto", "overlap": true},
     "pipeline": {"schedule": "interleaved", "balance": "layers", "loops": 1},

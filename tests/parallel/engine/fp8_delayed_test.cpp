@@ -60,7 +60,70 @@ Run resumed(const TrainingSetting& setting, const RankCase& layout, const fs::pa
   return run;
 }
 
+// A product whose history is always far behind: every step of it overflows.
+constexpr std::size_t layers_product = 6;  // the third of the second layer: gate and up
+
+struct Fallen {
+  Run run;
+  std::vector<std::size_t> products;  // that left FP8, by step
+  std::vector<std::int64_t> steps;
+};
+
+// What each rank sees in eight steps, which must be the same.
+Fallen fall_back(const TrainingSetting& setting, const RankCase& layout, const fs::path& checkpoints) {
+  const Recipe recipe = setting.recipe(layout.overrides);
+  std::vector<Fallen> seen(static_cast<std::size_t>(layout.ranks));
+  LocalWorld(layout.ranks).run([&](Communicator& communicator) {
+    Trainer trainer(layout_of(recipe, layout.ranks), communicator, at::kCPU);
+    Fallen& own = seen[static_cast<std::size_t>(communicator.rank())];
+    for (std::int64_t step = 0; step < 8; ++step) {
+      Fp8History& history = *trainer.model().fp8_history();
+      Fp8History::State state = history.state(layers_product);
+      state.maxima = {1e-3F, 1e-3F, 1e-9F};
+      if (step > 0 && state.fallback[1] == 0) history.set_state(layers_product, state);
+      const StepResult result = trainer.step();
+      own.run.losses.push_back(result.loss);
+      own.run.norms.push_back(result.gradient_norm);
+      for (const Fp8History::Fallback& left : result.fallbacks) {
+        own.products.push_back(left.product);
+        own.steps.push_back(step);
+      }
+    }
+    test::save(trainer, checkpoints);
+  });
+  for (const Fallen& each : seen) {
+    check_equal(each.run, seen.front().run);
+    CHECK(each.products == seen.front().products);
+    CHECK(each.steps == seen.front().steps);
+  }
+  return seen.front();
+}
+
 }  // namespace
+
+TEST_CASE("a layer that overflows in several steps in a row leaves FP8 on all ranks, for good", "[ranks]") {
+  const TrainingSetting setting;
+  const Overrides model = delayed_scales + Overrides{"precision.fp8_level=\"O0\"", "batch.micro=2",
+                                                     "precision.high_precision.fallback_steps=3"};
+  const fs::path folder = setting.directory().path() / "alone";
+  const Fallen alone = fall_back(setting, {1, model}, folder);
+  REQUIRE(alone.products.size() == 1);
+  CHECK(alone.steps == std::vector<std::int64_t>{3});
+  for (const RankCase& layout : std::vector<RankCase>{
+           {2, {"parallel.tensor=2", "memory.recompute=\"full\""}},
+           {4, {"parallel.pipeline=2", "pipeline.balance=[1,2]", "pipeline.schedule=\"1f1b\"", zero(1)}}}) {
+    INFO(in_words(layout.ranks, layout.overrides));
+    const Fallen found = fall_back(setting, {layout.ranks, model + layout.overrides}, setting.directory().path() / "x");
+    CHECK(found.products == alone.products);
+    CHECK(found.steps == alone.steps);
+    check_close(found.run, alone.run, 1e-4, 5e-3);
+    fs::remove_all(setting.directory().path() / "x");
+  }
+  LoneTrainer trainer(setting.recipe(model));
+  CHECK_FALSE(trainer.model().fp8_history()->has_fallen_back(alone.products.front()));
+  trainer.resume(CheckpointReader(folder / "step-00000008"));
+  CHECK(trainer.model().fp8_history()->has_fallen_back(alone.products.front()));
+}
 
 // Maxima are of a step's whole tensors, so that micro-batches of any size have the same scales, too.
 TEST_CASE("delayed scales are the same in any layout", "[ranks]") {
