@@ -140,32 +140,18 @@ double CollectiveCost::gather_weights(double bytes, double messages, const RankG
   return reduction(bytes, group, efficiency) / 2 + messages * ring_latency(group);
 }
 
-double CollectiveCost::all_to_all(double bytes, const RankGroup& group, AllToAllAlgorithm algorithm) const {
+double CollectiveCost::all_to_all(double bytes, const RankGroup& group) const {
+  if (group.ranks <= 1) return 0;
   const double inside = static_cast<double>(std::min(group.inside_node, group.ranks));
-  const double ranks = static_cast<double>(group.ranks), nodes = node_count(group);
+  const auto ranks = static_cast<double>(group.ranks);
   const NodeProfile& node = profile_.node;
   const NetworkProfile& network = profile_.network;
-  // Both algorithms send the same bytes over the network; they differ in the number of messages and in local traffic.
-  const double remote = bytes * (ranks - inside) / ranks;
   // All ranks of a node exchange at the same time, so each has an equal share of the adapters.
   const double rank_bandwidth =
       static_cast<double>(network.adapters) * network.adapter_bandwidth * network.efficiency / devices_per_node_;
   const double link = node.link_bandwidth * node.link_efficiency;
-  if (algorithm == AllToAllAlgorithm::linear) {
-    return bytes * (inside - 1) / ranks / link + (inside - 1) * node.latency_seconds + remote / rank_bandwidth +
-           (ranks - inside) * network.latency_seconds;
-  }
-  // 2DH reorders the buffer before each of its two phases; a reordering reads and writes it once.
-  const double copies = 4 * bytes / (profile_.device.memory_bandwidth * profile_.memory.fraction);
-  return copies + bytes * (inside - 1) / inside / link + (inside - 1) * node.latency_seconds + remote / rank_bandwidth +
-         (nodes - 1) * network.latency_seconds;
-}
-
-double CollectiveCost::all_to_all(double bytes, const RankGroup& group) const {
-  if (group.ranks <= 1) return 0;
-  // Linear wins for large messages, 2DH where latency dominates; libraries choose, so the faster one is assumed.
-  return std::min(all_to_all(bytes, group, AllToAllAlgorithm::linear),
-                  all_to_all(bytes, group, AllToAllAlgorithm::two_dimensional)) +
+  return bytes * (inside - 1) / ranks / link + (inside - 1) * node.latency_seconds +
+         bytes * (ranks - inside) / ranks / rank_bandwidth + (ranks - inside) * network.latency_seconds +
          emulated_all_to_all(bytes, group);
 }
 

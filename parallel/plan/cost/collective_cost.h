@@ -8,8 +8,6 @@
 
 namespace llmtrain {
 
-enum class AllToAllAlgorithm { linear, two_dimensional };
-
 // Time of collectives over a two-level network: links inside a node, and adapters that the ranks of a node share, since
 // all groups of the same kind communicate at the same time. `bytes` is the size of the full tensor, which each rank
 // holds after an all-gather or before a reduce-scatter. Results are in seconds; 0 for a group of one.
@@ -29,10 +27,8 @@ class CollectiveCost {
   // The same for sharded weights (ZeRO-3), which move in so many messages, each around a ring of all ranks: its latency
   // grows with their number. A program may reach only a part of a node's adapters (DataFacts).
   double gather_weights(double bytes, double messages, const RankGroup& group) const;
-  // Each rank holds `bytes` and sends an equal part to every other: linear with ranks − 1 messages, or 2DH, which first
-  // merges messages to the same node (Hwang et al., arXiv 2206.03382, section 3.4).
-  double all_to_all(double bytes, const RankGroup& group, AllToAllAlgorithm algorithm) const;
-  double all_to_all(double bytes, const RankGroup& group) const;  // the faster of both
+  // Each rank holds `bytes` and sends an equal part to every other, in ranks − 1 messages.
+  double all_to_all(double bytes, const RankGroup& group) const;
   // One message between neighbours, while all other neighbours of the same axis send theirs.
   double point_to_point(double bytes, const RankGroup& group) const;
 

@@ -122,19 +122,21 @@ TEST_CASE("a message uses one adapter at most") {
   CHECK(cost.point_to_point(megabyte, {2, 64, 1}) == Approx(2 * megabyte / 10e9));
 }
 
-TEST_CASE("2DH all-to-all wins for small messages over many nodes, linear for large ones over few") {
+TEST_CASE("an all-to-all in two steps wins for small messages over many nodes, in one for large ones over few") {
   ClusterProfile profile = plain_profile();
   profile.node.latency_seconds = 1e-6;
   profile.network.latency_seconds = 1e-5;
   const CollectiveCost cost(profile, 8);
   const RankGroup many{1024, 1, 8}, few{16, 1, 8};
-  const auto linear = AllToAllAlgorithm::linear, two_dimensional = AllToAllAlgorithm::two_dimensional;
-  CHECK(cost.all_to_all(megabyte, many, two_dimensional) < cost.all_to_all(megabyte, many, linear));
-  CHECK(cost.all_to_all(256 * megabyte, few, linear) < cost.all_to_all(256 * megabyte, few, two_dimensional));
-  CHECK(cost.all_to_all(megabyte, many) == cost.all_to_all(megabyte, many, two_dimensional));
-  CHECK(cost.all_to_all(256 * megabyte, few) == cost.all_to_all(256 * megabyte, few, linear));
-  // Inside a node: 7 of 8 parts over the link, with one latency each.
-  CHECK(cost.all_to_all(8 * megabyte, {8, 1, 8}, linear) == Approx(7 * megabyte / 100e9 + 7e-6));
+  // Among the ranks of a node, then among those with the same place on their nodes.
+  const auto two_steps = [&](double bytes, const RankGroup& group) {
+    return cost.all_to_all(bytes, {8, 1, 8}) + cost.all_to_all(bytes, {group.ranks / 8, 8, 1});
+  };
+  CHECK(two_steps(megabyte, many) < cost.all_to_all(megabyte, many));
+  CHECK(cost.all_to_all(256 * megabyte, few) < two_steps(256 * megabyte, few));
+  // Inside a node: 7 of 8 parts over the link, with one latency each; between nodes over an eighth of the adapters.
+  CHECK(cost.all_to_all(8 * megabyte, {8, 1, 8}) == Approx(7 * megabyte / 100e9 + 7e-6));
+  CHECK(cost.all_to_all(8 * megabyte, {4, 8, 1}) == Approx(6 * megabyte / 5e9 + 3e-5));
 }
 
 TEST_CASE("collectives never get faster with bytes or nodes") {
