@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/graph/expert_memory.h"
 #include "core/graph/operator_writer.h"
 
 namespace llmtrain {
@@ -129,11 +130,6 @@ RoutedRows routed_rows(const OperatorWriter& writer, const MixtureOfExpertsRecip
   return {own, own * copies, 1 / ranks};
 }
 
-// Whether rows go to other ranks and come from there.
-bool exchanges_rows(const OperatorWriter& writer) {
-  return writer.setting().shards.expert > 1 || writer.setting().shards.expert_tensor > 1;
-}
-
 // Products in the compute type even at FP8 levels; probabilities in fp32, which their gradients need.
 void write_router(OperatorWriter& writer, const MixtureOfExpertsRecipe& moe) {
   const LocalShape& shape = writer.shape();
@@ -164,10 +160,10 @@ void write_router(OperatorWriter& writer, const MixtureOfExpertsRecipe& moe) {
   exchange_routing(writer, moe, softmax);
 }
 
-// Whether rows go to the experts through other ranks.
-bool relays_rows(const OperatorWriter& writer) {
-  const std::int64_t inside = writer.setting().expert_node_ranks;
-  return inside > 1 && inside < writer.setting().shards.expert;
+// Elements that hierarchical exchanges read and write: rows are put into another order before each of their two steps,
+// on the way to the experts and on the way back.
+double relayed_copies(const OperatorWriter& writer, const RoutedRows& rows) {
+  return relays_rows(writer) ? 2 * 2 * 2 * rows.own * writer.shape().hidden : 0;
 }
 
 // The collectives of an exchange between expert ranks, with their bytes: one of `linear`, or two steps with all rows of
@@ -224,9 +220,11 @@ void exchange_tokens(const OperatorWriter& writer, Operator& item, Direction ent
   item.received += received_rows(writer, entering, {own, received, gathered});
 }
 
-// How many rows there are for each expert, once for both passes.
+// How many rows there are for each expert, once for both passes; where the exchange is chosen by them also the most for
+// one expert, to every rank.
 void exchange_counts(const OperatorWriter& writer, const MixtureOfExpertsRecipe& moe, Operator& item) {
-  const double bytes = index_bytes * static_cast<double>(moe.experts);
+  const std::int64_t most = writer.setting().chooses_exchange ? writer.setting().shards.expert : 0;
+  const double bytes = index_bytes * static_cast<double>(moe.experts + most);
   for (const auto& [axis, step] : expert_steps(writer, bytes, bytes))
     OperatorWriter::exchange(item, axis, Collective::all_to_all, Direction::forward, "token counts", step);
   OperatorWriter::exchange(item, RankAxis::expert_tensor, Collective::all_gather, Direction::forward, "token counts",
@@ -256,48 +254,6 @@ void agree_on_row_scales(const OperatorWriter& writer, Operator& item, const Spl
   gather(Direction::backward, rows.gradient_rows);
 }
 
-// Bytes of all parts of a rank's rows on their way through the experts.
-struct RowBytes {
-  double own = 0, places = 0;             // rows that are sent, and that the experts compute
-  double hidden = 0, kept_activated = 0;  // of the experts' networks: the activation's input, and its kept output
-};
-
-// Working memory around the experts' networks, beside the gradient of the activation's input.
-void hold_rows(const OperatorWriter& writer, Operator& dispatch, const RowBytes& rows) {
-  const auto& [own, places, hidden, kept_activated] = rows;
-  dispatch.forward_working = dispatch.backward_working = 2 * places;
-  if (!writer.is_cpu()) return;
-  // Results in the order of the experts and in that of the ranks, when there is no kept copy of the latter yet; the
-  // layer's output is made after that.
-  const double output = writer.shape().element * writer.shape().residual();
-  dispatch.forward_working = std::max(0.0, 2 * places - own - output);
-  // The gradient of the kept output takes the place of that output, beside the experts' input, which is copied again;
-  // one that comes from other ranks is kept, but the gradient, too, is there in two orders before the experts run.
-  dispatch.backward_working = exchanges_rows(writer) ? std::max(2 * places - own - hidden, places - own) : own;
-  if (!relays_rows(writer)) return;
-  // Beside where they come from and go to: in the order that they are sent in, and those that others send through here.
-  dispatch.forward_working = std::max(dispatch.forward_working, 2 * own - output);
-  dispatch.backward_working = std::max(dispatch.backward_working, 3 * own - hidden);
-}
-
-// The same where rows go in parts, of which all are on their way at first.
-void hold_parts(const OperatorWriter& writer, Operator& dispatch, const RowBytes& rows) {
-  const auto parts = static_cast<double>(writer.setting().expert_overlap);
-  const auto& [own, places, hidden, kept_activated] = rows;
-  const double kept = (hidden + kept_activated) / parts;
-  // A part's results in both orders, and those of the part before that are leaving; what was sent is there until the
-  // last part has arrived, which comes before that part's tensors are kept.
-  const double output = writer.shape().element * writer.shape().residual();
-  const double sent = parts > 2 ? std::max(0.0, own - kept) : 0;
-  const double relayed = relays_rows(writer) ? own : 0;
-  dispatch.forward_working = std::max(0.0, (3 * places + relayed) / parts + sent - output);
-  // The first part has arrived, in both orders, or its networks run; then the second one, while the gradients of the
-  // first leave into a tensor of their own.
-  const double first = places + std::max(places, hidden) / parts;
-  const double second = places + own - std::min(kept, (places + kept_activated) / parts);
-  dispatch.backward_working = std::max({own, first, second, places + 2 * relayed}) - hidden;
-}
-
 // Tokens are sent to the experts and their results come back, in the backward the other way round.
 void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& moe) {
   const LocalShape& shape = writer.shape();
@@ -308,7 +264,7 @@ void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& 
   const double local_experts = static_cast<double>(moe.experts) / static_cast<double>(shards.expert);
   const double width = static_cast<double>(moe.ffn_hidden_size) / expert_tensor;
   // To the experts, from them, and their sum.
-  const double copied = (3 * places + routed_tokens(writer)) * shape.hidden;
+  const double copied = (3 * places + routed_tokens(writer)) * shape.hidden + relayed_copies(writer, rows);
   const double row_bytes = shape.element * shape.hidden;
 
   Operator& dispatch = writer.elementwise("feed_forward.experts.dispatch", copied, copied);
@@ -318,8 +274,9 @@ void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& 
                        .places = row_bytes * places,
                        .hidden = activated * activation_inputs(writer.model()),
                        .kept_activated = keeps_activated ? activated : 0};
-  const bool has_parts = writer.is_cpu() && writer.setting().expert_overlap > 1;
-  (has_parts ? hold_parts : hold_rows)(writer, dispatch, bytes);
+  const WorkingBytes working = working_bytes(writer, bytes);
+  dispatch.forward_working = working.forward;
+  dispatch.backward_working = working.backward;
   exchange_tokens(writer, dispatch, Direction::forward, rows);
   exchange_counts(writer, moe, dispatch);
 

@@ -216,6 +216,7 @@ struct KeptExchanges::Ranks {
   std::optional<kept::ExpertRanks> experts;
   std::optional<kept::RowRanks> features, tokens;
   std::int64_t overlap = 1;
+  ExchangeChooser* chooser = nullptr;
 };
 
 KeptExchanges::KeptExchanges(const TensorRanks* tensor, const ContextRanks* context, const MixtureRanks& experts)
@@ -226,6 +227,7 @@ KeptExchanges::KeptExchanges(const TensorRanks* tensor, const ContextRanks* cont
   wrap(ranks_->features, experts.features, ranks_->answers);
   wrap(ranks_->tokens, experts.tokens, ranks_->answers);
   ranks_->overlap = experts.overlap;
+  ranks_->chooser = experts.chooser;
 }
 
 KeptExchanges::~KeptExchanges() = default;
@@ -233,7 +235,8 @@ KeptExchanges::~KeptExchanges() = default;
 const TensorRanks* KeptExchanges::tensor() const { return pointer_to(ranks_->tensor); }
 const ContextRanks* KeptExchanges::context() const { return pointer_to(ranks_->context); }
 MixtureRanks KeptExchanges::experts() const {
-  return {pointer_to(ranks_->experts), pointer_to(ranks_->features), pointer_to(ranks_->tokens), ranks_->overlap};
+  return {pointer_to(ranks_->experts), pointer_to(ranks_->features), pointer_to(ranks_->tokens), ranks_->overlap,
+          ranks_->chooser};
 }
 
 KeptExchanges::Scope::Scope(KeptExchanges& exchanges, Mode mode, ExchangeTape& tape) : exchanges_(exchanges) {

@@ -270,8 +270,9 @@ struct PrecisionRecipe {
   bool operator==(const PrecisionRecipe&) const = default;
 };
 
-// How expert ranks exchange rows: each with every other one, or first among those of a node and then between nodes.
-enum class AllToAll { linear, hierarchical };
+// How expert ranks exchange rows: each with every other one, or first among those of a node and then between nodes;
+// automatic: a run chooses.
+enum class AllToAll { linear, hierarchical, automatic };
 
 struct ParallelRecipe {
   std::int64_t tensor = 1;
@@ -280,7 +281,7 @@ struct ParallelRecipe {
   std::int64_t context = 1;
   std::int64_t expert = 1;
   std::int64_t expert_tensor = 1;
-  std::int64_t expert_overlap = 1;
+  std::optional<std::int64_t> expert_overlap = 1;  // none: auto, a run chooses
   AllToAll expert_all_to_all = AllToAll::linear;
   std::optional<std::int64_t> data;  // none: auto, world ÷ the others
   std::int64_t zero_stage = 0;

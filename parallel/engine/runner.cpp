@@ -69,6 +69,7 @@ StepResult Runner::step(std::span<const MicroBatch> micros, std::int64_t step, S
   // free_weights carries no direction; the last pass of the stage determines which one it follows.
   last_pass_.assign(model_.stage_count(), FreeAfter::forward);
   for (const ParameterUnit* unit : model_.units()) unit->parameters->start_step();
+  if (ExchangeTuner* tuner = model_.groups().mixture.tuner()) tuner->start_step(step);
   Communicator& communicator = model_.groups().communicator();
   for (const Instruction& instruction : model_.schedule().instructions) {
     if (observer_) observer_(instruction);
@@ -227,8 +228,9 @@ SaturatedSums Runner::saturated_sums() const {
 }
 
 // Sums loss and squared norm over all ranks. Tensor ranks have the same loss: one counts. One exchange carries the stop
-// request, the routing, the saturated gradients and the magnitudes of FP8 operands too, so that all ranks stop after
-// the same step. Returns the largest of these.
+// request, the routing, the saturated gradients, the times of experts' exchanges and the magnitudes of FP8 operands
+// too, so that all ranks stop after the same step and exchange alike in the next one. Returns the largest of the
+// magnitudes.
 std::vector<double> Runner::combine_ranks(double squares) {
   const double loss = std::accumulate(losses_.begin(), losses_.end(), 0.0);
   const double waited = model_.groups().communicator().log().waited_seconds() - waited_before_;
@@ -248,6 +250,9 @@ std::vector<double> Runner::combine_ranks(double squares) {
     const std::vector<double> counts = routing_counts();
     mine.insert(mine.end(), counts.begin(), counts.end());
   }
+  ExchangeTuner* const tuner = model_.groups().mixture.tuner();
+  const std::size_t first_time = mine.size();
+  if (tuner != nullptr) mine.insert(mine.end(), tuner->measured().begin(), tuner->measured().end());
   const std::size_t first_largest = mine.size();
   if (Fp8History* history = model_.fp8_history()) {
     const std::vector<double> largest = history->take_largest();
@@ -273,6 +278,7 @@ std::vector<double> Runner::combine_ranks(double squares) {
     next += 2;
   }
   if (recipe_.log.routing) result_.chosen = by_layer(recipe_.model, next);
+  if (tuner != nullptr) tuner->end_step(std::span(sums).subspan(first_time, first_largest - first_time));
   return largest_from(all, first_largest, mine.size());
 }
 

@@ -46,11 +46,14 @@ Partition Partition::on_mesh(const Recipe& recipe, const Mesh& mesh, std::shared
   for (const Stage& stage : partition.stages)
     partition.groups.push_back(state_groups(recipe, *partition.graph, mesh, stage));
   partition.shape = schedule_shape(recipe, mesh);
+  partition.exchange = exchange_methods(recipe, mesh);
   return partition;
 }
 
 PassSetting pass_setting(const Partition& partition, KernelSet kernels) {
   const Recipe& recipe = partition.recipe;
+  const ExchangeMethods& exchange = partition.exchange;
+  const bool tries_relays = exchange.are_open() && recipe.parallel.expert_all_to_all == AllToAll::automatic;
   return {.kernels = kernels,
           .batch = recipe.batch.micro,
           .sequence_length = recipe.batch.sequence_length,
@@ -59,9 +62,11 @@ PassSetting pass_setting(const Partition& partition, KernelSet kernels) {
           // One tensor rank has all rows: nothing is split.
           .splits_sequence = recipe.parallel.sequence && partition.mesh.tensor > 1,
           .context = partition.mesh.context,
-          .expert_node_ranks =
-              recipe.parallel.expert_all_to_all == AllToAll::hierarchical ? expert_node_ranks(partition.mesh) : 1,
-          .expert_overlap = recipe.parallel.expert_overlap,
+          .expert_node_ranks = relaying_ranks(partition.mesh, exchange.planned.all_to_all),
+          .expert_overlap = exchange.planned.parts,
+          .chooses_exchange = exchange.are_open(),
+          .tries_overlap = exchange.are_open() && !recipe.parallel.expert_overlap,
+          .tried_node_ranks = tries_relays ? expert_node_ranks(partition.mesh) : 1,
           .compute = recipe.precision.compute,
           .fp8_level = recipe.precision.fp8_level,
           .attention = attention_method(recipe.model, recipe.kernels.attention),

@@ -11,6 +11,7 @@
 #include "core/graph/pass_setting.h"
 #include "core/graph/routing_sums.h"
 #include "core/recipe/recipe.h"
+#include "parallel/layout/exchange_methods.h"
 #include "parallel/layout/mesh.h"
 #include "parallel/layout/stages.h"
 #include "parallel/schedule/schedule.h"
@@ -26,6 +27,7 @@ struct Partition {
   std::vector<Stage> stages;                    // of the whole model
   std::vector<std::vector<StateGroup>> groups;  // of each stage
   ScheduleShape shape;
+  ExchangeMethods exchange;
   std::int64_t kept_tokens = 0;  // of a step that is priced: of each sequence in layers that drop tokens; 0: all
 
   // `graph` is that of recipe.model, built here if null; `devices_per_node` as in make_mesh(). Throws Error(bad_recipe)
@@ -66,14 +68,16 @@ class Layout {
 // The number of scalars that every rank sends to all others once per step, in float64: its part of the loss, its part
 // of the gradients' squared norm, whether it was asked to stop, how long it computed, with experts the sums of its
 // routing, and with FP8 gradients how many there are and how many saturated; with log.routing how many tokens chose
-// each expert of each layer; with delayed scaling the largest magnitudes of FP8 operands. Each rank sums them in rank
-// order, or takes the largest of these.
-inline std::size_t step_scalars(const Recipe& recipe, const Graph& graph) {
+// each expert of each layer; where the exchange of experts' rows is open, for each of its buckets how often rows were
+// exchanged and how long that took; and with delayed scaling the largest magnitudes of FP8 operands. Each rank sums
+// them in rank order, or takes the largest of the last ones.
+inline std::size_t step_scalars(const Partition& partition) {
+  const Recipe& recipe = partition.recipe;
   const ModelRecipe& model = recipe.model;
   const std::int64_t counts = recipe.log.routing ? expert_layers(model) * model.moe->experts : 0;
-  const std::size_t maxima = recipe.precision.delays_scales() ? 3 * fp8_products(graph).size() : 0;
+  const std::size_t maxima = recipe.precision.delays_scales() ? 3 * fp8_products(*partition.graph).size() : 0;
   return 4 + (model.moe ? RoutingValues().size() : 0) + (stores_fp8(recipe.precision.fp8_level) ? 2 : 0) +
-         static_cast<std::size_t>(counts) + maxima;
+         static_cast<std::size_t>(counts) + 2 * partition.exchange.of_buckets.size() + maxima;
 }
 
 }  // namespace llmtrain

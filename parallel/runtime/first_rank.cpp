@@ -107,7 +107,8 @@ FirstRank::FirstRank(const RunRequest& request, const RunDirectory& directory, T
       report_(directory.path(), recipe_, planned_figures(request)),
       stragglers_(ranks_with_the_same_work(trainer.model().groups().mesh)),
       planned_tensor_bytes_(request.plan ? request.plan->tensor_bytes : 0),
-      stop_file_(directory.path() / "STOP") {}
+      stop_file_(directory.path() / "STOP"),
+      exchanges_(directory.path(), trainer.model()) {}
 
 void FirstRank::show(const StepResult& result, double seconds) {
   directory_.require_in_place();
@@ -121,6 +122,7 @@ void FirstRank::show(const StepResult& result, double seconds) {
   }
   if (recipe_.log.routing) metrics_->write_routing(step, result.chosen);
   progress_.show(row);
+  for (const std::string& text : exchanges_.note()) progress_.note(text);
   watch(result, row);
 }
 

@@ -11,6 +11,7 @@
 #include "parallel/run/report/live_report.h"
 #include "parallel/run/run_directory.h"
 #include "parallel/run/stragglers.h"
+#include "parallel/runtime/exchange_file.h"
 #include "parallel/runtime/runtime_interface.h"
 
 namespace llmtrain {
@@ -28,6 +29,8 @@ class FirstRank {
   // After each step, with what it returned and took.
   void show(const StepResult& result, double seconds);
   void show_evaluation(double loss);
+  // Before a checkpoint.
+  void keep_exchanges() const { exchanges_.write(); }
   void warn(const std::string& text) { progress_.warn(text); }
   // After the trainer has returned to a checkpoint, because `what` happened.
   void show_rollback(const std::string& what);
@@ -54,6 +57,7 @@ class FirstRank {
   StragglerWatch stragglers_;
   double planned_tensor_bytes_;  // 0: unknown, or said already
   StopFile stop_file_;
+  ExchangeFile exchanges_;
 };
 
 }  // namespace llmtrain

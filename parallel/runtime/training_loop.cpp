@@ -200,6 +200,7 @@ class TrainingLoop {
     if (recipe_.launch.check_replicas_every > 0) compare_replicas();
     communicator().log().set_activity(trainer_.steps_done(), "saving a checkpoint");
     const ProfilerRange range("saving a checkpoint");
+    if (first_ != nullptr) first_->keep_exchanges();
     const StateSlices state = state_slices(trainer_.model());
     saver_.write(trainer_.state(), state.slices, state.memory, kind);
   }
@@ -313,6 +314,7 @@ ExitCode train_first(const RunRequest& request, Trainer& trainer, RunFolderLock&
     trainer.resume(CheckpointReader(*checkpoint));
     log().info("resuming after step {} from {}", trainer.steps_done(), checkpoint->string());
   }
+  use_exchange_file(directory.path(), trainer.model());
   if (trainer.steps_done() >= recipe.training.steps) {
     show_nothing_to_do(recipe, trainer.steps_done());
     return ExitCode::done;
@@ -340,6 +342,7 @@ ExitCode train_other(const RunRequest& request, Trainer& trainer, SharedVerifica
   logger->info("rank {} of {}, on {}", communicator.rank(), communicator.size(),
                describe_device(trainer.model().device()));
   if (!checkpoint.empty()) trainer.resume(CheckpointReader(checkpoint));
+  use_exchange_file({}, trainer.model());
   if (trainer.steps_done() >= request.recipe().training.steps) return ExitCode::done;
   TrainingLoop loop(request, trainer, nullptr, *logger);
   return run_observed(loop, communicator.log(), *logger);

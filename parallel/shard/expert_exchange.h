@@ -9,9 +9,11 @@
 
 namespace llmtrain {
 
-// The ranks that share the experts with this one, which exchange rows by the algorithm that the recipe asks for.
-// Collective over the world; blocks. The communicator must outlive the result.
-std::shared_ptr<const ExpertRanks> make_expert_ranks(Communicator& communicator, const Layout& layout);
+// The ranks that share the experts with this one, which exchange rows by the algorithm that the recipe asks for, or
+// that `chooser`, which may be null where nothing is open. Collective over the world; blocks. The communicator and the
+// chooser must outlive the result.
+std::shared_ptr<const ExpertRanks> make_expert_ranks(Communicator& communicator, const Layout& layout,
+                                                     const ExchangeChooser* chooser);
 
 // One message to every other rank.
 std::shared_ptr<const ExpertRanks> make_linear_exchange(Communicator& communicator, const Group& ranks);
@@ -24,5 +26,11 @@ std::shared_ptr<const ExpertRanks> make_linear_exchange(Communicator& communicat
 // on a node, the position of rank j of node b being b · m + j.
 std::shared_ptr<const ExpertRanks> make_hierarchical_exchange(Communicator& communicator, const Group& inside,
                                                               const Group& across);
+
+// Either of them: numbers of rows go hierarchically while `chooser` may relay, and rows as their numbers say. The
+// chooser must outlive the result.
+std::shared_ptr<const ExpertRanks> make_chosen_exchange(std::shared_ptr<const ExpertRanks> linear,
+                                                        std::shared_ptr<const ExpertRanks> hierarchical,
+                                                        const ExchangeChooser& chooser);
 
 }  // namespace llmtrain

@@ -17,6 +17,23 @@ at::Tensor tensor_of_rows(const at::Tensor& like, std::int64_t rows) {
   return at::empty(shape, like.options());
 }
 
+// The first rank's order of the methods, as each rank may have priced them by another profile. Collective.
+ExchangeMethods agree_on_order(Communicator& communicator, ExchangeMethods methods) {
+  std::vector<std::int64_t> numbers;
+  for (const auto& bucket : methods.of_buckets)
+    for (const auto& [parts, all_to_all] : bucket)
+      numbers.insert(numbers.end(), {parts, static_cast<std::int64_t>(all_to_all)});
+  const Array shared{numbers.data(), static_cast<std::int64_t>(numbers.size()), ElementType::int64};
+  communicator.broadcast(communicator.world(), Purpose::control, shared, 0).wait();
+  auto next = numbers.begin();
+  for (auto& bucket : methods.of_buckets)
+    for (auto& [parts, all_to_all] : bucket) {
+      parts = *next++;
+      all_to_all = static_cast<AllToAll>(*next++);
+    }
+  return methods;
+}
+
 }  // namespace
 
 at::Tensor RowParallel::gather_rows(const at::Tensor& part) const {
@@ -37,20 +54,22 @@ void RowParallel::exchange(const at::Tensor& sent, std::span<const std::int64_t>
 }
 
 MixtureParallel::MixtureParallel(Communicator& communicator, const Layout& layout)
-    : overlap_(layout.recipe().parallel.expert_overlap) {
+    : overlap_(layout.partition().exchange.planned.parts) {
   if (!layout.recipe().model.moe) return;
+  if (const ExchangeMethods& methods = layout.partition().exchange; methods.are_open())
+    tuner_ = std::make_shared<ExchangeTuner>(agree_on_order(communicator, methods));
   const auto group = [&](const char* name, GroupKind kind) {
     return communicator.make_group(name, group_members(layout.mesh(), kind, communicator.rank()));
   };
   const auto has_peers = [&](GroupKind kind) { return rank_group(layout.mesh(), kind).ranks > 1; };
-  if (has_peers(GroupKind::expert)) experts_ = make_expert_ranks(communicator, layout);
+  if (has_peers(GroupKind::expert)) experts_ = make_expert_ranks(communicator, layout, tuner_.get());
   if (has_peers(GroupKind::expert_tensor))
     features_.emplace(communicator, group("expert tensor", GroupKind::expert_tensor), Purpose::tensor_parallel);
   if (has_peers(GroupKind::tokens)) tokens_.emplace(communicator, group("tokens", GroupKind::tokens), Purpose::expert);
 }
 
 MixtureRanks MixtureParallel::ranks() const {
-  return {experts_.get(), features_ ? &*features_ : nullptr, tokens_ ? &*tokens_ : nullptr, overlap_};
+  return {experts_.get(), features_ ? &*features_ : nullptr, tokens_ ? &*tokens_ : nullptr, overlap_, tuner_.get()};
 }
 
 }  // namespace llmtrain

@@ -13,6 +13,7 @@
 #include "core/model/moe/expert_ranks.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/layout/layout.h"
+#include "parallel/shard/exchange_tuner.h"
 
 namespace llmtrain {
 
@@ -47,8 +48,11 @@ class MixtureParallel {
   MixtureRanks ranks() const;
   // The ranks that split the matrices of this rank's experts; none where it has all of them.
   const std::optional<RowParallel>& features() const { return features_; }
+  // Of the exchange between expert ranks; null where the recipe leaves nothing open.
+  ExchangeTuner* tuner() const { return tuner_.get(); }
 
  private:
+  std::shared_ptr<ExchangeTuner> tuner_;  // outlives what asks it
   std::shared_ptr<const ExpertRanks> experts_;
   std::optional<RowParallel> features_, tokens_;
   std::int64_t overlap_ = 1;

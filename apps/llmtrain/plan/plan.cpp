@@ -27,6 +27,7 @@
 #include "parallel/plan/cost/cluster_profile.h"
 #include "parallel/plan/cost/named_file.h"
 #include "parallel/plan/memory/memory_model.h"
+#include "parallel/plan/planner/exchange_prices.h"
 #include "parallel/plan/planner/planner.h"
 #include "parallel/plan/report/html/report_html.h"
 #include "parallel/plan/report/plan.h"
@@ -152,7 +153,13 @@ int show_plan(const std::string& file, const Recipe& recipe, const PlanOutputs& 
 
 std::shared_ptr<const Layout> layout_for_run(const std::string& file, const Recipe& recipe, const RunLaunch& launch) {
   const std::int64_t devices = devices_per_node_of_run(recipe, launch);
-  return named_with_file(file, [&] { return std::make_shared<const Layout>(Partition::make(recipe, devices)); });
+  return named_with_file(file, [&] {
+    Partition partition = Partition::make(recipe, devices);
+    // A profile may be missing; then what is open is tried in its own order.
+    if (partition.exchange.are_open() && !has_no_profile(recipe))
+      order_by_price(partition, share_devices(profile_of(recipe), partition.mesh));
+    return std::make_shared<const Layout>(std::move(partition));
+  });
 }
 
 std::optional<RunPlan> plan_for_run(std::shared_ptr<const Layout> layout, const RunLaunch& launch) {

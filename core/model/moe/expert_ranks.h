@@ -8,6 +8,8 @@
 #include <span>
 #include <vector>
 
+#include "core/graph/exchange_method.h"
+
 namespace llmtrain {
 
 // Rows on their way between ranks, while this one computes. Keeps the memory of what is sent and received; destroyed
@@ -31,7 +33,7 @@ class RowTransfer {
 struct RowNumbers {
   std::vector<std::int64_t> own;       // of this rank, by the position of their experts
   std::vector<std::int64_t> arriving;  // at this rank's experts, by the position that they come from
-  std::vector<std::int64_t> relayed;   // of others and for others, in an order that ExpertRanks defines
+  std::vector<std::int64_t> relayed;   // of others and for others, in an order that ExpertRanks defines; none: directly
 };
 enum class RowsWay { to_experts, from_experts };
 
@@ -51,6 +53,23 @@ class ExpertRanks {
   // are contiguous. Does not block.
   virtual std::unique_ptr<RowTransfer> start_exchange(RowsWay way, const at::Tensor& rows, const RowNumbers& numbers,
                                                       const at::Tensor& result) const = 0;
+};
+
+// Decides how rows go to the experts and back, from micro-batch to micro-batch, where a recipe leaves it open; one for
+// all layers of a rank. All ranks that share experts, or parts of them, are told the same and decide the same.
+class ExchangeChooser {
+ public:
+  ExchangeChooser() = default;
+  virtual ~ExchangeChooser() = default;
+  ExchangeChooser(const ExchangeChooser&) = delete;
+  ExchangeChooser& operator=(const ExchangeChooser&) = delete;
+
+  // Whether choose() may answer that exchanges are hierarchical; the same until the end of a step.
+  virtual bool may_relay() const = 0;
+  // Of a micro-batch of which none of these ranks sends more than `fullest` rows to one expert.
+  virtual ExchangeMethod choose(std::int64_t fullest) const = 0;
+  // So long rows of such a micro-batch were on their way to the experts, at the experts and on their way back.
+  virtual void took(std::int64_t fullest, double seconds) = 0;
 };
 
 // Ranks that have equally many rows each, as seen from one of them. All ranks make the same calls in the same order,
@@ -73,6 +92,7 @@ struct MixtureRanks {
   const RowRanks* features = nullptr;    // split the matrices of this rank's experts
   const RowRanks* tokens = nullptr;      // hold the other tokens of the micro-batch
   std::int64_t overlap = 1;              // the parts into which rows are cut on their way to other ranks' experts
+  ExchangeChooser* chooser = nullptr;    // decides instead, and how rows go
 };
 
 }  // namespace llmtrain

@@ -24,9 +24,11 @@ at::Tensor through_experts(at::Tensor rows, const MixtureOfExperts::Saved& saved
 
 at::Tensor MixtureOfExperts::forward(const at::Tensor& x, const ExpertRouter::Pass& pass, Saved& saved,
                                      LayerRouting& routing) const {
-  saved.map = in_parts(router_.forward(x, pass, saved.router, routing), parts_);
-  if (ranks_.experts != nullptr || ranks_.features != nullptr) saved.exchange.emplace(ranks_, saved.map, parts_);
-  saved.parts = std::vector<SavedPart>(static_cast<std::size_t>(parts_));
+  saved.map = router_.forward(x, pass, saved.router, routing);
+  if (ranks_.experts != nullptr || ranks_.features != nullptr) saved.exchange.emplace(ranks_, saved.map);
+  const std::int64_t parts = saved.exchange ? saved.exchange->parts() : 1;
+  saved.map = in_parts(saved.map, parts);
+  saved.parts = std::vector<SavedPart>(static_cast<std::size_t>(parts));
   const auto network = [&](std::size_t part, at::Tensor given) {
     auto& [input, experts] = saved.parts[part];
     const ScaledRows rows = experts_.keep(given);

@@ -33,7 +33,7 @@ class MixtureOfExperts {
   };
 
   MixtureOfExperts(const ExpertRouter& router, const Experts& experts, const MixtureRanks& ranks)
-      : router_(router), experts_(experts), ranks_(ranks), parts_(ranks.experts != nullptr ? ranks.overlap : 1) {}
+      : router_(router), experts_(experts), ranks_(ranks) {}
 
   // [T, H] → [T, H]
   at::Tensor forward(const at::Tensor& x, const ExpertRouter::Pass& pass, Saved& saved, LayerRouting& routing) const;
@@ -44,7 +44,6 @@ class MixtureOfExperts {
   ExpertRouter router_;
   Experts experts_;
   MixtureRanks ranks_;
-  std::int64_t parts_;
 };
 
 }  // namespace llmtrain

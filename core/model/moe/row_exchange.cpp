@@ -6,6 +6,7 @@
 #include <ATen/ops/full.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <numeric>
 #include <optional>
@@ -48,6 +49,29 @@ std::vector<std::int64_t> gather_counts(const RowRanks& ranks, std::vector<std::
   return {first, first + all.numel()};
 }
 
+// To each group of `each` numbers, and from it, the most that this rank has for an expert.
+std::vector<std::int64_t> with_most(const std::vector<std::int64_t>& numbers, std::int64_t each) {
+  const std::int64_t most = *std::max_element(numbers.begin(), numbers.end());
+  std::vector<std::int64_t> result;
+  for (auto first = numbers.begin(); first != numbers.end(); first += each) {
+    result.insert(result.end(), first, first + each);
+    result.push_back(most);
+  }
+  return result;
+}
+
+// The numbers without the last of each group of `each` and one more; returns the most of those.
+std::int64_t take_most(std::vector<std::int64_t>& numbers, std::int64_t each) {
+  std::vector<std::int64_t> kept;
+  std::int64_t most = 0;
+  for (auto first = numbers.begin(); first != numbers.end(); first += each + 1) {
+    kept.insert(kept.end(), first, first + each);
+    most = std::max(most, *(first + each));
+  }
+  numbers = std::move(kept);
+  return most;
+}
+
 // A part's share of each of the numbers.
 std::vector<std::int64_t> share_of(std::vector<std::int64_t> numbers, std::int64_t part, std::int64_t parts) {
   for (std::int64_t& number : numbers) number = part_begin(number, part + 1, parts) - part_begin(number, part, parts);
@@ -66,17 +90,12 @@ class LocalRows final : public RowTransfer {
 
 }  // namespace
 
-RowExchange::RowExchange(const MixtureRanks& ranks, const kernels::ExpertRows& map, std::int64_t parts)
-    : ranks_(ranks) {
-  const std::int64_t all = map.experts() / parts;
-  experts_ = all / (ranks.experts != nullptr ? ranks.experts->ranks() : 1);
-  // All parts together are told: the others cut them likewise.
-  std::vector<std::int64_t> own(static_cast<std::size_t>(all), 0);
-  for (std::int64_t i = 0; i < map.experts(); ++i) own[static_cast<std::size_t>(i % all)] += map.rows_of(i);
-  const RowNumbers numbers =
-      ranks.experts != nullptr ? ranks.experts->exchange_numbers(std::move(own)) : RowNumbers{own, own, {}};
-  const std::vector<std::int64_t> gathered =
-      ranks.features != nullptr ? gather_counts(*ranks.features, numbers.arriving) : numbers.arriving;
+RowExchange::RowExchange(const MixtureRanks& ranks, const kernels::ExpertRows& map) : ranks_(ranks) {
+  experts_ = map.experts() / (ranks.experts != nullptr ? ranks.experts->ranks() : 1);
+  std::vector<std::int64_t> own;
+  for (std::int64_t i = 0; i < map.experts(); ++i) own.push_back(map.rows_of(i));
+  // Of all parts together: the others cut them likewise.
+  const auto [numbers, gathered, parts] = agree(std::move(own));
   std::int64_t first = 0;
   for (std::int64_t i = 0; i < parts; ++i) {
     const RowNumbers share{share_of(numbers.own, i, parts), share_of(numbers.arriving, i, parts),
@@ -85,6 +104,27 @@ RowExchange::RowExchange(const MixtureRanks& ranks, const kernels::ExpertRows& m
     parts_.back().first = first;
     first += parts_.back().own;
   }
+}
+
+RowExchange::Agreed RowExchange::agree(std::vector<std::int64_t> own) {
+  // With the numbers travels what the choice depends on: no message more.
+  const bool chooses = ranks_.chooser != nullptr;
+  if (chooses) own = with_most(own, experts_);
+  Agreed agreed;
+  RowNumbers& numbers = agreed.numbers;
+  numbers = ranks_.experts != nullptr ? ranks_.experts->exchange_numbers(std::move(own)) : RowNumbers{own, own, {}};
+  agreed.gathered = ranks_.features != nullptr ? gather_counts(*ranks_.features, numbers.arriving) : numbers.arriving;
+  if (!chooses) {
+    agreed.parts = ranks_.experts != nullptr ? ranks_.overlap : 1;
+    return agreed;
+  }
+  fullest_ = take_most(agreed.gathered, experts_);
+  for (std::vector<std::int64_t>* each : {&numbers.own, &numbers.arriving, &numbers.relayed})
+    take_most(*each, experts_);
+  const ExchangeMethod method = ranks_.chooser->choose(fullest_);
+  if (method.all_to_all == AllToAll::linear) numbers.relayed.clear();
+  agreed.parts = method.parts;
+  return agreed;
 }
 
 RowExchange::Part RowExchange::part_of(const RowNumbers& numbers, const std::vector<std::int64_t>& gathered,
@@ -127,6 +167,16 @@ at::Tensor RowExchange::by_rank(const Part& part, at::Tensor results) const {
 }
 
 at::Tensor RowExchange::through_experts(at::Tensor rows, const Network& network) const {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  at::Tensor results = pass(std::move(rows), network);
+  // Of the host, which on a CPU computes.
+  if (ranks_.chooser != nullptr)
+    ranks_.chooser->took(fullest_, std::chrono::duration<double>(Clock::now() - start).count());
+  return results;
+}
+
+at::Tensor RowExchange::pass(at::Tensor rows, const Network& network) const {
   const at::TensorOptions options = rows.options();
   const std::int64_t width = rows.size(1), own = rows.size(0);
   // All of them before the first results, which follow them on the same links: no link is idle while experts compute.

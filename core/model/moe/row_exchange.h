@@ -24,17 +24,18 @@ namespace llmtrain {
 // are on their way (section 3.3 of the former).
 class RowExchange {
  public:
-  // `map`: this rank's rows by part and expert, for all experts of the layer. Tells the other ranks how many there are;
-  // blocks.
-  RowExchange(const MixtureRanks& ranks, const kernels::ExpertRows& map, std::int64_t parts);
+  // `map`: this rank's rows by expert, for all experts of the layer. Tells the other ranks how many there are; blocks.
+  RowExchange(const MixtureRanks& ranks, const kernels::ExpertRows& map);
 
+  // Into which rows are cut.
+  std::int64_t parts() const { return static_cast<std::int64_t>(parts_.size()); }
   // The rows of a part at this rank's experts.
   const kernels::ExpertRows& local(std::size_t part) const { return parts_[part].local; }
 
   // What the experts make of the rows of a part, of which there are local(part).rows().
   using Network = std::function<at::Tensor(std::size_t part, at::Tensor rows)>;
-  // Sends this rank's rows, in the order of its map, to their experts, and returns what `network` makes of them there.
-  // Blocks. Releases the rows as soon as it has sent them.
+  // Sends this rank's rows, in the order of its map in_parts(), to their experts, and returns what `network` makes of
+  // them there. Blocks. Releases the rows as soon as it has sent them.
   at::Tensor through_experts(at::Tensor rows, const Network& network) const;
 
  private:
@@ -47,6 +48,15 @@ class RowExchange {
     kernels::ExpertRows local;  // a received row is a token with one choice, or none if it is padding
   };
 
+  // The numbers of all rows, and those that arrive at each rank that splits the experts, by position and expert;
+  // decides how the rows go.
+  struct Agreed {
+    RowNumbers numbers;
+    std::vector<std::int64_t> gathered;
+    std::int64_t parts = 1;
+  };
+  Agreed agree(std::vector<std::int64_t> own);
+  at::Tensor pass(at::Tensor rows, const Network& network) const;
   // Of a part, but for its first row: by position and expert, and `gathered` those of all ranks that split the experts.
   Part part_of(const RowNumbers& numbers, const std::vector<std::int64_t>& gathered, const at::Device& device) const;
   std::unique_ptr<RowTransfer> start_arrival(const Part& part, const at::Tensor& rows) const;
@@ -57,6 +67,7 @@ class RowExchange {
 
   MixtureRanks ranks_;
   std::int64_t experts_ = 0;  // on this rank
+  std::int64_t fullest_ = 0;  // rows of a rank for one expert, where that decides how they go
   std::vector<Part> parts_;
 };
 

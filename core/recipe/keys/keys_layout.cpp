@@ -16,7 +16,7 @@ constexpr std::array<std::string_view, 3> data_type_words = {"fp32", "bf16", "fp
 constexpr std::array<std::string_view, 5> fp8_level_words = {"off", "O0", "O1", "O2", "O3"};
 constexpr std::array<std::string_view, 2> fp8_scaling_words = {"current", "delayed"};
 constexpr std::array<std::string_view, 4> gradient_scaling_words = {"auto", "inverse_root", "pre", "post"};
-constexpr std::array<std::string_view, 2> all_to_all_words = {"linear", "hierarchical"};
+constexpr std::array<std::string_view, 3> all_to_all_words = {"linear", "hierarchical", "auto"};
 constexpr std::array<std::string_view, 4> recompute_words = {"none", "selective", "computation", "full"};
 constexpr std::array<std::string_view, 3> attention_words = {"auto", "flash", "math"};
 
@@ -76,14 +76,14 @@ void describe_parallel(KeyVisitor& keys, ParallelRecipe& parallel) {
                degree_range);
   keys.integer({"expert_tensor", "Ranks that split each expert's matrices.", "tensor"},
                keys.otherwise(parallel.expert_tensor, parallel.tensor), degree_range);
-  keys.integer(
+  keys.automatic_integer(
       {"expert_overlap",
        "Parts into which each micro-batch's rows of the experts are cut, so that the exchange of some runs while "
-       "the experts compute others; 1: no overlap."},
+       "the experts compute others; 1: no overlap; auto: 1, 2, 4 or 8, as measured in the run's first steps."},
       parallel.expert_overlap, {1, 64});
   keys.choice({"expert_all_to_all",
                "How expert ranks exchange rows: linear by a message to every other rank; hierarchical first among the "
-               "ranks of a node and then between nodes, in fewer and larger messages."},
+               "ranks of a node and then between nodes, in fewer and larger messages; auto: the faster one."},
               parallel.expert_all_to_all, all_to_all_words);
   keys.automatic_integer(
       {"data", "Data parallelism: replicas that share the global batch; auto: world size ÷ the other degrees."},

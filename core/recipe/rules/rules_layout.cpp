@@ -67,14 +67,14 @@ Verdict check_experts(const Recipe& recipe, const Known& known) {
 
 Verdict check_expert_overlap(const Recipe& recipe, const Known&) {
   const ParallelRecipe& parallel = recipe.parallel;
-  if (parallel.expert_overlap == 1 || parallel.expert > 1) return {};
-  return Refusal{std::to_string(parallel.expert_overlap) + " parts have no exchange to overlap",
+  if (!parallel.expert_overlap || parallel.expert_overlap == 1 || parallel.expert > 1) return {};
+  return Refusal{std::to_string(*parallel.expert_overlap) + " parts have no exchange to overlap",
                  "must be 1 where parallel.expert is 1", "1"};
 }
 
 Verdict check_all_to_all(const Recipe& recipe, const Known&) {
   const ParallelRecipe& parallel = recipe.parallel;
-  if (parallel.expert_all_to_all == AllToAll::linear || parallel.expert > 1) return {};
+  if (parallel.expert_all_to_all != AllToAll::hierarchical || parallel.expert > 1) return {};
   return Refusal{"\"hierarchical\" exchanges nothing", "must be \"linear\" where parallel.expert is 1", "\"linear\""};
 }
 

@@ -261,8 +261,7 @@ void add_scalars(const Layout& layout, Table& table) {
   const RankGroup world{ranks, 1, std::min(ranks, layout.mesh().devices_per_node)};
   for (std::size_t rank = 0; rank < table.ranks(); ++rank)
     table.add(Collective::all_gather, Purpose::control, "scalars", world, rank,
-              static_cast<double>(step_scalars(layout.recipe(), layout.graph()) * sizeof(double)) *
-                  static_cast<double>(ranks));
+              static_cast<double>(step_scalars(layout.partition()) * sizeof(double)) * static_cast<double>(ranks));
 }
 
 }  // namespace

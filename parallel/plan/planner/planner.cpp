@@ -12,6 +12,7 @@
 #include "parallel/plan/cost/operator_cost.h"
 #include "parallel/plan/cost/step_cost_model.h"
 #include "parallel/plan/memory/memory_model.h"
+#include "parallel/plan/planner/exchange_prices.h"
 #include "parallel/plan/planner/planned_routing.h"
 #include "parallel/plan/planner/planned_run.h"
 #include "parallel/plan/report/plan.h"
@@ -228,6 +229,7 @@ Partition partition_for(const Recipe& recipe, const ClusterProfile& cluster, std
   Partition partition = Partition::make(of_states, devices_per_node, std::move(graph));
   // Products are those of the recipe.
   partition.recipe.precision = recipe.precision;
+  order_by_price(partition, share_devices(cluster, partition.mesh));
   return partition;
 }
 

@@ -13,8 +13,9 @@
 
 namespace llmtrain {
 
-// How the cluster's program divides a recipe: its gradients and states are FP8 only if the program's are. Arguments and
-// errors as those of Partition::make().
+// How the cluster's program divides a recipe: its gradients and states are FP8 only if the program's are, and what the
+// recipe leaves open of the exchange between experts is chosen by its prices. Arguments and errors as those of
+// Partition::make().
 Partition partition_for(const Recipe& recipe, const ClusterProfile& cluster, std::int64_t devices_per_node,
                         std::shared_ptr<const Graph> graph = nullptr);
 

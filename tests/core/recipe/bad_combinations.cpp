@@ -264,6 +264,7 @@ std::vector<Combination> layout_combinations() {
        "/parallel/expert_overlap",
        {"4 parts have no exchange to overlap", "parallel.expert", "did you mean 1?"}},
       {R"({"model": {"moe": {"experts": 8}}, "parallel": {"expert": 4, "expert_overlap": 4}})", "", {}},
+      {R"({"model": {"moe": {"experts": 8}}, "parallel": {"expert_overlap": "auto"}})", "", {}},
       {R"({"model": {"moe": {"experts": 8}}, "parallel": {"expert_all_to_all": "hierarchical"}})",
        "/parallel/expert_all_to_all",
        {"exchanges nothing", "parallel.expert", "did you mean \"linear\"?"}},

@@ -13,6 +13,7 @@
 
 #include "core/checkpoint/checkpoint.h"
 #include "core/checkpoint/tensor_slice.h"
+#include "parallel/engine/exchange_record.h"
 #include "parallel/run/metrics_log.h"
 #include "tests/parallel/engine/save_ranks.h"
 #include "tests/parallel/engine/train_ranks.h"
@@ -292,6 +293,63 @@ TEST_CASE("a hierarchical exchange gives the bits of a linear one", "[ranks]") {
     const Overrides skewed = dropping + layout + Overrides{"batch.global=8"};
     check_equal(train_ranks(setting, ranks, skewed + nodes, 4), train_ranks(setting, ranks, skewed, 4));
   }
+}
+
+// An exchange that is chosen anew in each of the first steps: all ranks agree on it, and numbers are those of any.
+TEST_CASE("what a run chooses changes the numbers by rounding alone", "[ranks]") {
+  const TrainingSetting setting;
+  const Overrides open{"parallel.expert_overlap=\"auto\"", "parallel.expert_all_to_all=\"auto\""};
+  const Overrides nodes{"cluster.nodes=2", "cluster.devices_per_node=4", "batch.global=8"};
+  for (const auto& [ranks, layout] :
+       {std::pair{4, Overrides{experts(2), zero(1), "memory.recompute=\"full\""}},
+        {8, Overrides{experts(8), zero(3), "pipeline.loops=3"} + nodes},
+        {8, Overrides{experts(4), tensor(2), "memory.recompute=\"computation\""} + nodes},
+        {8, Overrides{experts(4), "parallel.pipeline=2", "pipeline.balance=[1,2]"} + nodes}}) {
+    INFO(in_words(ranks, layout));
+    const std::int64_t steps = 8;  // each method once
+    check_close(train_ranks(setting, ranks, dropping + layout + open, steps),
+                train_ranks(setting, ranks, dropping + layout, steps), 1e-5, 1e-4);
+  }
+}
+
+// Also in the steps in which exchanges are tried, whose times differ from run to run.
+TEST_CASE("with the record of a run a resumed one repeats its exchanges bit by bit", "[ranks]") {
+  const TrainingSetting setting;
+  const Overrides open{experts(4), "parallel.expert_overlap=\"auto\"", zero(1)};
+  const Recipe recipe = setting.recipe(dropless + open);
+  const TemporaryDirectory folder;
+  std::vector<double> losses, repeated;
+  std::string record;
+  LocalWorld(4).run([&](Communicator& communicator) {
+    Trainer trainer(layout_of(recipe, communicator.size()), communicator, at::kCPU);
+    TrainingSetting::train(trainer, 3);
+    save(trainer, folder.path());
+    const Run rest = TrainingSetting::train(trainer, 9);
+    if (communicator.rank() > 0) return;
+    losses = rest.losses;
+    record = exchange_record(trainer.model());
+    // Two turns of four methods at least.
+    CHECK(trainer.model().groups().mixture.tuner()->trials().size() >= 8);
+  });
+  LocalWorld(4).run([&](Communicator& communicator) {
+    Trainer trainer(layout_of(recipe, communicator.size()), communicator, at::kCPU);
+    trainer.resume(CheckpointReader(folder.path() / "step-00000003"));
+    const bool is_used = use_exchange_record(trainer.model(), record);
+    const Run rest = TrainingSetting::train(trainer, 9);
+    if (communicator.rank() > 0) return;
+    CHECK(is_used);
+    repeated = rest.losses;
+    CHECK_FALSE(use_exchange_record(trainer.model(), "{}"));
+    CHECK_FALSE(use_exchange_record(trainer.model(), "{"));
+    CHECK(exchange_record(trainer.model()) == record);
+  });
+  CHECK(repeated == losses);
+  const Recipe other = setting.recipe(dropless + open + Overrides{"batch.micro=2"});
+  LocalWorld(4).run([&](Communicator& communicator) {
+    Trainer trainer(layout_of(other, communicator.size()), communicator, at::kCPU);
+    const bool is_used = use_exchange_record(trainer.model(), record);
+    if (communicator.rank() == 0) CHECK_FALSE(is_used);
+  });
 }
 
 // Five samples for four ranks, each of which passes through all experts' ranks.

@@ -71,6 +71,7 @@ inline const std::vector<RankCase> expert_layouts{
      {replayed_even, "model.moe.balance_loss=\"load_importance\"", "parallel.tensor=2", "parallel.expert_tensor=1",
       "parallel.expert=2", "parallel.context=2", "log.routing=true"}},
     {2, {even, "parallel.expert=2", "parallel.expert_overlap=2"}},
+    {2, {even, "parallel.expert=2", "parallel.expert_overlap=\"auto\""}},
     {4, {replayed_even, "parallel.expert=4", "parallel.expert_overlap=8", "parallel.zero_stage=3", "pipeline.loops=2"}},
     {4,
      {even, "parallel.tensor=2", "parallel.expert=2", "parallel.expert_overlap=4", "memory.recompute=\"full\"",

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/engine/exchange_record.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "core/recipe/recipe_io.h"
+
+namespace llmtrain {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* word_of(AllToAll all_to_all) {
+  switch (all_to_all) {
+    case AllToAll::linear:
+      return "linear";
+    case AllToAll::hierarchical:
+      return "hierarchical";
+    case AllToAll::automatic:
+      break;  // no method
+  }
+  return "";
+}
+
+// What times depend on, as far as the recipe says it.
+Json layout_json(const LocalModel& model) {
+  const Json recipe = to_json(model.recipe());
+  return {{"model", recipe.at("model")},
+          {"precision", recipe.at("precision")},
+          {"parallel", recipe.at("parallel")},
+          {"pipeline", recipe.at("pipeline")},
+          {"memory", recipe.at("memory")},
+          {"cluster", recipe.at("cluster")},
+          {"micro_batch", recipe.at("batch").at("micro")},
+          {"sequence_length", recipe.at("batch").at("sequence_length")},
+          {"ranks", model.groups().mesh.world()}};
+}
+
+Json method_json(const ExchangeMethod& method) {
+  return {{"parts", method.parts}, {"all_to_all", word_of(method.all_to_all)}};
+}
+
+ExchangeTrial trial_of(const Json& json) {
+  const bool is_linear = json.at("all_to_all") == word_of(AllToAll::linear);
+  return {.step = json.at("step").get<std::int64_t>() - 1,
+          .bucket = json.at("bucket").get<std::size_t>(),
+          .method = {json.at("parts").get<std::int64_t>(), is_linear ? AllToAll::linear : AllToAll::hierarchical},
+          .seconds = json.at("seconds").get<double>()};
+}
+
+}  // namespace
+
+std::string exchange_record(const LocalModel& model) {
+  const ExchangeTuner& tuner = *model.groups().mixture.tuner();
+  Json record{{"layout", layout_json(model)}, {"buckets", Json::array()}, {"trials", Json::array()}};
+  for (std::size_t bucket = 0; bucket < tuner.current().size(); ++bucket) {
+    const auto& [method, is_final] = tuner.current()[bucket];
+    Json entry{{"rows_from", static_cast<std::int64_t>(bucket) * tuner.methods().bucket_rows}, {"chosen", is_final}};
+    entry.update(method_json(method));
+    record["buckets"].push_back(std::move(entry));
+  }
+  for (const ExchangeTrial& trial : tuner.trials()) {
+    Json entry{{"step", trial.step + 1}, {"bucket", trial.bucket}, {"seconds", trial.seconds}};
+    entry.update(method_json(trial.method));
+    record["trials"].push_back(std::move(entry));
+  }
+  return record.dump(1) + "\n";
+}
+
+bool use_exchange_record(const LocalModel& model, std::string_view text) {
+  try {
+    const Json record = Json::parse(text);
+    if (record.at("layout") != layout_json(model)) return false;
+    std::vector<ExchangeTrial> trials;
+    for (const Json& trial : record.at("trials")) trials.push_back(trial_of(trial));
+    model.groups().mixture.tuner()->set_trials(std::move(trials));
+    return true;
+  } catch (const nlohmann::json::exception&) {
+    return false;
+  }
+}
+
+std::string exchange_text(const ExchangeTuner& tuner, std::size_t bucket) {
+  const auto& [parts, all_to_all] = tuner.current()[bucket].method;
+  const auto rows = static_cast<std::int64_t>(bucket + 1) * tuner.methods().bucket_rows;
+  const std::string whole = parts == 1 ? "without parts" : fmt::format("in {} parts", parts);
+  return fmt::format("experts exchange rows {}, {}, where none gets more than {} from a rank: of {} ways the fastest",
+                     whole, all_to_all == AllToAll::linear ? "linearly" : "hierarchically", rows - 1,
+                     tuner.methods().of_buckets[bucket].size());
+}
+
+}  // namespace llmtrain
