@@ -39,6 +39,14 @@ namespace fs = std::filesystem;
 }
 
 fs::path recipe_file(const fs::path& folder) { return folder / "recipe.json"; }
+fs::path lock_file(const fs::path& folder) { return folder / ".lock"; }
+
+// A recipe.json alone is a person's, which a run would replace by its own. Copies of runs may lack hidden files.
+bool is_run(const fs::path& folder) {
+  std::error_code error;
+  return fs::exists(recipe_file(folder), error) &&
+         (fs::exists(lock_file(folder), error) || fs::exists(folder / "metrics.jsonl", error));
+}
 
 void make_folder(const fs::path& folder) {
   std::error_code error;
@@ -96,7 +104,7 @@ Contents check_contents(const fs::path& folder, const Recipe& recipe) {
   std::error_code error;
   if (!fs::exists(folder, error) && !error) return Contents::nothing;
   if (error || !fs::is_directory(folder, error)) cannot_write(folder, error ? error.message() : "is not a folder");
-  if (!fs::exists(recipe_file(folder), error)) {
+  if (!is_run(folder)) {
     refuse_other_files(folder);
     return Contents::nothing;
   }
@@ -167,8 +175,6 @@ fs::path checkpoint_to_start_from(const Recipe& recipe, const VerifyCheckpoint& 
   check_same_optimizer(recipe, named);
   return named;
 }
-
-fs::path lock_file(const fs::path& folder) { return folder / ".lock"; }
 
 // Whether the file of that name is the one that is open.
 bool is_in_place(const fs::path& file, int descriptor) {

@@ -68,8 +68,8 @@ TEST_CASE("an empty folder and the leftovers of a killed start count as new") {
 }
 
 TEST_CASE("a folder with other files is refused and nothing in it changes") {
-  for (const char* name :
-       {"thesis.tex", ".hidden", "metrics.jsonl", "STOP", "data-cache", "log/old.txt", "checkpoints/latest"}) {
+  for (const char* name : {"thesis.tex", ".hidden", "metrics.jsonl", "recipe.json", "STOP", "data-cache", "log/old.txt",
+                           "checkpoints/latest"}) {
     const TemporaryDirectory folder;
     folder.write(name, "keep me");
     const auto before = contents(folder.path());
@@ -246,10 +246,11 @@ TEST_CASE("an invalid recipe.json is refused and kept") {
   for (const char* text : {"", "{", "{\"model\": 1}", "[]"}) {
     const TemporaryDirectory folder;
     folder.write("recipe.json", text);
+    folder.write("metrics.jsonl", "");
     CHECK_THAT(refusal_of(run_recipe(folder.path())),
                Catch::StartsWith("2 " + folder.path().string() + ": contains a recipe.json that is not a run's") &&
                    Catch::Contains("--run-dir"));
-    CHECK(contents(folder.path()) == std::map<std::string, std::string>{{"recipe.json", text}});
+    CHECK(contents(folder.path()) == std::map<std::string, std::string>{{"metrics.jsonl", ""}, {"recipe.json", text}});
   }
 }
 
