@@ -16,7 +16,8 @@ std::filesystem::path bundled_recipes();
 std::vector<std::filesystem::path> runtime_folders();
 
 // The recipe file that a command line means: an existing file, else one that comes with the program, by its path
-// ("recipes/papers/gpt3-175b.json") or its name ("gpt3-175b"). Anything else is returned as it was written.
+// ("recipes/papers/gpt3-175b.json") or its name ("gpt3-175b"). Anything else is returned as it was written; but throws
+// Error(missing_input) with the name that was probably meant where a bundled one is near.
 std::string recipe_file_meant(const std::string& written);
 
 // The bundled recipes' files relative to bundled_recipes(), sorted; no profiles of clusters or programs.

@@ -99,7 +99,7 @@ Dataset::Dataset(const std::vector<DataSource>& sources, const TextFormat& forma
       }
     } catch (const Error& error) {
       // A file's error does not say which source named it.
-      throw Error(error.code(), fmt::format("{}/{}/path: {}", role, i, error.what()));
+      throw with_key(error, format.tokenizer, fmt::format("{}/{}/path", role, i));
     }
   }
 }

@@ -78,6 +78,8 @@ std::string at_mark(std::string_view text, std::size_t index) {
 }
 
 std::string explain(std::string_view text, std::size_t index, std::string_view reason) {
+  // As Windows' shells write what is redirected to a file.
+  if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF")) return "the text is UTF-16; save it as UTF-8";
   // The parser's own messages name its tokens and states; only their key words are used.
   if (has(reason, "UTF-8")) return "the text is not UTF-8";
   if (has(reason, "out of range") || has(reason, "out_of_range")) {

@@ -108,6 +108,15 @@ const std::vector<Synonyms>& all_synonyms() {
   return synonyms;
 }
 
+// Of words that keys take. Some are nearer to another word by their letters.
+const std::vector<Synonyms>& value_synonyms() {
+  static const std::vector<Synonyms> synonyms = {
+      {"cuda", {"gpu", "nvidia"}},    {"bf16", {"bfloat16"}},        {"fp16", {"float16", "half"}},
+      {"fp32", {"float32", "float"}}, {"swiglu", {"silu", "swish"}},
+  };
+  return synonyms;
+}
+
 std::string_view name_of(std::string_view pointer) { return pointer.substr(pointer.rfind('/') + 1); }
 std::string_view section_of(std::string_view pointer) { return pointer.substr(0, pointer.rfind('/')); }
 
@@ -138,6 +147,9 @@ std::string_view nearest_among(std::span<const std::string_view> texts, std::str
 }  // namespace
 
 std::string_view nearest_word(std::string_view written, std::span<const std::string_view> words) {
+  const std::string name = lower(written);
+  for (const auto& [meant, others] : value_synonyms())
+    if (std::ranges::find(others, name) != others.end() && std::ranges::find(words, meant) != words.end()) return meant;
   return nearest_among(words, written, none - 1);
 }
 
@@ -154,6 +166,26 @@ std::string nearest_key(const std::string& pointer) {
     if (std::ranges::find(words, lower(name)) != words.end()) return std::string(meant);
   // Among all keys a short name is near to many by chance, so it must match exactly.
   return std::string(nearest_among(everywhere, name, name.size() < 6 ? 0 : 1));
+}
+
+std::string section_meant(const std::string& pointer, const Json& value) {
+  const std::string written = with_first_entries(pointer);
+  if (written == "/data/train" || written == "/data/validation") {
+    if (value.is_string()) return "[{\"path\": " + shown_value(value) + "}]";
+  } else if (section_of(written) == "/data/train" || section_of(written) == "/data/validation") {
+    if (value.is_string()) return "{\"path\": " + shown_value(value) + "}";
+  }
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 4> of_numbers = {
+      {{"/training/learning_rate", "peak"}, {"/batch", "global"}, {"/checkpoint", "every"}, {"/model/moe", "experts"}}};
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 3> of_words = {
+      {{"/precision", "compute"}, {"/training/optimizer", "name"}, {"/pipeline", "schedule"}}};
+  const std::span<const std::pair<std::string_view, std::string_view>> keys =
+      value.is_string() ? std::span(of_words.begin(), of_words.size())
+                        : std::span(of_numbers.begin(), of_numbers.size());
+  if (!value.is_string() && !value.is_number()) return "";
+  for (const auto& [section, key] : keys)
+    if (written == section) return append_key(pointer, key);
+  return "";
 }
 
 std::int64_t nearest_multiple(std::int64_t value, std::int64_t divisor) {

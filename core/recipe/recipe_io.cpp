@@ -105,13 +105,33 @@ std::string apply_overrides(const std::vector<Override>& overrides, Document& do
   return lines;
 }
 
+// A run's folder has the recipe in it.
+void refuse_folder(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(path, ignored)) return;
+  const auto inside = path / "recipe.json";
+  refuse(path.string() + ": is a folder; give a recipe's file" +
+         (std::filesystem::exists(inside, ignored) ? "; did you mean " + inside.string() + "?" : ""));
+}
+
+// Of a file that is not JSON.
+std::string other_language(const std::string& name) {
+  const std::string extension = std::filesystem::path(name).extension().string();
+  for (const std::string_view other : {".yaml", ".yml", ".toml", ".py"})
+    if (extension == other) return "recipes are JSON; llmtrain new writes one to begin with";
+  return "";
+}
+
 }  // namespace
 
 Recipe parse_recipe(std::string_view text, const std::string& name, const std::filesystem::path& folder,
                     const std::vector<Override>& overrides) {
   if (text.size() > largest_recipe) refuse_size(name);
   auto json = parse_json(text);
-  if (!json.error.empty()) refuse(name + ": " + json.error);
+  if (!json.error.empty()) {
+    const std::string language = other_language(name);
+    refuse(name + ": " + (language.empty() ? json.error : language));
+  }
   Document document{std::move(json.value), {}};
   // Overrides change the document and not the resolved recipe, so that defaults follow from them too.
   const auto unusable = apply_overrides(overrides, document);
@@ -130,6 +150,7 @@ Recipe parse_recipe(std::string_view text, const std::string& name, const std::f
 }
 
 Recipe read_recipe(const std::filesystem::path& file, const std::vector<Override>& overrides) {
+  refuse_folder(file);
   std::error_code unknown;
   const auto size = std::filesystem::file_size(file, unknown);
   // Before reading, so that a huge file given by mistake is not loaded.

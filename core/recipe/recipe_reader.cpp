@@ -108,7 +108,7 @@ class RecipeReader final : public KeyVisitor {
       return 1;
     }
     if (json != nullptr && !json->is_array()) {
-      WrittenValue(*json, pointer_to(key), words, source_).refuse_type();
+      WrittenValue(*json, pointer_to(key), words, source_).refuse_type(section_meant(pointer_to(key), *json));
       json = nullptr;
     }
     levels_.push_back({json, pointer_to(key)});
@@ -135,7 +135,7 @@ class RecipeReader final : public KeyVisitor {
     // Within a section of the wrong type nothing more is reported.
     Level level{json, std::move(pointer), !levels_.empty() && levels_.back().is_broken};
     if (json != nullptr && !json->is_object()) {
-      WrittenValue(*json, level.pointer, words, source_).refuse_type();
+      WrittenValue(*json, level.pointer, words, source_).refuse_type(section_meant(level.pointer, *json));
       level.json = nullptr;
       level.is_broken = true;
     }

@@ -80,7 +80,7 @@ std::vector<fs::path> tokenized_sources(const std::vector<DataSource>& sources, 
         return token_file_of(sources[i].path, tokenizer, vocab_size, cache.folder, stops);
       } catch (const Error& error) {
         if (error.code() == ExitCode::stopped) throw;
-        throw Error(error.code(), fmt::format("{}/{}/path: {}", role, i, error.what()));
+        throw with_key(error, tokenizer, fmt::format("{}/{}/path", role, i));
       }
     }));
   }

@@ -7,7 +7,6 @@
 #include <stdexcept>
 #include <system_error>
 
-#include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/base/hash.h"
 #include "core/tokenizer/byte_tokenizer.h"
@@ -36,6 +35,15 @@ std::shared_ptr<const Tokenizer> open_tokenizer(const TokenizerRecipe& tokenizer
   throw Error(ExitCode::bad_data,
               fmt::format("{}: has ids up to {}, model.vocab_size is {}; set model.vocab_size to {} or more",
                           tokenizer.file, opened->vocab_size() - 1, vocab_size, opened->vocab_size()));
+}
+
+Error with_key(const Error& error, const TokenizerRecipe& tokenizer, const std::string& other) {
+  const std::string text = error.what();
+  std::string key = other;
+  if (tokenizer.kind != TokenizerKind::bytes && text.starts_with(tokenizer.file + ":"))
+    key =
+        tokenizer.kind == TokenizerKind::huggingface ? "/data/tokenizer/huggingface" : "/data/tokenizer/sentencepiece";
+  return {error.code(), key + ": " + text};
 }
 
 std::string hash_of_tokenizer(const TokenizerRecipe& tokenizer) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "core/base/error.h"
 #include "core/recipe/recipe.h"
 #include "core/tokenizer/tokenizer.h"
 
@@ -18,6 +19,9 @@ std::shared_ptr<const Tokenizer> open_tokenizer(const TokenizerRecipe& tokenizer
 // The same for a model: Error(bad_data) that names both values where the tokenizer has ids that are not below
 // `vocab_size`.
 std::shared_ptr<const Tokenizer> open_tokenizer(const TokenizerRecipe& tokenizer, std::int64_t vocab_size);
+
+// The error with the key in front that it concerns: the tokenizer's where it names the tokenizer's file, else `other`.
+Error with_key(const Error& error, const TokenizerRecipe& tokenizer, const std::string& other);
 
 // Of the files that open_tokenizer() reads: equal hashes mean equal tokens. Throws Error(missing_input).
 std::string hash_of_tokenizer(const TokenizerRecipe& tokenizer);

@@ -31,14 +31,47 @@ MISTAKES = {
     "a batch that does not divide": ([*RUN, "--set", "batch.global=3"], 2, ["/batch/global:", "did you mean 4?"]),
     "a profile that does not exist": (["plan", "recipe.json", "--set", "cluster.profile=h2000"], 2,
                                       ["/cluster/profile:", 'did you mean "h200"?']),
-    "data that do not exist": ([*RUN, "--set", "data.train.0.path=nowhere.txt"], 66, ["/data/train/0/path:", "nowhere.txt", "a glob that exists"]),
+    "data that do not exist": ([*RUN, "--set", "data.train.0.path=nowhere.txt"], 66,
+                               ["/data/train/0/path:", "nowhere.txt", "a glob that exists"]),
     "a recipe that does not exist": (["run", "recipes/nowhere.json"], 66, ["recipes/nowhere.json", "llmtrain recipes"]),
-    "a run's directory as a recipe": (["run", "."], 2, [".: is not a regular file"]),
+    "a folder as a recipe": (["run", "."], 2, [".: is a folder", "did you mean ./recipe.json?"]),
+    "a name that is nearly a recipe's": (["plan", "gpt3"], 66, ["gpt3:", "did you mean gpt3-175b?"]),
+    "YAML as a recipe": (["run", "recipe.yaml"], 2, ["recipe.yaml: recipes are JSON", "llmtrain new"]),
+    "a recipe from a Windows shell": (["run", "utf16.json"], 2, ["the text is UTF-16; save it as UTF-8"]),
+    "a comma at the end": (["run", "comma.json"], 2, ["line 1, column 14: the comma before } must be removed"]),
+    "a learning rate as a number": ([*RUN, "--set", "training.learning_rate=0.001"], 2,
+                                    ["did you mean /training/learning_rate/peak?"]),
+    "a type for all of the precision": ([*RUN, "--set", "precision=bf16"], 2, ["did you mean /precision/compute?"]),
+    "PyTorch's word for a type": ([*RUN, "--set", "precision.compute=bfloat16"], 2, ['did you mean "bf16"?']),
+    "a GPU by another word": ([*RUN, "--set", "cluster.device=gpu"], 2, ['did you mean "cuda"?']),
+    "a file for a list of sources": ([*RUN, "--set", "data.train=text.txt"], 2,
+                                     ['did you mean [{"path": "text.txt"}]?']),
+    "a tokenizer that does not exist": ([*RUN, "--set", "data.tokenizer.huggingface=nowhere.json"], 66,
+                                        ["/data/tokenizer/huggingface:", "nowhere.json: cannot be opened"]),
+    "a text as a tokenizer": ([*RUN, "--set", "data.tokenizer.sentencepiece=text.txt"], 65,
+                              ["/data/tokenizer/sentencepiece:", "text.txt: is not a model of SentencePiece"]),
+    "an empty text": ([*RUN, "--set", "data.train.0.path=empty.txt"], 65,
+                      ["/data/train/0/path:", "holds 0 tokens", "one sample needs 17"]),
+    "ids that are no tokens": ([*RUN, "--set", "data.train.0.path=noise.bin"], 65,
+                               ["/data/train/0/path:", "has id 8224", "below model.vocab_size (256)"]),
+    "a file for a run's directory": ([*RUN, "--run-dir", "text.txt"], 73, ["is not a folder", "another --run-dir"]),
+    "another's folder for a run's directory": ([*RUN, "--run-dir", "."], 2, ["contains", "but no run"]),
+    "ranks that do not fit the batch": ([*RUN, "--ranks", "3"], 2, ["/batch/global:", "did you mean 6?"]),
+    "a recipe to compare": (["compare", "recipe.json", "recipe.json"], 66, ["is a file", "the directory of a run"]),
+    "a time without a unit": (["plan", "recipe.json", "--target", "30"], 2, ["--target 30:", "as in 30d or 12h"]),
     "a model that was never trained": (["sample", "recipe.json"], 66, ["runs/small", "give a run's directory"]),
 }
 
 
 class Mistakes(TrainingTest):
+    def setUp(self):
+        super().setUp()
+        self.write("recipe.yaml", "model:\n  layers: 2\n")
+        self.write("comma.json", '{"name": "x",}')
+        self.write("empty.txt", "")
+        self.write("noise.bin", " " * 100)
+        (self.folder / "utf16.json").write_text('{"name": "x"}', encoding="utf-16")
+
     def test_each_is_answered_by_one_line(self):
         for name, (arguments, code, fragments) in MISTAKES.items():
             with self.subTest(name):

@@ -22,6 +22,8 @@ namespace fs = std::filesystem;
 ComparedRun read_run(const fs::path& directory) {
   const fs::path recipe = directory / "recipe.json", metrics = directory / "metrics.jsonl";
   std::error_code error;
+  if (fs::is_regular_file(directory, error))
+    throw Error(ExitCode::missing_input, directory.string() + ": is a file; give the directory of a run");
   for (const fs::path& file : {recipe, metrics})
     if (!fs::exists(file, error))
       throw Error(ExitCode::missing_input, directory.string() + ": contains no " + file.filename().string() +

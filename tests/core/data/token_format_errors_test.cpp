@@ -165,23 +165,24 @@ TEST_CASE("Megatron: an index that is a broken link is missing, not ignored") {
   require_error(ExitCode::missing_input, {pointer, "a.idx"}, [&] { open(file.string(), {}); });
 }
 
-TEST_CASE("Text whose tokenizer is missing, damaged or larger than the model is refused with its file") {
+TEST_CASE("Text whose tokenizer is missing, damaged or larger than the model is refused with its key and file") {
+  const std::string huggingface = "/data/tokenizer/huggingface: ", sentencepiece = "/data/tokenizer/sentencepiece: ";
   const TemporaryDirectory folder;
   const auto damaged = folder.write("damaged.json", "{\"model\": ").string();
   const auto text = folder.write("a.txt", "long enough").string();
   const auto opened_with = [&](const TokenizerRecipe& tokenizer, std::int64_t vocab_size) {
     return [=] { open(text, {.vocab_size = vocab_size, .tokenizer = tokenizer}); };
   };
-  require_error(ExitCode::missing_input, {pointer, "nowhere.json"},
+  require_error(ExitCode::missing_input, {huggingface, "nowhere.json"},
                 opened_with({TokenizerKind::huggingface, "nowhere.json"}, 300));
-  require_error(ExitCode::missing_input, {pointer, "nowhere.model"},
+  require_error(ExitCode::missing_input, {sentencepiece, "nowhere.model"},
                 opened_with({TokenizerKind::sentencepiece, "nowhere.model"}, 300));
-  require_error(ExitCode::bad_data, {pointer, "damaged.json", "not valid JSON"},
+  require_error(ExitCode::bad_data, {huggingface, "damaged.json", "not valid JSON"},
                 opened_with({TokenizerKind::huggingface, damaged}, 300));
-  require_error(ExitCode::bad_data, {pointer, "damaged.json", "SentencePiece"},
+  require_error(ExitCode::bad_data, {sentencepiece, "damaged.json", "SentencePiece"},
                 opened_with({TokenizerKind::sentencepiece, damaged}, 300));
   const auto tokenizer = folder.write("tokenizer.json", small_tokenizer().dump()).string();
-  require_error(ExitCode::bad_data, {pointer, "tokenizer.json", "up to 260", "model.vocab_size is 260"},
+  require_error(ExitCode::bad_data, {huggingface, "tokenizer.json", "up to 260", "model.vocab_size is 260"},
                 opened_with({TokenizerKind::huggingface, tokenizer}, 260));
 }
 
