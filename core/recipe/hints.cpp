@@ -78,7 +78,8 @@ const std::vector<Synonyms>& all_synonyms() {
       {"/training/learning_rate/schedule", {"lr_schedule"}},
       {"/training/learning_rate/warmup_steps", {"warmup", "warmup_iters"}},
       // Schedules in other sections have a key "steps", too.
-      {"/training/steps", {"steps", "max_steps", "train_steps", "iterations", "max_iters", "train_iters"}},
+      {"/training/steps",
+       {"steps", "max_steps", "train_steps", "iterations", "max_iters", "train_iters", "epochs", "num_train_epochs"}},
       {"/training/clip_norm", {"grad_clip", "max_grad_norm"}},
       {"/model/layers", {"n_layer", "n_layers", "num_layers", "num_hidden_layers"}},
       {"/model/hidden_size", {"hidden", "hidden_dim", "n_embd", "d_model"}},

@@ -12,6 +12,7 @@ MISTAKES = {
                                               ["/model/hidden:", 'did you mean "hidden_size"?']),
     "a key of another program elsewhere": ([*RUN, "--set", "batch.max_seq_len=64"], 2,
                                            ["/batch/max_seq_len:", "did you mean /model/max_sequence_length?"]),
+    "epochs for steps": ([*RUN, "--set", "training.epochs=3"], 2, ["/training/epochs:", 'did you mean "steps"?']),
     "a short word for a key": ([*RUN, "--set", "fp8=true"], 2, ["/fp8:", "did you mean /precision/fp8_level?"]),
     "a key without its section": ([*RUN, "--set", "steps=20"], 2, ["/steps:", "did you mean /training/steps?"]),
     "a key as a flag": ([*RUN, "--steps", "20"], 2, ["--steps", "did you mean --set training.steps=20?"]),
