@@ -31,6 +31,10 @@ constexpr std::size_t released_bytes = std::size_t{1} << 20;
 Manifest read_manifest(const fs::path& folder) {
   const fs::path file = folder / "manifest.json";
   std::error_code error;
+  if (!fs::exists(folder, error) && !error)
+    throw Error(
+        ExitCode::missing_input,
+        folder.string() + ": does not exist; give a checkpoint's folder, as runs/NAME/checkpoints/step-00000100");
   if (!fs::exists(fs::symlink_status(file, error)))
     throw Error(ExitCode::missing_input, folder.string() + ": is not a checkpoint, it has no manifest.json");
   return parse_manifest(read_text_file(file), file.string());

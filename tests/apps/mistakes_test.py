@@ -60,6 +60,8 @@ MISTAKES = {
     "ranks that do not fit the batch": ([*RUN, "--ranks", "3"], 2, ["/batch/global:", "did you mean 6?"]),
     "a recipe to compare": (["compare", "recipe.json", "recipe.json"], 66, ["is a file", "the directory of a run"]),
     "a time without a unit": (["plan", "recipe.json", "--target", "30"], 2, ["--target 30:", "as in 30d or 12h"]),
+    "first weights by a name": ([*RUN, "--set", "training.init_from=gpt2"], 66,
+                                ["gpt2: does not exist", "a checkpoint's folder"]),
     "a model that was never trained": (["sample", "recipe.json"], 66, ["runs/small", "give a run's directory"]),
 }
 
