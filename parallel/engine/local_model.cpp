@@ -97,7 +97,7 @@ LocalModel::LocalModel(std::shared_ptr<const Layout> layout, Communicator& commu
 ParameterUnit LocalModel::make_unit(const StateGroup& group, StateContents contents) const {
   ParameterUnit unit;
   unit.kind = group.kind;
-  unit.is_reduced_last = group.is_reduced_last(layout_->partition().zero_stage());
+  unit.is_reduced_last = group.is_reduced_last(layout_->partition().shape);
   // Units are separate flat memories, so that each is gathered, reduced and freed on its own.
   unit.store = std::make_unique<ParameterStore>(graph(), group.parameters, groups_.shard_place());
   const ShardingOptions options{contents, device_, recipe().training.optimizer, compute_type(),

@@ -57,10 +57,6 @@ std::vector<Unsupported> unsupported_experts(const Recipe& recipe) {
   };
 }
 
-bool reduces_often(PipelineSchedule schedule) {
-  return schedule == PipelineSchedule::one_forward_one_backward || schedule == PipelineSchedule::interleaved;
-}
-
 std::vector<Unsupported> unsupported_fp8_states(const Recipe& recipe) {
   if (!stores_fp8(recipe.precision.fp8_level)) return {};
   const ParallelRecipe& parallel = recipe.parallel;
@@ -68,10 +64,6 @@ std::vector<Unsupported> unsupported_fp8_states(const Recipe& recipe) {
       // Their scales would be kept without an update that makes new ones.
       {!recipe.training.freeze.empty(), "/training/freeze", "frozen parameters beside FP8 gradients and states",
        "leave it out, or use precision.fp8_level \"O0\""},
-      // It reduces several times a step, and FP8 sums of one step would have different scales.
-      {parallel.zero_stage >= 2 && reduces_often(recipe.pipeline.schedule), "/pipeline/schedule",
-       "\"1f1b\" or \"interleaved\" with FP8 gradients and ZeRO-2 or -3",
-       "use \"breadth_first\" or \"gpipe\", or parallel.zero_stage 0 or 1"},
       // Sums over shards and then over their copies would round twice.
       {parallel.zero_stage > 0 && parallel.zero_shard_ranks.has_value(), "/parallel/zero_shard_ranks",
        std::to_string(parallel.zero_shard_ranks.value_or(0)) + " with FP8 gradients",

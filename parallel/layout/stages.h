@@ -11,6 +11,7 @@
 #include "core/recipe/recipe.h"
 #include "parallel/layout/flat_shards.h"
 #include "parallel/layout/mesh.h"
+#include "parallel/schedule/schedule.h"
 
 namespace llmtrain {
 
@@ -85,12 +86,17 @@ struct StateGroup {
   // 0 without ranks to shard over. Of frozen parameters 3 or 0: there are no states that lower stages would shard.
   std::int64_t zero_stage = 0;
 
-  // Whether gradients are reduced at the end of a step rather than where the schedule, which shards at
-  // `schedule_stage`, reduces those of their stage: both ends of a pipeline add to a shared embedding at different
-  // times, and gradients that every rank keeps whole (of experts without ranks to shard over) would be summed again by
-  // a second reduction.
-  bool is_reduced_last(std::int64_t schedule_stage) const {
-    return kind == Kind::shared_embedding || (schedule_stage >= 2 && zero_stage < 2);
+  // Whether gradients are reduced at the end of a step rather than where the schedule reduces those of their stage:
+  // both ends of a pipeline add to a shared embedding at different times; gradients that every rank keeps whole (of
+  // experts without ranks to shard over) would be summed again by a second reduction; and FP8 gradients are rounded
+  // once a step, of their sum over all micro-batches, where a schedule that reduces after some of them would round each
+  // time.
+  bool is_reduced_last(const ScheduleShape& shape) const {
+    return kind == Kind::shared_embedding || (shape.sharding() >= 2 && zero_stage < 2) || accumulates_step(shape);
+  }
+  // Whether it keeps the whole sums of a step, in the accumulator's type, although the schedule reduces more often.
+  bool accumulates_step(const ScheduleShape& shape) const {
+    return types.accumulator && zero_stage >= 2 && shape.reduction_group() < shape.micro_batches;
   }
 
   std::int64_t elements() const;

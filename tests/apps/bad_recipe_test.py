@@ -185,7 +185,6 @@ class NotExecutable(ProgramTest):
         "/precision/fp8_scaling/method": {"precision.fp8_level": "O0", "model.moe": {"experts": 4},
                                           "precision.fp8_scaling.method": "delayed"},
         "/log/fp8_statistics": {"precision.fp8_level": "O0", "model.moe": {"experts": 4}, "log.fp8_statistics": True},
-        "/pipeline/schedule": {"precision.fp8_level": "O1", "parallel.zero_stage": 2, "pipeline.schedule": "1f1b"},
         "/training/freeze": {"precision.fp8_level": "O1", "training.freeze": ["embedding.*"]},
         "/model/lora": {"precision.fp8_level": "O0", "model.lora": {}},
         "/launch/link_delay_microseconds": {"launch.link_delay_microseconds": 5},

@@ -110,7 +110,7 @@ std::vector<StateTransfer> state_transfers(const CostContext& context, std::size
     const bool is_expert = group.kind == StateGroup::Kind::experts;
     Moved& moved = is_expert ? experts : dense;
     const auto whole = static_cast<double>(group.whole());
-    const bool is_last = !reduces_once && group.is_reduced_last(partition.zero_stage());
+    const bool is_last = !reduces_once && group.is_reduced_last(partition.shape);
     Gradients& gradients = is_last ? moved.last_gradients : moved.gradients;
     gradients.bytes += whole * group.types.gradient_bytes();
     gradients.maxima += maxima_bytes(group, (is_expert ? expert_ranks(context) : dense_ranks(context)).zero_stage);

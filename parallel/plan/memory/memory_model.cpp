@@ -169,13 +169,21 @@ double held_share(const Stage& stage, Blocks& blocks) {
 }
 
 // Whole gradients are accumulated in a type of their own, and only those that the reduction reads are FP8.
-void accumulate_before_cast(const std::vector<StateGroup>& groups, StageMemory& stage) {
-  for (const StateGroup& group : groups) {
+void accumulate_before_cast(const Partition& partition, std::size_t index, StageMemory& stage) {
+  for (const StateGroup& group : partition.groups[index]) {
     if (!group.types.accumulator) continue;
     const auto whole = static_cast<double>(group.whole());
     stage.accumulated_gradients += element_bytes(*group.types.accumulator) * whole;
-    // Up to ZeRO-1 they are the resident ones.
-    if (group.zero_stage >= 2) stage.cast_gradients += group.types.gradient_bytes() * whole;
+    const double cast = group.types.gradient_bytes() * whole;
+    if (group.accumulates_step(partition.shape)) {
+      // Cast in the optimizer's step, one group after another, as their sums are released.
+      stage.accumulates_step = true;
+      stage.unreduced_gradients -= cast;
+      stage.partial_gradients -= group.types.gradient_bytes() * static_cast<double>(group.shard());
+    } else if (group.zero_stage >= 2) {
+      // Up to ZeRO-1 they are the resident ones.
+      stage.cast_gradients += cast;
+    }
   }
   stage.unreduced_gradients -= stage.cast_gradients;
 }
@@ -198,7 +206,7 @@ StageMemory make_stage(const Partition& partition, std::size_t index, KernelSet 
   if (program.memory.reduces_by_block && partition.zero_stage() == 2)
     stage.unreduced_gradients *= held_share(partition.stages[index], blocks);
   if (kernels == KernelSet::cpu) {
-    accumulate_before_cast(partition.groups[index], stage);
+    accumulate_before_cast(partition, index, stage);
     stage.resident[Category::buffers] += checkpoint_copy_bytes(partition, index);
   }
   // On GPUs FP8 gradients are reduced out of one flat buffer of their own (Azure/MS-AMP, msamp/nn/distributed.py).

@@ -252,7 +252,8 @@ class Simulator {
     StageClock& stage = stage_of(instruction);
     const Interval interval = run_collective(here, stage.left_to_reduce, stage.reducing);
     end_reduction(here);
-    end_accumulation(here, instruction.stage);
+    if (!memory_.stages[static_cast<std::size_t>(instruction.stage)].accumulates_step)
+      end_accumulation(here, instruction.stage);
     begin_partial(here, instruction.stage);
     stage.reduced = here.reduced = interval.end;
     stage.unreduced = 0;
