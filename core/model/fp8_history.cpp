@@ -20,7 +20,10 @@ Fp8History::Fp8History(std::vector<std::size_t> products, const Fp8ScalingRecipe
       margin_(std::ldexp(1.0F, -static_cast<int>(recipe.margin))),
       fallback_steps_(static_cast<float>(fallback_steps)),
       tracks_(products_.size()) {
-  for (std::size_t i = 0; i < products_.size(); ++i) index_[products_[i]] = i;
+  for (std::size_t i = 0; i < products_.size(); ++i) {
+    index_[products_[i]] = i;
+    tracks_[i].state.maxima.resize(most_ * fp8_operands);
+  }
 }
 
 void Fp8History::note(std::size_t product, Fp8Operand operand, float largest) {
@@ -75,8 +78,8 @@ std::vector<Fp8History::Fallback> Fp8History::record(std::span<const double> lar
       has_left = 1;
     }
     std::vector<float>& maxima = track.state.maxima;
-    maxima.insert(maxima.begin(), newest.begin(), newest.end());
-    maxima.resize(std::min(maxima.size(), most_ * fp8_operands));
+    std::copy_backward(maxima.begin(), maxima.end() - fp8_operands, maxima.end());
+    std::ranges::copy(newest, maxima.begin());
     choose_scales(track);
   }
   return leaving;
@@ -84,7 +87,7 @@ std::vector<Fp8History::Fallback> Fp8History::record(std::span<const double> lar
 
 void Fp8History::set_state(std::size_t index, State state) {
   Track& track = tracks_[index];
-  state.maxima.resize(std::min(state.maxima.size(), most_ * fp8_operands));
+  state.maxima.resize(most_ * fp8_operands);
   track.state = std::move(state);
   choose_scales(track);
 }

@@ -66,13 +66,14 @@ class Fp8History {
 
   // What checkpoints keep of a product. At the same address until the next step.
   struct State {
-    // The maxima [steps, operands], the newest step first, at most as many as the recipe says.
+    // The maxima [steps, operands] of as many steps as the recipe says, the newest first; 0 of those that have not
+    // been.
     std::vector<float> maxima;
     // In how many steps in a row, up to the last one, an operand was too large; and 1 where the product has left FP8.
     std::array<float, 2> fallback{};
   };
   const State& state(std::size_t index) const { return tracks_[index].state; }
-  // Of the product with this index. Takes the maxima that the recipe's history has room for.
+  // Of the product with this index. Takes as many maxima as the recipe's history has room for, or fewer.
   void set_state(std::size_t index, State state);
 
  private:

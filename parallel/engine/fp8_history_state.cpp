@@ -57,7 +57,6 @@ void add_fp8_history(std::vector<TensorSlice>& slices, const LocalModel& model) 
   if (history == nullptr || !model.groups().is_first()) return;
   for (std::size_t i = 0; i < history->products().size(); ++i) {
     const Fp8History::State& state = history->state(i);
-    if (state.maxima.empty()) continue;
     const std::string& name = model.graph().parameters[history->products()[i]].name;
     const std::int64_t steps = static_cast<std::int64_t>(state.maxima.size()) / operands;
     add_numbers(slices, name + maxima_suffix, {steps, operands}, state.maxima);

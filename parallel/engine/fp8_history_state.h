@@ -11,9 +11,9 @@ namespace llmtrain {
 
 // Delayed scaling in checkpoints: of each linear layer that multiplies FP8 the maxima of its operands in the steps
 // before, `<name of its first weight>.amax_history` in fp32 [steps, 3]: inputs, weights and gradients of outputs, the
-// newest step first, and `<name>.overflow` in fp32 [2]: in how many steps in a row up to the last one an operand was
-// beyond the range of its scale, and 1 where its products have left FP8. They are of logical tensors, so that any
-// layout reads them.
+// newest step first and 0 for those that have not been, and `<name>.overflow` in fp32 [2]: in how many steps in a row
+// up to the last one an operand was beyond the range of its scale, and 1 where its products have left FP8. They are of
+// logical tensors, so that any layout reads them.
 
 // Appends what the first rank writes for all; the slices point into the model's histories.
 void add_fp8_history(std::vector<TensorSlice>& slices, const LocalModel& model);

@@ -97,7 +97,7 @@ TEST_CASE("a history takes the largest of a step, and nothing of one that is not
   const std::vector<double> found = history.take_largest();
   CHECK(found == std::vector<double>{infinity, 0, 0});
   history.record(found);
-  CHECK(history.state(0).maxima.empty());
+  CHECK(history.state(0).maxima == std::vector<float>(24, 0));
 }
 
 TEST_CASE("a history goes on from a stored one, as far as it has room") {
