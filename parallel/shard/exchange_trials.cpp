@@ -8,9 +8,10 @@
 namespace llmtrain {
 namespace {
 
-constexpr std::size_t uncounted = 1, counted = 5;
-// A method whose least time is this many times that of the fastest one is not tried again.
-constexpr double far_slower = 1.25;
+constexpr std::size_t uncounted = 1, counted = 9;
+
+// A method whose least time is so many times that of the fastest one is not tried again: the less, the more is known.
+constexpr double far_slower(std::size_t turns) { return turns < uncounted + 3 ? 1.25 : 1.1; }
 
 using Times = std::vector<double>;
 
@@ -28,7 +29,8 @@ double median_of(const Times& seconds) {
 void drop_slow(std::vector<std::size_t>& methods, const std::vector<Times>& seconds, std::size_t turns) {
   double fastest = std::numeric_limits<double>::infinity();
   for (const std::size_t method : methods) fastest = std::min(fastest, least_of(seconds[method], turns));
-  std::erase_if(methods, [&](std::size_t method) { return least_of(seconds[method], turns) > far_slower * fastest; });
+  std::erase_if(methods,
+                [&](std::size_t method) { return least_of(seconds[method], turns) > far_slower(turns) * fastest; });
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ void train_steps(ExchangeTuner& tuner, std::int64_t first, std::int64_t end, std
 // Far enough apart that only those of four parts are within a quarter of the fastest.
 double by_parts(std::int64_t, const ExchangeMethod& method) {
   const double distance = method.parts == 4 ? 0 : 1 + static_cast<double>(method.parts);
-  return 1 + distance + (method.all_to_all == AllToAll::linear ? 0.1 : 0);
+  return 1 + distance + (method.all_to_all == AllToAll::linear ? 0.0625 : 0);
 }
 
 }  // namespace
@@ -56,8 +56,8 @@ TEST_CASE("each method is measured in turn, the slow ones twice, and the fastest
   train_steps(tuner, 8, 100, 50, by_parts);
   CHECK((tuner.choose(50) == ExchangeMethod{4, AllToAll::hierarchical}));
   CHECK(tuner.current()[0].is_final);
-  // Two turns of all eight_methods, then four turns of two.
-  CHECK(tuner.trials().size() == 2 * 8 + 4 * 2);
+  // Two turns of all eight, then eight turns of two.
+  CHECK(tuner.trials().size() == 2 * 8 + 8 * 2);
 }
 
 TEST_CASE("neither the first time of a method nor a slow or a fast one among many decides") {
@@ -65,7 +65,7 @@ TEST_CASE("neither the first time of a method nor a slow or a fast one among man
   const auto close = [](const ExchangeMethod& method) {
     return method == ExchangeMethod{1, AllToAll::linear} ? 1.0 : 1.05;
   };
-  train_steps(tuner, 0, 60, 50, [&](std::int64_t step, const ExchangeMethod& method) {
+  train_steps(tuner, 0, 100, 50, [&](std::int64_t step, const ExchangeMethod& method) {
     if (step < 8) return method.parts == 8 ? 0.1 : 9.0;
     if (step == 20) return 0.9 * close(method);
     return step >= 24 && step < 32 ? 5 * close(method) : close(method);
@@ -76,18 +76,18 @@ TEST_CASE("neither the first time of a method nor a slow or a fast one among man
 
 TEST_CASE("of equally fast methods the one with the lower price is kept") {
   ExchangeTuner tuner(two_buckets());
-  train_steps(tuner, 0, 60, 50, [](std::int64_t, const ExchangeMethod&) { return 1.0; });
+  train_steps(tuner, 0, 100, 50, [](std::int64_t, const ExchangeMethod&) { return 1.0; });
   CHECK(tuner.current()[0].is_final);
   CHECK((tuner.choose(50) == eight_methods.front()));
 }
 
 TEST_CASE("buckets are tried on their own, and the last one has all larger micro-batches") {
   ExchangeTuner tuner(two_buckets());
-  train_steps(tuner, 0, 60, 50, by_parts);
+  train_steps(tuner, 0, 100, 50, by_parts);
   CHECK((tuner.choose(99) == ExchangeMethod{4, AllToAll::hierarchical}));
   CHECK((tuner.choose(100) == eight_methods.front()));
   CHECK(tuner.may_relay());
-  train_steps(tuner, 60, 120, 1000, [](std::int64_t, const ExchangeMethod& method) {
+  train_steps(tuner, 100, 200, 1000, [](std::int64_t, const ExchangeMethod& method) {
     return method == ExchangeMethod{1, AllToAll::linear} ? 1.0 : 2.0;
   });
   CHECK((tuner.choose(100) == ExchangeMethod{1, AllToAll::linear}));
@@ -96,7 +96,7 @@ TEST_CASE("buckets are tried on their own, and the last one has all larger micro
 
 TEST_CASE("numbers of rows go directly where no bucket's rows are relayed") {
   ExchangeTuner tuner(two_buckets());
-  train_steps(tuner, 0, 60, 50, [](std::int64_t, const ExchangeMethod& method) {
+  train_steps(tuner, 0, 100, 50, [](std::int64_t, const ExchangeMethod& method) {
     return method == ExchangeMethod{1, AllToAll::linear} ? 1.0 : 2.0;
   });
   CHECK_FALSE(tuner.may_relay());
@@ -109,15 +109,15 @@ TEST_CASE("with its trials a run repeats its exchanges, however long they take n
     if (chosen.empty() || step == static_cast<std::int64_t>(chosen.size())) chosen.push_back(method);
     return by_parts(step, method);
   };
-  train_steps(tuner, 0, 60, 50, record);
-  REQUIRE(chosen.size() == 60);
+  train_steps(tuner, 0, 100, 50, record);
+  REQUIRE(chosen.size() == 100);
   // Another profile may order the methods in another way.
   ExchangeMethods reordered = two_buckets();
   for (auto& methods : reordered.of_buckets) std::reverse(methods.begin(), methods.end());
   for (const std::int64_t first : {0, 5, 17, 30}) {
     ExchangeTuner resumed(first % 2 == 0 ? two_buckets() : reordered);
     resumed.set_trials(tuner.trials());
-    train_steps(resumed, first, 60, 50, [&](std::int64_t step, const ExchangeMethod& method) {
+    train_steps(resumed, first, 100, 50, [&](std::int64_t step, const ExchangeMethod& method) {
       CHECK((method == chosen[static_cast<std::size_t>(step)]));
       return 1.0 / by_parts(step, method);
     });
