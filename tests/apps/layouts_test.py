@@ -167,7 +167,7 @@ SHARED_EXPERT_LAYOUTS = """
 8 expert=2 zero=3 loops=2 shards=4
 8 expert=2 pipeline=2 zero=3 loops=2
 2 expert=2 zero=3 backend=mpi
-4 expert=2 pipeline=2 zero=2 backend=mpi parts=4
+4 expert=2 pipeline=2 zero=2 backend=mpi parts=auto
 """
 
 # Layouts in which sums and messages could occur in a different order the second time.

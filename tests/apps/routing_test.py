@@ -38,6 +38,33 @@ class Routing(TrainingTest):
         (self.folder / "runs/recorded/routing.jsonl").write_text("{}")
         self.refused(65, ["routing.jsonl: line 1"], "run", "recipe.json", *trace)
 
+    def exchange(self, run):
+        return json.loads((self.folder / run / "exchange.json").read_text())
+
+    def test_a_resumed_run_goes_on_with_the_exchanges_that_were_found(self):
+        self.write("recipe.json", self.recipe({
+            "model.moe": {**self.MOE, "every": 1}, "batch.global": 4, "training.steps": 4,
+            "launch": {"ranks": 2, "backend": "local"},
+            "parallel": {"expert": 2, "expert_overlap": "auto", "expert_all_to_all": "auto"}}))
+        self.train("--run-dir", "run")
+        found = self.exchange("run")
+        self.assertEqual([trial["step"] for trial in found["trials"]], [1, 2, 3, 4])
+        # Within a node nothing can be relayed.
+        self.assertEqual({(trial["parts"], trial["all_to_all"]) for trial in found["trials"]},
+                         {(parts, "linear") for parts in (1, 2, 4, 8)})
+        longer = ("--run-dir", "run", "--set", "training.steps=6")
+        resumed = self.run_program("run", "recipe.json", *longer)
+        self.assertEqual(resumed.returncode, 0, resumed.stderr)
+        self.assertIn("experts exchange rows as run/exchange.json says", resumed.stderr)
+        trials = self.exchange("run")["trials"]
+        self.assertEqual(trials[:4], found["trials"])
+        self.assertEqual([trial["step"] for trial in trials], [1, 2, 3, 4, 5, 6])
+        # Another layout's times say nothing.
+        other = self.run_program("run", "recipe.json", "--run-dir", "run", "--set", "training.steps=7", "--set",
+                                 "parallel.zero_stage=1")
+        self.assertIn("run/exchange.json is of another layout", other.stderr)
+        self.assertEqual([trial["step"] for trial in self.exchange("run")["trials"]], [7])
+
     def test_needs_experts(self):
         self.refused(2, ["/log/routing:"], "validate", "recipe.json", "--set", "log.routing=true")
 
