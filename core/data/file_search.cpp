@@ -144,6 +144,14 @@ std::vector<fs::path> matches(const std::string& pattern) {
                                            "hidden ones, '**' matches any number of folders");
 }
 
+// "https://…" and the like, of which a path that has been made absolute keeps "https:" as the name of a folder.
+bool looks_like_address(const std::string& path) {
+  return std::ranges::any_of(fs::path(path), [](const fs::path& part) {
+    const std::string name = part.string();
+    return name.size() > 1 && name.ends_with(':');
+  });
+}
+
 }  // namespace
 
 std::vector<fs::path> find_files(const std::string& path) {
@@ -154,7 +162,9 @@ std::vector<fs::path> find_files(const std::string& path) {
   // A file may have a wildcard in its name: what exists is taken literally.
   if (has_wildcard(path) && !fs::exists(status)) return matches(path);
   if (status.type() == fs::file_type::not_found) {
-    throw Error(ExitCode::missing_input, "'" + path + "': no such file; give a file, a folder or a glob that exists");
+    const char* const instead = looks_like_address(path) ? "download what is at an address, and give that file"
+                                                         : "give a file, a folder or a glob that exists";
+    throw Error(ExitCode::missing_input, "'" + path + "': no such file; " + instead);
   }
   // A pipe or device has no size and could block.
   const std::string reason = failure ? "cannot be opened: " + failure.message() : "is neither a file nor a folder";

@@ -129,6 +129,11 @@ TEST_CASE("A file that does not exist is missing input") {
   }
 }
 
+TEST_CASE("An address is not looked for in vain") {
+  for (const char* const path : {"https://example.org/a.txt", "/recipes/https:/example.org/a.txt", "s3://bucket/a.bin"})
+    require_error(ExitCode::missing_input, {path, "no such file", "download"}, [&] { find_files(path); });
+}
+
 TEST_CASE("A glob without match is missing input") {
   const Tree tree;
   for (const std::string pattern : {"*.csv", "none/*.txt", "**/*.csv", "a.txt/*"}) {
