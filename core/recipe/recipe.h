@@ -351,6 +351,8 @@ struct ClusterRecipe {
   std::int64_t nodes = 1;
   std::optional<std::int64_t> devices_per_node;  // none: auto
   DeviceKind device = DeviceKind::automatic;
+  std::optional<double> price_per_device_hour;  // none: the profile's
+  std::string currency;                         // of the price; empty: not said
 
   bool operator==(const ClusterRecipe&) const = default;
 };

@@ -212,6 +212,27 @@ class Programs(PlanTest):
         self.plan_refused(["mine.json", "/traffic"], GPT3, "--program", "./mine.json")
 
 
+class Price(PlanTest):
+    def test_flag_and_keys_give_one_price(self):
+        plain = self.report(GPT3)["run"]
+        self.assertEqual((plain["price"], plain["currency"]), (None, None))
+        run = self.report(GPT3, "--price", "2.5 EUR")["run"]
+        self.assertAlmostEqual(run["price"], 2.5 * run["device_hours"], places=3)
+        self.assertEqual(run["currency"], "EUR")
+        keys = ("--set", "cluster.price_per_device_hour=2.5", "--set", "cluster.currency=EUR")
+        self.assertEqual(self.report(GPT3, *keys)["run"], run)
+        self.assertIsNone(self.report(GPT3, "--price", "4")["run"]["currency"])
+
+    def test_people_see_it_with_its_currency(self):
+        self.assertRegex(self.plan(GPT3, "--price", "2.5 EUR").stdout, r"device-hours\s+for\s+[\d.]+[kM]\s+EUR")
+        table = self.plan(GPT3, "--target", "90d", "--price", "2.5 EUR").stdout
+        self.assertRegex(table, r"device-hours +price +memory")
+        self.assertRegex(table, r"[\d.]+[kM] EUR ")
+        self.assertNotIn("price", self.plan(GPT3, "--target", "90d").stdout)
+        self.assertIn("price in EUR", self.plan(GPT3, GPT3, "--price", "2.5 EUR", "--set", "batch.global=1024").stdout)
+        self.plan_refused(["/cluster/price_per_device_hour", "a number from 0"], GPT3, "--price", "cheap")
+
+
 class Warnings(PlanTest):
     def warned(self, part, *changes):
         report = self.report(GPT3, *[word for change in changes for word in ("--set", change)])

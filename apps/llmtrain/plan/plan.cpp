@@ -42,7 +42,7 @@ struct PlanOptions {
   std::string other_recipe;
   std::vector<Override> overrides;
   std::optional<std::string> ranks;
-  std::optional<std::string> program;
+  std::optional<std::string> program, price;
   bool search = false;
   std::vector<std::string> sweep;
   std::optional<std::string> target;
@@ -121,11 +121,19 @@ int search(const PlanOptions& options, const Recipe& recipe) {
   return named_with_file(options.recipe, [&] { return show_search(options.recipe, recipe, outputs); });
 }
 
+// "2.5", or "2.5 EUR".
+void add_price(const std::string& price, std::vector<Override>& overrides) {
+  const std::size_t space = price.find(' ');
+  overrides.push_back("cluster.price_per_device_hour=" + price.substr(0, space));
+  if (space != std::string::npos) overrides.push_back("cluster.currency=" + price.substr(space + 1));
+}
+
 int plan(const PlanOptions& options) {
   std::vector<Override> overrides = options.overrides;
   // As overrides: the flags are checked as their keys are, and win over the file.
   if (options.ranks) overrides.push_back("launch.ranks=" + *options.ranks);
   if (options.program) overrides.push_back("cluster.program=" + *options.program);
+  if (options.price) add_price(*options.price, overrides);
   if (!options.other_recipe.empty())
     return show_comparison(options.recipe, options.other_recipe, overrides, options.outputs);
   if (!options.sweep.empty()) return show_sweep(options.recipe, overrides, options.sweep, options.outputs);
@@ -191,6 +199,10 @@ void add_plan(CLI::App& program, Action& action) {
   command->add_option("--ranks", options->ranks, "Devices that train together (launch.ranks)")->type_name("N");
   command->add_option("--program", options->program, "Software whose run is priced (cluster.program)")
       ->type_name("PROGRAM");
+  command
+      ->add_option("--price", options->price,
+                   "Price of a device for an hour, as 2.5 or \"2.5 EUR\" (cluster.price_per_device_hour)")
+      ->type_name("PRICE");
   command->add_flag("--json", options->outputs.json, "Print the whole report as JSON");
   CLI::Option* search = command->add_flag("--search", options->search, "Search layouts for its model and batch");
   command->add_option("--output", options->output, "Output file of the best recipe (default: NAME.best.json)")

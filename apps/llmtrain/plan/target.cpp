@@ -13,6 +13,7 @@
 #include "core/base/error.h"
 #include "core/base/units.h"
 #include "core/json/json_text.h"
+#include "parallel/plan/report/text_layout.h"
 
 namespace llmtrain::app {
 namespace {
@@ -80,14 +81,19 @@ std::vector<Candidate> candidates_of(const std::string& file, const std::vector<
 
 std::string duration_of(const std::optional<double>& seconds) { return seconds ? format_duration(*seconds) : "never"; }
 
+// Only where there is a price.
+std::string price_column(const PlannedRun& run) {
+  return run.price ? fmt::format("  {:>12}", price_text(run)) : std::string();
+}
+
 std::string row(const Candidate& candidate, bool is_answer) {
   const Mesh& mesh = candidate.report.mesh;
   const auto& goodput = candidate.run().goodput;
-  return fmt::format("{} {:>7}  {:>5}  {:>5}  {:>8}  {:>9}  {:>9}  {:>13}  {:>12}  {}\n", is_answer ? '*' : ' ',
+  return fmt::format("{} {:>7}  {:>5}  {:>5}  {:>8}  {:>9}  {:>9}  {:>13}{}  {:>12}  {}\n", is_answer ? '*' : ' ',
                      mesh.world(), candidate.report.recipe.cluster.nodes, mesh.data,
                      format_duration(candidate.report.step.seconds), duration_of(candidate.run().seconds),
                      goodput ? duration_of(goodput->expected_seconds) : "unknown",
-                     format_count(candidate.run().device_hours),
+                     format_count(candidate.run().device_hours), price_column(candidate.run()),
                      format_bytes(static_cast<std::int64_t>(fullest_rank(candidate.report).peak_bytes)),
                      verdict_word(verdict_of(candidate.report)));
 }
@@ -96,8 +102,9 @@ std::string table(const std::vector<Candidate>& candidates, double target, const
   const PlanReport& first = candidates.front().report;
   std::string text = fmt::format("{} on {}: {} steps in {}\n\n", first.recipe.name, first.profile,
                                  first.recipe.training.steps, format_duration(target));
-  text += fmt::format("  {:>7}  {:>5}  {:>5}  {:>8}  {:>9}  {:>9}  {:>13}  {:>12}\n", "devices", "nodes", "data",
-                      "step", "run", "failures", "device-hours", "memory");
+  text += fmt::format("  {:>7}  {:>5}  {:>5}  {:>8}  {:>9}  {:>9}  {:>13}{}  {:>12}\n", "devices", "nodes", "data",
+                      "step", "run", "failures", "device-hours",
+                      first.run.price ? fmt::format("  {:>12}", "price") : std::string(), "memory");
   for (const Candidate& candidate : candidates) text += row(candidate, &candidate == answer);
   if (answer == nullptr)
     return text + "\nNo number of data ranks is enough; change the layout (plan --search) or batch.global.\n";
@@ -114,6 +121,7 @@ Json json_of(const Candidate& candidate, double target) {
           {"run_seconds", report.run.seconds},
           {"expected_seconds", number_or_null(candidate.seconds())},
           {"device_hours", report.run.device_hours},
+          {"price", number_or_null(report.run.price)},
           {"peak_bytes", std::llround(fullest_rank(report).peak_bytes)},
           {"fits", report.fits},
           {"verdict", verdict_word(verdict_of(report))},

@@ -24,6 +24,9 @@ void describe_cluster(KeyVisitor& keys, ClusterRecipe& cluster) {
   keys.automatic_integer({"devices_per_node", "Devices per machine; auto: as many as the profile or this machine has."},
                          cluster.devices_per_node, {1, 1 << 10});
   keys.choice({"device", "Compute device."}, cluster.device, device_words);
+  keys.nullable_number({"price_per_device_hour", "Price of a device for an hour, for plans; null: the profile's."},
+                       cluster.price_per_device_hour, {0, 1e6});
+  keys.text({"currency", "Currency of the price, as plans name it."}, cluster.currency, {TextKind::plain});
 }
 
 void describe_launch(KeyVisitor& keys, LaunchRecipe& launch) {

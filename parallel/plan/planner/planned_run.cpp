@@ -98,7 +98,10 @@ PlannedRun planned_run(const Plan& plan, const ClusterProfile& profile) {
   // Ranks that share a CPU share its price too.
   const double devices = static_cast<double>(plan.layout->mesh().world()) / profile.ranks_per_device;
   run.device_hours = run.seconds / 3600 * devices;
-  if (const auto& price = profile.price_per_device_hour) run.price = *price * run.device_hours;
+  const ClusterRecipe& cluster = plan.layout->recipe().cluster;
+  const auto& price = cluster.price_per_device_hour ? cluster.price_per_device_hour : profile.price_per_device_hour;
+  if (price) run.price = *price * run.device_hours;
+  run.currency = cluster.currency;
   if (const auto& watts = profile.operation.watts_per_device)
     run.energy_kilowatt_hours = *watts * run.device_hours / 1000;
   run.goodput = planned_goodput(plan, profile, run.seconds, devices);

@@ -79,8 +79,10 @@ void write_figures(Writer& page, const PlanReport& first, const PlanReport& seco
   write_number(page, "HFU", before.hfu, after.hfu, Better::more, percent);
   write_number(page, "run", first.run.seconds, second.run.seconds, Better::less, duration_text);
   write_number(page, "device-hours", first.run.device_hours, second.run.device_hours, Better::less, format_count);
-  if (first.run.price && second.run.price)
-    write_number(page, "price", *first.run.price, *second.run.price, Better::less, format_count);
+  const std::string& currency = first.run.currency;
+  if (first.run.price && second.run.price && currency == second.run.currency)
+    write_number(page, currency.empty() ? "price" : "price in " + currency, *first.run.price, *second.run.price,
+                 Better::less, format_count);
 }
 
 void write_step(Writer& page, const PlanReport& first, const PlanReport& second) {

@@ -62,7 +62,8 @@ struct PlannedRun {
   double device_hours = 0;
   std::optional<double> energy_kilowatt_hours;  // of all nodes
   std::optional<PlannedGoodput> goodput;        // none where the profile does not say what it takes
-  std::optional<double> price;  // in the currency of the profile's price_per_device_hour; none if that is null
+  std::optional<double> price;                  // none where neither the recipe nor the profile has one per device
+  std::string currency{};                       // of the price; empty: not said
 };
 
 // One entry per pipeline rank: the ranks of its tensor, context and data groups are identical.

@@ -140,6 +140,7 @@ nlohmann::ordered_json to_json(const PlanReport& report) {
         {"seconds", report.run.seconds},
         {"device_hours", report.run.device_hours},
         {"price", number_or_null(report.run.price)},
+        {"currency", report.run.currency.empty() ? Json(nullptr) : Json(report.run.currency)},
         {"energy_kilowatt_hours", number_or_null(report.run.energy_kilowatt_hours)},
         {"goodput", report.run.goodput ? goodput_json(*report.run.goodput) : Json(nullptr)}}},
       {"ranks", list_json(report.ranks, rank_json)},

@@ -19,9 +19,13 @@ std::string tflops_text(double tflops) {
   return tflops < 999.5 ? fmt::format("{:.3g} TFLOP/s", tflops) : fmt::format("{:.0f} TFLOP/s", tflops);
 }
 
+std::string price_text(const PlannedRun& run) {
+  return format_count(run.price.value()) + (run.currency.empty() ? "" : " " + run.currency);
+}
+
 std::string cost_text(const PlannedRun& run) {
   std::string text = hours_text(run.device_hours);
-  if (run.price) text += fmt::format(" for {}", format_count(*run.price));
+  if (run.price) text += " for " + price_text(run);
   if (run.energy_kilowatt_hours) text += fmt::format(", {} kWh", format_count(*run.energy_kilowatt_hours));
   return text;
 }

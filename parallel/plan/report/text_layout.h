@@ -11,7 +11,10 @@ namespace llmtrain {
 // "143 TFLOP/s", "1013 TFLOP/s": three significant digits, without an exponent.
 std::string tflops_text(double tflops);
 
-// "678.2k device-hours", and their price if the profile states one.
+// "1.2M EUR"; the run has a price.
+std::string price_text(const PlannedRun& run);
+
+// "678.2k device-hours", and their price if there is one.
 std::string cost_text(const PlannedRun& run);
 
 }  // namespace llmtrain

@@ -44,6 +44,7 @@ TEST_CASE("the JSON has every documented field with its type") {
                  "hardware_tflops_per_device", "mfu", "hfu"});
   check_numbers(json, "/run", {"tokens", "seconds", "device_hours"});
   CHECK(at(json, "/run/price").is_null());
+  CHECK(at(json, "/run/currency").is_null());
   check_numbers(json, "/ranks/0", {"rank", "count", "peak_bytes"});
   check_numbers(
       json, "/ranks/15/bytes",
