@@ -48,6 +48,7 @@ class FileWriter {
 
   std::filesystem::path file_;
   int descriptor_ = -1;
+  std::int64_t written_ = 0, sent_ = 0;  // bytes, and those of them whose way to the disk has begun
 };
 
 // A file mapped for reading. The bytes live as long as the object. Throws Error(missing_input) or Error(bad_data).
