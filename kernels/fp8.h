@@ -3,6 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cmath>
+
 namespace llmtrain::kernels {
 
 // FP8 with a scale per tensor (Micikevicius et al., arXiv 2209.05433): value = payload / scale. E4M3 (largest 448) has
@@ -17,6 +19,9 @@ at::ScalarType fp8_type(Fp8Format format);
 
 // The largest |x|, 0 of no elements; NaN where x has one.
 at::Tensor largest_magnitude(const at::Tensor& x);
+
+// The larger of two such, of which a NaN is the largest of all.
+inline double larger_magnitude(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 
 // The largest power of two that keeps `largest` within the format; 1 for 0. NaN where `largest` is not finite: the
 // product then shows that, where a saturated infinity would hide it. fp32, of any shape.

@@ -58,14 +58,15 @@ std::int64_t sum_over(const std::vector<Source>& sources, Count count) {
 
 std::optional<std::int64_t> document_end(const Recipe& recipe) {
   const auto& mask = recipe.data.document_mask;
-  if (!mask || mask->end_of_text) return mask ? mask->end_of_text : std::nullopt;
+  if (!mask) return std::nullopt;
+  if (mask->end_of_text) return mask->end_of_text;
   const auto tokenizer = open_tokenizer(recipe.data.tokenizer, recipe.model.vocab_size);
   const std::vector<TokenId>& end = tokenizer->marks().end;
   if (end.size() == 1) return end.front();
   throw Error(
       ExitCode::bad_data,
-      fmt::format("{}: puts {} at a document's end; data.document_mask.end_of_text must say "
-                  "which token ends one",
+      fmt::format("{}: puts {} at a document's end; data.document_mask.end_of_text must say which token "
+                  "ends one",
                   recipe.data.tokenizer.file, format_number_of(static_cast<std::int64_t>(end.size()), "token")));
 }
 

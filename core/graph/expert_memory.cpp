@@ -69,7 +69,7 @@ WorkingBytes working_bytes(const OperatorWriter& writer, const RowBytes& rows) {
   const bool relays = relays_rows(writer);
   WorkingBytes most = hold(writer, rows, relays, setting.expert_overlap);
   for (const std::int64_t number : parts) {
-    for (const bool relayed : {relays, setting.tried_node_ranks > 1}) {
+    for (const bool relayed : {relays, setting.tries_relays}) {
       const WorkingBytes working = hold(writer, rows, relayed, number);
       most.forward = std::max(most.forward, working.forward);
       most.backward = std::max(most.backward, working.backward);

@@ -31,7 +31,7 @@ struct PassSetting {
   std::int64_t expert_overlap = 1;     // parts into which rows of experts are cut
   bool chooses_exchange = false;       // both of these may change from micro-batch to micro-batch …
   bool tries_overlap = false;          // … to other numbers of parts …
-  std::int64_t tried_node_ranks = 1;   // … and to hierarchical exchanges among so many ranks of a node
+  bool tries_relays = false;           // … and to hierarchical exchanges
   DataType compute = DataType::fp32;
   Fp8Level fp8_level = Fp8Level::off;
   bool agrees_on_scales = true;  // with FP8: ranks that hold parts of an operand agree on its scale before the product

@@ -7,12 +7,6 @@
 #include <utility>
 
 namespace llmtrain {
-namespace {
-
-// NaN is the largest of all.
-float larger(float a, float b) { return std::isnan(a) || a > b ? a : b; }
-
-}  // namespace
 
 Fp8History::Fp8History(std::vector<std::size_t> products, const Fp8ScalingRecipe& recipe, std::int64_t fallback_steps)
     : products_(std::move(products)),
@@ -28,7 +22,7 @@ Fp8History::Fp8History(std::vector<std::size_t> products, const Fp8ScalingRecipe
 
 void Fp8History::note(std::size_t product, Fp8Operand operand, float largest) {
   float& noted = tracks_[index_.at(product)].noted[static_cast<std::size_t>(operand)];
-  noted = larger(noted, largest);
+  noted = static_cast<float>(kernels::larger_magnitude(noted, largest));
 }
 
 float Fp8History::scale(std::size_t product, Fp8Operand operand) const {

@@ -18,9 +18,6 @@ constexpr std::int64_t piece_elements = 16384;
 
 double count(const at::Tensor& mask) { return static_cast<double>(mask.sum().item<std::int64_t>()); }
 
-// NaN is the largest of all.
-double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
-
 // All but the saturated elements; `cast` is what x became.
 Fp8Representation represent(const at::Tensor& x, const at::Tensor& cast, const at::Tensor& scale) {
   const at::Tensor values = x.to(at::kDouble);
@@ -42,7 +39,7 @@ void add(Fp8Representation& to, const Fp8Representation& more) {
   if (more.elements == 0) return;
   to.smallest_scale = to.elements == 0 ? more.smallest_scale : std::min(to.smallest_scale, more.smallest_scale);
   to.largest_scale = std::max(to.largest_scale, more.largest_scale);
-  to.amax = larger(more.amax, to.amax);
+  to.amax = kernels::larger_magnitude(more.amax, to.amax);
   to.elements += more.elements;
   to.saturated += more.saturated;
   to.underflowed += more.underflowed;

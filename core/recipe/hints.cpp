@@ -170,22 +170,26 @@ std::string nearest_key(const std::string& pointer) {
 }
 
 std::string section_meant(const std::string& pointer, const Json& value) {
-  const std::string written = with_first_entries(pointer);
-  if (written == "/data/train" || written == "/data/validation") {
-    if (value.is_string()) return "[{\"path\": " + shown_value(value) + "}]";
-  } else if (section_of(written) == "/data/train" || section_of(written) == "/data/validation") {
-    if (value.is_string()) return "{\"path\": " + shown_value(value) + "}";
-  }
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 4> of_numbers = {
-      {{"/training/learning_rate", "peak"}, {"/batch", "global"}, {"/checkpoint", "every"}, {"/model/moe", "experts"}}};
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 3> of_words = {
-      {{"/precision", "compute"}, {"/training/optimizer", "name"}, {"/pipeline", "schedule"}}};
-  const std::span<const std::pair<std::string_view, std::string_view>> keys =
-      value.is_string() ? std::span(of_words.begin(), of_words.size())
-                        : std::span(of_numbers.begin(), of_numbers.size());
   if (!value.is_string() && !value.is_number()) return "";
-  for (const auto& [section, key] : keys)
-    if (written == section) return append_key(pointer, key);
+  const std::string written = with_first_entries(pointer);
+  for (const std::string_view sources : {"/data/train", "/data/validation"}) {
+    const std::string source = "{\"path\": " + shown_value(value) + "}";
+    if (value.is_string() && written == sources) return "[" + source + "]";
+    if (value.is_string() && section_of(written) == sources) return source;
+  }
+  struct Meant {
+    std::string_view section, key;
+    bool is_word;
+  };
+  static constexpr std::array<Meant, 7> meanings = {{{"/training/learning_rate", "peak", false},
+                                                     {"/batch", "global", false},
+                                                     {"/checkpoint", "every", false},
+                                                     {"/model/moe", "experts", false},
+                                                     {"/precision", "compute", true},
+                                                     {"/training/optimizer", "name", true},
+                                                     {"/pipeline", "schedule", true}}};
+  for (const auto& [section, key, is_word] : meanings)
+    if (written == section && value.is_string() == is_word) return append_key(pointer, key);
   return "";
 }
 

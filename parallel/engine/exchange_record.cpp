@@ -29,7 +29,8 @@ constexpr const char* word_of(AllToAll all_to_all) {
 
 // What times depend on, as far as the recipe says it.
 Json layout_json(const LocalModel& model) {
-  const Json recipe = to_json(model.recipe());
+  Json recipe = to_json(model.recipe());
+  for (const char* const of_plans : {"price_per_device_hour", "currency"}) recipe.at("cluster").erase(of_plans);
   return {{"model", recipe.at("model")},
           {"precision", recipe.at("precision")},
           {"parallel", recipe.at("parallel")},

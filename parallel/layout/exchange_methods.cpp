@@ -21,9 +21,8 @@ std::vector<ExchangeMethod> candidates(const ParallelRecipe& parallel, const Mes
   if (mesh.expert == 1) parts = {1};
   std::vector<AllToAll> exchanges{parallel.expert_all_to_all};
   if (parallel.expert_all_to_all == AllToAll::automatic) {
-    const std::int64_t inside = expert_node_ranks(mesh);
     exchanges = {AllToAll::linear};
-    if (inside > 1 && inside < mesh.expert) exchanges.push_back(AllToAll::hierarchical);
+    if (can_relay_rows(mesh)) exchanges.push_back(AllToAll::hierarchical);
   }
   std::vector<ExchangeMethod> methods;
   for (const std::int64_t number : parts)

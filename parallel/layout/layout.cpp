@@ -53,7 +53,6 @@ Partition Partition::on_mesh(const Recipe& recipe, const Mesh& mesh, std::shared
 PassSetting pass_setting(const Partition& partition, KernelSet kernels) {
   const Recipe& recipe = partition.recipe;
   const ExchangeMethods& exchange = partition.exchange;
-  const bool tries_relays = exchange.are_open() && recipe.parallel.expert_all_to_all == AllToAll::automatic;
   return {.kernels = kernels,
           .batch = recipe.batch.micro,
           .sequence_length = recipe.batch.sequence_length,
@@ -66,7 +65,8 @@ PassSetting pass_setting(const Partition& partition, KernelSet kernels) {
           .expert_overlap = exchange.planned.parts,
           .chooses_exchange = exchange.are_open(),
           .tries_overlap = exchange.are_open() && !recipe.parallel.expert_overlap,
-          .tried_node_ranks = tries_relays ? expert_node_ranks(partition.mesh) : 1,
+          .tries_relays = exchange.are_open() && recipe.parallel.expert_all_to_all == AllToAll::automatic &&
+                          can_relay_rows(partition.mesh),
           .compute = recipe.precision.compute,
           .fp8_level = recipe.precision.fp8_level,
           .attention = attention_method(recipe.model, recipe.kernels.attention),

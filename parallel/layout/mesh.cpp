@@ -112,6 +112,11 @@ std::int64_t expert_node_ranks(const Mesh& mesh) {
   return mesh.devices_per_node % replica == 0 ? std::gcd(mesh.expert, mesh.devices_per_node / replica) : 1;
 }
 
+bool can_relay_rows(const Mesh& mesh) {
+  const std::int64_t inside = expert_node_ranks(mesh);
+  return inside > 1 && inside < mesh.expert;
+}
+
 RankGroup rank_group(const Mesh& mesh, GroupKind kind) { return rank_group(mesh, axes_of(mesh, kind)); }
 
 RankGroup pipeline_neighbours(const Mesh& mesh, std::int64_t pipeline_rank) {

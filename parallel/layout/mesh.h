@@ -60,6 +60,8 @@ struct RankGroup {
 
 // How many consecutive ranks of every expert group share a node: of the numbers that divide the group the largest.
 std::int64_t expert_node_ranks(const Mesh& mesh);
+// Whether hierarchical exchanges between expert ranks differ from linear ones: some share a node, and not all.
+bool can_relay_rows(const Mesh& mesh);
 
 // How the ranks of the mesh split parameters before ZeRO shards them.
 inline ShardDegrees shard_degrees(const Mesh& mesh) { return {mesh.tensor, mesh.expert, mesh.expert_tensor}; }

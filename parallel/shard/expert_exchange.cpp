@@ -55,9 +55,7 @@ std::shared_ptr<const ExpertRanks> make_expert_ranks(Communicator& communicator,
     case AllToAll::hierarchical:
       return hierarchical();
     case AllToAll::automatic: {
-      const std::int64_t inside = expert_node_ranks(mesh);
-      // Within one node, or with one of these ranks on each, both are the same.
-      if (chooser == nullptr || inside == 1 || inside == mesh.expert) return linear();
+      if (chooser == nullptr || !can_relay_rows(mesh)) return linear();
       auto direct = linear();
       return make_chosen_exchange(std::move(direct), hierarchical(), *chooser);
     }

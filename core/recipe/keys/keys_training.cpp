@@ -135,8 +135,7 @@ void describe_data(KeyVisitor& keys, DataRecipe& data) {
                           [&](FineTuningRecipe& fine_tuning) { describe_fine_tuning(keys, fine_tuning); });
     keys.optional_section({"document_mask",
                            "Attention and positions stay within each document of a sequence of text or token files; "
-                           "null: they reach over "
-                           "the ends of documents."},
+                           "null: they reach over the ends of documents."},
                           data.document_mask, [&](DocumentMaskRecipe& mask) {
                             keys.automatic_integer(
                                 {"end_of_text", "Id of the token that ends a document; auto: the tokenizer's."},

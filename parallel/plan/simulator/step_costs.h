@@ -99,8 +99,8 @@ struct StageMemory {
   double unreduced_gradients = 0;
   // From the first Backward to ReduceGradients or the optimizer step, whichever makes FP8 of them: category gradients.
   double accumulated_gradients = 0;
-  bool accumulates_step =
-      false;                  // these are of all micro-batches: until the optimizer step, whatever is reduced before
+  // Those are of all micro-batches: until the optimizer step, whatever is reduced before.
+  bool accumulates_step = false;
   double cast_gradients = 0;  // the FP8 ones of these, from then to the end of the reduction (ZeRO-2 and -3)
   // The shard that the second and later reductions of a step receive before it is added to the first one's:
   // ReduceGradients to the end of the reduction, like unreduced_gradients (ZeRO-2 and -3): category gradients.

@@ -344,6 +344,13 @@ TEST_CASE("with the record of a run a resumed one repeats its exchanges bit by b
     CHECK(exchange_record(trainer.model()) == record);
   });
   CHECK(repeated == losses);
+  // What a device costs says nothing of its time.
+  const Recipe priced = setting.recipe(dropless + open + Overrides{"cluster.price_per_device_hour=2.5"});
+  LocalWorld(4).run([&](Communicator& communicator) {
+    Trainer trainer(layout_of(priced, communicator.size()), communicator, at::kCPU);
+    const bool is_used = use_exchange_record(trainer.model(), record);
+    if (communicator.rank() == 0) CHECK(is_used);
+  });
   const Recipe other = setting.recipe(dropless + open + Overrides{"batch.micro=2"});
   LocalWorld(4).run([&](Communicator& communicator) {
     Trainer trainer(layout_of(other, communicator.size()), communicator, at::kCPU);
