@@ -6,13 +6,16 @@
 #include <ATen/ops/amax.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "kernels/vector/fp8.h"
@@ -27,6 +30,24 @@ constexpr std::int64_t casts_per_thread = 16384;
 // Scales beyond 2^±100 could push the smallest or the largest payload out of fp32's range when it is widened.
 constexpr int largest_exponent = 100;
 
+// most = max(most, bits). Maxima do not depend on the order of the threads.
+void raise_to(std::atomic<std::uint32_t>& most, std::uint32_t bits) {
+  std::uint32_t known = most.load();
+  while (known < bits && !most.compare_exchange_weak(known, bits)) {
+  }
+}
+
+bool is_cast_array(const at::Tensor& x) {
+  return is_vector_array(x) || (x.device().is_cpu() && x.scalar_type() == at::kHalf && x.is_contiguous());
+}
+
+// Calls `body.template operator()<Element>()` for the element type of x, which is_cast_array().
+template <class Body>
+decltype(auto) with_cast_element_of(const at::Tensor& x, Body body) {
+  if (x.scalar_type() == at::kHalf) return body.template operator()<vector::Half>();
+  return with_element_of(x, body);
+}
+
 template <class Element>
 vector::Fp8Kernels<Element> fp8_loops() {
   return vector::at_level([]<int level> { return vector::fp8_kernels_for<level, Element>(); });
@@ -37,36 +58,63 @@ vector::Fp8Casts<Element> casts_of(Fp8Format format) {
   return format == Fp8Format::e4m3 ? fp8_loops<Element>().e4m3 : fp8_loops<Element>().e5m2;
 }
 
-template <class Element>
-at::Tensor vector_largest(const at::Tensor& x) {
-  const std::int64_t n = x.numel(), pieces = (n + casts_per_thread - 1) / casts_per_thread;
-  std::vector<std::uint32_t> bits(static_cast<std::size_t>(pieces));
-  const auto kernel = fp8_loops<Element>().largest;
-  at::parallel_for(0, pieces, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t first = i * casts_per_thread;
-      bits[static_cast<std::size_t>(i)] = kernel(elements<Element>(x) + first, std::min(casts_per_thread, n - first));
+// Calls body(row, first element, elements) for parts of the rows of x, which has n of them, in several threads.
+template <class Body>
+void over_rows(const at::Tensor& x, std::int64_t n, Body body) {
+  if (x.numel() == 0) return;
+  const std::int64_t width = x.numel() / n;
+  at::parallel_for(0, x.numel(), casts_per_thread, [&](std::int64_t begin, std::int64_t end) {
+    while (begin < end) {
+      const std::int64_t row = begin / width, stop = std::min(end, (row + 1) * width);
+      body(row, begin, stop - begin);
+      begin = stop;
     }
   });
-  at::Tensor largest = at::zeros({1}, at::kFloat);
-  if (!bits.empty()) *largest.mutable_data_ptr<float>() = std::bit_cast<float>(std::ranges::max(bits));
+}
+
+// The largest of the bits that body(scale, first element, elements) returns, as a number: fp32 [1].
+template <class Body>
+at::Tensor largest_over(const at::Tensor& x, const at::Tensor& scale, Body body) {
+  std::atomic<std::uint32_t> most = 0;
+  const auto* scales = scale.const_data_ptr<float>();
+  over_rows(x, scale.numel(),
+            [&](std::int64_t row, std::int64_t first, std::int64_t n) { raise_to(most, body(scales[row], first, n)); });
+  return at::full({1}, std::bit_cast<float>(most.load()), at::kFloat);
+}
+
+template <class Element>
+at::Tensor vector_largest(const at::Tensor& x, std::int64_t rows) {
+  std::vector<std::atomic<std::uint32_t>> bits(static_cast<std::size_t>(rows));
+  const auto kernel = fp8_loops<Element>().largest;
+  over_rows(x, rows, [&](std::int64_t row, std::int64_t first, std::int64_t n) {
+    raise_to(bits[static_cast<std::size_t>(row)], kernel(elements<Element>(x) + first, n));
+  });
+  at::Tensor largest = at::empty({rows}, at::kFloat);
+  std::ranges::transform(bits, largest.mutable_data_ptr<float>(),
+                         [](const auto& each) { return std::bit_cast<float>(each.load()); });
   return largest;
 }
 
-template <class Body>
-void over_elements(const at::Tensor& x, Body body) {
-  at::parallel_for(0, x.numel(), casts_per_thread,
-                   [&](std::int64_t begin, std::int64_t end) { body(begin, end - begin); });
+at::Tensor vector_cast(const at::Tensor& x, const at::Tensor& scale, Fp8Format format, const at::Tensor& payload) {
+  return with_cast_element_of(x, [&]<class Element> {
+    const auto* values = elements<Element>(x);
+    auto* bytes = static_cast<std::uint8_t*>(payload.data_ptr());
+    return largest_over(x, scale,
+                        [=, kernel = casts_of<Element>(format).cast](float factor, std::int64_t first, std::int64_t n) {
+                          return kernel(values + first, factor, bytes + first, n);
+                        });
+  });
 }
 
 // `rounded` may be x.
-void vector_round(const at::Tensor& x, const at::Tensor& scale, Fp8Format format, const at::Tensor& rounded) {
-  with_element_of(x, [&]<class Element> {
+at::Tensor vector_round(const at::Tensor& x, const at::Tensor& scale, Fp8Format format, const at::Tensor& rounded) {
+  return with_cast_element_of(x, [&]<class Element> {
     const auto* values = elements<Element>(x);
     auto* results = mutable_elements<Element>(rounded);
-    over_elements(
-        x, [&, kernel = casts_of<Element>(format).round, factor = *scale.const_data_ptr<float>()](
-               std::int64_t first, std::int64_t n) { kernel(values + first, factor, 1 / factor, results + first, n); });
+    return largest_over(
+        x, scale, [=, kernel = casts_of<Element>(format).round](float factor, std::int64_t first, std::int64_t n) {
+          return kernel(values + first, factor, 1 / factor, results + first, n);
+        });
   });
 }
 
@@ -80,9 +128,15 @@ at::Tensor as_payload(const at::Tensor& scaled, Fp8Format format) {
 at::ScalarType fp8_type(Fp8Format format) { return format == Fp8Format::e4m3 ? at::kFloat8_e4m3fn : at::kFloat8_e5m2; }
 
 at::Tensor largest_magnitude(const at::Tensor& x) {
-  if (is_vector_array(x)) return with_element_of(x, [&]<class Element> { return vector_largest<Element>(x); });
+  if (is_cast_array(x)) return with_cast_element_of(x, [&]<class Element> { return vector_largest<Element>(x, 1); });
   if (x.numel() == 0) return at::zeros({1}, x.options().dtype(at::kFloat));
   return at::amax(x.abs()).to(at::kFloat).view({1});
+}
+
+at::Tensor largest_row_magnitudes(const at::Tensor& x) {
+  const std::int64_t rows = x.size(0);
+  if (!is_cast_array(x)) return at::amax(x.abs(), 1, true).to(at::kFloat);
+  return with_cast_element_of(x, [&]<class Element> { return vector_largest<Element>(x, rows); }).view({rows, 1});
 }
 
 // 448 is 1.75 · 2⁸ and 57,344 is 1.75 · 2¹⁵: with largest = m · 2ᵉ, 1 ≤ m < 2, the quotient's exponent is 8 − e, or one
@@ -104,16 +158,16 @@ at::Tensor fp8_scale(const at::Tensor& largest, Fp8Format format) {
   return scales.to(largest.device());
 }
 
-at::Tensor cast_to_fp8(const at::Tensor& x, const at::Tensor& scale, Fp8Format format) {
-  if (!is_vector_array(x)) return as_payload(x.mul(scale), format);
+MeasuredFp8 cast_and_measure(const at::Tensor& x, const at::Tensor& scale, Fp8Format format) {
+  if (!is_cast_array(x)) return {as_payload(x.mul(scale), format), largest_magnitude(x)};
   at::Tensor payload = at::empty(x.sizes(), x.options().dtype(fp8_type(format)));
-  with_element_of(x, [&]<class Element> {
-    const auto* values = elements<Element>(x);
-    auto* bytes = static_cast<std::uint8_t*>(payload.data_ptr());
-    over_elements(x, [&, kernel = casts_of<Element>(format).cast, factor = *scale.const_data_ptr<float>()](
-                         std::int64_t first, std::int64_t n) { kernel(values + first, factor, bytes + first, n); });
-  });
-  return payload;
+  at::Tensor largest = vector_cast(x, scale, format, payload);
+  return {std::move(payload), std::move(largest)};
+}
+
+at::Tensor cast_to_fp8(const at::Tensor& x, const at::Tensor& scale, Fp8Format format) {
+  if (!is_cast_array(x)) return as_payload(x.mul(scale), format);
+  return cast_and_measure(x, scale, format).values;
 }
 
 at::Tensor widen_fp8(const at::Tensor& payload, const at::Tensor& scale, at::ScalarType type) {
@@ -124,29 +178,47 @@ at::Tensor widen_fp8(const at::Tensor& payload, const at::Tensor& scale, at::Sca
 
 void widen_fp8_into(const at::Tensor& payload, const at::Tensor& scale, const at::Tensor& x) {
   // The scale is a power of two: its reciprocal and the products with it are exact.
-  if (!is_vector_array(x) || !payload.is_contiguous()) {
+  if (!is_cast_array(x) || !payload.is_contiguous()) {
     x.copy_(payload.to(at::kFloat).div(scale));
     return;
   }
   const Fp8Format format = payload.scalar_type() == at::kFloat8_e4m3fn ? Fp8Format::e4m3 : Fp8Format::e5m2;
-  with_element_of(x, [&]<class Element> {
+  with_cast_element_of(x, [&]<class Element> {
     const auto* bytes = static_cast<const std::uint8_t*>(payload.const_data_ptr());
+    const auto* scales = scale.const_data_ptr<float>();
     auto* values = mutable_elements<Element>(x);
-    over_elements(x, [&, kernel = casts_of<Element>(format).widen, factor = 1 / *scale.const_data_ptr<float>()](
-                         std::int64_t first, std::int64_t n) { kernel(bytes + first, factor, values + first, n); });
+    const auto kernel = casts_of<Element>(format).widen;
+    over_rows(x, scale.numel(), [=](std::int64_t row, std::int64_t first, std::int64_t n) {
+      kernel(bytes + first, 1 / scales[row], values + first, n);
+    });
   });
 }
 
-void round_to_fp8_(const at::Tensor& x, const at::Tensor& scale, Fp8Format format) {
-  if (is_vector_array(x)) return vector_round(x, scale, format, x);
+at::Tensor round_and_measure_(const at::Tensor& x, const at::Tensor& scale, Fp8Format format) {
+  if (is_cast_array(x)) return vector_round(x, scale, format, x);
+  at::Tensor largest = largest_magnitude(x);
   x.copy_(widen_fp8(cast_to_fp8(x, scale, format), scale, x.scalar_type()));
+  return largest;
+}
+
+MeasuredFp8 round_and_measure(const at::Tensor& x, const at::Tensor& scale, Fp8Format format) {
+  at::Tensor rounded = is_cast_array(x) ? at::empty_like(x) : x.clone();
+  at::Tensor largest =
+      is_cast_array(x) ? vector_round(x, scale, format, rounded) : round_and_measure_(rounded, scale, format);
+  return {std::move(rounded), std::move(largest)};
+}
+
+void round_to_fp8_(const at::Tensor& x, const at::Tensor& scale, Fp8Format format) {
+  if (is_cast_array(x)) {
+    vector_round(x, scale, format, x);
+  } else {
+    x.copy_(widen_fp8(cast_to_fp8(x, scale, format), scale, x.scalar_type()));
+  }
 }
 
 at::Tensor round_to_fp8(const at::Tensor& x, const at::Tensor& scale, Fp8Format format) {
-  if (!is_vector_array(x)) return widen_fp8(cast_to_fp8(x, scale, format), scale, x.scalar_type());
-  at::Tensor rounded = at::empty_like(x);
-  vector_round(x, scale, format, rounded);
-  return rounded;
+  if (!is_cast_array(x)) return widen_fp8(cast_to_fp8(x, scale, format), scale, x.scalar_type());
+  return round_and_measure(x, scale, format).values;
 }
 
 }  // namespace llmtrain::kernels

@@ -11,14 +11,17 @@ namespace llmtrain::kernels {
 // the precision that weights and activations need, E5M2 (largest 57,344) the range that gradients need (section 3.2
 // there). Scales are powers of two, so that they round nothing and two ranks' scales differ only in what underflows.
 //
-// x is contiguous, in fp32 or bf16 on the CPU (vectorised), in any floating type elsewhere. Scales and maxima are fp32
-// [1] on x's device. Blocking on the CPU; ordered on the current stream on a GPU.
+// x is contiguous, in fp32, bf16 or fp16 on the CPU (vectorised), in any floating type elsewhere. Scales are fp32 [1]
+// on x's device, or [rows, 1] where each row of a matrix x has one. Blocking on the CPU; ordered on the current stream
+// on a GPU.
 enum class Fp8Format { e4m3, e5m2 };
 
 at::ScalarType fp8_type(Fp8Format format);
 
-// The largest |x|, 0 of no elements; NaN where x has one.
+// The largest |x|, 0 of no elements; NaN where x has one. fp32 [1] on x's device.
 at::Tensor largest_magnitude(const at::Tensor& x);
+// The same of each row of a matrix, [rows, 1].
+at::Tensor largest_row_magnitudes(const at::Tensor& x);
 
 // The larger of two such, of which a NaN is the largest of all.
 inline double larger_magnitude(double a, double b) { return std::isnan(a) || a > b ? a : b; }
@@ -40,5 +43,15 @@ void widen_fp8_into(const at::Tensor& payload, const at::Tensor& scale, const at
 at::Tensor round_to_fp8(const at::Tensor& x, const at::Tensor& scale, Fp8Format format);
 // The same in place.
 void round_to_fp8_(const at::Tensor& x, const at::Tensor& scale, Fp8Format format);
+
+// Where the scale does not follow from x, a cast also finds x's largest magnitude, on the CPU in the same pass.
+struct MeasuredFp8 {
+  at::Tensor values;
+  at::Tensor largest;  // largest_magnitude(x)
+};
+MeasuredFp8 cast_and_measure(const at::Tensor& x, const at::Tensor& scale, Fp8Format format);
+MeasuredFp8 round_and_measure(const at::Tensor& x, const at::Tensor& scale, Fp8Format format);
+// In place; returns what was the largest magnitude.
+at::Tensor round_and_measure_(const at::Tensor& x, const at::Tensor& scale, Fp8Format format);
 
 }  // namespace llmtrain::kernels

@@ -7,6 +7,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/logspace.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/nextafter.h>
 #include <ATen/ops/randn.h>
@@ -17,6 +18,7 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 
 #include "kernels/gemm.h"
@@ -63,13 +65,21 @@ void check_same_payload(const at::Tensor& got, const at::Tensor& expected) {
   CHECK(at::equal(got_bytes.masked_fill(is_nan, 0), expected_bytes.masked_fill(is_nan, 0)));
 }
 
+// With the loops of one instruction-set level; checks what they say of the largest magnitude, too.
 template <int level, class Element>
 at::Tensor cast_at_level(const at::Tensor& x, float scale, Fp8Format format) {
   const auto kernels = vector::fp8_kernels_for<level, Element>();
-  at::Tensor payload = at::zeros_like(x, x.options().dtype(fp8_type(format)));
-  (format == Fp8Format::e4m3 ? kernels.e4m3 : kernels.e5m2)
-      .cast(static_cast<const Element*>(x.const_data_ptr()), scale, static_cast<std::uint8_t*>(payload.data_ptr()),
-            x.numel());
+  const auto casts = format == Fp8Format::e4m3 ? kernels.e4m3 : kernels.e5m2;
+  const auto* values = static_cast<const Element*>(x.const_data_ptr());
+  at::Tensor payload = at::zeros_like(x, x.options().dtype(fp8_type(format))), rounded = x.clone();
+  const std::uint32_t largest = casts.cast(values, scale, static_cast<std::uint8_t*>(payload.data_ptr()), x.numel());
+  auto* in_place = static_cast<Element*>(rounded.mutable_data_ptr());
+  CHECK(casts.round(in_place, scale, 1 / scale, in_place, x.numel()) == largest);
+  CHECK(kernels.largest(values, x.numel()) == largest);
+  const at::Tensor is_number = payload.to(at::kFloat).isnan().logical_not();
+  CHECK(at::equal(rounded.masked_select(is_number).to(at::kDouble),
+                  (payload.to(at::kDouble) / scale).to(x.scalar_type()).masked_select(is_number).to(at::kDouble)));
+  CHECK(at::equal(rounded.isnan(), is_number.logical_not()));
   return payload;
 }
 
@@ -80,10 +90,13 @@ TEST_CASE("a cast to FP8 is PyTorch's of the saturated number, for every pattern
   check_same_payload(cast_to_fp8(x, one, format), expected_payload(x, format));
   check_same_payload(cast_to_fp8(bf16, one, format), expected_payload(bf16, format));
   check_same_payload(cast_to_fp8(fp16, one, format), expected_payload(fp16, format));
-  check_same_payload(cast_to_fp8(fp16.to(at::kFloat), one, format), expected_payload(fp16, format));
   at_every_level([&]<int level> {
     check_same_payload(cast_at_level<level, float>(x, 1, format), expected_payload(x, format));
     check_same_payload(cast_at_level<level, std::uint16_t>(bf16, 1, format), expected_payload(bf16, format));
+    check_same_payload(cast_at_level<level, vector::Half>(fp16, 1, format), expected_payload(fp16, format));
+    const auto scaled = [](const at::Tensor& values) { return values.to(at::kFloat) * 0.25; };
+    check_same_payload(cast_at_level<level, float>(x, 0.25, format), expected_payload(scaled(x), format));
+    check_same_payload(cast_at_level<level, vector::Half>(fp16, 0.25, format), expected_payload(scaled(fp16), format));
   });
 }
 
@@ -124,6 +137,26 @@ TEST_CASE("the largest magnitude is exact, and NaN wins") {
   x[n - 1] = not_a_number;
   CHECK(std::isnan(largest_magnitude(x).item<float>()));
   CHECK(largest_magnitude(x.narrow(0, 0, 0)).item<float>() == 0);
+}
+
+TEST_CASE("a cast finds the largest magnitude in the same pass, and rows have scales of their own") {
+  const auto format = GENERATE(Fp8Format::e4m3, Fp8Format::e5m2);
+  const auto type = GENERATE(at::kFloat, at::kBFloat16, at::kHalf, at::kDouble);
+  const at::Tensor x = (at::randn({37, 1001}) * at::logspace(-2, 2, 37, 2).view({37, 1})).to(type);
+  const at::Tensor one = one_number(4);
+  const MeasuredFp8 cast = cast_and_measure(x, one, format), rounded = round_and_measure(x, one, format);
+  check_same_payload(cast.values, cast_to_fp8(x, one, format));
+  CHECK(at::equal(rounded.values, round_to_fp8(x, one, format)));
+  for (const at::Tensor& largest : {cast.largest, rounded.largest, round_and_measure_(x.clone(), one, format)})
+    CHECK(at::equal(largest, largest_magnitude(x)));
+  const at::Tensor rows = largest_row_magnitudes(x), scales = fp8_scale(rows, format);
+  const at::Tensor payload = cast_to_fp8(x, scales, format), wide = widen_fp8(payload, scales, type);
+  CHECK(at::equal(round_to_fp8(x, scales, format), wide));
+  for (std::int64_t i = 0; i < x.size(0); ++i) {
+    CHECK(at::equal(rows[i], largest_magnitude(x[i])));
+    check_same_payload(payload[i], cast_to_fp8(x[i], scales[i], format));
+    CHECK(at::equal(wide[i], widen_fp8(payload[i], scales[i], type)));
+  }
 }
 
 TEST_CASE("a scale is the largest power of two with which the maximum fits") {

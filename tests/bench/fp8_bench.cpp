@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Casts to FP8 (kernels/fp8.h) compared with a copy that moves as many bytes and with LibTorch's chain of operators:
+// fp8_bench [ELEMENTS]. Delayed scaling knows the scale and needs one pass, current scaling a pass for the largest
+// magnitude before it.
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/amax.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/randn.h>
+
+#include <malloc.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "kernels/fp8.h"
+
+using namespace llmtrain;
+
+namespace {
+
+constexpr int rounds = 21;
+
+double median(std::vector<double> seconds) {
+  std::sort(seconds.begin(), seconds.end());
+  return seconds[seconds.size() / 2];
+}
+
+// Medians of the seconds that each takes. They take turns, so that slow phases of the machine meet all of them.
+std::vector<double> compare(const std::vector<std::function<void()>>& works) {
+  std::vector<std::vector<double>> seconds(works.size());
+  for (int round = 0; round <= rounds; ++round)
+    for (std::size_t i = 0; i < works.size(); ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      works[i]();
+      const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+      if (round > 0) seconds[i].push_back(taken.count());  // the first one warms up
+    }
+  std::vector<double> medians;
+  for (const std::vector<double>& each : seconds) medians.push_back(median(each));
+  return medians;
+}
+
+void show(const char* name, const at::Tensor& x, kernels::Fp8Format format) {
+  const at::Tensor scale = kernels::fp8_scale(kernels::largest_magnitude(x), format);
+  const at::Tensor payload = kernels::cast_to_fp8(x, scale, format);
+  const double most = kernels::largest_of(format);
+  // A copy reads and writes as many bytes; a cast reads an element and writes one byte.
+  const std::int64_t copied = x.numel() * (x.element_size() + 1) / 2;
+  const at::Tensor from = at::full({copied}, 1, at::kByte), to = at::full({copied}, 1, at::kByte);
+  at::Tensor result;
+  const std::vector<double> seconds = compare({
+      [&] { to.copy_(from); },
+      [&] { result = kernels::largest_magnitude(x); },
+      [&] { result = kernels::cast_and_measure(x, scale, format).values; },
+      [&] { result = kernels::round_to_fp8(x, scale, format); },
+      [&] { result = kernels::widen_fp8(payload, scale, x.scalar_type()); },
+      [&] { result = at::amax(x.abs()); },
+      [&] { result = x.mul(scale).clamp(-most, most).to(kernels::fp8_type(format)); },
+      [&] { result = payload.to(x.scalar_type()).div(scale); },
+  });
+  std::printf("%-12s %9.0f µs", name, 1e6 * seconds[0]);
+  for (std::size_t i = 1; i < seconds.size(); ++i) std::printf(" %8.2f", seconds[i] / seconds[0]);
+  std::printf("\n");
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  // As training does: large tensors would otherwise be cleared by the system at every use.
+  ::mallopt(M_MMAP_MAX, 0);
+  ::mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+  const std::int64_t elements = count > 1 ? std::atoll(words[1]) : std::int64_t{1} << 24;
+  std::printf("%lld elements, %d threads; times of a copy of as many bytes, and of others relative to it\n",
+              static_cast<long long>(elements), at::get_num_threads());
+  std::printf("%-12s %12s %8s %8s %8s %8s %8s %8s %8s\n", "", "copy", "amax", "cast", "round", "widen", "(amax)",
+              "(cast)", "(widen)");
+  const at::Tensor x = at::randn({elements});
+  for (const auto& [type, name] : {std::pair{at::kFloat, "fp32"}, {at::kBFloat16, "bf16"}, {at::kHalf, "fp16"}}) {
+    show((std::string(name) + " E4M3").c_str(), x.to(type), kernels::Fp8Format::e4m3);
+    show((std::string(name) + " E5M2").c_str(), x.to(type), kernels::Fp8Format::e5m2);
+  }
+  return 0;
+}
