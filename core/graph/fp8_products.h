@@ -8,6 +8,10 @@
 
 namespace llmtrain {
 
+// What the products of a linear layer cast to FP8.
+enum class Fp8Operand { input, weight, output_gradient };
+constexpr std::size_t fp8_operands = 3;
+
 // The linear layers that multiply FP8 at FP8 levels, each by the index of its first weight, in the order of the graph:
 // query of query, key and value, and gate of gate and up stand for all that are multiplied as one matrix. Without
 // those of experts, whose operands are scaled row by row.

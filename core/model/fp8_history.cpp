@@ -10,14 +10,10 @@ namespace llmtrain {
 
 Fp8History::Fp8History(std::vector<std::size_t> products, const Fp8ScalingRecipe& recipe, std::int64_t fallback_steps)
     : products_(std::move(products)),
-      most_(static_cast<std::size_t>(recipe.history_steps)),
       margin_(std::ldexp(1.0F, -static_cast<int>(recipe.margin))),
       fallback_steps_(static_cast<float>(fallback_steps)),
-      tracks_(products_.size()) {
-  for (std::size_t i = 0; i < products_.size(); ++i) {
-    index_[products_[i]] = i;
-    tracks_[i].state.maxima.resize(most_ * fp8_operands);
-  }
+      tracks_(products_.size(), Track{MaximaWindow(static_cast<std::size_t>(recipe.history_steps), fp8_operands)}) {
+  for (std::size_t i = 0; i < products_.size(); ++i) index_[products_[i]] = i;
 }
 
 void Fp8History::note(std::size_t product, Fp8Operand operand, float largest) {
@@ -29,9 +25,7 @@ float Fp8History::scale(std::size_t product, Fp8Operand operand) const {
   return tracks_[index_.at(product)].scales[static_cast<std::size_t>(operand)];
 }
 
-bool Fp8History::has_fallen_back(std::size_t product) const {
-  return tracks_[index_.at(product)].state.fallback[1] == 1;
-}
+bool Fp8History::has_fallen_back(std::size_t product) const { return tracks_[index_.at(product)].fallback[1] == 1; }
 
 std::vector<double> Fp8History::take_largest() {
   std::vector<double> largest;
@@ -61,7 +55,7 @@ std::vector<Fp8History::Fallback> Fp8History::record(std::span<const double> lar
   std::vector<Fallback> leaving;
   for (std::size_t i = 0; i < tracks_.size(); ++i) {
     Track& track = tracks_[i];
-    auto& [overflowing_steps, has_left] = track.state.fallback;
+    auto& [overflowing_steps, has_left] = track.fallback;
     if (has_left == 1) continue;
     const auto newest = largest.subspan(i * fp8_operands, fp8_operands);
     auto worst = overflow(track, newest);
@@ -71,26 +65,24 @@ std::vector<Fp8History::Fallback> Fp8History::record(std::span<const double> lar
       leaving.push_back(*worst);
       has_left = 1;
     }
-    std::vector<float>& maxima = track.state.maxima;
-    std::copy_backward(maxima.begin(), maxima.end() - fp8_operands, maxima.end());
-    std::ranges::copy(newest, maxima.begin());
+    Numbers row{};
+    std::ranges::transform(newest, row.begin(), [](double each) { return static_cast<float>(each); });
+    track.maxima.push(row);
     choose_scales(track);
   }
   return leaving;
 }
 
-void Fp8History::set_state(std::size_t index, State state) {
+void Fp8History::set_state(std::size_t index, const State& state) {
   Track& track = tracks_[index];
-  state.maxima.resize(most_ * fp8_operands);
-  track.state = std::move(state);
+  track.maxima.assign(state.maxima);
+  track.fallback = state.fallback;
   choose_scales(track);
 }
 
 void Fp8History::choose_scales(Track& track) const {
-  const std::vector<float>& maxima = track.state.maxima;
   for (std::size_t operand = 0; operand < fp8_operands; ++operand) {
-    float largest = 0;
-    for (std::size_t i = operand; i < maxima.size(); i += fp8_operands) largest = std::max(largest, maxima[i]);
+    const float largest = track.maxima.largest(operand);
     const float scale = largest > 0 ? kernels::fp8_scale(largest, fp8_format(static_cast<Fp8Operand>(operand))) : 0;
     track.scales[operand] = scale * margin_;
   }

@@ -9,14 +9,12 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/graph/fp8_products.h"
+#include "core/model/maxima_window.h"
 #include "core/recipe/recipe.h"
 #include "kernels/fp8.h"
 
 namespace llmtrain {
-
-// What the products of a linear layer cast to FP8.
-enum class Fp8Operand { input, weight, output_gradient };
-constexpr std::size_t fp8_operands = 3;
 
 constexpr kernels::Fp8Format fp8_format(Fp8Operand operand) {
   return operand == Fp8Operand::output_gradient ? kernels::Fp8Format::e5m2 : kernels::Fp8Format::e4m3;
@@ -47,8 +45,6 @@ class Fp8History {
   Fp8History(std::vector<std::size_t> products, const Fp8ScalingRecipe& recipe, std::int64_t fallback_steps = 0);
 
   const std::vector<std::size_t>& products() const { return products_; }
-  // How many numbers a step of a recipe's graph has: one per operand of each product.
-  std::size_t numbers() const { return products_.size() * fp8_operands; }
 
   // In a step: notes an operand's largest magnitude in a pass, which may be not finite.
   void note(std::size_t product, Fp8Operand operand, float largest);
@@ -64,22 +60,27 @@ class Fp8History {
   // is not finite, the step leaves no trace.
   std::vector<Fallback> record(std::span<const double> largest);
 
-  // What checkpoints keep of a product. At the same address until the next step.
-  struct State {
+  // What checkpoints keep of a product: its index among all. At the same address until the next step.
+  struct StateView {
     // The maxima [steps, operands] of as many steps as the recipe says, the newest first; 0 of those that have not
     // been.
-    std::vector<float> maxima;
+    std::span<const float> maxima;
     // In how many steps in a row, up to the last one, an operand was too large; and 1 where the product has left FP8.
+    std::span<const float, 2> fallback;
+  };
+  StateView state(std::size_t index) const { return {tracks_[index].maxima.newest_first(), tracks_[index].fallback}; }
+  // Takes as many maxima as the recipe's history has room for, or fewer.
+  struct State {
+    std::vector<float> maxima;
     std::array<float, 2> fallback{};
   };
-  const State& state(std::size_t index) const { return tracks_[index].state; }
-  // Of the product with this index. Takes as many maxima as the recipe's history has room for, or fewer.
-  void set_state(std::size_t index, State state);
+  void set_state(std::size_t index, const State& state);
 
  private:
   using Numbers = std::array<float, fp8_operands>;
   struct Track {
-    State state;
+    MaximaWindow maxima;
+    std::array<float, 2> fallback{};
     Numbers noted{};   // in this step, on this rank
     Numbers scales{};  // of this step
   };
@@ -89,8 +90,7 @@ class Fp8History {
   static std::optional<Fallback> overflow(const Track& track, std::span<const double> newest);
 
   std::vector<std::size_t> products_;
-  std::size_t most_;  // steps in a history
-  float margin_;      // a factor of scales
+  float margin_;  // a factor of scales
   float fallback_steps_;
   std::unordered_map<std::size_t, std::size_t> index_;  // into tracks_, by product
   std::vector<Track> tracks_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/model/layers.h"
 
+#include <limits>
 #include <utility>
 
 #include "core/model/fp8_statistics.h"
@@ -45,18 +46,32 @@ void NormLayer::backward(const at::Tensor& dy, const at::Tensor& x, const Statis
 }
 
 LinearInput LinearLayer::keep(const at::Tensor& x, const MicroBatch& micro) const {
-  if (!scaling_ || !scaling_->applies_to(micro)) return {{x, {}}, {}};
-  LinearInput input;
-  if (weight_.is_fp8()) {
-    input.x.scale = scaling_->scales({{Fp8Operand::input, x}}, micro);
-  } else {
-    const at::Tensor scales = scaling_->scales({{Fp8Operand::input, x}, {Fp8Operand::weight, weight_.weight()}}, micro);
-    input.x.scale = scales.narrow(0, 0, 1);
-    input.weight_scale = scales.narrow(0, 1, 1);
-    if (micro.fp8_statistics != nullptr)
-      micro.fp8_statistics->add(Fp8Tensors::weights, weight_.weight(), input.weight_scale, Fp8Format::e4m3);
+  if (!scaling_ || !scaling_->applies()) return {{x, {}}, {}};
+  // Weights that are stored in E4M3 are so with scales of their own.
+  const LinearInput input = weight_.is_fp8() ? keep_input(x, micro) : keep_both(x, micro);
+  if (Fp8Statistics* statistics = micro.fp8_statistics) {
+    statistics->add(Fp8Tensors::inputs, x, input.x.scale, Fp8Format::e4m3);
+    if (input.weight_scale.defined())
+      statistics->add(Fp8Tensors::weights, weight_.weight(), input.weight_scale, Fp8Format::e4m3);
   }
-  if (micro.fp8_statistics != nullptr) micro.fp8_statistics->add(Fp8Tensors::inputs, x, input.x.scale, Fp8Format::e4m3);
+  return input;
+}
+
+LinearInput LinearLayer::keep_input(const at::Tensor& x, const MicroBatch& micro) const {
+  if (const auto scale = scaling_->delayed({Fp8Operand::input}, micro))
+    return {scaling_->cast({Fp8Operand::input, x}, *scale, micro), {}};
+  LinearInput input{{{}, scaling_->current({{Fp8Operand::input, x}}, micro)}, {}};
+  restore(input, x);
+  return input;
+}
+
+LinearInput LinearLayer::keep_both(const at::Tensor& x, const MicroBatch& micro) const {
+  // The forward finds the weight's magnitude when it rounds it.
+  if (const auto scales = scaling_->delayed({Fp8Operand::input, Fp8Operand::weight}, micro))
+    return {scaling_->cast({Fp8Operand::input, x}, scales->narrow(0, 0, 1), micro), scales->narrow(0, 1, 1)};
+  // Two maxima in one exchange.
+  const at::Tensor scales = scaling_->current({{Fp8Operand::input, x}, {Fp8Operand::weight, weight_.weight()}}, micro);
+  LinearInput input{{{}, scales.narrow(0, 0, 1)}, scales.narrow(0, 1, 1)};
   restore(input, x);
   return input;
 }
@@ -66,27 +81,35 @@ void LinearLayer::restore(LinearInput& input, const at::Tensor& x) {
 }
 
 ScaledTensor LinearLayer::scaled_gradient(const at::Tensor& dy, const MicroBatch& micro) const {
-  if (!scaling_ || !scaling_->applies_to(micro)) return {dy, {}};
-  const at::Tensor scale = scaling_->scales({{Fp8Operand::output_gradient, dy}}, micro);
+  if (!scaling_ || !scaling_->applies()) return {dy, {}};
+  ScaledTensor gradient;
+  if (const auto scale = scaling_->delayed({Fp8Operand::output_gradient}, micro)) {
+    gradient = scaling_->cast({Fp8Operand::output_gradient, dy}, *scale, micro);
+  } else {
+    gradient.scale = scaling_->current({{Fp8Operand::output_gradient, dy}}, micro);
+    gradient.values = kernels::cast_to_fp8(dy, gradient.scale, Fp8Format::e5m2);
+  }
   if (micro.fp8_statistics != nullptr)
-    micro.fp8_statistics->add(Fp8Tensors::output_gradients, dy, scale, Fp8Format::e5m2);
-  return {kernels::cast_to_fp8(dy, scale, Fp8Format::e5m2), scale};
+    micro.fp8_statistics->add(Fp8Tensors::output_gradients, dy, gradient.scale, Fp8Format::e5m2);
+  return gradient;
 }
 
-at::Tensor LinearLayer::weight_for(const LinearInput& input) const {
+kernels::MeasuredFp8 LinearLayer::weight_for(const LinearInput& input) const {
   at::Tensor weight = weight_.weight();
-  // Weights that are stored in E4M3 are so with scales of their own.
-  if (!input.x.is_scaled() || weight_.is_fp8()) return weight;
-  if (!weight_.is_scaled()) return kernels::round_to_fp8(weight, input.weight_scale, Fp8Format::e4m3);
+  if (!input.weight_scale.defined()) return {weight, {}};
+  if (!weight_.is_scaled()) return kernels::round_and_measure(weight, input.weight_scale, Fp8Format::e4m3);
   // It is a copy already: another one would double the memory beside the product.
-  kernels::round_to_fp8_(weight, input.weight_scale, Fp8Format::e4m3);
-  return weight;
+  at::Tensor largest = kernels::round_and_measure_(weight, input.weight_scale, Fp8Format::e4m3);
+  return {std::move(weight), std::move(largest)};
 }
 
-at::Tensor LinearLayer::forward(const LinearInput& input) const {
+at::Tensor LinearLayer::forward(const LinearInput& input, const MicroBatch& micro) const {
   std::optional<at::Tensor> bias;
   if (bias_) bias = bias_->weight();
-  const at::Tensor weight = weight_for(input);
+  const auto [weight, largest] = weight_for(input);
+  // What is not finite would saturate, and must show.
+  if (largest.defined() && !scaling_->note(Fp8Operand::weight, largest, micro))
+    weight.fill_(std::numeric_limits<double>::quiet_NaN());
   const at::Tensor x = input.x.widened(weight.scalar_type());
   at::Tensor y = kernels::linear(x, weight, bias);
   for (const LowRankAdapter& adapter : adapters_) adapter.forward(x, y);
@@ -103,14 +126,16 @@ at::Tensor LinearLayer::backward(const ScaledTensor& dy, const LinearInput& inpu
   // Only where it is read, since widening is a copy.
   const at::Tensor x = weight_.is_frozen() && adapters_.empty() ? at::Tensor() : input.x.widened(compute);
   if (!weight_.is_frozen()) weight_.add_weight_gradient(gradient, x);
-  at::Tensor dx = kernels::linear_backward_input(gradient, weight_for(input));
+  at::Tensor dx = kernels::linear_backward_input(gradient, weight_for(input).values);
   for (const LowRankAdapter& adapter : adapters_) adapter.backward(gradient, x, dx);
   return dx;
 }
 
 // Gathering rows and summing them are each other's gradient, hence the pairs in these four functions. FP8 is gathered
 // as FP8: a byte per element.
-at::Tensor ColumnLinear::forward(const LinearInput& input) const { return linear_.forward(whole_rows(input)); }
+at::Tensor ColumnLinear::forward(const LinearInput& input, const MicroBatch& micro) const {
+  return linear_.forward(whole_rows(input), micro);
+}
 
 at::Tensor ColumnLinear::backward(const at::Tensor& dy, const LinearInput& input, const MicroBatch& micro) const {
   linear_.add_bias_gradient(dy);
@@ -130,8 +155,8 @@ RowLinear::RowLinear(BoundParameter weight, std::optional<BoundParameter> bias, 
   if (split.ranks() > 1) late_bias_ = bias;
 }
 
-at::Tensor RowLinear::forward(const LinearInput& input) const {
-  at::Tensor y = split_.own_sum(linear_.forward(input));
+at::Tensor RowLinear::forward(const LinearInput& input, const MicroBatch& micro) const {
+  at::Tensor y = split_.own_sum(linear_.forward(input, micro));
   if (late_bias_) y.add_(late_bias_->weight());
   return y;
 }

@@ -13,6 +13,7 @@
 #include "core/model/scaled_tensor.h"
 #include "core/parameters/parameter_store.h"
 #include "core/recipe/recipe.h"
+#include "kernels/fp8.h"
 #include "kernels/norm.h"
 
 namespace llmtrain {
@@ -66,13 +67,17 @@ class LinearLayer {
   // The output's gradient as the products take it.
   ScaledTensor scaled_gradient(const at::Tensor& dy, const MicroBatch& micro) const;
 
-  at::Tensor forward(const LinearInput& input) const;  // [T, in] → [T, out]
+  at::Tensor forward(const LinearInput& input, const MicroBatch& micro) const;  // [T, in] → [T, out]
   void add_bias_gradient(const at::Tensor& dy) const;
   // Adds to the weight's gradient; returns dx.
   at::Tensor backward(const ScaledTensor& dy, const LinearInput& input) const;
 
  private:
-  at::Tensor weight_for(const LinearInput& input) const;
+  // With the scale of the input alone, and with that of the weight.
+  LinearInput keep_input(const at::Tensor& x, const MicroBatch& micro) const;
+  LinearInput keep_both(const at::Tensor& x, const MicroBatch& micro) const;
+  // As the products take it; its largest magnitude is undefined where it is not cast.
+  kernels::MeasuredFp8 weight_for(const LinearInput& input) const;
 
   BoundParameter weight_;
   std::optional<BoundParameter> bias_;
@@ -90,7 +95,8 @@ class ColumnLinear {
 
   LinearInput keep(const at::Tensor& x, const MicroBatch& micro) const { return linear_.keep(x, micro); }
 
-  at::Tensor forward(const LinearInput& input) const;  // own rows [R, in] → all rows [T, out/ranks]
+  // Own rows [R, in] → all rows [T, out/ranks].
+  at::Tensor forward(const LinearInput& input, const MicroBatch& micro) const;
   // `input` is the forward's, whose rows are gathered again rather than kept; returns its gradient.
   at::Tensor backward(const at::Tensor& dy, const LinearInput& input, const MicroBatch& micro) const;
 
@@ -109,7 +115,8 @@ class RowLinear {
 
   LinearInput keep(const at::Tensor& x, const MicroBatch& micro) const { return linear_.keep(x, micro); }
 
-  at::Tensor forward(const LinearInput& input) const;  // all rows [T, in/ranks] → own rows [R, out]
+  // All rows [T, in/ranks] → own rows [R, out].
+  at::Tensor forward(const LinearInput& input, const MicroBatch& micro) const;
   at::Tensor backward(const at::Tensor& dy, const LinearInput& input, const MicroBatch& micro) const;  // returns dx
 
  private:

@@ -2,7 +2,8 @@
 #include "core/model/scaled_tensor.h"
 
 #include <ATen/ops/cat.h>
-#include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 
 #include <cmath>
 #include <cstdint>
@@ -25,15 +26,13 @@ Fp8Scaling Fp8Scaling::of(std::size_t product) const {
   return scaling;
 }
 
-bool Fp8Scaling::applies_to(const MicroBatch& micro) const {
-  return micro.fp8_history == nullptr || !micro.fp8_history->has_fallen_back(product_);
-}
-
-at::Tensor Fp8Scaling::scales(std::initializer_list<Operand> operands, const MicroBatch& micro) const {
+at::Tensor Fp8Scaling::current(std::initializer_list<Operand> operands, const MicroBatch& micro) const {
   std::vector<at::Tensor> own;
-  for (const Operand& operand : operands) own.push_back(kernels::largest_magnitude(operand.values));
+  for (const Operand& operand : operands) {
+    own.push_back(kernels::largest_magnitude(operand.values));
+    note(operand.what, own.back(), micro);
+  }
   const at::Tensor maxima = at::cat(own);
-  if (const auto known = delayed(operands, maxima, micro)) return *known;
   if (tensor_ != nullptr && tensor_->ranks() > 1) tensor_->largest(maxima);
   // A rank that has whole sequences runs on its own (generation).
   if (context_ != nullptr && !micro.part.is_whole()) context_->largest(maxima);
@@ -41,22 +40,32 @@ at::Tensor Fp8Scaling::scales(std::initializer_list<Operand> operands, const Mic
 }
 
 // The loss scale is a power of two and changes from step to step: histories are of gradients without it.
-std::optional<at::Tensor> Fp8Scaling::delayed(std::initializer_list<Operand> operands, const at::Tensor& maxima,
+std::optional<at::Tensor> Fp8Scaling::delayed(std::initializer_list<Fp8Operand> operands,
                                               const MicroBatch& micro) const {
   if (micro.fp8_history == nullptr) return std::nullopt;
-  at::Tensor scales = at::empty_like(maxima);
-  const auto* largest = maxima.const_data_ptr<float>();
+  at::Tensor scales = at::empty({static_cast<std::int64_t>(operands.size())}, at::kFloat);
   auto* next = scales.mutable_data_ptr<float>();
-  bool are_known = true;
-  for (const Operand& operand : operands) {
-    const float factor = factor_of(operand.what, micro);
-    micro.fp8_history->note(product_, operand.what, *largest / factor);
-    const float scale = micro.fp8_history->scale(product_, operand.what);
-    are_known = are_known && scale > 0;
-    // What is not finite would saturate; it must show instead, wherever its payload is multiplied.
-    *next++ = std::isfinite(*largest++) ? scale / factor : std::numeric_limits<float>::quiet_NaN();
+  for (const Fp8Operand operand : operands) {
+    const float scale = micro.fp8_history->scale(product_, operand);
+    if (scale == 0) return std::nullopt;
+    *next++ = scale / factor_of(operand, micro);
   }
-  return are_known ? std::optional(scales) : std::nullopt;
+  return scales;
+}
+
+bool Fp8Scaling::note(Fp8Operand operand, const at::Tensor& largest, const MicroBatch& micro) const {
+  const float magnitude = *largest.const_data_ptr<float>();
+  if (micro.fp8_history != nullptr) micro.fp8_history->note(product_, operand, magnitude / factor_of(operand, micro));
+  return std::isfinite(magnitude);
+}
+
+ScaledTensor Fp8Scaling::cast(const Operand& operand, const at::Tensor& scale, const MicroBatch& micro) const {
+  const kernels::Fp8Format format = fp8_format(operand.what);
+  const kernels::MeasuredFp8 cast = kernels::cast_and_measure(operand.values, scale, format);
+  if (note(operand.what, cast.largest, micro)) return {cast.values, scale};
+  // In the payload itself, wherever it is multiplied.
+  const at::Tensor shown = at::full({1}, std::numeric_limits<float>::quiet_NaN(), at::kFloat);
+  return {kernels::cast_to_fp8(operand.values, shown, format), shown};
 }
 
 }  // namespace llmtrain

@@ -29,32 +29,41 @@ struct ScaledTensor {
 // Current scaling: a tensor's scale is that of its own largest magnitude. The maximum is of the logical tensor: tensor
 // ranks that hold parts of a weight or activation, and context ranks that hold parts of the micro-batch's tokens, agree
 // on it, so that numbers do not depend on the layout. A micro-batch with a history has delayed scaling instead, which
-// needs no other ranks.
+// needs no other ranks, and no pass over the tensor before its cast.
 class Fp8Scaling {
  public:
-  // Both outlive this; null where no ranks share features or sequences.
-  Fp8Scaling(const TensorRanks* tensor, const ContextRanks* context) : tensor_(tensor), context_(context) {}
+  // All outlive this. The ranks are null where none share features or sequences; `history` has which products have left
+  // FP8, null where none can.
+  Fp8Scaling(const TensorRanks* tensor, const ContextRanks* context, const Fp8History* history)
+      : tensor_(tensor), context_(context), history_(history) {}
 
   // The same for the products of a linear layer, by its first weight.
   Fp8Scaling of(std::size_t product) const;
 
-  // Whether the product multiplies FP8 for this micro-batch: one with delayed scales may have left it.
-  bool applies_to(const MicroBatch& micro) const;
+  // Whether the product multiplies FP8, in training and evaluation alike: one with delayed scales may have left it.
+  bool applies() const { return history_ == nullptr || !history_->has_fallen_back(product_); }
 
-  // The scales of tensors that are cast to the same format, fp32 [n]. Blocks until the other ranks make the same call.
   struct Operand {
     Fp8Operand what;
     at::Tensor values;
   };
-  at::Tensor scales(std::initializer_list<Operand> operands, const MicroBatch& micro) const;
+  // The scales that delayed scaling has for a pass, fp32 [n]; none: with current scaling, and where an operand has no
+  // history. cast() and note() then take what the next ones follow from.
+  std::optional<at::Tensor> delayed(std::initializer_list<Fp8Operand> operands, const MicroBatch& micro) const;
+  // The scales of tensors that are cast to the same format, fp32 [n], of their own magnitudes. With delayed scaling
+  // notes these. Blocks until the other ranks make the same call.
+  at::Tensor current(std::initializer_list<Operand> operands, const MicroBatch& micro) const;
+
+  // The operand with a delayed scale, in one pass. What is not finite makes all of it NaN: its infinities would
+  // saturate.
+  ScaledTensor cast(const Operand& operand, const at::Tensor& scale, const MicroBatch& micro) const;
+  // Notes the largest magnitude of an operand that was cast with a delayed scale, fp32 [1]; whether it is finite.
+  bool note(Fp8Operand operand, const at::Tensor& largest, const MicroBatch& micro) const;
 
  private:
-  // Those of the micro-batch's history, where it has them; notes the tensors' own maxima.
-  std::optional<at::Tensor> delayed(std::initializer_list<Operand> operands, const at::Tensor& maxima,
-                                    const MicroBatch& micro) const;
-
   const TensorRanks* tensor_;
   const ContextRanks* context_;
+  const Fp8History* history_;
   std::size_t product_ = 0;
 };
 

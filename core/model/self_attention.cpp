@@ -136,7 +136,7 @@ kernels::AttentionOutput SelfAttention::attend(const Views& views, const KeysAnd
 at::Tensor SelfAttention::forward(at::Tensor x, const MicroBatch& micro, ForwardMode pass, Saved& saved) const {
   saved.input = projection_.keep(x, micro);
   x.reset();  // in FP8 it is kept as a copy of a byte per element
-  saved.query_key_value = projection_.forward(saved.input);
+  saved.query_key_value = projection_.forward(saved.input, micro);
   if (query_norm_) {
     const Views raw = split(saved.query_key_value, micro);
     saved.query = normed(*query_norm_, raw.query, saved.query_statistics);
@@ -152,7 +152,7 @@ at::Tensor SelfAttention::forward(at::Tensor x, const MicroBatch& micro, Forward
   // The output stays, as the output projection's weight gradient needs it; only the S × S probabilities go.
   if (!keeps_probabilities_) saved.attention.statistics.reset();
   saved.output = output_.keep(flat_heads(saved.attention.out, micro), micro);
-  at::Tensor y = output_.forward(saved.output);
+  at::Tensor y = output_.forward(saved.output, micro);
   // Flash attention's backward needs its output in the compute type, from which FP8 values are cast again.
   saved.output.release();
   return y;

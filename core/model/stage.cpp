@@ -47,7 +47,7 @@ StageModule::StageModule(const Graph& graph, std::span<const std::size_t> blocks
   const StageOptions options = kept_ ? through(*kept_, given) : given;
   const TensorSplit split(options.tensor, options.rows);
   std::optional<Fp8Scaling> scaling;
-  if (options.fp8) scaling.emplace(options.tensor, options.context);
+  if (options.fp8) scaling.emplace(options.tensor, options.context, options.fp8_history);
   counts_.resize(static_cast<std::size_t>(graph.model.layers));
   for (const std::size_t block : blocks) {
     layers_.push_back(graph.blocks[block].layer);

@@ -12,6 +12,7 @@
 
 #include "core/graph/graph.h"
 #include "core/model/block_module.h"
+#include "core/model/fp8_history.h"
 #include "core/model/kept_exchanges.h"
 #include "core/model/moe/expert_ranks.h"
 #include "core/model/other_ranks.h"
@@ -28,9 +29,10 @@ struct StageOptions {
   const kernels::RopeTable* rope = nullptr;  // outlives the stage; null without rotary positions
   const TensorRanks* tensor = nullptr;       // outlives the stage; null where this rank has all features
   ActivationRows rows = ActivationRows::whole;
-  const ContextRanks* context = nullptr;  // outlives the stage; null where no ranks share the sequences
-  MixtureRanks experts;                   // outlive the stage
-  bool fp8 = false;                       // whether the layers' matrix products take FP8
+  const ContextRanks* context = nullptr;    // outlives the stage; null where no ranks share the sequences
+  MixtureRanks experts;                     // outlive the stage
+  bool fp8 = false;                         // whether the layers' matrix products take FP8
+  const Fp8History* fp8_history = nullptr;  // outlives the stage; has which products have left FP8
 };
 
 // Consecutive blocks of the Graph on one rank, as the runner uses them.

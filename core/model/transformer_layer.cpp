@@ -77,9 +77,9 @@ FeedForward::FeedForward(const BlockParameters& parameters, Recompute recompute)
 at::Tensor FeedForward::forward(at::Tensor x, const MicroBatch& micro, Saved& saved) const {
   saved.input = up_.keep(x, micro);
   x.reset();  // in FP8 it is kept as a copy of a byte per element
-  saved.hidden = up_.forward(saved.input);
+  saved.hidden = up_.forward(saved.input, micro);
   saved.activated = down_.keep(kernels::activation_forward(saved.hidden, activation_), micro);
-  at::Tensor y = down_.forward(saved.activated);
+  at::Tensor y = down_.forward(saved.activated, micro);
   // Selective recompute drops this and keeps `hidden`, from which one elementwise pass makes it again.
   if (!keeps_activated_) saved.activated.release();
   return y;

@@ -56,7 +56,7 @@ void add_fp8_history(std::vector<TensorSlice>& slices, const LocalModel& model) 
   const Fp8History* history = model.fp8_history();
   if (history == nullptr || !model.groups().is_first()) return;
   for (std::size_t i = 0; i < history->products().size(); ++i) {
-    const Fp8History::State& state = history->state(i);
+    const Fp8History::StateView state = history->state(i);
     const std::string& name = model.graph().parameters[history->products()[i]].name;
     const std::int64_t steps = static_cast<std::int64_t>(state.maxima.size()) / operands;
     add_numbers(slices, name + maxima_suffix, {steps, operands}, state.maxima);
@@ -73,7 +73,7 @@ void read_fp8_history(const CheckpointReader& checkpoint, LocalModel& model) {
     if (auto maxima = read_numbers(checkpoint, name + maxima_suffix, 2, operands)) state.maxima = std::move(*maxima);
     if (const auto overflow = read_numbers(checkpoint, name + overflow_suffix, 1, std::ssize(state.fallback)))
       std::ranges::copy(*overflow, state.fallback.begin());
-    history->set_state(i, std::move(state));
+    history->set_state(i, state);
   }
 }
 

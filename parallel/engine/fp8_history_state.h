@@ -18,8 +18,8 @@ namespace llmtrain {
 // Appends what the first rank writes for all; the slices point into the model's histories.
 void add_fp8_history(std::vector<TensorSlice>& slices, const LocalModel& model);
 
-// Takes those of the checkpoint; layers of which it has none begin anew. Throws Error(bad_data) where they are no
-// maxima.
+// Takes those of the checkpoint, of which a model of weights alone needs which layers have left FP8; layers of which it
+// has none begin anew. Throws Error(bad_data) where they are no maxima.
 void read_fp8_history(const CheckpointReader& checkpoint, LocalModel& model);
 
 }  // namespace llmtrain

@@ -87,7 +87,7 @@ LocalModel::LocalModel(std::shared_ptr<const Layout> layout, Communicator& commu
       spikes_(layout_->recipe().training.spikes),
       rope_(rope_table(layout_->recipe().model, device)) {
   require_executable_on(device, recipe());
-  if (recipe().precision.delays_scales() && contents == StateContents::training)
+  if (recipe().precision.delays_scales())
     fp8_history_.emplace(fp8_products(graph()), recipe().precision.fp8_scaling,
                          recipe().precision.high_precision.fallback_steps);
   // In the same order on all ranks of a group: initialising a stage gathers its weights at ZeRO-1 and -2.
@@ -116,10 +116,15 @@ void LocalModel::add_stage(std::size_t stage, StateContents contents) {
     state.units.push_back(make_unit(group, contents));
     stores_.add(*state.units.back().store);
   }
-  const StageOptions options{recipe().kernels.attention, recipe().memory.recompute,
-                             rope_ ? &*rope_ : nullptr,  &groups_.tensor,
-                             groups_.tensor.rows(),      &groups_.context,
-                             groups_.mixture.ranks(),    multiplies_fp8(recipe().precision.fp8_level)};
+  const StageOptions options{recipe().kernels.attention,
+                             recipe().memory.recompute,
+                             rope_ ? &*rope_ : nullptr,
+                             &groups_.tensor,
+                             groups_.tensor.rows(),
+                             &groups_.context,
+                             groups_.mixture.ranks(),
+                             multiplies_fp8(recipe().precision.fp8_level),
+                             fp8_history()};
   state.passes = std::make_unique<StageModule>(graph(), placed()[stage].blocks, stores_, options);
   const EmulatedLayer layer = emulated_layer(recipe());  // zero unless the recipe emulates a device
   if (layer.forward_seconds != 0 || layer.backward_seconds != 0)

@@ -7,6 +7,7 @@
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/local/local_world.h"
 #include "parallel/device/device.h"
+#include "parallel/engine/fp8_history_state.h"
 #include "parallel/engine/model_state.h"
 #include "parallel/runtime/rank_devices.h"
 
@@ -41,6 +42,7 @@ std::int64_t with_loaded_model(const Recipe& recipe, const std::string& checkpoi
   const auto run = [&](Communicator& communicator, const at::Device& device) {
     LocalModel model(layout, communicator, device, StateContents::weights);
     load_weights(model, reader);
+    read_fp8_history(reader, model);
     work(model);
   };
   if (ranks.count() == 1) {

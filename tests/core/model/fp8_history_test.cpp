@@ -31,6 +31,11 @@ std::array<float, 3> scales_of(const Fp8History& history, std::size_t product) {
           history.scale(product, Fp8Operand::output_gradient)};
 }
 
+std::vector<float> maxima_of(const Fp8History& history, std::size_t index) {
+  const auto maxima = history.state(index).maxima;
+  return {maxima.begin(), maxima.end()};
+}
+
 // Casts with the largest magnitudes of the pass before, where there is one; clamps what is larger.
 class DelayedProducts {
  public:
@@ -68,7 +73,6 @@ class DelayedProducts {
 
 TEST_CASE("a delayed scale is that of the largest magnitude in the history") {
   Fp8History history({4, 9}, delayed(2));
-  CHECK(history.numbers() == 6);
   CHECK(scales_of(history, 9) == std::array{0.0F, 0.0F, 0.0F});
   // 448 ÷ 64 and 57,344 ÷ 2²⁰.
   history.record(std::vector<double>{1, 1, 1, 7, 14, 0x1p-20 * 57344});
@@ -78,7 +82,34 @@ TEST_CASE("a delayed scale is that of the largest magnitude in the history") {
   // The first step is forgotten.
   history.record(std::vector<double>{1, 1, 1, 7, 2, 0});
   CHECK(scales_of(history, 9) == std::array{32.0F, 128.0F, 0.0F});
-  CHECK(history.state(1).maxima == std::vector<float>{7, 2, 0, 8, 2, 0});
+  CHECK(maxima_of(history, 1) == std::vector<float>{7, 2, 0, 8, 2, 0});
+}
+
+TEST_CASE("a window has the largest of its newest rows after any number of them") {
+  for (const std::size_t rows : {1U, 2U, 5U, 8U}) {
+    INFO(rows << " rows");
+    MaximaWindow window(rows, 2);
+    std::vector<float> newest(2 * rows, 0);
+    // Falling, rising and mixed numbers, and in the middle what a checkpoint has.
+    for (int step = 0; step < 50; ++step) {
+      const auto number = static_cast<float>((step * 37) % 101);
+      const std::array row{step < 25 ? 100 - static_cast<float>(step) : static_cast<float>(step), number};
+      window.push(row);
+      newest.insert(newest.begin(), row.begin(), row.end());
+      newest.resize(2 * rows);
+      if (step % 20 == 13) window.assign(std::vector(newest));
+      REQUIRE(std::ranges::equal(window.newest_first(), newest));
+      for (const std::size_t column : {0U, 1U}) {
+        float largest = 0;
+        for (std::size_t i = column; i < newest.size(); i += 2) largest = std::max(largest, newest[i]);
+        CHECK(window.largest(column) == largest);
+      }
+    }
+    window.assign(window.newest_first());
+    CHECK(std::ranges::equal(window.newest_first(), newest));
+    window.assign(std::array{3.0F, 4.0F});
+    CHECK(window.largest(1) == 4);
+  }
 }
 
 TEST_CASE("a margin makes delayed scales smaller by powers of two") {
@@ -97,13 +128,13 @@ TEST_CASE("a history takes the largest of a step, and nothing of one that is not
   const std::vector<double> found = history.take_largest();
   CHECK(found == std::vector<double>{infinity, 0, 0});
   history.record(found);
-  CHECK(history.state(0).maxima == std::vector<float>(24, 0));
+  CHECK(maxima_of(history, 0) == std::vector<float>(24, 0));
 }
 
 TEST_CASE("a history goes on from a stored one, as far as it has room") {
   Fp8History history({2}, delayed(2));
   history.set_state(0, {.maxima = {1, 2, 3, 7, 2, 3, 448, 2, 3}});
-  CHECK(history.state(0).maxima == std::vector<float>{1, 2, 3, 7, 2, 3});
+  CHECK(maxima_of(history, 0) == std::vector<float>{1, 2, 3, 7, 2, 3});
   CHECK(history.scale(2, Fp8Operand::input) == 64);
   history.set_state(0, {});
   CHECK(history.scale(2, Fp8Operand::input) == 0);
@@ -117,11 +148,11 @@ TEST_CASE("a product leaves FP8 after several steps in a row in which an operand
   // Scales are those of the step before, with which the largest numbers are 448 and 57,344 ÷ 2ⁿ.
   CHECK(step(448, 57344).empty());
   CHECK(step(449, 57344).empty());
-  CHECK(history.state(1).fallback == std::array{1.0F, 0.0F});
+  CHECK(std::ranges::equal(history.state(1).fallback, std::array{1.0F, 0.0F}));
   CHECK(step(900, 57344).empty());
   // The third one is within.
   CHECK(step(900, 57344).empty());
-  CHECK(history.state(1).fallback == std::array{0.0F, 0.0F});
+  CHECK(std::ranges::equal(history.state(1).fallback, std::array{0.0F, 0.0F}));
   CHECK(step(1800, 57344).empty());
   CHECK(step(1, 57345).empty());
   const auto leaving = step(4, 4 * 57344);
@@ -136,21 +167,24 @@ TEST_CASE("a product leaves FP8 after several steps in a row in which an operand
   CHECK(step(0, 0).empty());
   CHECK(history.has_fallen_back(9));
   Fp8History other({4, 9}, delayed(1), 3);
-  other.set_state(1, history.state(1));
+  other.set_state(1, {maxima_of(history, 1), {history.state(1).fallback[0], history.state(1).fallback[1]}});
   CHECK(other.has_fallen_back(9));
 }
 
 TEST_CASE("a layer that has left FP8 multiplies as without it") {
   const NamedModel named = all_models().front();
-  SmallModel model(named.model, {.type = at::kDouble, .fp8 = true});
-  Fp8History history(fp8_products(model.graph()), delayed(4), 1);
+  Fp8History history(fp8_products(Graph::build(named.model)), delayed(4), 1);
   for (std::size_t i = 0; i < history.products().size(); ++i) history.set_state(i, {{1, 1, 1}, {0, 1}});
+  SmallModel model(named.model, {.type = at::kDouble, .fp8 = true, .fp8_history = &history});
   MicroBatch micro = random_micro_batch(named.model);
   micro.fp8_history = &history;
   const Expected expected = reference_passes(named.model, model.weights(), micro);
   CHECK(distance(model.learn(micro), expected.losses) < 1e-9);
   check_gradients(model.take_gradients(), expected.gradients, 1e-9);
-  CHECK(std::ranges::count(history.take_largest(), 0.0) == static_cast<std::ptrdiff_t>(history.numbers()));
+  CHECK(std::ranges::count(history.take_largest(), 0.0) == std::ssize(history.products()) * 3);
+  // In evaluation, too, which has no history of its own.
+  micro.fp8_history = nullptr;
+  CHECK(distance(model.forward(micro, ForwardMode::evaluation), expected.losses) < 1e-9);
 }
 
 TEST_CASE("delayed scales ask no other ranks, are the same for any loss scale, and show what is not finite") {
@@ -158,9 +192,11 @@ TEST_CASE("delayed scales ask no other ranks, are the same for any loss scale, a
   MicroBatch micro;
   micro.fp8_history = &history;
   micro.backward_scale = 1024;
-  const Fp8Scaling scaling = Fp8Scaling(nullptr, nullptr).of(5);
+  const Fp8Scaling scaling = Fp8Scaling(nullptr, nullptr, nullptr).of(5);
   const auto scale = [&](Fp8Operand operand, double value) {
-    return scaling.scales({{operand, at::full({3}, value, at::kFloat)}}, micro).item<float>();
+    const Fp8Scaling::Operand whole{operand, at::full({3}, value, at::kFloat)};
+    const auto known = scaling.delayed({operand}, micro);
+    return (known ? scaling.cast(whole, *known, micro).scale : scaling.current({whole}, micro)).item<float>();
   };
   // Nothing is known: current.
   CHECK(scale(Fp8Operand::input, 7) == 64);
@@ -172,6 +208,19 @@ TEST_CASE("delayed scales ask no other ranks, are the same for any loss scale, a
   CHECK(scale(Fp8Operand::output_gradient, 1) == 1024);
   CHECK(std::isnan(scale(Fp8Operand::input, infinity)));
   CHECK(history.take_largest().front() == infinity);
+}
+
+TEST_CASE("a weight that is not finite shows with delayed scales, with which it would saturate") {
+  const NamedModel named = all_models().front();
+  SmallModel model(named.model, {.type = at::kDouble, .fp8 = true});
+  Fp8History history(fp8_products(model.graph()), delayed(4));
+  for (std::size_t i = 0; i < history.products().size(); ++i) history.set_state(i, {{1, 1, 1}, {}});
+  MicroBatch micro = random_micro_batch(named.model);
+  micro.fp8_history = &history;
+  CHECK(model.learn(micro).isfinite().all().item<bool>());
+  model.weight("layers.0.ffn.down.weight").view({-1})[5].fill_(infinity);
+  CHECK(model.learn(micro).isnan().all().item<bool>());
+  CHECK(std::ranges::count(history.take_largest(), infinity) > 0);
 }
 
 TEST_CASE("products with delayed scales give the losses and gradients of casts before plain products") {

@@ -104,8 +104,8 @@ TEST_CASE("a scale is that of the largest magnitude on any rank that holds a par
     const OtherContextRanks context_ranks(context);
     MicroBatch micro;
     if (!is_whole) micro.part = {16, {{0, 8}}};
-    const Fp8Scaling scaling(&tensor_ranks, &context_ranks);
-    return scaling.scales({{Fp8Operand::input, x}, {Fp8Operand::weight, x / 2}}, micro);
+    const Fp8Scaling scaling(&tensor_ranks, &context_ranks, nullptr);
+    return scaling.current({{Fp8Operand::input, x}, {Fp8Operand::weight, x / 2}}, micro);
   };
   CHECK(at::equal(scale(0, 0, false), at::tensor({64.0F, 128.0F})));
   CHECK(at::equal(scale(14, 0, false), at::tensor({32.0F, 32.0F})));
@@ -180,10 +180,10 @@ TEST_CASE("weights that are stored in FP8 are multiplied as they are, each with 
   const std::vector<float> scales{1, 0x1p12F, 0x1p24F};
   store.attach_scaled_weights(payload, scales, at::kFloat);
   const LinearLayer layer(BoundParameter(store, matrices.front(), matrices.back()), std::nullopt,
-                          Fp8Scaling(nullptr, nullptr), {});
+                          Fp8Scaling(nullptr, nullptr, nullptr), {});
   const at::Tensor x = at::randn({5, graph.model.hidden_size});
   const MicroBatch micro = random_micro_batch(graph.model);
-  const at::Tensor y = layer.forward(layer.keep(x, micro)).to(at::kDouble);
+  const at::Tensor y = layer.forward(layer.keep(x, micro), micro).to(at::kDouble);
   std::int64_t first = 0;
   for (std::size_t i = 0; i < 3; ++i) {
     const FlatRange& range = store.ranges()[i];

@@ -151,6 +151,7 @@ SmallModel::SmallModel(const ModelRecipe& model, const Options& options) : graph
   stage.recompute = options.recompute;
   stage.rope = rope_ ? &*rope_ : nullptr;
   stage.fp8 = options.fp8;
+  stage.fp8_history = options.fp8_history;
   stage_ = std::make_unique<StageModule>(graph_, blocks, stores_, stage);
 }
 

@@ -56,6 +56,7 @@ class SmallModel {
     at::ScalarType type = at::kFloat;
     std::vector<std::size_t> blocks{};  // none: all
     bool fp8 = false;
+    const Fp8History* fp8_history = nullptr;  // outlives the model
   };
 
   explicit SmallModel(const ModelRecipe& model) : SmallModel(model, Options{}) {}

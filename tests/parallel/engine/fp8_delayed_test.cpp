@@ -78,9 +78,9 @@ Fallen fall_back(const TrainingSetting& setting, const RankCase& layout, const f
     Fallen& own = seen[static_cast<std::size_t>(communicator.rank())];
     for (std::int64_t step = 0; step < 8; ++step) {
       Fp8History& history = *trainer.model().fp8_history();
-      Fp8History::State state = history.state(layers_product);
-      state.maxima = {1e-3F, 1e-3F, 1e-9F};
-      if (step > 0 && state.fallback[1] == 0) history.set_state(layers_product, state);
+      const auto fallback = history.state(layers_product).fallback;
+      if (step > 0 && fallback[1] == 0)
+        history.set_state(layers_product, {{1e-3F, 1e-3F, 1e-9F}, {fallback[0], fallback[1]}});
       const StepResult result = trainer.step();
       own.run.losses.push_back(result.loss);
       own.run.norms.push_back(result.gradient_norm);
