@@ -7,6 +7,7 @@ import unittest
 from training_checks import BF16, FP16, FP32, TrainingChecks  # first: skips the test where a package is missing
 
 import torch
+from fp8_states import Fp8StatesTest  # noqa: F401  one of these tests, which shares their imports
 from reference_model import ReferenceModel
 from variants import VARIANTS
 

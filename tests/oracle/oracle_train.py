@@ -106,7 +106,7 @@ class Fp8States:
 
     def store_weights(self):
         for matrix, scale in zip(self.matrices, self.scales):
-            matrix.data = as_fp16(matrix.data, scale)
+            matrix.data = self.as_master(matrix.data, scale)
 
     def show_weights(self):
         """To the products; hide_weights() gives the most precise ones back."""
@@ -138,14 +138,20 @@ class Fp8States:
         self.store_weights()
         self.show_weights()
 
-    @staticmethod
-    def store_moments(state):
+    def store_moments(self, state):
         state["exp_avg"].copy_(as_e4m3(state["exp_avg"]))
-        second = state["exp_avg_sq"]
+        state["exp_avg_sq"].copy_(self.as_second_moment(state["exp_avg_sq"]))
+
+    @staticmethod
+    def as_master(weights, scale):
+        return as_fp16(weights, scale)
+
+    @staticmethod
+    def as_second_moment(second):
         scale = scale_below(15, second)
         # Never rounded to 0, by which the first moment would be divided.
         least = second.gt(0) * 2.0 ** -24 / scale
-        second.copy_(torch.maximum(as_fp16(second, scale), least))
+        return torch.maximum(as_fp16(second, scale), least)
 
 
 def make_scaling(precision):
@@ -176,16 +182,17 @@ class LossScaler:
         self.scaler.update()
 
 
-def train(recipe, weights, tokens, dtype=torch.float32, overflows=None, course=None):
+def train(recipe, weights, tokens, dtype=torch.float32, overflows=None, course=None, fp8_states=Fp8States):
     """One row {step, loss, grad_norm, learning_rate, loss_scale} per step, and the trained model. `overflows`: with a
-    loss scale, the steps in which a gradient overflows. `course` changes what steps train on."""
+    loss scale, the steps in which a gradient overflows. `course` changes what steps train on, `fp8_states` how FP8
+    levels store what they store."""
     precision = recipe.get("precision", {})
     fp8, first_layers = precision.get("fp8_level", "off"), precision.get("high_precision", {}).get("first_layers", 0)
     scaling = make_scaling(precision)
     model = ReferenceModel(recipe["model"], fp8, first_layers, scaling).to(dtype)
     model.load_state_dict(weights)
     freeze(model, recipe["training"].get("freeze", []))
-    states = Fp8States(model, fp8, first_layers) if fp8 not in ("off", "O0") else None
+    states = fp8_states(model, fp8, first_layers) if fp8 not in ("off", "O0") else None
     optimizer = make_optimizer(model, recipe)
     scaler = LossScaler(precision, overflows)
     clip_norm = recipe["training"].get("clip_norm", 1.0)
