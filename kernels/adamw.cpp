@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "core/base/error.h"
@@ -104,16 +105,26 @@ void check_payload(const char* name, const at::Tensor& x, at::ScalarType type, s
                 std::string("adamw: scaled ") + name + " must be contiguous on the CPU, in " + c10::toString(type));
 }
 
-vector::ScaledAdamwArrays arrays_of(const ScaledAdamwState& state) {
+template <class Gradient>
+vector::ScaledAdamwArrays<Gradient> arrays_of(const ScaledAdamwState& state) {
   const std::int64_t n = state.weights.payload.numel();
   check_payload("weights", state.weights.payload, at::kHalf, n);
   check_payload("m", state.m.payload, at::kFloat8_e4m3fn, n);
   check_payload("v", state.v.payload, at::kHalf, n);
-  check_payload("gradients", state.gradients.payload, at::kFloat8_e4m3fn, n);
+  check_payload("gradients", state.gradients.payload, std::is_same_v<Gradient, float> ? at::kFloat : at::kFloat8_e4m3fn,
+                n);
   return {.weights = static_cast<std::uint16_t*>(state.weights.payload.data_ptr()),
           .m = static_cast<std::uint8_t*>(state.m.payload.data_ptr()),
           .v = static_cast<std::uint16_t*>(state.v.payload.data_ptr()),
-          .gradients = static_cast<const std::uint8_t*>(state.gradients.payload.const_data_ptr())};
+          .gradients = static_cast<const Gradient*>(state.gradients.payload.const_data_ptr())};
+}
+
+// Calls body(arrays, loops) for the gradients' type.
+template <class Body>
+void with_arrays_of(const ScaledAdamwState& state, Body body) {
+  if (state.gradients.payload.scalar_type() == at::kFloat)
+    return body(arrays_of<float>(state), adamw_loops().scaled_fp32);
+  body(arrays_of<std::uint8_t>(state), adamw_loops().scaled_e4m3);
 }
 
 vector::ScaledAdamwConstants constants_of(const ScaledAdamwState& state, const AdamwStep& step) {
@@ -150,15 +161,15 @@ void adamw_(AdamwState& state, const at::Tensor& gradients, const AdamwStep& ste
 }
 
 AdamwNumbers scaled_adamw_largest(const ScaledAdamwState& state, const AdamwStep& step) {
-  const vector::ScaledAdamwArrays arrays = arrays_of(state);
   const vector::ScaledAdamwConstants constants = constants_of(state, step);
-  const auto largest = adamw_loops().scaled_largest;
   const std::int64_t n = state.weights.payload.numel(), pieces = (n + weights_per_thread - 1) / weights_per_thread;
   std::vector<vector::OfAdamwStates<std::uint32_t>> found(static_cast<std::size_t>(pieces));
-  at::parallel_for(0, pieces, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i)
-      found[static_cast<std::size_t>(i)] =
-          largest(arrays, constants, i * weights_per_thread, std::min((i + 1) * weights_per_thread, n));
+  with_arrays_of(state, [&](const auto& arrays, const auto& loops) {
+    at::parallel_for(0, pieces, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i)
+        found[static_cast<std::size_t>(i)] =
+            loops.largest(arrays, constants, i * weights_per_thread, std::min((i + 1) * weights_per_thread, n));
+    });
   });
   std::uint32_t weights = 0, m = 0, v = 0;
   for (const auto& piece : found) {
@@ -170,13 +181,12 @@ AdamwNumbers scaled_adamw_largest(const ScaledAdamwState& state, const AdamwStep
 }
 
 void scaled_adamw_(const ScaledAdamwState& state, const AdamwStep& step, const AdamwNumbers& next) {
-  const vector::ScaledAdamwArrays arrays = arrays_of(state);
   const vector::ScaledAdamwConstants constants = constants_of(state, step);
   const vector::OfAdamwStates<float> scales{next.weights, next.m, next.v};
-  at::parallel_for(0, state.weights.payload.numel(), weights_per_thread,
-                   [&, loop = adamw_loops().scaled](std::int64_t begin, std::int64_t end) {
-                     loop(arrays, constants, scales, begin, end);
-                   });
+  with_arrays_of(state, [&](const auto& arrays, const auto& loops) {
+    at::parallel_for(0, state.weights.payload.numel(), weights_per_thread,
+                     [&](std::int64_t begin, std::int64_t end) { loops.step(arrays, constants, scales, begin, end); });
+  });
 }
 
 }  // namespace llmtrain::kernels

@@ -39,7 +39,7 @@ struct ScaledAdamwState {
   Array weights;    // [n] fp16
   Array m;          // [n] E4M3
   Array v;          // [n] fp16
-  Array gradients;  // [n] E4M3; not changed
+  Array gradients;  // [n] E4M3 or fp32; not changed
 };
 struct AdamwNumbers {
   float weights = 0, m = 0, v = 0;

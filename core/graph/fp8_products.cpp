@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/graph/fp8_products.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace llmtrain {
 namespace {
 
@@ -23,6 +26,12 @@ std::vector<std::size_t> fp8_products(const Graph& graph) {
         products.push_back(index);
     }
   return products;
+}
+
+std::size_t fp8_product_of(const Graph& graph, std::size_t parameter) {
+  // The parts of a matrix are consecutive, and the first one begins it.
+  const std::vector<std::size_t> products = fp8_products(graph);
+  return *std::prev(std::upper_bound(products.begin(), products.end(), parameter));
 }
 
 }  // namespace llmtrain

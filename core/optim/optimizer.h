@@ -45,7 +45,7 @@ using StateNumbers = std::vector<float>;
 // An update of elements of one tensor whose weights, gradients and states are in small types: value = payload / scale,
 // with powers of two as scales.
 struct ScaledUpdate {
-  OptimizerUpdate of;        // with payloads as weights (fp16) and gradients (E4M3), and no compute weights
+  OptimizerUpdate of;        // with payloads as weights (fp16) and gradients (E4M3, or fp32), and no compute weights
   StateNumbers scales;       // in which weights and states are stored
   float gradient_scale = 1;  // that of the payloads; the clipping coefficient is of.gradient_scale
 };

@@ -51,10 +51,14 @@ void adamw(const AdamwArrays<Gradient>& arrays, const AdamwConstants& constants,
   }
 }
 
-inline Element scaled_step(std::uint16_t weight, std::uint8_t m, std::uint16_t v, std::uint8_t gradient,
-                           const ScaledAdamwConstants& c) {
+inline float widened(std::uint8_t gradient) { return Float8E4M3::widen(gradient); }
+inline float widened(float gradient) { return gradient; }
+
+template <class Gradient>
+Element scaled_step(std::uint16_t weight, std::uint8_t m, std::uint16_t v, Gradient gradient,
+                    const ScaledAdamwConstants& c) {
   const Element before{Float16::widen(weight) * c.weights, Float8E4M3::widen(m) * c.m, Float16::widen(v) * c.v};
-  return stepped(before, Float8E4M3::widen(gradient) * c.gradients, c.step);
+  return stepped(before, widened(gradient) * c.gradients, c.step);
 }
 
 // Rounded to nearest, but to the least number instead of 0: a first moment over a second one that has been rounded away
@@ -69,8 +73,10 @@ inline std::uint32_t larger(std::uint32_t bits, float value) {
   return bits < magnitude ? magnitude : bits;
 }
 
-OfAdamwStates<std::uint32_t> scaled_largest(const ScaledAdamwArrays& arrays, const ScaledAdamwConstants& constants,
-                                            std::int64_t begin, std::int64_t end) {
+template <class Gradient>
+OfAdamwStates<std::uint32_t> scaled_largest(const ScaledAdamwArrays<Gradient>& arrays,
+                                            const ScaledAdamwConstants& constants, std::int64_t begin,
+                                            std::int64_t end) {
   const ScaledAdamwConstants c = constants;
   std::uint32_t weights = 0, m = 0, v = 0;
   for (std::int64_t i = begin; i < end; ++i) {
@@ -82,12 +88,13 @@ OfAdamwStates<std::uint32_t> scaled_largest(const ScaledAdamwArrays& arrays, con
   return {weights, m, v};
 }
 
-void scaled(const ScaledAdamwArrays& arrays, const ScaledAdamwConstants& constants, const OfAdamwStates<float>& next,
-            std::int64_t begin, std::int64_t end) {
+template <class Gradient>
+void scaled(const ScaledAdamwArrays<Gradient>& arrays, const ScaledAdamwConstants& constants,
+            const OfAdamwStates<float>& next, std::int64_t begin, std::int64_t end) {
   std::uint16_t* __restrict weights = arrays.weights;
   std::uint8_t* __restrict m = arrays.m;
   std::uint16_t* __restrict v = arrays.v;
-  const std::uint8_t* __restrict gradients = arrays.gradients;
+  const Gradient* __restrict gradients = arrays.gradients;
   const ScaledAdamwConstants c = constants;
   const OfAdamwStates<float> scales = next;
   for (std::int64_t i = begin; i < end; ++i) {
@@ -102,7 +109,10 @@ void scaled(const ScaledAdamwArrays& arrays, const ScaledAdamwConstants& constan
 
 template <>
 AdamwKernels adamw_kernels_for<LLMTRAIN_VECTOR_LEVEL>() {
-  return {adamw<float>, adamw<std::uint16_t>, scaled_largest, scaled};
+  return {adamw<float>,
+          adamw<std::uint16_t>,
+          {scaled_largest<std::uint8_t>, scaled<std::uint8_t>},
+          {scaled_largest<float>, scaled<float>}};
 }
 
 }  // namespace llmtrain::kernels::vector

@@ -26,11 +26,12 @@ struct AdamwArrays {
 };
 
 // States in small types: value = payload · the reciprocal of its scale, a power of two.
+template <class Gradient>
 struct ScaledAdamwArrays {
-  std::uint16_t* weights;         // fp16
-  std::uint8_t* m;                // E4M3
-  std::uint16_t* v;               // fp16
-  const std::uint8_t* gradients;  // E4M3
+  std::uint16_t* weights;  // fp16
+  std::uint8_t* m;         // E4M3
+  std::uint16_t* v;        // fp16
+  const Gradient* gradients;
 };
 
 struct ScaledAdamwConstants {
@@ -44,17 +45,24 @@ struct OfAdamwStates {
   Number weights, m, v;
 };
 
+// Gradient is std::uint8_t (E4M3) or float.
+template <class Gradient>
+struct ScaledAdamwKernels {
+  // The largest magnitudes that the step would leave.
+  OfAdamwStates<std::uint32_t> (*largest)(const ScaledAdamwArrays<Gradient>& arrays,
+                                          const ScaledAdamwConstants& constants, std::int64_t begin, std::int64_t end);
+  // The step; stores with the scales `next`.
+  void (*step)(const ScaledAdamwArrays<Gradient>& arrays, const ScaledAdamwConstants& constants,
+               const OfAdamwStates<float>& next, std::int64_t begin, std::int64_t end);
+};
+
 // Updates elements [begin, end).
 struct AdamwKernels {
   void (*fp32)(const AdamwArrays<float>& arrays, const AdamwConstants& constants, std::int64_t begin, std::int64_t end);
   void (*bf16)(const AdamwArrays<std::uint16_t>& arrays, const AdamwConstants& constants, std::int64_t begin,
                std::int64_t end);
-  // The largest magnitudes that the step would leave.
-  OfAdamwStates<std::uint32_t> (*scaled_largest)(const ScaledAdamwArrays& arrays, const ScaledAdamwConstants& constants,
-                                                 std::int64_t begin, std::int64_t end);
-  // The step; stores with the scales `next`.
-  void (*scaled)(const ScaledAdamwArrays& arrays, const ScaledAdamwConstants& constants,
-                 const OfAdamwStates<float>& next, std::int64_t begin, std::int64_t end);
+  ScaledAdamwKernels<std::uint8_t> scaled_e4m3;
+  ScaledAdamwKernels<float> scaled_fp32;
 };
 
 template <int level>

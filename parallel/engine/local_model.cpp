@@ -100,8 +100,12 @@ ParameterUnit LocalModel::make_unit(const StateGroup& group, StateContents conte
   unit.is_reduced_last = group.is_reduced_last(layout_->partition().shape);
   // Units are separate flat memories, so that each is gathered, reduced and freed on its own.
   unit.store = std::make_unique<ParameterStore>(graph(), group.parameters, groups_.shard_place());
-  const ShardingOptions options{contents, device_, recipe().training.optimizer, compute_type(),
-                                recipe().precision.gradient_scaling};
+  const ShardingOptions options{contents,
+                                device_,
+                                recipe().training.optimizer,
+                                compute_type(),
+                                recipe().precision.gradient_scaling,
+                                fp8_history_ ? &*fp8_history_ : nullptr};
   unit.parameters = std::make_unique<ShardedParameters>(graph(), *unit.store, group, options, groups_);
   if (contents == StateContents::training) unit.parameters->initialize(recipe().seed);
   // The first and the last stage each hold a copy of the tied embedding and add up its gradients.

@@ -78,12 +78,16 @@ std::string skip_text(const StepResult& result, const LossScale& scale) {
 
 std::string fallback_text(const Fp8History::Fallback& left, const LocalModel& model) {
   constexpr std::array<std::string_view, fp8_operands> operands = {"inputs", "weights", "gradients of outputs"};
+  const PrecisionRecipe& precision = model.recipe().precision;
   return fmt::format(
       "{}: operands of its products were beyond the range of their FP8 scales in {} steps in a row, in this one its "
-      "{}, up to {:.4g} where {:.4g} fits; from here on they are in {}",
-      model.graph().parameters[left.product].name, model.recipe().precision.high_precision.fallback_steps,
+      "{}, up to {:.4g} where {:.4g} fits; from here on they are in {}{}",
+      model.graph().parameters[left.product].name, precision.high_precision.fallback_steps,
       operands[static_cast<std::size_t>(left.operand)], left.largest, left.range,
-      element_name(element_type(model.recipe().precision.compute)));
+      element_name(element_type(precision.compute)),
+      stores_fp8(precision.fp8_level)
+          ? fmt::format(", and its gradients in {}", element_name(element_type(precision.gradients)))
+          : "");
 }
 
 }  // namespace

@@ -99,7 +99,8 @@ ShardedParameters::ShardedParameters(const Graph& graph, ParameterStore& store, 
       has_master_(options.contents == StateContents::training && group.types.master) {
   if (group.is_fp8) {
     const WeightCopy copy = has_master_ ? WeightCopy::e4m3 : WeightCopy::none;
-    scales_.emplace(store, group, copy, options.gradient_scaling, ranks_, ranks.parts_of(group.kind));
+    wide_.emplace(graph, store, options.fp8_history, ranks.tensor);
+    scales_.emplace(store, group, copy, options.gradient_scaling, ranks_, ranks.parts_of(group.kind), *wide_);
   }
   allocate(group, options, ranks);
   // Modules ask for gradient memory when they first write: from stage 2 on it exists only until it is reduced.
@@ -155,6 +156,7 @@ at::Tensor ShardedParameters::take_gradients() {
   const at::Tensor gradients = store_.take_gradients();
   if (!scales_) return gradients;
   if (has_statistics_) keep_exact_sums(gradients);
+  wide_->take(gradients);
   const at::Tensor payload = shards_from(2) ? at::zeros({shards_.padded()}, gradients_.options()) : gradients_;
   scales_->cast_gradients(gradients, payload);
   return payload;
@@ -252,6 +254,7 @@ void ShardedParameters::reduce() {
   // Before the data ranks' sum: both ends then reduce the same values and stay bitwise equal.
   if (partner_sum_) partner_sum_(unreduced_.slice(0, 0, shards_.elements)).wait();
   is_reducing_ = true;
+  if (wide_) wide_reduction_ = wide_->sum(ranks_);
   if (zero_stage_ == 0) {
     reduction_ = ranks_.sum(unreduced_.slice(0, 0, shards_.elements));
     return;
@@ -267,6 +270,7 @@ void ShardedParameters::reduce() {
 
 void ShardedParameters::finish_reduction() {
   if (!std::exchange(is_reducing_, false)) return;
+  wide_reduction_.wait();
   reduction_.wait();
   // Hierarchical reduction (HSDP): scattered within a shard group first, then only shards cross the replicas.
   if (partial_.defined()) ranks_.sum_replicas(partial_).wait();
@@ -285,6 +289,7 @@ void ShardedParameters::collect() {
   if (scales_) scales_->adapt(owned_gradients(), place_);
   // After the data-parallel reduction, on the owned shard only: less traffic than summing whole gradients.
   tensor_gradients_.sum(owned_gradients());
+  if (wide_) wide_->sum_copies();
 }
 
 double ShardedParameters::sum_of_squares() const {
@@ -306,6 +311,7 @@ void ShardedParameters::update(double learning_rate, double gradient_scale, std:
     const bool is_whole = !has_master_ && !shards_from(3);
     const TensorScales::Held held{is_whole ? weights_ : source_, is_whole ? FlatInterval{0, shards_.elements} : place_};
     scales_->update(*optimizer_, update, held, owned_gradients(), place_);
+    wide_->drop();
     return round();
   }
   optimizer_->update({source_, owned_gradients(), rounded(), learning_rate, gradient_scale, step});
@@ -319,6 +325,7 @@ void ShardedParameters::set_statistics(Fp8Statistics* statistics) {
 
 void ShardedParameters::start_step() {
   store_.drop_gradients();
+  if (wide_) wide_->drop();
   has_reduced_ = false;
 }
 

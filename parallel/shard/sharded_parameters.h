@@ -19,6 +19,7 @@
 #include "parallel/shard/rank_groups.h"
 #include "parallel/shard/sharded_matrices.h"
 #include "parallel/shard/tensor_scales.h"
+#include "parallel/shard/wide_gradients.h"
 
 namespace llmtrain {
 
@@ -31,6 +32,9 @@ struct ShardingOptions {
   OptimizerRecipe optimizer;
   at::ScalarType compute = at::kFloat;  // of modules, whose weights are stored in another type at FP8 levels
   GradientScaling gradient_scaling = GradientScaling::automatic;  // of FP8 gradients
+  // With FP8 gradients: has which products have left FP8, whose weights' gradients are as without it. Outlives the
+  // parameters; null where none can.
+  const Fp8History* fp8_history = nullptr;
 };
 
 // Sums of a store's gradients over tensor ranks: those that gradient_sum() in core/graph/sharding.h requires.
@@ -61,8 +65,9 @@ class TensorGradients {
 // StateContents::weights, and of frozen parameters, there is nothing to reduce or update.
 //
 // With FP8 gradients (TensorScales) the gradients of the micro-batches are summed in the group's accumulator type and
-// cast once, at the reduction, of which there is one per step; weights are in fp16 with scales, from FP8 level O2 on
-// the optimizer's states in small types, too, and at O3 the fp16 weights are the master of weights in FP8.
+// cast once, at the reduction, of which there is one per step, or stay in that type (WideGradients); weights are in
+// fp16 with scales, from FP8 level O2 on the optimizer's states in small types, too, and at O3 the fp16 weights are the
+// master of weights in FP8.
 class ShardedParameters {
  public:
   // `store`, which uses this object's memory, and the graph must outlive it. Memory is initially zero.
@@ -157,7 +162,8 @@ class ShardedParameters {
   TensorGradients tensor_gradients_;
   bool is_trained_;                          // has gradients and optimizer states
   bool has_master_;                          // source_ has its own memory, else it is a part of weights_
-  std::optional<TensorScales> scales_;       // at FP8 levels
+  std::optional<WideGradients> wide_;        // at FP8 levels
+  std::optional<TensorScales> scales_;       // likewise
   at::ScalarType compute_ = at::kFloat;      // of modules
   at::ScalarType accumulator_ = at::kFloat;  // of gradients that become FP8
 
@@ -173,7 +179,7 @@ class ShardedParameters {
   at::Tensor gathered_;             // at stage 3, from gather() to free()
   at::Tensor unreduced_, partial_;  // during a reduction
   PartnerSum partner_sum_;
-  Handle gather_, reduction_;
+  Handle gather_, reduction_, wide_reduction_;
   bool is_reducing_ = false;
   bool has_reduced_ = false;  // in this step
 };

@@ -93,8 +93,10 @@ at::Tensor piece_of(const at::Tensor& flat, FlatInterval elements, FlatInterval 
 }  // namespace
 
 TensorScales::TensorScales(const ParameterStore& store, const StateGroup& group, WeightCopy copy,
-                           GradientScaling scaling, const DataParallel& ranks, const TensorParts& parts)
+                           GradientScaling scaling, const DataParallel& ranks, const TensorParts& parts,
+                           const WideGradients& wide)
     : store_(store),
+      wide_(wide),
       ranks_(ranks),
       parts_(parts),
       copy_(copy),
@@ -184,6 +186,10 @@ void TensorScales::cast_gradients(const at::Tensor& accumulated, const at::Tenso
   agree(maxima, true);
   gradient_scales_ = kernels::fp8_scale(maxima.mul(largest_own_payload), Fp8Format::e4m3);
   for (std::size_t i = 0; i < ranges.size(); ++i) {
+    if (wide_.have(i)) {
+      payload.slice(0, ranges[i].begin, ranges[i].end).zero_();
+      continue;
+    }
     const at::Tensor scale = gradient_scale(i);
     scale.mul_(power_below(states_[i].headroom));
     const at::Tensor own = accumulated.slice(0, ranges[i].begin, ranges[i].end);
@@ -194,6 +200,7 @@ void TensorScales::cast_gradients(const at::Tensor& accumulated, const at::Tenso
 
 void TensorScales::compare_sums(const at::Tensor& sums, const at::Tensor& exact, FlatInterval place) const {
   for_pieces(place, [&](std::size_t i, FlatInterval piece) {
+    if (wide_.have(i)) return;
     statistics_->add_cast(Fp8Tensors::gradient_sums, piece_of(exact, piece, place), piece_of(sums, piece, place),
                           gradient_scale(i));
   });
@@ -212,6 +219,7 @@ void TensorScales::adapt(const at::Tensor& sums, FlatInterval place) {
   const float growth = std::exp2(1 / doubling_steps);
   saturated_ = {};
   for (std::size_t i = 0; i < states_.size(); ++i) {
+    if (wide_.have(i)) continue;
     const FlatRange& range = store_.ranges()[i];
     const auto elements = static_cast<double>((range.end - range.begin) * parts_.ranks());
     const double share = saturated[i] / elements;
@@ -227,10 +235,15 @@ double TensorScales::sum_of_squares(const at::Tensor& gradients, FlatInterval pl
   double sum = 0;
   for_pieces(intersection(place, part), [&](std::size_t i, FlatInterval piece) {
     if (store_.part(store_.ranges()[i].parameter).copy != 0) return;
-    const at::Tensor scale = gradient_scale(i);
-    sum += kernels::sum_of_squares(kernels::widen_fp8(piece_of(gradients, piece, place), scale, at::kFloat));
+    sum += kernels::sum_of_squares(widened_gradients(gradients, place, i, piece));
   });
   return sum;
+}
+
+at::Tensor TensorScales::widened_gradients(const at::Tensor& gradients, FlatInterval place, std::size_t i,
+                                           FlatInterval piece) const {
+  if (wide_.have(i)) return wide_.piece(i, piece);
+  return kernels::widen_fp8(piece_of(gradients, piece, place), gradient_scale(i), at::kFloat);
 }
 
 void TensorScales::update(Optimizer& optimizer, const OptimizerUpdate& update, const Held& of,
@@ -249,7 +262,7 @@ void TensorScales::update_widened(Optimizer& optimizer, OptimizerUpdate update, 
   for_pieces(place, [&](std::size_t i, FlatInterval piece) {
     const at::Tensor payload = piece_of(of.weights, piece, of.held);
     update.weights = payload.to(at::kFloat).div_(weight_scales_[i]);
-    update.gradients = kernels::widen_fp8(piece_of(gradients, piece, place), gradient_scale(i), at::kFloat);
+    update.gradients = widened_gradients(gradients, place, i, piece);
     update.begin = piece.begin - place.begin;
     optimizer.update(update);
     payload.copy_(update.weights.mul_(next[i]));
@@ -260,9 +273,10 @@ void TensorScales::update_widened(Optimizer& optimizer, OptimizerUpdate update, 
 void TensorScales::update_scaled(Optimizer& optimizer, const OptimizerUpdate& update, const Held& of,
                                  const at::Tensor& gradients, FlatInterval place) {
   const auto of_piece = [&](std::size_t i, FlatInterval piece) {
-    ScaledUpdate scaled{update, states_[i].scales, gradient_scale(i).item<float>()};
+    const bool is_wide = wide_.have(i);
+    ScaledUpdate scaled{update, states_[i].scales, is_wide ? 1 : gradient_scale(i).item<float>()};
     scaled.of.weights = piece_of(of.weights, piece, of.held);
-    scaled.of.gradients = piece_of(gradients, piece, place);
+    scaled.of.gradients = is_wide ? wide_.piece(i, piece) : piece_of(gradients, piece, place);
     scaled.of.begin = piece.begin - place.begin;
     return scaled;
   };

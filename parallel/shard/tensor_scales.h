@@ -14,6 +14,7 @@
 #include "parallel/layout/flat_shards.h"
 #include "parallel/layout/stages.h"
 #include "parallel/shard/rank_groups.h"
+#include "parallel/shard/wide_gradients.h"
 
 namespace llmtrain {
 
@@ -33,10 +34,11 @@ struct SaturatedSums {
 // collective are so over the ranks that hold the same and those that hold the parts, and block.
 class TensorScales {
  public:
-  // Of an FP8 group of the layout; `copy`: what the modules see of the weights. The store outlives this.
+  // Of an FP8 group of the layout; `copy`: what the modules see of the weights. The store outlives this, and so does
+  // `wide`, which has the gradients that are not cast: their payloads are 0.
   enum class WeightCopy { none, e4m3 };
   TensorScales(const ParameterStore& store, const StateGroup& group, WeightCopy copy, GradientScaling scaling,
-               const DataParallel& ranks, const TensorParts& parts);
+               const DataParallel& ranks, const TensorParts& parts, const WideGradients& wide);
 
   // The scales of a parameter, by its index in the store's ranges, as checkpoints keep them.
   struct State {
@@ -103,7 +105,12 @@ class TensorScales {
   void update_scaled(Optimizer& optimizer, const OptimizerUpdate& update, const Held& of, const at::Tensor& gradients,
                      FlatInterval place);
 
+  // The sums of gradients in a piece of range i, in fp32.
+  at::Tensor widened_gradients(const at::Tensor& gradients, FlatInterval place, std::size_t i,
+                               FlatInterval piece) const;
+
   const ParameterStore& store_;
+  const WideGradients& wide_;
   DataParallel ranks_;
   TensorParts parts_;
   WeightCopy copy_;

@@ -64,7 +64,11 @@ double largest_of(const at::Tensor& x) { return x.abs().max().item<double>(); }
 
 TEST_CASE("scaled states take the fp32 step and are rounded as LibTorch casts") {
   const std::int64_t n = GENERATE(1, 31, 40001);
-  const ScaledAdamwState start = random_state(n), after = copy_of(start);
+  const bool has_wide_gradients = GENERATE(false, true);
+  ScaledAdamwState start = random_state(n);
+  // Such as E4M3 does not have.
+  if (has_wide_gradients) start.gradients = {widened(start.gradients) * 1.01, 1};
+  const ScaledAdamwState after = copy_of(start);
   const AdamwState wide = fp32_step(start);
   // The first moment beyond E4M3's range, so that it saturates where it is large.
   const AdamwNumbers next{0x1p11F, 0x1p12F, 0x1p18F};
@@ -118,13 +122,14 @@ TEST_CASE("every instruction-set level takes the same scaled step, on any number
   const at::Tensor m = start.m.payload.to(at::kDouble) * 0.9 + start.gradients.payload.to(at::kDouble) * 0.05;
   at_every_level([&]<int level> {
     const ScaledAdamwState state = copy_of(start);
-    const vector::ScaledAdamwArrays arrays{static_cast<std::uint16_t*>(state.weights.payload.data_ptr()),
-                                           static_cast<std::uint8_t*>(state.m.payload.data_ptr()),
-                                           static_cast<std::uint16_t*>(state.v.payload.data_ptr()),
-                                           static_cast<const std::uint8_t*>(state.gradients.payload.data_ptr())};
-    const auto largest = vector::adamw_kernels_for<level>().scaled_largest(arrays, constants, 0, n);
+    const vector::ScaledAdamwArrays<std::uint8_t> arrays{
+        static_cast<std::uint16_t*>(state.weights.payload.data_ptr()),
+        static_cast<std::uint8_t*>(state.m.payload.data_ptr()), static_cast<std::uint16_t*>(state.v.payload.data_ptr()),
+        static_cast<const std::uint8_t*>(state.gradients.payload.data_ptr())};
+    const auto loops = vector::adamw_kernels_for<level>().scaled_e4m3;
+    const auto largest = loops.largest(arrays, constants, 0, n);
     CHECK(__builtin_bit_cast(float, largest.m) == Approx(largest_of(m)).epsilon(1e-6));
-    vector::adamw_kernels_for<level>().scaled(arrays, constants, {1, 1, 1}, 0, n);
+    loops.step(arrays, constants, {1, 1, 1}, 0, n);
     // Half a unit of E4M3's last digit, and of its least number, 2⁻⁹.
     const at::Tensor error = (state.m.payload.to(at::kDouble) - m).abs();
     CHECK((error <= m.abs() * 0x1p-4 * 1.001 + 0x1p-10).all().item<bool>());

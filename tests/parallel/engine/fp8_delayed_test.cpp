@@ -65,11 +65,12 @@ constexpr std::size_t layers_product = 6;  // the third of the second layer: gat
 
 struct Fallen {
   Run run;
+  Run later;                          // after what was saved
   std::vector<std::size_t> products;  // that left FP8, by step
   std::vector<std::int64_t> steps;
 };
 
-// What each rank sees in eight steps, which must be the same.
+// What each rank sees in eight steps, which must be the same, and in two steps after these are saved.
 Fallen fall_back(const TrainingSetting& setting, const RankCase& layout, const fs::path& checkpoints) {
   const Recipe recipe = setting.recipe(layout.overrides);
   std::vector<Fallen> seen(static_cast<std::size_t>(layout.ranks));
@@ -90,9 +91,11 @@ Fallen fall_back(const TrainingSetting& setting, const RankCase& layout, const f
       }
     }
     test::save(trainer, checkpoints);
+    own.later = TrainingSetting::train(trainer, 2);
   });
   for (const Fallen& each : seen) {
     check_equal(each.run, seen.front().run);
+    check_equal(each.later, seen.front().later);
     CHECK(each.products == seen.front().products);
     CHECK(each.steps == seen.front().steps);
   }
@@ -123,6 +126,29 @@ TEST_CASE("a layer that overflows in several steps in a row leaves FP8 on all ra
   CHECK_FALSE(trainer.model().fp8_history()->has_fallen_back(alone.products.front()));
   trainer.resume(CheckpointReader(folder / "step-00000008"));
   CHECK(trainer.model().fp8_history()->has_fallen_back(alone.products.front()));
+}
+
+// At levels above O0 its weights' gradients leave, too, on the ranks that own parts of them at any ZeRO stage. Those of
+// the other layers are rounded once for each rank.
+TEST_CASE("gradients leave FP8 with their layer in any layout, and a run goes on so", "[ranks]") {
+  const TrainingSetting setting;
+  const fs::path folder = setting.directory().path();
+  for (const char* level : {"O1", "O2"}) {
+    const Overrides model = delayed_scales + Overrides{std::string("precision.fp8_level=\"") + level + "\"",
+                                                       "batch.micro=2", "precision.high_precision.fallback_steps=3"};
+    const Fallen alone = fall_back(setting, {1, model}, folder / level);
+    REQUIRE(alone.products.size() == 1);
+    for (const RankCase& layout : std::vector<RankCase>{{2, {zero(3)}}, {4, {"parallel.tensor=2", zero(1)}}}) {
+      INFO(level << ", " << in_words(layout.ranks, layout.overrides));
+      const RankCase whole{layout.ranks, model + layout.overrides};
+      const fs::path saved = folder / "saved", again = folder / "again";
+      const Fallen found = fall_back(setting, whole, saved);
+      CHECK(found.products == alone.products);
+      check_close(found.run, alone.run, 1e-3, 2e-2);
+      check_equal(resumed(setting, whole, saved / "step-00000008", again, 2), found.later);
+      for (const fs::path& used : {saved, again}) fs::remove_all(used);
+    }
+  }
 }
 
 // Maxima are of a step's whole tensors, so that micro-batches of any size have the same scales, too.

@@ -42,14 +42,15 @@ const StateGroup& group_of(const Layout& layout);
 
 // The parameters of that group on one rank.
 struct ShardRank {
-  ShardRank(Communicator& communicator, const Layout& layout)
+  ShardRank(Communicator& communicator, const Layout& layout, const Fp8History* history = nullptr)
       : groups(communicator, layout),
         group(group_of(layout)),
         graph(layout.graph()),
         store(layout.graph(), group.parameters, groups.shard_place()),
         parameters(layout.graph(), store, group,
                    {.optimizer = layout.recipe().training.optimizer,
-                    .gradient_scaling = layout.recipe().precision.gradient_scaling},
+                    .gradient_scaling = layout.recipe().precision.gradient_scaling,
+                    .fp8_history = history},
                    groups) {}
 
   RankGroups groups;
@@ -61,11 +62,11 @@ struct ShardRank {
 
 // Runs `work` on threads as ranks and gives what each returned; the caller checks it, because Catch2 has one thread.
 template <class Work>
-auto on_ranks(const Recipe& recipe, int ranks, const Work& work) {
+auto on_ranks(const Recipe& recipe, int ranks, const Work& work, const Fp8History* history = nullptr) {
   const std::shared_ptr<const Layout> layout = layout_of(recipe, ranks);
   std::vector<std::invoke_result_t<Work, ShardRank&>> results(static_cast<std::size_t>(ranks));
   LocalWorld(ranks).run([&](Communicator& communicator) {
-    ShardRank rank(communicator, *layout);
+    ShardRank rank(communicator, *layout, history);
     results[static_cast<std::size_t>(communicator.rank())] = work(rank);
   });
   return results;

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/shard/wide_gradients.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+
+#include "core/graph/fp8_products.h"
+#include "core/graph/sharding.h"
+
+namespace llmtrain {
+
+WideGradients::WideGradients(const Graph& graph, const ParameterStore& store, const Fp8History* history,
+                             const TensorParallel& ranks)
+    : store_(store), history_(history), ranks_(ranks), places_(store.ranges().size()) {
+  const bool splits_sequence = ranks.rows() == ActivationRows::split;
+  for (const FlatRange& range : store.ranges()) {
+    const Parameter& parameter = graph.parameters[range.parameter];
+    products_.push_back(fp8_product_of(graph, range.parameter));
+    are_copied_.push_back(gradient_sum(graph.model, parameter, ranks.ranks(), splits_sequence) ==
+                          GradientSum::same_heads);
+  }
+}
+
+void WideGradients::take(const at::Tensor& accumulated) {
+  drop();
+  if (history_ == nullptr) return;
+  std::vector<at::Tensor> own;
+  std::int64_t end = 0;
+  for (std::size_t i = 0; i < products_.size(); ++i) {
+    if (!history_->has_fallen_back(products_[i])) continue;
+    const FlatRange& range = store_.ranges()[i];
+    own.push_back(accumulated.slice(0, range.begin, range.end));
+    places_[i] = end;
+    end += own.back().numel();
+  }
+  if (!own.empty()) sums_ = at::cat(own);
+}
+
+Handle WideGradients::sum(const DataParallel& ranks) const { return sums_.defined() ? ranks.sum(sums_) : Handle(); }
+
+void WideGradients::sum_copies() const {
+  for (std::size_t i = 0; i < places_.size(); ++i)
+    if (places_[i] && are_copied_[i]) ranks_.sum_copies(of_range(i));
+}
+
+at::Tensor WideGradients::of_range(std::size_t range) const {
+  const FlatRange& elements = store_.ranges()[range];
+  return sums_.narrow(0, places_[range].value(), elements.end - elements.begin);
+}
+
+at::Tensor WideGradients::piece(std::size_t range, FlatInterval elements) const {
+  const std::int64_t begin = elements.begin - store_.ranges()[range].begin;
+  return of_range(range).narrow(0, begin, elements.count()).to(at::kFloat);
+}
+
+}  // namespace llmtrain
