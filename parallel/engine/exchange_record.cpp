@@ -8,24 +8,13 @@
 #include <utility>
 #include <vector>
 
+#include "core/recipe/all_to_all_words.h"
 #include "core/recipe/recipe_io.h"
 
 namespace llmtrain {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr const char* word_of(AllToAll all_to_all) {
-  switch (all_to_all) {
-    case AllToAll::linear:
-      return "linear";
-    case AllToAll::hierarchical:
-      return "hierarchical";
-    case AllToAll::automatic:
-      break;  // no method
-  }
-  return "";
-}
 
 // What times depend on, as far as the recipe says it.
 Json layout_json(const LocalModel& model) {
