@@ -45,10 +45,27 @@ ExchangeTuner::Current ExchangeTuner::current_of(std::size_t bucket) const {
   return {methods[next.method], next.is_final};
 }
 
+bool ExchangeTuner::has_trials_since(std::int64_t step, std::size_t bucket) const {
+  // They are by step.
+  for (auto trial = trials_.rbegin(); trial != trials_.rend() && trial->step >= step; ++trial)
+    if (trial->bucket == bucket) return true;
+  return false;
+}
+
+void ExchangeTuner::set_trials(std::vector<ExchangeTrial> trials) {
+  trials_ = std::move(trials);
+  // What was chosen followed from others.
+  for (std::size_t bucket = 0; bucket < current_.size(); ++bucket) current_[bucket] = current_of(bucket);
+}
+
 void ExchangeTuner::start_step(std::int64_t step) {
-  step_ = step;
-  current_.clear();
-  for (std::size_t bucket = 0; bucket < methods_.of_buckets.size(); ++bucket) current_.push_back(current_of(bucket));
+  const std::int64_t before = std::exchange(step_, step);
+  current_.resize(methods_.of_buckets.size());
+  for (std::size_t bucket = 0; bucket < current_.size(); ++bucket) {
+    // A final choice that no trial has come after stays in later steps: it need not be made again in each of a run.
+    if (step > before && current_[bucket].is_final && !has_trials_since(before, bucket)) continue;
+    current_[bucket] = current_of(bucket);
+  }
   measured_.assign(2 * methods_.of_buckets.size(), 0);
 }
 

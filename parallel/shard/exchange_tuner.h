@@ -43,9 +43,10 @@ class ExchangeTuner final : public ExchangeChooser {
   // All trials so far, by step; what a run that goes on with them is given. Where steps are repeated, their first
   // trials count.
   const std::vector<ExchangeTrial>& trials() const { return trials_; }
-  void set_trials(std::vector<ExchangeTrial> trials) { trials_ = std::move(trials); }
+  void set_trials(std::vector<ExchangeTrial> trials);
 
  private:
+  bool has_trials_since(std::int64_t step, std::size_t bucket) const;
   const ExchangeTrial* trial_of(std::size_t bucket) const;  // of this step
   Current current_of(std::size_t bucket) const;
 

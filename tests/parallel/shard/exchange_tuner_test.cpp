@@ -58,6 +58,12 @@ TEST_CASE("each method is measured in turn, the slow ones twice, and the fastest
   CHECK(tuner.current()[0].is_final);
   // Two turns of all eight, then eight turns of two.
   CHECK(tuner.trials().size() == 2 * 8 + 8 * 2);
+  // A step that is repeated goes as it went, and so do those after it.
+  tuner.start_step(3);
+  CHECK((tuner.choose(50) == eight_methods[3]));
+  CHECK_FALSE(tuner.current()[0].is_final);
+  tuner.start_step(100);
+  CHECK((tuner.choose(50) == ExchangeMethod{4, AllToAll::hierarchical}));
 }
 
 TEST_CASE("neither the first time of a method nor a slow or a fast one among many decides") {
