@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -13,13 +14,24 @@ struct ShardDegrees {
   std::int64_t tensor = 1;
   std::int64_t expert = 1;         // the axis of experts
   std::int64_t expert_tensor = 1;  // the features of one expert
+
+  // Those that split an expert are ranks of a tensor group, and where these are too few in so many data ranks.
+  std::int64_t expert_tensor_ranks() const { return std::min(tensor, expert_tensor); }
+  std::int64_t expert_slices() const { return expert_tensor / expert_tensor_ranks(); }
 };
 
 // Position of one rank among those that split the parameters.
 struct ShardPlace {
   ShardDegrees degrees;
-  std::int64_t tensor = 0;  // below degrees.tensor; the features of an expert follow it, modulo degrees.expert_tensor
-  std::int64_t expert = 0;  // below degrees.expert
+  std::int64_t tensor = 0;        // below degrees.tensor
+  std::int64_t expert = 0;        // below degrees.expert
+  std::int64_t expert_slice = 0;  // below degrees.expert_slices()
+
+  // Among the ranks that split an expert, below degrees.expert_tensor.
+  std::int64_t expert_tensor() const {
+    const std::int64_t ranks = degrees.expert_tensor_ranks();
+    return expert_slice * ranks + tensor % ranks;
+  }
 };
 
 // The part of a parameter that one rank holds. Padding follows everything real, so that the real elements come first in

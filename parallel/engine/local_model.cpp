@@ -161,7 +161,7 @@ bool LocalModel::counts(const ParameterUnit& unit) const {
 
 bool LocalModel::holds_all_weights() const {
   const Mesh& mesh = layout_->mesh();
-  return !gathers_for_use() && mesh.tensor * mesh.context * mesh.pipeline * mesh.expert == 1;
+  return !gathers_for_use() && mesh.tensor * mesh.context * mesh.pipeline * mesh.expert * mesh.expert_tensor == 1;
 }
 
 void LocalModel::gather(std::size_t stage) {

@@ -39,7 +39,8 @@ std::vector<Unsupported> unsupported_experts(const Recipe& recipe) {
   if (!recipe.model.moe) return {};
   const ParallelRecipe& parallel = recipe.parallel;
   // All data ranks by default, which are a multiple.
-  const std::int64_t shards = parallel.zero_shard_ranks.value_or(parallel.expert);
+  const std::int64_t slices = expert_slices(parallel);
+  const std::int64_t shards = parallel.zero_shard_ranks.value_or(parallel.expert * slices);
   const bool has_fp8 = recipe.precision.fp8_level != Fp8Level::off;
   return {
       {recipe.cluster.device == DeviceKind::cuda, "/model/moe", "a mixture of experts on a GPU",
@@ -52,8 +53,9 @@ std::vector<Unsupported> unsupported_experts(const Recipe& recipe) {
        "use \"current\", or set precision.fp8_level to \"off\""},
       // They would say nothing of the experts' products.
       {has_fp8 && recipe.log.fp8_statistics, "/log/fp8_statistics", "statistics of experts in FP8", "set it to false"},
-      {shards % parallel.expert != 0, "/parallel/zero_shard_ranks", std::to_string(shards),
-       "use a multiple of parallel.expert"},
+      {shards % (parallel.expert * slices) != 0, "/parallel/zero_shard_ranks", std::to_string(shards),
+       slices > 1 ? "use a multiple of parallel.expert × parallel.expert_tensor ÷ parallel.tensor"
+                  : "use a multiple of parallel.expert"},
   };
 }
 

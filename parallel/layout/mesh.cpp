@@ -24,8 +24,13 @@ using Axes = std::vector<Axis>;
 Axes axes_of(const Mesh& mesh, GroupKind kind) {
   const std::int64_t replica = mesh.tensor * mesh.context;  // ranks from one data rank to the next
   const Axis context{mesh.context, mesh.tensor};
-  // Of the data ranks that share a set of shards, those that hold the same experts.
-  const std::int64_t expert_shards = std::max<std::int64_t>(1, mesh.zero_shard / mesh.expert);
+  // Data ranks that hold slices of the same experts follow one another, `expert` apart.
+  const std::int64_t splitting = shard_degrees(mesh).expert_tensor_ranks(),
+                     slices = shard_degrees(mesh).expert_slices();
+  const std::int64_t sharing = mesh.expert * slices;  // data ranks that hold all experts once
+  // Of the data ranks that share a set of shards, those that hold the same parts of experts.
+  const std::int64_t expert_shards = std::max<std::int64_t>(1, mesh.zero_shard / sharing);
+  const Axis copies{mesh.tensor / splitting, splitting};
   switch (kind) {
     case GroupKind::tensor:
       return {{mesh.tensor, 1}};
@@ -48,17 +53,15 @@ Axes axes_of(const Mesh& mesh, GroupKind kind) {
     case GroupKind::expert_across:
       return {{mesh.expert / expert_node_ranks(mesh), replica * expert_node_ranks(mesh)}};
     case GroupKind::expert_tensor:
-      return {{mesh.expert_tensor, 1}};
+      return {{splitting, 1}, {slices, replica * mesh.expert}};
     case GroupKind::expert_parts:
-      return {{mesh.tensor, 1}, {mesh.expert, replica}};
+      return {{mesh.tensor, 1}, {sharing, replica}};
     case GroupKind::expert_data:
-      return {{mesh.tensor / mesh.expert_tensor, mesh.expert_tensor},
-              context,
-              {mesh.data / mesh.expert, replica * mesh.expert}};
+      return {copies, context, {mesh.data / sharing, replica * sharing}};
     case GroupKind::expert_shard:
-      return {{mesh.tensor / mesh.expert_tensor, mesh.expert_tensor}, context, {expert_shards, replica * mesh.expert}};
+      return {copies, context, {expert_shards, replica * sharing}};
     case GroupKind::expert_replica:
-      return {{mesh.data / mesh.expert / expert_shards, replica * mesh.expert * expert_shards}};
+      return {{mesh.data / sharing / expert_shards, replica * sharing * expert_shards}};
   }
   return {};
 }

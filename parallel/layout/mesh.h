@@ -17,9 +17,11 @@ struct Mesh {
   std::int64_t context = 1;
   std::int64_t data = 1;
   std::int64_t pipeline = 1;
-  std::int64_t expert = 1;         // divides data
-  std::int64_t expert_tensor = 1;  // ranks that split one expert's matrices; divides tensor
-  std::int64_t zero_shard = 1;     // data ranks that share one set of shards; divides data
+  std::int64_t expert = 1;  // divides data
+  // Ranks that split one expert's matrices: divides tensor, or is tensor × a divisor of data ÷ expert. In the latter
+  // case the tensor ranks of as many data ranks, `expert` apart, hold slices of the same experts.
+  std::int64_t expert_tensor = 1;
+  std::int64_t zero_shard = 1;  // data ranks that share one set of shards; divides data
   std::int64_t devices_per_node = 1;
 
   std::int64_t world() const { return tensor * context * data * pipeline; }
@@ -38,8 +40,8 @@ enum class GroupKind {
   expert,          // exchange tokens
   expert_inside,   // of these the ranks of one node
   expert_across,   // and those with the same place on other nodes
-  expert_tensor,   // the ranks of a tensor group that split one expert's matrices
-  expert_parts,    // hold all experts of a layer, each a part of them: tensor × expert
+  expert_tensor,   // split one expert's matrices: ranks of a tensor group, or several of them
+  expert_parts,    // hold all experts of a layer, each a part of them: tensor × expert × slices
   expert_data,     // hold the same experts, or the same part of them
   expert_shard,    // the part of an expert_data group that shares ZeRO's shards
   expert_replica,  // the ranks of an expert_data group that hold the same shard

@@ -191,7 +191,10 @@ struct RankGroups {
     return kind == StateGroup::Kind::experts ? expert_parts : tensor.parts();
   }
   // This rank's part of the parameters.
-  ShardPlace shard_place() const { return {shard_degrees(mesh), tensor.position(), expert_position()}; }
+  ShardPlace shard_place() const {
+    return {shard_degrees(mesh), tensor.position(), data_position() % mesh.expert,
+            data_position() / mesh.expert % shard_degrees(mesh).expert_slices()};
+  }
 
   Mesh mesh;
   ContextParallel context;
@@ -203,8 +206,8 @@ struct RankGroups {
   MixtureParallel mixture;
 
  private:
-  // Expert ranks vary fastest within data.
-  std::int64_t expert_position() const { return data.position() / context.ranks() % mesh.expert; }
+  // Expert ranks vary fastest within data, then those that hold slices of the same experts.
+  std::int64_t data_position() const { return data.position() / context.ranks(); }
 
   Communicator* communicator_;
 };

@@ -31,7 +31,9 @@ ShardedMatrices::ShardedMatrices(const Graph& graph, const ParameterStore& store
   for (const FlatRange& range : store.ranges()) {
     const Parameter& parameter = graph.parameters[range.parameter];
     Parts parts{from_end(parameter.shape, 2), from_end(parameter.shape, 1), {}};
-    for (place.tensor = 0; place.tensor < splits; ++place.tensor) {
+    for (std::int64_t position = 0; position < splits; ++position) {
+      place.tensor = position % place.degrees.tensor;
+      place.expert_slice = position / place.degrees.tensor;
       const LocalPart part = local_part(graph.model, parameter, place);
       parts.boxes.push_back(
           {from_end(part.offset, 2), from_end(part.offset, 1), from_end(part.shape, 2), from_end(part.shape, 1)});

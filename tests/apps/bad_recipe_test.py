@@ -205,6 +205,13 @@ class NotExecutable(ProgramTest):
                 self.assertEqual(result.returncode, 0, result.stderr)
                 self.refused(2, [f"recipe.json: {pointer}:"], "run", "recipe.json")
 
+    def test_shards_of_experts_that_data_ranks_split(self):
+        self.write("recipe.json", small({"data.train": [{"path": "nowhere.txt"}], "model.moe": {"experts": 4},
+                                         "parallel.expert": 2, "parallel.expert_tensor": 2, "parallel.data": 8,
+                                         "parallel.zero_shard_ranks": 2, "batch.global": 16}))
+        self.refused(2, ["/parallel/zero_shard_ranks: 2 can be planned", "expert_tensor ÷ parallel.tensor"], "run",
+                     "recipe.json")
+
     def test_fine_tuning_replays_no_routing(self):
         experts = {"experts": 4, "capacity_factor": 0, "balance_loss": "none", "routing_zipf": 1}
         self.write("recipe.json", small({"data.train": [{"path": "nowhere.txt"}], "model.moe": experts,

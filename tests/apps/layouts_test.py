@@ -19,7 +19,7 @@ KEYS = {"micro": "batch.micro", "zero": "parallel.zero_stage", "shards": "parall
         "loops": "pipeline.loops", "balance": "pipeline.balance", "recompute": "memory.recompute",
         "attention": "kernels.attention", "compute": "precision.compute", "fp8": "precision.fp8_level",
         "backend": "launch.backend", "parts": "parallel.expert_overlap", "exchange": "parallel.expert_all_to_all",
-        "devices": "cluster.devices_per_node"}
+        "devices": "cluster.devices_per_node", "split": "parallel.expert_tensor"}
 
 # Four layers. Tied embeddings; a vocabulary that no number of tensor ranks divides.
 GPT2 = {"architecture": "gpt2", "layers": 4, "hidden_size": 32, "heads": 4, "vocab_size": 257,
@@ -168,6 +168,7 @@ SHARED_EXPERT_LAYOUTS = """
 8 expert=2 pipeline=2 zero=3 loops=2
 2 expert=2 zero=3 backend=mpi
 4 expert=2 pipeline=2 zero=2 backend=mpi parts=auto
+4 expert=2 split=2 zero=3 loops=2 backend=mpi
 """
 
 # Layouts in which sums and messages could occur in a different order the second time.

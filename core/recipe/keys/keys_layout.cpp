@@ -74,8 +74,12 @@ void describe_parallel(KeyVisitor& keys, ParallelRecipe& parallel) {
   keys.integer({"context", "Context parallelism: ranks that split each sequence."}, parallel.context, degree_range);
   keys.integer({"expert", "Expert parallelism: ranks, among the data ranks, that split the experts."}, parallel.expert,
                degree_range);
-  keys.integer({"expert_tensor", "Ranks that split each expert's matrices.", "tensor"},
-               keys.otherwise(parallel.expert_tensor, parallel.tensor), degree_range);
+  keys.integer(
+      {"expert_tensor",
+       "Ranks that split each expert's matrices: some or all of the tensor ranks, or a multiple of them, which "
+       "takes as many of the data ranks that hold the same experts.",
+       "tensor"},
+      keys.otherwise(parallel.expert_tensor, parallel.tensor), degree_range);
   keys.automatic_integer(
       {"expert_overlap",
        "Parts into which each micro-batch's rows of the experts are cut, so that the exchange of some runs while "

@@ -3,7 +3,9 @@
 #include <spdlog/fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <numeric>
+#include <string>
 
 #include "core/recipe/hints.h"
 #include "core/recipe/keys/key_table.h"
@@ -78,9 +80,29 @@ Verdict check_all_to_all(const Recipe& recipe, const Known&) {
   return Refusal{"\"hierarchical\" exchanges nothing", "must be \"linear\" where parallel.expert is 1", "\"linear\""};
 }
 
-Verdict check_expert_ranks(const Recipe& recipe, const Known&) {
+// The degree that is nearest to that of the recipe, of those that split experts over tensor ranks, and over whole
+// tensor groups of the data ranks that hold the same experts.
+std::int64_t nearest_expert_tensor(const ParallelRecipe& parallel, std::int64_t copies) {
+  const std::int64_t ranks = parallel.expert_tensor, tensor = parallel.tensor;
+  const std::int64_t fewer = nearest_divisor(std::min(ranks, tensor), tensor);
+  const std::int64_t more = tensor * nearest_divisor(std::max<std::int64_t>(1, (ranks + tensor / 2) / tensor), copies);
+  return std::abs(ranks - fewer) <= std::abs(ranks - more) ? fewer : more;
+}
+
+Verdict check_expert_ranks(const Recipe& recipe, const Known& known) {
   if (!recipe.model.moe) return {};
-  return must_divide(recipe.parallel.expert_tensor, recipe.parallel.tensor, "parallel.tensor");
+  const ParallelRecipe& parallel = recipe.parallel;
+  const std::int64_t ranks = parallel.expert_tensor, tensor = parallel.tensor;
+  if (tensor % ranks == 0) return {};
+  const auto data = data_ranks(recipe, known);
+  const std::int64_t slices = expert_slices(parallel), copies = data ? *data / parallel.expert : slices;
+  if (ranks % tensor == 0 && copies % slices == 0) return {};
+  return Refusal{
+      ranks % tensor == 0
+          ? fmt::format("{} splits an expert over {} data ranks, and {} hold the same experts", ranks, slices, copies)
+          : fmt::format("{} neither divides {} nor is a multiple of it", ranks, tensor),
+      "must divide parallel.tensor, or be parallel.tensor × a divisor of parallel.data ÷ parallel.expert",
+      std::to_string(nearest_expert_tensor(parallel, copies))};
 }
 
 // As check_ffn, for the width of one expert and the ranks that split it.
@@ -230,7 +252,10 @@ std::vector<Rule> layout_rules() {
       {"/parallel/expert", {"/model/moe/experts", "/parallel/data", "/launch/ranks", "/cluster/nodes"}, check_experts},
       {"/parallel/expert_overlap", {"/parallel/expert"}, check_expert_overlap},
       {"/parallel/expert_all_to_all", {"/parallel/expert"}, check_all_to_all},
-      {"/parallel/expert_tensor", {"/model/moe/experts", "/parallel/tensor"}, check_expert_ranks},
+      {"/parallel/expert_tensor",
+       {"/model/moe/experts", "/parallel/tensor", "/parallel/expert", "/parallel/data", "/launch/ranks",
+        "/cluster/nodes"},
+       check_expert_ranks},
       {"/parallel/expert_tensor",
        {"/parallel/tensor", "/model/moe/ffn_hidden_size", "/model/ffn_hidden_size", "/model/hidden_size",
         "/model/architecture"},

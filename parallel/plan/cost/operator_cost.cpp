@@ -251,7 +251,8 @@ AxisGroup group_of(const CostContext& context, RankAxis axis) {
     case RankAxis::expert_across:
       return {rank_group(mesh, GroupKind::expert_across), Purpose::expert};
     case RankAxis::expert_tensor:
-      return {expert_tensor_group(mesh), Purpose::tensor_parallel};
+      return {context.program().experts.folded ? strided(mesh, mesh.expert_tensor, 1) : expert_tensor_group(mesh),
+              Purpose::tensor_parallel};
   }
   return {};
 }

@@ -241,7 +241,8 @@ double communicator_bytes(KernelSet kernels, const Mesh& mesh) {
   if (kernels == KernelSet::cpu) return 0;
   double bytes = mesh.pipeline > 1 ? transfer_bytes : 0;
   // One communicator per kind of group that has peers; pipeline neighbours only exchange point to point.
-  for (const std::int64_t ranks : {mesh.tensor, mesh.context, mesh.data, mesh.expert})
+  const std::int64_t slices = shard_degrees(mesh).expert_slices();
+  for (const std::int64_t ranks : {mesh.tensor, mesh.context, mesh.data, mesh.expert, slices})
     if (ranks > 1) bytes += collective_group_bytes;
   return bytes;
 }

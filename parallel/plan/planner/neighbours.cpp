@@ -99,6 +99,10 @@ class NeighbourList {
     // Expert ranks are among the data ranks.
     add([&](Recipe& other) { other.parallel.expert = mesh_.expert * 2; });
     if (mesh_.expert % 2 == 0) add([&](Recipe& other) { other.parallel.expert = mesh_.expert / 2; });
+    // Ranks that split an expert are tensor ranks, and more of them data ranks with the same experts.
+    add([&](Recipe& other) { other.parallel.expert_tensor = mesh_.expert_tensor * 2; });
+    if (mesh_.expert_tensor % 2 == 0)
+      add([&](Recipe& other) { other.parallel.expert_tensor = mesh_.expert_tensor / 2; });
   }
 
   void set_tensor(std::int64_t tensor, std::int64_t data) {

@@ -37,6 +37,7 @@ std::string mesh_text(const Mesh& mesh) {
   add("data", mesh.data);
   add("pipeline", mesh.pipeline);
   if (mesh.expert > 1) text += fmt::format(", expert {} within data", mesh.expert);
+  if (mesh.expert_tensor > mesh.tensor) text += fmt::format(", experts split over {} ranks", mesh.expert_tensor);
   return text;
 }
 

@@ -58,7 +58,10 @@ TEST_CASE("Documents that share a sequence need a mark and no dropout", "[recipe
 
 TEST_CASE("Degrees, nodes and ranks must agree", "[recipe]") { check(test::world_combinations()); }
 
-TEST_CASE("Ranks must divide what they split", "[recipe]") { check(test::layout_combinations()); }
+TEST_CASE("Ranks must divide what they split", "[recipe]") {
+  check(test::layout_combinations());
+  check(test::expert_combinations());
+}
 
 TEST_CASE("Layers must be divided over the stages as the balance requires", "[recipe]") {
   check(test::pipeline_combinations());

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models with experts on several ranks: their gradients element by element, their checkpoints and evaluations, and the
-// memory of many steps.
-#include <algorithm>
+// Models with experts on several ranks: their steps, checkpoints, exchanges and evaluations, and the memory of many
+// steps.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstddef>
-#include <map>
-#include <span>
+#include <cstdint>
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/checkpoint/checkpoint.h"
-#include "core/checkpoint/tensor_slice.h"
 #include "parallel/engine/exchange_record.h"
 #include "parallel/run/metrics_log.h"
+#include "tests/parallel/engine/expert_models.h"
 #include "tests/parallel/engine/save_ranks.h"
 #include "tests/parallel/engine/train_ranks.h"
 #include "tests/support/resident_memory.h"
@@ -23,93 +22,6 @@ namespace llmtrain::test {
 namespace {
 
 namespace fs = std::filesystem;
-
-const Overrides dropless{
-    R"(model.moe={"experts": 8, "top_k": 2, "capacity_factor": 0, "ffn_hidden_size": 20, "z_coefficient": 0.01})",
-    "batch.micro=1"};
-const Overrides dropping{R"(model.moe={"experts": 8, "top_k": 2, "ffn_hidden_size": 20, "shared_experts": 1})",
-                         "model.architecture=\"gpt2\"", "batch.micro=1"};
-
-// Places go to the highest scores of a micro-batch of several sequences, jitter is of each element, noise of each
-// logit, the balance loss is of a micro-batch's sums, shared experts have a gate, and all networks biases, which grow
-// fast.
-const Overrides scored{
-    R"(model.moe={"experts": 4, "top_k": 2, "ffn_hidden_size": 20, "shared_experts": 1, "shared_gate": true,
-      "capacity_factor": 0.7, "priority": "score", "jitter": 0.1, "z_coefficient": 0.01, "balance_coefficient": 0.1,
-      "balance_loss": "load_importance"})",
-    "model.architecture=\"gpt2\"", "batch.micro=2", R"(training.learning_rate={"peak": 0.003, "warmup_steps": 0})"};
-
-std::string tensor(int ranks) { return "parallel.tensor=" + std::to_string(ranks); }
-
-std::string context(int ranks) { return "parallel.context=" + std::to_string(ranks); }
-
-std::string experts(int ranks) { return "parallel.expert=" + std::to_string(ranks); }
-
-// As many ranks on each of two nodes.
-Overrides two_nodes(int ranks) {
-  return {"parallel.expert_all_to_all=\"hierarchical\"", "cluster.nodes=2",
-          "cluster.devices_per_node=" + std::to_string(ranks)};
-}
-
-std::string parts(int number) { return "parallel.expert_overlap=" + std::to_string(number); }
-
-std::vector<RankCase> layouts() {
-  return {{2, {experts(2)}},
-          {2, {experts(2), parts(2)}},
-          {4, {experts(4), zero(1)}},
-          {8, {experts(8), zero(3), "pipeline.loops=3"}},
-          {4, {experts(4), parts(8), "memory.recompute=\"selective\""}},
-          // Several reductions per step, and no ranks to shard experts over.
-          {4, {experts(4), zero(2), "pipeline.loops=3", "pipeline.schedule=\"interleaved\""}},
-          {4, {experts(2), zero(2), "memory.recompute=\"full\""}},
-          {8, {experts(2), zero(3), "parallel.zero_shard_ranks=4", "pipeline.loops=3"}},
-          {4, {experts(2), "parallel.pipeline=2", "pipeline.balance=[1,2]", "pipeline.schedule=\"1f1b\""}},
-          {4, {zero(3), "pipeline.loops=3"}}};
-}
-
-// Ranks that share the tokens of a micro-batch.
-std::vector<RankCase> shared_micro_batches() {
-  return {{2, {context(2)}},
-          {4, {context(4), zero(1)}},
-          {4, {context(2), experts(2), parts(4), "memory.recompute=\"full\""}},
-          {8, {context(2), experts(2), zero(3), "pipeline.loops=3"}},
-          {8, {context(2), experts(2), zero(1), "parallel.pipeline=2", "pipeline.balance=[1,2]"}},
-          {2, {tensor(2)}},
-          {2, {tensor(2), "parallel.sequence=false"}},
-          {4, {tensor(4), "parallel.expert_tensor=2", zero(2), "pipeline.loops=3"}},
-          {4, {tensor(2), experts(2), "memory.recompute=\"full\""}},
-          {4, {tensor(2), experts(2), parts(3)}},
-          {4, {tensor(2), "parallel.expert_tensor=1", experts(2), zero(3), "pipeline.loops=3"}},
-          {8, {tensor(2), "parallel.sequence=false", experts(2), context(2), "memory.recompute=\"selective\""}},
-          {8, {tensor(2), context(2), zero(1), "parallel.pipeline=2", "pipeline.balance=[1,2]"}},
-          {8, {tensor(2), context(2), zero(3), "parallel.pipeline=2", "pipeline.balance=[1,2]"}}};
-}
-
-using Numbers = std::map<std::string, std::vector<float>>;
-
-// The first moments in a checkpoint: after one step of AdamW without clipping a tenth of the gradients.
-Numbers moments_in(const fs::path& folder) {
-  const CheckpointReader reader(folder);
-  Numbers moments;
-  for (const LogicalTensor& tensor : reader.tensors()) {
-    if (!tensor.name.ends_with(".m")) continue;
-    std::vector<float>& values = moments[tensor.name];
-    values.resize(static_cast<std::size_t>(element_count(tensor.shape)));
-    reader.read_box(tensor.name, {std::vector<std::int64_t>(tensor.shape.size()), tensor.shape},
-                    std::as_writable_bytes(std::span(values)));
-  }
-  return moments;
-}
-
-// Trains, and leaves a checkpoint in `folder`.
-void train_and_save(const TrainingSetting& setting, const RankCase& layout, std::int64_t steps,
-                    const fs::path& folder) {
-  LocalWorld(layout.ranks).run([&](Communicator& communicator) {
-    Trainer trainer(layout_of(setting.recipe(layout.overrides), communicator.size()), communicator, at::kCPU);
-    TrainingSetting::train(trainer, steps);
-    save(trainer, folder);
-  });
-}
 
 std::vector<double> resume(const TrainingSetting& setting, const RankCase& layout, const fs::path& checkpoint,
                            std::int64_t steps) {
@@ -123,42 +35,6 @@ std::vector<double> resume(const TrainingSetting& setting, const RankCase& layou
   return losses;
 }
 
-float largest_of(const std::vector<float>& values) {
-  float largest = 0;
-  for (const float value : values) largest = std::max(largest, std::abs(value));
-  return largest;
-}
-
-// Within 1e-5 of the largest element; gradients that are zero in exact arithmetic (of a key's bias) within that of the
-// largest gradient of all.
-void check_same(const Numbers& got, const Numbers& expected) {
-  REQUIRE(got.size() == expected.size());
-  float all = 0;
-  for (const auto& [name, values] : expected) all = std::max(all, largest_of(values));
-  for (const auto& [name, values] : expected) {
-    INFO(name);
-    std::vector<float> differences = got.at(name);
-    REQUIRE(differences.size() == values.size());
-    for (std::size_t i = 0; i < values.size(); ++i) differences[i] -= values[i];
-    const float own = largest_of(values);
-    CHECK(largest_of(differences) <= 1e-5F * (own > 1e-5F * all ? own : all));
-  }
-}
-
-// The gradients of a first step on each layout, and on one rank.
-void check_gradients(const Overrides& model, const std::vector<RankCase>& layouts) {
-  const TrainingSetting setting;
-  const Overrides once = model + Overrides{"training.clip_norm=0"};
-  train_and_save(setting, {1, once}, 1, setting.directory().path() / "one");
-  const Numbers expected = moments_in(setting.directory().path() / "one" / "step-00000001");
-  for (const RankCase& layout : layouts) {
-    INFO(in_words(layout.ranks, layout.overrides));
-    const TemporaryDirectory folder;
-    train_and_save(setting, {layout.ranks, once + layout.overrides}, 1, folder.path());
-    check_same(moments_in(folder.path() / "step-00000001"), expected);
-  }
-}
-
 // A step's loss, gradient norm and routing, of which other layouts have other numbers of passes.
 void check_same_step(const StepResult& got, const StepResult& expected) {
   CHECK(got.loss == Approx(expected.loss).epsilon(1e-5));
@@ -170,15 +46,6 @@ void check_same_step(const StepResult& got, const StepResult& expected) {
 }
 
 }  // namespace
-
-TEST_CASE("gradients of ranks that share experts are those of one rank, element by element", "[ranks]") {
-  for (const Overrides& model : {dropless, dropping}) check_gradients(model, layouts());
-}
-
-TEST_CASE("so are those of ranks that share the tokens of a micro-batch, in capacity, priority, losses and jitter",
-          "[ranks]") {
-  for (const Overrides& model : {dropless, dropping, scored}) check_gradients(model, shared_micro_batches());
-}
 
 TEST_CASE("ranks that share the tokens of a micro-batch learn, drop and balance as one rank", "[ranks]") {
   const TrainingSetting setting;
@@ -245,8 +112,8 @@ TEST_CASE("ranks count the tokens of each expert together, and a replay of the c
 TEST_CASE("a model with experts resumes bitwise, and on other ranks to rounding", "[ranks]") {
   const TrainingSetting setting;
   const Overrides split{experts(2), zero(3), "pipeline.loops=3"};
-  const Overrides sliced{tensor(4), "parallel.expert_tensor=2", zero(1)};
-  for (const auto& [model, layout] : {std::pair{dropless, split}, {dropping, split}, {dropping, sliced}}) {
+  const Overrides parts_of_experts{tensor(4), sliced(2), zero(1)};
+  for (const auto& [model, layout] : {std::pair{dropless, split}, {dropping, split}, {dropping, parts_of_experts}}) {
     const RankCase four{4, model + layout};
     const Run whole = train_ranks(setting, four.ranks, four.overrides, 6);
     const TemporaryDirectory folder;
@@ -257,7 +124,8 @@ TEST_CASE("a model with experts resumes bitwise, and on other ranks to rounding"
     const std::vector<RankCase> others{{1, model},
                                        {8, model + Overrides{experts(8), zero(1)}},
                                        {2, model + Overrides{zero(2)}},
-                                       {4, model + Overrides{tensor(4), "parallel.expert_tensor=2"}},
+                                       {4, model + Overrides{tensor(4), sliced(2)}},
+                                       {4, model + Overrides{experts(2), sliced(2), zero(3), "pipeline.loops=3"}},
                                        {8, model + Overrides{tensor(2), context(2), experts(2), zero(3)}}};
     for (const RankCase& other : others) {
       const std::vector<double> losses = resume(setting, other, checkpoint, 2);
@@ -303,6 +171,7 @@ TEST_CASE("what a run chooses changes the numbers by rounding alone", "[ranks]")
   for (const auto& [ranks, layout] :
        {std::pair{4, Overrides{experts(2), zero(1), "memory.recompute=\"full\""}},
         {8, Overrides{experts(8), zero(3), "pipeline.loops=3"} + nodes},
+        {8, Overrides{experts(4), sliced(2)} + nodes},
         {8, Overrides{experts(4), tensor(2), "memory.recompute=\"computation\""} + nodes},
         {8, Overrides{experts(4), "parallel.pipeline=2", "pipeline.balance=[1,2]"} + nodes}}) {
     INFO(in_words(ranks, layout));
@@ -365,7 +234,8 @@ TEST_CASE("ranks that share experts evaluate what one rank evaluates, also witho
   const Overrides model = dropless + Overrides{"training.evaluate_batches=0", "batch.micro=2"};
   LoneTrainer alone(setting.recipe(model));
   const double expected = alone.evaluate();
-  for (const Overrides& layout : {Overrides{experts(4)}, Overrides{experts(2), zero(3), "pipeline.loops=3"}}) {
+  for (const Overrides& layout :
+       {Overrides{experts(4)}, Overrides{experts(2), zero(3), "pipeline.loops=3"}, Overrides{sliced(2), zero(1)}}) {
     const Recipe recipe = setting.recipe(model + layout);
     std::vector<double> losses(4);
     LocalWorld(4).run([&](Communicator& communicator) {

@@ -23,6 +23,7 @@ const std::vector<RankCase> expert_ranks{
     {4, {"parallel.expert=2", zero(1), "parallel.expert_overlap=2"}},
     {4, {"parallel.expert=2", "parallel.tensor=2", "memory.recompute=\"full\""}},
     {4, {"parallel.expert=2", "parallel.tensor=2", "parallel.expert_tensor=1", zero(2)}},
+    {4, {"parallel.expert_tensor=2", zero(3), "pipeline.loops=3"}},
 };
 
 // Steps from the start, or from a checkpoint; leaves one in `folder` unless it is empty.

@@ -226,6 +226,7 @@ TEST_CASE("so does the busiest rank of a skewed routing, and its idle ranks do n
 TEST_CASE("so does a step of a model with experts") {
   const TrainingSetting setting;
   for (const RankCase& layout : expert_layouts) check_layout(setting, layout);
+  for (const RankCase& layout : sliced_expert_layouts) check_layout(setting, layout);
   for (const RankCase& layout : recomputing_expert_layouts) check_layout(setting, layout);
 }
 

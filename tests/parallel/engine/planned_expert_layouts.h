@@ -39,6 +39,19 @@ inline const std::vector<RankCase> recomputing_expert_layouts{
     {8, over_nodes({"parallel.expert=4", "parallel.tensor=2", "memory.recompute=\"computation\""})},
 };
 
+// Data ranks split the matrices of each expert.
+inline const std::vector<RankCase> sliced_expert_layouts{
+    {4, {even, "parallel.expert=2", "parallel.expert_tensor=2", "parallel.expert_overlap=2"}},
+    {4, {even, "parallel.expert_tensor=2", "parallel.zero_stage=3", "pipeline.loops=2", "precision.compute=\"bf16\""}},
+    {8,
+     {even, "parallel.tensor=2", "parallel.expert=2", "parallel.expert_tensor=4", "parallel.zero_stage=1",
+      "memory.recompute=\"full\"", "batch.global=16"}},
+    {8,
+     {replayed_even, "parallel.expert=2", "parallel.expert_tensor=2", "parallel.zero_stage=3",
+      "parallel.zero_shard_ranks=4", "pipeline.loops=2", "batch.global=16"}},
+    {4, {even, "parallel.expert=2", "parallel.expert_tensor=2", "precision.fp8_level=\"O2\"", "parallel.zero_stage=1"}},
+};
+
 inline const std::vector<RankCase> expert_layouts{
     {8, over_nodes({"parallel.expert=8", "model.moe.experts=8", "model.moe.top_k=8"})},
     {8, over_nodes({"parallel.expert=4", "parallel.tensor=2", "parallel.expert_overlap=2", "parallel.zero_stage=1"})},

@@ -23,6 +23,7 @@ const std::vector<RankCase> muon_layouts{
     {8, {"parallel.tensor=2", "parallel.pipeline=2", "parallel.zero_stage=1", "model.tie_embeddings=true"}},
     {4, {even, "parallel.expert=2", "parallel.zero_stage=3", "pipeline.loops=2"}},
     {4, {even, "parallel.tensor=4", "parallel.expert_tensor=2"}},
+    {4, {even, "parallel.expert_tensor=2", "parallel.zero_stage=1"}},
 };
 
 }  // namespace

@@ -114,8 +114,13 @@ TEST_CASE("experts and shards divide the data ranks") {
         "/parallel/expert: 6 does not divide 12 experts and 8 data ranks; must divide model.moe.experts and "
         "parallel.data; did you mean 4?");
   CHECK_THAT(failure(with([&](Recipe& r) { experts(r), r.parallel.expert = 8; })), Catch::Contains("did you mean 4?"));
-  CHECK_THAT(failure(with([&](Recipe& r) { experts(r), r.parallel.expert_tensor = 2; })),
-             Catch::Contains("/parallel/expert_tensor: 2 does not divide 1; must divide parallel.tensor"));
+  CHECK(failure(with([&](Recipe& r) { experts(r), r.parallel.expert_tensor = 2; })) == "no error");
+  CHECK(failure(with([&](Recipe& r) { experts(r), r.parallel.expert = 4, r.parallel.expert_tensor = 4; })) ==
+        "/parallel/expert_tensor: 4 splits an expert over 4 data ranks, and 2 hold the same experts; must divide "
+        "parallel.tensor, or be parallel.tensor × a divisor of parallel.data ÷ parallel.expert; did you mean 2?");
+  CHECK_THAT(failure(with([&](Recipe& r) { experts(r), r.parallel.tensor = 4, r.parallel.expert_tensor = 6; })),
+             Catch::Contains("/parallel/expert_tensor: 6 neither divides 4 nor is a multiple of it") &&
+                 Catch::Contains("did you mean 4?"));
   CHECK_THAT(failure(with([](Recipe& r) { r.parallel.data = 8, r.parallel.zero_shard_ranks = 3; })),
              Catch::Contains("/parallel/zero_shard_ranks: 3 does not divide 8") && Catch::Contains("did you mean 2?"));
 }
@@ -176,7 +181,7 @@ TEST_CASE("groups agree with a count over all ranks") {
     Mesh mesh{.tensor = power(4), .context = power(3), .data = power(5), .devices_per_node = power(5)};
     mesh.expert = std::min(mesh.data, power(4));
     mesh.zero_shard = std::min(mesh.data, power(4));
-    mesh.expert_tensor = std::min(mesh.tensor, power(4));
+    mesh.expert_tensor = std::min(mesh.tensor * (mesh.data / mesh.expert), power(6));
     const auto agrees = [&](const RankGroup& group, const auto& in) {
       RC_ASSERT(group.ranks == count_members(mesh, in, mesh.world()));
       RC_ASSERT(group.inside_node == count_members(mesh, in, mesh.devices_per_node));
@@ -188,8 +193,10 @@ TEST_CASE("groups agree with a count over all ranks") {
     agrees(shard_group(mesh), [&](Index t, Index, Index d) { return t == 0 && d < mesh.zero_shard; });
     agrees(replica_group(mesh), [&](Index t, Index c, Index d) { return t + c == 0 && d % mesh.zero_shard == 0; });
     agrees(expert_group(mesh), [&](Index t, Index c, Index d) { return t + c == 0 && d < mesh.expert; });
-    agrees(expert_data_group(mesh),
-           [&](Index t, Index, Index d) { return t % mesh.expert_tensor == 0 && d % mesh.expert == 0; });
+    agrees(expert_data_group(mesh), [&](Index t, Index, Index d) {
+      const Index slices = std::max<Index>(1, mesh.expert_tensor / mesh.tensor);
+      return t % mesh.expert_tensor == 0 && d % (mesh.expert * slices) == 0;
+    });
   });
 }
 

@@ -41,8 +41,8 @@ std::vector<float> scales_of(Communicator& communicator, const Layout& layout, c
 
 TEST_CASE("ranks that hold parts of the experts agree on the scales of their tensors", "[ranks]") {
   for (const auto& [expert, tensor, expert_tensor] :
-       {std::array{2, 1, 1}, {4, 1, 1}, {1, 2, 2}, {2, 2, 2}, {2, 2, 1}}) {
-    INFO(expert << " expert ranks, " << tensor << " tensor ranks, of which " << expert_tensor << " split experts");
+       {std::array{2, 1, 1}, {4, 1, 1}, {1, 2, 2}, {2, 2, 2}, {2, 2, 1}, {2, 1, 2}, {1, 2, 4}}) {
+    INFO(expert << " expert ranks, " << tensor << " tensor ranks, " << expert_tensor << " that split experts");
     const auto layout = layout_of(expert_recipe(expert, tensor, expert_tensor), 4);
     const auto& groups = layout->partition().groups.front();
     const auto experts = std::ranges::find(groups, StateGroup::Kind::experts, &StateGroup::kind);

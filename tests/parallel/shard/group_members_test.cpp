@@ -32,9 +32,11 @@ bool are_together(const Mesh& mesh, GroupKind kind, const Place& a, const Place&
   if (kind == GroupKind::pipeline) return tensor && context && data;
   if (a.pipeline != b.pipeline) return false;
   const bool expert = a.data % mesh.expert == b.data % mesh.expert;
-  const std::int64_t shards = std::max<std::int64_t>(1, mesh.zero_shard / mesh.expert);
-  const auto copy = [&](const Place& place) { return place.data / mesh.expert; };  // of the experts
-  const bool same_part = a.tensor % mesh.expert_tensor == b.tensor % mesh.expert_tensor;
+  const std::int64_t slices = std::max<std::int64_t>(1, mesh.expert_tensor / mesh.tensor);
+  const std::int64_t sharing = mesh.expert * slices, shards = std::max<std::int64_t>(1, mesh.zero_shard / sharing);
+  const auto copy = [&](const Place& place) { return place.data / sharing; };  // of the experts
+  const auto slice = [&](const Place& place) { return place.data / mesh.expert % slices; };
+  const bool same_part = a.tensor % mesh.expert_tensor == b.tensor % mesh.expert_tensor && slice(a) == slice(b);
   switch (kind) {
     case GroupKind::tensor:
       return context && data;
@@ -49,11 +51,11 @@ bool are_together(const Mesh& mesh, GroupKind kind, const Place& a, const Place&
     case GroupKind::tokens:
       return data;
     case GroupKind::expert_tensor:
-      return context && data && a.tensor / mesh.expert_tensor == b.tensor / mesh.expert_tensor;
+      return context && expert && copy(a) == copy(b) && a.tensor / mesh.expert_tensor == b.tensor / mesh.expert_tensor;
     case GroupKind::expert:
       return tensor && context && a.data / mesh.expert == b.data / mesh.expert;
     case GroupKind::expert_parts:
-      return context && a.data / mesh.expert == b.data / mesh.expert;
+      return context && copy(a) == copy(b);
     case GroupKind::expert_inside:
       return tensor && context && a.data / expert_node_ranks(mesh) == b.data / expert_node_ranks(mesh);
     case GroupKind::expert_across:
@@ -64,7 +66,7 @@ bool are_together(const Mesh& mesh, GroupKind kind, const Place& a, const Place&
     case GroupKind::expert_shard:
       return expert && same_part && copy(a) / shards == copy(b) / shards;
     case GroupKind::expert_replica:
-      return expert && tensor && context && copy(a) % shards == copy(b) % shards;
+      return expert && tensor && context && slice(a) == slice(b) && copy(a) % shards == copy(b) % shards;
     case GroupKind::pipeline:
       break;
   }
@@ -99,9 +101,11 @@ Mesh random_mesh() {
             .pipeline = *rc::gen::inRange(1, 4)};
   mesh.expert = random_divisor(mesh.data);
   mesh.zero_shard = random_divisor(mesh.data);
+  const std::int64_t slices = *rc::gen::element(std::int64_t{1}, random_divisor(mesh.data / mesh.expert));
+  mesh.expert_tensor = slices > 1 ? mesh.tensor * slices : random_divisor(mesh.tensor);
   // Shards of experts lie within those of the others.
-  if (mesh.zero_shard > mesh.expert && mesh.zero_shard % mesh.expert != 0) mesh.zero_shard = mesh.expert;
-  mesh.expert_tensor = random_divisor(mesh.tensor);
+  const std::int64_t sharing = mesh.expert * slices;
+  if (mesh.zero_shard > sharing && mesh.zero_shard % sharing != 0) mesh.zero_shard = sharing;
   mesh.devices_per_node = random_divisor(mesh.world());
   return mesh;
 }

@@ -156,13 +156,14 @@ TEST_CASE("a search tries every number of stages on one pipeline rank that ZeRO-
   CHECK(tried == std::set<std::pair<std::int64_t, std::int64_t>>{{2, 2}, {2, 4}, {3, 2}, {3, 4}});
 }
 
-TEST_CASE("a search tries expert ranks, with whole experts and with parts of them") {
+TEST_CASE("a search tries expert ranks, with whole experts and with parts of them on tensor and on data ranks") {
   const Recipe recipe = small_gpt({"model.moe={\"experts\": 4}"});
   std::set<std::pair<std::int64_t, std::int64_t>> tried;
   for_each_layout(recipe, make_plan(recipe, profile_of(recipe)).report.mesh, [&](const Recipe& layout) {
     if (layout.parallel.tensor == 2) tried.emplace(layout.parallel.expert, layout.parallel.expert_tensor);
   });
-  CHECK(tried == std::set<std::pair<std::int64_t, std::int64_t>>{{1, 1}, {1, 2}, {2, 1}, {2, 2}, {4, 1}, {4, 2}});
+  CHECK(tried == std::set<std::pair<std::int64_t, std::int64_t>>{
+                     {1, 1}, {1, 2}, {1, 4}, {1, 8}, {2, 1}, {2, 2}, {2, 4}, {4, 1}, {4, 2}});
 }
 
 TEST_CASE("a search keeps the model, the batch, context ranks and offload as they are") {
