@@ -34,6 +34,9 @@ double looked_up(const CollectiveTable& table, double bytes) {
   return below.seconds * std::pow(above->seconds / below.seconds, share);
 }
 
+// Of a ring's all-reduce in 2(n − 1) hops.
+double ring_hops(const RankGroup& group) { return 2 * static_cast<double>(group.ranks - 1); }
+
 }  // namespace
 
 CollectiveCost::CollectiveCost(const ClusterProfile& profile, std::int64_t devices_per_node,
@@ -73,7 +76,7 @@ double CollectiveCost::inside_node(double bytes, std::int64_t ranks) const {
          2 * node.latency_seconds * doublings(static_cast<double>(ranks));
 }
 
-double CollectiveCost::between_nodes(double bytes, const RankGroup& group, double efficiency) const {
+double CollectiveCost::adapter_seconds(double bytes, const RankGroup& group, double efficiency) const {
   const double nodes = node_count(group);
   if (nodes <= 1 || bytes <= 0) return 0;
   const NetworkProfile& network = profile_.network;
@@ -81,18 +84,27 @@ double CollectiveCost::between_nodes(double bytes, const RankGroup& group, doubl
   // node's adapters.
   const double share = std::min(1.0, static_cast<double>(group.inside_node) / devices_per_node_);
   const double bandwidth = static_cast<double>(network.adapters) * network.adapter_bandwidth * efficiency * share;
-  return 2 * (nodes - 1) / nodes * bytes / bandwidth + 2 * network.latency_seconds * doublings(nodes);
+  return 2 * (nodes - 1) / nodes * bytes / bandwidth;
+}
+
+double CollectiveCost::between_nodes(double bytes, const RankGroup& group, double efficiency) const {
+  const double nodes = node_count(group);
+  if (nodes <= 1 || bytes <= 0) return 0;
+  return adapter_seconds(bytes, group, efficiency) + 2 * profile_.network.latency_seconds * doublings(nodes);
 }
 
 double CollectiveCost::emulated_speedup(const RankGroup& group) const {
   return group.inside_node >= group.ranks ? emulated_.node_speedup : 1;
 }
 
-// The local backend's ring takes 2(n − 1) hops, and its delays are real sleeps: they add to the machine's own time.
+// Delays of the local backend are real sleeps: they add to the machine's own time.
+double CollectiveCost::emulated_hop(const RankGroup& group) const {
+  return emulated_.hop_seconds / emulated_speedup(group);
+}
+
 double CollectiveCost::emulated_ring(double bytes, const RankGroup& group) const {
   if (bytes <= 0) return 0;
-  const double hops = 2 * static_cast<double>(group.ranks - 1);
-  return (hops * (emulated_.hop_seconds + emulated_.message_seconds) +
+  return (ring_hops(group) * emulated_.message_seconds +
           ring_bytes(Collective::all_reduce, group.ranks, bytes) * emulated_.byte_seconds) /
          emulated_speedup(group);
 }
@@ -102,8 +114,13 @@ double CollectiveCost::emulated_all_to_all(double bytes, const RankGroup& group)
   const auto ranks = static_cast<double>(group.ranks);
   const double inside = std::min(ranks, static_cast<double>(group.inside_node));
   const double message = emulated_.message_seconds + bytes / ranks * emulated_.byte_seconds;
-  return emulated_.hop_seconds / emulated_speedup(group) +
-         message * (ranks - inside + (inside - 1) / emulated_.node_speedup);
+  return message * (ranks - inside + (inside - 1) / emulated_.node_speedup);
+}
+
+// Between neighbours, of which `group` may state none.
+double CollectiveCost::emulated_message(double bytes, const RankGroup& group) const {
+  return (emulated_.message_seconds + bytes * emulated_.byte_seconds) /
+         (group.inside_node > 1 ? emulated_.node_speedup : 1);
 }
 
 double CollectiveCost::reduction(double bytes, const RankGroup& group, double efficiency) const {
@@ -111,7 +128,13 @@ double CollectiveCost::reduction(double bytes, const RankGroup& group, double ef
   // The intra-node and the inter-node part are pipelined, so only the slower one counts.
   return std::max(inside_node(bytes, std::min(group.inside_node, group.ranks)),
                   between_nodes(bytes, group, efficiency)) +
-         emulated_ring(bytes, group);
+         (bytes > 0 ? ring_hops(group) * emulated_hop(group) + emulated_ring(bytes, group) : 0);
+}
+
+WireSeconds CollectiveCost::ring_wires(double bytes, const RankGroup& group) const {
+  if (group.ranks <= 1) return {};
+  return {inside_node(bytes, std::min(group.inside_node, group.ranks)),
+          adapter_seconds(bytes, group, profile_.network.efficiency) + emulated_ring(bytes, group)};
 }
 
 double CollectiveCost::all_reduce(double bytes, const RankGroup& group) const {
@@ -140,8 +163,8 @@ double CollectiveCost::gather_weights(double bytes, double messages, const RankG
   return reduction(bytes, group, efficiency) / 2 + messages * ring_latency(group);
 }
 
-double CollectiveCost::all_to_all(double bytes, const RankGroup& group) const {
-  if (group.ranks <= 1) return 0;
+WireSeconds CollectiveCost::all_to_all_wires(double bytes, const RankGroup& group) const {
+  if (group.ranks <= 1) return {};
   const double inside = static_cast<double>(std::min(group.inside_node, group.ranks));
   const auto ranks = static_cast<double>(group.ranks);
   const NodeProfile& node = profile_.node;
@@ -149,26 +172,58 @@ double CollectiveCost::all_to_all(double bytes, const RankGroup& group) const {
   // All ranks of a node exchange at the same time, so each has an equal share of the adapters.
   const double rank_bandwidth =
       static_cast<double>(network.adapters) * network.adapter_bandwidth * network.efficiency / devices_per_node_;
-  const double link = node.link_bandwidth * node.link_efficiency;
-  return bytes * (inside - 1) / ranks / link + (inside - 1) * node.latency_seconds +
-         bytes * (ranks - inside) / ranks / rank_bandwidth + (ranks - inside) * network.latency_seconds +
-         emulated_all_to_all(bytes, group);
+  return {bytes * (inside - 1) / ranks / (node.link_bandwidth * node.link_efficiency),
+          bytes * (ranks - inside) / ranks / rank_bandwidth + emulated_all_to_all(bytes, group)};
 }
 
-double CollectiveCost::point_to_point(double bytes, const RankGroup& group) const {
-  if (group.ranks <= 1 || bytes <= 0) return 0;
+double CollectiveCost::all_to_all(double bytes, const RankGroup& group) const {
+  if (group.ranks <= 1) return 0;
+  const double inside = static_cast<double>(std::min(group.inside_node, group.ranks));
+  const WireSeconds wires = all_to_all_wires(bytes, group);
+  return wires.links + wires.adapters + (inside - 1) * profile_.node.latency_seconds +
+         (static_cast<double>(group.ranks) - inside) * profile_.network.latency_seconds + emulated_hop(group);
+}
+
+WireSeconds CollectiveCost::point_to_point_wires(double bytes, const RankGroup& group) const {
+  if (group.ranks <= 1 || bytes <= 0) return {};
   const NodeProfile& node = profile_.node;
-  const double emulated = (emulated_.hop_seconds + emulated_.message_seconds + bytes * emulated_.byte_seconds) /
-                          (group.inside_node > 1 ? emulated_.node_speedup : 1);
+  const double emulated = emulated_message(bytes, group);
   // Neighbours on one node use its links and do not load the adapters.
-  if (group.inside_node > 1)
-    return bytes / (node.link_bandwidth * node.link_efficiency) + node.latency_seconds + emulated;
+  if (group.inside_node > 1) return {bytes / (node.link_bandwidth * node.link_efficiency), emulated};
   const NetworkProfile& network = profile_.network;
   // The ranks within one stride of the node's boundary send across it at the same time; each uses one adapter at most.
   const double crossing = std::min(devices_per_node_, static_cast<double>(std::max<std::int64_t>(1, group.stride)));
   const double bandwidth = network.adapter_bandwidth * network.point_to_point_efficiency *
                            std::min(1.0, static_cast<double>(network.adapters) / crossing);
-  return bytes / bandwidth + network.latency_seconds + emulated;
+  return {0, bytes / bandwidth + emulated};
+}
+
+double CollectiveCost::point_to_point(double bytes, const RankGroup& group) const {
+  if (group.ranks <= 1 || bytes <= 0) return 0;
+  const bool shares_node = group.inside_node > 1;
+  const WireSeconds wires = point_to_point_wires(bytes, group);
+  return wires.links + wires.adapters +
+         (shares_node ? profile_.node.latency_seconds : profile_.network.latency_seconds) +
+         emulated_.hop_seconds / (shares_node ? emulated_.node_speedup : 1);
+}
+
+WireSeconds CollectiveCost::wires(Collective collective, double bytes, const RankGroup& group) const {
+  switch (collective) {
+    case Collective::all_reduce:
+      return ring_wires(bytes, group);
+    case Collective::all_gather:
+    case Collective::reduce_scatter:
+      return ring_wires(bytes, group) * 0.5;
+    case Collective::all_to_all:
+      return all_to_all_wires(bytes, group);
+    case Collective::send:
+    case Collective::receive:
+      return point_to_point_wires(bytes, group);
+    case Collective::broadcast:
+    case Collective::barrier:
+      break;  // no step has them
+  }
+  return {};
 }
 
 }  // namespace llmtrain

@@ -5,6 +5,7 @@
 #include "parallel/layout/emulated_machine.h"
 #include "parallel/layout/mesh.h"
 #include "parallel/plan/cost/cluster_profile.h"
+#include "parallel/plan/simulator/wires.h"
 
 namespace llmtrain {
 
@@ -18,6 +19,10 @@ class CollectiveCost {
 
   // 0 for a broadcast and a barrier, which no step contains.
   double seconds(Collective collective, double bytes, const RankGroup& group) const;
+
+  // For how long one of them occupies its rank's wires with its bytes: neither is more than seconds(). An emulated
+  // network has one link per rank for everything, which counts as its adapter.
+  WireSeconds wires(Collective collective, double bytes, const RankGroup& group) const;
 
   // A ring inside the node (or its measured table), pipelined with a ring over the nodes that uses all adapters: the
   // slower of the two counts (Patarasuk and Yuan, 2009). Latency between nodes is that of a tree: log2(nodes) latencies
@@ -35,9 +40,16 @@ class CollectiveCost {
  private:
   double inside_node(double bytes, std::int64_t ranks) const;  // one all-reduce
   double between_nodes(double bytes, const RankGroup& group, double efficiency) const;
+  double adapter_seconds(double bytes, const RankGroup& group, double efficiency) const;  // of it, without latency
+  WireSeconds ring_wires(double bytes, const RankGroup& group) const;                     // one all-reduce
+  WireSeconds all_to_all_wires(double bytes, const RankGroup& group) const;
+  WireSeconds point_to_point_wires(double bytes, const RankGroup& group) const;
   double emulated_speedup(const RankGroup& group) const;
+  double emulated_hop(const RankGroup& group) const;
+  // Of the rank's emulated link, without hops.
   double emulated_ring(double bytes, const RankGroup& group) const;  // one all-reduce
   double emulated_all_to_all(double bytes, const RankGroup& group) const;
+  double emulated_message(double bytes, const RankGroup& group) const;
   double ring_latency(const RankGroup& group) const;  // of one all-gather between nodes
   double reduction(double bytes, const RankGroup& group, double efficiency) const;
 

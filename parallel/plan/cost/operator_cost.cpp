@@ -195,6 +195,14 @@ double communication_seconds(const CostContext& context, Range block, Direction 
   return seconds;
 }
 
+WireSeconds wires_of(const CostContext& context, Range block, Direction direction) {
+  WireSeconds sum;
+  for (const Operator& item : block)
+    for (const Exchange& exchange : item.exchanges)
+      if (exchange.direction == direction) sum += exchange_wires(context, exchange);
+  return sum;
+}
+
 }  // namespace
 
 KernelSet kernel_set(const Recipe& recipe, const ClusterProfile& profile) {
@@ -261,6 +269,12 @@ double exchange_seconds(const CostContext& context, const Exchange& exchange) {
   const RankGroup group = group_of(context, exchange.axis).ranks;
   const double bytes = std::max(exchange.bytes, exchange.waited_bytes) / exchange.parts;
   return exchange.parts * context.collectives.seconds(exchange.collective, bytes, group) / exchange.compression;
+}
+
+WireSeconds exchange_wires(const CostContext& context, const Exchange& exchange) {
+  const RankGroup group = group_of(context, exchange.axis).ranks;
+  return context.collectives.wires(exchange.collective, exchange.bytes / exchange.parts, group) *
+         (exchange.parts / exchange.compression);
 }
 
 namespace {
@@ -331,6 +345,13 @@ double boundary_seconds(const CostContext& context, const RankGroup& neighbours)
          context.collectives.all_gather(boundary.whole_bytes, tensor_group(context.mesh()));
 }
 
+WireSeconds boundary_wires(const CostContext& context, const RankGroup& neighbours) {
+  const Boundary boundary = boundary_of(context);
+  WireSeconds wires = context.collectives.wires(Collective::send, boundary.sent_bytes, neighbours);
+  wires += context.collectives.wires(Collective::all_gather, boundary.whole_bytes, tensor_group(context.mesh()));
+  return wires;
+}
+
 double product_seconds(const CostContext& context, const Operator& item) {
   const WorkPair cost = product_cost(context, item);
   return context.roofline.seconds(cost.forward) + context.roofline.seconds(cost.backward);
@@ -358,6 +379,11 @@ StageCost block_cost(const CostContext& context, const OperatorList& operators) 
   // By difference, because host-bound and device-bound work do not add up: recompute may fill time that the host took
   // anyway. The repeated collectives count as communication, not as recompute.
   cost.backward.recompute_seconds = std::max(0.0, with_recompute - alone);
+  cost.forward.wires = wires_of(context, operators, Direction::forward);
+  cost.backward.wires = wires_of(context, operators, Direction::backward);
+  if (exchanges_again) cost.backward.wires += cost.forward.wires;
+  // What computation hides takes its time nevertheless.
+  for (PassCost* pass : {&cost.forward, &cost.backward}) pass->seconds = std::max(pass->seconds, pass->wires.longest());
   // Once per micro-batch: in the block that ends it, the head.
   if (std::ranges::any_of(operators, &Operator::ends_micro_batch))
     cost.forward.seconds += context.profile.host.micro_batch_seconds;

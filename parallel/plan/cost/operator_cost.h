@@ -46,6 +46,9 @@ RankGroup expert_copies(const CostContext& context);
 // Seconds of one collective inside a block, without overlap.
 double exchange_seconds(const CostContext& context, const Exchange& exchange);
 
+// Of the wires that it occupies.
+WireSeconds exchange_wires(const CostContext& context, const Exchange& exchange);
+
 // The fraction of a collective's time for which its pass waits; it is one of the operators of `block`.
 double shown_share(const CostContext& context, std::span<const Operator> block, const Exchange& exchange);
 
@@ -59,6 +62,8 @@ Boundary boundary_of(const CostContext& context);
 
 // Seconds of one transfer between these pipeline ranks, including the receivers' gather.
 double boundary_seconds(const CostContext& context, const RankGroup& neighbours);
+// Of the sender's wires; the gather is counted with them, because every rank but the first receives as well.
+WireSeconds boundary_wires(const CostContext& context, const RankGroup& neighbours);
 
 // Seconds of an operator's matrix products for one micro-batch, forward and backward, with the casts of FP8.
 double product_seconds(const CostContext& context, const Operator& item);

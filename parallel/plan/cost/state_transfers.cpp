@@ -53,7 +53,9 @@ class Writer {
  private:
   void add(When when, Collective collective, std::string_view tensors, const RankGroup& ranks, double bytes,
            double seconds) {
-    if (ranks.ranks > 1 && bytes > 0) transfers_.push_back({when, collective, tensors, ranks, bytes, seconds});
+    if (ranks.ranks > 1 && bytes > 0)
+      transfers_.push_back(
+          {when, collective, tensors, ranks, bytes, seconds, context_.collectives.wires(collective, bytes, ranks)});
   }
 
   void add_gradients(When when, const Gradients& gradients, const StateRanks& ranks, const Names& names) {

@@ -32,6 +32,7 @@ struct StateTransfer {
   RankGroup ranks;
   double bytes = 0;  // of the whole tensors, padding included
   double seconds = 0;
+  WireSeconds wires;
 };
 
 // What the data-parallel ranks of a stage move: the simulator and the communication table both add up these. Without

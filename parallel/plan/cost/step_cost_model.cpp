@@ -17,6 +17,7 @@ PassCost& operator+=(PassCost& sum, const PassCost& cost) {
   sum.seconds += cost.seconds;
   sum.communication_seconds += cost.communication_seconds;
   sum.recompute_seconds += cost.recompute_seconds;
+  sum.wires += cost.wires;
   return sum;
 }
 
@@ -61,12 +62,15 @@ void add_data_parallel(const CostContext& context, std::size_t stage, StageCost&
     switch (transfer.when) {
       case StateTransfer::When::reduction:
         cost.reduce_seconds += transfer.seconds;
+        cost.reduce_wires += transfer.wires;
         break;
       case StateTransfer::When::last_reduction:
         cost.last_reduce_seconds += transfer.seconds;
+        cost.last_reduce_wires += transfer.wires;
         break;
       case StateTransfer::When::gather:
         cost.gather_seconds += transfer.seconds;
+        cost.gather_wires += transfer.wires;
         break;
     }
   }
@@ -113,7 +117,9 @@ StepCosts make_step_costs(const Partition& partition, const ClusterProfile& prof
   for (std::int64_t rank = 0; rank < partition.mesh.pipeline; ++rank) {
     // Per rank, because some neighbours share a node and others do not.
     const bool sends = partition.mesh.pipeline > 1;
-    costs.transfer_seconds.push_back(sends ? boundary_seconds(context, pipeline_neighbours(partition.mesh, rank)) : 0);
+    const RankGroup neighbours = pipeline_neighbours(partition.mesh, rank);
+    costs.transfer_seconds.push_back(sends ? boundary_seconds(context, neighbours) : 0);
+    costs.transfer_wires.push_back(sends ? boundary_wires(context, neighbours) : WireSeconds{});
   }
   costs.optimizer_seconds = optimizer_seconds(context);
   costs.step_overhead_seconds = profile.host.step_seconds;

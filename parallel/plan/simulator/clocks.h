@@ -3,11 +3,19 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "parallel/plan/simulator/data_stream.h"
 #include "parallel/plan/simulator/memory_ledger.h"
+#include "parallel/plan/simulator/outgoing_link.h"
 
 namespace llmtrain {
+
+// When a stage's input has arrived or, with blocking transfers, when its sender has begun; infinite before the send.
+struct Arrival {
+  double time = std::numeric_limits<double>::infinity();
+  double seconds = 0;  // that the transfer took
+};
 
 // The progress of a rank through its schedule. Times are in seconds.
 struct RankClock {
@@ -21,23 +29,23 @@ struct RankClock {
   double clock = 0;             // the compute stream is busy until then
   double input_ready = 0;       // end of the transfers that the next pass waits for
   double longest_transfer = 0;  // duration of the longest of them
-  double reduced = 0;           // end of the last reduction
   std::int32_t reducing = -1;   // its stage while the whole gradients are held, else −1
-  double send_free = 0;         // the outgoing link is busy until then
-  double receive_free = 0;      // the incoming link, likewise
-  double* awaited = nullptr;    // the arrival whose time the rank waits for, if its sender has not sent yet
+  double receive_free = 0;      // the incoming link is busy until then
+  Arrival* awaited = nullptr;   // for whose time the rank waits, if its sender has not sent yet
   DataStream data;
+  DataStream::Ticket reduction = DataStream::none;  // the last one
+  OutgoingLink outgoing;
   RankSimulation result;
   MemoryLedger ledger;
 };
 
 // The progress of a stage.
 struct StageClock {
-  double gathered = 0;           // its weights are there, or the first bucket of the updated ones
-  double updated = 0;            // all updated weights are there
-  Interval reducing;             // the part of its next reduction that ran beside the backward
-  double left_to_reduce = 0;     // the rest of it
-  double reduced = 0;            // end of the last reduction of its gradients
+  DataStream::Ticket gather = DataStream::none;     // of its weights, the last one
+  DataStream::Ticket reduction = DataStream::none;  // of its gradients, the last one
+  // Of its next reduction, the part that ran beside the backward, and the rest.
+  DataStream::Ticket begun_reduction = DataStream::none;
+  DataCollective left_to_reduce;
   std::int32_t unreduced = 0;    // backward passes since the last reduction
   bool holds_gradients = false;  // whole gradients that are not reduced yet
   bool accumulates = false;      // gradients that are not FP8 yet

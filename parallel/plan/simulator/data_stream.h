@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <vector>
+
+#include "parallel/plan/simulator/wires.h"
 
 namespace llmtrain {
 
@@ -12,59 +13,63 @@ struct Interval {
   double end = 0;
 };
 
-// The stream of a rank's gathers and reductions. Times are in seconds.
+// A gather or a reduction, or a part of it.
+struct DataCollective {
+  double seconds = 0;  // if nothing runs beside it
+  WireShares wires;
+  std::size_t instruction = 0;  // index into the rank's schedule
+};
+
+// The stream of a rank's gathers and reductions, which run one after the other, like kernels on one stream. Times are
+// in seconds. A collective's interval is the one that it has if nothing else begins; what begins later beside it and
+// wants the same wires makes it, and all behind it, end later.
 class DataStream {
  public:
-  // Runs a collective after all earlier ones, not before `earliest`; returns when it runs.
-  Interval issue(double earliest, double seconds) {
-    // Collectives of one rank run one after the other, like kernels on one stream.
-    const double start = std::max(earliest, free_at_);
-    free_at_ = start + seconds;
-    running_.push_back({start, free_at_});
-    return running_.back();
+  using Ticket = std::ptrdiff_t;  // of a collective of this stream
+  static constexpr Ticket none = -1;
+
+  struct Running {
+    Interval time;
+    DataCollective collective;
+  };
+
+  // Runs a collective after all earlier ones, not before `earliest`, for `longer` than its own time.
+  Ticket issue(double earliest, const DataCollective& collective, double longer = 0);
+
+  // Runs what of a collective can run beside the pass whose parts complete its buckets; it ends with the pass, which it
+  // lengthens as those of end_beside() do. `pass` is as end_beside() gives it; nothing else is issued before its end.
+  // Returns when the pass ends and, unless nothing could run, the ticket of this part; the rest is for issue().
+  struct Pass {
+    Interval time;
+    WireShares wires;
+    double slowdown = 0;
+  };
+  struct Begun {
+    double pass_end = 0;
+    Ticket ticket = none;
+    double seconds = 0;  // of those of the whole collective
+  };
+  Begun begin_beside(const Pass& pass, const DataCollective& collective, double buckets);
+  void set_instruction(Ticket ticket, std::size_t instruction) {
+    running_[static_cast<std::size_t>(ticket)].collective.instruction = instruction;
   }
 
-  // What of a collective can run beside the pass whose parts complete its buckets: the interval, which ends with the
-  // pass, lengthened by it as by those of end_of_pass(). The rest is left for issue(). `pass` is as end_of_pass() gives
-  // it; nothing else is issued before its end.
-  Interval beside(const Interval& pass, double seconds, double buckets, double slowdown) const {
-    // The first bucket is complete after its part of the pass, the last one only when the pass ends.
-    const double from = std::max(free_at_, pass.start + (pass.end - pass.start) / buckets);
-    const double early = seconds * (buckets - 1) / buckets;
-    // The longer pass hides more. Buckets that wait for the pass leave gaps; the interval is as late as possible.
-    const double hidden = std::clamp((pass.end - from) / (1 - slowdown), 0.0, early);
-    const double end = pass.end + slowdown * hidden;
-    return {end - hidden, end};
-  }
+  // End of what starts at `start` and takes `seconds` on its own: beside collectives it proceeds at the rate
+  // 1 − slowdown, and where both want the same wires, each has half of them.
+  double end_beside(double start, double seconds, const WireShares& wires, double slowdown);
 
-  double free_at() const { return free_at_; }
-
-  // End of a pass that starts at `start` and takes `seconds` on its own: while collectives run it proceeds at the rate
-  // 1 − slowdown. Call in the order of starts, after issue() of the collectives that precede the pass.
-  double end_of_pass(double start, double seconds, double slowdown) {
-    // Passes come in the order of their starts, so a collective that ended before this one is never needed again.
-    while (first_ < running_.size() && running_[first_].end <= start) ++first_;
-    const double rate = 1 - slowdown;
-    double now = start, left = seconds;
-    for (std::size_t i = first_; i < running_.size(); ++i) {
-      // Alternates between the gap before a collective, at full speed, and the collective, at the reduced rate.
-      const double alone = std::max(0.0, running_[i].start - now);
-      if (left <= alone) break;
-      left -= alone;
-      now += alone;
-      const double beside = running_[i].end - now;
-      // The pass ends during this collective.
-      if (left <= beside * rate) return now + left / rate;
-      left -= beside * rate;
-      now = running_[i].end;
-    }
-    return now + left;
+  // The ticket's interval as known so far; {0, 0} of none.
+  Interval interval(Ticket ticket) const {
+    return ticket == none ? Interval{} : running_[static_cast<std::size_t>(ticket)].time;
   }
+  double free_at() const { return running_.empty() ? 0 : running_.back().time.end; }
+  const std::vector<Running>& all() const { return running_; }
 
  private:
-  std::vector<Interval> running_;
-  std::size_t first_ = 0;  // index into running_: the first that can still overlap a pass
-  double free_at_ = 0;
+  // Where the collective ends later than the next one starts, the next ones wait.
+  void push_back_after(std::size_t index);
+
+  std::vector<Running> running_;
 };
 
 }  // namespace llmtrain

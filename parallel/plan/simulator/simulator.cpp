@@ -6,10 +6,11 @@
 #include <functional>
 #include <limits>
 #include <queue>
-#include <tuple>
 #include <utility>
 
 #include "parallel/plan/simulator/clocks.h"
+#include "parallel/plan/simulator/stage_collectives.h"
+#include "parallel/plan/simulator/timeline_recorder.h"
 
 namespace llmtrain {
 
@@ -27,7 +28,7 @@ class Simulator {
     stages_.resize(static_cast<std::size_t>(shape_.stages()));
     // One arrival per tensor, activation and gradient of each stage and micro-batch, instead of a search per message.
     const std::size_t tensors = stages_.size() * static_cast<std::size_t>(shape_.micro_batches);
-    if (shape_.pipeline > 1) arrivals_.assign(2 * tensors, never);
+    if (shape_.pipeline > 1) arrivals_.resize(2 * tensors);
   }
 
   // Ranks act in order of simulated time, so that links serve transfers in the order in which they are requested.
@@ -53,8 +54,7 @@ class Simulator {
   }
   void wake(const RankClock& rank, double seconds) { queue_.emplace(seconds, rank.rank); }
 
-  // When a stage's input has arrived or, with blocking transfers, when its sender has begun; `never` before the send.
-  double& arrival(Operation operation, std::int32_t stage, std::int32_t micro) {
+  Arrival& arrival(Operation operation, std::int32_t stage, std::int32_t micro) {
     const bool activation = operation == Operation::send_activation || operation == Operation::receive_activation;
     const auto tensor = static_cast<std::size_t>(stage) * static_cast<std::size_t>(shape_.micro_batches) +
                         static_cast<std::size_t>(micro);
@@ -70,10 +70,7 @@ class Simulator {
     for (std::size_t index = 0; index < instructions.size(); ++index) {
       if (instructions[index].operation != Operation::gather_weights) continue;
       const StageCost& cost = cost_of(instructions[index]);
-      const Interval interval = here.data.issue(0, cost.gather_seconds);
-      stage_of(instructions[index]).gathered = interval.start + cost.gather_seconds / cost.buckets;
-      stage_of(instructions[index]).updated = interval.end;
-      record(here, Stream::data, interval, index);
+      stage_of(instructions[index]).gather = here.data.issue(0, gather_of(cost, index));
     }
   }
 
@@ -119,11 +116,11 @@ class Simulator {
     here.ledger.record(seconds, change, stage, static_cast<std::int32_t>(here.next));
   }
 
-  void record(const RankClock& here, Stream stream, Interval interval) { record(here, stream, interval, here.next); }
-  void record(const RankClock& here, Stream stream, Interval interval, std::size_t instruction) {
-    if (timeline_ == Timeline::leave_out) return;
-    result_.timeline.push_back(
-        {here.rank, static_cast<std::int32_t>(instruction), stream, interval.start, interval.end});
+  // When the rank has a stage's weights, or of those that the step before updated the first bucket.
+  double weights_ready(const RankClock& here, const Instruction& instruction) {
+    const Interval gather = here.data.interval(stage_of(instruction).gather);
+    if (!carries_updates()) return gather.end;
+    return gather.start + (gather.end - gather.start) / cost_of(instruction).buckets;
   }
 
   // The earliest start of a pass: the rank, its input and its weights are ready.
@@ -134,9 +131,10 @@ class Simulator {
     // computation, which is bubble.
     here.result.exposed_transfer_seconds += std::min(input - here.clock, here.longest_transfer);
     // Time beyond the input's arrival is a wait for the data stream: exposed data-parallel communication.
-    double start = std::max(input, stage.gathered);
+    double start = std::max(input, weights_ready(here, instruction));
     // The first backward after a reduction writes into the buffer that the reduction reads.
-    if (instruction.operation == Operation::backward && stage.unreduced == 0) start = std::max(start, stage.reduced);
+    if (instruction.operation == Operation::backward && stage.unreduced == 0)
+      start = std::max(start, here.data.interval(stage.reduction).end);
     here.result.exposed_data_seconds += start - input;
     here.longest_transfer = 0;
     return start;
@@ -147,11 +145,14 @@ class Simulator {
     const PassCost& cost = forward ? cost_of(instruction).forward : cost_of(instruction).backward;
     const double start = start_of_pass(here, instruction);
     // Collectives that are already issued slow the pass down; later ones are issued after it.
-    double end = here.data.end_of_pass(start, cost.seconds, costs_.compute_slowdown);
+    const WireShares wires = pass_wires(cost);
+    const double seconds = cost.seconds + here.outgoing.lengthening(start, cost.seconds, wires);
+    double end = here.data.end_beside(start, seconds, wires, costs_.compute_slowdown);
     if (!forward) end = begin_reduction(here, instruction, {start, end});
     // The last bucket of updated weights precedes the last part of the pass.
     if (forward && instruction.micro == 0 && carries_updates())
-      end = std::max(end, stage_of(instruction).updated + cost.seconds / cost_of(instruction).buckets);
+      end = std::max(
+          end, here.data.interval(stage_of(instruction).gather).end + cost.seconds / cost_of(instruction).buckets);
     if (!forward) begin_gradients(here, instruction.stage, start);
     if (!forward) begin_accumulation(here, instruction.stage, start);
     // The head computes its loss and gradients within its forward pass.
@@ -161,7 +162,7 @@ class Simulator {
     change_memory(here, start, forward ? MemoryChange::forward_starts : MemoryChange::backward_starts,
                   instruction.stage);
     change_memory(here, end, forward ? MemoryChange::forward_ends : MemoryChange::backward_ends, instruction.stage);
-    record(here, Stream::compute, {start, end});
+    timeline_.record(here, Stream::compute, {start, end}, cost.seconds);
     const double slowed = end - start - cost.seconds;
     here.result.busy_seconds += end - start;
     here.result.communication_seconds += cost.communication_seconds;
@@ -205,7 +206,7 @@ class Simulator {
   // them until then.
   void end_reduction(RankClock& here) {
     if (here.reducing < 0) return;
-    const double now = std::max(here.clock, here.reduced);
+    const double now = std::max(here.clock, here.data.interval(here.reduction).end);
     change_memory(here, now, MemoryChange::gradients_are_reduced, here.reducing);
     if (std::exchange(stages_[static_cast<std::size_t>(here.reducing)].holds_partial, false))
       change_memory(here, now, MemoryChange::partial_gradients_end, here.reducing);
@@ -219,43 +220,48 @@ class Simulator {
     const std::int32_t micros = backward.micro + 1;
     if (!shape_.reduces || micros % shape_.reduction_group() != 0) return pass.end;
     const StageCost& cost = cost_of(backward);
-    const double seconds = cost.reduce_seconds + (micros == shape_.micro_batches ? cost.last_reduce_seconds : 0);
-    stage.reducing = {pass.end, pass.end};
-    if (costs_.overlap) stage.reducing = here.data.beside(pass, seconds, cost.buckets, costs_.compute_slowdown);
-    stage.left_to_reduce = seconds - (stage.reducing.end - stage.reducing.start);
-    return stage.reducing.end;
+    stage.left_to_reduce = reduction_of(cost, micros == shape_.micro_batches);
+    if (!costs_.overlap) return pass.end;
+    const DataStream::Begun begun = here.data.begin_beside({pass, pass_wires(cost.backward), costs_.compute_slowdown},
+                                                           stage.left_to_reduce, cost.buckets);
+    stage.begun_reduction = begun.ticket;
+    stage.left_to_reduce.seconds -= begun.seconds;
+    return begun.pass_end;
   }
 
-  // Runs a collective on the data stream, in order, of which a part may already have run; returns when the rest does.
-  Interval run_collective(RankClock& here, double seconds, const Interval& begun = {}) {
+  // Runs a collective on the data stream, in order.
+  DataStream::Ticket run_collective(RankClock& here, DataCollective collective) {
+    collective.instruction = here.next;
     // Without overlap a collective is issued only after the tensors in flight have arrived, in program order.
     const double from = costs_.overlap ? here.clock : std::max(here.clock, here.input_ready);
-    const Interval interval = here.data.issue(from, seconds);
-    const bool continues = begun.end == interval.start;
-    if (!continues && begun.end > begun.start) record(here, Stream::data, begun);
-    record(here, Stream::data, {continues ? begun.start : interval.start, interval.end});
+    const double start = std::max(from, here.data.free_at());
+    const double longer = here.outgoing.lengthening(start, collective.seconds, collective.wires);
+    const DataStream::Ticket ticket = here.data.issue(from, collective, longer);
     if (!costs_.overlap) {
-      here.result.exposed_data_seconds += interval.end - from;
-      here.clock = interval.end;
+      here.clock = here.data.interval(ticket).end;
+      here.result.exposed_data_seconds += here.clock - from;
     }
-    return interval;
+    return ticket;
   }
 
   void gather(RankClock& here, const Instruction& instruction) {
-    const Interval interval = run_collective(here, cost_of(instruction).gather_seconds);
-    stage_of(instruction).gathered = interval.end;
+    const DataStream::Ticket ticket = run_collective(here, gather_of(cost_of(instruction), here.next));
+    stage_of(instruction).gather = ticket;
+    // What shares its wires from now on may delay it: memory counts from the earliest time.
     if (shape_.sharding() == 3)
-      change_memory(here, interval.start, MemoryChange::weights_are_gathered, instruction.stage);
+      change_memory(here, here.data.interval(ticket).start, MemoryChange::weights_are_gathered, instruction.stage);
   }
 
   void reduce(RankClock& here, const Instruction& instruction) {
     StageClock& stage = stage_of(instruction);
-    const Interval interval = run_collective(here, stage.left_to_reduce, stage.reducing);
+    if (stage.begun_reduction != DataStream::none) here.data.set_instruction(stage.begun_reduction, here.next);
+    stage.begun_reduction = DataStream::none;
+    const DataStream::Ticket ticket = run_collective(here, stage.left_to_reduce);
     end_reduction(here);
     if (!memory_.stages[static_cast<std::size_t>(instruction.stage)].accumulates_step)
       end_accumulation(here, instruction.stage);
     begin_partial(here, instruction.stage);
-    stage.reduced = here.reduced = interval.end;
+    stage.reduction = here.reduction = ticket;
     stage.unreduced = 0;
     stage.holds_gradients = false;
     here.reducing = instruction.stage;
@@ -264,7 +270,7 @@ class Simulator {
 
   void run_optimizer(RankClock& here) {
     const double passes_done = std::max(here.clock, here.input_ready);
-    const double start = std::max(passes_done, here.reduced);
+    const double start = std::max(passes_done, here.data.interval(here.reduction).end);
     const double seconds = costs_.optimizer_seconds[static_cast<std::size_t>(here.rank)];
     end_reduction(here);
     // Without data ranks nothing was reduced before.
@@ -275,7 +281,7 @@ class Simulator {
     here.clock = start + seconds;
     change_memory(here, start, MemoryChange::optimizer_starts, -1);
     change_memory(here, here.clock, MemoryChange::optimizer_ends, -1);
-    record(here, Stream::compute, {start, here.clock});
+    timeline_.record(here, Stream::compute, {start, here.clock}, seconds);
   }
 
   // transfer_seconds[r] is between rank r and the next one, in both directions.
@@ -285,27 +291,39 @@ class Simulator {
     return costs_.transfer_seconds[static_cast<std::size_t>(with_next ? here.rank : instruction.peer)];
   }
 
+  WireShares transfer_wires(const RankClock& here, const Instruction& send, double seconds) const {
+    if (costs_.transfer_wires.empty()) return {};
+    const bool to_next = send.operation == Operation::send_activation;
+    return wire_shares(costs_.transfer_wires[static_cast<std::size_t>(to_next ? here.rank : send.peer)], seconds);
+  }
+
   void send(RankClock& here, const Instruction& instruction, double now) {
     RankClock& peer = rank_of(instruction.peer);
     const double seconds = transfer_seconds(here, instruction);
     const std::int32_t stage = instruction.stage + (instruction.operation == Operation::send_activation ? 1 : -1);
-    double& arrives = arrival(instruction.operation, stage, instruction.micro);
-    double start = std::max(here.clock, here.send_free);
+    Arrival& arrives = arrival(instruction.operation, stage, instruction.micro);
+    Interval transfer;
+    transfer.start = std::max(here.clock, here.outgoing.free_at());
     if (costs_.blocking_transfers) {
       // The receiver adds the transfer's duration when it reaches its receive instruction; until the sender's next pass
       // the transfer holds it through input_ready, so that a send and a receive run together.
-      arrives = start;
-      here.input_ready = std::max(here.input_ready, start + seconds);
+      transfer.end = transfer.start + seconds;
+      arrives = {transfer.start, seconds};
+      here.input_ready = std::max(here.input_ready, transfer.end);
       here.longest_transfer = std::max(here.longest_transfer, seconds);
+      here.outgoing.send(transfer, {});
     } else {
       // The receive is posted early, so the transfer depends only on the two links.
-      start = std::max(start, peer.receive_free);
-      arrives = peer.receive_free = start + seconds;
-      peer.ledger.record(start, MemoryChange::tensor_arrives, stage, 0);
+      const WireShares wires = transfer_wires(here, instruction, seconds);
+      transfer.start = std::max(transfer.start, peer.receive_free);
+      transfer.end = here.data.end_beside(transfer.start, seconds, wires, 0);
+      arrives = {transfer.end, transfer.end - transfer.start};
+      peer.receive_free = transfer.end;
+      peer.ledger.record(transfer.start, MemoryChange::tensor_arrives, stage, 0);
+      here.outgoing.send(transfer, wires);
     }
-    here.send_free = start + seconds;
-    change_memory(here, here.send_free, MemoryChange::tensor_is_sent, instruction.stage);
-    record(here, Stream::transfer, {start, here.send_free});
+    change_memory(here, transfer.end, MemoryChange::tensor_is_sent, instruction.stage);
+    timeline_.record(here, Stream::transfer, transfer, seconds);
     // The peer has reached its receive already: it can proceed now that the time of arrival is known.
     if (peer.awaited != &arrives) return;
     peer.awaited = nullptr;
@@ -314,27 +332,28 @@ class Simulator {
 
   // False if the tensor has not been sent yet; its sender then wakes this rank.
   bool receive(RankClock& here, const Instruction& instruction) {
-    double& arrives = arrival(instruction.operation, instruction.stage, instruction.micro);
-    if (arrives == never) {
+    Arrival& arrives = arrival(instruction.operation, instruction.stage, instruction.micro);
+    if (arrives.time == never) {
       here.awaited = &arrives;
       return false;
     }
-    const double seconds = transfer_seconds(here, instruction);
     if (costs_.blocking_transfers) {
-      const double start = std::max({here.clock, arrives, here.receive_free});
-      here.receive_free = arrives = start + seconds;
+      const double start = std::max({here.clock, arrives.time, here.receive_free});
+      here.receive_free = arrives.time = start + arrives.seconds;
       change_memory(here, start, MemoryChange::tensor_arrives, instruction.stage);
     }
     // The instruction itself does not wait: the next pass does, so that several receives overlap.
-    here.input_ready = std::max(here.input_ready, arrives);
-    here.longest_transfer = std::max(here.longest_transfer, seconds);
-    record(here, Stream::transfer, {arrives - seconds, arrives});
+    here.input_ready = std::max(here.input_ready, arrives.time);
+    here.longest_transfer = std::max(here.longest_transfer, arrives.seconds);
+    timeline_.record(here, Stream::transfer, {arrives.time - arrives.seconds, arrives.time},
+                     transfer_seconds(here, instruction));
     return true;
   }
 
   Simulation finish() {
     double most_busy = 0;
     for (RankClock& rank : ranks_) {
+      timeline_.record_data(rank);
       rank.result.end_seconds = std::max(rank.clock, rank.data.free_at());
       // Gathers of updated weights that outlast the optimizer step have nothing left to overlap.
       rank.result.exposed_data_seconds += rank.result.end_seconds - rank.clock;
@@ -349,9 +368,7 @@ class Simulator {
     result_.window_seconds = std::max(0.0, last_end_ - first_start_);
     // Sums of the same times may differ by rounding.
     if (result_.window_seconds > 0) result_.bubble_fraction = std::max(0.0, 1 - most_busy / result_.window_seconds);
-    std::ranges::stable_sort(result_.timeline, {}, [](const TimelineEntry& entry) {
-      return std::tuple(entry.rank, entry.start_seconds, entry.end_seconds);
-    });
+    result_.timeline = timeline_.take();
     return std::move(result_);
   }
 
@@ -361,10 +378,10 @@ class Simulator {
   const ScheduleShape& shape_;
   const StepCosts& costs_;
   const StepMemory& memory_;
-  Timeline timeline_;
+  TimelineRecorder timeline_;
   std::deque<RankClock> ranks_;
   std::vector<StageClock> stages_;
-  std::vector<double> arrivals_;
+  std::vector<Arrival> arrivals_;
   std::priority_queue<Wake, std::vector<Wake>, std::greater<>> queue_;
   double first_start_ = never, last_end_ = 0;
   Simulation result_;

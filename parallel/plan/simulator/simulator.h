@@ -20,6 +20,7 @@ struct TimelineEntry {
   Stream stream{};
   double start_seconds = 0;
   double end_seconds = 0;
+  double seconds_alone = 0;  // what it takes if nothing runs beside it; 0 if measured
 };
 
 struct MemorySample {
@@ -63,6 +64,9 @@ enum class Timeline { leave_out, record };
 // Data stream: gathers and reductions in the order of issue, each no earlier than the compute stream reaches it. With
 // `overlap` they run concurrently with passes, and t seconds of concurrency lengthen a pass by compute_slowdown · t
 // (0 ≤ compute_slowdown < 1); without it they block the compute stream. Gathers after OptimizerStep lengthen the step.
+// Wires: a rank's collectives inside passes, gathers and reductions and what it sends share its links and its share of
+// the node's adapters. Of two that want the same wires at once, each gets half: both take longer by the time for which
+// they want them together. A tensor on its way is not delayed by what starts after it; the next tensor is.
 // Transfer stream: a rank sends one tensor and receives one at a time, in the order in which they are produced; a
 // transfer starts when the links of both ranks are free. With `blocking_transfers` the sender's compute stream is
 // blocked during a transfer and the receiver's from its receive instruction on; a send and a receive without a pass

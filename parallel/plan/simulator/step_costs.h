@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/collective.h"
+#include "parallel/plan/simulator/wires.h"
 
 namespace llmtrain {
 
@@ -21,6 +22,7 @@ struct PassCost {
   double seconds = 0;                // the whole pass, collectives and recompute included
   double communication_seconds = 0;  // of it, collectives that nothing hides
   double recompute_seconds = 0;      // of it, the repeated forward (backward passes only)
+  WireSeconds wires{};               // of all its collectives, hidden or not
 };
 
 // With overlap a stage's states move bucket by bucket, in `buckets` equal parts, during its own passes: each bucket of
@@ -33,15 +35,17 @@ struct StageCost {
   double reduce_seconds = 0;       // all-reduce or reduce-scatter of the stage's gradients
   double last_reduce_seconds = 0;  // what the step's last reduction takes longer
   double buckets = 1;
+  WireSeconds gather_wires{}, reduce_wires{}, last_reduce_wires{};
 };
 
 struct StepCosts {
-  std::vector<StageCost> stages;          // by stage; pipeline × loops entries
-  std::vector<double> transfer_seconds;   // of a boundary tensor between pipeline rank r and (r + 1) mod pipeline
-  std::vector<double> optimizer_seconds;  // by pipeline rank: clipping, the step, casts
-  double step_overhead_seconds = 0;       // once per step, all ranks: data loading, synchronisation, logging
-  double compute_slowdown = 0;            // fraction of a collective's duration that a concurrent pass loses
-  bool overlap = true;                    // gathers and reductions run concurrently with passes
+  std::vector<StageCost> stages;            // by stage; pipeline × loops entries
+  std::vector<double> transfer_seconds;     // of a boundary tensor between pipeline rank r and (r + 1) mod pipeline
+  std::vector<WireSeconds> transfer_wires;  // of each of these; empty: none
+  std::vector<double> optimizer_seconds;    // by pipeline rank: clipping, the step, casts
+  double step_overhead_seconds = 0;         // once per step, all ranks: data loading, synchronisation, logging
+  double compute_slowdown = 0;              // fraction of a collective's duration that a concurrent pass loses
+  bool overlap = true;                      // gathers and reductions run concurrently with passes
   bool blocking_transfers = false;  // send and receive block the compute stream: without overlap, as in Megatron-LM
 };
 

@@ -39,6 +39,40 @@ StepCosts random_costs(const ScheduleShape& shape) {
   return costs;
 }
 
+// At most the time of what occupies them.
+WireSeconds random_wires(double seconds) {
+  return WireSeconds{*rc::gen::inRange(0, 5) / 4.0, *rc::gen::inRange(0, 5) / 4.0} * seconds;
+}
+
+void add_random_wires(StepCosts& costs) {
+  for (StageCost& stage : costs.stages) {
+    stage.forward.wires = random_wires(stage.forward.seconds);
+    stage.backward.wires = random_wires(stage.backward.seconds);
+    stage.gather_wires = random_wires(stage.gather_seconds);
+    stage.reduce_wires = random_wires(stage.reduce_seconds);
+    stage.last_reduce_wires = random_wires(stage.last_reduce_seconds);
+  }
+  for (const double seconds : costs.transfer_seconds) costs.transfer_wires.push_back(random_wires(seconds));
+}
+
+// What all that a rank sends in a step occupies.
+WireSeconds wires_of(const Schedule& schedule, const StepCosts& costs, std::int32_t rank) {
+  WireSeconds sum;
+  std::set<std::int32_t> reduced;
+  for (const Instruction& i : schedule.ranks[static_cast<std::size_t>(rank)].instructions) {
+    const StageCost* stage = i.stage >= 0 ? &costs.stages[static_cast<std::size_t>(i.stage)] : nullptr;
+    if (i.operation == Operation::forward) sum += stage->forward.wires;
+    if (i.operation == Operation::backward) sum += stage->backward.wires;
+    if (i.operation == Operation::gather_weights) sum += stage->gather_wires;
+    if (i.operation == Operation::reduce_gradients) sum += stage->reduce_wires;
+    // Each stage once.
+    if (i.operation == Operation::reduce_gradients && reduced.insert(i.stage).second) sum += stage->last_reduce_wires;
+    if (i.operation == Operation::send_activation) sum += costs.transfer_wires[static_cast<std::size_t>(rank)];
+    if (i.operation == Operation::send_gradient) sum += costs.transfer_wires[static_cast<std::size_t>(i.peer)];
+  }
+  return sum;
+}
+
 using PassName = std::tuple<Operation, std::int32_t, std::int32_t>;
 
 // The longest chain of passes, each after the previous one on its rank and after its input has arrived; found by
@@ -129,6 +163,24 @@ TEST_CASE("time") {
     std::set<std::pair<std::int32_t, std::int32_t>> drawn;
     for (const TimelineEntry& entry : simulation.timeline) drawn.emplace(entry.rank, entry.instruction);
     RC_ASSERT(drawn.size() == timed);
+  });
+}
+
+TEST_CASE("wires") {
+  rc::prop("no wire of a rank is busy for longer than the step lasts", [] {
+    const ScheduleShape shape = random_shape();
+    const Schedule schedule = make_schedule(shape);
+    StepCosts costs = random_costs(shape);
+    add_random_wires(costs);
+    // As plans have it.
+    costs.blocking_transfers = !costs.overlap;
+    const Simulation simulation = simulate(schedule, costs, equal_memory(shape));
+    for (std::int32_t rank = 0; rank < shape.pipeline; ++rank) {
+      const WireSeconds busy = wires_of(schedule, costs, rank);
+      RC_LOG() << "links " << busy.links << " adapters " << busy.adapters << " step " << simulation.step_seconds
+               << "\n";
+      RC_ASSERT(busy.longest() <= simulation.step_seconds + 1e-9);
+    }
   });
 }
 

@@ -209,6 +209,60 @@ TEST_CASE("a backward waits for the buffer that the last reduction still reads")
   CHECK(simulation.ranks[0].exposed_data_seconds == 9);
 }
 
+// One stage with one micro-batch at ZeRO-3, whose passes of 1 and 2 seconds want the adapters for half of their time.
+Simulation beside_exchanges(const TimedCase& c, double of_gathers) {
+  return run(c, [&](StepCosts& costs) {
+    for (StageCost& stage : costs.stages) {
+      stage.forward.wires.adapters = stage.forward.seconds / 2;
+      stage.backward.wires.adapters = stage.backward.seconds / 2;
+      stage.forward.wires.links = stage.forward.seconds;
+      stage.gather_wires.adapters = of_gathers * stage.gather_seconds;
+    }
+  });
+}
+
+TEST_CASE("exchanges inside passes share the adapters with gathers, and both take longer") {
+  // Both halves want the adapters at once for half of the time: F0 needs 1.5 seconds beside G1, which needs as long.
+  const Simulation shared = beside_exchanges(sharded, 1);
+  CHECK(passes(sharded.shape, shared, 0, Stream::compute) ==
+        "F0.0 1-2.50, F1.0 2.50-3.50, B1.0 4.50-7, B0.0 7-9, O 10-10.50");
+  CHECK(passes(sharded.shape, shared, 0, Stream::data) ==
+        "G0 0-1, G1 1-2.50, G1 3.50-4.50, G0 4.50-6, R1 7-8, R0 9-10");
+  CHECK(shared.ranks[0].slowed_seconds == 1);
+  // Gathers over links alone do not meet what the passes send over adapters.
+  CHECK(beside_exchanges(sharded, 0).step_seconds == run(sharded).step_seconds);
+}
+
+TEST_CASE("a tensor on its way to the next stage shares the adapters with a gather") {
+  const TimedCase c{
+      {.kind = Kind::breadth_first, .pipeline = 2, .loops = 2, .micro_batches = 2, .zero_stage = 1, .reduces = true},
+      {.transfer = 0.5, .gather = 2}};
+  const auto over = [](const WireSeconds& of_gather) {
+    return [=](StepCosts& costs) {
+      for (StageCost& stage : costs.stages) stage.gather_wires = of_gather;
+      costs.transfer_wires.assign(2, {0, 0.5});
+    };
+  };
+  // Two transfers of 0.5 seconds beside the second gather make it end one second later.
+  const Simulation shared = run(c, over({0, 2}));
+  CHECK(passes(c.shape, shared, 0, Stream::transfer).substr(0, 19) == "S0.0 3-4, S0.1 4-5,");
+  CHECK(passes(c.shape, shared, 0, Stream::data).substr(0, 14) == "G0 0-2, G2 2-5");
+  const Simulation apart = run(c, over({2, 0}));
+  CHECK(passes(c.shape, apart, 0, Stream::transfer).substr(0, 25) == "S0.0 3-3.50, S0.1 4-4.50,");
+  CHECK(passes(c.shape, apart, 0, Stream::data).substr(0, 14) == "G0 0-2, G2 2-4");
+}
+
+TEST_CASE("exchanges inside a pass share the adapters with a tensor that is being sent") {
+  const TimedCase c{{.kind = Kind::gpipe, .pipeline = 2, .micro_batches = 3}, {.transfer = 0.5}};
+  const Simulation simulation = run(c, [](StepCosts& costs) {
+    costs.stages[0].forward.wires.adapters = 0.5;
+    costs.transfer_wires.assign(2, {0, 0.5});
+  });
+  // Half of what the pass does for 0.5 seconds waits; the next tensor could leave only when the wires are free again.
+  CHECK(passes(c.shape, simulation, 0, Stream::compute).substr(0, 33) == "F0.0 0-1, F0.1 1-2.25, F0.2 2.25-");
+  CHECK(passes(c.shape, simulation, 0, Stream::transfer).substr(0, 29) == "S0.0 1-1.50, S0.1 2.25-2.75, ");
+}
+
 TEST_CASE("the busiest rank determines the bubble") {
   const TimedCase c{{.kind = Kind::gpipe, .pipeline = 2, .micro_batches = 1}, {}};
   const Simulation simulation = run(c, [](StepCosts& costs) { costs.stages[1].backward.seconds = 6; });

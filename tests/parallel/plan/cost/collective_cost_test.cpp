@@ -56,6 +56,34 @@ TEST_CASE("an emulated network adds the time of its hops and bytes to that of th
   CHECK(added([&](const CollectiveCost& cost) { return cost.all_to_all(megabyte, node); }) == Approx(0.76));
 }
 
+TEST_CASE("a collective occupies each wire for its bytes there, without latency") {
+  ClusterProfile profile = plain_profile();
+  profile.network.latency_seconds = 1;
+  const CollectiveCost cost(profile, 8);
+  const RankGroup two_nodes{16, 1, 8}, neighbours{2, 4, 1};
+  const WireSeconds reduced = cost.wires(Collective::all_reduce, megabyte, two_nodes);
+  CHECK(reduced.links == Approx(2 * 7.0 / 8 * megabyte / 100e9));
+  CHECK(reduced.adapters == Approx(2 * 1.0 / 2 * megabyte / 40e9));
+  CHECK(cost.wires(Collective::all_gather, megabyte, two_nodes).adapters == Approx(reduced.adapters / 2));
+  // Each of eight ranks has half an adapter; eight sixteenths of the bytes go to the other node, seven to neighbours.
+  const WireSeconds exchanged = cost.wires(Collective::all_to_all, megabyte, two_nodes);
+  CHECK(exchanged.links == Approx(7.0 / 16 * megabyte / 100e9));
+  CHECK(exchanged.adapters == Approx(8.0 / 16 * megabyte / 5e9));
+  // Four ranks with four adapters.
+  const WireSeconds sent = cost.wires(Collective::send, megabyte, neighbours);
+  CHECK(sent.links == 0);
+  CHECK(sent.adapters == Approx(megabyte / 10e9));
+}
+
+TEST_CASE("everything that a rank sends over an emulated network occupies its one link, hops do not") {
+  const ClusterProfile profile = plain_profile();
+  const CollectiveCost cost(profile, 4, {.hop_seconds = 1, .byte_seconds = 1e-6, .message_seconds = 0.5});
+  const RankGroup node{4, 1, 4}, pair{2, 1, 2};
+  CHECK(cost.wires(Collective::all_reduce, megabyte, node).adapters == Approx(6 * 0.5 + 1.5));
+  CHECK(cost.wires(Collective::send, megabyte, pair).adapters == Approx(0.5 + 1));
+  CHECK(cost.wires(Collective::all_to_all, megabyte, node).adapters == Approx(3 * (0.5 + 0.25)));
+}
+
 // As the local backend's: every hop and every rank's message occupies a link, and inside a node all of it is faster.
 TEST_CASE("an emulated network charges messages, and links inside a node less") {
   const ClusterProfile profile = plain_profile();

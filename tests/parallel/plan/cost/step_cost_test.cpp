@@ -116,6 +116,27 @@ TEST_CASE("a program that waits for its transfers pays their host time more than
         Approx((HostFacts{}.blocking_transfer - 1) * host));
 }
 
+TEST_CASE("passes occupy their wires for all that they exchange, hidden or not") {
+  for (const char* program : {"llmtrain", "megatron-core"}) {
+    Planned plan({"parallel.tensor=8", "parallel.sequence=true", "batch.micro=2"});
+    plan.profile.program = load_program(program, clusters.parent_path() / "programs");
+    plan.profile.node.all_reduce.clear();
+    plan.profile.node.latency_seconds = 0;
+    const StageCost stage = plan.costs().stages.front();
+    const double micro_batches = 16;
+    const double bytes = plan.bytes("all_gather", "tensor_parallel") + plan.bytes("reduce_scatter", "tensor_parallel") +
+                         plan.bytes("all_reduce", "tensor_parallel") -
+                         plan.bytes("all_reduce", "tensor_parallel", "norm gradients");
+    const double bandwidth = plan.profile.node.link_bandwidth * plan.profile.node.link_efficiency;
+    CHECK(micro_batches * (stage.forward.wires.links + stage.backward.wires.links) == Approx(bytes / bandwidth));
+    CHECK(stage.forward.wires.adapters == 0);
+    // Two data ranks on two nodes.
+    CHECK(stage.reduce_wires.links == 0);
+    CHECK(stage.reduce_wires.adapters > 0);
+    CHECK(stage.reduce_wires.adapters <= stage.reduce_seconds);
+  }
+}
+
 TEST_CASE("replicated gradients are reduced by a ring over all their bytes") {
   const Planned plan({});
   const auto parameters = plan.parameters();
