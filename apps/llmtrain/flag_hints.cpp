@@ -56,6 +56,7 @@ std::string hint_for(const CLI::App& command, const std::vector<std::string>& un
   if (set == nullptr) return "";
   for (const std::string& setting : set->results())
     if (setting.find('=') == std::string::npos) return meant_text("--set " + setting + "=" + first);
+  if (first.find('=') != std::string::npos) return meant_text("--set " + first);
   return "";
 }
 

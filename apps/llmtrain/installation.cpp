@@ -80,11 +80,12 @@ std::string recipe_file_meant(const std::string& written) {
   for (const fs::path& file : bundled_recipe_files())
     if (written == fs::path("recipes") / file || written == file || written == file.stem())
       return (root / file).string();
-  const std::string near = bundled_name_near(written);
-  if (near.empty()) return written;
+  const bool is_setting = written.find('=') != std::string::npos;
+  const std::string meant = is_setting ? "--set " + written : bundled_name_near(written);
+  if (meant.empty()) return written;
   throw Error(ExitCode::missing_input,
-              written + ": is neither a file nor a recipe that comes with the program; did you mean " + near +
-                  "? llmtrain recipes lists them");
+              written + ": is neither a file nor a recipe that comes with the program; did you mean " + meant + "?" +
+                  (is_setting ? "" : " llmtrain recipes lists them"));
 }
 
 }  // namespace llmtrain::app
