@@ -110,7 +110,7 @@ bool write_all(int descriptor, const void* bytes, std::size_t count) {
 }
 
 // Large enough for a disk's full rate.
-constexpr std::int64_t bytes_sent_at_once = 8 << 20;
+constexpr std::size_t bytes_sent_at_once = 8 << 20;
 
 FileWriter::FileWriter(std::filesystem::path file) : file_(std::move(file)) {
   descriptor_ = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
@@ -125,14 +125,18 @@ FileWriter::~FileWriter() {
 }
 
 void FileWriter::write(const void* bytes, std::size_t count) {
-  if (!write_all(descriptor_, bytes, count)) fail("cannot be written");
-  written_ += static_cast<std::int64_t>(count);
-  const std::int64_t unsent = written_ - sent_;
-  if (unsent < bytes_sent_at_once) return;
-  // Begins to write to the disk what would else wait for close(), beside whoever makes the next bytes. A hint, which
-  // not all file systems take; only close() says that all is there.
-  ::sync_file_range(descriptor_, sent_, unsent, SYNC_FILE_RANGE_WRITE);
-  sent_ = written_;
+  const char* const first = static_cast<const char*>(bytes);
+  for (std::size_t done = 0; done < count; done += bytes_sent_at_once) {
+    const std::size_t now = std::min(bytes_sent_at_once, count - done);
+    if (!write_all(descriptor_, first + done, now)) fail("cannot be written");
+    written_ += static_cast<std::int64_t>(now);
+    const std::int64_t unsent = written_ - sent_;
+    if (unsent < static_cast<std::int64_t>(bytes_sent_at_once)) continue;
+    // Begins to write to the disk what would else wait for close(), beside whoever makes the next bytes. A hint, which
+    // not all file systems take; only close() says that all is there.
+    ::sync_file_range(descriptor_, sent_, unsent, SYNC_FILE_RANGE_WRITE);
+    sent_ = written_;
+  }
 }
 
 void FileWriter::close() {

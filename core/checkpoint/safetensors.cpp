@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <future>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -125,50 +127,92 @@ std::string header_of(const std::vector<SafetensorsTensor>& tensors) {
   return text;
 }
 
-// Bytes are written and hashed piece by piece, so that they are read from memory once and hashed from the cache.
-class HashingWriter {
- public:
-  explicit HashingWriter(const std::filesystem::path& file) : writer_(file) {}
+// What a file consists of.
+struct Content {
+  std::string start;  // the header's length and the header
+  std::vector<SafetensorsTensor> tensors;
 
-  void write(const void* bytes, std::size_t count) {
-    // Small enough to stay in the processor's cache between hashing and writing.
-    constexpr std::size_t piece = 1 << 20;
-    const char* next = static_cast<const char*>(bytes);
-    for (std::size_t done = 0; done < count; done += piece) {
-      const std::size_t now = std::min(piece, count - done);
-      hash_.update(next + done, now);
-      writer_.write(next + done, now);
-    }
-    bytes_ += static_cast<std::int64_t>(count);
-  }
-
-  std::int64_t bytes() const { return bytes_; }
-
-  WrittenFile close() {
-    writer_.close();
-    return {bytes_, hash_.hexadecimal()};
-  }
-
- private:
-  FileWriter writer_;
-  Sha256 hash_;
-  std::int64_t bytes_ = 0;
+  std::int64_t bytes() const;
+  void hand_to(const WriteBytes& take) const;
 };
 
-void write_tensor(HashingWriter& writer, const SafetensorsTensor& tensor) {
-  const std::int64_t bytes = checked_bytes(tensor);
-  if (!tensor.content) return writer.write(tensor.data, static_cast<std::size_t>(bytes));
-  const std::int64_t before = writer.bytes();
-  tensor.content([&](const void* piece, std::size_t count) { writer.write(piece, count); });
-  if (writer.bytes() - before != bytes)
-    throw Error(ExitCode::internal_error, fmt::format("the content of \"{}\" has {} bytes, its shape takes {}",
-                                                      tensor.name, writer.bytes() - before, bytes));
+std::int64_t Content::bytes() const {
+  auto total = static_cast<std::int64_t>(start.size());
+  for (const SafetensorsTensor& tensor : tensors) total += checked_bytes(tensor);
+  return total;
 }
 
-void write_length(HashingWriter& writer, std::size_t length) {
-  std::array<unsigned char, 8> bytes{};
-  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<unsigned char>(length >> (8 * i));
-  writer.write(bytes.data(), bytes.size());
+void Content::hand_to(const WriteBytes& take) const {
+  take(start.data(), start.size());
+  for (const SafetensorsTensor& tensor : tensors) {
+    const std::int64_t bytes = checked_bytes(tensor);
+    if (!tensor.content) {
+      take(tensor.data, static_cast<std::size_t>(bytes));
+      continue;
+    }
+    std::int64_t given = 0;
+    tensor.content([&](const void* piece, std::size_t count) {
+      take(piece, count);
+      given += static_cast<std::int64_t>(count);
+    });
+    if (given != bytes)
+      throw Error(ExitCode::internal_error,
+                  fmt::format("the content of \"{}\" has {} bytes, its shape takes {}", tensor.name, given, bytes));
+  }
+}
+
+// Reads every byte once: hashed from memory, written from the processor's cache.
+std::string write_and_hash(FileWriter& writer, const Content& content) {
+  Sha256 hash;
+  content.hand_to([&](const void* bytes, std::size_t count) {
+    constexpr std::size_t fits_cache = 1 << 20;
+    const auto* next = static_cast<const char*>(bytes);
+    for (std::size_t done = 0; done < count; done += fits_cache) {
+      const std::size_t now = std::min(fits_cache, count - done);
+      hash.update(next + done, now);
+      writer.write(next + done, now);
+    }
+  });
+  writer.close();
+  return hash.hexadecimal();
+}
+
+// Takes the longer of the two times, instead of both: each is about as long as the disk's. One thread hashes all of the
+// file, because waiting for the other at each tensor would cost a third of what is gained.
+std::string write_beside_hashing(FileWriter& writer, const Content& content) {
+  Sha256 hash;
+  std::atomic<bool> has_failed = false;
+  // If the system gives no further thread, this one hashes in the end.
+  auto hashing = std::async(std::launch::async | std::launch::deferred, [&] {
+    content.hand_to([&](const void* bytes, std::size_t count) {
+      if (!has_failed) hash.update(bytes, count);
+    });
+  });
+  try {
+    content.hand_to([&](const void* bytes, std::size_t count) { writer.write(bytes, count); });
+    writer.close();
+  } catch (...) {
+    has_failed = true;  // or the error would wait for the rest of the hash
+    throw;
+  }
+  hashing.get();
+  return hash.hexadecimal();
+}
+
+std::string write_content(FileWriter& writer, const Content& content) {
+  // Milliseconds of hashing, beside which a thread costs nothing.
+  constexpr std::int64_t worth_a_thread = 8 << 20;
+  // Tensors that are handed over in pieces are asked once.
+  const bool is_in_memory =
+      std::ranges::none_of(content.tensors, [](const auto& tensor) { return tensor.content != nullptr; });
+  return is_in_memory && content.bytes() >= worth_a_thread ? write_beside_hashing(writer, content)
+                                                           : write_and_hash(writer, content);
+}
+
+std::string bytes_of(std::size_t length) {
+  std::string bytes(length_bytes, '\0');
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(length >> (8 * i));
+  return bytes;
 }
 
 void put_in_place(const std::filesystem::path& aside, const std::filesystem::path& file) {
@@ -232,11 +276,9 @@ WrittenFile write_safetensors(const std::filesystem::path& file, std::vector<Saf
 
   // A reader sees the earlier file until the new one is whole and on the disk.
   const std::filesystem::path aside = file.string() + ".tmp";
-  HashingWriter writer(aside);
-  write_length(writer, header.size());
-  writer.write(header.data(), header.size());
-  for (const SafetensorsTensor& tensor : tensors) write_tensor(writer, tensor);
-  WrittenFile written = writer.close();
+  FileWriter writer(aside);
+  const Content content{bytes_of(header.size()) + header, std::move(tensors)};
+  const WrittenFile written{content.bytes(), write_content(writer, content)};
   put_in_place(aside, file);
   return written;
 }

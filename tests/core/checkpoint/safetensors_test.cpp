@@ -2,10 +2,13 @@
 #include "core/checkpoint/safetensors.h"
 
 #include <rapidcheck.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <csignal>
 #include <map>
+#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
@@ -91,6 +94,52 @@ TEST_CASE("a file is byte for byte what the reference writes") {
   CHECK(written.sha256 == hash.hexadecimal());
   CHECK(written.bytes == static_cast<std::int64_t>(bytes.size()));
   CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);
+}
+
+// Large enough to be hashed beside its writing.
+TEST_CASE("a large file and its hash are those of its tensors") {
+  const test::TemporaryDirectory folder;
+  const auto file = folder.path() / "large.safetensors";
+  std::vector<std::uint32_t> first(3 << 20), second(100'001);
+  std::iota(first.begin(), first.end(), 1U);
+  std::iota(second.begin(), second.end(), 7U);
+  const auto check = [&](const TensorContent& content) {
+    const std::int64_t size = std::ssize(second);
+    const WrittenFile written = write_safetensors(
+        file,
+        {{"a", "U32", {3, 1 << 20}, first.data()}, {"b", "U32", {size}, content ? nullptr : second.data(), content}});
+    CHECK(written.sha256 == sha256_of(read_file(file)));
+    CHECK(written.bytes == static_cast<std::int64_t>(std::filesystem::file_size(file)));
+    const SafetensorsFile read(file);
+    CHECK(std::ranges::equal(read.bytes(*read.find("a")), std::as_bytes(std::span(first))));
+    CHECK(std::ranges::equal(read.bytes(*read.find("b")), std::as_bytes(std::span(second))));
+  };
+  check({});
+  check([&](const WriteBytes& write) {
+    write(second.data(), 4);
+    write(second.data() + 1, 4 * (second.size() - 1));
+  });
+}
+
+// A file size limit simulates a full disk.
+TEST_CASE("a large file for which there is no room is an error and leaves nothing behind") {
+  const test::TemporaryDirectory folder;
+  const std::vector<float> values(4 << 20, 1);
+  struct rlimit before {};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const struct rlimit small { 1 << 20, before.rlim_max };
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
+  ExitCode code = ExitCode::internal_error;
+  try {
+    write_safetensors(folder.path() / "large.safetensors", {{"a", "F32", {4 << 20}, values.data()}});
+  } catch (const Error& error) {
+    code = error.code();
+  }
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  CHECK(code == ExitCode::cannot_write);
+  CHECK(std::filesystem::is_empty(folder.path()));
 }
 
 TEST_CASE("what a safetensors file cannot contain is not written") {
