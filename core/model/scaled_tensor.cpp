@@ -30,7 +30,7 @@ at::Tensor Fp8Scaling::current(std::initializer_list<Operand> operands, const Mi
   std::vector<at::Tensor> own;
   for (const Operand& operand : operands) {
     own.push_back(kernels::largest_magnitude(operand.values));
-    note(operand.what, own.back(), micro);
+    if (micro.fp8_history != nullptr) note(operand.what, own.back(), micro);
   }
   const at::Tensor maxima = at::cat(own);
   if (tensor_ != nullptr && tensor_->ranks() > 1) tensor_->largest(maxima);
@@ -55,7 +55,7 @@ std::optional<at::Tensor> Fp8Scaling::delayed(std::initializer_list<Fp8Operand> 
 
 bool Fp8Scaling::note(Fp8Operand operand, const at::Tensor& largest, const MicroBatch& micro) const {
   const float magnitude = *largest.const_data_ptr<float>();
-  if (micro.fp8_history != nullptr) micro.fp8_history->note(product_, operand, magnitude / factor_of(operand, micro));
+  micro.fp8_history->note(product_, operand, magnitude / factor_of(operand, micro));
   return std::isfinite(magnitude);
 }
 

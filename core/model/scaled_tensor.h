@@ -57,7 +57,7 @@ class Fp8Scaling {
   // The operand with a delayed scale, in one pass. What is not finite makes all of it NaN: its infinities would
   // saturate.
   ScaledTensor cast(const Operand& operand, const at::Tensor& scale, const MicroBatch& micro) const;
-  // Notes the largest magnitude of an operand that was cast with a delayed scale, fp32 [1]; whether it is finite.
+  // Notes an operand's largest magnitude, fp32 [1], in a pass that has a history; whether it is finite.
   bool note(Fp8Operand operand, const at::Tensor& largest, const MicroBatch& micro) const;
 
  private:

@@ -37,17 +37,17 @@ QUESTIONS = [
 
 
 class Export:
-    """A checkpoint with random weights, and transformers' model of it."""
+    """A checkpoint with random weights, and transformers' model of it. `tensors` are stored beside the weights."""
 
-    def __init__(self, folder, keys):
+    def __init__(self, folder, keys, precision=None, tensors=None):
         self.folder = folder
         model = {**SHAPE, **keys}
         reference = ReferenceModel(model)
         reference.randomize(seed=3)
         recipe = {"model": vars(resolve(model)), "batch": {"global": 1, "micro": 1}, "training": {"steps": 1},
-                  "cluster": {"device": "cpu"}}
+                  "cluster": {"device": "cpu"}, "precision": precision or {}}
         weights = {key: value.detach().clone() for key, value in reference.state_dict().items()}
-        checkpoint_folder.write(folder / "checkpoint", weights, recipe)
+        checkpoint_folder.write(folder / "checkpoint", {**weights, **(tensors or {})}, recipe)
         self.run("checkpoint", "export", folder / "checkpoint", folder / "hf", "--to", "hf")
         self.model = transformers.AutoModelForCausalLM.from_pretrained(folder / "hf").eval()
 
@@ -84,6 +84,16 @@ class Sampling(unittest.TestCase):
         # What does not depend on the model, with the last one.
         self.check_top(export)
         self.check_loss(export)
+
+    def test_layers_that_have_left_fp8_are_evaluated_without_it(self):
+        """All of them, so that the losses are those of fp32."""
+        precision = {"fp8_level": "O0", "fp8_scaling": {"method": "delayed"}, "high_precision": {"fallback_steps": 4}}
+        left = {f"layers.{layer}.{product}.weight.overflow": torch.tensor([4.0, 1.0]) for layer in range(SHAPE["layers"])
+                for product in ("attention.query", "attention.output", "ffn.gate", "ffn.down")}
+        keys = MODELS["llama, grouped queries"]
+        self.check_loss(Export(self.folder / "left", keys, precision, left))
+        with self.assertRaisesRegex(AssertionError, "within .* delta"):
+            self.check_loss(Export(self.folder / "fp8", keys, precision))
 
     def check_greedy(self, export):
         """Prompts of unequal lengths together give the tokens that generate() gives each of them."""
