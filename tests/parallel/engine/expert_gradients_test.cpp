@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients of models with experts on several ranks, element by element.
+// Gradients of models with experts on several ranks, element by element, and states that pass from layout to layout.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -9,6 +9,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/checkpoint/checkpoint.h"
@@ -48,19 +49,22 @@ std::vector<RankCase> sliced_experts() {
 
 using Numbers = std::map<std::string, std::vector<float>>;
 
-// The first moments in a checkpoint: after one step of AdamW without clipping a tenth of the gradients.
-Numbers moments_in(const fs::path& folder) {
+// The fp32 tensors in a checkpoint whose names end so.
+Numbers numbers_in(const fs::path& folder, std::string_view ending = "") {
   const CheckpointReader reader(folder);
-  Numbers moments;
+  Numbers numbers;
   for (const LogicalTensor& tensor : reader.tensors()) {
-    if (!tensor.name.ends_with(".m")) continue;
-    std::vector<float>& values = moments[tensor.name];
+    if (!tensor.name.ends_with(ending)) continue;
+    std::vector<float>& values = numbers[tensor.name];
     values.resize(static_cast<std::size_t>(element_count(tensor.shape)));
     reader.read_box(tensor.name, {std::vector<std::int64_t>(tensor.shape.size()), tensor.shape},
                     std::as_writable_bytes(std::span(values)));
   }
-  return moments;
+  return numbers;
 }
+
+// After one step of AdamW without clipping a tenth of the gradients.
+Numbers first_moments_in(const fs::path& folder) { return numbers_in(folder, ".m"); }
 
 float largest_of(const std::vector<float>& values) {
   float largest = 0;
@@ -89,12 +93,12 @@ void check_gradients(const Overrides& model, const std::vector<RankCase>& layout
   const TrainingSetting setting;
   const Overrides once = model + Overrides{"training.clip_norm=0"};
   train_and_save(setting, {1, once}, 1, setting.directory().path() / "one");
-  const Numbers expected = moments_in(setting.directory().path() / "one" / "step-00000001");
+  const Numbers expected = first_moments_in(setting.directory().path() / "one" / "step-00000001");
   for (const RankCase& layout : layouts) {
     INFO(in_words(layout.ranks, layout.overrides));
     const TemporaryDirectory folder;
     train_and_save(setting, {layout.ranks, once + layout.overrides}, 1, folder.path());
-    check_same(moments_in(folder.path() / "step-00000001"), expected);
+    check_same(first_moments_in(folder.path() / "step-00000001"), expected);
   }
 }
 
@@ -111,6 +115,29 @@ TEST_CASE("so are those of data ranks that split each expert's matrices", "[rank
 TEST_CASE("so are those of ranks that share the tokens of a micro-batch, in capacity, priority, losses and jitter",
           "[ranks]") {
   for (const Overrides& model : {dropless, dropping, scored}) check_gradients(model, shared_micro_batches());
+}
+
+// Weights alone move, rows and weights, rows to half of the ranks, rows to all.
+TEST_CASE("states keep their bits from ranks with whole experts to ranks with slices of them and back", "[ranks]") {
+  const TrainingSetting setting;
+  const std::vector<Overrides> layouts{
+      {zero(3)}, {experts(2), zero(3)}, {experts(2), sliced(2), zero(3)}, {sliced(4), zero(3)}, {experts(2), zero(3)}};
+  const TemporaryDirectory first;
+  train_and_save(setting, {4, dropping + layouts.front()}, 2, first.path());
+  const Numbers expected = numbers_in(first.path() / "step-00000002");
+  fs::path from = first.path();
+  std::vector<TemporaryDirectory> folders(layouts.size() - 1);
+  for (std::size_t i = 1; i < layouts.size(); ++i) {
+    INFO(in_words(4, layouts[i]));
+    const fs::path to = folders[i - 1].path();
+    LocalWorld(4).run([&](Communicator& communicator) {
+      Trainer trainer(layout_of(setting.recipe(dropping + layouts[i]), communicator.size()), communicator, at::kCPU);
+      trainer.resume(CheckpointReader(from / "step-00000002"));
+      save(trainer, to);
+    });
+    CHECK(numbers_in(to / "step-00000002") == expected);
+    from = to;
+  }
 }
 
 }  // namespace llmtrain::test
