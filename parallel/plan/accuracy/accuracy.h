@@ -22,7 +22,8 @@ struct Accuracy {
   std::optional<PlanError> memory;  // of the fullest rank's peak
 };
 
-// A program with fewer rows than these is judged by the rows of all programs.
+// A program with fewer rows than these is judged by the rows of all programs, or by those of the program with enough
+// rows whose error is largest if that is larger.
 constexpr std::int64_t fewest_rows = 4;
 
 // The errors of plans for a program, from JSON as `scripts/score_planner --accuracy` writes it: of the "step" and of

@@ -30,6 +30,22 @@ TEST_CASE("a program is judged by its own rows where they are enough, else by al
   }
 }
 
+TEST_CASE("a program without rows is judged by the worst of those that have enough") {
+  const Accuracy other = parse_accuracy(R"({
+    "step": {"all": {"rows": 20, "error": 0.08},
+             "by_program": {"bad": {"rows": 6, "error": 0.12}, "few": {"rows": 3, "error": 0.2},
+                            "good": {"rows": 11, "error": 0.02}}},
+    "memory": {"all": {"rows": 9, "error": 0.1}, "by_program": {"good": {"rows": 9, "error": 0.1}}}
+  })",
+                                        "file", "none");
+  REQUIRE(other.step);
+  CHECK(other.step->error == 0.12);
+  CHECK(other.step->rows == 6);
+  CHECK(other.step->program == "bad");
+  REQUIRE(other.memory);
+  CHECK(other.memory->program.empty());
+}
+
 TEST_CASE("an error is stated with where it is from") {
   const Accuracy many = parse_accuracy(text, "file", "many");
   CHECK(margin_text(*many.step) == "± 5 %");
