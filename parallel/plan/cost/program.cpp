@@ -12,6 +12,7 @@ namespace llmtrain {
 namespace {
 
 constexpr ProfileRange ratio_range{0, 1e3};
+constexpr ProfileRange copies_range{0, 8};
 
 // The single list of a program's keys with their ranges.
 void visit_program(ProfileReader& reader, Program& program) {
@@ -47,6 +48,8 @@ void visit_program(ProfileReader& reader, Program& program) {
     reader.boolean("reduces_by_block", program.memory.reduces_by_block);
     reader.boolean("keeps_compute_gradients", program.memory.keeps_compute_gradients);
     reader.number("allocator_reserve", program.memory.allocator_reserve, fraction_or_none_range);
+    reader.number("loss_copies", program.memory.loss_copies, copies_range);
+    reader.number("parallel_loss_copies", program.memory.parallel_loss_copies, copies_range);
   });
   reader.section("stages", [&] { reader.boolean("even", program.stages.even); });
   reader.sources("sources", program.sources);

@@ -90,6 +90,10 @@ struct MemoryFacts {
   bool keeps_compute_gradients = false;
   // Device memory that the caching allocator holds beyond the tensors of passes, relative to these.
   double allocator_reserve = 0;
+  // How many tensors of the logits' size in fp32 the loss's backward holds at most, beside the one that its forward
+  // kept: on one rank, and where tensor ranks share the vocabulary.
+  double loss_copies = 0;
+  double parallel_loss_copies = 0;
 };
 
 struct StageFacts {

@@ -69,15 +69,17 @@ struct BlockMemory {
 // Computes the memory of blocks that are alike once.
 class Blocks {
  public:
-  Blocks(const Partition& partition, KernelSet kernels)
+  Blocks(const Partition& partition, KernelSet kernels, const MemoryFacts& facts)
       : partition_(partition),
         setting_(pass_setting(partition, kernels)),
+        loss_copies_(partition.mesh.tensor > 1 ? facts.parallel_loss_copies : facts.loss_copies),
         boundary_(boundary_bytes(partition.recipe.model, setting_)),
         cache_(*partition.graph) {}
 
   const BlockMemory& of(std::size_t block) {
     return cache_.of(block, [&] {
-      const OperatorList operators = block_operators(*partition_.graph, block, setting_);
+      OperatorList operators = block_operators(*partition_.graph, block, setting_);
+      if (setting_.kernels == KernelSet::cuda) add_loss_copies(operators);
       return BlockMemory{saved_bytes(operators, setting_.recompute),
                          pass_peak(operators, setting_.recompute, boundary_), weight_bytes(block)};
     });
@@ -85,6 +87,15 @@ class Blocks {
   double boundary() const { return boundary_; }
 
  private:
+  // While the loss's backward holds them, the gradients of narrower logits and of the head's input do not exist yet.
+  void add_loss_copies(OperatorList& operators) const {
+    for (Operator& item : operators) {
+      if (item.kind != OperatorKind::cross_entropy) continue;
+      const double copies = loss_copies_ * element_bytes(ElementType::float32) * item.backward.elements;
+      item.backward_working = std::max(item.backward_working, copies);
+    }
+  }
+
   // Whole weights of the block on this rank, before ZeRO: what offload transfers at a time.
   double weight_bytes(std::size_t block) const {
     const Graph& graph = *partition_.graph;
@@ -96,6 +107,7 @@ class Blocks {
 
   const Partition& partition_;
   PassSetting setting_;
+  double loss_copies_;
   double boundary_;
   BlockCache<BlockMemory> cache_;
 };
@@ -281,7 +293,7 @@ StepMemory make_step_memory(const Partition& partition, KernelSet kernels, const
 }
 
 StepMemory make_pass_memory(const Partition& partition, KernelSet kernels, const Program& program) {
-  Blocks blocks(partition, kernels);
+  Blocks blocks(partition, kernels, program.memory);
   StepMemory memory;
   for (std::size_t stage = 0; stage < partition.stages.size(); ++stage)
     memory.stages.push_back(make_stage(partition, stage, kernels, blocks, program));

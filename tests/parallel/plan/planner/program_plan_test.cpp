@@ -121,6 +121,27 @@ TEST_CASE("an allocator's reserve adds to what passes hold, and to nothing else"
   CHECK(with.step.seconds == without.step.seconds);
 }
 
+TEST_CASE("the loss's backward may hold several tensors of the logits' size") {
+  // Full recompute, one layer and a large vocabulary: the head is the peak.
+  const auto buffers = [](std::vector<Override> overrides, double copies, double parallel) {
+    overrides.insert(overrides.end(), {"cluster.profile=h100-sxm-80gb", "precision.compute=bf16", "model.layers=1",
+                                       "memory.recompute=full", "model.vocab_size=65536", "batch.micro=1"});
+    const Recipe recipe = small_gpt(overrides);
+    ClusterProfile cluster = profile_of(recipe);
+    cluster.program.memory.loss_copies = copies;
+    cluster.program.memory.parallel_loss_copies = parallel;
+    return make_plan(recipe, cluster).report.ranks.front().bytes[MemoryCategory::buffers];
+  };
+  const Recipe recipe = small_gpt({"batch.micro=1"});
+  const double logits = 4.0 * 65536 * static_cast<double>(recipe.batch.sequence_length);
+  CHECK(buffers({}, 4, 0) - buffers({}, 3, 0) == Approx(logits));
+  CHECK(buffers({}, 3, 9) == buffers({}, 3, 0));
+  // Two ranks have half of the vocabulary each.
+  const std::vector<Override> two{"parallel.tensor=2"};
+  CHECK(buffers(two, 0, 4) - buffers(two, 0, 3) == Approx(logits / 2));
+  CHECK(buffers(two, 9, 3) == buffers(two, 0, 3));
+}
+
 TEST_CASE("16-bit gradients beside fp32 sums cost two bytes per parameter, and a pass over both per backward") {
   // ZeRO-1 shards none of them.
   const Recipe recipe = small_gpt(
