@@ -12,6 +12,7 @@ namespace llmtrain {
 WideGradients::WideGradients(const Graph& graph, const ParameterStore& store, const Fp8History* history,
                              const TensorParallel& ranks)
     : store_(store), history_(history), ranks_(ranks), places_(store.ranges().size()) {
+  if (history == nullptr) return;
   const bool splits_sequence = ranks.rows() == ActivationRows::split;
   for (const FlatRange& range : store.ranges()) {
     const Parameter& parameter = graph.parameters[range.parameter];

@@ -48,7 +48,8 @@ class WideGradients {
   const ParameterStore& store_;
   const Fp8History* history_;
   TensorParallel ranks_;
-  std::vector<std::size_t> products_;                // of the ranges: by which the history names them
+  // Of the ranges, with a history: by which it names them.
+  std::vector<std::size_t> products_;
   std::vector<bool> are_copied_;                     // ranges of which other tensor ranks hold the same
   at::Tensor sums_;                                  // one matrix after another; undefined where there are none
   std::vector<std::optional<std::int64_t>> places_;  // of the ranges in it

@@ -126,6 +126,34 @@ TEST_CASE("small moments take gradients of a layer that has left FP8 as they are
   }
 }
 
+// Four tensor ranks and two heads of keys and values: the first two ranks have the same one, and the last two.
+TEST_CASE("tensor ranks sum gradients of the heads that they share when these have left FP8", "[ranks]") {
+  Recipe recipe = leaving_recipe({1, 0, 1}, Fp8Level::o1);
+  recipe.model.heads = recipe.parallel.tensor = 4;
+  const Fp8History history = projection_has_left(layout_of(recipe, 4)->graph());
+  struct Moments {
+    double query = 0, key = 0;
+  };
+  const auto work = [](ShardRank& rank) {
+    const auto own = static_cast<double>(rank.groups.tensor.position() + 1);
+    reduce_gradients(rank, at::full({rank.store.elements()}, own, at::kFloat));
+    rank.parameters.update(0, 1, 1);
+    const at::Tensor moment = rank.parameters.optimizer_states().at(0).values;
+    Moments found;
+    for (const FlatRange& range : rank.store.ranges()) {
+      const ParameterRole role = rank.graph.parameters[range.parameter].role;
+      if (role == ParameterRole::query_weight) found.query = moment[range.begin].item<double>();
+      if (role == ParameterRole::key_weight) found.key = moment[range.end - 1].item<double>();
+    }
+    return found;
+  };
+  const auto ranks = on_ranks(recipe, 4, work, &history);
+  for (std::size_t i = 0; i < 4; ++i) {
+    CHECK(ranks[i].query == static_cast<double>(i + 1));
+    CHECK(ranks[i].key == (i < 2 ? 3 : 7));
+  }
+}
+
 TEST_CASE("a gradient that is not finite shows in the norm of a layer that has left FP8") {
   const Recipe recipe = leaving_recipe({1, 0, 1}, Fp8Level::o1);
   const Fp8History history = projection_has_left(layout_of(recipe, 1)->graph());
