@@ -37,6 +37,8 @@ Operator& write_up(OperatorWriter& writer, const Network& network, std::initiali
   Operator& up = network.is_grouped ? writer.grouped_linear(network.path + ".up", product, weights)
                                     : writer.linear(network.path + ".up", product, weights);
   // The product runs over all slots of the experts; model FLOPs count only those that hold tokens.
+  // The gate's columns and up's are halves of the same rows, which are not rounded in place.
+  if (network.is_grouped && up.uses_fp8 && writer.is_cpu() && columns > network.width) writer.hold_cast_gradient(up);
   up.flops = 2 * network.useful_rows * columns * shape.hidden;
   up.parts = network.parts;
   return up;

@@ -59,6 +59,7 @@ Operator& OperatorWriter::linear(std::string name, const MatrixProduct& product,
   for (const ParameterRole weight : weights) add_adapter(name, product, weight);
   Operator& item = grouped_linear(std::move(name), product, weights);
   if (item.uses_fp8 && setting_.agrees_on_scales) agree_on_scales(item);
+  if (item.uses_fp8 && is_cpu()) hold_cast_gradient(item);
   return item;
 }
 
@@ -118,14 +119,17 @@ void OperatorWriter::hold_fp32_copies(Operator& item) const {
   item.backward_working += copies;
 }
 
-// The CPU multiplies FP8 numbers in the compute type: beside each product are its widened operands, and in the backward
-// the output's gradient in FP8.
+// The CPU multiplies FP8 numbers in the compute type: beside each product are its widened operands.
 void OperatorWriter::hold_widened_operands(Operator& item) const {
   const auto& [rows, columns, inner, batch] = item.product;
   const double input = shape_.element * batch * rows * inner, weight = shape_.element * batch * inner * columns;
-  const double gradient = (1 + shape_.element) * batch * rows * columns;
   item.forward_working += input + weight;
-  item.backward_working += gradient + std::max(input, weight);
+  item.backward_working += std::max(input, weight);
+}
+
+void OperatorWriter::hold_cast_gradient(Operator& item) const {
+  const auto& [rows, columns, inner, batch] = item.product;
+  item.backward_working += (1 + shape_.element) * batch * rows * columns;
 }
 
 Operator& OperatorWriter::elementwise(std::string name, double forward_elements, double backward_elements) {
