@@ -45,9 +45,9 @@ class OperatorWriter {
   // A linear layer's product, in FP8 where it takes FP8, with those parameters of these roles that the block has, as
   // one matrix.
   Operator& linear(std::string name, const MatrixProduct& product, std::initializer_list<ParameterRole> weights);
-  // The same of the experts' products, whose operands have a scale per row; who agrees on these, the caller says. On the
-  // CPU their outputs' gradients are rounded in place; where they cannot be, the caller adds what hold_cast_gradient()
-  // counts: a gradient in FP8, and widened again.
+  // The same of the experts' products, whose operands have a scale per row; who agrees on these, the caller says. On
+  // the CPU their outputs' gradients are rounded in place; where they cannot be, the caller adds what
+  // hold_cast_gradient() counts: a gradient in FP8, and widened again.
   Operator& grouped_linear(std::string name, const MatrixProduct& product,
                            std::initializer_list<ParameterRole> weights);
   void hold_cast_gradient(Operator& item) const;

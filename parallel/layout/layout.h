@@ -75,7 +75,8 @@ inline std::size_t step_scalars(const Partition& partition) {
   const Recipe& recipe = partition.recipe;
   const ModelRecipe& model = recipe.model;
   const std::int64_t counts = recipe.log.routing ? expert_layers(model) * model.moe->experts : 0;
-  const std::size_t maxima = recipe.precision.delays_scales() ? fp8_operands * fp8_products(*partition.graph).size() : 0;
+  const std::size_t maxima =
+      recipe.precision.delays_scales() ? fp8_operands * fp8_products(*partition.graph).size() : 0;
   return 4 + (model.moe ? RoutingValues().size() : 0) + (stores_fp8(recipe.precision.fp8_level) ? 2 : 0) +
          static_cast<std::size_t>(counts) + 2 * partition.exchange.of_buckets.size() + maxima;
 }
