@@ -1,25 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/base/processor.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <initializer_list>
 #include <iterator>
 #include <sstream>
 #include <string_view>
 
 namespace llmtrain {
 
-ProcessorFeatures processor_features(std::istream& cpuinfo) {
+namespace {
+
+// What follows the colon of the first line that has one of the keys.
+std::string value_of(std::istream& cpuinfo, std::initializer_list<std::string_view> keys) {
   for (std::string line; std::getline(cpuinfo, line);) {
     const auto colon = line.find(':');
     if (colon == std::string::npos) continue;
     const std::string key = line.substr(0, line.find_last_not_of(" \t", colon - 1) + 1);
-    if (key != "flags" && key != "Features") continue;
-    std::istringstream words(line.substr(colon + 1));
-    return {std::istream_iterator<std::string>(words), {}};
+    if (std::ranges::find(keys, key) == keys.end()) continue;
+    const auto begin = line.find_first_not_of(" \t", colon + 1);
+    return begin == std::string::npos ? "" : line.substr(begin);
   }
-  return {};
+  return "";
+}
+
+}  // namespace
+
+int usable_cores() {
+  cpu_set_t cores;
+  return ::sched_getaffinity(0, sizeof cores, &cores) == 0 ? std::max(1, CPU_COUNT(&cores)) : 1;
+}
+
+std::string processor_name() {
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  return value_of(cpuinfo, {"model name"});
+}
+
+ProcessorFeatures processor_features(std::istream& cpuinfo) {
+  std::istringstream words(value_of(cpuinfo, {"flags", "Features"}));
+  return {std::istream_iterator<std::string>(words), {}};
 }
 
 ProcessorFeatures processor_features() {

@@ -8,6 +8,12 @@
 
 namespace llmtrain {
 
+// Cores that the scheduler lets this process use: launchers and containers restrict them.
+int usable_cores();
+
+// The name of this machine's first processor, as Linux says it; empty where it does not.
+std::string processor_name();
+
 // Extensions of the instruction set by Linux's names, such as "avx2" or "asimd".
 using ProcessorFeatures = std::set<std::string, std::less<>>;
 

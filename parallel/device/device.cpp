@@ -6,7 +6,6 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <dlfcn.h>
 #include <malloc.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -15,6 +14,7 @@
 #include <limits>
 
 #include "core/base/error.h"
+#include "core/base/processor.h"
 #include "core/base/units.h"
 #include "parallel/device/cuda_interface.h"
 
@@ -112,10 +112,7 @@ void prepare_process(std::int64_t ranks) {
   ::mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
   // OpenMP has already read the variable; the user's choice wins.
   if (std::getenv("OMP_NUM_THREADS") != nullptr) return;
-  // The affinity mask rather than the number of processors: launchers and containers restrict it.
-  cpu_set_t allowed;
-  if (::sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
-  at::set_num_threads(static_cast<int>(std::max<std::int64_t>(1, CPU_COUNT(&allowed) / ranks)));
+  at::set_num_threads(static_cast<int>(std::max<std::int64_t>(1, usable_cores() / ranks)));
 }
 
 // LibTorch's thread count is per thread: each new thread has to adopt the process's number before it computes.

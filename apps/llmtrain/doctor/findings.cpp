@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/llmtrain/doctor/findings.h"
 
-#include <sched.h>
-
-#include <algorithm>
 #include <fstream>
 
 namespace llmtrain::app {
@@ -24,11 +21,6 @@ std::string value_in(const std::string& file, const std::string& key) {
     return begin == std::string::npos ? "" : line.substr(begin);
   }
   return "";
-}
-
-int usable_cores() {
-  cpu_set_t cores;
-  return ::sched_getaffinity(0, sizeof cores, &cores) == 0 ? std::max(1, CPU_COUNT(&cores)) : 1;
 }
 
 }  // namespace llmtrain::app

@@ -25,7 +25,4 @@ void find_limits(std::vector<Finding>& findings);    // what the system lets thi
 std::string first_line(const std::string& file);
 std::string value_in(const std::string& file, const std::string& key);
 
-// Cores that the scheduler lets this process use.
-int usable_cores();
-
 }  // namespace llmtrain::app

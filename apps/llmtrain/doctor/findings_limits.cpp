@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "apps/llmtrain/doctor/findings.h"
+#include "core/base/processor.h"
 #include "core/base/units.h"
 
 namespace llmtrain::app {

@@ -25,7 +25,7 @@ constexpr std::int64_t gibibyte = std::int64_t{1} << 30;
 std::string or_unknown(const std::string& text) { return text.empty() ? "unknown" : text; }
 
 void find_processor(std::vector<Finding>& findings) {
-  findings.push_back({FindingState::ok, "processor", or_unknown(value_in("/proc/cpuinfo", "model name")), ""});
+  findings.push_back({FindingState::ok, "processor", or_unknown(processor_name()), ""});
 }
 
 void find_vector_instructions(std::vector<Finding>& findings) {

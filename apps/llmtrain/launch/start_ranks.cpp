@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
-#include <sched.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,6 +17,7 @@
 #include "apps/llmtrain/launch/launcher.h"
 #include "apps/llmtrain/launch/parent_death.h"
 #include "core/base/error.h"
+#include "core/base/processor.h"
 
 namespace llmtrain::app {
 namespace {
@@ -105,9 +105,7 @@ int wait_for(pid_t process, const StopSignals& stop, const std::string& latest) 
 
 // Divides the cores among the ranks, unless the user has set the number of threads.
 void share_cores(std::int64_t ranks) {
-  cpu_set_t allowed;
-  if (::sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
-  const std::int64_t threads = std::max<std::int64_t>(1, CPU_COUNT(&allowed) / ranks);
+  const std::int64_t threads = std::max<std::int64_t>(1, usable_cores() / ranks);
   // 0: a value that is set stays.
   ::setenv("OMP_NUM_THREADS", std::to_string(threads).c_str(), 0);
 }
