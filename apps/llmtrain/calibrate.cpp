@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "apps/llmtrain/commands.h"
+#include "apps/llmtrain/machine_profile.h"
 #include "apps/llmtrain/profiles.h"
 #include "apps/llmtrain/runtime.h"
 #include "apps/llmtrain/standard_streams.h"
@@ -20,6 +21,7 @@ namespace {
 struct CalibrateOptions {
   std::optional<std::string> output;
   std::string device = "auto";
+  bool quick = false;
 };
 
 DeviceKind device_kind(const std::string& name) {
@@ -53,7 +55,8 @@ int calibrate(const CalibrateOptions& options) {
   if (file != "-") check_place(file);
   log().info("measuring matrix products, attention and memory; keep the machine otherwise idle for a few seconds");
   const ClusterProfile profile =
-      load_runtime().calibrate(device_kind(options.device), load_profile("cpu", profiles_folder()));
+      load_runtime().calibrate(device_kind(options.device), load_profile("cpu", profiles_folder()),
+                               options.quick ? Effort::quick : Effort::thorough);
   const std::string text = to_json(profile).dump(2) + "\n";
   if (file == "-") {
     write_result(text);
@@ -80,6 +83,7 @@ void add_calibrate(CLI::App& program, Action& action) {
   command->add_option("--device", options->device, "What to measure")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->type_name("auto|cpu|cuda");
+  command->add_flag("--quick", options->quick, "Measure for two seconds instead of about ten");
   command->footer("Example:\n  llmtrain calibrate && llmtrain plan recipes/quickstart.json");
   command->callback([options, &action] { action = [options] { return calibrate(*options); }; });
 }

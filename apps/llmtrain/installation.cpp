@@ -2,6 +2,7 @@
 #include "apps/llmtrain/installation.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <string_view>
 #include <system_error>
 
@@ -41,6 +42,11 @@ std::string bundled_name_near(const std::string& written) {
 }
 
 }  // namespace
+
+fs::path path_in_environment(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value != nullptr ? value : "";
+}
 
 fs::path bundled_recipes() {
   const fs::path here = program_folder();

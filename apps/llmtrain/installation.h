@@ -7,6 +7,9 @@
 
 namespace llmtrain::app {
 
+// The path that a variable of the environment holds; empty where it is not set.
+std::filesystem::path path_in_environment(const char* variable);
+
 // The folder of the recipes that come with the program, found from where the program lies: recipes of the source tree
 // whose build folder it is in, else share/llmtrain/recipes of its installation. Empty if there is neither, as beside a
 // copy of the program alone.

@@ -16,10 +16,6 @@ std::filesystem::path programs_folder();
 // The folder of what measurements say of plans, in the bundled recipes or recipes of the working directory.
 std::filesystem::path scores_folder();
 
-// This machine's own profile, which `calibrate` writes and "auto" reads where it exists: local.json in
-// profiles_folder() or, where the user may not write there, in llmtrain of XDG_CONFIG_HOME or ~/.config.
-std::filesystem::path calibrated_profile();
-
 // The profile and the program that the recipe names, with the error of plans for them; a processor that "auto" finds
 // has this machine's memory. Throws as load_profile() does.
 ClusterProfile profile_of(const Recipe& recipe);

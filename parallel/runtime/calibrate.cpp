@@ -9,6 +9,9 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "core/base/host_memory.h"
@@ -20,9 +23,22 @@
 namespace llmtrain {
 namespace {
 
-constexpr double shortest_timing = 0.01;  // seconds: shorter timings are dominated by clock and scheduler noise
-constexpr std::size_t timings = 5;
 constexpr std::int64_t cache_elements = std::int64_t{1} << 25;  // more than caches hold
+
+// How long to measure, and what.
+struct Thoroughness {
+  double shortest_timing = 0;  // seconds: shorter timings are dominated by clock and scheduler noise
+  std::size_t timings = 0;     // their median counts
+  // Tokens of micro-batches, and [columns, inner] of a transformer's layers. A GPU takes eight times these sizes, since
+  // it needs larger products to be busy.
+  std::vector<std::int64_t> rows;
+  std::vector<std::pair<std::int64_t, std::int64_t>> layers;
+};
+
+Thoroughness thoroughness_of(Effort effort) {
+  if (effort == Effort::quick) return {0.004, 3, {128, 1024}, {{256, 256}, {1024, 256}, {768, 768}, {768, 3072}}};
+  return {0.01, 5, {64, 256, 1024, 2048}, {{256, 256}, {1024, 256}, {256, 1024}, {768, 768}, {3072, 768}, {768, 3072}}};
+}
 
 struct Product {
   std::int64_t rows = 0, columns = 0, inner = 0;
@@ -30,26 +46,40 @@ struct Product {
   double rate = 0;  // FLOP/s
 };
 
-// The median time of one call. Repeats double until a timing is long enough; too short ones also serve as warm-up.
-template <class Call>
-double seconds_of(const c10::Device& device, Call call) {
-  std::array<double, timings> samples{};
-  std::int64_t repeats = 1;
-  for (std::size_t timing = 0; timing < samples.size();) {
-    synchronize(device);
-    const auto start = std::chrono::steady_clock::now();
-    for (std::int64_t i = 0; i < repeats; ++i) call();
-    synchronize(device);
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-    if (elapsed.count() < shortest_timing) {
-      repeats *= 2;
-      continue;
+class Stopwatch {
+ public:
+  Stopwatch(const c10::Device& device, Thoroughness thoroughness)
+      : device_(device), thoroughness_(std::move(thoroughness)) {}
+
+  const c10::Device& device() const { return device_; }
+  const Thoroughness& thoroughness() const { return thoroughness_; }
+
+  // The median time of one call. Repeats double until a timing is long enough; too short ones also serve as warm-up.
+  template <class Call>
+  double seconds_of(Call call) const {
+    std::vector<double> samples;
+    std::int64_t repeats = 1;
+    while (samples.size() < thoroughness_.timings) {
+      synchronize(device_);
+      const auto start = std::chrono::steady_clock::now();
+      for (std::int64_t i = 0; i < repeats; ++i) call();
+      synchronize(device_);
+      const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+      if (elapsed.count() < thoroughness_.shortest_timing) {
+        repeats *= 2;
+        continue;
+      }
+      samples.push_back(elapsed.count() / static_cast<double>(repeats));
     }
-    samples[timing++] = elapsed.count() / static_cast<double>(repeats);
+    const auto middle = samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2);
+    std::ranges::nth_element(samples, middle);
+    return *middle;
   }
-  std::ranges::nth_element(samples, samples.begin() + timings / 2);
-  return samples[timings / 2];
-}
+
+ private:
+  c10::Device device_;
+  Thoroughness thoroughness_;
+};
 
 // One linear layer of a training step.
 struct Layer {
@@ -64,13 +94,13 @@ Layer make_layer(const Product& product, const c10::Device& device) {
 }
 
 // Forward and both backward products, over so many layers that none finds its operands in a cache, as in training.
-double product_rate(const Product& product, const c10::Device& device) {
+double product_rate(const Product& product, const Stopwatch& stopwatch) {
   const std::int64_t elements = product.rows * product.inner + product.columns * (product.inner + product.rows);
   const auto layers = static_cast<std::size_t>(std::clamp<std::int64_t>(cache_elements / elements, 2, 64));
   std::vector<Layer> model;
-  for (std::size_t i = 0; i < layers; ++i) model.push_back(make_layer(product, device));
+  for (std::size_t i = 0; i < layers; ++i) model.push_back(make_layer(product, stopwatch.device()));
   std::size_t next = 0;
-  const double seconds = seconds_of(device, [&] {
+  const double seconds = stopwatch.seconds_of([&] {
     Layer& layer = model[next++ % layers];
     kernels::linear(layer.x, layer.weight, std::nullopt);
     kernels::linear_backward_input(layer.dy, layer.weight);
@@ -80,17 +110,14 @@ double product_rate(const Product& product, const c10::Device& device) {
          static_cast<double>(product.inner) / seconds;
 }
 
-std::vector<Product> measure_products(const c10::Device& device) {
+std::vector<Product> measure_products(const Stopwatch& stopwatch) {
   std::vector<Product> measured;
-  // Rows are the tokens of small to large micro-batches, the other sizes those of a transformer's layers. A GPU needs
-  // larger products to be busy.
-  const std::int64_t scale = device.is_cpu() ? 1 : 8;
+  const std::int64_t scale = stopwatch.device().is_cpu() ? 1 : 8;
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
-    for (const std::int64_t rows : {64, 256, 1024, 2048}) {
-      for (const auto& [columns, inner] : std::initializer_list<std::pair<std::int64_t, std::int64_t>>{
-               {256, 256}, {1024, 256}, {256, 1024}, {768, 768}, {3072, 768}, {768, 3072}}) {
+    for (const std::int64_t rows : stopwatch.thoroughness().rows) {
+      for (const auto& [columns, inner] : stopwatch.thoroughness().layers) {
         Product product{rows * scale, columns * scale, inner * scale, type};
-        product.rate = product_rate(product, device);
+        product.rate = product_rate(product, stopwatch);
         measured.push_back(product);
       }
     }
@@ -140,13 +167,13 @@ MatrixProfile fit_curve(const std::vector<Product>& measured, const PeakFlops& p
   return best;
 }
 
-void measure_matrix(const c10::Device& device, ClusterProfile& profile) {
-  const std::vector<Product> measured = measure_products(device);
+void measure_matrix(const Stopwatch& stopwatch, ClusterProfile& profile) {
+  const std::vector<Product> measured = measure_products(stopwatch);
   PeakFlops& peak = profile.device.peak_flops;
   peak.fp32 = fastest(measured, at::kFloat);
   peak.bf16 = fastest(measured, at::kBFloat16);
   // Not measured: assumed to run at the rate of fp32 on a CPU, of bf16 on a GPU.
-  peak.fp16 = device.is_cpu() ? peak.fp32 : peak.bf16;
+  peak.fp16 = stopwatch.device().is_cpu() ? peak.fp32 : peak.bf16;
   peak.tf32 = 0;
   peak.fp8 = 0;
   profile.matrix = fit_curve(measured, peak);
@@ -156,19 +183,19 @@ void measure_matrix(const c10::Device& device, ClusterProfile& profile) {
   for (double* rate : {&peak.fp32, &peak.bf16, &peak.fp16}) *rate *= above;
 }
 
-double pass_seconds(const c10::Device& device, std::int64_t elements) {
-  const at::Tensor left = at::ones({elements}, at::TensorOptions().dtype(at::kFloat).device(device));
+double pass_seconds(const Stopwatch& stopwatch, std::int64_t elements) {
+  const at::Tensor left = at::ones({elements}, at::TensorOptions().dtype(at::kFloat).device(stopwatch.device()));
   const at::Tensor right = left.clone();
   at::Tensor sum = at::empty({elements}, left.options());
-  return seconds_of(device, [&] { at::add_out(sum, left, right); });
+  return stopwatch.seconds_of([&] { at::add_out(sum, left, right); });
 }
 
 // Passes with two reads and one write at three sizes: the smallest gives the start-up time, the largest the bandwidth.
-void measure_memory(const c10::Device& device, ClusterProfile& profile) {
-  const std::int64_t large = device.is_cpu() ? std::int64_t{1} << 23 : std::int64_t{1} << 27;
-  const double start = pass_seconds(device, 1);
-  const double medium_seconds = pass_seconds(device, large / 16);
-  const double large_seconds = pass_seconds(device, large);
+void measure_memory(const Stopwatch& stopwatch, ClusterProfile& profile) {
+  const std::int64_t large = stopwatch.device().is_cpu() ? std::int64_t{1} << 23 : std::int64_t{1} << 27;
+  const double start = pass_seconds(stopwatch, 1);
+  const double medium_seconds = pass_seconds(stopwatch, large / 16);
+  const double large_seconds = pass_seconds(stopwatch, large);
   const double bytes = 12.0 * static_cast<double>(large);
   profile.device.memory_bandwidth = bytes / large_seconds;
   // A pass over one element measures the host's launch and the kernel's start-up together.
@@ -181,15 +208,16 @@ void measure_memory(const c10::Device& device, ClusterProfile& profile) {
   profile.memory.half_bytes = std::max(0.0, rest) * profile.device.memory_bandwidth;
 }
 
-void measure_attention(const c10::Device& device, ClusterProfile& profile) {
+void measure_attention(const Stopwatch& stopwatch, ClusterProfile& profile) {
+  const c10::Device& device = stopwatch.device();
   const std::int64_t batch = 4, length = device.is_cpu() ? 256 : 2048, heads = 12, width = 64;
   const auto options = at::TensorOptions().dtype(device.is_cpu() ? at::kFloat : at::kBFloat16).device(device);
   const at::Tensor query = at::ones({batch, length, heads, width}, options);
   const kernels::AttentionSetting flash{};
   const auto saved = kernels::attention_forward(query, query, query, flash);
-  const double forward = seconds_of(device, [&] { kernels::attention_forward(query, query, query, flash); });
+  const double forward = stopwatch.seconds_of([&] { kernels::attention_forward(query, query, query, flash); });
   const double backward =
-      seconds_of(device, [&] { kernels::attention_backward(saved.out, query, query, query, saved, flash); });
+      stopwatch.seconds_of([&] { kernels::attention_backward(saved.out, query, query, query, saved, flash); });
   // Causal attention skips half of the scores; the backward has 2.5 times the forward's FLOPs (Dao, arXiv 2307.08691).
   const double half_square = static_cast<double>(length * length) / 2;
   const double flops = 4 * half_square * static_cast<double>(batch * heads * width);
@@ -200,15 +228,18 @@ void measure_attention(const c10::Device& device, ClusterProfile& profile) {
 
 }  // namespace
 
-ClusterProfile calibrate(DeviceKind kind, const ClusterProfile& base) {
+ClusterProfile calibrate(DeviceKind kind, const ClusterProfile& base, Effort effort) {
   const c10::Device device = choose_device(kind);
+  const Stopwatch stopwatch(device, thoroughness_of(effort));
   ClusterProfile profile = base;
-  profile.name = "local";
-  profile.description = "Measured by llmtrain calibrate on " + describe_device(device);
+  profile.name = "this-machine";
+  profile.description =
+      (effort == Effort::quick ? "Measured in two seconds on " : "Measured by llmtrain calibrate on ") +
+      describe_device(device);
   profile.device.kind = device.is_cpu() ? DeviceKind::cpu : DeviceKind::cuda;
-  measure_matrix(device, profile);
-  measure_memory(device, profile);
-  measure_attention(device, profile);
+  measure_matrix(stopwatch, profile);
+  measure_memory(stopwatch, profile);
+  measure_attention(stopwatch, profile);
   profile.sources["device"] = profile.sources["matrix"] = profile.sources["memory"] = "measured";
   profile.sources["attention"] = profile.sources["host"] = "measured";
   if (device.is_cpu()) {

@@ -142,9 +142,9 @@ class Runtime final : public RuntimeInterface {
 
   void import_model(const ImportRequest& request) override { import_checkpoint(request); }
 
-  ClusterProfile calibrate(DeviceKind device, const ClusterProfile& base) override {
+  ClusterProfile calibrate(DeviceKind device, const ClusterProfile& base, Effort effort) override {
     prepare_process();
-    return llmtrain::calibrate(device, base);
+    return llmtrain::calibrate(device, base, effort);
   }
 
   RuntimeVersions versions() override {

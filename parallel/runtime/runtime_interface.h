@@ -148,6 +148,9 @@ struct ImportRequest {
   std::function<void(const std::filesystem::path&)> add_files;  // may write into the new folder before it is complete
 };
 
+// How calibrate() measures: in about two seconds or ten.
+enum class Effort { quick, thorough };
+
 struct RuntimeVersions {
   std::string libtorch;     // "2.11.0"
   std::string cpu;          // vector instructions that LibTorch uses
@@ -165,7 +168,7 @@ class RuntimeInterface {
   virtual ChoiceScores score(const ScoreRequest& request) = 0;
   virtual void export_model(const ExportRequest& request) = 0;
   virtual void import_model(const ImportRequest& request) = 0;
-  virtual ClusterProfile calibrate(DeviceKind device, const ClusterProfile& base) = 0;
+  virtual ClusterProfile calibrate(DeviceKind device, const ClusterProfile& base, Effort effort) = 0;
   virtual RuntimeVersions versions() = 0;
   virtual bool has_mpi() = 0;  // whether the part that joins MPI was built
 };

@@ -2,10 +2,11 @@
 """calibrate measures this machine, and plans use its profile; the measured values must be physically plausible."""
 import json
 import math
+import os
 import shutil
 import unittest
 
-from program import SOURCE, ProgramTest, small
+from program import SOURCE, TEXT, ProgramTest, small
 
 
 def numbers(value):
@@ -17,7 +18,7 @@ def numbers(value):
     return [value] if isinstance(value, (int, float)) and not isinstance(value, bool) else []
 
 
-class CalibrateCommand(ProgramTest):
+class MachineTest(ProgramTest):
     def setUp(self):
         super().setUp()
         self.profiles = self.folder / "profiles"
@@ -26,21 +27,26 @@ class CalibrateCommand(ProgramTest):
         self.write("recipe.json", small({"cluster.profile": "auto"}))
 
     def plan(self):
-        result = self.run_program("plan", "recipe.json", "--json", environment={"LLMTRAIN_PROFILES": str(self.profiles)})
-        self.assertEqual(result.returncode, 0, result.stderr)
-        return json.loads(result.stdout)
+        return json.loads(self.done("plan", "recipe.json", "--json").stdout)
 
+    def done(self, *arguments, **variables):
+        environment = {"LLMTRAIN_PROFILES": str(self.profiles), **variables}
+        result = self.run_program(*arguments, environment=environment)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result
+
+
+class CalibrateCommand(MachineTest):
     def test_measures_and_plans_use_it(self):
         before = self.plan()
-        result = self.run_program("calibrate", environment={"LLMTRAIN_PROFILES": str(self.profiles)})
-        self.assertEqual(result.returncode, 0, result.stderr)
+        self.done("calibrate", "--quick")  # the same with fewer sizes and shorter timings
         profile = json.loads((self.profiles / "local.json").read_text())
         given = json.loads((self.profiles / "cpu.json").read_text())
         self.assertEqual(profile.keys(), given.keys())
         self.assertTrue(all(math.isfinite(number) and number >= 0 for number in numbers(profile)))
         self.assertNotEqual(profile["device"], given["device"])
         after = self.plan()
-        self.assertEqual((before["profile"], after["profile"]), ("cpu", "local"))
+        self.assertEqual((before["profile"], after["profile"]), ("cpu", "this-machine"))
         self.assertNotEqual(after["step"]["seconds"], before["step"]["seconds"])
 
     def test_bad_output(self):
@@ -51,6 +57,80 @@ class CalibrateCommand(ProgramTest):
 
     def test_bad_device(self):
         self.refused(2, ["--device"], "calibrate", "--device", "tpu")
+
+
+MEASURING = "measuring this machine"
+
+
+@unittest.skipIf(os.path.exists("/dev/nvidiactl"), "a GPU trains here")
+class MeasuredMachine(MachineTest):
+    """Where nobody has calibrated it, the first plan or run measures the processor, once."""
+
+    def setUp(self):
+        super().setUp()
+        self.cache = self.folder / "cache"
+        self.variables = {"LLMTRAIN_CACHE": str(self.cache)}
+
+    def plan_of(self, *arguments, **variables):
+        """The plan and what was said."""
+        result = self.done("plan", "recipe.json", "--json", *arguments, **{**self.variables, **variables})
+        return json.loads(result.stdout), result.stderr
+
+    def kept(self):
+        return list(self.cache.iterdir()) if self.cache.exists() else []
+
+    def test_once(self):
+        first, said = self.plan_of()
+        self.assertIn(MEASURING, said)
+        self.assertEqual(first["profile"], "this-machine")
+        [file] = self.kept()
+        self.assertIn(str(file), said)
+        self.assertIn("1-threads", file.name)
+        profile, assumed = json.loads(file.read_text()), json.loads((self.profiles / "cpu.json").read_text())
+        self.assertEqual(profile.keys(), assumed.keys())
+        self.assertNotEqual(profile["device"]["peak_flops"]["fp32"], assumed["device"]["peak_flops"]["fp32"])
+        before = file.read_bytes()
+        second, said = self.plan_of()
+        self.assertNotIn(MEASURING, said)
+        self.assertEqual((second, file.read_bytes()), (first, before))
+        # What cannot be read is measured anew.
+        file.write_text("{")
+        self.assertIn(MEASURING, self.plan_of()[1])
+        self.assertEqual(json.loads(file.read_text()).keys(), assumed.keys())
+
+    def test_runs_and_their_ranks_use_it(self):
+        """Those in the same process and those that it starts, without a measurement of their own."""
+        self.write("book.txt", TEXT)
+        self.write("recipe.json", small({"cluster.profile": "auto"}, data={"train": [{"path": "book.txt"}]}))
+        for backend, measurements in (("mpi", 1), ("local", 0)):
+            with self.subTest(backend):
+                result = self.done("run", "recipe.json", "--ranks", "2", "--set", "batch.micro=1", "--set",
+                                   f"launch.backend={backend}", "--run-dir", backend, **self.variables)
+                self.assertEqual(result.stderr.count(MEASURING), measurements, result.stderr)
+                plan = json.loads((self.folder / backend / "plan.json").read_text())
+                self.assertEqual(plan["profile"], "this-machine")
+                self.assertEqual(len(self.kept()), 1)
+
+    def test_not_asked_for(self):
+        """With a named profile, for a GPU, where nothing can be kept, or where the machine was calibrated."""
+        self.assertEqual(self.plan_of("--set", "cluster.profile=cpu")[0]["profile"], "cpu")
+        self.plan_of("--set", "cluster.device=cuda")
+        self.plan_of(LLMTRAIN_CACHE="")
+        shutil.copy(self.profiles / "cpu.json", self.profiles / "local.json")
+        self.plan_of()
+        self.assertEqual(self.kept(), [])
+
+    def test_failed(self):
+        """A folder that cannot be made: plans go on, and say what they assume."""
+        plan, said = self.plan_of(LLMTRAIN_CACHE=str(self.write("file", "")))
+        self.assertEqual(plan["profile"], "cpu")
+        self.assertIn("average processor", said)
+
+    def test_kept_with_other_caches(self):
+        del self.variables["LLMTRAIN_CACHE"]
+        self.plan_of(HOME=str(self.folder))
+        self.cache = self.folder / ".cache" / "llmtrain"
+        self.assertEqual(len(self.kept()), 1)
 
 
 if __name__ == "__main__":

@@ -10,9 +10,9 @@
 namespace llmtrain::app {
 namespace {
 
-using Clock = std::chrono::system_clock;
+using WallClock = std::chrono::system_clock;
 
-std::optional<Clock::time_point> end_of_job() {
+std::optional<WallClock::time_point> end_of_job() {
   const char* text = std::getenv("SLURM_JOB_END_TIME");
   if (text == nullptr) return std::nullopt;
   const std::string_view digits(text);
@@ -21,15 +21,16 @@ std::optional<Clock::time_point> end_of_job() {
   // A job without a limit ends in the year 2106 or has no such variable; 1e10 keeps the clock from overflowing.
   if (failure != std::errc() || end != digits.data() + digits.size() || seconds <= 0 || seconds > 10'000'000'000)
     return std::nullopt;
-  return Clock::time_point(std::chrono::seconds(seconds));
+  return WallClock::time_point(std::chrono::seconds(seconds));
 }
 
 }  // namespace
 
-std::optional<Clock::time_point> deadline_of(const Recipe& recipe) {
-  std::optional<Clock::time_point> deadline = end_of_job();
+std::optional<WallClock::time_point> deadline_of(const Recipe& recipe) {
+  std::optional<WallClock::time_point> deadline = end_of_job();
   if (const double limit = recipe.launch.time_limit_seconds; limit > 0) {
-    const auto own = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(limit));
+    const auto own =
+        WallClock::now() + std::chrono::duration_cast<WallClock::duration>(std::chrono::duration<double>(limit));
     deadline = deadline ? std::min(*deadline, own) : own;
   }
   return deadline;

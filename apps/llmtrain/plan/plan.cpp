@@ -11,6 +11,7 @@
 
 #include "apps/llmtrain/commands.h"
 #include "apps/llmtrain/flags.h"
+#include "apps/llmtrain/machine_profile.h"
 #include "apps/llmtrain/plan/comparison.h"
 #include "apps/llmtrain/plan/recipe_file.h"
 #include "apps/llmtrain/plan/search.h"
@@ -145,6 +146,7 @@ int plan(const PlanOptions& options) {
 }  // namespace
 
 int show_plan(const std::string& file, const Recipe& recipe, const PlanOutputs& outputs) {
+  measure_machine(recipe);
   const ClusterProfile profile = profile_of(recipe);
   // Recording the timeline of a large plan takes time and memory: only where it is drawn.
   const bool draws = outputs.html || outputs.trace;
@@ -163,6 +165,8 @@ std::shared_ptr<const Layout> layout_for_run(const std::string& file, const Reci
   const std::int64_t devices = devices_per_node_of_run(recipe, launch);
   return named_with_file(file, [&] {
     Partition partition = Partition::make(recipe, devices);
+    // Once the recipe is known to be right, and before the ranks begin.
+    if (launch.launcher.empty()) measure_machine(recipe);
     // A profile may be missing; then what is open is tried in its own order.
     if (partition.exchange.are_open() && !has_no_profile(recipe))
       order_by_price(partition, share_devices(profile_of(recipe), partition.mesh));

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string_view>
 
+#include "apps/llmtrain/machine_profile.h"
 #include "apps/llmtrain/profiles.h"
 #include "parallel/plan/planner/planner.h"
 
@@ -29,6 +30,7 @@ std::string first_problem(const Error& error) {
 
 PlanReport report_of(const std::string& file, const std::vector<Override>& overrides) {
   const Recipe recipe = read_recipe(file, overrides);
+  measure_machine(recipe);
   return named_with_file(file, [&] { return make_plan(recipe, profile_of(recipe)).report; });
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "apps/llmtrain/machine_profile.h"
 #include "apps/llmtrain/profiles.h"
 #include "apps/llmtrain/standard_streams.h"
 #include "core/base/error.h"
@@ -119,6 +120,7 @@ nlohmann::ordered_json layout_keys(const Recipe& recipe) {
 }
 
 int show_search(const std::string& file, const Recipe& recipe, const SearchOutputs& outputs) {
+  measure_machine(recipe);
   const ClusterProfile profile = profile_of(recipe);
   const SearchResult result = search_layouts(recipe, profile);
   if (result.front.empty()) {
