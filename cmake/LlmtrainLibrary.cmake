@@ -66,7 +66,9 @@ endfunction()
 # llmtrain_test(core_recipe_test SOURCES a_test.cpp DEPENDS core_recipe [TIMEOUT 60] [NEEDS_RIGHTS])
 # One Catch2 program, one CTest entry; it finds files of the repository through LLMTRAIN_SOURCE_DIR. NEEDS_RIGHTS: cases
 # with the tag [rights] need one that a process may lack, and are an entry of their own, which reports "Skipped" there.
-# The thread sanitizer leaves out cases with the tag [one-thread]: long ones in which it has nothing to see.
+# The thread sanitizer leaves out cases with the tag [one-thread]: long ones in which it has nothing to see. All
+# sanitizers leave out those with the tag [exhaustive], which try many values on code that other cases of the program
+# have already run.
 function(llmtrain_test name)
   cmake_parse_arguments(arg "NEEDS_RIGHTS" "TIMEOUT" "SOURCES;DEPENDS;LABELS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
@@ -83,8 +85,11 @@ function(llmtrain_test name)
     math(EXPR arg_TIMEOUT "5 * ${arg_TIMEOUT}")
   endif()
   set(all_cases "")
+  if(LLMTRAIN_SANITIZE)
+    set(all_cases "~[exhaustive]")
+  endif()
   if(LLMTRAIN_SANITIZE MATCHES thread)
-    set(all_cases "~[one-thread]")
+    string(APPEND all_cases "~[one-thread]")
   endif()
   if(arg_NEEDS_RIGHTS)
     add_test(NAME ${name} COMMAND ${name} "${all_cases}~[rights]")

@@ -129,7 +129,7 @@ std::vector<std::string> unnamed_reads(const Json& resolved) {
   return found;
 }
 
-TEST_CASE("A rule reads no key that it does not name", "[recipe]") {
+TEST_CASE("A rule reads no key that it does not name", "[recipe][exhaustive]") {
   const std::vector<std::string> none;
   CHECK(unnamed_reads(to_json(test::parse(test::large_recipe()))) == none);
   const auto combinations = all_combinations();

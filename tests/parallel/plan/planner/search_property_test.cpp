@@ -58,7 +58,7 @@ std::vector<Override> random_choice() {
 // More stages on one pipeline rank at ZeRO-0 and -1 move traffic that is hidden anyway; the search leaves them out.
 constexpr double negligible = 1e-3;
 
-TEST_CASE("no random legal layout is faster than what a search finds") {
+TEST_CASE("no random legal layout is faster than what a search finds", "[exhaustive]") {
   const std::vector<Searched> all = searched_recipes();
   CHECK(rc::check([&] {
     const Searched& searched = *rc::gen::elementOf(all);
