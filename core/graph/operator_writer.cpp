@@ -183,7 +183,7 @@ void OperatorWriter::exchange_rows(Operator& item, Direction gathers, const char
     const Collective collective = direction == gathers ? Collective::all_gather : Collective::reduce_scatter;
     Exchange& rows = exchange(item, RankAxis::tensor, collective, direction, tensors, bytes);
     // Rows are gathered in FP8 where the product takes FP8.
-    if (direction == gathers && item.uses_fp8) rows.compression = shape_.element;
+    if (direction == gathers && item.uses_fp8 && !setting_.keeps_wide_inputs) rows.compression = shape_.element;
     rows.exposure = exposure;
     if (direction == Direction::forward)
       item.received += direction == gathers ? bytes / rows.compression : shape_.element * shape_.residual();

@@ -49,7 +49,7 @@ LocalShape local_shape(const ModelRecipe& model, const PassSetting& setting) {
   shape.scores = shape.heads * shape.tokens * shape.sequence_length;
   shape.vocabulary = static_cast<double>(local_vocabulary(model, tensor));
   shape.element = element_bytes(element_type(setting.compute));
-  shape.fp8_input = fp8_input_bytes(setting.kernels);
+  shape.fp8_input = setting.keeps_wide_inputs ? shape.element : fp8_input_bytes(setting.kernels);
   return shape;
 }
 

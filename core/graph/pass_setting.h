@@ -34,6 +34,7 @@ struct PassSetting {
   bool tries_relays = false;           // … and to hierarchical exchanges
   DataType compute = DataType::fp32;
   Fp8Level fp8_level = Fp8Level::off;
+  bool keeps_wide_inputs = false;  // with FP8: what it keeps are inputs in the compute type, of layers that left FP8
   bool agrees_on_scales = true;  // with FP8: ranks that hold parts of an operand agree on its scale before the product
   AttentionMethod attention = AttentionMethod::flash;
   Recompute recompute = Recompute::none;

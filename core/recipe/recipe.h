@@ -267,6 +267,9 @@ struct PrecisionRecipe {
 
   // Whether products have the scales of the steps before.
   bool delays_scales() const { return multiplies_fp8(fp8_level) && fp8_scaling.method == Fp8ScalingMethod::delayed; }
+  // Whether products of layers, and the gradients of their weights, may leave FP8 during a run.
+  bool products_may_fall_back() const { return high_precision.fallback_steps > 0 && delays_scales(); }
+  bool gradients_may_fall_back() const { return high_precision.fallback_steps > 0 && stores_fp8(fp8_level); }
   bool operator==(const PrecisionRecipe&) const = default;
 };
 

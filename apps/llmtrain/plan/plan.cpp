@@ -186,8 +186,8 @@ std::optional<RunPlan> plan_for_run(std::shared_ptr<const Layout> layout, const 
   summary.peak_bytes = fullest_rank(plan.report).peak_bytes;
   summary.process_bytes = process_bytes(plan.report, launch);
   const PlannedRank& first = plan.report.ranks.front();
-  summary.tensor_bytes =
-      first.peak_bytes - first.bytes[MemoryCategory::framework] - copy_bytes_of_first(*plan.layout, profile);
+  summary.tensor_bytes = first.fallback_peak_bytes.value_or(first.peak_bytes) - first.bytes[MemoryCategory::framework] -
+                         copy_bytes_of_first(*plan.layout, profile);
   summary.json = report_json(plan.report);
   summary.page = report_html(plan);
   return summary;

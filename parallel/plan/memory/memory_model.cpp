@@ -69,9 +69,9 @@ struct BlockMemory {
 // Computes the memory of blocks that are alike once.
 class Blocks {
  public:
-  Blocks(const Partition& partition, KernelSet kernels, const MemoryFacts& facts)
+  Blocks(const Partition& partition, const PassSetting& setting, const MemoryFacts& facts)
       : partition_(partition),
-        setting_(pass_setting(partition, kernels)),
+        setting_(setting),
         loss_copies_(partition.mesh.tensor > 1 ? facts.parallel_loss_copies : facts.loss_copies),
         boundary_(boundary_bytes(partition.recipe.model, setting_)),
         cache_(*partition.graph) {}
@@ -200,6 +200,16 @@ void accumulate_before_cast(const Partition& partition, std::size_t index, Stage
   stage.unreduced_gradients -= stage.cast_gradients;
 }
 
+// On a GPU the gradients of layers that have left FP8 are beside the FP8 ones throughout the step.
+void add_wide_gradients(const Partition& partition, std::size_t index, KernelSet kernels, StageMemory& stage) {
+  if (!partition.recipe.precision.gradients_may_fall_back()) return;
+  double bytes = 0;
+  for (const StateGroup& group : partition.groups[index])
+    if (group.types.accumulator)
+      bytes += element_bytes(*group.types.accumulator) * static_cast<double>(group.elements());
+  (kernels == KernelSet::cpu ? stage.wide_gradients : stage.resident[Category::gradients]) += bytes;
+}
+
 // What the allocator keeps of memory that comes and goes, and cannot give to tensors of other sizes.
 void add_reserve(double reserve, StageMemory& stage) {
   for (double* bytes :
@@ -286,17 +296,22 @@ double checkpoint_copy_bytes(const Partition& partition, std::size_t stage) {
   return bytes;
 }
 
-StepMemory make_step_memory(const Partition& partition, KernelSet kernels, const Program& program) {
-  StepMemory memory = make_pass_memory(partition, kernels, program);
+StepMemory make_step_memory(const Partition& partition, KernelSet kernels, const Program& program, Fp8Layers fp8) {
+  StepMemory memory = make_pass_memory(partition, kernels, program, fp8);
   memory.optimizer_workspace = muon_workspace(partition, kernels);
   return memory;
 }
 
-StepMemory make_pass_memory(const Partition& partition, KernelSet kernels, const Program& program) {
-  Blocks blocks(partition, kernels, program.memory);
+StepMemory make_pass_memory(const Partition& partition, KernelSet kernels, const Program& program, Fp8Layers fp8) {
+  const bool has_fallen_back = fp8 == Fp8Layers::after_fallback;
+  PassSetting setting = pass_setting(partition, kernels);
+  setting.keeps_wide_inputs = has_fallen_back && partition.recipe.precision.products_may_fall_back();
+  Blocks blocks(partition, setting, program.memory);
   StepMemory memory;
-  for (std::size_t stage = 0; stage < partition.stages.size(); ++stage)
+  for (std::size_t stage = 0; stage < partition.stages.size(); ++stage) {
     memory.stages.push_back(make_stage(partition, stage, kernels, blocks, program));
+    if (has_fallen_back) add_wide_gradients(partition, stage, kernels, memory.stages.back());
+  }
   // On one rank a tied head adds its weight's gradient into the embedding's, which belongs to the first stage.
   memory.head_adds_to_first = partition.recipe.model.tie_embeddings && partition.mesh.pipeline == 1 &&
                               !partition.graph->logits_weight().is_frozen;

@@ -15,9 +15,17 @@ namespace llmtrain {
 // memory.offload: `optimizer` moves master weights and moments to the host; `weights` the shards of ZeRO-3, or without
 // ZeRO-3 all but two blocks' weights; `activations` what is saved, except for two blocks. Moved bytes are counted in
 // host_resident and host_activations.
-StepMemory make_step_memory(const Partition& partition, KernelSet kernels, const Program& program = {});
+//
+// With Fp8Layers::after_fallback it is the most that a step needs however many layers precision.high_precision's
+// fallback_steps has taken out of FP8: what such a layer keeps for its backward is as wide as without FP8, and its
+// whole gradients wait for the optimizer on every data rank. Working memory stays that of FP8 products, because any of
+// the layers may still be in FP8.
+enum class Fp8Layers { of_recipe, after_fallback };
+StepMemory make_step_memory(const Partition& partition, KernelSet kernels, const Program& program = {},
+                            Fp8Layers fp8 = Fp8Layers::of_recipe);
 // The same but for `optimizer_workspace`, which with Muon takes longer to compute than all else: for bounds.
-StepMemory make_pass_memory(const Partition& partition, KernelSet kernels, const Program& program = {});
+StepMemory make_pass_memory(const Partition& partition, KernelSet kernels, const Program& program = {},
+                            Fp8Layers fp8 = Fp8Layers::of_recipe);
 
 // Weights, gradients, master weights and optimizer states of one stage on its fullest rank.
 struct ModelStates {

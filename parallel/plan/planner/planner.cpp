@@ -105,6 +105,18 @@ std::vector<PlannedRank> planned_ranks(const Plan& plan) {
   return ranks;
 }
 
+// Instructions keep their order when layers leave FP8, and so does what is held with what: the costs are the recipe's.
+void add_fallback_peaks(const ClusterProfile& profile, Plan& plan) {
+  const Partition& partition = plan.layout->partition();
+  const PrecisionRecipe& precision = partition.recipe.precision;
+  if (!precision.products_may_fall_back() && !precision.gradients_may_fall_back()) return;
+  const StepMemory memory =
+      make_step_memory(partition, kernel_set(partition.recipe, profile), profile.program, Fp8Layers::after_fallback);
+  const Simulation simulation = simulate(plan.layout->schedule(), plan.costs, memory);
+  for (std::size_t i = 0; i < plan.report.ranks.size(); ++i)
+    plan.report.ranks[i].fallback_peak_bytes = simulation.ranks[i].peak_bytes;
+}
+
 // What the busiest rank sends, with the exposed seconds of each entry: of data-parallel traffic and of transfers the
 // simulated share.
 std::vector<CommunicationEntry> planned_communication(const Plan& plan, const ClusterProfile& profile) {
@@ -144,6 +156,16 @@ void warn_of_memory(PlanReport& report) {
   }
   report.warnings.push_back(fmt::format("does not fit: rank {} needs {} of {}, peak at \"{}\"", fullest.rank,
                                         bytes_text(fullest.peak_bytes), bytes_text(limit), fullest.peak_instruction));
+}
+
+void warn_of_fallback(PlanReport& report) {
+  const std::optional<double> most = fallback_peak(report);
+  const double limit = report.device_memory_bytes;
+  if (!most || !report.fits || limit <= 0 || *most <= limit) return;
+  report.warnings.push_back(
+      fmt::format("precision.high_precision.fallback_steps: a rank may need up to {} of {} once layers have left FP8; "
+                  "leave more room, or set it to 0",
+                  bytes_text(*most), bytes_text(limit)));
 }
 
 void warn_of_bubble(Plan& plan) {
@@ -207,6 +229,7 @@ void fill_report(const ClusterProfile& profile, Plan& plan) {
   report.run = planned_run(plan, profile);
   report.routing = planned_routing(layout);
   report.ranks = planned_ranks(plan);
+  add_fallback_peaks(profile, plan);
   report.communication = planned_communication(plan, profile);
   // Without a stated limit nothing can be said against the plan.
   const double limit = report.device_memory_bytes;
@@ -214,6 +237,7 @@ void fill_report(const ClusterProfile& profile, Plan& plan) {
   report.accuracy = profile.accuracy;
   report.warnings = recipe_warnings(layout.recipe());
   warn_of_memory(report);
+  warn_of_fallback(report);
   warn_of_bubble(plan);
   warn_of_sharing(profile, plan);
   warn_of_nodes(plan);

@@ -9,6 +9,11 @@ const PlannedRank& fullest_rank(const PlanReport& report) {
   return *std::ranges::max_element(report.ranks, {}, &PlannedRank::peak_bytes);
 }
 
+std::optional<double> fallback_peak(const PlanReport& report) {
+  // None is less than any.
+  return std::ranges::max_element(report.ranks, {}, &PlannedRank::fallback_peak_bytes)->fallback_peak_bytes;
+}
+
 MemoryVerdict verdict_of(const PlanReport& report) {
   const double peak = fullest_rank(report).peak_bytes;
   const MemoryVerdict verdict = memory_verdict(peak, report.device_memory_bytes, report.accuracy.memory);

@@ -75,6 +75,9 @@ struct PlannedRank {
   MemoryBytes bytes;      // each category's high-water mark
   double host_bytes = 0;  // offloaded
   std::string peak_instruction;
+  // The most that the peak may become once layers have left FP8 (precision.high_precision.fallback_steps), however many
+  // do; none where none can.
+  std::optional<double> fallback_peak_bytes{};
 };
 
 // A change of one recipe key that makes the plan fit or faster, with the resulting figures.
@@ -125,6 +128,9 @@ struct Plan {
 
 // The rank with the highest peak, the first of equals. `report.ranks` must not be empty.
 const PlannedRank& fullest_rank(const PlanReport& report);
+
+// The highest peak of any rank once layers have left FP8; none where none can.
+std::optional<double> fallback_peak(const PlanReport& report);
 
 // What the plan's memory says of the run. `report.ranks` must not be empty.
 MemoryVerdict verdict_of(const PlanReport& report);

@@ -54,13 +54,15 @@ Json throughput_json(const PlannedThroughput& throughput) {
 Json rank_json(const PlannedRank& rank) {
   Json bytes = Json::object();
   for (const MemoryName& name : memory_names) bytes[std::string(name.key)] = whole(rank.bytes[name.category]);
-  return {{"rank", rank.rank},
-          {"count", rank.count},
-          {"pipeline_rank", rank.pipeline_rank},
-          {"peak_bytes", whole(rank.peak_bytes)},
-          {"bytes", bytes},
-          {"host_bytes", whole(rank.host_bytes)},
-          {"peak_instruction", rank.peak_instruction}};
+  Json json = {{"rank", rank.rank},
+               {"count", rank.count},
+               {"pipeline_rank", rank.pipeline_rank},
+               {"peak_bytes", whole(rank.peak_bytes)},
+               {"bytes", bytes},
+               {"host_bytes", whole(rank.host_bytes)},
+               {"peak_instruction", rank.peak_instruction}};
+  if (rank.fallback_peak_bytes) json["fallback_peak_bytes"] = whole(*rank.fallback_peak_bytes);
+  return json;
 }
 
 Json communication_json(const CommunicationEntry& line) {

@@ -91,6 +91,8 @@ void write_verdict(std::string& page, const PlanReport& report, const Paint& pai
   std::string where = fmt::format("rank {}", rank.rank);
   if (rank.count > 1) where += fmt::format(" and {} like it", rank.count - 1);
   if (!rank.peak_instruction.empty()) where += ", peak at " + printable(rank.peak_instruction);
+  if (const auto most = fallback_peak(report))
+    where += fmt::format(", at most {} once layers have left FP8", bytes_text(*most));
   if (rank.host_bytes > 0) where += fmt::format(", plus {} of host memory", bytes_text(rank.host_bytes));
   write_wrapped(page, "  ", where, paint);
 }

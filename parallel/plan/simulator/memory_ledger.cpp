@@ -2,6 +2,7 @@
 #include "parallel/plan/simulator/memory_ledger.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace llmtrain {
 
@@ -60,7 +61,10 @@ void MemoryLedger::add(MemoryCategory category, double bytes) {
 // A received tensor is counted from its arrival until its pass ends; a sent one from its pass's start until it is sent.
 void MemoryLedger::apply(const Event& event) {
   if (event.change == MemoryChange::optimizer_starts) return add(MemoryCategory::buffers, memory_.optimizer_workspace);
-  if (event.change == MemoryChange::optimizer_ends) return add(MemoryCategory::buffers, -memory_.optimizer_workspace);
+  if (event.change == MemoryChange::optimizer_ends) {
+    add(MemoryCategory::gradients, -std::exchange(wide_, 0));
+    return add(MemoryCategory::buffers, -memory_.optimizer_workspace);
+  }
   const StageMemory& stage = memory_.stages[static_cast<std::size_t>(event.stage)];
   // Of a tensor that the stage exchanges with its neighbour; 0 where there is none on another rank.
   const bool has_neighbours = shape_.pipeline > 1;
@@ -85,8 +89,11 @@ void MemoryLedger::apply(const Event& event) {
       return add(MemoryCategory::gradients, -stage.partial_gradients);
     case MemoryChange::accumulation_begins:
       return add(MemoryCategory::gradients, stage.accumulated_gradients);
+    case MemoryChange::gradients_are_cast:
+      wide_ += stage.wide_gradients;
+      return add(MemoryCategory::gradients, stage.cast_gradients + stage.wide_gradients);
     case MemoryChange::accumulation_ends:
-      return add(MemoryCategory::gradients, stage.cast_gradients - stage.accumulated_gradients);
+      return add(MemoryCategory::gradients, -stage.accumulated_gradients);
     case MemoryChange::forward_starts:
       running_ = event.instruction;
       add(MemoryCategory::activations, stage.saved_activations);

@@ -15,9 +15,11 @@ enum class MemoryChange : std::uint8_t {
   tensor_is_sent,
   weights_are_freed,
   gradients_are_reduced,
-  accumulation_ends,
   partial_gradients_end,
   optimizer_ends,
+  // What is cast is released after it.
+  gradients_are_cast,
+  accumulation_ends,
   forward_starts,
   backward_starts,
   tensor_arrives,
@@ -64,6 +66,7 @@ class MemoryLedger {
   std::vector<Event> ahead_;  // a heap, the earliest on top
   MemoryBytes now_;
   double total_ = 0;
+  double wide_ = 0;           // gradients that wait for the optimizer outside of FP8
   std::int32_t running_ = 0;  // instruction of the pass that started last
   RankSimulation& result_;
 };

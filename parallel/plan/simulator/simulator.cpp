@@ -190,6 +190,7 @@ class Simulator {
 
   void end_accumulation(RankClock& here, std::int32_t stage) {
     if (!std::exchange(stages_[static_cast<std::size_t>(stage)].accumulates, false)) return;
+    change_memory(here, here.clock, MemoryChange::gradients_are_cast, stage);
     change_memory(here, here.clock, MemoryChange::accumulation_ends, stage);
   }
 

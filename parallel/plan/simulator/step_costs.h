@@ -106,6 +106,7 @@ struct StageMemory {
   // Those are of all micro-batches: until the optimizer step, whatever is reduced before.
   bool accumulates_step = false;
   double cast_gradients = 0;  // the FP8 ones of these, from then to the end of the reduction (ZeRO-2 and -3)
+  double wide_gradients = 0;  // those of layers that have left FP8, from then to the end of OptimizerStep
   // The shard that the second and later reductions of a step receive before it is added to the first one's:
   // ReduceGradients to the end of the reduction, like unreduced_gradients (ZeRO-2 and -3): category gradients.
   double partial_gradients = 0;

@@ -33,9 +33,10 @@ std::string to_text(const Traffic& traffic) {
   return text;
 }
 
-RankRun run_rank(const Plan& plan, Communicator& communicator) {
+RankRun run_rank(const Plan& plan, Communicator& communicator, const std::function<void(Trainer&)>& prepare) {
   MemoryWatch watch;
   Trainer trainer(plan.layout, communicator, at::kCPU);
+  prepare(trainer);
   RankRun run;
   std::string executed;
   trainer.runner().set_observer([&](const Instruction& instruction) { executed += to_text(instruction) + "\n"; });
@@ -103,12 +104,12 @@ Traffic traffic_of(const Plan& plan) {
   return traffic;
 }
 
-std::vector<RankRun> run_ranks(const Plan& plan) {
+std::vector<RankRun> run_ranks(const Plan& plan, const std::function<void(Trainer&)>& prepare) {
   const Mesh& mesh = plan.layout->mesh();
   std::vector<RankRun> runs(static_cast<std::size_t>(mesh.world()));
   LocalWorld(static_cast<int>(mesh.world())).run([&](Communicator& communicator) {
     RankRun& run = runs[static_cast<std::size_t>(communicator.rank())];
-    run = run_rank(plan, communicator);
+    run = run_rank(plan, communicator, prepare);
     run.pipeline_rank = communicator.rank() / (mesh.world() / mesh.pipeline);
   });
   return runs;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -28,7 +29,9 @@ struct RankRun {
   ShardedParameters::Bytes kept;
   std::int64_t peak = 0;
 };
-std::vector<RankRun> run_ranks(const Plan& plan);
+// `prepare` is called on every rank before the first step.
+std::vector<RankRun> run_ranks(
+    const Plan& plan, const std::function<void(Trainer&)>& prepare = [](Trainer&) {});
 
 // Checks a rank's memory: what it keeps and its peak.
 void check_memory(const Plan& plan, const RankRun& run);

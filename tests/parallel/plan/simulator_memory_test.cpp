@@ -99,6 +99,23 @@ TEST_CASE("the head's gradients exist from its forward on, with those of the pre
   CHECK(gradients() == std::vector<double>{0, 32, 64, 32, 64, 96, 64, 32, 0});
 }
 
+TEST_CASE("gradients are cast while their sums exist, and those outside of FP8 wait for the optimizer") {
+  const ScheduleShape shape{.loops = 2, .micro_batches = 1, .zero_stage = 2, .reduces = true};
+  StepMemory memory = equal_memory(shape);
+  for (StageMemory& stage : memory.stages) {
+    stage.unreduced_gradients = 0;
+    stage.accumulated_gradients = 16;
+    stage.cast_gradients = 4;
+    stage.wide_gradients = 8;
+  }
+  const Simulation simulation =
+      simulate(make_schedule(shape), equal_costs(shape, {.reduce = 0.5}), memory, Timeline::record);
+  // B1 sums 16, of which R1 makes 12 as B0 begins to sum 16 more. R0 frees the 4 that R1 has reduced and makes 12 of
+  // these; the optimizer, which takes no time, frees the rest.
+  CHECK(course(simulation.ranks[0], Category::gradients) == std::vector<double>{0, 16, 28, 20, 0});
+  CHECK(simulation.ranks[0].high_water[Category::gradients] == 24 + 12);
+}
+
 TEST_CASE("without a timeline peaks are the same and there are no samples") {
   const ScheduleShape shape{.pipeline = 3, .loops = 2, .micro_batches = 4, .zero_stage = 3, .reduces = true};
   const CaseSeconds seconds{.transfer = 0.25, .gather = 0.5, .reduce = 0.5};

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// What plans say of layers that may leave FP8.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "parallel/plan/planner/planner.h"
+#include "parallel/plan/report/report.h"
+#include "planner_case.h"
+
+namespace llmtrain::test {
+namespace {
+
+const std::string fallback = "precision.high_precision.fallback_steps=4";
+const std::string delayed = "precision.fp8_scaling.method=\"delayed\"";
+
+bool warns(const PlanReport& report) {
+  return std::ranges::any_of(report.warnings, [](const std::string& warning) {
+    return warning.find("precision.high_precision.fallback_steps: a rank may need up to ") == 0;
+  });
+}
+
+// The plan on devices of this much memory.
+PlanReport on_devices_of(const Recipe& recipe, double bytes) {
+  ClusterProfile cluster = profile_of(recipe);
+  cluster.device.memory_bytes = bytes;
+  return make_plan(recipe, cluster).report;
+}
+
+}  // namespace
+
+TEST_CASE("a plan with layers that may leave FP8 has a bound, and warns where that does not fit") {
+  const Recipe recipe = small_gpt({"precision.fp8_level=O2", delayed, fallback});
+  const PlanReport report = make_plan(recipe, profile_of(recipe)).report;
+  REQUIRE(fallback_peak(report));
+  const double peak = peak_bytes(report), most = *fallback_peak(report);
+  CHECK(most > peak);
+  CHECK(to_json(report)["ranks"][0]["fallback_peak_bytes"].get<double>() == Approx(most));
+  const PlanReport between = on_devices_of(recipe, (peak + most) / 2);
+  CHECK((between.fits && warns(between)));
+  CHECK_FALSE(warns(on_devices_of(recipe, most)));
+  // That is said already.
+  CHECK_FALSE(warns(on_devices_of(recipe, 0.9 * peak)));
+}
+
+TEST_CASE("a plan without such layers has none") {
+  for (const Recipe& recipe : {small_gpt({"precision.fp8_level=O2", delayed}), small_gpt({delayed, fallback})}) {
+    const PlanReport report = make_plan(recipe, profile_of(recipe)).report;
+    CHECK_FALSE(fallback_peak(report));
+    CHECK_FALSE(to_json(report)["ranks"][0].contains("fallback_peak_bytes"));
+  }
+}
+
+}  // namespace llmtrain::test
