@@ -46,7 +46,7 @@ void split_kv_heads(LocalPart& part, const ModelRecipe& model, const ShardPlace&
 
 // Experts are divided among ranks, and each expert's matrices among expert_tensor of them.
 void split_expert(LocalPart& part, ShardAxis axis, const ShardPlace& place) {
-  const std::int64_t ranks = place.degrees.expert_tensor, position = place.expert_tensor();
+  const std::int64_t ranks = place.degrees.expert_tensor, position = place.expert_tensor;
   split_axis(part, 0, place.degrees.expert, place.expert);
   part.copies = axis == ShardAxis::none ? ranks : 1;
   part.copy = axis == ShardAxis::none ? position : 0;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -14,24 +13,14 @@ struct ShardDegrees {
   std::int64_t tensor = 1;
   std::int64_t expert = 1;         // the axis of experts
   std::int64_t expert_tensor = 1;  // the features of one expert
-
-  // Those that split an expert are ranks of a tensor group, and where these are too few in so many data ranks.
-  std::int64_t expert_tensor_ranks() const { return std::min(tensor, expert_tensor); }
-  std::int64_t expert_slices() const { return expert_tensor / expert_tensor_ranks(); }
 };
 
 // Position of one rank among those that split the parameters.
 struct ShardPlace {
   ShardDegrees degrees;
-  std::int64_t tensor = 0;        // below degrees.tensor
-  std::int64_t expert = 0;        // below degrees.expert
-  std::int64_t expert_slice = 0;  // below degrees.expert_slices()
-
-  // Among the ranks that split an expert, below degrees.expert_tensor.
-  std::int64_t expert_tensor() const {
-    const std::int64_t ranks = degrees.expert_tensor_ranks();
-    return expert_slice * ranks + tensor % ranks;
-  }
+  std::int64_t tensor = 0;         // below degrees.tensor
+  std::int64_t expert = 0;         // below degrees.expert
+  std::int64_t expert_tensor = 0;  // below degrees.expert_tensor
 };
 
 // The part of a parameter that one rank holds. Padding follows everything real, so that the real elements come first in
@@ -41,8 +30,8 @@ struct LocalPart {
   std::vector<std::int64_t> real_shape;  // without padding; only the first axis can be shorter
   std::vector<std::int64_t> offset;      // of its first element in the whole parameter
   // How many ranks of the tensor group hold this part, and which of them this rank is (0 is the first). The ranks that
-  // share a head of keys and values are adjacent. Of experts: how many of the ranks that split them; the tensor group's
-  // other ranks with the same part see other tokens, as data ranks do.
+  // share a head of keys and values are adjacent. Of experts: how many of the ranks that split them; other ranks with
+  // the same part see other tokens, as data ranks do.
   std::int64_t copies = 1;
   std::int64_t copy = 0;
 

@@ -318,12 +318,6 @@ enum class Recompute { none, selective, computation, full };
 
 inline bool repeats_layers(Recompute recompute) { return recompute >= Recompute::computation; }
 
-// How many data ranks hold slices of one expert, because its matrices are split over more ranks than a tensor group
-// has.
-inline std::int64_t expert_slices(const ParallelRecipe& parallel) {
-  return parallel.expert_tensor > parallel.tensor ? parallel.expert_tensor / parallel.tensor : 1;
-}
-
 // Whether ranks exchange activations within layers.
 inline bool exchanges_activations(const ParallelRecipe& parallel) {
   return parallel.tensor > 1 || parallel.context > 1 || parallel.expert > 1 || parallel.expert_tensor > 1;

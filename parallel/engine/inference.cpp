@@ -26,7 +26,7 @@ Evaluation evaluate(LocalModel& model, const Dataset& dataset, std::int64_t samp
     if (first < count)
       samples_here = load_micro_batch(dataset, rank, first, std::min(micro, count - first), model.device());
     // Experts are shared in every layer, so all ranks that hold them have to pass through it, if with other samples.
-    const bool only_helps = !samples_here && rank_group(model.layout().mesh(), GroupKind::expert_parts).ranks > 1;
+    const bool only_helps = !samples_here && recipe.model.moe && model.layout().mesh().expert_parts() > 1;
     if (only_helps) samples_here = load_micro_batch(dataset, rank, 0, 1, model.device());
     const at::Tensor losses = pass.run(samples_here, ForwardPass::Result::losses);
     if (losses.defined() && !only_helps) sum += losses.sum(at::kDouble).item<double>();

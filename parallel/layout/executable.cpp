@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/layout/executable.h"
 
+#include <cstdint>
+#include <numeric>
 #include <utility>
 
 namespace llmtrain {
@@ -11,7 +13,7 @@ struct Unsupported {
   bool is_wanted = false;
   const char* pointer = nullptr;
   std::string value;
-  const char* instead = nullptr;
+  std::string instead;
 };
 
 // A key of launch that only the local backend has a use for, and the value that asks for nothing.
@@ -38,9 +40,11 @@ void refuse_emulation(const LaunchRecipe& launch, std::vector<std::string>& reas
 std::vector<Unsupported> unsupported_experts(const Recipe& recipe) {
   if (!recipe.model.moe) return {};
   const ParallelRecipe& parallel = recipe.parallel;
-  // All data ranks by default, which are a multiple.
-  const std::int64_t slices = expert_slices(parallel);
-  const std::int64_t shards = parallel.zero_shard_ranks.value_or(parallel.expert * slices);
+  // ZeRO shards experts among those of the ranks that it shards over which hold the same ones: these ranks have to hold
+  // all experts equally often. By default they are all ranks of a stage, which do.
+  const std::int64_t parts = parallel.expert * parallel.expert_tensor;
+  const std::int64_t multiple = parts / std::gcd(parts, parallel.tensor * parallel.context);
+  const std::int64_t shards = parallel.zero_shard_ranks.value_or(multiple);
   const bool has_fp8 = recipe.precision.fp8_level != Fp8Level::off;
   return {
       {recipe.cluster.device == DeviceKind::cuda, "/model/moe", "a mixture of experts on a GPU",
@@ -53,9 +57,9 @@ std::vector<Unsupported> unsupported_experts(const Recipe& recipe) {
        "use \"current\", or set precision.fp8_level to \"off\""},
       // They would say nothing of the experts' products.
       {has_fp8 && recipe.log.fp8_statistics, "/log/fp8_statistics", "statistics of experts in FP8", "set it to false"},
-      {shards % (parallel.expert * slices) != 0, "/parallel/zero_shard_ranks", std::to_string(shards),
-       slices > 1 ? "use a multiple of parallel.expert × parallel.expert_tensor ÷ parallel.tensor"
-                  : "use a multiple of parallel.expert"},
+      {shards % multiple != 0, "/parallel/zero_shard_ranks", std::to_string(shards),
+       "use a multiple of " + std::to_string(multiple) +
+           ", so that tensor × context × zero_shard_ranks is one of expert × expert_tensor"},
   };
 }
 

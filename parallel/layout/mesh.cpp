@@ -20,17 +20,12 @@ struct Axis {
 // A group's ranks: those of the first axis, nearest to each other, repeated along the next, and so on.
 using Axes = std::vector<Axis>;
 
-// The strides follow from the rank formula in mesh.h.
+// The strides follow from the rank formulas in mesh.h.
 Axes axes_of(const Mesh& mesh, GroupKind kind) {
   const std::int64_t replica = mesh.tensor * mesh.context;  // ranks from one data rank to the next
+  const std::int64_t parts = mesh.expert_parts(), shards = mesh.expert_shards(), copies = mesh.expert_copies();
+  const std::int64_t inside = expert_node_ranks(mesh);
   const Axis context{mesh.context, mesh.tensor};
-  // Data ranks that hold slices of the same experts follow one another, `expert` apart.
-  const std::int64_t splitting = shard_degrees(mesh).expert_tensor_ranks(),
-                     slices = shard_degrees(mesh).expert_slices();
-  const std::int64_t sharing = mesh.expert * slices;  // data ranks that hold all experts once
-  // Of the data ranks that share a set of shards, those that hold the same parts of experts.
-  const std::int64_t expert_shards = std::max<std::int64_t>(1, mesh.zero_shard / sharing);
-  const Axis copies{mesh.tensor / splitting, splitting};
   switch (kind) {
     case GroupKind::tensor:
       return {{mesh.tensor, 1}};
@@ -43,25 +38,25 @@ Axes axes_of(const Mesh& mesh, GroupKind kind) {
     case GroupKind::replica:
       return {{mesh.data / mesh.zero_shard, replica * mesh.zero_shard}};
     case GroupKind::pipeline:
-      return {{mesh.pipeline, replica * mesh.data}};
+      return {{mesh.pipeline, mesh.stage_ranks()}};
     case GroupKind::tokens:
       return {{mesh.tensor, 1}, context};
     case GroupKind::expert:
-      return {{mesh.expert, replica}};
+      return {{mesh.expert, mesh.expert_tensor}};
     case GroupKind::expert_inside:
-      return {{expert_node_ranks(mesh), replica}};
+      return {{inside, mesh.expert_tensor}};
     case GroupKind::expert_across:
-      return {{mesh.expert / expert_node_ranks(mesh), replica * expert_node_ranks(mesh)}};
+      return {{mesh.expert / inside, mesh.expert_tensor * inside}};
     case GroupKind::expert_tensor:
-      return {{splitting, 1}, {slices, replica * mesh.expert}};
+      return {{mesh.expert_tensor, 1}};
     case GroupKind::expert_parts:
-      return {{mesh.tensor, 1}, {sharing, replica}};
+      return {{parts, 1}};
     case GroupKind::expert_data:
-      return {copies, context, {mesh.data / sharing, replica * sharing}};
+      return {{copies, parts}};
     case GroupKind::expert_shard:
-      return {copies, context, {expert_shards, replica * sharing}};
+      return {{shards, parts}};
     case GroupKind::expert_replica:
-      return {{mesh.data / sharing / expert_shards, replica * sharing * expert_shards}};
+      return {{copies / shards, parts * shards}};
   }
   return {};
 }
@@ -110,9 +105,14 @@ std::vector<int> group_members(const Mesh& mesh, GroupKind kind, int rank) {
 }
 
 std::int64_t expert_node_ranks(const Mesh& mesh) {
-  // Nodes must begin with whole ones of these groups of ranks, which lie one after another.
-  const std::int64_t replica = mesh.tensor * mesh.context;
-  return mesh.devices_per_node % replica == 0 ? std::gcd(mesh.expert, mesh.devices_per_node / replica) : 1;
+  // Nodes must begin with whole ones of the groups that split an expert, which lie one after another.
+  const std::int64_t splitting = mesh.expert_tensor;
+  return mesh.devices_per_node % splitting == 0 ? std::gcd(mesh.expert, mesh.devices_per_node / splitting) : 1;
+}
+
+ExpertPlace expert_place(const Mesh& mesh, std::int64_t rank) {
+  const std::int64_t of_stage = rank % mesh.stage_ranks();
+  return {of_stage / mesh.expert_tensor % mesh.expert, of_stage % mesh.expert_tensor};
 }
 
 bool can_relay_rows(const Mesh& mesh) {

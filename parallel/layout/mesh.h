@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "core/graph/sharding.h"
@@ -10,23 +12,42 @@
 namespace llmtrain {
 
 // The number of ranks and their order: rank = ((p · data + d) · context + c) · tensor + t for the indices p, d, c and
-// t, so that tensor neighbours are nearest, then context, then data, then pipeline. Expert ranks vary fastest within
-// data. Context ranks hold the same parameters as data ranks.
+// t, so that tensor neighbours are nearest, then context, then data, then pipeline. Context ranks hold the same
+// parameters as data ranks.
+//
+// Experts have a mesh of their own over the tensor × context × data ranks of a stage (MoE Parallel Folding, Liu et al.,
+// arXiv 2504.14960, section 3): rank = ((p · copies + k) · expert + e) · expert_tensor + s, so that the ranks that
+// split an expert are nearest, then those with other experts, then those with copies. It may cut the other mesh
+// anywhere, because each rank routes tokens of its own.
 struct Mesh {
   std::int64_t tensor = 1;
   std::int64_t context = 1;
   std::int64_t data = 1;
   std::int64_t pipeline = 1;
-  std::int64_t expert = 1;  // divides data
-  // Ranks that split one expert's matrices: divides tensor, or is tensor × a divisor of data ÷ expert. In the latter
-  // case the tensor ranks of as many data ranks, `expert` apart, hold slices of the same experts.
-  std::int64_t expert_tensor = 1;
-  std::int64_t zero_shard = 1;  // data ranks that share one set of shards; divides data
+  std::int64_t expert = 1;
+  std::int64_t expert_tensor = 1;  // ranks that split one expert's matrices; × expert divides tensor × context × data
+  std::int64_t zero_shard = 1;     // data ranks that share one set of shards; divides data
   std::int64_t devices_per_node = 1;
 
-  std::int64_t world() const { return tensor * context * data * pipeline; }
+  std::int64_t stage_ranks() const { return tensor * context * data; }
+  std::int64_t world() const { return stage_ranks() * pipeline; }
   std::int64_t micro_batches(const BatchRecipe& batch) const { return batch.global / (batch.micro * data); }
+
+  // Ranks that hold all experts of a layer, each a part of them.
+  std::int64_t expert_parts() const { return expert * expert_tensor; }
+  // Ranks of a stage that hold the same part of experts, and of these those among the ranks that share ZeRO's shards.
+  std::int64_t expert_copies() const { return std::max<std::int64_t>(1, stage_ranks() / expert_parts()); }
+  std::int64_t expert_shards() const {
+    return std::gcd(expert_copies(), std::max<std::int64_t>(1, tensor * context * zero_shard / expert_parts()));
+  }
 };
+
+// Which part of the experts a rank holds.
+struct ExpertPlace {
+  std::int64_t expert = 0;         // below mesh.expert
+  std::int64_t expert_tensor = 0;  // below mesh.expert_tensor
+};
+ExpertPlace expert_place(const Mesh& mesh, std::int64_t rank);
 
 // The groups of ranks that communicate with each other.
 enum class GroupKind {
@@ -40,8 +61,8 @@ enum class GroupKind {
   expert,          // exchange tokens
   expert_inside,   // of these the ranks of one node
   expert_across,   // and those with the same place on other nodes
-  expert_tensor,   // split one expert's matrices: ranks of a tensor group, or several of them
-  expert_parts,    // hold all experts of a layer, each a part of them: tensor × expert × slices
+  expert_tensor,   // split one expert's matrices
+  expert_parts,    // hold all experts of a layer, each a part of them: expert_tensor × expert
   expert_data,     // hold the same experts, or the same part of them
   expert_shard,    // the part of an expert_data group that shares ZeRO's shards
   expert_replica,  // the ranks of an expert_data group that hold the same shard

@@ -192,8 +192,8 @@ struct RankGroups {
   }
   // This rank's part of the parameters.
   ShardPlace shard_place() const {
-    return {shard_degrees(mesh), tensor.position(), data_position() % mesh.expert,
-            data_position() / mesh.expert % shard_degrees(mesh).expert_slices()};
+    const auto [expert, expert_tensor] = expert_place(mesh, communicator_->rank());
+    return {shard_degrees(mesh), tensor.position(), expert, expert_tensor};
   }
 
   Mesh mesh;
@@ -206,9 +206,6 @@ struct RankGroups {
   MixtureParallel mixture;
 
  private:
-  // Expert ranks vary fastest within data, then those that hold slices of the same experts.
-  std::int64_t data_position() const { return data.position() / context.ranks(); }
-
   Communicator* communicator_;
 };
 

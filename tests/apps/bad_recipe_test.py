@@ -205,12 +205,14 @@ class NotExecutable(ProgramTest):
                 self.assertEqual(result.returncode, 0, result.stderr)
                 self.refused(2, [f"recipe.json: {pointer}:"], "run", "recipe.json")
 
-    def test_shards_of_experts_that_data_ranks_split(self):
+    def test_shards_that_hold_some_experts_more_often(self):
         self.write("recipe.json", small({"data.train": [{"path": "nowhere.txt"}], "model.moe": {"experts": 4},
                                          "parallel.expert": 2, "parallel.expert_tensor": 2, "parallel.data": 8,
                                          "parallel.zero_shard_ranks": 2, "batch.global": 16}))
-        self.refused(2, ["/parallel/zero_shard_ranks: 2 can be planned", "expert_tensor ÷ parallel.tensor"], "run",
-                     "recipe.json")
+        self.refused(2, ["/parallel/zero_shard_ranks: 2 can be planned", "use a multiple of 4"], "run", "recipe.json")
+        # Two tensor ranks hold half of what eight ranks split.
+        self.refused(2, ["use a multiple of 4"], "run", "recipe.json", "--set", "parallel.expert_tensor=4", "--set",
+                     "parallel.tensor=2")
 
     def test_fine_tuning_replays_no_routing(self):
         experts = {"experts": 4, "capacity_factor": 0, "balance_loss": "none", "routing_zipf": 1}

@@ -169,6 +169,8 @@ SHARED_EXPERT_LAYOUTS = """
 2 expert=2 zero=3 backend=mpi
 4 expert=2 pipeline=2 zero=2 backend=mpi parts=auto
 4 expert=2 split=2 zero=3 loops=2 backend=mpi
+4 tensor=2 expert=4 split=1 backend=mpi
+8 tensor=2 context=2 expert=4 split=1 zero=3 loops=2
 """
 
 # Layouts in which sums and messages could occur in a different order the second time.

@@ -72,12 +72,12 @@ void describe_parallel(KeyVisitor& keys, ParallelRecipe& parallel) {
                keys.otherwise(parallel.sequence, parallel.tensor > 1));
   keys.integer({"pipeline", "Pipeline parallelism: ranks that split the layers."}, parallel.pipeline, degree_range);
   keys.integer({"context", "Context parallelism: ranks that split each sequence."}, parallel.context, degree_range);
-  keys.integer({"expert", "Expert parallelism: ranks, among the data ranks, that split the experts."}, parallel.expert,
-               degree_range);
+  keys.integer({"expert",
+                "Expert parallelism: ranks that hold different experts, of all tensor × context × data ranks; times "
+                "expert_tensor it divides their number."},
+               parallel.expert, degree_range);
   keys.integer(
-      {"expert_tensor",
-       "Ranks that split each expert's matrices: some or all of the tensor ranks, or a multiple of them, which "
-       "takes as many of the data ranks that hold the same experts.",
+      {"expert_tensor", "Ranks that split each expert's matrices: neighbours, whether tensor, context or data ranks.",
        "tensor"},
       keys.otherwise(parallel.expert_tensor, parallel.tensor), degree_range);
   keys.automatic_integer(

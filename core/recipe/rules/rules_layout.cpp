@@ -54,16 +54,30 @@ Verdict check_no_experts(const Recipe& recipe, const Known&) {
                  "must be 1 without model.moe", "1"};
 }
 
+// The ranks of a pipeline stage, over which experts have a mesh of their own; none where the data ranks are not known.
+std::optional<std::int64_t> stage_ranks(const Recipe& recipe, const Known& known) {
+  const auto data = data_ranks(recipe, known);
+  if (!data) return std::nullopt;
+  return recipe.parallel.tensor * recipe.parallel.context * *data;
+}
+
 Verdict check_experts(const Recipe& recipe, const Known& known) {
   if (!recipe.model.moe) return {};
   const auto ranks = recipe.parallel.expert, experts = recipe.model.moe->experts;
-  const auto data = data_ranks(recipe, known);
-  // Expert ranks are taken from the data ranks, so their number must divide both; the hint is a divisor of both.
-  const auto whole = std::gcd(experts, data.value_or(experts));
+  const auto splitting = recipe.parallel.expert_tensor, stage = stage_ranks(recipe, known).value_or(0);
+  // Of the groups that split an expert, as many hold different ones. Where they are not whole, check_expert_ranks()
+  // says so.
+  const bool are_known = stage > 0 && stage % splitting == 0;
+  const auto groups = are_known ? stage / splitting : experts;
+  // The hint divides both.
+  const auto whole = std::gcd(experts, groups);
   if (whole % ranks == 0) return {};
-  return Refusal{fmt::format("{} does not divide {} experts", ranks, experts) +
-                     (data ? fmt::format(" and {} data ranks", *data) : ""),
-                 std::string("must divide model.moe.experts") + (data ? " and parallel.data" : ""),
+  const std::string found = splitting > 1
+                                ? fmt::format("{} {} of {} ranks", groups, groups == 1 ? "group" : "groups", splitting)
+                                : fmt::format("{} {}", groups, groups == 1 ? "rank" : "ranks");
+  return Refusal{fmt::format("{} does not divide {} experts", ranks, experts) + (are_known ? " and " + found : ""),
+                 std::string("must divide model.moe.experts") +
+                     (are_known ? " and parallel.tensor × context × data ÷ expert_tensor" : ""),
                  std::to_string(nearest_divisor(ranks, whole))};
 }
 
@@ -80,29 +94,10 @@ Verdict check_all_to_all(const Recipe& recipe, const Known&) {
   return Refusal{"\"hierarchical\" exchanges nothing", "must be \"linear\" where parallel.expert is 1", "\"linear\""};
 }
 
-// The degree that is nearest to that of the recipe, of those that split experts over tensor ranks, and over whole
-// tensor groups of the data ranks that hold the same experts.
-std::int64_t nearest_expert_tensor(const ParallelRecipe& parallel, std::int64_t copies) {
-  const std::int64_t ranks = parallel.expert_tensor, tensor = parallel.tensor;
-  const std::int64_t fewer = nearest_divisor(std::min(ranks, tensor), tensor);
-  const std::int64_t more = tensor * nearest_divisor(std::max<std::int64_t>(1, (ranks + tensor / 2) / tensor), copies);
-  return std::abs(ranks - fewer) <= std::abs(ranks - more) ? fewer : more;
-}
-
 Verdict check_expert_ranks(const Recipe& recipe, const Known& known) {
-  if (!recipe.model.moe) return {};
-  const ParallelRecipe& parallel = recipe.parallel;
-  const std::int64_t ranks = parallel.expert_tensor, tensor = parallel.tensor;
-  if (tensor % ranks == 0) return {};
-  const auto data = data_ranks(recipe, known);
-  const std::int64_t slices = expert_slices(parallel), copies = data ? *data / parallel.expert : slices;
-  if (ranks % tensor == 0 && copies % slices == 0) return {};
-  return Refusal{
-      ranks % tensor == 0
-          ? fmt::format("{} splits an expert over {} data ranks, and {} hold the same experts", ranks, slices, copies)
-          : fmt::format("{} neither divides {} nor is a multiple of it", ranks, tensor),
-      "must divide parallel.tensor, or be parallel.tensor × a divisor of parallel.data ÷ parallel.expert",
-      std::to_string(nearest_expert_tensor(parallel, copies))};
+  const auto stage = stage_ranks(recipe, known);
+  if (!recipe.model.moe || !stage) return {};
+  return must_divide(recipe.parallel.expert_tensor, *stage, "parallel.tensor × context × data");
 }
 
 // As check_ffn, for the width of one expert and the ranks that split it.
@@ -249,11 +244,14 @@ std::vector<Rule> layout_rules() {
         "/parallel/context"},
        check_sequence},
       {"/parallel/expert", {"/model/moe/experts"}, check_no_experts},
-      {"/parallel/expert", {"/model/moe/experts", "/parallel/data", "/launch/ranks", "/cluster/nodes"}, check_experts},
+      {"/parallel/expert",
+       {"/model/moe/experts", "/parallel/tensor", "/parallel/context", "/parallel/expert_tensor", "/parallel/data",
+        "/launch/ranks", "/cluster/nodes"},
+       check_experts},
       {"/parallel/expert_overlap", {"/parallel/expert"}, check_expert_overlap},
       {"/parallel/expert_all_to_all", {"/parallel/expert"}, check_all_to_all},
       {"/parallel/expert_tensor",
-       {"/model/moe/experts", "/parallel/tensor", "/parallel/expert", "/parallel/data", "/launch/ranks",
+       {"/model/moe/experts", "/parallel/tensor", "/parallel/context", "/parallel/data", "/launch/ranks",
         "/cluster/nodes"},
        check_expert_ranks},
       {"/parallel/expert_tensor",

@@ -226,22 +226,6 @@ PrecisionRecipe CostContext::state_precision() const {
   return precision;
 }
 
-namespace {
-
-// Ranks at equal distances, all of them in one pipeline stage.
-RankGroup strided(const Mesh& mesh, std::int64_t ranks, std::int64_t stride) {
-  return {ranks, stride, std::clamp<std::int64_t>(mesh.devices_per_node / stride, 1, ranks)};
-}
-
-}  // namespace
-
-RankGroup expert_copies(const CostContext& context) {
-  const Mesh& mesh = context.mesh();
-  const RankGroup copies = expert_data_group(mesh);
-  if (!context.program().experts.folded) return copies;
-  return strided(mesh, copies.ranks, mesh.expert_tensor * mesh.expert);
-}
-
 AxisGroup group_of(const CostContext& context, RankAxis axis) {
   const Mesh& mesh = context.mesh();
   switch (axis) {
@@ -252,15 +236,13 @@ AxisGroup group_of(const CostContext& context, RankAxis axis) {
     case RankAxis::tokens:
       return {token_group(mesh), Purpose::expert};
     case RankAxis::expert:
-      return {context.program().experts.folded ? strided(mesh, mesh.expert, mesh.expert_tensor) : expert_group(mesh),
-              Purpose::expert};
+      return {expert_group(mesh), Purpose::expert};
     case RankAxis::expert_inside:
       return {rank_group(mesh, GroupKind::expert_inside), Purpose::expert};
     case RankAxis::expert_across:
       return {rank_group(mesh, GroupKind::expert_across), Purpose::expert};
     case RankAxis::expert_tensor:
-      return {context.program().experts.folded ? strided(mesh, mesh.expert_tensor, 1) : expert_tensor_group(mesh),
-              Purpose::tensor_parallel};
+      return {expert_tensor_group(mesh), Purpose::tensor_parallel};
   }
   return {};
 }

@@ -40,9 +40,6 @@ struct AxisGroup {
 };
 AxisGroup group_of(const CostContext& context, RankAxis axis);
 
-// The ranks that hold the same experts, and the same part of them.
-RankGroup expert_copies(const CostContext& context);
-
 // Seconds of one collective inside a block, without overlap.
 double exchange_seconds(const CostContext& context, const Exchange& exchange);
 

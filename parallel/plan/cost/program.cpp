@@ -43,7 +43,6 @@ void visit_program(ProfileReader& reader, Program& program) {
     reader.boolean("agrees_on_scales", program.fp8.agrees_on_scales);
     reader.choice("weight_casts", program.fp8.weight_casts, weight_casts_words);
   });
-  reader.section("experts", [&] { reader.boolean("folded", program.experts.folded); });
   reader.section("memory", [&] {
     reader.boolean("reduces_by_block", program.memory.reduces_by_block);
     reader.boolean("keeps_compute_gradients", program.memory.keeps_compute_gradients);

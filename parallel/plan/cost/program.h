@@ -74,13 +74,6 @@ struct Fp8Facts {
   WeightCasts weight_casts = WeightCasts::micro_batch;
 };
 
-struct ExpertFacts {
-  // Experts have a mesh of their own, expert_tensor × expert × copies, over the ranks of tensor × context × data, so
-  // that the ranks of an expert group are neighbours (MoE Parallel Folding, arXiv 2504.14960); otherwise they are data
-  // ranks with the same tensor index.
-  bool folded = false;
-};
-
 struct MemoryFacts {
   // ZeRO-2 reduces the gradients of each block as its backward ends, and holds those of two blocks; otherwise whole
   // gradients are held until their stage is reduced.
@@ -118,7 +111,6 @@ struct Program {
   HostFacts host;
   DataFacts data;
   Fp8Facts fp8;
-  ExpertFacts experts;
   MemoryFacts memory;
   StageFacts stages;
   std::map<std::string, std::string> sources;  // by section: the origin of its facts

@@ -96,11 +96,9 @@ StateRanks expert_ranks(const CostContext& context) {
   // Without experts nothing says that parallel.expert_tensor divides anything.
   if (!context.recipe().model.moe) return {};
   const Mesh& mesh = context.mesh();
-  const bool is_folded = context.program().experts.folded;
-  // Folded experts are sharded over all of their copies.
-  const RankGroup shards = is_folded ? expert_copies(context) : expert_shard_group(mesh);
-  return {shards.ranks > 1 ? context.recipe().parallel.zero_stage : 0, expert_copies(context), shards,
-          is_folded ? RankGroup{} : expert_replica_group(mesh)};
+  const RankGroup shards = expert_shard_group(mesh);
+  return {shards.ranks > 1 ? context.recipe().parallel.zero_stage : 0, expert_data_group(mesh), shards,
+          expert_replica_group(mesh)};
 }
 
 std::vector<StateTransfer> state_transfers(const CostContext& context, std::size_t stage) {

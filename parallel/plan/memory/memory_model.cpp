@@ -259,12 +259,13 @@ double framework_bytes(KernelSet kernels) {
 
 // Channel and staging buffers of the collectives, per kind of group that has more than one rank, and of point-to-point
 // transfers between pipeline ranks. 0 on the CPU, where ranks copy between tensors directly.
-double communicator_bytes(KernelSet kernels, const Mesh& mesh) {
+double communicator_bytes(KernelSet kernels, const Mesh& mesh, bool has_experts) {
   if (kernels == KernelSet::cpu) return 0;
   double bytes = mesh.pipeline > 1 ? transfer_bytes : 0;
   // One communicator per kind of group that has peers; pipeline neighbours only exchange point to point.
-  const std::int64_t slices = shard_degrees(mesh).expert_slices();
-  for (const std::int64_t ranks : {mesh.tensor, mesh.context, mesh.data, mesh.expert, slices})
+  // Where all tensor ranks split an expert, and only they, their group serves for both.
+  const std::int64_t splitting = has_experts && mesh.expert_tensor != mesh.tensor ? mesh.expert_tensor : 1;
+  for (const std::int64_t ranks : {mesh.tensor, mesh.context, mesh.data, mesh.expert, splitting})
     if (ranks > 1) bytes += collective_group_bytes;
   return bytes;
 }
@@ -317,7 +318,8 @@ StepMemory make_pass_memory(const Partition& partition, KernelSet kernels, const
                               !partition.graph->logits_weight().is_frozen;
   // Not per stage: these exist once per process.
   memory.rank[Category::framework] = framework_bytes(kernels);
-  memory.rank[Category::communication] = communicator_bytes(kernels, partition.mesh);
+  memory.rank[Category::communication] =
+      communicator_bytes(kernels, partition.mesh, partition.recipe.model.moe.has_value());
   memory.rank[Category::buffers] = input_bytes(partition);
   return memory;
 }

@@ -52,24 +52,21 @@ class LayoutWalk {
     layout_.parallel.pipeline = pipeline;
     layout_.parallel.data = data;
     const std::int64_t experts = layout_.model.moe ? layout_.model.moe->experts : 1;
-    for (const std::int64_t expert : divisors(std::gcd(experts, data))) {
-      layout_.parallel.expert = expert;
-      for (const std::int64_t split : expert_splits()) {
-        layout_.parallel.expert_tensor = split;
+    const std::int64_t ranks = tensor * mesh_.context * data;
+    for (const std::int64_t split : expert_splits(ranks)) {
+      layout_.parallel.expert_tensor = split;
+      for (const std::int64_t expert : divisors(std::gcd(experts, ranks / split))) {
+        layout_.parallel.expert = expert;
         set_batch(layout_.batch.global / data);
       }
     }
   }
 
-  // Whole experts on every tensor rank, or parts of them, also on other data ranks. As tensor ranks do, these exchange
+  // Whole experts on every one of a stage's ranks, or parts of them. As tensor ranks do, those that split one exchange
   // rows within every layer, so they stay inside a node. Without experts the key concerns nothing.
-  std::vector<std::int64_t> expert_splits() const {
-    const ParallelRecipe& parallel = layout_.parallel;
-    if (!layout_.model.moe) return {parallel.tensor};
-    std::vector<std::int64_t> splits = divisors(parallel.tensor);
-    const std::int64_t one_each = parallel.tensor * mesh_.context * parallel.expert;  // ranks that hold all experts
-    for (const std::int64_t slices : divisors(*parallel.data / parallel.expert))
-      if (slices > 1 && one_each * slices <= mesh_.devices_per_node) splits.push_back(parallel.tensor * slices);
+  std::vector<std::int64_t> expert_splits(std::int64_t ranks) const {
+    if (!layout_.model.moe) return {layout_.parallel.tensor};
+    std::vector<std::int64_t> splits = divisors(std::gcd(ranks, mesh_.devices_per_node));
     std::erase_if(splits, [&](std::int64_t split) { return layout_.model.moe->ffn_hidden_size % split != 0; });
     return splits;
   }

@@ -96,13 +96,22 @@ class NeighbourList {
     if (mesh_.pipeline % 2 == 0) set_pipeline(mesh_.pipeline / 2, mesh_.data * 2);
     if (mesh_.context % 2 == 0) set_context(mesh_.context / 2, mesh_.data * 2);
     if (!recipe_.model.moe) return;
-    // Expert ranks are among the data ranks.
-    add([&](Recipe& other) { other.parallel.expert = mesh_.expert * 2; });
-    if (mesh_.expert % 2 == 0) add([&](Recipe& other) { other.parallel.expert = mesh_.expert / 2; });
-    // Ranks that split an expert are tensor ranks, and more of them data ranks with the same experts.
-    add([&](Recipe& other) { other.parallel.expert_tensor = mesh_.expert_tensor * 2; });
-    if (mesh_.expert_tensor % 2 == 0)
-      add([&](Recipe& other) { other.parallel.expert_tensor = mesh_.expert_tensor / 2; });
+    const std::int64_t expert = mesh_.expert, split = mesh_.expert_tensor;
+    set_experts(expert * 2, split);
+    set_experts(expert, split * 2);
+    if (expert % 2 == 0) set_experts(expert / 2, split);
+    if (split % 2 == 0) set_experts(expert, split / 2);
+    // Ranks that split experts hold different ones instead, all of them or half, and the other way round.
+    set_experts(expert * split, 1);
+    if (split % 2 == 0) set_experts(expert * 2, split / 2);
+    if (expert % 2 == 0) set_experts(expert / 2, split * 2);
+  }
+
+  void set_experts(std::int64_t expert, std::int64_t split) {
+    add([&](Recipe& other) {
+      other.parallel.expert = expert;
+      other.parallel.expert_tensor = split;
+    });
   }
 
   void set_tensor(std::int64_t tensor, std::int64_t data) {

@@ -27,7 +27,8 @@ struct Row {
   Ink ink = Ink::plain;
 };
 
-std::string mesh_text(const Mesh& mesh) {
+std::string mesh_text(const PlanReport& report) {
+  const Mesh& mesh = report.mesh;
   std::string text;
   const auto add = [&text](std::string_view name, std::int64_t ranks) {
     if (ranks > 1) text += fmt::format("{}{} {}", text.empty() ? "" : " × ", name, ranks);
@@ -36,9 +37,7 @@ std::string mesh_text(const Mesh& mesh) {
   add("context", mesh.context);
   add("data", mesh.data);
   add("pipeline", mesh.pipeline);
-  if (mesh.expert > 1) text += fmt::format(", expert {} within data", mesh.expert);
-  if (mesh.expert_tensor > mesh.tensor) text += fmt::format(", experts split over {} ranks", mesh.expert_tensor);
-  return text;
+  return text + expert_mesh_text(report);
 }
 
 // Prefixes the first line with `first` and the others with as many spaces.
@@ -61,7 +60,7 @@ void write_title(std::string& page, const PlanReport& report, const Paint& paint
   const ClusterRecipe& cluster = report.recipe.cluster;
   if (cluster.program != ClusterRecipe{}.program)
     rest += ", run by " + printable(std::filesystem::path(cluster.program).stem().string());
-  const std::string mesh = mesh_text(report.mesh);
+  const std::string mesh = mesh_text(report);
   if (!mesh.empty()) rest += ", " + mesh;
   const auto lines = wrapped(name + rest, page_width);
   // A name with spaces may be wrapped; then nothing is emphasised, since escapes would have to span lines.

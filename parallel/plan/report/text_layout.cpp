@@ -3,6 +3,9 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <cstdint>
+#include <string_view>
+
 #include "core/base/units.h"
 
 namespace llmtrain {
@@ -17,6 +20,19 @@ std::string hours_text(double hours) {
 std::string tflops_text(double tflops) {
   // Three significant digits; %g alone would write a thousand as 1e+03.
   return tflops < 999.5 ? fmt::format("{:.3g} TFLOP/s", tflops) : fmt::format("{:.0f} TFLOP/s", tflops);
+}
+
+std::string expert_mesh_text(const PlanReport& report) {
+  const Mesh& mesh = report.mesh;
+  if (!report.recipe.model.moe || (mesh.expert == 1 && mesh.expert_tensor == mesh.tensor)) return "";
+  std::string text;
+  const auto add = [&text](std::string_view name, std::int64_t ranks) {
+    if (ranks > 1) text += fmt::format("{}{} {}", text.empty() ? ", experts: " : " × ", name, ranks);
+  };
+  add("expert", mesh.expert);
+  add("expert_tensor", mesh.expert_tensor);
+  add("copies", mesh.expert_copies());
+  return text;
 }
 
 std::string price_text(const PlannedRun& run) {

@@ -36,28 +36,22 @@ void check_covers(const Graph& graph, const Parameter& parameter, const ShardDeg
   INFO(parameter.name << " on " << degrees.tensor << " tensor ranks");
   std::vector<int> all(static_cast<std::size_t>(parameter.elements()), 0), first = all;
   std::map<Shape, std::vector<std::int64_t>> copies;  // by offset
-  const std::int64_t data_ranks = degrees.expert * degrees.expert_slices();
-  for (std::int64_t data = 0; data < data_ranks; ++data) {
-    for (std::int64_t tensor = 0; tensor < degrees.tensor; ++tensor) {
-      const std::int64_t expert = data % degrees.expert, slice = data / degrees.expert;
-      const LocalPart part = local_part(graph.model, parameter, {degrees, tensor, expert, slice});
-      CHECK(part.elements() == local_elements(graph.model, parameter, degrees));
-      CHECK(part.real_elements() <= part.elements());
-      CHECK(part.copy < part.copies);
-      count_elements(parameter, part, all);
-      if (part.copy == 0) count_elements(parameter, part, first);
-      if (part.real_elements() == part.elements()) copies[part.offset].push_back(part.copy);
-    }
+  // The ranks that hold a parameter once, each a part of it.
+  const std::int64_t ranks = parameter.has_expert_axis ? degrees.expert * degrees.expert_tensor : degrees.tensor;
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    const ShardPlace place{degrees, rank % degrees.tensor, rank / degrees.expert_tensor % degrees.expert,
+                           rank % degrees.expert_tensor};
+    const LocalPart part = local_part(graph.model, parameter, place);
+    CHECK(part.elements() == local_elements(graph.model, parameter, degrees));
+    CHECK(part.real_elements() <= part.elements());
+    CHECK(part.copy < part.copies);
+    count_elements(parameter, part, all);
+    if (part.copy == 0) count_elements(parameter, part, first);
+    if (part.real_elements() == part.elements()) copies[part.offset].push_back(part.copy);
   }
-  const auto times = [&](std::int64_t copies_of_each) {
-    // Tensor ranks beyond those that split experts hold them again, and data ranks hold all else again.
-    const std::int64_t again = parameter.has_expert_axis ? degrees.tensor / degrees.expert_tensor_ranks() : data_ranks;
-    return std::vector<int>(all.size(), static_cast<int>(again * copies_of_each));
-  };
-  const std::int64_t each = local_part(graph.model, parameter, {degrees, 0, 0}).copies;
-  CHECK(all == times(each));
-  CHECK(first == times(1));
-  if (data_ranks > 1) return;
+  const std::int64_t each = local_part(graph.model, parameter, {degrees}).copies;
+  CHECK(all == std::vector<int>(all.size(), static_cast<int>(each)));
+  CHECK(first == std::vector<int>(all.size(), 1));
   for (const auto& [offset, numbers] : copies)
     for (std::size_t i = 0; i < numbers.size(); ++i) CHECK(numbers[i] == static_cast<std::int64_t>(i));
 }
@@ -125,8 +119,8 @@ TEST_CASE("experts are covered likewise", "[property]") {
   model.max_sequence_length = 8;
   model.moe = MixtureOfExpertsRecipe{.experts = 4, .top_k = 1, .ffn_hidden_size = 8};
   const Graph graph = Graph::build(model);
-  for (const ShardDegrees degrees :
-       {ShardDegrees{4, 2, 2}, ShardDegrees{2, 4, 1}, ShardDegrees{4, 1, 4}, ShardDegrees{2, 2, 8}})
+  for (const ShardDegrees degrees : {ShardDegrees{4, 2, 2}, ShardDegrees{2, 4, 1}, ShardDegrees{4, 1, 4},
+                                     ShardDegrees{2, 2, 8}, ShardDegrees{1, 4, 2}})
     for (const Parameter& parameter : graph.parameters) check_covers(graph, parameter, degrees);
 }
 

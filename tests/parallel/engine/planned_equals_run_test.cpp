@@ -227,6 +227,7 @@ TEST_CASE("so does a step of a model with experts") {
   const TrainingSetting setting;
   for (const RankCase& layout : expert_layouts) check_layout(setting, layout);
   for (const RankCase& layout : sliced_expert_layouts) check_layout(setting, layout);
+  for (const RankCase& layout : folded_expert_layouts) check_layout(setting, layout);
   for (const RankCase& layout : recomputing_expert_layouts) check_layout(setting, layout);
 }
 

@@ -52,6 +52,28 @@ inline const std::vector<RankCase> sliced_expert_layouts{
     {4, {even, "parallel.expert=2", "parallel.expert_tensor=2", "precision.fp8_level=\"O2\"", "parallel.zero_stage=1"}},
 };
 
+// Expert groups of tensor, context and data ranks.
+inline const std::vector<RankCase> folded_expert_layouts{
+    {4, {even, "parallel.tensor=2", "parallel.expert_tensor=1", "parallel.expert=4"}},
+    {4,
+     {even, "parallel.tensor=2", "parallel.context=2", "parallel.expert_tensor=1", "parallel.expert=2",
+      "parallel.zero_stage=3", "pipeline.loops=2"}},
+    {4,
+     {even, "parallel.tensor=4", "parallel.expert_tensor=2", "parallel.expert=2", "parallel.expert_overlap=2",
+      "memory.recompute=\"full\""}},
+    {8,
+     {replayed_even, "parallel.tensor=2", "parallel.context=2", "parallel.expert_tensor=1", "parallel.expert=8",
+      "precision.compute=\"bf16\"", "batch.global=16"}},
+    {8,
+     {even, "parallel.tensor=2", "parallel.expert_tensor=1", "parallel.expert=2", "parallel.pipeline=2",
+      "parallel.zero_stage=2", "batch.global=16"}},
+    {4,
+     {even, "parallel.tensor=2", "parallel.expert_tensor=1", "parallel.expert=2", "precision.fp8_level=\"O2\"",
+      "parallel.zero_stage=1"}},
+    {8, over_nodes({"model.moe.experts=8", "model.moe.top_k=8", "parallel.tensor=2", "parallel.expert_tensor=1",
+                    "parallel.expert=8"})},
+};
+
 inline const std::vector<RankCase> expert_layouts{
     {8, over_nodes({"parallel.expert=8", "model.moe.experts=8", "model.moe.top_k=8"})},
     {8, over_nodes({"parallel.expert=4", "parallel.tensor=2", "parallel.expert_overlap=2", "parallel.zero_stage=1"})},

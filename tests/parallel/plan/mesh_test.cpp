@@ -4,6 +4,7 @@
 #include <rapidcheck.h>
 #include <rapidcheck/catch.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <functional>
 #include <set>
@@ -104,23 +105,34 @@ TEST_CASE("a schedule that cannot run") {
              Catch::StartsWith("/batch/global: 20 is not a multiple of 8") && Catch::EndsWith("did you mean 24?"));
 }
 
-TEST_CASE("experts and shards divide the data ranks") {
+TEST_CASE("experts divide the ranks of a stage, and shards the data ranks") {
   const auto experts = [](Recipe& r) {
     r.model.moe = MixtureOfExpertsRecipe{.experts = 12, .ffn_hidden_size = 64};
     r.parallel.data = 8;
   };
   CHECK(failure(with([&](Recipe& r) { experts(r), r.parallel.expert = 4; })) == "no error");
   CHECK(failure(with([&](Recipe& r) { experts(r), r.parallel.expert = 6; })) ==
-        "/parallel/expert: 6 does not divide 12 experts and 8 data ranks; must divide model.moe.experts and "
-        "parallel.data; did you mean 4?");
+        "/parallel/expert: 6 does not divide 12 experts and 8 ranks; must divide model.moe.experts and "
+        "parallel.tensor × context × data ÷ expert_tensor; did you mean 4?");
   CHECK_THAT(failure(with([&](Recipe& r) { experts(r), r.parallel.expert = 8; })), Catch::Contains("did you mean 4?"));
   CHECK(failure(with([&](Recipe& r) { experts(r), r.parallel.expert_tensor = 2; })) == "no error");
   CHECK(failure(with([&](Recipe& r) { experts(r), r.parallel.expert = 4, r.parallel.expert_tensor = 4; })) ==
-        "/parallel/expert_tensor: 4 splits an expert over 4 data ranks, and 2 hold the same experts; must divide "
-        "parallel.tensor, or be parallel.tensor × a divisor of parallel.data ÷ parallel.expert; did you mean 2?");
-  CHECK_THAT(failure(with([&](Recipe& r) { experts(r), r.parallel.tensor = 4, r.parallel.expert_tensor = 6; })),
-             Catch::Contains("/parallel/expert_tensor: 6 neither divides 4 nor is a multiple of it") &&
-                 Catch::Contains("did you mean 4?"));
+        "/parallel/expert: 4 does not divide 12 experts and 2 groups of 4 ranks; must divide model.moe.experts and "
+        "parallel.tensor × context × data ÷ expert_tensor; did you mean 2?");
+  // Four tensor ranks and two context ranks beside the data ranks: 64.
+  const auto split = [&](std::int64_t expert, std::int64_t expert_tensor) {
+    return failure(with([&](Recipe& r) {
+      experts(r), r.model.moe->experts = 64, r.parallel.tensor = 4, r.parallel.context = 2, r.parallel.expert = expert;
+      r.parallel.expert_tensor = expert_tensor;
+    }));
+  };
+  CHECK(split(64, 1) == "no error");
+  CHECK(split(8, 8) == "no error");
+  CHECK_THAT(split(1, 6), Catch::StartsWith("/parallel/expert_tensor: 6 does not divide 64") &&
+                              Catch::Contains("parallel.tensor × context × data") &&
+                              Catch::Contains("did you mean 4?"));
+  CHECK_THAT(split(32, 4), Catch::StartsWith("/parallel/expert: 32 does not divide 64 experts and 16 groups of 4") &&
+                               Catch::Contains("did you mean 16?"));
   CHECK_THAT(failure(with([](Recipe& r) { r.parallel.data = 8, r.parallel.zero_shard_ranks = 3; })),
              Catch::Contains("/parallel/zero_shard_ranks: 3 does not divide 8") && Catch::Contains("did you mean 2?"));
 }
@@ -148,8 +160,8 @@ TEST_CASE("groups of ranks on nodes of eight") {
   CHECK(data_group(mesh) == RankGroup{12, 4, 2});
   CHECK(shard_group(mesh) == RankGroup{6, 4, 2});
   CHECK(replica_group(mesh) == RankGroup{2, 24, 1});
-  CHECK(expert_group(mesh) == RankGroup{2, 8, 1});
-  CHECK(expert_data_group(mesh) == RankGroup{6, 4, 2});
+  CHECK(expert_group(mesh) == RankGroup{2, 4, 2});
+  CHECK(expert_data_group(mesh) == RankGroup{6, 8, 1});
   CHECK(pipeline_neighbours(mesh) == RankGroup{2, 48, 1});
 }
 
@@ -179,9 +191,12 @@ TEST_CASE("groups agree with a count over all ranks") {
   rc::prop("ranks and ranks inside the first node", [] {
     const auto power = [](int most) { return std::int64_t{1} << *rc::gen::inRange(0, most); };
     Mesh mesh{.tensor = power(4), .context = power(3), .data = power(5), .devices_per_node = power(5)};
-    mesh.expert = std::min(mesh.data, power(4));
     mesh.zero_shard = std::min(mesh.data, power(4));
-    mesh.expert_tensor = std::min(mesh.tensor * (mesh.data / mesh.expert), power(6));
+    mesh.expert_tensor = std::min(mesh.stage_ranks(), power(6));
+    mesh.expert = std::min(mesh.stage_ranks() / mesh.expert_tensor, power(6));
+    const auto rank = [&](std::int64_t t, std::int64_t c, std::int64_t d) {
+      return (d * mesh.context + c) * mesh.tensor + t;
+    };
     const auto agrees = [&](const RankGroup& group, const auto& in) {
       RC_ASSERT(group.ranks == count_members(mesh, in, mesh.world()));
       RC_ASSERT(group.inside_node == count_members(mesh, in, mesh.devices_per_node));
@@ -192,11 +207,11 @@ TEST_CASE("groups agree with a count over all ranks") {
     agrees(data_group(mesh), [](Index t, Index, Index) { return t == 0; });
     agrees(shard_group(mesh), [&](Index t, Index, Index d) { return t == 0 && d < mesh.zero_shard; });
     agrees(replica_group(mesh), [&](Index t, Index c, Index d) { return t + c == 0 && d % mesh.zero_shard == 0; });
-    agrees(expert_group(mesh), [&](Index t, Index c, Index d) { return t + c == 0 && d < mesh.expert; });
-    agrees(expert_data_group(mesh), [&](Index t, Index, Index d) {
-      const Index slices = std::max<Index>(1, mesh.expert_tensor / mesh.tensor);
-      return t % mesh.expert_tensor == 0 && d % (mesh.expert * slices) == 0;
-    });
+    const Index parts = mesh.expert * mesh.expert_tensor;
+    agrees(expert_tensor_group(mesh), [&](Index t, Index c, Index d) { return rank(t, c, d) < mesh.expert_tensor; });
+    agrees(expert_group(mesh),
+           [&](Index t, Index c, Index d) { return rank(t, c, d) < parts && rank(t, c, d) % mesh.expert_tensor == 0; });
+    agrees(expert_data_group(mesh), [&](Index t, Index c, Index d) { return rank(t, c, d) % parts == 0; });
   });
 }
 

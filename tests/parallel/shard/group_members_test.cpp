@@ -18,12 +18,16 @@ namespace {
 // A rank's place, by the order that mesh.h gives.
 struct Place {
   std::int64_t tensor, context, data, pipeline;
+  std::int64_t slice, expert, copy;  // of the experts
 
   Place(const Mesh& mesh, int rank)
       : tensor(rank % mesh.tensor),
         context(rank / mesh.tensor % mesh.context),
         data(rank / (mesh.tensor * mesh.context) % mesh.data),
-        pipeline(rank / (mesh.tensor * mesh.context * mesh.data)) {}
+        pipeline(rank / (mesh.tensor * mesh.context * mesh.data)),
+        slice(rank % mesh.stage_ranks() % mesh.expert_tensor),
+        expert(rank % mesh.stage_ranks() / mesh.expert_tensor % mesh.expert),
+        copy(rank % mesh.stage_ranks() / (mesh.expert_tensor * mesh.expert)) {}
 };
 
 // Whether two ranks are in one group of this kind, by what mesh.h says of the kinds.
@@ -31,12 +35,11 @@ bool are_together(const Mesh& mesh, GroupKind kind, const Place& a, const Place&
   const bool tensor = a.tensor == b.tensor, context = a.context == b.context, data = a.data == b.data;
   if (kind == GroupKind::pipeline) return tensor && context && data;
   if (a.pipeline != b.pipeline) return false;
-  const bool expert = a.data % mesh.expert == b.data % mesh.expert;
-  const std::int64_t slices = std::max<std::int64_t>(1, mesh.expert_tensor / mesh.tensor);
-  const std::int64_t sharing = mesh.expert * slices, shards = std::max<std::int64_t>(1, mesh.zero_shard / sharing);
-  const auto copy = [&](const Place& place) { return place.data / sharing; };  // of the experts
-  const auto slice = [&](const Place& place) { return place.data / mesh.expert % slices; };
-  const bool same_part = a.tensor % mesh.expert_tensor == b.tensor % mesh.expert_tensor && slice(a) == slice(b);
+  const bool slice = a.slice == b.slice, expert = a.expert == b.expert, copy = a.copy == b.copy;
+  // All experts are held as often by the data ranks that share ZeRO's shards.
+  const std::int64_t shards =
+      std::max<std::int64_t>(1, mesh.tensor * mesh.context * mesh.zero_shard / (mesh.expert_tensor * mesh.expert));
+  const std::int64_t node = expert_node_ranks(mesh);
   switch (kind) {
     case GroupKind::tensor:
       return context && data;
@@ -51,22 +54,21 @@ bool are_together(const Mesh& mesh, GroupKind kind, const Place& a, const Place&
     case GroupKind::tokens:
       return data;
     case GroupKind::expert_tensor:
-      return context && expert && copy(a) == copy(b) && a.tensor / mesh.expert_tensor == b.tensor / mesh.expert_tensor;
+      return copy && expert;
     case GroupKind::expert:
-      return tensor && context && a.data / mesh.expert == b.data / mesh.expert;
+      return copy && slice;
     case GroupKind::expert_parts:
-      return context && copy(a) == copy(b);
+      return copy;
     case GroupKind::expert_inside:
-      return tensor && context && a.data / expert_node_ranks(mesh) == b.data / expert_node_ranks(mesh);
+      return copy && slice && a.expert / node == b.expert / node;
     case GroupKind::expert_across:
-      return tensor && context && a.data / mesh.expert == b.data / mesh.expert &&
-             a.data % expert_node_ranks(mesh) == b.data % expert_node_ranks(mesh);
+      return copy && slice && a.expert % node == b.expert % node;
     case GroupKind::expert_data:
-      return expert && same_part;
+      return expert && slice;
     case GroupKind::expert_shard:
-      return expert && same_part && copy(a) / shards == copy(b) / shards;
+      return expert && slice && a.copy / shards == b.copy / shards;
     case GroupKind::expert_replica:
-      return expert && tensor && context && slice(a) == slice(b) && copy(a) % shards == copy(b) % shards;
+      return expert && slice && a.copy % shards == b.copy % shards;
     case GroupKind::pipeline:
       break;
   }
@@ -99,13 +101,12 @@ Mesh random_mesh() {
             .context = *rc::gen::inRange(1, 4),
             .data = *rc::gen::inRange(1, 9),
             .pipeline = *rc::gen::inRange(1, 4)};
-  mesh.expert = random_divisor(mesh.data);
   mesh.zero_shard = random_divisor(mesh.data);
-  const std::int64_t slices = *rc::gen::element(std::int64_t{1}, random_divisor(mesh.data / mesh.expert));
-  mesh.expert_tensor = slices > 1 ? mesh.tensor * slices : random_divisor(mesh.tensor);
-  // Shards of experts lie within those of the others.
-  const std::int64_t sharing = mesh.expert * slices;
-  if (mesh.zero_shard > sharing && mesh.zero_shard % sharing != 0) mesh.zero_shard = sharing;
+  mesh.expert_tensor = *rc::gen::element(mesh.tensor, random_divisor(mesh.stage_ranks()));
+  mesh.expert = random_divisor(mesh.stage_ranks() / mesh.expert_tensor);
+  // The ranks that share shards hold all experts equally often, or each a part of them.
+  const std::int64_t sharing = mesh.tensor * mesh.context * mesh.zero_shard, parts = mesh.expert * mesh.expert_tensor;
+  if (sharing % parts != 0 && sharing > parts) mesh.zero_shard = mesh.data;
   mesh.devices_per_node = random_divisor(mesh.world());
   return mesh;
 }
@@ -135,6 +136,37 @@ TEST_CASE("groups have the members that their kind says, and each kind splits th
           for (const int member : members) ++seen[static_cast<std::size_t>(member)];
       }
       RC_ASSERT(seen == std::vector<int>(seen.size(), 1));
+    }
+  });
+}
+
+// What makes a step right, whatever the order of the ranks: all experts once in every group that exchanges rows, and
+// one part in every group that sums gradients, over all tokens of the stage.
+TEST_CASE("ranks that hold all experts hold each part once, and copies the same one") {
+  rc::prop("of every rank of a random mesh", [] {
+    const Mesh mesh = random_mesh();
+    const auto part = [&](int rank) {
+      const ExpertPlace place = expert_place(mesh, rank);
+      return std::pair(place.expert, place.expert_tensor);
+    };
+    for (int rank = 0; rank < mesh.world(); ++rank) {
+      std::set<std::pair<std::int64_t, std::int64_t>> parts;
+      for (const int other : group_members(mesh, GroupKind::expert_parts, rank)) parts.insert(part(other));
+      RC_ASSERT(static_cast<std::int64_t>(parts.size()) == mesh.expert * mesh.expert_tensor);
+      std::set<std::int64_t> exchanging, splitting;
+      for (const int other : group_members(mesh, GroupKind::expert, rank)) {
+        RC_ASSERT(part(other).second == part(rank).second);
+        exchanging.insert(part(other).first);
+      }
+      for (const int other : group_members(mesh, GroupKind::expert_tensor, rank)) {
+        RC_ASSERT(part(other).first == part(rank).first);
+        splitting.insert(part(other).second);
+      }
+      RC_ASSERT(static_cast<std::int64_t>(exchanging.size()) == mesh.expert);
+      RC_ASSERT(static_cast<std::int64_t>(splitting.size()) == mesh.expert_tensor);
+      const std::vector<int> copies = group_members(mesh, GroupKind::expert_data, rank);
+      RC_ASSERT(static_cast<std::int64_t>(copies.size()) * mesh.expert * mesh.expert_tensor == mesh.stage_ranks());
+      for (const int other : copies) RC_ASSERT(part(other) == part(rank));
     }
   });
 }

@@ -32,11 +32,8 @@ std::string verdict(const PlanReport& report) {
 
 std::string mesh_text(const PlanReport& report) {
   const Mesh& mesh = report.mesh;
-  std::string text = fmt::format("{} × {}: tensor {}, context {}, data {}, pipeline {}", mesh.world(),
-                                 html_text(report.profile), mesh.tensor, mesh.context, mesh.data, mesh.pipeline);
-  if (mesh.expert > 1) text += fmt::format(", expert {} within data", mesh.expert);
-  if (mesh.expert_tensor > mesh.tensor) text += fmt::format(", experts split over {} ranks", mesh.expert_tensor);
-  return text;
+  return fmt::format("{} × {}: tensor {}, context {}, data {}, pipeline {}{}", mesh.world(), html_text(report.profile),
+                     mesh.tensor, mesh.context, mesh.data, mesh.pipeline, expert_mesh_text(report));
 }
 
 // What stands before the rest of a figure's note.
