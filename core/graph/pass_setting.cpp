@@ -7,9 +7,9 @@
 namespace llmtrain {
 namespace {
 
-// On CUDA one byte in the order of the forward's product and one in the order of the weight gradient's: FP8 tensor
-// cores need the summed axis to be contiguous.
-double fp8_input_bytes(KernelSet kernels) { return kernels == KernelSet::cuda ? 2 : 1; }
+// Orders in which an FP8 input is kept. On CUDA that of the forward's product and that of the weight gradient's: FP8
+// tensor cores need the summed axis to be contiguous.
+double fp8_orders(KernelSet kernels) { return kernels == KernelSet::cuda ? 2 : 1; }
 
 double divided(std::int64_t whole, std::int64_t parts) {
   return static_cast<double>(whole) / static_cast<double>(parts);
@@ -49,7 +49,8 @@ LocalShape local_shape(const ModelRecipe& model, const PassSetting& setting) {
   shape.scores = shape.heads * shape.tokens * shape.sequence_length;
   shape.vocabulary = static_cast<double>(local_vocabulary(model, tensor));
   shape.element = element_bytes(element_type(setting.compute));
-  shape.fp8_input = setting.keeps_wide_inputs ? shape.element : fp8_input_bytes(setting.kernels);
+  shape.fp8_input =
+      setting.keeps_wide_inputs ? shape.element : (1 + setting.fp8_scale_bytes) * fp8_orders(setting.kernels);
   return shape;
 }
 

@@ -48,13 +48,14 @@ void add_casts(const CostContext& context, const MatrixProduct& product, bool ha
   const double factor = context.program().traffic.cast * product.batch;
   const double input = product.rows * product.inner, weight = product.inner * product.columns;
   const double output = product.rows * product.columns;
-  // Read one element, write two FP8 ones; at O3 read and write one byte.
-  const double weight_bytes = context.setting.fp8_level == Fp8Level::o3 ? 2 : element + 2;
-  cost.forward += context.roofline.pass(factor * (element + 2) * input);
+  // Read one element, write two FP8 ones with their scales; at O3 read and write one byte.
+  const double bytes = element + 2 * (1 + context.program().fp8.scale_bytes);
+  const double weight_bytes = context.setting.fp8_level == Fp8Level::o3 ? 2 : bytes;
+  cost.forward += context.roofline.pass(factor * bytes * input);
   cost.forward += context.roofline.pass(factor * weight_bytes * weight) * weight_cast_share(context);
-  cost.backward += context.roofline.pass(factor * (element + 2) * output);
+  cost.backward += context.roofline.pass(factor * bytes * output);
   if (context.program().fp8.states && has_weight_gradient)
-    cost.backward += context.roofline.pass(factor * (element + 2) * weight);
+    cost.backward += context.roofline.pass(factor * bytes * weight);
 }
 
 // The backward has two products: the gradient of the input and, unless the weight is frozen, that of the weight.
@@ -211,14 +212,19 @@ KernelSet kernel_set(const Recipe& recipe, const ClusterProfile& profile) {
   return kind == DeviceKind::cuda ? KernelSet::cuda : KernelSet::cpu;
 }
 
+PassSetting pass_setting(const Partition& partition, KernelSet kernels, const Program& program) {
+  PassSetting setting = pass_setting(partition, kernels);
+  setting.agrees_on_scales = program.fp8.agrees_on_scales && !partition.recipe.precision.delays_scales();
+  setting.fp8_scale_bytes = program.fp8.scale_bytes;
+  return setting;
+}
+
 CostContext::CostContext(const Partition& partition_in, const ClusterProfile& profile_in)
     : partition(partition_in),
       profile(profile_in),
-      setting(pass_setting(partition_in, kernel_set(partition_in.recipe, profile_in))),
+      setting(pass_setting(partition_in, kernel_set(partition_in.recipe, profile_in), profile_in.program)),
       roofline(profile_in, partition_in.recipe.precision.compute),
-      collectives(profile_in, partition_in.mesh.devices_per_node, emulated_link(partition_in.recipe.launch)) {
-  setting.agrees_on_scales = program().fp8.agrees_on_scales && !recipe().precision.delays_scales();
-}
+      collectives(profile_in, partition_in.mesh.devices_per_node, emulated_link(partition_in.recipe.launch)) {}
 
 PrecisionRecipe CostContext::state_precision() const {
   PrecisionRecipe precision = recipe().precision;

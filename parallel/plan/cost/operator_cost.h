@@ -33,6 +33,9 @@ struct CostContext {
 // The operators of the device that the recipe requests, else of the profile's device.
 KernelSet kernel_set(const Recipe& recipe, const ClusterProfile& profile);
 
+// How a rank of the program runs a block: as llmtrain does, but for how the program scales FP8.
+PassSetting pass_setting(const Partition& partition, KernelSet kernels, const Program& program);
+
 // The ranks of a collective inside a block, and the purpose under which it is counted.
 struct AxisGroup {
   RankGroup ranks;

@@ -42,6 +42,7 @@ void visit_program(ProfileReader& reader, Program& program) {
     reader.boolean("states", program.fp8.states);
     reader.boolean("agrees_on_scales", program.fp8.agrees_on_scales);
     reader.choice("weight_casts", program.fp8.weight_casts, weight_casts_words);
+    reader.number("scale_bytes", program.fp8.scale_bytes, fraction_or_none_range);
   });
   reader.section("memory", [&] {
     reader.boolean("reduces_by_block", program.memory.reduces_by_block);

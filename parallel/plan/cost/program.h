@@ -72,6 +72,9 @@ struct Fp8Facts {
   // for each rank's part, nothing is exchanged then.
   bool agrees_on_scales = true;
   WeightCasts weight_casts = WeightCasts::micro_batch;
+  // Bytes of scales per FP8 element: 0 with a scale per tensor, 4/128 with an fp32 scale for 128 elements (DeepSeek-V3,
+  // arXiv 2412.19437, section 3.3.2), 1/32 with MXFP8's shared exponents for 32 (OCP Microscaling Formats, section 5).
+  double scale_bytes = 0;
 };
 
 struct MemoryFacts {

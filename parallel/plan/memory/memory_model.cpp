@@ -6,6 +6,7 @@
 #include "core/graph/graph.h"
 #include "core/graph/operators.h"
 #include "parallel/plan/cost/muon_cost.h"
+#include "parallel/plan/cost/operator_cost.h"
 
 namespace llmtrain {
 namespace {
@@ -305,7 +306,7 @@ StepMemory make_step_memory(const Partition& partition, KernelSet kernels, const
 
 StepMemory make_pass_memory(const Partition& partition, KernelSet kernels, const Program& program, Fp8Layers fp8) {
   const bool has_fallen_back = fp8 == Fp8Layers::after_fallback;
-  PassSetting setting = pass_setting(partition, kernels);
+  PassSetting setting = pass_setting(partition, kernels, program);
   setting.keeps_wide_inputs = has_fallen_back && partition.recipe.precision.products_may_fall_back();
   Blocks blocks(partition, setting, program.memory);
   StepMemory memory;

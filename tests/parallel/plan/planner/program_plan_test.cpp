@@ -48,6 +48,20 @@ TEST_CASE("weights that are cast once per step or as shards cost less than in ev
   CHECK(seconds(WeightCasts::shard, zero3) < seconds(WeightCasts::micro_batch, zero3));
 }
 
+TEST_CASE("scales of blocks are kept with the inputs of FP8 products, and cast and read with the operands") {
+  const PlanReport tensors = report_at("O0", {.states = false});
+  const PlanReport blocks = report_at("O0", {.states = false, .scale_bytes = 4.0 / 128});
+  const PlanReport doubled = report_at("O0", {.states = false, .scale_bytes = 1});
+  const auto activations = [](const PlanReport& report) {
+    return report.ranks.front().bytes[MemoryCategory::activations];
+  };
+  const double kept = activations(doubled) - activations(tensors);  // as many bytes of scales as of elements
+  CHECK(kept > 0);
+  CHECK(activations(blocks) - activations(tensors) == Approx(kept / 32));
+  CHECK(blocks.step.compute_seconds > tensors.step.compute_seconds);
+  CHECK(blocks.step.compute_seconds < 1.01 * tensors.step.compute_seconds);
+}
+
 TEST_CASE("overlapped tensor-parallel traffic is exposed as far as the program says, at least by its slow-down") {
   const Recipe recipe = small_gpt({"cluster.profile=h100-sxm-80gb", "model.hidden_size=4096", "model.heads=32",
                                    "precision.compute=bf16", "parallel.tensor=8", "parallel.sequence=true"});
