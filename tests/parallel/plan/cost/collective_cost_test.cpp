@@ -167,6 +167,18 @@ TEST_CASE("an all-to-all in two steps wins for small messages over many nodes, i
   CHECK(cost.all_to_all(8 * megabyte, {4, 8, 1}) == Approx(6 * megabyte / 5e9 + 3e-5));
 }
 
+TEST_CASE("a message of an all-to-all takes no longer than one does, whatever whole collectives wait for") {
+  ClusterProfile profile = plain_profile();
+  const RankGroup ranks{32, 1, 8};
+  const auto seconds = [&](double latency) {
+    profile.network.latency_seconds = latency;
+    return CollectiveCost(profile, 8).all_to_all(megabyte, ranks);
+  };
+  CHECK(seconds(1e-4) == seconds(1e-3));
+  CHECK(seconds(1e-5) - seconds(0) == Approx(24 * 1e-5));
+  CHECK(seconds(1e-4) - seconds(0) == Approx(24 * 2.1e-5));
+}
+
 TEST_CASE("collectives never get faster with bytes or nodes") {
   ClusterProfile profile = plain_profile();
   profile.node.latency_seconds = 1e-6;
