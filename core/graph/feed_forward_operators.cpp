@@ -165,7 +165,8 @@ void write_router(OperatorWriter& writer, const MixtureOfExpertsRecipe& moe) {
 // Elements that hierarchical exchanges read and write: rows are put into another order before each of their two steps,
 // on the way to the experts and on the way back.
 double relayed_copies(const OperatorWriter& writer, const RoutedRows& rows) {
-  return relays_rows(writer) ? 2 * 2 * 2 * rows.own * writer.shape().hidden : 0;
+  // Kernels that send tokens once forward them from buffers.
+  return relays_rows(writer) && !writer.setting().sends_tokens_once ? 2 * 2 * 2 * rows.own * writer.shape().hidden : 0;
 }
 
 // The collectives of an exchange between expert ranks, with their bytes: one of `linear`, or two steps with all rows of
@@ -173,6 +174,24 @@ double relayed_copies(const OperatorWriter& writer, const RoutedRows& rows) {
 std::vector<std::pair<RankAxis, double>> expert_steps(const OperatorWriter& writer, double linear, double all) {
   if (!relays_rows(writer)) return {{RankAxis::expert, linear}};
   return {{RankAxis::expert_inside, all}, {RankAxis::expert_across, all}};
+}
+
+// Of the rows that go to experts, those that remain where a token goes once to each of `groups` equal groups of experts
+// with any of its own, under even routing.
+double distinct_share(const MixtureOfExpertsRecipe& moe, double groups) {
+  const auto experts = static_cast<double>(moe.experts), top_k = static_cast<double>(moe.top_k);
+  double missed = 1;  // the probability that none of a token's experts, which are different ones, is in a group
+  for (double chosen = 0; chosen < top_k; ++chosen) missed *= std::max(0.0, 1 - experts / groups / (experts - chosen));
+  return groups * (1 - missed) / top_k;
+}
+
+// Those that are sent along this axis.
+double sent_share(const OperatorWriter& writer, RankAxis axis) {
+  const PassSetting& setting = writer.setting();
+  if (!setting.sends_tokens_once) return 1;
+  const std::int64_t ranks = setting.shards.expert;
+  const std::int64_t groups = axis == RankAxis::expert_across ? ranks / setting.expert_node_ranks : ranks;
+  return distinct_share(*writer.model().moe, static_cast<double>(groups));
 }
 
 // Bytes of rows: of this rank's tokens, those that arrive at its experts, and these of all ranks that split the
@@ -206,8 +225,9 @@ void exchange_tokens(const OperatorWriter& writer, Operator& item, Direction ent
   const double sent = ranks > 1 ? own * (1 - rows.busiest) * (ranks / (ranks - 1)) : own;
   for (const Direction direction : {Direction::forward, Direction::backward}) {
     for (const auto& [axis, bytes] : expert_steps(writer, direction == entering ? sent : received, own)) {
-      Exchange& step = OperatorWriter::exchange(item, axis, Collective::all_to_all, direction, "tokens", bytes);
-      step.waited_bytes = received;
+      const double share = sent_share(writer, axis);
+      Exchange& step = OperatorWriter::exchange(item, axis, Collective::all_to_all, direction, "tokens", share * bytes);
+      step.waited_bytes = share * received;
       step.parts = parts;
       if (parts > 1) step.exposure = Exposure::beside_parts;
     }

@@ -28,6 +28,7 @@ struct PassSetting {
   bool splits_sequence = false;        // sequence parallelism: norms and residuals hold tokens / tensor
   std::int64_t context = 1;            // ranks that split a sequence
   std::int64_t expert_node_ranks = 1;  // of a node that exchange rows first, where the exchange is hierarchical
+  bool sends_tokens_once = false;      // to each node and rank with any of a token's experts, not to each expert
   std::int64_t expert_overlap = 1;     // parts into which rows of experts are cut
   bool chooses_exchange = false;       // both of these may change from micro-batch to micro-batch …
   bool tries_overlap = false;          // … to other numbers of parts …

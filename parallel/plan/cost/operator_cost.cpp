@@ -224,7 +224,11 @@ CostContext::CostContext(const Partition& partition_in, const ClusterProfile& pr
       profile(profile_in),
       setting(pass_setting(partition_in, kernel_set(partition_in.recipe, profile_in), profile_in.program)),
       roofline(profile_in, partition_in.recipe.precision.compute),
-      collectives(profile_in, partition_in.mesh.devices_per_node, emulated_link(partition_in.recipe.launch)) {}
+      collectives(profile_in, partition_in.mesh.devices_per_node, emulated_link(partition_in.recipe.launch)) {
+  if (!program().experts.sends_tokens_once) return;
+  setting.sends_tokens_once = true;
+  if (can_relay_rows(mesh())) setting.expert_node_ranks = expert_node_ranks(mesh());
+}
 
 PrecisionRecipe CostContext::state_precision() const {
   PrecisionRecipe precision = recipe().precision;

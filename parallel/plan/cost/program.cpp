@@ -44,6 +44,7 @@ void visit_program(ProfileReader& reader, Program& program) {
     reader.choice("weight_casts", program.fp8.weight_casts, weight_casts_words);
     reader.number("scale_bytes", program.fp8.scale_bytes, fraction_or_none_range);
   });
+  reader.section("experts", [&] { reader.boolean("sends_tokens_once", program.experts.sends_tokens_once); });
   reader.section("memory", [&] {
     reader.boolean("reduces_by_block", program.memory.reduces_by_block);
     reader.boolean("keeps_compute_gradients", program.memory.keeps_compute_gradients);

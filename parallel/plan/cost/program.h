@@ -77,6 +77,12 @@ struct Fp8Facts {
   double scale_bytes = 0;
 };
 
+struct ExpertFacts {
+  // A token goes once to each node with any of its experts, and from there once to each rank with any of them; results
+  // come back likewise, added up on the way (DeepEP). Otherwise as parallel.expert_all_to_all says.
+  bool sends_tokens_once = false;
+};
+
 struct MemoryFacts {
   // ZeRO-2 reduces the gradients of each block as its backward ends, and holds those of two blocks; otherwise whole
   // gradients are held until their stage is reduced.
@@ -114,6 +120,7 @@ struct Program {
   HostFacts host;
   DataFacts data;
   Fp8Facts fp8;
+  ExpertFacts experts;
   MemoryFacts memory;
   StageFacts stages;
   std::map<std::string, std::string> sources;  // by section: the origin of its facts

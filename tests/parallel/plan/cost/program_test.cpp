@@ -44,8 +44,8 @@ StepCosts costs_of(const Program& program) {
 
 TEST_CASE("every shipped program is read and states the sources of its facts") {
   const std::vector<std::string> names = names_in(programs);
-  for (const char* name : {"llmtrain", "megatron-core", "nemo", "torchtitan", "torchtitan-compile", "fsdp-compile",
-                           "deepspeed", "megatron-deepspeed", "llm-foundry"})
+  for (const char* name : {"llmtrain", "megatron-core", "megatron-core-deepep", "nemo", "torchtitan",
+                           "torchtitan-compile", "fsdp-compile", "deepspeed", "megatron-deepspeed", "llm-foundry"})
     CHECK(std::ranges::count(names, name) == 1);
   for (const std::string& name : names) {
     const Program program = load_program(name, programs);
