@@ -42,10 +42,10 @@ std::int64_t bytes_of(const std::vector<File>& files) {
 }
 
 // The endings that checkpoints give to optimizer state, master weights, scales, the headroom of FP8 gradients,
-// histories of FP8 operands, and the name of the loss scale.
+// histories of FP8 operands and what may leave FP8, and the name of the loss scale.
 bool is_optimizer_state(std::string_view name) {
-  constexpr std::array<std::string_view, 8> endings = {".master",       ".m",        ".v",        ".scale", ".mu",
-                                                       ".amax_history", ".overflow", "loss_scale"};
+  constexpr std::array<std::string_view, 9> endings = {
+      ".master", ".m", ".v", ".scale", ".mu", ".amax_history", ".overflow", ".gradient_overflow", "loss_scale"};
   return std::any_of(endings.begin(), endings.end(), [name](std::string_view end) { return name.ends_with(end); });
 }
 

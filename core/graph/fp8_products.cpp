@@ -28,6 +28,13 @@ std::vector<std::size_t> fp8_products(const Graph& graph) {
   return products;
 }
 
+std::vector<std::size_t> fp8_matrices(const Graph& graph) {
+  std::vector<std::size_t> matrices;
+  for (std::size_t index = 0; index < graph.parameters.size(); ++index)
+    if (graph.parameters[index].takes_fp8() && !graph.parameters[index].is_frozen) matrices.push_back(index);
+  return matrices;
+}
+
 std::size_t fp8_product_of(const Graph& graph, std::size_t parameter) {
   // The parts of a matrix are consecutive, and the first one begins it.
   const std::vector<std::size_t> products = fp8_products(graph);

@@ -16,7 +16,9 @@ constexpr std::size_t fp8_operands = 3;
 // query of query, key and value, and gate of gate and up stand for all that are multiplied as one matrix. Without
 // those of experts, whose operands are scaled row by row.
 std::vector<std::size_t> fp8_products(const Graph& graph);
-// The one among them that multiplies a matrix of a layer, by the matrix's index.
+// All matrices of layers that are trained and that levels above O0 store in FP8, those of experts among them.
+std::vector<std::size_t> fp8_matrices(const Graph& graph);
+// The one among the products that multiplies a matrix of a layer, by the matrix's index.
 std::size_t fp8_product_of(const Graph& graph, std::size_t parameter);
 
 }  // namespace llmtrain

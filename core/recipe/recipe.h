@@ -242,7 +242,8 @@ struct HighPrecisionRecipe {
   std::int64_t first_layers = 0;
   std::int64_t last_layers = 0;
   std::vector<std::string> parameters;  // patterns of names, in which * stands for any text
-  // With delayed scaling a layer joins them after so many steps in a row in which an operand overflows; 0: never.
+  // After so many steps in a row in which an operand overflows, with delayed scaling, or too many sums of its FP8
+  // gradients, a layer joins them; 0: never.
   std::int64_t fallback_steps = 0;
 
   bool operator==(const HighPrecisionRecipe&) const = default;

@@ -22,6 +22,7 @@ namespace {
 constexpr auto operands = static_cast<std::int64_t>(fp8_operands);
 constexpr const char* maxima_suffix = ".amax_history";
 constexpr const char* overflow_suffix = ".overflow";
+constexpr const char* gradient_overflow_suffix = ".gradient_overflow";
 
 bool is_magnitude(float number) { return std::isfinite(number) && number >= 0; }
 
@@ -50,14 +51,28 @@ void add_numbers(std::vector<TensorSlice>& slices, const std::string& name, cons
       {name, dtype_name(at::kFloat), shape, origin, shape, reinterpret_cast<const std::byte*>(numbers.data())});
 }
 
+const std::string& name_of(const LocalModel& model, std::size_t parameter) {
+  return model.graph().parameters[parameter].name;
+}
+
+void add_gradient_fallback(std::vector<TensorSlice>& slices, const LocalModel& model,
+                           const GradientFallback& gradients) {
+  for (std::size_t i = 0; i < gradients.matrices().size(); ++i) {
+    const auto state = gradients.state(i);
+    add_numbers(slices, name_of(model, gradients.matrices()[i]) + gradient_overflow_suffix, {std::ssize(state)}, state);
+  }
+}
+
 }  // namespace
 
 void add_fp8_history(std::vector<TensorSlice>& slices, const LocalModel& model) {
+  if (!model.groups().is_first()) return;
+  if (const GradientFallback* gradients = model.gradient_fallback()) add_gradient_fallback(slices, model, *gradients);
   const Fp8History* history = model.fp8_history();
-  if (history == nullptr || !model.groups().is_first()) return;
+  if (history == nullptr) return;
   for (std::size_t i = 0; i < history->products().size(); ++i) {
     const Fp8History::StateView state = history->state(i);
-    const std::string& name = model.graph().parameters[history->products()[i]].name;
+    const std::string& name = name_of(model, history->products()[i]);
     const std::int64_t steps = static_cast<std::int64_t>(state.maxima.size()) / operands;
     add_numbers(slices, name + maxima_suffix, {steps, operands}, state.maxima);
     add_numbers(slices, name + overflow_suffix, {std::ssize(state.fallback)}, state.fallback);
@@ -68,12 +83,24 @@ void read_fp8_history(const CheckpointReader& checkpoint, LocalModel& model) {
   Fp8History* history = model.fp8_history();
   if (history == nullptr) return;
   for (std::size_t i = 0; i < history->products().size(); ++i) {
-    const std::string& name = model.graph().parameters[history->products()[i]].name;
+    const std::string& name = name_of(model, history->products()[i]);
     Fp8History::State state;
     if (auto maxima = read_numbers(checkpoint, name + maxima_suffix, 2, operands)) state.maxima = std::move(*maxima);
     if (const auto overflow = read_numbers(checkpoint, name + overflow_suffix, 1, std::ssize(state.fallback)))
       std::ranges::copy(*overflow, state.fallback.begin());
     history->set_state(i, state);
+  }
+}
+
+void read_gradient_fallback(const CheckpointReader& checkpoint, LocalModel& model) {
+  GradientFallback* gradients = model.gradient_fallback();
+  if (gradients == nullptr) return;
+  for (std::size_t i = 0; i < gradients->matrices().size(); ++i) {
+    GradientFallback::State state{};
+    const std::string& name = name_of(model, gradients->matrices()[i]);
+    if (const auto overflow = read_numbers(checkpoint, name + gradient_overflow_suffix, 1, std::ssize(state)))
+      std::ranges::copy(*overflow, state.begin());
+    gradients->set_state(i, state);
   }
 }
 

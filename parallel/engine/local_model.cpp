@@ -90,11 +90,13 @@ LocalModel::LocalModel(std::shared_ptr<const Layout> layout, Communicator& commu
   if (recipe().precision.delays_scales())
     fp8_history_.emplace(fp8_products(graph()), recipe().precision.fp8_scaling,
                          recipe().precision.high_precision.fallback_steps);
+  if (recipe().precision.gradients_may_fall_back())
+    gradient_fallback_.emplace(fp8_matrices(graph()), recipe().precision.high_precision.fallback_steps);
   // In the same order on all ranks of a group: initialising a stage gathers its weights at ZeRO-1 and -2.
   for (const std::size_t stage : held_stages()) add_stage(stage, contents);
 }
 
-ParameterUnit LocalModel::make_unit(const StateGroup& group, StateContents contents) const {
+ParameterUnit LocalModel::make_unit(const StateGroup& group, StateContents contents) {
   ParameterUnit unit;
   unit.kind = group.kind;
   unit.is_reduced_last = group.is_reduced_last(layout_->partition().shape);
@@ -105,7 +107,8 @@ ParameterUnit LocalModel::make_unit(const StateGroup& group, StateContents conte
                                 recipe().training.optimizer,
                                 compute_type(),
                                 recipe().precision.gradient_scaling,
-                                fp8_history_ ? &*fp8_history_ : nullptr};
+                                fp8_history(),
+                                gradient_fallback()};
   unit.parameters = std::make_unique<ShardedParameters>(graph(), *unit.store, group, options, groups_);
   if (contents == StateContents::training) unit.parameters->initialize(recipe().seed);
   // The first and the last stage each hold a copy of the tied embedding and add up its gradients.

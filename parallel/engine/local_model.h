@@ -16,6 +16,7 @@
 #include "core/parameters/parameter_store.h"
 #include "kernels/rope.h"
 #include "parallel/layout/layout.h"
+#include "parallel/shard/gradient_fallback.h"
 #include "parallel/shard/rank_groups.h"
 #include "parallel/shard/sharded_parameters.h"
 
@@ -85,6 +86,9 @@ class LocalModel {
   // Of FP8 products, with delayed scaling, which the runner updates; null without. At the same address for good.
   Fp8History* fp8_history() { return fp8_history_ ? &*fp8_history_ : nullptr; }
   const Fp8History* fp8_history() const { return fp8_history_ ? &*fp8_history_ : nullptr; }
+  // Likewise where FP8 gradients may leave FP8 on their own.
+  GradientFallback* gradient_fallback() { return gradient_fallback_ ? &*gradient_fallback_ : nullptr; }
+  const GradientFallback* gradient_fallback() const { return gradient_fallback_ ? &*gradient_fallback_ : nullptr; }
   // Updated by the runner, too.
   SpikeDetector& spikes() { return spikes_; }
   const SpikeDetector& spikes() const { return spikes_; }
@@ -94,7 +98,7 @@ class LocalModel {
  private:
   std::size_t pipeline_ranks() const { return static_cast<std::size_t>(groups_.pipeline.ranks()); }
   const std::vector<Stage>& placed() const { return layout_->partition().stages; }
-  ParameterUnit make_unit(const StateGroup& group, StateContents contents) const;
+  ParameterUnit make_unit(const StateGroup& group, StateContents contents);
   void add_stage(std::size_t stage, StateContents contents);
 
   std::shared_ptr<const Layout> layout_;
@@ -103,6 +107,7 @@ class LocalModel {
   LossScale loss_scale_;
   SpikeDetector spikes_;
   std::optional<Fp8History> fp8_history_;
+  std::optional<GradientFallback> gradient_fallback_;
   std::optional<kernels::RopeTable> rope_;
   std::vector<StageState> stages_;
   ParameterStores stores_;  // of all units

@@ -280,6 +280,7 @@ void load_state(LocalModel& model, const CheckpointReader& checkpoint) {
   load_weights(model, checkpoint);
   read_loss_scale(checkpoint, model);
   read_fp8_history(checkpoint, model);
+  read_gradient_fallback(checkpoint, model);
   for (const ParameterUnit* unit : model.units()) {
     const auto owned = elements_in(model, *unit, unit->parameters->owned());
     const auto states = unit->parameters->optimizer_states();

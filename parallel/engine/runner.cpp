@@ -176,15 +176,25 @@ void Runner::optimizer_step() {
   result_.skipped = has_overflowed || result_.spike.has_value();
   result_.loss_scale = micros_.front().backward_scale;
   result_.lowers_scale = model_.loss_scale().update(has_overflowed);
-  // Numbers that are not finite say nothing of the next step's.
   result_.fallbacks.clear();
-  if (model_.fp8_history() != nullptr && !has_overflowed) result_.fallbacks = model_.fp8_history()->record(largest);
+  result_.gradient_fallbacks.clear();
+  // Numbers that are not finite say nothing of the next step's.
+  if (!has_overflowed) record_overflows(largest);
   if (result_.skipped) return;
   // Applied inside the update, which saves a pass over the gradients.
   const double coefficient =
       clipping_coefficient(result_.gradient_norm, recipe_.training.clip_norm) / result_.loss_scale;
   for (const ParameterUnit* unit : model_.units())
     unit->parameters->update(result_.learning_rate, coefficient, model_.loss_scale().updates(step_));
+}
+
+// Of the largest magnitudes and shares of all ranks, as combine_ranks() returns them.
+void Runner::record_overflows(std::span<const double> largest) {
+  Fp8History* history = model_.fp8_history();
+  const std::size_t magnitudes = history != nullptr ? fp8_operands * history->products().size() : 0;
+  if (history != nullptr) result_.fallbacks = history->record(largest.first(magnitudes));
+  if (GradientFallback* gradients = model_.gradient_fallback())
+    result_.gradient_fallbacks = gradients->record(largest.subspan(magnitudes));
 }
 
 // Of all stages of this rank.
@@ -230,7 +240,7 @@ SaturatedSums Runner::saturated_sums() const {
 // Sums loss and squared norm over all ranks. Tensor ranks have the same loss: one counts. One exchange carries the stop
 // request, the routing, the saturated gradients, the times of experts' exchanges and the magnitudes of FP8 operands
 // too, so that all ranks stop after the same step and exchange alike in the next one. Returns the largest of the
-// magnitudes.
+// magnitudes and of each matrix's share of saturated gradients.
 std::vector<double> Runner::combine_ranks(double squares) {
   const double loss = std::accumulate(losses_.begin(), losses_.end(), 0.0);
   const double waited = model_.groups().communicator().log().waited_seconds() - waited_before_;
@@ -257,6 +267,10 @@ std::vector<double> Runner::combine_ranks(double squares) {
   if (Fp8History* history = model_.fp8_history()) {
     const std::vector<double> largest = history->take_largest();
     mine.insert(mine.end(), largest.begin(), largest.end());
+  }
+  if (GradientFallback* gradients = model_.gradient_fallback()) {
+    const std::vector<double> shares = gradients->take_shares();
+    mine.insert(mine.end(), shares.begin(), shares.end());
   }
   const std::vector<double> all = model_.groups().exchange(mine);
   std::vector<double> sums(mine.size());

@@ -33,9 +33,11 @@ struct StepResult {
   std::vector<double> own_seconds{};
   // Of all ranks, in the order of Fp8Tensors; empty of a step whose row has none (log.fp8_statistics).
   std::vector<Fp8Representation> fp8{};
-  std::vector<Fp8History::Fallback> fallbacks{};  // the products that leave FP8 from the next step on
-  RoutingCounts chosen{};                         // with log.routing, by all tokens of the global batch; else empty
-  RoutingSums routing{};  // over all layers with experts and all micro-batches; its losses are not in `loss`
+  // The products, and the gradients of matrices alone, that leave FP8 from the next step on.
+  std::vector<Fp8History::Fallback> fallbacks{};
+  std::vector<GradientFallback::Fallback> gradient_fallbacks{};
+  RoutingCounts chosen{};  // with log.routing, by all tokens of the global batch; else empty
+  RoutingSums routing{};   // over all layers with experts and all micro-batches; its losses are not in `loss`
 };
 
 // Whether this rank has been asked to stop after the step.
@@ -70,6 +72,7 @@ class Runner {
   std::vector<double> routing_counts();
   SaturatedSums saturated_sums() const;
   std::vector<double> combine_ranks(double squares);
+  void record_overflows(std::span<const double> largest);
 
   LocalModel& model_;
   const Recipe& recipe_;

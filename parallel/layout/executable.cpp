@@ -46,11 +46,14 @@ std::vector<Unsupported> unsupported_experts(const Recipe& recipe) {
   const std::int64_t multiple = parts / std::gcd(parts, parallel.tensor * parallel.context);
   const std::int64_t shards = parallel.zero_shard_ranks.value_or(multiple);
   const bool has_fp8 = recipe.precision.fp8_level != Fp8Level::off;
+  HighPrecisionRecipe kept = recipe.precision.high_precision;
+  // With current scales it concerns gradients alone, whatever multiplies them.
+  kept.fallback_steps = 0;
   return {
       {recipe.cluster.device == DeviceKind::cuda, "/model/moe", "a mixture of experts on a GPU",
        "set cluster.device to \"cpu\""},
       // The experts' products of a layer take their scales by rows, in every layer alike.
-      {has_fp8 && recipe.precision.high_precision != HighPrecisionRecipe{}, "/precision/high_precision",
+      {has_fp8 && kept != HighPrecisionRecipe{}, "/precision/high_precision",
        "layers in high precision beside experts in FP8", "leave it out, or set precision.fp8_level to \"off\""},
       // They take them by rows, which are other ones in every step.
       {recipe.precision.delays_scales(), "/precision/fp8_scaling/method", "\"delayed\" beside experts in FP8",

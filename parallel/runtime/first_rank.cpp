@@ -90,6 +90,16 @@ std::string fallback_text(const Fp8History::Fallback& left, const LocalModel& mo
           : "");
 }
 
+std::string fallback_text(const GradientFallback::Fallback& left, const LocalModel& model) {
+  const PrecisionRecipe& precision = model.recipe().precision;
+  return fmt::format(
+      "{}: more than {:g} % of the sums of its FP8 gradients saturated in {} steps in a row, in this one {:.3g} %; "
+      "from "
+      "here on its gradients are in {}",
+      model.graph().parameters[left.matrix].name, 100 * most_saturated, precision.high_precision.fallback_steps,
+      100 * left.share, element_name(element_type(precision.gradients)));
+}
+
 }  // namespace
 
 std::string reason_of_skips(const SpikeRecipe& spikes) {
@@ -137,6 +147,8 @@ void FirstRank::watch(const StepResult& result, const TrainingRow& row) {
                     "wait for it",
                     slow->rank, format_duration(slow->seconds), format_duration(slow->typical)));
   for (const Fp8History::Fallback& left : result.fallbacks)
+    progress_.warn(fmt::format("step {}: {}", row.step, fallback_text(left, trainer_.model())));
+  for (const GradientFallback::Fallback& left : result.gradient_fallbacks)
     progress_.warn(fmt::format("step {}: {}", row.step, fallback_text(left, trainer_.model())));
   if (planned_tensor_bytes_ > 0 && static_cast<double>(row.tensor_bytes) > memory_tolerance * planned_tensor_bytes_) {
     progress_.note(fmt::format("step {}: tensors take {}, more than the planned {}", row.step,

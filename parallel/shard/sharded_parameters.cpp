@@ -96,10 +96,11 @@ ShardedParameters::ShardedParameters(const Graph& graph, ParameterStore& store, 
       place_(shards_.padded_shard(zero_stage_ == 0 ? 0 : ranks_.shard())),
       tensor_gradients_(graph, store, ranks.tensor, owned()),
       is_trained_(options.contents == StateContents::training && !group.is_frozen),
-      has_master_(options.contents == StateContents::training && group.types.master) {
+      has_master_(options.contents == StateContents::training && group.types.master),
+      gradient_fallback_(options.gradient_fallback) {
   if (group.is_fp8) {
     const WeightCopy copy = has_master_ ? WeightCopy::e4m3 : WeightCopy::none;
-    wide_.emplace(graph, store, options.fp8_history, ranks.tensor);
+    wide_.emplace(graph, store, options.fp8_history, options.gradient_fallback, ranks.tensor);
     scales_.emplace(store, group, copy, options.gradient_scaling, ranks_, ranks.parts_of(group.kind), *wide_);
   }
   allocate(group, options, ranks);
@@ -286,10 +287,17 @@ void ShardedParameters::collect() {
   // Without data ranks the schedule has no reduction; a step of one rank still ends its accumulation here.
   if (!has_reduced_) take_gradients();
   if (exact_.defined()) scales_->compare_sums(owned_gradients(), std::exchange(exact_, {}), place_);
-  if (scales_) scales_->adapt(owned_gradients(), place_);
+  if (scales_) adapt_scales();
   // After the data-parallel reduction, on the owned shard only: less traffic than summing whole gradients.
   tensor_gradients_.sum(owned_gradients());
   if (wide_) wide_->sum_copies();
+}
+
+void ShardedParameters::adapt_scales() {
+  scales_->adapt(owned_gradients(), place_);
+  if (gradient_fallback_ == nullptr) return;
+  for (std::size_t i = 0; i < store_.ranges().size(); ++i)
+    gradient_fallback_->note(store_.ranges()[i].parameter, scales_->saturated_share(i));
 }
 
 double ShardedParameters::sum_of_squares() const {

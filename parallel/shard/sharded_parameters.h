@@ -16,6 +16,7 @@
 #include "core/recipe/recipe.h"
 #include "parallel/layout/flat_shards.h"
 #include "parallel/layout/stages.h"
+#include "parallel/shard/gradient_fallback.h"
 #include "parallel/shard/rank_groups.h"
 #include "parallel/shard/sharded_matrices.h"
 #include "parallel/shard/tensor_scales.h"
@@ -32,9 +33,10 @@ struct ShardingOptions {
   OptimizerRecipe optimizer;
   at::ScalarType compute = at::kFloat;  // of modules, whose weights are stored in another type at FP8 levels
   GradientScaling gradient_scaling = GradientScaling::automatic;  // of FP8 gradients
-  // With FP8 gradients: has which products have left FP8, whose weights' gradients are as without it. Outlives the
-  // parameters; null where none can.
+  // With FP8 gradients: have which of them have left FP8, with their products or on their own; null where none can. The
+  // second takes which may follow. Both outlive the parameters.
   const Fp8History* fp8_history = nullptr;
+  GradientFallback* gradient_fallback = nullptr;
 };
 
 // Sums of a store's gradients over tensor ranks: those that gradient_sum() in core/graph/sharding.h requires.
@@ -146,6 +148,7 @@ class ShardedParameters {
   std::vector<OptimizerSegment> owned_segments() const;
   at::Tensor make_gradients() const;
   at::Tensor take_gradients();
+  void adapt_scales();
   void keep_exact_sums(const at::Tensor& gradients);
   void attach(const at::Tensor& whole);
   void round();
@@ -164,6 +167,7 @@ class ShardedParameters {
   bool has_master_;                          // source_ has its own memory, else it is a part of weights_
   std::optional<WideGradients> wide_;        // at FP8 levels
   std::optional<TensorScales> scales_;       // likewise
+  GradientFallback* gradient_fallback_;      // likewise, where gradients may leave FP8
   at::ScalarType compute_ = at::kFloat;      // of modules
   at::ScalarType accumulator_ = at::kFloat;  // of gradients that become FP8
 

@@ -22,8 +22,7 @@ using kernels::Fp8Format;
 // Bounds the fp32 copies of weights and gradients that an update works on, 4 MB each.
 constexpr std::int64_t piece_elements = std::int64_t{1} << 20;
 
-// Auto-scaling (Peng et al., arXiv 2310.18313, section 2.1).
-constexpr double saturated_share = 1e-5;
+// Of auto-scaling (Peng et al., arXiv 2310.18313, section 2.1).
 constexpr float doubling_steps = 1000;
 
 // A payload of 448 is a sum that has saturated: no rank's own gradient becomes 448, because those from 432 on, which
@@ -106,7 +105,8 @@ TensorScales::TensorScales(const ParameterStore& store, const StateGroup& group,
       states_(store.ranges().size(),
               State{StateNumbers(1 + optimizer_states_, 1), first_headroom(scaling, ranks.ranks())}),
       given_(states_.size(), StateNumbers(1 + optimizer_states_, 0)),
-      weight_scales_(states_.size(), 1) {}
+      weight_scales_(states_.size(), 1),
+      saturated_shares_(states_.size(), 0) {}
 
 void TensorScales::set_state(std::size_t index, const State& state) {
   given_[index] = state.scales;
@@ -216,18 +216,21 @@ void TensorScales::adapt(const at::Tensor& sums, FlatInterval place) {
   });
   if (zero_stage_ > 0) ranks_.sum(counts).wait();
   if (parts_.ranks() > 1) parts_.sum(counts);
+  // Each of them has counted the same shards.
+  const double replicas = zero_stage_ > 0 ? ranks_.replicas() : 1;
   const float growth = std::exp2(1 / doubling_steps);
   saturated_ = {};
+  saturated_shares_.assign(states_.size(), 0);
   for (std::size_t i = 0; i < states_.size(); ++i) {
     if (wide_.have(i)) continue;
     const FlatRange& range = store_.ranges()[i];
-    const auto elements = static_cast<double>((range.end - range.begin) * parts_.ranks());
-    const double share = saturated[i] / elements;
-    saturated_.elements += elements;
-    saturated_.saturated += saturated[i];
+    const SaturatedSums of{static_cast<double>((range.end - range.begin) * parts_.ranks()), saturated[i] / replicas};
+    saturated_.elements += of.elements;
+    saturated_.saturated += of.saturated;
+    saturated_shares_[i] = of.saturated / of.elements;
     if (scaling_ != GradientScaling::automatic) continue;
     float& headroom = states_[i].headroom;
-    headroom = share > saturated_share ? headroom / 2 : std::min(1.0F, headroom * growth);
+    headroom = saturated_shares_[i] > most_saturated ? headroom / 2 : std::min(1.0F, headroom * growth);
   }
 }
 

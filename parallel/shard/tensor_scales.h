@@ -70,12 +70,14 @@ class TensorScales {
   // Records how the sums represent `exact`, the same ones in fp32 before any rounding.
   void compare_sums(const at::Tensor& sums, const at::Tensor& exact, FlatInterval place) const;
   // Counts the sums that have saturated. With auto-scaling adapts the headrooms to them: μ is halved where more than
-  // 0.001 % of a tensor's elements have saturated, and otherwise doubles over 1,000 steps (section 2.1 there).
+  // `most_saturated` of a tensor's elements have saturated, and otherwise doubles over 1,000 steps (section 2.1 there).
   // Collective.
   void adapt(const at::Tensor& sums, FlatInterval place);
 
-  // Of the last adapt(), over all ranks that share the tensors; what several of them have counts more than once.
+  // Of the last adapt(), over all ranks that share the tensors; heads that several tensor ranks have count on each.
   const SaturatedSums& saturated() const { return saturated_; }
+  // The same of a tensor, by its index in the store's ranges: the share of its elements, 0 where they are not FP8.
+  double saturated_share(std::size_t index) const { return saturated_shares_[index]; }
 
   // Of the gradients within `part`. What several tensor ranks have counts on the first of them.
   double sum_of_squares(const at::Tensor& gradients, FlatInterval place, FlatInterval part) const;
@@ -121,6 +123,7 @@ class TensorScales {
   std::vector<StateNumbers> given_;  // scales of a checkpoint
   std::vector<float> weight_scales_;
   SaturatedSums saturated_;
+  std::vector<double> saturated_shares_;
   Fp8Statistics* statistics_ = nullptr;
   at::Tensor gradient_scales_;  // fp32, by range; of the current gradients
 };

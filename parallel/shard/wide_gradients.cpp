@@ -10,25 +10,28 @@
 namespace llmtrain {
 
 WideGradients::WideGradients(const Graph& graph, const ParameterStore& store, const Fp8History* history,
-                             const TensorParallel& ranks)
-    : store_(store), history_(history), ranks_(ranks), places_(store.ranges().size()) {
-  if (history == nullptr) return;
+                             const GradientFallback* fallback, const TensorParallel& ranks)
+    : store_(store), history_(history), fallback_(fallback), ranks_(ranks), places_(store.ranges().size()) {
   const bool splits_sequence = ranks.rows() == ActivationRows::split;
   for (const FlatRange& range : store.ranges()) {
     const Parameter& parameter = graph.parameters[range.parameter];
-    products_.push_back(fp8_product_of(graph, range.parameter));
+    if (history != nullptr) products_.push_back(fp8_product_of(graph, range.parameter));
     are_copied_.push_back(gradient_sum(graph.model, parameter, ranks.ranks(), splits_sequence) ==
                           GradientSum::same_heads);
   }
 }
 
+bool WideGradients::has_left(std::size_t range) const {
+  if (history_ != nullptr && history_->has_fallen_back(products_[range])) return true;
+  return fallback_ != nullptr && fallback_->has_left(store_.ranges()[range].parameter);
+}
+
 void WideGradients::take(const at::Tensor& accumulated) {
   drop();
-  if (history_ == nullptr) return;
   std::vector<at::Tensor> own;
   std::int64_t end = 0;
-  for (std::size_t i = 0; i < products_.size(); ++i) {
-    if (!history_->has_fallen_back(products_[i])) continue;
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    if (!has_left(i)) continue;
     const FlatRange& range = store_.ranges()[i];
     own.push_back(accumulated.slice(0, range.begin, range.end));
     places_[i] = end;

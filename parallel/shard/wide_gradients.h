@@ -13,18 +13,20 @@
 #include "core/parameters/parameter_store.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/layout/flat_shards.h"
+#include "parallel/shard/gradient_fallback.h"
 #include "parallel/shard/rank_groups.h"
 
 namespace llmtrain {
 
-// The gradients of a store's matrices whose products have left FP8 (core/model/fp8_history.h), where those of the
-// others become FP8: they stay in the type in which the micro-batches were summed, and data ranks sum them as they are.
-// Each of these ranks has all of them until the update, at every ZeRO stage.
+// The gradients of a store's matrices that have left FP8, with their products (core/model/fp8_history.h) or on their
+// own (gradient_fallback.h), where those of the others become FP8: they stay in the type in which the micro-batches
+// were summed, and data ranks sum them as they are. Each of these ranks has all of them until the update, at every ZeRO
+// stage.
 class WideGradients {
  public:
-  // All outlive this; without a history no product leaves FP8.
+  // All outlive this; `history` and `fallback` are null where none leave so.
   WideGradients(const Graph& graph, const ParameterStore& store, const Fp8History* history,
-                const TensorParallel& ranks);
+                const GradientFallback* fallback, const TensorParallel& ranks);
 
   // Copies those of a step from the accumulated gradients of the whole store. Which they are is decided here, and holds
   // until drop().
@@ -43,13 +45,14 @@ class WideGradients {
   at::Tensor piece(std::size_t range, FlatInterval elements) const;
 
  private:
+  bool has_left(std::size_t range) const;
   at::Tensor of_range(std::size_t range) const;
 
   const ParameterStore& store_;
   const Fp8History* history_;
+  const GradientFallback* fallback_;
   TensorParallel ranks_;
-  // Of the ranges, with a history: by which it names them.
-  std::vector<std::size_t> products_;
+  std::vector<std::size_t> products_;                // of the ranges, with a history: by which it names them
   std::vector<bool> are_copied_;                     // ranges of which other tensor ranks hold the same
   at::Tensor sums_;                                  // one matrix after another; undefined where there are none
   std::vector<std::optional<std::int64_t>> places_;  // of the ranges in it

@@ -58,8 +58,9 @@ void describe_precision(KeyVisitor& keys, PrecisionRecipe& precision) {
     keys.texts({"parameters", "Patterns of names of matrices, with * for any text, as in layers.*.ffn.down.weight."},
                kept.parameters, "a list of patterns");
     keys.integer({"fallback_steps",
-                  "With delayed scales: a layer's products leave FP8 for good after so many steps in a row in which an "
-                  "operand was beyond the range of its scale; 0: never."},
+                  "FP8 is left for good after so many steps in a row: by a layer's products, with delayed scales, in "
+                  "which an operand was beyond the range of its scale; by a matrix's gradients, from O1 on, in which "
+                  "more than 0.001 % of their sums over the data ranks saturated; 0: never."},
                  kept.fallback_steps, {0, most_steps});
   });
 }

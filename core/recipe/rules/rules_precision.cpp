@@ -19,10 +19,12 @@ Verdict check_high_precision(const Recipe& recipe, const Known&) {
 
 Verdict check_fallback(const Recipe& recipe, const Known&) {
   const PrecisionRecipe& precision = recipe.precision;
-  if (precision.high_precision.fallback_steps == 0 || precision.fp8_scaling.method == Fp8ScalingMethod::delayed)
+  if (precision.high_precision.fallback_steps == 0 || precision.fp8_scaling.method == Fp8ScalingMethod::delayed ||
+      stores_fp8(precision.fp8_level))
     return {};
-  return Refusal{"no operand overflows with its current scale, so that no layer would ever leave FP8",
-                 "needs precision.fp8_scaling.method \"delayed\"", "0"};
+  return Refusal{
+      "no operand overflows with its current scale, and no gradients are in FP8, so that nothing would leave it",
+      "needs precision.fp8_scaling.method \"delayed\", or precision.fp8_level \"O1\" or above", "0"};
 }
 
 Verdict check_loss_scale(const Recipe& recipe, const Known&) {
@@ -39,7 +41,9 @@ std::vector<Rule> precision_rules() {
       {"/precision/high_precision",
        {"/precision/high_precision/first_layers", "/precision/high_precision/last_layers", "/model/layers"},
        check_high_precision},
-      {"/precision/high_precision/fallback_steps", {"/precision/fp8_scaling/method"}, check_fallback},
+      {"/precision/high_precision/fallback_steps",
+       {"/precision/fp8_scaling/method", "/precision/fp8_level"},
+       check_fallback},
       {"/precision/loss_scale/initial", {}, check_loss_scale},
   };
 }

@@ -140,6 +140,7 @@ const std::vector<RankCase> late_fp8_layouts{
     {2,
      {"precision.fp8_level=\"O0\"", "precision.fp8_scaling.method=\"delayed\"", "parallel.tensor=2",
       "precision.high_precision.last_layers=1"}},
+    {2, {"precision.fp8_level=\"O2\"", "precision.high_precision.fallback_steps=4", "parallel.zero_stage=1"}},
 };
 
 // Bytes per element of the layers' matrices, by the plan and by what LibTorch reports of their memory.

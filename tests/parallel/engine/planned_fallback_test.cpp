@@ -31,13 +31,19 @@ const std::vector<RankCase> falling_layouts{
      {"precision.fp8_level=\"O3\"", "parallel.tensor=2", "parallel.zero_stage=3", "pipeline.loops=4",
       "pipeline.schedule=\"breadth_first\""}},
     {2, {"precision.fp8_level=\"O3\"", "precision.compute=\"bf16\"", "parallel.pipeline=2", "pipeline.loops=2"}},
+    {2,
+     {"precision.fp8_level=\"O2\"", "precision.fp8_scaling.method=\"current\"", "parallel.zero_stage=3",
+      "pipeline.loops=4"}},
 };
 
-// Lets one of so many products leave FP8, before the first step.
+// Lets one of so many products leave FP8, or of so many matrices' gradients, before the first step.
 std::function<void(Trainer&)> leaving(std::size_t stride) {
   return [stride](Trainer& trainer) {
-    Fp8History& history = *trainer.model().fp8_history();
-    for (std::size_t i = 0; i < history.products().size(); i += stride) history.set_state(i, {{1, 1, 1}, {8, 1}});
+    if (Fp8History* history = trainer.model().fp8_history()) {
+      for (std::size_t i = 0; i < history->products().size(); i += stride) history->set_state(i, {{1, 1, 1}, {8, 1}});
+    } else if (GradientFallback* gradients = trainer.model().gradient_fallback()) {
+      for (std::size_t i = 0; i < gradients->matrices().size(); i += stride) gradients->set_state(i, {8, 1});
+    }
   };
 }
 

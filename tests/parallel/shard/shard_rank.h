@@ -10,11 +10,13 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/graph/fp8_products.h"
 #include "core/parameters/parameter_store.h"
 #include "core/recipe/recipe.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/local/local_world.h"
 #include "parallel/layout/layout.h"
+#include "parallel/shard/gradient_fallback.h"
 #include "parallel/shard/rank_groups.h"
 #include "parallel/shard/sharded_parameters.h"
 
@@ -47,16 +49,19 @@ struct ShardRank {
         group(group_of(layout)),
         graph(layout.graph()),
         store(layout.graph(), group.parameters, groups.shard_place()),
+        fallback(fp8_matrices(layout.graph()), layout.recipe().precision.high_precision.fallback_steps),
         parameters(layout.graph(), store, group,
                    {.optimizer = layout.recipe().training.optimizer,
                     .gradient_scaling = layout.recipe().precision.gradient_scaling,
-                    .fp8_history = history},
+                    .fp8_history = history,
+                    .gradient_fallback = layout.recipe().precision.gradients_may_fall_back() ? &fallback : nullptr},
                    groups) {}
 
   RankGroups groups;
   const StateGroup& group;
   const Graph& graph;
   ParameterStore store;
+  GradientFallback fallback;
   ShardedParameters parameters;
 };
 
