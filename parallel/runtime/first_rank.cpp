@@ -94,8 +94,7 @@ std::string fallback_text(const GradientFallback::Fallback& left, const LocalMod
   const PrecisionRecipe& precision = model.recipe().precision;
   return fmt::format(
       "{}: more than {:g} % of the sums of its FP8 gradients saturated in {} steps in a row, in this one {:.3g} %; "
-      "from "
-      "here on its gradients are in {}",
+      "from here on its gradients are in {}",
       model.graph().parameters[left.matrix].name, 100 * most_saturated, precision.high_precision.fallback_steps,
       100 * left.share, element_name(element_type(precision.gradients)));
 }
