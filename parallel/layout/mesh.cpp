@@ -111,8 +111,8 @@ std::int64_t expert_node_ranks(const Mesh& mesh) {
 }
 
 ExpertPlace expert_place(const Mesh& mesh, std::int64_t rank) {
-  const std::int64_t of_stage = rank % mesh.stage_ranks();
-  return {of_stage / mesh.expert_tensor % mesh.expert, of_stage % mesh.expert_tensor};
+  // Stages have whole groups of ranks with all experts.
+  return {rank / mesh.expert_tensor % mesh.expert, rank % mesh.expert_tensor};
 }
 
 bool can_relay_rows(const Mesh& mesh) {

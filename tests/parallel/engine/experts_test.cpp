@@ -126,7 +126,7 @@ TEST_CASE("a model with experts resumes bitwise, and on other ranks to rounding"
                                        {2, model + Overrides{zero(2)}},
                                        {4, model + Overrides{tensor(4), sliced(2)}},
                                        {4, model + Overrides{experts(2), sliced(2), zero(3), "pipeline.loops=3"}},
-                                       {8, model + Overrides{tensor(2), context(2), experts(2), zero(3)}}};
+                                       {8, model + Overrides{tensor(2), context(2), sliced(1), experts(4), zero(3)}}};
     for (const RankCase& other : others) {
       const std::vector<double> losses = resume(setting, other, checkpoint, 2);
       for (std::size_t i = 0; i < rest.size(); ++i) CHECK(losses[i] == Approx(rest[i]).epsilon(1e-5));
@@ -155,7 +155,7 @@ TEST_CASE("a hierarchical exchange gives the bits of a linear one", "[ranks]") {
   for (const auto& [nodes, layout] : {std::pair{two_nodes(2), Overrides{experts(4), zero(1)}},
                                       {two_nodes(4), Overrides{experts(8), parts(2)}},
                                       {two_nodes(4), Overrides{experts(4), tensor(2), "memory.recompute=\"full\""}},
-                                      {two_nodes(4), Overrides{experts(2), tensor(2), context(2)}}}) {
+                                      {two_nodes(4), Overrides{experts(8), sliced(1), tensor(2), context(2)}}}) {
     const int ranks = nodes == two_nodes(2) ? 4 : 8;
     INFO(in_words(ranks, layout + nodes));
     const Overrides skewed = dropping + layout + Overrides{"batch.global=8"};

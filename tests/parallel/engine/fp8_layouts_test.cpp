@@ -80,7 +80,7 @@ TEST_CASE("FP8 products of experts learn the same on any ranks", "[ranks]") {
   check_layouts(fp8,
                 {{2, {"parallel.tensor=2"}},
                  {4, {"parallel.tensor=2", "parallel.expert=2", "memory.recompute=\"full\""}},
-                 {4, {"parallel.tensor=2", "parallel.expert_tensor=1", "parallel.context=2"}}},
+                 {4, {"parallel.tensor=2", "parallel.expert_tensor=1", "parallel.expert=4", "parallel.context=2"}}},
                 experts, {1e-6, 1e-4, 2e-3});
 }
 

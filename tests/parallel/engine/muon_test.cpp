@@ -53,6 +53,7 @@ TEST_CASE("what Muon learns does not depend on the layout", "[ranks]") {
                 {{2, {"parallel.expert=2"}},
                  {4, {"parallel.expert=2", zero(3), "pipeline.loops=2"}},
                  {4, {"parallel.tensor=4", "parallel.expert_tensor=2", zero(1)}},
+                 {8, {"parallel.tensor=4", "parallel.expert_tensor=2", "parallel.expert=2", zero(1)}},
                  {8, {"parallel.tensor=2", "parallel.expert=2", "parallel.expert_tensor=4"}},
                  {4, {"parallel.tensor=2", "parallel.expert=2", zero(2), "pipeline.loops=2"}}});
 }
