@@ -48,6 +48,10 @@ decltype(auto) with_cast_element_of(const at::Tensor& x, Body body) {
   return with_element_of(x, body);
 }
 
+Fp8Format format_of(const at::Tensor& payload) {
+  return payload.scalar_type() == at::kFloat8_e4m3fn ? Fp8Format::e4m3 : Fp8Format::e5m2;
+}
+
 template <class Element>
 vector::Fp8Kernels<Element> fp8_loops() {
   return vector::at_level([]<int level> { return vector::fp8_kernels_for<level, Element>(); });
@@ -176,13 +180,25 @@ at::Tensor widen_fp8(const at::Tensor& payload, const at::Tensor& scale, at::Sca
   return x;
 }
 
+std::int64_t count_saturated(const at::Tensor& payload) {
+  const Fp8Format format = format_of(payload);
+  if (!payload.device().is_cpu() || !payload.is_contiguous())
+    return payload.to(at::kFloat).abs().eq(largest_of(format)).sum().item<std::int64_t>();
+  std::atomic<std::int64_t> all = 0;
+  const auto* bytes = static_cast<const std::uint8_t*>(payload.const_data_ptr());
+  const auto kernel = casts_of<float>(format).count_largest;
+  at::parallel_for(0, payload.numel(), casts_per_thread,
+                   [&](std::int64_t begin, std::int64_t end) { all += kernel(bytes + begin, end - begin); });
+  return all;
+}
+
 void widen_fp8_into(const at::Tensor& payload, const at::Tensor& scale, const at::Tensor& x) {
   // The scale is a power of two: its reciprocal and the products with it are exact.
   if (!is_cast_array(x) || !payload.is_contiguous()) {
     x.copy_(payload.to(at::kFloat).div(scale));
     return;
   }
-  const Fp8Format format = payload.scalar_type() == at::kFloat8_e4m3fn ? Fp8Format::e4m3 : Fp8Format::e5m2;
+  const Fp8Format format = format_of(payload);
   with_cast_element_of(x, [&]<class Element> {
     const auto* bytes = static_cast<const std::uint8_t*>(payload.const_data_ptr());
     const auto* scales = scale.const_data_ptr<float>();

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cmath>
+#include <cstdint>
 
 namespace llmtrain::kernels {
 
@@ -43,6 +44,9 @@ void widen_fp8_into(const at::Tensor& payload, const at::Tensor& scale, const at
 at::Tensor round_to_fp8(const at::Tensor& x, const at::Tensor& scale, Fp8Format format);
 // The same in place.
 void round_to_fp8_(const at::Tensor& x, const at::Tensor& scale, Fp8Format format);
+
+// How many elements are of the format's largest magnitude, to which casts saturate.
+std::int64_t count_saturated(const at::Tensor& payload);
 
 // Where the scale does not follow from x, a cast also finds x's largest magnitude, on the CPU in the same pass.
 struct MeasuredFp8 {

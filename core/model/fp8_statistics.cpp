@@ -60,10 +60,9 @@ void Fp8Statistics::add(Fp8Tensors kind, const at::Tensor& x, const at::Tensor& 
 void Fp8Statistics::add_cast(Fp8Tensors kind, const at::Tensor& x, const at::Tensor& payload, const at::Tensor& scale) {
   for (std::int64_t begin = 0; begin < x.numel(); begin += piece_elements) {
     const std::int64_t end = std::min(begin + piece_elements, x.numel());
-    const at::Tensor cast = payload.slice(0, begin, end).to(at::kFloat);
-    Fp8Representation of = represent(x.slice(0, begin, end), cast.to(at::kDouble).div_(scale.item<double>()), scale);
-    const bool is_e4m3 = payload.scalar_type() == kernels::fp8_type(Fp8Format::e4m3);
-    of.saturated = count(cast.abs().eq(kernels::largest_of(is_e4m3 ? Fp8Format::e4m3 : Fp8Format::e5m2)));
+    const at::Tensor cast = payload.slice(0, begin, end);
+    Fp8Representation of = represent(x.slice(0, begin, end), kernels::widen_fp8(cast, scale, at::kDouble), scale);
+    of.saturated = static_cast<double>(kernels::count_saturated(cast));
     llmtrain::add(kinds_[static_cast<std::size_t>(kind)], of);
   }
 }

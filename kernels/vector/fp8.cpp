@@ -19,6 +19,9 @@ inline void store_exact(Half& place, float x) { place.bits = Float16::narrow(x);
 inline std::uint32_t magnitude_bits(float x) { return as_bits(x) & 0x7fffffffu; }
 inline std::uint32_t larger(std::uint32_t a, std::uint32_t b) { return a < b ? b : a; }
 
+// Bytes of the widest vectors.
+constexpr int lanes = 64;
+
 template <class Element>
 std::uint32_t largest(const Element* x, std::int64_t n) {
   std::uint32_t bits = 0;
@@ -55,9 +58,28 @@ std::uint32_t round(const Element* x, float scale, float inverse_scale, Element*
   return bits;
 }
 
+template <class Format>
+std::int64_t count_largest(const std::uint8_t* payload, std::int64_t n) {
+  constexpr std::uint8_t sign = 0x80;
+  const auto largest = static_cast<std::uint8_t>(Format::narrow_saturating(__builtin_inff()) | sign);
+  std::int64_t all = 0;
+  // Bytes count as many as a vector holds at once, and as few as one of them can.
+  for (std::int64_t begin = 0; begin < n; begin += 255 * lanes) {
+    const std::int64_t end = n < begin + 255 * lanes ? n : begin + 255 * lanes;
+    std::uint8_t counts[lanes] = {};
+    std::int64_t i = begin;
+    for (; i + lanes <= end; i += lanes)
+      for (int lane = 0; lane < lanes; ++lane)
+        counts[lane] = static_cast<std::uint8_t>(counts[lane] + ((payload[i + lane] | sign) == largest ? 1 : 0));
+    for (; i < end; ++i) all += (payload[i] | sign) == largest ? 1 : 0;
+    for (const std::uint8_t count : counts) all += count;
+  }
+  return all;
+}
+
 template <class Format, class Element>
 constexpr Fp8Casts<Element> casts_of() {
-  return {cast<Format, Element>, widen<Format, Element>, round<Format, Element>};
+  return {cast<Format, Element>, widen<Format, Element>, round<Format, Element>, count_largest<Format>};
 }
 
 template <class Element>

@@ -21,6 +21,8 @@ struct Fp8Casts {
   void (*widen)(const std::uint8_t* payload, float inverse_scale, Element* x, std::int64_t n);
   // rounded = x cast and widened again; may be x.
   std::uint32_t (*round)(const Element* x, float scale, float inverse_scale, Element* rounded, std::int64_t n);
+  // How many payloads are the format's largest number or its negative.
+  std::int64_t (*count_largest)(const std::uint8_t* payload, std::int64_t n);
 };
 
 template <class Element>

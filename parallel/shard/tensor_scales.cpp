@@ -28,7 +28,6 @@ constexpr float doubling_steps = 1000;
 // A payload of 448 is a sum that has saturated: no rank's own gradient becomes 448, because those from 432 on, which
 // would be rounded to it, get the next smaller scale.
 constexpr float largest_own_payload = 448.0F / 432 * 1.0001F;
-constexpr std::uint8_t magnitude_bits = 0x7f, saturated_bits = 0x7e;
 
 float first_headroom(GradientScaling scaling, int ranks) {
   switch (scaling) {
@@ -210,9 +209,7 @@ void TensorScales::adapt(const at::Tensor& sums, FlatInterval place) {
   const at::Tensor counts = at::zeros({static_cast<std::int64_t>(states_.size())}, at::kFloat);
   auto* saturated = counts.mutable_data_ptr<float>();
   for_pieces(place, [&](std::size_t i, FlatInterval piece) {
-    const auto* bits = static_cast<const std::uint8_t*>(piece_of(sums, piece, place).const_data_ptr());
-    saturated[i] += static_cast<float>(std::count_if(
-        bits, bits + piece.count(), [](std::uint8_t bit) { return (bit & magnitude_bits) == saturated_bits; }));
+    saturated[i] += static_cast<float>(kernels::count_saturated(piece_of(sums, piece, place)));
   });
   if (zero_stage_ > 0) ranks_.sum(counts).wait();
   if (parts_.ranks() > 1) parts_.sum(counts);

@@ -191,6 +191,25 @@ TEST_CASE("casts do not depend on the number of threads") {
   CHECK(at::equal(with_threads(1, round), with_threads(3, round)));
 }
 
+// As many as a lane of a vector can count, and one more; parts of a vector, and nothing.
+TEST_CASE("saturated payloads are counted, whatever their number") {
+  const auto format = GENERATE(Fp8Format::e4m3, Fp8Format::e5m2);
+  const auto count_of = [&](const at::Tensor& bytes) { return count_saturated(bytes.view(fp8_type(format))); };
+  const at::Tensor largest = cast_to_fp8(at::tensor({HUGE_VALF, -HUGE_VALF}), one_number(1), format).view(at::kByte);
+  for (const std::int64_t n : {0, 1, 63, 64, 255 * 64, 256 * 64, 70001})
+    for (const std::int64_t sign : {0, 1}) CHECK(count_of(largest[sign].expand({n}).contiguous()) == n);
+  const at::Tensor codes = at::arange(70001, at::kInt).to(at::kByte);
+  const at::Tensor magnitudes = codes.view(fp8_type(format)).to(at::kFloat).abs();
+  CHECK(count_of(codes) == magnitudes.eq(largest_number(format)).sum().item<std::int64_t>());
+  const auto count = [&] { return count_of(codes); };
+  CHECK(with_threads(1, count) == with_threads(3, count));
+  at_every_level([&]<int level> {
+    const auto kernels = vector::fp8_kernels_for<level, float>();
+    const auto kernel = format == Fp8Format::e4m3 ? kernels.e4m3.count_largest : kernels.e5m2.count_largest;
+    CHECK(kernel(codes.const_data_ptr<std::uint8_t>(), codes.numel()) == count_of(codes));
+  });
+}
+
 // E4M3 has 3 bits behind the point: errors are uniform within half a unit, whose power is 2^-6 ÷ 12 of the mantissa's
 // square on average (8·log 2 … of a uniform exponent), about 31.5 dB; E5M2 has one bit less, 6 dB.
 TEST_CASE("the noise of a cast is that of the format") {
