@@ -36,6 +36,10 @@ class Fp8ParityTest(unittest.TestCase):
         strict = self.compare("--steps", "50", "--tolerance", "0")
         self.assertEqual(strict.returncode, 1, strict.stdout)
         self.assertEqual(strict.stdout.splitlines()[:-1], done.stdout.splitlines()[:-1])
+        table = self.compare("--steps", "50", "--markdown").stdout.splitlines()[-7:]
+        self.assertEqual([line.split(" | ")[1] for line in table[2:]], ["bf16", "O0", "O1", "O2", "O3"])
+        for row, line in zip(rows, table[2:]):
+            self.assertIn(f" {row[3]} ", line)
         # Of these only delayed scales are not there yet.
         both = self.compare("--steps", "50", "--levels", "O1", "--scaling", "current", "delayed")
         self.assertEqual(both.returncode, 0, both.stdout)
