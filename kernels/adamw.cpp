@@ -105,26 +105,40 @@ void check_payload(const char* name, const at::Tensor& x, at::ScalarType type, s
                 std::string("adamw: scaled ") + name + " must be contiguous on the CPU, in " + c10::toString(type));
 }
 
-template <class Gradient>
-vector::ScaledAdamwArrays<Gradient> arrays_of(const ScaledAdamwState& state) {
+template <class Type>
+constexpr at::ScalarType payload_type() {
+  if (std::is_same_v<Type, float>) return at::kFloat;
+  return std::is_same_v<Type, std::uint16_t> ? at::kHalf : at::kFloat8_e4m3fn;
+}
+
+// Of a payload of n elements, which `name` calls.
+template <class Type>
+Type* elements_of(const char* name, const ScaledAdamwState::Array& array, std::int64_t n) {
+  check_payload(name, array.payload, payload_type<Type>(), n);
+  return static_cast<Type*>(array.payload.data_ptr());
+}
+
+template <class Gradient, class Moments>
+vector::ScaledAdamwArrays<Gradient, Moments> arrays_of(const ScaledAdamwState& state) {
   const std::int64_t n = state.weights.payload.numel();
-  check_payload("weights", state.weights.payload, at::kHalf, n);
-  check_payload("m", state.m.payload, at::kFloat8_e4m3fn, n);
-  check_payload("v", state.v.payload, at::kHalf, n);
-  check_payload("gradients", state.gradients.payload, std::is_same_v<Gradient, float> ? at::kFloat : at::kFloat8_e4m3fn,
-                n);
-  return {.weights = static_cast<std::uint16_t*>(state.weights.payload.data_ptr()),
-          .m = static_cast<std::uint8_t*>(state.m.payload.data_ptr()),
-          .v = static_cast<std::uint16_t*>(state.v.payload.data_ptr()),
-          .gradients = static_cast<const Gradient*>(state.gradients.payload.const_data_ptr())};
+  return {.weights = elements_of<std::uint16_t>("weights", state.weights, n),
+          .m = elements_of<typename Moments::First>("m", state.m, n),
+          .v = elements_of<typename Moments::Second>("v", state.v, n),
+          .gradients = elements_of<Gradient>("gradients", state.gradients, n)};
 }
 
 // Calls body(arrays, loops) for the gradients' type.
+template <class Moments, class Body>
+void with_gradients_of(const ScaledAdamwState& state, const vector::ScaledAdamwKernelsOf<Moments>& loops, Body body) {
+  if (state.gradients.payload.scalar_type() == at::kFloat) return body(arrays_of<float, Moments>(state), loops.fp32);
+  body(arrays_of<std::uint8_t, Moments>(state), loops.e4m3);
+}
+
+// And for the moments'.
 template <class Body>
 void with_arrays_of(const ScaledAdamwState& state, Body body) {
-  if (state.gradients.payload.scalar_type() == at::kFloat)
-    return body(arrays_of<float>(state), adamw_loops().scaled_fp32);
-  body(arrays_of<std::uint8_t>(state), adamw_loops().scaled_e4m3);
+  if (state.m.payload.scalar_type() == at::kFloat) return with_gradients_of(state, adamw_loops().fp32_moments, body);
+  with_gradients_of(state, adamw_loops().small_moments, body);
 }
 
 vector::ScaledAdamwConstants constants_of(const ScaledAdamwState& state, const AdamwStep& step) {

@@ -42,8 +42,8 @@ struct OptimizerState {
 // A number of the weights, and after it one of each of the optimizer's states, in the order of states().
 using StateNumbers = std::vector<float>;
 
-// An update of elements of one tensor whose weights, gradients and states are in small types: value = payload / scale,
-// with powers of two as scales.
+// An update of elements of one tensor whose weights and gradients are in small types, and the states or not: value =
+// payload / scale, with powers of two as scales, which are 1 of states in fp32.
 struct ScaledUpdate {
   OptimizerUpdate of;        // with payloads as weights (fp16) and gradients (E4M3, or fp32), and no compute weights
   StateNumbers scales;       // in which weights and states are stored
@@ -60,8 +60,8 @@ class Optimizer {
 
   virtual void update(const OptimizerUpdate& update) = 0;
   // Small types take two passes: the first gives the largest magnitudes of what the update would leave, and the second
-  // stores that with the scales `next`, which the caller has chosen by them and keeps. For an optimizer whose memory is
-  // in small types.
+  // stores that with the scales `next`, which the caller has chosen by them and keeps. Where only the weights are
+  // small, the second does if the scale has room for the step.
   virtual StateNumbers largest_after(const ScaledUpdate& update) const = 0;
   virtual void update(const ScaledUpdate& update, const StateNumbers& next) = 0;
   virtual std::vector<OptimizerState> states() const = 0;

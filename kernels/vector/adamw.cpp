@@ -51,36 +51,42 @@ void adamw(const AdamwArrays<Gradient>& arrays, const AdamwConstants& constants,
   }
 }
 
-inline float widened(std::uint8_t gradient) { return Float8E4M3::widen(gradient); }
-inline float widened(float gradient) { return gradient; }
+inline float widened(std::uint8_t payload) { return Float8E4M3::widen(payload); }
+inline float widened(std::uint16_t payload) { return Float16::widen(payload); }
+inline float widened(float value) { return value; }
 
-template <class Gradient>
-Element scaled_step(std::uint16_t weight, std::uint8_t m, std::uint16_t v, Gradient gradient,
+template <class Gradient, class Moments>
+Element scaled_step(std::uint16_t weight, typename Moments::First m, typename Moments::Second v, Gradient gradient,
                     const ScaledAdamwConstants& c) {
-  const Element before{Float16::widen(weight) * c.weights, Float8E4M3::widen(m) * c.m, Float16::widen(v) * c.v};
+  const Element before{widened(weight) * c.weights, widened(m) * c.m, widened(v) * c.v};
   return stepped(before, widened(gradient) * c.gradients, c.step);
 }
 
+inline void store_first(std::uint8_t& place, float m) { place = Float8E4M3::narrow_saturating(m); }
+inline void store_first(float& place, float m) { place = m; }
+
 // Rounded to nearest, but to the least number instead of 0: a first moment over a second one that has been rounded away
 // would be divided by eps alone.
-inline std::uint16_t positive_fp16(float v) {
+inline void store_second(std::uint16_t& place, float v) {
   const std::uint16_t rounded = Float16::narrow(v), least = v > 0 ? 1 : 0;
-  return rounded < least ? least : rounded;
+  place = rounded < least ? least : rounded;
 }
+inline void store_second(float& place, float v) { place = v; }
 
 inline std::uint32_t larger(std::uint32_t bits, float value) {
   const std::uint32_t magnitude = as_bits(value) & 0x7fffffffu;
   return bits < magnitude ? magnitude : bits;
 }
 
-template <class Gradient>
-OfAdamwStates<std::uint32_t> scaled_largest(const ScaledAdamwArrays<Gradient>& arrays,
+template <class Gradient, class Moments>
+OfAdamwStates<std::uint32_t> scaled_largest(const ScaledAdamwArrays<Gradient, Moments>& arrays,
                                             const ScaledAdamwConstants& constants, std::int64_t begin,
                                             std::int64_t end) {
   const ScaledAdamwConstants c = constants;
   std::uint32_t weights = 0, m = 0, v = 0;
   for (std::int64_t i = begin; i < end; ++i) {
-    const Element after = scaled_step(arrays.weights[i], arrays.m[i], arrays.v[i], arrays.gradients[i], c);
+    const Element after =
+        scaled_step<Gradient, Moments>(arrays.weights[i], arrays.m[i], arrays.v[i], arrays.gradients[i], c);
     weights = larger(weights, after.weight);
     m = larger(m, after.m);
     v = larger(v, after.v);
@@ -88,31 +94,34 @@ OfAdamwStates<std::uint32_t> scaled_largest(const ScaledAdamwArrays<Gradient>& a
   return {weights, m, v};
 }
 
-template <class Gradient>
-void scaled(const ScaledAdamwArrays<Gradient>& arrays, const ScaledAdamwConstants& constants,
+template <class Gradient, class Moments>
+void scaled(const ScaledAdamwArrays<Gradient, Moments>& arrays, const ScaledAdamwConstants& constants,
             const OfAdamwStates<float>& next, std::int64_t begin, std::int64_t end) {
   std::uint16_t* __restrict weights = arrays.weights;
-  std::uint8_t* __restrict m = arrays.m;
-  std::uint16_t* __restrict v = arrays.v;
+  auto* __restrict m = arrays.m;
+  auto* __restrict v = arrays.v;
   const Gradient* __restrict gradients = arrays.gradients;
   const ScaledAdamwConstants c = constants;
   const OfAdamwStates<float> scales = next;
   for (std::int64_t i = begin; i < end; ++i) {
-    const Element after = scaled_step(weights[i], m[i], v[i], gradients[i], c);
+    const Element after = scaled_step<Gradient, Moments>(weights[i], m[i], v[i], gradients[i], c);
     weights[i] = Float16::narrow(after.weight * scales.weights);
-    m[i] = Float8E4M3::narrow_saturating(after.m * scales.m);
-    v[i] = positive_fp16(after.v * scales.v);
+    store_first(m[i], after.m * scales.m);
+    store_second(v[i], after.v * scales.v);
   }
+}
+
+template <class Moments>
+constexpr ScaledAdamwKernelsOf<Moments> scaled_kernels() {
+  return {{scaled_largest<std::uint8_t, Moments>, scaled<std::uint8_t, Moments>},
+          {scaled_largest<float, Moments>, scaled<float, Moments>}};
 }
 
 }  // namespace
 
 template <>
 AdamwKernels adamw_kernels_for<LLMTRAIN_VECTOR_LEVEL>() {
-  return {adamw<float>,
-          adamw<std::uint16_t>,
-          {scaled_largest<std::uint8_t>, scaled<std::uint8_t>},
-          {scaled_largest<float>, scaled<float>}};
+  return {adamw<float>, adamw<std::uint16_t>, scaled_kernels<SmallMoments>(), scaled_kernels<Fp32Moments>()};
 }
 
 }  // namespace llmtrain::kernels::vector

@@ -25,12 +25,22 @@ struct AdamwArrays {
   std::uint16_t* compute_weights;  // bf16; null when not wanted
 };
 
+// The types of moments beside weights in small types.
+struct SmallMoments {
+  using First = std::uint8_t;    // E4M3
+  using Second = std::uint16_t;  // fp16
+};
+struct Fp32Moments {
+  using First = float;
+  using Second = float;
+};
+
 // States in small types: value = payload · the reciprocal of its scale, a power of two.
-template <class Gradient>
+template <class Gradient, class Moments>
 struct ScaledAdamwArrays {
   std::uint16_t* weights;  // fp16
-  std::uint8_t* m;         // E4M3
-  std::uint16_t* v;        // fp16
+  typename Moments::First* m;
+  typename Moments::Second* v;
   const Gradient* gradients;
 };
 
@@ -46,14 +56,21 @@ struct OfAdamwStates {
 };
 
 // Gradient is std::uint8_t (E4M3) or float.
-template <class Gradient>
+template <class Gradient, class Moments>
 struct ScaledAdamwKernels {
+  using Arrays = ScaledAdamwArrays<Gradient, Moments>;
   // The largest magnitudes that the step would leave.
-  OfAdamwStates<std::uint32_t> (*largest)(const ScaledAdamwArrays<Gradient>& arrays,
-                                          const ScaledAdamwConstants& constants, std::int64_t begin, std::int64_t end);
+  OfAdamwStates<std::uint32_t> (*largest)(const Arrays& arrays, const ScaledAdamwConstants& constants,
+                                          std::int64_t begin, std::int64_t end);
   // The step; stores with the scales `next`.
-  void (*step)(const ScaledAdamwArrays<Gradient>& arrays, const ScaledAdamwConstants& constants,
-               const OfAdamwStates<float>& next, std::int64_t begin, std::int64_t end);
+  void (*step)(const Arrays& arrays, const ScaledAdamwConstants& constants, const OfAdamwStates<float>& next,
+               std::int64_t begin, std::int64_t end);
+};
+
+template <class Moments>
+struct ScaledAdamwKernelsOf {
+  ScaledAdamwKernels<std::uint8_t, Moments> e4m3;  // by the gradients' type
+  ScaledAdamwKernels<float, Moments> fp32;
 };
 
 // Updates elements [begin, end).
@@ -61,8 +78,8 @@ struct AdamwKernels {
   void (*fp32)(const AdamwArrays<float>& arrays, const AdamwConstants& constants, std::int64_t begin, std::int64_t end);
   void (*bf16)(const AdamwArrays<std::uint16_t>& arrays, const AdamwConstants& constants, std::int64_t begin,
                std::int64_t end);
-  ScaledAdamwKernels<std::uint8_t> scaled_e4m3;
-  ScaledAdamwKernels<float> scaled_fp32;
+  ScaledAdamwKernelsOf<SmallMoments> small_moments;
+  ScaledAdamwKernelsOf<Fp32Moments> fp32_moments;
 };
 
 template <int level>

@@ -249,23 +249,37 @@ at::Tensor TensorScales::widened_gradients(const at::Tensor& gradients, FlatInte
 void TensorScales::update(Optimizer& optimizer, const OptimizerUpdate& update, const Held& of,
                           const at::Tensor& gradients, FlatInterval place) {
   if (optimizer_states_ > 0) return update_scaled(optimizer, update, of, gradients, place);
-  update_widened(optimizer, update, of, gradients, place);
+  update_weights(optimizer, update, of, gradients, place);
 }
 
-void TensorScales::update_widened(Optimizer& optimizer, OptimizerUpdate update, const Held& of,
+ScaledUpdate TensorScales::update_of(const OptimizerUpdate& update, const Held& of, const at::Tensor& gradients,
+                                     FlatInterval place, std::size_t i, FlatInterval piece) const {
+  const bool is_wide = wide_.have(i);
+  ScaledUpdate scaled{update, states_[i].scales, is_wide ? 1 : gradient_scale(i).item<float>()};
+  scaled.of.weights = piece_of(of.weights, piece, of.held);
+  scaled.of.gradients = is_wide ? wide_.piece(i, piece) : piece_of(gradients, piece, place);
+  scaled.of.begin = piece.begin - place.begin;
+  return scaled;
+}
+
+void TensorScales::update_weights(Optimizer& optimizer, const OptimizerUpdate& update, const Held& of,
                                   const at::Tensor& gradients, FlatInterval place) {
   at::Tensor maxima = largest(of.weights, of.held);
   for (std::size_t i = 0; i < states_.size(); ++i) maxima.mutable_data_ptr<float>()[i] /= weight_scales_[i];
   agree(maxima, zero_stage_ == 3);
-  StateNumbers next;
+  const std::size_t numbers = 1 + optimizer.states().size();
+  // With those of the states in fp32.
+  const auto with_ones = [&](float scale) {
+    StateNumbers all(numbers, 1);
+    all[0] = scale;
+    return all;
+  };
+  std::vector<float> next;
   for (std::size_t i = 0; i < states_.size(); ++i) next.push_back(weight_scale(maxima.const_data_ptr<float>()[i]));
   for_pieces(place, [&](std::size_t i, FlatInterval piece) {
-    const at::Tensor payload = piece_of(of.weights, piece, of.held);
-    update.weights = payload.to(at::kFloat).div_(weight_scales_[i]);
-    update.gradients = widened_gradients(gradients, place, i, piece);
-    update.begin = piece.begin - place.begin;
-    optimizer.update(update);
-    payload.copy_(update.weights.mul_(next[i]));
+    ScaledUpdate scaled = update_of(update, of, gradients, place, i, piece);
+    scaled.scales = with_ones(weight_scales_[i]);
+    optimizer.update(scaled, with_ones(next[i]));
   });
   for (std::size_t i = 0; i < states_.size(); ++i) states_[i].scales[0] = weight_scales_[i] = next[i];
 }
@@ -273,12 +287,7 @@ void TensorScales::update_widened(Optimizer& optimizer, OptimizerUpdate update, 
 void TensorScales::update_scaled(Optimizer& optimizer, const OptimizerUpdate& update, const Held& of,
                                  const at::Tensor& gradients, FlatInterval place) {
   const auto of_piece = [&](std::size_t i, FlatInterval piece) {
-    const bool is_wide = wide_.have(i);
-    ScaledUpdate scaled{update, states_[i].scales, is_wide ? 1 : gradient_scale(i).item<float>()};
-    scaled.of.weights = piece_of(of.weights, piece, of.held);
-    scaled.of.gradients = is_wide ? wide_.piece(i, piece) : piece_of(gradients, piece, place);
-    scaled.of.begin = piece.begin - place.begin;
-    return scaled;
+    return update_of(update, of, gradients, place, i, piece);
   };
   const std::size_t numbers = 1 + optimizer_states_;
   const at::Tensor maxima = at::zeros({static_cast<std::int64_t>(states_.size() * numbers)}, at::kFloat);

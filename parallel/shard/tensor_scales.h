@@ -100,8 +100,11 @@ class TensorScales {
   void agree(const at::Tensor& maxima, bool are_sharded) const;
   // Takes the scale of the weights of range i; `largest`: their largest magnitude before they are rounded with it.
   void set_weight_scale(std::size_t i, float scale, float largest);
-  // Widens the weights and gradients of one piece at a time for an optimizer that keeps its states in fp32.
-  void update_widened(Optimizer& optimizer, OptimizerUpdate update, const Held& of, const at::Tensor& gradients,
+  // What the optimizer updates of a piece of range i.
+  ScaledUpdate update_of(const OptimizerUpdate& update, const Held& of, const at::Tensor& gradients, FlatInterval place,
+                         std::size_t i, FlatInterval piece) const;
+  // Takes one pass of an optimizer that keeps its states in fp32: weights get the scale of their magnitudes before it.
+  void update_weights(Optimizer& optimizer, const OptimizerUpdate& update, const Held& of, const at::Tensor& gradients,
                       FlatInterval place);
   // Takes the optimizer's two passes over states in small types.
   void update_scaled(Optimizer& optimizer, const OptimizerUpdate& update, const Held& of, const at::Tensor& gradients,

@@ -79,6 +79,23 @@ TEST_CASE("scaled states take the fp32 step and are rounded as LibTorch casts") 
   CHECK(same_bits(after.v.payload, v.clamp_min(0x1p-24).mul(v.gt(0)).to(at::kHalf)));
 }
 
+// As a step of fp32 weights between casts of these alone.
+TEST_CASE("fp16 weights take the fp32 step beside fp32 moments") {
+  const std::int64_t n = GENERATE(1, 31, 40001);
+  const bool has_wide_gradients = GENERATE(false, true);
+  ScaledAdamwState state = random_state(n);
+  state.m = {widened(state.m), 1};
+  state.v = {widened(state.v), 1};
+  if (has_wide_gradients) state.gradients = {widened(state.gradients) * 1.01, 1};
+  AdamwState wide{widened(state.weights), state.m.payload.clone(), state.v.payload.clone()};
+  adamw_(wide, widened(state.gradients), step(), {});
+  CHECK(scaled_adamw_largest(state, step()).v == largest_of(wide.v));
+  scaled_adamw_(state, step(), {0x1p11F, 1, 1});
+  CHECK(same_bits(state.weights.payload, (wide.weights * 0x1p11F).to(at::kHalf)));
+  CHECK(at::equal(state.m.payload, wide.m));
+  CHECK(at::equal(state.v.payload, wide.v));
+}
+
 TEST_CASE("a second moment stays above 0 while there is one, and 0 without") {
   ScaledAdamwState state = random_state(3);
   for (auto* array : {&state.m, &state.gradients}) array->payload.zero_();
@@ -122,11 +139,11 @@ TEST_CASE("every instruction-set level takes the same scaled step, on any number
   const at::Tensor m = start.m.payload.to(at::kDouble) * 0.9 + start.gradients.payload.to(at::kDouble) * 0.05;
   at_every_level([&]<int level> {
     const ScaledAdamwState state = copy_of(start);
-    const vector::ScaledAdamwArrays<std::uint8_t> arrays{
+    const vector::ScaledAdamwArrays<std::uint8_t, vector::SmallMoments> arrays{
         static_cast<std::uint16_t*>(state.weights.payload.data_ptr()),
         static_cast<std::uint8_t*>(state.m.payload.data_ptr()), static_cast<std::uint16_t*>(state.v.payload.data_ptr()),
         static_cast<const std::uint8_t*>(state.gradients.payload.data_ptr())};
-    const auto loops = vector::adamw_kernels_for<level>().scaled_e4m3;
+    const auto loops = vector::adamw_kernels_for<level>().small_moments.e4m3;
     const auto largest = loops.largest(arrays, constants, 0, n);
     CHECK(__builtin_bit_cast(float, largest.m) == Approx(largest_of(m)).epsilon(1e-6));
     loops.step(arrays, constants, {1, 1, 1}, 0, n);
