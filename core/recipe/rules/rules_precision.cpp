@@ -17,14 +17,13 @@ Verdict check_high_precision(const Recipe& recipe, const Known&) {
                  "must leave a layer to FP8; without any, set precision.fp8_level to \"off\""};
 }
 
+// Without FP8 the key says nothing, as others of high_precision: plans compare a recipe with itself without FP8.
 Verdict check_fallback(const Recipe& recipe, const Known&) {
   const PrecisionRecipe& precision = recipe.precision;
-  if (precision.high_precision.fallback_steps == 0 || precision.fp8_scaling.method == Fp8ScalingMethod::delayed ||
-      stores_fp8(precision.fp8_level))
+  if (precision.high_precision.fallback_steps == 0 || precision.fp8_level != Fp8Level::o0 || precision.delays_scales())
     return {};
-  return Refusal{
-      "no operand overflows with its current scale, and no gradients are in FP8, so that nothing would leave it",
-      "needs precision.fp8_scaling.method \"delayed\", or precision.fp8_level \"O1\" or above", "0"};
+  return Refusal{"at \"O0\" no operand overflows with its current scale, so that no layer would ever leave FP8",
+                 "needs precision.fp8_scaling.method \"delayed\", or precision.fp8_level \"O1\" or above", "0"};
 }
 
 Verdict check_loss_scale(const Recipe& recipe, const Known&) {

@@ -43,6 +43,15 @@ TEST_CASE("a plan with layers that may leave FP8 has a bound, and warns where th
   CHECK_FALSE(warns(on_devices_of(recipe, 0.9 * peak)));
 }
 
+// With current scales gradients alone leave, of which there are none without FP8.
+TEST_CASE("a recipe whose gradients may leave FP8 is compared with others") {
+  const Recipe recipe = small_gpt({"precision.fp8_level=O1", fallback});
+  const ClusterProfile cluster = profile_of(recipe);
+  const Plan plan = make_plan(recipe, cluster);
+  CHECK(fp8_does_not_pay(plan, cluster));
+  CHECK_NOTHROW(suggest(plan, cluster));
+}
+
 TEST_CASE("a plan without such layers has none") {
   for (const Recipe& recipe : {small_gpt({"precision.fp8_level=O2", delayed}), small_gpt({delayed, fallback})}) {
     const PlanReport report = make_plan(recipe, profile_of(recipe)).report;
