@@ -102,7 +102,7 @@ class NeighbourList {
     if (expert % 2 == 0) set_experts(expert / 2, split);
     if (split % 2 == 0) set_experts(expert, split / 2);
     // Ranks that split experts hold different ones instead, all of them or half, and the other way round.
-    set_experts(expert * split, 1);
+    if (split > 2) set_experts(expert * split, 1);
     if (split % 2 == 0) set_experts(expert * 2, split / 2);
     if (expert % 2 == 0) set_experts(expert / 2, split * 2);
   }

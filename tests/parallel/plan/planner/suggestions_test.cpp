@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
+#include <cstdint>
 #include <functional>
+#include <set>
 #include <sstream>
+#include <utility>
 
+#include "parallel/plan/planner/neighbours.h"
 #include "parallel/plan/planner/planner.h"
 #include "planner_case.h"
 
@@ -79,6 +83,15 @@ TEST_CASE("more tensor ranks change the defaults that follow from them, includin
   const auto read = [](const std::vector<Override>& overrides) { return small_gpt(overrides); };
   CHECK(check_promises(read, {"model.hidden_size=5120", "model.heads=40", "model.moe={\"experts\": 4, \"every\": 2}"}) >
         0);
+}
+
+TEST_CASE("ranks that split experts are tried with different ones, and the other way round") {
+  const Recipe recipe =
+      small_gpt({"model.moe={\"experts\": 8}", "parallel.tensor=4", "parallel.expert=2", "parallel.data=2"});
+  std::set<std::pair<std::int64_t, std::int64_t>> tried;
+  for (const Recipe& other : neighbours(recipe, make_plan(recipe, profile_of(recipe)).report.mesh))
+    tried.emplace(other.parallel.expert, other.parallel.expert_tensor);
+  for (const auto& degrees : {std::pair{8, 1}, {4, 2}, {1, 8}, {2, 2}, {1, 4}}) CHECK(tried.count(degrees) == 1);
 }
 
 }  // namespace
