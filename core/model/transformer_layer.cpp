@@ -37,8 +37,8 @@ ColumnLinear up_projection(const BlockParameters& parameters) {
 }
 
 GroupedLinear grouped_linear(const BlockParameters& parameters, Role weight, Role bias,
-                             const std::optional<RowScaling>& scaling, BiasTerm term = BiasTerm::here) {
-  return {parameters.bind(weight), parameters.bind_if_there(bias), term, scaling};
+                             const std::optional<RowScaling>& scaling, const RowRanks* summed = nullptr) {
+  return {parameters.bind(weight), parameters.bind_if_there(bias), summed, scaling};
 }
 
 MixtureOfExperts routed_experts(const BlockParameters& parameters, Recompute recompute, const MixtureRanks& ranks) {
@@ -51,10 +51,8 @@ MixtureOfExperts routed_experts(const BlockParameters& parameters, Recompute rec
   if (parameters.has(Role::router_projection_weight))
     cosine = {parameters.bind(Role::router_projection_weight), parameters.bind(Role::router_temperature)};
   const RouterLogits logits(parameters.bind(Role::router_weight), cosine);
-  // Of the ranks whose products are summed, one adds the bias.
-  const bool is_first = ranks.features == nullptr || ranks.features->position() == 0;
-  const GroupedLinear down = grouped_linear(parameters, Role::expert_down_weight, Role::expert_down_bias, scaling,
-                                            is_first ? BiasTerm::here : BiasTerm::elsewhere);
+  const GroupedLinear down =
+      grouped_linear(parameters, Role::expert_down_weight, Role::expert_down_bias, scaling, ranks.features);
   return {ExpertRouter(logits, *parameters.model().moe, MicroBatchTokens(ranks.tokens)),
           Experts(gate, grouped_linear(parameters, Role::expert_up_weight, Role::expert_up_bias, scaling), down,
                   activation_kind(parameters.model().activation), recompute, scaling),

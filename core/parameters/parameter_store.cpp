@@ -13,15 +13,23 @@ namespace llmtrain {
 
 ParameterStore::ParameterStore(const Graph& graph, std::span<const std::size_t> parameters, const ShardPlace& place)
     : written_(parameters.size(), false) {
-  std::int64_t end = 0;
   for (const std::size_t parameter : parameters) {
-    // Without gaps, so that adjacent weights form one matrix.
-    const std::int64_t begin = end;
-    parts_.push_back(local_part(graph.model, graph.parameters[parameter], place));
     frozen_.push_back(graph.parameters[parameter].is_frozen);
-    end += parts_.back().elements();
     position_.emplace(parameter, ranges_.size());
-    ranges_.push_back({parameter, begin, end});
+    ranges_.push_back({parameter});
+  }
+  move_to(graph, place);
+}
+
+void ParameterStore::move_to(const Graph& graph, const ShardPlace& place) {
+  parts_.clear();
+  std::int64_t end = 0;
+  for (FlatRange& range : ranges_) {
+    parts_.push_back(local_part(graph.model, graph.parameters[range.parameter], place));
+    // Without gaps, so that adjacent weights form one matrix.
+    range.begin = end;
+    end += parts_.back().elements();
+    range.end = end;
   }
 }
 

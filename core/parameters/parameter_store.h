@@ -32,6 +32,9 @@ class ParameterStore {
  public:
   ParameterStore(const Graph& graph, std::span<const std::size_t> parameters, const ShardPlace& place = {});
 
+  // Becomes a store of the parts at another place. Nothing is lent, and no gradient is written.
+  void move_to(const Graph& graph, const ShardPlace& place);
+
   // Views in the compute type, of scaled weights copies; the weights must be attached. `fused` gives consecutive
   // parameters of equal trailing shape as one tensor.
   at::Tensor weight(std::size_t parameter) const { return fused_weight(parameter, parameter); }

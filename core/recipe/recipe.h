@@ -284,7 +284,8 @@ struct ParallelRecipe {
   std::int64_t pipeline = 1;
   std::int64_t context = 1;
   std::int64_t expert = 1;
-  std::int64_t expert_tensor = 1;
+  std::optional<std::int64_t> expert_tensor = 1;   // none: auto, a run chooses
+  std::optional<std::int64_t> expert_slices;       // none: auto, expert_tensor
   std::optional<std::int64_t> expert_overlap = 1;  // none: auto, a run chooses
   AllToAll expert_all_to_all = AllToAll::linear;
   std::optional<std::int64_t> data;  // none: auto, world ÷ the others
@@ -319,9 +320,19 @@ enum class Recompute { none, selective, computation, full };
 
 inline bool repeats_layers(Recompute recompute) { return recompute >= Recompute::computation; }
 
+// The ranks over which the states of each expert's matrices are cut.
+inline std::int64_t expert_slices(const ParallelRecipe& parallel) {
+  return parallel.expert_slices.value_or(parallel.expert_tensor.value_or(parallel.tensor));
+}
+
+// The ranks that split the products of each expert; where a run chooses, the most that may.
+inline std::int64_t expert_tensor(const ParallelRecipe& parallel) {
+  return parallel.expert_tensor.value_or(expert_slices(parallel));
+}
+
 // Whether ranks exchange activations within layers.
 inline bool exchanges_activations(const ParallelRecipe& parallel) {
-  return parallel.tensor > 1 || parallel.context > 1 || parallel.expert > 1 || parallel.expert_tensor > 1;
+  return parallel.tensor > 1 || parallel.context > 1 || parallel.expert > 1 || expert_tensor(parallel) > 1;
 }
 
 struct OffloadRecipe {

@@ -45,9 +45,10 @@ ExchangeTrial trial_of(const Json& json) {
 
 }  // namespace
 
-std::string exchange_record(const LocalModel& model) {
-  const ExchangeTuner& tuner = *model.groups().mixture.tuner();
-  Json record{{"layout", layout_json(model)}, {"buckets", Json::array()}, {"trials", Json::array()}};
+namespace {
+
+void add_exchanges(Json& record, const ExchangeTuner& tuner) {
+  record["buckets"] = record["trials"] = Json::array();
   for (std::size_t bucket = 0; bucket < tuner.current().size(); ++bucket) {
     const auto& [method, is_final] = tuner.current()[bucket];
     Json entry{{"rows_from", static_cast<std::int64_t>(bucket) * tuner.methods().bucket_rows}, {"chosen", is_final}};
@@ -59,20 +60,61 @@ std::string exchange_record(const LocalModel& model) {
     entry.update(method_json(trial.method));
     record["trials"].push_back(std::move(entry));
   }
+}
+
+void add_split(Json& record, const SplitTuner& tuner) {
+  record["split"] = {{"expert_tensor", tuner.current()}, {"chosen", tuner.is_final()}};
+  record["split_trials"] = Json::array();
+  for (const SplitTrial& trial : tuner.trials())
+    record["split_trials"].push_back(
+        {{"step", trial.step + 1}, {"expert_tensor", trial.split}, {"seconds", trial.seconds}});
+}
+
+SplitTrial split_trial_of(const Json& json) {
+  return {.step = json.at("step").get<std::int64_t>() - 1,
+          .split = json.at("expert_tensor").get<std::int64_t>(),
+          .seconds = json.at("seconds").get<double>()};
+}
+
+}  // namespace
+
+bool tries_exchanges(const LocalModel& model) {
+  const MixtureParallel& mixture = model.groups().mixture;
+  return mixture.tuner() != nullptr || mixture.split_tuner() != nullptr;
+}
+
+std::string exchange_record(const LocalModel& model) {
+  const MixtureParallel& mixture = model.groups().mixture;
+  Json record{{"layout", layout_json(model)}};
+  if (mixture.split_tuner() != nullptr) add_split(record, *mixture.split_tuner());
+  if (mixture.tuner() != nullptr) add_exchanges(record, *mixture.tuner());
   return record.dump(1) + "\n";
 }
 
 bool use_exchange_record(const LocalModel& model, std::string_view text) {
+  const MixtureParallel& mixture = model.groups().mixture;
   try {
     const Json record = Json::parse(text);
     if (record.at("layout") != layout_json(model)) return false;
     std::vector<ExchangeTrial> trials;
-    for (const Json& trial : record.at("trials")) trials.push_back(trial_of(trial));
-    model.groups().mixture.tuner()->set_trials(std::move(trials));
+    std::vector<SplitTrial> split_trials;
+    if (mixture.tuner() != nullptr)
+      for (const Json& trial : record.at("trials")) trials.push_back(trial_of(trial));
+    if (mixture.split_tuner() != nullptr)
+      for (const Json& trial : record.at("split_trials")) split_trials.push_back(split_trial_of(trial));
+    if (mixture.tuner() != nullptr) mixture.tuner()->set_trials(std::move(trials));
+    if (mixture.split_tuner() != nullptr) mixture.split_tuner()->set_trials(std::move(split_trials));
     return true;
   } catch (const nlohmann::json::exception&) {
     return false;
   }
+}
+
+std::string split_text(const SplitTuner& tuner) {
+  const std::int64_t ranks = tuner.current();
+  return fmt::format("experts are {}: of {} splits the fastest",
+                     ranks == 1 ? std::string("whole on each rank") : fmt::format("split over {} ranks", ranks),
+                     tuner.splits().size());
 }
 
 std::string exchange_text(const ExchangeTuner& tuner, std::size_t bucket) {

@@ -121,7 +121,7 @@ void LocalModel::add_stage(std::size_t stage, StateContents contents) {
   StageState state;
   for (const StateGroup& group : layout_->partition().groups[stage]) {
     state.units.push_back(make_unit(group, contents));
-    stores_.add(*state.units.back().store);
+    stores_.add(state.units.back().parameters->seen());
   }
   const StageOptions options{recipe().kernels.attention,
                              recipe().memory.recompute,

@@ -22,7 +22,7 @@
 
 namespace llmtrain {
 
-// One of the layout's parameter groups: the modules' view of it and its memory.
+// One of the layout's parameter groups, its memory and what that holds.
 struct ParameterUnit {
   StateGroup::Kind kind{};
   bool is_reduced_last = false;

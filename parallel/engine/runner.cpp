@@ -45,9 +45,10 @@ std::vector<double> largest_from(const std::vector<double>& all, std::size_t fir
 // Of a parameter of the stage, as far as this rank has computed it; none where nothing is trained.
 std::span<std::byte> some_gradient(LocalModel::StageState& stage) {
   for (const ParameterUnit& unit : stage.units) {
-    const std::size_t first = unit.store->ranges().front().parameter;
-    if (unit.store->is_frozen(first)) continue;
-    const at::Tensor gradient = unit.store->gradient(first).tensor;
+    ParameterStore& store = unit.parameters->seen();
+    const std::size_t first = store.ranges().front().parameter;
+    if (store.is_frozen(first)) continue;
+    const at::Tensor gradient = store.gradient(first).tensor;
     return {static_cast<std::byte*>(gradient.data_ptr()), gradient.nbytes()};
   }
   return {};
@@ -69,7 +70,7 @@ StepResult Runner::step(std::span<const MicroBatch> micros, std::int64_t step, S
   // free_weights carries no direction; the last pass of the stage determines which one it follows.
   last_pass_.assign(model_.stage_count(), FreeAfter::forward);
   for (const ParameterUnit* unit : model_.units()) unit->parameters->start_step();
-  if (ExchangeTuner* tuner = model_.groups().mixture.tuner()) tuner->start_step(step);
+  start_tuners();
   Communicator& communicator = model_.groups().communicator();
   for (const Instruction& instruction : model_.schedule().instructions) {
     if (observer_) observer_(instruction);
@@ -237,6 +238,34 @@ SaturatedSums Runner::saturated_sums() const {
   return sums;
 }
 
+// Decide how the step's experts are split and exchange rows.
+void Runner::start_tuners() {
+  const MixtureParallel& mixture = model_.groups().mixture;
+  if (SplitTuner* tuner = mixture.split_tuner()) {
+    tuner->start_step(step_);
+    mixture.splits()->use(tuner->current());
+  }
+  if (ExchangeTuner* tuner = mixture.tuner()) tuner->start_step(step_);
+}
+
+// What this rank has measured for them.
+std::vector<double> Runner::tuned_times() const {
+  const MixtureParallel& mixture = model_.groups().mixture;
+  std::vector<double> times;
+  if (mixture.tuner() != nullptr) times = mixture.tuner()->measured();
+  if (mixture.split_tuner() != nullptr) times.push_back(std::chrono::duration<double>(Clock::now() - start_).count());
+  return times;
+}
+
+void Runner::end_tuners(std::span<const double> sums, std::size_t ranks) {
+  const MixtureParallel& mixture = model_.groups().mixture;
+  SplitTuner* const splits = mixture.split_tuner();
+  // Exchanges are compared once the split stays: their times depend on it.
+  const bool stays = splits == nullptr || splits->is_final();
+  if (mixture.tuner() != nullptr && stays) mixture.tuner()->end_step(sums.first(mixture.tuner()->measured().size()));
+  if (splits != nullptr) splits->end_step(sums.back() / static_cast<double>(ranks));
+}
+
 // Sums loss and squared norm over all ranks. Tensor ranks have the same loss: one counts. One exchange carries the stop
 // request, the routing, the saturated gradients, the times of experts' exchanges and the magnitudes of FP8 operands
 // too, so that all ranks stop after the same step and exchange alike in the next one. Returns the largest of the
@@ -260,9 +289,9 @@ std::vector<double> Runner::combine_ranks(double squares) {
     const std::vector<double> counts = routing_counts();
     mine.insert(mine.end(), counts.begin(), counts.end());
   }
-  ExchangeTuner* const tuner = model_.groups().mixture.tuner();
   const std::size_t first_time = mine.size();
-  if (tuner != nullptr) mine.insert(mine.end(), tuner->measured().begin(), tuner->measured().end());
+  const std::vector<double> times = tuned_times();
+  mine.insert(mine.end(), times.begin(), times.end());
   const std::size_t first_largest = mine.size();
   if (Fp8History* history = model_.fp8_history()) {
     const std::vector<double> largest = history->take_largest();
@@ -292,7 +321,7 @@ std::vector<double> Runner::combine_ranks(double squares) {
     next += 2;
   }
   if (recipe_.log.routing) result_.chosen = by_layer(recipe_.model, next);
-  if (tuner != nullptr) tuner->end_step(std::span(sums).subspan(first_time, first_largest - first_time));
+  end_tuners(std::span(sums).subspan(first_time, times.size()), all.size() / mine.size());
   return largest_from(all, first_largest, mine.size());
 }
 

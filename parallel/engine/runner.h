@@ -73,6 +73,9 @@ class Runner {
   SaturatedSums saturated_sums() const;
   std::vector<double> combine_ranks(double squares);
   void record_overflows(std::span<const double> largest);
+  void start_tuners();
+  std::vector<double> tuned_times() const;
+  void end_tuners(std::span<const double> sums, std::size_t ranks);
 
   LocalModel& model_;
   const Recipe& recipe_;

@@ -42,7 +42,7 @@ std::vector<Unsupported> unsupported_experts(const Recipe& recipe) {
   const ParallelRecipe& parallel = recipe.parallel;
   // ZeRO shards experts among those of the ranks that it shards over which hold the same ones: these ranks have to hold
   // all experts equally often. By default they are all ranks of a stage, which do.
-  const std::int64_t parts = parallel.expert * parallel.expert_tensor;
+  const std::int64_t parts = parallel.expert * expert_slices(parallel);
   const std::int64_t multiple = parts / std::gcd(parts, parallel.tensor * parallel.context);
   const std::int64_t shards = parallel.zero_shard_ranks.value_or(multiple);
   const bool has_fp8 = recipe.precision.fp8_level != Fp8Level::off;
@@ -60,6 +60,10 @@ std::vector<Unsupported> unsupported_experts(const Recipe& recipe) {
        "use \"current\", or set precision.fp8_level to \"off\""},
       // They would say nothing of the experts' products.
       {has_fp8 && recipe.log.fp8_statistics, "/log/fp8_statistics", "statistics of experts in FP8", "set it to false"},
+      // Tensors with scales would change their parts.
+      {expert_slices(parallel) != parallel.expert_tensor && stores_fp8(recipe.precision.fp8_level),
+       "/parallel/expert_slices", std::to_string(expert_slices(parallel)) + " with FP8 states",
+       "use \"auto\", or precision.fp8_level \"O0\""},
       {shards % multiple != 0, "/parallel/zero_shard_ranks", std::to_string(shards),
        "use a multiple of " + std::to_string(multiple) +
            ", so that tensor × context × zero_shard_ranks is one of expert × expert_tensor"},
@@ -127,7 +131,7 @@ std::vector<std::string> not_executable(const Recipe& recipe) {
        "FP8 on a GPU", "use \"off\", or cluster.device \"cpu\""},
       // Its default is parallel.tensor.
       {!recipe.model.moe && parallel.expert_tensor != parallel.tensor, "/parallel/expert_tensor",
-       std::to_string(parallel.expert_tensor) + " without experts to split", "leave it out"},
+       std::to_string(expert_tensor(parallel)) + " without experts to split", "leave it out"},
       {recipe.model.lora && multiplies_fp8(precision.fp8_level), "/model/lora", "adapters beside FP8 products",
        "set precision.fp8_level to \"off\""},
       {offload.optimizer, "/memory/offload/optimizer", "true", "use false"},

@@ -12,7 +12,8 @@ namespace {
 ScheduleShape schedule_shape(const Recipe& recipe, const Mesh& mesh) {
   // Experts have copies of their own: also on tensor ranks that do not split them.
   const auto most = [&](GroupKind dense, GroupKind experts) {
-    return std::max(rank_group(mesh, dense).ranks, recipe.model.moe ? rank_group(mesh, experts).ranks : 1);
+    const std::int64_t copies = recipe.model.moe ? rank_group(widest_mesh(mesh), experts).ranks : 1;
+    return std::max(rank_group(mesh, dense).ranks, copies);
   };
   return {.kind = recipe.pipeline.schedule,
           .pipeline = static_cast<std::int32_t>(mesh.pipeline),
@@ -47,7 +48,19 @@ Partition Partition::on_mesh(const Recipe& recipe, const Mesh& mesh, std::shared
     partition.groups.push_back(state_groups(recipe, *partition.graph, mesh, stage));
   partition.shape = schedule_shape(recipe, mesh);
   partition.exchange = exchange_methods(recipe, mesh);
+  // Without prices: that which gathers least first.
+  if (mesh.switches_experts) partition.expert_splits = llmtrain::expert_splits(mesh);
+  std::ranges::reverse(partition.expert_splits);
   return partition;
+}
+
+Partition Partition::split_by(std::int64_t ranks) const {
+  Partition other = *this;
+  other.mesh = llmtrain::split_by(mesh, ranks);
+  for (std::vector<StateGroup>& stage : other.groups)
+    for (StateGroup& group : stage)
+      if (group.kind == StateGroup::Kind::experts) group.joined = other.mesh.expert_joined;
+  return other;
 }
 
 PassSetting pass_setting(const Partition& partition, KernelSet kernels) {
@@ -57,7 +70,7 @@ PassSetting pass_setting(const Partition& partition, KernelSet kernels) {
           .batch = recipe.batch.micro,
           .sequence_length = recipe.batch.sequence_length,
           .kept_tokens = partition.kept_tokens,
-          .shards = shard_degrees(partition.mesh),
+          .shards = shard_degrees(mesh_in_use(partition.mesh)),
           // One tensor rank has all rows: nothing is split.
           .splits_sequence = recipe.parallel.sequence && partition.mesh.tensor > 1,
           .context = partition.mesh.context,

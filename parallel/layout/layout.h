@@ -28,6 +28,7 @@ struct Partition {
   std::vector<std::vector<StateGroup>> groups;  // of each stage
   ScheduleShape shape;
   ExchangeMethods exchange;
+  std::vector<std::int64_t> expert_splits;  // that a run tries, the most promising first; none: that of the mesh
   std::int64_t kept_tokens = 0;  // of a step that is priced: of each sequence in layers that drop tokens; 0: all
 
   // `graph` is that of recipe.model, built here if null; `devices_per_node` as in make_mesh(). Throws Error(bad_recipe)
@@ -36,6 +37,9 @@ struct Partition {
                         std::shared_ptr<const Graph> graph = nullptr);
   // On a given mesh, whether or not the rules of recipes allow it.
   static Partition on_mesh(const Recipe& recipe, const Mesh& mesh, std::shared_ptr<const Graph> graph = nullptr);
+
+  // With another split of the experts' products, one of expert_splits().
+  Partition split_by(std::int64_t ranks) const;
 
   // The effective ZeRO stage: 0 without ranks to shard over.
   std::int64_t zero_stage() const { return shape.sharding(); }
@@ -69,9 +73,9 @@ class Layout {
 // of the gradients' squared norm, whether it was asked to stop, how long it computed, with experts the sums of its
 // routing, and with FP8 gradients how many there are and how many saturated; with log.routing how many tokens chose
 // each expert of each layer; where the exchange of experts' rows is open, for each of its buckets how often rows were
-// exchanged and how long that took; with delayed scaling the largest magnitudes of FP8 operands; and where FP8
-// gradients may fall back the saturated share of each matrix's. Each rank sums them in rank order, or takes the largest
-// of the magnitudes and shares.
+// exchanged and how long that took; where the split of experts is open, how long the step took; with delayed scaling
+// the largest magnitudes of FP8 operands; and where FP8 gradients may fall back the saturated share of each matrix's.
+// Each rank sums them in rank order, or takes the largest of the magnitudes and shares.
 inline std::size_t step_scalars(const Partition& partition) {
   const Recipe& recipe = partition.recipe;
   const ModelRecipe& model = recipe.model;
@@ -80,7 +84,8 @@ inline std::size_t step_scalars(const Partition& partition) {
       recipe.precision.delays_scales() ? fp8_operands * fp8_products(*partition.graph).size() : 0;
   const std::size_t shares = recipe.precision.gradients_may_fall_back() ? fp8_matrices(*partition.graph).size() : 0;
   return 4 + (model.moe ? RoutingValues().size() : 0) + (stores_fp8(recipe.precision.fp8_level) ? 2 : 0) +
-         static_cast<std::size_t>(counts) + 2 * partition.exchange.of_buckets.size() + maxima + shares;
+         static_cast<std::size_t>(counts) + 2 * partition.exchange.of_buckets.size() +
+         (partition.mesh.switches_experts ? 1 : 0) + maxima + shares;
 }
 
 }  // namespace llmtrain

@@ -20,11 +20,33 @@ struct Axis {
 // A group's ranks: those of the first axis, nearest to each other, repeated along the next, and so on.
 using Axes = std::vector<Axis>;
 
+// The ranks of a stage by what they hold of experts. Those next to each other have slices of the same experts; beyond
+// the slices that products are joined of, which a mesh in use may have fewer of than neighbours, they are copies.
+struct ExpertRanks {
+  explicit ExpertRanks(const Mesh& mesh)
+      : neighbours(mesh.neighbours()),
+        near_slices(std::min(mesh.expert_slices(), neighbours)),
+        far_slices(mesh.expert_slices() / near_slices),
+        near_copies(neighbours / near_slices),
+        period(neighbours * mesh.expert * far_slices),
+        far_copies(std::max<std::int64_t>(1, mesh.stage_ranks() / period)),
+        far_shards(std::max<std::int64_t>(1, mesh.expert_shards() / near_copies)) {}
+
+  std::int64_t neighbours;
+  std::int64_t near_slices, far_slices;  // far ones are neighbours × expert apart
+  std::int64_t near_copies;
+  std::int64_t period;  // ranks from one copy of all experts to the next
+  std::int64_t far_copies;
+  std::int64_t far_shards;  // of far copies, those that share ZeRO's shards
+};
+
 // The strides follow from the rank formulas in mesh.h.
 Axes axes_of(const Mesh& mesh, GroupKind kind) {
   const std::int64_t replica = mesh.tensor * mesh.context;  // ranks from one data rank to the next
-  const std::int64_t parts = mesh.expert_parts(), shards = mesh.expert_shards(), copies = mesh.expert_copies();
   const std::int64_t inside = expert_node_ranks(mesh);
+  const ExpertRanks experts(mesh);
+  const Axis near_slices{experts.near_slices, 1}, near_copies{experts.near_copies, experts.near_slices};
+  const Axis far_slices{experts.far_slices, experts.neighbours * mesh.expert};
   const Axis context{mesh.context, mesh.tensor};
   switch (kind) {
     case GroupKind::tensor:
@@ -42,21 +64,21 @@ Axes axes_of(const Mesh& mesh, GroupKind kind) {
     case GroupKind::tokens:
       return {{mesh.tensor, 1}, context};
     case GroupKind::expert:
-      return {{mesh.expert, mesh.expert_tensor}};
+      return {{mesh.expert, experts.neighbours}};
     case GroupKind::expert_inside:
-      return {{inside, mesh.expert_tensor}};
+      return {{inside, experts.neighbours}};
     case GroupKind::expert_across:
-      return {{mesh.expert / inside, mesh.expert_tensor * inside}};
+      return {{mesh.expert / inside, experts.neighbours * inside}};
     case GroupKind::expert_tensor:
-      return {{mesh.expert_tensor, 1}};
+      return {near_slices, far_slices};
     case GroupKind::expert_parts:
-      return {{parts, 1}};
+      return {near_slices, {mesh.expert, experts.neighbours}, far_slices};
     case GroupKind::expert_data:
-      return {{copies, parts}};
+      return {near_copies, {experts.far_copies, experts.period}};
     case GroupKind::expert_shard:
-      return {{shards, parts}};
+      return {near_copies, {experts.far_shards, experts.period}};
     case GroupKind::expert_replica:
-      return {{copies / shards, parts * shards}};
+      return {{experts.far_copies / experts.far_shards, experts.period * experts.far_shards}};
   }
   return {};
 }
@@ -104,15 +126,27 @@ std::vector<int> group_members(const Mesh& mesh, GroupKind kind, int rank) {
   return members;
 }
 
+std::vector<std::int64_t> expert_splits(const Mesh& mesh) {
+  if (!mesh.switches_experts) return {mesh.expert_tensor};
+  const std::int64_t slices = mesh.expert_slices(), neighbours = mesh.neighbours();
+  std::vector<std::int64_t> splits;
+  for (std::int64_t ranks = 1; ranks <= slices; ++ranks)
+    if (slices % ranks == 0 && (neighbours % ranks == 0 || ranks % neighbours == 0)) splits.push_back(ranks);
+  return splits;
+}
+
 std::int64_t expert_node_ranks(const Mesh& mesh) {
-  // Nodes must begin with whole ones of the groups that split an expert, which lie one after another.
-  const std::int64_t splitting = mesh.expert_tensor;
-  return mesh.devices_per_node % splitting == 0 ? std::gcd(mesh.expert, mesh.devices_per_node / splitting) : 1;
+  // Nodes must begin with whole ones of the groups of neighbours, which lie one after another.
+  const std::int64_t neighbours = mesh.neighbours();
+  return mesh.devices_per_node % neighbours == 0 ? std::gcd(mesh.expert, mesh.devices_per_node / neighbours) : 1;
 }
 
 ExpertPlace expert_place(const Mesh& mesh, std::int64_t rank) {
   // Stages have whole groups of ranks with all experts.
-  return {rank / mesh.expert_tensor % mesh.expert, rank % mesh.expert_tensor};
+  const ExpertRanks experts(mesh);
+  const std::int64_t near = rank % experts.neighbours % experts.near_slices;
+  const std::int64_t far = rank / (experts.neighbours * mesh.expert) % experts.far_slices;
+  return {rank / experts.neighbours % mesh.expert, far * experts.near_slices + near};
 }
 
 bool can_relay_rows(const Mesh& mesh) {
@@ -146,7 +180,10 @@ Mesh make_mesh(const Recipe& recipe, std::int64_t devices_per_node) {
             .data = world.ranks / ranks_per_replica(parallel),
             .pipeline = parallel.pipeline,
             .expert = parallel.expert,
-            .expert_tensor = parallel.expert_tensor,
+            .expert_tensor = expert_tensor(parallel),
+            .expert_joined = expert_slices(parallel) / expert_tensor(parallel),
+            .expert_neighbours = parallel.expert_tensor ? 0 : std::gcd(expert_slices(parallel), parallel.tensor),
+            .switches_experts = !parallel.expert_tensor,
             .devices_per_node = devices_per_node};
   mesh.zero_shard = parallel.zero_shard_ranks.value_or(mesh.data);
   return mesh;

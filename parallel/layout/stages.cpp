@@ -62,7 +62,10 @@ StateGroup& group_of(std::vector<StateGroup>& groups, const GroupKey& key, const
   group.is_muon = key.is_muon;
   group.types = types_of(key, recipe.precision);
   group.shards = key.kind == Kind::experts ? expert_shard_group(mesh) : shard_group(mesh);
-  group.zero_stage = zero_stage_of(key, group.shards, recipe.parallel.zero_stage);
+  group.joined = key.kind == Kind::experts ? mesh.expert_joined : 1;
+  // Slices are gathered from other ranks, also where each of these has whole ones.
+  const RankGroup gathering = key.kind == Kind::experts ? expert_shard_group(widest_mesh(mesh)) : group.shards;
+  group.zero_stage = zero_stage_of(key, gathering, recipe.parallel.zero_stage);
   return group;
 }
 

@@ -83,6 +83,7 @@ struct StateGroup {
   std::vector<std::size_t> parameters;  // indices into Graph::parameters, in the order of memory
   std::vector<std::int64_t> sizes;      // elements of each on a rank before ZeRO, padding and repeated heads included
   RankGroup shards;                     // the ranks that share it under ZeRO
+  std::int64_t joined = 1;              // slices that a rank joins for use (Mesh::expert_joined)
   // 0 without ranks to shard over. Of frozen parameters 3 or 0: there are no states that lower stages would shard.
   std::int64_t zero_stage = 0;
 
@@ -103,7 +104,7 @@ struct StateGroup {
   FlatShards flat() const { return {elements(), zero_stage > 0 ? shards.ranks : 1}; }
   // Elements that are reduced or gathered together, and those of a rank's shard, including padding. Tensors are cut
   // wherever a shard ends, also those with scales, on which ranks agree.
-  std::int64_t whole() const { return flat().padded(); }
+  std::int64_t whole() const { return joined * flat().padded(); }
   std::int64_t shard() const { return flat().part(); }
 };
 

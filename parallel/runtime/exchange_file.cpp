@@ -16,7 +16,7 @@ std::filesystem::path file_in(const std::filesystem::path& folder) { return fold
 }  // namespace
 
 void use_exchange_file(const std::filesystem::path& folder, const LocalModel& model) {
-  if (model.groups().mixture.tuner() == nullptr) return;
+  if (!tries_exchanges(model)) return;
   std::string text;
   const bool is_first = model.groups().is_first();
   if (is_first && path_exists(file_in(folder))) text = read_file(file_in(folder));
@@ -38,6 +38,8 @@ ExchangeFile::ExchangeFile(std::filesystem::path folder, const LocalModel& model
 
 std::vector<std::string> ExchangeFile::note() {
   std::vector<std::string> notes;
+  const SplitTuner* splits = model_.groups().mixture.split_tuner();
+  if (splits != nullptr && splits->is_final() && !std::exchange(has_split_, true)) notes.push_back(split_text(*splits));
   const ExchangeTuner* tuner = model_.groups().mixture.tuner();
   for (std::size_t bucket = 0; bucket < is_final_.size(); ++bucket) {
     if (is_final_[bucket] || !tuner->current()[bucket].is_final) continue;
@@ -49,7 +51,7 @@ std::vector<std::string> ExchangeFile::note() {
 }
 
 void ExchangeFile::write() const {
-  if (!is_final_.empty()) write_file_atomically(file_in(folder_), exchange_record(model_));
+  if (tries_exchanges(model_)) write_file_atomically(file_in(folder_), exchange_record(model_));
 }
 
 }  // namespace llmtrain

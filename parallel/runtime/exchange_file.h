@@ -30,7 +30,8 @@ class ExchangeFile {
  private:
   std::filesystem::path folder_;
   const LocalModel& model_;
-  std::vector<bool> is_final_;
+  bool has_split_ = false;      // whether it stays
+  std::vector<bool> is_final_;  // of each bucket, whether its exchange stays
 };
 
 }  // namespace llmtrain

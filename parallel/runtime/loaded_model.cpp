@@ -17,7 +17,8 @@ namespace {
 std::shared_ptr<const Layout> inference_layout(Recipe recipe, const InferenceRanks& ranks) {
   // One micro-batch passes every rule of meshes, whatever the recipe says.
   recipe.parallel = {};
-  recipe.parallel.tensor = recipe.parallel.expert_tensor = ranks.tensor;
+  recipe.parallel.tensor = ranks.tensor;
+  recipe.parallel.expert_tensor = ranks.tensor;
   recipe.parallel.pipeline = ranks.pipeline;
   recipe.pipeline = {};
   recipe.launch = {};

@@ -27,7 +27,7 @@ ShardedMatrices::ShardedMatrices(const Graph& graph, const ParameterStore& store
   const bool is_experts = group.kind == StateGroup::Kind::experts;
   ShardPlace place = ranks.shard_place();
   const std::int64_t splits = is_experts ? place.degrees.expert_tensor : place.degrees.tensor;
-  if (splits > 1) splits_ = is_experts ? ranks.mixture.features() : ranks.tensor.row_ranks();
+  if (splits > 1) splits_ = is_experts ? ranks.mixture.slices() : ranks.tensor.row_ranks();
   for (const FlatRange& range : store.ranges()) {
     const Parameter& parameter = graph.parameters[range.parameter];
     Parts parts{from_end(parameter.shape, 2), from_end(parameter.shape, 1), {}};

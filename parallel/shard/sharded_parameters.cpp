@@ -90,6 +90,7 @@ ShardedParameters::ShardedParameters(const Graph& graph, ParameterStore& store, 
     : graph_(graph),
       store_(store),
       ranks_(ranks.data_of(group.kind)),
+      joined_(make_joined_experts(graph, group, ranks)),
       zero_stage_(group.zero_stage),
       shards_(group.flat()),
       // At stage 0 there is one shard, and every rank owns it.
@@ -105,14 +106,14 @@ ShardedParameters::ShardedParameters(const Graph& graph, ParameterStore& store, 
   }
   allocate(group, options, ranks);
   // Modules ask for gradient memory when they first write: from stage 2 on it exists only until it is reduced.
-  store_.set_gradient_source([this] { return make_gradients(); });
+  seen().set_gradient_source([this] { return make_gradients(); });
   compute_ = options.compute;
   if (!shards_from(3)) attach(weights_);
 }
 
 void ShardedParameters::attach(const at::Tensor& whole) {
   if (scales_) return store_.attach_scaled_weights(whole, scales_->weight_scales(), compute_);
-  store_.attach_weights(whole);
+  seen().attach_weights(whole);
 }
 
 void ShardedParameters::allocate(const StateGroup& group, const ShardingOptions& options, const RankGroups& ranks) {
@@ -146,6 +147,7 @@ std::vector<OptimizerSegment> ShardedParameters::owned_segments() const {
 at::Tensor ShardedParameters::make_gradients() const {
   if (scales_) return at::empty({shards_.padded()}, gradients_.options().dtype(accumulator_));
   if (!shards_from(2)) return gradients_;
+  if (joined_) return joined_->make_gradients(gradients_.options());
   // A parameter's first gradient overwrites, so only the padding, which no module writes, needs clearing.
   at::Tensor flat = at::empty({shards_.padded()}, gradients_.options());
   flat.slice(0, shards_.elements).zero_();
@@ -154,7 +156,8 @@ at::Tensor ShardedParameters::make_gradients() const {
 
 // Those of the micro-batches since the last call, as they are reduced.
 at::Tensor ShardedParameters::take_gradients() {
-  const at::Tensor gradients = store_.take_gradients();
+  at::Tensor gradients = seen().take_gradients();
+  if (joined_) return joined_->pack(std::move(gradients));
   if (!scales_) return gradients;
   if (has_statistics_) keep_exact_sums(gradients);
   wide_->take(gradients);
@@ -230,11 +233,13 @@ void ShardedParameters::gather() {
     gather_ = ranks_.gather(owned_part(weights_), weights_);
     return;
   }
+  if (joined_) return joined_->gather(weights_);
   gathered_ = at::empty({shards_.padded()}, weights_.options());
   gather_ = ranks_.gather(weights_, gathered_);
 }
 
 void ShardedParameters::finish_gather() {
+  if (joined_) return joined_->finish_gather();
   gather_.wait();
   // Only now: before the gather is done modules must not see the memory.
   if (gathered_.defined()) attach(gathered_);
@@ -242,6 +247,7 @@ void ShardedParameters::finish_gather() {
 
 void ShardedParameters::free() {
   if (!shards_from(3)) return;
+  if (joined_) return joined_->free();
   gather_.wait();
   store_.detach_weights();
   gathered_.reset();
@@ -266,7 +272,7 @@ void ShardedParameters::reduce() {
     // The first reduction of a step writes the owned gradients directly; later ones are added to them.
     partial_ = has_reduced_ ? at::empty_like(gradients_) : gradients_;
   }
-  reduction_ = ranks_.scatter_sum(unreduced_, partial_);
+  reduction_ = joined_ ? joined_->scatter_sum(unreduced_, partial_) : ranks_.scatter_sum(unreduced_, partial_);
 }
 
 void ShardedParameters::finish_reduction() {
@@ -332,7 +338,7 @@ void ShardedParameters::set_statistics(Fp8Statistics* statistics) {
 }
 
 void ShardedParameters::start_step() {
-  store_.drop_gradients();
+  seen().drop_gradients();
   if (wide_) wide_->drop();
   has_reduced_ = false;
 }

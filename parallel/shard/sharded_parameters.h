@@ -17,6 +17,7 @@
 #include "parallel/layout/flat_shards.h"
 #include "parallel/layout/stages.h"
 #include "parallel/shard/gradient_fallback.h"
+#include "parallel/shard/joined_experts.h"
 #include "parallel/shard/rank_groups.h"
 #include "parallel/shard/sharded_matrices.h"
 #include "parallel/shard/tensor_scales.h"
@@ -77,6 +78,9 @@ class ShardedParameters {
                     const RankGroups& ranks);
   ShardedParameters(const ShardedParameters&) = delete;
   ShardedParameters& operator=(const ShardedParameters&) = delete;
+
+  // As the modules see the parameters: the given one, or where slices of experts are joined for use another.
+  ParameterStore& seen() { return joined_ ? joined_->store() : store_; }
 
   void initialize(std::int64_t seed);
   // Updates the other copies of the weights, here and on the other ranks, after incoming() was written. Collective;
@@ -159,6 +163,7 @@ class ShardedParameters {
   const Graph& graph_;
   ParameterStore& store_;
   DataParallel ranks_;
+  std::unique_ptr<JoinedExperts> joined_;  // of experts whose states are cut finer than their products
   std::int64_t zero_stage_;
   FlatShards shards_;
   FlatInterval place_;  // the owned elements, including padding

@@ -214,6 +214,12 @@ class NotExecutable(ProgramTest):
         self.refused(2, ["use a multiple of 4"], "run", "recipe.json", "--set", "parallel.expert_tensor=4", "--set",
                      "parallel.tensor=2")
 
+    def test_fp8_states_of_slices_that_are_joined(self):
+        self.write("recipe.json", small({"data.train": [{"path": "nowhere.txt"}], "model.moe": {"experts": 4},
+                                         "parallel.expert_slices": 2, "parallel.data": 2, "parallel.zero_stage": 3,
+                                         "precision.fp8_level": "O1", "batch.global": 4}))
+        self.refused(2, ["/parallel/expert_slices: 2 with FP8 states can be planned"], "run", "recipe.json")
+
     def test_fine_tuning_replays_no_routing(self):
         experts = {"experts": 4, "capacity_factor": 0, "balance_loss": "none", "routing_zipf": 1}
         self.write("recipe.json", small({"data.train": [{"path": "nowhere.txt"}], "model.moe": experts,

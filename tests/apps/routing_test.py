@@ -38,6 +38,19 @@ class Routing(TrainingTest):
         (self.folder / "runs/recorded/routing.jsonl").write_text("{}")
         self.refused(65, ["routing.jsonl: line 1"], "run", "recipe.json", *trace)
 
+    def test_a_resumed_run_goes_on_with_the_splits_that_were_tried(self):
+        self.write("recipe.json", self.recipe({
+            "model.moe": {**self.MOE, "every": 1}, "batch.global": 4, "training.steps": 3,
+            "launch": {"ranks": 2, "backend": "local"},
+            "parallel": {"expert_tensor": "auto", "expert_slices": 2, "zero_stage": 3}}))
+        self.train("--run-dir", "run")
+        tried = self.exchange("run")["split_trials"]
+        self.assertEqual([trial["step"] for trial in tried], [1, 2, 3])
+        self.assertEqual({trial["expert_tensor"] for trial in tried}, {1, 2})
+        resumed = self.run_program("run", "recipe.json", "--run-dir", "run", "--set", "training.steps=4")
+        self.assertEqual(resumed.returncode, 0, resumed.stderr)
+        self.assertEqual(self.exchange("run")["split_trials"][:3], tried)
+
     def exchange(self, run):
         return json.loads((self.folder / run / "exchange.json").read_text())
 

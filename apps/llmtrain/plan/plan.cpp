@@ -28,8 +28,8 @@
 #include "parallel/plan/cost/cluster_profile.h"
 #include "parallel/plan/cost/named_file.h"
 #include "parallel/plan/memory/memory_model.h"
-#include "parallel/plan/planner/exchange_prices.h"
 #include "parallel/plan/planner/planner.h"
+#include "parallel/plan/planner/split_prices.h"
 #include "parallel/plan/report/html/report_html.h"
 #include "parallel/plan/report/plan.h"
 #include "parallel/plan/report/report.h"
@@ -168,8 +168,8 @@ std::shared_ptr<const Layout> layout_for_run(const std::string& file, const Reci
     // Once the recipe is known to be right, and before the ranks begin.
     if (launch.launcher.empty()) measure_machine(recipe);
     // A profile may be missing; then what is open is tried in its own order.
-    if (partition.exchange.are_open() && !has_no_profile(recipe))
-      order_by_price(partition, share_devices(profile_of(recipe), partition.mesh));
+    if ((partition.exchange.are_open() || partition.mesh.switches_experts) && !has_no_profile(recipe))
+      settle_by_price(partition, share_devices(profile_of(recipe), partition.mesh));
     return std::make_shared<const Layout>(std::move(partition));
   });
 }

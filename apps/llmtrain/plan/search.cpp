@@ -55,22 +55,22 @@ std::string row(const SearchCandidate& candidate, bool is_best) {
   const auto of_ranks = [](std::int64_t count, std::string_view joint, std::int64_t others) {
     return others > 0 ? fmt::format("{}{}{}", count, joint, others) : std::to_string(count);
   };
-  return line_of(recipe.model,
-                 {.best = is_best ? "*" : "",
-                  .step = format_duration(candidate.step_seconds),
-                  .memory = format_bytes(static_cast<std::int64_t>(candidate.peak_bytes)),
-                  .tensor = std::to_string(parallel.tensor),
-                  .pipeline = std::to_string(parallel.pipeline),
-                  .data = std::to_string(*parallel.data),
-                  // Over how many ranks they are, and how many of these split each.
-                  .experts = of_ranks(parallel.expert, " × ", parallel.expert_tensor > 1 ? parallel.expert_tensor : 0),
-                  // The stage, and over how many ranks it shards where they are not all data ranks.
-                  .zero = of_ranks(parallel.zero_stage, "/", parallel.zero_shard_ranks.value_or(0)),
-                  .schedule = schedule_of(recipe, text("pipeline", "schedule")),
-                  .micro = std::to_string(recipe.batch.micro),
-                  .recompute = text("memory", "recompute"),
-                  .fp8 = text("precision", "fp8_level"),
-                  .verdict = candidate.is_tight ? "tight" : ""});
+  return line_of(recipe.model, {.best = is_best ? "*" : "",
+                                .step = format_duration(candidate.step_seconds),
+                                .memory = format_bytes(static_cast<std::int64_t>(candidate.peak_bytes)),
+                                .tensor = std::to_string(parallel.tensor),
+                                .pipeline = std::to_string(parallel.pipeline),
+                                .data = std::to_string(*parallel.data),
+                                // Over how many ranks they are, and how many of these split each.
+                                .experts = of_ranks(parallel.expert, " × ",
+                                                    expert_tensor(parallel) > 1 ? expert_tensor(parallel) : 0),
+                                // The stage, and over how many ranks it shards where they are not all data ranks.
+                                .zero = of_ranks(parallel.zero_stage, "/", parallel.zero_shard_ranks.value_or(0)),
+                                .schedule = schedule_of(recipe, text("pipeline", "schedule")),
+                                .micro = std::to_string(recipe.batch.micro),
+                                .recompute = text("memory", "recompute"),
+                                .fp8 = text("precision", "fp8_level"),
+                                .verdict = candidate.is_tight ? "tight" : ""});
 }
 
 std::string table(const Recipe& recipe, const SearchResult& result, const std::string& profile) {

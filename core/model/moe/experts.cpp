@@ -10,8 +10,7 @@ using kernels::Fp8Format;
 
 Experts::Experts(std::optional<GroupedLinear> gate, GroupedLinear up, GroupedLinear down,
                  kernels::ActivationKind activation, Recompute recompute, const std::optional<RowScaling>& scaling)
-    : width_(up.outputs()),
-      activation_(activation),
+    : activation_(activation),
       keeps_activated_(recompute == Recompute::none),
       gate_(gate),
       up_(up),
@@ -39,7 +38,7 @@ at::Tensor Experts::forward(const ScaledRows& rows, const kernels::ExpertRows& m
   const at::ScalarType compute = up_.compute_type();
   {
     const at::Tensor x = rows.widened(compute);
-    saved.hidden = at::empty({x.size(0), gate_ ? 2 * width_ : width_}, x.options());
+    saved.hidden = at::empty({x.size(0), gate_ ? 2 * width() : width()}, x.options());
     if (gate_) gate_->forward(x, map, gate_columns(saved.hidden), saved.scales.gate);
     up_.forward(x, map, up_columns(saved.hidden), saved.scales.up);
   }

@@ -46,11 +46,11 @@ class Experts {
   void round_gradient(const at::Tensor& gradient, Columns columns) const;
   at::Tensor backward_activated(const at::Tensor& dy, const kernels::ExpertRows& map, Saved& saved) const;
 
+  std::int64_t width() const { return up_.outputs(); }  // of one expert here, which may change between steps
   // The columns of `hidden` that a projection writes: gate first, then up.
-  at::Tensor gate_columns(const at::Tensor& hidden) const { return hidden.narrow(1, 0, width_); }
-  at::Tensor up_columns(const at::Tensor& hidden) const { return hidden.narrow(1, gate_ ? width_ : 0, width_); }
+  at::Tensor gate_columns(const at::Tensor& hidden) const { return hidden.narrow(1, 0, width()); }
+  at::Tensor up_columns(const at::Tensor& hidden) const { return hidden.narrow(1, gate_ ? width() : 0, width()); }
 
-  std::int64_t width_;  // of one expert
   kernels::ActivationKind activation_;
   bool keeps_activated_;
   std::optional<GroupedLinear> gate_;

@@ -27,7 +27,7 @@ at::Tensor GroupedLinear::weights(at::Tensor& scales) const {
 void GroupedLinear::forward(const at::Tensor& x, const kernels::ExpertRows& map, const at::Tensor& y,
                             at::Tensor& weight_scales) const {
   const at::Tensor weights = this->weights(weight_scales);
-  const at::Tensor biases = bias_ && term_ == BiasTerm::here ? bias_->weight() : at::Tensor();
+  const at::Tensor biases = adds_bias() ? bias_->weight() : at::Tensor();
   for (std::int64_t expert = 0; expert < map.experts(); ++expert) {
     std::optional<at::Tensor> bias;
     if (biases.defined()) bias = biases[expert];

@@ -5,14 +5,12 @@
 
 #include <optional>
 
+#include "core/model/moe/expert_ranks.h"
 #include "core/model/moe/row_scaling.h"
 #include "core/parameters/parameter_store.h"
 #include "kernels/moe/expert_rows.h"
 
 namespace llmtrain {
-
-// Where several ranks make parts of a sum, one of them adds the bias; all have its gradient.
-enum class BiasTerm { here, elsewhere };
 
 // A linear layer of each expert, over the rows of that expert: weights [E, out, in], biases [E, out]. Operands and
 // results may be columns of wider matrices. Experts run one after another, each on all threads. With scaling the
@@ -20,14 +18,16 @@ enum class BiasTerm { here, elsewhere };
 // the caller has rounded.
 class GroupedLinear {
  public:
-  GroupedLinear(BoundParameter weight, std::optional<BoundParameter> bias, BiasTerm term,
+  // `summed`: the ranks that make parts of a sum with this one, of which the first adds the bias, and all have its
+  // gradient; null where there are none. It may change between steps, and outlives this.
+  GroupedLinear(BoundParameter weight, std::optional<BoundParameter> bias, const RowRanks* summed,
                 const std::optional<RowScaling>& scaling)
-      : weight_(weight), bias_(bias), term_(term), scaling_(scaling) {}
+      : weight_(weight), bias_(bias), summed_(summed), scaling_(scaling) {}
 
   std::int64_t outputs() const { return weight_.part().shape[1]; }
   at::ScalarType compute_type() const { return weight_.weight_type(); }
 
-  // y[rows, out] = x[rows, in] · weightᵀ + bias, where its term is here. Makes the scales of the weights, fp32 [E, 1],
+  // y[rows, out] = x[rows, in] · weightᵀ + bias, where this rank adds it. Makes the scales of the weights, fp32 [E, 1],
   // where they are undefined.
   void forward(const at::Tensor& x, const kernels::ExpertRows& map, const at::Tensor& y,
                at::Tensor& weight_scales) const;
@@ -40,10 +40,11 @@ class GroupedLinear {
 
  private:
   at::Tensor weights(at::Tensor& scales) const;
+  bool adds_bias() const { return bias_ && (summed_ == nullptr || summed_->position() == 0); }
 
   BoundParameter weight_;
   std::optional<BoundParameter> bias_;
-  BiasTerm term_;
+  const RowRanks* summed_;
   std::optional<RowScaling> scaling_;  // none: products in the compute type
 };
 

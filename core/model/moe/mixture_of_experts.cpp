@@ -25,7 +25,8 @@ at::Tensor through_experts(at::Tensor rows, const MixtureOfExperts::Saved& saved
 at::Tensor MixtureOfExperts::forward(const at::Tensor& x, const ExpertRouter::Pass& pass, Saved& saved,
                                      LayerRouting& routing) const {
   saved.map = router_.forward(x, pass, saved.router, routing);
-  if (ranks_.experts != nullptr || ranks_.features != nullptr) saved.exchange.emplace(ranks_, saved.map);
+  const bool splits_experts = ranks_.features != nullptr && ranks_.features->ranks() > 1;
+  if (ranks_.experts != nullptr || splits_experts) saved.exchange.emplace(ranks_, saved.map);
   const std::int64_t parts = saved.exchange ? saved.exchange->parts() : 1;
   saved.map = in_parts(saved.map, parts);
   saved.parts = std::vector<SavedPart>(static_cast<std::size_t>(parts));

@@ -64,7 +64,7 @@ std::optional<std::int64_t> stage_ranks(const Recipe& recipe, const Known& known
 Verdict check_experts(const Recipe& recipe, const Known& known) {
   if (!recipe.model.moe) return {};
   const auto ranks = recipe.parallel.expert, experts = recipe.model.moe->experts;
-  const auto splitting = recipe.parallel.expert_tensor, stage = stage_ranks(recipe, known).value_or(0);
+  const auto splitting = expert_slices(recipe.parallel), stage = stage_ranks(recipe, known).value_or(0);
   // Of the groups that split an expert, as many hold different ones. Where they are not whole, check_expert_ranks()
   // says so.
   const bool are_known = stage > 0 && stage % splitting == 0;
@@ -77,7 +77,9 @@ Verdict check_experts(const Recipe& recipe, const Known& known) {
                                 : fmt::format("{} {}", groups, groups == 1 ? "rank" : "ranks");
   return Refusal{fmt::format("{} does not divide {} experts", ranks, experts) + (are_known ? " and " + found : ""),
                  std::string("must divide model.moe.experts") +
-                     (are_known ? " and parallel.tensor × context × data ÷ expert_tensor" : ""),
+                     (are_known ? std::string(" and parallel.tensor × context × data ÷ ") +
+                                      (recipe.parallel.expert_slices ? "expert_slices" : "expert_tensor")
+                                : ""),
                  std::to_string(nearest_divisor(ranks, whole))};
 }
 
@@ -96,14 +98,57 @@ Verdict check_all_to_all(const Recipe& recipe, const Known&) {
 
 Verdict check_expert_ranks(const Recipe& recipe, const Known& known) {
   const auto stage = stage_ranks(recipe, known);
-  if (!recipe.model.moe || !stage) return {};
-  return must_divide(recipe.parallel.expert_tensor, *stage, "parallel.tensor × context × data");
+  if (!recipe.model.moe || !stage || !recipe.parallel.expert_tensor) return {};
+  return must_divide(*recipe.parallel.expert_tensor, *stage, "parallel.tensor × context × data");
+}
+
+// What is tried in steps of a run is compared by their times.
+Verdict check_automatic_split(const Recipe& recipe, const Known&) {
+  if (recipe.parallel.expert_tensor) return {};
+  const std::string tensor = std::to_string(recipe.parallel.tensor);
+  if (!recipe.model.moe)
+    return Refusal{"\"auto\" has no experts to split", "must be a number without model.moe", tensor};
+  if (!recipe.parallel.expert_slices)
+    return Refusal{"\"auto\" does not say into how many slices the states are cut",
+                   "needs a number in parallel.expert_slices, which is the most that it may be", tensor};
+  if (recipe.data.curriculum.sequence_length || recipe.training.token_dropping)
+    return Refusal{"\"auto\" compares the times of steps, whose shapes differ",
+                   "must be a number with data.curriculum.sequence_length or training.token_dropping", tensor};
+  return {};
+}
+
+// Ranks that compute with slices of others gather them, as ZeRO 3 gathers weights.
+Verdict check_expert_slices(const Recipe& recipe, const Known&) {
+  const ParallelRecipe& parallel = recipe.parallel;
+  if (!parallel.expert_slices) return {};
+  const std::int64_t slices = *parallel.expert_slices, ranks = parallel.expert_tensor.value_or(1);
+  if (!recipe.model.moe)
+    return Refusal{fmt::format("{} ranks have no experts to slice", slices), "must be \"auto\" without model.moe",
+                   "\"auto\""};
+  if (slices % ranks != 0)
+    return Refusal{fmt::format("{} is not a multiple of {}", slices, ranks),
+                   "must be a multiple of parallel.expert_tensor",
+                   std::to_string(std::max<std::int64_t>(1, (slices + ranks / 2) / ranks) * ranks)};
+  if (slices == ranks || parallel.zero_stage == 3) return {};
+  return Refusal{fmt::format("ZeRO {} does not gather slices for use", parallel.zero_stage),
+                 "must be parallel.expert_tensor unless parallel.zero_stage is 3", std::to_string(ranks)};
+}
+
+Verdict check_slice_ranks(const Recipe& recipe, const Known& known) {
+  const auto stage = stage_ranks(recipe, known);
+  if (!recipe.model.moe || !stage || !recipe.parallel.expert_slices) return {};
+  return must_divide(*recipe.parallel.expert_slices, *stage, "parallel.tensor × context × data");
 }
 
 // As check_ffn, for the width of one expert and the ranks that split it.
 Verdict check_expert_ffn(const Recipe& recipe, const Known&) {
-  if (!recipe.model.moe) return {};
-  return must_divide(recipe.parallel.expert_tensor, recipe.model.moe->ffn_hidden_size, "model.moe.ffn_hidden_size");
+  if (!recipe.model.moe || !recipe.parallel.expert_tensor) return {};
+  return must_divide(*recipe.parallel.expert_tensor, recipe.model.moe->ffn_hidden_size, "model.moe.ffn_hidden_size");
+}
+
+Verdict check_slice_ffn(const Recipe& recipe, const Known&) {
+  if (!recipe.model.moe || !recipe.parallel.expert_slices) return {};
+  return must_divide(*recipe.parallel.expert_slices, recipe.model.moe->ffn_hidden_size, "model.moe.ffn_hidden_size");
 }
 
 Verdict check_shards(const Recipe& recipe, const Known& known) {
@@ -245,8 +290,8 @@ std::vector<Rule> layout_rules() {
        check_sequence},
       {"/parallel/expert", {"/model/moe/experts"}, check_no_experts},
       {"/parallel/expert",
-       {"/model/moe/experts", "/parallel/tensor", "/parallel/context", "/parallel/expert_tensor", "/parallel/data",
-        "/launch/ranks", "/cluster/nodes"},
+       {"/model/moe/experts", "/parallel/tensor", "/parallel/context", "/parallel/expert_tensor",
+        "/parallel/expert_slices", "/parallel/data", "/launch/ranks", "/cluster/nodes"},
        check_experts},
       {"/parallel/expert_overlap", {"/parallel/expert"}, check_expert_overlap},
       {"/parallel/expert_all_to_all", {"/parallel/expert"}, check_all_to_all},
@@ -258,6 +303,20 @@ std::vector<Rule> layout_rules() {
        {"/parallel/tensor", "/model/moe/ffn_hidden_size", "/model/ffn_hidden_size", "/model/hidden_size",
         "/model/architecture"},
        check_expert_ffn},
+      {"/parallel/expert_tensor",
+       {"/model/moe/experts", "/parallel/tensor", "/parallel/expert_slices", "/data/curriculum/sequence_length",
+        "/training/token_dropping"},
+       check_automatic_split},
+      {"/parallel/expert_slices",
+       {"/model/moe/experts", "/parallel/tensor", "/parallel/expert_tensor", "/parallel/zero_stage"},
+       check_expert_slices},
+      {"/parallel/expert_slices",
+       {"/model/moe/experts", "/parallel/tensor", "/parallel/context", "/parallel/data", "/launch/ranks",
+        "/cluster/nodes"},
+       check_slice_ranks},
+      {"/parallel/expert_slices",
+       {"/model/moe/ffn_hidden_size", "/model/ffn_hidden_size", "/model/hidden_size", "/model/architecture"},
+       check_slice_ffn},
       {"/parallel/zero_shard_ranks", {"/parallel/data", "/launch/ranks", "/cluster/nodes"}, check_shards},
       {"/batch/global",
        {"/batch/micro", "/parallel/data", "/launch/ranks", "/cluster/nodes", "/pipeline/schedule", "/pipeline/loops",

@@ -28,7 +28,8 @@ bool are_equal(const Graph& graph, const StateGroup& a, const StateGroup& b) {
 
 MuonMatrices::MuonMatrices(const Partition& partition, const StateGroup& group)
     : is_of_experts_(group.kind == Kind::experts),
-      splits_(static_cast<std::size_t>(is_of_experts_ ? partition.mesh.expert_tensor : partition.mesh.tensor)) {
+      splits_(static_cast<std::size_t>(is_of_experts_ ? shard_degrees(partition.mesh).expert_tensor
+                                                      : partition.mesh.tensor)) {
   const Graph& graph = *partition.graph;
   const ShardDegrees degrees = shard_degrees(partition.mesh);
   const MatrixCuts cuts(matrices_of(graph, group, degrees), group.flat());

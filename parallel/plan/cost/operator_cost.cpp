@@ -252,7 +252,7 @@ AxisGroup group_of(const CostContext& context, RankAxis axis) {
     case RankAxis::expert_across:
       return {rank_group(mesh, GroupKind::expert_across), Purpose::expert};
     case RankAxis::expert_tensor:
-      return {expert_tensor_group(mesh), Purpose::tensor_parallel};
+      return {expert_tensor_group(mesh_in_use(mesh)), Purpose::tensor_parallel};
   }
   return {};
 }

@@ -117,7 +117,8 @@ double update_seconds(const CostContext& context, std::size_t rank) {
 std::vector<TensorGradientShare> tensor_gradient_shares(const Partition& partition) {
   const auto ranks = static_cast<std::size_t>(partition.mesh.pipeline);
   std::vector<TensorGradientShare> fullest(ranks);
-  if (partition.mesh.tensor * partition.mesh.expert * partition.mesh.expert_tensor == 1) return fullest;
+  const ShardDegrees degrees = shard_degrees(partition.mesh);
+  if (degrees.tensor * degrees.expert * degrees.expert_tensor == 1) return fullest;
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     ByShard shards(static_cast<std::size_t>(partition.zero_stage() > 0 ? shard_group(partition.mesh).ranks : 1));
     for (std::size_t stage = rank; stage < partition.stages.size(); stage += ranks)

@@ -45,7 +45,7 @@ class Writer {
     add_gradients(When::last_reduction, moved.last_gradients, ranks, names);
     // Without sharding every rank updates all weights itself: none move.
     if (ranks.zero_stage > 0)
-      add(When::gather, Collective::all_gather, names.weights, ranks.shards, moved.weights,
+      add(When::gather, Collective::all_gather, names.weights, ranks.gathering, moved.weights,
           sharding_seconds(moved.weights, ranks));
   }
   std::vector<StateTransfer> take() { return std::move(transfers_); }
@@ -66,9 +66,9 @@ class Writer {
     if (ranks.zero_stage == 0)
       return add(when, Collective::all_reduce, names.gradients, ranks.data, bytes,
                  collectives.all_reduce(bytes, ranks.data));
-    add(when, Collective::reduce_scatter, names.gradients, ranks.shards, bytes, sharding_seconds(bytes, ranks));
+    add(when, Collective::reduce_scatter, names.gradients, ranks.gathering, bytes, sharding_seconds(bytes, ranks));
     // With fewer shards than data ranks the shards' sums are added up across the replicas.
-    const double shard = bytes / static_cast<double>(ranks.shards.ranks);
+    const double shard = bytes / static_cast<double>(ranks.gathering.ranks);
     add(when, Collective::all_reduce, names.shards, ranks.replicas, shard,
         collectives.all_reduce(shard, ranks.replicas));
   }
@@ -76,8 +76,8 @@ class Writer {
   // Of one gather of sharded weights or scatter of gradients, which takes as long: ZeRO-3 moves them in one message per
   // block during passes, the other stages at once.
   double sharding_seconds(double bytes, const StateRanks& ranks) const {
-    return ranks.zero_stage == 3 ? context_.collectives.gather_weights(bytes, messages_, ranks.shards)
-                                 : context_.collectives.all_gather(bytes, ranks.shards);
+    return ranks.zero_stage == 3 ? context_.collectives.gather_weights(bytes, messages_, ranks.gathering)
+                                 : context_.collectives.all_gather(bytes, ranks.gathering);
   }
 
   const CostContext& context_;
@@ -89,15 +89,16 @@ class Writer {
 
 StateRanks dense_ranks(const CostContext& context) {
   const Mesh& mesh = context.mesh();
-  return {context.partition.zero_stage(), data_group(mesh), shard_group(mesh), replica_group(mesh)};
+  const RankGroup shards = shard_group(mesh);
+  return {context.partition.zero_stage(), data_group(mesh), shards, shards, replica_group(mesh)};
 }
 
 StateRanks expert_ranks(const CostContext& context) {
   // Without experts nothing says that parallel.expert_tensor divides anything.
   if (!context.recipe().model.moe) return {};
   const Mesh& mesh = context.mesh();
-  const RankGroup shards = expert_shard_group(mesh);
-  return {shards.ranks > 1 ? context.recipe().parallel.zero_stage : 0, expert_data_group(mesh), shards,
+  const RankGroup shards = expert_shard_group(mesh), gathering = expert_shard_group(mesh_in_use(mesh));
+  return {gathering.ranks > 1 ? context.recipe().parallel.zero_stage : 0, expert_data_group(mesh), shards, gathering,
           expert_replica_group(mesh)};
 }
 

@@ -14,7 +14,9 @@ namespace llmtrain {
 // is sharded then.
 struct StateRanks {
   std::int64_t zero_stage = 0;  // effective
-  RankGroup data, shards, replicas;
+  RankGroup data, shards;
+  RankGroup gathering;  // gather weights and scatter gradients: the shards, of experts with those of joined slices
+  RankGroup replicas;
 };
 StateRanks dense_ranks(const CostContext& context);
 StateRanks expert_ranks(const CostContext& context);

@@ -218,6 +218,17 @@ void add_reserve(double reserve, StageMemory& stage) {
     *bytes *= 1 + reserve;
 }
 
+// Slices of experts that a rank joins, and their gradients, as ranks exchange them and as the products take them: one
+// group after another.
+void hold_slices_twice(const Partition& partition, std::size_t index, StageMemory& stage) {
+  for (const StateGroup& group : partition.groups[index]) {
+    if (group.joined == 1) continue;
+    const auto whole = static_cast<double>(group.whole());
+    stage.joined_weights = std::max(stage.joined_weights, whole * group.types.weight_bytes());
+    stage.packed_gradients = std::max(stage.packed_gradients, whole * group.types.gradient_bytes());
+  }
+}
+
 StageMemory make_stage(const Partition& partition, std::size_t index, KernelSet kernels, Blocks& blocks,
                        const Program& program) {
   const ModelStates states = model_states(partition, index, program);
@@ -237,6 +248,7 @@ StageMemory make_stage(const Partition& partition, std::size_t index, KernelSet 
   const bool reduces_flat = kernels == KernelSet::cuda && partition.mesh.data > 1 && states.unreduced_gradients == 0;
   if (reduces_flat) stage.resident[Category::communication] += states.fp8_gradients;
   add_activations(partition, index, blocks, stage);
+  hold_slices_twice(partition, index, stage);
   offload(partition, index, blocks, stage);
   if (kernels == KernelSet::cuda) add_reserve(program.memory.allocator_reserve, stage);
   return stage;
@@ -289,7 +301,7 @@ double checkpoint_copy_bytes(const Partition& partition, std::size_t stage) {
     // The first stage's rank writes what both ends of a pipeline hold.
     if (group.kind == StateGroup::Kind::shared_embedding && stage > 0) continue;
     const bool is_experts = group.kind == StateGroup::Kind::experts;
-    const std::int64_t parts = is_experts ? mesh.expert * mesh.expert_tensor : mesh.tensor;
+    const std::int64_t parts = is_experts ? mesh.expert * shard_degrees(mesh).expert_tensor : mesh.tensor;
     // Ranks that hold the same write equal parts of it, sharded or not.
     const std::int64_t writers = mesh.world() / (mesh.pipeline * parts);
     const double kept = group.types.weight_bytes() + group.types.master_bytes() + group.types.moment_bytes();

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "parallel/plan/planner/search.h"
@@ -51,6 +52,7 @@ class LayoutWalk {
     layout_.parallel.sequence = tensor > 1 && splits_sequences(tensor * mesh_.context);
     layout_.parallel.pipeline = pipeline;
     layout_.parallel.data = data;
+    layout_.parallel.expert_slices = std::nullopt;
     const std::int64_t experts = layout_.model.moe ? layout_.model.moe->experts : 1;
     const std::int64_t ranks = tensor * mesh_.context * data;
     for (const std::int64_t split : expert_splits(ranks)) {

@@ -17,7 +17,7 @@ double checkpoint_bytes(const Partition& partition) {
       // Other ranks hold other parts, or copies of the little that is not split.
       const Mesh& mesh = partition.mesh;
       const bool is_experts = group.kind == StateGroup::Kind::experts;
-      const std::int64_t parts = is_experts ? mesh.expert * mesh.expert_tensor : mesh.tensor;
+      const std::int64_t parts = is_experts ? mesh.expert * shard_degrees(mesh).expert_tensor : mesh.tensor;
       const double kept = group.types.weight_bytes() + group.types.master_bytes() + group.types.moment_bytes();
       bytes += kept * static_cast<double>(group.elements() * parts);
     }

@@ -12,9 +12,9 @@
 #include "parallel/plan/cost/operator_cost.h"
 #include "parallel/plan/cost/step_cost_model.h"
 #include "parallel/plan/memory/memory_model.h"
-#include "parallel/plan/planner/exchange_prices.h"
 #include "parallel/plan/planner/planned_routing.h"
 #include "parallel/plan/planner/planned_run.h"
+#include "parallel/plan/planner/split_prices.h"
 #include "parallel/plan/report/plan.h"
 #include "parallel/plan/report/text_layout.h"
 
@@ -244,6 +244,25 @@ void fill_report(const ClusterProfile& profile, Plan& plan) {
   warn_of_precision(profile, plan);
 }
 
+// A run may switch to other splits of its experts, which gather other weights and compute other rows.
+void hold_all_splits(const ClusterProfile& profile, Plan& plan) {
+  const Partition& partition = plan.layout->partition();
+  for (const std::int64_t split : partition.expert_splits) {
+    if (split == partition.mesh.expert_tensor) continue;
+    const Partition split_partition = partition.split_by(split);
+    const StepMemory memory = make_step_memory(split_partition, kernel_set(partition.recipe, profile), profile.program);
+    const Simulation other = simulate(plan.layout->schedule(), make_step_costs(split_partition, profile), memory);
+    for (std::size_t rank = 0; rank < other.ranks.size(); ++rank) {
+      RankSimulation& most = plan.simulation.ranks[rank];
+      const RankSimulation& here = other.ranks[rank];
+      if (here.peak_bytes <= most.peak_bytes) continue;
+      most.peak_bytes = here.peak_bytes;
+      most.high_water = here.high_water;
+      most.peak_instruction = here.peak_instruction;
+    }
+  }
+}
+
 }  // namespace
 
 Partition partition_for(const Recipe& recipe, const ClusterProfile& cluster, std::int64_t devices_per_node,
@@ -253,7 +272,7 @@ Partition partition_for(const Recipe& recipe, const ClusterProfile& cluster, std
   Partition partition = Partition::make(of_states, devices_per_node, std::move(graph));
   // Products are those of the recipe.
   partition.recipe.precision = recipe.precision;
-  order_by_price(partition, share_devices(cluster, partition.mesh));
+  settle_by_price(partition, share_devices(cluster, partition.mesh));
   return partition;
 }
 
@@ -270,6 +289,7 @@ Plan make_plan(std::shared_ptr<const Layout> layout, const ClusterProfile& clust
   plan.costs = make_step_costs(partition, profile);
   plan.memory = make_step_memory(partition, kernel_set(partition.recipe, profile), profile.program);
   plan.simulation = simulate(plan.layout->schedule(), plan.costs, plan.memory, timeline);
+  hold_all_splits(profile, plan);
   fill_report(profile, plan);
   return plan;
 }

@@ -8,7 +8,12 @@ namespace llmtrain {
 
 MemoryLedger::MemoryLedger(const ScheduleShape& shape, const StepMemory& memory, std::int32_t rank, Timeline timeline,
                            RankSimulation& result)
-    : shape_(shape), memory_(memory), timeline_(timeline), now_(memory.rank), result_(result) {
+    : shape_(shape),
+      memory_(memory),
+      timeline_(timeline),
+      now_(memory.rank),
+      is_gathered_(memory.stages.size(), false),
+      result_(result) {
   // Stage s lives on pipeline rank s mod pipeline.
   for (std::int32_t stage = rank; stage < shape.stages(); stage += shape.pipeline)
     for (std::size_t i = 0; i < memory_categories; ++i)
@@ -40,11 +45,7 @@ void MemoryLedger::count_next() {
   const Event event = ahead_.back();
   ahead_.pop_back();
   apply(event);
-  if (total_ > result_.peak_bytes) {
-    result_.peak_bytes = total_;
-    // The sender reports an arrival, which is no instruction of this rank: name the pass that runs meanwhile.
-    result_.peak_instruction = event.change == MemoryChange::tensor_arrives ? running_ : event.instruction;
-  }
+  note_peak(event);
   if (timeline_ == Timeline::leave_out) return;
   // One sample per instant, after all of its changes.
   if (result_.memory.back().seconds < event.seconds) result_.memory.push_back({event.seconds, {}});
@@ -56,6 +57,27 @@ void MemoryLedger::add(MemoryCategory category, double bytes) {
   now += bytes;
   total_ += bytes;
   result_.high_water[category] = std::max(result_.high_water[category], now);
+}
+
+void MemoryLedger::note_peak(const Event& event) {
+  if (total_ <= result_.peak_bytes) return;
+  result_.peak_bytes = total_;
+  // The sender reports an arrival, which is no instruction of this rank: name the pass that runs meanwhile.
+  result_.peak_instruction = event.change == MemoryChange::tensor_arrives ? running_ : event.instruction;
+}
+
+void MemoryLedger::hold_for_a_moment(const Event& event, MemoryCategory category, double bytes) {
+  if (bytes == 0) return;
+  add(category, bytes);
+  note_peak(event);
+  add(category, -bytes);
+}
+
+// When the weights of a stage have arrived, before the pass that waits for them takes memory of its own.
+void MemoryLedger::join_slices(const Event& event) {
+  const auto stage = static_cast<std::size_t>(event.stage);
+  if (is_gathered_[stage]) hold_for_a_moment(event, MemoryCategory::weights, memory_.stages[stage].joined_weights);
+  is_gathered_[stage] = false;
 }
 
 // A received tensor is counted from its arrival until its pass ends; a sent one from its pass's start until it is sent.
@@ -76,6 +98,7 @@ void MemoryLedger::apply(const Event& event) {
     case MemoryChange::tensor_is_sent:
       return add(MemoryCategory::communication, -stage.boundary_activation);
     case MemoryChange::weights_are_gathered:
+      is_gathered_[static_cast<std::size_t>(event.stage)] = true;
       return add(MemoryCategory::weights, stage.gathered_weights);
     case MemoryChange::weights_are_freed:
       return add(MemoryCategory::weights, -stage.gathered_weights);
@@ -87,6 +110,8 @@ void MemoryLedger::apply(const Event& event) {
       return add(MemoryCategory::gradients, stage.partial_gradients);
     case MemoryChange::partial_gradients_end:
       return add(MemoryCategory::gradients, -stage.partial_gradients);
+    case MemoryChange::gradients_are_packed:
+      return hold_for_a_moment(event, MemoryCategory::gradients, stage.packed_gradients);
     case MemoryChange::accumulation_begins:
       return add(MemoryCategory::gradients, stage.accumulated_gradients);
     case MemoryChange::gradients_are_cast:
@@ -96,6 +121,7 @@ void MemoryLedger::apply(const Event& event) {
       return add(MemoryCategory::gradients, -stage.accumulated_gradients);
     case MemoryChange::forward_starts:
       running_ = event.instruction;
+      join_slices(event);
       add(MemoryCategory::activations, stage.saved_activations);
       add(MemoryCategory::buffers, stage.forward_workspace);
       return add(MemoryCategory::communication, with_next);
@@ -104,6 +130,7 @@ void MemoryLedger::apply(const Event& event) {
       return add(MemoryCategory::communication, -with_previous);
     case MemoryChange::backward_starts:
       running_ = event.instruction;
+      join_slices(event);
       add(MemoryCategory::buffers, stage.backward_workspace);
       return add(MemoryCategory::communication, with_previous);
     case MemoryChange::backward_ends:

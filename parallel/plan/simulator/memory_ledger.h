@@ -20,6 +20,7 @@ enum class MemoryChange : std::uint8_t {
   // What is cast is released after it.
   gradients_are_cast,
   accumulation_ends,
+  gradients_are_packed,  // for a moment, before the next pass starts
   forward_starts,
   backward_starts,
   tensor_arrives,
@@ -59,6 +60,9 @@ class MemoryLedger {
   void count_next();
   void apply(const Event& event);
   void add(MemoryCategory category, double bytes);
+  void hold_for_a_moment(const Event& event, MemoryCategory category, double bytes);
+  void join_slices(const Event& event);
+  void note_peak(const Event& event);
 
   const ScheduleShape& shape_;
   const StepMemory& memory_;
@@ -66,8 +70,9 @@ class MemoryLedger {
   std::vector<Event> ahead_;  // a heap, the earliest on top
   MemoryBytes now_;
   double total_ = 0;
-  double wide_ = 0;           // gradients that wait for the optimizer outside of FP8
-  std::int32_t running_ = 0;  // instruction of the pass that started last
+  double wide_ = 0;                // gradients that wait for the optimizer outside of FP8
+  std::vector<bool> is_gathered_;  // by stage: whether no pass has used the weights yet
+  std::int32_t running_ = 0;       // instruction of the pass that started last
   RankSimulation& result_;
 };
 

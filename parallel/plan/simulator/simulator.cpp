@@ -261,6 +261,10 @@ class Simulator {
     end_reduction(here);
     if (!memory_.stages[static_cast<std::size_t>(instruction.stage)].accumulates_step)
       end_accumulation(here, instruction.stage);
+    // After the reduction before, whose memory has been released.
+    const double packed = std::max(here.clock, here.data.interval(here.reduction).end);
+    if (memory_.stages[static_cast<std::size_t>(instruction.stage)].packed_gradients > 0)
+      change_memory(here, packed, MemoryChange::gradients_are_packed, instruction.stage);
     begin_partial(here, instruction.stage);
     stage.reduction = here.reduction = ticket;
     stage.unreduced = 0;

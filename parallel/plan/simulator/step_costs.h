@@ -110,6 +110,9 @@ struct StageMemory {
   // The shard that the second and later reductions of a step receive before it is added to the first one's:
   // ReduceGradients to the end of the reduction, like unreduced_gradients (ZeRO-2 and -3): category gradients.
   double partial_gradients = 0;
+  // For a moment, as the first pass after GatherWeights starts and in ReduceGradients: slices of experts that are
+  // joined into wider matrices, and gradients that are cut into slices again (ZeRO-3).
+  double joined_weights = 0, packed_gradients = 0;
   double saved_activations = 0;    // Forward … Backward of one micro-batch: what the backward needs
   double forward_workspace = 0;    // during one Forward, in addition to what is saved: category buffers
   double backward_workspace = 0;   // during one Backward (recomputed activations, logits' gradients): buffers

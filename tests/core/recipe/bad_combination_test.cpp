@@ -61,6 +61,7 @@ TEST_CASE("Degrees, nodes and ranks must agree", "[recipe]") { check(test::world
 TEST_CASE("Ranks must divide what they split", "[recipe]") {
   check(test::layout_combinations());
   check(test::expert_combinations());
+  check(test::slice_combinations());
 }
 
 TEST_CASE("Layers must be divided over the stages as the balance requires", "[recipe]") {

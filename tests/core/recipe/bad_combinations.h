@@ -25,6 +25,7 @@ std::vector<Combination> training_combinations();
 std::vector<Combination> world_combinations();
 std::vector<Combination> layout_combinations();
 std::vector<Combination> expert_combinations();
+std::vector<Combination> slice_combinations();
 std::vector<Combination> pipeline_combinations();
 std::vector<Combination> size_combinations();
 

@@ -71,7 +71,7 @@ TEST_CASE("Every key except the required ones has its documented default", "[rec
       "loss_scale": {"initial": 65536, "growth_steps": 2000},
       "high_precision": {"first_layers": 0, "last_layers": 0, "parameters": [], "fallback_steps": 0}},
     "parallel": {"tensor": 1, "sequence": false, "pipeline": 1, "context": 1, "expert": 1, "expert_tensor": 1,
-      "expert_overlap": 1, "expert_all_to_all": "linear", "data": "auto", "zero_stage": 0, "zero_shard_ranks": "auto", "overlap": true},
+      "expert_slices": "auto", "expert_overlap": 1, "expert_all_to_all": "linear", "data": "auto", "zero_stage": 0, "zero_shard_ranks": "auto", "overlap": true},
     "pipeline": {"schedule": "interleaved", "balance": "layers", "loops": 1},
     "memory": {"recompute": "none", "offload": {"optimizer": false, "weights": false, "activations": false}},
     "kernels": {"attention": "auto"},

@@ -22,7 +22,7 @@ std::vector<Combination> all_combinations() {
   for (const auto part :
        {test::model_combinations, test::document_combinations, test::curriculum_combinations,
         test::optimizer_combinations, test::training_combinations, test::world_combinations, test::layout_combinations,
-        test::expert_combinations, test::pipeline_combinations, test::size_combinations})
+        test::expert_combinations, test::slice_combinations, test::pipeline_combinations, test::size_combinations})
     std::ranges::copy(part(), std::back_inserter(all));
   return all;
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/checkpoint/checkpoint.h"
 #include "tests/parallel/engine/save_ranks.h"
 #include "tests/parallel/engine/train_ranks.h"
 
@@ -75,6 +76,19 @@ inline void train_and_save(const TrainingSetting& setting, const RankCase& layou
     TrainingSetting::train(trainer, steps);
     save(trainer, folder);
   });
+}
+
+// Of the steps after a checkpoint.
+inline std::vector<double> resumed_losses(const TrainingSetting& setting, const RankCase& layout,
+                                          const std::filesystem::path& checkpoint, std::int64_t steps) {
+  std::vector<double> losses;
+  LocalWorld(layout.ranks).run([&](Communicator& communicator) {
+    Trainer trainer(layout_of(setting.recipe(layout.overrides), communicator.size()), communicator, at::kCPU);
+    trainer.resume(CheckpointReader(checkpoint));
+    const Run run = TrainingSetting::train(trainer, steps);
+    if (communicator.rank() == 0) losses = run.losses;
+  });
+  return losses;
 }
 
 }  // namespace llmtrain::test

@@ -23,18 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::vector<double> resume(const TrainingSetting& setting, const RankCase& layout, const fs::path& checkpoint,
-                           std::int64_t steps) {
-  std::vector<double> losses;
-  LocalWorld(layout.ranks).run([&](Communicator& communicator) {
-    Trainer trainer(layout_of(setting.recipe(layout.overrides), communicator.size()), communicator, at::kCPU);
-    trainer.resume(CheckpointReader(checkpoint));
-    const Run run = TrainingSetting::train(trainer, steps);
-    if (communicator.rank() == 0) losses = run.losses;
-  });
-  return losses;
-}
-
 // A step's loss, gradient norm and routing, of which other layouts have other numbers of passes.
 void check_same_step(const StepResult& got, const StepResult& expected) {
   CHECK(got.loss == Approx(expected.loss).epsilon(1e-5));
@@ -120,7 +108,7 @@ TEST_CASE("a model with experts resumes bitwise, and on other ranks to rounding"
     train_and_save(setting, four, 4, folder.path());
     const fs::path checkpoint = folder.path() / "step-00000004";
     const std::vector<double> rest(whole.losses.begin() + 4, whole.losses.end());
-    CHECK(resume(setting, four, checkpoint, 2) == rest);
+    CHECK(resumed_losses(setting, four, checkpoint, 2) == rest);
     const std::vector<RankCase> others{{1, model},
                                        {8, model + Overrides{experts(8), zero(1)}},
                                        {2, model + Overrides{zero(2)}},
@@ -128,7 +116,7 @@ TEST_CASE("a model with experts resumes bitwise, and on other ranks to rounding"
                                        {4, model + Overrides{experts(2), sliced(2), zero(3), "pipeline.loops=3"}},
                                        {8, model + Overrides{tensor(2), context(2), sliced(1), experts(4), zero(3)}}};
     for (const RankCase& other : others) {
-      const std::vector<double> losses = resume(setting, other, checkpoint, 2);
+      const std::vector<double> losses = resumed_losses(setting, other, checkpoint, 2);
       for (std::size_t i = 0; i < rest.size(); ++i) CHECK(losses[i] == Approx(rest[i]).epsilon(1e-5));
     }
   }

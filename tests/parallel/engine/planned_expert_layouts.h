@@ -74,6 +74,24 @@ inline const std::vector<RankCase> folded_expert_layouts{
                     "parallel.expert=8"})},
 };
 
+// Their states are cut finer than their products.
+inline const std::vector<RankCase> joined_expert_layouts{
+    {4, {even, "parallel.expert_slices=4", "parallel.zero_stage=3", "pipeline.loops=4"}},
+    {8,
+     {even, "parallel.expert=2", "parallel.expert_tensor=2", "parallel.expert_slices=4", "parallel.zero_stage=3",
+      "pipeline.loops=2", "batch.global=16"}},
+    // Of few tokens: what holds most are weights.
+    {4,
+     {even, "parallel.expert_slices=4", "parallel.zero_stage=3", "pipeline.loops=4", "batch.sequence_length=8",
+      "model.moe.ffn_hidden_size=384"}},
+    {4,
+     {replayed_even, "parallel.tensor=2", "parallel.expert_tensor=1", "parallel.expert_slices=4",
+      "parallel.zero_stage=3", "pipeline.loops=2", "precision.compute=\"bf16\"", "memory.recompute=\"full\""}},
+    {8,
+     {even, "parallel.expert_slices=2", "parallel.zero_stage=3", "parallel.zero_shard_ranks=4", "pipeline.loops=2",
+      "pipeline.schedule=\"interleaved\"", "batch.global=16"}},
+};
+
 inline const std::vector<RankCase> expert_layouts{
     {8, over_nodes({"parallel.expert=8", "model.moe.experts=8", "model.moe.top_k=8"})},
     {8, over_nodes({"parallel.expert=4", "parallel.tensor=2", "parallel.expert_overlap=2", "parallel.zero_stage=1"})},

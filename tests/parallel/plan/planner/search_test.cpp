@@ -160,7 +160,7 @@ TEST_CASE("a search tries expert ranks, with whole experts and with parts of the
   const Recipe recipe = small_gpt({"model.moe={\"experts\": 4}"});
   std::set<std::pair<std::int64_t, std::int64_t>> tried;
   for_each_layout(recipe, make_plan(recipe, profile_of(recipe)).report.mesh, [&](const Recipe& layout) {
-    if (layout.parallel.tensor == 2) tried.emplace(layout.parallel.expert, layout.parallel.expert_tensor);
+    if (layout.parallel.tensor == 2) tried.emplace(layout.parallel.expert, *layout.parallel.expert_tensor);
   });
   CHECK(tried == std::set<std::pair<std::int64_t, std::int64_t>>{
                      {1, 1}, {1, 2}, {1, 4}, {1, 8}, {2, 1}, {2, 2}, {2, 4}, {4, 1}, {4, 2}});
