@@ -37,7 +37,7 @@ struct PassSetting {
   Fp8Level fp8_level = Fp8Level::off;
   bool keeps_wide_inputs = false;  // with FP8: what it keeps are inputs in the compute type, of layers that left FP8
   bool agrees_on_scales = true;  // with FP8: ranks that hold parts of an operand agree on its scale before the product
-  double fp8_scale_bytes = 0;  // per FP8 element, where blocks of a tensor have scales of their own
+  double fp8_scale_bytes = 0;    // per FP8 element, where blocks of a tensor have scales of their own
   AttentionMethod attention = AttentionMethod::flash;
   Recompute recompute = Recompute::none;
 

@@ -317,15 +317,13 @@ struct PipelineRecipe {
 // In the order in which less is kept. The last two run a layer's whole forward again; `computation` keeps what came
 // from other ranks in the first one.
 enum class Recompute { none, selective, computation, full };
-
 inline bool repeats_layers(Recompute recompute) { return recompute >= Recompute::computation; }
 
-// The ranks over which the states of each expert's matrices are cut.
+// The ranks over which the states of each expert's matrices are cut, and those that split its products; where a run
+// chooses, the most that may.
 inline std::int64_t expert_slices(const ParallelRecipe& parallel) {
   return parallel.expert_slices.value_or(parallel.expert_tensor.value_or(parallel.tensor));
 }
-
-// The ranks that split the products of each expert; where a run chooses, the most that may.
 inline std::int64_t expert_tensor(const ParallelRecipe& parallel) {
   return parallel.expert_tensor.value_or(expert_slices(parallel));
 }

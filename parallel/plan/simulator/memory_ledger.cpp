@@ -73,8 +73,9 @@ void MemoryLedger::hold_for_a_moment(const Event& event, MemoryCategory category
   add(category, -bytes);
 }
 
-// When the weights of a stage have arrived, before the pass that waits for them takes memory of its own.
-void MemoryLedger::join_slices(const Event& event) {
+// Slices that have arrived are joined before the pass that waits for them takes memory of its own.
+void MemoryLedger::start_pass(const Event& event) {
+  running_ = event.instruction;
   const auto stage = static_cast<std::size_t>(event.stage);
   if (is_gathered_[stage]) hold_for_a_moment(event, MemoryCategory::weights, memory_.stages[stage].joined_weights);
   is_gathered_[stage] = false;
@@ -120,8 +121,7 @@ void MemoryLedger::apply(const Event& event) {
     case MemoryChange::accumulation_ends:
       return add(MemoryCategory::gradients, -stage.accumulated_gradients);
     case MemoryChange::forward_starts:
-      running_ = event.instruction;
-      join_slices(event);
+      start_pass(event);
       add(MemoryCategory::activations, stage.saved_activations);
       add(MemoryCategory::buffers, stage.forward_workspace);
       return add(MemoryCategory::communication, with_next);
@@ -129,8 +129,7 @@ void MemoryLedger::apply(const Event& event) {
       add(MemoryCategory::buffers, -stage.forward_workspace);
       return add(MemoryCategory::communication, -with_previous);
     case MemoryChange::backward_starts:
-      running_ = event.instruction;
-      join_slices(event);
+      start_pass(event);
       add(MemoryCategory::buffers, stage.backward_workspace);
       return add(MemoryCategory::communication, with_previous);
     case MemoryChange::backward_ends:

@@ -61,7 +61,7 @@ class MemoryLedger {
   void apply(const Event& event);
   void add(MemoryCategory category, double bytes);
   void hold_for_a_moment(const Event& event, MemoryCategory category, double bytes);
-  void join_slices(const Event& event);
+  void start_pass(const Event& event);
   void note_peak(const Event& event);
 
   const ScheduleShape& shape_;

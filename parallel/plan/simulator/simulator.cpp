@@ -61,8 +61,7 @@ class Simulator {
     return arrivals_[2 * tensor + (activation ? 0 : 1)];
   }
 
-  // With overlap the weights that a step updates at ZeRO-1 and -2 arrive during the next one. All steps are alike:
-  // those of the step before arrive during this one.
+  // With overlap the weights that a step updates at ZeRO-1 and -2 arrive during the next one, as all steps are alike.
   bool carries_updates() const { return costs_.overlap && (shape_.sharding() == 1 || shape_.sharding() == 2); }
 
   void gather_updates(RankClock& here) {
