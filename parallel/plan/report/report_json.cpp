@@ -26,6 +26,7 @@ Json mesh_json(const Mesh& mesh) {
           {"context", mesh.context},
           {"expert", mesh.expert},
           {"expert_tensor", mesh.expert_tensor},
+          {"expert_slices", mesh.expert_slices()},
           {"zero_shard_ranks", mesh.zero_shard},
           {"devices_per_node", mesh.devices_per_node}};
 }

@@ -24,14 +24,17 @@ std::string tflops_text(double tflops) {
 
 std::string expert_mesh_text(const PlanReport& report) {
   const Mesh& mesh = report.mesh;
-  if (!report.recipe.model.moe || (mesh.expert == 1 && mesh.expert_tensor == mesh.tensor)) return "";
+  const bool follow_tensor_ranks = mesh.expert == 1 && mesh.expert_slices() == mesh.tensor && !mesh.switches_experts;
+  if (!report.recipe.model.moe || follow_tensor_ranks) return "";
   std::string text;
   const auto add = [&text](std::string_view name, std::int64_t ranks) {
     if (ranks > 1) text += fmt::format("{}{} {}", text.empty() ? ", experts: " : " × ", name, ranks);
   };
   add("expert", mesh.expert);
   add("expert_tensor", mesh.expert_tensor);
+  add("joined slices", mesh.expert_joined);
   add("copies", mesh.expert_copies());
+  if (mesh.switches_experts) text += ", the cheapest of the splits that a run tries";
   return text;
 }
 

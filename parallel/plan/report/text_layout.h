@@ -11,8 +11,9 @@ namespace llmtrain {
 // "143 TFLOP/s", "1013 TFLOP/s": three significant digits, without an exponent.
 std::string tflops_text(double tflops);
 
-// ", experts: expert 4 × expert_tensor 2 × copies 8" behind the other axes of a mesh, without those of one rank. Empty
-// where the tensor ranks alone split experts, and in a model without them.
+// ", experts: expert 4 × expert_tensor 2 × joined slices 2 × copies 8" after the other axes of a mesh, without those of
+// one rank, and whether a run tries other splits. Empty where the tensor ranks alone split experts, and in a model
+// without them.
 std::string expert_mesh_text(const PlanReport& report);
 
 // "1.2M EUR"; the run has a price.

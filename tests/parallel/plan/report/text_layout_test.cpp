@@ -60,5 +60,23 @@ TEST_CASE("a step whose parts fill it has no bubble") {
   CHECK(split_step(step)[static_cast<std::size_t>(StepPart::bubble)].seconds == 0);
 }
 
+TEST_CASE("the mesh of experts is shown where it differs from the tensor ranks") {
+  PlanReport report = test::sample_report();
+  report.mesh = {.tensor = 4, .data = 16, .expert_tensor = 4};
+  CHECK(expert_mesh_text(report).empty());
+  report.recipe.model.moe.emplace();
+  CHECK(expert_mesh_text(report).empty());
+  report.mesh.expert = 8;
+  report.mesh.expert_tensor = 1;
+  CHECK(expert_mesh_text(report) == ", experts: expert 8 × copies 8");
+  report.mesh.expert_tensor = 2;
+  report.mesh.expert_joined = 2;
+  CHECK(expert_mesh_text(report) == ", experts: expert 8 × expert_tensor 2 × joined slices 2 × copies 2");
+  report.mesh.switches_experts = true;
+  CHECK(expert_mesh_text(report) ==
+        ", experts: expert 8 × expert_tensor 2 × joined slices 2 × copies 2, the cheapest of the splits that a run "
+        "tries");
+}
+
 }  // namespace
 }  // namespace llmtrain
