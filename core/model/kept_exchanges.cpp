@@ -128,13 +128,19 @@ class RowRanks final : public llmtrain::RowRanks {
   std::int64_t ranks() const override { return ranks_.ranks(); }
   std::int64_t position() const override { return ranks_.position(); }
   at::Tensor gather_rows(const at::Tensor& part) const override {
-    return answers_.result([&] { return ranks_.gather_rows(part); });
+    return result([&] { return ranks_.gather_rows(part); });
   }
   at::Tensor scatter_sum_rows(const at::Tensor& whole) const override {
-    return answers_.result([&] { return ranks_.scatter_sum_rows(whole); });
+    return result([&] { return ranks_.scatter_sum_rows(whole); });
   }
 
  private:
+  // A rank alone exchanges nothing: computing again is free, and keeping would take memory.
+  template <typename Exchange>
+  at::Tensor result(const Exchange& exchange) const {
+    return ranks() == 1 ? exchange() : answers_.result(exchange);
+  }
+
   const llmtrain::RowRanks& ranks_;
   const Answers& answers_;
 };

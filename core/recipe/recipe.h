@@ -242,8 +242,8 @@ struct HighPrecisionRecipe {
   std::int64_t first_layers = 0;
   std::int64_t last_layers = 0;
   std::vector<std::string> parameters;  // patterns of names, in which * stands for any text
-  // After so many steps in a row in which an operand overflows, with delayed scaling, or too many sums of its FP8
-  // gradients, a layer joins them; 0: never.
+  // A layer joins them after this many steps in a row in which an operand overflows, with delayed scaling, or too many
+  // sums of its FP8 gradients saturate; 0: never.
   std::int64_t fallback_steps = 0;
 
   bool operator==(const HighPrecisionRecipe&) const = default;

@@ -3,6 +3,7 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -76,6 +77,12 @@ SplitTrial split_trial_of(const Json& json) {
           .seconds = json.at("seconds").get<double>()};
 }
 
+bool has_splits_of(const SplitTuner& tuner, const std::vector<SplitTrial>& trials) {
+  const auto& splits = tuner.splits();
+  return std::ranges::all_of(
+      trials, [&](const SplitTrial& trial) { return std::ranges::find(splits, trial.split) != splits.end(); });
+}
+
 }  // namespace
 
 bool tries_exchanges(const LocalModel& model) {
@@ -102,6 +109,7 @@ bool use_exchange_record(const LocalModel& model, std::string_view text) {
       for (const Json& trial : record.at("trials")) trials.push_back(trial_of(trial));
     if (mixture.split_tuner() != nullptr)
       for (const Json& trial : record.at("split_trials")) split_trials.push_back(split_trial_of(trial));
+    if (mixture.split_tuner() != nullptr && !has_splits_of(*mixture.split_tuner(), split_trials)) return false;
     if (mixture.tuner() != nullptr) mixture.tuner()->set_trials(std::move(trials));
     if (mixture.split_tuner() != nullptr) mixture.split_tuner()->set_trials(std::move(split_trials));
     return true;

@@ -73,7 +73,8 @@ ReplicaHashes replica_hashes(LocalModel& model) {
     for (const OptimizerState& state : unit->parameters->optimizer_states()) add(states, state.values);
     if (model.gathers_for_use()) continue;
     std::int64_t& weights = of(Replicated::weights, Replicated::expert_weights);
-    for (const FlatRange& range : unit->store->ranges()) add(weights, unit->store->weight(range.parameter));
+    ParameterStore& seen = unit->parameters->seen();
+    for (const FlatRange& range : seen.ranges()) add(weights, seen.weight(range.parameter));
   }
   return hashes;
 }

@@ -48,6 +48,23 @@ class PlanTest(ProgramTest):
             self.assertIn(part, result.stderr)
 
 
+class Search(PlanTest):
+    def test_keys_of_a_layout_make_the_layout(self):
+        """Put into the recipe, which cuts its experts finer, they give the plan that the search names."""
+        recipe = small({"model.moe": {"experts": 4, "top_k": 2, "ffn_hidden_size": 32}, "parallel.expert_slices": 4,
+                        "parallel.zero_stage": 3, "batch.global": 8, "batch.micro": 1, "cluster.nodes": 1,
+                        "cluster.devices_per_node": 4, "cluster.profile": "a100-80gb"})
+        self.write("recipe.json", recipe)
+        front = self.report("recipe.json", "--search")["front"]
+        self.assertTrue(front)
+        for entry in front:
+            for section, keys in entry["recipe"].items():
+                recipe.setdefault(section, {}).update(keys)
+            self.write("found.json", recipe)
+            found = self.report("found.json")
+            self.assertEqual(found["step"]["seconds"], entry["step_seconds"], entry["recipe"])
+
+
 class Contract(PlanTest):
     def check_shape(self, value, shape, path):
         if isinstance(shape, dict):

@@ -111,6 +111,7 @@ nlohmann::ordered_json layout_keys(const Recipe& recipe) {
   if (recipe.model.moe) {
     layout["parallel"]["expert"] = all["parallel"]["expert"];
     layout["parallel"]["expert_tensor"] = all["parallel"]["expert_tensor"];
+    layout["parallel"]["expert_slices"] = all["parallel"]["expert_slices"];
   }
   layout["pipeline"] = {{"schedule", all["pipeline"]["schedule"]}, {"loops", all["pipeline"]["loops"]}};
   layout["batch"] = {{"micro", all["batch"]["micro"]}};

@@ -86,7 +86,8 @@ class RowRanks {
   virtual at::Tensor scatter_sum_rows(const at::Tensor& whole) const = 0;  // [ranks·R, …] → this rank's [R, …]
 };
 
-// The other ranks of a layer with experts; null where this rank is alone. They outlive the layer.
+// The other ranks of a layer with experts; null where this rank is alone, but for `features` of experts whose split may
+// change, which may then be this rank alone. They outlive the layer.
 struct MixtureRanks {
   const ExpertRanks* experts = nullptr;  // have the experts that are not here
   const RowRanks* features = nullptr;    // split the matrices of this rank's experts

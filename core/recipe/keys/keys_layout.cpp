@@ -77,12 +77,12 @@ void describe_parallel(KeyVisitor& keys, ParallelRecipe& parallel) {
                 "Expert parallelism: ranks that hold different experts, of all tensor × context × data ranks; times "
                 "expert_tensor it divides their number."},
                parallel.expert, degree_range);
-  keys.automatic_integer(
-      {"expert_tensor",
-       "Ranks that split each expert's matrices: neighbours, whether tensor, context or data ranks; auto: as many of "
-       "expert_slices as was fastest in the run's first steps.",
-       "tensor"},
-      keys.otherwise(parallel.expert_tensor, parallel.tensor), degree_range);
+  keys.automatic_integer({"expert_tensor",
+                          "Ranks that split each expert's matrices: neighbours, whether tensor, context or data ranks; "
+                          "auto: the divisor of "
+                          "expert_slices that was fastest in the run's first steps.",
+                          "tensor"},
+                         keys.otherwise(parallel.expert_tensor, parallel.tensor), degree_range);
   keys.automatic_integer(
       {"expert_slices",
        "Ranks over which ZeRO 3 cuts the states of each expert's matrices: a multiple of expert_tensor, whose ranks "

@@ -129,7 +129,12 @@ Verdict check_expert_slices(const Recipe& recipe, const Known&) {
     return Refusal{fmt::format("{} is not a multiple of {}", slices, ranks),
                    "must be a multiple of parallel.expert_tensor",
                    std::to_string(std::max<std::int64_t>(1, (slices + ranks / 2) / ranks) * ranks)};
-  if (slices == ranks || parallel.zero_stage == 3) return {};
+  if (parallel.zero_stage == 3 || parallel.expert_tensor == slices) return {};
+  // Also a single slice: what may be switched is gathered anew for every split, by the pass that uses it.
+  if (!parallel.expert_tensor)
+    return Refusal{fmt::format("ZeRO {} does not gather slices for use", parallel.zero_stage),
+                   "must be \"auto\", and parallel.expert_tensor a number, unless parallel.zero_stage is 3",
+                   "\"auto\""};
   return Refusal{fmt::format("ZeRO {} does not gather slices for use", parallel.zero_stage),
                  "must be parallel.expert_tensor unless parallel.zero_stage is 3", std::to_string(ranks)};
 }

@@ -216,6 +216,9 @@ PassSetting pass_setting(const Partition& partition, KernelSet kernels, const Pr
   PassSetting setting = pass_setting(partition, kernels);
   setting.agrees_on_scales = program.fp8.agrees_on_scales && !partition.recipe.precision.delays_scales();
   setting.fp8_scale_bytes = program.fp8.scale_bytes;
+  setting.sends_tokens_once = program.experts.sends_tokens_once;
+  if (setting.sends_tokens_once && can_relay_rows(partition.mesh))
+    setting.expert_node_ranks = expert_node_ranks(partition.mesh);
   return setting;
 }
 
@@ -224,11 +227,7 @@ CostContext::CostContext(const Partition& partition_in, const ClusterProfile& pr
       profile(profile_in),
       setting(pass_setting(partition_in, kernel_set(partition_in.recipe, profile_in), profile_in.program)),
       roofline(profile_in, partition_in.recipe.precision.compute),
-      collectives(profile_in, partition_in.mesh.devices_per_node, emulated_link(partition_in.recipe.launch)) {
-  if (!program().experts.sends_tokens_once) return;
-  setting.sends_tokens_once = true;
-  if (can_relay_rows(mesh())) setting.expert_node_ranks = expert_node_ranks(mesh());
-}
+      collectives(profile_in, partition_in.mesh.devices_per_node, emulated_link(partition_in.recipe.launch)) {}
 
 PrecisionRecipe CostContext::state_precision() const {
   PrecisionRecipe precision = recipe().precision;

@@ -45,7 +45,7 @@ class ExchangePrices {
     PassSetting& setting = context.setting;
     setting.batch = 1;
     setting.sequence_length = tokens;
-    setting.expert_node_ranks = relaying_ranks(context.mesh(), method.all_to_all);
+    if (!setting.sends_tokens_once) setting.expert_node_ranks = relaying_ranks(context.mesh(), method.all_to_all);
     setting.expert_overlap = method.parts;
     constexpr std::string_view experts = "feed_forward.experts.";
     OperatorList operators;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -76,6 +77,13 @@ TEST_CASE("steps that split experts in other ways than those before give the sam
   }
 }
 
+// Three ranks cannot split four slices.
+std::string with_unknown_split(const std::string& record) {
+  auto json = nlohmann::json::parse(record);
+  json.at("split_trials").at(0).at("expert_tensor") = 3;
+  return json.dump();
+}
+
 TEST_CASE("with the record of a run a resumed one repeats its splits bit by bit", "[ranks]") {
   const TrainingSetting setting;
   const Recipe recipe = setting.recipe(scored + by_layer +
@@ -98,6 +106,7 @@ TEST_CASE("with the record of a run a resumed one repeats its splits bit by bit"
   LocalWorld(8).run([&](Communicator& communicator) {
     Trainer trainer(layout_of(recipe, communicator.size()), communicator, at::kCPU);
     trainer.resume(CheckpointReader(folder.path() / "step-00000002"));
+    CHECK_FALSE(use_exchange_record(trainer.model(), with_unknown_split(record)));
     const bool is_used = use_exchange_record(trainer.model(), record);
     const Run rest = TrainingSetting::train(trainer, 6);
     if (communicator.rank() > 0) return;

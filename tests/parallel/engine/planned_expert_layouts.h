@@ -90,6 +90,10 @@ inline const std::vector<RankCase> joined_expert_layouts{
     {8,
      {even, "parallel.expert_slices=2", "parallel.zero_stage=3", "parallel.zero_shard_ranks=4", "pipeline.loops=2",
       "pipeline.schedule=\"interleaved\"", "batch.global=16"}},
+    // Between the exchanges of tokens, which are kept, a rank that joins its slices gathers no rows, and keeps none.
+    {4,
+     {even, "parallel.expert=2", "parallel.expert_slices=2", "parallel.expert_tensor=1", "parallel.zero_stage=3",
+      "pipeline.loops=2", "memory.recompute=\"computation\""}},
 };
 
 inline const std::vector<RankCase> expert_layouts{

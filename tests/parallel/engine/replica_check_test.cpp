@@ -80,7 +80,11 @@ TEST_CASE("replicas are equal whatever the layout") {
                              {4, {"parallel.tensor=2", "batch.micro=4", zero(1)}},
                              {4,
                               {"parallel.context=2", "parallel.pipeline=2", "pipeline.balance=[2,1]", "batch.micro=4",
-                               "model.tie_embeddings=true"}}}) {
+                               "model.tie_embeddings=true"}},
+                             // On one rank a split that may be switched is the only one.
+                             {1,
+                              {R"(model.moe={"experts": 4, "top_k": 2})", zero(3), "parallel.expert_slices=1",
+                               "parallel.expert_tensor=\"auto\""}}}) {
     INFO(in_words(ranks, overrides));
     const std::vector<std::string> said = outcomes(ranks, overrides, [](int, LocalModel&) {});
     CHECK(said == std::vector<std::string>(said.size()));

@@ -112,6 +112,13 @@ TEST_CASE("an unknown program is refused with the nearest name, and llmtrain nee
   CHECK(load_program("llmtrain", "/nowhere").name == "llmtrain");
 }
 
+TEST_CASE("blocks of FP8 elements share a scale") {
+  // Four bytes (fp32) to 128 elements, and one (E8M0) to 32.
+  CHECK(load_program("megatron-core-blockwise", programs).fp8.scale_bytes == 4.0 / 128);
+  CHECK(load_program("megatron-core-mxfp8", programs).fp8.scale_bytes == 1.0 / 32);
+  CHECK(load_program("megatron-core", programs).fp8.scale_bytes == 0);
+}
+
 TEST_CASE("even stages all take the passes of the median stage") {
   Program even;
   even.stages.even = true;
