@@ -21,6 +21,7 @@
 #include "apps/llmtrain/launch/launcher.h"
 #include "apps/llmtrain/launch/parent_death.h"
 #include "apps/llmtrain/profiles.h"
+#include "apps/llmtrain/runtime.h"
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
@@ -98,21 +99,30 @@ bool ends_well(pid_t process) {
   return ended == process && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-// A process of its own: what measuring allocates is not memory of a run, and plans load no LibTorch.
+// A process of its own: what measuring allocates is not memory of a run, and plans load no LibTorch. It writes to a
+// file of its own too, because others may measure at the same time.
 bool measure_into(const std::filesystem::path& file) {
   std::error_code failed;
   std::filesystem::create_directories(file.parent_path(), failed);
   if (failed) return false;
-  std::vector<std::string> command{program_file(), "calibrate", "--quick",    "--device",
-                                   "cpu",          "--output",  file.string()};
   const pid_t parent = ::getpid();
+  const std::string own = file.string() + "." + std::to_string(parent);
+  std::vector<std::string> command{program_file(), "calibrate", "--quick", "--device", "cpu", "--output", own};
   const pid_t process = ::fork();
   if (process == 0) start_silently(command, parent);
-  return process > 0 && ends_well(process);
+  if (process < 0 || !ends_well(process)) return false;
+  std::filesystem::rename(own, file, failed);
+  return !failed;
 }
 
 bool trains_on_processor(DeviceKind device) {
   return device == DeviceKind::cpu || (device == DeviceKind::automatic && !path_exists("/dev/nvidiactl"));
+}
+
+// Others compute beside it, and all must plan with one profile.
+bool is_one_of_several_ranks() {
+  const auto launcher = find_launcher();
+  return launcher && launcher->ranks > 1;
 }
 
 }  // namespace
@@ -133,15 +143,14 @@ std::filesystem::path profile_of_machine() {
 void measure_machine(const Recipe& recipe) {
   const auto folder = cache_folder();
   if (recipe.cluster.profile != "auto" || !trains_on_processor(recipe.cluster.device)) return;
-  if (folder.empty() || !profile_of_machine().empty()) return;
+  if (is_one_of_several_ranks() || folder.empty() || !profile_of_machine().empty() || !has_runtime()) return;
   const auto file = std::filesystem::absolute(folder) / name_of_machine();
   if (!is_profile(file)) {
     log().info("measuring this machine's processor for two seconds, once, so that plans match it: {}", file.string());
     if (!measure_into(file)) {
       log().warn(
           "this machine could not be measured, so plans assume an average processor, as --set cluster.profile=cpu "
-          "does; "
-          "llmtrain calibrate says why");
+          "does; llmtrain calibrate says why");
       return;
     }
   }

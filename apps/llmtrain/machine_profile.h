@@ -14,9 +14,9 @@ std::filesystem::path calibrated_profile();
 // Where no one has calibrated this machine, measures its processor for about two seconds in a process of its own, says
 // so, and keeps the profile in LLMTRAIN_CACHE, else in llmtrain of XDG_CACHE_HOME or ~/.cache; a profile that is there
 // already is taken. From then on profile_of_machine() is that profile, in this process and in those that it starts.
-// Only for recipes whose profile is "auto"; not where a GPU trains, where nothing can be kept, or where a
-// measurement fails: plans then go on with an average processor. Blocks.
-// Not for ranks that a launcher has started: others compute beside them, and all must plan with the same profile.
+// Only for recipes whose profile is "auto"; not where a GPU trains, where nothing can be kept, where the training
+// runtime is not installed, where a measurement fails, or in one of several ranks that a launcher has started: plans
+// then assume an average processor. Blocks.
 void measure_machine(const Recipe& recipe);
 
 // The calibrated profile, else the measured one; empty where there is neither.

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "apps/llmtrain/installation.h"
 #include "core/base/error.h"
+#include "core/base/file.h"
 
 namespace llmtrain::app {
 namespace {
@@ -37,6 +39,8 @@ void wait_briefly() {
 }
 
 }  // namespace
+
+bool has_runtime() { return std::ranges::any_of(candidates(), path_exists); }
 
 RuntimeInterface& load_runtime() {
   wait_briefly();

@@ -10,4 +10,7 @@ namespace llmtrain::app {
 // what to install.
 RuntimeInterface& load_runtime();
 
+// Whether there is such a file; it need not load.
+bool has_runtime();
+
 }  // namespace llmtrain::app

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <sstream>
 #include <string_view>
+#include <thread>
 
 namespace llmtrain {
 
@@ -32,12 +33,28 @@ std::string value_of(std::istream& cpuinfo, std::initializer_list<std::string_vi
 
 int usable_cores() {
   cpu_set_t cores;
-  return ::sched_getaffinity(0, sizeof cores, &cores) == 0 ? std::max(1, CPU_COUNT(&cores)) : 1;
+  // The set counts 1,024 processors; on a larger machine nothing is known of restrictions.
+  const bool is_known = ::sched_getaffinity(0, sizeof cores, &cores) == 0;
+  return std::max(1, is_known ? CPU_COUNT(&cores) : static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+std::string processor_name(std::istream& cpuinfo) {
+  std::string first;  // the lines of the first processor, until an empty one
+  for (std::string line; std::getline(cpuinfo, line) && !line.empty();) first += line + "\n";
+  const auto value = [&first](std::string_view key) {
+    std::istringstream lines(first);
+    return value_of(lines, {key});
+  };
+  std::string name = value("model name");
+  if (!name.empty()) return name;
+  for (const char* key : {"CPU implementer", "CPU variant", "CPU part"})
+    if (const std::string number = value(key); !number.empty()) name += (name.empty() ? "" : " ") + number;
+  return name;
 }
 
 std::string processor_name() {
   std::ifstream cpuinfo("/proc/cpuinfo");
-  return value_of(cpuinfo, {"model name"});
+  return processor_name(cpuinfo);
 }
 
 ProcessorFeatures processor_features(std::istream& cpuinfo) {

@@ -11,8 +11,11 @@ namespace llmtrain {
 // Cores that the scheduler lets this process use: launchers and containers restrict them.
 int usable_cores();
 
-// The name of this machine's first processor, as Linux says it; empty where it does not.
+// The name of this machine's first processor, as Linux gives it. For Arm's, which it does not name, the numbers of
+// their maker, variant and part. Empty where it gives none of these.
 std::string processor_name();
+// The same from the contents of /proc/cpuinfo.
+std::string processor_name(std::istream& cpuinfo);
 
 // Extensions of the instruction set by Linux's names, such as "avx2" or "asimd".
 using ProcessorFeatures = std::set<std::string, std::less<>>;

@@ -118,7 +118,7 @@ FirstRank::FirstRank(const RunRequest& request, const RunDirectory& directory, T
       progress_(recipe_.training.steps, trainer.steps_done(), request.verbosity != Verbosity::normal),
       report_(directory.path(), recipe_, planned_figures(request)),
       stragglers_(ranks_with_the_same_work(trainer.model().groups().mesh)),
-      planned_tensor_bytes_(request.plan ? request.plan->tensor_bytes : 0),
+      planned_tensor_bytes_(request.plan ? request.plan->most_tensor_bytes : 0),
       stop_file_(directory.path() / "STOP"),
       exchanges_(directory.path(), trainer.model()) {}
 

@@ -29,8 +29,9 @@ struct RunPlan {
   double peak_bytes = 0;     // of the fullest rank
   double process_bytes = 0;  // peak of a process: if ranks are threads, of all of them, with the libraries' part once
   double tensor_bytes = 0;   // the first rank's peak without the libraries' part
-  std::string json;          // plan.json
-  std::string page;          // plan.html
+  double most_tensor_bytes = 0;  // the same once layers have left FP8, however many
+  std::string json;              // plan.json
+  std::string page;              // plan.html
 };
 
 // The ranks that train together.

@@ -4,6 +4,7 @@ import json
 import os
 import unittest
 
+import huggingface_folder as hf
 from program import SOURCE, TEXT, ProgramTest
 
 RECIPES = sorted([*(SOURCE / "recipes").glob("*.json"), *(SOURCE / "recipes/models").glob("*.json"),
@@ -73,13 +74,27 @@ class New(ProgramTest):
                 self.assertEqual(cluster["nodes"] * cluster["devices_per_node"], devices)
                 self.assertEqual(plan["profile"], machine)
 
+    def test_model_from_elsewhere(self):
+        """Relative to its recipe's folder, not to the new one's."""
+        hf.write(self.folder / "models" / "hf", hf.config_of())
+        self.write("models/base.json", {"model": {"from": "hf:hf"}, "batch": {"global": 1, "micro": 1},
+                                        "training": {"steps": 1}})
+        (self.folder / "elsewhere").mkdir()
+        self.make("--model", "models/base.json", "--output", "elsewhere/mine.json")
+        recipe = json.loads((self.folder / "elsewhere/mine.json").read_text())
+        self.assertEqual(recipe["model"]["hidden_size"], hf.config_of()["hidden_size"])
+        self.assertEqual(recipe["training"]["init_from"], f"hf:{self.folder}/models/hf")
+        self.assertEqual(self.run_program("validate", "elsewhere/mine.json").returncode, 0)
+
     def test_refuses(self):
         self.write("mine.json", "{}")
+        self.write("comma.json", '{"name": "x",}')
         machine = ["--machine", "h100-sxm-80gb"]
         cases = {
             "no model": (2, ["--model"], []),
             "unknown model": (66, ["llama9"], ["--model", "llama9"]),
             "unknown machine": (2, ['did you mean "h200"?'], ["--model", "llama3-8b", "--machine", "h2000"]),
+            "a model that is no JSON": (2, ["comma.json", "comma"], ["--model", "comma.json", "--output", "new.json"]),
             "no data": (66, ["--data", "nowhere.txt"], ["--model", "quickstart", "--data", "nowhere.txt"]),
             "output that exists": (73, ["mine.json", "--output"], ["--model", "quickstart", "--output", "mine.json"]),
             "devices that fill no nodes": (2, ["--devices", "did you mean 16?"],

@@ -93,10 +93,11 @@ class MeasuredMachine(MachineTest):
         second, said = self.plan_of()
         self.assertNotIn(MEASURING, said)
         self.assertEqual((second, file.read_bytes()), (first, before))
-        # What cannot be read is measured anew.
+        # What cannot be read is measured anew, and no other file stays.
         file.write_text("{")
         self.assertIn(MEASURING, self.plan_of()[1])
         self.assertEqual(json.loads(file.read_text()).keys(), assumed.keys())
+        self.assertEqual(self.kept(), [file])
 
     def test_runs_and_their_ranks_use_it(self):
         """Those in the same process and those that it starts, without a measurement of their own."""
@@ -119,6 +120,12 @@ class MeasuredMachine(MachineTest):
         shutil.copy(self.profiles / "cpu.json", self.profiles / "local.json")
         self.plan_of()
         self.assertEqual(self.kept(), [])
+
+    def test_ranks_of_a_launcher_measure_nothing(self):
+        """Others compute beside them; one alone measures."""
+        for ranks, profile in (("2", "cpu"), ("1", "this-machine")):
+            launcher = {"PMI_RANK": "0", "PMI_SIZE": ranks, "MPI_LOCALNRANKS": ranks, "MPI_LOCALRANKID": "0"}
+            self.assertEqual(self.plan_of(**launcher)[0]["profile"], profile)
 
     def test_failed(self):
         """A folder that cannot be made: plans go on, and say what they assume."""

@@ -52,6 +52,13 @@ class Executable(ProgramTest):
                               program=program)
         self.assertEqual(len(result.stderr.splitlines()), 1)
 
+    def test_plans_without_a_measurement_and_without_a_word(self):
+        """What would measure the processor is not there: no reason to warn at every plan."""
+        self.write("recipe.json", small({"cluster.profile": "auto"}))
+        result = self.run_program("plan", "recipe.json", "--json", program=self.alone(), environment={
+            "LLMTRAIN_CACHE": str(self.folder / "cache"), "LLMTRAIN_PROFILES": str(SOURCE / "recipes" / "clusters")})
+        self.assertEqual((json.loads(result.stdout)["profile"], result.stderr), ("cpu", ""))
+
     def test_invalid_runtime(self):
         program = self.alone()
         self.write("recipe.json", small({"data.train": [{"path": "a.txt"}]}))

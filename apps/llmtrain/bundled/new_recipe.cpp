@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "apps/llmtrain/installation.h"
+#include "apps/llmtrain/machine_profile.h"
 #include "apps/llmtrain/plan/search.h"
 #include "apps/llmtrain/profiles.h"
 #include "core/base/error.h"
@@ -62,8 +63,8 @@ NewJson cluster_of(const NewRecipe& wanted, const ClusterProfile& profile, const
 
 // Everything but the layout.
 NewJson without_layout(const NewRecipe& wanted, const ClusterProfile& profile, std::int64_t devices) {
-  const auto source = NewJson::parse(read_file(wanted.model));
   const Recipe model = read_recipe(wanted.model);
+  const auto source = NewJson::parse(read_file(wanted.model));
   NewJson recipe;
   // Editors then show what each key means: a JSON file can hold no comments.
   const auto recipes = bundled_recipes();
@@ -71,13 +72,17 @@ NewJson without_layout(const NewRecipe& wanted, const ClusterProfile& profile, s
   if (!recipes.empty() && std::filesystem::exists(described_by)) recipe["$schema"] = described_by.string();
   recipe["name"] = wanted.output.stem().string();
   recipe["description"] = fmt::format("The model of {} on {} × {}.", model.name, devices, profile.name);
-  recipe["model"] = source["model"];
+  // Where it comes from is relative to its own file, and what was read there is the model itself.
+  const bool is_elsewhere = source["model"].contains("from");
+  recipe["model"] = is_elsewhere ? NewJson(to_json(model)["model"]) : source["model"];
   recipe["data"] = {{"tokenizer", "bytes"}, {"train", NewJson::array()}};
   if (wanted.data) recipe["data"]["train"].push_back({{"path", data_path(*wanted.data, wanted.output)}});
   recipe["batch"] = {
       {"global", batch_of(model, devices)}, {"micro", 1}, {"sequence_length", model.model.max_sequence_length}};
   recipe["training"] = {{"steps", wanted.steps},
                         {"learning_rate", {{"peak", 3e-4}, {"minimum", 3e-5}, {"warmup_steps", wanted.steps / 50}}}};
+  if (const auto& init_from = model.training.init_from; is_elsewhere && init_from)
+    recipe["training"]["init_from"] = *init_from;
   const bool has_bf16 = profile.device.kind != DeviceKind::cpu && profile.device.peak_flops.bf16 > 0;
   recipe["precision"] = {{"compute", has_bf16 ? "bf16" : "fp32"}};
   // In the order of the recipe's reference; the search fills these.
@@ -134,6 +139,7 @@ void explain(std::string& text, const NewJson& value, const std::string& path, c
 NewJson new_recipe(const NewRecipe& wanted) {
   Recipe machine;
   machine.cluster.profile = wanted.machine;
+  measure_machine(machine);
   const ClusterProfile profile = profile_of(machine);
   const std::int64_t devices = wanted.devices.value_or(profile.node.devices);
   NewJson recipe = without_layout(wanted, profile, devices);

@@ -166,7 +166,7 @@ std::shared_ptr<const Layout> layout_for_run(const std::string& file, const Reci
   return named_with_file(file, [&] {
     Partition partition = Partition::make(recipe, devices);
     // Once the recipe is known to be right, and before the ranks begin.
-    if (launch.launcher.empty()) measure_machine(recipe);
+    measure_machine(recipe);
     // A profile may be missing; then what is open is tried in its own order.
     if ((partition.exchange.are_open() || partition.mesh.switches_experts) && !has_no_profile(recipe))
       settle_by_price(partition, share_devices(profile_of(recipe), partition.mesh));
@@ -186,8 +186,9 @@ std::optional<RunPlan> plan_for_run(std::shared_ptr<const Layout> layout, const 
   summary.peak_bytes = fullest_rank(plan.report).peak_bytes;
   summary.process_bytes = process_bytes(plan.report, launch);
   const PlannedRank& first = plan.report.ranks.front();
-  summary.tensor_bytes = first.fallback_peak_bytes.value_or(first.peak_bytes) - first.bytes[MemoryCategory::framework] -
-                         copy_bytes_of_first(*plan.layout, profile);
+  const double not_tensors = first.bytes[MemoryCategory::framework] + copy_bytes_of_first(*plan.layout, profile);
+  summary.tensor_bytes = first.peak_bytes - not_tensors;
+  summary.most_tensor_bytes = first.fallback_peak_bytes.value_or(first.peak_bytes) - not_tensors;
   summary.json = report_json(plan.report);
   summary.page = report_html(plan);
   return summary;

@@ -20,6 +20,19 @@ TEST_CASE("the features of the first processor are read") {
   CHECK(features_in("no colon\n: no key\nflags\t\t:\n").empty());
 }
 
+std::string name_in(const std::string& text) {
+  std::istringstream cpuinfo(text);
+  return processor_name(cpuinfo);
+}
+
+TEST_CASE("a processor is named by its model or, on Arm, by its numbers") {
+  CHECK(name_in("processor\t: 0\nmodel name\t: AMD EPYC 9B14\n\nprocessor\t: 1\nmodel name\t: other\n") ==
+        "AMD EPYC 9B14");
+  CHECK(name_in("processor\t: 0\nCPU implementer\t: 0x41\nCPU architecture: 8\nCPU variant\t: 0x3\nCPU part\t: 0xd0c\n"
+                "CPU revision\t: 1\n\nprocessor\t: 1\nmodel name\t: other\n") == "0x41 0x3 0xd0c");
+  CHECK(name_in("processor\t: 0\n").empty());
+}
+
 TEST_CASE("AVX-512, AMX and Arm have instructions for bf16") {
   for (const std::string name : {"avx512_bf16", "amx_bf16", "bf16"})
     CHECK(has_bf16_instructions(features_in("flags : fpu " + name + " avx2\n")));
