@@ -85,6 +85,10 @@ ParameterStore::GradientTarget ParameterStore::fused_gradient(std::size_t first,
   return {view(gradients_, first, last), written ? kernels::Accumulation::add : kernels::Accumulation::overwrite};
 }
 
+at::Tensor ParameterStore::written_gradient(std::size_t parameter) const {
+  return gradients_.defined() && written_[position(parameter)] ? view(gradients_, parameter, parameter) : at::Tensor();
+}
+
 at::Tensor ParameterStore::added_gradient(std::size_t parameter) {
   if (is_frozen(parameter)) return at::zeros(part(parameter).shape, weight(parameter).options());
   GradientTarget target = gradient(parameter);

@@ -49,6 +49,8 @@ class ParameterStore {
   GradientTarget fused_gradient(std::size_t first, std::size_t last);
   // The same for kernels that only add: zeroed at its first use. Of a frozen parameter memory that is forgotten.
   at::Tensor added_gradient(std::size_t parameter);
+  // What has been written of it since take_gradients() or drop_gradients(); undefined where nothing has.
+  at::Tensor written_gradient(std::size_t parameter) const;
 
   // Lends flat weights, at least elements() of them.
   void attach_weights(at::Tensor flat) { weights_ = std::move(flat); }

@@ -48,7 +48,8 @@ std::span<std::byte> some_gradient(LocalModel::StageState& stage) {
     ParameterStore& store = unit.parameters->seen();
     const std::size_t first = store.ranges().front().parameter;
     if (store.is_frozen(first)) continue;
-    const at::Tensor gradient = store.gradient(first).tensor;
+    const at::Tensor gradient = store.written_gradient(first);
+    if (!gradient.defined()) continue;
     return {static_cast<std::byte*>(gradient.data_ptr()), gradient.nbytes()};
   }
   return {};

@@ -95,13 +95,14 @@ ShardedParameters::ShardedParameters(const Graph& graph, ParameterStore& store, 
       shards_(group.flat()),
       // At stage 0 there is one shard, and every rank owns it.
       place_(shards_.padded_shard(zero_stage_ == 0 ? 0 : ranks_.shard())),
-      tensor_gradients_(graph, store, ranks.tensor, owned()),
+      // What becomes FP8 is summed before its cast, when every rank still has all of it.
+      tensor_gradients_(graph, store, ranks.tensor, group.is_fp8 ? FlatInterval{0, shards_.elements} : owned()),
       is_trained_(options.contents == StateContents::training && !group.is_frozen),
       has_master_(options.contents == StateContents::training && group.types.master),
       gradient_fallback_(options.gradient_fallback) {
   if (group.is_fp8) {
     const WeightCopy copy = has_master_ ? WeightCopy::e4m3 : WeightCopy::none;
-    wide_.emplace(graph, store, options.fp8_history, options.gradient_fallback, ranks.tensor);
+    wide_.emplace(graph, store, options.fp8_history, options.gradient_fallback);
     scales_.emplace(store, group, copy, options.gradient_scaling, ranks_, ranks.parts_of(group.kind), *wide_);
   }
   allocate(group, options, ranks);
@@ -159,6 +160,8 @@ at::Tensor ShardedParameters::take_gradients() {
   at::Tensor gradients = seen().take_gradients();
   if (joined_) return joined_->pack(std::move(gradients));
   if (!scales_) return gradients;
+  // The cast's scale is then that of the sum, and the sum is rounded once.
+  tensor_gradients_.sum(gradients);
   if (has_statistics_) keep_exact_sums(gradients);
   wide_->take(gradients);
   const at::Tensor payload = shards_from(2) ? at::zeros({shards_.padded()}, gradients_.options()) : gradients_;
@@ -295,8 +298,7 @@ void ShardedParameters::collect() {
   if (exact_.defined()) scales_->compare_sums(owned_gradients(), std::exchange(exact_, {}), place_);
   if (scales_) adapt_scales();
   // After the data-parallel reduction, on the owned shard only: less traffic than summing whole gradients.
-  tensor_gradients_.sum(owned_gradients());
-  if (wide_) wide_->sum_copies();
+  if (!scales_) tensor_gradients_.sum(owned_gradients());
 }
 
 void ShardedParameters::adapt_scales() {

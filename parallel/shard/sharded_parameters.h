@@ -43,7 +43,8 @@ struct ShardingOptions {
 // Sums of a store's gradients over tensor ranks: those that gradient_sum() in core/graph/sharding.h requires.
 class TensorGradients {
  public:
-  // For the elements `owned` of the store, which must be the same on all ranks of the tensor group.
+  // For the elements `owned` of the store, which must be the same on all ranks of the tensor group, and for gradients
+  // that begin with these.
   TensorGradients(const Graph& graph, const ParameterStore& store, const TensorParallel& ranks, FlatInterval owned);
 
   // In place, in flat gradients that start at the first owned element. Collective over the tensor ranks; blocks.

@@ -5,20 +5,14 @@
 #include <ATen/ops/cat.h>
 
 #include "core/graph/fp8_products.h"
-#include "core/graph/sharding.h"
 
 namespace llmtrain {
 
 WideGradients::WideGradients(const Graph& graph, const ParameterStore& store, const Fp8History* history,
-                             const GradientFallback* fallback, const TensorParallel& ranks)
-    : store_(store), history_(history), fallback_(fallback), ranks_(ranks), places_(store.ranges().size()) {
-  const bool splits_sequence = ranks.rows() == ActivationRows::split;
-  for (const FlatRange& range : store.ranges()) {
-    const Parameter& parameter = graph.parameters[range.parameter];
-    if (history != nullptr) products_.push_back(fp8_product_of(graph, range.parameter));
-    are_copied_.push_back(gradient_sum(graph.model, parameter, ranks.ranks(), splits_sequence) ==
-                          GradientSum::same_heads);
-  }
+                             const GradientFallback* fallback)
+    : store_(store), history_(history), fallback_(fallback), places_(store.ranges().size()) {
+  if (history == nullptr) return;
+  for (const FlatRange& range : store.ranges()) products_.push_back(fp8_product_of(graph, range.parameter));
 }
 
 bool WideGradients::has_left(std::size_t range) const {
@@ -41,11 +35,6 @@ void WideGradients::take(const at::Tensor& accumulated) {
 }
 
 Handle WideGradients::sum(const DataParallel& ranks) const { return sums_.defined() ? ranks.sum(sums_) : Handle(); }
-
-void WideGradients::sum_copies() const {
-  for (std::size_t i = 0; i < places_.size(); ++i)
-    if (places_[i] && are_copied_[i]) ranks_.sum_copies(of_range(i));
-}
 
 at::Tensor WideGradients::of_range(std::size_t range) const {
   const FlatRange& elements = store_.ranges()[range];

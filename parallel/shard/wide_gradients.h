@@ -26,7 +26,7 @@ class WideGradients {
  public:
   // All outlive this; `history` and `fallback` are null where none leave so.
   WideGradients(const Graph& graph, const ParameterStore& store, const Fp8History* history,
-                const GradientFallback* fallback, const TensorParallel& ranks);
+                const GradientFallback* fallback);
 
   // Copies those of a step from the accumulated gradients of the whole store. Which they are is decided here, and holds
   // until drop().
@@ -38,8 +38,6 @@ class WideGradients {
 
   // The sum over the data ranks, in place. Collective, where there are any: which is the same on all of these ranks.
   Handle sum(const DataParallel& ranks) const;
-  // That over tensor ranks that hold the same heads; blocks. Collective likewise.
-  void sum_copies() const;
 
   // Elements of the store within a range that they have, in fp32.
   at::Tensor piece(std::size_t range, FlatInterval elements) const;
@@ -51,9 +49,7 @@ class WideGradients {
   const ParameterStore& store_;
   const Fp8History* history_;
   const GradientFallback* fallback_;
-  TensorParallel ranks_;
   std::vector<std::size_t> products_;                // of the ranges, with a history: by which it names them
-  std::vector<bool> are_copied_;                     // ranges of which other tensor ranks hold the same
   at::Tensor sums_;                                  // one matrix after another; undefined where there are none
   std::vector<std::optional<std::int64_t>> places_;  // of the ranges in it
 };

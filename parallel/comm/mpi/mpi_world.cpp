@@ -25,7 +25,7 @@ constexpr int lanes = 1 << 20;
 struct MpiGroup : Group::State {
   using State::State;
   MPI_Comm communicator = MPI_COMM_NULL;
-  int started = 0;  // number of collectives that this rank has started
+  std::uint64_t started = 0;  // number of collectives that this rank has started
 };
 
 MPI_Comm communicator_of(const std::vector<int>& ranks) {
@@ -124,7 +124,7 @@ class MpiCommunicator : public Communicator {
     auto& group = static_cast<MpiGroup&>(request.group.state());
     // Messages share one tag and rely on MPI's ordering between two ranks;
     // collectives in flight need tags of their own.
-    const MpiLane lane{group.communicator, request.is_message() ? 0 : group.started++ % lanes};
+    const MpiLane lane{group.communicator, request.is_message() ? 0 : static_cast<int>(group.started++ % lanes)};
     const OperationLog::Entry entry = shared_log()->start(request);
     auto operation = std::make_shared<MpiOperation>(engine_, request, shared_log(), entry);
     engine_->start(operation, [&] { return start_steps(request, lane); });

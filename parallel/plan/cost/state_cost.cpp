@@ -28,6 +28,11 @@ void add_to_shards(ByShard& shards, double TensorGradientShare::*sum, FlatInterv
   }
 }
 
+// What is summed before it is cut into shards, as gradients are that become FP8 then.
+void add_to_all(ByShard& shards, double TensorGradientShare::*sum, FlatInterval elements, double bytes) {
+  for (TensorGradientShare& shard : shards) shard.*sum += bytes * static_cast<double>(elements.count());
+}
+
 // Walks a group's flat memory: its parameters back to back, cut into equal parts as at run time (ShardedParameters), so
 // that plan and run agree on which rank sums what. Of experts and the shared embedding nothing is summed.
 void add_sums(const Partition& partition, const StateGroup& group, ByShard& shards) {
@@ -43,7 +48,10 @@ void add_sums(const Partition& partition, const StateGroup& group, ByShard& shar
     const double bytes = group.types.gradient_bytes();
     if (sum == GradientSum::tensor_group)
       add_to_shards(shards, &TensorGradientShare::whole_group, elements, part, bytes);
-    if (sum == GradientSum::same_heads) add_to_shards(shards, &TensorGradientShare::same_heads, elements, part, bytes);
+    if (sum == GradientSum::same_heads && group.types.accumulator)
+      add_to_all(shards, &TensorGradientShare::same_heads, elements, element_bytes(*group.types.accumulator));
+    else if (sum == GradientSum::same_heads)
+      add_to_shards(shards, &TensorGradientShare::same_heads, elements, part, bytes);
     begin = elements.end;
   }
 }

@@ -8,8 +8,8 @@
 
 namespace llmtrain {
 
-// Bytes of gradients that a rank sums with other tensor ranks once per step (core/graph/sharding.h), after the
-// data-parallel reduction, on the ZeRO shard that holds most of them.
+// Bytes of gradients that a rank sums with other tensor ranks once per step (core/graph/sharding.h): after the
+// data-parallel reduction, on the ZeRO shard that holds most of them, or as a whole before they become FP8.
 struct TensorGradientShare {
   double whole_group = 0;
   double same_heads = 0;     // summed over the ranks that hold the same key-value heads

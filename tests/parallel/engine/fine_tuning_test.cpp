@@ -85,6 +85,35 @@ TEST_CASE("Losses of fine-tuning do not depend on the layout", "[trainer]") {
               learned, 1e-5, 1e-4);
 }
 
+// Of 24 tokens the second of two context ranks has the middle, where these documents have no token that counts: what a
+// rank has not computed is 0, not what its memory held before.
+TEST_CASE("A context rank without tokens that count adds nothing to the gradients", "[trainer]") {
+  const TrainingSetting setting;
+  std::string lines;
+  for (int i = 0; i < 8; ++i)
+    lines += R"({"prompt": "a)" + std::string(1, static_cast<char>('b' + i)) + R"(", "completion": "x)" +
+             std::string(1, static_cast<char>('k' + i)) + "z\"}\n";
+  const std::string file = setting.directory().write("short.jsonl", lines).string();
+  const Overrides documents{"data.train.0.path=" + file,
+                            "data.validation.0.path=" + file,
+                            "data.fine_tuning.packing=false",
+                            "data.shuffle=false",
+                            "batch.global=8",
+                            "batch.micro=2"};
+  const Overrides tied = documents + Overrides{"model.tie_embeddings=true"},
+                  head = documents + Overrides{R"(training.freeze=["embedding.*","layers.*","final_norm.*"])"};
+  const Run of_tied = setting.train(tied), of_head = setting.train(head);
+  for (const int stage : {0, 2}) {
+    CAPTURE(stage);
+    for (const Overrides& order : {Overrides{}, Overrides{"pipeline.schedule=\"1f1b\""}}) {
+      CAPTURE(order);
+      const Overrides pipeline{"parallel.context=2", "parallel.pipeline=2", "pipeline.balance=[2,1]", zero(stage)};
+      check_close(train_ranks(setting, 4, tied + pipeline + order, 6), of_tied, 1e-5, 1e-4);
+    }
+    check_close(train_ranks(setting, 2, head + Overrides{"parallel.context=2", zero(stage)}, 6), of_head, 1e-5, 1e-4);
+  }
+}
+
 TEST_CASE("An evaluation is the mean over the tokens that count", "[trainer]") {
   const FineTuning tuning;
   LoneTrainer packed(tuning.setting().recipe(tuning.overrides(true)));

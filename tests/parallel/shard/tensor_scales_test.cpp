@@ -8,6 +8,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "tests/parallel/shard/shard_rank.h"
@@ -116,6 +117,30 @@ TEST_CASE("the noise of FP8 gradients is that of the format") {
     });
     CHECK(noise.front() == Approx(ranks == 1 ? 31.5 : 31.5 - 10 * std::log10(2)).margin(1));
   }
+}
+
+// Each rank has the gradient of its own query heads, whose sum neither saturates nor is rounded twice.
+TEST_CASE("gradients of key-value heads that several ranks hold are summed before they become FP8", "[ranks]") {
+  Recipe recipe = fp8_recipe(GENERATE(0, 1, 3));
+  recipe.parallel.tensor = 2;
+  recipe.model.kv_heads = 1;
+  const auto wrong = on_ranks(recipe, 4, [](ShardRank& rank) {
+    reduce_gradients(rank, at::ones({rank.store.elements()}));
+    const Part part = first_moment(rank);
+    std::vector<std::string> names;
+    for (const FlatRange& range : rank.store.ranges()) {
+      const FlatInterval here = intersection({range.begin, range.end}, part.place);
+      if (here.count() == 0) continue;
+      const std::string& name = rank.graph.parameters[range.parameter].name;
+      const bool is_held_twice = name.find("key") != std::string::npos || name.find("value") != std::string::npos;
+      // Two data ranks.
+      const double expected = is_held_twice ? 4 : 2;
+      const at::Tensor values = part.values.slice(0, here.begin - part.place.begin, here.end - part.place.begin);
+      if (!values.eq(expected).all().item<bool>()) names.push_back(name);
+    }
+    return names;
+  });
+  for (const std::vector<std::string>& names : wrong) CHECK(names == std::vector<std::string>());
 }
 
 TEST_CASE("where sums saturate the headroom is halved, and else it doubles over 1,000 steps", "[ranks]") {
