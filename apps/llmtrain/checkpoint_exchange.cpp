@@ -40,8 +40,8 @@ struct ExchangeOptions {
   std::string source;
   std::string destination;
   std::string format;
-  std::string dtype = "auto";
-  std::uint64_t shard_bytes = default_file_bytes;
+  std::optional<std::string> dtype;
+  std::optional<std::uint64_t> shard_bytes;
 };
 
 void require_new_folder(const std::string& destination) {
@@ -62,24 +62,29 @@ std::optional<DataType> named_dtype(const std::string& name) {
 
 // The folder of transformers from which the checkpoint's model came, as far as it is still there; empty without one.
 std::string origin_of(const CheckpointSource& source) {
-  const std::string init_from = source.recipe.training.init_from.value_or("");
-  const fs::path origin = huggingface_folder(init_from).value_or((fs::path(init_from) / kept_folder).string());
-  for (const fs::path& folder : {source.checkpoint / kept_folder, origin})
+  std::vector<fs::path> folders{source.checkpoint / kept_folder};
+  if (const auto& init_from = source.recipe.training.init_from)
+    folders.emplace_back(huggingface_folder(*init_from).value_or((fs::path(*init_from) / kept_folder).string()));
+  for (const fs::path& folder : folders)
     if (path_exists(folder / "config.json")) return folder.string();
   return {};
 }
 
 int export_to(const ExchangeOptions& options) {
+  const ExportFormat format = options.format == "peft" ? ExportFormat::peft : ExportFormat::huggingface;
   // Before the checkpoint and LibTorch are loaded, which takes longer.
+  if (format == ExportFormat::peft && (options.dtype || options.shard_bytes))
+    throw Error(ExitCode::bad_recipe, std::string(options.dtype ? "--dtype" : "--max-shard-size") +
+                                          ": adapters are written as they are, in one file; it goes with --to hf");
   require_new_folder(options.destination);
   const CheckpointSource source = open_source(options.source, {});
   require_executable(source.recipe, source.checkpoint.string());
   // Before the model is written: a folder without its tokenizer would be half an export.
   const TokenizerRecipe& tokenizer = source.recipe.data.tokenizer;
   open_tokenizer(tokenizer, source.recipe.model.vocab_size);
-  const ExportFormat format = options.format == "peft" ? ExportFormat::peft : ExportFormat::huggingface;
   load_runtime().export_model({source.recipe, source.checkpoint.string(), options.destination, format,
-                               named_dtype(options.dtype), static_cast<std::int64_t>(options.shard_bytes),
+                               named_dtype(options.dtype.value_or("auto")),
+                               static_cast<std::int64_t>(options.shard_bytes.value_or(default_file_bytes)),
                                origin_of(source)});
   // An adapter's tokenizer is its model's.
   if (format != ExportFormat::peft) copy_tokenizer(tokenizer, options.destination);
@@ -162,13 +167,13 @@ void add_export(CLI::App& parent, Action& action) {
           "--dtype", options->dtype,
           "With hf: type of all weights, fp32, bf16 or fp16; auto: the checkpoint's, or fp32 if it has several")
       ->type_name("TYPE")
-      ->capture_default_str()
+      ->default_str("auto")
       ->check(CLI::IsMember({"auto", "fp32", "bf16", "fp16"}));
   command
       ->add_option("--max-shard-size", options->shard_bytes,
                    "With hf: most bytes of weights in a file, also as 500MB or 5GB")
       ->type_name("SIZE")
-      ->capture_default_str()
+      ->default_str(std::to_string(default_file_bytes))
       ->transform(CLI::AsSizeValue(true).description(""))
       ->check(CLI::PositiveNumber.description(""));
   command->footer("Example:\n  llmtrain checkpoint export runs/quickstart my-model --to hf");

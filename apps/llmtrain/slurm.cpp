@@ -31,6 +31,7 @@ std::vector<std::string> command_of_rank(const SlurmOptions& options) {
   std::vector<std::string> command{program_file(), "run", std::filesystem::absolute(options.recipe).string()};
   for (const Override& change : options.overrides) command.insert(command.end(), {"--set", change});
   if (options.flags.directory) command.insert(command.end(), {"--run-dir", *options.flags.directory});
+  if (options.flags.ranks) command.insert(command.end(), {"--ranks", *options.flags.ranks});
   return command;
 }
 

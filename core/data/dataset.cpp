@@ -100,7 +100,7 @@ Dataset::Dataset(const std::vector<DataSource>& sources, const TextFormat& forma
       }
     } catch (const Error& error) {
       // A file's error does not say which source named it.
-      throw with_key(error, format.tokenizer, fmt::format("{}/{}/path", role, i));
+      throw with_key(error, format.tokenizer, role.starts_with("--") ? role : fmt::format("{}/{}/path", role, i));
     }
   }
 }
@@ -111,10 +111,15 @@ std::int64_t Dataset::samples_of(std::size_t source) const {
   return (sources_[source].tokens() - 1) / sequence_length_;
 }
 
+std::vector<std::int64_t> Dataset::samples_by_source() const {
+  std::vector<std::int64_t> samples;
+  for (std::size_t i = 0; i < std::max(sources_.size(), labelled_.size()); ++i) samples.push_back(samples_of(i));
+  return samples;
+}
+
 std::int64_t Dataset::samples() const {
-  std::int64_t sum = 0;
-  for (std::size_t i = 0; i < std::max(sources_.size(), labelled_.size()); ++i) sum += samples_of(i);
-  return sum;
+  const std::vector<std::int64_t> each = samples_by_source();
+  return std::accumulate(each.begin(), each.end(), std::int64_t{0});
 }
 
 std::int64_t Dataset::tokens() const {

@@ -42,7 +42,7 @@ class Dataset {
   // Error(bad_data) when a file is malformed, holds a token id that is not below `vocab_size`, or when a source is
   // shorter than one sample, and Error(bad_recipe) when there is no source or a weight is not positive; with text also
   // what open_tokenizer() throws. Messages begin with the source, "<role>/<index>/path", where `role` is for example
-  // "/data/train".
+  // "/data/train", or with the role where that is a flag.
   Dataset(const std::vector<DataSource>& sources, const TextFormat& format, std::int64_t sequence_length,
           std::int64_t vocab_size, bool shuffle, std::int64_t seed, const std::string& role);
 
@@ -54,6 +54,7 @@ class Dataset {
   // Samples of one pass over all sources: the sum of theirs. With one source, positions 0 … samples() − 1 visit each
   // sample once; a blend repeats samples of a source whose weight exceeds its share.
   std::int64_t samples() const;
+  std::vector<std::int64_t> samples_by_source() const;
   // Tokens and files of all sources; of conversations the tokens that samples hold.
   std::int64_t tokens() const;
   std::int64_t files() const;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/printable.h"
 #include "core/recipe/checkpoint_source.h"
 #include "core/recipe/hints.h"
 #include "core/recipe/keys/key_table.h"
@@ -246,8 +247,14 @@ std::optional<std::string> WrittenValue::text(const TextRule& rule) const {
     return std::nullopt;
   }
   const auto& written = json_.get_ref<const std::string&>();
-  if (is_usable(written, rule.kind)) return resolved(written, rule);
-  refuse(shown_value(json_) + " cannot be used");
+  if (!is_usable(written, rule.kind)) {
+    refuse(shown_value(json_) + " cannot be used");
+    return std::nullopt;
+  }
+  std::string path = resolved(written, rule);
+  if (is_utf8(path)) return path;
+  // The folder's: what is written has been checked. JSON, in which runs are described, holds no other names.
+  refuse(shown_value(json_) + " lies in a folder whose name is not UTF-8; rename the folder");
   return std::nullopt;
 }
 

@@ -3,6 +3,8 @@
 
 #include <sentencepiece_processor.h>
 
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "core/base/error.h"
@@ -13,6 +15,19 @@ namespace llmtrain {
 namespace {
 
 using Model = std::shared_ptr<const sentencepiece::SentencePieceProcessor>;
+
+// What the library decodes unknown ids to: U+2047, between spaces.
+constexpr std::string_view unknown_surface = " \xE2\x81\x87 ";
+
+// Pieces have U+2581 in place of spaces.
+std::string with_spaces(std::string_view piece) {
+  constexpr std::string_view space = "\xE2\x96\x81";
+  std::string text;
+  for (std::size_t end = 0; (end = piece.find(space)) != std::string_view::npos;
+       piece.remove_prefix(end + space.size()))
+    text.append(piece.substr(0, end)).push_back(' ');
+  return text.append(piece);
+}
 
 class SentencePieceEncoder final : public TextEncoder {
  public:
@@ -66,6 +81,22 @@ std::string SentencePieceTokenizer::decode(std::span<const std::int64_t> ids) co
     }
   }
   flush();
+  return text;
+}
+
+std::string SentencePieceTokenizer::decode_continuation(std::span<const std::int64_t> ids) const {
+  std::string text;
+  for (const std::int64_t id : ids) {
+    const auto piece = static_cast<int>(id);
+    if (id < 0 || id >= vocab_size())
+      text += replacement_character;
+    else if (model_->IsByte(piece))  // "<0x41>"
+      text += static_cast<char>(std::stoi(model_->IdToPiece(piece).substr(3, 2), nullptr, 16));
+    else if (model_->IsUnknown(piece))
+      text += unknown_surface;
+    else if (!model_->IsControl(piece))
+      text += with_spaces(model_->IdToPiece(piece));
+  }
   return text;
 }
 

@@ -21,6 +21,8 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   std::unique_ptr<TextEncoder> make_encoder() const override;
   std::string decode(std::span<const std::int64_t> ids) const override;
+  // The library removes a text's first space, and replaces bytes that are no whole character: here both stay.
+  std::string decode_continuation(std::span<const std::int64_t> ids) const override;
   std::int64_t vocab_size() const override;
   const DocumentMarks& marks() const override { return marks_; }
 

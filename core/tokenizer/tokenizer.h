@@ -37,6 +37,9 @@ class Tokenizer {
   // The bytes that the ids stand for: valid UTF-8 only if they end between characters. An id that the tokenizer does
   // not know (a model's vocabulary may be padded) becomes U+FFFD.
   virtual std::string decode(std::span<const std::int64_t> ids) const = 0;
+  // The same after other text: a tokenizer may write ids differently at a document's beginning. What is decoded of the
+  // first ids is the beginning of what is decoded of all.
+  virtual std::string decode_continuation(std::span<const std::int64_t> ids) const { return decode(ids); }
   // The largest id + 1.
   virtual std::int64_t vocab_size() const = 0;
   virtual const DocumentMarks& marks() const = 0;

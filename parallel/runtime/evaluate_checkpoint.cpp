@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/log.h"
 #include "core/data/dataset.h"
 #include "core/tokenizer/open_tokenizer.h"
 #include "parallel/engine/continuation_scores.h"
@@ -18,11 +19,21 @@
 namespace llmtrain {
 namespace {
 
+struct EvaluationData {
+  std::vector<DataSource> sources;
+  std::string role;  // what names them, in messages
+};
+
 // The data to evaluate: the file that the caller names, else the recipe's validation data, else its training data.
-std::vector<DataSource> evaluation_sources(const EvaluateRequest& request) {
-  if (request.data) return {DataSource{*request.data, 1}};
+EvaluationData evaluation_data(const EvaluateRequest& request) {
+  if (request.data) return {{DataSource{*request.data, 1}}, "--data"};
   const DataRecipe& data = request.recipe.data;
-  return data.validation.empty() ? data.train : data.validation;
+  if (!data.validation.empty()) return {data.validation, "/data/validation"};
+  if (data.train.empty())
+    throw Error(ExitCode::missing_input,
+                request.checkpoint + ": its recipe names no data; name a file, folder or glob with --data");
+  log().warn("the recipe has no data.validation: this evaluates the data that the model was trained on");
+  return {data.train, "/data/train"};
 }
 
 bool is_mark(const DocumentMarks& marks, std::int64_t id) {
@@ -86,8 +97,9 @@ std::vector<std::vector<ScoredText>> scored_texts(const ScoreRequest& request) {
 
 EvaluateResult evaluate_checkpoint(const EvaluateRequest& request) {
   const Recipe& recipe = request.recipe;
-  const Dataset dataset(evaluation_sources(request), text_format(recipe), recipe.batch.sequence_length,
-                        recipe.model.vocab_size, false, recipe.seed, "/data");
+  const EvaluationData data = evaluation_data(request);
+  const Dataset dataset(data.sources, text_format(recipe), recipe.batch.sequence_length, recipe.model.vocab_size, false,
+                        recipe.seed, data.role);
   Evaluation evaluation;
   const std::int64_t step = with_loaded_model(recipe, request.checkpoint, request.ranks, [&](LocalModel& model) {
     const Evaluation own = evaluate(model, dataset, request.batches * recipe.batch.global);

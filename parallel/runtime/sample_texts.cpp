@@ -32,7 +32,9 @@ class GrowingTexts {
   // The tokenizer outlives this.
   GrowingTexts(const SampleRequest& request, const Tokenizer& tokenizer, const SampleListener* listener)
       : request_(request), listener_(listener) {
-    const auto bytes_of = [&tokenizer](std::span<const std::int64_t> tokens) { return tokenizer.decode(tokens); };
+    const auto bytes_of = [&tokenizer](std::span<const std::int64_t> tokens) {
+      return tokenizer.decode_continuation(tokens);
+    };
     TextStops stops{request.stop, {}};
     // The first of what a tokenizer puts behind a document: what follows is no text.
     const std::vector<TokenId>& end = tokenizer.marks().end;

@@ -163,6 +163,12 @@ class BadOverride(ProgramTest):
         self.refused(2, ["UTF-8"], b"run", b"recipe.json", b"--set", b"name=\xff")
         self.refused(2, ["UTF-8"], b"run", b"recipe.json", b"--run-dir", b"runs/\xff")
 
+    def test_folder_without_utf8(self):
+        """The folder is put before relative paths, and a run's files describe them in JSON."""
+        self.write(b"caf\xe9/recipe.json".decode("utf-8", "surrogateescape"), small({"data.train": [{"path": "a.txt"}]}))
+        self.refused(2, ["/data/train/0/path", "UTF-8", "rename"], b"run", b"caf\xe9/recipe.json")
+        self.refused(2, ["/data/train/0/path", "UTF-8"], b"validate", b"caf\xe9/recipe.json", b"--print")
+
     def test_flags_are_overrides(self):
         self.write("recipe.json", small())
         for ranks in ("0", "-3", "1.5", "two", "", "99999999999999999999"):

@@ -273,6 +273,14 @@ class Nonsense(ProgramTest):
         for command in ("sample", "eval"):
             self.refused(2, ["text.txt", "line 1"], command, "text.txt")
 
+    def test_no_data_to_evaluate(self):
+        checkpoint_folder.write(self.folder / "c", small())
+        self.refused(66, ["c: its recipe names no data", "--data"], "eval", "c")
+        self.refused(66, ["--data: ", "nowhere.txt"], "eval", "c", "--data", "nowhere.txt")
+        self.write("text.txt", "hello " * 100)
+        result = self.run_program("eval", "c", "--set", 'data.train=[{"path": "text.txt"}]')
+        self.assertIn("the data that the model was trained on", result.stderr)
+
     def test_recipe_without_a_run(self):
         self.write("recipe.json", small())
         self.refused(66, ["runs/small"], "sample", "recipe.json")

@@ -29,6 +29,18 @@ class Exchange(ProgramTest):
         self.assertEqual(result.returncode, 0, result.stderr)
         return self.folder / name
 
+    def test_a_folder_that_happens_to_be_called_huggingface(self):
+        """Not the model's: what lies where the program is called is none of its business."""
+        hf.write(self.folder / "hf", hf.config_of())
+        self.import_model()
+        shutil.rmtree(self.folder / "checkpoint" / "huggingface")
+        self.write("huggingface/config.json", '{"eos_token_id": 7}')
+        self.assertNotEqual(json.loads((self.export_model("out") / "config.json").read_text()).get("eos_token_id"), 7)
+
+    def test_flags_of_the_other_format(self):
+        for flag, value in (("--dtype", "auto"), ("--max-shard-size", "5GB")):
+            self.refused(2, [flag, "--to hf"], "checkpoint", "export", "c", "out", "--to", "peft", flag, value)
+
     def test_every_bit_comes_back(self):
         for dtype, shards in (("F32", 1), ("BF16", 3), ("F16", 2)):
             with self.subTest(dtype):

@@ -47,6 +47,14 @@ class Slurm(TrainingTest):
         self.assertEqual(calls[-1], "scontrol requeue 17")
         self.assertTrue(any(call.startswith("srun --mpi=pmix --kill-on-bad-exit=1 ") for call in calls), calls)
 
+    def test_the_ranks_asked_for_are_those_of_the_job(self):
+        """Also where the recipe names others: the script's ranks would be refused one by one."""
+        self.write("recipe.json", self.recipe({"batch.micro": 1, "launch.ranks": 2}))
+        _, calls = self.submit("--ranks", "1", code=0)
+        self.assertFalse(any(call.startswith(("srun", "mpirun")) for call in calls), calls)
+        _, calls = self.submit(code=0)
+        self.assertTrue(any(call.startswith("srun") for call in calls), calls)
+
     def test_a_failed_run_does_not(self):
         for launcher in ("srun", "mpirun"):
             code, calls = self.submit("--ranks", "2", "--launcher", launcher, code=69)
