@@ -64,6 +64,7 @@ struct CheckpointState {
   SkippedUpdates skipped{};
   RecentUpdates recent{};
   std::optional<std::int64_t> tokens{};  // trained on; none: all of the samples consumed
+  std::vector<std::int64_t> samples{};   // of each training source, by which data_position counts; empty: unknown
 };
 
 inline constexpr std::int64_t default_file_bytes = 5'000'000'000;

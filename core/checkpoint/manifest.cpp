@@ -225,6 +225,7 @@ CheckpointState read_state(MemberReader& reader, const std::string& file) {
   if (reader.has("skipped")) state.skipped = read_skipped(reader.get("skipped"), file);
   if (reader.has("recent")) state.recent = read_recent(reader.get("recent"), file);
   if (reader.has("tokens")) state.tokens = reader.integer("tokens");
+  if (reader.has("samples")) state.samples = reader.integers("samples");
   return state;
 }
 
@@ -303,6 +304,7 @@ std::string manifest_text(const Manifest& manifest) {
   if (const RecentUpdates& recent = manifest.state.recent; recent != RecentUpdates{})
     append_member(text, "recent", {{"losses", recent.losses}, {"gradient_norms", recent.gradient_norms}});
   if (manifest.state.tokens) append_member(text, "tokens", *manifest.state.tokens);
+  if (!manifest.state.samples.empty()) append_member(text, "samples", manifest.state.samples);
   append_list(text, "tensors", tensors_to_json(manifest));
   std::vector<Json> files;
   for (const ManifestFile& file : manifest.files)

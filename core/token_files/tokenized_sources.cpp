@@ -68,16 +68,19 @@ std::string token_file_of(const std::string& path, const TokenizerRecipe& recipe
   return file.string();
 }
 
-}  // namespace
+bool makes_token_files(const TokenizerRecipe& tokenizer, const DataCache& cache) {
+  return !cache.folder.empty() && tokenizer.kind != TokenizerKind::bytes;
+}
 
-std::vector<fs::path> tokenized_sources(const std::vector<DataSource>& sources, const TokenizerRecipe& tokenizer,
-                                        std::int64_t vocab_size, const DataCache& cache, const std::string& role) {
-  if (cache.folder.empty() || tokenizer.kind == TokenizerKind::bytes) return {};
+// Calls work(path, stops) for each source on the process that makes the files, and names the source in its errors.
+template <class Work>
+std::vector<fs::path> of_each(const std::vector<DataSource>& sources, const TokenizerRecipe& tokenizer,
+                              const DataCache& cache, const std::string& role, const Work& work) {
   std::vector<fs::path> files;
   for (std::size_t i = 0; i < sources.size(); ++i) {
-    files.emplace_back(cache.once([&](const DataCache::Stops& stops) {
+    files.emplace_back(cache.once([&](const DataCache::Stops& stops) -> std::string {
       try {
-        return token_file_of(sources[i].path, tokenizer, vocab_size, cache.folder, stops);
+        return work(sources[i].path, stops);
       } catch (const Error& error) {
         if (error.code() == ExitCode::stopped) throw;
         throw with_key(error, tokenizer, fmt::format("{}/{}/path", role, i));
@@ -85,6 +88,25 @@ std::vector<fs::path> tokenized_sources(const std::vector<DataSource>& sources, 
     }));
   }
   return files;
+}
+
+}  // namespace
+
+void check_sources(const std::vector<DataSource>& sources, const TokenizerRecipe& tokenizer, const DataCache& cache,
+                   const std::string& role) {
+  if (!makes_token_files(tokenizer, cache)) return;
+  of_each(sources, tokenizer, cache, role, [](const std::string& path, const DataCache::Stops&) {
+    find_files(path);
+    return std::string();
+  });
+}
+
+std::vector<fs::path> tokenized_sources(const std::vector<DataSource>& sources, const TokenizerRecipe& tokenizer,
+                                        std::int64_t vocab_size, const DataCache& cache, const std::string& role) {
+  if (!makes_token_files(tokenizer, cache)) return {};
+  return of_each(sources, tokenizer, cache, role, [&](const std::string& path, const DataCache::Stops& stops) {
+    return token_file_of(path, tokenizer, vocab_size, cache.folder, stops);
+  });
 }
 
 void remove_other_token_files(const DataCache& cache, const std::vector<fs::path>& used) {

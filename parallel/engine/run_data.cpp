@@ -32,6 +32,10 @@ RunData open_run_data(const Recipe& recipe, const DataCache& cache) {
   // First, as it may be refused, and tokenising takes long.
   const TextFormat format = text_format(recipe);
   const std::string train_role = "/data/train", validation_role = "/data/validation";
+  if (!recipe.data.fine_tuning) {
+    check_sources(recipe.data.train, recipe.data.tokenizer, cache, train_role);
+    check_sources(recipe.data.validation, recipe.data.tokenizer, cache, validation_role);
+  }
   const auto train = tokenized(recipe, recipe.data.train, cache, train_role);
   const auto validation = tokenized(recipe, recipe.data.validation, cache, validation_role);
   std::vector<std::filesystem::path> used = train;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/engine/trainer.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -17,6 +19,7 @@
 #include "core/checkpoint/checkpoint.h"
 #include "core/huggingface/adapters.h"
 #include "core/huggingface/huggingface.h"
+#include "core/json/json_text.h"
 #include "core/recipe/checkpoint_source.h"
 #include "core/recipe/recipe_io.h"
 #include "core/recipe/step_shapes.h"
@@ -49,19 +52,62 @@ std::filesystem::path newest_checkpoint_of(const std::filesystem::path& run, Com
   return folder;
 }
 
-void load_first_weights(LocalModel& model, const std::string& source) {
+bool is_run(const std::string& source) {
+  std::error_code unknown;
+  return std::filesystem::is_directory(std::filesystem::path(source) / "checkpoints", unknown);
+}
+
+void load_weights_of(LocalModel& model, const std::string& source) {
   if (const auto folder = huggingface_folder(source))
     return load_weights(model, HuggingfaceWeights(*folder, model.graph()));
   Communicator& communicator = model.groups().communicator();
-  std::error_code unknown;
-  const bool is_run = std::filesystem::is_directory(std::filesystem::path(source) / "checkpoints", unknown);
-  const CheckpointReader checkpoint(is_run ? newest_checkpoint_of(source, communicator)
-                                           : std::filesystem::path(source));
+  const CheckpointReader checkpoint(is_run(source) ? newest_checkpoint_of(source, communicator)
+                                                   : std::filesystem::path(source));
   check_same_model(model.recipe().model, checkpoint);
   // All ranks hash a share of the files: one rank alone would take as many times as long. Those of a run have been
   // verified by the search.
-  if (!is_run) verify_together(communicator, checkpoint);
+  if (!is_run(source)) verify_together(communicator, checkpoint);
   load_weights(model, checkpoint);
+}
+
+// Opens what the first weights come from, as far as that needs no model: a mistake is told before the data are
+// tokenised, which may take hours. A run's checkpoints are searched later, by all ranks together.
+void check_first_weights(const Layout& layout) {
+  const TrainingRecipe& training = layout.recipe().training;
+  if (const auto& folder = training.adapters_from) load_peft(*folder, layout.graph());
+  if (!training.init_from) return;
+  const std::string& source = *training.init_from;
+  if (const auto folder = huggingface_folder(source)) {
+    const HuggingfaceWeights opened(*folder, layout.graph());
+  } else if (!is_run(source)) {
+    check_same_model(layout.recipe().model, CheckpointReader(source));
+  }
+}
+
+// A position in the data means the same samples only in the same files: with one more of them all that is left would
+// come in another order, and some of it twice.
+void check_same_data(const Recipe& recipe, const std::vector<std::int64_t>& samples, const CheckpointState& state) {
+  // A checkpoint of another run may be of other data, or of an older version that did not count.
+  if (state.samples.size() != samples.size() || !state.recipe.is_object()) return;
+  const Json own = to_json(recipe);
+  for (const char* pointer : {"/data/train", "/batch/sequence_length"}) {
+    const Json::json_pointer key(pointer);
+    if (!state.recipe.contains(key) || state.recipe.at(key) != own.at(key)) return;
+  }
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    if (samples[i] == state.samples[i]) continue;
+    throw Error(
+        ExitCode::bad_data,
+        fmt::format("/data/train/{}/path: its files have {} samples, and had {} when the checkpoint was written, "
+                    "by which the run's position in its data counts; restore the files, or start another run "
+                    "from its weights with training.init_from",
+                    i, samples[i], state.samples[i]));
+  }
+}
+
+RunData open_data(const Layout& layout, const DataCache& cache, FirstWeights first) {
+  if (first == FirstWeights::load) check_first_weights(layout);
+  return open_run_data(layout.recipe(), cache);
 }
 
 // Of the rank's first parameter, in the memory that it trains; none while it is gathered for use.
@@ -90,9 +136,14 @@ std::vector<Fp8Representation> over_ranks(const Fp8Statistics& own, const RankGr
 }  // namespace
 
 Trainer::Trainer(std::shared_ptr<const Layout> layout, Communicator& communicator, const at::Device& device,
-                 const DataCache& cache)
-    : data_(open_run_data(layout->recipe(), cache)), model_(std::move(layout), communicator, device), runner_(model_) {
-  if (const auto& source = recipe().training.init_from) load_first_weights(model_, *source);
+                 const DataCache& cache, FirstWeights first)
+    : data_(open_data(*layout, cache, first)), model_(std::move(layout), communicator, device), runner_(model_) {
+  if (first == FirstWeights::load) load_first_weights();
+}
+
+void Trainer::load_first_weights() {
+  if (std::exchange(has_first_weights_, true)) return;
+  if (const auto& source = recipe().training.init_from) load_weights_of(model_, *source);
   if (const auto& folder = recipe().training.adapters_from)
     load_weights(model_, NamedWeightSource(load_peft(*folder, model_.graph())));
 }
@@ -147,11 +198,13 @@ CheckpointState Trainer::state() const {
           .recipe = to_json(recipe()),
           .skipped = skipped_,
           .recent = {model_.spikes().state().losses, model_.spikes().state().gradient_norms},
-          .tokens = cuts_samples() ? std::optional(tokens_trained_) : std::nullopt};
+          .tokens = cuts_samples() ? std::optional(tokens_trained_) : std::nullopt,
+          .samples = data_.train.samples_by_source()};
 }
 
 void Trainer::resume(const CheckpointReader& checkpoint) {
   fault_point(FaultPlace::load, model_.groups().communicator().rank(), checkpoint.state().step);
+  check_same_data(recipe(), data_.train.samples_by_source(), checkpoint.state());
   load_state(model_, checkpoint);
   steps_done_ = checkpoint.state().step;
   samples_consumed_ = checkpoint.state().data_position;

@@ -19,6 +19,9 @@
 
 namespace llmtrain {
 
+// Whether a trainer begins with the weights that its recipe names, or a checkpoint will replace them.
+enum class FirstWeights { load, leave };
+
 // A model, its optimizer and its data: everything that training steps need, without a run's logs and checkpoints. All
 // calls block. Throws Error if the recipe's files cannot be used.
 class Trainer {
@@ -26,9 +29,10 @@ class Trainer {
   // Opens the data and builds the model with its initial weights (the recipe's init_from, else its seed). Collective
   // over the communicator's world, which has as many ranks as the layout; all ranks make the same calls in the same
   // order. The communicator must outlive the trainer. What is made from the data is kept in `cache`, which all ranks
-  // share; by default each rank makes its own in memory.
+  // share; by default each rank makes its own in memory. With FirstWeights::leave neither init_from nor adapters_from
+  // is read: they may be gone when a run goes on.
   Trainer(std::shared_ptr<const Layout> layout, Communicator& communicator, const at::Device& device,
-          const DataCache& cache = {});
+          const DataCache& cache = {}, FirstWeights first = FirstWeights::load);
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
@@ -48,6 +52,8 @@ class Trainer {
   CheckpointState state() const;
   // Continues from a checkpoint of the same model as if training had never stopped.
   void resume(const CheckpointReader& checkpoint);
+  // Instead of resume(): loads the first weights, unless the constructor has. Collective like it.
+  void load_first_weights();
   // Returns to a checkpoint of this run, and goes on with the data that follow those consumed so far. The updates that
   // were skipped in a row count no longer.
   void roll_back(const CheckpointReader& checkpoint);
@@ -71,6 +77,7 @@ class Trainer {
   Runner runner_;
   std::int64_t steps_done_ = 0, samples_consumed_ = 0, tokens_trained_ = 0;
   SkippedUpdates skipped_;
+  bool has_first_weights_ = false;
 };
 
 }  // namespace llmtrain

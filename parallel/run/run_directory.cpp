@@ -217,6 +217,12 @@ void RunDirectory::check(const Recipe& recipe, const VerifyCheckpoint& verify) {
   if (names_checkpoint(recipe.checkpoint.resume)) checkpoint_to_start_from(recipe, verify);
 }
 
+bool RunDirectory::has_checkpoint(const Recipe& recipe) {
+  const std::string& resume = recipe.checkpoint.resume;
+  if (resume == "never") return false;
+  return names_checkpoint(resume) || !list_checkpoints(checkpoints_of(recipe)).empty();
+}
+
 RunFolderLock::RunFolderLock(const Recipe& recipe) : folder_(recipe.log.directory) {
   check_contents(folder_, recipe);  // before creating a lock file in a folder that is not a run's
   for (const fs::path& each :

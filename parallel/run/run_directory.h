@@ -40,6 +40,10 @@ class RunDirectory {
   // writing. Call it before building a model, so that errors come early and leave no folder behind.
   static void check(const Recipe& recipe, const VerifyCheckpoint& verify = verify_alone);
 
+  // Whether checkpoint_to_resume() will find a checkpoint, if not all are damaged. Throws Error(bad_data) where the
+  // folder cannot be listed.
+  static bool has_checkpoint(const Recipe& recipe);
+
   // Creates the folder `recipe.log.directory` with recipe.json, or continues the run in it (recipe.json stays as it is
   // until keep_recipe()). Throws Error(bad_recipe) and changes nothing if the folder contains other files, another
   // recipe's run (the message names each key that differs and may not by core/recipe/keys/resume_rules.h, with both

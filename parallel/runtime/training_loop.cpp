@@ -313,6 +313,8 @@ ExitCode train_first(const RunRequest& request, Trainer& trainer, RunFolderLock&
   if (checkpoint) {
     trainer.resume(CheckpointReader(*checkpoint));
     log().info("resuming after step {} from {}", trainer.steps_done(), checkpoint->string());
+  } else {
+    trainer.load_first_weights();
   }
   use_exchange_file(directory.path(), trainer.model());
   if (trainer.steps_done() >= recipe.training.steps) {
@@ -341,7 +343,10 @@ ExitCode train_other(const RunRequest& request, Trainer& trainer, SharedVerifica
   const auto logger = rank_log(request, communicator.rank());
   logger->info("rank {} of {}, on {}", communicator.rank(), communicator.size(),
                describe_device(trainer.model().device()));
-  if (!checkpoint.empty()) trainer.resume(CheckpointReader(checkpoint));
+  if (checkpoint.empty())
+    trainer.load_first_weights();
+  else
+    trainer.resume(CheckpointReader(checkpoint));
   use_exchange_file({}, trainer.model());
   if (trainer.steps_done() >= request.recipe().training.steps) return ExitCode::done;
   TrainingLoop loop(request, trainer, nullptr, *logger);
@@ -379,7 +384,11 @@ ExitCode run_training(const RunRequest& request, const c10::Device& device, Comm
   const MemoryWatch watch;
   std::optional<RunFolderLock> lock;
   lock_folder(request.recipe(), communicator, lock);
-  Trainer trainer(request.layout, communicator, device, data_cache_of(request, communicator));
+  // The folder is locked: whether it has a checkpoint does not change.
+  const bool resumes =
+      any_rank(communicator, communicator.rank() == 0 && RunDirectory::has_checkpoint(request.recipe()));
+  Trainer trainer(request.layout, communicator, device, data_cache_of(request, communicator),
+                  resumes ? FirstWeights::leave : FirstWeights::load);
   return lock ? train_first(request, trainer, *lock, verification, watch.memory())
               : train_other(request, trainer, verification);
 }

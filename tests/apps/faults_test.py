@@ -139,8 +139,10 @@ class Divergence(TrainingTest):
     def test_returns_to_a_checkpoint_and_leaves_the_data_out(self):
         """Samples 20 to 29, steps 11 to 15, read the token that overflows. Three skipped updates are a reason to return
         to step 10 and go on after sample 26; two more follow."""
-        self.spoil(ord("Z"), 3e38)
         self.write("text.txt", (TEXT * 9)[:320] + "Z" * 160 + TEXT * 2)
+        shutil.rmtree(self.folder / "start")  # its checkpoint counts samples of another text
+        self.train("--run-dir", "start")
+        self.spoil(ord("Z"), 3e38)
         result = self.go_on("run", "--set", "training.steps=20", "--set", "training.skip_limit=3", "--set",
                             "training.rollbacks=1", "--set", "checkpoint.every=1", "--set", "data.shuffle=false")
         self.assertEqual(result.returncode, 0, result.stderr)

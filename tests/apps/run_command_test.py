@@ -74,33 +74,6 @@ class BadData(TrainingTest):
     def test_validation_data(self):
         self.refused(66, ["nowhere.txt"], "run", "recipe.json", "--set", 'data.validation=[{"path":"nowhere.txt"}]')
 
-    def test_first_weights(self):
-        self.write("hf/config.json", "{}")
-        self.write("broken/config.json", "{")
-        for source, codes in (("nowhere", (66,)), ("hf:nowhere", (66,)), ("text.txt", (65, 66)), ("hf:text.txt", (65, 66)),
-                              ("hf:hf", (2, 65)), ("hf:broken", (65,))):
-            with self.subTest(source):
-                result = self.run_program("run", "recipe.json", "--set", f"training.init_from={source}")
-                self.assertIn(result.returncode, codes, result.stderr)
-                self.assertIn(source.removeprefix("hf:"), result.stderr)
-                self.assertFalse((self.folder / "runs").exists())
-
-    def test_a_model_from_a_run(self):
-        """The newest checkpoint of a run, and the same one by its name; null asks for random weights."""
-        self.train("--set", "training.learning_rate.peak=0.01")
-        self.write("second.json", self.recipe({"model": {"from": "runs/small"}}))
-        losses = []
-        for source in ('"runs/small"', '"runs/small/checkpoints/step-00000002"', "null"):
-            folder = f"runs/{len(losses)}"
-            result = self.run_program("run", "second.json", "-q", "--run-dir", folder, "--set",
-                                      f"training.init_from={source}")
-            self.assertEqual(result.returncode, 0, result.stderr)
-            losses.append(self.rows(folder)[0]["loss"])
-        self.assertEqual(losses[0], losses[1])
-        self.assertLess(losses[0], losses[2] - 0.01)
-        result = self.run_program("run", "second.json", "-q", "--run-dir", "runs/default")
-        self.assertEqual((result.returncode, self.rows("runs/default")[0]["loss"]), (0, losses[0]))
-
     def test_a_mistake_can_be_corrected(self):
         self.refused(66, ["nowhere.txt"], "run", "recipe.json", "--set", "data.train.0.path=nowhere.txt")
         self.train()

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run begins with: first weights, and data that must be the same when it goes on."""
+import shutil
+import unittest
+
+from program import TEXT, TrainingTest
+
+
+class Sources(TrainingTest):
+    def test_first_weights(self):
+        self.write("hf/config.json", "{}")
+        self.write("broken/config.json", "{")
+        for source, codes in (("nowhere", (66,)), ("hf:nowhere", (66,)), ("text.txt", (65, 66)), ("hf:text.txt", (65, 66)),
+                              ("hf:hf", (2, 65)), ("hf:broken", (65,))):
+            with self.subTest(source):
+                result = self.run_program("run", "recipe.json", "--set", f"training.init_from={source}")
+                self.assertIn(result.returncode, codes, result.stderr)
+                self.assertIn(source.removeprefix("hf:"), result.stderr)
+                self.assertFalse((self.folder / "runs").exists())
+
+    def test_a_model_from_a_run(self):
+        """The newest checkpoint of a run, and the same one by its name; null asks for random weights."""
+        self.train("--set", "training.learning_rate.peak=0.01")
+        self.write("second.json", self.recipe({"model": {"from": "runs/small"}}))
+        losses = []
+        for source in ('"runs/small"', '"runs/small/checkpoints/step-00000002"', "null"):
+            folder = f"runs/{len(losses)}"
+            result = self.run_program("run", "second.json", "-q", "--run-dir", folder, "--set",
+                                      f"training.init_from={source}")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            losses.append(self.rows(folder)[0]["loss"])
+        self.assertEqual(losses[0], losses[1])
+        self.assertLess(losses[0], losses[2] - 0.01)
+        result = self.run_program("run", "second.json", "-q", "--run-dir", "runs/default")
+        self.assertEqual((result.returncode, self.rows("runs/default")[0]["loss"]), (0, losses[0]))
+
+    def test_mistakes_are_told_before_tokenising(self):
+        """That may take hours, and what follows it could have been looked at first."""
+        tokenizer = {"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []},
+                     "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False}, "added_tokens": []}
+        self.write("tokenizer.json", tokenizer)
+        self.write("text.txt", "ab" * 2000)
+        flags = ("--set", 'data.tokenizer={"huggingface": "tokenizer.json"}')
+        for key, value in (("data.validation", '[{"path": "nowhere.txt"}]'), ("training.init_from", "nowhere"),
+                           ("data.train", '[{"path": "text.txt"}, {"path": "nowhere.txt"}]'),
+                           ("training.init_from", "hf:nowhere")):
+            with self.subTest(f"{key}={value}"):
+                result = self.refused(66, ["nowhere"], "run", "recipe.json", *flags, "--set", f"{key}={value}")
+                self.assertNotIn("made of", result.stderr)
+        self.assertIn("made of", self.run_program("run", "recipe.json", *flags).stderr)
+
+    def test_data_that_have_changed(self):
+        """All that is left of them would come in another order: some twice, some never."""
+        self.write("books/one.txt", TEXT)
+        data = ("--set", 'data.train=[{"path": "books"}]')
+        self.train("--set", "training.steps=2", *data)
+        self.write("books/two.txt", TEXT)
+        before = (self.folder / "runs/small/metrics.jsonl").read_text()
+        result = self.run_program("run", "recipe.json", "--set", "training.steps=4", *data)
+        self.assertEqual(result.returncode, 65, result.stderr)
+        for part in ("/data/train/0/path", "samples", "restore the files", "training.init_from"):
+            self.assertIn(part, result.stderr)
+        self.assertEqual((self.folder / "runs/small/metrics.jsonl").read_text(), before)
+        (self.folder / "books" / "two.txt").unlink()
+        self.train("--set", "training.steps=4", *data)
+        self.assertEqual(len(self.rows()), 4)
+
+    def test_a_run_goes_on_without_its_source(self):
+        """Its checkpoints have all that it needs: what it began with may be gone."""
+        self.train("--run-dir", "base")
+        source = ("--set", "training.init_from=base", "--set", "training.learning_rate.decay_steps=4")
+        self.train("--run-dir", "whole", "--set", "training.steps=4", *source)
+        self.train("--run-dir", "parts", "--set", "training.steps=2", *source)
+        shutil.rmtree(self.folder / "base")
+        self.train("--run-dir", "parts", "--set", "training.steps=4", *source)
+        losses = [[row["loss"] for row in self.rows(run)] for run in ("whole", "parts")]
+        self.assertEqual(losses[0][-1], losses[1][-1])
+
+
+if __name__ == "__main__":
+    unittest.main()
