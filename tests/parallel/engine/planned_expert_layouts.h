@@ -93,7 +93,7 @@ inline const std::vector<RankCase> joined_expert_layouts{
     // Between the exchanges of tokens, which are kept, a rank that joins its slices gathers no rows, and keeps none.
     {4,
      {even, "parallel.expert=2", "parallel.expert_slices=2", "parallel.expert_tensor=1", "parallel.zero_stage=3",
-      "pipeline.loops=2", "memory.recompute=\"computation\""}},
+      "pipeline.loops=2", "memory.recompute=\"computation\"", "batch.micro=16", "batch.global=64"}},
 };
 
 inline const std::vector<RankCase> expert_layouts{

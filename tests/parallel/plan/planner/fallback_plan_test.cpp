@@ -43,6 +43,13 @@ TEST_CASE("a plan with layers that may leave FP8 has a bound, and warns where th
   CHECK_FALSE(warns(on_devices_of(recipe, 0.9 * peak)));
 }
 
+TEST_CASE("gradients that leave FP8 are held beside the others, whole and as they were summed") {
+  const PlanReport report = make_plan(small_gpt({"precision.fp8_level=O1", fallback}), profile("v100-32gb")).report;
+  REQUIRE(fallback_peak(report));
+  // Four layers of 12 · 1,024² elements in fp32.
+  CHECK(*fallback_peak(report) - peak_bytes(report) == Approx(4.0 * 4 * 12 * 1024 * 1024));
+}
+
 // With current scales gradients alone leave, of which there are none without FP8.
 TEST_CASE("a recipe whose gradients may leave FP8 is compared with others") {
   const Recipe recipe = small_gpt({"precision.fp8_level=O1", fallback});
