@@ -12,6 +12,7 @@
 
 #include "kernels/onednn/matmul.h"
 #include "kernels/vector/attention.h"
+#include "kernels/vector/conversion.h"
 #include "kernels/vector/level.h"
 
 namespace llmtrain::kernels {
@@ -207,7 +208,15 @@ template <class Value>
 void store_sums(const std::vector<float>& sums, const Head<Value>& destination, std::int64_t sequence,
                 std::int64_t dim) {
   // Rounded to the gradient's type once, after every query head and block has been added.
-  for (std::int64_t t = 0; t < sequence; ++t) loops<Value>().copy(sums.data() + t * dim, destination.row(t), dim);
+  static const auto conversion = vector::at_level([]<int level> { return vector::conversion_loops_for<level>(); });
+  for (std::int64_t t = 0; t < sequence; ++t) {
+    const float* row = sums.data() + t * dim;
+    if constexpr (std::is_same_v<Value, float>) {
+      std::copy_n(row, dim, destination.row(t));
+    } else {
+      conversion.round(row, destination.row(t), dim);
+    }
+  }
 }
 
 template <class Value>

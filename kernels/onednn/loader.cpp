@@ -3,8 +3,10 @@
 
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/processor.h"
 #include "kernels/onednn/matmul.h"
 #include "kernels/onednn/matmul_library.h"
+#include "kernels/onednn/widened_matmul.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -31,12 +33,26 @@ Matmul matmul() {
   return loaded;
 }
 
+void multiply(const MatmulProblem& problem) {
+  if (const char* failure = matmul()(&problem)) throw Error(ExitCode::internal_error, failure);
+}
+
+// oneDNN takes bf16 from AVX-512 on, and without the processor's help widens one number at a time.
+bool multiplies_bf16() {
+  static const bool has_instructions = has_bf16_instructions(processor_features());
+  return has_instructions;
+}
+
 }  // namespace
 
 bool has_onednn() { return matmul() != nullptr; }
 
 void onednn_matmul(const MatmulProblem& problem) {
-  if (const char* failure = matmul()(&problem)) throw Error(ExitCode::internal_error, failure);
+  if (problem.operand_element == MatmulElement::bf16 && !multiplies_bf16()) {
+    widened_matmul(problem, multiply);
+  } else {
+    multiply(problem);
+  }
 }
 
 }  // namespace llmtrain::kernels

@@ -39,7 +39,8 @@ struct MatmulProblem {
 bool has_onednn();
 
 // Blocking; uses the OpenMP threads, or only the calling one inside a parallel region. Bitwise reproducible for the
-// same problem and thread count. Requires has_onednn(). Throws Error(internal_error) when oneDNN fails.
+// same problem and thread count. Operands of bf16 are widened where the processor has no instructions for it
+// (widened_matmul.h). Requires has_onednn(). Throws Error(internal_error) when oneDNN fails.
 void onednn_matmul(const MatmulProblem& problem);
 
 }  // namespace llmtrain::kernels

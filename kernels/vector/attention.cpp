@@ -83,12 +83,6 @@ float dot(const Value* a, const Value* b, std::int64_t count) {
   return sum;
 }
 
-template <class Value>
-void copy(const float* source, Value* destination, std::int64_t count) {
-#pragma omp simd
-  for (std::int64_t i = 0; i < count; ++i) store(destination[i], source[i]);
-}
-
 // sums = weights · values of `columns` times 16 elements of each row. Four rows at a time, with sums of their own: a
 // sum waits for the one before it longer than a row takes to arrive.
 template <int columns, class Value>
@@ -145,8 +139,8 @@ void attend(const SingleQuery<Value>& single) {
 
 template <>
 AttentionKernels attention_kernels_for<LLMTRAIN_VECTOR_LEVEL>() {
-  return {.fp32 = {softmax<float>, softmax_backward<float>, dot<float>, copy<float>, attend<float>},
-          .bf16 = {softmax<std::uint16_t>, softmax_backward<std::uint16_t>, dot<std::uint16_t>, copy<std::uint16_t>,
+  return {.fp32 = {softmax<float>, softmax_backward<float>, dot<float>, attend<float>},
+          .bf16 = {softmax<std::uint16_t>, softmax_backward<std::uint16_t>, dot<std::uint16_t>,
                    attend<std::uint16_t>}};
 }
 

@@ -40,8 +40,6 @@ struct AttentionLoops {
                            Value* score_gradients);
   // Σ a·b.
   float (*dot)(const Value* a, const Value* b, std::int64_t count);
-  // Rounds fp32 sums into their tensor.
-  void (*copy)(const float* source, Value* destination, std::int64_t count);
   // out = softmax(scale · query · keysᵀ) · values, all in fp32 until it is stored.
   void (*attend)(const SingleQuery<Value>& single);
 };

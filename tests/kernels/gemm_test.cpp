@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/onednn/matmul.h"
+#include "kernels/onednn/widened_matmul.h"
 #include "tests/support/resident_memory.h"
 
 namespace llmtrain::kernels {
@@ -145,6 +146,68 @@ TEST_CASE("groups of any number of rows share what is kept of a shape", "[gemm]"
   const double before = test::resident_megabytes();
   for (std::int64_t rows = 2; rows < 2000; rows += 2) multiply(rows);
   CHECK(test::resident_megabytes() - before < 5);
+}
+
+namespace {
+
+// A matrix in memory of its own, between other columns, as it is or transposed.
+struct Stored {
+  Stored(std::int64_t rows, std::int64_t columns, bool transposed)
+      : memory(random(transposed ? std::array{columns, rows + 3} : std::array{rows, columns + 3}, at::kBFloat16)),
+        matrix(transposed ? memory.narrow(1, 2, rows).t() : memory.narrow(1, 2, columns)) {}
+
+  MatmulOperand operand() const { return {matrix.data_ptr(), matrix.stride(0), matrix.stride(1)}; }
+
+  at::Tensor memory, matrix;
+};
+
+struct WidenedCase {
+  Shape shape;
+  VaryingSize varying;
+  bool left_transposed, right_transposed;
+};
+
+// The processor that runs the tests may multiply bf16 by itself, and then nothing else comes here.
+void check_widened(const WidenedCase& setting, at::ScalarType type, bool accumulate, bool biased) {
+  const auto [rows, depth, columns] = setting.shape;
+  const Stored left(rows, depth, setting.left_transposed), right(depth, columns, setting.right_transposed);
+  const at::Tensor bias = random({columns}, at::kBFloat16), memory = random({rows, columns + 5}, type);
+  const at::Tensor destination = memory.narrow(1, 1, columns), before = memory.clone();
+  MatmulProblem problem;
+  problem.m = rows, problem.n = columns, problem.k = depth;
+  problem.varying = setting.varying;
+  problem.operand_element = MatmulElement::bf16;
+  problem.destination_element = type == at::kFloat ? MatmulElement::fp32 : MatmulElement::bf16;
+  problem.accumulate = accumulate;
+  problem.left = left.operand(), problem.right = right.operand();
+  problem.bias = biased ? bias.data_ptr() : nullptr;
+  problem.destination = destination.data_ptr();
+  problem.destination_row_stride = destination.stride(0);
+  widened_matmul(problem, onednn_matmul);
+
+  const at::Tensor a = left.matrix.to(at::kDouble), b = right.matrix.to(at::kDouble);
+  at::Tensor exact = at::mm(a, b), magnitude = at::mm(a.abs(), b.abs());
+  const auto add = [&](const at::Tensor& term) { exact = exact + term, magnitude = magnitude + term.abs(); };
+  if (accumulate) add(before.narrow(1, 1, columns).to(at::kDouble));
+  if (biased) add(bias.to(at::kDouble));
+  CHECK(error(destination, exact, magnitude) < tolerance(type));
+  CHECK(memory.narrow(1, 0, 1).equal(before.narrow(1, 0, 1)));
+  CHECK(memory.narrow(1, columns + 1, 4).equal(before.narrow(1, columns + 1, 4)));
+}
+
+}  // namespace
+
+TEST_CASE("bf16 products in widened blocks equal float64's, whatever is cut, transposed or added to", "[gemm]") {
+  if (!has_onednn()) return;
+  const auto type = GENERATE(at::kFloat, at::kBFloat16);
+  const auto setting = GENERATE(WidenedCase{{3, 5, 7}, VaryingSize::none, false, true},
+                                WidenedCase{{530, 1030, 40}, VaryingSize::none, false, true},
+                                WidenedCase{{40, 1030, 530}, VaryingSize::none, false, false},
+                                WidenedCase{{520, 24, 520}, VaryingSize::m, false, true},
+                                WidenedCase{{24, 1030, 40}, VaryingSize::k, true, false});
+  INFO(setting.shape.tokens << " x " << setting.shape.input << " x " << setting.shape.output);
+  for (const bool accumulate : {false, true})
+    for (const bool biased : {false, true}) check_widened(setting, type, accumulate, biased);
 }
 
 }  // namespace llmtrain::kernels
