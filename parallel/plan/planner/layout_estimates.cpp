@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "parallel/schedule/schedule.h"
@@ -75,7 +76,7 @@ class RankEstimate {
     const double each = (gathers * penalty(wires, work_.gather_wires, work_.gather, slowdown) +
                          reductions * penalty(wires, work_.reduce_wires, work_.reduce, slowdown)) /
                         (gathers + reductions);
-    return std::max(traffic - passes, shown + each * std::min(traffic, passes));
+    return std::max(traffic - passes, shown + each * std::max(0.0, std::min(traffic, passes) - shown));
   }
 
   // What is left of the last reduction and of the first gather beside a backward and a forward, and of those of all of
@@ -86,6 +87,7 @@ class RankEstimate {
                      work_.reduce - shape_.gather_group() * work_.backward});
   }
   double first_gather() const {
+    if (shape_.sharding() == 0) return 0;
     if (shape_.sharding() == 3) return first_.gather_seconds;
     return std::max({first_.gather_seconds / first_.buckets, first_.gather_seconds - first_.forward.seconds,
                      work_.gather - shape_.gather_group() * work_.forward});
@@ -101,15 +103,16 @@ class RankEstimate {
 // What passes wait for tensors of other stages; `model`: of one micro-batch, forward and backward through all of them.
 double transfer_seconds(const ScheduleShape& shape, const StepCosts& costs, double model) {
   if (shape.pipeline == 1) return 0;
-  const double transfer = *std::ranges::max_element(costs.transfer_seconds), ranks = shape.pipeline;
+  const double ranks = shape.pipeline,
+               around = std::accumulate(costs.transfer_seconds.begin(), costs.transfer_seconds.end(), 0.0);
   // A rank sends and receives at the same time.
-  if (costs.blocking_transfers) return static_cast<double>(shape.micro_batches) * shape.loops * transfer;
+  if (costs.blocking_transfers) return static_cast<double>(shape.micro_batches) * shape.loops * around / ranks;
   // From one loop to the next a micro-batch visits all ranks, while those that a schedule runs before the next loop
   // keep the rank busy.
   const double group = shape.kind == PipelineSchedule::interleaved ? ranks : shape.micro_batches;
   const double busy = std::max(0.0, group - ranks) * model / (2 * ranks * shape.loops);
-  // Forward and backward.
-  return 2 * ((shape.loops - 1) * std::max(0.0, ranks * transfer - busy) + (ranks - 1) * transfer);
+  // Forward and backward, and in the last loop not back to the first rank.
+  return 2 * ((shape.loops - 1) * std::max(0.0, around - busy) + around - costs.transfer_seconds.back());
 }
 
 double rank_bytes(const Partition& partition, const StepMemory& memory, std::int32_t rank) {

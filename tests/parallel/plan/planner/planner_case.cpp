@@ -7,8 +7,6 @@
 namespace llmtrain::test {
 namespace {
 
-const std::filesystem::path recipes = std::filesystem::path(LLMTRAIN_SOURCE_DIR) / "recipes";
-
 constexpr const char* small_text = R"({
   "model": {"architecture": "gpt2", "layers": 4, "hidden_size": 1024, "heads": 16, "vocab_size": 8192,
             "max_sequence_length": 512},
@@ -20,21 +18,23 @@ constexpr const char* small_text = R"({
 
 }  // namespace
 
-ClusterProfile profile(const std::string& name) { return load_profile(name, recipes / "clusters"); }
+std::filesystem::path recipes() { return std::filesystem::path(LLMTRAIN_SOURCE_DIR) / "recipes"; }
+
+ClusterProfile profile(const std::string& name) { return load_profile(name, recipes() / "clusters"); }
 
 ClusterProfile profile_of(const Recipe& recipe) {
   ClusterProfile named = profile(recipe.cluster.profile);
-  named.program = load_program(recipe.cluster.program, recipes / "programs");
+  named.program = load_program(recipe.cluster.program, recipes() / "programs");
   return named;
 }
 
 Recipe paper(const std::string& name, const std::vector<Override>& overrides) {
-  return read_recipe(recipes / "papers" / (name + ".json"), overrides);
+  return read_recipe(recipes() / "papers" / (name + ".json"), overrides);
 }
 
 std::vector<std::string> paper_names() {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(recipes / "papers"))
+  for (const auto& entry : std::filesystem::directory_iterator(recipes() / "papers"))
     names.push_back(entry.path().stem().string());
   std::ranges::sort(names);
   return names;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,9 @@
 #include "parallel/plan/report/plan.h"
 
 namespace llmtrain::test {
+
+// The folder of the bundled recipes.
+std::filesystem::path recipes();
 
 // A profile of recipes/clusters.
 ClusterProfile profile(const std::string& name);

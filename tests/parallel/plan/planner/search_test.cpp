@@ -2,7 +2,6 @@
 #include "parallel/plan/planner/search.h"
 
 #include <catch2/catch.hpp>
-#include <filesystem>
 #include <limits>
 #include <set>
 #include <utility>
@@ -245,9 +244,8 @@ std::size_t check_not_beaten(const Recipe& recipe) {
 // Before a search simulated the former and looked for the latter, it found 6.77 s for the first of them, whose own
 // layout takes 6.12 s, and 3.12 instead of 3.01 s for the second.
 TEST_CASE("a search is beaten neither by what it is given nor by suggestions for it", "[exhaustive]") {
-  const auto model = [](const char* name, const std::vector<Override>& overrides) {
-    return read_recipe(
-        std::filesystem::path(LLMTRAIN_SOURCE_DIR) / "recipes" / "models" / (std::string(name) + ".json"), overrides);
+  const auto model = [](const std::string& name, const std::vector<Override>& overrides) {
+    return read_recipe(recipes() / "models" / (name + ".json"), overrides);
   };
   CHECK(check_not_beaten(model("llama3-405b", {})) > 0);
   CHECK(check_not_beaten(model("qwen3-30b-a3b", {})) > 0);
