@@ -93,6 +93,30 @@ class Sweep(TableTest):
         self.assertEqual(sum("refused: /batch/" in line for line in lines), 2)
         self.assertEqual(sum("does not fit" in line for line in lines), 4 - len(fitting))
 
+    def test_data_ranks_are_what_other_degrees_leave(self):
+        """A file that fixes them would refuse nearly all values of a degree."""
+        alone = self.report(GPT3)["mesh"]
+        axes = ("--sweep", f"parallel.tensor=2,{alone['tensor']}", "--sweep", "batch.micro=1,5000000")
+        sweep = self.report(GPT3, *axes)
+        self.assertTrue(sweep["derives_data"])
+        self.assertEqual([plan["refused"] is None for plan in sweep["plans"]], [True, False, True, False])
+        for plan in sweep["plans"][::2]:
+            tensor = plan["set"]["parallel.tensor"]
+            self.assertEqual(plan["mesh"]["world"], alone["world"])
+            self.assertEqual(plan["mesh"]["data"], alone["data"] * alone["tensor"] // tensor)
+        self.assertIn("data: what the other degrees leave", self.plan(GPT3, *axes))
+        # What does not divide the ranks is refused as ever.
+        self.assertIsNotNone(self.report(GPT3, "--sweep", "parallel.context=1,3")["plans"][1]["refused"])
+
+    def test_data_ranks_stay_where_they_are_asked_for(self):
+        alone = self.report(GPT3)["mesh"]
+        for flags in (("--set", f"parallel.data={alone['data']}"), ("--sweep", f"parallel.data={alone['data']}")):
+            sweep = self.report(GPT3, *flags, "--sweep", f"parallel.tensor=2,{alone['tensor']}")
+            with self.subTest(flags):
+                self.assertFalse(sweep["derives_data"])
+                self.assertEqual([plan["refused"] is None for plan in sweep["plans"]], [False, True])
+        self.assertFalse(self.report(GPT3, "--sweep", "batch.micro=1,2")["derives_data"])
+
     def test_other_flags_hold_for_all(self):
         plans = self.report(GPT3, "--set", "memory.recompute=none", "--sweep", "batch.micro=1,2")["plans"]
         alone = self.report(GPT3, "--set", "memory.recompute=none", "--set", "batch.micro=2")

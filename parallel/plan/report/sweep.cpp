@@ -142,6 +142,7 @@ std::string sweep_text(const Sweep& sweep, TextColour colour) {
   if (best != nullptr) text += "\nbest: the most tokens per second per device among the plans that fit\n";
   if (std::ranges::any_of(sweep.points, is_tight))
     text += "tight: fits or not by less than plans err; best only where none with room is about as fast\n";
+  if (sweep.derives_data) text += fmt::format("data: {}\n", derived_data_note);
   return text;
 }
 
@@ -156,6 +157,7 @@ std::string sweep_json(const Sweep& sweep) {
   const SweepPoint* best = best_point(sweep);
   const Json json = {{"name", sweep.name},
                      {"axes", std::move(axes)},
+                     {"derives_data", sweep.derives_data},
                      {"best", best == nullptr ? Json(nullptr) : Json(best - sweep.points.data())},
                      {"plans", std::move(plans)}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "parallel/plan/report/plan.h"
@@ -28,7 +29,14 @@ struct Sweep {
   std::string name;  // of the recipe
   std::vector<SweepAxis> axes;
   std::vector<SweepPoint> points;
+  // Whether points have as many data ranks as the recipe's world leaves to their other degrees, not those of the
+  // recipe.
+  bool derives_data = false;
 };
+
+// What the data ranks are then.
+inline constexpr std::string_view derived_data_note =
+    "what the other degrees leave of the recipe's ranks, as after --set parallel.data=auto";
 
 // The point of most tokens per second per device among those that fit, the first of equals, but by the rule of
 // first_choice() where that one is tight; null if none fits. Devices may differ in number between points: a larger
@@ -42,9 +50,9 @@ std::vector<std::string> short_names(const std::vector<SweepAxis>& axes);
 // reasons end at 100.
 std::string sweep_text(const Sweep& sweep, TextColour colour);
 
-// {"name", "axes": [{"key", "values"}], "best": index or null, "plans": [{"set": {key: value}, "refused": null or why,
-// and with a plan "fits", "verdict", "peak_bytes", "device_memory_bytes", "mesh", "step", "throughput", "run"}]}: names
-// and units as in report_json(). Indented by two spaces, with a trailing newline.
+// {"name", "axes": [{"key", "values"}], "derives_data", "best": index or null, "plans": [{"set": {key: value},
+// "refused": null or why, and with a plan "fits", "verdict", "peak_bytes", "device_memory_bytes", "mesh", "step",
+// "throughput", "run"}]}: names and units as in report_json(). Indented by two spaces, with a trailing newline.
 std::string sweep_json(const Sweep& sweep);
 
 }  // namespace llmtrain

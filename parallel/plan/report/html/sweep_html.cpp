@@ -193,9 +193,10 @@ std::string table_section(const Sweep& sweep) {
   std::vector<std::vector<std::string>> rows;
   const SweepPoint* best = best_point(sweep);
   for (const SweepPoint& point : sweep.points) rows.push_back(row(point, &point == best));
-  return "<section><h2>All plans</h2><p class=\"note\">Best: the most tokens per second per device among the plans "
-         "that fit.</p>" +
-         html_table(0, head, rows) + "</section>\n";
+  std::string note = "Best: the most tokens per second per device among the plans that fit.";
+  if (sweep.derives_data) note += fmt::format(" <code>parallel.data</code>: {}.", derived_data_note);
+  return fmt::format("<section><h2>All plans</h2><p class=\"note\">{}</p>{}</section>\n", note,
+                     html_table(0, head, rows));
 }
 
 std::string headline(const Sweep& sweep) {

@@ -26,7 +26,8 @@ Sweep sample_sweep() {
   return {"gpt3-175b",
           {{"parallel.tensor", {"4", "8"}}, {"batch.micro", {"1", "2"}}},
           {point({"4", "1"}, 100, true), point({"4", "2"}, 400, false), point({"8", "1"}, 200, true),
-           refused({"8", "2"}, "/batch/micro: " + std::string(200, 'x'))}};
+           refused({"8", "2"}, "/batch/micro: " + std::string(200, 'x'))},
+          false};
 }
 
 }  // namespace
@@ -51,6 +52,15 @@ TEST_CASE("a tight plan is the best of a sweep only where none with room is abou
   CHECK(best_point(sweep) == sweep.points.data());
   CHECK_THAT(sweep_text(sweep, TextColour::off), Catch::Contains("  tight  best\n"));
   CHECK(parse_json(sweep_json(sweep)).value["plans"][0]["verdict"] == "tight");
+}
+
+TEST_CASE("a sweep says that its data ranks are not those of the recipe") {
+  Sweep sweep = sample_sweep();
+  CHECK_THAT(sweep_text(sweep, TextColour::off), !Catch::Contains("\ndata: "));
+  CHECK(parse_json(sweep_json(sweep)).value["derives_data"] == false);
+  sweep.derives_data = true;
+  CHECK_THAT(sweep_text(sweep, TextColour::off), Catch::Contains("\ndata: what the other degrees leave"));
+  CHECK(parse_json(sweep_json(sweep)).value["derives_data"] == true);
 }
 
 TEST_CASE("axes are named by their last word unless two share it") {
