@@ -93,6 +93,12 @@ MISTAKES = {
     "another's folder for a run's directory": ([*RUN, "--run-dir", "."], 2, ["contains", "but no run"]),
     "ranks that do not fit the batch": ([*RUN, "--ranks", "3"], 2, ["/batch/global:", "did you mean 6?"]),
     "a recipe to compare": (["compare", "recipe.json", "recipe.json"], 66, ["is a file", "the directory of a run"]),
+    "a cluster of another size": (["plan", "llama3-8b", "--ranks", "64"], 2,
+                                  ["/launch/ranks:", "did you mean --set parallel.data=32 --set cluster.nodes=8?"]),
+    "fewer nodes": (["plan", "llama3-8b", "--set", "cluster.nodes=8"], 2,
+                    ["/cluster/nodes:", "did you mean --set cluster.nodes=64, or --set parallel.data=32?"]),
+    "fewer data ranks": (["plan", "llama3-8b", "--set", "parallel.data=4"], 2,
+                         ["/cluster/nodes:", "did you mean --set cluster.nodes=1, or --set parallel.data=256?"]),
     "a time without a unit": (["plan", "recipe.json", "--target", "30"], 2, ["--target 30:", "as in 30d or 12h"]),
     "first weights by a name": ([*RUN, "--set", "training.init_from=gpt2"], 66,
                                 ["gpt2: does not exist", "a checkpoint's folder"]),
@@ -115,6 +121,15 @@ class Mistakes(TrainingTest):
             with self.subTest(name):
                 result = self.refused(code, fragments, *arguments)
                 self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
+
+    def test_what_a_cluster_of_another_size_needs_is_planned(self):
+        for given, needed in ((["--ranks", "64"], ["parallel.data=32", "cluster.nodes=8"]),
+                              (["--set", "cluster.nodes=8"], ["parallel.data=32"]),
+                              (["--set", "parallel.data=4"], ["cluster.nodes=1"])):
+            with self.subTest(given):
+                flags = [word for change in needed for word in ("--set", change)]
+                result = self.run_program("plan", "llama3-8b", *given, *flags)
+                self.assertEqual(result.returncode, 0, result.stderr)
 
     def test_help_is_a_command_too(self):
         for command in ([], ["plan"], ["checkpoint", "inspect"]):
