@@ -229,6 +229,11 @@ std::vector<Combination> world_combinations() {
        {"2^24 ranks", "16777216"},
        1024},
       {R"({"cluster": {"nodes": 16384}, "parallel": {"context": 128}, "batch": {"global": 262144}})", "", {}, 1024},
+  };
+}
+
+std::vector<Combination> node_combinations() {
+  return {
       {R"({"parallel": {"data": 12}, "batch": {"global": 24}})",
        "/cluster/devices_per_node",
        {"12 ranks do not fill nodes of 8 devices", "must divide the ranks", "did you mean 6?"},
