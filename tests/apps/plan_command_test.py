@@ -22,6 +22,7 @@ CATEGORIES = {"weights", "gradients", "master_weights", "optimizer", "activation
               "framework"}
 PAPERS = sorted((SOURCE / "recipes" / "papers").glob("*.json"))
 GPT3 = str(SOURCE / "recipes" / "papers" / "gpt3-175b.json")
+LLAMA = str(SOURCE / "recipes" / "models" / "llama3-8b.json")
 
 
 # What the models' cards or papers state, to the last parameter where they do.
@@ -268,6 +269,17 @@ class Warnings(PlanTest):
     def test_does_not_fit(self):
         report = self.warned("does not fit", "memory.recompute=none", "batch.micro=4")
         self.assertFalse(report["fits"])
+
+    def test_too_few_devices(self):
+        """No change fits; what is named instead does."""
+        few = ["--set", "parallel.data=1", "--set", "parallel.tensor=1", "--set", "cluster.nodes=1", "--ranks", "1"]
+        report = self.report(LLAMA, *few)
+        self.assertEqual((report["fits"], report["suggestions"]), (False, []))
+        found = re.fullmatch(r"1 device is not enough, (\d+) are: (--set .*)", report["warnings"][-1])
+        self.assertTrue(found, report["warnings"])
+        enough = self.report(LLAMA, *few[:-2], *found[2].split())
+        self.assertTrue(enough["fits"])
+        self.assertEqual(enough["mesh"]["world"], int(found[1]))
 
     def test_a_device_that_the_profile_does_not_have(self):
         report = self.warned('cluster.device: "cpu", but the profile', "cluster.device=cpu")

@@ -15,6 +15,7 @@
 #include "apps/llmtrain/flags.h"
 #include "apps/llmtrain/machine_profile.h"
 #include "apps/llmtrain/plan/comparison.h"
+#include "apps/llmtrain/plan/more_devices.h"
 #include "apps/llmtrain/plan/price.h"
 #include "apps/llmtrain/plan/recipe_file.h"
 #include "apps/llmtrain/plan/search.h"
@@ -166,6 +167,9 @@ int show_plan(const std::string& file, const Recipe& recipe, const PlanOutputs& 
   const auto layout = named_with_file(file, [&] { return lay_out(recipe, profile); });
   Plan plan = plan_of(layout, profile, draws ? Timeline::record : Timeline::leave_out);
   plan.report.suggestions = suggest(plan, profile);
+  if (!plan.report.fits && plan.report.suggestions.empty())
+    plan.report.warnings.push_back(
+        devices_that_fit(plan, profile).value_or("no change of it fits; llmtrain plan --search tries all layouts"));
   if (outputs.html) write_file_atomically(*outputs.html, report_html(plan));
   if (outputs.trace) write_trace(*outputs.trace, plan);
   write_result(outputs.json ? report_json(plan.report) : report_text(plan.report, colour_of_output()));
