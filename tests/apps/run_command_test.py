@@ -10,7 +10,7 @@ import subprocess
 import unittest
 
 import checkpoint_folder
-from program import SOURCE, TEXT, TrainingTest, needs_nobody, small, without_rights
+from program import PROGRAM, SOURCE, TEXT, TrainingTest, needs_nobody, small, without_rights
 
 
 def words(*tokens):
@@ -206,6 +206,21 @@ class SmallRun(TrainingTest):
                                r"the cheapest change that fits: --set \w+\.\w+=")
         changes = said.split("change that fits: ")[1].split("\n")[0].split()
         self.assertTrue(json.loads(self.run_program("plan", "recipe.json", "--json", *changes).stdout)["fits"])
+
+    def test_memory_that_runs_out(self):
+        """Scores of a long sequence, which the flash kernel does not store. The limit makes the test that of any
+        machine."""
+        length = 1 << 18
+        self.write("text.txt", "x" * (length + 1))
+        self.write("recipe.json", self.recipe({"model.max_sequence_length": length, "batch.global": 1, "batch.micro": 1,
+                                               "kernels.attention": "math"}))
+        limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (1 << 36, 1 << 36))
+        result = subprocess.run([PROGRAM, "run", "recipe.json", "-q"], cwd=self.folder, capture_output=True, text=True,
+                                check=False, preexec_fn=limit)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertRegex(result.stderr, r"(?m)^out of memory: 512 GiB were asked for, and this machine has .* available; "
+                                        r"the cheapest change that fits: --set kernels\.attention=flash, with which a "
+                                        r"rank needs \d+ MiB instead of 1\.\d+ TiB$")
 
     def test_missing_profile(self):
         self.refused(2, ["/cluster/profile", "a100-80gb"], "run", "recipe.json", "--set", "cluster.profile=a100-80g")

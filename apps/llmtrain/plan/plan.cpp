@@ -191,6 +191,26 @@ std::shared_ptr<const Layout> layout_for_run(const std::string& file, const Reci
   });
 }
 
+MemoryAdvice memory_advice_for_run(std::shared_ptr<const Layout> layout) {
+  return [layout = std::move(layout)]() -> std::string {
+    if (has_no_profile(layout->recipe())) return "";
+    ClusterProfile profile = profile_of(layout->recipe());
+    const PlanReport planned = make_plan(layout, profile).report;
+    // A run that had been planned to fit shares the memory with other programs, or the plan was wrong: only what needs
+    // clearly less can help.
+    constexpr double clearly_less = 0.9;
+    const double peak = fullest_rank(planned).peak_bytes;
+    if (planned.fits && planned.device_memory_bytes > 0)
+      profile.device.memory_bytes *= clearly_less * peak / planned.device_memory_bytes;
+    const auto changes = suggest(make_plan(layout, profile), profile);
+    if (changes.empty())
+      return "no change of this recipe fits so many devices; llmtrain plan looks for a number that does";
+    const auto text = [](double bytes) { return format_bytes(static_cast<std::int64_t>(bytes)); };
+    return fmt::format("the cheapest change that fits: --set {}, with which a rank needs {} instead of {}",
+                       changes.front().change, text(changes.front().peak_bytes), text(peak));
+  };
+}
+
 std::optional<RunPlan> plan_for_run(std::shared_ptr<const Layout> layout, const RunLaunch& launch) {
   if (has_no_profile(layout->recipe())) return std::nullopt;
   const ClusterProfile profile = profile_of(layout->recipe());
