@@ -132,14 +132,25 @@ class RecipeReader final : public KeyVisitor {
   }
 
   void leave() override {
-    const Level level = std::move(levels_.back());
+    Level level = std::move(levels_.back());
     levels_.pop_back();
-    if (level.json != nullptr && level.json->is_object())
+    if (level.json != nullptr && level.json->is_object()) {
+      skip_description(level);
       WrittenValue(*level.json, level.pointer, "", source_).refuse_unknown_keys(level.visited);
+    }
     if (level.required.empty()) return;
     std::string names;
     for (const auto name : level.required) names.append(names.empty() ? "" : ", ").append(name);
     source_.problems.add_missing(level.pointer, "must be an object with " + names);
+  }
+
+  // JSON has no comments: every section may have one.
+  void skip_description(Level& level) const {
+    const std::string name(section_comment);
+    level.visited.push_back(section_comment);
+    const auto comment = level.json->find(name);
+    if (comment != level.json->end() && !level.pointer.empty() && !comment->is_string())
+      WrittenValue(*comment, append_key(level.pointer, name), "a text", source_).refuse_type();
   }
 
   void enter_object(const Json* json, std::string pointer, const std::string& words) {

@@ -155,6 +155,22 @@ TEST_CASE("An unknown key is refused with the key that was probably meant", "[re
   }
 }
 
+TEST_CASE("Every section may have a description, which is a text", "[recipe]") {
+  auto json = small_recipe();
+  json["data"]["train"] = Json::parse(R"([{"path": "a.bin", "description": "of last year"}])");
+  for (const std::string section : {"model", "batch", "training", "parallel"}) json[section]["description"] = "why";
+  json["training"]["learning_rate"]["description"] = "as before";
+  CHECK(complaints(json.dump()).empty());
+  CHECK_FALSE(to_json(test::parse(json))["batch"].contains("description"));
+  json["batch"]["description"] = 3;
+  CHECK(complaints(json.dump()) ==
+        std::vector<std::string>{"r.json: /batch/description: 3 is a number; must be a text"});
+  // A value is no section.
+  json = small_recipe();
+  json["data"]["tokenizer"] = Json::parse(R"({"huggingface": "a.json", "description": "why"})");
+  CHECK(complaints(json.dump()).size() == 1);
+}
+
 TEST_CASE("A key that resembles no other gets no hint", "[recipe]") {
   auto json = small_recipe();
   json["wholly_different"] = 1;
