@@ -149,6 +149,12 @@ TEST_CASE("ZeRO-2 that reduces by block holds less than ZeRO-1, which llmtrain's
   cluster.program.memory.reduces_by_block = true;
   CHECK(bytes(2) < bytes(1));
   CHECK(bytes(1) == first);
+  for (const char* name : {"megatron-core", "nemo", "torchtitan", "deepspeed", "fsdp-compile", "llm-foundry"}) {
+    INFO(name);
+    recipe.cluster.program = name;
+    cluster = profile_of(recipe);
+    CHECK(bytes(2) < bytes(1));
+  }
 }
 
 TEST_CASE("without experts the ranks that would split them change nothing") {
