@@ -61,7 +61,8 @@ Work Roofline::attention_backward(double flops) const {
 }
 
 double Roofline::seconds(const Work& work) const {
-  return std::max(work.seconds, work.operators * profile_.host.operator_seconds);
+  const double host = work.operators * profile_.host.operator_seconds;
+  return profile_.program.host.synchronous ? work.seconds + host : std::max(work.seconds, host);
 }
 
 }  // namespace llmtrain
