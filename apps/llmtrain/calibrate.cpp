@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "apps/llmtrain/commands.h"
+#include "apps/llmtrain/flags.h"
 #include "apps/llmtrain/machine_profile.h"
 #include "apps/llmtrain/profiles.h"
 #include "apps/llmtrain/runtime.h"
@@ -32,7 +33,7 @@ DeviceKind device_kind(const std::string& name) {
 void check_place(const std::string& file) {
   if (std::filesystem::is_directory(file))
     throw Error(ExitCode::cannot_write, file + ": is a folder; give --output a file name in it");
-  const FileWriter trial(file + ".tmp");  // removed again at once
+  const FileWriter trial(file + ".tmp", file);  // removed again at once
 }
 
 void make_folder_of(const std::string& file) {
@@ -80,9 +81,7 @@ void add_calibrate(CLI::App& program, Action& action) {
       ->add_option("--output", options->output,
                    "Output file of the profile (default: local.json, which \"auto\" plans read)")
       ->type_name("FILE|-");
-  command->add_option("--device", options->device, "What to measure")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
-      ->type_name("auto|cpu|cuda");
+  choose_from(command->add_option("--device", options->device, "What to measure"), {"auto", "cpu", "cuda"});
   command->add_flag("--quick", options->quick, "Measure for two seconds instead of about ten");
   command->footer("Example:\n  llmtrain calibrate && llmtrain plan recipes/quickstart.json");
   command->callback([options, &action] { action = [options] { return calibrate(*options); }; });

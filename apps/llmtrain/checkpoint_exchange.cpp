@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "apps/llmtrain/checkpoint_source.h"
+#include "apps/llmtrain/flags.h"
 #include "apps/llmtrain/launch/executable_recipe.h"
 #include "apps/llmtrain/runtime.h"
 #include "apps/llmtrain/standard_streams.h"
@@ -156,19 +157,13 @@ void add_export(CLI::App& parent, Action& action) {
       ->required()
       ->type_name("");
   command->add_option("DIRECTORY", options->destination, "A new folder")->required()->type_name("");
-  command
-      ->add_option("--to", options->format,
-                   "hf: for transformers' from_pretrained, adapters merged; peft: adapters alone, for PEFT")
-      ->required()
-      ->type_name("FORMAT")
-      ->check(CLI::IsMember({"hf", "peft"}));
-  command
-      ->add_option(
-          "--dtype", options->dtype,
-          "With hf: type of all weights, fp32, bf16 or fp16; auto: the checkpoint's, or fp32 if it has several")
-      ->type_name("TYPE")
-      ->default_str("auto")
-      ->check(CLI::IsMember({"auto", "fp32", "bf16", "fp16"}));
+  CLI::Option* to =
+      command->add_option("--to", options->format,
+                          "hf: for transformers' from_pretrained, adapters merged; peft: adapters alone, for PEFT");
+  choose_from(to, {"hf", "peft"})->required();
+  CLI::Option* type = command->add_option(
+      "--dtype", options->dtype, "With hf: type of all weights; auto: the checkpoint's, or fp32 if it has several");
+  choose_from(type, {"auto", "fp32", "bf16", "fp16"})->default_str("auto");
   command
       ->add_option("--max-shard-size", options->shard_bytes,
                    "With hf: most bytes of weights in a file, also as 500MB or 5GB")
@@ -187,10 +182,7 @@ void add_import(CLI::App& parent, Action& action) {
       ->required()
       ->type_name("");
   command->add_option("DIRECTORY", options->destination, "A new folder, the checkpoint's")->required()->type_name("");
-  command->add_option("--from", options->format, "hf: transformers")
-      ->required()
-      ->type_name("FORMAT")
-      ->check(CLI::IsMember({"hf"}));
+  choose_from(command->add_option("--from", options->format, "hf: transformers"), {"hf"})->required();
   command->footer("Example:\n  llmtrain checkpoint import my-model my-checkpoint --from hf");
   command->callback([options, &action] { action = [options] { return import_from(*options); }; });
 }

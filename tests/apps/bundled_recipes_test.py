@@ -56,6 +56,13 @@ class New(ProgramTest):
         result = self.run_program("run", "recipes/mine.json", "--set", "batch.global=2", "--set", "batch.micro=2")
         self.assertEqual(result.returncode, 0, result.stderr)
 
+    def test_takes_other_numbers_of_devices(self):
+        self.make("--model", "quickstart", "--machine", "cpu", "--output", "mine.json")
+        plan = self.plan("mine.json")
+        self.assertEqual((plan["recipe"]["parallel"]["data"], plan["mesh"]["data"]), ("auto", 1))
+        other = self.run_program("plan", "mine.json", "--ranks", "4", "--json")
+        self.assertEqual(json.loads(other.stdout)["mesh"]["data"], 4, other.stderr)
+
     def test_fits_the_machine(self):
         self.write("book.txt", TEXT)
         machines = [("llama3-8b", "h200", 8)]

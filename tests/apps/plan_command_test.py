@@ -247,7 +247,16 @@ class Price(PlanTest):
         self.assertRegex(table, r"[\d.]+[kM] EUR ")
         self.assertNotIn("price", self.plan(GPT3, "--target", "90d").stdout)
         self.assertIn("price in EUR", self.plan(GPT3, GPT3, "--price", "2.5 EUR", "--set", "batch.global=1024").stdout)
-        self.plan_refused(["/cluster/price_per_device_hour", "a number from 0"], GPT3, "--price", "cheap")
+
+    def test_the_currency_may_come_first(self):
+        run = self.report(GPT3, "--price", "2.5 EUR")["run"]
+        for price in ("EUR 2.5", "2.5EUR", " EUR  2.5 "):
+            with self.subTest(price):
+                self.assertEqual(self.report(GPT3, "--price", price)["run"], run)
+        for price in ("cheap", "", "EUR 2.5 or so"):
+            with self.subTest(price):
+                self.plan_refused([f"--price {price}: must be the price", '"2.5 EUR"'], GPT3, "--price", price)
+        self.plan_refused(["/cluster/price_per_device_hour", "a number from 0"], GPT3, "--price", "-2")
 
 
 class Warnings(PlanTest):
@@ -259,6 +268,12 @@ class Warnings(PlanTest):
     def test_does_not_fit(self):
         report = self.warned("does not fit", "memory.recompute=none", "batch.micro=4")
         self.assertFalse(report["fits"])
+
+    def test_a_device_that_the_profile_does_not_have(self):
+        report = self.warned('cluster.device: "cpu", but the profile', "cluster.device=cpu")
+        self.assertIn("--set cluster.profile=cpu", report["warnings"][-1])
+        self.warned("name a GPU's, as in --set cluster.profile=h100-sxm-80gb", "cluster.device=cuda",
+                    "cluster.profile=cpu")
 
     def test_few_micro_batches(self):
         self.warned("micro-batches", "batch.global=64", "pipeline.schedule=1f1b", "pipeline.loops=1")

@@ -215,6 +215,19 @@ class SmallRun(TrainingTest):
         self.train("--set", 'data.validation=[{"path":"text.txt"}]', "--set", "training.evaluate_every=0")
         self.assertEqual([row for row in self.rows() if "validation_loss" in row], [])
 
+    def test_ids_of_an_unknown_tokenizer_are_no_text(self):
+        ids = [number * 7 % 300 for number in range(400)]
+        self.write("ids.bin", b"".join(number.to_bytes(2, "little") for number in ids))
+        self.train("--set", "data.train.0.path=ids.bin", "--set", "model.vocab_size=300")
+        sample = ("sample", "runs/small", "--tokens", "4")
+        self.refused(2, ["/data/tokenizer:", "trained on ids", "ids.bin", "data.tokenizer={\"huggingface\""], *sample)
+        self.write("questions.jsonl", json.dumps({"question": "a", "choices": ["b", "c"], "answer": 0}))
+        self.refused(2, ["/data/tokenizer:", "trained on ids"], "eval", "runs/small", "--choices", "questions.jsonl")
+        # Who says that they are bytes is believed, and a loss needs no text.
+        said = self.run_program(*sample, "--set", "data.tokenizer=bytes")
+        self.assertEqual(said.returncode, 0, said.stderr)
+        self.assertEqual(self.run_program("eval", "runs/small", "--data", "ids.bin").returncode, 0)
+
     def test_run_sample_eval_export(self):
         validation = ("--set", 'data.validation=[{"path":"text.txt"}]')
         self.train(*validation, "--set", "training.steps=4", "--set", "training.evaluate_every=3")

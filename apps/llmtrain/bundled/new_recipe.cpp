@@ -144,7 +144,9 @@ NewJson new_recipe(const NewRecipe& wanted) {
   const std::int64_t devices = wanted.devices.value_or(profile.node.devices);
   NewJson recipe = without_layout(wanted, profile, devices);
   const Recipe best = fastest(parsed(recipe, wanted), profile, devices);
-  const NewJson layout = layout_keys(best);
+  NewJson layout = layout_keys(best);
+  // The devices and the other degrees imply it, and a run on other devices then needs no second change.
+  layout["parallel"]["data"] = "auto";
   for (const char* section : {"parallel", "pipeline", "batch", "memory"})
     for (const auto& [key, value] : layout[section].items()) recipe[section][key] = value;
   return recipe;

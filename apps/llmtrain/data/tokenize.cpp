@@ -122,10 +122,9 @@ void add_tokenize(CLI::App& parent, Action& action) {
   command->add_option("--tokenizer", options->tokenizer, "bytes, a tokenizer.json, or a .model file of SentencePiece")
       ->type_name("FILE")
       ->capture_default_str();
-  command->add_option("--format", options->format, "megatron: a .bin and an .idx; nanogpt or llm.c: a .bin")
-      ->type_name("FORMAT")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"megatron", "nanogpt", "llm.c"}));
+  CLI::Option* format =
+      command->add_option("--format", options->format, "megatron: a .bin and an .idx; nanogpt or llm.c: a .bin");
+  choose_from(format, {"megatron", "nanogpt", "llm.c"})->capture_default_str();
   command->add_option("--key", options->key, "Key of the documents in JSON Lines")
       ->type_name("KEY")
       ->capture_default_str();

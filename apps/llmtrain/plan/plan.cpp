@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/llmtrain/plan/plan.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
@@ -13,6 +15,7 @@
 #include "apps/llmtrain/flags.h"
 #include "apps/llmtrain/machine_profile.h"
 #include "apps/llmtrain/plan/comparison.h"
+#include "apps/llmtrain/plan/price.h"
 #include "apps/llmtrain/plan/recipe_file.h"
 #include "apps/llmtrain/plan/search.h"
 #include "apps/llmtrain/plan/sweep.h"
@@ -58,11 +61,27 @@ std::optional<std::string> bf16_is_slow(const Recipe& recipe, const ClusterProfi
   return "precision.compute: this processor has no instructions for bf16: steps take longer than in \"fp32\"";
 }
 
+// With "auto" the profile may be of a machine without GPUs, on which the plan of a GPU says nothing.
+std::optional<std::string> other_device(const Recipe& recipe, const ClusterProfile& profile) {
+  const DeviceKind asked = recipe.cluster.device;
+  if (asked == DeviceKind::automatic || asked == profile.device.kind) return std::nullopt;
+  if (asked == DeviceKind::cuda)
+    return fmt::format(
+        "cluster.device: \"cuda\", but the profile {} is of a processor, whose figures these are; name a "
+        "GPU's, as in --set cluster.profile=h100-sxm-80gb",
+        profile.name);
+  return fmt::format(
+      "cluster.device: \"cpu\", but the profile {} is of a GPU, whose figures these are; name a "
+      "processor's, as in --set cluster.profile=cpu",
+      profile.name);
+}
+
 Plan plan_of(std::shared_ptr<const Layout> layout, const ClusterProfile& profile, Timeline timeline) {
   Plan plan = make_plan(std::move(layout), profile, timeline);
   if (auto warning = fp8_does_not_pay(plan, profile)) plan.report.warnings.push_back(*std::move(warning));
   for (std::string& warning : products_without_fp8_gain(plan, profile))
     plan.report.warnings.push_back(std::move(warning));
+  if (auto warning = other_device(plan.report.recipe, profile)) plan.report.warnings.push_back(*std::move(warning));
   if (auto warning = bf16_is_slow(plan.report.recipe, profile)) plan.report.warnings.push_back(*std::move(warning));
   return plan;
 }
@@ -122,19 +141,13 @@ int search(const PlanOptions& options, const Recipe& recipe) {
   return named_with_file(options.recipe, [&] { return show_search(options.recipe, recipe, outputs); });
 }
 
-// "2.5", or "2.5 EUR".
-void add_price(const std::string& price, std::vector<Override>& overrides) {
-  const std::size_t space = price.find(' ');
-  overrides.push_back("cluster.price_per_device_hour=" + price.substr(0, space));
-  if (space != std::string::npos) overrides.push_back("cluster.currency=" + price.substr(space + 1));
-}
-
 int plan(const PlanOptions& options) {
   std::vector<Override> overrides = options.overrides;
   // As overrides: the flags are checked as their keys are, and win over the file.
   if (options.ranks) overrides.push_back("launch.ranks=" + *options.ranks);
   if (options.program) overrides.push_back("cluster.program=" + *options.program);
-  if (options.price) add_price(*options.price, overrides);
+  if (options.price)
+    for (Override& change : price_overrides(*options.price)) overrides.push_back(std::move(change));
   if (!options.other_recipe.empty())
     return show_comparison(options.recipe, options.other_recipe, overrides, options.outputs);
   if (!options.sweep.empty()) return show_sweep(options.recipe, overrides, options.sweep, options.outputs);

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <spdlog/fmt/fmt.h>
+
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -47,10 +49,10 @@ std::vector<std::string> recipe_warnings(const Recipe& recipe) {
   const std::int64_t steps = recipe.training.steps;
   if (rate.warmup_steps > steps) {
     const double reached = rate.peak * static_cast<double>(steps) / static_cast<double>(rate.warmup_steps);
-    warnings.push_back("training.learning_rate.warmup_steps: " + std::to_string(rate.warmup_steps) +
-                       " is longer than the run (training.steps " + std::to_string(steps) +
-                       "): the learning rate ends at " + number_words(reached) + ", below its peak of " +
-                       number_words(rate.peak));
+    warnings.push_back(
+        fmt::format("training.learning_rate.warmup_steps: {} is longer than the run (training.steps {}): the learning "
+                    "rate ends at {:.3g}, below its peak of {}",
+                    rate.warmup_steps, steps, reached, number_words(rate.peak)));
   }
   if (recipe.data.curriculum != CurriculumRecipe() || recipe.training.token_dropping)
     warn_of_unfinished(recipe, warnings);

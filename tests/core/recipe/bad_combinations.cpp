@@ -192,9 +192,22 @@ std::vector<Combination> world_combinations() {
   return {
       {R"({"batch": {"global": 2097152}, "parallel": {"data": 1048576, "context": 128}})", "/parallel", {"2^24 ranks"}},
       {R"({"batch": {"global": 2097152}, "parallel": {"data": 1048576, "context": 16}})", "", {}},
-      {R"({"parallel": {"data": 2, "tensor": 2}, "launch": {"ranks": 8}})", "/launch/ranks", {"8", "did you mean 4?"}},
+      {R"({"parallel": {"data": 2, "tensor": 2}, "launch": {"ranks": 8}})",
+       "/launch/ranks",
+       {"8 does not match", "did you mean --set parallel.data=4?"}},
       {R"({"parallel": {"data": 2, "tensor": 2}, "launch": {"ranks": 4}})", "", {}},
-      {R"({"parallel": {"data": 2, "tensor": 2}, "launch": {"ranks": 5}})", "/launch/ranks", {"5 does not match"}},
+      {R"({"parallel": {"data": 2, "tensor": 2}, "launch": {"ranks": 5}})",
+       "/launch/ranks",
+       {"5 does not match", "did you mean --set launch.ranks=4?"}},
+      // With the nodes of the recipe's own numbers, and where the batch allows no 6 data ranks.
+      {R"({"parallel": {"data": 64, "tensor": 2}, "batch": {"global": 128}, "cluster": {"nodes": 16},
+         "launch": {"ranks": 16}})",
+       "/launch/ranks",
+       {"did you mean --set parallel.data=8 --set cluster.nodes=2?"}},
+      {R"({"parallel": {"data": 64, "tensor": 2}, "batch": {"global": 128}, "cluster": {"nodes": 16},
+         "launch": {"ranks": 12}})",
+       "/launch/ranks",
+       {"did you mean --set launch.ranks=8 --set parallel.data=4 --set cluster.nodes=1?"}},
       {R"({"parallel": {"tensor": 4}, "launch": {"ranks": 6}})", "/launch/ranks", {"6 is not a multiple of 4"}},
       {R"({"parallel": {"tensor": 4}, "launch": {"ranks": 8}})", "", {}},
       {R"({"cluster": {"nodes": 3}, "parallel": {"tensor": 4, "pipeline": 4}})",
@@ -216,6 +229,11 @@ std::vector<Combination> world_combinations() {
        {"2^24 ranks", "16777216"},
        1024},
       {R"({"cluster": {"nodes": 16384}, "parallel": {"context": 128}, "batch": {"global": 262144}})", "", {}, 1024},
+  };
+}
+
+std::vector<Combination> node_combinations() {
+  return {
       {R"({"parallel": {"data": 12}, "batch": {"global": 24}})",
        "/cluster/devices_per_node",
        {"12 ranks do not fill nodes of 8 devices", "must divide the ranks", "did you mean 6?"},
@@ -228,11 +246,15 @@ std::vector<Combination> world_combinations() {
       {R"({"parallel": {"data": 4}})", "", {}, 8},
       {R"({"parallel": {"data": 16}, "batch": {"global": 32}, "cluster": {"nodes": 4}})",
        "/cluster/nodes",
-       {"4 × 8 devices do not match the 16 ranks", "ranks ÷ devices_per_node", "did you mean 2?"},
+       {"4 × 8 devices do not match the 16 ranks", "ranks ÷ devices_per_node", "did you mean --set cluster.nodes=2?"},
+       8},
+      {R"({"parallel": {"data": 64}, "batch": {"global": 128}, "cluster": {"nodes": 4}})",
+       "/cluster/nodes",
+       {"4 × 8 devices do not match the 64 ranks", "--set cluster.nodes=8, or --set parallel.data=32?"},
        8},
       {R"({"parallel": {"data": 4}, "cluster": {"nodes": 2}})",
        "/cluster/nodes",
-       {"not match the 4 ranks", "mean 1?"},
+       {"not match the 4 ranks", "mean --set cluster.nodes=1?"},
        8},
   };
 }
