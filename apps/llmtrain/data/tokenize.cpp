@@ -2,12 +2,10 @@
 #include <spdlog/fmt/fmt.h>
 #include <CLI/CLI.hpp>
 
-#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "apps/llmtrain/data/data.h"
@@ -15,6 +13,7 @@
 #include "apps/llmtrain/standard_streams.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/processor.h"
 #include "core/base/units.h"
 #include "core/data/documents.h"
 #include "core/data/file_search.h"
@@ -85,8 +84,7 @@ class ProgressLines {
 int tokenize(const TokenizeOptions& options) {
   const auto files = files_of(options.inputs);
   const auto tokenizer = open_tokenizer(named_tokenizer(options.tokenizer));
-  const int threads =
-      options.threads > 0 ? options.threads : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  const int threads = options.threads > 0 ? options.threads : usable_cores();
   const TokenizeJob job{files, options.key, threads};
   TokenFileWriter writer(options.output, named_format(options.format), tokenizer->vocab_size(),
                          description_of(job, named_tokenizer(options.tokenizer), options.format));
@@ -129,7 +127,7 @@ void add_tokenize(CLI::App& parent, Action& action) {
   command->add_option("--key", options->key, "Key of the documents in JSON Lines")
       ->type_name("KEY")
       ->capture_default_str();
-  command->add_option("--threads", options->threads, "Threads that encode; 0: one per processor")
+  command->add_option("--threads", options->threads, "Threads that encode; 0: one per usable core")
       ->type_name("N")
       ->capture_default_str()
       ->check(CLI::Range(0, 4096).description(""));
