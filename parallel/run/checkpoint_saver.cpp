@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/elapsed_time.h"
 #include "core/base/fault_point.h"
 #include "core/base/host_name.h"
 #include "core/base/log.h"
@@ -28,8 +29,6 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 using Slices = std::span<const TensorSlice>;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 std::size_t bytes_of(const TensorSlice& slice) {
   const auto bytes = safetensors_bytes(slice.dtype, slice.slice_shape);

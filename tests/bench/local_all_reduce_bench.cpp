@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/base/elapsed_time.h"
 #include "core/base/processor.h"
 #include "parallel/comm/local/local_world.h"
 
@@ -16,8 +17,6 @@ using namespace llmtrain;
 namespace {
 
 constexpr int rounds = 60;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // The fastest of several rounds of `work`, which all threads run at the same time.
 template <class Work>
