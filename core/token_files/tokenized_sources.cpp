@@ -47,7 +47,7 @@ void make_token_file(const TokenizeJob& job, const TokenizerRecipe& recipe, std:
       writer.leave_to_another();
       throw stopped_while("tokenising " + path);
     }
-    lines.show(static_cast<double>(progress.file_bytes) / static_cast<double>(progress.all_file_bytes));
+    lines.show(progress.share(), progress.text_bytes);
   });
   writer.close();
   log().info("{}: made of {}, {} tokens", writer.file().string(), path, writer.tokens());

@@ -3,17 +3,19 @@
 #include <CLI/CLI.hpp>
 
 #include <chrono>
+#include <iterator>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "apps/llmtrain/data/data.h"
 #include "apps/llmtrain/flags.h"
 #include "apps/llmtrain/standard_streams.h"
+#include "core/base/elapsed_time.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/processor.h"
+#include "core/base/progress_lines.h"
 #include "core/base/units.h"
 #include "core/data/documents.h"
 #include "core/data/file_search.h"
@@ -22,8 +24,6 @@
 
 namespace llmtrain::app {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 struct TokenizeOptions {
   std::vector<std::string> inputs;
@@ -44,8 +44,6 @@ std::int64_t per_second(std::int64_t bytes, double seconds) {
   return static_cast<std::int64_t>(static_cast<double>(bytes) / seconds);
 }
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
 std::vector<std::filesystem::path> files_of(const std::vector<std::string>& inputs) {
   std::vector<std::filesystem::path> files;
   for (const std::string& input : inputs) {
@@ -58,29 +56,6 @@ std::vector<std::filesystem::path> files_of(const std::vector<std::string>& inpu
   return files;
 }
 
-// A line every ten seconds: short jobs need none, and a log stays short.
-class ProgressLines {
- public:
-  void operator()(const TokenizeProgress& progress) {
-    if (!first_) first_ = progress;
-    if (seconds_since(last_) < 10) return;
-    last_ = Clock::now();
-    const double seconds = seconds_since(start_);
-    const auto done = static_cast<double>(progress.file_bytes - first_->file_bytes);
-    const auto rest = static_cast<double>(progress.all_file_bytes - progress.file_bytes);
-    log().info("{:.0f} % of {}, {}/s, about {:.0f} s left",
-               100.0 * static_cast<double>(progress.file_bytes) / static_cast<double>(progress.all_file_bytes),
-               format_bytes(progress.all_file_bytes),
-               format_bytes(per_second(progress.text_bytes - first_->text_bytes, seconds)),
-               done > 0 ? seconds * rest / done : 0);
-  }
-
- private:
-  Clock::time_point start_ = Clock::now();
-  Clock::time_point last_ = start_;
-  std::optional<TokenizeProgress> first_;  // what was done before, but for one batch
-};
-
 int tokenize(const TokenizeOptions& options) {
   const auto files = files_of(options.inputs);
   const auto tokenizer = open_tokenizer(named_tokenizer(options.tokenizer));
@@ -92,9 +67,11 @@ int tokenize(const TokenizeOptions& options) {
   if (resumed.text_bytes > 0)
     log().info("{}: goes on after {} tokens of {} documents", writer.file().string(), resumed.tokens,
                resumed.documents);
-  const auto start = Clock::now();
-  ProgressLines lines;
-  const TokenizeProgress done = tokenize_files(job, *tokenizer, writer, lines);
+  const auto start = std::chrono::steady_clock::now();
+  ProgressLines lines("tokenising " + format_number_of(std::ssize(files), "file"));
+  const TokenizeProgress done = tokenize_files(job, *tokenizer, writer, [&](const TokenizeProgress& progress) {
+    lines.show(progress.share(), progress.text_bytes);
+  });
   if (writer.documents() == 0)
     throw Error(ExitCode::bad_data, options.inputs.front() + ": holds no text; no file was written");
   writer.close();
