@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <spdlog/fmt/fmt.h>
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
@@ -7,6 +8,7 @@
 #include <system_error>
 
 #include "apps/llmtrain/commands.h"
+#include "apps/llmtrain/flags.h"
 #include "apps/llmtrain/machine_profile.h"
 #include "apps/llmtrain/profiles.h"
 #include "apps/llmtrain/runtime.h"
@@ -14,19 +16,16 @@
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "core/recipe/enum_words.h"
 
 namespace llmtrain::app {
 namespace {
 
 struct CalibrateOptions {
   std::optional<std::string> output;
-  std::string device = "auto";
+  std::string device{word_of(DeviceKind::automatic)};
   bool quick = false;
 };
-
-DeviceKind device_kind(const std::string& name) {
-  return name == "cpu" ? DeviceKind::cpu : name == "cuda" ? DeviceKind::cuda : DeviceKind::automatic;
-}
 
 // Checked before measuring for minutes: an output that cannot be written would lose the result.
 void check_place(const std::string& file) {
@@ -54,9 +53,9 @@ int calibrate(const CalibrateOptions& options) {
   if (!options.output) make_folder_of(file);
   if (file != "-") check_place(file);
   log().info("measuring matrix products, attention and memory; keep the machine otherwise idle for a few seconds");
-  const ClusterProfile profile =
-      load_runtime().calibrate(device_kind(options.device), load_profile("cpu", profiles_folder()),
-                               options.quick ? Effort::quick : Effort::thorough);
+  const DeviceKind device = value_of_word<DeviceKind>(device_words, options.device).value();
+  const ClusterProfile profile = load_runtime().calibrate(device, load_profile("cpu", profiles_folder()),
+                                                          options.quick ? Effort::quick : Effort::thorough);
   const std::string text = to_json(profile).dump(2) + "\n";
   if (file == "-") {
     write_result(text);
@@ -81,8 +80,8 @@ void add_calibrate(CLI::App& program, Action& action) {
                    "Output file of the profile (default: local.json, which \"auto\" plans read)")
       ->type_name("FILE|-");
   command->add_option("--device", options->device, "What to measure")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
-      ->type_name("auto|cpu|cuda");
+      ->check(CLI::IsMember(words_of(device_words)))
+      ->type_name(fmt::format("{}", fmt::join(device_words, "|")));
   command->add_flag("--quick", options->quick, "Measure for two seconds instead of about ten");
   command->footer("Example:\n  llmtrain calibrate && llmtrain plan recipes/quickstart.json");
   command->callback([options, &action] { action = [options] { return calibrate(*options); }; });

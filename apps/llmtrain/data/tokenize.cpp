@@ -2,10 +2,12 @@
 #include <spdlog/fmt/fmt.h>
 #include <CLI/CLI.hpp>
 
+#include <array>
 #include <chrono>
 #include <iterator>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "apps/llmtrain/data/data.h"
@@ -19,6 +21,7 @@
 #include "core/base/units.h"
 #include "core/data/documents.h"
 #include "core/data/file_search.h"
+#include "core/recipe/enum_words.h"
 #include "core/token_files/tokenize_files.h"
 #include "core/tokenizer/open_tokenizer.h"
 
@@ -34,11 +37,8 @@ struct TokenizeOptions {
   int threads = 0;
 };
 
-TokenFileFormat named_format(const std::string& name) {
-  return name == "nanogpt" ? TokenFileFormat::nanogpt
-         : name == "llm.c" ? TokenFileFormat::llmc
-                           : TokenFileFormat::megatron;
-}
+// In the order of the enum.
+constexpr std::array<std::string_view, 3> format_words = {"megatron", "nanogpt", "llm.c"};
 
 std::int64_t per_second(std::int64_t bytes, double seconds) {
   return static_cast<std::int64_t>(static_cast<double>(bytes) / seconds);
@@ -61,7 +61,8 @@ int tokenize(const TokenizeOptions& options) {
   const auto tokenizer = open_tokenizer(named_tokenizer(options.tokenizer));
   const int threads = options.threads > 0 ? options.threads : usable_cores();
   const TokenizeJob job{files, options.key, threads};
-  TokenFileWriter writer(options.output, named_format(options.format), tokenizer->vocab_size(),
+  TokenFileWriter writer(options.output, value_of_word<TokenFileFormat>(format_words, options.format).value(),
+                         tokenizer->vocab_size(),
                          description_of(job, named_tokenizer(options.tokenizer), options.format));
   const JobState resumed = writer.resumed();
   if (resumed.text_bytes > 0)
@@ -100,7 +101,7 @@ void add_tokenize(CLI::App& parent, Action& action) {
   command->add_option("--format", options->format, "megatron: a .bin and an .idx; nanogpt or llm.c: a .bin")
       ->type_name("FORMAT")
       ->capture_default_str()
-      ->check(CLI::IsMember({"megatron", "nanogpt", "llm.c"}));
+      ->check(CLI::IsMember(words_of(format_words)));
   command->add_option("--key", options->key, "Key of the documents in JSON Lines")
       ->type_name("KEY")
       ->capture_default_str();
