@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "apps/llmtrain/flags.h"
 #include "apps/llmtrain/support/support_cases.h"
+#include "core/recipe/enum_words.h"
 #include "core/recipe/pipeline_schedules.h"
 
 namespace llmtrain::app {
@@ -25,8 +27,7 @@ void add_model(Table& table) {
 }
 
 void add_precision(Table& table) {
-  table.add("precision.compute", {"fp32", "bf16", "fp16"});
-  table.add("precision.gradients", {"fp32", "bf16", "fp16"});
+  for (const char* key : {"precision.compute", "precision.gradients"}) table.add(key, words_of(data_type_words));
   table.add("precision.fp8_level", {"O0", "O1", "O2", "O3"}, {{"precision.compute", "bf16"}});
 }
 
