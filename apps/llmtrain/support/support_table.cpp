@@ -64,10 +64,10 @@ void add_training(std::vector<Tried>& tried) {
   add({"data.document_mask.end_of_text", {"0"}});
   add({"data.curriculum.sequence_length.method",
        {},
-       {{"data.curriculum.sequence_length.start", "16"}, {"data.curriculum.sequence_length.steps", "1"}}});
-  add({"data.curriculum.vocabulary_rarity.steps", {"1"}});
+       {{"data.curriculum.sequence_length.start", "16"}, {"data.curriculum.sequence_length.steps", "10"}}});
+  add({"data.curriculum.vocabulary_rarity.steps", {"10"}});
   add({"training.freeze", {R"(["layers.0.*"])"}});
-  add({"training.token_dropping.start", {"16"}, {{"training.token_dropping.steps", "1"}}});
+  add({"training.token_dropping.start", {"16"}, {{"training.token_dropping.steps", "10"}}});
   for (const char* key : {"nesterov", "scale"}) add({std::string("training.optimizer.muon.") + key, {}, needs_muon});
 }
 
