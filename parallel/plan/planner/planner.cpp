@@ -191,6 +191,15 @@ void warn_of_nodes(Plan& plan) {
   }
 }
 
+void warn_of_relaying(Plan& plan) {
+  const Mesh& mesh = plan.layout->mesh();
+  const bool relays = plan.layout->recipe().parallel.expert_all_to_all == AllToAll::hierarchical;
+  if (!relays || can_relay_rows(mesh)) return;
+  plan.report.warnings.push_back(
+      std::string("parallel.expert_all_to_all: \"hierarchical\" relays nothing that \"linear\" does not send: ") +
+      (expert_node_ranks(mesh) > 1 ? "all expert ranks are in one node" : "no node has several of the expert ranks"));
+}
+
 void warn_of_precision(const ClusterProfile& profile, Plan& plan) {
   const PrecisionRecipe& precision = plan.layout->recipe().precision;
   if (multiplies_fp8(precision.fp8_level) && profile.device.peak_flops.fp8 == 0) {
@@ -230,6 +239,7 @@ void fill_report(const ClusterProfile& profile, Plan& plan) {
   warn_of_bubble(plan);
   warn_of_sharing(profile, plan);
   warn_of_nodes(plan);
+  warn_of_relaying(plan);
   warn_of_precision(profile, plan);
 }
 
