@@ -11,12 +11,14 @@ namespace llmtrain {
 // How the choices of a micro-batch's tokens fall on the experts of a layer and on the ranks that hold them, as a plan
 // expects it: evenly, or as in the routing that the model replays.
 struct RoutedLoad {
-  double kept = 0;        // choices per token within their expert's capacity
-  double busiest = 0;     // of these the share at the rank with the most; even: 1 ÷ ranks
-  double fullest = 0;     // share of the tokens that choose the fullest expert; even: top_k ÷ experts
-  std::int64_t idle = 0;  // ranks without tokens, of those that share the experts
+  double kept = 0;     // choices per token within their expert's capacity
+  double busiest = 0;  // of these the share at the rank with the most; even: 1 ÷ ranks
+  double fullest = 0;  // share of the tokens that choose the fullest expert; even: top_k ÷ experts
 };
 
 RoutedLoad routed_load(const Graph& graph, std::int64_t layer, const PassSetting& setting);
+
+// Ranks without tokens, of those that share the experts: a run rounds shares to whole tokens. Of a model that replays.
+std::int64_t idle_ranks(const Graph& graph, std::int64_t layer, const PassSetting& setting);
 
 }  // namespace llmtrain

@@ -160,7 +160,7 @@ TEST_CASE("a plan's busiest rank computes its share of all ranks' rows, and send
   CHECK(load.kept == Approx(1));
   CHECK(load.busiest == Approx(18.0 / 25));
   CHECK(load.fullest == Approx(12.0 / 25));
-  CHECK(load.idle == 0);
+  CHECK(idle_ranks(graph, 0, setting) == 0);
   const OperatorList operators = block_operators(graph, 1, setting);
   const auto row = [&](const std::string& name) {
     return *std::ranges::find_if(operators, [&](const Operator& item) { return item.name.ends_with(name); });
@@ -201,9 +201,27 @@ TEST_CASE("ranks without tokens are counted") {
   write_file_atomically(*model.moe->routing_trace, "{\"step\":1,\"layer\":3,\"chosen\":[0,0,0,7]}\n");
   const PassSetting setting = setting_of(1, 16, 4);
   model.moe->capacity_factor = 0;
-  const RoutedLoad load = routed_load(Graph::build_with_routing(model), 3, setting);
-  CHECK(load.idle == 3);
-  CHECK(load.busiest == 1);
+  const Graph graph = Graph::build_with_routing(model);
+  CHECK(idle_ranks(graph, 3, setting) == 3);
+  CHECK(routed_load(graph, 3, setting).busiest == 1);
+}
+
+TEST_CASE("so are ranks whose share of the tokens that meet is rounded to none") {
+  ModelRecipe model = mixture(8, 1);
+  model.moe->capacity_factor = 0;
+  model.moe->routing_zipf = 100;
+  CHECK(idle_ranks(Graph::build_with_routing(model), 0, setting_of(1, 16, 8)) == 7);
+  // Shares 0.849, 0.106, 0.031 and 0.013: of 32 tokens 27, 3, 1 and 1, of 8 tokens 7, 1, 0 and 0.
+  model = mixture(4, 1);
+  model.moe->capacity_factor = 0;
+  model.moe->routing_zipf = 3;
+  const Graph graph = Graph::build_with_routing(model);
+  PassSetting setting = setting_of(1, 8, 4);
+  CHECK(idle_ranks(graph, 0, setting) == 0);
+  setting.shards.tensor = 4;  // each rank routes two
+  CHECK(idle_ranks(graph, 0, setting) == 2);
+  setting.shards.expert_tensor = 4;  // and computes those of four
+  CHECK(idle_ranks(graph, 0, setting) == 0);
 }
 
 }  // namespace llmtrain
