@@ -26,8 +26,9 @@ RoutedLoad routed_load(const Graph& graph, std::int64_t layer, const PassSetting
   const ExpertShares& shares = graph.routing->typical_shares(layer);
   const auto limit = expert_limit(moe, tokens);
   const double most = limit ? static_cast<double>(*limit) / static_cast<double>(tokens) : 1;
-  std::vector<double> of_ranks(static_cast<std::size_t>(ranks), 0);
   RoutedLoad load;
+  std::vector<double>& of_ranks = load.of_ranks;
+  of_ranks.assign(static_cast<std::size_t>(ranks), 0);
   for (std::size_t expert = 0; expert < shares.size(); ++expert) {
     const double kept = std::min(shares[expert], most);
     // Each rank holds equally many consecutive experts.
@@ -35,8 +36,19 @@ RoutedLoad routed_load(const Graph& graph, std::int64_t layer, const PassSetting
     load.kept += kept;
     load.fullest = std::max(load.fullest, shares[expert]);
   }
-  load.busiest = load.kept > 0 ? *std::ranges::max_element(of_ranks) / load.kept : 1 / static_cast<double>(ranks);
+  if (load.kept == 0) return {.busiest = 1 / static_cast<double>(ranks), .fullest = load.fullest};
+  for (double& share : of_ranks) share /= load.kept;
+  load.busiest = *std::ranges::max_element(of_ranks);
   return load;
+}
+
+PlaceShares place_shares(const RoutedLoad& load, std::int64_t inside) {
+  if (load.of_ranks.empty()) return {1 / static_cast<double>(inside), 1 / static_cast<double>(inside)};
+  std::vector<double> of_places(static_cast<std::size_t>(inside), 0);
+  for (std::size_t rank = 0; rank < load.of_ranks.size(); ++rank)
+    of_places[rank % of_places.size()] += load.of_ranks[rank];
+  const auto busiest = std::ranges::max_element(load.of_ranks) - load.of_ranks.begin();
+  return {of_places[static_cast<std::size_t>(busiest % inside)], *std::ranges::max_element(of_places)};
 }
 
 std::int64_t idle_ranks(const Graph& graph, std::int64_t layer, const PassSetting& setting) {
