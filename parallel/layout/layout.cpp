@@ -76,8 +76,9 @@ PassSetting pass_setting(const Partition& partition, KernelSet kernels) {
           .expert_overlap = exchange.planned.parts,
           .chooses_exchange = exchange.are_open(),
           .tries_overlap = exchange.are_open() && !recipe.parallel.expert_overlap,
-          .tries_relays = exchange.are_open() && recipe.parallel.expert_all_to_all == AllToAll::automatic &&
-                          can_relay_rows(partition.mesh),
+          .tried_node_ranks = exchange.are_open() && recipe.parallel.expert_all_to_all == AllToAll::automatic
+                                  ? expert_node_ranks(partition.mesh)
+                                  : 1,
           .compute = recipe.precision.compute,
           .fp8_level = recipe.precision.fp8_level,
           .attention = attention_method(recipe.model, recipe.kernels.attention),

@@ -231,6 +231,14 @@ TEST_CASE("so does the busiest rank of a skewed routing, and its idle ranks do n
   check_skewed(setting, {4, {zipf, "parallel.expert=4", "parallel.zero_stage=1"}});
   check_skewed(setting, {4, {zipf, "parallel.expert=2", "parallel.tensor=2"}});
   check_skewed(setting, {2, {zipf, "parallel.expert=2", "model.moe.capacity_factor=1.5"}});
+  // Through the ranks that have the place of the busiest on their nodes.
+  const Overrides relayed{"parallel.expert_all_to_all=\"hierarchical\"", "cluster.nodes=2"};
+  const Overrides two_a_node = Overrides{zipf, "parallel.expert=4", "cluster.devices_per_node=2"} + relayed;
+  check_skewed(setting, {4, two_a_node});
+  check_skewed(setting, {4, two_a_node + Overrides{"parallel.expert_overlap=2"}});
+  const Overrides four_a_node = Overrides{zipf, "cluster.devices_per_node=4", "batch.global=16"} + relayed;
+  check_skewed(setting, {8, four_a_node + Overrides{"parallel.expert=8"}});
+  check_skewed(setting, {8, four_a_node + Overrides{"parallel.expert=4", "parallel.tensor=2"}});
 }
 
 TEST_CASE("so does a step of a model with experts") {
