@@ -23,16 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A step's loss, gradient norm and routing, of which other layouts have other numbers of passes.
-void check_same_step(const StepResult& got, const StepResult& expected) {
-  CHECK(got.loss == Approx(expected.loss).epsilon(1e-5));
-  CHECK(got.gradient_norm == Approx(expected.gradient_norm).epsilon(1e-4));
-  for (double RoutingSums::*const value : {&RoutingSums::dropped_share, &RoutingSums::load, &RoutingSums::balance_loss,
-                                           &RoutingSums::z_loss, &RoutingSums::entropy})
-    CHECK(got.routing.*value / got.routing.passes ==
-          Approx(expected.routing.*value / expected.routing.passes).epsilon(1e-5));
-}
-
 }  // namespace
 
 TEST_CASE("ranks that share the tokens of a micro-batch learn, drop and balance as one rank", "[ranks]") {
@@ -54,17 +44,6 @@ TEST_CASE("ranks that share the tokens of a micro-batch learn, drop and balance 
     });
     for (std::size_t i = 0; i < results.size(); ++i) check_same_step(results[i], expected[i]);
   }
-}
-
-// What every rank returned of a few steps.
-std::vector<std::vector<StepResult>> steps_of(const Recipe& recipe, int ranks, int steps) {
-  std::vector<std::vector<StepResult>> results(static_cast<std::size_t>(ranks));
-  LocalWorld(ranks).run([&](Communicator& communicator) {
-    Trainer trainer(layout_of(recipe, communicator.size()), communicator, at::kCPU);
-    for (int step = 0; step < steps; ++step)
-      results[static_cast<std::size_t>(communicator.rank())].push_back(trainer.step());
-  });
-  return results;
 }
 
 TEST_CASE("ranks count the tokens of each expert together, and a replay of the counts repeats them", "[ranks]") {
