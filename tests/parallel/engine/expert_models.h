@@ -30,6 +30,12 @@ inline const Overrides scored{
       "balance_loss": "load_importance"})",
     "model.architecture=\"gpt2\"", "batch.micro=2", R"(training.learning_rate={"peak": 0.003, "warmup_steps": 0})"};
 
+// A cosine router, whose projection and temperature all ranks have.
+inline const Overrides cosine{
+    R"(model.moe={"experts": 8, "top_k": 2, "ffn_hidden_size": 20, "router": "cosine", "capacity_factor": 0.7,
+      "priority": "score", "jitter": 0.1, "z_coefficient": 0.01, "balance_coefficient": 0.1})",
+    "batch.micro=1"};
+
 inline std::string tensor(int ranks) { return "parallel.tensor=" + std::to_string(ranks); }
 
 inline std::string context(int ranks) { return "parallel.context=" + std::to_string(ranks); }

@@ -46,6 +46,20 @@ TEST_CASE("ranks that share the tokens of a micro-batch learn, drop and balance 
   }
 }
 
+TEST_CASE("ranks learn as one rank by cosine routers, whose places go to the highest scores", "[ranks]") {
+  const TrainingSetting setting;
+  const Overrides fast = cosine + Overrides{R"(training.learning_rate={"peak": 0.003, "warmup_steps": 0})"};
+  const std::vector<StepResult> expected = steps_of(setting.recipe(fast), 1, 4)[0];
+  for (const StepResult& result : expected) CHECK(result.routing.dropped_share > 0.1 * result.routing.passes);
+  for (const RankCase& layout :
+       {RankCase{4, {experts(4), zero(2)}}, RankCase{4, {tensor(2), context(2), sliced(1), experts(4)}},
+        RankCase{8, {tensor(2), experts(2), zero(3), "parallel.pipeline=2", "pipeline.balance=[1,2]"}}}) {
+    INFO(in_words(layout.ranks, layout.overrides));
+    const auto results = steps_of(setting.recipe(fast + layout.overrides), layout.ranks, 4);
+    for (std::size_t step = 0; step < expected.size(); ++step) check_same_step(results[0][step], expected[step]);
+  }
+}
+
 TEST_CASE("ranks count the tokens of each expert together, and a replay of the counts repeats them", "[ranks]") {
   const TrainingSetting setting;
   const Overrides counted = scored + Overrides{"log.routing=true", "model.moe.every=2"};
