@@ -246,6 +246,7 @@ TEST_CASE("so does a step of a model with experts") {
   for (const RankCase& layout : expert_layouts) check_layout(setting, layout);
   for (const RankCase& layout : sliced_expert_layouts) check_layout(setting, layout);
   for (const RankCase& layout : folded_expert_layouts) check_layout(setting, layout);
+  for (const RankCase& layout : router_layouts) check_layout(setting, layout);
   for (const RankCase& layout : joined_expert_layouts) check_layout(setting, layout);
   for (const RankCase& layout : recomputing_expert_layouts) check_layout(setting, layout);
 }
