@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Fails on what clang-format does not check: a file without the SPDX line or longer than 400 lines, a function longer
-than 60 lines, a word that marks unfinished work."""
+than 60 lines, a word that marks unfinished work, a call that one file makes for all."""
 
 import argparse
 import ast
@@ -13,6 +13,8 @@ LICENCE = "SPDX-License-Identifier: Apache-2.0"
 FILE_LINES = 400
 FUNCTION_LINES = 60
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|X" r"XX)\b")
+# What is called in one place alone: the call, that file, and what the others call.
+ONE_PLACE = (("hardware_concurrency", "core/base/processor.cpp", "usable_cores()"),)
 CPP_SUFFIXES = (".h", ".cuh", ".cpp", ".cu")
 SCOPE = re.compile(r"\b(namespace|class|struct|union|enum)\b|^extern$")
 BLANKED = re.compile(
@@ -80,6 +82,9 @@ def check(path, text):
     for number, line in enumerate(lines, 1):
         if UNFINISHED.search(line):
             yield f"{path}:{number}: track unfinished work in an issue, not in a comment"
+        for call, place, instead in ONE_PLACE:
+            if path.suffix in CPP_SUFFIXES and call in line and path.as_posix() != place:
+                yield f"{path}:{number}: {call} is for {place} alone: use {instead}"
     functions = ()
     if path.suffix in CPP_SUFFIXES:
         functions = cpp_functions(text)

@@ -21,6 +21,7 @@
 #include "core/checkpoint/checkpoint.h"
 #include "core/json/json_text.h"
 #include "core/recipe/checkpoint_source.h"
+#include "core/recipe/enum_words.h"
 #include "core/recipe/model_from/huggingface_config.h"
 #include "core/recipe/recipe_io.h"
 #include "core/tokenizer/open_tokenizer.h"
@@ -56,9 +57,12 @@ void require_new_folder(const std::string& destination) {
   }
 }
 
-std::optional<DataType> named_dtype(const std::string& name) {
-  if (name == "auto") return std::nullopt;
-  return name == "bf16" ? DataType::bf16 : name == "fp16" ? DataType::fp16 : DataType::fp32;
+constexpr const char* automatic_dtype = "auto";
+
+std::vector<std::string> dtype_names() {
+  std::vector<std::string> names = words_of(data_type_words);
+  names.insert(names.begin(), automatic_dtype);
+  return names;
 }
 
 // The folder of transformers from which the checkpoint's model came, as far as it is still there; empty without one.
@@ -84,7 +88,7 @@ int export_to(const ExchangeOptions& options) {
   const TokenizerRecipe& tokenizer = source.recipe.data.tokenizer;
   open_tokenizer(tokenizer, source.recipe.model.vocab_size);
   load_runtime().export_model({source.recipe, source.checkpoint.string(), options.destination, format,
-                               named_dtype(options.dtype.value_or("auto")),
+                               value_of_word<DataType>(data_type_words, options.dtype.value_or(automatic_dtype)),
                                static_cast<std::int64_t>(options.shard_bytes.value_or(default_file_bytes)),
                                origin_of(source)});
   // An adapter's tokenizer is its model's.
@@ -163,7 +167,7 @@ void add_export(CLI::App& parent, Action& action) {
   choose_from(to, {"hf", "peft"})->required();
   CLI::Option* type = command->add_option(
       "--dtype", options->dtype, "With hf: type of all weights; auto: the checkpoint's, or fp32 if it has several");
-  choose_from(type, {"auto", "fp32", "bf16", "fp16"})->default_str("auto");
+  choose_from(type, dtype_names())->default_str(automatic_dtype);
   command
       ->add_option("--max-shard-size", options->shard_bytes,
                    "With hf: most bytes of weights in a file, also as 500MB or 5GB")

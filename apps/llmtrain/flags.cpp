@@ -135,4 +135,6 @@ CLI::Validator text_not_empty() {
   return {[](const std::string& text) { return text.empty() ? "must not be empty" : std::string(); }, "", ""};
 }
 
+std::vector<std::string> words_of(std::span<const std::string_view> words) { return {words.begin(), words.end()}; }
+
 }  // namespace llmtrain::app

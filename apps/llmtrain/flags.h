@@ -3,7 +3,9 @@
 
 #include <CLI/CLI.hpp>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/recipe/recipe_io.h"
@@ -47,5 +49,8 @@ CLI::Validator whole_number();
 CLI::Validator whole_number_not_negative();
 CLI::Validator whole_number_positive();
 CLI::Validator text_not_empty();
+
+// Words as choose_from() takes them.
+std::vector<std::string> words_of(std::span<const std::string_view> words);
 
 }  // namespace llmtrain::app

@@ -13,6 +13,8 @@
 #include <memory>
 #include <vector>
 
+#include "core/base/elapsed_time.h"
+
 // What a run measures of a rank: the times of its work, the memory of its tensors and the speed of its device.
 namespace llmtrain {
 
@@ -32,7 +34,7 @@ class Moments {
 
  private:
   using Clock = std::chrono::steady_clock;
-  double now() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+  double now() const { return seconds_since(start_); }
 
   c10::Device device_;
   Clock::time_point start_;

@@ -197,7 +197,7 @@ CheckpointState Trainer::state() const {
           .seed = recipe().seed,
           .recipe = to_json(recipe()),
           .skipped = skipped_,
-          .recent = {model_.spikes().state().losses, model_.spikes().state().gradient_norms},
+          .recent = model_.spikes().recent(),
           .tokens = cuts_samples() ? std::optional(tokens_trained_) : std::nullopt,
           .samples = data_.train.samples_by_source()};
 }
@@ -210,8 +210,7 @@ void Trainer::resume(const CheckpointReader& checkpoint) {
   samples_consumed_ = checkpoint.state().data_position;
   tokens_trained_ = checkpoint.state().tokens.value_or(samples_consumed_ * recipe().batch.sequence_length);
   skipped_ = checkpoint.state().skipped;
-  const RecentUpdates& recent = checkpoint.state().recent;
-  model_.spikes().set_state({recent.losses, recent.gradient_norms});
+  model_.spikes().set_recent(checkpoint.state().recent);
 }
 
 void Trainer::roll_back(const CheckpointReader& checkpoint) {

@@ -108,6 +108,14 @@ struct StateGroup {
   std::int64_t shard() const { return flat().part(); }
 };
 
+// The ranks that gather the weights of such states and scatter their gradients: those that share ZeRO's shards, of
+// experts with those of the slices that a rank joins.
+RankGroup gathering_group(const Mesh& mesh, StateGroup::Kind kind);
+// The effective ZeRO stage of such states, frozen ones apart: 0 without ranks to shard over. Where a run switches
+// between splits of the experts' products, their states stay as they are: the split in which ranks gather most decides,
+// also for a step whose own split gathers from no one.
+std::int64_t effective_zero_stage(const Recipe& recipe, const Mesh& mesh, StateGroup::Kind kind);
+
 // The non-empty groups of one stage, the shared embedding first.
 std::vector<StateGroup> state_groups(const Recipe& recipe, const Graph& graph, const Mesh& mesh, const Stage& stage);
 

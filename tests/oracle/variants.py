@@ -55,6 +55,9 @@ VARIANTS = {
         activation="gelu", ffn_hidden_size=96, training={"clip_norm": 0}),
 }
 
+# So small that in few steps no number lies as near to the middle of two FP8 numbers as rounding reaches.
+TINY = {architecture: _variant(architecture, 1, 32, 2, 64, 8, training={"steps": 20}) for architecture in ("gpt2", "llama")}
+
 
 def write_tokens(path, recipe, seed=0):
     """Tokens with something to learn: each depends on the previous one, up to noise."""

@@ -51,6 +51,11 @@ class CheckStyleTest(unittest.TestCase):
             with self.subTest(word):
                 self.assertEqual(len(self.problems(f"{LICENCE}// {word}: later\n")), 1)
 
+    def test_cores_are_counted_in_one_place(self):
+        text = LICENCE + "int n = std::thread::hardware_concurrency();\n"
+        self.assertEqual(self.problems(text, "core/base/processor.cpp"), [])
+        self.assertEqual(len(self.problems(text, "core/data/processor.cpp")), 1)
+
     def test_function_of_61_lines_fails(self):
         self.assert_long_function(function(61), 2, 61)
 

@@ -14,6 +14,7 @@
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "core/recipe/enum_words.h"
 #include "core/recipe/keys/key_table.h"
 #include "core/recipe/recipe_io.h"
 #include "parallel/layout/executable.h"
@@ -58,7 +59,7 @@ std::int64_t batch_of(const Recipe& model, std::int64_t devices) {
 
 NewJson cluster_of(const NewRecipe& wanted, const ClusterProfile& profile, const Nodes& nodes) {
   NewJson cluster = {{"profile", wanted.machine}, {"nodes", nodes.nodes}, {"devices_per_node", nodes.devices_per_node}};
-  if (wanted.machine != "auto") cluster["device"] = profile.device.kind == DeviceKind::cpu ? "cpu" : "cuda";
+  if (wanted.machine != "auto") cluster["device"] = word_of(profile.device.kind);
   return cluster;
 }
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <iterator>
 
-#include "core/recipe/all_to_all_words.h"
+#include "core/recipe/enum_words.h"
 #include "core/recipe/keys/key_table.h"
 #include "core/recipe/pipeline_schedules.h"
 
@@ -13,7 +13,6 @@ namespace {
 
 constexpr IntegerRange degree_range{1, 1 << 20};
 
-constexpr std::array<std::string_view, 3> data_type_words = {"fp32", "bf16", "fp16"};
 constexpr std::array<std::string_view, 5> fp8_level_words = {"off", "O0", "O1", "O2", "O3"};
 constexpr std::array<std::string_view, 2> fp8_scaling_words = {"current", "delayed"};
 constexpr std::array<std::string_view, 4> gradient_scaling_words = {"auto", "inverse_root", "pre", "post"};

@@ -20,7 +20,7 @@ std::optional<PlannedRouting> planned_routing(const Layout& layout) {
     mean.expert_load += part * load.fullest * static_cast<double>(moe.experts) / choices;
     mean.rank_load += part * load.busiest * static_cast<double>(setting.shards.expert);
     mean.dropped_share += part * (1 - load.kept / choices);
-    mean.idle_ranks += part * static_cast<double>(load.idle);
+    mean.idle_ranks += part * static_cast<double>(idle_ranks(graph, layer, setting));
   }
   // What is kept is a sum of shares, which may round above the choices.
   mean.dropped_share = std::max(0.0, mean.dropped_share);

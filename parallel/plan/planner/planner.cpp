@@ -36,17 +36,6 @@ double recomputed_flops(const Partition& partition) {
   return flops / static_cast<double>(setting.sequence_length);
 }
 
-double host_bytes(const Plan& plan, std::int64_t pipeline_rank) {
-  double bytes = 0;
-  const auto ranks = static_cast<std::size_t>(plan.layout->mesh().pipeline);
-  const auto micros = static_cast<double>(plan.layout->partition().shape.micro_batches);
-  for (auto stage = static_cast<std::size_t>(pipeline_rank); stage < plan.memory.stages.size(); stage += ranks) {
-    const StageMemory& memory = plan.memory.stages[stage];
-    bytes += memory.host_resident.total() + memory.host_activations * micros;
-  }
-  return bytes;
-}
-
 // The simulator subtracts times: a difference of zero may come out slightly negative by rounding.
 double exposed_data_seconds(const RankSimulation& rank) { return std::max(0.0, rank.exposed_data_seconds); }
 
@@ -99,7 +88,7 @@ std::vector<PlannedRank> planned_ranks(const Plan& plan) {
                      .pipeline_rank = index,
                      .peak_bytes = simulated.peak_bytes,
                      .bytes = simulated.high_water,
-                     .host_bytes = host_bytes(plan, index),
+                     .host_bytes = simulated.host_peak_bytes,
                      .peak_instruction = to_text(instructions[static_cast<std::size_t>(simulated.peak_instruction)])});
   }
   return ranks;
@@ -202,6 +191,15 @@ void warn_of_nodes(Plan& plan) {
   }
 }
 
+void warn_of_relaying(Plan& plan) {
+  const Mesh& mesh = plan.layout->mesh();
+  const bool relays = plan.layout->recipe().parallel.expert_all_to_all == AllToAll::hierarchical;
+  if (!relays || can_relay_rows(mesh)) return;
+  plan.report.warnings.push_back(
+      std::string("parallel.expert_all_to_all: \"hierarchical\" relays nothing that \"linear\" does not send: ") +
+      (expert_node_ranks(mesh) > 1 ? "all expert ranks are in one node" : "no node has several of the expert ranks"));
+}
+
 void warn_of_precision(const ClusterProfile& profile, Plan& plan) {
   const PrecisionRecipe& precision = plan.layout->recipe().precision;
   if (multiplies_fp8(precision.fp8_level) && profile.device.peak_flops.fp8 == 0) {
@@ -241,6 +239,7 @@ void fill_report(const ClusterProfile& profile, Plan& plan) {
   warn_of_bubble(plan);
   warn_of_sharing(profile, plan);
   warn_of_nodes(plan);
+  warn_of_relaying(plan);
   warn_of_precision(profile, plan);
 }
 
@@ -255,6 +254,7 @@ void hold_all_splits(const ClusterProfile& profile, Plan& plan) {
     for (std::size_t rank = 0; rank < other.ranks.size(); ++rank) {
       RankSimulation& most = plan.simulation.ranks[rank];
       const RankSimulation& here = other.ranks[rank];
+      most.host_peak_bytes = std::max(most.host_peak_bytes, here.host_peak_bytes);
       if (here.peak_bytes <= most.peak_bytes) continue;
       most.peak_bytes = here.peak_bytes;
       most.high_water = here.high_water;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <catch2/catch.hpp>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -27,6 +29,12 @@ inline const Overrides scored{
       "capacity_factor": 0.7, "priority": "score", "jitter": 0.1, "z_coefficient": 0.01, "balance_coefficient": 0.1,
       "balance_loss": "load_importance"})",
     "model.architecture=\"gpt2\"", "batch.micro=2", R"(training.learning_rate={"peak": 0.003, "warmup_steps": 0})"};
+
+// A cosine router, whose projection and temperature all ranks have.
+inline const Overrides cosine{
+    R"(model.moe={"experts": 8, "top_k": 2, "ffn_hidden_size": 20, "router": "cosine", "capacity_factor": 0.7,
+      "priority": "score", "jitter": 0.1, "z_coefficient": 0.01, "balance_coefficient": 0.1})",
+    "batch.micro=1"};
 
 inline std::string tensor(int ranks) { return "parallel.tensor=" + std::to_string(ranks); }
 
@@ -66,6 +74,27 @@ inline std::vector<RankCase> shared_micro_batches() {
           {8, {tensor(2), "parallel.sequence=false", experts(2), context(2), "memory.recompute=\"selective\""}},
           {8, {tensor(2), context(2), zero(1), "parallel.pipeline=2", "pipeline.balance=[1,2]"}},
           {8, {tensor(2), context(2), zero(3), "parallel.pipeline=2", "pipeline.balance=[1,2]"}}};
+}
+
+// A step's loss, gradient norm and routing, of which other layouts have other numbers of passes.
+inline void check_same_step(const StepResult& got, const StepResult& expected) {
+  CHECK(got.loss == Approx(expected.loss).epsilon(1e-5));
+  CHECK(got.gradient_norm == Approx(expected.gradient_norm).epsilon(1e-4));
+  for (double RoutingSums::*const value : {&RoutingSums::dropped_share, &RoutingSums::load, &RoutingSums::balance_loss,
+                                           &RoutingSums::z_loss, &RoutingSums::entropy})
+    CHECK(got.routing.*value / got.routing.passes ==
+          Approx(expected.routing.*value / expected.routing.passes).epsilon(1e-5));
+}
+
+// What every rank returned of a few steps.
+inline std::vector<std::vector<StepResult>> steps_of(const Recipe& recipe, int ranks, int steps) {
+  std::vector<std::vector<StepResult>> results(static_cast<std::size_t>(ranks));
+  LocalWorld(ranks).run([&](Communicator& communicator) {
+    Trainer trainer(layout_of(recipe, communicator.size()), communicator, at::kCPU);
+    for (int step = 0; step < steps; ++step)
+      results[static_cast<std::size_t>(communicator.rank())].push_back(trainer.step());
+  });
+  return results;
 }
 
 // Trains, and leaves a checkpoint in `folder`.

@@ -94,23 +94,17 @@ const std::vector<RankCase> fp8_layouts{
      {"precision.fp8_level=\"O1\"", "precision.gradients=\"bf16\"", "parallel.zero_stage=1", "parallel.pipeline=2",
       "pipeline.loops=2", "model.tie_embeddings=true"}},
     {4, {"precision.fp8_level=\"O1\"", "parallel.context=2", "parallel.overlap=false"}},
-    {2, {"precision.fp8_level=\"O1\"", "parallel.zero_stage=2", "pipeline.loops=4"}},
     {4, {"precision.fp8_level=\"O1\"", "parallel.zero_stage=3", "pipeline.loops=2", "precision.compute=\"bf16\""}},
     {4,
      {"precision.fp8_level=\"O1\"", "parallel.tensor=4", "model.kv_heads=2", "model.architecture=\"gpt2\"",
       "model.tie_embeddings=false"}},
-    {8,
-     {"precision.fp8_level=\"O1\"", "parallel.tensor=2", "parallel.pipeline=2", "pipeline.loops=2",
-      "parallel.zero_stage=3"}},
     {2, {"precision.fp8_level=\"O2\"", "precision.compute=\"bf16\""}},
     {3, {"precision.fp8_level=\"O2\"", "parallel.zero_stage=1", "pipeline.loops=2", "batch.global=12"}},
     {4,
      {"precision.fp8_level=\"O2\"", "parallel.tensor=2", "parallel.zero_stage=2", "pipeline.loops=4",
       "model.architecture=\"gpt2\""}},
-    {4, {"precision.fp8_level=\"O2\"", "parallel.pipeline=2", "pipeline.loops=2", "parallel.zero_stage=3"}},
     {2, {"precision.fp8_level=\"O3\"", "precision.compute=\"bf16\"", "parallel.pipeline=2", "pipeline.loops=2"}},
     {3, {"precision.fp8_level=\"O3\"", "parallel.zero_stage=1", "pipeline.loops=2", "batch.global=12"}},
-    {4, {"precision.fp8_level=\"O3\"", "parallel.tensor=2", "parallel.zero_stage=2", "pipeline.loops=4"}},
     {4,
      {"precision.fp8_level=\"O3\"", "parallel.tensor=2", "parallel.zero_stage=3", "pipeline.loops=4",
       "model.architecture=\"gpt2\"", "memory.recompute=\"full\""}},
@@ -124,6 +118,19 @@ const std::vector<RankCase> fp8_layouts{
      {"precision.fp8_level=\"O2\"", "precision.high_precision.parameters=[\"*.attention.key.weight\"]",
       "parallel.pipeline=2", "memory.recompute=\"selective\""}},
 };
+
+// A level at every ZeRO stage, with and without tensor and pipeline ranks. Two data ranks share the states.
+std::vector<RankCase> fp8_grid(const std::string& level) {
+  std::vector<RankCase> cases;
+  for (const int stage : {0, 1, 2, 3})
+    for (const int tensor : {1, 2})
+      for (const int pipeline : {1, 2})
+        cases.push_back(
+            {2 * tensor * pipeline,
+             {"precision.fp8_level=\"" + level + "\"", zero(stage), "pipeline.loops=2",
+              "parallel.tensor=" + std::to_string(tensor), "parallel.pipeline=" + std::to_string(pipeline)}});
+  return cases;
+}
 
 // Gradients that are kept for a whole step, although the schedule reduces others before, and delayed scales.
 const std::vector<RankCase> late_fp8_layouts{
@@ -202,6 +209,8 @@ TEST_CASE("so does a step with FP8") {
   const TrainingSetting setting;
   for (const RankCase& layout : fp8_layouts) check_layout(setting, layout);
   for (const RankCase& layout : late_fp8_layouts) check_layout(setting, layout);
+  for (const std::string level : {"O1", "O2", "O3"})
+    for (const RankCase& layout : fp8_grid(level)) check_layout(setting, layout);
 }
 
 TEST_CASE("FP8 levels store the planned bytes of a matrix's element") {
@@ -222,6 +231,14 @@ TEST_CASE("so does the busiest rank of a skewed routing, and its idle ranks do n
   check_skewed(setting, {4, {zipf, "parallel.expert=4", "parallel.zero_stage=1"}});
   check_skewed(setting, {4, {zipf, "parallel.expert=2", "parallel.tensor=2"}});
   check_skewed(setting, {2, {zipf, "parallel.expert=2", "model.moe.capacity_factor=1.5"}});
+  // Through the ranks that have the place of the busiest on their nodes.
+  const Overrides relayed{"parallel.expert_all_to_all=\"hierarchical\"", "cluster.nodes=2"};
+  const Overrides two_a_node = Overrides{zipf, "parallel.expert=4", "cluster.devices_per_node=2"} + relayed;
+  check_skewed(setting, {4, two_a_node});
+  check_skewed(setting, {4, two_a_node + Overrides{"parallel.expert_overlap=2"}});
+  const Overrides four_a_node = Overrides{zipf, "cluster.devices_per_node=4", "batch.global=16"} + relayed;
+  check_skewed(setting, {8, four_a_node + Overrides{"parallel.expert=8"}});
+  check_skewed(setting, {8, four_a_node + Overrides{"parallel.expert=4", "parallel.tensor=2"}});
 }
 
 TEST_CASE("so does a step of a model with experts") {
@@ -229,6 +246,7 @@ TEST_CASE("so does a step of a model with experts") {
   for (const RankCase& layout : expert_layouts) check_layout(setting, layout);
   for (const RankCase& layout : sliced_expert_layouts) check_layout(setting, layout);
   for (const RankCase& layout : folded_expert_layouts) check_layout(setting, layout);
+  for (const RankCase& layout : router_layouts) check_layout(setting, layout);
   for (const RankCase& layout : joined_expert_layouts) check_layout(setting, layout);
   for (const RankCase& layout : recomputing_expert_layouts) check_layout(setting, layout);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
+#include <utility>
 
 #include "parallel/plan/planner/planner.h"
 #include "planner_case.h"
@@ -35,6 +36,17 @@ TEST_CASE("FP8 in matrix products alone leaves gradients and states as they are 
   };
   CHECK(traffic(products) == traffic(without));
   CHECK(traffic(all) < traffic(products));
+}
+
+TEST_CASE("where FP8 is in matrix products alone, all of its levels are the same") {
+  const auto figures = [](const char* level, const Fp8Facts& facts) {
+    const PlanReport report = report_at(level, facts);
+    return std::pair{report.step.seconds, peak_bytes(report)};
+  };
+  for (const char* level : {"O1", "O2", "O3"}) {
+    CHECK(figures(level, {.states = false}) == figures("O0", {.states = false}));
+    CHECK(figures(level, {}) != figures("O0", {}));
+  }
 }
 
 TEST_CASE("weights that are cast once per step or as shards cost less than in every pass") {
@@ -137,6 +149,12 @@ TEST_CASE("ZeRO-2 that reduces by block holds less than ZeRO-1, which llmtrain's
   cluster.program.memory.reduces_by_block = true;
   CHECK(bytes(2) < bytes(1));
   CHECK(bytes(1) == first);
+  for (const char* name : {"megatron-core", "nemo", "torchtitan", "deepspeed", "fsdp-compile", "llm-foundry"}) {
+    INFO(name);
+    recipe.cluster.program = name;
+    cluster = profile_of(recipe);
+    CHECK(bytes(2) < bytes(1));
+  }
 }
 
 TEST_CASE("without experts the ranks that would split them change nothing") {
