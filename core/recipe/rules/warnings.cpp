@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "core/recipe/easiest_share.h"
-#include "core/recipe/keys/key_visitor.h"
 #include "core/recipe/rules/rules.h"
 #include "core/recipe/step_shapes.h"
 
@@ -169,7 +168,7 @@ std::vector<std::string> recipe_warnings(const Recipe& recipe) {
     warnings.push_back(
         fmt::format("training.learning_rate.warmup_steps: {} is longer than the run (training.steps {}): the learning "
                     "rate ends at {:.3g}, below its peak of {}",
-                    rate.warmup_steps, steps, reached, number_words(rate.peak)));
+                    rate.warmup_steps, steps, reached, rate.peak));
   }
   if (recipe.data.curriculum != CurriculumRecipe() || recipe.training.token_dropping)
     warn_of_unfinished(recipe, warnings);
