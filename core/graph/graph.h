@@ -145,7 +145,6 @@ struct Graph {
   // Parameters that grow with the vocabulary or the positions: both embeddings and an untied head. The rest is what
   // scaling laws and model cards call non-embedding parameters (Kaplan et al., arXiv 2001.08361).
   std::int64_t embedding_parameter_count() const;
-  std::int64_t non_embedding_parameter_count() const;
   // Throws std::out_of_range when the block has no parameter of that role.
   const Parameter& parameter(std::size_t block, ParameterRole role) const;
   bool has_parameter(std::size_t block, ParameterRole role) const;

@@ -53,8 +53,6 @@ struct StateTypes {
     return (first_moment != ElementType::float32 ? 1 : 0) +
            (second_moment.value_or(ElementType::float32) != ElementType::float32 ? 1 : 0);
   }
-  // Sum over all states, per element.
-  double total_bytes() const { return weight_bytes() + gradient_bytes() + master_bytes() + moment_bytes(); }
 };
 
 // Types of parameters that FP8 levels do not affect: fp32 weights are their own master, bf16 and fp16 weights have an
