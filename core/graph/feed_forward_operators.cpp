@@ -213,7 +213,7 @@ double received_rows(const OperatorWriter& writer, Direction entering, const Exc
 
 // The rows that a rank sends to the experts and receives from them, in bytes, on their way through other ranks:
 // `entering` is the direction in which they go to the experts. The ranks that split an expert's matrices gather each
-// other's rows behind the all-to-all, and add up their parts of the results before it.
+// other's rows after the all-to-all, and add up their parts of the results before it.
 void exchange_tokens(const OperatorWriter& writer, Operator& item, Direction entering, const RoutedRows& rows) {
   const auto ranks = static_cast<double>(writer.setting().shards.expert);
   const auto parts = static_cast<double>(writer.setting().expert_overlap);

@@ -35,7 +35,7 @@ inline DataCollective reduction_of(const StageCost& cost, bool is_last) {
 
 // The stream of a rank's gathers and reductions, which run one after the other, like kernels on one stream. Times are
 // in seconds. A collective's interval is the one that it has if nothing else begins; what begins later beside it and
-// wants the same wires makes it, and all behind it, end later.
+// wants the same wires makes it, and all after it, end later.
 class DataStream {
  public:
   using Ticket = std::ptrdiff_t;  // of a collective of this stream
