@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <span>
+
 #include "apps/llmtrain/flags.h"
 #include "apps/llmtrain/support/support_cases.h"
 #include "core/recipe/enum_words.h"
@@ -57,9 +59,10 @@ void add_running(Table& table) {
   table.add("memory.offload.activations", {"true"});
   table.add("kernels.attention", {"flash", "math"});
   table.add("cluster.nodes", {"2"}, {{"parallel.data", "\"auto\""}});
-  table.add("cluster.device", {"cpu", "cuda"});
+  // What "auto", the first, becomes is among the others.
+  table.add("cluster.device", words_of(std::span(device_words).subspan(1)));
   table.add("launch.ranks", {"2"}, {{"parallel.data", "\"auto\""}});
-  table.add("launch.backend", {"local", "mpi", "nccl"});
+  table.add("launch.backend", words_of(std::span(backend_words).subspan(1)));
 }
 
 std::vector<SupportCase> make_cases() {
