@@ -53,7 +53,6 @@ class ThreadMemory : public c10::MemoryReportingInfoBase {
 
   std::int64_t now() const { return now_; }
   std::int64_t peak() const { return peak_; }
-  void reset_peak() { peak_ = now_; }
 
  private:
   std::int64_t now_ = 0, peak_ = 0;
@@ -62,7 +61,6 @@ class ThreadMemory : public c10::MemoryReportingInfoBase {
 // Watches the thread that constructs it, for its own lifetime.
 class MemoryWatch {
  public:
-  ThreadMemory& memory() { return *memory_; }
   const ThreadMemory& memory() const { return *memory_; }
 
  private:

@@ -70,7 +70,7 @@ void load_weights_of(LocalModel& model, const std::string& source) {
   load_weights(model, checkpoint);
 }
 
-// Opens what the first weights come from, as far as that needs no model: a mistake is told before the data are
+// Opens what the first weights come from, as far as that needs no model: a mistake is reported before the data are
 // tokenised, which may take hours. A run's checkpoints are searched later, by all ranks together.
 void check_first_weights(const Layout& layout) {
   const TrainingRecipe& training = layout.recipe().training;

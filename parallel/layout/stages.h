@@ -53,8 +53,6 @@ struct StateTypes {
     return (first_moment != ElementType::float32 ? 1 : 0) +
            (second_moment.value_or(ElementType::float32) != ElementType::float32 ? 1 : 0);
   }
-  // Sum over all states, per element.
-  double total_bytes() const { return weight_bytes() + gradient_bytes() + master_bytes() + moment_bytes(); }
 };
 
 // Types of parameters that FP8 levels do not affect: fp32 weights are their own master, bf16 and fp16 weights have an
@@ -90,8 +88,8 @@ struct StateGroup {
   // Whether gradients are reduced at the end of a step rather than where the schedule reduces those of their stage:
   // both ends of a pipeline add to a shared embedding at different times; gradients that every rank keeps whole (of
   // experts without ranks to shard over) would be summed again by a second reduction; and FP8 gradients are rounded
-  // once a step, of their sum over all micro-batches, where a schedule that reduces after some of them would round each
-  // time.
+  // once per step, of their sum over all micro-batches, where a schedule that reduces after some of them would round
+  // each time.
   bool is_reduced_last(const ScheduleShape& shape) const {
     return kind == Kind::shared_embedding || (shape.sharding() >= 2 && zero_stage < 2) || accumulates_step(shape);
   }

@@ -126,7 +126,7 @@ std::int64_t default_loops(const Recipe& recipe) {
 }
 
 // One rank has no bubble to fill, so it need not keep the activations of more than one micro-batch. FP8 gradients that
-// are sharded can only be reduced once a step, after all of them.
+// are sharded can only be reduced once per step, after all of them.
 PipelineSchedule default_schedule(const Recipe& recipe) {
   const bool reduces_once = stores_fp8(recipe.precision.fp8_level) && recipe.parallel.zero_stage >= 2;
   return recipe.parallel.pipeline > 1 || reduces_once ? PipelineSchedule::breadth_first : PipelineSchedule::interleaved;

@@ -8,11 +8,11 @@
 
 #include "core/graph/graph.h"
 #include "core/graph/operators.h"
+#include "core/graph/routed_load.h"
 #include "core/recipe/rules/rules.h"
 #include "parallel/plan/cost/operator_cost.h"
 #include "parallel/plan/cost/step_cost_model.h"
 #include "parallel/plan/memory/memory_model.h"
-#include "parallel/plan/planner/planned_routing.h"
 #include "parallel/plan/planner/planned_run.h"
 #include "parallel/plan/planner/split_prices.h"
 #include "parallel/plan/report/plan.h"
@@ -92,6 +92,27 @@ std::vector<PlannedRank> planned_ranks(const Plan& plan) {
                      .peak_instruction = to_text(instructions[static_cast<std::size_t>(simulated.peak_instruction)])});
   }
   return ranks;
+}
+
+// None where tokens go as their routers say, which a plan takes as even.
+std::optional<PlannedRouting> planned_routing(const Layout& layout) {
+  const Graph& graph = layout.graph();
+  if (graph.routing == nullptr) return std::nullopt;
+  const MixtureOfExpertsRecipe& moe = *graph.model.moe;
+  const PassSetting setting = pass_setting(layout.partition(), KernelSet::cpu);
+  PlannedRouting mean;
+  const double part = 1 / static_cast<double>(expert_layers(graph.model)), choices = static_cast<double>(moe.top_k);
+  for (std::int64_t layer = 0; layer < graph.model.layers; ++layer) {
+    if (!has_experts(graph.model, layer)) continue;
+    const RoutedLoad load = routed_load(graph, layer, setting);
+    mean.expert_load += part * load.fullest * static_cast<double>(moe.experts) / choices;
+    mean.rank_load += part * load.busiest * static_cast<double>(setting.shards.expert);
+    mean.dropped_share += part * (1 - load.kept / choices);
+    mean.idle_ranks += part * static_cast<double>(idle_ranks(graph, layer, setting));
+  }
+  // What is kept is a sum of shares, which may round above the choices.
+  mean.dropped_share = std::max(0.0, mean.dropped_share);
+  return mean;
 }
 
 // Instructions keep their order when layers leave FP8, and so does what is held with what: the costs are the recipe's.

@@ -146,7 +146,7 @@ TEST_CASE("context, tensor and pipeline ranks together learn what one rank learn
 TEST_CASE("context parallel runs are bitwise reproducible, also across ZeRO stages", "[ranks]") {
   const TrainingSetting setting;
   const Overrides compute = GENERATE(Overrides{}, Overrides{"precision.compute=\"bf16\""});
-  // Reduces each stage once a step at every ZeRO stage.
+  // Reduces each stage once per step at every ZeRO stage.
   const ContextCase breadth_first{2, 2, {"pipeline.loops=3", "pipeline.schedule=\"breadth_first\""}};
   const Overrides layout = breadth_first.all() + compute;
   const Run expected = train_ranks(setting, 4, layout, 6);

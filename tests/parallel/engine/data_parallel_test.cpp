@@ -58,7 +58,7 @@ TEST_CASE("ranks that share the batch learn what one rank learns", "[ranks]") {
 TEST_CASE("a layout is bitwise reproducible, also across ZeRO stages", "[ranks]") {
   const TrainingSetting setting;
   const Overrides compute = GENERATE(Overrides{}, Overrides{"precision.compute=\"bf16\""});
-  // Reduces each stage once a step at every ZeRO stage.
+  // Reduces each stage once per step at every ZeRO stage.
   const Overrides cut = Overrides{"batch.micro=1", "pipeline.loops=3", "pipeline.schedule=\"breadth_first\""} + compute;
   const Run expected = train_ranks(setting, 4, cut, 6);
   check_equal(train_ranks(setting, 4, cut, 6), expected);

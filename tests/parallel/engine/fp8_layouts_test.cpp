@@ -161,7 +161,7 @@ TEST_CASE("FP8 gradients of data ranks learn what one rank learns", "[ranks]") {
   check_layouts(fp8_gradients, layouts, models(), rounded_gradients);
 }
 
-// Moments are rounded once a step: with scales of the logical tensor, in any layout alike.
+// Moments are rounded once per step: with scales of the logical tensor, in any layout alike.
 TEST_CASE("small moments learn what one rank learns", "[ranks]") {
   const std::vector<RankCase> alike{
       {1, {"pipeline.loops=3"}}, {2, {"parallel.pipeline=2", "pipeline.balance=[1,2]", "pipeline.schedule=\"1f1b\""}}};

@@ -159,7 +159,8 @@ MatrixBytes matrix_bytes(const Plan& plan) {
   const auto& groups = plan.layout->partition().groups.front();
   const StateGroup& group = *std::ranges::find_if(groups, &StateGroup::is_fp8);
   const auto elements = static_cast<double>(group.elements());
-  MatrixBytes bytes{group.types.total_bytes(), 0};
+  const StateTypes& types = group.types;
+  MatrixBytes bytes{types.weight_bytes() + types.gradient_bytes() + types.master_bytes() + types.moment_bytes(), 0};
   LocalWorld(1).run([&](Communicator& communicator) {
     const RankGroups ranks(communicator, *plan.layout);
     ParameterStore store(plan.layout->graph(), group.parameters, ranks.shard_place());

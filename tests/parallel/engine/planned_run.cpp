@@ -34,20 +34,22 @@ std::string to_text(const Traffic& traffic) {
 }
 
 RankRun run_rank(const Plan& plan, Communicator& communicator, const std::function<void(Trainer&)>& prepare) {
-  MemoryWatch watch;
+  const MemoryWatch watch;
   Trainer trainer(plan.layout, communicator, at::kCPU);
   prepare(trainer);
   RankRun run;
   std::string executed;
   trainer.runner().set_observer([&](const Instruction& instruction) { executed += to_text(instruction) + "\n"; });
-  watch.memory().reset_peak();
+  const std::int64_t held = watch.memory().now();
+  // From here on it counts in place of the other.
+  const MemoryWatch steps;
   for (int step = 0; step < 2; ++step) {
     communicator.log().reset_counts();
     trainer.step();
     run.traffic.push_back(sent_traffic(communicator.log()));
     run.executed.push_back(std::exchange(executed, {}));
   }
-  run.peak = watch.memory().peak();
+  run.peak = held + steps.memory().peak();
   for (const ParameterUnit* unit : trainer.model().units()) {
     const auto bytes = unit->parameters->bytes();
     run.kept.weights += bytes.weights;
