@@ -121,7 +121,7 @@ double relayed_copies(const OperatorWriter& writer, const RoutedRows& rows) {
   return 2 * 2 * (rows.own + relayed_rows(writer, rows, setting.expert_node_ranks)) * writer.shape().hidden;
 }
 
-// The ranks that split an expert's matrices gather each other's rows behind the all-to-all, and add up their parts of
+// The ranks that split an expert's matrices gather each other's rows after the all-to-all, and add up their parts of
 // the results before it.
 void exchange_tokens(const OperatorWriter& writer, Operator& item, Direction entering, const RoutedRows& rows) {
   const auto parts = static_cast<double>(writer.setting().expert_overlap);
