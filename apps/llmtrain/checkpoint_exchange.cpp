@@ -147,6 +147,7 @@ int import_from(const ExchangeOptions& options) {
   require_executable(recipe, folder);
   load_runtime().import_model(
       {recipe, folder, options.destination, [&](const fs::path& checkpoint) { keep_files(folder, checkpoint); }});
+  for (const std::string& note : huggingface_training_notes(folder)) log().warn("{}", note);
   if (!no_tokenizer.empty()) log().warn("the checkpoint has no tokenizer: {}", no_tokenizer);
   write_result(options.destination + ": imported from " + folder + "\n");
   return 0;
