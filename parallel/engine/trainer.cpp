@@ -163,6 +163,7 @@ StepResult Trainer::step(StopRequest stop) {
   for (MicroBatch& micro : micros) {
     micro.backward_scale = model_.loss_scale().value();
     micro.fp8_history = model_.fp8_history();
+    micro.token_choices = choices_;
   }
   const bool measures = recipe().log.fp8_statistics && has_row(recipe(), steps_done_ + 1);
   Fp8Statistics statistics;
