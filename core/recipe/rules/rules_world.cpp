@@ -27,8 +27,10 @@ bool is_legal(const Recipe& recipe, const World& world) {
   return std::ranges::none_of(all_rules(), [&](const Rule& rule) { return rule.check(recipe, known).has_value(); });
 }
 
-// The numbers of data ranks that share the micro-batches evenly, the nearest to `wanted` first.
+// The numbers of data ranks that share the micro-batches evenly, the nearest to `wanted` first. None where there are
+// more micro-batches than any machine's ranks, or where a value is out of its range, which has an error of its own.
 std::vector<std::int64_t> even_data_ranks(const BatchRecipe& batch, std::int64_t wanted) {
+  if (batch.micro < 1 || static_cast<double>(batch.global) > most_ranks * static_cast<double>(batch.micro)) return {};
   const std::int64_t micros = batch.global / batch.micro;
   std::vector<std::int64_t> found;
   for (std::int64_t small = 1; small * small <= micros; ++small)
@@ -42,6 +44,7 @@ std::vector<std::int64_t> even_data_ranks(const BatchRecipe& batch, std::int64_t
 // degrees allow; or empty. As many devices per node as `known`, or as the recipe's own numbers imply.
 std::string settings_for(const Recipe& recipe, std::int64_t ranks, const Known& known) {
   const std::int64_t replica = ranks_per_replica(recipe.parallel), nodes = recipe.cluster.nodes;
+  if (replica < 1 || nodes < 1 || product_of_degrees(recipe.parallel) > most_ranks) return "";
   const auto own = static_cast<std::int64_t>(product_of_degrees(recipe.parallel));
   const std::int64_t devices = known.world != nullptr
                                    ? known.world->devices_per_node
