@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-#include <filesystem>
 #include <string>
 #include <vector>
 
-#include "core/checkpoint/checkpoint.h"
-#include "tests/parallel/engine/save_ranks.h"
 #include "tests/parallel/engine/train_ranks.h"
 
 // Models with experts, and ranks that share them.
@@ -66,29 +62,6 @@ inline std::vector<RankCase> shared_micro_batches() {
           {8, {tensor(2), "parallel.sequence=false", experts(2), context(2), "memory.recompute=\"selective\""}},
           {8, {tensor(2), context(2), zero(1), "parallel.pipeline=2", "pipeline.balance=[1,2]"}},
           {8, {tensor(2), context(2), zero(3), "parallel.pipeline=2", "pipeline.balance=[1,2]"}}};
-}
-
-// Trains, and leaves a checkpoint in `folder`.
-inline void train_and_save(const TrainingSetting& setting, const RankCase& layout, std::int64_t steps,
-                           const std::filesystem::path& folder) {
-  LocalWorld(layout.ranks).run([&](Communicator& communicator) {
-    Trainer trainer(layout_of(setting.recipe(layout.overrides), communicator.size()), communicator, at::kCPU);
-    TrainingSetting::train(trainer, steps);
-    save(trainer, folder);
-  });
-}
-
-// Of the steps after a checkpoint.
-inline std::vector<double> resumed_losses(const TrainingSetting& setting, const RankCase& layout,
-                                          const std::filesystem::path& checkpoint, std::int64_t steps) {
-  std::vector<double> losses;
-  LocalWorld(layout.ranks).run([&](Communicator& communicator) {
-    Trainer trainer(layout_of(setting.recipe(layout.overrides), communicator.size()), communicator, at::kCPU);
-    trainer.resume(CheckpointReader(checkpoint));
-    const Run run = TrainingSetting::train(trainer, steps);
-    if (communicator.rank() == 0) losses = run.losses;
-  });
-  return losses;
 }
 
 }  // namespace llmtrain::test
