@@ -25,7 +25,7 @@ MISTAKES = {
                                   ["did you mean --set batch.micro=2?"]),
     "a setting in place of a recipe": (["plan", "recipe.json", "--set", "training.steps=20", "batch.micro=2"], 66,
                                        ["did you mean --set batch.micro=2?"]),
-    "a recipe behind a flag": (["run", "--config", "recipe.json"], 2, ["--config", "by itself, without a flag"]),
+    "a recipe after a flag": (["run", "--config", "recipe.json"], 2, ["--config", "by itself, without a flag"]),
     "a command of another program": (["train", "recipe.json"], 2, ['"train"', 'did you mean "run"?']),
     "no command": (["recipe.json"], 2, ['did you mean "run recipe.json"?']),
     "a command that goes without saying": (["resume", "recipe.json"], 2, ['"resume"', 'did you mean "run"?']),

@@ -17,7 +17,7 @@
 #include "parallel/engine/model_state.h"
 
 // The sampling process that scripts/bench_sampling controls: it reads the command "run PREFIX TOKENS" from standard
-// input, one per line, generates TOKENS tokens behind a prompt of PREFIX, and answers with one line of JSON: the
+// input, one per line, generates TOKENS tokens after a prompt of PREFIX, and answers with one line of JSON: the
 // seconds until the first token, and those of each token after it.
 
 namespace {

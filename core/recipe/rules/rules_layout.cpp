@@ -232,6 +232,7 @@ std::string ways_out(const Recipe& recipe) {
   const auto ranks = recipe.parallel.pipeline, loops = recipe.pipeline.loops, stages = stage_count(recipe);
   const auto layers = recipe.model.layers, units = layers + extra_units(recipe);
   std::vector<std::string> ways;
+  ways.reserve(2);  // GCC 12 takes growth for an overflow
   // First the change that keeps the layers and the ranks: another number of loops.
   if (units % ranks == 0) {
     ways.push_back(fmt::format("/pipeline/loops to {}", nearest_divisor(loops, units / ranks)));

@@ -15,6 +15,7 @@
 #include "core/checkpoint/checkpoint.h"
 #include "core/checkpoint/tensor_slice.h"
 #include "tests/parallel/engine/expert_models.h"
+#include "tests/parallel/engine/save_ranks.h"
 
 namespace llmtrain::test {
 namespace {

@@ -3,13 +3,9 @@
 
 #include <catch2/catch.hpp>
 #include <cstddef>
-#include <cstdint>
-#include <filesystem>
 #include <string>
 #include <vector>
 
-#include "core/checkpoint/checkpoint.h"
-#include "tests/parallel/engine/save_ranks.h"
 #include "tests/parallel/engine/train_ranks.h"
 
 // Models with experts, and ranks that share them.
@@ -95,29 +91,6 @@ inline std::vector<std::vector<StepResult>> steps_of(const Recipe& recipe, int r
       results[static_cast<std::size_t>(communicator.rank())].push_back(trainer.step());
   });
   return results;
-}
-
-// Trains, and leaves a checkpoint in `folder`.
-inline void train_and_save(const TrainingSetting& setting, const RankCase& layout, std::int64_t steps,
-                           const std::filesystem::path& folder) {
-  LocalWorld(layout.ranks).run([&](Communicator& communicator) {
-    Trainer trainer(layout_of(setting.recipe(layout.overrides), communicator.size()), communicator, at::kCPU);
-    TrainingSetting::train(trainer, steps);
-    save(trainer, folder);
-  });
-}
-
-// Of the steps after a checkpoint.
-inline std::vector<double> resumed_losses(const TrainingSetting& setting, const RankCase& layout,
-                                          const std::filesystem::path& checkpoint, std::int64_t steps) {
-  std::vector<double> losses;
-  LocalWorld(layout.ranks).run([&](Communicator& communicator) {
-    Trainer trainer(layout_of(setting.recipe(layout.overrides), communicator.size()), communicator, at::kCPU);
-    trainer.resume(CheckpointReader(checkpoint));
-    const Run run = TrainingSetting::train(trainer, steps);
-    if (communicator.rank() == 0) losses = run.losses;
-  });
-  return losses;
 }
 
 }  // namespace llmtrain::test

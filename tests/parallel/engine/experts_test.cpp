@@ -211,20 +211,9 @@ TEST_CASE("with the record of a run a resumed one repeats its exchanges bit by b
 
 // Five samples for four ranks, each of which passes through all experts' ranks.
 TEST_CASE("ranks that share experts evaluate what one rank evaluates, also without samples of their own", "[ranks]") {
-  const TrainingSetting setting;
-  const Overrides model = dropless + Overrides{"training.evaluate_batches=0", "batch.micro=2"};
-  LoneTrainer alone(setting.recipe(model));
-  const double expected = alone.evaluate();
   for (const Overrides& layout :
-       {Overrides{experts(4)}, Overrides{experts(2), zero(3), "pipeline.loops=3"}, Overrides{sliced(2), zero(1)}}) {
-    const Recipe recipe = setting.recipe(model + layout);
-    std::vector<double> losses(4);
-    LocalWorld(4).run([&](Communicator& communicator) {
-      Trainer trainer(layout_of(recipe, communicator.size()), communicator, at::kCPU);
-      losses[static_cast<std::size_t>(communicator.rank())] = trainer.evaluate();
-    });
-    for (const double loss : losses) CHECK(loss == Approx(expected).epsilon(1e-6));
-  }
+       {Overrides{experts(4)}, Overrides{experts(2), zero(3), "pipeline.loops=3"}, Overrides{sliced(2), zero(1)}})
+    check_evaluation(TrainingSetting(), dropless + Overrides{"batch.micro=2"}, {4, layout});
 }
 
 TEST_CASE("ranks whose experts have no places train on", "[ranks]") {
