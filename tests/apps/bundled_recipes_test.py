@@ -68,8 +68,10 @@ class New(ProgramTest):
         self.make("--model", "quickstart", "--machine", "cpu", "--output", "mine.json")
         plan = self.plan("mine.json")
         self.assertEqual((plan["recipe"]["parallel"]["data"], plan["mesh"]["data"]), ("auto", 1))
-        other = self.run_program("plan", "mine.json", "--ranks", "4", "--json")
-        self.assertEqual(json.loads(other.stdout)["mesh"]["data"], 4, other.stderr)
+        self.refused(2, ["did you mean 32, or --set batch.micro=2?"], "plan", "mine.json", "--ranks", "4")
+        other = self.run_program("plan", "mine.json", "--ranks", "4", "--set", "batch.micro=2", "--json")
+        mesh = json.loads(other.stdout)["mesh"]
+        self.assertEqual((mesh["data"], mesh["devices_per_node"]), (4, 4))
 
     def test_fits_the_machine(self):
         self.write("book.txt", TEXT)

@@ -27,6 +27,7 @@ LLAMA = str(SOURCE / "recipes" / "models" / "llama3-8b.json")
 
 # What the models' cards or papers state, to the last parameter where they do.
 PARAMETERS = {
+    "gpt2": 124439808,
     "llama3-8b": 8030261248, "llama3-70b": 70553706496, "llama3-405b": 405853388800, "mistral-7b": 7241732096,
     "mixtral-8x7b": 46702792704, "mixtral-8x22b": 140620634112, "qwen3-8b": 8190735360, "qwen3-32b": 32762123264,
     "qwen3-30b-a3b": 30532122624, "qwen3-235b-a22b": 235093634560,

@@ -58,7 +58,10 @@ std::int64_t batch_of(const Recipe& model, std::int64_t devices) {
 }
 
 NewJson cluster_of(const NewRecipe& wanted, const ClusterProfile& profile, const Nodes& nodes) {
-  NewJson cluster = {{"profile", wanted.machine}, {"nodes", nodes.nodes}, {"devices_per_node", nodes.devices_per_node}};
+  NewJson cluster = {{"profile", wanted.machine}, {"nodes", nodes.nodes}};
+  // A processor has as many as there are ranks, if it is left to it.
+  if (profile.device.kind != DeviceKind::cpu || nodes.devices_per_node > 1)
+    cluster["devices_per_node"] = nodes.devices_per_node;
   if (wanted.machine != "auto") cluster["device"] = word_of(profile.device.kind);
   return cluster;
 }

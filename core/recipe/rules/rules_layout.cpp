@@ -174,8 +174,13 @@ Verdict check_batch(const Recipe& recipe, const Known& known) {
   if (batch.global % step == 0) return {};
   const auto grouped = fmt::format(" × parallel.pipeline, as {} needs micro-batches in multiples of the pipeline ranks",
                                    traits_of(pipeline.schedule).word);
-  return must_be_multiple(batch.global, step,
-                          std::string("batch.micro") + (data ? " × parallel.data" : "") + (group > 1 ? grouped : ""));
+  Verdict verdict = must_be_multiple(
+      batch.global, step, std::string("batch.micro") + (data ? " × parallel.data" : "") + (group > 1 ? grouped : ""));
+  // Smaller micro-batches keep the global batch, on which the learning rate depends.
+  const auto micros = data.value_or(1) * group;
+  if (data && batch.global % micros == 0)
+    verdict->hint += fmt::format(", or --set batch.micro={}", std::gcd(batch.micro, batch.global / micros));
+  return verdict;
 }
 
 // A schedule is a list of every pass, which plans walk through: the limit keeps that to a quarter of a second.

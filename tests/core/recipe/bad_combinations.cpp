@@ -286,6 +286,8 @@ std::vector<Combination> layout_combinations() {
        {"3 does not divide 4", "parallel.data", "did you mean 2?"},
        4},
       {R"({})", "/batch/global", {"8 is not a multiple of 10", "batch.micro × parallel.data", "did you mean 10?"}, 5},
+      // Smaller micro-batches keep the batch.
+      {R"({"batch": {"micro": 8}})", "/batch/global", {"did you mean 32, or --set batch.micro=2?"}, 4},
   };
 }
 
