@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <ranges>
 #include <utility>
 
 #include "core/base/error.h"
@@ -11,13 +12,43 @@
 namespace llmtrain {
 namespace {
 
-// Transformer layers of each of the pipeline × loops stages.
+// Whether the one of so many holds neither embedding nor head (0), the embedding (1) or the head (2).
+int end_of(std::int64_t index, std::int64_t count) {
+  if (index + 1 == count) return 2;
+  return index == 0 ? 1 : 0;
+}
+
+// The stages in the order in which they get a layer more than others. Ranks take turns, so that their layers differ by
+// at most one; embedding and head are work too, so their ranks come last in every turn, and their stages last of a
+// rank.
+std::vector<std::size_t> stages_by_turn(std::int64_t ranks, std::int64_t loops) {
+  const auto stages = static_cast<std::size_t>(ranks * loops);
+  std::vector<std::size_t> order(stages);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto end_of_stage = [&](std::size_t stage) { return end_of(static_cast<std::int64_t>(stage), ranks * loops); };
+  std::ranges::stable_sort(order, {}, end_of_stage);
+  std::vector<std::pair<std::int64_t, int>> turn_of(stages);  // and the rank's end
+  std::vector<std::int64_t> turns(static_cast<std::size_t>(ranks));
+  for (const std::size_t stage : order) {
+    const std::size_t rank = stage % turns.size();
+    turn_of[stage] = {turns[rank]++, end_of(static_cast<std::int64_t>(rank), ranks)};
+  }
+  std::ranges::stable_sort(order, {}, [&](std::size_t stage) { return turn_of[stage]; });
+  return order;
+}
+
+// Transformer layers of each of the pipeline × loops stages; of none if there are too few.
 std::vector<std::int64_t> layers_per_stage(std::int64_t layers, const PipelineRecipe& pipeline,
                                            std::int64_t pipeline_ranks) {
   if (pipeline.balance.kind == BalanceKind::list) return pipeline.balance.layers_per_stage;
   const bool blocks = pipeline.balance.kind == BalanceKind::blocks;
-  const std::int64_t stages = pipeline_ranks * pipeline.loops;
-  std::vector<std::int64_t> split(static_cast<std::size_t>(stages), (layers + (blocks ? 2 : 0)) / stages);
+  const std::int64_t stages = pipeline_ranks * pipeline.loops, units = layers + (blocks ? 2 : 0);
+  if (units < stages) return {};
+  std::vector<std::int64_t> split(static_cast<std::size_t>(stages), units / stages);
+  if (const std::int64_t more = units % stages; more > 0)
+    for (const std::size_t stage :
+         stages_by_turn(pipeline_ranks, pipeline.loops) | std::views::take(static_cast<std::ptrdiff_t>(more)))
+      ++split[stage];
   // The embedding takes the place of a layer in the first stage, the head in the last.
   if (blocks) {
     --split.front();

@@ -23,8 +23,10 @@ struct Stage {
 // Splits the blocks over pipeline × loops stages according to `pipeline.balance`: "layers" gives every stage the same
 // number of transformer layers (embedding with the first, head with the last); "blocks" counts the embedding and the
 // head as one layer each, so that the first and the last stage may hold no transformer layer; a list gives the layers
-// of each stage. Stage i lives on pipeline rank i mod pipeline_ranks. Throws Error(internal_error) if the recipe
-// violates the rules (core/recipe/rules/rules.h).
+// of each stage. Numbers that do not divide leave stages, and the ranks that hold them, that differ by one layer at
+// most; those without embedding and head get the layers that are left over first, those with the head last. Stage i
+// lives on pipeline rank i mod pipeline_ranks. Throws Error(internal_error) if the recipe violates the rules
+// (core/recipe/rules/rules.h).
 std::vector<Stage> place_blocks(const Graph& graph, const PipelineRecipe& pipeline, std::int64_t pipeline_ranks);
 
 // How many of the stage's blocks are transformer layers.

@@ -3,6 +3,7 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -25,15 +26,21 @@ using Json = nlohmann::ordered_json;
 
 // A line of the table.
 struct Cells {
-  std::string best, step, memory, tensor, pipeline, data, experts, zero, schedule, micro, recompute, fp8, verdict;
+  std::string best, step, memory, tensor, context, pipeline, data, experts, zero, schedule, micro, recompute, fp8,
+      verdict;
 };
 
-// Only models with experts have a column of them.
-std::string line_of(const ModelRecipe& model, const Cells& cells) {
-  std::string line = fmt::format("{:<2}{:>8}  {:>9}  {:>6}  {:>8}  {:>5}  ", cells.best, cells.step, cells.memory,
-                                 cells.tensor, cells.pipeline, cells.data);
-  if (model.moe) line += fmt::format("{:>7}  ", cells.experts);
-  line += fmt::format("{:>4}  {:<19}  {:>5}  {:<9}  {:<3}  {}", cells.zero, cells.schedule, cells.micro,
+// Which columns there are: of experts for models with them, of context ranks where any layout has them.
+struct Columns {
+  bool context = false, experts = false;
+};
+
+std::string line_of(const Columns& columns, const Cells& cells) {
+  std::string line = fmt::format("{:<2}{:>8}  {:>9}  {:>6}  ", cells.best, cells.step, cells.memory, cells.tensor);
+  if (columns.context) line += fmt::format("{:>7}  ", cells.context);
+  line += fmt::format("{:>8}  {:>5}  ", cells.pipeline, cells.data);
+  if (columns.experts) line += fmt::format("{:>7}  ", cells.experts);
+  line += fmt::format("{:>4}  {:<24}  {:>5}  {:<11}  {:<3}  {}", cells.zero, cells.schedule, cells.micro,
                       cells.recompute, cells.fp8, cells.verdict);
   line.erase(line.find_last_not_of(' ') + 1);
   return line + '\n';
@@ -44,10 +51,13 @@ std::string schedule_of(const Recipe& recipe, const std::string& name) {
   const PipelineRecipe& pipeline = recipe.pipeline;
   const bool pipelined = recipe.parallel.pipeline > 1 || pipeline.loops > 1 ||
                          pipeline.schedule == PipelineSchedule::one_forward_one_backward;
-  return pipelined ? fmt::format("{} × {}", name, pipeline.loops) : "-";
+  if (!pipelined) return "-";
+  const BalanceKind kind = pipeline.balance.kind;
+  const char* balance = kind == BalanceKind::blocks ? " blocks" : kind == BalanceKind::list ? " list" : "";
+  return fmt::format("{} × {}{}", name, pipeline.loops, balance);
 }
 
-std::string row(const SearchCandidate& candidate, bool is_best) {
+std::string row(const Columns& columns, const SearchCandidate& candidate, bool is_best) {
   const Recipe& recipe = candidate.recipe;
   const ParallelRecipe& parallel = recipe.parallel;
   const Json layout = layout_keys(recipe);
@@ -55,31 +65,34 @@ std::string row(const SearchCandidate& candidate, bool is_best) {
   const auto of_ranks = [](std::int64_t count, std::string_view joint, std::int64_t others) {
     return others > 0 ? fmt::format("{}{}{}", count, joint, others) : std::to_string(count);
   };
-  return line_of(recipe.model, {.best = is_best ? "*" : "",
-                                .step = format_duration(candidate.step_seconds),
-                                .memory = format_bytes(static_cast<std::int64_t>(candidate.peak_bytes)),
-                                .tensor = std::to_string(parallel.tensor),
-                                .pipeline = std::to_string(parallel.pipeline),
-                                .data = std::to_string(*parallel.data),
-                                // Over how many ranks they are, and how many of these split each.
-                                .experts = of_ranks(parallel.expert, " × ",
-                                                    expert_tensor(parallel) > 1 ? expert_tensor(parallel) : 0),
-                                // The stage, and over how many ranks it shards where they are not all data ranks.
-                                .zero = of_ranks(parallel.zero_stage, "/", parallel.zero_shard_ranks.value_or(0)),
-                                .schedule = schedule_of(recipe, text("pipeline", "schedule")),
-                                .micro = std::to_string(recipe.batch.micro),
-                                .recompute = text("memory", "recompute"),
-                                .fp8 = text("precision", "fp8_level"),
-                                .verdict = candidate.is_tight ? "tight" : ""});
+  return line_of(
+      columns, {.best = is_best ? "*" : "",
+                .step = format_duration(candidate.step_seconds),
+                .memory = format_bytes(static_cast<std::int64_t>(candidate.peak_bytes)),
+                .tensor = std::to_string(parallel.tensor),
+                .context = std::to_string(parallel.context),
+                .pipeline = std::to_string(parallel.pipeline),
+                .data = std::to_string(*parallel.data),
+                // Over how many ranks they are, and how many of these split each.
+                .experts = of_ranks(parallel.expert, " × ", expert_tensor(parallel) > 1 ? expert_tensor(parallel) : 0),
+                // The stage, and over how many ranks it shards where they are not all data ranks.
+                .zero = of_ranks(parallel.zero_stage, "/", parallel.zero_shard_ranks.value_or(0)),
+                .schedule = schedule_of(recipe, text("pipeline", "schedule")),
+                .micro = std::to_string(recipe.batch.micro),
+                .recompute = text("memory", "recompute"),
+                .fp8 = text("precision", "fp8_level"),
+                .verdict = candidate.is_tight ? "tight" : ""});
 }
 
 std::string table(const Recipe& recipe, const SearchResult& result, const std::string& profile) {
   std::string text =
-      fmt::format("{} on {}: {} layouts, {} fit, {} simulated; Pareto front of step time and memory:\n\n", recipe.name,
-                  profile, result.layouts, result.fitting, result.simulated);
-  text += line_of(recipe.model, {"", "step", "memory", "tensor", "pipeline", "data", "experts", "ZeRO",
-                                 "schedule × loops", "micro", "recompute", "FP8", ""});
-  for (std::size_t i = 0; i < result.front.size(); ++i) text += row(result.front[i], i == result.best);
+      fmt::format("{} on {}: {} layouts, {} estimated, {} simulated; Pareto front of step time and memory:\n\n",
+                  recipe.name, profile, result.layouts, result.estimated, result.simulated);
+  const auto splits_sequences = [](const SearchCandidate& candidate) { return candidate.recipe.parallel.context > 1; };
+  const Columns columns{std::ranges::any_of(result.front, splits_sequences), recipe.model.moe.has_value()};
+  text += line_of(columns, {"", "step", "memory", "tensor", "context", "pipeline", "data", "experts", "ZeRO",
+                            "schedule × loops", "micro", "recompute", "FP8", ""});
+  for (std::size_t i = 0; i < result.front.size(); ++i) text += row(columns, result.front[i], i == result.best);
   return text + "\n* best: the fastest that fits; not a tight one where one with room is about as fast\n";
 }
 
@@ -92,7 +105,7 @@ std::string json_text(const SearchResult& result) {
     front.push_back(std::move(entry));
   }
   const Json report = {{"layouts", result.layouts},
-                       {"fitting", result.fitting},
+                       {"estimated", result.estimated},
                        {"simulated", result.simulated},
                        {"best", *result.best},
                        {"front", std::move(front)}};
@@ -104,16 +117,21 @@ std::string json_text(const SearchResult& result) {
 nlohmann::ordered_json layout_keys(const Recipe& recipe) {
   const Json all = to_json(recipe);
   Json layout;
-  layout["parallel"] = {
-      {"tensor", all["parallel"]["tensor"]},         {"sequence", all["parallel"]["sequence"]},
-      {"pipeline", all["parallel"]["pipeline"]},     {"data", all["parallel"]["data"]},
-      {"zero_stage", all["parallel"]["zero_stage"]}, {"zero_shard_ranks", all["parallel"]["zero_shard_ranks"]}};
+  layout["parallel"] = {{"tensor", all["parallel"]["tensor"]},
+                        {"sequence", all["parallel"]["sequence"]},
+                        {"context", all["parallel"]["context"]},
+                        {"pipeline", all["parallel"]["pipeline"]},
+                        {"data", all["parallel"]["data"]},
+                        {"zero_stage", all["parallel"]["zero_stage"]},
+                        {"zero_shard_ranks", all["parallel"]["zero_shard_ranks"]}};
   if (recipe.model.moe) {
     layout["parallel"]["expert"] = all["parallel"]["expert"];
     layout["parallel"]["expert_tensor"] = all["parallel"]["expert_tensor"];
     layout["parallel"]["expert_slices"] = all["parallel"]["expert_slices"];
   }
-  layout["pipeline"] = {{"schedule", all["pipeline"]["schedule"]}, {"loops", all["pipeline"]["loops"]}};
+  layout["pipeline"] = {{"schedule", all["pipeline"]["schedule"]},
+                        {"loops", all["pipeline"]["loops"]},
+                        {"balance", all["pipeline"]["balance"]}};
   layout["batch"] = {{"micro", all["batch"]["micro"]}};
   layout["memory"] = {{"recompute", all["memory"]["recompute"]}};
   layout["precision"] = {{"fp8_level", all["precision"]["fp8_level"]}};

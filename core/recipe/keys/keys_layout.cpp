@@ -139,10 +139,12 @@ void describe_pipeline(KeyVisitor& keys, Recipe& recipe) {
                "finish one micro-batch, forward and backward, before the next.",
                "breadth_first; with one pipeline rank interleaved, except for FP8 gradients with ZeRO-2 or -3"},
               keys.otherwise(pipeline.schedule, default_schedule(recipe)), pipeline_schedule_words);
-  keys.balance({"balance",
-                "How layers are distributed over the pipeline × loops stages: \"layers\" evenly, \"blocks\" evenly "
-                "with embedding and head counted as one layer each, or a list of layers per stage."},
-               pipeline.balance, {0, 10'000});
+  keys.balance(
+      {"balance",
+       "How layers are distributed over the pipeline × loops stages: \"layers\" evenly, \"blocks\" evenly "
+       "with embedding and head counted as one layer each, or a list of layers per stage. Where they do not divide, "
+       "stages differ by one layer at most, and those with embedding or head have fewer."},
+      pipeline.balance, {0, 10'000});
   keys.integer({"loops", "Stages per pipeline rank; with one pipeline rank, the units in which ZeRO-3 gathers weights.",
                 "1; with ZeRO-3 on one pipeline rank a unit per layer"},
                keys.otherwise(pipeline.loops, default_loops(recipe)), {1, 10'000});

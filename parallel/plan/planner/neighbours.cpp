@@ -73,6 +73,9 @@ class NeighbourList {
       change_schedule(PipelineSchedule::interleaved, other);
     }
     if (mesh_.pipeline > 1) change_schedule(PipelineSchedule::one_forward_one_backward, 1);
+    if (mesh_.pipeline > 1 && recipe_.pipeline.balance.kind != BalanceKind::list)
+      for (const BalanceKind balance : {BalanceKind::layers, BalanceKind::blocks})
+        add([&](Recipe& other) { other.pipeline.balance.kind = balance; });
   }
 
   void change_schedule(PipelineSchedule schedule, std::int64_t loops) {

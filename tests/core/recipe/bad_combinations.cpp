@@ -341,16 +341,14 @@ std::vector<Combination> expert_combinations() {
 
 std::vector<Combination> pipeline_combinations() {
   return {
-      {R"({"parallel": {"pipeline": 3}})",
-       "/pipeline/balance",
-       {"cannot split 4 layers evenly over the 3 stages", "set /model/layers to 3, or", "[2, 1, 1]"}},
+      {R"({"parallel": {"pipeline": 3}})", "", {}},
       {R"({"parallel": {"pipeline": 8}})", "/pipeline/balance", {"8 stages", "set /parallel/pipeline to 4 and"}},
-      {R"({"pipeline": {"loops": 3}})", "/pipeline/balance", {"3 stages", "set /pipeline/loops to 2"}},
+      {R"({"pipeline": {"loops": 5}})", "/pipeline/balance", {"5 stages", "set /pipeline/loops to 4"}},
       {R"({"pipeline": {"loops": 4, "schedule": "gpipe"}})", "", {}},
       {R"({"parallel": {"pipeline": 3}, "pipeline": {"balance": "blocks"}})", "", {}},
-      {R"({"parallel": {"pipeline": 4}, "pipeline": {"balance": "blocks"}})",
+      {R"({"parallel": {"pipeline": 7}, "pipeline": {"balance": "blocks"}})",
        "/pipeline/balance",
-       {"\"blocks\" cannot split 4 layers with embedding and head", "the 4 stages", "set /model/layers to 2, or"}},
+       {"\"blocks\" cannot split 4 layers with embedding and head", "the 7 stages", "set /parallel/pipeline to 6 and"}},
       {R"({"parallel": {"pipeline": 2}, "pipeline": {"balance": [4]}})",
        "/pipeline/balance",
        {"has 1 entry", "each of the 2 stages"}},

@@ -72,6 +72,24 @@ TEST_CASE("stages on several ranks learn what one rank learns", "[ranks]") {
   }
 }
 
+TEST_CASE("so do stages of different numbers of layers", "[ranks]") {
+  const TrainingSetting setting;
+  const auto check = [&](const std::string& layers, const std::vector<PipelineCase>& layouts) {
+    const Overrides model{layers, "model.tie_embeddings=true"};
+    const Run expected = setting.train(model, 12);
+    for (const PipelineCase& layout : layouts) {
+      INFO(in_words(layout.ranks(), layout.all()));
+      check_close(train_ranks(setting, layout.ranks(), model + layout.all(), 12), expected, 1e-5, 1e-4);
+    }
+  };
+  check("model.layers=5", {{2, 1, {"pipeline.schedule=\"1f1b\""}},
+                           {4, 1, {"pipeline.schedule=\"gpipe\"", "pipeline.balance=\"blocks\""}},
+                           {2, 2, {zero(2)}}});
+  check("model.layers=7", {{2, 2, {zero(3), "pipeline.loops=2"}},
+                           {2, 2, {zero(1), "pipeline.loops=2", "pipeline.schedule=\"interleaved\""}},
+                           {1, 4, {zero(3), "pipeline.loops=3"}}});
+}
+
 TEST_CASE("a pipeline is bitwise reproducible, also across ZeRO stages", "[ranks]") {
   const TrainingSetting setting;
   const Overrides compute = GENERATE(Overrides{}, Overrides{"precision.compute=\"bf16\""});
@@ -113,8 +131,9 @@ TEST_CASE("pipelines resume from each other's checkpoints", "[ranks]") {
   const Overrides model = GENERATE(from_range(models()));
   const PipelineCase saved{2, 2, {zero(3), "pipeline.loops=3"}};
   const PipelineCase longer{3, 1, {"pipeline.schedule=\"1f1b\""}}, unsplit{1, 2, {zero(2)}};
+  const PipelineCase uneven{4, 1, {}};  // two of them with a layer more
   check_resumption(TrainingSetting(), model, saved.as_rank_case(),
-                   {{1, {}}, longer.as_rank_case(), unsplit.as_rank_case()});
+                   {{1, {}}, longer.as_rank_case(), unsplit.as_rank_case(), uneven.as_rank_case()});
 }
 
 TEST_CASE("each rank of a pipeline executes its part of the schedule", "[ranks]") {

@@ -199,6 +199,12 @@ TEST_CASE("a step executes the schedule, sends the planned bytes, and needs the 
   for (const RankCase& layout : layouts) check_layout(setting, layout);
 }
 
+TEST_CASE("so does a step of stages with different numbers of layers") {
+  const TrainingSetting setting;
+  check_layout(setting, {2, {"parallel.pipeline=2", "model.layers=5", "pipeline.schedule=\"1f1b\""}});
+  check_layout(setting, {4, {"parallel.pipeline=2", "model.layers=7", "pipeline.loops=2", "parallel.zero_stage=3"}});
+}
+
 TEST_CASE("so does a step whose attention stays within documents") {
   const TrainingSetting setting;
   const std::string mask = R"(data.document_mask={"end_of_text": 10})";

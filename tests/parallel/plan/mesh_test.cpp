@@ -58,7 +58,7 @@ TEST_CASE("all reasons are reported at once, each with the nearest legal value")
                 r.parallel.tensor = 2;
                 r.parallel.data = 5;
                 r.parallel.expert = 2;
-                r.pipeline.loops = 3;
+                r.pipeline.loops = 9;
                 r.batch.sequence_length = 31;
                 r.parallel.sequence = true;
               }),
@@ -67,8 +67,8 @@ TEST_CASE("all reasons are reported at once, each with the nearest legal value")
       "parallel.sequence splits it; did you mean 32?\n"
       "/parallel/expert: 2 ranks have no experts to split; must be 1 without model.moe; did you mean 1?\n"
       "/batch/global: 64 is not a multiple of 5; must be a multiple of batch.micro × parallel.data; did you mean 65?\n"
-      "/pipeline/balance: \"layers\" cannot split 8 layers evenly over the 3 stages (pipeline 1 × loops 3); set "
-      "/pipeline/loops to 2 or /model/layers to 9, or give the layers of each stage: [3, 3, 2]");
+      "/pipeline/balance: \"layers\" cannot split 8 layers over the 9 stages (pipeline 1 × loops 9); set "
+      "/pipeline/loops to 8 or /model/layers to 9");
 }
 
 TEST_CASE("a world that the degrees do not divide") {
