@@ -39,6 +39,18 @@ void warn_of_unfinished(const Recipe& recipe, std::vector<std::string>& warnings
         " whole steps, so that the learning rate does not reach its minimum at " + std::to_string(rate.decay_steps));
 }
 
+// Keys of experts that another one makes meaningless.
+void warn_of_unused_routing(const MixtureOfExpertsRecipe& moe, std::vector<std::string>& warnings) {
+  if (moe.priority == RouterPriority::score && moe.capacity_factor == 0)
+    warnings.emplace_back(
+        "model.moe.priority: \"score\" has no places to give away: with model.moe.capacity_factor 0 no token is "
+        "dropped");
+  const double unchanged = MixtureOfExpertsRecipe().balance_coefficient;
+  if (moe.balance_loss == BalanceLoss::none && moe.balance_coefficient != unchanged && moe.balance_coefficient > 0)
+    warnings.push_back("model.moe.balance_coefficient: " + number_words(moe.balance_coefficient) +
+                       " has no loss to multiply: model.moe.balance_loss is \"none\"");
+}
+
 }  // namespace
 
 std::vector<std::string> recipe_warnings(const Recipe& recipe) {
@@ -54,6 +66,7 @@ std::vector<std::string> recipe_warnings(const Recipe& recipe) {
   }
   if (recipe.data.curriculum != CurriculumRecipe() || recipe.training.token_dropping)
     warn_of_unfinished(recipe, warnings);
+  if (recipe.model.moe) warn_of_unused_routing(*recipe.model.moe, warnings);
   // Warnings and no rules, because planners and people compare FP8 levels by that key alone.
   if (recipe.log.fp8_statistics && !multiplies_fp8(recipe.precision.fp8_level))
     warnings.emplace_back("log.fp8_statistics: there is nothing to describe: precision.fp8_level is \"off\"");

@@ -58,6 +58,24 @@ TEST_CASE("Keys of FP8 that have no effect are warned of", "[recipe]") {
   CHECK(warnings("O1").empty());
 }
 
+TEST_CASE("Keys of experts that have no effect are warned of", "[recipe]") {
+  const auto warnings = [](const std::vector<Override>& overrides) {
+    std::vector<Override> all{"model.moe.experts=4"};
+    all.insert(all.end(), overrides.begin(), overrides.end());
+    return recipe_warnings(parse(small_recipe(), all));
+  };
+  const std::string score = "model.moe.priority=score", none = "model.moe.balance_loss=none";
+  CHECK(warnings({score}).empty());
+  REQUIRE(warnings({score, "model.moe.capacity_factor=0"}).size() == 1);
+  CHECK_THAT(warnings({score, "model.moe.capacity_factor=0"})[0], Catch::StartsWith("model.moe.priority: \"score\""));
+  CHECK(warnings({"model.moe.capacity_factor=0"}).empty());
+  CHECK(warnings({none}).empty());
+  CHECK(warnings({"model.moe.balance_coefficient=0.5"}).empty());
+  REQUIRE(warnings({none, "model.moe.balance_coefficient=0.5"}).size() == 1);
+  CHECK_THAT(warnings({none, "model.moe.balance_coefficient=0.5"})[0],
+             Catch::StartsWith("model.moe.balance_coefficient: 0.5 has no loss"));
+}
+
 TEST_CASE("A value that is not JSON is a string", "[recipe]") {
   const auto recipe =
       parse(small_recipe(), {"name=trial", "model.architecture=llama", "description=a=b \"c", "log.directory=x"});
