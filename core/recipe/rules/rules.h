@@ -57,6 +57,7 @@ std::vector<Rule> model_rules();  // and of training
 std::vector<Rule> precision_rules();
 std::vector<Rule> world_rules();
 std::vector<Rule> layout_rules();
+std::vector<Rule> stated_world_rules();  // of layouts whose ranks the recipe says
 std::vector<Rule> pipeline_rules();
 std::vector<Rule> document_rules();
 std::vector<Rule> curriculum_rules();

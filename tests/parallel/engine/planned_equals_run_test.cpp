@@ -171,27 +171,6 @@ MatrixBytes matrix_bytes(const Plan& plan) {
   return bytes;
 }
 
-// By Zipf's law: the first rank has the most tokens, and the plan is of such a rank.
-void check_skewed(const TrainingSetting& setting, const RankCase& layout) {
-  INFO(in_words(layout.ranks, layout.overrides));
-  const Plan plan = plan_of(recipe_of(setting, layout));
-  const auto runs = run_ranks(plan);
-  // Micro-batches have their share of the step's tokens to a row or two of 64.
-  const Traffic planned = traffic_of(plan);
-  for (std::size_t step = 0; step < 2; ++step) {
-    Traffic busiest;
-    for (const RankRun& run : runs)
-      for (const auto& [what, bytes] : run.traffic[step]) busiest[what] = std::max(busiest[what], bytes);
-    REQUIRE(busiest.size() == planned.size());
-    for (const auto& [what, bytes] : planned) {
-      INFO(what);
-      CHECK(busiest[what] == Approx(bytes).epsilon(0.02));
-    }
-  }
-  const RankRun& fullest = *std::ranges::max_element(runs, {}, &RankRun::peak);
-  check_memory(plan, fullest);
-}
-
 }  // namespace
 
 TEST_CASE("a step executes the schedule, sends the planned bytes, and needs the planned memory") {
@@ -228,24 +207,6 @@ TEST_CASE("FP8 levels store the planned bytes of a matrix's element") {
     CHECK(bytes.planned == expected);
     CHECK(bytes.reported == Approx(expected).epsilon(1e-3));
   }
-}
-
-TEST_CASE("so does the busiest rank of a skewed routing, and its idle ranks do not wait for tokens") {
-  const TrainingSetting setting;
-  const std::string zipf =
-      R"(model.moe={"experts": 8, "top_k": 2, "capacity_factor": 0, "ffn_hidden_size": 96, "routing_zipf": 1.2})";
-  check_skewed(setting, {2, {zipf, "parallel.expert=2"}});
-  check_skewed(setting, {4, {zipf, "parallel.expert=4", "parallel.zero_stage=1"}});
-  check_skewed(setting, {4, {zipf, "parallel.expert=2", "parallel.tensor=2"}});
-  check_skewed(setting, {2, {zipf, "parallel.expert=2", "model.moe.capacity_factor=1.5"}});
-  // Through the ranks that have the place of the busiest on their nodes.
-  const Overrides relayed{"parallel.expert_all_to_all=\"hierarchical\"", "cluster.nodes=2"};
-  const Overrides two_a_node = Overrides{zipf, "parallel.expert=4", "cluster.devices_per_node=2"} + relayed;
-  check_skewed(setting, {4, two_a_node});
-  check_skewed(setting, {4, two_a_node + Overrides{"parallel.expert_overlap=2"}});
-  const Overrides four_a_node = Overrides{zipf, "cluster.devices_per_node=4", "batch.global=16"} + relayed;
-  check_skewed(setting, {8, four_a_node + Overrides{"parallel.expert=8"}});
-  check_skewed(setting, {8, four_a_node + Overrides{"parallel.expert=4", "parallel.tensor=2"}});
 }
 
 TEST_CASE("so does a step of a model with experts") {

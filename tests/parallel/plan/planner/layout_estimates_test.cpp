@@ -20,7 +20,10 @@ TEST_CASE("HD ratios") {
     if (!plan) return;
     const Partition& p = plan->layout->partition();
     double e = estimate_seconds(p.shape, plan->costs), b = estimate_bytes(p, plan->memory);
-    printf("HD %.3f %.3f kind %d p%d L%d m%d z%d overlap %d off %d tensor %ld ctx %ld\n", plan->report.step.seconds / e, std::ranges::max_element(plan->report.ranks, {}, &PlannedRank::peak_bytes)->peak_bytes / b, int(p.shape.kind), p.shape.pipeline, p.shape.loops, p.shape.micro_batches, p.shape.sharding(), plan->costs.overlap, p.recipe.memory.offload.activations, p.mesh.tensor, p.mesh.context);
+    printf("HD %.3f %.3f kind %d p%d L%d m%d z%d overlap %d off %d tensor %ld ctx %ld\n", plan->report.step.seconds / e,
+           std::ranges::max_element(plan->report.ranks, {}, &PlannedRank::peak_bytes)->peak_bytes / b,
+           int(p.shape.kind), p.shape.pipeline, p.shape.loops, p.shape.micro_batches, p.shape.sharding(),
+           plan->costs.overlap, p.recipe.memory.offload.activations, p.mesh.tensor, p.mesh.context);
   }));
 }
 
