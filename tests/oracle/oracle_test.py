@@ -141,6 +141,7 @@ class OracleTest(TrainingChecks):
     def check_logits(self, case):
         model = ReferenceModel(case.recipe["model"])
         model.load_state_dict(case.weights)
+        model.eval()
         for length in (model.config.max_sequence_length, 7):
             tokens = torch.arange(length) * 7 % model.config.vocab_size
             output = case.folder / "logits.bin"
