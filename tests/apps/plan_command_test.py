@@ -177,8 +177,8 @@ class Bad(PlanTest):
         for changes, parts in {
             ("parallel.tensor=7",): ["/parallel/tensor"],
             ("parallel.data=7",): ["7"],
-            ("pipeline.loops=5",): ["96 layers", "80 stages"],
-            ("parallel.pipeline=5",): ["/model/layers"],
+            ("pipeline.loops=13",): ["96 layers", "208 stages"],
+            ("parallel.pipeline=5",): ["/batch/global", "1536 is not a multiple of 40"],
             ("cluster.profile=a100-80bg",): ["a100-80gb"],
             ("cluster.profile=./none.json",): [],
             ("cluster.program=megatroncore",): ["/cluster/program", "megatron-core"],

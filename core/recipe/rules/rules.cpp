@@ -24,6 +24,18 @@ const std::vector<Rule>& all_rules() {
   return rules;
 }
 
+namespace {
+
+std::string hint_of(const Refusal& refusal, const Recipe& recipe, const Known& known, const Problems& problems) {
+  if (refusal.settings == nullptr || !problems.empty()) return refusal.hint;
+  const std::string settings = refusal.settings(recipe, known);
+  if (refusal.hint.empty() || settings.empty() || settings == refusal.hint)
+    return refusal.hint.empty() ? settings : refusal.hint;
+  return refusal.hint + ", or " + settings;
+}
+
+}  // namespace
+
 void check_rules(const Recipe& recipe, const Known& known, Problems& problems, const std::vector<Rule>& rules) {
   const auto is_clean = [&](std::string_view pointer) { return problems.is_clean(pointer); };
   for (const Rule& rule : rules) {
@@ -31,7 +43,7 @@ void check_rules(const Recipe& recipe, const Known& known, Problems& problems, c
     // it.
     if (!problems.empty() && !(is_clean(rule.refuses) && std::ranges::all_of(rule.reads, is_clean))) continue;
     if (const auto refusal = rule.check(recipe, known))
-      problems.add(std::string(rule.refuses), refusal->what, refusal->rule, refusal->hint);
+      problems.add(std::string(rule.refuses), refusal->what, refusal->rule, hint_of(*refusal, recipe, known, problems));
   }
 }
 

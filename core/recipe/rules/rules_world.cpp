@@ -68,6 +68,16 @@ std::string settings_for(const Recipe& recipe, std::int64_t ranks, const Known& 
   return "";
 }
 
+std::string settings_for_launch(const Recipe& recipe, const Known& known) {
+  return settings_for(recipe, *recipe.launch.ranks, known);
+}
+
+// Which of the two numbers was meant is not known; only explicit degrees could follow the nodes.
+std::string settings_for_nodes(const Recipe& recipe, const Known& known) {
+  return recipe.launch.ranks ? std::string()
+                             : settings_for(recipe, recipe.cluster.nodes * known.world->devices_per_node, known);
+}
+
 Verdict check_degrees(const Recipe& recipe, const Known&) {
   if (product_of_degrees(recipe.parallel) <= most_ranks) return {};
   return Refusal{too_many_ranks, "tensor × pipeline × context × data must be at most 16777216"};
@@ -80,7 +90,7 @@ Verdict check_launch(const Recipe& recipe, const Known& known) {
   if (!recipe.parallel.data) return must_be_multiple(ranks, replica, "parallel.tensor × pipeline × context");
   if (ranks % replica == 0 && ranks / replica == *recipe.parallel.data) return {};
   return Refusal{std::to_string(ranks) + " does not match parallel",
-                 "must be parallel.tensor × pipeline × context × data", settings_for(recipe, ranks, known)};
+                 "must be parallel.tensor × pipeline × context × data", "", settings_for_launch};
 }
 
 // If launch.ranks or the degrees determine the ranks, the earlier rules have checked them.
@@ -112,12 +122,9 @@ Verdict check_nodes(const Recipe& recipe, const Known& known) {
   const auto [ranks, devices] = *known.world;
   const auto needed = std::max<std::int64_t>(1, ranks / devices);
   if (nodes == needed) return {};
-  // Which of the two numbers was meant is not known; only explicit degrees could follow the nodes.
-  std::string settings = fmt::format("--set cluster.nodes={}", needed);
-  const std::string others = recipe.launch.ranks ? std::string() : settings_for(recipe, nodes * devices, known);
-  if (!others.empty() && others != settings) settings += ", or " + others;
   return Refusal{fmt::format("{} × {} devices do not match the {} ranks", nodes, devices, ranks),
-                 "must be the ranks ÷ devices_per_node", settings};
+                 "must be the ranks ÷ devices_per_node", fmt::format("--set cluster.nodes={}", needed),
+                 settings_for_nodes};
 }
 
 }  // namespace

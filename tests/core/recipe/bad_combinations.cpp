@@ -327,7 +327,7 @@ std::vector<Combination> pipeline_combinations() {
       {R"({"parallel": {"pipeline": 2}, "pipeline": {"schedule": "breadth_first", "loops": 2}})", "", {}},
       {R"({"parallel": {"pipeline": 2, "data": 4}, "pipeline": {"schedule": "interleaved", "loops": 2}})",
        "/batch/global",
-       {"8 is not a multiple of 16", "as interleaved needs", "did you mean 16?"}},
+       {"8 is not a multiple of 16", "as interleaved needs", "did you mean 16, or --set batch.micro=1?"}},
       {R"({"parallel": {"pipeline": 2}, "pipeline": {"schedule": "interleaved", "loops": 2}, "batch": {"global": 6}})",
        "/batch/global",
        {"6 is not a multiple of 4", "batch.micro × parallel.pipeline, as interleaved needs"}},
