@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <ranges>
 #include <utility>
 
 #include "core/base/error.h"
@@ -45,10 +44,10 @@ std::vector<std::int64_t> layers_per_stage(std::int64_t layers, const PipelineRe
   const std::int64_t stages = pipeline_ranks * pipeline.loops, units = layers + (blocks ? 2 : 0);
   if (units < stages) return {};
   std::vector<std::int64_t> split(static_cast<std::size_t>(stages), units / stages);
-  if (const std::int64_t more = units % stages; more > 0)
-    for (const std::size_t stage :
-         stages_by_turn(pipeline_ranks, pipeline.loops) | std::views::take(static_cast<std::ptrdiff_t>(more)))
-      ++split[stage];
+  if (const auto more = static_cast<std::size_t>(units % stages); more > 0) {
+    const std::vector<std::size_t> order = stages_by_turn(pipeline_ranks, pipeline.loops);
+    for (std::size_t i = 0; i < more; ++i) ++split[order[i]];
+  }
   // The embedding takes the place of a layer in the first stage, the head in the last.
   if (blocks) {
     --split.front();

@@ -83,7 +83,7 @@ Verdict check_degrees(const Recipe& recipe, const Known&) {
   return Refusal{too_many_ranks, "tensor × pipeline × context × data must be at most 16777216"};
 }
 
-Verdict check_launch(const Recipe& recipe, const Known& known) {
+Verdict check_launch(const Recipe& recipe, const Known&) {
   if (!recipe.launch.ranks) return {};
   const auto ranks = *recipe.launch.ranks, replica = ranks_per_replica(recipe.parallel);
   // With an open data degree any number of whole replicas is right.

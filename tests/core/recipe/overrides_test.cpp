@@ -109,7 +109,7 @@ TEST_CASE("Errors in an override are reported as --set", "[recipe]") {
       {"batch.micro=NaN", "--set: /batch/micro: \"NaN\" is a string"},
       {"training.learning_rate.peak=.5", "\".5\" is a string; must be a number from 0 to 1000; did you mean 0.5?"},
       {"batch.micro=+2", "did you mean 2?"},
-      {"data.train=[{\"path\": \"/a.bin\"}", "is not JSON: line 1, column 21: the text ends too early; must be a list"},
+      {"data.train=[{\"path\": \"/a.bin\"}", "is not JSON: line 1, column 20: the text ends too early; must be a list"},
       {"batch={micro: 2}", "\"{micro: 2}\" is not JSON: line 1, column 2: micro is not JSON; strings need double"},
       {"batch.micr=2",
        "--set: /batch/micr: is not a recipe key; llmtrain schema lists all keys; did you mean \"micro\"?"},
