@@ -68,13 +68,12 @@ void over_lines(std::int64_t lines, std::int64_t width, Body body) {
 MatmulOperand widened(const MatmulOperand& operand, Block rows, Block columns, std::int64_t stride,
                       std::vector<float>& memory) {
   const bool is_transposed = operand.column_stride != 1;
-  const auto [first, lines] = is_transposed ? columns : rows;
-  const auto [offset, width] = is_transposed ? rows : columns;
+  const Block lines = is_transposed ? columns : rows, elements = is_transposed ? rows : columns;
   const std::int64_t distance = is_transposed ? operand.column_stride : operand.row_stride;
-  const auto* source = static_cast<const std::uint16_t*>(operand.data) + first * distance + offset;
-  float* wide = room_for(memory, lines * stride);
-  over_lines(lines, width,
-             [&](std::int64_t line) { loops().widen(source + line * distance, wide + line * stride, width); });
+  const auto* source = static_cast<const std::uint16_t*>(operand.data) + lines.begin * distance + elements.begin;
+  float* wide = room_for(memory, lines.size * stride);
+  over_lines(lines.size, elements.size,
+             [&](std::int64_t line) { loops().widen(source + line * distance, wide + line * stride, elements.size); });
   return is_transposed ? MatmulOperand{wide, 1, stride} : MatmulOperand{wide, stride, 1};
 }
 

@@ -140,8 +140,7 @@ void attend(const SingleQuery<Value>& single) {
 template <>
 AttentionKernels attention_kernels_for<LLMTRAIN_VECTOR_LEVEL>() {
   return {.fp32 = {softmax<float>, softmax_backward<float>, dot<float>, attend<float>},
-          .bf16 = {softmax<std::uint16_t>, softmax_backward<std::uint16_t>, dot<std::uint16_t>,
-                   attend<std::uint16_t>}};
+          .bf16 = {softmax<std::uint16_t>, softmax_backward<std::uint16_t>, dot<std::uint16_t>, attend<std::uint16_t>}};
 }
 
 }  // namespace llmtrain::kernels::vector

@@ -3,7 +3,6 @@
 
 #include <spdlog/fmt/fmt.h>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -112,7 +111,7 @@ FirstRank::FirstRank(const RunRequest& request, const RunDirectory& directory, T
       directory_(directory),
       trainer_(trainer),
       memory_(memory),
-      peak_flops_(peak_flops_of(trainer.model()) * trainer.model().groups().communicator().size()),
+      utilization_(peak_flops_of(trainer.model()) * trainer.model().groups().communicator().size()),
       metrics_(std::in_place, directory.path(), recipe_.log, trainer.steps_done()),
       // With details the log shows every step on the console, and a second line of it would be the same.
       progress_(recipe_.training.steps, trainer.steps_done(), request.verbosity != Verbosity::normal),
@@ -169,10 +168,8 @@ TrainingRow FirstRank::make_row(const StepResult& result, double seconds) {
   row.step_seconds = seconds;
   row.tokens_per_second = static_cast<double>(step_tokens) / seconds;
   const Graph& graph = trainer_.model().graph();
-  const double flops = row.tokens_per_second * graph.training_flops_per_token(shape.sequence_length, shape.kept_tokens);
-  // The probe ran for a moment, perhaps beside other programs: a step that is faster has shown a higher peak.
-  peak_flops_ = std::max(peak_flops_, flops);
-  row.mfu = flops / peak_flops_;
+  row.mfu = utilization_.of_step(row.tokens_per_second *
+                                 graph.training_flops_per_token(shape.sequence_length, shape.kept_tokens));
   row.memory_bytes = memory_peak(trainer_.model().device());
   row.tensor_bytes = memory_.peak();
   row.skipped = trainer_.skipped().total;

@@ -11,6 +11,7 @@
 #include "parallel/run/report/live_report.h"
 #include "parallel/run/run_directory.h"
 #include "parallel/run/stragglers.h"
+#include "parallel/run/utilization.h"
 #include "parallel/runtime/exchange_file.h"
 #include "parallel/runtime/runtime_interface.h"
 
@@ -50,7 +51,7 @@ class FirstRank {
   const RunDirectory& directory_;
   Trainer& trainer_;
   const ThreadMemory& memory_;
-  double peak_flops_;  // of all ranks, as far as known: what the probe or the fastest step has reached
+  Utilization utilization_;
   std::optional<MetricsLog> metrics_;
   Progress progress_;
   LiveReport report_;

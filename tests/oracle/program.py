@@ -6,10 +6,12 @@ import subprocess
 
 
 def run(*arguments):
+    """What a command prints."""
     command = [os.environ["LLMTRAIN_PROGRAM"], *map(str, arguments)]
     result = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if result.returncode != 0:
         raise AssertionError(f"{' '.join(command)} ended with {result.returncode}:\n{result.stdout}{result.stderr}")
+    return result.stdout
 
 
 def train(recipe_path, run_directory):

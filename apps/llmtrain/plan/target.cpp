@@ -108,8 +108,10 @@ std::string table(const std::vector<Candidate>& candidates, double target, const
   for (const Candidate& candidate : candidates) text += row(candidate, &candidate == answer);
   if (answer == nullptr)
     return text + "\nNo number of data ranks is enough; change the layout (plan --search) or batch.global.\n";
-  return text + fmt::format("\n{} devices are enough: --set parallel.data={} --set cluster.nodes={}\n",
-                            answer->report.mesh.world(), answer->report.mesh.data, answer->report.recipe.cluster.nodes);
+  const std::int64_t devices = answer->report.mesh.world();
+  return text + fmt::format("\n{} {} enough: --set parallel.data={} --set cluster.nodes={}\n",
+                            format_number_of(devices, "device"), devices == 1 ? "is" : "are", answer->report.mesh.data,
+                            answer->report.recipe.cluster.nodes);
 }
 
 Json json_of(const Candidate& candidate, double target) {

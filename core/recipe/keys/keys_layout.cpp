@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <iterator>
 
-#include "core/recipe/all_to_all_words.h"
+#include "core/recipe/enum_words.h"
 #include "core/recipe/keys/key_table.h"
 #include "core/recipe/pipeline_schedules.h"
 
@@ -13,7 +13,6 @@ namespace {
 
 constexpr IntegerRange degree_range{1, 1 << 20};
 
-constexpr std::array<std::string_view, 3> data_type_words = {"fp32", "bf16", "fp16"};
 constexpr std::array<std::string_view, 5> fp8_level_words = {"off", "O0", "O1", "O2", "O3"};
 constexpr std::array<std::string_view, 2> fp8_scaling_words = {"current", "delayed"};
 constexpr std::array<std::string_view, 4> gradient_scaling_words = {"auto", "inverse_root", "pre", "post"};
@@ -127,7 +126,7 @@ std::int64_t default_loops(const Recipe& recipe) {
 }
 
 // One rank has no bubble to fill, so it need not keep the activations of more than one micro-batch. FP8 gradients that
-// are sharded can only be reduced once a step, after all of them.
+// are sharded can only be reduced once per step, after all of them.
 PipelineSchedule default_schedule(const Recipe& recipe) {
   const bool reduces_once = stores_fp8(recipe.precision.fp8_level) && recipe.parallel.zero_stage >= 2;
   return recipe.parallel.pipeline > 1 || reduces_once ? PipelineSchedule::breadth_first : PipelineSchedule::interleaved;

@@ -22,6 +22,15 @@ std::optional<std::int64_t> data_ranks(const Recipe& recipe, const Known& known)
   return std::max<std::int64_t>(1, known.world->ranks / ranks_per_replica(recipe.parallel));
 }
 
+// A check of what depends on the data-parallel degree, in the world of a recipe that says its ranks, while no other one
+// is known. It is a rule of its own, because it also reads the keys that make these ranks into data-parallel ones.
+template <Verdict (*check)(const Recipe&, const Known&)>
+Verdict in_stated_world(const Recipe& recipe, const Known& known) {
+  if (known.world != nullptr || recipe.parallel.data || !recipe.launch.ranks) return {};
+  const World world{.ranks = *recipe.launch.ranks};
+  return check(recipe, {.world = &world, .document = known.document});
+}
+
 // Tensor ranks split attention by heads and the feed-forward network by features; either must come out even.
 Verdict check_heads(const Recipe& recipe, const Known&) {
   return must_divide(recipe.parallel.tensor, recipe.model.heads, "model.heads");
@@ -174,8 +183,13 @@ Verdict check_batch(const Recipe& recipe, const Known& known) {
   if (batch.global % step == 0) return {};
   const auto grouped = fmt::format(" × parallel.pipeline, as {} needs micro-batches in multiples of the pipeline ranks",
                                    traits_of(pipeline.schedule).word);
-  return must_be_multiple(batch.global, step,
-                          std::string("batch.micro") + (data ? " × parallel.data" : "") + (group > 1 ? grouped : ""));
+  Verdict verdict = must_be_multiple(
+      batch.global, step, std::string("batch.micro") + (data ? " × parallel.data" : "") + (group > 1 ? grouped : ""));
+  // Smaller micro-batches keep the global batch, on which the learning rate depends.
+  const auto micros = data.value_or(1) * group;
+  if (data && batch.global % micros == 0)
+    verdict->hint += fmt::format(", or --set batch.micro={}", std::gcd(batch.micro, batch.global / micros));
+  return verdict;
 }
 
 // A schedule is a list of every pass, which plans walk through: the limit keeps that to a quarter of a second.
@@ -309,6 +323,26 @@ std::vector<Rule> layout_rules() {
        {"/batch/micro", "/parallel/data", "/launch/ranks", "/cluster/nodes", "/pipeline/loops", "/pipeline/balance",
         "/parallel/pipeline", "/parallel/zero_stage", "/model/layers"},
        check_passes},
+  };
+}
+
+std::vector<Rule> stated_world_rules() {
+  const auto with_world = [](std::vector<std::string_view> keys) {
+    keys.insert(keys.end(),
+                {"/parallel/tensor", "/parallel/pipeline", "/parallel/context", "/parallel/data", "/launch/ranks"});
+    return keys;
+  };
+  return {
+      {"/parallel/expert", with_world({"/model/moe/experts", "/parallel/expert_tensor", "/parallel/expert_slices"}),
+       in_stated_world<check_experts>},
+      {"/parallel/expert_tensor", with_world({"/model/moe/experts"}), in_stated_world<check_expert_ranks>},
+      {"/parallel/expert_slices", with_world({"/model/moe/experts"}), in_stated_world<check_slice_ranks>},
+      {"/parallel/zero_shard_ranks", with_world({}), in_stated_world<check_shards>},
+      {"/batch/global", with_world({"/batch/micro", "/pipeline/schedule", "/pipeline/loops"}),
+       in_stated_world<check_batch>},
+      {"/batch/global",
+       with_world({"/batch/micro", "/pipeline/loops", "/pipeline/balance", "/parallel/zero_stage", "/model/layers"}),
+       in_stated_world<check_passes>},
   };
 }
 

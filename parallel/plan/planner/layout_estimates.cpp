@@ -118,15 +118,18 @@ double transfer_seconds(const ScheduleShape& shape, const StepCosts& costs, doub
 double rank_bytes(const Partition& partition, const StepMemory& memory, std::int32_t rank) {
   const ScheduleShape& shape = partition.shape;
   const std::vector<std::int64_t> alive = alive_passes(shape, rank);
+  const auto stage_of = [&](std::int64_t loop) -> const StageMemory& {
+    return memory.stages[static_cast<std::size_t>(loop * shape.pipeline + rank)];
+  };
   double resident = memory.rank.total(), saved = 0, gathered = 0;
   for (std::int32_t loop = 0; loop < shape.loops; ++loop) {
-    const StageMemory& stage = memory.stages[static_cast<std::size_t>(loop * shape.pipeline + rank)];
+    const StageMemory& stage = stage_of(loop);
     resident += stage.resident.total();
     saved += stage.saved_activations * static_cast<double>(alive[static_cast<std::size_t>(loop)]);
     // The stage of the first backward, and the one before it, which is gathered ahead.
     if (loop + 2 >= shape.loops) gathered += stage.gathered_weights;
   }
-  const StageMemory& last = memory.stages[static_cast<std::size_t>((shape.loops - 1) * shape.pipeline + rank)];
+  const StageMemory& last = stage_of(shape.loops - 1);
   return resident + saved + gathered + last.unreduced_gradients + last.backward_workspace;
 }
 

@@ -36,6 +36,23 @@ TEST_CASE("a bar has eighths, and shows small values") {
   CHECK(bar(7, 4) == "████");
 }
 
+TEST_CASE("a change below what its digits show has no sign") {
+  CHECK(change_text(0.996, 0) == "±0 %");
+  CHECK(change_text(1.004, 0) == "±0 %");
+  CHECK(change_text(1.006, 0) == "+1 %");
+  CHECK(change_text(0.9, 0) == "-10 %");
+  CHECK(change_text(0.996, 1) == "-0.4 %");
+  CHECK(change_text(1.0004, 1) == "±0 %");
+}
+
+TEST_CASE("expected failures are a number that means something") {
+  CHECK(failures_text(0.000757) == "fewer than 0.1 failures");
+  CHECK(failures_text(0.42) == "0.42 failures");
+  CHECK(failures_text(12.3) == "12 failures");
+  CHECK(failures_text(1.01) == "1 failure");
+  CHECK(failures_text(123) == "123 failures");
+}
+
 TEST_CASE("lines break at spaces, and within words if necessary") {
   CHECK(wrapped("", 5).empty());
   CHECK(wrapped("  one  two\nthree ", 7) == std::vector<std::string>{"one two", "three"});

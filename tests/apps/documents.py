@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands of README.md and docs, and what a reader has who types them: texts, and recipes of tiny models, so that
+training takes no time."""
+import json
+import os
+import re
+import subprocess
+
+# Commands that belong to other tests, by their first word or words.
+ELSEWHERE = {
+    "scripts/quickstart": "it is this build", "scripts/test": "it runs this test", "scripts/setup": "it is this build",
+    "cmake --install": "install_test", "/opt/llmtrain/bin/llmtrain": "install_test",
+    "cd build && cpack": "install_test", "apt-get install": "it needs an empty machine",
+    "podman": "it needs podman", "apptainer": "it needs apptainer", "source <(llmtrain completion": "shell_test",
+    "sbatch": "it needs Slurm", "srun": "it needs Slurm",
+}
+# Commands that start many processes or measure this machine for minutes.
+SLOW = ("calibrate", "mpirun -n 16", "--ranks 8", "--ranks 4  ")
+
+TEXT = "The quick brown fox jumps over the lazy dog.\n" * 40
+TINY = {"architecture": "llama", "layers": 4, "hidden_size": 16, "heads": 8, "vocab_size": 256,
+        "max_sequence_length": 32}
+
+
+def commands(text):
+    """Those of a document's sh blocks and of its indented blocks, in order: without comments, and one per line."""
+    blocks = re.findall(r"^```sh\n(.*?)^```|((?:^    [a-z][^\n]*\n)+)", text, re.MULTILINE | re.DOTALL)
+    lines = [line.strip() for fenced, indented in blocks for line in (fenced or indented).splitlines()]
+    return [re.sub(r"\s+# .*", "", line) + ("  " if "# starts" in line else "") for line in lines if line]
+
+
+def documents(root):
+    """By their paths in the tree `root`, in the order of a reader: README.md first."""
+    return ["README.md", *(f"docs/{path.name}" for path in sorted((root / "docs").glob("*.md")))]
+
+
+def elsewhere(command):
+    """Why a command is not run here; None where it is."""
+    return next((reason for word, reason in ELSEWHERE.items() if command.startswith(word)), None)
+
+
+def slow(command):
+    return any(word in command for word in SLOW)
+
+
+def recipe(name, **sections):
+    data = {key: [{"path": "book.txt"}] for key in ("train", "validation")}
+    batch, training = {"global": 2, "micro": 2}, {"steps": 4}
+    return {"name": name, "model": TINY, "data": data, "batch": batch, "training": training, **sections}
+
+
+def write(folder, name, content):
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+
+
+def run(command, folder, **variables):
+    """As a person's shell runs it in `folder`, whose build/ is in the path."""
+    path = f"{folder / 'build'}:{os.environ['PATH']}"
+    environment = {"PATH": path, "HOME": str(folder), "LC_ALL": "C.UTF-8",
+                   # More ranks than cores, and root in a container.
+                   "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1",
+                   "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", **variables}
+    return subprocess.run(["bash", "-e", "-o", "pipefail", "-c", command], cwd=folder, env=environment,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          errors="replace", check=False)
+
+
+def bring(folder):
+    """What is a reader's own in every document."""
+    for name in ("book.txt", "held-out.txt", "other.txt", "books/a.txt"):
+        write(folder, name, TEXT)
+    write(folder, "recipe.json", recipe("recipe", batch={"global": 16, "micro": 1}))
+    write(folder, "other.json", recipe("other", batch={"global": 8, "micro": 2}))
+
+
+def bring_for(document, folder):
+    """What one document speaks of beyond that. Returns the commands whose runs it has."""
+    if document == "README.md":
+        write(folder, "my-first.json", recipe("my-first", training={"steps": 510}))
+        return ["build/llmtrain run recipes/quickstart.json"]
+    if document != "docs/command-line.md":
+        return []
+    write(folder, "prompts.txt", "The \n")
+    write(folder, "questions.jsonl", json.dumps({"context": "a", "choices": ["b", "c"], "answer": 0}) + "\n")
+    write(folder, "corpus/a.jsonl", json.dumps({"text": "abc"}) + "\n")
+    runs = {"other": 100, "first": 2, "second": 2}
+    for name, steps in runs.items():
+        write(folder, f"{name}.run.json", recipe(name, training={"steps": steps}))
+    return [*(f"llmtrain run {name}.run.json" for name in runs), "zstd -q --rm corpus/a.jsonl"]
