@@ -6,14 +6,14 @@ namespace llmtrain {
 const std::string_view page_style = R"css(
 :root { color-scheme: light dark;
   --page: #ffffff; --panel: #f6f7f9; --line: #dfe3e8; --text: #1c2127; --quiet: #5f6b7a; --good: #1a7f47; --notice: #9a6700; --bad: #c62f3b;
-  --gather: #7b5cd6; --reduce: #d6336c; --send: #8a94a3; --receive: #b9c1cc; --step: #30363d; --hatch: #c9d0d8;
+  --gather: #7b5cd6; --reduce: #d6336c; --send: #8a94a3; --receive: #b9c1cc; --step: #30363d; --hatch: #c9d0d8; --links: #2b8a9d; --adapters: #b0416b;
   --weights: #4e79a7; --master: #76a5c4; --optimizer: #a7c4dd; --gradients: #f28e2b; --activations: #59a14f;
   --buffers: #edc948; --communication: #e15759; --framework: #a0a7b0;
   --f0: #a8c8f0; --b0: #3b78c2; --f1: #f7cb9b; --b1: #d97f1e; --f2: #aadcb0; --b2: #37904a; --f3: #d3bfee; --b3: #8256bd;
   --f4: #f5b5bc; --b4: #cb4759; --f5: #9fdcd9; --b5: #258f8b; --f6: #f0df94; --b6: #a88a12; --f7: #dcc5b4; --b7: #8b684b; }
 @media (prefers-color-scheme: dark) { :root {
   --page: #14171b; --panel: #1d2127; --line: #323942; --text: #e6e9ed; --quiet: #98a3b1; --good: #4cc380; --notice: #e0b04b; --bad: #ff6b74;
-  --gather: #a48bff; --reduce: #ff6f9f; --send: #8a94a3; --receive: #5d6774; --step: #d5dae0; --hatch: #3b434d;
+  --gather: #a48bff; --reduce: #ff6f9f; --send: #8a94a3; --receive: #5d6774; --step: #d5dae0; --hatch: #3b434d; --links: #4fb3c4; --adapters: #e07ba0;
   --weights: #5b8dc4; --master: #83b3d6; --optimizer: #b6d0e6; --framework: #7c858f; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 28px 32px 48px; max-width: 1240px; background: var(--page); color: var(--text);
@@ -72,6 +72,7 @@ svg .cursor { stroke: var(--text); stroke-width: 1; display: none; }
 .gather { fill: var(--gather); background: var(--gather); } .reduce { fill: var(--reduce); background: var(--reduce); }
 .send { fill: var(--send); background: var(--send); } .receive { fill: var(--receive); background: var(--receive); }
 .step { fill: var(--step); background: var(--step); }
+.links { fill: var(--links); background: var(--links); } .adapters { fill: var(--adapters); background: var(--adapters); }
 .m-weights { fill: var(--weights); background: var(--weights); }
 .m-master_weights { fill: var(--master); background: var(--master); }
 .m-optimizer { fill: var(--optimizer); background: var(--optimizer); }
@@ -90,7 +91,7 @@ th { color: var(--quiet); font-weight: 600; vertical-align: bottom; }
 th, td { padding: 5px 8px; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
 thead th { white-space: normal; } th:first-child, td:first-child { padding-left: 0; }
 .words-2 :is(th, td):nth-child(-n+2), .words-3 :is(th, td):nth-child(-n+3), .words-0 :is(th, td):last-child { text-align: left; }
-.reason { display: inline-block; max-width: 300px; white-space: normal; }
+.reason { display: inline-block; max-width: 300px; white-space: normal; } .prose { white-space: normal; }
 .meter { display: block; height: 4px; min-width: 70px; border-radius: 2px; background: var(--line); overflow: hidden; }
 .meter i { display: block; height: 100%; background: var(--good); } .meter.over i { background: var(--bad); }
 .zoom { float: right; } .zoom[hidden] { display: none; }
@@ -98,8 +99,14 @@ thead th { white-space: normal; } th:first-child, td:first-child { padding-left:
   border: 1px solid var(--line); border-radius: 6px; padding: 2px 10px; margin-left: 6px; cursor: pointer; }
 details summary { cursor: pointer; color: var(--quiet); } pre { overflow-x: auto; background: var(--panel); padding: 14px; border-radius: 8px; }
 #tip { position: fixed; z-index: 2; pointer-events: none; background: var(--text); color: var(--page); border-radius: 6px;
-  padding: 6px 10px; font-size: 13px; line-height: 1.4; white-space: pre; font-variant-numeric: tabular-nums; }
+  padding: 6px 10px; font-size: 13px; line-height: 1.4; white-space: pre-wrap; font-variant-numeric: tabular-nums;
+  max-width: calc(100vw - 16px); }
 #tip[hidden] { display: none; } footer { margin-top: 36px; color: var(--quiet); font-size: 13px; }
+/* Charts that keep their shape get smaller; their texts must not. */
+@media screen and (max-width: 900px) { svg.whole { min-width: 0; overflow: visible; } svg.whole text { font-size: 15px; }
+  .scroll:has(> svg.whole) { overflow: visible; } }
+@media screen and (max-width: 700px) { body { padding: 18px 16px 32px; } svg.whole text { font-size: 18px; }
+  .shares { grid-template-columns: 1fr; } .zoom { float: none; display: block; margin: 6px 0 2px; } .zoom button:first-child { margin-left: 0; } }
 @page { size: A4 landscape; margin: 12mm; }
 @media print { :root { --page: #ffffff; --text: #1c2127; --quiet: #5f6b7a; --panel: #f2f4f6; --line: #d5dae0; }
   body { max-width: none; padding: 0; font-size: 12px; print-color-adjust: exact; -webkit-print-color-adjust: exact; }

@@ -15,6 +15,7 @@
 #include "parallel/plan/memory/memory_model.h"
 #include "parallel/plan/planner/planned_run.h"
 #include "parallel/plan/planner/split_prices.h"
+#include "parallel/plan/planner/stage_work.h"
 #include "parallel/plan/report/plan.h"
 #include "parallel/plan/report/text_layout.h"
 
@@ -312,6 +313,7 @@ Plan make_plan(std::shared_ptr<const Layout> layout, const ClusterProfile& clust
   plan.simulation = simulate(plan.layout->schedule(), plan.costs, plan.memory, timeline);
   hold_all_splits(profile, plan);
   fill_report(profile, plan);
+  if (timeline == Timeline::record) plan.report.work = stage_work(partition, plan.costs, profile);
   return plan;
 }
 

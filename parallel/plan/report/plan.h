@@ -15,6 +15,7 @@
 #include "parallel/layout/mesh.h"
 #include "parallel/plan/accuracy/accuracy.h"
 #include "parallel/plan/accuracy/verdict.h"
+#include "parallel/plan/report/stage_work.h"
 #include "parallel/plan/simulator/simulator.h"
 #include "parallel/plan/simulator/step_costs.h"
 
@@ -115,6 +116,7 @@ struct PlanReport {
   std::vector<PlannedRank> ranks;
   std::vector<CommunicationEntry> communication;
   std::vector<PlanSuggestion> suggestions;  // at most three, fastest first; empty unless requested
+  StageWork work;                           // for pages: empty without a recorded timeline
 };
 
 // The report together with the data it was computed from, which the page and the trace need.

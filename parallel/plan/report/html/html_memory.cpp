@@ -103,7 +103,7 @@ std::string grid(const MemoryScale& scale, double width, double height) {
 std::string large_chart(const std::vector<MemoryColumn>& columns, const MemoryScale& scale, const TimeAxis& axis) {
   const double width = axis.width();
   std::string text = fmt::format(
-      "<div class=\"scroll\"><svg class=\"memory\" viewBox=\"0 0 {} {}\" role=\"img\" "
+      "<div class=\"scroll\"><svg class=\"memory whole\" viewBox=\"0 0 {} {}\" role=\"img\" "
       "aria-label=\"Memory of the fullest rank over one step\"><g transform=\"translate({} 8)\">",
       svg_number(gutter + width), svg_number(large_height + 32), svg_number(gutter));
   text += grid(scale, width, large_height) + stacked_areas(columns, scale, width, large_height) +

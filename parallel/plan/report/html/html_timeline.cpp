@@ -7,14 +7,18 @@
 #include <cmath>
 #include <map>
 #include <string_view>
+#include <utility>
+
+#include "parallel/plan/report/html/link_lanes.h"
 
 namespace llmtrain {
 namespace {
 
 // In units of the SVG's view box.
-constexpr double header = 22;  // for the time labels
-constexpr double row_height = 38;
-constexpr double narrowest_label = 3;
+constexpr double header = 22;        // for the time labels
+constexpr double lanes_height = 38;  // of passes, collectives and transfers
+constexpr double wire_gap = 1;
+constexpr double digit_width = 5.5;
 constexpr double ticks_of_data = 1e6;  // integer time units per step in the script's data
 
 struct Lane {
@@ -58,11 +62,14 @@ std::string swatch(std::string_view colour, std::string_view text) {
 class TimelineDrawing {
  public:
   TimelineDrawing(const Plan& plan, const TimelineSelection& selection, const TimeAxis& axis)
-      : plan_(plan), axis_(axis) {
+      : plan_(plan), axis_(axis), has_wires_(uses_wires(plan)) {
+    row_height_ = lanes_height + (has_wires_ ? 2 * (wire_lane_height + wire_gap) + 3 : 0);
     for (std::size_t i = 0; i < selection.ranks.size(); ++i)
-      row_top_[selection.ranks[i]] = header + row_height * static_cast<double>(i);
-    height_ = header + row_height * static_cast<double>(selection.ranks.size()) + 2;
+      row_top_[selection.ranks[i]] = header + row_height_ * static_cast<double>(i);
+    height_ = header + row_height_ * static_cast<double>(selection.ranks.size()) + 2;
     for (const TimelineEntry& entry : selection.entries) add(entry);
+    if (has_wires_)
+      for (const std::int32_t rank : selection.ranks) add_wires(wire_lanes(plan, selection, axis, rank), rank);
   }
 
   std::string svg() const {
@@ -72,7 +79,8 @@ class TimelineDrawing {
         svg_number(gutter + axis_.width()), svg_number(height_), svg_number(gutter));
     text += background();
     for (const auto& [name, path] : paths_) text += fmt::format("<path class=\"{}\" d=\"{}\"/>", name, path);
-    text += "<rect class=\"found\" width=\"0\" height=\"0\"/></g>" + tick_labels() + labels_ + "</g>" + rank_names();
+    text += wires_ + "<rect class=\"found\" width=\"0\" height=\"0\"/></g>" + tick_labels() + "<g class=\"labels\">" +
+            labels_ + "</g></g>" + rank_names();
     return text + "</svg>";
   }
 
@@ -86,9 +94,11 @@ class TimelineDrawing {
     std::string rows;
     for (const auto& [rank, entries] : data_)
       rows += fmt::format("{}[{},{},[{}]]", rows.empty() ? "" : ",", rank, svg_number(row_top_.at(rank)), entries);
-    return fmt::format(R"({{"gutter":{},"width":{},"row":{},"tick":{:.9g},"pieces":[{}],"rows":[{}]}})",
-                       svg_number(gutter), svg_number(axis_.width()), svg_number(row_height),
-                       plan_.simulation.step_seconds / ticks_of_data, pieces, rows);
+    return fmt::format(
+        R"({{"gutter":{},"width":{},"row":{},"digit":{},"wire":{},"tick":{:.9g},"pieces":[{}],"rows":[{}],"work":{}}})",
+        svg_number(gutter), svg_number(axis_.width()), svg_number(row_height_), svg_number(digit_width),
+        svg_number(wire_lane_height), plan_.simulation.step_seconds / ticks_of_data, pieces, rows,
+        work_data(plan_.report.work));
   }
 
  private:
@@ -104,7 +114,7 @@ class TimelineDrawing {
     // One path per colour instead of one element per entry keeps large pages small and fast.
     paths_[colour_class(plan_.layout->schedule().shape, instruction)] +=
         fmt::format("M{} {}h{}v{}h-{}z", svg_number(left), svg_number(top), drawn, svg_number(lane.height), drawn);
-    if (entry.stream == Stream::compute && instruction.micro >= 0 && width >= narrowest_label)
+    if (entry.stream == Stream::compute && instruction.micro >= 0)
       add_label(instruction, left + width / 2, width, top + 13);
     std::string& data = data_[entry.rank];
     data +=
@@ -113,27 +123,44 @@ class TimelineDrawing {
                     to_ticks(entry.end_seconds - entry.start_seconds), svg_number(lane.top), svg_number(lane.height));
   }
 
-  // The micro-batch number. The script hides and shows it according to the zoom.
+  // The micro-batch number, where the whole step leaves room for it. The script draws those of another zoom.
   void add_label(const Instruction& instruction, double x, double width, double y) {
     const std::string number = std::to_string(instruction.micro);
-    const bool has_room = width >= 5.5 * static_cast<double>(number.size()) + 1;
-    labels_ += fmt::format("<text class=\"{}{}\" x=\"{}\" y=\"{}\" data-w=\"{}\">{}</text>",
-                           instruction.operation == Operation::backward ? "on-dark" : "on-light",
-                           has_room ? "" : " hidden", svg_number(x), svg_number(y), svg_number(width), number);
+    if (width < digit_width * static_cast<double>(number.size()) + 1) return;
+    labels_ += fmt::format("<text class=\"{}\" x=\"{}\" y=\"{}\">{}</text>",
+                           instruction.operation == Operation::backward ? "on-dark" : "on-light", svg_number(x),
+                           svg_number(y), number);
+  }
+
+  void add_wires(const WireLanes& lanes, std::int32_t rank) {
+    double top = row_top_.at(rank) + lanes_height;
+    for (const auto& [name, path] : {std::pair{"links", &lanes.links}, {"adapters", &lanes.adapters}}) {
+      wires_ += fmt::format("<path class=\"{}\" transform=\"translate(0 {})\" data-top=\"{}\" d=\"{}\"/>", name,
+                            svg_number(top), svg_number(top), *path);
+      top += wire_lane_height + wire_gap;
+    }
   }
 
   std::string background() const {
     std::string text;
     double top = header;
-    for (std::size_t i = 0; i < row_top_.size(); ++i, top += row_height)
-      text += fmt::format("<rect class=\"row\" x=\"0\" y=\"{}\" width=\"{}\" height=\"19\"/>", svg_number(top + 2),
-                          svg_number(axis_.width()));
+    for (std::size_t i = 0; i < row_top_.size(); ++i, top += row_height_) {
+      text += row(top + 2, 19);
+      if (!has_wires_) continue;
+      text += row(top + lanes_height, wire_lane_height);
+      text += row(top + lanes_height + wire_lane_height + wire_gap, wire_lane_height);
+    }
     for (const TimePiece& piece : axis_.pieces())
       if (piece.is_cut)
         text +=
             fmt::format("<rect class=\"cut\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"/>", svg_number(piece.left),
                         svg_number(header), svg_number(piece.right - piece.left), svg_number(height_ - header));
     return text;
+  }
+
+  std::string row(double top, double height) const {
+    return fmt::format("<rect class=\"row\" x=\"0\" y=\"{}\" width=\"{}\" height=\"{}\"/>", svg_number(top),
+                       svg_number(axis_.width()), svg_number(height));
   }
 
   // Initial labels: the script redraws them for another zoom.
@@ -159,11 +186,12 @@ class TimelineDrawing {
 
   const Plan& plan_;
   const TimeAxis& axis_;
-  double height_ = 0;
+  bool has_wires_ = false;
+  double row_height_ = 0, height_ = 0;
   std::map<std::int32_t, double> row_top_;    // by rank
   std::map<std::string, std::string> paths_;  // by class
   std::map<std::int32_t, std::string> data_;  // by rank
-  std::string labels_;
+  std::string labels_, wires_;
 };
 
 std::string what_is_left_out(const Plan& plan, const TimelineSelection& selection) {
@@ -205,7 +233,7 @@ std::string colour_class(const ScheduleShape& shape, const Instruction& instruct
   return "step";
 }
 
-std::string timeline_legend(const ScheduleShape& shape) {
+std::string timeline_legend(const ScheduleShape& shape, bool has_wires) {
   std::string legend = "<p class=\"legend\">";
   for (std::int32_t colour = 0; colour < colours(shape); ++colour)
     legend +=
@@ -214,7 +242,9 @@ std::string timeline_legend(const ScheduleShape& shape) {
   if (shape.sharding() > 0) legend += swatch("gather", "gather weights");
   if (shape.reduces) legend += swatch("reduce", "reduce gradients");
   if (shape.pipeline > 1) legend += swatch("send", "send") + swatch("receive", "receive");
-  return legend + swatch("step", "optimizer") + "</p>";
+  legend += swatch("step", "optimizer");
+  if (has_wires) legend += swatch("links", "links of the node busy") + swatch("adapters", "network adapters busy");
+  return legend + "</p>";
 }
 
 std::string timeline_section(const Plan& plan, const TimelineSelection& selection, const TimeAxis& axis,
@@ -225,7 +255,7 @@ std::string timeline_section(const Plan& plan, const TimelineSelection& selectio
       "<button type=\"button\" data-zoom=\"0\">whole step</button>"
       "<button type=\"button\" data-zoom=\"2\">+</button></span></h2><p class=\"note\">{} {}</p>",
       title, note, what_is_left_out(plan, selection));
-  text += timeline_legend(plan.layout->schedule().shape);
+  text += timeline_legend(plan.layout->schedule().shape, uses_wires(plan));
   text += "<div class=\"scroll\">" + drawing.svg() + "</div>";
   return text + "<script type=\"application/json\" id=\"timeline-data\">" + drawing.data() + "</script></section>\n";
 }

@@ -14,8 +14,8 @@ const std::string_view page_script = R"js(
     tip.textContent = text;
     const left = Math.min(event.clientX + 14, innerWidth - tip.offsetWidth - 8);
     const top = event.clientY + 18 + tip.offsetHeight > innerHeight ? event.clientY - tip.offsetHeight - 12 : event.clientY + 18;
-    tip.style.left = left + "px";
-    tip.style.top = top + "px";
+    tip.style.left = Math.max(8, left) + "px";
+    tip.style.top = Math.max(8, top) + "px";
   };
   const place = (svg, event) => new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
   const duration = (seconds) => seconds >= 1 ? seconds.toPrecision(4) + " s" : seconds >= 1e-3 ?
@@ -30,10 +30,13 @@ const std::string_view page_script = R"js(
     const names = svg.querySelector(".names");
     const height = svg.viewBox.baseVal.height;
     const ticks = svg.querySelector(".ticks");
-    const texts = [...svg.querySelectorAll(".plot > text")].map((node) => [node, +node.getAttribute("x")]);
+    const labels = svg.querySelector(".labels");
+    const wires = [...svg.querySelectorAll(".links, .adapters")];
     const operations = ["Forward", "Backward", "SendActivation", "RecvActivation", "SendGradient", "RecvGradient",
       "GatherWeights", "FreeWeights", "ReduceGradients", "OptimizerStep"];
+    // At 1 a unit of the drawing is a pixel, as wide as pages get: narrower windows have less room for times, not smaller texts.
     let zoom = 1;
+    const whole_step = () => Math.min(1, Math.max(0.2, (scroller.clientWidth - timeline.gutter) / timeline.width));
     const position = (time) => {
       const piece = timeline.pieces.find((p) => p[1] >= time) || timeline.pieces[timeline.pieces.length - 1];
       return piece[2] + (piece[3] - piece[2]) * (time - piece[0]) / Math.max(1, piece[1] - piece[0]);
@@ -59,13 +62,25 @@ const std::string_view page_script = R"js(
     const describe = (entry) => {
       const [operation, stage, micro, peer, start, length] = entry.values;
       const fields = [["stage", stage], ["micro", micro], ["peer", peer]].filter((f) => f[1] >= 0);
+      const work = timeline.work, of = { 0: 0, 1: 1, 6: 2, 8: 3 }[operation];
+      const way = operation >= 2 && 6 > operation ? work.transfer : of === undefined ? "" : (work.kinds[work.of[stage]] || [])[of];
       return [operations[operation], ...fields.map((f) => f.join(" "))].join(" ") + "\npipeline rank " + entry.rank + ", from " +
-        duration(start * timeline.tick) + ", takes " + duration(length * timeline.tick);
+        duration(start * timeline.tick) + ", takes " + duration(length * timeline.tick) + (way ? "\n\n" + way : "");
+    };
+    // Of a lane under the pointer; its path has a level and where it ends, again and again.
+    const wire_at = (x, y) => {
+      const path = wires.find((lane) => y >= +lane.dataset.top && +lane.dataset.top + timeline.wire >= y);
+      if (!path) return "";
+      const steps = [...path.getAttribute("d").matchAll(/V([\d.]+)H([\d.]+)/g)];
+      const step = steps.find((found) => +found[2] >= x);
+      const share = step ? Math.round(100 - 100 * step[1] / timeline.wire) : 0;
+      const name = path.getAttribute("class") === "links" ? "links to other ranks of the node" : "share of the node's network adapters";
+      return name + ": busy for " + share + " % of the time";
     };
     svg.addEventListener("mousemove", (event) => {
       const point = place(svg, event);
-      const entry = entry_at((point.x - timeline.gutter) / zoom, point.y);
-      show(event, entry && describe(entry));
+      const x = (point.x - timeline.gutter) / zoom, entry = entry_at(x, point.y);
+      show(event, entry ? describe(entry) : time_at(x) === -1 ? "" : wire_at(x, point.y));
       const box = entry ? { x: position(entry.values[4]), y: entry.top + entry.values[6], height: entry.values[7],
         width: position(entry.values[4] + entry.values[5]) - position(entry.values[4]) } : { width: 0, height: 0 };
       for (const key in box) found.setAttribute(key, box[key]);
@@ -98,26 +113,48 @@ const std::string_view page_script = R"js(
         }
       }
     };
-    const keep_names = () => {
-      const scale = svg.viewBox.baseVal.width / svg.clientWidth;
-      names.setAttribute("transform", "translate(" + scroller.scrollLeft * scale + " 0)");
+    // Of the passes in sight that have room for it.
+    const draw_labels = () => {
+      labels.textContent = "";
+      const [from, to] = [scroller.scrollLeft - timeline.gutter - 20, scroller.scrollLeft + scroller.clientWidth + 20];
+      for (const row of timeline.rows) {
+        for (let i = 0; row[2].length > i; i += 8) {
+          const [operation, , micro, , start, length, top] = row[2].slice(i, i + 7);
+          if (operation > 1) continue;
+          const left = position(start) * zoom, width = position(start + length) * zoom - left, number = String(micro);
+          if (timeline.digit * number.length + 1 > width || from > left + width || left > to) continue;
+          const text = document.createElementNS(svg.namespaceURI, "text");
+          text.setAttribute("class", operation === 1 ? "on-dark" : "on-light");
+          text.setAttribute("x", +(left + width / 2).toFixed(2));
+          text.setAttribute("y", row[1] + top + 13);
+          text.textContent = number;
+          labels.append(text);
+        }
+      }
+    };
+    let is_waiting = false;
+    const keep_up = () => {
+      names.setAttribute("transform", "translate(" + scroller.scrollLeft + " 0)");
+      if (is_waiting) return;
+      is_waiting = true;
+      requestAnimationFrame(() => { is_waiting = false; draw_labels(); });
     };
     const set_zoom = (wanted, x) => {
       const before = zoom;
-      zoom = Math.min(64, Math.max(1, wanted));
+      zoom = Math.min(64, Math.max(whole_step(), wanted));
       const width = timeline.gutter + timeline.width * zoom;
       svg.setAttribute("viewBox", "0 0 " + width + " " + height);
-      svg.style.width = 100 * width / (timeline.gutter + timeline.width) + "%";
+      svg.style.width = svg.style.minWidth = width + "px";
       svg.querySelector(".stretch").setAttribute("transform", "scale(" + zoom + " 1)");
-      for (const [node, at] of texts) {
-        node.setAttribute("x", at * zoom);
-        if (node.dataset.w) node.classList.toggle("hidden", 5.5 * node.textContent.length + 1 > node.dataset.w * zoom);
-      }
       draw_ticks();
       scroller.scrollLeft = (scroller.scrollLeft + x) * zoom / before - x;
-      keep_names();
+      keep_up();
     };
-    scroller.addEventListener("scroll", keep_names);
+    let fitting = 0;
+    const fit = () => { if (zoom === fitting || fitting === 0) { set_zoom(0, 0); fitting = zoom; } };
+    addEventListener("resize", fit);
+    fit();
+    scroller.addEventListener("scroll", keep_up);
     scroller.addEventListener("wheel", (event) => {
       if (!event.ctrlKey && !event.metaKey) return;
       event.preventDefault();
@@ -126,7 +163,7 @@ const std::string_view page_script = R"js(
     document.querySelector(".zoom").hidden = false;
     for (const button of document.querySelectorAll(".zoom button"))
       button.addEventListener("click", () => set_zoom(zoom * +button.dataset.zoom, scroller.clientWidth / 2));
-    addEventListener("beforeprint", () => set_zoom(1, 0));
+    addEventListener("beforeprint", () => set_zoom(0, 0));
   }
 
   const memory = read("memory-data");

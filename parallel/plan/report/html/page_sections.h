@@ -30,6 +30,11 @@ std::string recipe_section(const PlanReport& report);
 std::string timeline_section(const Plan& plan, const TimelineSelection& selection, const TimeAxis& axis,
                              std::string_view title, std::string_view note);
 
+// What the instructions of stages consist of, as JSON for the page's script: texts by kind of stage and instruction.
+std::string work_data(const StageWork& work);
+// The origins that these texts name, as a table; empty if there are none.
+std::string sources_section(const StageWork& work);
+
 // Memory over one step, stacked by category, with the device's limit as a line: a large chart of the fullest rank and
 // small ones of the selected ranks, on one scale. `axis` covers the whole step.
 std::string memory_section(const Plan& plan, const TimelineSelection& selection, const TimeAxis& axis);
@@ -41,8 +46,8 @@ constexpr std::int32_t most_stage_colours = 8;
 // "f0" … "f7", "b0" … "b7", "gather", "reduce", "send", "receive", "step".
 std::string colour_class(const ScheduleShape& shape, const Instruction& instruction);
 
-// The legend's HTML, with the classes that the shape needs.
-std::string timeline_legend(const ScheduleShape& shape);
+// The legend's HTML, with the classes that the shape needs, and those of wires.
+std::string timeline_legend(const ScheduleShape& shape, bool has_wires = false);
 
 // Shows what is under the pointer, and zooms the timeline.
 extern const std::string_view page_script;

@@ -27,7 +27,8 @@ std::string drawings(const Plan& plan) {
          timeline_section(
              plan, selection, axis, "Schedule",
              "One step of each pipeline rank: passes with their micro-batch number, below them gathers and "
-             "reductions of the data-parallel ranks, sends and receives.") +
+             "reductions of the data-parallel ranks, sends and receives, and how busy the rank's wires are. Point at a "
+             "block to see what its time consists of.") +
          memory_section(plan, selection, whole_step);
 }
 
@@ -62,7 +63,8 @@ std::string report_html(const Plan& plan) {
   const PlanReport& report = plan.report;
   return plan_page("Plan of " + report.recipe.name, headline_section(report) + advice_section(report) +
                                                         step_section(report) + drawings(plan) + rank_section(report) +
-                                                        communication_section(report) + recipe_section(report));
+                                                        communication_section(report) + sources_section(report.work) +
+                                                        recipe_section(report));
 }
 
 }  // namespace llmtrain

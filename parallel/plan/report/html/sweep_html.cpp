@@ -80,7 +80,8 @@ class Chart {
 
   std::string html() const {
     std::string text = fmt::format(
-        "<section><h2>{0}</h2><p class=\"note\">{1}</p>{2}<div class=\"scroll\"><svg viewBox=\"0 0 {3} {4}\" "
+        "<section><h2>{0}</h2><p class=\"note\">{1}</p>{2}<div class=\"scroll\"><svg class=\"whole\" viewBox=\"0 0 {3} "
+        "{4}\" "
         "role=\"img\" aria-label=\"{0}\"><g transform=\"translate({5} 8)\">",
         quantity_.title, quantity_.note, legend(), svg_number(gutter + plot_width), svg_number(plot_height + 48),
         svg_number(gutter));

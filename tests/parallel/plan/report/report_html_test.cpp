@@ -141,6 +141,48 @@ TEST_CASE("the script knows every instruction that is drawn") {
   CHECK(count(page, "class=\"on-dark\"") == 4 * 2 * 8);
 }
 
+TEST_CASE("passes without room for their micro-batch are labelled by the script, and only there") {
+  const Plan plan = test::sample_plan(huge);
+  const std::string page = report_html(plan);
+  // Thousands of numbers that are hidden at every zoom but the largest would be half of the page.
+  CHECK(count(page, "<text class=\"on-") < 200);
+  CHECK(embedded(page, "timeline-data").at("digit").get<double>() > 0);
+  CHECK(count(page, "const draw_labels = ") == 1);
+}
+
+TEST_CASE("the script knows what the instructions of each stage consist of") {
+  Plan plan = test::sample_plan(looped);
+  const auto stages = static_cast<std::size_t>(looped.stages());
+  CHECK(embedded(report_html(plan), "timeline-data").at("work").at("kinds").empty());
+  StageWork& work = plan.report.work;
+  work.kind_of.assign(stages, 0);
+  work.kinds.resize(1);
+  work.sources = {{"matrix", "measured </script> here"}, {"memory", "not used"}};
+  for (int i = 0; i < 12; ++i)
+    work.kinds[0].forward.push_back({.name = "product " + std::to_string(i),
+                                     .count = 3,
+                                     .seconds = 0.002,
+                                     .shape = "8 × 16 × 32",
+                                     .amount = 8.2e9,
+                                     .unit = PricedWork::Unit::flops,
+                                     .peak = 989.5e12,
+                                     .efficiency = 0.625,
+                                     .source = "matrix"});
+  const std::string page = report_html(plan);
+  CHECK(nesting_error(page) == "");
+  CHECK(count(page, "measured </script>") == 0);
+  const Json data = embedded(page, "timeline-data").at("work");
+  CHECK(data.at("of").size() == stages);
+  const auto text = data.at("kinds").at(0).at(0).get<std::string>();
+  CHECK_THAT(text, Catch::Contains("2.00ms  3 × product 0, 8 × 16 × 32: 8.2 GFLOP, 62.5 % of 990 TFLOP/s (matrix)\n"));
+  // The seven first, and the others together.
+  CHECK_THAT(text, Catch::Contains("product 6") && !Catch::Contains("product 7") && Catch::Contains("10.0ms  5 more"));
+  CHECK_THAT(text, Catch::Contains("matrix: measured </script> here") && !Catch::Contains("not used"));
+  CHECK(data.at("kinds").at(0).at(1) == "");
+  // In full, as the text beside the pointer is clipped.
+  CHECK(count(page, "measured &lt;/script&gt; here") == 1);
+}
+
 TEST_CASE("the times of the whole step are where the script draws those of another zoom") {
   const Plan plan = test::sample_plan(looped);
   const std::string page = report_html(plan);

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "parallel/layout/layout.h"
+#include "parallel/plan/cost/cluster_profile.h"
+#include "parallel/plan/report/stage_work.h"
+#include "parallel/plan/simulator/step_costs.h"
+
+namespace llmtrain {
+
+// What the costs of a partition's stages are made of, operator by operator. `profile` is that of one rank's share of
+// its device, by which make_step_costs() made the costs.
+StageWork stage_work(const Partition& partition, const StepCosts& costs, const ClusterProfile& profile);
+
+}  // namespace llmtrain
