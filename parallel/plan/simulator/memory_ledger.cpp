@@ -13,6 +13,8 @@ MemoryLedger::MemoryLedger(const ScheduleShape& shape, const StepMemory& memory,
       timeline_(timeline),
       now_(memory.rank),
       is_gathered_(memory.stages.size(), false),
+      is_head_alone_(memory.stages.size(), false),
+      backward_starts_(memory.stages.size(), -1),
       result_(result) {
   // Stage s lives on pipeline rank s mod pipeline.
   for (std::int32_t stage = rank; stage < shape.stages(); stage += shape.pipeline)
@@ -73,11 +75,23 @@ void MemoryLedger::hold_for_a_moment(const Event& event, MemoryCategory category
   add(category, -bytes);
 }
 
-// Slices that have arrived are joined before the pass that waits for them takes memory of its own.
+// Slices that have arrived are joined before the pass that waits for them takes memory of its own, but beside those of
+// the next stage, whose gather begins when the link is free, which is this instant.
 void MemoryLedger::start_pass(const Event& event) {
   running_ = event.instruction;
   const auto stage = static_cast<std::size_t>(event.stage);
-  if (is_gathered_[stage]) hold_for_a_moment(event, MemoryCategory::weights, memory_.stages[stage].joined_weights);
+  const double joined = memory_.stages[stage].joined_weights;
+  if (is_gathered_[stage] && joined > 0) {
+    double gathered = 0;
+    for (const Event& other : ahead_)
+      if (other.seconds == event.seconds && other.change == MemoryChange::weights_are_gathered)
+        gathered += memory_.stages[static_cast<std::size_t>(other.stage)].gathered_weights;
+    // Those of the slices are not there yet where the head alone has begun its stage's gradients.
+    const double early = is_head_alone_[stage] ? memory_.stages[stage].packed_gradients : 0;
+    add(MemoryCategory::gradients, -early);
+    hold_for_a_moment(event, MemoryCategory::weights, joined + gathered);
+    add(MemoryCategory::gradients, early);
+  }
   is_gathered_[stage] = false;
 }
 
@@ -104,6 +118,8 @@ void MemoryLedger::apply(const Event& event) {
     case MemoryChange::weights_are_freed:
       return add(MemoryCategory::weights, -stage.gathered_weights);
     case MemoryChange::gradients_begin:
+      is_head_alone_[static_cast<std::size_t>(event.stage)] =
+          backward_starts_[static_cast<std::size_t>(event.stage)] != event.seconds;
       return add(MemoryCategory::gradients, stage.unreduced_gradients);
     case MemoryChange::gradients_are_reduced:
       return add(MemoryCategory::gradients, -stage.unreduced_gradients - stage.cast_gradients);
@@ -130,6 +146,8 @@ void MemoryLedger::apply(const Event& event) {
       return add(MemoryCategory::communication, -with_previous);
     case MemoryChange::backward_starts:
       start_pass(event);
+      is_head_alone_[static_cast<std::size_t>(event.stage)] = false;
+      backward_starts_[static_cast<std::size_t>(event.stage)] = event.seconds;
       add(MemoryCategory::buffers, stage.backward_workspace);
       return add(MemoryCategory::communication, with_previous);
     case MemoryChange::backward_ends:
