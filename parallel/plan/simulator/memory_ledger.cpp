@@ -106,6 +106,14 @@ void MemoryLedger::start_pass(const Event& event) {
     add(MemoryCategory::gradients, early);
   }
   is_gathered_[stage] = false;
+  if (event.change != MemoryChange::backward_starts) return;
+  is_head_alone_[stage] = false;
+  backward_starts_[stage] = event.seconds;
+}
+
+void MemoryLedger::note_head(const Event& event) {
+  const auto stage = static_cast<std::size_t>(event.stage);
+  is_head_alone_[stage] = backward_starts_[stage] != event.seconds;
 }
 
 void MemoryLedger::note_head(const Event& event) {
