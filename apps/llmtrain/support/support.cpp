@@ -27,33 +27,24 @@ std::string needs_of(const SupportCase& one) {
 
 const char* word(bool can) { return can ? "yes" : "no"; }
 
-struct Row {
-  std::string name;
-  const Support* support = nullptr;
-};
+constexpr std::size_t name_column = 13, reason_column = 15;
 
-std::string table(const std::vector<Row>& rows) {
-  std::size_t width = 0;
-  for (const Row& row : rows) width = std::max(width, row.name.size());
-  std::string text;
-  for (const Row& row : rows) {
-    const Support& support = *row.support;
-    text += fmt::format("  {:<4}  {:<3}  {:<{}}{}{}\n", word(support.plans), word(support.runs), row.name,
-                        support.runs ? 0 : width, support.runs ? "" : "  ",
-                        support.plans ? support.run_reason : support.plan_reason);
-  }
-  return text;
+std::string row(const std::string& name, const Support& support, std::size_t width) {
+  const std::string answers = fmt::format("  {:<4}  {:<3}", word(support.plans), word(support.runs));
+  const std::string text = described(answers, name, name_column, width);
+  if (support.runs) return text;
+  return text + described("", support.plans ? support.run_reason : support.plan_reason, reason_column, width);
 }
 
-std::string tables(const std::vector<Support>& alone, const std::vector<SupportPair>& pairs) {
+std::string tables(const std::vector<Support>& alone, const std::vector<SupportPair>& pairs, std::size_t width) {
   const auto& cases = support_cases();
-  std::vector<Row> singles, both;
+  std::string text = "  plan  run  key=value\n";
   for (std::size_t index = 0; index < cases.size(); ++index)
-    singles.push_back({name_of(cases[index]) + needs_of(cases[index]), &alone[index]});
+    text += row(name_of(cases[index]) + needs_of(cases[index]), alone[index], width);
+  text += "\nPairs whose answer does not follow from the lines above:\n";
   for (const SupportPair& pair : pairs)
-    both.push_back({name_of(*pair.first) + " and " + name_of(*pair.second), &pair.support});
-  return "  plan  run  key=value\n" + table(singles) + "\nPairs whose answer does not follow from the lines above:\n" +
-         table(both);
+    text += row(name_of(*pair.first) + " and " + name_of(*pair.second), pair.support, width);
+  return text;
 }
 
 Json support_json(const std::vector<Override>& settings, const Support& support) {
@@ -89,7 +80,7 @@ int support(bool json) {
   std::vector<Support> alone;
   for (const SupportCase& one : support_cases()) alone.push_back(support_of(one.overrides(), profile));
   const auto pairs = surprising_pairs(alone, profile);
-  write_result(json ? json_text(alone, pairs) : tables(alone, pairs));
+  write_result(json ? json_text(alone, pairs) : tables(alone, pairs, style_of_output().width));
   return static_cast<int>(ExitCode::done);
 }
 
