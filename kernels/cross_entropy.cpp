@@ -17,6 +17,7 @@
 #include "core/base/error.h"
 #include "kernels/vector/cross_entropy.h"
 #include "kernels/vector/level.h"
+#include "kernels/wide_type.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -81,7 +82,7 @@ at::Tensor fused_forward_backward(const vector::CrossEntropyRow<Value>& kernel, 
 }
 
 at::Tensor reference_log_probabilities(const at::Tensor& logits) {
-  return at::log_softmax(logits, 1, logits.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
+  return at::log_softmax(logits, 1, wide_type(logits));
 }
 
 at::Tensor reference_losses(const at::Tensor& log_probabilities, const at::Tensor& targets) {
@@ -177,7 +178,7 @@ at::Tensor cross_entropy_forward_backward_(at::Tensor& logits, const at::Tensor&
 at::Tensor cross_entropy_statistics(const at::Tensor& logits, const at::Tensor& targets, const VocabularySlice& slice) {
   check_shapes(logits, targets);
   check_targets(targets, slice.whole);
-  const auto options = logits.options().dtype(logits.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
+  const auto options = logits.options().dtype(wide_type(logits));
   if (!can_fuse(logits, targets)) return reference_statistics(logits, targets, slice, options);
   const auto kernels = kernels_of_processor();
   const at::Tensor statistics = at::empty({targets.size(0), 3}, options);

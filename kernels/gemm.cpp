@@ -10,6 +10,7 @@
 #include "kernels/vector/level.h"
 #include "kernels/vector/single_row.h"
 #include "kernels/vector_dispatch.h"
+#include "kernels/wide_type.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -75,13 +76,8 @@ void weight_gradient(const at::Tensor& dy, const at::Tensor& x, at::Tensor& dwei
   }
 }
 
-// LibTorch multiplies fp16 on a CPU without units for it many times slower than fp32, which has all of its numbers.
-bool is_widened(const at::Tensor& x) { return x.is_cpu() && x.scalar_type() == at::kHalf; }
-
-at::Tensor wide(const at::Tensor& x) { return x.to(at::kFloat); }
-
-std::optional<at::Tensor> wide(const std::optional<at::Tensor>& x) {
-  return x ? std::optional(wide(*x)) : std::nullopt;
+std::optional<at::Tensor> wide_bias(const std::optional<at::Tensor>& bias) {
+  return bias ? std::optional(wide(*bias)) : std::nullopt;
 }
 
 // What one token needs: a pass over the weight, which is all that the product costs.
@@ -107,7 +103,7 @@ at::Tensor single_row(const at::Tensor& x, const at::Tensor& weight, const std::
 }  // namespace
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
-  if (is_widened(x)) return kernels::linear(wide(x), wide(weight), wide(bias)).to(at::kHalf);
+  if (is_widened(x)) return kernels::linear(wide(x), wide(weight), wide_bias(bias)).to(at::kHalf);
   if (is_single_row(x, weight, bias)) return single_row(x, weight, bias);
   if (!runs_in_onednn(x, weight)) return bias ? at::addmm(*bias, x, weight.t()) : at::mm(x, weight.t());
   at::Tensor y = at::empty({x.size(0), weight.size(0)}, x.options());
@@ -133,7 +129,7 @@ void group_linear(const at::Tensor& x, const at::Tensor& weight, const std::opti
   if (runs_in_onednn(x, weight)) {
     multiply(x, weight.t(), bias, y, Accumulation::overwrite, VaryingSize::m);
   } else if (is_widened(x)) {
-    y.copy_(kernels::linear(wide(x), wide(weight), wide(bias)));
+    y.copy_(kernels::linear(wide(x), wide(weight), wide_bias(bias)));
   } else {
     y.copy_(bias ? at::addmm(*bias, x, weight.t()) : at::mm(x, weight.t()));
   }
@@ -159,8 +155,7 @@ void group_backward_weight(const at::Tensor& dy, const at::Tensor& x, at::Tensor
 
 void linear_backward_bias(const at::Tensor& dy, at::Tensor& dbias, Accumulation accumulation) {
   // A bf16 sum over many rows would stop growing once a row is below its last bit.
-  const auto sum_type = dy.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  store(dbias, at::sum(dy, {0}, false, sum_type), accumulation);
+  store(dbias, at::sum(dy, {0}, false, wide_type(dy)), accumulation);
 }
 
 }  // namespace llmtrain::kernels

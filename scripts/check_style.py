@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Fails on what clang-format does not check: a file without the SPDX line or longer than 400 lines, a function longer
-than 60 lines, a word that marks unfinished work."""
+than 60 lines, a word that marks unfinished work, a call that one file makes for all, a path in a document that leads
+nowhere."""
 
 import argparse
 import ast
+import fnmatch
 import pathlib
 import re
 import sys
@@ -13,7 +15,11 @@ LICENCE = "SPDX-License-Identifier: Apache-2.0"
 FILE_LINES = 400
 FUNCTION_LINES = 60
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|X" r"XX)\b")
+# What is called in one place alone: the call, that file, and what the others call.
+ONE_PLACE = (("hardware_concurrency", "core/base/processor.cpp", "usable_cores()"),)
 CPP_SUFFIXES = (".h", ".cuh", ".cpp", ".cu")
+DOCUMENTED = CPP_SUFFIXES + (".py",)
+FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 SCOPE = re.compile(r"\b(namespace|class|struct|union|enum)\b|^extern$")
 BLANKED = re.compile(
     r'R"(\w*)\(.*?\)\1"'  # raw strings
@@ -80,6 +86,9 @@ def check(path, text):
     for number, line in enumerate(lines, 1):
         if UNFINISHED.search(line):
             yield f"{path}:{number}: track unfinished work in an issue, not in a comment"
+        for call, place, instead in ONE_PLACE:
+            if path.suffix in CPP_SUFFIXES and call in line and path.as_posix() != place:
+                yield f"{path}:{number}: {call} is for {place} alone: use {instead}"
     functions = ()
     if path.suffix in CPP_SUFFIXES:
         functions = cpp_functions(text)
@@ -88,6 +97,50 @@ def check(path, text):
     for number, count in functions:
         if count > FUNCTION_LINES:
             yield f"{path}:{number}: a function of {count} lines; {FUNCTION_LINES} are allowed: split it into parts"
+
+
+def alternatives(name):
+    """"a.{h,cpp}" as "a.h" and "a.cpp"."""
+    match = re.search(r"\{([^{}]*)\}", name)
+    if not match:
+        return [name]
+    before, after = name[: match.start()], name[match.end() :]
+    return [each for part in match[1].split(",") for each in alternatives(before + part + after)]
+
+
+class Documents:
+    """The paths that README.md and docs name: those that begin with one of the repository's folders, and sources."""
+
+    def __init__(self, root):
+        self.root = root
+        ignored = root / ".gitignore"
+        self.ignored = [line.strip("/") for line in ignored.read_text().split()] if ignored.is_file() else []
+        folders = [path for path in root.iterdir() if path.is_dir() and not self.is_ignored(path.name)]
+        self.folders = {path.name for path in folders if not path.name.startswith(".")}
+        self.sources = {path.name for folder in self.folders for path in (root / folder).rglob("*.*")}
+
+    def is_ignored(self, name):
+        """What a run or a build makes; a document may name it."""
+        return any(fnmatch.fnmatch(name, pattern) for pattern in self.ignored)
+
+    def exists(self, name):
+        """Whether the path or pattern does, perhaps without the file's ending; NAME stands for any word."""
+        patterns = [each.rstrip("/").replace("NAME", "*") for each in alternatives(name)]
+        return all(any(self.root.glob(pattern)) or any(self.root.glob(pattern + ".*")) for pattern in patterns)
+
+    def is_missing(self, name):
+        if "/" in name:
+            return name.partition("/")[0] in self.folders and not self.is_ignored(name) and not self.exists(name)
+        return pathlib.Path(name).suffix in DOCUMENTED and name not in self.sources and not (self.root / name).exists()
+
+    def check(self):
+        """Yields what is named in backticks and does not exist."""
+        for file in (*self.root.glob("README.md"), *sorted(self.root.glob("docs/*.md"))):
+            text = FENCED.sub(blank, file.read_text())
+            for match in re.finditer(r"`([^`\s]+)[^`]*`", text):
+                if self.is_missing(match[1]):
+                    line = text.count("\n", 0, match.start()) + 1
+                    yield f"{file.relative_to(self.root)}:{line}: {match[1]} does not exist"
 
 
 def is_source(path, file):
@@ -109,6 +162,9 @@ def main():
             for problem in check(path, file.read_text(errors="replace")):
                 print(problem)
                 failed = True
+    for problem in Documents(root).check():
+        print(problem)
+        failed = True
     return 1 if failed else 0
 
 

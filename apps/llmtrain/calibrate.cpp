@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "apps/llmtrain/commands.h"
+#include "apps/llmtrain/flags.h"
 #include "apps/llmtrain/machine_profile.h"
 #include "apps/llmtrain/profiles.h"
 #include "apps/llmtrain/runtime.h"
@@ -14,25 +15,22 @@
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "core/recipe/enum_words.h"
 
 namespace llmtrain::app {
 namespace {
 
 struct CalibrateOptions {
   std::optional<std::string> output;
-  std::string device = "auto";
+  std::string device{word_of(DeviceKind::automatic)};
   bool quick = false;
 };
-
-DeviceKind device_kind(const std::string& name) {
-  return name == "cpu" ? DeviceKind::cpu : name == "cuda" ? DeviceKind::cuda : DeviceKind::automatic;
-}
 
 // Checked before measuring for minutes: an output that cannot be written would lose the result.
 void check_place(const std::string& file) {
   if (std::filesystem::is_directory(file))
     throw Error(ExitCode::cannot_write, file + ": is a folder; give --output a file name in it");
-  const FileWriter trial(file + ".tmp");  // removed again at once
+  const FileWriter trial(file + ".tmp", file);  // removed again at once
 }
 
 void make_folder_of(const std::string& file) {
@@ -54,9 +52,9 @@ int calibrate(const CalibrateOptions& options) {
   if (!options.output) make_folder_of(file);
   if (file != "-") check_place(file);
   log().info("measuring matrix products, attention and memory; keep the machine otherwise idle for a few seconds");
-  const ClusterProfile profile =
-      load_runtime().calibrate(device_kind(options.device), load_profile("cpu", profiles_folder()),
-                               options.quick ? Effort::quick : Effort::thorough);
+  const DeviceKind device = value_of_word<DeviceKind>(device_words, options.device).value();
+  const ClusterProfile profile = load_runtime().calibrate(device, load_profile("cpu", profiles_folder()),
+                                                          options.quick ? Effort::quick : Effort::thorough);
   const std::string text = to_json(profile).dump(2) + "\n";
   if (file == "-") {
     write_result(text);
@@ -80,9 +78,7 @@ void add_calibrate(CLI::App& program, Action& action) {
       ->add_option("--output", options->output,
                    "Output file of the profile (default: local.json, which \"auto\" plans read)")
       ->type_name("FILE|-");
-  command->add_option("--device", options->device, "What to measure")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
-      ->type_name("auto|cpu|cuda");
+  choose_from(command->add_option("--device", options->device, "What to measure"), words_of(device_words));
   command->add_flag("--quick", options->quick, "Measure for two seconds instead of about ten");
   command->footer("Example:\n  llmtrain calibrate && llmtrain plan recipes/quickstart.json");
   command->callback([options, &action] { action = [options] { return calibrate(*options); }; });

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "apps/llmtrain/checkpoint_source.h"
+#include "apps/llmtrain/flags.h"
 #include "apps/llmtrain/launch/executable_recipe.h"
 #include "apps/llmtrain/runtime.h"
 #include "apps/llmtrain/standard_streams.h"
@@ -20,6 +21,7 @@
 #include "core/checkpoint/checkpoint.h"
 #include "core/json/json_text.h"
 #include "core/recipe/checkpoint_source.h"
+#include "core/recipe/enum_words.h"
 #include "core/recipe/model_from/huggingface_config.h"
 #include "core/recipe/recipe_io.h"
 #include "core/tokenizer/open_tokenizer.h"
@@ -55,9 +57,12 @@ void require_new_folder(const std::string& destination) {
   }
 }
 
-std::optional<DataType> named_dtype(const std::string& name) {
-  if (name == "auto") return std::nullopt;
-  return name == "bf16" ? DataType::bf16 : name == "fp16" ? DataType::fp16 : DataType::fp32;
+constexpr const char* automatic_dtype = "auto";
+
+std::vector<std::string> dtype_names() {
+  std::vector<std::string> names = words_of(data_type_words);
+  names.insert(names.begin(), automatic_dtype);
+  return names;
 }
 
 // The folder of transformers from which the checkpoint's model came, as far as it is still there; empty without one.
@@ -83,7 +88,7 @@ int export_to(const ExchangeOptions& options) {
   const TokenizerRecipe& tokenizer = source.recipe.data.tokenizer;
   open_tokenizer(tokenizer, source.recipe.model.vocab_size);
   load_runtime().export_model({source.recipe, source.checkpoint.string(), options.destination, format,
-                               named_dtype(options.dtype.value_or("auto")),
+                               value_of_word<DataType>(data_type_words, options.dtype.value_or(automatic_dtype)),
                                static_cast<std::int64_t>(options.shard_bytes.value_or(default_file_bytes)),
                                origin_of(source)});
   // An adapter's tokenizer is its model's.
@@ -142,6 +147,7 @@ int import_from(const ExchangeOptions& options) {
   require_executable(recipe, folder);
   load_runtime().import_model(
       {recipe, folder, options.destination, [&](const fs::path& checkpoint) { keep_files(folder, checkpoint); }});
+  for (const std::string& note : huggingface_training_notes(folder)) log().warn("{}", note);
   if (!no_tokenizer.empty()) log().warn("the checkpoint has no tokenizer: {}", no_tokenizer);
   write_result(options.destination + ": imported from " + folder + "\n");
   return 0;
@@ -156,19 +162,13 @@ void add_export(CLI::App& parent, Action& action) {
       ->required()
       ->type_name("");
   command->add_option("DIRECTORY", options->destination, "A new folder")->required()->type_name("");
-  command
-      ->add_option("--to", options->format,
-                   "hf: for transformers' from_pretrained, adapters merged; peft: adapters alone, for PEFT")
-      ->required()
-      ->type_name("FORMAT")
-      ->check(CLI::IsMember({"hf", "peft"}));
-  command
-      ->add_option(
-          "--dtype", options->dtype,
-          "With hf: type of all weights, fp32, bf16 or fp16; auto: the checkpoint's, or fp32 if it has several")
-      ->type_name("TYPE")
-      ->default_str("auto")
-      ->check(CLI::IsMember({"auto", "fp32", "bf16", "fp16"}));
+  CLI::Option* to =
+      command->add_option("--to", options->format,
+                          "hf: for transformers' from_pretrained, adapters merged; peft: adapters alone, for PEFT");
+  choose_from(to, {"hf", "peft"})->required();
+  CLI::Option* type = command->add_option(
+      "--dtype", options->dtype, "With hf: type of all weights; auto: the checkpoint's, or fp32 if it has several");
+  choose_from(type, dtype_names())->default_str(automatic_dtype);
   command
       ->add_option("--max-shard-size", options->shard_bytes,
                    "With hf: most bytes of weights in a file, also as 500MB or 5GB")
@@ -187,10 +187,7 @@ void add_import(CLI::App& parent, Action& action) {
       ->required()
       ->type_name("");
   command->add_option("DIRECTORY", options->destination, "A new folder, the checkpoint's")->required()->type_name("");
-  command->add_option("--from", options->format, "hf: transformers")
-      ->required()
-      ->type_name("FORMAT")
-      ->check(CLI::IsMember({"hf"}));
+  choose_from(command->add_option("--from", options->format, "hf: transformers"), {"hf"})->required();
   command->footer("Example:\n  llmtrain checkpoint import my-model my-checkpoint --from hf");
   command->callback([options, &action] { action = [options] { return import_from(*options); }; });
 }

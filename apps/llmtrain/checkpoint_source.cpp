@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/llmtrain/checkpoint_source.h"
 
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <cstdint>
 #include <optional>
+#include <string_view>
 #include <system_error>
 
 #include "core/base/error.h"
@@ -66,6 +71,26 @@ CheckpointSource open_source(const std::string& source, const std::vector<Overri
   const FoundCheckpoint found = find_source(without_recipe(source, overrides));
   warn_of_damaged(found.damaged);
   return {recipe_of(CheckpointReader(found.folder), overrides), found.folder};
+}
+
+void require_tokenizer(const CheckpointSource& source, const std::vector<Override>& overrides) {
+  constexpr std::int64_t bytes = 256;
+  const Recipe& recipe = source.recipe;
+  const auto says_tokenizer = [](std::string_view change) {
+    const auto key = change.substr(change.starts_with('/') ? 1 : 0);
+    return key.starts_with("data.tokenizer") || key.starts_with("data/tokenizer");
+  };
+  const auto holds_ids = [](const DataSource& data) { return data.path.ends_with(".bin"); };
+  const auto ids = std::ranges::find_if(recipe.data.train, holds_ids);
+  // Of no more ids than there are bytes it may well be a model of bytes.
+  if (recipe.data.tokenizer.kind != TokenizerKind::bytes || recipe.model.vocab_size <= bytes ||
+      ids == recipe.data.train.end() || std::ranges::any_of(overrides, says_tokenizer))
+    return;
+  throw Error(ExitCode::bad_recipe,
+              fmt::format("{}: /data/tokenizer: is \"bytes\", but the model was trained on ids, of {}; give their "
+                          "tokenizer, as in --set 'data.tokenizer={{\"huggingface\": \"tokenizer.json\"}}', or "
+                          "data.tokenizer=bytes if they are bytes",
+                          source.checkpoint.string(), ids->path));
 }
 
 void warn_of_damaged(const std::vector<std::string>& damaged) {

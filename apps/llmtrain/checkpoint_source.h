@@ -29,6 +29,10 @@ FoundCheckpoint find_source(const std::string& source);
 // its log.directory. Damaged checkpoints are logged as warnings. Throws Error.
 CheckpointSource open_source(const std::string& source, const std::vector<Override>& overrides);
 
+// Throws Error(bad_recipe) for a model that was trained on ids whose tokenizer its recipe does not name, as of token
+// files made elsewhere: its texts would be read and written as bytes. `overrides` that say the tokenizer are believed.
+void require_tokenizer(const CheckpointSource& source, const std::vector<Override>& overrides);
+
 // Logs each one as a warning.
 void warn_of_damaged(const std::vector<std::string>& damaged);
 

@@ -7,8 +7,9 @@
 
 namespace llmtrain::app {
 
-// What was probably meant by the arguments that a command does not know, as "; did you mean …?", or nothing: a flag of
-// the command, a key of the recipe as in "--steps 20", a key whose "=" is missing, or the recipe behind a flag.
-std::string hint_for(const CLI::App& command, const std::vector<std::string>& unknown);
+// What was probably meant by those of the arguments that a command does not know, as "; did you mean …?", or nothing: a
+// flag of the command, a key of the recipe as in "--steps 20", a key whose "=" is missing, or the recipe after a flag.
+std::string hint_for(const CLI::App& command, const std::vector<std::string>& unknown,
+                     const std::vector<std::string>& arguments);
 
 }  // namespace llmtrain::app

@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/llmtrain/flags.h"
 
+#include <spdlog/fmt/fmt.h>
+#include <spdlog/fmt/ranges.h>
+
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <system_error>
 
 #include "apps/llmtrain/installation.h"
+#include "core/recipe/hints.h"
 
 namespace llmtrain::app {
 namespace {
@@ -89,6 +95,19 @@ Override text_override(const std::string& pointer_path, const std::string& text)
   }
 }
 
+CLI::Option* choose_from(CLI::Option* option, const std::vector<std::string>& words) {
+  const auto check = [words](const std::string& text) {
+    if (std::ranges::find(words, text) != words.end()) return std::string();
+    const std::string choice =
+        words.size() == 1 ? words.front()
+                          : fmt::format("{} or {}", fmt::join(words.begin(), words.end() - 1, ", "), words.back());
+    const std::string_view near = nearest_word(text, std::vector<std::string_view>(words.begin(), words.end()));
+    return fmt::format("\"{}\" is unknown; must be {}{}", text, choice,
+                       near.empty() ? "" : fmt::format("; did you mean {}?", near));
+  };
+  return option->type_name(fmt::format("{}", fmt::join(words, "|")))->check(CLI::Validator(check, ""));
+}
+
 CLI::Validator not_negative() {
   return numbers<double>("a number of at least 0", [](double value) { return std::isfinite(value) && value >= 0; });
 }
@@ -115,5 +134,7 @@ CLI::Validator whole_number_positive() {
 CLI::Validator text_not_empty() {
   return {[](const std::string& text) { return text.empty() ? "must not be empty" : std::string(); }, "", ""};
 }
+
+std::vector<std::string> words_of(std::span<const std::string_view> words) { return {words.begin(), words.end()}; }
 
 }  // namespace llmtrain::app

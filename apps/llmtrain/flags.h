@@ -3,7 +3,9 @@
 
 #include <CLI/CLI.hpp>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/recipe/recipe_io.h"
@@ -37,6 +39,9 @@ Override text_override(const std::string& pointer_path, const std::string& text)
 // `--tensor` and `--pipeline` of commands that use a trained model.
 void add_inference_rank_flags(CLI::App& command, InferenceRanks& ranks);
 
+// The option takes one of `words`; another is refused with the one that was probably meant.
+CLI::Option* choose_from(CLI::Option* option, const std::vector<std::string>& words);
+
 // Flag values: numbers of at least 0, without "nan" and "inf"; from 0 to 1; whole numbers that fit 64 bits.
 CLI::Validator not_negative();
 CLI::Validator share();
@@ -44,5 +49,8 @@ CLI::Validator whole_number();
 CLI::Validator whole_number_not_negative();
 CLI::Validator whole_number_positive();
 CLI::Validator text_not_empty();
+
+// Words as choose_from() takes them.
+std::vector<std::string> words_of(std::span<const std::string_view> words);
 
 }  // namespace llmtrain::app

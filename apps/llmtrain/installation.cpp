@@ -29,16 +29,13 @@ bool is_folder(const fs::path& path) {
 // The folders of recipes; clusters and programs beside them hold files of other kinds.
 constexpr const char* recipe_folders[] = {"", "models", "papers"};
 
-// The name of a bundled recipe that is the nearest to what was written, or the first that begins with it; or empty.
+// The name of a bundled recipe that is the nearest to what was written, or empty.
 std::string bundled_name_near(const std::string& written) {
   std::vector<std::string> names;
   for (const fs::path& file : bundled_recipe_files()) names.push_back(file.stem().string());
   const std::vector<std::string_view> words(names.begin(), names.end());
   const std::string name = fs::path(written).stem().string();
-  if (const std::string_view near = nearest_word(name, words); !near.empty()) return std::string(near);
-  const auto begins = [&](std::string_view word) { return name.size() > 2 && word.starts_with(name); };
-  const auto found = std::find_if(words.begin(), words.end(), begins);
-  return found == words.end() ? "" : std::string(*found);
+  return std::string(nearest_word(name, words));
 }
 
 }  // namespace

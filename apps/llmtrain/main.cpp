@@ -4,7 +4,7 @@
 #include <exception>
 #include <memory>
 #include <string>
-#include <string_view>
+#include <vector>
 
 #include "apps/llmtrain/commands.h"
 #include "apps/llmtrain/help_format.h"
@@ -18,7 +18,7 @@
 namespace llmtrain::app {
 namespace {
 
-int parse_and_act(int argument_count, char** arguments) {
+int parse_and_act(const std::vector<std::string>& arguments) {
   Action action;
   CLI::App program("Trains large language models from one recipe.", "llmtrain");
   program.formatter(std::make_shared<HelpFormat>(std::min(style_of_output().width, page_width)));
@@ -33,14 +33,15 @@ int parse_and_act(int argument_count, char** arguments) {
     add(program, action);
   }
   // What the scripts of `llmtrain completion` ask; its words are no command line to be checked.
-  if (argument_count > 1 && std::string_view(arguments[1]) == "__complete") {
-    write_result(completion_lines(complete(program, {arguments + 2, arguments + argument_count})));
+  if (!arguments.empty() && arguments.front() == "__complete") {
+    write_result(completion_lines(complete(program, {arguments.begin() + 1, arguments.end()})));
     return 0;
   }
   try {
-    program.parse(argument_count, arguments);
+    // CLI11 takes the last one first.
+    program.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::ParseError& stop) {
-    return show_help_or_refuse(program, stop);
+    return show_help_or_refuse(program, stop, arguments);
   }
   if (!action) refuse_without_command(program);
   return action();
@@ -58,7 +59,7 @@ int main(int argument_count, char** arguments) {
   using namespace llmtrain;
   app::prepare_standard_streams();
   try {
-    return app::parse_and_act(argument_count, arguments);
+    return app::parse_and_act(app::arguments_meant({arguments + 1, arguments + argument_count}));
   } catch (const Error& error) {
     return app::fail(error.code(), error.what());
   } catch (const std::exception& error) {

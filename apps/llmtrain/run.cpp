@@ -20,6 +20,7 @@
 #include "apps/llmtrain/runtime.h"
 #include "core/base/error.h"
 #include "core/base/fault_point.h"
+#include "core/base/host_memory.h"
 #include "core/base/log.h"
 #include "core/base/stop_signals.h"
 #include "core/recipe/recipe_io.h"
@@ -76,6 +77,9 @@ int run_here(const RunOptions& options, const std::optional<Launcher>& launcher,
   request.launch = decide_launch(options.recipe, recipe, launcher);
   use_network_interfaces(options.recipe, recipe.launch);
   request.layout = layout_for_run(options.recipe, recipe, request.launch);
+  request.memory_advice = memory_advice_for_run(request.layout);
+  // For errors that only main() names; the runtime is a library of its own and is told, too.
+  advise_on_memory(request.memory_advice);
   RuntimeInterface& runtime = load_runtime();
   // A build without MPI runs its ranks as threads of this process.
   if (!launcher && request.launch.backend == CommunicationBackend::automatic && !runtime.has_mpi())

@@ -28,6 +28,7 @@ struct SampleOptions {
 int sample(const SampleOptions& options) {
   auto source = open_source(options.source, options.overrides);
   require_executable(source.recipe, source.checkpoint.string());
+  require_tokenizer(source, options.overrides);
   SampleRequest request = options.request;
   request.recipe = std::move(source.recipe);
   request.checkpoint = source.checkpoint.string();

@@ -65,9 +65,8 @@ void add_slurm(CLI::App& program, Action& action) {
   add_set_flag(*command, options->overrides);
   add_run_dir_flag(*command, options->flags);
   add_ranks_flag(*command, options->flags);
-  command->add_option("--launcher", options->launcher, "What starts the ranks within the job")
-      ->type_name("srun|mpirun")
-      ->check(CLI::IsMember({"srun", "mpirun"}))
+  choose_from(command->add_option("--launcher", options->launcher, "What starts the ranks within the job"),
+              {"srun", "mpirun"})
       ->capture_default_str();
   command->footer("Example:\n  llmtrain slurm recipe.json > job.sh && sbatch job.sh");
   command->callback([options, &action] { action = [options] { return print_script(*options); }; });

@@ -68,7 +68,7 @@ std::string read_file(const std::filesystem::path& file) {
 
 void write_file_atomically(const std::filesystem::path& file, std::string_view text) {
   const std::filesystem::path aside = file.string() + ".tmp";
-  FileWriter writer(aside);
+  FileWriter writer(aside, file);
   writer.write(text.data(), text.size());
   writer.close();
   // The content is on the disk by now (close() flushes it): otherwise a power failure could leave the new name with an
@@ -112,7 +112,8 @@ bool write_all(int descriptor, const void* bytes, std::size_t count) {
 // Large enough for a disk's full rate.
 constexpr std::size_t bytes_sent_at_once = 8 << 20;
 
-FileWriter::FileWriter(std::filesystem::path file) : file_(std::move(file)) {
+FileWriter::FileWriter(std::filesystem::path file, std::filesystem::path named)
+    : file_(std::move(file)), named_(std::move(named)) {
   descriptor_ = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (descriptor_ < 0) fail("cannot be created");
 }
@@ -146,12 +147,12 @@ void FileWriter::close() {
   if (::close(descriptor) != 0) {
     const std::string why = reason();
     ::unlink(file_.c_str());
-    throw Error(ExitCode::cannot_write, file_.string() + ": cannot be closed: " + why);
+    throw Error(ExitCode::cannot_write, named_.string() + ": cannot be closed: " + why);
   }
 }
 
 void FileWriter::fail(std::string_view action) const {
-  throw Error(ExitCode::cannot_write, file_.string() + ": " + std::string(action) + ": " + reason());
+  throw Error(ExitCode::cannot_write, named_.string() + ": " + std::string(action) + ": " + reason());
 }
 
 MappedFile::MappedFile(const std::filesystem::path& file) {

@@ -35,7 +35,9 @@ bool write_all(int descriptor, const void* bytes, std::size_t count);
 // Every failure (a full disk too) is Error(cannot_write) that names the file and the reason.
 class FileWriter {
  public:
-  explicit FileWriter(std::filesystem::path file);
+  explicit FileWriter(const std::filesystem::path& file) : FileWriter(file, file) {}
+  // Errors name `named`, the file that this one is going to replace.
+  FileWriter(std::filesystem::path file, std::filesystem::path named);
   ~FileWriter();
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
@@ -47,6 +49,7 @@ class FileWriter {
   [[noreturn]] void fail(std::string_view action) const;
 
   std::filesystem::path file_;
+  std::filesystem::path named_;
   int descriptor_ = -1;
   std::int64_t written_ = 0, sent_ = 0;  // bytes, and those of them whose way to the disk has begun
 };

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <mutex>
 #include <new>
 #include <string_view>
+#include <utility>
 
 #include "core/base/units.h"
 
@@ -30,11 +32,31 @@ std::optional<std::string> rest_of_line(std::string_view text, std::string_view 
   return std::string(rest.substr(0, rest.find('\n')));
 }
 
+struct Advisor {
+  std::mutex access;  // several ranks of a process may fail at the same time
+  MemoryAdvice advice;
+};
+
+Advisor& advisor() {
+  static Advisor only;
+  return only;
+}
+
+std::string advice_text() {
+  const std::lock_guard lock(advisor().access);
+  std::string text;
+  try {
+    if (advisor().advice) text = advisor().advice();
+  } catch (const std::exception&) {
+    // Memory has run out: what needs some may fail, too, and the message must come all the same.
+  }
+  return text.empty() ? "llmtrain plan says what a recipe needs, and which change fits" : text;
+}
+
 std::string host_text(const std::string& asked) {
   const HostMemory memory = host_memory();
   return "out of memory: " + asked + ", and this machine has " + format_bytes(memory.total) + ", " +
-         format_bytes(memory.available) +
-         " of them available; llmtrain plan says what a recipe needs, and which change fits";
+         format_bytes(memory.available) + " of them available; " + advice_text();
 }
 
 }  // namespace
@@ -59,8 +81,13 @@ std::optional<std::string> out_of_memory(const std::exception& error) {
   if (const auto asked = rest_of_line(text, "DefaultCPUAllocator: can't allocate memory: you tried to allocate "))
     return host_text(format_bytes(std::atoll(asked->c_str())) + " were asked for");
   if (const auto rest = rest_of_line(text, "CUDA out of memory."))
-    return "out of memory on the GPU:" + *rest + " llmtrain plan says what a recipe needs, and which change fits";
+    return "out of memory on the GPU:" + *rest + " To make it fit: " + advice_text();
   return std::nullopt;
+}
+
+void advise_on_memory(MemoryAdvice advice) {
+  const std::lock_guard lock(advisor().access);
+  advisor().advice = std::move(advice);
 }
 
 }  // namespace llmtrain

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -20,8 +21,15 @@ struct HostMemory {
 HostMemory host_memory();
 HostMemory host_memory(const std::filesystem::path& meminfo, const std::filesystem::path& limit);
 
+// What to do where memory runs out, as the end of a sentence; asked only then, by any thread. Empty: nothing better is
+// known than what out_of_memory() says by itself.
+using MemoryAdvice = std::function<std::string()>;
+
+// From now on out_of_memory() of this library ends with it. An empty function takes it back.
+void advise_on_memory(MemoryAdvice advice);
+
 // If the error is one of memory that could not be had, one sentence that says what was asked for (LibTorch says it;
-// std::bad_alloc does not), what this machine has, and what to do.
+// std::bad_alloc does not), what this machine has, and what to do: the advice, or to look at the plan.
 std::optional<std::string> out_of_memory(const std::exception& error);
 
 }  // namespace llmtrain

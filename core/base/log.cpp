@@ -36,10 +36,18 @@ spdlog::logger& log() {
 }
 
 void set_verbosity(Verbosity verbosity) {
-  const auto level = verbosity == Verbosity::quiet     ? spdlog::level::warn
-                     : verbosity == Verbosity::verbose ? spdlog::level::debug
-                                                       : spdlog::level::info;
-  log().sinks().front()->set_level(level);
+  const auto level = [verbosity] {
+    switch (verbosity) {
+      case Verbosity::quiet:
+        return spdlog::level::warn;
+      case Verbosity::normal:
+        return spdlog::level::info;
+      case Verbosity::verbose:
+        return spdlog::level::debug;
+    }
+    return spdlog::level::info;
+  };
+  log().sinks().front()->set_level(level());
 }
 
 void log_to_file(const std::filesystem::path& file, spdlog::logger& logger) {

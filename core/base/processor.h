@@ -26,7 +26,7 @@ ProcessorFeatures processor_features();
 ProcessorFeatures processor_features(std::istream& cpuinfo);
 
 // Whether bf16 is multiplied by instructions of its own. Elsewhere it is widened to fp32 first, so that a step takes
-// longer than in fp32.
+// about as long as in fp32.
 bool has_bf16_instructions(const ProcessorFeatures& features);
 
 }  // namespace llmtrain

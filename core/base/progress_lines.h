@@ -2,13 +2,14 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
 
 namespace llmtrain {
 
-// Says in the log how far long work is: a line every ten seconds, so that short work has none and a log stays short.
+// Reports in the log how far long work is: a line every ten seconds, so that short work has none and a log stays short.
 class ProgressLines {
  public:
   using Clock = std::chrono::steady_clock;
@@ -17,14 +18,21 @@ class ProgressLines {
   explicit ProgressLines(std::string what, Clock::time_point start = Clock::now())
       : what_(std::move(what)), start_(start), last_(start) {}
 
-  // Call it often, with the share of the work that is done.
-  void show(double share);
+  // Call it often, with the share of the work that is done, and where its rate is of interest the bytes that have been
+  // processed. The first call reports what was done before: what is left is estimated from the rest.
+  void show(double share, std::int64_t bytes = 0);
   // The line of that moment; none within ten seconds of the one before.
-  std::optional<std::string> line_at(Clock::time_point now, double share);
+  std::optional<std::string> line_at(Clock::time_point now, double share, std::int64_t bytes = 0);
 
  private:
+  struct Done {
+    double share = 0;
+    std::int64_t bytes = 0;
+  };
+
   std::string what_;
   Clock::time_point start_, last_;
+  std::optional<Done> before_;
 };
 
 }  // namespace llmtrain

@@ -156,7 +156,8 @@ void StopSignals::answer_second() const noexcept {
   const std::string_view checkpoint(name.data(), size > 0 ? static_cast<std::size_t>(size) : 0);
   text.add(checkpoint.empty() ? "stopped at once, without a checkpoint" : "stopped at once; the newest checkpoint is ");
   text.add(checkpoint.substr(0, checkpoint.find('\n')));
-  text.add("; run the same command again to continue\n");
+  text.add("; run the same command again to ");
+  text.add(checkpoint.empty() ? "start anew\n" : "continue\n");
   text.write();
 }
 

@@ -38,6 +38,9 @@ struct TensorSlice {
   TensorContent content{};
 };
 
+// Bytes of the slice. Throws Error(internal_error) for a dtype or a shape without a size.
+std::int64_t bytes_of(const TensorSlice& slice);
+
 // Updates that were skipped because the gradient norm was not finite, or for a spike of it or the loss.
 struct SkippedUpdates {
   std::int64_t total = 0;      // of the run

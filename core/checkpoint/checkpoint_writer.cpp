@@ -18,10 +18,6 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t tensors_per_file = 100'000;  // fewer than a safetensors reader takes
 
-std::int64_t bytes_of(const TensorSlice& slice) {
-  return safetensors_bytes(slice.dtype, slice.slice_shape).value_or(0);
-}
-
 // Five digits, as in Hugging Face's sharded files.
 std::string file_name(std::size_t number, std::size_t total) {
   return fmt::format("tensors-{:05}-of-{:05}.safetensors", number + 1, total);
@@ -88,6 +84,14 @@ fs::path write_and_commit(const fs::path& checkpoints, const CheckpointState& st
 }
 
 }  // namespace
+
+std::int64_t bytes_of(const TensorSlice& slice) {
+  const auto bytes = safetensors_bytes(slice.dtype, slice.slice_shape);
+  if (!bytes)
+    throw Error(ExitCode::internal_error,
+                fmt::format("the slice of \"{}\" has no size: dtype {}", slice.name, slice.dtype));
+  return *bytes;
+}
 
 PartWriter::PartWriter(std::span<const TensorSlice> slices, std::int64_t file_bytes) : slices_(slices) {
   std::int64_t bytes = 0;

@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "core/base/error.h"
-#include "core/checkpoint/safetensors.h"
 
 namespace llmtrain {
 namespace {
@@ -29,7 +28,7 @@ bool has_exponent_of_ones(const void* data, std::size_t bytes, Word exponent) {
 bool is_weight(const TensorSlice& slice) { return !slice.name.ends_with(".m") && !slice.name.ends_with(".v"); }
 
 bool is_finite(const TensorSlice& slice) {
-  const auto bytes = static_cast<std::size_t>(safetensors_bytes(slice.dtype, slice.slice_shape).value_or(0));
+  const auto bytes = static_cast<std::size_t>(bytes_of(slice));
   if (slice.dtype == "F32") return !has_exponent_of_ones<std::uint32_t>(slice.data, bytes, 0x7f800000U);
   if (slice.dtype == "BF16") return !has_exponent_of_ones<std::uint16_t>(slice.data, bytes, 0x7f80U);
   if (slice.dtype == "F16") return !has_exponent_of_ones<std::uint16_t>(slice.data, bytes, 0x7c00U);

@@ -276,7 +276,7 @@ WrittenFile write_safetensors(const std::filesystem::path& file, std::vector<Saf
 
   // A reader sees the earlier file until the new one is whole and on the disk.
   const std::filesystem::path aside = file.string() + ".tmp";
-  FileWriter writer(aside);
+  FileWriter writer(aside, file);
   const Content content{bytes_of(header.size()) + header, std::move(tensors)};
   const WrittenFile written{content.bytes(), write_content(writer, content)};
   put_in_place(aside, file);

@@ -66,7 +66,7 @@ class Dataset {
   std::optional<std::int64_t> document_end() const { return document_end_; }
 
   // Reads sample number `position` of the order (0, 1, 2, … without end) into `tokens`, which holds T + 1 elements.
-  // With less than 100 percent, behind order_by_rarity(), another order: of a source with n samples it has the n ·
+  // With less than 100 percent, after order_by_rarity(), another order: of a source with n samples it has the n ·
   // percent / 100 easiest ones alone, rounded down and at least one, each once before any is there again. It is
   // shuffled anew for each such number, and whenever all of them have been read; without shuffle the easiest come
   // first.

@@ -24,7 +24,7 @@ class RecordReader {
   // Throws what open_input() throws.
   explicit RecordReader(const std::filesystem::path& file);
 
-  // Passes over records that were read before, of which next() was at `offset` behind `lines` lines.
+  // Passes over records that were read before, of which next() was at `offset` after `lines` lines.
   void skip(std::int64_t offset, std::int64_t lines);
   // Where the next record begins: a place in the text, unpacked, and the lines before it.
   std::int64_t offset() const { return filled_ - static_cast<std::int64_t>(end_ - begin_); }

@@ -21,7 +21,7 @@ bool GrowingText::add(std::int64_t token) {
     state_ = State::stopped_by_token;
     return false;
   }
-  // All of them: a tokenizer may write a token differently behind others.
+  // All of them: a tokenizer may write a token differently after others.
   const std::size_t before = text_.size();
   text_ = decode_(tokens_);
   std::size_t first = std::string::npos;

@@ -129,7 +129,7 @@ bool is_compressed(const fs::path& file) { return file.extension() == ".gz" || f
 
 std::unique_ptr<InputStream> open_input(const fs::path& file) {
   if (!is_compressed(file)) return std::make_unique<PlainStream>(file);
-  // Also what the libraries would not tell: whether there is such a file.
+  // Also what the libraries would not report: whether there is such a file.
   PlainStream check(file);
   if (file.extension() == ".gz") return std::make_unique<GzipStream>(file);
   return std::make_unique<ZstandardStream>(file);

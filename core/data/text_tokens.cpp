@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "core/base/elapsed_time.h"
 #include "core/base/log.h"
 #include "core/data/documents.h"
 #include "core/tokenizer/encode_document.h"
@@ -74,7 +75,7 @@ std::vector<TokenId> TextTokens::encode_file(const std::filesystem::path& file) 
     // As in token files that `llmtrain data tokenize` makes.
     if (!text.empty()) encode_document(*tokenizer_, *encoder_, text, tokens);
   }
-  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  const double seconds = seconds_since(start);
   // A wait that a user notices, and that each process has at each start.
   if (seconds > 10)
     log().info("{}: {} tokens, made in {:.0f} s; `llmtrain data tokenize` makes them once for all runs", file.string(),

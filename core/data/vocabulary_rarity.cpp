@@ -8,15 +8,16 @@
 #include <future>
 #include <mutex>
 #include <span>
-#include <thread>
+
+#include "core/base/processor.h"
 
 namespace llmtrain {
 namespace {
 
 constexpr std::int64_t block_tokens = 1 << 16;
 
-// Calls work(first, end) for pieces of 0 … count − 1, of `piece` numbers each, on all processors at a time. Reports
-// where in `shares` of the whole work that is.
+// Calls work(first, end) for pieces of 0 … count − 1, of `piece` numbers each, on all cores that this process may use.
+// Reports where in `shares` of the whole work that is.
 class Pieces {
  public:
   Pieces(std::int64_t count, std::int64_t piece) : count_(count), piece_(piece) {}
@@ -24,7 +25,7 @@ class Pieces {
   template <class Work, class Report>
   void run(const Work& work, const Report& report) {
     std::vector<std::future<void>> helpers;
-    for (unsigned i = 1; i < std::thread::hardware_concurrency(); ++i)
+    for (int i = 1, cores = usable_cores(); i < cores; ++i)
       helpers.push_back(std::async(std::launch::async, [&] {
         while (one(work)) {
         }

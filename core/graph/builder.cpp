@@ -8,9 +8,8 @@
 #include <vector>
 
 #include "core/graph/adapters.h"
-#include "core/graph/frozen.h"
 #include "core/graph/graph.h"
-#include "core/graph/high_precision.h"
+#include "core/graph/parameter_marks.h"
 #include "core/graph/replayed_routing.h"
 
 namespace llmtrain {

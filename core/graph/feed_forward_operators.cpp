@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-#include <cmath>
 #include <utility>
-#include <vector>
 
+#include "core/graph/expert_exchanges.h"
 #include "core/graph/expert_memory.h"
-#include "core/graph/operator_writer.h"
 
 namespace llmtrain {
 namespace {
 
 using Role = ParameterRole;
-
-constexpr double index_bytes = 8;
 
 // Columns of the activation's input per unit of width: gate and up for swiglu.
 double activation_inputs(const ModelRecipe& model) { return model.activation == Activation::swiglu ? 2 : 1; }
@@ -101,37 +96,6 @@ void exchange_routing(const OperatorWriter& writer, const MixtureOfExpertsRecipe
   gather("routing sums", std::int64_t{sizeof(double)} * routing_totals(moe) * ranks);
 }
 
-// Tokens that this rank routes: of those that tensor ranks share, each has its own part, so that none is sent twice.
-double routed_tokens(const OperatorWriter& writer) {
-  return writer.shape().tokens / static_cast<double>(writer.setting().shards.tensor);
-}
-
-// What this rank's tokens choose, in rows: those that it sends to the experts (`own`), and those that its experts
-// compute (`places`), with the tokens of all ranks that split them. The CPU's kernels compute rows of tokens alone,
-// CUDA's also the empty places of an expert's capacity, of which each rank has a part.
-// Of the ranks that share the experts, all wait for the busiest, which this is.
-struct RoutedRows {
-  double own = 0, places = 0;
-  double busiest = 0;  // its share of all ranks' rows
-};
-
-RoutedRows routed_rows(const OperatorWriter& writer, const MixtureOfExpertsRecipe& moe) {
-  const PassSetting& setting = writer.setting();
-  const std::int64_t tokens = setting.batch * setting.sequence_length;
-  const RoutedLoad load = writer.routed_load();
-  const auto ranks = static_cast<double>(setting.shards.expert);
-  const auto copies = static_cast<double>(setting.shards.expert_tensor);
-  if (writer.is_cpu()) {
-    const double own = routed_tokens(writer) * load.kept;
-    return {own, own * ranks * load.busiest * copies, load.busiest};
-  }
-  const auto fullest = static_cast<std::int64_t>(std::ceil(load.fullest * static_cast<double>(tokens)));
-  const auto capacity = static_cast<double>(expert_capacity(moe, tokens, fullest));
-  const double own =
-      static_cast<double>(moe.experts) * capacity / static_cast<double>(setting.shards.tensor * setting.context);
-  return {own, own * copies, 1 / ranks};
-}
-
 // Products in the compute type even at FP8 levels; probabilities in fp32, which their gradients need.
 void write_router(OperatorWriter& writer, const MixtureOfExpertsRecipe& moe) {
   const LocalShape& shape = writer.shape();
@@ -160,97 +124,6 @@ void write_router(OperatorWriter& writer, const MixtureOfExpertsRecipe& moe) {
   // Logits without noise, and the one with noise that a choice must reach.
   if (uses_load_importance(moe)) writer.save(softmax, "experts.logits", fp32_bytes * tokens * (experts + 1));
   exchange_routing(writer, moe, softmax);
-}
-
-// Elements that hierarchical exchanges read and write: rows are put into another order before each of their two steps,
-// on the way to the experts and on the way back.
-double relayed_copies(const OperatorWriter& writer, const RoutedRows& rows) {
-  // Kernels that send tokens once forward them from buffers.
-  return relays_rows(writer) && !writer.setting().sends_tokens_once ? 2 * 2 * 2 * rows.own * writer.shape().hidden : 0;
-}
-
-// The collectives of an exchange between expert ranks, with their bytes: one of `linear`, or two steps with all rows of
-// a rank each.
-std::vector<std::pair<RankAxis, double>> expert_steps(const OperatorWriter& writer, double linear, double all) {
-  if (!relays_rows(writer)) return {{RankAxis::expert, linear}};
-  return {{RankAxis::expert_inside, all}, {RankAxis::expert_across, all}};
-}
-
-// Of the rows that go to experts, those that remain where a token goes once to each of `groups` equal groups of experts
-// with any of its own, under even routing.
-double distinct_share(const MixtureOfExpertsRecipe& moe, double groups) {
-  const auto experts = static_cast<double>(moe.experts), top_k = static_cast<double>(moe.top_k);
-  double missed = 1;  // the probability that none of a token's experts, which are different ones, is in a group
-  for (double chosen = 0; chosen < top_k; ++chosen) missed *= std::max(0.0, 1 - experts / groups / (experts - chosen));
-  return groups * (1 - missed) / top_k;
-}
-
-// Those that are sent along this axis.
-double sent_share(const OperatorWriter& writer, RankAxis axis) {
-  const PassSetting& setting = writer.setting();
-  if (!setting.sends_tokens_once) return 1;
-  const std::int64_t ranks = setting.shards.expert;
-  const std::int64_t groups = axis == RankAxis::expert_across ? ranks / setting.expert_node_ranks : ranks;
-  return distinct_share(*writer.model().moe, static_cast<double>(groups));
-}
-
-// Bytes of rows: of this rank's tokens, those that arrive at its experts, and these of all ranks that split the
-// experts.
-struct ExchangedRows {
-  double own = 0, received = 0, gathered = 0;
-};
-
-// What other ranks send in the forward, on the way to the experts (`entering` forward) or from them.
-double received_rows(const OperatorWriter& writer, Direction entering, const ExchangedRows& rows) {
-  const PassSetting& setting = writer.setting();
-  const bool goes_to_experts = entering == Direction::forward;
-  double bytes = 0;
-  if (setting.shards.expert > 1) bytes += goes_to_experts ? rows.received : rows.own;
-  if (setting.shards.expert_tensor > 1) bytes += goes_to_experts ? rows.gathered : rows.received;
-  if (setting.shards.tensor > 1 && !goes_to_experts && !setting.splits_sequence) bytes += writer.shape().whole_rows();
-  return bytes;
-}
-
-// The rows that a rank sends to the experts and receives from them, in bytes, on their way through other ranks:
-// `entering` is the direction in which they go to the experts. The ranks that split an expert's matrices gather each
-// other's rows behind the all-to-all, and add up their parts of the results before it.
-void exchange_tokens(const OperatorWriter& writer, Operator& item, Direction entering, const RoutedRows& rows) {
-  const auto ranks = static_cast<double>(writer.setting().shards.expert);
-  const auto parts = static_cast<double>(writer.setting().expert_overlap);
-  const double row_bytes = writer.shape().element * writer.shape().hidden, own = row_bytes * rows.own;
-  const double gathered = row_bytes * rows.places;
-  // As large as a tensor of which a rank sends an equal part to each. Of what it computes a rank keeps its own tokens'
-  // rows; the busiest one sends fewer than the others and gets more, for which they wait.
-  const double received = own * ranks * rows.busiest;
-  const double sent = ranks > 1 ? own * (1 - rows.busiest) * (ranks / (ranks - 1)) : own;
-  for (const Direction direction : {Direction::forward, Direction::backward}) {
-    for (const auto& [axis, bytes] : expert_steps(writer, direction == entering ? sent : received, own)) {
-      const double share = sent_share(writer, axis);
-      Exchange& step = OperatorWriter::exchange(item, axis, Collective::all_to_all, direction, "tokens", share * bytes);
-      step.waited_bytes = share * received;
-      step.parts = parts;
-      if (parts > 1) step.exposure = Exposure::beside_parts;
-    }
-    const Collective collective = direction == entering ? Collective::all_gather : Collective::reduce_scatter;
-    OperatorWriter::exchange(item, RankAxis::expert_tensor, collective, direction, "expert rows", gathered).parts =
-        parts;
-    // With whole rows every tensor rank needs the results of all tokens, of which it sent a part.
-    if (direction != entering && !writer.setting().splits_sequence)
-      OperatorWriter::exchange(item, RankAxis::tensor, Collective::all_gather, direction, "expert results",
-                               writer.shape().whole_rows());
-  }
-  item.received += received_rows(writer, entering, {own, received, gathered});
-}
-
-// How many rows there are for each expert, once for both passes; where the exchange is chosen by them also the most for
-// one expert, to every rank.
-void exchange_counts(const OperatorWriter& writer, const MixtureOfExpertsRecipe& moe, Operator& item) {
-  const std::int64_t most = writer.setting().chooses_exchange ? writer.setting().shards.expert : 0;
-  const double bytes = index_bytes * static_cast<double>(moe.experts + most);
-  for (const auto& [axis, step] : expert_steps(writer, bytes, bytes))
-    OperatorWriter::exchange(item, axis, Collective::all_to_all, Direction::forward, "token counts", step);
-  OperatorWriter::exchange(item, RankAxis::expert_tensor, Collective::all_gather, Direction::forward, "token counts",
-                           bytes * static_cast<double>(writer.setting().shards.expert_tensor));
 }
 
 // What has a scale on which the ranks that split an expert's matrices agree: the rows of which each has some columns,
@@ -292,11 +165,9 @@ void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& 
   Operator& dispatch = writer.elementwise("feed_forward.experts.dispatch", copied, copied);
   const double activated = shape.element * places * width;
   const bool keeps_activated = writer.setting().recompute <= writer.kept_on_cuda();
-  const RowBytes bytes{.own = row_bytes * own,
-                       .places = row_bytes * places,
-                       .hidden = activated * activation_inputs(writer.model()),
-                       .kept_activated = keeps_activated ? activated : 0};
-  const WorkingBytes working = working_bytes(writer, bytes);
+  const NetworkBytes networks{.hidden = activated * activation_inputs(writer.model()),
+                              .kept_activated = keeps_activated ? activated : 0};
+  const WorkingBytes working = working_bytes(writer, rows, networks);
   dispatch.forward_working = working.forward;
   dispatch.backward_working = working.backward;
   exchange_tokens(writer, dispatch, Direction::forward, rows);
@@ -307,7 +178,7 @@ void write_routed_experts(OperatorWriter& writer, const MixtureOfExpertsRecipe& 
                         .rows = places / local_experts,
                         .width = width,
                         .networks = local_experts,
-                        .useful_rows = routed_tokens(writer) * expert_tensor * writer.routed_load().kept,
+                        .useful_rows = routed_tokens(writer) * expert_tensor * rows.load.kept,
                         .parts = static_cast<double>(writer.setting().expert_overlap),
                         .is_grouped = true,
                         .keeps_activated = writer.kept_on_cuda()};

@@ -59,8 +59,6 @@ std::int64_t Graph::embedding_parameter_count() const {
   });
 }
 
-std::int64_t Graph::non_embedding_parameter_count() const { return parameter_count() - embedding_parameter_count(); }
-
 const Parameter& Graph::parameter(std::size_t block, ParameterRole role) const {
   const std::size_t index = find_parameter(*this, block, role);
   if (index == parameters.size()) throw std::out_of_range("a block of the graph has no parameter of this role");

@@ -130,7 +130,7 @@ struct Graph {
 
   // `model` is resolved and valid (core/recipe). Matrices that are multiplied as one keep their precision together:
   // all do where a pattern names one of them. Throws Error(bad_recipe) where a pattern matches no layer's matrix, and
-  // as freeze() (core/graph/frozen.h). Beside adapters all other parameters are frozen.
+  // as freeze() (core/graph/parameter_marks.h). Beside adapters all other parameters are frozen.
   static Graph build(const ModelRecipe& model, const HighPrecisionRecipe& high_precision = {},
                      const std::vector<std::string>& frozen = {});
   // The same with the routing that the model replays, if it does. Reads the trace; throws Error as ReplayedRouting().
@@ -145,7 +145,6 @@ struct Graph {
   // Parameters that grow with the vocabulary or the positions: both embeddings and an untied head. The rest is what
   // scaling laws and model cards call non-embedding parameters (Kaplan et al., arXiv 2001.08361).
   std::int64_t embedding_parameter_count() const;
-  std::int64_t non_embedding_parameter_count() const;
   // Throws std::out_of_range when the block has no parameter of that role.
   const Parameter& parameter(std::size_t block, ParameterRole role) const;
   bool has_parameter(std::size_t block, ParameterRole role) const;

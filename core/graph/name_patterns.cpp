@@ -10,7 +10,7 @@
 namespace llmtrain {
 
 bool matches(std::string_view pattern, std::string_view text) {
-  // Where the last * is, and how far it reaches: a mismatch behind it lets it reach one character further.
+  // Where the last * is, and how far it reaches: a mismatch after it lets it reach one character further.
   std::size_t star = std::string_view::npos, reached = 0, at = 0, i = 0;
   while (i < text.size()) {
     if (at < pattern.size() && pattern[at] == '*') {

@@ -32,7 +32,7 @@ struct PassSetting {
   std::int64_t expert_overlap = 1;     // parts into which rows of experts are cut
   bool chooses_exchange = false;       // both of these may change from micro-batch to micro-batch …
   bool tries_overlap = false;          // … to other numbers of parts …
-  bool tries_relays = false;           // … and to hierarchical exchanges
+  std::int64_t tried_node_ranks = 1;   // … and to hierarchical exchanges among so many of a node first
   DataType compute = DataType::fp32;
   Fp8Level fp8_level = Fp8Level::off;
   bool keeps_wide_inputs = false;  // with FP8: what it keeps are inputs in the compute type, of layers that left FP8

@@ -57,29 +57,6 @@ std::size_t median_step(const std::vector<ExpertShares>& steps) {
   return order[order.size() / 2];
 }
 
-// Whole numbers of tokens, at most `tokens` each and tokens · top_k together, by the largest remainder.
-std::vector<std::int64_t> counts_of(const ExpertShares& shares, std::int64_t tokens, std::int64_t top_k) {
-  // Shares of a recorded step are quotients of whole numbers, whose product with the tokens may end just below one.
-  constexpr double rounding = 1e-6;
-  std::vector<std::int64_t> counts;
-  std::vector<double> remainders;
-  for (const double share : shares) {
-    const double exact = share * static_cast<double>(tokens);
-    counts.push_back(std::min(tokens, static_cast<std::int64_t>(std::floor(exact + rounding))));
-    remainders.push_back(exact - static_cast<double>(counts.back()));
-  }
-  std::vector<std::size_t> order(shares.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t e) { return remainders[e]; });
-  std::int64_t left = tokens * top_k - std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-  for (std::size_t i = 0; left > 0; i = (i + 1) % order.size()) {
-    if (counts[order[i]] == tokens) continue;
-    ++counts[order[i]];
-    --left;
-  }
-  return counts;
-}
-
 std::vector<std::int64_t> prime_factors(std::int64_t number) {
   std::vector<std::int64_t> factors;
   for (std::int64_t factor = 2; factor * factor <= number; ++factor)
@@ -113,6 +90,28 @@ ExpertShares shares_by_weight(std::span<const double> weights, std::int64_t top_
     left = static_cast<double>(top_k) - static_cast<double>(std::ranges::count(is_full, true));
   }
   return shares;
+}
+
+std::vector<std::int64_t> counts_by_share(const ExpertShares& shares, std::int64_t tokens, std::int64_t top_k) {
+  // Shares of a recorded step are quotients of whole numbers, whose product with the tokens may end just below one.
+  constexpr double rounding = 1e-6;
+  std::vector<std::int64_t> counts;
+  std::vector<double> remainders;
+  for (const double share : shares) {
+    const double exact = share * static_cast<double>(tokens);
+    counts.push_back(std::min(tokens, static_cast<std::int64_t>(std::floor(exact + rounding))));
+    remainders.push_back(exact - static_cast<double>(counts.back()));
+  }
+  std::vector<std::size_t> order(shares.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t e) { return remainders[e]; });
+  std::int64_t left = tokens * top_k - std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  for (std::size_t i = 0; left > 0; i = (i + 1) % order.size()) {
+    if (counts[order[i]] == tokens) continue;
+    ++counts[order[i]];
+    --left;
+  }
+  return counts;
 }
 
 ReplayedRouting::ReplayedRouting(const ModelRecipe& model) {
@@ -163,7 +162,7 @@ const ExpertShares& ReplayedRouting::typical_shares(std::int64_t layer) const {
 
 SpreadChoices::SpreadChoices(const ExpertShares& shares, std::int64_t tokens, std::int64_t top_k)
     : tokens_(tokens), radices_(prime_factors(tokens)) {
-  const std::vector<std::int64_t> counts = counts_of(shares, tokens, top_k);
+  const std::vector<std::int64_t> counts = counts_by_share(shares, tokens, top_k);
   ends_.resize(counts.size());
   std::partial_sum(counts.begin(), counts.end(), ends_.begin());
 }

@@ -19,6 +19,10 @@ using ExpertShares = std::vector<double>;
 // 0 get none, unless the others are fewer than top_k.
 ExpertShares shares_by_weight(std::span<const double> weights, std::int64_t top_k);
 
+// Whole numbers of `tokens` tokens in the proportion of the shares, by the largest remainder: at most `tokens` each and
+// tokens · top_k together.
+std::vector<std::int64_t> counts_by_share(const ExpertShares& shares, std::int64_t tokens, std::int64_t top_k);
+
 // Where tokens go in place of their router's choices (model.moe.routing_zipf, model.moe.routing_trace): what `plan`
 // prices, and `run` then does.
 class ReplayedRouting {

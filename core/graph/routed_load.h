@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "core/graph/graph.h"
 #include "core/graph/pass_setting.h"
@@ -11,12 +12,25 @@ namespace llmtrain {
 // How the choices of a micro-batch's tokens fall on the experts of a layer and on the ranks that hold them, as a plan
 // expects it: evenly, or as in the routing that the model replays.
 struct RoutedLoad {
-  double kept = 0;        // choices per token within their expert's capacity
-  double busiest = 0;     // of these the share at the rank with the most; even: 1 ÷ ranks
-  double fullest = 0;     // share of the tokens that choose the fullest expert; even: top_k ÷ experts
-  std::int64_t idle = 0;  // ranks without tokens, of those that share the experts
+  double kept = 0;                 // choices per token within their expert's capacity
+  double busiest = 0;              // of these the share at the rank with the most; even: 1 ÷ ranks
+  double fullest = 0;              // share of the tokens that choose the fullest expert; even: top_k ÷ experts
+  std::vector<double> of_ranks{};  // as busiest, of every rank; none: even
 };
 
 RoutedLoad routed_load(const Graph& graph, std::int64_t layer, const PassSetting& setting);
+
+// Of the kept choices of a micro-batch's tokens the shares at ranks with the same place on their nodes, through one of
+// which hierarchical exchanges take them. Even: 1 ÷ the ranks of a node.
+struct PlaceShares {
+  double of_busiest = 0;  // at the place of the busiest rank
+  double fullest = 0;     // at the place with the most
+};
+
+// `inside` consecutive ones of the ranks that share the experts are on a node; it divides these ranks.
+PlaceShares place_shares(const RoutedLoad& load, std::int64_t inside);
+
+// Ranks without tokens, of those that share the experts: a run rounds shares to whole tokens. Of a model that replays.
+std::int64_t idle_ranks(const Graph& graph, std::int64_t layer, const PassSetting& setting);
 
 }  // namespace llmtrain

@@ -57,10 +57,24 @@ void require_gpt2(const ModelRecipe& model) {
            {!model.moe, "moe", "no experts"}});
 }
 
-// Of a model of the Llama family with experts: Qwen3-MoE has norms of queries and keys, Mixtral has none.
+// Of a model of the Llama family with experts: Qwen3-MoE has norms of queries and keys, Qwen2-MoE shared experts, and
+// Mixtral has neither.
+HuggingfaceType type_with_experts(const ModelRecipe& model) {
+  if (model.qk_norm) return HuggingfaceType::qwen3_moe;
+  return model.moe->shared_experts > 0 ? HuggingfaceType::qwen2_moe : HuggingfaceType::mixtral;
+}
+
 void require_experts(const ModelRecipe& model) {
   const MixtureOfExpertsRecipe& moe = *model.moe;
-  const bool is_mixtral = !model.qk_norm;
+  const HuggingfaceType type = type_with_experts(model);
+  if (type == HuggingfaceType::qwen2_moe) {
+    require(model, "Qwen2-MoE, the architecture with shared experts,",
+            {{!model.bias, "bias", "none"},
+             {moe.router == Router::linear, "moe/router", "a linear router"},
+             {moe.shared_gate, "moe/shared_gate", "a gate"}});
+    return;
+  }
+  const bool is_mixtral = type == HuggingfaceType::mixtral;
   require(model, is_mixtral ? "Mixtral" : "Qwen3-MoE",
           {{!model.bias, "bias", "none"},
            {!model.qkv_bias, "qkv_bias", "none"},
@@ -156,6 +170,7 @@ void add_llama_family(Json& config, const ModelRecipe& model, HuggingfaceType ty
   if (type == HuggingfaceType::llama) config["attention_bias"] = config["mlp_bias"] = model.bias;
   if (type == HuggingfaceType::qwen3) config["attention_bias"] = false;
   if (type == HuggingfaceType::qwen3_moe) config["attention_bias"] = false;
+  if (type == HuggingfaceType::qwen2_moe) config["qkv_bias"] = model.qkv_bias;
   if (is_qwen(type)) config["use_sliding_window"] = false;
   if (type != HuggingfaceType::llama) config["sliding_window"] = nullptr;
 }
@@ -173,6 +188,8 @@ void add_experts(Json& config, const MixtureOfExpertsRecipe& moe, HuggingfaceTyp
   config["norm_topk_prob"] = moe.normalize_gates;
   config["decoder_sparse_step"] = moe.every;
   config["mlp_only_layers"] = Json::array();
+  if (type == HuggingfaceType::qwen2_moe)
+    config["shared_expert_intermediate_size"] = moe.shared_experts * moe.ffn_hidden_size;
 }
 
 // For transformers 4 and 5; `dtype` is PyTorch's name of the weights' type.
@@ -249,7 +266,7 @@ HuggingfaceType huggingface_type_of(const ModelRecipe& model) {
     return HuggingfaceType::gpt2;
   }
   require_llama_family(model);
-  if (model.moe) return model.qk_norm ? HuggingfaceType::qwen3_moe : HuggingfaceType::mixtral;
+  if (model.moe) return type_with_experts(model);
   if (model.qk_norm) return HuggingfaceType::qwen3;
   if (model.qkv_bias && !model.bias) return HuggingfaceType::qwen2;
   // Mistral has the same tensors and does not require heads to divide hidden_size.

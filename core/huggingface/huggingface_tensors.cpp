@@ -85,15 +85,25 @@ constexpr Place qwen_moe_places[] = {
     {Role::expert_down_weight, "model.layers.{}.mlp.experts.{}.down_proj.weight"},
 };
 
-// Where a type has more than a dense model of its family.
-std::span<const Place> expert_places(HuggingfaceType type) {
-  return type == HuggingfaceType::mixtral ? std::span<const Place>(mixtral_places) : qwen_moe_places;
+// Those of Qwen2-MoE alone: one network, which has a dense layer's roles.
+constexpr Place shared_expert_places[] = {
+    {Role::shared_gate_weight, "model.layers.{}.mlp.shared_expert_gate.weight"},
+    {Role::ffn_gate_weight, "model.layers.{}.mlp.shared_expert.gate_proj.weight"},
+    {Role::ffn_up_weight, "model.layers.{}.mlp.shared_expert.up_proj.weight"},
+    {Role::ffn_down_weight, "model.layers.{}.mlp.shared_expert.down_proj.weight"},
+};
+
+// Of a block, the places that come first.
+std::vector<std::span<const Place>> places_of(HuggingfaceType type, bool with_experts) {
+  if (type == HuggingfaceType::gpt2) return {gpt2_places};
+  if (!with_experts) return {llama_places};
+  if (type == HuggingfaceType::mixtral) return {mixtral_places, llama_places};
+  return {shared_expert_places, qwen_moe_places, llama_places};
 }
 
-HuggingfaceTensor place_of(HuggingfaceType type, Role role, std::int64_t layer, std::optional<std::int64_t> expert) {
-  const std::span<const Place> dense =
-      type == HuggingfaceType::gpt2 ? std::span<const Place>(gpt2_places) : llama_places;
-  for (const std::span<const Place> places : {dense, expert_places(type)}) {
+HuggingfaceTensor place_of(const std::vector<std::span<const Place>>& lists, Role role, std::int64_t layer,
+                           std::optional<std::int64_t> expert) {
+  for (const std::span<const Place> places : lists) {
     const auto place = std::ranges::find(places, role, &Place::role);
     if (place == places.end()) continue;
     return {fmt::format(fmt::runtime(place->name), layer, expert.value_or(0)),
@@ -127,12 +137,13 @@ std::vector<HuggingfaceTensor> huggingface_tensors(const Graph& graph, Huggingfa
   for (const Block& block : graph.blocks) {
     // Block by block, since only parameters of one block share a tensor.
     std::vector<HuggingfaceTensor> of_block;
+    const auto places = places_of(type, block.layer >= 0 && has_experts(graph.model, block.layer));
     for (const std::size_t index : block.parameters) {
       const Parameter& parameter = graph.parameters[index];
       if (parameter.adapts) continue;
-      if (!parameter.has_expert_axis) add(of_block, place_of(type, parameter.role, block.layer, std::nullopt), index);
+      if (!parameter.has_expert_axis) add(of_block, place_of(places, parameter.role, block.layer, std::nullopt), index);
       for (std::int64_t expert = 0; parameter.has_expert_axis && expert < parameter.shape.front(); ++expert)
-        add(of_block, place_of(type, parameter.role, block.layer, expert), index);
+        add(of_block, place_of(places, parameter.role, block.layer, expert), index);
     }
     tensors.insert(tensors.end(), of_block.begin(), of_block.end());
   }

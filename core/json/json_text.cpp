@@ -3,6 +3,10 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <system_error>
 #include <unordered_set>
 #include <utility>
 
@@ -53,6 +57,8 @@ std::string in_words(std::string_view word) {
     if (word == name) return std::string(word) + " is not a JSON number";
   }
   if (word.empty()) return "";
+  if (const std::string number = number_meant(word); !number.empty())
+    return std::string(word) + " is not a JSON number; write " + number;
   return std::string(word) + " is not JSON; strings need double quotes";
 }
 
@@ -91,8 +97,10 @@ std::string explain(std::string_view text, std::size_t index, std::string_view r
   if (has(reason, "control character")) return "a string contains a line break or control character";
   if (has(reason, "expected end of input")) return "there is text after the end of the recipe";
   if (has(reason, "invalid string")) return "a string has an invalid escape; a backslash is \\\\";
-  if (has(reason, "invalid")) {
-    const auto words = in_words(word_at(text, index));
+  const auto word = word_at(text, index);
+  // Of 01 the parser has read a whole number before it stops.
+  if (has(reason, "invalid") || (word.size() > 1 && word.front() == '0')) {
+    const auto words = in_words(word);
     if (!words.empty()) return words;
   }
   return at_mark(text, index);
@@ -190,6 +198,13 @@ class DocumentBuilder final : public nlohmann::json_sax<Json> {
   std::vector<Level> levels_;
 };
 
+template <class Number>
+std::optional<Number> number_in(std::string_view text) {
+  Number value{};
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return failure == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
+}
+
 std::string cut(std::string text) {
   constexpr std::size_t longest = 60;
   if (text.size() <= longest) return text;
@@ -234,6 +249,14 @@ std::string shown_text(std::string_view text) {
   // Cut before quoting: a key may be as long as the file.
   const auto quoted = dump(Json(std::string(text.substr(0, 256))));
   return cut(quoted.substr(1, quoted.size() - 2));
+}
+
+std::string number_meant(std::string_view text) {
+  std::string digits(text.substr(text.starts_with('+') ? 1 : 0));
+  std::erase(digits, '_');
+  if (const auto whole = number_in<std::int64_t>(digits)) return std::to_string(*whole);
+  const auto number = number_in<double>(digits);
+  return number && std::isfinite(*number) ? Json(*number).dump() : "";
 }
 
 Json number_or_null(const std::optional<double>& number) { return number ? Json(*number) : Json(nullptr); }

@@ -35,6 +35,9 @@ std::vector<std::string> split_pointer(std::string_view pointer);
 std::string shown_value(const Json& value);
 std::string shown_text(std::string_view text);
 
+// The JSON number that a text such as ".5", "+3" or "1_000" means, which JSON does not allow, or empty.
+std::string number_meant(std::string_view text);
+
 // null where there is none.
 Json number_or_null(const std::optional<double>& number);
 

@@ -27,7 +27,7 @@ constexpr kernels::Fp8Format fp8_format(Fp8Operand operand) {
 // depend on the layout; an operand without one yet is left to current scaling.
 //
 // A product of which an operand is larger than that in several steps in a row can leave FP8 for good, on request: its
-// magnitudes grow faster than any history tells. Which one does follows from the same maxima, on all ranks alike.
+// magnitudes grow faster than any history shows. Which one does follows from the same maxima, on all ranks alike.
 //
 // All ranks hold the histories of all linear layers, which are few numbers: any of them can write a checkpoint, and any
 // layout reads it.

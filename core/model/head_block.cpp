@@ -11,6 +11,7 @@
 
 #include "core/graph/pass_setting.h"
 #include "kernels/gemm.h"
+#include "kernels/wide_type.h"
 
 namespace llmtrain {
 
@@ -81,8 +82,7 @@ at::Tensor HeadBlock::losses(const at::Tensor& normed, const MicroBatch& micro, 
 at::Tensor HeadBlock::losses_of(const at::Tensor& normed, const at::Tensor& targets, double loss_gradient,
                                 at::Tensor* dnormed) const {
   // Losses are fp32 at least: in bf16 a mean of them would have two or three digits.
-  const auto type = normed.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  at::Tensor losses = at::empty({normed.size(0)}, normed.options().dtype(type));
+  at::Tensor losses = at::empty({normed.size(0)}, normed.options().dtype(kernels::wide_type(normed)));
   std::optional<double> gradient_scale;
   if (dnormed != nullptr) {
     gradient_scale = loss_gradient;

@@ -14,6 +14,7 @@ namespace llmtrain {
 class Fp8History;
 class Fp8Statistics;
 class KeyValueCache;
+class TokenChoices;
 
 // One micro-batch on its way through the stages: the tokens, and its position in the run, which is all that dropout and
 // the scale of the loss depend on.
@@ -41,6 +42,9 @@ struct MicroBatch {
   // is an evaluation, and one sequence as far as the fields above say.
   KeyValueCache* cache = nullptr;
   Fp8Statistics* fp8_statistics = nullptr;  // takes what is cast to FP8 in this pass; null: nothing does
+  // Takes the experts that tokens choose in this pass, if it is of training, in layers that see all of them; null:
+  // nothing does.
+  TokenChoices* token_choices = nullptr;
   // In training with delayed scaling: has the scales of FP8 products, and takes what the next ones follow from.
   Fp8History* fp8_history = nullptr;
   at::Tensor logit_rows;  // int64: the rows whose logits are asked for; undefined: all

@@ -42,6 +42,8 @@ MicroBatch kept_part(const MicroBatch& micro, const at::Tensor& rows, const at::
   // Rotary positions are those in the whole sequence, or document.
   kept.positions = micro.positions.defined() ? micro.positions.index_select(0, rows.to(device))
                                              : rows.remainder(micro.sequence).to(device);
+  // The index of a row says nothing of its token's.
+  kept.token_choices = nullptr;
   // Losses within the layer are means over the tokens that it sees.
   kept.loss_scale = micro.loss_scale * static_cast<double>(micro.sequence) / static_cast<double>(micro.kept_tokens);
   return kept;

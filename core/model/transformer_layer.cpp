@@ -10,6 +10,7 @@
 
 #include "core/base/hash.h"
 #include "core/graph/replayed_routing.h"
+#include "core/model/moe/token_choices.h"
 
 namespace llmtrain {
 namespace {
@@ -63,6 +64,9 @@ MixtureOfExperts routed_experts(const BlockParameters& parameters, Recompute rec
 std::uint64_t random_site(const BlockParameters& parameters, const std::string& name) {
   return stable_hash("layers." + std::to_string(parameters.block().layer) + "." + name);
 }
+
+// The index in the global batch of the micro-batch's first token.
+std::int64_t first_token(const MicroBatch& micro) { return micro.first_sample * micro.part.whole_of(micro.sequence); }
 
 }  // namespace
 
@@ -118,7 +122,7 @@ ExpertRouter::Pass FeedForwardHalf::router_pass(const at::Tensor& share, const M
   // With a cache the rows are what happens to be computed together; what one gets must not depend on the others.
   result.keeps_all = micro.cache != nullptr;
   if (pass == ForwardMode::evaluation) return result;
-  const std::int64_t first = micro.first_sample * sequence;
+  const std::int64_t first = first_token(micro);
   const auto key = [&](std::uint64_t site) { return kernels::dropout_key(micro.seed, micro.step, site); };
   result.jitter = {moe_.jitter, key(jitter_site_), first * share.size(1)};
   result.noise = {key(noise_site_), moe_.gate_noise / static_cast<double>(moe_.experts), first};
@@ -128,7 +132,7 @@ ExpertRouter::Pass FeedForwardHalf::router_pass(const at::Tensor& share, const M
 at::Tensor FeedForwardHalf::replayed_experts(std::int64_t tokens, const kernels::RowsAtHand& rows,
                                              const MicroBatch& micro) const {
   const auto top_k = static_cast<std::size_t>(moe_.top_k);
-  const std::int64_t first = micro.first_sample * micro.part.whole_of(micro.sequence);
+  const std::int64_t first = first_token(micro);
   // The loss is a mean over the tokens of the global batch.
   const SpreadChoices choices(replay_->shares(layer_, micro.step), std::llround(1 / micro.loss_scale), moe_.top_k);
   at::Tensor experts = at::empty({tokens, moe_.top_k}, at::kLong);
@@ -149,6 +153,10 @@ at::Tensor FeedForwardHalf::forward(at::Tensor x, const MicroBatch& micro, Forwa
   if (replay_ != nullptr && pass == ForwardMode::training)
     of_router.replayed = replayed_experts(share.size(0), of_router.rows, micro);
   at::Tensor y = split_.from_shares(experts_->forward(share, of_router, saved.experts, routing));
+  if (micro.token_choices != nullptr && pass == ForwardMode::training)
+    micro.token_choices->record(
+        layer_, {saved.experts.router.probabilities, saved.experts.router.experts, saved.experts.map.row_of},
+        of_router.rows, first_token(micro));
   if (!network_) return y;
   const at::Tensor shared = network_->forward(x, micro, saved.network);
   if (!shared_gate_) return y.add_(shared);

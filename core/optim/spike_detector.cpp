@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <numeric>
 #include <utility>
+#include <vector>
 
 namespace llmtrain {
 namespace {
@@ -33,29 +34,29 @@ std::optional<Spike> spike_of(std::string_view quantity, double value, const std
 
 std::optional<Spike> SpikeDetector::update(double loss, double gradient_norm) {
   if (!is_on()) return std::nullopt;
-  if (static_cast<std::int64_t>(state_.losses.size()) >= recipe_.window) {
-    if (auto spike = spike_of("loss", loss, state_.losses, recipe_.loss)) return spike;
-    if (auto spike = spike_of("gradient norm", gradient_norm, state_.gradient_norms, recipe_.gradient_norm))
+  if (static_cast<std::int64_t>(recent_.losses.size()) >= recipe_.window) {
+    if (auto spike = spike_of("loss", loss, recent_.losses, recipe_.loss)) return spike;
+    if (auto spike = spike_of("gradient norm", gradient_norm, recent_.gradient_norms, recipe_.gradient_norm))
       return spike;
   } else if (!std::isfinite(loss)) {
     return Spike{"loss", loss, 0, 1};
   }
-  state_.losses.push_back(loss);
-  state_.gradient_norms.push_back(gradient_norm);
+  recent_.losses.push_back(loss);
+  recent_.gradient_norms.push_back(gradient_norm);
   shorten();
   return std::nullopt;
 }
 
-void SpikeDetector::set_state(State state) {
+void SpikeDetector::set_recent(RecentUpdates recent) {
   if (!is_on()) return;
-  state_ = std::move(state);
+  recent_ = std::move(recent);
   shorten();
 }
 
 void SpikeDetector::shorten() {
-  const auto surplus = std::max<std::int64_t>(0, static_cast<std::int64_t>(state_.losses.size()) - recipe_.window);
-  state_.losses.erase(state_.losses.begin(), state_.losses.begin() + surplus);
-  state_.gradient_norms.erase(state_.gradient_norms.begin(), state_.gradient_norms.begin() + surplus);
+  const auto surplus = std::max<std::int64_t>(0, static_cast<std::int64_t>(recent_.losses.size()) - recipe_.window);
+  recent_.losses.erase(recent_.losses.begin(), recent_.losses.begin() + surplus);
+  recent_.gradient_norms.erase(recent_.gradient_norms.begin(), recent_.gradient_norms.begin() + surplus);
 }
 
 }  // namespace llmtrain

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <optional>
 #include <string_view>
-#include <vector>
 
+#include "core/checkpoint/checkpoint.h"
 #include "core/recipe/recipe.h"
 
 namespace llmtrain {
@@ -24,29 +24,23 @@ struct Spike {
 // follow. Nothing is a spike before the window is full. All ranks pass the same numbers and so decide alike.
 class SpikeDetector {
  public:
-  // The window, as a checkpoint keeps it: of each update, the oldest first.
-  struct State {
-    std::vector<double> losses;
-    std::vector<double> gradient_norms;
-  };
-
   explicit SpikeDetector(const SpikeRecipe& recipe) : recipe_(recipe) {}
 
   // What a step whose loss and gradient norm these are must be skipped for. None: they are those of an update, and
   // enter the window. A loss that is not finite is a spike too.
   std::optional<Spike> update(double loss, double gradient_norm);
 
-  // Empty where nothing is watched.
-  const State& state() const { return state_; }
-  // Of a checkpoint, perhaps with another window: of more updates the newest count. Both lists are of one length.
-  void set_state(State state);
+  // The window; empty where nothing is watched.
+  const RecentUpdates& recent() const { return recent_; }
+  // Of a checkpoint, perhaps with another window: of more updates the newest count.
+  void set_recent(RecentUpdates recent);
 
  private:
   bool is_on() const { return recipe_.loss > 0 || recipe_.gradient_norm > 0; }
   void shorten();
 
   SpikeRecipe recipe_;
-  State state_;
+  RecentUpdates recent_;
 };
 
 }  // namespace llmtrain

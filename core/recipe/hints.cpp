@@ -11,6 +11,7 @@
 
 #include "core/json/json_text.h"
 #include "core/recipe/keys/key_table.h"
+#include "core/recipe/synonyms.h"
 
 namespace llmtrain {
 namespace {
@@ -58,66 +59,6 @@ std::size_t nearness(std::string_view written, std::string_view word) {
   return distance == 0 || (distance <= allowed && written.size() > 2) ? distance : none;
 }
 
-// Names of the same settings in Hugging Face, nanoGPT, Megatron, DeepSpeed and papers.
-struct Synonyms {
-  std::string_view meant;
-  std::vector<std::string_view> words;
-};
-
-const std::vector<Synonyms>& all_synonyms() {
-  static const std::vector<Synonyms> synonyms = {
-      {"/parallel/tensor", {"tp", "tp_size", "tensor_parallel", "tensor_parallel_size", "tensor_model_parallel_size"}},
-      {"/parallel/pipeline", {"pp", "pp_size", "pipeline_parallel", "pipeline_model_parallel_size"}},
-      {"/parallel/data", {"dp", "data_parallel"}},
-      {"/parallel/context", {"cp"}},
-      {"/parallel/expert", {"ep"}},
-      {"/parallel/sequence", {"sp"}},
-      {"/parallel/zero_stage", {"zero"}},
-      {"/training/learning_rate/peak", {"lr", "max_lr"}},
-      {"/training/learning_rate/minimum", {"min_lr"}},
-      {"/training/learning_rate/schedule", {"lr_schedule"}},
-      {"/training/learning_rate/warmup_steps", {"warmup", "warmup_iters"}},
-      // Schedules in other sections have a key "steps", too.
-      {"/training/steps",
-       {"steps", "max_steps", "train_steps", "iterations", "max_iters", "train_iters", "epochs", "num_train_epochs"}},
-      {"/training/clip_norm", {"grad_clip", "max_grad_norm"}},
-      {"/model/layers", {"n_layer", "n_layers", "num_layers", "num_hidden_layers"}},
-      {"/model/hidden_size", {"hidden", "hidden_dim", "n_embd", "d_model"}},
-      {"/model/heads", {"n_head", "n_heads", "num_heads", "num_attention_heads"}},
-      {"/model/kv_heads", {"n_kv_heads", "num_key_value_heads"}},
-      {"/model/ffn_hidden_size", {"intermediate_size", "d_ff"}},
-      {"/model/max_sequence_length",
-       {"max_seq_len", "max_seq_length", "max_position_embeddings", "n_positions", "block_size", "context_length"}},
-      {"/model/norm_eps", {"rms_norm_eps"}},
-      {"/model/tie_embeddings", {"tie_word_embeddings"}},
-      {"/batch/sequence_length", {"seq_len"}},
-      {"/batch/global", {"batch_size", "train_batch_size", "global_batch_size"}},
-      {"/batch/micro", {"micro_batch_size"}},
-      {"/precision/compute", {"dtype", "bf16", "fp16", "mixed_precision"}},
-      {"/precision/fp8_level", {"fp8"}},
-      {"/memory/recompute", {"gradient_checkpointing", "activation_checkpointing"}},
-      {"/$schema", {"schema"}},
-      {"/model/moe/experts", {"num_experts", "n_experts"}},
-      {"/launch/ranks", {"gpus", "num_gpus", "n_gpus", "world_size", "nproc_per_node"}},
-      {"/checkpoint/every", {"save_steps", "save_every", "save_interval"}},
-      {"/training/evaluate_every", {"eval_steps", "eval_every", "eval_interval"}},
-      {"/log/directory", {"output_dir", "out_dir", "save_dir"}},
-      {"/data/curriculum", {"curriculum_learning"}},
-      {"/training/token_dropping", {"random_ltd", "data_routing"}},
-      {"/data/train", {"dataset", "train_data", "data_path"}},
-  };
-  return synonyms;
-}
-
-// Of words that keys take. Some are nearer to another word by their letters.
-const std::vector<Synonyms>& value_synonyms() {
-  static const std::vector<Synonyms> synonyms = {
-      {"cuda", {"gpu", "nvidia"}},    {"bf16", {"bfloat16"}},        {"fp16", {"float16", "half"}},
-      {"fp32", {"float32", "float"}}, {"swiglu", {"silu", "swish"}},
-  };
-  return synonyms;
-}
-
 std::string_view name_of(std::string_view pointer) { return pointer.substr(pointer.rfind('/') + 1); }
 std::string_view section_of(std::string_view pointer) { return pointer.substr(0, pointer.rfind('/')); }
 
@@ -129,6 +70,18 @@ std::string with_first_entries(const std::string& pointer) {
     result = append_key(result, is_index ? "0" : key);
   }
   return result;
+}
+
+// Of words or of pointers, whose last keys count: the shortest that begins with the name, ignoring case, or empty.
+std::string_view begun_among(std::span<const std::string_view> texts, std::string_view name) {
+  // Two letters begin too many words.
+  if (name.size() < 3) return "";
+  std::string_view best;
+  for (const auto text : texts) {
+    const bool is_begun = lower(name_of(text)).starts_with(lower(name));
+    if (is_begun && (best.empty() || name_of(text).size() < name_of(best).size())) best = text;
+  }
+  return best;
 }
 
 // Of words or of pointers, whose last keys count: the nearest within `at_most` edits, the first one on a tie, or empty.
@@ -151,6 +104,8 @@ std::string_view nearest_word(std::string_view written, std::span<const std::str
   const std::string name = lower(written);
   for (const auto& [meant, others] : value_synonyms())
     if (std::ranges::find(others, name) != others.end() && std::ranges::find(words, meant) != words.end()) return meant;
+  // "h100" is the start of "h100-sxm-80gb", though "h200" is one edit away.
+  if (const auto begun = begun_among(words, written); !begun.empty()) return begun;
   return nearest_among(words, written, none - 1);
 }
 
@@ -161,17 +116,33 @@ std::string nearest_key(const std::string& pointer) {
   const auto name = name_of(written);
   auto here = everywhere;
   std::erase_if(here, [&](std::string_view key) { return section_of(key) != section_of(written); });
-  // In falling order of likelihood: a typing error in this section, another program's name, a key of another section.
+  // In falling order of likelihood: a typing error in this section, another program's name, the name of a key
+  // elsewhere, the start of a name in this section, a typing error of a key elsewhere.
   if (const auto near = nearest_among(here, name, none - 1); !near.empty()) return std::string(near);
-  for (const auto& [meant, words] : all_synonyms())
-    if (std::ranges::find(words, lower(name)) != words.end()) return std::string(meant);
-  // Among all keys a short name is near to many by chance, so it must match exactly.
-  return std::string(nearest_among(everywhere, name, name.size() < 6 ? 0 : 1));
+  for (const auto& [meant, words] : key_synonyms())
+    for (const auto word : words)
+      if (word == lower(word.starts_with('/') ? written : name)) return std::string(meant);
+  if (const auto same = nearest_among(everywhere, name, 0); !same.empty()) return std::string(same);
+  if (const auto begun = begun_among(here, name); !begun.empty()) return std::string(begun);
+  // Among all keys a short name is near to many by chance.
+  return name.size() < 6 ? "" : std::string(nearest_among(everywhere, name, 1));
 }
 
-std::string section_meant(const std::string& pointer, const Json& value) {
+bool has_keys(const std::string& pointer) {
+  const auto pointers = key_pointers();
+  return std::ranges::any_of(pointers, [&](const std::string& key) { return section_of(key) == pointer; });
+}
+
+std::string value_meant(const std::string& pointer, const Json& value) {
   if (!value.is_string() && !value.is_number()) return "";
   const std::string written = with_first_entries(pointer);
+  if (value.is_string()) {
+    const std::string text = lower(value.get_ref<const std::string&>());
+    if (written == "/precision/compute" && text.starts_with("fp8")) return "/precision/fp8_level";
+    const bool is_tokenizer = written == "/data/tokenizer";
+    if (is_tokenizer && text.ends_with(".json")) return "{\"huggingface\": " + shown_value(value) + "}";
+    if (is_tokenizer && text.ends_with(".model")) return "{\"sentencepiece\": " + shown_value(value) + "}";
+  }
   for (const std::string_view sources : {"/data/train", "/data/validation"}) {
     const std::string source = "{\"path\": " + shown_value(value) + "}";
     if (value.is_string() && written == sources) return "[" + source + "]";

@@ -8,7 +8,7 @@
 
 namespace llmtrain {
 
-// How many tokens a step takes while their number grows from `start` to `longest` (Li et al., arXiv 2212.03597, as
+// The tokens per step while their number grows from `start` to `longest` (Li et al., arXiv 2212.03597, as
 // DeepSpeed's fixed_linear and fixed_root compute it): with T = steps and r = degree
 //   ⌊start + (longest − start) · (t / T)^(1/r)⌋, rounded down to a multiple, at t < T; `longest` from T on.
 class LengthSchedule {
@@ -18,7 +18,7 @@ class LengthSchedule {
 
   // Never falls as t (from 0) grows.
   std::int64_t at(std::int64_t t) const;
-  // The first t behind this one with more tokens; none where they are `longest`.
+  // The first t after this one with more tokens; none where they are `longest`.
   std::optional<std::int64_t> next_change(std::int64_t t) const;
 
  private:

@@ -48,7 +48,9 @@ bool reduces_once(const Recipe& recipe) {
 void set_default_order(Recipe& recipe) {
   const std::int64_t ranks = recipe.parallel.pipeline, finest = finest_stages(recipe);
   if (recipe.parallel.zero_stage < 3 || ranks == 1) return;
-  const std::int64_t loops = finest % ranks == 0 ? finest / ranks : 1;
+  // Layers that do not divide are placed unevenly; a list has a fixed number of stages.
+  const bool has_whole_loops = recipe.pipeline.balance.kind != BalanceKind::list || finest % ranks == 0;
+  const std::int64_t loops = has_whole_loops ? std::max<std::int64_t>(1, finest / ranks) : 1;
   if (reduces_once(recipe)) {
     recipe.pipeline.schedule = PipelineSchedule::breadth_first;
     recipe.pipeline.loops = loops;

@@ -11,7 +11,7 @@ namespace llmtrain {
 // a layer each, and a list states its stages.
 std::int64_t finest_stages(const Recipe& recipe);
 
-// Whether gradients that are stored in FP8 are sharded: such gradients are reduced once a step, after all
+// Whether gradients that are stored in FP8 are sharded: such gradients are reduced once per step, after all
 // micro-batches.
 bool reduces_once(const Recipe& recipe);
 

@@ -18,9 +18,19 @@
 namespace llmtrain {
 namespace {
 
-// The content of a string value read as JSON: users write "8" for 8 and "true" for true.
+// The content of a string value read as JSON: users write "8" for 8, "true" for true, and .5 for 0.5.
 Json unquoted(const Json& value) {
-  return value.is_string() ? parse_json(value.get_ref<const std::string&>()).value : Json();
+  if (!value.is_string()) return {};
+  const auto& text = value.get_ref<const std::string&>();
+  const std::string number = number_meant(text);
+  return parse_json(number.empty() ? text : number).value;
+}
+
+// Why a string that was meant as a list or an object is neither, or empty: `--set` takes what is not JSON as a string.
+std::string syntax_error_in(const Json& value) {
+  if (!value.is_string()) return "";
+  const auto& text = value.get_ref<const std::string&>();
+  return text.starts_with('[') || text.starts_with('{') ? parse_json(text).error : "";
 }
 
 // 1e3 and 8.0 are whole numbers, as JSON Schema has it. Beyond 2^53 a double no longer holds every integer, so the one
@@ -110,7 +120,7 @@ class RecipeReader final : public KeyVisitor {
       return 1;
     }
     if (json != nullptr && !json->is_array()) {
-      WrittenValue(*json, pointer_to(key), words, source_).refuse_type(section_meant(pointer_to(key), *json));
+      WrittenValue(*json, pointer_to(key), words, source_).refuse_type(value_meant(pointer_to(key), *json));
       json = nullptr;
     }
     levels_.push_back({json, pointer_to(key)});
@@ -123,21 +133,32 @@ class RecipeReader final : public KeyVisitor {
   }
 
   void leave() override {
-    const Level level = std::move(levels_.back());
+    Level level = std::move(levels_.back());
     levels_.pop_back();
-    if (level.json != nullptr && level.json->is_object())
+    if (level.json != nullptr && level.json->is_object()) {
+      skip_description(level);
       WrittenValue(*level.json, level.pointer, "", source_).refuse_unknown_keys(level.visited);
+    }
     if (level.required.empty()) return;
     std::string names;
     for (const auto name : level.required) names.append(names.empty() ? "" : ", ").append(name);
     source_.problems.add_missing(level.pointer, "must be an object with " + names);
   }
 
+  // JSON has no comments: every section may have one.
+  void skip_description(Level& level) const {
+    const std::string name(section_comment);
+    level.visited.push_back(section_comment);
+    const auto comment = level.json->find(name);
+    if (comment != level.json->end() && !level.pointer.empty() && !comment->is_string())
+      WrittenValue(*comment, append_key(level.pointer, name), "a text", source_).refuse_type();
+  }
+
   void enter_object(const Json* json, std::string pointer, const std::string& words) {
     // Within a section of the wrong type nothing more is reported.
     Level level{json, std::move(pointer), !levels_.empty() && levels_.back().is_broken};
     if (json != nullptr && !json->is_object()) {
-      WrittenValue(*json, level.pointer, words, source_).refuse_type(section_meant(level.pointer, *json));
+      WrittenValue(*json, level.pointer, words, source_).refuse_type(value_meant(level.pointer, *json));
       level.json = nullptr;
       level.is_broken = true;
     }
@@ -179,6 +200,8 @@ void WrittenValue::refuse(const std::string& what, const std::string& hint) cons
 }
 
 void WrittenValue::refuse_type(const std::string& hint) const {
+  if (const std::string error = syntax_error_in(json_); !error.empty())
+    return refuse(shown_value(json_) + " is not JSON: " + error);
   const bool has_no_text = json_.is_null() || json_.is_structured();
   refuse((has_no_text ? "" : shown_value(json_) + " ") + "is " + std::string(kind_of(json_)), hint);
 }
@@ -237,8 +260,10 @@ std::optional<std::size_t> WrittenValue::word(Words words) const {
   const auto& written = json_.get_ref<const std::string&>();
   const auto found = std::find(words.begin(), words.end(), written);
   if (found != words.end()) return static_cast<std::size_t>(found - words.begin());
-  const auto near = nearest_word(written, words);
-  refuse(shown_value(json_) + " is unknown", near.empty() ? "" : '"' + std::string(near) + '"');
+  std::string meant = value_meant(pointer_, json_);
+  if (const auto near = nearest_word(written, words); meant.empty() && !near.empty())
+    meant = '"' + std::string(near) + '"';
+  refuse(shown_value(json_) + " is unknown", meant);
   return std::nullopt;
 }
 

@@ -40,7 +40,7 @@ class Schedules {
     return shape;
   }
 
-  // The first step behind this one of another shape; none where that is the last. What is dropped may not change there.
+  // The first step after this one of another shape; none where that is the last. What is dropped may not change there.
   std::optional<std::int64_t> next_change(std::int64_t step) const {
     std::optional<std::int64_t> next;
     if (lengths_)

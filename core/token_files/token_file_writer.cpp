@@ -101,7 +101,7 @@ bool TokenFileWriter::resume() {
   resumed_ = *state;
   tokens_ = state->tokens;
   documents_ = state->documents;
-  // Killed behind the last rename: only the leftovers are still to be removed.
+  // Killed after the last rename: only the leftovers are still to be removed.
   if (!entry_exists(partial_file_) && size_of_file(file_) == bytes()) {
     remove_leftovers();
     return true;
@@ -201,7 +201,7 @@ void TokenFileWriter::close() {
 void TokenFileWriter::remove_leftovers() const noexcept {
   if (!journal_) return;
   remove_quietly(lengths_file_);
-  // Last: without it nothing tells what the others were.
+  // Last: without it nothing says what the others were.
   remove_quietly(journal_->file());
 }
 

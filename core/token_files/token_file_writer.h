@@ -36,7 +36,7 @@ class TokenFileWriter {
   TokenFileWriter(const TokenFileWriter&) = delete;
   TokenFileWriter& operator=(const TokenFileWriter&) = delete;
 
-  // How far an interrupted writer of the job had come; the documents behind that are to be added.
+  // How far an interrupted writer of the job had come; the documents after that are to be added.
   const JobState& resumed() const { return resumed_; }
 
   // Throws Error(bad_data) where the format cannot hold so many tokens.

@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/base/elapsed_time.h"
 #include "core/base/file.h"
 #include "core/base/hash.h"
 #include "core/data/documents.h"
@@ -103,7 +104,7 @@ class Tokenization {
       rest = rest.subspan(length);
     }
     text_bytes_ += static_cast<std::int64_t>(encoded.text_bytes);
-    if (std::chrono::duration<double>(Clock::now() - saved_).count() < job_.save_seconds) return;
+    if (seconds_since(saved_) < job_.save_seconds) return;
     writer_.save(encoded.end, text_bytes_);
     saved_ = Clock::now();
   }
@@ -143,7 +144,11 @@ TokenizeProgress tokenize_files(const TokenizeJob& job, const Tokenizer& tokeniz
   for (std::size_t i = resumed.next.file; i < job.files.size(); ++i) {
     const auto& file = job.files[i];
     RecordReader reader(file);
-    if (i == resumed.next.file) reader.skip(resumed.next.offset, resumed.next.line);
+    if (i == resumed.next.file) {
+      reader.skip(resumed.next.offset, resumed.next.line);
+      progress.file_bytes = bytes_before + reader.position();
+      report(progress);
+    }
     Batch batch{file, {}};
     const auto start = [&] {
       progress.file_bytes = bytes_before + reader.position();

@@ -31,12 +31,17 @@ struct TokenizeProgress {
   std::int64_t file_bytes = 0;      // read of the files, packed or not
   std::int64_t all_file_bytes = 0;  // their sizes
   std::int64_t text_bytes = 0;      // of the records that are tokenised
+
+  double share() const {
+    return all_file_bytes > 0 ? static_cast<double>(file_bytes) / static_cast<double>(all_file_bytes) : 1;
+  }
 };
 
 // Tokenises the documents of all files in their order, with the tokenizer's marks around each; empty ones are left out.
-// Reads on the calling thread, encodes on job.threads others, and calls `report` from time to time. The result does not
-// depend on the number of threads. Goes on where the writer says that an interrupted one had come to, and lets it save
-// from time to time and at the end. Throws Error(missing_input), Error(bad_data) or Error(cannot_write).
+// Reads on the calling thread, encodes on job.threads others, and calls `report` where it begins and from time to time.
+// The result does not depend on the number of threads. Goes on where the writer says that an interrupted one had come
+// to, and lets it save from time to time and at the end. Throws Error(missing_input), Error(bad_data) or
+// Error(cannot_write).
 TokenizeProgress tokenize_files(const TokenizeJob& job, const Tokenizer& tokenizer, TokenFileWriter& writer,
                                 const std::function<void(const TokenizeProgress&)>& report);
 

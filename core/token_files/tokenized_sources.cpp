@@ -7,12 +7,12 @@
 #include <cstddef>
 #include <string_view>
 #include <system_error>
-#include <thread>
 
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/base/hash.h"
 #include "core/base/log.h"
+#include "core/base/processor.h"
 #include "core/base/progress_lines.h"
 #include "core/data/documents.h"
 #include "core/data/file_search.h"
@@ -47,7 +47,7 @@ void make_token_file(const TokenizeJob& job, const TokenizerRecipe& recipe, std:
       writer.leave_to_another();
       throw stopped_while("tokenising " + path);
     }
-    lines.show(static_cast<double>(progress.file_bytes) / static_cast<double>(progress.all_file_bytes));
+    lines.show(progress.share(), progress.text_bytes);
   });
   writer.close();
   log().info("{}: made of {}, {} tokens", writer.file().string(), path, writer.tokens());
@@ -56,8 +56,7 @@ void make_token_file(const TokenizeJob& job, const TokenizerRecipe& recipe, std:
 // The token file of a source that needs one, else an empty path. On the process that makes it.
 std::string token_file_of(const std::string& path, const TokenizerRecipe& recipe, std::int64_t vocab_size,
                           const fs::path& folder, const DataCache::Stops& stops) {
-  const TokenizeJob job{find_files(path), document_key,
-                        static_cast<int>(std::max(1U, std::thread::hardware_concurrency()))};
+  const TokenizeJob job{find_files(path), document_key, usable_cores()};
   if (std::ranges::any_of(job.files, is_token_file)) return "";
   const fs::path file = folder / (std::string(prefix) + job_name(description_of(job, recipe, format_name)) + ".bin");
   // Its index is put in place before it.

@@ -23,8 +23,8 @@ std::vector<std::filesystem::path> tokenized_sources(const std::vector<DataSourc
                                                      const TokenizerRecipe& tokenizer, std::int64_t vocab_size,
                                                      const DataCache& cache, const std::string& role);
 
-// Finds the files of all sources, so that a mistake in the last is told before the first has been tokenised, which may
-// take hours. Throws what tokenized_sources() throws of them.
+// Finds the files of all sources, so that a mistake in the last is reported before the first has been tokenised, which
+// may take hours. Throws what tokenized_sources() throws of them.
 void check_sources(const std::vector<DataSource>& sources, const TokenizerRecipe& tokenizer, const DataCache& cache,
                    const std::string& role);
 

@@ -90,7 +90,7 @@ void BpeMerges::apply_to_long(std::vector<TokenId>& word, Workspace& workspace) 
     std::ranges::pop_heap(queue, later);
     queue.pop_back();
     auto& left = symbols[best.left];
-    // Candidates stay in the queue when another merge takes one of their tokens; what they made tells.
+    // Candidates stay in the queue when another merge takes one of their tokens; what they made shows it.
     if (left.id == gone || left.after < 0 || find(left.id, symbols[left.after].id).id != best.id) continue;
     auto& right = symbols[left.after];
     left.id = best.id;

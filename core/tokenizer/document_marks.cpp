@@ -19,13 +19,13 @@ void append_ids(const JsonFields& special_tokens, const std::string& name, std::
 
 void add_template(const JsonFields& section, DocumentMarks& marks) {
   const JsonFields pieces = section.section("single");
-  bool is_behind = false;
+  bool is_after = false;
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     if (pieces.element(i).has("Sequence")) {
-      is_behind = true;
+      is_after = true;
     } else {
       const std::string name = pieces.element(i).section("SpecialToken").text("id");
-      append_ids(section.section("special_tokens"), name, is_behind ? marks.end : marks.begin);
+      append_ids(section.section("special_tokens"), name, is_after ? marks.end : marks.begin);
     }
   }
 }

@@ -12,7 +12,7 @@ namespace llmtrain {
 std::filesystem::path config_beside(const std::filesystem::path& file);
 
 // What belongs around a document by the "post_processor" of `root`, a tokenizer.json: the marks that its template puts
-// before a text and behind it. Where it puts none behind, the end-of-text token: "eos_token" of the
+// before a text and after it. Where it puts none after it, the end-of-text token: "eos_token" of the
 // tokenizer_config.json beside `file`, else <|endoftext|>, <|end_of_text|>, <eos> or </s>, whichever is an added token.
 // Throws Error(bad_data).
 DocumentMarks document_marks(const std::filesystem::path& file, const JsonFields& root,

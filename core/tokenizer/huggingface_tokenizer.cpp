@@ -64,7 +64,7 @@ HuggingFaceTokenizer::HuggingFaceTokenizer(const std::filesystem::path& file)
 HuggingFaceTokenizer::HuggingFaceTokenizer(const std::filesystem::path& file, const nlohmann::json& root)
     : file_(file), pre_tokenizer_([&] {
         const JsonFields fields(file, root, "");
-        // First, as it tells best what kind of tokenizer a file holds.
+        // First, as it says best what kind of tokenizer a file holds.
         refuse_unsupported(fields);
         if (!fields.has("pre_tokenizer")) fields.fail("has no \"pre_tokenizer\"" + std::string(use_sentencepiece));
         return PreTokenizer(fields.section("pre_tokenizer"));

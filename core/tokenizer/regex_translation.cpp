@@ -101,7 +101,7 @@ class Translation {
       add(members_of("Nd"), false);
     } else if (std::isalnum(static_cast<unsigned char>(name)) == 0 ||
                std::string_view("nrtx").find(name) != std::string_view::npos) {
-      return copy(2);  // the same in both, as are the plain characters behind \x
+      return copy(2);  // the same in both, as are the plain characters after \x
     } else {
       refuse(rest_.substr(0, 2));
     }

@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "kernels/attention/flash_attention.h"
+#include "kernels/wide_type.h"
 
 namespace llmtrain::kernels {
 namespace {
@@ -47,8 +48,7 @@ at::Tensor future(const SequencePart& queries, std::int64_t rows, const at::Tens
 
 // Scale, mask and softmax run in fp32 at least; the result is in query's dtype.
 at::Tensor causal_probabilities(const at::Tensor& query, const at::Tensor& key, const SequencePart& queries) {
-  const auto wide = query.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  at::Tensor scores = at::matmul(query, key.transpose(2, 3)).to(wide).mul_(attention_scale(query.size(3)));
+  at::Tensor scores = at::matmul(query, key.transpose(2, 3)).to(wide_type(query)).mul_(attention_scale(query.size(3)));
   scores.add_(future(queries, query.size(2), scores));
   return at::_softmax(scores, 3, false).to(query.scalar_type());
 }
@@ -116,10 +116,6 @@ AttentionGradients flash_backward(const at::Tensor& dout, const at::Tensor& quer
           sum_shared_heads(d.value, value.size(2)).to(type)};
 }
 
-// LibTorch multiplies fp16 on a CPU without units for it many times slower than fp32, which has all of its numbers.
-bool is_widened(const at::Tensor& x) { return x.is_cpu() && x.scalar_type() == at::kHalf; }
-
-at::Tensor wide(const at::Tensor& x) { return x.to(at::kFloat); }
 at::Tensor narrow(const at::Tensor& x) { return x.to(at::kHalf); }
 
 }  // namespace

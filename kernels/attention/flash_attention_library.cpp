@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/attention/flash_attention.h"
+#include "kernels/wide_type.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_scaled_dot_product_efficient_attention.h>
@@ -24,8 +25,6 @@ enum class Mask { none, causal };
 struct Operands {
   at::Tensor query, key, value;
 };
-
-at::ScalarType wide_type(const at::Tensor& x) { return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
 
 AttentionOutput attend(const Operands& x, Mask mask) {
   const bool causal = mask == Mask::causal;

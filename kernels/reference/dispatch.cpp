@@ -4,6 +4,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "kernels/reference/operators.h"
+#include "kernels/wide_type.h"
 
 namespace llmtrain::kernels::reference {
 namespace {
@@ -21,24 +22,22 @@ at::Tensor rows_by_choice(const at::Tensor& rows, const ExpertRows& map) {
   return result.view({map.row_of.size(0), map.row_of.size(1), rows.size(1)});
 }
 
-at::ScalarType sum_type(const at::Tensor& x) { return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
-
 }  // namespace
 
 at::Tensor dispatch_forward(const at::Tensor& x, const ExpertRows& map) { return x.index_select(0, token_of(map)); }
 
 at::Tensor dispatch_backward(const at::Tensor& drows, const ExpertRows& map) {
-  return rows_by_choice(drows.to(sum_type(drows)), map).sum(1).to(drows.scalar_type());
+  return rows_by_choice(drows.to(wide_type(drows)), map).sum(1).to(drows.scalar_type());
 }
 
 at::Tensor combine_forward(const at::Tensor& rows, const at::Tensor& gates, const ExpertRows& map) {
-  const at::Tensor weighted = rows.to(sum_type(rows)) * gate_of(gates, map);
+  const at::Tensor weighted = rows.to(wide_type(rows)) * gate_of(gates, map);
   return rows_by_choice(weighted, map).sum(1).to(rows.scalar_type());
 }
 
 CombineGradients combine_backward(const at::Tensor& dy, const at::Tensor& rows, const at::Tensor& gates,
                                   const ExpertRows& map) {
-  const at::Tensor wide = reference::dispatch_forward(dy.to(sum_type(dy)), map);
+  const at::Tensor wide = reference::dispatch_forward(dy.to(wide_type(dy)), map);
   at::Tensor dgates = at::zeros_like(gates);
   dgates.flatten().index_copy_(0, map.choice_of, (wide * rows).sum(1).to(gates.scalar_type()));
   return {(wide * gate_of(gates, map)).to(dy.scalar_type()), dgates};

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/reference/operators.h"
+#include "kernels/wide_type.h"
 
 #include <ATen/TensorOperators.h>
 
 namespace llmtrain::kernels::reference {
 namespace {
 
-at::ScalarType statistics_type(const at::Tensor& x) {
-  return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-}
-
-at::Tensor wide_rows(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}).to(statistics_type(x)); }
+at::Tensor wide_rows(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}).to(wide_type(x)); }
 
 // (x − mean)·rstd as [rows, H] in the statistics' type.
 at::Tensor normalized_rows(const at::Tensor& x, const at::Tensor& mean, const at::Tensor& rstd) {

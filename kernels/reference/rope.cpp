@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/reference/operators.h"
+#include "kernels/wide_type.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
@@ -7,7 +8,7 @@
 namespace llmtrain::kernels::reference {
 
 void rope_(at::Tensor& x, const RopeTable& table, std::int64_t sequence_length, RopeDirection direction) {
-  const at::ScalarType wide = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const at::ScalarType wide = wide_type(x);
   const at::Tensor positions =
       at::arange(x.size(0), table.cosine.options().dtype(at::kLong)).remainder(sequence_length);
   const at::Tensor cosine = table.cosine.index_select(0, positions).to(wide).unsqueeze(1);

@@ -5,16 +5,13 @@
 #include <exception>
 #include <utility>
 
+#include "core/base/elapsed_time.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/units.h"
 
 namespace llmtrain {
 namespace {
-
-double seconds_between(Clock::time_point from, Clock::time_point to) {
-  return std::chrono::duration<double>(to - from).count();
-}
 
 // Whether completing the operation proves that `rank` was alive.
 bool involves(const Request& request, int rank) {

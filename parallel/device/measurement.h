@@ -13,6 +13,8 @@
 #include <memory>
 #include <vector>
 
+#include "core/base/elapsed_time.h"
+
 // What a run measures of a rank: the times of its work, the memory of its tensors and the speed of its device.
 namespace llmtrain {
 
@@ -32,7 +34,7 @@ class Moments {
 
  private:
   using Clock = std::chrono::steady_clock;
-  double now() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+  double now() const { return seconds_since(start_); }
 
   c10::Device device_;
   Clock::time_point start_;
@@ -51,7 +53,6 @@ class ThreadMemory : public c10::MemoryReportingInfoBase {
 
   std::int64_t now() const { return now_; }
   std::int64_t peak() const { return peak_; }
-  void reset_peak() { peak_ = now_; }
 
  private:
   std::int64_t now_ = 0, peak_ = 0;
@@ -60,7 +61,6 @@ class ThreadMemory : public c10::MemoryReportingInfoBase {
 // Watches the thread that constructs it, for its own lifetime.
 class MemoryWatch {
  public:
-  ThreadMemory& memory() { return *memory_; }
   const ThreadMemory& memory() const { return *memory_; }
 
  private:

@@ -13,7 +13,7 @@
 
 namespace llmtrain {
 
-// New tokens of one sequence, behind those that the decoder already has of it.
+// New tokens of one sequence, after those that the decoder already has of it.
 struct NewTokens {
   std::int64_t sequence = 0;
   std::int64_t position = 0;  // of the first of them

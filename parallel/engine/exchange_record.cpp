@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/recipe/all_to_all_words.h"
+#include "core/recipe/enum_words.h"
 #include "core/recipe/recipe_io.h"
 
 namespace llmtrain {

@@ -21,7 +21,7 @@ struct GenerateOptions {
   std::optional<std::chrono::milliseconds> time_limit{};  // all texts end when it is exceeded
 };
 
-// Is told of every token as soon as it is chosen, on every rank, and says whether the text goes on.
+// Gets every token as soon as it is chosen, on every rank, and says whether the text goes on.
 using TokenListener = std::function<bool(const TextNumber&, std::int64_t token)>;
 
 // Continues each prompt (at least one token) token by token, and returns when all texts have ended. Each token costs

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "core/base/elapsed_time.h"
 #include "core/base/error.h"
 #include "core/base/fault_point.h"
 #include "core/optim/optimizer.h"
@@ -254,7 +255,7 @@ std::vector<double> Runner::tuned_times() const {
   const MixtureParallel& mixture = model_.groups().mixture;
   std::vector<double> times;
   if (mixture.tuner() != nullptr) times = mixture.tuner()->measured();
-  if (mixture.split_tuner() != nullptr) times.push_back(std::chrono::duration<double>(Clock::now() - start_).count());
+  if (mixture.split_tuner() != nullptr) times.push_back(seconds_since(start_));
   return times;
 }
 
@@ -274,7 +275,7 @@ void Runner::end_tuners(std::span<const double> sums, std::size_t ranks) {
 std::vector<double> Runner::combine_ranks(double squares) {
   const double loss = std::accumulate(losses_.begin(), losses_.end(), 0.0);
   const double waited = model_.groups().communicator().log().waited_seconds() - waited_before_;
-  const double own_seconds = std::chrono::duration<double>(Clock::now() - start_).count() - waited;
+  const double own_seconds = seconds_since(start_) - waited;
   std::vector<double> mine{model_.groups().tensor.position() == 0 ? loss : 0, squares,
                            stop_ == StopRequest::stop ? 1.0 : 0.0, own_seconds};
   // Only what the recipe's model and precision have.

@@ -70,7 +70,7 @@ void load_weights_of(LocalModel& model, const std::string& source) {
   load_weights(model, checkpoint);
 }
 
-// Opens what the first weights come from, as far as that needs no model: a mistake is told before the data are
+// Opens what the first weights come from, as far as that needs no model: a mistake is reported before the data are
 // tokenised, which may take hours. A run's checkpoints are searched later, by all ranks together.
 void check_first_weights(const Layout& layout) {
   const TrainingRecipe& training = layout.recipe().training;
@@ -163,6 +163,7 @@ StepResult Trainer::step(StopRequest stop) {
   for (MicroBatch& micro : micros) {
     micro.backward_scale = model_.loss_scale().value();
     micro.fp8_history = model_.fp8_history();
+    micro.token_choices = choices_;
   }
   const bool measures = recipe().log.fp8_statistics && has_row(recipe(), steps_done_ + 1);
   Fp8Statistics statistics;
@@ -197,7 +198,7 @@ CheckpointState Trainer::state() const {
           .seed = recipe().seed,
           .recipe = to_json(recipe()),
           .skipped = skipped_,
-          .recent = {model_.spikes().state().losses, model_.spikes().state().gradient_norms},
+          .recent = model_.spikes().recent(),
           .tokens = cuts_samples() ? std::optional(tokens_trained_) : std::nullopt,
           .samples = data_.train.samples_by_source()};
 }
@@ -210,8 +211,7 @@ void Trainer::resume(const CheckpointReader& checkpoint) {
   samples_consumed_ = checkpoint.state().data_position;
   tokens_trained_ = checkpoint.state().tokens.value_or(samples_consumed_ * recipe().batch.sequence_length);
   skipped_ = checkpoint.state().skipped;
-  const RecentUpdates& recent = checkpoint.state().recent;
-  model_.spikes().set_state({recent.losses, recent.gradient_norms});
+  model_.spikes().set_recent(checkpoint.state().recent);
 }
 
 void Trainer::roll_back(const CheckpointReader& checkpoint) {

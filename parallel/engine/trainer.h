@@ -44,6 +44,10 @@ class Trainer {
   const SkippedUpdates& skipped() const { return skipped_; }
   StepResult step(StopRequest stop = StopRequest::none);
 
+  // Where the experts that this rank's tokens choose are recorded in the steps that follow; null: nowhere. Outlives
+  // these steps.
+  void record_choices(TokenChoices* choices) { choices_ = choices; }
+
   // Mean loss per token over the validation data: training.evaluate_batches global batches of it, or all if that is 0.
   // The recipe must name validation data.
   double evaluate();
@@ -77,6 +81,7 @@ class Trainer {
   Runner runner_;
   std::int64_t steps_done_ = 0, samples_consumed_ = 0, tokens_trained_ = 0;
   SkippedUpdates skipped_;
+  TokenChoices* choices_ = nullptr;
   bool has_first_weights_ = false;
 };
 

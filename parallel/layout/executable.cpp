@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/layout/executable.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -18,27 +20,26 @@ struct Unsupported {
 
 // A key of launch that only the local backend has a use for, and the value that asks for nothing.
 struct Emulated {
-  const char* key = nullptr;
+  const char* pointer = nullptr;
   double value = 0;
   int neutral = 0;
 };
 
-void refuse_emulation(const LaunchRecipe& launch, std::vector<std::string>& reasons) {
-  if (launch.backend == CommunicationBackend::local) return;
-  for (const auto& [key, value, neutral] : {Emulated{"link_delay_microseconds", launch.link_delay_microseconds},
-                                            Emulated{"link_megabytes_per_second", launch.link_megabytes_per_second},
-                                            Emulated{"link_message_microseconds", launch.link_message_microseconds},
-                                            Emulated{"node_link_speedup", launch.node_link_speedup, 1},
-                                            Emulated{"layer_delay_microseconds", launch.layer_delay_microseconds}}) {
-    if (value == neutral) continue;
-    reasons.push_back("/launch/" + std::string(key) +
-                      ": only the local backend emulates a machine; set launch.backend to \"local\", or this to " +
-                      std::to_string(neutral));
-  }
+std::vector<Emulated> emulated(const LaunchRecipe& launch) {
+  return {{"/launch/link_delay_microseconds", launch.link_delay_microseconds},
+          {"/launch/link_megabytes_per_second", launch.link_megabytes_per_second},
+          {"/launch/link_message_microseconds", launch.link_message_microseconds},
+          {"/launch/node_link_speedup", launch.node_link_speedup, 1},
+          {"/launch/layer_delay_microseconds", launch.layer_delay_microseconds}};
+}
+
+// Keys that only matter with another one. They are listed without it too, so that the list is whole in every recipe.
+std::vector<Unsupported> only_with(bool has_other, std::vector<Unsupported> keys) {
+  for (Unsupported& key : keys) key.is_wanted = key.is_wanted && has_other;
+  return keys;
 }
 
 std::vector<Unsupported> unsupported_experts(const Recipe& recipe) {
-  if (!recipe.model.moe) return {};
   const ParallelRecipe& parallel = recipe.parallel;
   // ZeRO shards experts among those of the ranks that it shards over which hold the same ones: these ranks have to hold
   // all experts equally often. By default they are all ranks of a stage, which do.
@@ -49,7 +50,7 @@ std::vector<Unsupported> unsupported_experts(const Recipe& recipe) {
   HighPrecisionRecipe kept = recipe.precision.high_precision;
   // With current scales it concerns gradients alone, whatever multiplies them.
   kept.fallback_steps = 0;
-  return {
+  std::vector<Unsupported> keys = {
       {recipe.cluster.device == DeviceKind::cuda, "/model/moe", "a mixture of experts on a GPU",
        "set cluster.device to \"cpu\""},
       // The experts' products of a layer take their scales by rows, in every layer alike.
@@ -68,12 +69,12 @@ std::vector<Unsupported> unsupported_experts(const Recipe& recipe) {
        "use a multiple of " + std::to_string(multiple) +
            ", so that tensor × context × zero_shard_ranks is one of expert × expert_tensor"},
   };
+  return only_with(recipe.model.moe.has_value(), std::move(keys));
 }
 
 std::vector<Unsupported> unsupported_fp8_states(const Recipe& recipe) {
-  if (!stores_fp8(recipe.precision.fp8_level)) return {};
   const ParallelRecipe& parallel = recipe.parallel;
-  return {
+  std::vector<Unsupported> keys = {
       // Their scales would be kept without an update that makes new ones.
       {!recipe.training.freeze.empty(), "/training/freeze", "frozen parameters beside FP8 gradients and states",
        "leave it out, or use precision.fp8_level \"O0\""},
@@ -82,24 +83,24 @@ std::vector<Unsupported> unsupported_fp8_states(const Recipe& recipe) {
        std::to_string(parallel.zero_shard_ranks.value_or(0)) + " with FP8 gradients",
        "leave it out, or use precision.fp8_level \"O0\""},
   };
+  return only_with(stores_fp8(recipe.precision.fp8_level), std::move(keys));
 }
 
 std::vector<Unsupported> unsupported_dropping(const Recipe& recipe) {
-  if (!recipe.training.token_dropping) return {};
   const ParallelRecipe& parallel = recipe.parallel;
-  return {
+  std::vector<Unsupported> keys = {
       // Kept tokens are anywhere in a sequence, so that ranks which share it would have different numbers of them.
       {parallel.context > 1, "/parallel/context", std::to_string(parallel.context) + " with training.token_dropping",
        "use 1"},
       {parallel.tensor > 1 && parallel.sequence, "/parallel/sequence", "true with training.token_dropping",
        "use false"},
   };
+  return only_with(recipe.training.token_dropping.has_value(), std::move(keys));
 }
 
 std::vector<Unsupported> unsupported_fine_tuning(const Recipe& recipe) {
-  if (!recipe.data.fine_tuning) return {};
   const auto& moe = recipe.model.moe;
-  return {
+  std::vector<Unsupported> keys = {
       // What is cut from a conversation are the answers that it trains on.
       {recipe.data.curriculum.sequence_length.has_value(), "/data/curriculum/sequence_length",
        "sequences cut short with data.fine_tuning", "set it to null"},
@@ -117,16 +118,15 @@ std::vector<Unsupported> unsupported_fine_tuning(const Recipe& recipe) {
       {moe && moe->replays(), "/model/moe", "a replayed routing with data.fine_tuning",
        "set routing_zipf and routing_trace to null"},
   };
+  return only_with(recipe.data.fine_tuning.has_value(), std::move(keys));
 }
 
-}  // namespace
-
 // Every key that plans but does not run is listed here; a new feature removes its line.
-std::vector<std::string> not_executable(const Recipe& recipe) {
+std::vector<Unsupported> all_unsupported(const Recipe& recipe) {
   const PrecisionRecipe& precision = recipe.precision;
   const ParallelRecipe& parallel = recipe.parallel;
   const auto& offload = recipe.memory.offload;
-  std::vector<Unsupported> refusals = {
+  std::vector<Unsupported> all = {
       {multiplies_fp8(precision.fp8_level) && recipe.cluster.device == DeviceKind::cuda, "/precision/fp8_level",
        "FP8 on a GPU", "use \"off\", or cluster.device \"cpu\""},
       // Its default is parallel.tensor.
@@ -138,16 +138,32 @@ std::vector<std::string> not_executable(const Recipe& recipe) {
       {offload.weights, "/memory/offload/weights", "true", "use false"},
       {offload.activations, "/memory/offload/activations", "true", "use false"},
   };
-  for (Unsupported& refusal : unsupported_fp8_states(recipe)) refusals.push_back(std::move(refusal));
-  for (Unsupported& refusal : unsupported_experts(recipe)) refusals.push_back(std::move(refusal));
-  for (Unsupported& refusal : unsupported_dropping(recipe)) refusals.push_back(std::move(refusal));
-  for (Unsupported& refusal : unsupported_fine_tuning(recipe)) refusals.push_back(std::move(refusal));
+  for (const auto part : {unsupported_fp8_states, unsupported_experts, unsupported_dropping, unsupported_fine_tuning})
+    std::ranges::move(part(recipe), std::back_inserter(all));
+  return all;
+}
+
+}  // namespace
+
+std::vector<std::string> not_executable(const Recipe& recipe) {
   std::vector<std::string> reasons;
-  for (const auto& [is_wanted, pointer, value, instead] : refusals)
+  for (const auto& [is_wanted, pointer, value, instead] : all_unsupported(recipe))
     if (is_wanted)
       reasons.push_back(std::string(pointer) + ": " + value + " can be planned but not run yet; " + instead);
-  refuse_emulation(recipe.launch, reasons);
+  if (recipe.launch.backend == CommunicationBackend::local) return reasons;
+  for (const auto& [pointer, value, neutral] : emulated(recipe.launch))
+    if (value != neutral)
+      reasons.push_back(std::string(pointer) +
+                        ": only the local backend emulates a machine; set launch.backend to \"local\", or this to " +
+                        std::to_string(neutral));
   return reasons;
+}
+
+std::vector<std::string> keys_not_executable() {
+  std::vector<std::string> pointers;
+  for (const Unsupported& one : all_unsupported({})) pointers.emplace_back(one.pointer);
+  for (const Emulated& one : emulated({})) pointers.emplace_back(one.pointer);
+  return pointers;
 }
 
 }  // namespace llmtrain

@@ -12,4 +12,7 @@ namespace llmtrain {
 // planned but …". Empty if the recipe can run. No key is ever ignored silently.
 std::vector<std::string> not_executable(const Recipe& recipe);
 
+// The keys that it may name, as JSON pointers; a key once for each reason.
+std::vector<std::string> keys_not_executable();
+
 }  // namespace llmtrain

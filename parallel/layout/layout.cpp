@@ -10,20 +10,18 @@ namespace llmtrain {
 namespace {
 
 ScheduleShape schedule_shape(const Recipe& recipe, const Mesh& mesh) {
+  using Kind = StateGroup::Kind;
   // Experts have copies of their own: also on tensor ranks that do not split them.
-  const auto most = [&](GroupKind dense, GroupKind experts) {
-    const std::int64_t copies = recipe.model.moe ? rank_group(widest_mesh(mesh), experts).ranks : 1;
-    return std::max(rank_group(mesh, dense).ranks, copies);
-  };
+  const std::int64_t copies = recipe.model.moe ? expert_data_group(widest_mesh(mesh)).ranks : 1;
+  const std::int64_t sharding =
+      std::max(effective_zero_stage(recipe, mesh, Kind::dense), effective_zero_stage(recipe, mesh, Kind::experts));
   return {.kind = recipe.pipeline.schedule,
           .pipeline = static_cast<std::int32_t>(mesh.pipeline),
           .loops = static_cast<std::int32_t>(recipe.pipeline.loops),
           .micro_batches = static_cast<std::int32_t>(mesh.micro_batches(recipe.batch)),
-          // With one rank per shard group ZeRO has nothing to divide; the schedule then omits its instructions.
-          .zero_stage = most(GroupKind::shard, GroupKind::expert_shard) > 1
-                            ? static_cast<std::int32_t>(recipe.parallel.zero_stage)
-                            : 0,
-          .reduces = most(GroupKind::data, GroupKind::expert_data) > 1};
+          // At 0 the schedule omits ZeRO's instructions.
+          .zero_stage = static_cast<std::int32_t>(sharding),
+          .reduces = std::max(data_group(mesh).ranks, copies) > 1};
 }
 
 std::shared_ptr<const Graph> build_graph(const Recipe& recipe) {
@@ -78,8 +76,9 @@ PassSetting pass_setting(const Partition& partition, KernelSet kernels) {
           .expert_overlap = exchange.planned.parts,
           .chooses_exchange = exchange.are_open(),
           .tries_overlap = exchange.are_open() && !recipe.parallel.expert_overlap,
-          .tries_relays = exchange.are_open() && recipe.parallel.expert_all_to_all == AllToAll::automatic &&
-                          can_relay_rows(partition.mesh),
+          .tried_node_ranks = exchange.are_open() && recipe.parallel.expert_all_to_all == AllToAll::automatic
+                                  ? expert_node_ranks(partition.mesh)
+                                  : 1,
           .compute = recipe.precision.compute,
           .fp8_level = recipe.precision.fp8_level,
           .attention = attention_method(recipe.model, recipe.kernels.attention),

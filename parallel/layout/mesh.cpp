@@ -2,7 +2,9 @@
 #include "parallel/layout/mesh.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <limits>
 #include <numeric>
 
 #include "core/recipe/rules/rules.h"
@@ -14,11 +16,12 @@ namespace {
 // `ranks` ranks, `stride` apart.
 struct Axis {
   std::int64_t ranks = 1;
-  std::int64_t stride = 1;
+  std::int64_t stride = std::numeric_limits<std::int64_t>::max();
 };
 
-// A group's ranks: those of the first axis, nearest to each other, repeated along the next, and so on.
-using Axes = std::vector<Axis>;
+// A group's ranks: those of the first axis, nearest to each other, repeated along the next, and so on. A search asks
+// for millions of groups, hence no vector.
+using Axes = std::array<Axis, 3>;
 
 // The ranks of a stage by what they hold of experts. Those next to each other have slices of the same experts; beyond
 // the slices that products are joined of, which a mesh in use may have fewer of than neighbours, they are copies.
@@ -50,35 +53,35 @@ Axes axes_of(const Mesh& mesh, GroupKind kind) {
   const Axis context{mesh.context, mesh.tensor};
   switch (kind) {
     case GroupKind::tensor:
-      return {{mesh.tensor, 1}};
+      return {{{mesh.tensor, 1}}};
     case GroupKind::context:
-      return {context};
+      return {{context}};
     case GroupKind::data:
-      return {context, {mesh.data, replica}};
+      return {{context, {mesh.data, replica}}};
     case GroupKind::shard:
-      return {context, {mesh.zero_shard, replica}};
+      return {{context, {mesh.zero_shard, replica}}};
     case GroupKind::replica:
-      return {{mesh.data / mesh.zero_shard, replica * mesh.zero_shard}};
+      return {{{mesh.data / mesh.zero_shard, replica * mesh.zero_shard}}};
     case GroupKind::pipeline:
-      return {{mesh.pipeline, mesh.stage_ranks()}};
+      return {{{mesh.pipeline, mesh.stage_ranks()}}};
     case GroupKind::tokens:
-      return {{mesh.tensor, 1}, context};
+      return {{{mesh.tensor, 1}, context}};
     case GroupKind::expert:
-      return {{mesh.expert, experts.neighbours}};
+      return {{{mesh.expert, experts.neighbours}}};
     case GroupKind::expert_inside:
-      return {{inside, experts.neighbours}};
+      return {{{inside, experts.neighbours}}};
     case GroupKind::expert_across:
-      return {{mesh.expert / inside, experts.neighbours * inside}};
+      return {{{mesh.expert / inside, experts.neighbours * inside}}};
     case GroupKind::expert_tensor:
-      return {near_slices, far_slices};
+      return {{near_slices, far_slices}};
     case GroupKind::expert_parts:
-      return {near_slices, {mesh.expert, experts.neighbours}, far_slices};
+      return {{near_slices, {mesh.expert, experts.neighbours}, far_slices}};
     case GroupKind::expert_data:
-      return {near_copies, {experts.far_copies, experts.period}};
+      return {{near_copies, {experts.far_copies, experts.period}}};
     case GroupKind::expert_shard:
-      return {near_copies, {experts.far_shards, experts.period}};
+      return {{near_copies, {experts.far_shards, experts.period}}};
     case GroupKind::expert_replica:
-      return {{experts.far_copies / experts.far_shards, experts.period * experts.far_shards}};
+      return {{{experts.far_copies / experts.far_shards, experts.period * experts.far_shards}}};
   }
   return {};
 }

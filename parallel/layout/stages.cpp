@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <ranges>
 #include <utility>
 
 #include "core/base/error.h"
@@ -11,13 +12,43 @@
 namespace llmtrain {
 namespace {
 
-// Transformer layers of each of the pipeline × loops stages.
+// Whether the one of so many holds neither embedding nor head (0), the embedding (1) or the head (2).
+int end_of(std::int64_t index, std::int64_t count) {
+  if (index + 1 == count) return 2;
+  return index == 0 ? 1 : 0;
+}
+
+// The stages in the order in which they get a layer more than others. Ranks take turns, so that their layers differ by
+// at most one; embedding and head are work too, so their ranks come last in every turn, and their stages last of a
+// rank.
+std::vector<std::size_t> stages_by_turn(std::int64_t ranks, std::int64_t loops) {
+  const auto stages = static_cast<std::size_t>(ranks * loops);
+  std::vector<std::size_t> order(stages);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto end_of_stage = [&](std::size_t stage) { return end_of(static_cast<std::int64_t>(stage), ranks * loops); };
+  std::ranges::stable_sort(order, {}, end_of_stage);
+  std::vector<std::pair<std::int64_t, int>> turn_of(stages);  // and the rank's end
+  std::vector<std::int64_t> turns(static_cast<std::size_t>(ranks));
+  for (const std::size_t stage : order) {
+    const std::size_t rank = stage % turns.size();
+    turn_of[stage] = {turns[rank]++, end_of(static_cast<std::int64_t>(rank), ranks)};
+  }
+  std::ranges::stable_sort(order, {}, [&](std::size_t stage) { return turn_of[stage]; });
+  return order;
+}
+
+// Transformer layers of each of the pipeline × loops stages; of none if there are too few.
 std::vector<std::int64_t> layers_per_stage(std::int64_t layers, const PipelineRecipe& pipeline,
                                            std::int64_t pipeline_ranks) {
   if (pipeline.balance.kind == BalanceKind::list) return pipeline.balance.layers_per_stage;
   const bool blocks = pipeline.balance.kind == BalanceKind::blocks;
-  const std::int64_t stages = pipeline_ranks * pipeline.loops;
-  std::vector<std::int64_t> split(static_cast<std::size_t>(stages), (layers + (blocks ? 2 : 0)) / stages);
+  const std::int64_t stages = pipeline_ranks * pipeline.loops, units = layers + (blocks ? 2 : 0);
+  if (units < stages) return {};
+  std::vector<std::int64_t> split(static_cast<std::size_t>(stages), units / stages);
+  if (const std::int64_t more = units % stages; more > 0)
+    for (const std::size_t stage :
+         stages_by_turn(pipeline_ranks, pipeline.loops) | std::views::take(static_cast<std::ptrdiff_t>(more)))
+      ++split[stage];
   // The embedding takes the place of a layer in the first stage, the head in the last.
   if (blocks) {
     --split.front();
@@ -42,10 +73,10 @@ StateTypes types_of(const GroupKey& key, const PrecisionRecipe& precision) {
   return key.is_fp8 ? fp8_state_types(precision) : state_types(precision);
 }
 
-std::int64_t zero_stage_of(const GroupKey& key, const RankGroup& shards, std::int64_t asked_for) {
-  if (shards.ranks == 1) return 0;
+std::int64_t zero_stage_of(const GroupKey& key, const Recipe& recipe, const Mesh& mesh) {
+  const std::int64_t stage = effective_zero_stage(recipe, mesh, key.kind);
   // Up to stage 2 whole weights are resident: those that are never updated need no owner.
-  return key.is_frozen && asked_for < 3 ? 0 : asked_for;
+  return key.is_frozen && stage < 3 ? 0 : stage;
 }
 
 // The group of these parameters, which is appended where there is none yet.
@@ -63,9 +94,7 @@ StateGroup& group_of(std::vector<StateGroup>& groups, const GroupKey& key, const
   group.types = types_of(key, recipe.precision);
   group.shards = key.kind == Kind::experts ? expert_shard_group(mesh) : shard_group(mesh);
   group.joined = key.kind == Kind::experts ? mesh.expert_joined : 1;
-  // Slices are gathered from other ranks, also where each of these has whole ones.
-  const RankGroup gathering = key.kind == Kind::experts ? expert_shard_group(widest_mesh(mesh)) : group.shards;
-  group.zero_stage = zero_stage_of(key, gathering, recipe.parallel.zero_stage);
+  group.zero_stage = zero_stage_of(key, recipe, mesh);
   return group;
 }
 
@@ -134,6 +163,17 @@ StateTypes frozen_state_types(const PrecisionRecipe& precision) {
 }
 
 std::int64_t StateGroup::elements() const { return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}); }
+
+RankGroup gathering_group(const Mesh& mesh, StateGroup::Kind kind) {
+  // Slices are gathered from other ranks, also where each of these has whole ones.
+  return kind == Kind::experts ? expert_shard_group(mesh_in_use(mesh)) : shard_group(mesh);
+}
+
+std::int64_t effective_zero_stage(const Recipe& recipe, const Mesh& mesh, StateGroup::Kind kind) {
+  // Without experts nothing says that parallel.expert_tensor divides anything.
+  if (kind == Kind::experts && !recipe.model.moe) return 0;
+  return gathering_group(widest_mesh(mesh), kind).ranks > 1 ? recipe.parallel.zero_stage : 0;
+}
 
 bool shares_embedding(const Graph& graph, const Mesh& mesh) { return graph.model.tie_embeddings && mesh.pipeline > 1; }
 

@@ -23,8 +23,10 @@ struct Stage {
 // Splits the blocks over pipeline × loops stages according to `pipeline.balance`: "layers" gives every stage the same
 // number of transformer layers (embedding with the first, head with the last); "blocks" counts the embedding and the
 // head as one layer each, so that the first and the last stage may hold no transformer layer; a list gives the layers
-// of each stage. Stage i lives on pipeline rank i mod pipeline_ranks. Throws Error(internal_error) if the recipe
-// violates the rules (core/recipe/rules/rules.h).
+// of each stage. Numbers that do not divide leave stages, and the ranks that hold them, that differ by one layer at
+// most; those without embedding and head get the layers that are left over first, those with the head last. Stage i
+// lives on pipeline rank i mod pipeline_ranks. Throws Error(internal_error) if the recipe violates the rules
+// (core/recipe/rules/rules.h).
 std::vector<Stage> place_blocks(const Graph& graph, const PipelineRecipe& pipeline, std::int64_t pipeline_ranks);
 
 // How many of the stage's blocks are transformer layers.
@@ -53,8 +55,6 @@ struct StateTypes {
     return (first_moment != ElementType::float32 ? 1 : 0) +
            (second_moment.value_or(ElementType::float32) != ElementType::float32 ? 1 : 0);
   }
-  // Sum over all states, per element.
-  double total_bytes() const { return weight_bytes() + gradient_bytes() + master_bytes() + moment_bytes(); }
 };
 
 // Types of parameters that FP8 levels do not affect: fp32 weights are their own master, bf16 and fp16 weights have an
@@ -90,8 +90,8 @@ struct StateGroup {
   // Whether gradients are reduced at the end of a step rather than where the schedule reduces those of their stage:
   // both ends of a pipeline add to a shared embedding at different times; gradients that every rank keeps whole (of
   // experts without ranks to shard over) would be summed again by a second reduction; and FP8 gradients are rounded
-  // once a step, of their sum over all micro-batches, where a schedule that reduces after some of them would round each
-  // time.
+  // once per step, of their sum over all micro-batches, where a schedule that reduces after some of them would round
+  // each time.
   bool is_reduced_last(const ScheduleShape& shape) const {
     return kind == Kind::shared_embedding || (shape.sharding() >= 2 && zero_stage < 2) || accumulates_step(shape);
   }
@@ -107,6 +107,14 @@ struct StateGroup {
   std::int64_t whole() const { return joined * flat().padded(); }
   std::int64_t shard() const { return flat().part(); }
 };
+
+// The ranks that gather the weights of such states and scatter their gradients: those that share ZeRO's shards, of
+// experts with those of the slices that a rank joins.
+RankGroup gathering_group(const Mesh& mesh, StateGroup::Kind kind);
+// The effective ZeRO stage of such states, frozen ones apart: 0 without ranks to shard over. Where a run switches
+// between splits of the experts' products, their states stay as they are: the split in which ranks gather most decides,
+// also for a step whose own split gathers from no one.
+std::int64_t effective_zero_stage(const Recipe& recipe, const Mesh& mesh, StateGroup::Kind kind);
 
 // The non-empty groups of one stage, the shared embedding first.
 std::vector<StateGroup> state_groups(const Recipe& recipe, const Graph& graph, const Mesh& mesh, const Stage& stage);

@@ -3,6 +3,8 @@
 
 #include <chrono>
 
+#include "core/base/elapsed_time.h"
+
 namespace llmtrain {
 
 // How long a thread has been in certain calls, which may call each other.
@@ -29,9 +31,7 @@ class CallTime {
   };
 
   // Up to now, also within a call. reset() is for outside of them.
-  double seconds() const {
-    return seconds_ + (is_inside_ ? std::chrono::duration<double>(Clock::now() - start_).count() : 0);
-  }
+  double seconds() const { return seconds_ + (is_inside_ ? seconds_since(start_) : 0); }
   void reset() { seconds_ = 0; }
 
  private:

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/elapsed_time.h"
 #include "core/base/fault_point.h"
 #include "core/base/host_name.h"
 #include "core/base/log.h"
@@ -19,7 +20,6 @@
 #include "core/checkpoint/checkpoint_folder.h"
 #include "core/checkpoint/checkpoint_part.h"
 #include "core/checkpoint/finite_weights.h"
-#include "core/checkpoint/safetensors.h"
 #include "parallel/comm/agreement.h"
 
 namespace llmtrain {
@@ -29,25 +29,16 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 using Slices = std::span<const TensorSlice>;
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-std::size_t bytes_of(const TensorSlice& slice) {
-  const auto bytes = safetensors_bytes(slice.dtype, slice.slice_shape);
-  if (!bytes)
-    throw Error(ExitCode::internal_error, "the slice of " + slice.name + " has no size: dtype " + slice.dtype);
-  return static_cast<std::size_t>(*bytes);
-}
-
-std::size_t bytes_of(Slices slices) {
-  std::size_t total = 0;
+std::size_t total_bytes(Slices slices) {
+  std::int64_t total = 0;
   for (const TensorSlice& slice : slices) total += bytes_of(slice);
-  return total;
+  return static_cast<std::size_t>(total);
 }
 
 // Copies the slices' data to `memory`, one after another, and makes the slices point there.
 void move_into(std::byte* memory, std::vector<TensorSlice>& slices) {
   for (TensorSlice& slice : slices) {
-    const std::size_t count = bytes_of(slice);
+    const auto count = static_cast<std::size_t>(bytes_of(slice));
     if (count > 0) std::memcpy(memory, slice.data, count);
     slice.data = memory;
     memory += count;
@@ -165,7 +156,7 @@ CheckpointSaver::~CheckpointSaver() {
 
 void CheckpointSaver::prepare(Slices slices) {
   if (!recipe_.async) return;
-  const std::size_t bytes = bytes_of(slices);
+  const std::size_t bytes = total_bytes(slices);
   if (bytes <= staging_bytes_) return;
   finish();  // a write in progress reads the memory
   staging_.reset();

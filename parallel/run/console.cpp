@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "core/base/elapsed_time.h"
 #include "core/base/log.h"
 #include "core/base/units.h"
 #include "core/page/terminal.h"
@@ -45,7 +46,7 @@ Progress::~Progress() {
 }
 
 ProgressLine Progress::line(const TrainingRow& row) const {
-  const double elapsed = std::chrono::duration<double>(Clock::now() - start_).count();
+  const double elapsed = seconds_since(start_);
   // Extrapolates this process's own steps: those before a resume may have run on another machine.
   const double left = elapsed / static_cast<double>(row.step - first_) * static_cast<double>(total_ - row.step);
   return {row, total_, row.step == total_ ? "in " + format_duration(elapsed) : format_duration(left) + " left"};

@@ -21,7 +21,7 @@ struct ProgressLine {
 };
 
 // How much of a run is done, "━━━╌╌╌": as wide as there is room beside the space that follows it, up to 24 columns.
-// Empty where that is too narrow to tell anything.
+// Empty where that is too narrow to show anything.
 std::string progress_bar(std::int64_t step, std::int64_t total_steps, std::size_t room);
 
 }  // namespace llmtrain

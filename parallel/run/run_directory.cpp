@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -136,8 +138,12 @@ std::optional<fs::path> newest_checkpoint(const fs::path& checkpoints, const Ver
 
 fs::path named_checkpoint(const fs::path& path, const VerifyCheckpoint& verify) {
   std::error_code error;
-  if (!fs::exists(path, error))
-    throw Error(ExitCode::missing_input, path.string() + ": checkpoint.resume names it, but it does not exist");
+  if (!fs::exists(path, error)) {
+    constexpr std::array<std::string_view, 5> newest_words = {"latest", "last", "newest", "true", "yes"};
+    const bool means_newest = std::ranges::find(newest_words, path.filename().string()) != newest_words.end();
+    throw Error(ExitCode::missing_input, path.string() + ": checkpoint.resume names it, but it does not exist" +
+                                             (means_newest ? "; did you mean \"auto\"?" : ""));
+  }
   if (fs::is_directory(path / "checkpoints", error)) {
     const auto newest = newest_checkpoint(path / "checkpoints", verify);
     if (!newest)

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "core/base/elapsed_time.h"
+
 namespace llmtrain {
 namespace {
 
@@ -14,10 +16,6 @@ constexpr double steps_to_stop = 2;
 constexpr double seconds_to_end = 3;
 // A first save may be as long as this, or a tenth of a short limit.
 constexpr double longest_unknown_save = 60;
-
-double seconds_between(TimeLimit::Clock::time_point from, TimeLimit::Clock::time_point to) {
-  return std::chrono::duration<double>(to - from).count();
-}
 
 }  // namespace
 

@@ -39,6 +39,7 @@ void export_checkpoint(const ExportRequest& request) {
   const Graph merged = Graph::build(without_adapters(graph.model));
   const at::ScalarType dtype = request.dtype ? scalar_type(element_type(*request.dtype)) : common_type(weights, merged);
   ProgressLines lines("writing " + request.destination);
+  lines.show(0);
   const MergedWeights whole(graph, weights);
   const WatchedWeights watched(whole, merged, [&](double share) { lines.show(share); });
   save_huggingface(request.destination, merged, watched, {dtype, request.shard_bytes, request.origin});
@@ -49,6 +50,7 @@ void import_checkpoint(const ImportRequest& request) {
   const Graph graph = Graph::build(request.recipe.model);
   const HuggingfaceWeights stored(request.source, graph);
   ProgressLines lines("writing " + request.destination);
+  lines.show(0);
   const WatchedWeights weights(stored, graph, [&](double share) { lines.show(share); });
   std::vector<TensorSlice> slices;
   for (const Parameter& parameter : graph.parameters) {

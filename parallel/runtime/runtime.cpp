@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/host_memory.h"
 #include "core/base/log.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/communicator.h"
@@ -119,6 +120,7 @@ ExitCode run_threads(const RunRequest& request) {
 // launcher and MPI disagree on the world, or if the ranks' devices are not what the recipe requests.
 ExitCode run_ranks(const RunRequest& request) {
   set_verbosity(request.verbosity);
+  advise_on_memory(request.memory_advice);
   const bool is_process = request.launch.backend != CommunicationBackend::local && request.launch.ranks > 1;
   prepare_process(is_process ? request.launch.ranks_here : request.launch.ranks);
   if (is_process) return run_process(request);

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/host_memory.h"
 #include "core/base/log.h"
 #include "core/base/stop_signals.h"
 #include "core/recipe/recipe.h"
@@ -52,6 +53,7 @@ struct RunRequest {
   RunLaunch launch;
   const StopSignals* stop = nullptr;                              // asked once per step; outlives the run
   std::optional<std::chrono::system_clock::time_point> deadline;  // the run ends, with a checkpoint, before it
+  MemoryAdvice memory_advice;                                     // where memory runs out
 
   const Recipe& recipe() const { return layout->recipe(); }  // --run-dir and --resume have already changed it
 };

@@ -26,7 +26,7 @@ SampleEnd::Reason reason_of(GrowingText::State state) {
   return SampleEnd::Reason::length;
 }
 
-// The texts of one rank, all of which grow in the same way on every rank; one of them tells the listener.
+// The texts of one rank, all of which grow in the same way on every rank; one of them reports to the listener.
 class GrowingTexts {
  public:
   // The tokenizer outlives this.
@@ -36,7 +36,7 @@ class GrowingTexts {
       return tokenizer.decode_continuation(tokens);
     };
     TextStops stops{request.stop, {}};
-    // The first of what a tokenizer puts behind a document: what follows is no text.
+    // The first of what a tokenizer puts after a document: what follows is no text.
     const std::vector<TokenId>& end = tokenizer.marks().end;
     if (!end.empty()) stops.tokens.push_back(end.front());
     for (std::size_t i = 0; i < request.prompts.size() * static_cast<std::size_t>(request.samples); ++i)
@@ -47,19 +47,19 @@ class GrowingTexts {
     GrowingText& text = texts_[static_cast<std::size_t>(number.prompt * request_.samples + number.sample)];
     const bool goes_on = text.add(token) && static_cast<std::int64_t>(text.tokens().size()) < request_.tokens;
     if (!goes_on) text.end();
-    tell(number, text, !goes_on);
+    report(number, text, !goes_on);
     return goes_on;
   }
 
-  // Without a token to generate no text has been told of.
+  // Without a token to generate no text has been reported.
   void end_empty() {
     for (std::size_t i = 0; i < texts_.size() && request_.tokens == 0; ++i)
-      tell({static_cast<std::int64_t>(i) / request_.samples, static_cast<std::int64_t>(i) % request_.samples},
-           texts_[i], true);
+      report({static_cast<std::int64_t>(i) / request_.samples, static_cast<std::int64_t>(i) % request_.samples},
+             texts_[i], true);
   }
 
  private:
-  void tell(const TextNumber& number, GrowingText& text, bool is_end) const {
+  void report(const TextNumber& number, GrowingText& text, bool is_end) const {
     if (listener_ == nullptr) return;
     SamplePiece piece{number.prompt, number.sample, text.take(), std::nullopt};
     if (is_end) piece.end = {text.text(), text.tokens(), reason_of(text.state())};
@@ -67,7 +67,7 @@ class GrowingTexts {
   }
 
   const SampleRequest& request_;
-  const SampleListener* listener_;  // null on ranks that do not tell
+  const SampleListener* listener_;  // null on ranks that do not report
   std::vector<GrowingText> texts_;
 };
 

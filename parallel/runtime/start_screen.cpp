@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/base/element_type.h"
+#include "core/base/error.h"
 #include "core/base/log.h"
 #include "core/base/printable.h"
 #include "core/base/units.h"
@@ -59,13 +60,24 @@ std::string layout_text(const Recipe& recipe, const RankGroups& groups) {
   return text;
 }
 
+// Threads need no transport; processes use MPI in any case, and NCCL in addition.
+std::string kind_of_ranks(const RunLaunch& launch) {
+  const std::string processes = "processes, started by " + launch.launcher + ", over ";
+  switch (launch.backend) {
+    case CommunicationBackend::local:
+      return "threads of this process";
+    case CommunicationBackend::mpi:
+      return processes + "MPI";
+    case CommunicationBackend::nccl:
+      return processes + "NCCL";
+    case CommunicationBackend::automatic:
+      break;
+  }
+  throw Error(ExitCode::internal_error, "it is open how the ranks communicate");
+}
+
 std::string ranks_line(const RunLaunch& launch, const Recipe& recipe, const RankGroups& groups) {
-  const bool are_threads = launch.backend == CommunicationBackend::local;
-  // Threads need no transport; processes use MPI in any case, and NCCL in addition.
-  const char* transport = launch.backend == CommunicationBackend::nccl ? ", over NCCL" : ", over MPI";
-  const std::string kind =
-      are_threads ? "threads of this process" : "processes, started by " + launch.launcher + transport;
-  return fmt::format("{} {}: {}", launch.ranks, kind, layout_text(recipe, groups));
+  return fmt::format("{} {}: {}", launch.ranks, kind_of_ranks(launch), layout_text(recipe, groups));
 }
 
 }  // namespace

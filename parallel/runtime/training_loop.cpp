@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/elapsed_time.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/base/printable.h"
@@ -39,8 +40,6 @@ bool any_rank(Communicator& communicator, bool own) {
   const auto all = exchange_numbers(communicator, own ? 1 : 0);
   return std::find(all.begin(), all.end(), 1) != all.end();
 }
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // One run from its start (or its checkpoint) to its last step, on one rank.
 class TrainingLoop {

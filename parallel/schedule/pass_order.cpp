@@ -56,8 +56,8 @@ void add_one_forward_one_backward(PassList& list, const ScheduleShape& shape, st
   // 1F1B fills the later ranks and then waits for the first backward. Interleaved keeps running forwards while the
   // first micro-batch travels from the last loop to the last rank and back: two passes for each later rank, after all
   // loops but the last.
-  const std::int32_t ranks_behind = shape.pipeline - rank - 1;
-  const std::int32_t wanted = shape.loops == 1 ? ranks_behind : 2 * ranks_behind + (shape.loops - 1) * shape.pipeline;
+  const std::int32_t later_ranks = shape.pipeline - rank - 1;
+  const std::int32_t wanted = shape.loops == 1 ? later_ranks : 2 * later_ranks + (shape.loops - 1) * shape.pipeline;
   const std::int32_t warm_up = std::min(wanted, passes);
   for (std::int32_t index = 0; index < warm_up; ++index) list.add_depth_first(Operation::forward, index);
   for (std::int32_t index = 0; index < passes; ++index) {

@@ -125,12 +125,10 @@ class RankWriter {
     return shape_.sharding() == 1 || shape_.sharding() == 2 ? static_cast<std::size_t>(shape_.loops) : 0;
   }
 
-  std::int32_t rank_behind() const { return (rank_ + 1) % shape_.pipeline; }
-  std::int32_t rank_before() const { return (rank_ + shape_.pipeline - 1) % shape_.pipeline; }
-  bool has_stage_before(const Instruction& pass) const { return shape_.pipeline > 1 && pass.stage > 0; }
-  bool has_stage_behind(const Instruction& pass) const {
-    return shape_.pipeline > 1 && pass.stage + 1 < shape_.stages();
-  }
+  std::int32_t next_rank() const { return (rank_ + 1) % shape_.pipeline; }
+  std::int32_t previous_rank() const { return (rank_ + shape_.pipeline - 1) % shape_.pipeline; }
+  bool has_previous_stage(const Instruction& pass) const { return shape_.pipeline > 1 && pass.stage > 0; }
+  bool has_next_stage(const Instruction& pass) const { return shape_.pipeline > 1 && pass.stage + 1 < shape_.stages(); }
 
   void transfer(Operation operation, const Instruction& pass, std::int32_t peer) {
     instructions_.push_back({.operation = operation, .stage = pass.stage, .micro = pass.micro, .peer = peer});
@@ -138,17 +136,17 @@ class RankWriter {
 
   void receive(const Instruction& pass) {
     if (pass.operation == Operation::forward) {
-      if (has_stage_before(pass)) transfer(Operation::receive_activation, pass, rank_before());
-    } else if (has_stage_behind(pass)) {
-      transfer(Operation::receive_gradient, pass, rank_behind());
+      if (has_previous_stage(pass)) transfer(Operation::receive_activation, pass, previous_rank());
+    } else if (has_next_stage(pass)) {
+      transfer(Operation::receive_gradient, pass, next_rank());
     }
   }
 
   void send(const Instruction& pass) {
     if (pass.operation == Operation::forward) {
-      if (has_stage_behind(pass)) transfer(Operation::send_activation, pass, rank_behind());
-    } else if (has_stage_before(pass)) {
-      transfer(Operation::send_gradient, pass, rank_before());
+      if (has_next_stage(pass)) transfer(Operation::send_activation, pass, next_rank());
+    } else if (has_previous_stage(pass)) {
+      transfer(Operation::send_gradient, pass, previous_rank());
     }
   }
 

@@ -73,8 +73,8 @@ class Checker {
   const Instruction& instruction_of(std::int32_t rank) const { return instructions(rank)[next(rank)]; }
 
   // Activations go to the next rank, gradients to the previous one.
-  std::int32_t neighbour(std::int32_t rank, bool behind) const {
-    return (rank + (behind ? 1 : shape_.pipeline - 1)) % shape_.pipeline;
+  std::int32_t neighbour(std::int32_t rank, bool is_next) const {
+    return (rank + (is_next ? 1 : shape_.pipeline - 1)) % shape_.pipeline;
   }
   Channel& channel_from(std::int32_t rank, Operation operation) {
     return channels_[2 * static_cast<std::size_t>(rank) + (is_of_activation(operation) ? 0 : 1)];

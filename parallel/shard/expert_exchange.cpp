@@ -53,7 +53,8 @@ std::shared_ptr<const ExpertRanks> make_expert_ranks(Communicator& communicator,
     case AllToAll::linear:
       return linear();
     case AllToAll::hierarchical:
-      return hierarchical();
+      // Two steps, one of them with every rank alone, would copy all rows and bring nothing nearer; plans count one.
+      return can_relay_rows(mesh) ? hierarchical() : linear();
     case AllToAll::automatic: {
       if (chooser == nullptr || !can_relay_rows(mesh)) return linear();
       auto direct = linear();

@@ -10,8 +10,8 @@
 namespace llmtrain {
 
 // The ranks that share the experts with this one, which exchange rows by the algorithm that the recipe asks for, or
-// that `chooser`, which may be null where nothing is open. Collective over the world; blocks. The communicator and the
-// chooser must outlive the result.
+// that `chooser`, which may be null where nothing is open; linearly where there is no one to relay rows. Collective
+// over the world; blocks. The communicator and the chooser must outlive the result.
 std::shared_ptr<const ExpertRanks> make_expert_ranks(Communicator& communicator, const Layout& layout,
                                                      const ExchangeChooser* chooser);
 

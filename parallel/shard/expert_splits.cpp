@@ -3,10 +3,10 @@
 
 namespace llmtrain {
 
-ExpertSplits::ExpertSplits(Communicator& communicator, const Mesh& mesh) {
+ExpertSplits::ExpertSplits(Communicator& communicator, const Partition& partition) {
   const int rank = communicator.rank();
-  for (const std::int64_t ranks : expert_splits(mesh)) {
-    const Mesh split = split_by(mesh, ranks), products = mesh_in_use(split);
+  for (const std::int64_t ranks : expert_splits(partition.mesh)) {
+    const Mesh split = partition.split_by(ranks).mesh, products = mesh_in_use(split);
     const Group features =
         communicator.make_group("expert tensor", group_members(products, GroupKind::expert_tensor, rank));
     const Group gathering =

@@ -10,6 +10,7 @@
 #include "core/model/moe/expert_ranks.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/layout/joined_slices.h"
+#include "parallel/layout/layout.h"
 #include "parallel/layout/mesh.h"
 #include "parallel/shard/row_parallel.h"
 
@@ -30,7 +31,7 @@ class ExpertSplits final : public RowRanks {
  public:
   // Those of expert_splits(), of which that with the fewest ranks is used first. Collective over the world; blocks. The
   // communicator must outlive this.
-  ExpertSplits(Communicator& communicator, const Mesh& mesh);
+  ExpertSplits(Communicator& communicator, const Partition& partition);
 
   const std::vector<ExpertSplit>& all() const { return splits_; }
   // Which of them is the current one.

@@ -48,7 +48,7 @@ MixtureParallel::MixtureParallel(Communicator& communicator, const Layout& layou
     slices_.emplace(communicator, group("expert tensor", GroupKind::expert_tensor), Purpose::tensor_parallel);
   if (has_peers(GroupKind::tokens)) tokens_.emplace(communicator, group("tokens", GroupKind::tokens), Purpose::expert);
   if (layout.mesh().switches_experts || layout.mesh().expert_joined > 1)
-    splits_ = std::make_shared<ExpertSplits>(communicator, layout.mesh());
+    splits_ = std::make_shared<ExpertSplits>(communicator, layout.partition());
   if (!layout.mesh().switches_experts) return;
   std::vector<std::int64_t> order = layout.partition().expert_splits;
   share(communicator, order);

@@ -8,6 +8,8 @@
 #include <numeric>
 #include <utility>
 
+#include "parallel/shard/flat_piece.h"
+
 namespace llmtrain {
 namespace {
 
@@ -92,9 +94,7 @@ ShardedMatrices::CutParts ShardedMatrices::start_exchange(const Read& read) cons
 at::Tensor ShardedMatrices::joined(std::size_t matrix, const CutParts& cut, const Read& read) const {
   const FlatInterval& all = elements(matrix);
   at::Tensor whole = at::empty({all.count()}, cut.received.options());
-  const auto place = [&](const FlatInterval& part) {
-    return whole.slice(0, part.begin - all.begin, part.end - all.begin);
-  };
+  const auto place = [&](const FlatInterval& part) { return piece_of(whole, part, all); };
   const FlatInterval own = intersection(all, owned_);
   place(own).copy_(read(own.begin - owned_.begin, own.end - owned_.begin));
   std::int64_t begin = 0;
@@ -113,8 +113,7 @@ void ShardedMatrices::return_results(CutParts cut, const std::vector<at::Tensor>
     for (std::size_t i = 0; i < homes.size(); ++i) {
       const FlatInterval& all = elements(homes[i]);
       if (intersection(part, all).count() > 0)
-        cut.received.slice(0, begin, begin + part.count())
-            .copy_(results[i].slice(0, part.begin - all.begin, part.end - all.begin));
+        cut.received.slice(0, begin, begin + part.count()).copy_(piece_of(results[i], part, all));
     }
     begin += part.count();
   });
@@ -122,7 +121,7 @@ void ShardedMatrices::return_results(CutParts cut, const std::vector<at::Tensor>
   for (std::size_t i = 0; i < homes.size(); ++i) {
     const FlatInterval& all = elements(homes[i]);
     const FlatInterval own = intersection(all, owned_);
-    write(own.begin - owned_.begin, results[i].slice(0, own.begin - all.begin, own.end - all.begin));
+    write(own.begin - owned_.begin, piece_of(results[i], own, all));
   }
   cut.handle.wait();
   begin = 0;

@@ -10,6 +10,7 @@
 
 #include "core/parameters/flat_memory.h"
 #include "kernels/reduction.h"
+#include "parallel/shard/flat_piece.h"
 #include "parallel/shard/tensor_array.h"
 
 namespace llmtrain {
@@ -27,17 +28,13 @@ void append(std::vector<FlatInterval>& intervals, const FlatInterval& interval) 
   }
 }
 
-at::Tensor slice(const at::Tensor& gradients, const FlatInterval& interval, const FlatInterval& owned) {
-  return gradients.slice(0, interval.begin - owned.begin, interval.end - owned.begin);
-}
-
 // Packs all intervals into one collective, because they are many and short (norms and biases).
 template <class Sum>
 void sum_packed(const at::Tensor& gradients, const std::vector<FlatInterval>& intervals, const FlatInterval& owned,
                 Sum sum) {
   if (intervals.empty()) return;
   std::vector<at::Tensor> slices;
-  for (const FlatInterval& interval : intervals) slices.push_back(slice(gradients, interval, owned));
+  for (const FlatInterval& interval : intervals) slices.push_back(piece_of(gradients, interval, owned));
   const at::Tensor packed = at::cat(slices);
   sum(packed);
   std::int64_t begin = 0;
@@ -80,7 +77,7 @@ double TensorGradients::sum_of_squares(const at::Tensor& gradients, FlatInterval
   double sum = 0;
   for (const FlatInterval& interval : counted_) {
     const FlatInterval here = intersection(interval, part);
-    if (here.count() > 0) sum += kernels::sum_of_squares(slice(gradients, here, owned_));
+    if (here.count() > 0) sum += kernels::sum_of_squares(piece_of(gradients, here, owned_));
   }
   return sum;
 }

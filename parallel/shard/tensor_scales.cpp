@@ -13,6 +13,7 @@
 
 #include "kernels/fp8.h"
 #include "kernels/reduction.h"
+#include "parallel/shard/flat_piece.h"
 
 namespace llmtrain {
 namespace {
@@ -82,10 +83,6 @@ std::vector<at::ScalarType> types_of(const at::Tensor& weights, const Optimizer&
   std::vector<at::ScalarType> types{weights.scalar_type()};
   for (const OptimizerState& state : optimizer.states()) types.push_back(state.values.scalar_type());
   return types;
-}
-
-at::Tensor piece_of(const at::Tensor& flat, FlatInterval elements, FlatInterval place) {
-  return flat.slice(0, elements.begin - place.begin, elements.end - place.begin);
 }
 
 }  // namespace

@@ -4,10 +4,12 @@
 All sides train the same model with the same batch, precision and number of threads, each in a separate process, and
 take turns of a few steps, so that all of them see the same state of the machine. bf16 means fp32 weights and optimizer
 state with bf16 matrix products (autocast in PyTorch); "all bf16" rows keep weights and moments in bf16 too: less work,
-less accurate. fp8 cases compare FP8 products (level O0, compute bf16) with llmtrain's own fp32 and bf16, since PyTorch
-has none of FP8 for the training of a plain model on a CPU.
+less accurate. fp8 cases (precision.fp8_level O0, and fp8_O1 to fp8_O3, with compute bf16) compare with llmtrain's own
+fp32 and bf16, since PyTorch has no FP8 for the training of a plain model on a CPU. They also print how long a step takes
+beside the faster of the two, and one of bf16 beside one of fp32, each as the median over the rounds.
 """
 import argparse
+import dataclasses
 import json
 import os
 import sys
@@ -16,6 +18,7 @@ import time
 from pathlib import Path
 
 import cases
+import ratios
 from worker import Worker
 
 TURN_SECONDS = 2.0
@@ -36,8 +39,8 @@ def commands_of(options, model, precision, folder):
     def ours(of):
         return [options.step_worker, str(cases.write_case(model, of, folder)[1])]
 
-    if precision == "fp8":
-        return [(f"llmtrain, {of}", ours(of)) for of in ("fp8", "fp32", "bf16")]
+    if cases.has_fp8(precision):
+        return [(f"llmtrain, {of}", ours(of)) for of in (precision, "fp32", "bf16")]
     script = str(Path(__file__).with_name("torch_worker.py"))
     command = ours(precision)
     commands = [] if options.only_torch else [("llmtrain", command)]
@@ -100,30 +103,41 @@ def run_case(name, options, folder):
     for worker in workers:
         worker.close()
     print_table(name, recipe, workers)
+    found = list(fp8_ratios(workers)) if cases.has_fp8(precision) else []
+    for ratio in found:
+        print(ratio.line(), flush=True)
     return {"case": name, "recipe": recipe, "busy_cores_while_waiting": busy,
+            "ratios": [dataclasses.asdict(ratio) for ratio in found],
             "sides": [{"side": worker.name, "median_seconds": worker.median(), "peak_bytes": worker.peak_bytes,
                        "tokens_per_second": cases.tokens_per_step(recipe) / worker.median(),
                        "seconds_by_round": worker.turns} for worker in workers]}
 
 
+def fp8_ratios(workers):
+    return ratios.fp8_ratios({worker.name.removeprefix("llmtrain, "): worker.turns for worker in workers},
+                             cpuinfo("flags", "Features").split())
+
+
 def print_table(name, recipe, workers):
     """Speed-up: how many times faster the first side is than this one; memory: its peak divided by this one's."""
     ours = workers[0]
+    speed_up = ours.name + " speed-up"
     print(f"\n{name}: {cases.tokens_per_step(recipe)} tokens per step")
     print(f"  {'side':<20} {'tokens/s':>9} {'ms/step':>9} {'fastest':>9} {'steps':>6} {'peak MiB':>9} "
-          f"{ours.name + ' speed-up':>18} {'memory':>7}")
+          f"{speed_up} {'memory':>7}")
     for worker in workers:
         median, fastest = worker.median(), min(worker.samples())
         ratio = "" if worker is ours else f"{median / ours.median():.2f}x"
         memory = "" if worker is ours else f"{ours.peak_bytes / worker.peak_bytes:.2f}x"
         print(f"  {worker.name:<20} {cases.tokens_per_step(recipe) / median:>9.0f} {median * 1e3:>9.1f} "
               f"{fastest * 1e3:>9.1f} {len(worker.samples()):>6} {worker.peak_bytes / 2**20:>9.0f} "
-              f"{ratio:>18} {memory:>7}", flush=True)
+              f"{ratio:>{len(speed_up)}} {memory:>7}", flush=True)
 
 
-def processor():
+def cpuinfo(*names):
+    """What Linux says of the first processor under the first of these names that it has; empty: nothing."""
     with open("/proc/cpuinfo", encoding="utf-8") as file:
-        return next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), "unknown")
+        return next((line.split(":", 1)[1].strip() for line in file if line.startswith(names)), "")
 
 
 def parse_arguments():
@@ -143,7 +157,7 @@ def parse_arguments():
 
 def main():
     options = parse_arguments()
-    result = {"processor": processor(), "threads": options.threads, "rounds": options.rounds,
+    result = {"processor": cpuinfo("model name") or "unknown", "threads": options.threads, "rounds": options.rounds,
               "load_before": warn_when_loaded(), "cases": []}
     print(f"{result['processor']}, {options.threads} threads, {options.rounds} rounds")
     options.output.parent.mkdir(parents=True, exist_ok=True)

@@ -8,8 +8,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 GPT2 = {"architecture": "gpt2", "layers": 12, "hidden_size": 768, "heads": 12, "vocab_size": 50257,
         "max_sequence_length": 1024}
-PRECISIONS = {"fp32": {"compute": "fp32"}, "bf16": {"compute": "bf16"}, "fp8": {"compute": "bf16", "fp8_level": "O0"}}
-NAMES = [f"{model}-{precision}" for model in ("gpt2-4x64", "gpt2-4x256", "quickstart") for precision in PRECISIONS]
+PRECISIONS = {"fp32": {"compute": "fp32"}, "bf16": {"compute": "bf16"},
+              **{name: {"compute": "bf16", "fp8_level": level}
+                 for name, level in (("fp8", "O0"), ("fp8_O1", "O1"), ("fp8_O2", "O2"), ("fp8_O3", "O3"))}}
+NAMES = [f"{model}-{precision}" for model in ("gpt2-4x64", "gpt2-4x256", "quickstart")
+         for precision in (PRECISIONS if model == "gpt2-4x64" else ("fp32", "bf16", "fp8"))]
 
 
 def _gpt2(sequence_length):
@@ -26,7 +29,12 @@ def _quickstart():
 
 def _write_tokens(path, vocab_size):
     generator = random.Random(0)
-    array("H", (generator.randrange(vocab_size) for _ in range(300_000))).tofile(path.open("wb"))
+    with path.open("wb") as file:
+        array("H", (generator.randrange(vocab_size) for _ in range(300_000))).tofile(file)
+
+
+def has_fp8(precision):
+    return "fp8_level" in PRECISIONS[precision]
 
 
 def write_case(model, precision, folder):

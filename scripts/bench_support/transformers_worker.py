@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""transformers' generate() with commands on stdin: "run PREFIX TOKENS" generates TOKENS tokens behind a prompt of PREFIX
+"""transformers' generate() with commands on stdin: "run PREFIX TOKENS" generates TOKENS tokens after a prompt of PREFIX
 and is answered with {"first": seconds until the first token, "seconds": [of each token after it]}. The first line is
 {"ready": true}.
 """

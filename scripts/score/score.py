@@ -31,6 +31,7 @@ SHORT_NAMES = {
     "NeMo 24.12 performance summary (H100 FP8)": "NeMo, H100, FP8",
     "Megatron MoE model zoo / Core MoE README": "Megatron-Core with experts, H100",
     "BigScience tr11-176B chronicles (A100 80 GB, 4 x 100 Gb/s)": "BLOOM, A100",
+    "BigScience chronicles, further runs (tr11-176B, A100 80 GB, 4 x 100 Gb/s)": "BLOOM, A100, further runs",
     "IBM fms-fsdp README": "fms-fsdp, 12 nodes of H100",
     "Fast-LLM docs": "Fast-LLM",
     "FlashAttention training README (8 x A100 80 GB)": "flash-attention's trainer, A100",

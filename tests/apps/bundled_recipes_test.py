@@ -53,8 +53,25 @@ class New(ProgramTest):
         self.assertRegex(explained, r"(?m)^training\.steps = 2 +Optimizer steps in the whole run\.$")
         recipe = json.loads((self.folder / "recipes/mine.json").read_text())
         self.assertEqual(recipe["data"]["train"], [{"path": "../texts/book.txt"}])
+        self.assertIn("steps: Optimizer steps in the whole run.", recipe["training"]["description"])
+        self.assertIn("peak: Maximum learning rate.", recipe["training"]["learning_rate"]["description"])
         result = self.run_program("run", "recipes/mine.json", "--set", "batch.global=2", "--set", "batch.micro=2")
         self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_says_what_is_missing(self):
+        said = self.run_program("new", "--model", "llama3-8b", "--machine", "h200", "--output", "mine.json").stderr
+        self.assertIn('mine.json: data.tokenizer is "bytes", which use 256 of the model\'s 128256 ids', said)
+        self.assertIn("mine.json: data.train is empty", said)
+        self.assertNotIn("tokenizer", self.run_program("new", "--model", "quickstart", "--output", "own.json").stderr)
+
+    def test_takes_other_numbers_of_devices(self):
+        self.make("--model", "quickstart", "--machine", "cpu", "--output", "mine.json")
+        plan = self.plan("mine.json")
+        self.assertEqual((plan["recipe"]["parallel"]["data"], plan["mesh"]["data"]), ("auto", 1))
+        self.refused(2, ["did you mean 32, or --set batch.micro=2?"], "plan", "mine.json", "--ranks", "4")
+        other = self.run_program("plan", "mine.json", "--ranks", "4", "--set", "batch.micro=2", "--json")
+        mesh = json.loads(other.stdout)["mesh"]
+        self.assertEqual((mesh["data"], mesh["devices_per_node"]), (4, 4))
 
     def test_fits_the_machine(self):
         self.write("book.txt", TEXT)
@@ -99,6 +116,7 @@ class New(ProgramTest):
             "output that exists": (73, ["mine.json", "--output"], ["--model", "quickstart", "--output", "mine.json"]),
             "devices that fill no nodes": (2, ["--devices", "did you mean 16?"],
                                            ["--model", "llama3-8b", *machine, "--devices", "12"]),
+            "no machine for a large model": (2, ["as in --machine h100-sxm-80gb"], ["--model", "llama3-405b"]),
             "too few devices": (2, ["--devices", "none of", "more devices"],
                                 ["--model", "llama3-405b", *machine, "--devices", "8"]),
         }

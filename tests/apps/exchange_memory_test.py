@@ -48,7 +48,7 @@ class BeyondMemory(ProgramTest):
     LIMIT = 128 << 20  # bytes that the process may write to; its libraries alone need 96 MiB
 
     def fill(self, path):
-        """Random bytes in place of the hole behind the header; returns its offset."""
+        """Random bytes in place of the hole after the header; returns its offset."""
         with open(path, "r+b") as file:
             start = 8 + int.from_bytes(file.read(8), "little")
             file.seek(start)

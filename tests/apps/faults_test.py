@@ -125,6 +125,28 @@ class Divergence(TrainingTest):
         self.assertIn("13 of 15 updates were skipped", result.stderr)
         self.refused(65, ["third", "loss is not finite"], "eval", "third")
 
+    def test_routers_that_are_not_finite_end_the_run_on_any_ranks(self):
+        """Logits are no numbers for all tokens, wherever their experts are."""
+        self.write("recipe.json", self.recipe({
+            "model.moe": {"experts": 4, "top_k": 2, "ffn_hidden_size": 16}, "batch.global": 4, "batch.micro": 1}))
+        self.train("--run-dir", "routed")
+
+        def change(name, values):
+            if name == "layers.0.ffn.router.weight":
+                values[:16] = [float("nan")] * 16
+
+        checkpoint_folder.change_values(self.folder / "routed/checkpoints/step-00000002", change)
+        layouts = {"one": ("launch.ranks=1",), "four": ("launch.ranks=4", "parallel.expert=4", "parallel.zero_stage=1"),
+                   "tensor": ("launch.ranks=4", "parallel.expert=2", "parallel.tensor=2")}
+        for run, layout in layouts.items():
+            with self.subTest(run):
+                settings = ("training.steps=30", "launch.backend=local", *layout)
+                result = self.go_on(run, *(word for each in settings for word in ("--set", each)), start="routed")
+                self.assertEqual(result.returncode, 65, result.stderr)
+                self.assertEqual(result.stderr.count("step 12: the gradient norm was not finite 10 times in a row"), 1,
+                                 result.stderr)
+                self.assertEqual(self.checkpoints(run), [])
+
     def test_weights_that_are_not_finite(self):
         self.spoil(ord("Z"), float("nan"))
         for ranks in (1, 2):

@@ -35,12 +35,18 @@ class Machine(TrainingTest):
 
         findings = {finding["name"]: finding for finding in json.loads(said("doctor", "--json").stdout)["findings"]}
         self.assertEqual((findings["processor"]["text"], findings["vectors"]["text"]), ("Old", "AVX2"))
+        self.assertEqual(findings["bf16"]["state"], "note")
+        self.assertIn("no faster than fp32", findings["bf16"]["text"])
         self.assertRegex(findings["bf16"]["fix"], "fp32")
-        warning = "no instructions for bf16"
         bf16 = ("recipe.json", "--set", "precision.compute=bf16", "--set", "cluster.profile=cpu")
-        self.assertIn(warning, said("plan", *bf16).stdout)
-        self.assertNotIn(warning, said("plan", "recipe.json").stdout)
-        self.assertIn(warning, said("run", *bf16).stderr)
+        for arguments in (("plan", *bf16), ("run", *bf16)):
+            answer = said(*arguments)
+            text = " ".join((answer.stdout + answer.stderr).split())
+            self.assertIn("no instructions for bf16", text)
+            self.assertIn('saves memory and traffic, but no time beside "fp32"', text)
+        self.assertNotIn("no instructions for bf16", said("plan", "recipe.json").stdout)
+        # No warning, which -q would show.
+        self.assertNotIn("no instructions for bf16", said("run", *bf16, "-q", "--run-dir", "quiet").stderr)
 
     def test_waiting_threads_go_to_sleep(self):
         # What libgomp itself says that it read when it was loaded.

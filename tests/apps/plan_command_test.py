@@ -22,10 +22,12 @@ CATEGORIES = {"weights", "gradients", "master_weights", "optimizer", "activation
               "framework"}
 PAPERS = sorted((SOURCE / "recipes" / "papers").glob("*.json"))
 GPT3 = str(SOURCE / "recipes" / "papers" / "gpt3-175b.json")
+LLAMA = str(SOURCE / "recipes" / "models" / "llama3-8b.json")
 
 
 # What the models' cards or papers state, to the last parameter where they do.
 PARAMETERS = {
+    "gpt2": 124439808,
     "llama3-8b": 8030261248, "llama3-70b": 70553706496, "llama3-405b": 405853388800, "mistral-7b": 7241732096,
     "mixtral-8x7b": 46702792704, "mixtral-8x22b": 140620634112, "qwen3-8b": 8190735360, "qwen3-32b": 32762123264,
     "qwen3-30b-a3b": 30532122624, "qwen3-235b-a22b": 235093634560,
@@ -206,8 +208,8 @@ class Bad(PlanTest):
         for changes, parts in {
             ("parallel.tensor=7",): ["/parallel/tensor"],
             ("parallel.data=7",): ["7"],
-            ("pipeline.loops=5",): ["96 layers", "80 stages"],
-            ("parallel.pipeline=5",): ["/model/layers"],
+            ("pipeline.loops=13",): ["96 layers", "208 stages"],
+            ("parallel.pipeline=5",): ["/batch/global", "1536 is not a multiple of 40"],
             ("cluster.profile=a100-80bg",): ["a100-80gb"],
             ("cluster.profile=./none.json",): [],
             ("cluster.program=megatroncore",): ["/cluster/program", "megatron-core"],
@@ -278,7 +280,16 @@ class Price(PlanTest):
         self.assertRegex(table, r"[\d.]+[kM] EUR ")
         self.assertNotIn("price", self.plan(GPT3, "--target", "90d").stdout)
         self.assertIn("price in EUR", self.plan(GPT3, GPT3, "--price", "2.5 EUR", "--set", "batch.global=1024").stdout)
-        self.plan_refused(["/cluster/price_per_device_hour", "a number from 0"], GPT3, "--price", "cheap")
+
+    def test_the_currency_may_come_first(self):
+        run = self.report(GPT3, "--price", "2.5 EUR")["run"]
+        for price in ("EUR 2.5", "2.5EUR", " EUR  2.5 "):
+            with self.subTest(price):
+                self.assertEqual(self.report(GPT3, "--price", price)["run"], run)
+        for price in ("cheap", "", "EUR 2.5 or so"):
+            with self.subTest(price):
+                self.plan_refused([f"--price {price}: must be the price", '"2.5 EUR"'], GPT3, "--price", price)
+        self.plan_refused(["/cluster/price_per_device_hour", "a number from 0"], GPT3, "--price", "-2")
 
 
 class Warnings(PlanTest):
@@ -290,6 +301,23 @@ class Warnings(PlanTest):
     def test_does_not_fit(self):
         report = self.warned("does not fit", "memory.recompute=none", "batch.micro=4")
         self.assertFalse(report["fits"])
+
+    def test_too_few_devices(self):
+        """No change fits; what is named instead does."""
+        few = ["--set", "parallel.data=1", "--set", "parallel.tensor=1", "--set", "cluster.nodes=1", "--ranks", "1"]
+        report = self.report(LLAMA, *few)
+        self.assertEqual((report["fits"], report["suggestions"]), (False, []))
+        found = re.fullmatch(r"1 device is not enough, (\d+) are: (--set .*)", report["warnings"][-1])
+        self.assertTrue(found, report["warnings"])
+        enough = self.report(LLAMA, *few[:-2], *found[2].split())
+        self.assertTrue(enough["fits"])
+        self.assertEqual(enough["mesh"]["world"], int(found[1]))
+
+    def test_a_device_that_the_profile_does_not_have(self):
+        report = self.warned('cluster.device: "cpu", but the profile', "cluster.device=cpu")
+        self.assertIn("--set cluster.profile=cpu", report["warnings"][-1])
+        self.warned("name a GPU's, as in --set cluster.profile=h100-sxm-80gb", "cluster.device=cuda",
+                    "cluster.profile=cpu")
 
     def test_few_micro_batches(self):
         self.warned("micro-batches", "batch.global=64", "pipeline.schedule=1f1b", "pipeline.loops=1")

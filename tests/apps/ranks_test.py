@@ -247,8 +247,16 @@ class Ranks(ProgramTest):
         code, said, seconds = self.end_of_training(lambda pid: os.kill(rank_process(pid, 1), signal.SIGKILL), "--set",
                                                    "launch.backend=mpi")
         self.assertEqual(code, 69, said)
-        self.assertIn("a rank was killed by signal 9", said)
+        self.assertRegex(said, r"rank 1 was killed by signal 9 \(Killed\), as Linux does where memory runs out: "
+                               r"llmtrain plan .*; run the same command again to start again, because there is no")
         self.assertLess(seconds, 20)
+        # Not for lack of memory, and with a checkpoint to go on from.
+        self.train("crashed", "--set", "launch.backend=mpi")
+        process = self.endless("crashed", "mpi")
+        self.wait_for_a_step(process)
+        os.kill(rank_process(process.pid, 0), signal.SIGSEGV)
+        self.assertRegex(process.stderr.read(), r"rank 0 was killed by signal 11 \(Segmentation fault\); run the same "
+                                                r"command again to continue from step-\d{8}")
 
     @unittest.skipUnless("mpi" in BACKENDS, "no mpirun")
     def test_ranks_with_different_recipes(self):

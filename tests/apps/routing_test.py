@@ -38,6 +38,20 @@ class Routing(TrainingTest):
         (self.folder / "runs/recorded/routing.jsonl").write_text("{}")
         self.refused(65, ["routing.jsonl: line 1"], "run", "recipe.json", *trace)
 
+    def test_drops_of_a_crowded_expert_are_in_the_log_of_any_ranks(self):
+        """Of 16 tokens an expert has places for 4, and all choose the first."""
+        moe = {"experts": 4, "top_k": 1, "ffn_hidden_size": 16, "capacity_factor": 1, "routing_zipf": 100}
+        self.write("recipe.json", self.recipe({"model.moe": moe, "batch.global": 4, "batch.micro": 1, "log.routing": True,
+                                               "launch.backend": "local"}))
+        layouts = {"one": ("launch.ranks=1",), "four": ("launch.ranks=4", "parallel.expert=4"),
+                   "tensor": ("launch.ranks=4", "parallel.expert=2", "parallel.tensor=2")}
+        for run, settings in layouts.items():
+            with self.subTest(run):
+                self.train("--run-dir", f"runs/{run}", *(word for each in settings for word in ("--set", each)))
+                self.assertEqual([row["chosen"] for row in self.counts(run)], [[64, 0, 0, 0]] * 2)
+                for row in self.rows(f"runs/{run}"):
+                    self.assertEqual((row["dropped_share"], row["expert_load"], row["skipped"]), (0.75, 4, 0))
+
     def test_a_resumed_run_goes_on_with_the_splits_that_were_tried(self):
         self.write("recipe.json", self.recipe({
             "model.moe": {**self.MOE, "every": 1}, "batch.global": 4, "training.steps": 3,

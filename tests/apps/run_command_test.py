@@ -10,7 +10,7 @@ import subprocess
 import unittest
 
 import checkpoint_folder
-from program import SOURCE, TEXT, TrainingTest, needs_nobody, small, without_rights
+from program import PROGRAM, SOURCE, TEXT, TrainingTest, needs_nobody, small, without_rights
 
 
 def words(*tokens):
@@ -207,6 +207,21 @@ class SmallRun(TrainingTest):
         changes = said.split("change that fits: ")[1].split("\n")[0].split()
         self.assertTrue(json.loads(self.run_program("plan", "recipe.json", "--json", *changes).stdout)["fits"])
 
+    def test_memory_that_runs_out(self):
+        """Scores of a long sequence, which the flash kernel does not store. The limit makes the test that of any
+        machine."""
+        length = 1 << 18
+        self.write("text.txt", "x" * (length + 1))
+        self.write("recipe.json", self.recipe({"model.max_sequence_length": length, "batch.global": 1, "batch.micro": 1,
+                                               "kernels.attention": "math"}))
+        limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (1 << 36, 1 << 36))
+        result = subprocess.run([PROGRAM, "run", "recipe.json", "-q"], cwd=self.folder, capture_output=True, text=True,
+                                check=False, preexec_fn=limit)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertRegex(result.stderr, r"(?m)^out of memory: 512 GiB were asked for, and this machine has .* available; "
+                                        r"the cheapest change that fits: --set kernels\.attention=flash, with which a "
+                                        r"rank needs \d+ MiB instead of 1\.\d+ TiB$")
+
     def test_missing_profile(self):
         self.refused(2, ["/cluster/profile", "a100-80gb"], "run", "recipe.json", "--set", "cluster.profile=a100-80g")
         self.assertFalse((self.folder / "runs").exists())
@@ -214,6 +229,19 @@ class SmallRun(TrainingTest):
     def test_never_evaluates(self):
         self.train("--set", 'data.validation=[{"path":"text.txt"}]', "--set", "training.evaluate_every=0")
         self.assertEqual([row for row in self.rows() if "validation_loss" in row], [])
+
+    def test_ids_of_an_unknown_tokenizer_are_no_text(self):
+        ids = [number * 7 % 300 for number in range(400)]
+        self.write("ids.bin", b"".join(number.to_bytes(2, "little") for number in ids))
+        self.train("--set", "data.train.0.path=ids.bin", "--set", "model.vocab_size=300")
+        sample = ("sample", "runs/small", "--tokens", "4")
+        self.refused(2, ["/data/tokenizer:", "trained on ids", "ids.bin", "data.tokenizer={\"huggingface\""], *sample)
+        self.write("questions.jsonl", json.dumps({"question": "a", "choices": ["b", "c"], "answer": 0}))
+        self.refused(2, ["/data/tokenizer:", "trained on ids"], "eval", "runs/small", "--choices", "questions.jsonl")
+        # Who says that they are bytes is believed, and a loss needs no text.
+        said = self.run_program(*sample, "--set", "data.tokenizer=bytes")
+        self.assertEqual(said.returncode, 0, said.stderr)
+        self.assertEqual(self.run_program("eval", "runs/small", "--data", "ids.bin").returncode, 0)
 
     def test_run_sample_eval_export(self):
         validation = ("--set", 'data.validation=[{"path":"text.txt"}]')

@@ -20,7 +20,7 @@ COMPLETED = {
     "llmtrain plan llama3-8b qwen3-8": ["qwen3-8b"],
     "llmtrain plan my": ["my.json"],
     "llmtrain run --set training.st": ["training.steps="],
-    # bash replaces only what stands behind the "=".
+    # bash replaces only what follows the "=".
     "llmtrain run --set precision.fp8_level=O": ["O0", "O1", "O2", "O3"],
     "llmtrain run --set model.bias=": ["true", "false"],
     "llmtrain run --set cluster.profile=h2": ["h200"],

@@ -73,7 +73,7 @@ class Slurm(TrainingTest):
         self.assertEqual(len(self.rows()), 2)
 
     def test_the_end_of_the_job(self):
-        """An older Slurm tells it to those who ask alone; and no answer is no end."""
+        """An older Slurm reports it on request alone; and no answer is no end."""
         for end, known in (("2030-01-01T00:00:00", "1893456000"), ("", "none"), ("N/A", "none")):
             calls = self.submit("--ranks", "2", code=69, end=end)[1]
             self.assertEqual(calls[-1], f"end at {known}")

@@ -19,7 +19,10 @@ COMMANDS = [[], ["run"], ["plan"], ["calibrate"], ["support"], ["validate"], ["s
 
 WRONG = {
     "nothing": ([], "name a command"),
-    "unknown command": (["frobnicate"], '"frobnicate" is not a command'),
+    "unknown command": (["frobnicate"], '"frobnicate" is not a command; see llmtrain --help'),
+    "unknown command before help": (["frobnicate", "--help"], '"frobnicate" is not a command'),
+    "several unknown arguments": (["schema", "a", "b"], "a b were not expected"),
+    "unknown flag with a value": (["schema", "--flag", "b"], "there is no flag --flag; see"),
     "near command": (["valdate", "recipe.json"], 'did you mean "validate"?'),
     "unknown flag": (["--frobnicate"], "--frobnicate"),
     "flag without its command": (["--set", "a=1"], "--set"),

@@ -15,6 +15,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/base/elapsed_time.h"
 #include "kernels/moe/dispatch.h"
 #include "kernels/moe/expert_rows.h"
 
@@ -29,7 +30,7 @@ template <class Work>
 double seconds_of(const Work& work) {
   const auto start = std::chrono::steady_clock::now();
   work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return seconds_since(start);
 }
 
 double median(std::vector<double> seconds) {

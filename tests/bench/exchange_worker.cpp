@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/elapsed_time.h"
 #include "core/model/moe/row_exchange.h"
 #include "core/model/moe/row_parts.h"
 #include "kernels/moe/expert_rows.h"
@@ -33,8 +34,6 @@ using llmtrain::ExchangeMethod;
 using nlohmann::json;
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 struct Setting {
   int ranks = 0, node_ranks = 0;
@@ -125,7 +124,7 @@ class Rank {
     };
     for (int pass = 0; pass < 2; ++pass) exchange.through_experts(rows_.clone(), network);
     communicator_.barrier(communicator_.world()).wait();
-    return seconds_since(start);
+    return llmtrain::seconds_since(start);
   }
 
   // Over all ranks, the same on each.

@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "core/base/elapsed_time.h"
+#include "core/base/processor.h"
 #include "parallel/comm/local/local_world.h"
 
 using namespace llmtrain;
@@ -15,8 +17,6 @@ using namespace llmtrain;
 namespace {
 
 constexpr int rounds = 60;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // The fastest of several rounds of `work`, which all threads run at the same time.
 template <class Work>
@@ -67,7 +67,7 @@ double all_reduce_seconds(int ranks, std::size_t bytes, ElementType type) {
 int main(int count, char* arguments[]) {
   const int ranks = count > 1 ? std::atoi(arguments[1]) : 2;
   const auto bytes = static_cast<std::size_t>(count > 2 ? std::atoi(arguments[2]) : 64) << 20;
-  const int threads = std::min<int>(ranks, static_cast<int>(std::thread::hardware_concurrency()));
+  const int threads = std::min(ranks, usable_cores());
   const double rate = copy_rate(threads, bytes);
   // Each rank's memory is read once and written once.
   const double bound = 2.0 * static_cast<double>(bytes) * ranks / rate;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/elapsed_time.h"
 #include "core/checkpoint/stored_model.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/device/device.h"
@@ -16,7 +17,7 @@
 #include "parallel/engine/model_state.h"
 
 // The sampling process that scripts/bench_sampling controls: it reads the command "run PREFIX TOKENS" from standard
-// input, one per line, generates TOKENS tokens behind a prompt of PREFIX, and answers with one line of JSON: the
+// input, one per line, generates TOKENS tokens after a prompt of PREFIX, and answers with one line of JSON: the
 // seconds until the first token, and those of each token after it.
 
 namespace {
@@ -33,7 +34,7 @@ json generate(llmtrain::LocalModel& model, std::int64_t prefix, std::int64_t tok
   llmtrain::generate(model, std::vector<std::vector<std::int64_t>>{prompt}, options,
                      [&](const llmtrain::TextNumber&, std::int64_t) {
                        const auto now = Clock::now();
-                       seconds.push_back(std::chrono::duration<double>(now - last).count());
+                       seconds.push_back(llmtrain::seconds_between(last, now));
                        last = now;
                        return true;
                      });

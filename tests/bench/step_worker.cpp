@@ -9,6 +9,7 @@
 #include <sstream>
 #include <string>
 
+#include "core/base/elapsed_time.h"
 #include "core/recipe/recipe_io.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/device/device.h"
@@ -29,7 +30,7 @@ json train(llmtrain::Trainer& trainer, std::int64_t steps) {
   for (std::int64_t i = 0; i < steps; ++i) {
     const auto start = Clock::now();
     loss = trainer.step().loss;
-    seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    seconds.push_back(llmtrain::seconds_since(start));
   }
   return {{"seconds", seconds}, {"loss", loss}};
 }
@@ -46,7 +47,7 @@ json read_batches(llmtrain::Trainer& trainer, std::int64_t batches, std::int64_t
     const std::int64_t percent = llmtrain::easiest_percent(recipe.data.curriculum, step);
     llmtrain::load_batch(trainer.train_data(), recipe, {step, step * recipe.batch.global, shape, percent}, rank,
                          at::kCPU);
-    seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    seconds.push_back(llmtrain::seconds_since(start));
   }
   return {{"seconds", seconds}};
 }

@@ -210,7 +210,7 @@ TEST_CASE("saturated payloads are counted, whatever their number") {
   });
 }
 
-// E4M3 has 3 bits behind the point: errors are uniform within half a unit, whose power is 2^-6 ÷ 12 of the mantissa's
+// E4M3 has 3 bits after the point: errors are uniform within half a unit, whose power is 2^-6 ÷ 12 of the mantissa's
 // square on average (8·log 2 … of a uniform exponent), about 31.5 dB; E5M2 has one bit less, 6 dB.
 TEST_CASE("the noise of a cast is that of the format") {
   const at::Tensor x = at::randn({100000}), wide = x.to(at::kDouble);

@@ -2,14 +2,16 @@
 """llmtrain compared with a plain PyTorch model: same weights and data give the same logits, losses and results."""
 import os
 import subprocess
+import tempfile
 import unittest
+from pathlib import Path
 
-from training_checks import BF16, FP16, FP32, TrainingChecks  # first: skips the test where a package is missing
+from training_checks import BF16, FP16, FP32, Case, TrainingChecks, is_cancelled  # first: skips the test where a package is missing
 
 import torch
 from fp8_states import Fp8StatesTest  # noqa: F401  one of these tests, which shares their imports
 from reference_model import ReferenceModel
-from variants import VARIANTS
+from variants import TINY, VARIANTS
 
 LOGITS, GRADIENT = 1e-5, 1e-5  # relative
 # Sums in another order differ in the last bit, which now and then moves a number over the middle between two FP8
@@ -18,6 +20,7 @@ LOGITS, GRADIENT = 1e-5, 1e-5  # relative
 FP8 = {"loss": 5e-3, "grad_norm": 2e-2, "change": 0.2}
 # Over eight seeds the first step differs by up to 2.0e-5 in losses and 1.2e-3 in norms, or by 1e-7 where no number moves.
 FP8_FIRST_STEP = {"loss": 3e-5, "grad_norm": 2e-3}
+FP8_TINY = 1e-5  # of losses over 20 steps of a model so small that this seldom happens
 
 # The iteration that orthogonalises scales small singular values, which are rounding errors, by up to 3.44 to the fifth.
 MUON = {"loss": 1e-5, "grad_norm": 1e-5, "change": 2e-3}
@@ -90,12 +93,44 @@ class OracleTest(TrainingChecks):
             self.for_each(names, check, precision={
                 "fp8_level": level, "fp8_scaling": {"method": "delayed", "history_steps": 3, "margin": 0}})
 
+    def for_one_seed(self, check, variant, **sections):
+        """`check` holds for one of eight seeds. A bug shows with each; a number that rounding moves to another FP8
+        number shows with some."""
+        for seed in range(1, 9):
+            with tempfile.TemporaryDirectory() as folder:
+                try:
+                    check(Case(variant, Path(folder), seed=seed, **sections))
+                    return
+                except AssertionError as problem:
+                    last = problem
+        self.fail(f"with no seed: {last}")
+
+    def check_fp8_steps(self, case):
+        (expected, _), actual = case.expected(), case.actual()
+        self.assertLess(expected[-1]["loss"], expected[0]["loss"])
+        for key in ("loss", "grad_norm"):
+            self.assert_close(actual[:1], expected[:1], key, FP8_TINY / 10)
+        self.assert_close(actual, expected, "loss", FP8_TINY)
+
+    def test_fp8_levels_are_exact_where_no_number_moves(self):
+        for level, architecture in (("O0", "llama"), ("O1", "gpt2"), ("O2", "llama"), ("O3", "gpt2"), ("O3", "llama")):
+            with self.subTest(f"{level}, {architecture}"):
+                self.for_one_seed(self.check_fp8_steps, TINY[architecture], precision={"fp8_level": level})
+
+    def test_every_gradient_of_fp8_products_is_exact_where_no_number_moves(self):
+        for level, architecture in (("O0", "gpt2"), ("O0", "llama"), ("O1", "gpt2"), ("O1", "llama")):
+            with self.subTest(f"{level}, {architecture}"):
+                self.for_one_seed(self.check_gradients, TINY[architecture], precision={"fp8_level": level},
+                                  training={"steps": 1, "clip_norm": 0, "learning_rate": {}})
+
     def check_gradients(self, case):
         """After one step without clipping the first moment is the gradient times 1 - beta1."""
         _, model = case.expected()
         case.actual()
         trained = case.trained_weights()
         for name, parameter in model.named_parameters():
+            if is_cancelled(name, model.config):
+                continue
             gradient = trained[f"{name}.m"] / 0.1
             self.assertLessEqual((gradient - parameter.grad).norm() / parameter.grad.norm(), GRADIENT, name)
 
@@ -106,6 +141,7 @@ class OracleTest(TrainingChecks):
     def check_logits(self, case):
         model = ReferenceModel(case.recipe["model"])
         model.load_state_dict(case.weights)
+        model.eval()
         for length in (model.config.max_sequence_length, 7):
             tokens = torch.arange(length) * 7 % model.config.vocab_size
             output = case.folder / "logits.bin"

@@ -35,7 +35,7 @@ def make_optimizer(model, recipe):
         if options["name"] == "muon" and is_matrix(name, parameter):
             matrices += [parameter] if parameter.requires_grad else []
             continue
-        decays = parameter.dim() >= 2 and name != "embedding.position.weight"
+        decays = parameter.dim() >= 2 and name != "embedding.position.weight" and not name.endswith("bias")
         (decayed if decays else others).append(parameter)
     groups = [{"params": decayed, "weight_decay": options["weight_decay"]}, {"params": others, "weight_decay": 0.0}]
     adamw = torch.optim.AdamW(groups, betas=(options["beta1"], options["beta2"]), eps=options["eps"])
@@ -205,6 +205,7 @@ def train(recipe, weights, tokens, dtype=torch.float32, overflows=None, course=N
         for group in optimizer.param_groups:
             group["lr"] = rate
         optimizer.zero_grad()
+        model.config.step = step
         scale = scaler.scale()
         inputs, targets = batch(tokens, draw(step, recipe["batch"]["global"], samples), length)
         if course:

@@ -14,6 +14,8 @@ from transformers.models.mixtral.modeling_mixtral import MixtralSparseMoeBlock
 from transformers.models.qwen2_moe.modeling_qwen2_moe import Qwen2MoeSparseMoeBlock
 from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeSparseMoeBlock
 
+from routed_experts import RoutedExperts, Stack
+
 PRESETS = {
     "gpt2": dict(position="learned", norm="layernorm", activation="gelu_tanh", bias=True, qkv_bias=True,
                  tie_embeddings=True),
@@ -189,31 +191,59 @@ class FeedForward(nn.Module):
         return result
 
 
-class Stack(nn.Module):
-    """The matrices of all experts."""
+def resolve_experts(config):
+    """The `moe` section with its defaults."""
+    moe = {"top_k": 1, "capacity_factor": 1.0, "router": "linear", "priority": "position", "balance_loss": "gshard",
+           "balance_coefficient": 0.01, "z_coefficient": 0.0, "jitter": 0.0, "shared_experts": 0, "shared_gate": False,
+           "every": 1, **config.moe}
+    moe = {"normalize_gates": moe["top_k"] > 1, "gate_noise": float(moe["balance_loss"] == "load_importance"), **moe}
+    return SimpleNamespace(**moe)
 
-    def __init__(self, experts, outputs, inputs):
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(experts, outputs, inputs))
+
+def has_transformers_block(config, moe):
+    beyond = (moe.capacity_factor, moe.jitter, moe.gate_noise, config.bias, config.activation != "swiglu",
+              moe.router != "linear", moe.balance_loss != "gshard")
+    return not any(beyond)
+
+
+def shared_network(config, moe):
+    """Of all shared experts together."""
+    return FeedForward(SimpleNamespace(**{**vars(config), "ffn_hidden_size": moe.shared_experts * moe.ffn_hidden_size}))
+
+
+class PlainMixture(RoutedExperts):
+    """What transformers' blocks cannot do, plus shared experts."""
+
+    def __init__(self, config, moe, layer):
+        super().__init__(config, moe, layer, ACTIVATIONS[config.activation])
+        if moe.shared_gate:
+            self.shared_gate = nn.Linear(config.hidden_size, 1, bias=False)
+        if moe.shared_experts > 0:
+            self.shared = shared_network(config, moe)
+
+    def forward(self, x):
+        y = super().forward(x)
+        if self.moe.shared_experts == 0:
+            return y
+        shared = self.shared(x)
+        return y + (self.shared_gate(x).sigmoid() * shared if self.moe.shared_gate else shared)
 
 
 class Mixture(nn.Module):
     """transformers' own block, with llmtrain's names: Qwen2-MoE's where shared experts have a gate, else Mixtral's where
     gates are normalized, else Qwen3-MoE's, plus shared experts. The routers' losses are those of docs/recipe.md, with their coefficients."""
 
-    def __init__(self, config):
+    def __init__(self, config, moe):
         super().__init__()
-        moe = dict(balance_coefficient=0.01, z_coefficient=0.0, shared_experts=0, every=1)
-        self.moe = moe = SimpleNamespace(**{**moe, **config.moe})
-        normalize = getattr(moe, "normalize_gates", moe.top_k > 1)
-        hidden, width = config.hidden_size, moe.ffn_hidden_size
+        self.moe = moe
+        normalize, hidden, width = moe.normalize_gates, config.hidden_size, moe.ffn_hidden_size
         self.router = nn.Linear(hidden, moe.experts, bias=False)
         self.experts = nn.ModuleDict({"gate": Stack(moe.experts, width, hidden), "up": Stack(moe.experts, width, hidden),
                                       "down": Stack(moe.experts, hidden, width)})
-        if getattr(moe, "shared_gate", False):
+        if moe.shared_gate:
             self.shared_gate = nn.Linear(hidden, 1, bias=False)
         if moe.shared_experts > 0:
-            self.shared = FeedForward(SimpleNamespace(**{**vars(config), "ffn_hidden_size": moe.shared_experts * width}))
+            self.shared = shared_network(config, moe)
         sizes = dict(hidden_size=hidden, num_experts_per_tok=moe.top_k, hidden_act="silu", experts_implementation="eager")
         if hasattr(self, "shared_gate"):
             block = Qwen2MoeSparseMoeBlock(Qwen2MoeConfig(num_experts=moe.experts, moe_intermediate_size=width,
@@ -249,10 +279,15 @@ class Mixture(nn.Module):
 class Layer(nn.Module):
     def __init__(self, config, index):
         super().__init__()
-        moe = getattr(config, "moe", None)
         self.attention_norm, self.attention = make_norm(config), Attention(config)
-        has_experts = moe is not None and (index + 1) % moe.get("every", 1) == 0
-        self.ffn_norm, self.ffn = make_norm(config), Mixture(config) if has_experts else FeedForward(config)
+        self.ffn_norm, self.ffn = make_norm(config), self.network(config, index)
+
+    @staticmethod
+    def network(config, index):
+        moe = resolve_experts(config) if hasattr(config, "moe") else None
+        if moe is None or (index + 1) % moe.every != 0:
+            return FeedForward(config)
+        return Mixture(config, moe) if has_transformers_block(config, moe) else PlainMixture(config, moe, index)
 
     def forward(self, x):
         y = x + self.attention(self.attention_norm(x))
@@ -266,6 +301,7 @@ class ReferenceModel(nn.Module):
         super().__init__()
         self.config = config = resolve(model)
         config.fp8, config.scaling = fp8, scaling or CurrentScaling()
+        config.seed, config.step = 1234, 0  # of random numbers
         self.embedding = nn.ModuleDict({"token": nn.Embedding(config.vocab_size, config.hidden_size)})
         if config.position == "learned":
             self.embedding["position"] = nn.Embedding(config.max_sequence_length, config.hidden_size)
@@ -289,7 +325,7 @@ class ReferenceModel(nn.Module):
 
     def router_loss(self):
         """The routers' losses in the last forward, with their coefficients."""
-        return sum(layer.ffn.loss for layer in self.layers if isinstance(layer.ffn, Mixture))
+        return sum(layer.ffn.loss for layer in self.layers if isinstance(layer.ffn, (Mixture, PlainMixture)))
 
     def randomize(self, seed):
         """Weights under which every parameter matters: no bias is zero, no norm is one."""

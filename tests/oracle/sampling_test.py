@@ -27,6 +27,10 @@ MODELS = {
     "llama, one key head, qk_norm (Qwen3)": {"architecture": "llama", "kv_heads": 1, "head_dim": 20, "qk_norm": True},
     "llama, 4 experts (Mixtral)": {"architecture": "llama", "kv_heads": 2, "moe": {
         "experts": 4, "top_k": 2, "capacity_factor": 0, "ffn_hidden_size": 48}},
+    "llama, qkv_bias, 5 experts and gated shared ones (Qwen2-MoE)": {
+        "architecture": "llama", "kv_heads": 2, "qkv_bias": True, "ffn_hidden_size": 80, "moe": {
+            "experts": 5, "top_k": 2, "every": 2, "capacity_factor": 0, "ffn_hidden_size": 48, "normalize_gates": False,
+            "shared_experts": 2, "shared_gate": True}},
 }
 PROMPTS = ["The quick", "x", "jumps over the lazy dog and ünder"]
 QUESTIONS = [
@@ -81,6 +85,8 @@ class Sampling(unittest.TestCase):
                 export = Export(self.folder / name.split(",")[0] / str(len(name)), keys)
                 self.check_greedy(export)
                 self.check_choices(export)
+                if "moe" in keys:
+                    self.check_import(export)
         # What does not depend on the model, with the last one.
         self.check_top(export)
         self.check_loss(export)
@@ -107,6 +113,13 @@ class Sampling(unittest.TestCase):
             self.assertEqual(line["tokens"], expected[0, tokens.shape[1]:].tolist())
         self.assertEqual(export.sample(*arguments, "--tensor", 2, "--pipeline", 2), found)
 
+    def check_import(self, export):
+        """What transformers has written computes the same here."""
+        again = export.folder / "again"
+        export.model.save_pretrained(again / "hf")
+        export.run("checkpoint", "import", again / "hf", again / "checkpoint", "--from", "hf")
+        self.check_choices(export, again / "checkpoint")
+
     def check_top(self, export):
         """What top-k and top-p of transformers remove is never drawn; of what they leave most is."""
         prompt = list(PROMPTS[0].encode())
@@ -122,8 +135,8 @@ class Sampling(unittest.TestCase):
         share = drawn.count(int(logits.argmax())) / 200
         self.assertLess(abs(share - most), 5 * (most * (1 - most) / 200) ** 0.5)
 
-    def check_choices(self, export):
-        found = json.loads(export.run("eval", export.folder / "checkpoint", "--json",
+    def check_choices(self, export, checkpoint=None):
+        found = json.loads(export.run("eval", checkpoint or export.folder / "checkpoint", "--json",
                                       "--choices", self.folder / "questions.jsonl"))
         right = {"acc": 0, "acc_norm": 0, "acc_bytes": 0}
         for question, log_probabilities in zip(QUESTIONS, found["log_probabilities"], strict=True):

@@ -30,16 +30,17 @@ torch.set_num_threads(1)  # the models are tiny, so that threads would mostly wa
 
 
 class Case:
-    """A variant with random weights, its tokens, and its recipe on disk. `course`: see oracle_train.train()."""
+    """A variant, by name or itself, with random weights, its tokens, and its recipe on disk. `course`: see
+    oracle_train.train()."""
 
     course = None
 
-    def __init__(self, name, folder, **sections):
-        variant = VARIANTS[name]
+    def __init__(self, variant, folder, seed=1, **sections):
+        variant = VARIANTS[variant] if isinstance(variant, str) else variant
         self.folder = folder
         write_tokens(folder / "tokens.bin", variant)
         model = ReferenceModel(variant["model"])
-        model.randomize(seed=1)
+        model.randomize(seed=seed)
         self.weights = {key: value.detach().clone() for key, value in model.state_dict().items()}
         manifest_recipe = {**variant, "model": vars(resolve(variant["model"]))}
         checkpoint_folder.write(folder / "initial", self.weights, manifest_recipe)
@@ -59,6 +60,11 @@ class Case:
         return checkpoint_folder.read(checkpoint)
 
 
+def is_cancelled(name, config):
+    """Whether softmax cancels the parameter: its gradient is rounding noise, which Adam scales up like any other."""
+    return name.endswith("key.bias") and config.position == "learned" and not config.qk_norm
+
+
 class TrainingChecks(unittest.TestCase):
     def for_each(self, names, check, **sections):
         for name in names:
@@ -74,8 +80,8 @@ class TrainingChecks(unittest.TestCase):
         """Every parameter changed as in PyTorch: a wrong gradient or decay shows here first."""
         trained = case.trained_weights()
         for name, parameter in model.named_parameters():
-            if name.endswith("key.bias") and model.config.position == "learned" and not model.config.qk_norm:
-                continue  # softmax cancels it: its gradient is rounding noise, which Adam scales up like any other
+            if is_cancelled(name, model.config):
+                continue
             precise = f"{name}.master" if f"{name}.master" in trained else name
             actual = trained[precise].float() / trained.get(f"{precise}.scale", 1)
             if not parameter.requires_grad:

@@ -50,10 +50,24 @@ VARIANTS = {
         "llama", 2, 64, 4, 211, 32, qkv_bias=True,
         moe={"experts": 5, "top_k": 2, "capacity_factor": 0, "ffn_hidden_size": 40, "normalize_gates": False,
              "shared_experts": 2, "shared_gate": True, "z_coefficient": 0.001}),
+    "gpt2, 8 experts by score with a cosine router": _variant(
+        "gpt2", 2, 64, 4, 257, 16,
+        moe={"experts": 8, "top_k": 2, "capacity_factor": 0.7, "priority": "score", "router": "cosine",
+             "ffn_hidden_size": 40, "z_coefficient": 0.01, "balance_coefficient": 0.1}),
+    "gpt-rope, 6 experts by position, load-importance loss and a gated shared one": _variant(
+        "gpt-rope", 2, 64, 4, 211, 16,
+        moe={"experts": 6, "top_k": 2, "capacity_factor": 1, "balance_loss": "load_importance", "ffn_hidden_size": 36,
+             "balance_coefficient": 0.1, "jitter": 0.2, "shared_experts": 1, "shared_gate": True}),
+    "llama, 5 experts with biases, one each": _variant(
+        "llama", 2, 64, 4, 203, 16, bias=True,
+        moe={"experts": 5, "capacity_factor": -0.8, "ffn_hidden_size": 48, "shared_experts": 2, "every": 2}),
     "llama, layernorm with bias, learned, short sequences": _variant(
         "llama", 2, 64, 4, 256, 64, sequence_length=40, norm="layernorm", bias=True, qkv_bias=True, position="learned",
         activation="gelu", ffn_hidden_size=96, training={"clip_norm": 0}),
 }
+
+# So small that in few steps no number lies as near to the middle of two FP8 numbers as rounding reaches.
+TINY = {architecture: _variant(architecture, 1, 32, 2, 64, 8, training={"steps": 20}) for architecture in ("gpt2", "llama")}
 
 
 def write_tokens(path, recipe, seed=0):

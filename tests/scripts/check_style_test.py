@@ -51,6 +51,11 @@ class CheckStyleTest(unittest.TestCase):
             with self.subTest(word):
                 self.assertEqual(len(self.problems(f"{LICENCE}// {word}: later\n")), 1)
 
+    def test_cores_are_counted_in_one_place(self):
+        text = LICENCE + "int n = std::thread::hardware_concurrency();\n"
+        self.assertEqual(self.problems(text, "core/base/processor.cpp"), [])
+        self.assertEqual(len(self.problems(text, "core/data/processor.cpp")), 1)
+
     def test_function_of_61_lines_fails(self):
         self.assert_long_function(function(61), 2, 61)
 
@@ -77,6 +82,27 @@ class CheckStyleTest(unittest.TestCase):
     def test_python_function_of_61_lines_fails(self):
         text = "# SPDX-License-Identifier: Apache-2.0\ndef f():\n" + "    call()\n" * 60
         self.assertEqual(len(self.problems(text, "scripts/a.py")), 1)
+
+    def document_problems(self, text, name="docs/a.md"):
+        """Of a document in a tree with core/a.h, core/b_c.cpp and recipes/local.json, which is ignored."""
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            for file, content in ((name, text), ("core/a.h", LICENCE), ("core/b_c.cpp", LICENCE), ("recipes/a.json", "{}"),
+                                  (".gitignore", "/build*/\nrecipes/local.json\n"), ("build/x.h", LICENCE)):
+                (root / file).parent.mkdir(parents=True, exist_ok=True)
+                (root / file).write_text(content)
+            return subprocess.run([sys.executable, SCRIPT, root], capture_output=True, text=True).stdout.splitlines()
+
+    def test_paths_that_documents_name_exist(self):
+        there = ("core/a.h", "core/a", "core/", "core/a.{h}", "core/NAME_c.cpp", "core/*.cpp", "a.h", "core/a.h --flag",
+                 "recipes/local.json", "build/x.h", "build/none", "other/none.h", "/proc", "a/b", "parallel.tensor")
+        self.assertEqual(self.document_problems("".join(f"`{name}` and\n" for name in there)), [])
+        missing = ("core/none.h", "core/a.{h,cpp}", "core/NAME_d.cpp", "none.h", "core/d/", "recipes/none.json", "x.h")
+        text = "A\n" + "".join(f"`b` and `{name}`\n" for name in missing)
+        for document in ("docs/a.md", "README.md"):
+            self.assertEqual(self.document_problems(text, document),
+                             [f"{document}:{line}: {name} does not exist" for line, name in enumerate(missing, 2)])
+        self.assertEqual(self.document_problems("```\n`core/none.h`\n```\n"), [])
 
     def test_built_files_are_skipped(self):
         self.assertEqual(self.problems("int a;\n", "build-asan/a.cpp"), [])

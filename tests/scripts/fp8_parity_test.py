@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/fp8_parity with a small model on two data ranks: every level learns real text as bf16 does."""
+"""scripts/fp8_parity with a small model on two data ranks: every level learns real text as bf16 does, and all runs learn
+from the same text."""
 
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -52,6 +54,59 @@ class Fp8ParityTest(unittest.TestCase):
         self.assertNotEqual(other.returncode, 0, "runs with other keys were taken for this comparison's")
         other = self.compare("--steps", "51")
         self.assertNotEqual(other.returncode, 0, "runs of another comparison were taken for this one's")
+
+
+TINY = ("--models gpt2 --levels O0 --layers 1 --hidden 32 --heads 2 --batch 2 --tokens 32 --steps 2 "
+        "--tolerance 1").split()
+TEXT = "The quick brown fox jumps over the lazy dog.\n"
+
+
+class TextsTest(unittest.TestCase):
+    """In a copy of the script beside other texts, which change between its starts."""
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.tree = pathlib.Path(folder.name)
+        (self.tree / "scripts").mkdir()
+        shutil.copy2(ROOT / "scripts/fp8_parity", self.tree / "scripts")
+        for name in ("core", "kernels", "parallel", "tests", "docs", "apps"):
+            (self.tree / name / "inner").mkdir(parents=True)
+            (self.tree / name / "inner" / "text.txt").write_text((name + TEXT) * 40)
+        (self.tree / "docs" / "picture.png").write_bytes(b"\x89PNG\xff\xfe")
+
+    def rows(self, runs, *options):
+        done = self.start(runs, *options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return [line.split() for line in done.stdout.splitlines()[1:-1] if "mean" not in line]
+
+    def start(self, runs, *options):
+        return subprocess.run([self.tree / "scripts/fp8_parity", "--build", BUILD, "--runs", self.tree / runs, *TINY,
+                               *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              env={**os.environ, "OMP_NUM_THREADS": "1"})
+
+    def test_later_runs_train_on_the_first_ones_texts(self):
+        expected = self.rows("whole", "--seeds", "2")
+        # What a copy that was interrupted has left is not taken for one.
+        partial = self.tree / "parts" / "texts.partial" / "core"
+        partial.mkdir(parents=True)
+        (partial / "text.txt").write_text("another text")
+        first = self.rows("parts", "--seeds", "1")
+        (self.tree / "core/inner/text.txt").write_text("Pack my box with five dozen liquor jugs.\n" * 40)
+        (self.tree / "apps/inner/new.txt").write_text("Sphinx of black quartz, judge my vow.\n" * 40)
+        (self.tree / "docs/inner/text.txt").rename(self.tree / "docs/text.txt")
+        self.assertEqual(self.rows("parts", "--seeds", "1"), first)
+        self.assertEqual(self.rows("parts", "--seeds", "2"), expected)
+        # The texts do matter.
+        self.assertNotEqual(self.rows("later", "--seeds", "1"), first)
+        self.assertFalse(list((self.tree / "parts").rglob("*.png")))
+
+    def test_changed_copy_is_refused(self):
+        self.rows("runs", "--seeds", "1")
+        with open(self.tree / "runs/texts/apps/inner/text.txt", "a", encoding="utf-8") as text:
+            text.write("One line more.\n")
+        done = self.start("runs", "--seeds", "1")
+        self.assertNotEqual(done.returncode, 0, "losses of other texts were shown")
+        self.assertIn("other options or texts", done.stderr)
 
 
 unittest.main()

@@ -23,9 +23,15 @@ int make_recipe(NewRecipe wanted) {
   if (std::filesystem::exists(wanted.output, failed))
     throw Error(ExitCode::cannot_write, wanted.output.string() + ": exists already; choose another file with --output");
   const auto recipe = new_recipe(wanted);
-  write_file_atomically(wanted.output, recipe.dump(2) + "\n");
+  write_file_atomically(wanted.output, commented(recipe).dump(2) + "\n");
   write_result(explained(recipe, style_of_output().width));
   const std::string file = wanted.output.string();
+  const std::int64_t bytes = 256, vocabulary = read_recipe(wanted.output).model.vocab_size;
+  if (vocabulary > bytes)
+    log().warn(
+        "{}: data.tokenizer is \"bytes\", which use {} of the model's {} ids; give the file of its own tokenizer, as "
+        "{{\"huggingface\": \"tokenizer.json\"}}",
+        file, bytes, vocabulary);
   if (!wanted.data) log().warn("{}: data.train is empty; add a path to train, planning needs none", file);
   log().info("{} is written. Next: llmtrain plan {}", file, file);
   return static_cast<int>(ExitCode::done);

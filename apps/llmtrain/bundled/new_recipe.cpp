@@ -15,6 +15,8 @@
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/page/text_layout.h"
+#include "core/recipe/enum_words.h"
+#include "core/recipe/keys/key_table.h"
 #include "core/recipe/recipe_io.h"
 #include "parallel/layout/executable.h"
 #include "parallel/plan/planner/search.h"
@@ -57,8 +59,11 @@ std::int64_t batch_of(const Recipe& model, std::int64_t devices) {
 }
 
 NewJson cluster_of(const NewRecipe& wanted, const ClusterProfile& profile, const Nodes& nodes) {
-  NewJson cluster = {{"profile", wanted.machine}, {"nodes", nodes.nodes}, {"devices_per_node", nodes.devices_per_node}};
-  if (wanted.machine != "auto") cluster["device"] = profile.device.kind == DeviceKind::cpu ? "cpu" : "cuda";
+  NewJson cluster = {{"profile", wanted.machine}, {"nodes", nodes.nodes}};
+  // A processor has as many as there are ranks, if it is left to it.
+  if (profile.device.kind != DeviceKind::cpu || nodes.devices_per_node > 1)
+    cluster["devices_per_node"] = nodes.devices_per_node;
+  if (wanted.machine != "auto") cluster["device"] = word_of(profile.device.kind);
   return cluster;
 }
 
@@ -99,11 +104,13 @@ Recipe parsed(const NewJson& recipe, const NewRecipe& wanted) {
   return parse_recipe(recipe.dump(), wanted.output.string(), std::filesystem::absolute(wanted.output).parent_path());
 }
 
-Recipe fastest(const Recipe& recipe, const ClusterProfile& profile, std::int64_t devices) {
+Recipe fastest(const Recipe& recipe, const std::string& machine, const ClusterProfile& profile, std::int64_t devices) {
   const SearchResult found = search_layouts(recipe, profile);
   if (found.front.empty())
-    throw Error(ExitCode::bad_recipe, fmt::format("--devices: none of {} layouts fits {} × {}; use more devices",
-                                                  found.layouts, devices, profile.name));
+    throw Error(ExitCode::bad_recipe,
+                fmt::format("--devices: none of {} layouts fits {} × {}; {}", found.layouts, devices, profile.name,
+                            machine == "auto" ? "name the machine that is to train it, as in --machine h100-sxm-80gb"
+                                              : "use more devices"));
   std::vector<SearchCandidate> executable;
   for (const SearchCandidate& candidate : found.front)
     if (not_executable(candidate.recipe).empty()) executable.push_back(candidate);
@@ -127,6 +134,26 @@ std::string help_at(const NewJson& schema, const std::string& path) {
   return place->value("description", "");
 }
 
+// What the model is, its own recipe says.
+bool is_explained(const std::string& section) {
+  return section != "$schema" && section != "name" && section != "description" && section != "model";
+}
+
+// Of a section: its description before its keys, and below them the same.
+NewJson commented_section(const NewJson& section, const std::string& path, const NewJson& schema) {
+  std::string comment;
+  NewJson keys = NewJson::object();
+  for (const auto& [key, value] : section.items()) {
+    const std::string inner = path + "." + key;
+    if (!value.is_object()) comment += fmt::format("{}{}: {}", comment.empty() ? "" : " ", key, help_at(schema, inner));
+    keys[key] = value.is_object() ? commented_section(value, inner, schema) : value;
+  }
+  NewJson result;
+  if (!comment.empty()) result[std::string(section_comment)] = comment;
+  result.update(keys);
+  return result;
+}
+
 void explain(std::string& text, const NewJson& value, const std::string& path, const NewJson& schema,
              std::size_t width) {
   if (value.is_object()) {
@@ -147,8 +174,10 @@ NewJson new_recipe(const NewRecipe& wanted) {
   const ClusterProfile profile = profile_of(machine);
   const std::int64_t devices = wanted.devices.value_or(profile.node.devices);
   NewJson recipe = without_layout(wanted, profile, devices);
-  const Recipe best = fastest(parsed(recipe, wanted), profile, devices);
-  const NewJson layout = layout_keys(best);
+  const Recipe best = fastest(parsed(recipe, wanted), wanted.machine, profile, devices);
+  NewJson layout = layout_keys(best);
+  // The devices and the other degrees imply it, and a run on other devices then needs no second change.
+  layout["parallel"]["data"] = "auto";
   for (const char* section : {"parallel", "pipeline", "batch", "memory"})
     for (const auto& [key, value] : layout[section].items()) recipe[section][key] = value;
   return recipe;
@@ -158,10 +187,16 @@ std::string explained(const NewJson& recipe, std::size_t width) {
   std::string text;
   const NewJson schema = recipe_schema();
   for (const auto& [key, value] : recipe.items())
-    // What the model is, its own recipe says.
-    if (key != "$schema" && key != "name" && key != "description" && key != "model")
-      explain(text, value, key, schema, width);
+    if (is_explained(key)) explain(text, value, key, schema, width);
   return text;
+}
+
+NewJson commented(const NewJson& recipe) {
+  NewJson result;
+  const NewJson schema = recipe_schema();
+  for (const auto& [key, value] : recipe.items())
+    result[key] = is_explained(key) ? commented_section(value, key, schema) : value;
+  return result;
 }
 
 }  // namespace llmtrain::app

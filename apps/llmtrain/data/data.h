@@ -15,7 +15,7 @@ void add_train_tokenizer(CLI::App& parent, Action& action);
 void add_inspect_data(CLI::App& parent, Action& action);
 
 // What --tokenizer names: "bytes", a tokenizer.json, or a .model file of SentencePiece. Throws Error(bad_recipe) where
-// the name tells no kind.
+// the name says no kind.
 TokenizerRecipe named_tokenizer(const std::string& name);
 
 }  // namespace llmtrain::app

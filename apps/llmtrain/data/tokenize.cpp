@@ -2,29 +2,31 @@
 #include <spdlog/fmt/fmt.h>
 #include <CLI/CLI.hpp>
 
-#include <algorithm>
+#include <array>
 #include <chrono>
+#include <iterator>
 #include <memory>
-#include <optional>
 #include <string>
-#include <thread>
+#include <string_view>
 #include <vector>
 
 #include "apps/llmtrain/data/data.h"
 #include "apps/llmtrain/flags.h"
 #include "apps/llmtrain/standard_streams.h"
+#include "core/base/elapsed_time.h"
 #include "core/base/error.h"
 #include "core/base/log.h"
+#include "core/base/processor.h"
+#include "core/base/progress_lines.h"
 #include "core/base/units.h"
 #include "core/data/documents.h"
 #include "core/data/file_search.h"
+#include "core/recipe/enum_words.h"
 #include "core/token_files/tokenize_files.h"
 #include "core/tokenizer/open_tokenizer.h"
 
 namespace llmtrain::app {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 struct TokenizeOptions {
   std::vector<std::string> inputs;
@@ -35,17 +37,12 @@ struct TokenizeOptions {
   int threads = 0;
 };
 
-TokenFileFormat named_format(const std::string& name) {
-  return name == "nanogpt" ? TokenFileFormat::nanogpt
-         : name == "llm.c" ? TokenFileFormat::llmc
-                           : TokenFileFormat::megatron;
-}
+// In the order of the enum.
+constexpr std::array<std::string_view, 3> format_words = {"megatron", "nanogpt", "llm.c"};
 
 std::int64_t per_second(std::int64_t bytes, double seconds) {
   return static_cast<std::int64_t>(static_cast<double>(bytes) / seconds);
 }
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 std::vector<std::filesystem::path> files_of(const std::vector<std::string>& inputs) {
   std::vector<std::filesystem::path> files;
@@ -59,44 +56,23 @@ std::vector<std::filesystem::path> files_of(const std::vector<std::string>& inpu
   return files;
 }
 
-// A line every ten seconds: short jobs need none, and a log stays short.
-class ProgressLines {
- public:
-  void operator()(const TokenizeProgress& progress) {
-    if (!first_) first_ = progress;
-    if (seconds_since(last_) < 10) return;
-    last_ = Clock::now();
-    const double seconds = seconds_since(start_);
-    const auto done = static_cast<double>(progress.file_bytes - first_->file_bytes);
-    const auto rest = static_cast<double>(progress.all_file_bytes - progress.file_bytes);
-    log().info("{:.0f} % of {}, {}/s, about {:.0f} s left",
-               100.0 * static_cast<double>(progress.file_bytes) / static_cast<double>(progress.all_file_bytes),
-               format_bytes(progress.all_file_bytes),
-               format_bytes(per_second(progress.text_bytes - first_->text_bytes, seconds)),
-               done > 0 ? seconds * rest / done : 0);
-  }
-
- private:
-  Clock::time_point start_ = Clock::now();
-  Clock::time_point last_ = start_;
-  std::optional<TokenizeProgress> first_;  // what was done before, but for one batch
-};
-
 int tokenize(const TokenizeOptions& options) {
   const auto files = files_of(options.inputs);
   const auto tokenizer = open_tokenizer(named_tokenizer(options.tokenizer));
-  const int threads =
-      options.threads > 0 ? options.threads : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  const int threads = options.threads > 0 ? options.threads : usable_cores();
   const TokenizeJob job{files, options.key, threads};
-  TokenFileWriter writer(options.output, named_format(options.format), tokenizer->vocab_size(),
+  TokenFileWriter writer(options.output, value_of_word<TokenFileFormat>(format_words, options.format).value(),
+                         tokenizer->vocab_size(),
                          description_of(job, named_tokenizer(options.tokenizer), options.format));
   const JobState resumed = writer.resumed();
   if (resumed.text_bytes > 0)
     log().info("{}: goes on after {} tokens of {} documents", writer.file().string(), resumed.tokens,
                resumed.documents);
-  const auto start = Clock::now();
-  ProgressLines lines;
-  const TokenizeProgress done = tokenize_files(job, *tokenizer, writer, lines);
+  const auto start = std::chrono::steady_clock::now();
+  ProgressLines lines("tokenising " + format_number_of(std::ssize(files), "file"));
+  const TokenizeProgress done = tokenize_files(job, *tokenizer, writer, [&](const TokenizeProgress& progress) {
+    lines.show(progress.share(), progress.text_bytes);
+  });
   if (writer.documents() == 0)
     throw Error(ExitCode::bad_data, options.inputs.front() + ": holds no text; no file was written");
   writer.close();
@@ -122,14 +98,13 @@ void add_tokenize(CLI::App& parent, Action& action) {
   command->add_option("--tokenizer", options->tokenizer, "bytes, a tokenizer.json, or a .model file of SentencePiece")
       ->type_name("FILE")
       ->capture_default_str();
-  command->add_option("--format", options->format, "megatron: a .bin and an .idx; nanogpt or llm.c: a .bin")
-      ->type_name("FORMAT")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"megatron", "nanogpt", "llm.c"}));
+  CLI::Option* format =
+      command->add_option("--format", options->format, "megatron: a .bin and an .idx; nanogpt or llm.c: a .bin");
+  choose_from(format, words_of(format_words))->capture_default_str();
   command->add_option("--key", options->key, "Key of the documents in JSON Lines")
       ->type_name("KEY")
       ->capture_default_str();
-  command->add_option("--threads", options->threads, "Threads that encode; 0: one per processor")
+  command->add_option("--threads", options->threads, "Threads that encode; 0: one per usable core")
       ->type_name("N")
       ->capture_default_str()
       ->check(CLI::Range(0, 4096).description(""));

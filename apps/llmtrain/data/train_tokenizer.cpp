@@ -131,19 +131,15 @@ void add_settings(CLI::App& command, TrainTokenizerOptions& options) {
       ->required()
       ->type_name("N")
       ->check(whole_number_not_negative());
-  command
-      .add_option(
-          "--kind", options.kind,
-          "huggingface: a tokenizer.json (byte-level BPE); sentencepiece: a .model file, with bytes for what it "
-          "has no token for")
-      ->type_name("KIND")
-      ->capture_default_str()
-      ->check(CLI::IsMember({huggingface, sentencepiece_kind}));
-  command
-      .add_option("--algorithm", options.algorithm,
-                  "bpe, or with --kind sentencepiece its default unigram: a unigram language model")
-      ->type_name("NAME")
-      ->check(CLI::IsMember({"bpe", "unigram"}));
+  CLI::Option* kind = command.add_option(
+      "--kind", options.kind,
+      "huggingface: a tokenizer.json (byte-level BPE); sentencepiece: a .model file, with bytes for what it "
+      "has no token for");
+  choose_from(kind, {huggingface, sentencepiece_kind})->capture_default_str();
+  CLI::Option* algorithm =
+      command.add_option("--algorithm", options.algorithm,
+                         "bpe, or with --kind sentencepiece its default unigram: a unigram language model");
+  choose_from(algorithm, {"bpe", "unigram"});
   command.add_option("--min-frequency", options.minimum_frequency, "How often a pair occurs to become a token (2)")
       ->type_name("N")
       ->check(whole_number_not_negative());

@@ -46,8 +46,8 @@ void find_vector_instructions(std::vector<Finding>& findings) {
   findings.push_back(has_bf16_instructions(features)
                          ? Finding{FindingState::ok, "bf16", "multiplied by instructions of its own", ""}
                          : Finding{FindingState::note, "bf16",
-                                   "no instructions for it: slower than fp32 on the processor",
-                                   "train with precision.compute \"fp32\""});
+                                   "no instructions for it: widened to fp32 in products, so no faster than fp32",
+                                   "use it where it saves memory or traffic, else precision.compute \"fp32\""});
 }
 
 // cpu.max holds a container's share of the CPU: "max" or "QUOTA PERIOD" in microseconds.

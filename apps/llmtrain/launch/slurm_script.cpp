@@ -73,7 +73,7 @@ trap 'kill -USR1 "$ranks"' USR1
 trap 'kill -TERM "$ranks"' TERM
 wait "$ranks"
 code=$?
-# A signal ends the waiting, with a code above 128, and not the ranks. Bash answers 127 once it has told their code.
+# A signal ends the waiting, with a code above 128, and not the ranks. Bash answers 127 once it has reported their code.
 while kill -0 "$ranks" 2>/dev/null; do
   wait "$ranks"
   code=$?

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
+#include <spdlog/fmt/fmt.h>
+#include <spdlog/fmt/ranges.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -7,6 +9,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -16,6 +20,7 @@
 
 #include "apps/llmtrain/launch/launcher.h"
 #include "apps/llmtrain/launch/parent_death.h"
+#include "apps/llmtrain/launch/rank_watch.h"
 #include "core/base/error.h"
 #include "core/base/processor.h"
 
@@ -85,10 +90,24 @@ std::string place_to_continue(const std::string& latest) {
   return std::getline(file, name) ? "to continue from " + name : "to start again, because there is no checkpoint yet";
 }
 
-int wait_for(pid_t process, const StopSignals& stop, const std::string& latest) {
-  int status = 0;
-  while (::waitpid(process, &status, 0) < 0 && errno == EINTR) {
-  }
+// "rank 1 was", or what is known of it.
+std::string which_was(const std::vector<std::int64_t>& ranks) {
+  if (ranks.empty()) return "a rank was";
+  return ranks.size() == 1 ? fmt::format("rank {} was", ranks.front())
+                           : fmt::format("one of the ranks {} was", fmt::join(ranks, ", "));
+}
+
+[[noreturn]] void report_killed_rank(const std::vector<std::int64_t>& ranks, int signal, const std::string& latest) {
+  // Whoever else sends it knows.
+  const char* reason = signal == SIGKILL
+                           ? ", as Linux does where memory runs out: llmtrain plan names the cheapest change that fits"
+                           : "";
+  throw Error(ExitCode::rank_lost, fmt::format("{} killed by signal {}{}; run the same command again {}",
+                                               which_was(ranks), describe(signal), reason, place_to_continue(latest)));
+}
+
+int wait_for(pid_t process, std::int64_t ranks, const StopSignals& stop, const std::string& latest) {
+  const auto [status, first_ranks] = wait_for_launcher(process, ranks);
   const bool has_answered = WIFEXITED(status) && WEXITSTATUS(status) == static_cast<int>(ExitCode::stopped);
   if (stop.insisted() && !has_answered)
     throw Error(ExitCode::interrupted,
@@ -98,9 +117,10 @@ int wait_for(pid_t process, const StopSignals& stop, const std::string& latest) 
   // mpirun exits as a shell does: with 128 plus the signal that killed a rank.
   constexpr int by_signal = 128;
   if (WIFEXITED(status) && WEXITSTATUS(status) > by_signal)
-    throw Error(ExitCode::rank_lost, "a rank was killed by signal " + describe(WEXITSTATUS(status) - by_signal));
+    report_killed_rank(first_ranks, WEXITSTATUS(status) - by_signal, latest);
   if (WIFEXITED(status)) return WEXITSTATUS(status);
-  throw Error(ExitCode::rank_lost, "mpirun was killed by signal " + describe(WTERMSIG(status)));
+  throw Error(ExitCode::rank_lost, "mpirun was killed by signal " + describe(WTERMSIG(status)) +
+                                       "; run the same command again " + place_to_continue(latest));
 }
 
 // Divides the cores among the ranks, unless the user has set the number of threads.
@@ -162,7 +182,7 @@ int start_ranks(std::int64_t ranks, StopSignals& stop, const std::string& latest
   ::close(pipe[1]);
   refuse_without_mpirun(pipe[0]);
   ::close(pipe[0]);
-  return wait_for(process, stop, latest);
+  return wait_for(process, ranks, stop, latest);
 }
 
 }  // namespace llmtrain::app

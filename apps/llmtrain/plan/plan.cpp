@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/llmtrain/plan/plan.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
@@ -13,6 +15,8 @@
 #include "apps/llmtrain/flags.h"
 #include "apps/llmtrain/machine_profile.h"
 #include "apps/llmtrain/plan/comparison.h"
+#include "apps/llmtrain/plan/more_devices.h"
+#include "apps/llmtrain/plan/price.h"
 #include "apps/llmtrain/plan/recipe_file.h"
 #include "apps/llmtrain/plan/search.h"
 #include "apps/llmtrain/plan/sweep.h"
@@ -51,11 +55,28 @@ struct PlanOptions {
   PlanOutputs outputs;
 };
 
-std::optional<std::string> bf16_is_slow(const Recipe& recipe, const ClusterProfile& profile) {
+// What people who chose bf16 for its speed should know.
+std::optional<std::string> bf16_saves_no_time(const Recipe& recipe, const ClusterProfile& profile) {
   if (recipe.precision.compute != DataType::bf16 || profile.device.kind != DeviceKind::cpu ||
       has_bf16_instructions(processor_features()))
     return std::nullopt;
-  return "precision.compute: this processor has no instructions for bf16: steps take longer than in \"fp32\"";
+  return "precision.compute: this processor has no instructions for bf16, and widens it to fp32 in products: it saves "
+         "memory and traffic, but no time beside \"fp32\"";
+}
+
+// With "auto" the profile may be of a machine without GPUs, on which the plan of a GPU says nothing.
+std::optional<std::string> other_device(const Recipe& recipe, const ClusterProfile& profile) {
+  const DeviceKind asked = recipe.cluster.device;
+  if (asked == DeviceKind::automatic || asked == profile.device.kind) return std::nullopt;
+  if (asked == DeviceKind::cuda)
+    return fmt::format(
+        "cluster.device: \"cuda\", but the profile {} is of a processor, whose figures these are; name a "
+        "GPU's, as in --set cluster.profile=h100-sxm-80gb",
+        profile.name);
+  return fmt::format(
+      "cluster.device: \"cpu\", but the profile {} is of a GPU, whose figures these are; name a "
+      "processor's, as in --set cluster.profile=cpu",
+      profile.name);
 }
 
 Plan plan_of(std::shared_ptr<const Layout> layout, const ClusterProfile& profile, Timeline timeline) {
@@ -63,7 +84,8 @@ Plan plan_of(std::shared_ptr<const Layout> layout, const ClusterProfile& profile
   if (auto warning = fp8_does_not_pay(plan, profile)) plan.report.warnings.push_back(*std::move(warning));
   for (std::string& warning : products_without_fp8_gain(plan, profile))
     plan.report.warnings.push_back(std::move(warning));
-  if (auto warning = bf16_is_slow(plan.report.recipe, profile)) plan.report.warnings.push_back(*std::move(warning));
+  if (auto warning = other_device(plan.report.recipe, profile)) plan.report.warnings.push_back(*std::move(warning));
+  if (auto note = bf16_saves_no_time(plan.report.recipe, profile)) plan.report.warnings.push_back(*std::move(note));
   return plan;
 }
 
@@ -122,19 +144,13 @@ int search(const PlanOptions& options, const Recipe& recipe) {
   return named_with_file(options.recipe, [&] { return show_search(options.recipe, recipe, outputs); });
 }
 
-// "2.5", or "2.5 EUR".
-void add_price(const std::string& price, std::vector<Override>& overrides) {
-  const std::size_t space = price.find(' ');
-  overrides.push_back("cluster.price_per_device_hour=" + price.substr(0, space));
-  if (space != std::string::npos) overrides.push_back("cluster.currency=" + price.substr(space + 1));
-}
-
 int plan(const PlanOptions& options) {
   std::vector<Override> overrides = options.overrides;
   // As overrides: the flags are checked as their keys are, and win over the file.
   if (options.ranks) overrides.push_back("launch.ranks=" + *options.ranks);
   if (options.program) overrides.push_back("cluster.program=" + *options.program);
-  if (options.price) add_price(*options.price, overrides);
+  if (options.price)
+    for (Override& change : price_overrides(*options.price)) overrides.push_back(std::move(change));
   if (!options.other_recipe.empty())
     return show_comparison(options.recipe, options.other_recipe, overrides, options.outputs);
   if (!options.sweep.empty()) return show_sweep(options.recipe, overrides, options.sweep, options.outputs);
@@ -153,6 +169,9 @@ int show_plan(const std::string& file, const Recipe& recipe, const PlanOutputs& 
   const auto layout = named_with_file(file, [&] { return lay_out(recipe, profile); });
   Plan plan = plan_of(layout, profile, draws ? Timeline::record : Timeline::leave_out);
   plan.report.suggestions = suggest(plan, profile);
+  if (!plan.report.fits && plan.report.suggestions.empty())
+    plan.report.warnings.push_back(
+        devices_that_fit(plan, profile).value_or("no change of it fits; llmtrain plan --search tries all layouts"));
   if (outputs.html) write_file_atomically(*outputs.html, report_html(plan));
   if (outputs.trace) write_trace(*outputs.trace, plan);
   write_result(outputs.json ? report_json(plan.report) : report_text(plan.report, style_of_output()));
@@ -174,12 +193,32 @@ std::shared_ptr<const Layout> layout_for_run(const std::string& file, const Reci
   });
 }
 
+MemoryAdvice memory_advice_for_run(std::shared_ptr<const Layout> layout) {
+  return [layout = std::move(layout)]() -> std::string {
+    if (has_no_profile(layout->recipe())) return "";
+    ClusterProfile profile = profile_of(layout->recipe());
+    const PlanReport planned = make_plan(layout, profile).report;
+    // A run that had been planned to fit shares the memory with other programs, or the plan was wrong: only what needs
+    // clearly less can help.
+    constexpr double clearly_less = 0.9;
+    const double peak = fullest_rank(planned).peak_bytes;
+    if (planned.fits && planned.device_memory_bytes > 0)
+      profile.device.memory_bytes *= clearly_less * peak / planned.device_memory_bytes;
+    const auto changes = suggest(make_plan(layout, profile), profile);
+    if (changes.empty())
+      return "no change of this recipe fits so many devices; llmtrain plan looks for a number that does";
+    const auto text = [](double bytes) { return format_bytes(static_cast<std::int64_t>(bytes)); };
+    return fmt::format("the cheapest change that fits: --set {}, with which a rank needs {} instead of {}",
+                       changes.front().change, text(changes.front().peak_bytes), text(peak));
+  };
+}
+
 std::optional<RunPlan> plan_for_run(std::shared_ptr<const Layout> layout, const RunLaunch& launch) {
   if (has_no_profile(layout->recipe())) return std::nullopt;
   const ClusterProfile profile = profile_of(layout->recipe());
   const Plan plan = plan_of(std::move(layout), profile, Timeline::record);
   warn_of_memory(plan, profile);
-  if (const auto warning = bf16_is_slow(plan.report.recipe, profile)) log().warn(*warning);
+  if (const auto note = bf16_saves_no_time(plan.report.recipe, profile)) log().info(*note);
   RunPlan summary;
   summary.profile = plan.report.profile;
   summary.step_seconds = plan.report.step.seconds;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "core/base/host_memory.h"
 #include "core/recipe/recipe.h"
 #include "parallel/layout/layout.h"
 #include "parallel/runtime/runtime_interface.h"
@@ -24,6 +25,9 @@ int show_plan(const std::string& file, const Recipe& recipe, const PlanOutputs& 
 // The layout of a recipe that is about to run on the ranks of `launch`; ranks that a launcher has started keep their
 // nodes. Throws Error.
 std::shared_ptr<const Layout> layout_for_run(const std::string& file, const Recipe& recipe, const RunLaunch& launch);
+
+// What makes the run fit, should its memory run out: planned only when it is asked.
+MemoryAdvice memory_advice_for_run(std::shared_ptr<const Layout> layout);
 
 // The plan of a run, for its log and folder. None where there are no profiles to plan with and the recipe names none.
 // Throws Error.

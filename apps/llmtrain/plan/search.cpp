@@ -32,7 +32,10 @@ std::string schedule_of(const Recipe& recipe, const std::string& name) {
   const PipelineRecipe& pipeline = recipe.pipeline;
   const bool pipelined = recipe.parallel.pipeline > 1 || pipeline.loops > 1 ||
                          pipeline.schedule == PipelineSchedule::one_forward_one_backward;
-  return pipelined ? fmt::format("{} × {}", name, pipeline.loops) : "-";
+  if (!pipelined) return "-";
+  const BalanceKind kind = pipeline.balance.kind;
+  const char* balance = kind == BalanceKind::blocks ? " blocks" : kind == BalanceKind::list ? " list" : "";
+  return fmt::format("{} × {}{}", name, pipeline.loops, balance);
 }
 
 std::vector<TableCell> row(const SearchCandidate& candidate, bool is_best) {
@@ -48,6 +51,7 @@ std::vector<TableCell> row(const SearchCandidate& candidate, bool is_best) {
           {format_duration(candidate.step_seconds)},
           {format_bytes(static_cast<std::int64_t>(candidate.peak_bytes))},
           {std::to_string(parallel.tensor)},
+          {std::to_string(parallel.context)},
           {std::to_string(parallel.pipeline)},
           {std::to_string(*parallel.data)},
           // Over how many ranks they are, and how many of these split each.
@@ -64,9 +68,8 @@ std::vector<TableCell> row(const SearchCandidate& candidate, bool is_best) {
 std::string table(const Recipe& recipe, const SearchResult& result, const std::string& profile) {
   const TextStyle style = style_of_output();
   const std::string title = fmt::format(
-      "{} on {}: {} layouts, {} fit, {} simulated; Pareto front of step time and memory:", printable(recipe.name),
-      profile, result.layouts, result.fitting, result.simulated);
-  // Only models with experts have a column of them.
+      "{} on {}: {} layouts, {} estimated, {} simulated; Pareto front of step time and memory:", printable(recipe.name),
+      profile, result.layouts, result.estimated, result.simulated);
   TextTable front({{""},
                    {"step"},
                    {"memory"},
@@ -94,7 +97,7 @@ std::string json_text(const SearchResult& result) {
     front.push_back(std::move(entry));
   }
   const Json report = {{"layouts", result.layouts},
-                       {"fitting", result.fitting},
+                       {"estimated", result.estimated},
                        {"simulated", result.simulated},
                        {"best", *result.best},
                        {"front", std::move(front)}};
@@ -106,16 +109,21 @@ std::string json_text(const SearchResult& result) {
 nlohmann::ordered_json layout_keys(const Recipe& recipe) {
   const Json all = to_json(recipe);
   Json layout;
-  layout["parallel"] = {
-      {"tensor", all["parallel"]["tensor"]},         {"sequence", all["parallel"]["sequence"]},
-      {"pipeline", all["parallel"]["pipeline"]},     {"data", all["parallel"]["data"]},
-      {"zero_stage", all["parallel"]["zero_stage"]}, {"zero_shard_ranks", all["parallel"]["zero_shard_ranks"]}};
+  layout["parallel"] = {{"tensor", all["parallel"]["tensor"]},
+                        {"sequence", all["parallel"]["sequence"]},
+                        {"context", all["parallel"]["context"]},
+                        {"pipeline", all["parallel"]["pipeline"]},
+                        {"data", all["parallel"]["data"]},
+                        {"zero_stage", all["parallel"]["zero_stage"]},
+                        {"zero_shard_ranks", all["parallel"]["zero_shard_ranks"]}};
   if (recipe.model.moe) {
     layout["parallel"]["expert"] = all["parallel"]["expert"];
     layout["parallel"]["expert_tensor"] = all["parallel"]["expert_tensor"];
     layout["parallel"]["expert_slices"] = all["parallel"]["expert_slices"];
   }
-  layout["pipeline"] = {{"schedule", all["pipeline"]["schedule"]}, {"loops", all["pipeline"]["loops"]}};
+  layout["pipeline"] = {{"schedule", all["pipeline"]["schedule"]},
+                        {"loops", all["pipeline"]["loops"]},
+                        {"balance", all["pipeline"]["balance"]}};
   layout["batch"] = {{"micro", all["batch"]["micro"]}};
   layout["memory"] = {{"recompute", all["memory"]["recompute"]}};
   layout["precision"] = {{"fp8_level", all["precision"]["fp8_level"]}};

@@ -117,10 +117,11 @@ std::string table(const std::vector<Candidate>& candidates, double target, const
                    {"", Align::left}});
   for (const Candidate& candidate : candidates) plans.add(row(candidate, &candidate == answer));
   const std::string conclusion =
-      answer == nullptr
-          ? "No number of data ranks is enough; change the layout (plan --search) or batch.global."
-          : fmt::format("{} devices are enough: --set parallel.data={} --set cluster.nodes={}",
-                        answer->report.mesh.world(), answer->report.mesh.data, answer->report.recipe.cluster.nodes);
+      answer == nullptr ? "No number of data ranks is enough; change the layout (plan --search) or batch.global."
+                        : fmt::format("{} {} enough: --set parallel.data={} --set cluster.nodes={}",
+                                      format_number_of(answer->report.mesh.world(), "device"),
+                                      answer->report.mesh.world() == 1 ? "is" : "are", answer->report.mesh.data,
+                                      answer->report.recipe.cluster.nodes);
   return paragraph(title, style.width) + '\n' + plans.text(style) + '\n' + paragraph(conclusion, style.width);
 }
 

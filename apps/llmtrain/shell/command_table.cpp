@@ -23,14 +23,9 @@ std::vector<const CLI::Option*> positionals_of(const CLI::App& command) {
   return command.get_options([](const CLI::Option* option) { return option->get_positional(); });
 }
 
-std::string type_text(const CLI::Option& option) {
-  const std::string type = option.get_type_name();
-  return type.substr(0, type.find(":{"));
-}
-
 std::vector<std::string> words_of_type(const CLI::Option& option) {
   std::vector<std::string> words;
-  std::istringstream parts(type_text(option));
+  std::istringstream parts(option.get_type_name());
   for (std::string word; std::getline(parts, word, '|');) words.push_back(word);
   return words;
 }

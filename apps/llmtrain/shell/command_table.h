@@ -20,8 +20,7 @@ const CLI::Option* flag_named(const CLI::App& command, const std::string& writte
 
 std::vector<const CLI::Option*> positionals_of(const CLI::App& command);
 
-// The parts of "auto|never|PATH", without the list that CLI11 adds of an option with given values.
+// The parts of "auto|never|PATH".
 std::vector<std::string> words_of_type(const CLI::Option& option);
-std::string type_text(const CLI::Option& option);
 
 }  // namespace llmtrain::app

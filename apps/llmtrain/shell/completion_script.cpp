@@ -14,7 +14,7 @@ _llmtrain() {
   read -ra words <<<"$line"
   [[ $line == *[[:space:]] ]] && words+=("")
   local current=${words[-1]} before=""
-  # Where bash ends a word at "=", it replaces only what stands behind it.
+  # Where bash ends a word at "=", it replaces only what follows it.
   [[ $COMP_WORDBREAKS == *=* && $current == *=* ]] && before=${current%"${current##*=}"}
   COMPREPLY=()
   while IFS=$'\t' read -r text help; do

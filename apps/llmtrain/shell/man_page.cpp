@@ -55,7 +55,7 @@ void write_options(std::string& page, const CLI::App& command) {
     for (const std::string& name : option->get_snames()) names += "-" + name + ", ";
     for (const std::string& name : option->get_lnames()) names += "--" + name + ", ";
     page += ".TP\n.B " + roff(names.substr(0, names.size() - 2));
-    if (option->get_items_expected_max() > 0) page += " \\fI" + roff(type_text(*option)) + "\\fR";
+    if (option->get_items_expected_max() > 0) page += " \\fI" + roff(option->get_type_name()) + "\\fR";
     page += "\n" + roff(option->get_description());
     const std::string standard = option->get_default_str();
     page += (standard.empty() ? "" : " (default: " + roff(standard) + ")") + "\n";

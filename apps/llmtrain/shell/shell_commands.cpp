@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/llmtrain/commands.h"
+#include "apps/llmtrain/flags.h"
 #include "apps/llmtrain/shell/completion.h"
 #include "apps/llmtrain/shell/man_page.h"
 #include "apps/llmtrain/standard_streams.h"
@@ -15,10 +16,7 @@ namespace llmtrain::app {
 void add_completion(CLI::App& program, Action& action) {
   const auto shell = std::make_shared<std::string>();
   CLI::App* command = program.add_subcommand("completion", "Prints a script that completes commands, flags and keys");
-  command->add_option("SHELL", *shell, "Your shell")
-      ->required()
-      ->check(CLI::IsMember({"bash", "zsh", "fish"}))
-      ->type_name("bash|zsh|fish");
+  choose_from(command->add_option("SHELL", *shell, "Your shell"), {"bash", "zsh", "fish"})->required();
   command->footer(
       "Examples:\n  llmtrain completion bash > ~/.local/share/bash-completion/completions/llmtrain\n"
       "  llmtrain completion zsh > ~/.zfunc/_llmtrain\n"

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "apps/llmtrain/commands.h"
 #include "apps/llmtrain/profiles.h"
@@ -17,34 +20,76 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string name_of(const SupportCase& one) { return one.key + "=" + one.value; }
+const char* word(bool can) { return can ? "yes" : "no"; }
 
-std::string needs_of(const SupportCase& one) {
+// Cases or pairs that differ in one value alone, as a line of the table and, where they are refused, one with the
+// reason.
+std::string row(const std::string& names, const Support& support, std::size_t width) {
+  constexpr std::size_t name_column = 13, reason_column = 15;
+  const std::string answers = fmt::format("  {:<4}  {:<3}", word(support.plans), word(support.runs));
+  const std::string text = described(answers, names, name_column, width);
+  if (support.runs) return text;
+  return text + described("", support.plans ? support.run_reason : support.plan_reason, reason_column, width);
+}
+
+std::string needs_text(const SupportCase& one) {
   std::string text;
   for (const auto& [key, value] : one.needs) text += (text.empty() ? " with " : ", ") + key + "=" + value;
   return text;
 }
 
-const char* word(bool can) { return can ? "yes" : "no"; }
+std::string singles_table(const std::vector<Support>& alone, std::size_t width) {
+  const auto& cases = support_cases();
+  std::string text = "  plan  run  key=value\n";
+  for (std::size_t first = 0, next = 0; first < cases.size(); first = next) {
+    std::string values;
+    const auto is_alike = [&](std::size_t index) {
+      return cases[index].key == cases[first].key && cases[index].needs == cases[first].needs &&
+             alone[index] == alone[first];
+    };
+    for (; next < cases.size() && is_alike(next); ++next) values += (values.empty() ? "" : "|") + cases[next].value;
+    text += row(cases[first].key + "=" + values + needs_text(cases[first]), alone[first], width);
+  }
+  return text;
+}
 
-constexpr std::size_t name_column = 13, reason_column = 15;
+// A row of the table of pairs: the values of one of the two keys, and the value of the other one.
+struct PairRow {
+  const SupportPair* pair = nullptr;
+  std::string first, second;
 
-std::string row(const std::string& name, const Support& support, std::size_t width) {
-  const std::string answers = fmt::format("  {:<4}  {:<3}", word(support.plans), word(support.runs));
-  const std::string text = described(answers, name, name_column, width);
-  if (support.runs) return text;
-  return text + described("", support.plans ? support.run_reason : support.plan_reason, reason_column, width);
+  bool takes(const SupportPair& other) const {
+    return pair->first->key == other.first->key && pair->second->key == other.second->key &&
+           pair->support == other.support;
+  }
+};
+
+// Joins pairs in the values of the second key, and then rows in those of the first.
+std::string pairs_table(const std::vector<SupportPair>& pairs, std::size_t width) {
+  std::vector<PairRow> rows;
+  const auto add = [&rows](PairRow one, std::string PairRow::*joined, std::string PairRow::*same) {
+    const auto place =
+        std::ranges::find_if(rows, [&](const PairRow& row) { return row.takes(*one.pair) && row.*same == one.*same; });
+    if (place == rows.end()) {
+      rows.push_back(std::move(one));
+    } else {
+      (*place).*joined += "|" + one.*joined;
+    }
+  };
+  for (const SupportPair& pair : pairs)
+    add({&pair, pair.first->value, pair.second->value}, &PairRow::second, &PairRow::first);
+  for (PairRow& one : std::exchange(rows, {})) add(std::move(one), &PairRow::first, &PairRow::second);
+  std::string text;
+  for (const PairRow& one : rows)
+    text += row(one.pair->first->key + "=" + one.first + " and " + one.pair->second->key + "=" + one.second,
+                one.pair->support, width);
+  return text;
 }
 
 std::string tables(const std::vector<Support>& alone, const std::vector<SupportPair>& pairs, std::size_t width) {
-  const auto& cases = support_cases();
-  std::string text = "  plan  run  key=value\n";
-  for (std::size_t index = 0; index < cases.size(); ++index)
-    text += row(name_of(cases[index]) + needs_of(cases[index]), alone[index], width);
-  text += "\nPairs whose answer does not follow from the lines above:\n";
-  for (const SupportPair& pair : pairs)
-    text += row(name_of(*pair.first) + " and " + name_of(*pair.second), pair.support, width);
-  return text;
+  return singles_table(alone, width) + "\nPairs whose answer does not follow from the lines above:\n" +
+         pairs_table(pairs, width) + "\n" +
+         paragraph("llmtrain support --json also names the keys that are not tried, with the reason.", width);
 }
 
 Json support_json(const std::vector<Override>& settings, const Support& support) {
@@ -63,14 +108,16 @@ std::string json_text(const std::vector<Support>& alone, const std::vector<Suppo
     singles.push_back(std::move(entry));
   }
   for (const SupportPair& pair : pairs) {
-    std::vector<Override> settings = pair.first->overrides();
-    for (const Override& one : pair.second->overrides())
-      if (std::ranges::find(settings, one) == settings.end()) settings.push_back(one);
     Json entry = {{"keys", {pair.first->key, pair.second->key}}, {"values", {pair.first->value, pair.second->value}}};
-    entry.update(support_json(settings, pair.support));
+    entry.update(support_json(pair.overrides, pair.support));
     both.push_back(std::move(entry));
   }
-  return Json{{"recipe", Json::parse(support_recipe())}, {"singles", std::move(singles)}, {"pairs", std::move(both)}}
+  Json others = Json::array();
+  for (const LeftOut& one : left_out()) others.push_back({{"key", one.key}, {"reason", one.reason}});
+  return Json{{"recipe", Json::parse(support_recipe())},
+              {"singles", std::move(singles)},
+              {"pairs", std::move(both)},
+              {"left_out", std::move(others)}}
              .dump(2) +
          "\n";
 }

@@ -1,74 +1,156 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "apps/llmtrain/schema_keys.h"
 #include "apps/llmtrain/support/support_cases.h"
-#include "core/recipe/pipeline_schedules.h"
 
 namespace llmtrain::app {
 namespace {
 
 using Needs = std::vector<std::pair<std::string, std::string>>;
 
-class Table {
- public:
-  void add(const std::string& key, const std::vector<std::string>& values, const Needs& needs = {}) {
-    for (const std::string& value : values) cases_.push_back({key, value, needs});
-  }
-  std::vector<SupportCase> take() { return std::move(cases_); }
-
- private:
-  std::vector<SupportCase> cases_;
+// Values of a key that are tried besides its words, and what they need; without values, what its words need.
+struct Tried {
+  std::string key;
+  std::vector<std::string> values;
+  Needs needs{};
 };
 
-void add_model(Table& table) {
-  table.add("model.architecture", {"gpt2", "gpt-rope", "llama"});
-  table.add("model.dropout", {"0.1"});
-  table.add("model.moe", {R"({"experts": 4})"});
+const Needs needs_experts = {{"model.moe.experts", "4"}};
+const Needs needs_expert_ranks = {{"model.moe.experts", "4"}, {"parallel.data", "4"}, {"parallel.expert", "2"}};
+const Needs needs_expert_shards = {{"model.moe.experts", "4"}, {"parallel.data", "4"}, {"parallel.zero_stage", "3"}};
+const Needs needs_yarn = {
+    {"model.position", "rope"}, {"model.rope_scaling.factor", "2"}, {"model.rope_scaling.type", "yarn"}};
+const Needs needs_muon = {{"training.optimizer.name", "muon"}};
+const Needs needs_fp8_products = {{"precision.fp8_level", "O0"}};
+const Needs needs_fp8_gradients = {{"precision.fp8_level", "O1"}};
+const Needs needs_pipeline = {{"parallel.pipeline", "2"}};
+const Needs needs_replicas = {{"parallel.data", "4"}};
+const Needs needs_all_devices = {{"parallel.data", "auto"}};
+const Needs needs_emulation = {{"launch.backend", "local"}};
+
+void add_model(std::vector<Tried>& tried) {
+  const auto add = [&](Tried one) { tried.push_back(std::move(one)); };
+  add({"model.rope_scaling.type", {}, {{"model.position", "rope"}, {"model.rope_scaling.factor", "2"}}});
+  add({"model.rope_scaling.truncate", {}, needs_yarn});
+  add({"model.dropout", {"0.1"}});
+  add({"model.moe.experts", {"4"}});
+  add({"model.moe.top_k", {"2"}, needs_experts});
+  add({"model.moe.every", {"2"}, needs_experts});
+  add({"model.moe.capacity_factor", {"0"}, needs_experts});
+  add({"model.moe.shared_experts", {"1"}, needs_experts});
+  add({"model.moe.shared_gate", {}, {{"model.moe.experts", "4"}, {"model.moe.shared_experts", "1"}}});
+  for (const char* key : {"router", "normalize_gates", "priority", "balance_loss"})
+    add({std::string("model.moe.") + key, {}, needs_experts});
+  add({"model.moe.z_coefficient", {"0.001"}, needs_experts});
+  add({"model.moe.jitter", {"0.1"}, needs_experts});
+  add({"model.moe.gate_noise", {"1"}, needs_experts});
+  add({"model.moe.routing_zipf", {"1"}, needs_experts});
+  add({"model.lora.rank", {"8"}});
 }
 
-void add_precision(Table& table) {
-  table.add("precision.compute", {"fp32", "bf16", "fp16"});
-  table.add("precision.gradients", {"fp32", "bf16", "fp16"});
-  table.add("precision.fp8_level", {"O0", "O1", "O2", "O3"}, {{"precision.compute", "bf16"}});
+void add_training(std::vector<Tried>& tried) {
+  const auto add = [&](Tried one) { tried.push_back(std::move(one)); };
+  const std::string tokenizer = R"({"huggingface": "tokenizer.json"})";
+  add({"data.tokenizer", {R"({"sentencepiece": "tokenizer.model"})", tokenizer}});
+  for (const char* key : {"loss", "packing"})
+    add({std::string("data.fine_tuning.") + key, {}, {{"data.fine_tuning.template", "chatml"}}});
+  add({"data.document_mask.end_of_text", {"auto"}, {{"data.tokenizer", tokenizer}}});
+  add({"data.document_mask.end_of_text", {"0"}});
+  add({"data.curriculum.sequence_length.method",
+       {},
+       {{"data.curriculum.sequence_length.start", "16"}, {"data.curriculum.sequence_length.steps", "10"}}});
+  add({"data.curriculum.vocabulary_rarity.steps", {"10"}});
+  add({"training.freeze", {R"(["layers.0.*"])"}});
+  add({"training.token_dropping.start", {"16"}, {{"training.token_dropping.steps", "10"}}});
+  for (const char* key : {"nesterov", "scale"}) add({std::string("training.optimizer.muon.") + key, {}, needs_muon});
 }
 
-void add_parallel(Table& table) {
-  table.add("parallel.data", {"2"});
-  table.add("parallel.zero_stage", {"1", "2", "3"}, {{"parallel.data", "2"}});
-  table.add("parallel.zero_shard_ranks", {"2"}, {{"parallel.data", "4"}, {"parallel.zero_stage", "1"}});
-  table.add("parallel.overlap", {"false"}, {{"parallel.data", "2"}});
-  table.add("parallel.tensor", {"2"}, {{"parallel.sequence", "false"}});
-  table.add("parallel.sequence", {"true"}, {{"parallel.tensor", "2"}});
-  table.add("parallel.context", {"2"});
-  table.add("parallel.expert", {"2"}, {{"parallel.data", "2"}, {"model.moe", R"({"experts": 4})"}});
-  table.add("parallel.pipeline", {"2"});
+void add_precision(std::vector<Tried>& tried) {
+  const auto add = [&](Tried one) { tried.push_back(std::move(one)); };
+  add({"precision.fp8_scaling.method", {}, needs_fp8_products});
+  add({"precision.gradient_scaling", {}, needs_fp8_gradients});
+  add({"precision.high_precision.first_layers", {"1"}, needs_fp8_products});
+  add({"precision.high_precision.last_layers", {"1"}, needs_fp8_products});
+  add({"precision.high_precision.parameters", {R"(["layers.0.*"])"}, needs_fp8_products});
+  add({"precision.high_precision.fallback_steps", {"10"}, needs_fp8_gradients});
 }
 
-void add_pipeline(Table& table) {
-  for (const auto word : pipeline_schedule_words)
-    table.add("pipeline.schedule", {std::string(word)}, {{"parallel.pipeline", "2"}});
-  table.add("pipeline.loops", {"2"});
-  table.add("pipeline.balance", {"blocks"}, {{"parallel.pipeline", "2"}});
+void add_layout(std::vector<Tried>& tried) {
+  const auto add = [&](Tried one) { tried.push_back(std::move(one)); };
+  add({"parallel.tensor", {"2"}});
+  add({"parallel.sequence", {}, {{"parallel.tensor", "2"}}});
+  add({"parallel.pipeline", {"2"}});
+  add({"parallel.context", {"2"}});
+  add({"parallel.expert", {"2"}, {{"model.moe.experts", "4"}, {"parallel.data", "4"}}});
+  add({"parallel.expert_tensor", {"2"}, {{"model.moe.experts", "4"}, {"parallel.data", "4"}}});
+  Needs switched = needs_expert_shards;
+  switched.emplace_back("parallel.expert_slices", "2");
+  add({"parallel.expert_tensor", {"auto"}, switched});
+  add({"parallel.expert_slices", {"2"}, needs_expert_shards});
+  add({"parallel.expert_overlap", {"auto", "2"}, needs_expert_ranks});
+  add({"parallel.expert_all_to_all", {}, needs_expert_ranks});
+  add({"parallel.data", {"2"}});
+  add({"parallel.zero_stage", {"1", "2", "3"}, needs_replicas});
+  add({"parallel.zero_shard_ranks", {"2"}, {{"parallel.data", "4"}, {"parallel.zero_stage", "1"}}});
+  add({"parallel.overlap", {}, needs_replicas});
+  add({"pipeline.schedule", {}, needs_pipeline});
+  add({"pipeline.balance", {}, needs_pipeline});
+  add({"pipeline.balance", {"[1, 3]"}, needs_pipeline});
+  add({"pipeline.loops", {"2"}});
 }
 
-void add_running(Table& table) {
-  table.add("memory.recompute", {"none", "selective", "full"});
-  table.add("memory.offload.optimizer", {"true"});
-  table.add("memory.offload.weights", {"true"});
-  table.add("memory.offload.activations", {"true"});
-  table.add("kernels.attention", {"flash", "math"});
-  table.add("cluster.nodes", {"2"}, {{"parallel.data", "\"auto\""}});
-  table.add("cluster.device", {"cpu", "cuda"});
-  table.add("launch.ranks", {"2"}, {{"parallel.data", "\"auto\""}});
-  table.add("launch.backend", {"local", "mpi", "nccl"});
+void add_running(std::vector<Tried>& tried) {
+  const auto add = [&](Tried one) { tried.push_back(std::move(one)); };
+  add({"cluster.nodes", {"2"}, needs_all_devices});
+  add({"cluster.devices_per_node", {"2"}, needs_all_devices});
+  add({"launch.ranks", {"2"}, needs_all_devices});
+  for (const char* key : {"link_delay_microseconds", "link_megabytes_per_second", "link_message_microseconds",
+                          "node_link_speedup", "layer_delay_microseconds"})
+    add({std::string("launch.") + key, {"10"}, needs_emulation});
+  add({"launch.network_interfaces",
+       {R"(["eth0"])"},
+       {{"cluster.nodes", "2"}, {"launch.backend", "mpi"}, {"parallel.data", "auto"}}});
+  add({"log.routing", {}, needs_experts});
+  add({"log.fp8_statistics", {}, needs_fp8_products});
+}
+
+std::vector<Tried> all_tried() {
+  std::vector<Tried> tried;
+  for (const auto part : {add_model, add_training, add_precision, add_layout, add_running}) part(tried);
+  return tried;
+}
+
+// Whether the entry says what this value needs; the first that does counts.
+bool concerns(const Tried& one, const std::string& key, const std::string& value) {
+  return one.key == key && (one.values.empty() || std::ranges::find(one.values, value) != one.values.end());
+}
+
+std::vector<SupportCase> cases_of(const SchemaKey& key, const std::vector<Tried>& tried) {
+  std::vector<std::string> values = key.words;
+  for (const Tried& one : tried)
+    if (one.key == key.path)
+      std::ranges::copy_if(one.values, std::back_inserter(values),
+                           [&](const auto& value) { return std::ranges::find(values, value) == values.end(); });
+  std::vector<SupportCase> cases;
+  for (const std::string& value : values) {
+    const auto entry = std::ranges::find_if(tried, [&](const Tried& one) { return concerns(one, key.path, value); });
+    cases.push_back({key.path, value, entry == tried.end() ? Needs() : entry->needs, !key.default_follows_others});
+  }
+  return cases;
 }
 
 std::vector<SupportCase> make_cases() {
-  Table table;
-  add_model(table);
-  add_precision(table);
-  add_parallel(table);
-  add_pipeline(table);
-  add_running(table);
-  return table.take();
+  const auto tried = all_tried();
+  std::vector<SupportCase> cases;
+  for (const SchemaKey& key : schema_keys())
+    if (!is_left_out(key.path)) std::ranges::move(cases_of(key, tried), std::back_inserter(cases));
+  return cases;
 }
 
 }  // namespace

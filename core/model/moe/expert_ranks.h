@@ -56,7 +56,7 @@ class ExpertRanks {
 };
 
 // Decides how rows go to the experts and back, from micro-batch to micro-batch, where a recipe leaves it open; one for
-// all layers of a rank. All ranks that share experts, or parts of them, are told the same and decide the same.
+// all layers of a rank. All ranks that share experts, or parts of them, are given the same and decide the same.
 class ExchangeChooser {
  public:
   ExchangeChooser() = default;

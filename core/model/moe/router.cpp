@@ -18,6 +18,7 @@
 
 #include "core/graph/pass_setting.h"
 #include "kernels/random.h"
+#include "kernels/wide_type.h"
 
 namespace llmtrain {
 namespace {
@@ -25,7 +26,7 @@ namespace {
 at::Tensor jittered(const at::Tensor& x, const ExpertRouter::Pass& pass) {
   if (!pass.jitter.active()) return x;
   // A copy: the experts see x as it is.
-  at::Tensor result = x.to(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat, false, true);
+  at::Tensor result = x.to(kernels::wide_type(x), false, true);
   kernels::jitter_rows_(result, pass.jitter, pass.rows);
   return result;
 }

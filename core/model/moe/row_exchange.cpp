@@ -13,6 +13,7 @@
 #include <span>
 #include <utility>
 
+#include "core/base/elapsed_time.h"
 #include "core/model/moe/row_parts.h"
 #include "kernels/moe/dispatch.h"
 
@@ -171,8 +172,7 @@ at::Tensor RowExchange::through_experts(at::Tensor rows, const Network& network)
   const auto start = Clock::now();
   at::Tensor results = pass(std::move(rows), network);
   // Of the host, which on a CPU computes.
-  if (ranks_.chooser != nullptr)
-    ranks_.chooser->took(fullest_, std::chrono::duration<double>(Clock::now() - start).count());
+  if (ranks_.chooser != nullptr) ranks_.chooser->took(fullest_, seconds_since(start));
   return results;
 }
 

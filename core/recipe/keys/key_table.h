@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/recipe/keys/key_visitor.h"
@@ -13,6 +14,9 @@ namespace llmtrain {
 // Far above any model in use.
 inline constexpr IntegerRange layer_range{1, 10'000};
 inline constexpr std::int64_t most_steps = 1'000'000'000'000;
+
+// A text that any section may have besides its keys, for whoever reads the recipe; llmtrain does not.
+inline constexpr std::string_view section_comment = "description";
 
 // The key table: every key of a recipe, once, with its member, type, range, default and help. A key follows the keys
 // that its default depends on, but for those of set_default_order() (core/recipe/pipeline_order.h).

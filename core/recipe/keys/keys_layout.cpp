@@ -2,7 +2,7 @@
 #include <array>
 #include <cstdint>
 
-#include "core/recipe/all_to_all_words.h"
+#include "core/recipe/enum_words.h"
 #include "core/recipe/keys/key_table.h"
 #include "core/recipe/pipeline_order.h"
 #include "core/recipe/pipeline_schedules.h"
@@ -12,7 +12,6 @@ namespace {
 
 constexpr IntegerRange degree_range{1, 1 << 20};
 
-constexpr std::array<std::string_view, 3> data_type_words = {"fp32", "bf16", "fp16"};
 constexpr std::array<std::string_view, 5> fp8_level_words = {"off", "O0", "O1", "O2", "O3"};
 constexpr std::array<std::string_view, 2> fp8_scaling_words = {"current", "delayed"};
 constexpr std::array<std::string_view, 4> gradient_scaling_words = {"auto", "inverse_root", "pre", "post"};
@@ -128,13 +127,14 @@ void describe_pipeline(KeyVisitor& keys, Recipe& recipe) {
        "Pipeline schedule: the order of micro-batches on the stages. On one pipeline rank interleaved and 1f1b "
        "finish one micro-batch, forward and backward, before the next.",
        "breadth_first; interleaved with one pipeline rank, and with ZeRO-3 on several where loops are left out, too "
-       "(1f1b where micro-batches or layers are no multiple of them); FP8 gradients with ZeRO-2 or -3 keep "
-       "breadth_first"},
+       "(1f1b where micro-batches are no multiple of them); FP8 gradients with ZeRO-2 or -3 keep breadth_first"},
       keys.otherwise(pipeline.schedule, default_schedule(recipe)), pipeline_schedule_words);
-  keys.balance({"balance",
-                "How layers are distributed over the pipeline × loops stages: \"layers\" evenly, \"blocks\" evenly "
-                "with embedding and head counted as one layer each, or a list of layers per stage."},
-               pipeline.balance, {0, 10'000});
+  keys.balance(
+      {"balance",
+       "How layers are distributed over the pipeline × loops stages: \"layers\" evenly, \"blocks\" evenly "
+       "with embedding and head counted as one layer each, or a list of layers per stage. Where they do not divide, "
+       "stages differ by one layer at most, and those with embedding or head have fewer."},
+      pipeline.balance, {0, 10'000});
   keys.integer(
       {"loops", "Stages per pipeline rank; with ZeRO-3 the units in which weights are gathered.",
        "1; with ZeRO-3 a unit per layer, on several pipeline ranks where schedule is left out, too, and is not 1f1b"},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
 
+#include "core/recipe/enum_words.h"
 #include "core/recipe/keys/key_table.h"
 
 namespace llmtrain {
@@ -8,8 +9,6 @@ namespace {
 
 constexpr IntegerRange rank_range{1, 1 << 20};
 
-constexpr std::array<std::string_view, 3> device_words = {"auto", "cpu", "cuda"};
-constexpr std::array<std::string_view, 4> backend_words = {"auto", "local", "mpi", "nccl"};
 constexpr std::array<std::string_view, 1> profile_words = {"auto"};
 constexpr std::array<std::string_view, 2> failure_words = {"stop", "continue"};
 constexpr std::array<std::string_view, 2> resume_words = {"auto", "never"};

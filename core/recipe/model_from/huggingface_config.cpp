@@ -207,6 +207,7 @@ void read_biases(ConfigReader& reader, HuggingfaceType type, ModelRecipe& model)
   model.bias = model.qkv_bias = false;
   // qwen2 always has these biases and no key for them.
   if (type == HuggingfaceType::qwen2) model.qkv_bias = true;
+  if (type == HuggingfaceType::qwen2_moe) model.qkv_bias = reader.boolean("qkv_bias", true);
   if (type == HuggingfaceType::qwen3 || type == HuggingfaceType::qwen3_moe)
     reader.require("attention_bias", false, false);
   if (type != HuggingfaceType::llama) return;
@@ -230,7 +231,37 @@ void read_heads(ConfigReader& reader, HuggingfaceType type, ModelRecipe& model) 
     model.head_dim = type == HuggingfaceType::qwen3 ? 128 : per_head(reader, "num_attention_heads", model);
 }
 
-// Both drop no tokens.
+// The layers with experts as every n-th one: decoder_sparse_step, without those that mlp_only_layers names.
+std::int64_t read_every(ConfigReader& reader, const ModelRecipe& model) {
+  const std::int64_t step = reader.size("decoder_sparse_step", 1);
+  const JsonValue* dense = reader.get("mlp_only_layers");
+  if (dense == nullptr || dense->empty()) return step;
+  const auto is_sparse = [&](std::int64_t layer) {
+    return (layer + 1) % step == 0 && std::ranges::find(*dense, JsonValue(layer)) == dense->end();
+  };
+  std::int64_t every = 1;
+  while (every <= model.layers && !is_sparse(every - 1)) ++every;
+  bool is_regular = every <= model.layers;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer)
+    is_regular &= is_sparse(layer) == ((layer + 1) % every == 0);
+  if (!is_regular)
+    reader.problem("mlp_only_layers",
+                   "is " + ConfigReader::shown(*dense) + "; only experts in the last of every n layers are supported");
+  return every;
+}
+
+// A gate weighs the output of Qwen2-MoE's one, which is as wide as several routed ones.
+void read_shared_experts(ConfigReader& reader, MixtureOfExpertsRecipe& moe) {
+  const std::int64_t width = reader.size("shared_expert_intermediate_size");
+  moe.shared_gate = true;
+  moe.shared_experts = width / moe.ffn_hidden_size;
+  if (width % moe.ffn_hidden_size != 0)
+    reader.problem("shared_expert_intermediate_size",
+                   "is " + std::to_string(width) + ", which is not a multiple of /moe_intermediate_size " +
+                       std::to_string(moe.ffn_hidden_size) + "; shared experts are supported that are as wide");
+}
+
+// They drop no tokens.
 MixtureOfExpertsRecipe read_experts(ConfigReader& reader, HuggingfaceType type, const ModelRecipe& model) {
   MixtureOfExpertsRecipe moe;
   moe.capacity_factor = 0;
@@ -245,10 +276,8 @@ MixtureOfExpertsRecipe read_experts(ConfigReader& reader, HuggingfaceType type, 
   moe.experts = reader.size(reader.get("num_experts") != nullptr ? "num_experts" : "num_local_experts");
   moe.ffn_hidden_size = reader.size("moe_intermediate_size");
   moe.normalize_gates = reader.boolean("norm_topk_prob", false);
-  moe.every = reader.size("decoder_sparse_step", 1);
-  const JsonValue* dense = reader.get("mlp_only_layers");
-  if (dense != nullptr && !dense->empty())
-    reader.problem("mlp_only_layers", "is " + ConfigReader::shown(*dense) + "; only decoder_sparse_step is supported");
+  moe.every = read_every(reader, model);
+  if (type == HuggingfaceType::qwen2_moe) read_shared_experts(reader, moe);
   return moe;
 }
 
@@ -273,35 +302,58 @@ ModelRecipe read_llama_family(ConfigReader& reader, HuggingfaceType type) {
   model.qk_norm = type == HuggingfaceType::qwen3 || type == HuggingfaceType::qwen3_moe;
   model.tie_embeddings = reader.boolean("tie_word_embeddings", false);
   model.init_std = reader.number("initializer_range", 0.02);
-  if (type == HuggingfaceType::mixtral || type == HuggingfaceType::qwen3_moe)
-    model.moe = read_experts(reader, type, model);
+  if (has_experts(type)) model.moe = read_experts(reader, type, model);
   refuse_sliding_window(reader, type, model);
   return model;
 }
 
-}  // namespace
-
-ModelRecipe model_recipe_from_huggingface(const std::filesystem::path& folder) {
+JsonValue read_config(const std::filesystem::path& folder, const std::string& file) {
   std::error_code unknown;
   if (!std::filesystem::exists(folder, unknown))
     throw Error(ExitCode::missing_input,
                 folder.string() + ": does not exist; a model of Hugging Face's hub is downloaded to a folder with " +
                     "`hf download ORGANIZATION/NAME --local-dir FOLDER`");
-  const std::string file = (folder / "config.json").string();
-  const auto config = parse_json<JsonValue>(read_text_file(file), file);
+  auto config = parse_json<JsonValue>(read_text_file(file), file);
   if (!config.is_object())
     throw Error(ExitCode::bad_data, file + ": is not a JSON object; a config.json of transformers is needed");
+  return config;
+}
+
+}  // namespace
+
+ModelRecipe model_recipe_from_huggingface(const std::filesystem::path& folder) {
+  const std::string file = (folder / "config.json").string();
+  const JsonValue config = read_config(folder, file);
   ConfigReader reader(config, file);
   const std::string name = reader.text("model_type", "");
   const auto names = std::ranges::find(huggingface_names, name, &HuggingfaceNames::model_type);
   ModelRecipe model;
   if (names == huggingface_names.end())
     reader.problem("model_type", "is " + quoted_text(name) +
-                                     "; gpt2, llama, mistral, qwen2, qwen3, mixtral and qwen3_moe can be read");
+                                     "; gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen3_moe and qwen2_moe can "
+                                     "be read");
   else
     model = names->type == HuggingfaceType::gpt2 ? read_gpt2(reader) : read_llama_family(reader, names->type);
   reader.finish();
   return model;
+}
+
+std::vector<std::string> huggingface_training_notes(const std::filesystem::path& folder) {
+  const std::string file = (folder / "config.json").string();
+  const JsonValue config = read_config(folder, file);
+  ConfigReader reader(config, file);
+  std::vector<std::string> notes;
+  const double jitter = reader.number("router_jitter_noise", 0), balance = reader.number("router_aux_loss_coef", 0.001);
+  if (jitter > 0)
+    notes.push_back(file + ": /router_jitter_noise: is " + JsonValue(jitter).dump() +
+                    ", of what routers and experts see; model.moe.jitter, of what routers see, stays 0");
+  if (config.contains("router_aux_loss_coef") && balance > 0 && reader.boolean("output_router_logits", false))
+    notes.push_back(file + ": /router_aux_loss_coef: is " + JsonValue(balance).dump() +
+                    ", of a loss over all choices and all layers together; model.moe.balance_coefficient, of GShard's "
+                    "loss in each layer, stays " +
+                    JsonValue(MixtureOfExpertsRecipe().balance_coefficient).dump());
+  reader.finish();
+  return notes;
 }
 
 }  // namespace llmtrain

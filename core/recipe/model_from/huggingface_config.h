@@ -3,7 +3,9 @@
 
 #include <array>
 #include <filesystem>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/recipe/recipe.h"
 
@@ -11,8 +13,8 @@ namespace llmtrain {
 
 // The model types of transformers that recipe keys can express. Mistral is Llama without biases, qwen2 has biases of
 // query, key and value, qwen3 norms of query and key. mixtral is Mistral with experts in every layer, qwen3_moe is
-// Qwen3 with experts.
-enum class HuggingfaceType { gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen3_moe };
+// Qwen3 with experts, and qwen2_moe Qwen2 with experts and shared ones that have a gate.
+enum class HuggingfaceType { gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen3_moe, qwen2_moe };
 
 struct HuggingfaceNames {
   HuggingfaceType type;
@@ -21,22 +23,32 @@ struct HuggingfaceNames {
 };
 
 // In the order of the enumeration.
-inline constexpr std::array<HuggingfaceNames, 7> huggingface_names{
+inline constexpr std::array<HuggingfaceNames, 8> huggingface_names{
     {{HuggingfaceType::gpt2, "gpt2", "GPT2LMHeadModel"},
      {HuggingfaceType::llama, "llama", "LlamaForCausalLM"},
      {HuggingfaceType::mistral, "mistral", "MistralForCausalLM"},
      {HuggingfaceType::qwen2, "qwen2", "Qwen2ForCausalLM"},
      {HuggingfaceType::qwen3, "qwen3", "Qwen3ForCausalLM"},
      {HuggingfaceType::mixtral, "mixtral", "MixtralForCausalLM"},
-     {HuggingfaceType::qwen3_moe, "qwen3_moe", "Qwen3MoeForCausalLM"}}};
+     {HuggingfaceType::qwen3_moe, "qwen3_moe", "Qwen3MoeForCausalLM"},
+     {HuggingfaceType::qwen2_moe, "qwen2_moe", "Qwen2MoeForCausalLM"}}};
 
 constexpr bool is_qwen(HuggingfaceType type) {
-  return type == HuggingfaceType::qwen2 || type == HuggingfaceType::qwen3 || type == HuggingfaceType::qwen3_moe;
+  return type == HuggingfaceType::qwen2 || type == HuggingfaceType::qwen3 || type == HuggingfaceType::qwen3_moe ||
+         type == HuggingfaceType::qwen2_moe;
+}
+
+constexpr bool has_experts(HuggingfaceType type) {
+  return type == HuggingfaceType::mixtral || type == HuggingfaceType::qwen3_moe || type == HuggingfaceType::qwen2_moe;
 }
 
 // The config.json of a Hugging Face folder as recipe keys: gpt2, llama, and those members of the Llama family that
 // recipe keys can express (mistral and mixtral without a sliding window). Throws Error(missing_input), and
 // Error(bad_data) that names everything that recipe keys cannot express.
 ModelRecipe model_recipe_from_huggingface(const std::filesystem::path& folder);
+
+// What the config.json of such a folder says of the training of experts and no recipe key means: a sentence each, which
+// begins with the file and the key. Throws Error(missing_input) and Error(bad_data).
+std::vector<std::string> huggingface_training_notes(const std::filesystem::path& folder);
 
 }  // namespace llmtrain

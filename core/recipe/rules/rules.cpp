@@ -15,13 +15,26 @@ const std::vector<Rule>& all_rules() {
   // In this order, which is also the order of evaluation: a rule may rely on the earlier ones.
   static const std::vector<Rule> rules = [] {
     std::vector<Rule> all;
-    for (const auto part : {model_rules, document_rules, precision_rules, world_rules, layout_rules, pipeline_rules,
-                            curriculum_rules, token_dropping_rules, optimizer_rules, size_rules, running_rules})
+    for (const auto part :
+         {model_rules, document_rules, precision_rules, world_rules, layout_rules, stated_world_rules, pipeline_rules,
+          curriculum_rules, token_dropping_rules, optimizer_rules, size_rules, running_rules})
       std::ranges::copy(part(), std::back_inserter(all));
     return all;
   }();
   return rules;
 }
+
+namespace {
+
+std::string hint_of(const Refusal& refusal, const Recipe& recipe, const Known& known, const Problems& problems) {
+  if (refusal.settings == nullptr || !problems.empty()) return refusal.hint;
+  const std::string settings = refusal.settings(recipe, known);
+  if (refusal.hint.empty() || settings.empty() || settings == refusal.hint)
+    return refusal.hint.empty() ? settings : refusal.hint;
+  return refusal.hint + ", or " + settings;
+}
+
+}  // namespace
 
 void check_rules(const Recipe& recipe, const Known& known, Problems& problems, const std::vector<Rule>& rules) {
   const auto is_clean = [&](std::string_view pointer) { return problems.is_clean(pointer); };
@@ -30,7 +43,7 @@ void check_rules(const Recipe& recipe, const Known& known, Problems& problems, c
     // it.
     if (!problems.empty() && !(is_clean(rule.refuses) && std::ranges::all_of(rule.reads, is_clean))) continue;
     if (const auto refusal = rule.check(recipe, known))
-      problems.add(std::string(rule.refuses), refusal->what, refusal->rule, refusal->hint);
+      problems.add(std::string(rule.refuses), refusal->what, refusal->rule, hint_of(*refusal, recipe, known, problems));
   }
 }
 

@@ -35,11 +35,13 @@ struct Known {
   const Document* document = nullptr;  // what the user wrote; null: every key counts as given
 };
 
-// How a recipe breaks a rule; `hint` is the nearest valid value, if any.
+// How a recipe breaks a rule; `hint` is the nearest valid value, if any. `settings`, if any, finds flags of several
+// keys with which no rule is broken, or "": it reads all keys, and is asked only where no other one has a problem.
 struct Refusal {
   std::string what;
   std::string rule;
   std::string hint{};
+  std::string (*settings)(const Recipe& recipe, const Known& known) = nullptr;
 };
 
 using Verdict = std::optional<Refusal>;
@@ -57,6 +59,7 @@ std::vector<Rule> model_rules();  // and of training
 std::vector<Rule> precision_rules();
 std::vector<Rule> world_rules();
 std::vector<Rule> layout_rules();
+std::vector<Rule> stated_world_rules();  // of layouts whose ranks the recipe says
 std::vector<Rule> pipeline_rules();
 std::vector<Rule> document_rules();
 std::vector<Rule> curriculum_rules();

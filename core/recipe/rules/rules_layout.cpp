@@ -22,6 +22,15 @@ std::optional<std::int64_t> data_ranks(const Recipe& recipe, const Known& known)
   return std::max<std::int64_t>(1, known.world->ranks / ranks_per_replica(recipe.parallel));
 }
 
+// A check of what depends on the data-parallel degree, in the world of a recipe that says its ranks, while no other one
+// is known. It is a rule of its own, because it also reads the keys that make these ranks into data-parallel ones.
+template <Verdict (*check)(const Recipe&, const Known&)>
+Verdict in_stated_world(const Recipe& recipe, const Known& known) {
+  if (known.world != nullptr || recipe.parallel.data || !recipe.launch.ranks) return {};
+  const World world{.ranks = *recipe.launch.ranks};
+  return check(recipe, {.world = &world, .document = known.document});
+}
+
 // Tensor ranks split attention by heads and the feed-forward network by features; either must come out even.
 Verdict check_heads(const Recipe& recipe, const Known&) {
   return must_divide(recipe.parallel.tensor, recipe.model.heads, "model.heads");
@@ -174,8 +183,13 @@ Verdict check_batch(const Recipe& recipe, const Known& known) {
   if (batch.global % step == 0) return {};
   const auto grouped = fmt::format(" × parallel.pipeline, as {} needs micro-batches in multiples of the pipeline ranks",
                                    traits_of(pipeline.schedule).word);
-  return must_be_multiple(batch.global, step,
-                          std::string("batch.micro") + (data ? " × parallel.data" : "") + (group > 1 ? grouped : ""));
+  Verdict verdict = must_be_multiple(
+      batch.global, step, std::string("batch.micro") + (data ? " × parallel.data" : "") + (group > 1 ? grouped : ""));
+  // Smaller micro-batches keep the global batch, on which the learning rate depends.
+  const auto micros = data.value_or(1) * group;
+  if (data && batch.global % micros == 0)
+    verdict->hint += fmt::format(", or --set batch.micro={}", std::gcd(batch.micro, batch.global / micros));
+  return verdict;
 }
 
 // A schedule is a list of every pass, which plans walk through: the limit keeps that to a quarter of a second.
@@ -218,47 +232,25 @@ std::string stages_text(const Recipe& recipe) {
 // The embedding and the head count as one layer each, in "blocks" only.
 std::int64_t extra_units(const Recipe& recipe) { return recipe.pipeline.balance.kind == BalanceKind::blocks ? 2 : 0; }
 
-// The nearest number of layers that can be split evenly; the lower one on a tie.
-std::int64_t nearest_even_layers(const Recipe& recipe) {
-  const auto stages = stage_count(recipe), extra = extra_units(recipe);
-  // At least one layer must remain beside embedding and head.
-  const auto least = (extra / stages + 1) * stages;
-  const auto nearest = (recipe.model.layers + extra + (stages - 1) / 2) / stages * stages;
-  return std::max(least, nearest) - extra;
+// Fewer stages, or more layers for them.
+std::string ways_out(const Recipe& recipe, std::int64_t units) {
+  const auto ranks = recipe.parallel.pipeline, more = stage_count(recipe) - extra_units(recipe);
+  // First the change that keeps the layers and, if possible, the ranks.
+  auto text = ranks <= units ? fmt::format("set /pipeline/loops to {}", units / ranks)
+                             : fmt::format("set /parallel/pipeline to {} and /pipeline/loops to 1", units);
+  if (more <= layer_range.maximum) text += fmt::format(" or /model/layers to {}", more);
+  return text;
 }
 
-// Changes of keys that would split the layers evenly, and a list that need not.
-std::string ways_out(const Recipe& recipe) {
-  const auto ranks = recipe.parallel.pipeline, loops = recipe.pipeline.loops, stages = stage_count(recipe);
+Verdict check_balance(const Recipe& recipe, const Known&) {
   const auto layers = recipe.model.layers, units = layers + extra_units(recipe);
-  std::vector<std::string> ways;
-  // First the change that keeps the layers and the ranks: another number of loops.
-  if (units % ranks == 0) {
-    ways.push_back(fmt::format("/pipeline/loops to {}", nearest_divisor(loops, units / ranks)));
-  } else if (stages > layers) {
-    const auto fewer = nearest_divisor(ranks, units);
-    ways.push_back(fmt::format("/parallel/pipeline to {} and /pipeline/loops to {}", fewer,
-                               nearest_divisor(loops, units / fewer)));
-  }
-  const auto even = nearest_even_layers(recipe);
-  if (even <= layer_range.maximum) ways.push_back(fmt::format("/model/layers to {}", even));
-  const auto text = fmt::format("set {}", fmt::join(ways, " or "));
-  if (stages > layers) return text;
-  // The most even list: the first stages get the remainder.
-  std::vector<std::int64_t> list(static_cast<std::size_t>(stages), layers / stages);
-  std::for_each_n(list.begin(), layers % stages, [](std::int64_t& entry) { ++entry; });
-  return text + fmt::format(", or give the layers of each stage: [{}]", fmt::join(list, ", "));
-}
-
-Verdict check_even_balance(const Recipe& recipe, const Known&) {
-  const auto layers = recipe.model.layers;
   const auto kind = recipe.pipeline.balance.kind;
-  // A list may be uneven; check_listed_balance() checks it.
-  if (kind == BalanceKind::list || (layers + extra_units(recipe)) % stage_count(recipe) == 0) return {};
-  return Refusal{fmt::format("\"{}\" cannot split {} {}{} evenly over {}",
-                             balance_words[static_cast<std::size_t>(kind)], layers, layers == 1 ? "layer" : "layers",
+  // check_listed_balance() checks a list.
+  if (kind == BalanceKind::list || units >= stage_count(recipe)) return {};
+  return Refusal{fmt::format("\"{}\" cannot split {} {}{} over {}", balance_words[static_cast<std::size_t>(kind)],
+                             layers, layers == 1 ? "layer" : "layers",
                              kind == BalanceKind::blocks ? " with embedding and head" : "", stages_text(recipe)),
-                 ways_out(recipe)};
+                 ways_out(recipe, units)};
 }
 
 Verdict check_listed_balance(const Recipe& recipe, const Known&) {
@@ -334,12 +326,32 @@ std::vector<Rule> layout_rules() {
   };
 }
 
+std::vector<Rule> stated_world_rules() {
+  const auto with_world = [](std::vector<std::string_view> keys) {
+    keys.insert(keys.end(),
+                {"/parallel/tensor", "/parallel/pipeline", "/parallel/context", "/parallel/data", "/launch/ranks"});
+    return keys;
+  };
+  return {
+      {"/parallel/expert", with_world({"/model/moe/experts", "/parallel/expert_tensor", "/parallel/expert_slices"}),
+       in_stated_world<check_experts>},
+      {"/parallel/expert_tensor", with_world({"/model/moe/experts"}), in_stated_world<check_expert_ranks>},
+      {"/parallel/expert_slices", with_world({"/model/moe/experts"}), in_stated_world<check_slice_ranks>},
+      {"/parallel/zero_shard_ranks", with_world({}), in_stated_world<check_shards>},
+      {"/batch/global", with_world({"/batch/micro", "/pipeline/schedule", "/pipeline/loops"}),
+       in_stated_world<check_batch>},
+      {"/batch/global",
+       with_world({"/batch/micro", "/pipeline/loops", "/pipeline/balance", "/parallel/zero_stage", "/model/layers"}),
+       in_stated_world<check_passes>},
+  };
+}
+
 std::vector<Rule> pipeline_rules() {
   const std::vector<std::string_view> stages = {"/model/layers", "/parallel/pipeline", "/parallel/zero_stage",
                                                 "/pipeline/loops"};
   return {
       {"/pipeline/loops", {"/pipeline/schedule", "/parallel/pipeline"}, check_loops},
-      {"/pipeline/balance", stages, check_even_balance},
+      {"/pipeline/balance", stages, check_balance},
       {"/pipeline/balance", stages, check_listed_balance},
   };
 }

@@ -2,7 +2,10 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <numeric>
+#include <string>
+#include <vector>
 
 #include "core/recipe/hints.h"
 #include "core/recipe/rules/rules.h"
@@ -19,20 +22,75 @@ double product_of_degrees(const ParallelRecipe& parallel) {
   return static_cast<double>(ranks_per_replica(parallel)) * static_cast<double>(parallel.data.value_or(1));
 }
 
+bool is_legal(const Recipe& recipe, const World& world) {
+  const Known known{.world = &world};
+  return std::ranges::none_of(all_rules(), [&](const Rule& rule) { return rule.check(recipe, known).has_value(); });
+}
+
+// The numbers of data ranks that share the micro-batches evenly, the nearest to `wanted` first. None where there are
+// more micro-batches than any machine's ranks, or where a value is out of its range, which has an error of its own.
+std::vector<std::int64_t> even_data_ranks(const BatchRecipe& batch, std::int64_t wanted) {
+  if (batch.micro < 1 || static_cast<double>(batch.global) > most_ranks * static_cast<double>(batch.micro)) return {};
+  const std::int64_t micros = batch.global / batch.micro;
+  std::vector<std::int64_t> found;
+  for (std::int64_t small = 1; small * small <= micros; ++small)
+    if (micros % small == 0) found.insert(found.end(), {small, micros / small});
+  const auto distance = [&](std::int64_t data) { return std::abs(data - wanted); };
+  std::ranges::stable_sort(found, {}, distance);
+  return found;
+}
+
+// The settings with which the recipe trains on `ranks` ranks, or on the nearest number that its batch and its other
+// degrees allow; or empty. As many devices per node as `known`, or as the recipe's own numbers imply.
+std::string settings_for(const Recipe& recipe, std::int64_t ranks, const Known& known) {
+  const std::int64_t replica = ranks_per_replica(recipe.parallel), nodes = recipe.cluster.nodes;
+  if (replica < 1 || nodes < 1 || product_of_degrees(recipe.parallel) > most_ranks) return "";
+  const auto own = static_cast<std::int64_t>(product_of_degrees(recipe.parallel));
+  const std::int64_t devices = known.world != nullptr
+                                   ? known.world->devices_per_node
+                                   : recipe.cluster.devices_per_node.value_or(std::max<std::int64_t>(1, own / nodes));
+  for (const std::int64_t data : even_data_ranks(recipe.batch, ranks / replica)) {
+    Recipe other = recipe;
+    other.parallel.data = data;
+    if (recipe.launch.ranks) other.launch.ranks = data * replica;
+    // One node means as many as the ranks need.
+    if (nodes > 1) other.cluster.nodes = std::max<std::int64_t>(1, data * replica / devices);
+    if (!is_legal(other, {.ranks = data * replica, .devices_per_node = devices})) continue;
+    std::string settings;
+    const auto set = [&](const char* key, std::int64_t value) {
+      settings += fmt::format("{}--set {}={}", settings.empty() ? "" : " ", key, value);
+    };
+    if (other.launch.ranks != recipe.launch.ranks) set("launch.ranks", data * replica);
+    if (data != recipe.parallel.data) set("parallel.data", data);
+    if (other.cluster.nodes != nodes) set("cluster.nodes", other.cluster.nodes);
+    return settings;
+  }
+  return "";
+}
+
+std::string settings_for_launch(const Recipe& recipe, const Known& known) {
+  return settings_for(recipe, *recipe.launch.ranks, known);
+}
+
+// Which of the two numbers was meant is not known; only explicit degrees could follow the nodes.
+std::string settings_for_nodes(const Recipe& recipe, const Known& known) {
+  return recipe.launch.ranks ? std::string()
+                             : settings_for(recipe, recipe.cluster.nodes * known.world->devices_per_node, known);
+}
+
 Verdict check_degrees(const Recipe& recipe, const Known&) {
   if (product_of_degrees(recipe.parallel) <= most_ranks) return {};
   return Refusal{too_many_ranks, "tensor × pipeline × context × data must be at most 16777216"};
 }
 
-Verdict check_launch(const Recipe& recipe, const Known&) {
+Verdict check_launch(const Recipe& recipe, const Known& known) {
   if (!recipe.launch.ranks) return {};
   const auto ranks = *recipe.launch.ranks, replica = ranks_per_replica(recipe.parallel);
   // With an open data degree any number of whole replicas is right.
   if (!recipe.parallel.data) return must_be_multiple(ranks, replica, "parallel.tensor × pipeline × context");
   if (ranks % replica == 0 && ranks / replica == *recipe.parallel.data) return {};
   return Refusal{std::to_string(ranks) + " does not match parallel",
-                 "must be parallel.tensor × pipeline × context × data",
-                 fmt::format("{:.0f}", product_of_degrees(recipe.parallel))};
+                 "must be parallel.tensor × pipeline × context × data", "", settings_for_launch};
 }
 
 // If launch.ranks or the degrees determine the ranks, the earlier rules have checked them.
@@ -65,7 +123,8 @@ Verdict check_nodes(const Recipe& recipe, const Known& known) {
   const auto needed = std::max<std::int64_t>(1, ranks / devices);
   if (nodes == needed) return {};
   return Refusal{fmt::format("{} × {} devices do not match the {} ranks", nodes, devices, ranks),
-                 "must be the ranks ÷ devices_per_node", std::to_string(needed)};
+                 "must be the ranks ÷ devices_per_node", fmt::format("--set cluster.nodes={}", needed),
+                 settings_for_nodes};
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/elapsed_time.h"
 #include "core/base/error.h"
 #include "parallel/comm/backend.h"
 #include "parallel/comm/nccl/nccl_link.h"
@@ -85,7 +86,7 @@ class NcclWatch {
   void note_ends() {
     for (auto place = open_.begin(); place != open_.end();) {
       const NcclWork& work = **place;
-      const double age = std::chrono::duration<double>(Clock::now() - work.entry.started).count();
+      const double age = seconds_since(work.entry.started);
       if (work.end.has_passed()) {
         // The device's own time: the host may notice the end up to a polling interval late.
         const std::chrono::duration<double> took(CudaEvent::seconds_between(work.begin, work.end));

@@ -30,8 +30,15 @@ double peak_flops(const ClusterProfile& profile, const PrecisionRecipe& precisio
   const PeakFlops& peak = profile.device.peak_flops;
   // A device without FP8 units is rated by its compute type, which is what it would run.
   if (multiplies_fp8(precision.fp8_level) && peak.fp8 > 0) return peak.fp8;
-  if (precision.compute == DataType::bf16) return peak.bf16;
-  return precision.compute == DataType::fp16 ? peak.fp16 : peak.fp32;
+  switch (precision.compute) {
+    case DataType::fp32:
+      return peak.fp32;
+    case DataType::bf16:
+      return peak.bf16;
+    case DataType::fp16:
+      return peak.fp16;
+  }
+  return peak.fp32;
 }
 
 ClusterProfile load_profile(const std::string& profile, const std::filesystem::path& folder) {

@@ -56,7 +56,7 @@ struct MemoryProfile {
 };
 
 // Host overheads of the program around the kernels. Where the host takes longer to launch operators than the device to
-// run them, the device waits.
+// run them, the device waits; see also HostFacts.
 struct HostProfile {
   double operator_seconds = 0;     // to launch one operator of a forward pass
   double transfer_seconds = 0;     // per send or receive between stages that overlaps passes, independent of its size

@@ -13,6 +13,11 @@ double part(std::int64_t ranks) { return static_cast<double>(ranks - 1) / static
 // Depth of a binary tree over `count` members.
 double doublings(double count) { return count > 1 ? std::log2(count) : 0; }
 
+double adapters_in_use(const ClusterProfile& profile) {
+  const std::int64_t all = profile.network.adapters, most = profile.program.network.adapters;
+  return static_cast<double>(most > 0 ? std::min(all, most) : all);
+}
+
 double node_count(const RankGroup& group) {
   return static_cast<double>(group.ranks) / static_cast<double>(std::max<std::int64_t>(1, group.inside_node));
 }
@@ -43,6 +48,7 @@ CollectiveCost::CollectiveCost(const ClusterProfile& profile, std::int64_t devic
                                const EmulatedLink& emulated)
     : profile_(profile),
       devices_per_node_(static_cast<double>(std::max<std::int64_t>(1, devices_per_node))),
+      adapters_(adapters_in_use(profile)),
       emulated_(emulated) {}
 
 double CollectiveCost::seconds(Collective collective, double bytes, const RankGroup& group) const {
@@ -83,7 +89,7 @@ double CollectiveCost::adapter_seconds(double bytes, const RankGroup& group, dou
   // Groups of the same kind communicate at the same time, so a group with few members per node gets its share of the
   // node's adapters.
   const double share = std::min(1.0, static_cast<double>(group.inside_node) / devices_per_node_);
-  const double bandwidth = static_cast<double>(network.adapters) * network.adapter_bandwidth * efficiency * share;
+  const double bandwidth = adapters_ * network.adapter_bandwidth * efficiency * share;
   return 2 * (nodes - 1) / nodes * bytes / bandwidth;
 }
 
@@ -158,7 +164,7 @@ double CollectiveCost::ring_latency(const RankGroup& group) const {
 double CollectiveCost::gather_weights(double bytes, double messages, const RankGroup& group) const {
   if (group.ranks <= 1 || bytes <= 0) return 0;
   const NetworkProfile& network = profile_.network;
-  const double reached = profile_.program.data.gather_adapters / static_cast<double>(network.adapters);
+  const double reached = profile_.program.data.gather_adapters / adapters_;
   const double efficiency = reached > 0 ? std::min(reached, network.efficiency) : network.efficiency;
   return reduction(bytes, group, efficiency) / 2 + messages * ring_latency(group);
 }
@@ -170,8 +176,7 @@ WireSeconds CollectiveCost::all_to_all_wires(double bytes, const RankGroup& grou
   const NodeProfile& node = profile_.node;
   const NetworkProfile& network = profile_.network;
   // All ranks of a node exchange at the same time, so each has an equal share of the adapters.
-  const double rank_bandwidth =
-      static_cast<double>(network.adapters) * network.adapter_bandwidth * network.efficiency / devices_per_node_;
+  const double rank_bandwidth = adapters_ * network.adapter_bandwidth * network.efficiency / devices_per_node_;
   return {bytes * (inside - 1) / ranks / (node.link_bandwidth * node.link_efficiency),
           bytes * (ranks - inside) / ranks / rank_bandwidth + emulated_all_to_all(bytes, group)};
 }
@@ -198,8 +203,8 @@ WireSeconds CollectiveCost::point_to_point_wires(double bytes, const RankGroup& 
   const NetworkProfile& network = profile_.network;
   // The ranks within one stride of the node's boundary send across it at the same time; each uses one adapter at most.
   const double crossing = std::min(devices_per_node_, static_cast<double>(std::max<std::int64_t>(1, group.stride)));
-  const double bandwidth = network.adapter_bandwidth * network.point_to_point_efficiency *
-                           std::min(1.0, static_cast<double>(network.adapters) / crossing);
+  const double bandwidth =
+      network.adapter_bandwidth * network.point_to_point_efficiency * std::min(1.0, adapters_ / crossing);
   return {0, bytes / bandwidth + emulated};
 }
 

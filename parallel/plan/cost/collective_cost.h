@@ -10,8 +10,9 @@
 namespace llmtrain {
 
 // Time of collectives over a two-level network: links inside a node, and adapters that the ranks of a node share, since
-// all groups of the same kind communicate at the same time. `bytes` is the size of the full tensor, which each rank
-// holds after an all-gather or before a reduce-scatter. Results are in seconds; 0 for a group of one.
+// all groups of the same kind communicate at the same time, all or as many as the program uses (NetworkFacts). `bytes`
+// is the size of the full tensor, which each rank holds after an all-gather or before a reduce-scatter. Results are in
+// seconds; 0 for a group of one.
 class CollectiveCost {
  public:
   // `emulated`: delays that the local backend's emulated network adds to everything.
@@ -55,6 +56,7 @@ class CollectiveCost {
 
   const ClusterProfile& profile_;
   double devices_per_node_ = 1;
+  double adapters_ = 1;  // of a node, that its traffic goes over
   EmulatedLink emulated_;
 };
 

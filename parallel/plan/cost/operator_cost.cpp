@@ -216,6 +216,8 @@ PassSetting pass_setting(const Partition& partition, KernelSet kernels, const Pr
   PassSetting setting = pass_setting(partition, kernels);
   setting.agrees_on_scales = program.fp8.agrees_on_scales && !partition.recipe.precision.delays_scales();
   setting.fp8_scale_bytes = program.fp8.scale_bytes;
+  // Levels above O0 differ in gradients and states alone.
+  if (!program.fp8.states && stores_fp8(setting.fp8_level)) setting.fp8_level = Fp8Level::o0;
   setting.sends_tokens_once = program.experts.sends_tokens_once;
   if (setting.sends_tokens_once && can_relay_rows(partition.mesh))
     setting.expert_node_ranks = expert_node_ranks(partition.mesh);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/json/json_text.h"
+#include "core/recipe/enum_words.h"
 #include "parallel/plan/cost/cluster_profile.h"
 #include "parallel/plan/cost/profile_keys.h"
 #include "parallel/plan/cost/profile_reader.h"
@@ -20,7 +21,7 @@ namespace {
 class ProfileWriter {
  public:
   void text(const char* name, const std::string& field) { json_[name] = field; }
-  void kind(const char* name, DeviceKind field) { json_[name] = field == DeviceKind::cpu ? "cpu" : "cuda"; }
+  void kind(const char* name, DeviceKind field) { json_[name] = word_of(field); }
   void number(const char* name, double field, ProfileRange) { json_[name] = field; }
   void integer(const char* name, std::int64_t field, ProfileRange) { json_[name] = field; }
   void sources(const char* name, const std::map<std::string, std::string>& field) { json_[name] = field; }

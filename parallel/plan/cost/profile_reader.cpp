@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/recipe/enum_words.h"
 #include "core/recipe/hints.h"
 
 namespace llmtrain {
@@ -29,9 +30,12 @@ void ProfileReader::text(std::string_view name, std::string& field) {
 }
 
 void ProfileReader::kind(std::string_view name, DeviceKind& field) {
-  const auto is_kind = [](const Json& value) { return value == "cpu" || value == "cuda"; };
+  // Of one that was measured: not "auto".
+  const auto is_kind = [](const Json& value) {
+    return value == word_of(DeviceKind::cpu) || value == word_of(DeviceKind::cuda);
+  };
   if (const Json* value = take(name, "\"cpu\" or \"cuda\"", "must be \"cpu\" or \"cuda\"", is_kind))
-    field = *value == "cpu" ? DeviceKind::cpu : DeviceKind::cuda;
+    field = value_of_word<DeviceKind>(device_words, value->get<std::string>()).value();
 }
 
 void ProfileReader::number(std::string_view name, double& field, ProfileRange range) {

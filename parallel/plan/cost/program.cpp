@@ -13,6 +13,7 @@ namespace {
 
 constexpr ProfileRange ratio_range{0, 1e3};
 constexpr ProfileRange copies_range{0, 8};
+constexpr ProfileRange adapters_range{0, 1e6};
 
 // The single list of a program's keys with their ranges.
 void visit_program(ProfileReader& reader, Program& program) {
@@ -36,7 +37,9 @@ void visit_program(ProfileReader& reader, Program& program) {
   reader.section("host", [&] {
     reader.number("backward", program.host.backward, ratio_range);
     reader.number("blocking_transfer", program.host.blocking_transfer, ratio_range);
+    reader.boolean("synchronous", program.host.synchronous);
   });
+  reader.section("network", [&] { reader.integer("adapters", program.network.adapters, adapters_range); });
   reader.section("data", [&] { reader.number("gather_adapters", program.data.gather_adapters, ratio_range); });
   reader.section("fp8", [&] {
     reader.boolean("states", program.fp8.states);

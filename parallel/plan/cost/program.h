@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -48,6 +49,15 @@ struct HostFacts {
   double backward = 0.143;
   // Host time of a transfer that the program waits for, relative to one that overlaps passes.
   double blocking_transfer = 2.475;
+  // The host waits for each operator before it launches the next one (CUDA_LAUNCH_BLOCKING=1), so that its time comes
+  // on top of the device's; otherwise it runs ahead, and the longer of both counts.
+  bool synchronous = false;
+};
+
+struct NetworkFacts {
+  // All that a node sends to others goes over so many of its adapters, where NCCL finds no paths over more; 0: over
+  // all.
+  std::int64_t adapters = 0;
 };
 
 struct DataFacts {
@@ -118,6 +128,7 @@ struct Program {
   TrafficFacts traffic;
   OverlapFacts overlap;
   HostFacts host;
+  NetworkFacts network;
   DataFacts data;
   Fp8Facts fp8;
   ExpertFacts experts;

@@ -21,7 +21,7 @@ Roofline::Roofline(const ClusterProfile& profile, DataType compute)
       attention_(profile.program.attention_on(profile.name).value_or(profile.attention)),
       // FP8 off: FP8 products have a curve of their own, the others run in the compute type at every level.
       peak_(peak_flops(profile, {compute, DataType::fp32, Fp8Level::off})),
-      element_bytes_(compute == DataType::fp32 ? 4 : 2) {}
+      element_bytes_(llmtrain::element_bytes(element_type(compute))) {}
 
 // The startup term dominates small passes, the bandwidth large ones.
 double Roofline::memory_seconds(double bytes) const {
@@ -61,7 +61,8 @@ Work Roofline::attention_backward(double flops) const {
 }
 
 double Roofline::seconds(const Work& work) const {
-  return std::max(work.seconds, work.operators * profile_.host.operator_seconds);
+  const double host = work.operators * profile_.host.operator_seconds;
+  return profile_.program.host.synchronous ? work.seconds + host : std::max(work.seconds, host);
 }
 
 }  // namespace llmtrain

@@ -40,7 +40,8 @@ class Roofline {
   // Fused attention of this many FLOPs.
   Work attention_forward(double flops) const;
   Work attention_backward(double flops) const;
-  // Seconds until both the device and the host, working concurrently, are done.
+  // Seconds until both the device and the host are done, which work at the same time unless the program's host waits
+  // for each operator.
   double seconds(const Work& work) const;
 
   double element_bytes() const { return element_bytes_; }

@@ -28,11 +28,11 @@ struct Moved {
 // Bytes of what data ranks agree on for an FP8 group's scales. All scale a tensor's gradients alike. Where they share
 // the sums, they also count together those that saturate. They agree on the weights' maximum where they share the
 // weights, and with small moments, whose maxima are of the values after the update, where they share the update.
-double maxima_bytes(const StateGroup& group, std::int64_t zero_stage) {
+double maxima_bytes(const StateGroup& group) {
   if (!group.is_fp8) return 0;
   const int moments = group.types.scaled_moments();
-  const double states = moments > 0 ? (zero_stage > 0 ? 1 + moments : 0) : (zero_stage == 3 ? 1 : 0);
-  const double numbers = 1 + (zero_stage > 0 ? 1 : 0) + states;
+  const double states = moments > 0 ? (group.zero_stage > 0 ? 1 + moments : 0) : (group.zero_stage == 3 ? 1 : 0);
+  const double numbers = 1 + (group.zero_stage > 0 ? 1 : 0) + states;
   return numbers * element_bytes(ElementType::float32) * static_cast<double>(group.parameters.size());
 }
 
@@ -89,17 +89,18 @@ class Writer {
 
 StateRanks dense_ranks(const CostContext& context) {
   const Mesh& mesh = context.mesh();
-  const RankGroup shards = shard_group(mesh);
-  return {context.partition.zero_stage(), data_group(mesh), shards, shards, replica_group(mesh)};
+  const auto kind = StateGroup::Kind::dense;
+  return {effective_zero_stage(context.recipe(), mesh, kind), data_group(mesh), shard_group(mesh),
+          gathering_group(mesh, kind), replica_group(mesh)};
 }
 
 StateRanks expert_ranks(const CostContext& context) {
-  // Without experts nothing says that parallel.expert_tensor divides anything.
+  // Without experts there are no such groups (effective_zero_stage()).
   if (!context.recipe().model.moe) return {};
   const Mesh& mesh = context.mesh();
-  const RankGroup shards = expert_shard_group(mesh), gathering = expert_shard_group(mesh_in_use(mesh));
-  return {gathering.ranks > 1 ? context.recipe().parallel.zero_stage : 0, expert_data_group(mesh), shards, gathering,
-          expert_replica_group(mesh)};
+  const auto kind = StateGroup::Kind::experts;
+  return {effective_zero_stage(context.recipe(), mesh, kind), expert_data_group(mesh), expert_shard_group(mesh),
+          gathering_group(mesh, kind), expert_replica_group(mesh)};
 }
 
 std::vector<StateTransfer> state_transfers(const CostContext& context, std::size_t stage) {
@@ -114,7 +115,7 @@ std::vector<StateTransfer> state_transfers(const CostContext& context, std::size
     const bool is_last = !reduces_once && group.is_reduced_last(partition.shape);
     Gradients& gradients = is_last ? moved.last_gradients : moved.gradients;
     gradients.bytes += whole * group.types.gradient_bytes();
-    gradients.maxima += maxima_bytes(group, (is_expert ? expert_ranks(context) : dense_ranks(context)).zero_stage);
+    gradients.maxima += maxima_bytes(group);
     // Frozen weights that are not sharded have no owner from whom others would get them.
     if (!group.is_frozen || group.zero_stage == 3) moved.weights += whole * group.types.weight_bytes();
   }

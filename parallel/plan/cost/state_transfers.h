@@ -10,12 +10,11 @@
 
 namespace llmtrain {
 
-// Who shares states. Experts have groups of their own, which may be of one rank where the dense ones have many: nothing
-// is sharded then.
+// Who shares states. Experts have groups of their own, which may be of one rank where the dense ones have many.
 struct StateRanks {
-  std::int64_t zero_stage = 0;  // effective
+  std::int64_t zero_stage = 0;  // effective_zero_stage()
   RankGroup data, shards;
-  RankGroup gathering;  // gather weights and scatter gradients: the shards, of experts with those of joined slices
+  RankGroup gathering;  // gathering_group()
   RankGroup replicas;
 };
 StateRanks dense_ranks(const CostContext& context);

@@ -6,6 +6,7 @@
 
 #include "core/graph/graph.h"
 #include "parallel/layout/emulated_machine.h"
+#include "parallel/plan/cost/offload_cost.h"
 #include "parallel/plan/cost/operator_cost.h"
 #include "parallel/plan/cost/state_cost.h"
 #include "parallel/plan/cost/state_transfers.h"
@@ -21,28 +22,16 @@ PassCost& operator+=(PassCost& sum, const PassCost& cost) {
   return sum;
 }
 
+struct PricedBlock {
+  StageCost cost;
+  double saved = 0;  // bytes that it saves for the backward
+};
+
 // On an emulated device a pass takes at least the configured time of its layers.
 void add_emulated_layers(const CostContext& context, std::int64_t layers, StageCost& cost) {
   const EmulatedLayer layer = emulated_layer(context.recipe());
   cost.forward.seconds = std::max(cost.forward.seconds, static_cast<double>(layers) * layer.forward_seconds);
   cost.backward.seconds = std::max(cost.backward.seconds, static_cast<double>(layers) * layer.backward_seconds);
-}
-
-// Offloaded weights arrive over PCIe for each pass; offloaded activations (the layers' inputs) leave during the forward
-// and return during the backward. Both are prefetched, so a pass takes the longer of computation and transfer.
-void add_offload(const CostContext& context, std::size_t stage, StageCost& cost) {
-  const OffloadRecipe& offload = context.recipe().memory.offload;
-  double bytes = 0;
-  if (offload.weights)
-    for (const StateGroup& group : context.partition.groups[stage])
-      bytes += static_cast<double>(group.elements()) * context.roofline.element_bytes();
-  if (offload.activations) {
-    const auto blocks = static_cast<double>(context.partition.stages[stage].blocks.size());
-    bytes += boundary_bytes(context.recipe().model, context.setting) * blocks;
-  }
-  const double seconds = bytes / context.profile.device.pcie_bandwidth;
-  cost.forward.seconds = std::max(cost.forward.seconds, seconds);
-  cost.backward.seconds = std::max(cost.backward.seconds, seconds);
 }
 
 // Where gradients in the compute type stay beside wider sums, every backward adds them and clears them.
@@ -97,19 +86,24 @@ StepCosts make_step_costs(const Partition& partition, const ClusterProfile& prof
   const CostContext context(partition, profile);
   const Graph& graph = *partition.graph;
   // A model has few distinct blocks: pricing each once makes a plan independent of the number of layers.
-  BlockCache<StageCost> blocks(graph);
+  BlockCache<PricedBlock> blocks(graph);
+  const double boundary = boundary_bytes(graph.model, context.setting);
   StepCosts costs;
   for (std::size_t index = 0; index < partition.stages.size(); ++index) {
     StageCost cost;
+    double saved = 0;
     for (const std::size_t block : partition.stages[index].blocks) {
-      const StageCost& of_block =
-          blocks.of(block, [&] { return block_cost(context, block_operators(graph, block, context.setting)); });
-      cost.forward += of_block.forward;
-      cost.backward += of_block.backward;
+      const PricedBlock& priced = blocks.of(block, [&] {
+        const OperatorList operators = block_operators(graph, block, context.setting);
+        return PricedBlock{block_cost(context, operators), saved_bytes(operators, context.setting.recompute)};
+      });
+      cost.forward += priced.cost.forward;
+      cost.backward += priced.cost.backward;
+      saved += priced.saved;
     }
     add_emulated_layers(context, layer_count(graph, partition.stages[index]), cost);
     add_gradient_sums(context, index, cost);
-    add_offload(context, index, cost);
+    add_offload(context, index, kept_bytes(partition, index, saved, boundary), cost);
     add_data_parallel(context, index, cost);
     costs.stages.push_back(cost);
   }

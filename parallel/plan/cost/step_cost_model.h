@@ -17,7 +17,7 @@ StepCosts make_step_costs(const Partition& partition, const ClusterProfile& prof
 
 // What a pipeline rank sends in one step, by collective, purpose and kind of tensor: bytes by the ring algorithm
 // (core/base/collective.h), the collectives' time without overlap, and how much of it passes and optimizer wait for; of
-// data-parallel traffic and of transfers between stages that is 0, for the simulation to tell. The seconds are those
+// data-parallel traffic and of transfers between stages that is 0, for the simulation to find. The seconds are those
 // that make_step_costs() gives to the simulator. Without a rank each row is that of the rank that sends most there.
 // Exchanges that move nothing are left out.
 std::vector<CommunicationEntry> communication_of(const Layout& layout, const ClusterProfile& profile,

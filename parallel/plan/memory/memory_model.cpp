@@ -6,6 +6,7 @@
 #include "core/graph/graph.h"
 #include "core/graph/operators.h"
 #include "parallel/plan/cost/muon_cost.h"
+#include "parallel/plan/cost/offload_cost.h"
 #include "parallel/plan/cost/operator_cost.h"
 
 namespace llmtrain {
@@ -128,7 +129,7 @@ void add_activations(const Partition& partition, std::size_t index, Blocks& bloc
     // Blocks that have run hold their saved activations while a later one is at its peak, in both directions.
     before += memory.saved;
   }
-  stage.saved_activations = is_one_rank ? before - from_before + to_next : before;
+  stage.saved_activations = kept_bytes(partition, index, before, boundary);
   // The peak includes what is saved by its end; the ledger adds that separately.
   stage.forward_workspace = std::max(0.0, forward_peak - counted_elsewhere - stage.saved_activations);
   stage.backward_workspace = std::max(0.0, backward_peak - counted_elsewhere - stage.saved_activations);

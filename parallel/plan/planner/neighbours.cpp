@@ -75,6 +75,9 @@ class NeighbourList {
       change_schedule(PipelineSchedule::breadth_first, other);
       change_schedule(PipelineSchedule::interleaved, other);
     }
+    if (mesh_.pipeline > 1 && recipe_.pipeline.balance.kind != BalanceKind::list)
+      for (const BalanceKind balance : {BalanceKind::layers, BalanceKind::blocks})
+        add([&](Recipe& other) { other.pipeline.balance.kind = balance; });
   }
 
   void change_schedule(PipelineSchedule schedule, std::int64_t loops) {

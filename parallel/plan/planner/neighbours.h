@@ -10,8 +10,8 @@
 namespace llmtrain {
 
 // The recipes that differ from this one, which runs on this mesh, in one decision: ZeRO stage, recomputation, attention
-// kernel, micro-batch, schedule, loops, or a degree that is doubled or halved while the world's size stays. The same
-// model is trained on the same batches; that a neighbour keeps the rules of recipes is not checked.
+// kernel, micro-batch, schedule, loops, balance, or a degree that is doubled or halved while the world's size stays.
+// The same model is trained on the same batches; that a neighbour keeps the rules of recipes is not checked.
 std::vector<Recipe> neighbours(const Recipe& recipe, const Mesh& mesh);
 
 // What follows --set on a command line that makes the other of the recipe, "parallel.tensor=2 --set parallel.data=4",

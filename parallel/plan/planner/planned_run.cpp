@@ -52,9 +52,14 @@ std::optional<PlannedGoodput> planned_goodput(const Plan& plan, const ClusterPro
   const double between_failures = *operation.device_hours_between_failures * 3600 / devices;
   const double step = plan.simulation.step_seconds;
   const std::int64_t steps = partition.recipe.training.steps;
-  const double best = std::max(best_checkpoint_interval(checkpoint->waits, between_failures), checkpoint->writes);
+  // A write in the background counts like one that training waits for: it loads hosts, network and storage, which no
+  // plan prices. Without it the best would be one every few steps, so that something is written all the time.
+  const double best = best_checkpoint_interval(checkpoint->waits + checkpoint->writes, between_failures);
+  // None begins before the last one is written.
+  const double fewest = std::max(1.0, std::ceil(checkpoint->writes / step));
   PlannedGoodput goodput;
-  goodput.best_every = static_cast<std::int64_t>(std::clamp(std::round(best / step), 1.0, static_cast<double>(steps)));
+  goodput.best_every =
+      static_cast<std::int64_t>(std::min(std::max(fewest, std::round(best / step)), static_cast<double>(steps)));
   const std::int64_t every = partition.recipe.checkpoint.every;
   goodput.every = every > 0 ? std::min(every, steps) : goodput.best_every;
   const double interval = static_cast<double>(goodput.every) * step;
@@ -83,7 +88,8 @@ double seconds_with_failures(double useful, double interval, double checkpoint, 
 double best_checkpoint_interval(double checkpoint, double between_failures) {
   // Where a checkpoint takes that long, the model has no better answer than one per failure.
   if (checkpoint >= 2 * between_failures) return between_failures;
-  return std::sqrt(2 * checkpoint * between_failures) - checkpoint;
+  const double share = checkpoint / (2 * between_failures);
+  return std::sqrt(2 * checkpoint * between_failures) * (1 + std::sqrt(share) / 3 + share / 9) - checkpoint;
 }
 
 double tokens_per_step(const Recipe& recipe) {

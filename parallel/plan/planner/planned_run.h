@@ -15,7 +15,9 @@ namespace llmtrain {
 double seconds_with_failures(double useful, double interval, double checkpoint, double restart,
                              double between_failures);
 
-// The interval that makes it shortest, to first order (ibid., equation 9; Young, CACM 17, 1974).
+// The interval that makes it shortest, within 1 % (ibid., equation 37): for rare failures the square root of twice
+// their distance times a checkpoint (Young, CACM 17, 1974), and one checkpoint per failure where one takes twice that
+// distance.
 double best_checkpoint_interval(double checkpoint, double between_failures);
 
 double tokens_per_step(const Recipe& recipe);

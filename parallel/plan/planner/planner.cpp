@@ -8,11 +8,11 @@
 
 #include "core/graph/graph.h"
 #include "core/graph/operators.h"
+#include "core/graph/routed_load.h"
 #include "core/recipe/rules/rules.h"
 #include "parallel/plan/cost/operator_cost.h"
 #include "parallel/plan/cost/step_cost_model.h"
 #include "parallel/plan/memory/memory_model.h"
-#include "parallel/plan/planner/planned_routing.h"
 #include "parallel/plan/planner/planned_run.h"
 #include "parallel/plan/planner/split_prices.h"
 #include "parallel/plan/report/plan.h"
@@ -34,17 +34,6 @@ double recomputed_flops(const Partition& partition) {
   for (std::size_t block = 0; block < graph.blocks.size(); ++block)
     flops += repeated.of(block, [&] { return repeated_flops(block_operators(graph, block, setting), recompute); });
   return flops / static_cast<double>(setting.sequence_length);
-}
-
-double host_bytes(const Plan& plan, std::int64_t pipeline_rank) {
-  double bytes = 0;
-  const auto ranks = static_cast<std::size_t>(plan.layout->mesh().pipeline);
-  const auto micros = static_cast<double>(plan.layout->partition().shape.micro_batches);
-  for (auto stage = static_cast<std::size_t>(pipeline_rank); stage < plan.memory.stages.size(); stage += ranks) {
-    const StageMemory& memory = plan.memory.stages[stage];
-    bytes += memory.host_resident.total() + memory.host_activations * micros;
-  }
-  return bytes;
 }
 
 // The simulator subtracts times: a difference of zero may come out slightly negative by rounding.
@@ -99,10 +88,31 @@ std::vector<PlannedRank> planned_ranks(const Plan& plan) {
                      .pipeline_rank = index,
                      .peak_bytes = simulated.peak_bytes,
                      .bytes = simulated.high_water,
-                     .host_bytes = host_bytes(plan, index),
+                     .host_bytes = simulated.host_peak_bytes,
                      .peak_instruction = to_text(instructions[static_cast<std::size_t>(simulated.peak_instruction)])});
   }
   return ranks;
+}
+
+// None where tokens go as their routers say, which a plan takes as even.
+std::optional<PlannedRouting> planned_routing(const Layout& layout) {
+  const Graph& graph = layout.graph();
+  if (graph.routing == nullptr) return std::nullopt;
+  const MixtureOfExpertsRecipe& moe = *graph.model.moe;
+  const PassSetting setting = pass_setting(layout.partition(), KernelSet::cpu);
+  PlannedRouting mean;
+  const double part = 1 / static_cast<double>(expert_layers(graph.model)), choices = static_cast<double>(moe.top_k);
+  for (std::int64_t layer = 0; layer < graph.model.layers; ++layer) {
+    if (!has_experts(graph.model, layer)) continue;
+    const RoutedLoad load = routed_load(graph, layer, setting);
+    mean.expert_load += part * load.fullest * static_cast<double>(moe.experts) / choices;
+    mean.rank_load += part * load.busiest * static_cast<double>(setting.shards.expert);
+    mean.dropped_share += part * (1 - load.kept / choices);
+    mean.idle_ranks += part * static_cast<double>(idle_ranks(graph, layer, setting));
+  }
+  // What is kept is a sum of shares, which may round above the choices.
+  mean.dropped_share = std::max(0.0, mean.dropped_share);
+  return mean;
 }
 
 // Instructions keep their order when layers leave FP8, and so does what is held with what: the costs are the recipe's.
@@ -202,6 +212,15 @@ void warn_of_nodes(Plan& plan) {
   }
 }
 
+void warn_of_relaying(Plan& plan) {
+  const Mesh& mesh = plan.layout->mesh();
+  const bool relays = plan.layout->recipe().parallel.expert_all_to_all == AllToAll::hierarchical;
+  if (!relays || can_relay_rows(mesh)) return;
+  plan.report.warnings.push_back(
+      std::string("parallel.expert_all_to_all: \"hierarchical\" relays nothing that \"linear\" does not send: ") +
+      (expert_node_ranks(mesh) > 1 ? "all expert ranks are in one node" : "no node has several of the expert ranks"));
+}
+
 void warn_of_precision(const ClusterProfile& profile, Plan& plan) {
   const PrecisionRecipe& precision = plan.layout->recipe().precision;
   if (multiplies_fp8(precision.fp8_level) && profile.device.peak_flops.fp8 == 0) {
@@ -241,6 +260,7 @@ void fill_report(const ClusterProfile& profile, Plan& plan) {
   warn_of_bubble(plan);
   warn_of_sharing(profile, plan);
   warn_of_nodes(plan);
+  warn_of_relaying(plan);
   warn_of_precision(profile, plan);
 }
 
@@ -255,6 +275,7 @@ void hold_all_splits(const ClusterProfile& profile, Plan& plan) {
     for (std::size_t rank = 0; rank < other.ranks.size(); ++rank) {
       RankSimulation& most = plan.simulation.ranks[rank];
       const RankSimulation& here = other.ranks[rank];
+      most.host_peak_bytes = std::max(most.host_peak_bytes, here.host_peak_bytes);
       if (here.peak_bytes <= most.peak_bytes) continue;
       most.peak_bytes = here.peak_bytes;
       most.high_water = here.high_water;

@@ -3,23 +3,15 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <vector>
 
 #include "core/recipe/recipe.h"
-#include "parallel/layout/mesh.h"
 #include "parallel/plan/cost/cluster_profile.h"
 
 namespace llmtrain {
 
-// Calls `visit` with every layout that a search considers: the recipe with other degrees (of experts where it has them,
-// but as many context ranks), ZeRO stage, schedule, loops,
-// micro-batch, recompute and FP8 level for a world of the same size. Layouts that are impossible by their sizes are
-// skipped; make_mesh() may refuse some of the others.
-void for_each_layout(const Recipe& recipe, const Mesh& mesh, const std::function<void(const Recipe&)>& visit);
-
-// One layout of the recipe's model and batch, as estimated or simulated.
+// One layout of the recipe's model and batch, as simulated.
 struct SearchCandidate {
   Recipe recipe;
   double step_seconds = 0;
@@ -34,15 +26,17 @@ std::optional<std::size_t> best_of(const std::vector<SearchCandidate>& candidate
 struct SearchResult {
   std::vector<SearchCandidate> front;  // Pareto front of time and memory, fastest first; empty if nothing fits
   std::optional<std::size_t> best;     // best_of() the front
-  std::int64_t layouts = 0;            // legal layouts
-  std::int64_t fitting = 0;            // of them, those that fit by the estimate of their memory
-  std::int64_t simulated = 0;
+  std::int64_t layouts = 0;            // considered: legal by their sizes
+  std::int64_t estimated = 0;          // of them, those that no bounds ruled out
+  std::int64_t simulated = 0;          // with the recipe's own layout and the neighbours of the best
 };
 
-// Walks the legal layouts of the recipe's model, batch and world: mesh with expert ranks, ZeRO stage, schedule and
-// loops, micro-batch, recompute, and FP8 levels up to the recipe's own; context ranks, kernels and offload stay as they
-// are. All are priced; those that fit the device by an optimistic estimate of their memory are ranked by an optimistic
-// estimate of their time, and the best are simulated. Throws Error(bad_recipe) as make_mesh() does.
+// Finds layouts of the recipe's model, batch and world: a mesh with context and expert ranks, ZeRO stage, schedule,
+// loops and balance, micro-batch, recompute, and FP8 levels up to the recipe's own; kernels and offload stay as they
+// are. Bounds of time and memory rule out most of them (layout_bounds.h); the others are estimated
+// (layout_estimates.h), and those that may be the fastest or of little memory simulated, with the recipe itself. From
+// the best one it goes on to neighbours as long as one of these is better. Throws Error(bad_recipe) as make_mesh()
+// does.
 SearchResult search_layouts(const Recipe& recipe, const ClusterProfile& profile);
 
 }  // namespace llmtrain

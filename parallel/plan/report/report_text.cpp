@@ -184,8 +184,8 @@ std::string goodput_text(const PlannedGoodput& goodput, bool is_stated) {
   std::string interval = fmt::format("{} steps", goodput.every);
   if (!is_stated) interval += ", which is best";
   if (is_stated && goodput.every != goodput.best_every) interval += fmt::format(" (best: {})", goodput.best_every);
-  return fmt::format("{} with {:.3g} failures and a checkpoint of {} every {}: {}", percent(goodput.fraction),
-                     goodput.failures, duration_text(goodput.checkpoint_seconds), interval,
+  return fmt::format("{} with {} and a checkpoint of {} every {}: {}", percent(goodput.fraction),
+                     failures_text(goodput.failures), duration_text(goodput.checkpoint_seconds), interval,
                      goodput.expected_seconds ? duration_text(*goodput.expected_seconds) : "it never ends");
 }
 
@@ -255,13 +255,13 @@ struct SuggestionText {
 std::vector<SuggestionText> suggestion_texts(const PlanReport& report) {
   std::vector<SuggestionText> texts;
   for (const PlanSuggestion& suggestion : report.suggestions) {
-    const double change = suggestion.step_seconds / report.step.seconds - 1;
-    texts.push_back({"  --set " + printable(suggestion.change),
-                     fmt::format("{} per step ({:+.0f} %), {}{}", duration_text(suggestion.step_seconds), 100 * change,
-                                 bytes_text(suggestion.peak_bytes),
-                                 suggestion.is_tight ? ", tight"
-                                 : suggestion.fits   ? ""
-                                                     : ", does not fit")});
+    texts.push_back(
+        {"  --set " + printable(suggestion.change),
+         fmt::format("{} per step ({}), {}{}", duration_text(suggestion.step_seconds),
+                     change_text(suggestion.step_seconds / report.step.seconds, 0), bytes_text(suggestion.peak_bytes),
+                     suggestion.is_tight ? ", tight"
+                     : suggestion.fits   ? ""
+                                         : ", does not fit")});
   }
   return texts;
 }

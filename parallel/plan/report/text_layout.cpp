@@ -3,6 +3,7 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <cmath>
 #include <cstdint>
 #include <string_view>
 
@@ -20,6 +21,19 @@ std::string hours_text(double hours) {
 std::string tflops_text(double tflops) {
   // Three significant digits; %g alone would write a thousand as 1e+03.
   return tflops < 999.5 ? fmt::format("{:.3g} TFLOP/s", tflops) : fmt::format("{:.0f} TFLOP/s", tflops);
+}
+
+std::string change_text(double ratio, int decimals) {
+  const double percentage = 100 * (ratio - 1);
+  const bool is_visible = !(std::abs(percentage) < 0.5 * std::pow(10, -decimals));
+  return is_visible ? fmt::format("{:+.{}f} %", percentage, decimals) : "±0 %";
+}
+
+std::string failures_text(double failures) {
+  // A run of hours on a few devices has hardly any.
+  if (failures < 0.05) return "fewer than 0.1 failures";
+  const std::string count = failures < 9.95 ? fmt::format("{:.2g}", failures) : format_count(failures);
+  return count + (count == "1" ? " failure" : " failures");
 }
 
 std::string expert_mesh_text(const PlanReport& report) {

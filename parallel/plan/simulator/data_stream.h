@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "parallel/plan/simulator/step_costs.h"
 #include "parallel/plan/simulator/wires.h"
 
 namespace llmtrain {
@@ -20,9 +21,21 @@ struct DataCollective {
   std::size_t instruction = 0;  // index into the rank's schedule
 };
 
+// What the instructions of a stage occupy its rank's wires with.
+inline WireShares pass_wires(const PassCost& cost) { return wire_shares(cost.wires, cost.seconds); }
+inline DataCollective gather_of(const StageCost& cost, std::size_t instruction) {
+  return {cost.gather_seconds, wire_shares(cost.gather_wires, cost.gather_seconds), instruction};
+}
+inline DataCollective reduction_of(const StageCost& cost, bool is_last) {
+  const double seconds = cost.reduce_seconds + (is_last ? cost.last_reduce_seconds : 0);
+  WireSeconds wires = cost.reduce_wires;
+  if (is_last) wires += cost.last_reduce_wires;
+  return {seconds, wire_shares(wires, seconds), 0};
+}
+
 // The stream of a rank's gathers and reductions, which run one after the other, like kernels on one stream. Times are
 // in seconds. A collective's interval is the one that it has if nothing else begins; what begins later beside it and
-// wants the same wires makes it, and all behind it, end later.
+// wants the same wires makes it, and all after it, end later.
 class DataStream {
  public:
   using Ticket = std::ptrdiff_t;  // of a collective of this stream

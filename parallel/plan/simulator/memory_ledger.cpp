@@ -15,9 +15,11 @@ MemoryLedger::MemoryLedger(const ScheduleShape& shape, const StepMemory& memory,
       is_gathered_(memory.stages.size(), false),
       result_(result) {
   // Stage s lives on pipeline rank s mod pipeline.
-  for (std::int32_t stage = rank; stage < shape.stages(); stage += shape.pipeline)
-    for (std::size_t i = 0; i < memory_categories; ++i)
-      now_.bytes[i] += memory.stages[static_cast<std::size_t>(stage)].resident.bytes[i];
+  for (std::int32_t stage = rank; stage < shape.stages(); stage += shape.pipeline) {
+    const StageMemory& of_stage = memory.stages[static_cast<std::size_t>(stage)];
+    for (std::size_t i = 0; i < memory_categories; ++i) now_.bytes[i] += of_stage.resident.bytes[i];
+    add_on_host(of_stage.host_resident.total());
+  }
   total_ = now_.total();
   result_.high_water = now_;
   result_.peak_bytes = total_;
@@ -57,6 +59,17 @@ void MemoryLedger::add(MemoryCategory category, double bytes) {
   now += bytes;
   total_ += bytes;
   result_.high_water[category] = std::max(result_.high_water[category], now);
+}
+
+void MemoryLedger::add_on_host(double bytes) {
+  on_host_ += bytes;
+  result_.host_peak_bytes = std::max(result_.host_peak_bytes, on_host_);
+}
+
+// Of so many micro-batches more.
+void MemoryLedger::keep_activations(const StageMemory& stage, int micro_batches) {
+  add(MemoryCategory::activations, micro_batches * stage.saved_activations);
+  add_on_host(micro_batches * stage.host_activations);
 }
 
 void MemoryLedger::note_peak(const Event& event) {
@@ -122,7 +135,7 @@ void MemoryLedger::apply(const Event& event) {
       return add(MemoryCategory::gradients, -stage.accumulated_gradients);
     case MemoryChange::forward_starts:
       start_pass(event);
-      add(MemoryCategory::activations, stage.saved_activations);
+      keep_activations(stage, 1);
       add(MemoryCategory::buffers, stage.forward_workspace);
       return add(MemoryCategory::communication, with_next);
     case MemoryChange::forward_ends:
@@ -133,7 +146,7 @@ void MemoryLedger::apply(const Event& event) {
       add(MemoryCategory::buffers, stage.backward_workspace);
       return add(MemoryCategory::communication, with_previous);
     case MemoryChange::backward_ends:
-      add(MemoryCategory::activations, -stage.saved_activations);
+      keep_activations(stage, -1);
       add(MemoryCategory::buffers, -stage.backward_workspace);
       return add(MemoryCategory::communication, -with_next);
     case MemoryChange::optimizer_starts:

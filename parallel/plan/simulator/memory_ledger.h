@@ -60,6 +60,8 @@ class MemoryLedger {
   void count_next();
   void apply(const Event& event);
   void add(MemoryCategory category, double bytes);
+  void add_on_host(double bytes);
+  void keep_activations(const StageMemory& stage, int micro_batches);
   void hold_for_a_moment(const Event& event, MemoryCategory category, double bytes);
   void start_pass(const Event& event);
   void note_peak(const Event& event);
@@ -70,6 +72,7 @@ class MemoryLedger {
   std::vector<Event> ahead_;  // a heap, the earliest on top
   MemoryBytes now_;
   double total_ = 0;
+  double on_host_ = 0;
   double wide_ = 0;                // gradients that wait for the optimizer outside of FP8
   std::vector<bool> is_gathered_;  // by stage: whether no pass has used the weights yet
   std::int32_t running_ = 0;       // instruction of the pass that started last

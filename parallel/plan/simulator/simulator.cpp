@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "parallel/plan/simulator/clocks.h"
-#include "parallel/plan/simulator/stage_collectives.h"
+#include "parallel/plan/simulator/data_stream.h"
 #include "parallel/plan/simulator/timeline_recorder.h"
 
 namespace llmtrain {

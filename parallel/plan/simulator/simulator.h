@@ -40,6 +40,8 @@ struct RankSimulation {
   double peak_bytes = 0;              // maximum over time of the sum over categories
   MemoryBytes high_water;             // maximum of each category on its own
   std::int32_t peak_instruction = 0;  // index of the instruction that runs at the peak
+  double host_peak_bytes = 0;         // of host memory, with the activations of as many micro-batches as wait for their
+                                      // backward at once
   MemoryBytes final_bytes;            // after the last instruction: equal to those at the start
   std::vector<MemorySample> memory;   // one per instant of change; empty with Timeline::leave_out
 };

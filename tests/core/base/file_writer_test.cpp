@@ -60,6 +60,13 @@ TEST_CASE("A writer names the file and the reason when it cannot create it") {
   CHECK(message.find("absent/file: cannot be created: No such file or directory") != std::string::npos);
 }
 
+TEST_CASE("A file that is replaced whole is named by its own name, not by that of what replaces it") {
+  const test::TemporaryDirectory directory;
+  const auto file = directory.path() / "absent" / "page.html";
+  CHECK_THROWS_WITH(write_file_atomically(file, "text"),
+                    file.string() + ": cannot be created: No such file or directory");
+}
+
 TEST_CASE("A full disk is reported as such") {
   if (!std::filesystem::exists("/dev/full")) {
     WARN("no /dev/full here: the full disk is not tried");

@@ -61,4 +61,22 @@ TEST_CASE("an error of memory says what was asked for and what there is", "[memo
   CHECK_FALSE(out_of_memory(std::runtime_error("other")));
 }
 
+TEST_CASE("an error of memory ends with the advice of what fits", "[memory]") {
+  const auto said = [] { return out_of_memory(std::bad_alloc()).value_or(""); };
+  const std::string plain = said();
+  advise_on_memory([] { return std::string("the cheapest change that fits: --set batch.micro=1"); });
+  CHECK_THAT(said(), Catch::EndsWith("available; the cheapest change that fits: --set batch.micro=1"));
+  const std::runtime_error gpu("CUDA out of memory. Tried to allocate 2.00 GiB.");
+  CHECK_THAT(out_of_memory(gpu).value_or(""),
+             Catch::EndsWith("2.00 GiB. To make it fit: the cheapest change that fits: "
+                             "--set batch.micro=1"));
+  // One that needs memory itself, or knows nothing.
+  advise_on_memory([]() -> std::string { throw std::bad_alloc(); });
+  CHECK(said() == plain);
+  advise_on_memory([] { return std::string(); });
+  CHECK(said() == plain);
+  advise_on_memory(nullptr);
+  CHECK(said() == plain);
+}
+
 }  // namespace llmtrain

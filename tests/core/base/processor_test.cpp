@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/base/processor.h"
 
+#include <sched.h>
+
 #include <catch2/catch.hpp>
 #include <sstream>
+#include <thread>
 
 namespace llmtrain {
 namespace {
@@ -10,6 +13,18 @@ namespace {
 ProcessorFeatures features_in(const std::string& text) {
   std::istringstream cpuinfo(text);
   return processor_features(cpuinfo);
+}
+
+TEST_CASE("cores that the scheduler withholds are not usable") {
+  int cores = 0;
+  // Its own thread: what it may use is that thread's alone.
+  std::thread([&] {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(::sched_getcpu(), &one);
+    if (::sched_setaffinity(0, sizeof one, &one) == 0) cores = usable_cores();
+  }).join();
+  CHECK(cores == 1);
 }
 
 TEST_CASE("the features of the first processor are read") {

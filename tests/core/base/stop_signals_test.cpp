@@ -111,7 +111,7 @@ TEST_CASE("requests are answered at once, and a second one with the newest check
   CHECK(said(SIGUSR1, SIGUSR1) == asked);
   CHECK(said(SIGUSR1, SIGINT) == asked + interrupted);
   CHECK(said(SIGINT, SIGINT) ==
-        interrupted + "stopped at once, without a checkpoint; run the same command again to continue\n");
+        interrupted + "stopped at once, without a checkpoint; run the same command again to start anew\n");
   folder.write("latest", "step-00000100\n");
   CHECK(said(SIGINT, SIGINT) == interrupted +
                                     "stopped at once; the newest checkpoint is step-00000100; run the same command "

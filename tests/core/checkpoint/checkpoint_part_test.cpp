@@ -160,6 +160,8 @@ TEST_CASE("a writer whose slices are not inside their tensors is refused") {
   CHECK(refused({"a", "F32", {2, 2}, {0}, {4}, values}));
   CHECK(refused({"a", "float", {4}, {0}, {4}, values}));
   CHECK_FALSE(refused({"a", "F32", {8}, {2}, {4}, values}));
+  CHECK(bytes_of({"a", "F32", {8}, {2}, {4}, values}) == 16);
+  CHECK(code_of([&] { bytes_of({"a", "float", {4}, {0}, {4}, values}); }, "\"a\"") == ExitCode::internal_error);
 }
 
 // Splits a tensor's elements into runs as ranks own them, each written as its boxes, and reads any run.

@@ -64,6 +64,15 @@ ModelRecipe qwen3_moe_model() {
   return model;
 }
 
+ModelRecipe qwen2_moe_model() {
+  ModelRecipe model = mixtral_model();
+  model.qkv_bias = true;
+  model.moe->every = 2;
+  model.moe->shared_experts = 3;
+  model.moe->shared_gate = true;
+  return model;
+}
+
 TEST_CASE("of experts what they compute is compared, what concerns their training is not") {
   const SavedModel saved(mixtral_model());
   ModelRecipe model = mixtral_model();
@@ -94,6 +103,46 @@ TEST_CASE("experts are those of config.json") {
   CHECK(qwen.moe->ffn_hidden_size == 5);
   CHECK_FALSE(qwen.moe->normalize_gates);
   CHECK(qwen.ffn_hidden_size == plain.ffn_hidden_size);
+  const ModelRecipe shared = model_recipe_from_huggingface(SavedModel(qwen2_moe_model()).path());
+  CHECK(shared.moe->every == 2);
+  CHECK(shared.moe->shared_experts == 3);
+  CHECK(shared.moe->shared_gate);
+  CHECK(shared.qkv_bias);
+  CHECK_FALSE(shared.bias);
+  CHECK_FALSE(shared.qk_norm);
+}
+
+TEST_CASE("shared experts are those of Qwen2-MoE") {
+  const SavedModel saved(qwen2_moe_model());
+  saved.check_same();
+  // Version 4 of transformers, in which it always had biases, has no key for them.
+  saved.change_config([](Json& c) { c.erase("qkv_bias"); });
+  saved.check_same();
+  // The second of two layers has experts.
+  saved.change_config([](Json& c) {
+    c["decoder_sparse_step"] = 1;
+    c["mlp_only_layers"] = {0};
+  });
+  saved.check_same();
+}
+
+TEST_CASE("what config.json says of training and our keys do not mean is said") {
+  const SavedModel saved(mixtral_model());
+  const auto notes = [&] { return huggingface_training_notes(saved.path()); };
+  CHECK(notes().empty());
+  // A coefficient of a loss that is not added says nothing.
+  saved.change_config([](Json& c) { c["router_aux_loss_coef"] = 0.02; });
+  CHECK(notes().empty());
+  saved.change_config([](Json& c) {
+    c["output_router_logits"] = true;
+    c["router_jitter_noise"] = 0.1;
+  });
+  REQUIRE(notes().size() == 2);
+  CHECK_THAT(notes()[0], Catch::Contains("config.json: /router_jitter_noise: is 0.1") && Catch::Contains("stays 0"));
+  CHECK_THAT(notes()[1], Catch::Contains("/router_aux_loss_coef: is 0.02") && Catch::Contains("stays 0.01"));
+  const ModelRecipe model = model_recipe_from_huggingface(saved.path());
+  CHECK(model.moe->jitter == 0);
+  CHECK(model.moe->balance_coefficient == 0.01);
 }
 
 const std::vector<JsonCase> gpt2_configs{
@@ -194,6 +243,18 @@ TEST_CASE("a config.json with experts that our keys cannot express is refused") 
       qwen3_moe_model(),
       {{"no width", [](Json& c) { c.erase("moe_intermediate_size"); }, {"/moe_intermediate_size: is missing"}},
        {"dense layers by number", [](Json& c) { c["mlp_only_layers"] = {1}; }, {"/mlp_only_layers: is [1]"}}});
+  check_configs(qwen2_moe_model(), {{"shared experts of another width",
+                                     [](Json& c) { c["shared_expert_intermediate_size"] = 7; },
+                                     {"/shared_expert_intermediate_size: is 7, which is not a multiple"}},
+                                    {"no shared experts",
+                                     [](Json& c) { c.erase("shared_expert_intermediate_size"); },
+                                     {"/shared_expert_intermediate_size: is missing"}},
+                                    {"the first of two layers with experts",
+                                     [](Json& c) {
+                                       c["decoder_sparse_step"] = 1;
+                                       c["mlp_only_layers"] = {1};
+                                     },
+                                     {"/mlp_only_layers: is [1]; only experts in the last of every n"}}});
 }
 
 TEST_CASE("equivalent configurations are accepted") {

@@ -41,6 +41,17 @@ MODELS = {
          "moe": {"experts": 5, "top_k": 3, "every": 2, "normalize_gates": False, "ffn_hidden_size": 20}},
         "Qwen3MoeForCausalLM",
     ),
+    "qwen2_moe": (
+        {"architecture": "llama", "qkv_bias": True, "kv_heads": 2, "ffn_hidden_size": 28,
+         "moe": {"experts": 5, "top_k": 3, "every": 2, "normalize_gates": False, "ffn_hidden_size": 12,
+                 "shared_experts": 3, "shared_gate": True}},
+        "Qwen2MoeForCausalLM",
+    ),
+    "qwen2_moe_without_biases": (
+        {"architecture": "llama", "head_dim": 10,
+         "moe": {"experts": 4, "top_k": 2, "ffn_hidden_size": 12, "shared_experts": 1, "shared_gate": True}},
+        "Qwen2MoeForCausalLM",
+    ),
     "qwen3_tied": ({"architecture": "llama", "qk_norm": True, "tie_embeddings": True}, "Qwen3ForCausalLM"),
 }
 
@@ -82,6 +93,10 @@ def llama_tensors(ours, tied):
         "ffn.gate": "mlp.gate_proj",
         "ffn.up": "mlp.up_proj",
         "ffn.down": "mlp.down_proj",
+        "ffn.shared.gate": "mlp.shared_expert.gate_proj",
+        "ffn.shared.up": "mlp.shared_expert.up_proj",
+        "ffn.shared.down": "mlp.shared_expert.down_proj",
+        "ffn.shared_gate": "mlp.shared_expert_gate",
     }
     state = {
         "model.embed_tokens.weight": ours["embedding.token.weight"],
@@ -127,6 +142,15 @@ def small(name):
         "qwen3_moe": lambda: transformers.Qwen3MoeConfig(
             num_experts=4, num_experts_per_tok=2, moe_intermediate_size=20, decoder_sparse_step=2, norm_topk_prob=True,
             head_dim=12, **llama
+        ),
+        "qwen2_moe": lambda: transformers.Qwen2MoeConfig(
+            num_experts=4, num_experts_per_tok=2, moe_intermediate_size=20, shared_expert_intermediate_size=40,
+            norm_topk_prob=True, **llama
+        ),
+        # The second of every two layers has experts, said in the other way.
+        "qwen2_moe_dense_first": lambda: transformers.Qwen2MoeConfig(
+            num_experts=4, num_experts_per_tok=2, moe_intermediate_size=20, shared_expert_intermediate_size=20,
+            mlp_only_layers=[0], qkv_bias=False, **llama
         ),
     }  # fmt: skip
     model = transformers.AutoModelForCausalLM.from_config(configs[name]())
@@ -225,7 +249,8 @@ class RoundTrip(unittest.TestCase):
         self.assertIsNone(config.bos_token_id)
 
     def test_models_of_transformers_are_imported(self):
-        for name in ("gpt2", "gpt2_untied", "llama", "llama_biases", "mistral", "qwen2", "qwen3", "mixtral", "qwen3_moe"):
+        for name in ("gpt2", "gpt2_untied", "llama", "llama_biases", "mistral", "qwen2", "qwen3", "mixtral", "qwen3_moe",
+                     "qwen2_moe", "qwen2_moe_dense_first"):
             with self.subTest(name):
                 model = small(name)
                 model.save_pretrained(self.folder / name)

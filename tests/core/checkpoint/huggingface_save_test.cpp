@@ -60,9 +60,16 @@ TEST_CASE("a model that no transformers architecture can express is refused by i
       {"experts, cosine router",
        with_experts(llama_model(), [](E e) { e.router = Router::cosine; }),
        {"/model/moe/router: is \"cosine\""}},
-      {"shared experts",
+      {"shared experts without a gate",
        with_experts(llama_model(), [](E e) { e.shared_experts = 1; }),
-       {"/model/moe/shared_experts: is 1"}},
+       {"/model/moe/shared_gate: is false", "Qwen2-MoE"}},
+      {"head norms, shared experts",
+       with_experts(changed(llama_model(), [](M m) { m.qk_norm = true; }),
+                    [](E e) {
+                      e.shared_experts = 1;
+                      e.shared_gate = true;
+                    }),
+       {"/model/moe/shared_experts: is 1", "Qwen3-MoE"}},
       {"learned, experts", with_experts(gpt2_model(), [](E) {}), {"/model/moe"}},
       {"biases but of query", changed(llama_model(), [](M m) { m.bias = true; }), {"/model/qkv_bias"}},
       {"head norms, biases",

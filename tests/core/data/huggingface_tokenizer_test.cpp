@@ -62,7 +62,7 @@ TEST_CASE("Merges may be lists of two; whole words come first with ignore_merges
   CHECK(Opened(json).encode("the") == Tokens{257});
 }
 
-TEST_CASE("The template's mark comes before a document, and the end of text behind it") {
+TEST_CASE("The template's mark comes before a document, and the end of text after it") {
   Json json =
       changed("/post_processor", {{"type", "TemplateProcessing"},
                                   {"single", {{{"SpecialToken", {{"id", "<s>"}}}}, {{"Sequence", {{"id", "A"}}}}}},

@@ -92,7 +92,7 @@ TEST_CASE("Killed at any moment, a job goes on and ends with the same files", "[
   // Every second call, so that all calls are met in one format or another.
   for (int call = static_cast<int>(format); kill_at(job, call); call += 2) {
     INFO("killed in front of system call " << call);
-    // Killed behind its last step it has nothing left to do, and refuses to replace what it made.
+    // Killed after its last step it has nothing left to do, and refuses to replace what it made.
     const bool is_complete = fs::exists(job.output("a.bin")) && !fs::exists(job.output("a.bin.progress"));
     if (!is_complete) resumed.insert(job.run("a"));
     job.expect_same("whole", "a");

@@ -121,7 +121,7 @@ TEST_CASE("a start that is asked to stop leaves its work to the next one", "[cac
   for (const fs::path& file : expected) fs::remove(file), fs::remove(fs::path(file).replace_extension(".idx"));
 
   int asked = 0;
-  setting.cache.once = [&](const auto& make) { return make([&] { return ++asked == 2; }); };
+  setting.cache.once = [&](const auto& make) { return make([&] { return ++asked == 3; }); };
   require_error(ExitCode::stopped, {"while tokenising", "run the same command again"}, [&] { setting.make(); });
   CHECK(fs::exists(expected[0].string() + ".partial"));
   setting.cache.once = DataCache().once;

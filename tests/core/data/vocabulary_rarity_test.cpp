@@ -60,7 +60,7 @@ constexpr const char* powers = "aaaaaaaabbbbccdd";
 
 }  // namespace
 
-// Of four tokens 4 ln 2 = 2.77, again, and 4 ln 4 = 5.55; that of c and d needs a token behind it. Of five 5 ln 2
+// Of four tokens 4 ln 2 = 2.77, again, and 4 ln 4 = 5.55; that of c and d needs a token after it. Of five 5 ln 2
 // = 3.47, 3 ln 2 + 2 ln 4 = 4.85 and 2 ln 4 + 3 ln 8 = 9.01.
 TEST_CASE("rarity is the sum of -ln p over a sample's tokens, truncated", "[curriculum]") {
   const TemporaryDirectory folder;
@@ -199,7 +199,7 @@ TEST_CASE("an order is made again for all that a text's tokens follow from", "[c
     return count;
   };
   CHECK(samples() == 49);
-  // A mark behind each document doubles the tokens, and is in no other file of the tokenizer's.
+  // A mark after each document doubles the tokens, and is in no other file of the tokenizer's.
   folder.write("tokenizer_config.json", R"({"eos_token": "<end>"})");
   CHECK(samples() == 99);
   std::filesystem::remove(folder.path() / "tokenizer_config.json");

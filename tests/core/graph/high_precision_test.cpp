@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/graph/high_precision.h"
-
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/graph/graph.h"
 #include "core/graph/name_patterns.h"
 #include "tests/core/graph/models.h"
 

@@ -160,7 +160,7 @@ TEST_CASE("a plan's busiest rank computes its share of all ranks' rows, and send
   CHECK(load.kept == Approx(1));
   CHECK(load.busiest == Approx(18.0 / 25));
   CHECK(load.fullest == Approx(12.0 / 25));
-  CHECK(load.idle == 0);
+  CHECK(idle_ranks(graph, 0, setting) == 0);
   const OperatorList operators = block_operators(graph, 1, setting);
   const auto row = [&](const std::string& name) {
     return *std::ranges::find_if(operators, [&](const Operator& item) { return item.name.ends_with(name); });
@@ -177,6 +177,48 @@ TEST_CASE("a plan's busiest rank computes its share of all ranks' rows, and send
   const RoutedLoad limited = routed_load(Graph::build_with_routing(model), 0, setting);
   CHECK(limited.kept == Approx(0.77));
   CHECK(limited.busiest == Approx(0.49 / 0.77));
+}
+
+// The same law over eight experts: 840, 420, 280, 210, 168, 140, 120 and 105 of 2283 parts. Of two ranks on each of two
+// nodes the first has two experts with 1260 parts, the others 490, 308 and 225.
+TEST_CASE("a plan's hierarchical exchange takes rows through the rank that has the place of the busiest on its node") {
+  ModelRecipe model = mixture(8, 1);
+  model.moe->capacity_factor = 0;
+  model.moe->routing_zipf = 1;
+  const Graph graph = Graph::build_with_routing(model);
+  PassSetting setting = setting_of(1, 100, 4);
+  setting.expert_node_ranks = 2;
+  const PlaceShares places = place_shares(routed_load(graph, 0, setting), 2);
+  CHECK(places.of_busiest == Approx(1568.0 / 2283));
+  CHECK(places.fullest == Approx(1568.0 / 2283));
+  const OperatorList operators = block_operators(graph, 1, setting);
+  const auto row = [&](const std::string& name) {
+    return *std::ranges::find_if(operators, [&](const Operator& item) { return item.name.ends_with(name); });
+  };
+  const auto sent = [&](const std::string& name, std::size_t step) { return row(name).exchanges.at(step); };
+  // In both steps one sends half of a two-rank tensor. The busiest rank has 100 rows and sends those for the other
+  // place; of the 2 · 100 rows of its node it then has those for its place, and sends those for the other node.
+  const double part = 2 * 4.0 * 64 * 100 / 2283;
+  CHECK(sent("dispatch", 0).axis == RankAxis::expert_inside);
+  CHECK(sent("dispatch", 0).bytes == Approx((490 + 225) * part));
+  CHECK(sent("dispatch", 0).waited_bytes == Approx(1568 * part));
+  CHECK(sent("dispatch", 1).axis == RankAxis::expert_across);
+  CHECK(sent("dispatch", 1).bytes == Approx(2 * 308 * part));
+  CHECK(sent("dispatch", 1).waited_bytes == Approx(2 * 1260 * part));
+  CHECK(sent("combine", 0).bytes == Approx(1568 * part));
+  CHECK(sent("combine", 1).bytes == Approx(2 * 1260 * part));
+  // In memory: rows that arrive, those of its node, and its own in the order in which they are sent; on the way back
+  // without the latter and the layer's output. Of the experts, 96 columns wide, the backward needs the input's
+  // gradient.
+  CHECK(row("dispatch").backward_working ==
+        Approx((2 * 1260 + 1568 + 2283.0 / 2) * part - 96.0 / 64 * 2 * 1260 * part));
+  CHECK(row("dispatch").forward_working == Approx((2 * 1260 + 1568 - 2283.0 / 2) * part));
+}
+
+TEST_CASE("the fullest place need not be that of the busiest rank") {
+  const RoutedLoad load{.kept = 1, .busiest = 0.4, .fullest = 0.4, .of_ranks = {0.4, 0.3, 0, 0.3}};
+  CHECK(place_shares(load, 2).of_busiest == Approx(0.4));
+  CHECK(place_shares(load, 2).fullest == Approx(0.6));
 }
 
 TEST_CASE("a replayed even routing is planned as an even one") {
@@ -201,9 +243,27 @@ TEST_CASE("ranks without tokens are counted") {
   write_file_atomically(*model.moe->routing_trace, "{\"step\":1,\"layer\":3,\"chosen\":[0,0,0,7]}\n");
   const PassSetting setting = setting_of(1, 16, 4);
   model.moe->capacity_factor = 0;
-  const RoutedLoad load = routed_load(Graph::build_with_routing(model), 3, setting);
-  CHECK(load.idle == 3);
-  CHECK(load.busiest == 1);
+  const Graph graph = Graph::build_with_routing(model);
+  CHECK(idle_ranks(graph, 3, setting) == 3);
+  CHECK(routed_load(graph, 3, setting).busiest == 1);
+}
+
+TEST_CASE("so are ranks whose share of the tokens that meet is rounded to none") {
+  ModelRecipe model = mixture(8, 1);
+  model.moe->capacity_factor = 0;
+  model.moe->routing_zipf = 100;
+  CHECK(idle_ranks(Graph::build_with_routing(model), 0, setting_of(1, 16, 8)) == 7);
+  // Shares 0.849, 0.106, 0.031 and 0.013: of 32 tokens 27, 3, 1 and 1, of 8 tokens 7, 1, 0 and 0.
+  model = mixture(4, 1);
+  model.moe->capacity_factor = 0;
+  model.moe->routing_zipf = 3;
+  const Graph graph = Graph::build_with_routing(model);
+  PassSetting setting = setting_of(1, 8, 4);
+  CHECK(idle_ranks(graph, 0, setting) == 0);
+  setting.shards.tensor = 4;  // each rank routes two
+  CHECK(idle_ranks(graph, 0, setting) == 2);
+  setting.shards.expert_tensor = 4;  // and computes those of four
+  CHECK(idle_ranks(graph, 0, setting) == 0);
 }
 
 }  // namespace llmtrain

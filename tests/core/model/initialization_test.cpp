@@ -19,7 +19,7 @@ NamedTensors initial_weights(const Graph& graph, const ShardPlace& place = {}, s
                              std::vector<std::size_t> parameters = {}) {
   if (parameters.empty()) parameters = indices_below(graph.parameters.size());
   ParameterStore store(graph, parameters, place);
-  // A few elements of somebody else stand behind what is ours.
+  // A few elements of somebody else follow what is ours.
   const at::Tensor flat = at::full({store.elements() + 3}, 8.5, at::kFloat);
   initialize_weights(flat, store, graph, seed);
   CHECK(flat.slice(0, store.elements()).eq(8.5).all().item<bool>());

@@ -45,17 +45,17 @@ TEST_CASE("nothing is a spike before the window is full, but a loss that is not 
   for (int i = 0; i < 7; ++i) CHECK_FALSE(detector.update(1 + i % 2, 1));
   CHECK(detector.update(infinity, 1));
   CHECK_FALSE(detector.update(1000, 1000));
-  CHECK(detector.state().losses == std::vector<double>{1, 2, 1, 2, 1, 2, 1, 1000});
+  CHECK(detector.recent().losses == std::vector<double>{1, 2, 1, 2, 1, 2, 1, 1000});
 }
 
 TEST_CASE("spikes do not enter the window, and what does displaces the oldest update") {
   SpikeDetector detector = full_detector({.loss = 4, .gradient_norm = 0, .window = 8});
-  const std::vector<double> before = detector.state().losses;
+  const std::vector<double> before = detector.recent().losses;
   for (int i = 0; i < 20; ++i) CHECK(detector.update(7, 20));
-  CHECK(detector.state().losses == before);
+  CHECK(detector.recent().losses == before);
   CHECK_FALSE(detector.update(5, 1e9));
-  CHECK(detector.state().losses == std::vector<double>{3, 1, 3, 1, 3, 1, 3, 5});
-  CHECK(detector.state().gradient_norms == std::vector<double>{30, 10, 30, 10, 30, 10, 30, 1e9});
+  CHECK(detector.recent().losses == std::vector<double>{3, 1, 3, 1, 3, 1, 3, 5});
+  CHECK(detector.recent().gradient_norms == std::vector<double>{30, 10, 30, 10, 30, 10, 30, 1e9});
 }
 
 TEST_CASE("rounding alone makes no spike") {
@@ -69,20 +69,20 @@ TEST_CASE("rounding alone makes no spike") {
 TEST_CASE("without limits nothing is watched or remembered") {
   SpikeDetector detector({.loss = 0, .gradient_norm = 0, .window = 8});
   for (int i = 0; i < 20; ++i) CHECK_FALSE(detector.update(i == 19 ? infinity : 1, 1));
-  detector.set_state({{1}, {1}});
-  CHECK((detector.state().losses.empty() && detector.state().gradient_norms.empty()));
+  detector.set_recent({{1}, {1}});
+  CHECK((detector.recent().losses.empty() && detector.recent().gradient_norms.empty()));
 }
 
 TEST_CASE("a detector goes on from a state, of which a shorter window keeps the newest") {
   SpikeDetector detector({.loss = 4, .gradient_norm = 4, .window = 8});
   const SpikeDetector wide = full_detector({.loss = 4, .gradient_norm = 4, .window = 8});
-  detector.set_state(wide.state());
+  detector.set_recent(wide.recent());
   CHECK(detector.update(7, 20));
-  SpikeDetector::State longer;
+  RecentUpdates longer;
   for (std::size_t i = 0; i < 12; ++i) longer.losses.push_back(static_cast<double>(i));
   longer.gradient_norms = longer.losses;
-  detector.set_state(longer);
-  CHECK(detector.state().losses == std::vector<double>{4, 5, 6, 7, 8, 9, 10, 11});
+  detector.set_recent(longer);
+  CHECK(detector.recent().losses == std::vector<double>{4, 5, 6, 7, 8, 9, 10, 11});
 }
 
 }  // namespace llmtrain::test

@@ -56,7 +56,10 @@ TEST_CASE("Documents that share a sequence need a mark and no dropout", "[recipe
   check(test::document_combinations());
 }
 
-TEST_CASE("Degrees, nodes and ranks must agree", "[recipe]") { check(test::world_combinations()); }
+TEST_CASE("Degrees, nodes and ranks must agree", "[recipe]") {
+  check(test::world_combinations());
+  check(test::node_combinations());
+}
 
 TEST_CASE("Ranks must divide what they split", "[recipe]") {
   check(test::layout_combinations());

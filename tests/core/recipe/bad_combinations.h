@@ -23,6 +23,7 @@ std::vector<Combination> curriculum_combinations();
 std::vector<Combination> optimizer_combinations();
 std::vector<Combination> training_combinations();
 std::vector<Combination> world_combinations();
+std::vector<Combination> node_combinations();
 std::vector<Combination> layout_combinations();
 std::vector<Combination> expert_combinations();
 std::vector<Combination> slice_combinations();

@@ -77,6 +77,11 @@ TEST_CASE("Sections, lists and words of the wrong kind are refused with their ru
       {"/data/tokenizer", "{}", "/data/tokenizer", {"is an empty object", "{\"sentencepiece\": FILE}"}},
       {"/data/tokenizer", R"({"sentencepiece": "a", "huggingface": "b"})", "/data/tokenizer", {"names two tokenizers"}},
       {"/data/tokenizer", R"({"sentencepiece": 3})", "/data/tokenizer/sentencepiece", {"3 is a number", "a path"}},
+      {"/data/tokenizer",
+       R"("tokenizer.json")",
+       "/data/tokenizer",
+       {R"(did you mean {"huggingface": "tokenizer.json"}?)"}},
+      {"/data/tokenizer", R"("a.model")", "/data/tokenizer", {R"(did you mean {"sentencepiece": "a.model"}?)"}},
       {"/data/tokenizer", R"({"hugingface": "b"})", "/data/tokenizer/hugingface", {"did you mean \"huggingface\"?"}},
       {"/data/train",
        R"("a.txt")",
@@ -100,6 +105,7 @@ TEST_CASE("Sections, lists and words of the wrong kind are refused with their ru
        "/training/learning_rate",
        {"must be an object; did you mean /training/learning_rate/peak?"}},
       {"/precision", R"("bf16")", "/precision", {"must be an object; did you mean /precision/compute?"}},
+      {"/precision", R"({"compute": "fp8"})", "/precision/compute", {"did you mean /precision/fp8_level?"}},
       {"/precision", R"({"compute": "bfloat16"})", "/precision/compute", {"did you mean \"bf16\"?"}},
       {"/training/learning_rate", R"({"peak": "1e-3"})", "/training/learning_rate/peak", {"did you mean 0.001?"}},
       {"/precision", R"({"compute": "fp64"})", "/precision/compute", {"\"fp64\" is unknown", "fp32"}},
@@ -128,6 +134,18 @@ TEST_CASE("An unknown key is refused with the key that was probably meant", "[re
       {"/training/zero_stage", "1", "/training/zero_stage", {"did you mean /parallel/zero_stage?"}},
       {"/model/n_embd", "64", "/model/n_embd", {"did you mean \"hidden_size\"?"}},
       {"/batch/batch_size", "64", "/batch/batch_size", {"did you mean \"global\"?"}},
+      {"/batch/size", "64", "/batch/size", {"did you mean \"global\"?"}},
+      {"/batch/micro_batch", "2", "/batch/micro_batch", {"did you mean \"micro\"?"}},
+      {"/training/global_batch", "64", "/training/global_batch", {"did you mean /batch/global?"}},
+      {"/training/gradient_accumulation_steps",
+       "8",
+       "/training/gradient_accumulation_steps",
+       {"did you mean /batch/global?"}},
+      {"/checkpoint", R"({"path": "a"})", "/checkpoint/path", {"did you mean /log/directory?"}},
+      {"/checkpoint", R"({"interval": 10})", "/checkpoint/interval", {"did you mean \"every\"?"}},
+      {"/log", R"({"interval": 10})", "/log/interval", {"did you mean \"every\"?"}},
+      {"/log", R"({"dir": "a"})", "/log/dir", {"did you mean \"directory\"?"}},
+      {"/model/vocab", "256", "/model/vocab", {"did you mean \"vocab_size\"?"}},
       {"/model/a~b~1c", "1", "/model/a~0b~1c", {"is not a recipe key"}},
       {"/model/line\nbreak", "1", "/model/line\\nbreak", {"is not a recipe key"}},
   };
@@ -135,6 +153,22 @@ TEST_CASE("An unknown key is refused with the key that was probably meant", "[re
     if (bad.where == "/model/a~b~1c") bad.where = "/model/a~0b~1c";
     check_one_complaint(bad);
   }
+}
+
+TEST_CASE("Every section may have a description, which is a text", "[recipe]") {
+  auto json = small_recipe();
+  json["data"]["train"] = Json::parse(R"([{"path": "a.bin", "description": "of last year"}])");
+  for (const std::string section : {"model", "batch", "training", "parallel"}) json[section]["description"] = "why";
+  json["training"]["learning_rate"]["description"] = "as before";
+  CHECK(complaints(json.dump()).empty());
+  CHECK_FALSE(to_json(test::parse(json))["batch"].contains("description"));
+  json["batch"]["description"] = 3;
+  CHECK(complaints(json.dump()) ==
+        std::vector<std::string>{"r.json: /batch/description: 3 is a number; must be a text"});
+  // A value is no section.
+  json = small_recipe();
+  json["data"]["tokenizer"] = Json::parse(R"({"huggingface": "a.json", "description": "why"})");
+  CHECK(complaints(json.dump()).size() == 1);
 }
 
 TEST_CASE("A key that resembles no other gets no hint", "[recipe]") {

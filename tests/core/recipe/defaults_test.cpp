@@ -150,7 +150,8 @@ TEST_CASE("ZeRO-3 with a pipeline has the order that bounds activations and gath
       {{"cluster.nodes=2", "cluster.devices_per_node=2"}, interleaved, 2},
       {{"parallel.data=2", "pipeline.balance=\"blocks\""}, interleaved, 3},
       {{"parallel.data=2", "pipeline.balance=[0,1,1,2]"}, interleaved, 2},
-      // One micro-batch, or three, on two ranks; the number of ranks is the machine's; layers that do not divide.
+      {{"parallel.data=2", "model.layers=5"}, interleaved, 2},
+      // One micro-batch, or three, on two ranks; the number of ranks is the machine's; a layer per rank.
       {{"parallel.data=4"}, one_by_one, 1},
       {{"parallel.data=2", "batch.global=12"}, one_by_one, 1},
       {{"parallel.tensor=2"}, one_by_one, 1},

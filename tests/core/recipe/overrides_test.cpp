@@ -45,6 +45,8 @@ TEST_CASE("A run that ends within its warm-up is warned of, and any other is not
                                "training.learning_rate.warmup_steps: 400 is longer than the run (training.steps 100): "
                                "the learning rate ends at 0.005, below its peak of 0.02"});
   CHECK(warnings("101").size() == 1);
+  // 0.02 / 300 × 100 has sixteen digits.
+  CHECK_THAT(warnings("300").front(), Catch::Contains("ends at 0.00667, below"));
 }
 
 TEST_CASE("Keys of FP8 that have no effect are warned of", "[recipe]") {
@@ -105,6 +107,10 @@ TEST_CASE("Errors in an override are reported as --set", "[recipe]") {
       {"batch.micro=0", "--set: /batch/micro: 0 is out of range; must be a whole number from 1"},
       {"batch.micro=two", "--set: /batch/micro: \"two\" is a string"},
       {"batch.micro=NaN", "--set: /batch/micro: \"NaN\" is a string"},
+      {"training.learning_rate.peak=.5", "\".5\" is a string; must be a number from 0 to 1000; did you mean 0.5?"},
+      {"batch.micro=+2", "did you mean 2?"},
+      {"data.train=[{\"path\": \"/a.bin\"}", "is not JSON: line 1, column 21: the text ends too early; must be a list"},
+      {"batch={micro: 2}", "\"{micro: 2}\" is not JSON: line 1, column 2: micro is not JSON; strings need double"},
       {"batch.micr=2",
        "--set: /batch/micr: is not a recipe key; llmtrain schema lists all keys; did you mean \"micro\"?"},
       {"modle.layers=2", "--set: /modle: is not a recipe key; llmtrain schema lists all keys; did you mean \"model\"?"},

@@ -56,7 +56,7 @@ TEST_CASE("The schema accepts good recipes", "[recipe]") {
     CHECK(judge.accepts(to_json(test::parse(json))));
   }
   auto json = small_recipe();
-  json["model"] = {{"from", "hf:models/gpt2"}};
+  json["model"] = {{"from", "hf:models/gpt2"}, {"description", "why"}};
   CHECK(judge.accepts(json));
 }
 
@@ -65,6 +65,7 @@ TEST_CASE("The schema refuses bad recipes", "[recipe]") {
   const std::vector<std::pair<std::string, std::string>> changes = {
       {"/extra", "1"},
       {"/model/extra", "1"},
+      {"/model/description", "1"},
       {"/model/layers", "0"},
       {"/model/layers", "4.5"},
       {"/model/layers", R"("4")"},

@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "core/checkpoint/checkpoint.h"
 #include "parallel/engine/trainer.h"
 #include "parallel/plan/cost/cluster_profile.h"
 #include "parallel/plan/planner/planner.h"
@@ -31,6 +30,7 @@ struct ContextCase {
   Overrides all() const {
     return Overrides{"parallel.context=" + std::to_string(context), "batch.micro=2"} + overrides;
   }
+  RankCase as_rank_case() const { return {ranks(), all()}; }
 };
 
 std::vector<ContextCase> layouts() {
@@ -146,7 +146,7 @@ TEST_CASE("context, tensor and pipeline ranks together learn what one rank learn
 TEST_CASE("context parallel runs are bitwise reproducible, also across ZeRO stages", "[ranks]") {
   const TrainingSetting setting;
   const Overrides compute = GENERATE(Overrides{}, Overrides{"precision.compute=\"bf16\""});
-  // Reduces each stage once a step at every ZeRO stage.
+  // Reduces each stage once per step at every ZeRO stage.
   const ContextCase breadth_first{2, 2, {"pipeline.loops=3", "pipeline.schedule=\"breadth_first\""}};
   const Overrides layout = breadth_first.all() + compute;
   const Run expected = train_ranks(setting, 4, layout, 6);
@@ -164,45 +164,14 @@ TEST_CASE("context parallel bf16 stays close to fp32", "[ranks]") {
 }
 
 TEST_CASE("ranks that share sequences evaluate what one rank evaluates", "[ranks]") {
-  const TrainingSetting setting;
-  const Overrides model{"training.evaluate_batches=0", "model.dropout=0.1"};
-  LoneTrainer alone(setting.recipe(model));
-  const double expected = alone.evaluate();
   const ContextCase layout =
       GENERATE(ContextCase{2, 1, {}}, ContextCase{2, 2, {zero(3), "pipeline.loops=3"}}, ContextCase{4, 2, {}});
-  const Recipe recipe = setting.recipe(model + layout.all());
-  std::vector<double> losses(static_cast<std::size_t>(layout.ranks()));
-  LocalWorld(layout.ranks()).run([&](Communicator& communicator) {
-    Trainer trainer(layout_of(recipe, communicator.size()), communicator, at::kCPU);
-    losses[static_cast<std::size_t>(communicator.rank())] = trainer.evaluate();
-  });
-  for (const double loss : losses) CHECK(loss == Approx(expected).epsilon(1e-6));
+  check_evaluation(TrainingSetting(), {"model.dropout=0.1"}, layout.as_rank_case());
 }
 
 TEST_CASE("a checkpoint of context parallel ranks can be resumed in any layout", "[ranks]") {
-  const TrainingSetting setting;
-  const ContextCase saved{2, 2, {zero(3), "pipeline.loops=3"}};
-  const Run whole = train_ranks(setting, 4, saved.all(), 6);
-  const auto folder = setting.directory().path() / "checkpoints";
-  LocalWorld(4).run([&](Communicator& communicator) {
-    Trainer trainer(layout_of(setting.recipe(saved.all()), communicator.size()), communicator, at::kCPU);
-    TrainingSetting::train(trainer, 4);
-    test::save(trainer, folder);
-  });
-  const auto resume = [&](int ranks, const Overrides& overrides) {
-    std::vector<double> losses;
-    LocalWorld(ranks).run([&](Communicator& communicator) {
-      Trainer trainer(layout_of(setting.recipe(overrides), communicator.size()), communicator, at::kCPU);
-      trainer.resume(CheckpointReader(folder / "step-00000004"));
-      const Run run = TrainingSetting::train(trainer, 2);
-      if (communicator.rank() == 0) losses = run.losses;
-    });
-    return losses;
-  };
-  const std::vector<double> rest(whole.losses.begin() + 4, whole.losses.end());
-  CHECK(resume(4, saved.all()) == rest);
-  for (const auto& losses : {resume(1, {}), resume(4, ContextCase{4, 1, {}}.all())})
-    for (std::size_t i = 0; i < rest.size(); ++i) CHECK(losses[i] == Approx(rest[i]).epsilon(1e-5));
+  check_resumption(TrainingSetting(), {}, ContextCase{2, 2, {zero(3), "pipeline.loops=3"}}.as_rank_case(),
+                   {{1, {}}, ContextCase{4, 1, {}}.as_rank_case()});
 }
 
 TEST_CASE("a step exchanges the planned keys, values and gradients", "[ranks]") {

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "core/checkpoint/checkpoint.h"
 #include "parallel/engine/trainer.h"
 #include "parallel/plan/cost/cluster_profile.h"
 #include "parallel/plan/planner/planner.h"
@@ -58,7 +57,7 @@ TEST_CASE("ranks that share the batch learn what one rank learns", "[ranks]") {
 TEST_CASE("a layout is bitwise reproducible, also across ZeRO stages", "[ranks]") {
   const TrainingSetting setting;
   const Overrides compute = GENERATE(Overrides{}, Overrides{"precision.compute=\"bf16\""});
-  // Reduces each stage once a step at every ZeRO stage.
+  // Reduces each stage once per step at every ZeRO stage.
   const Overrides cut = Overrides{"batch.micro=1", "pipeline.loops=3", "pipeline.schedule=\"breadth_first\""} + compute;
   const Run expected = train_ranks(setting, 4, cut, 6);
   check_equal(train_ranks(setting, 4, cut, 6), expected);
@@ -88,55 +87,15 @@ TEST_CASE("bf16 on several ranks stays close to fp32", "[ranks]") {
 }
 
 TEST_CASE("ranks share an evaluation", "[ranks]") {
-  const TrainingSetting setting;
-  const Overrides model{"training.evaluate_batches=0", "model.tie_embeddings=true", "batch.micro=2",
-                        "pipeline.loops=3"};
-  LoneTrainer alone(setting.recipe(model));
-  const double expected = alone.evaluate();
-  for (const int stage : {0, 3}) {
-    const Recipe recipe = setting.recipe(model + Overrides{zero(stage)});
-    LocalWorld world(4);
-    std::vector<double> losses(4);
-    world.run([&](Communicator& communicator) {
-      Trainer trainer(layout_of(recipe, communicator.size()), communicator, at::kCPU);
-      losses[static_cast<std::size_t>(communicator.rank())] = trainer.evaluate();
-    });
-    for (const double loss : losses) CHECK(loss == Approx(expected).epsilon(1e-6));
-  }
+  const Overrides model{"model.tie_embeddings=true", "batch.micro=2", "pipeline.loops=3"};
+  for (const int stage : {0, 3}) check_evaluation(TrainingSetting(), model, {4, {zero(stage)}});
 }
 
 TEST_CASE("any layout resumes from any checkpoint", "[ranks]") {
-  const TrainingSetting setting;
   const Overrides compute = GENERATE(Overrides{}, Overrides{"precision.compute=\"bf16\""});
-  const double tolerance = compute.empty() ? 1e-5 : 1e-2;
-  const Overrides sharded = compute + Overrides{"batch.micro=1", "pipeline.loops=3", zero(3)};
-  const Run whole = train_ranks(setting, 4, sharded, 8);
-  const auto folder = setting.directory().path() / "checkpoints";
-  LocalWorld(4).run([&](Communicator& communicator) {
-    Trainer trainer(layout_of(setting.recipe(sharded), communicator.size()), communicator, at::kCPU);
-    TrainingSetting::train(trainer, 5);
-    test::save(trainer, folder);
-  });
-  const auto checkpoint = folder / "step-00000005";
-  const std::vector<double> rest(whole.losses.begin() + 5, whole.losses.end());
-  const auto resume = [&](int ranks, const Overrides& overrides) {
-    std::vector<double> losses;
-    LocalWorld(ranks).run([&](Communicator& communicator) {
-      Trainer trainer(layout_of(setting.recipe(overrides), communicator.size()), communicator, at::kCPU);
-      trainer.resume(CheckpointReader(checkpoint));
-      const Run run = TrainingSetting::train(trainer, 3);
-      if (communicator.rank() == 0) losses = run.losses;
-    });
-    return losses;
-  };
-  CHECK(resume(4, sharded) == rest);
-  const std::vector<RankCase> others{{2, compute + Overrides{"batch.micro=4", zero(1)}},
-                                     {8, compute + Overrides{"batch.micro=1", zero(2)}},
-                                     {1, compute}};
-  for (const RankCase& other : others) {
-    const auto losses = resume(other.ranks, other.overrides);
-    for (std::size_t i = 0; i < rest.size(); ++i) CHECK(losses[i] == Approx(rest[i]).epsilon(tolerance));
-  }
+  check_resumption(TrainingSetting(), compute, {4, {"batch.micro=1", "pipeline.loops=3", zero(3)}},
+                   {{2, {"batch.micro=4", zero(1)}}, {8, {"batch.micro=1", zero(2)}}, {1, {}}},
+                   compute.empty() ? 1e-5 : 1e-2);
 }
 
 TEST_CASE("a step sends the planned bytes and executes the schedule", "[ranks]") {

@@ -15,6 +15,7 @@
 #include "core/checkpoint/checkpoint.h"
 #include "core/checkpoint/tensor_slice.h"
 #include "tests/parallel/engine/expert_models.h"
+#include "tests/parallel/engine/save_ranks.h"
 
 namespace llmtrain::test {
 namespace {
@@ -115,6 +116,22 @@ TEST_CASE("so are those of data ranks that split each expert's matrices", "[rank
 TEST_CASE("so are those of ranks that share the tokens of a micro-batch, in capacity, priority, losses and jitter",
           "[ranks]") {
   for (const Overrides& model : {dropless, dropping, scored}) check_gradients(model, shared_micro_batches());
+}
+
+TEST_CASE("so are those of cosine routers", "[ranks]") {
+  check_gradients(cosine, {{4, {experts(4), zero(1)}},
+                           {4, {tensor(2), experts(2), "memory.recompute=\"computation\""}},
+                           {8, {tensor(2), experts(4), zero(3), "pipeline.loops=3"}},
+                           {8, {tensor(2), context(2), sliced(1), experts(8), parts(2)}},
+                           {8, {context(2), experts(2), zero(1), "parallel.pipeline=2", "pipeline.balance=[1,2]"}},
+                           {4, {experts(2), sliced(2)}}});
+}
+
+// Where all tokens are at two experts of one rank, the others' gradients are zero.
+TEST_CASE("so are those of ranks without a token", "[ranks]") {
+  check_gradients(dropless + Overrides{"model.moe.routing_zipf=100"}, {{4, {experts(4), zero(2), "pipeline.loops=3"}},
+                                                                       {8, {experts(8), parts(2)}},
+                                                                       {4, {tensor(2), sliced(1), experts(4)}}});
 }
 
 // Weights alone move, rows and weights, rows to half of the ranks, rows to all.

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-#include <filesystem>
+#include <catch2/catch.hpp>
+#include <cstddef>
 #include <string>
 #include <vector>
 
-#include "core/checkpoint/checkpoint.h"
-#include "tests/parallel/engine/save_ranks.h"
 #include "tests/parallel/engine/train_ranks.h"
 
 // Models with experts, and ranks that share them.
@@ -27,6 +25,12 @@ inline const Overrides scored{
       "capacity_factor": 0.7, "priority": "score", "jitter": 0.1, "z_coefficient": 0.01, "balance_coefficient": 0.1,
       "balance_loss": "load_importance"})",
     "model.architecture=\"gpt2\"", "batch.micro=2", R"(training.learning_rate={"peak": 0.003, "warmup_steps": 0})"};
+
+// A cosine router, whose projection and temperature all ranks have.
+inline const Overrides cosine{
+    R"(model.moe={"experts": 8, "top_k": 2, "ffn_hidden_size": 20, "router": "cosine", "capacity_factor": 0.7,
+      "priority": "score", "jitter": 0.1, "z_coefficient": 0.01, "balance_coefficient": 0.1})",
+    "batch.micro=1"};
 
 inline std::string tensor(int ranks) { return "parallel.tensor=" + std::to_string(ranks); }
 
@@ -68,27 +72,25 @@ inline std::vector<RankCase> shared_micro_batches() {
           {8, {tensor(2), context(2), zero(3), "parallel.pipeline=2", "pipeline.balance=[1,2]"}}};
 }
 
-// Trains, and leaves a checkpoint in `folder`.
-inline void train_and_save(const TrainingSetting& setting, const RankCase& layout, std::int64_t steps,
-                           const std::filesystem::path& folder) {
-  LocalWorld(layout.ranks).run([&](Communicator& communicator) {
-    Trainer trainer(layout_of(setting.recipe(layout.overrides), communicator.size()), communicator, at::kCPU);
-    TrainingSetting::train(trainer, steps);
-    save(trainer, folder);
-  });
+// A step's loss, gradient norm and routing, of which other layouts have other numbers of passes.
+inline void check_same_step(const StepResult& got, const StepResult& expected) {
+  CHECK(got.loss == Approx(expected.loss).epsilon(1e-5));
+  CHECK(got.gradient_norm == Approx(expected.gradient_norm).epsilon(1e-4));
+  for (double RoutingSums::*const value : {&RoutingSums::dropped_share, &RoutingSums::load, &RoutingSums::balance_loss,
+                                           &RoutingSums::z_loss, &RoutingSums::entropy})
+    CHECK(got.routing.*value / got.routing.passes ==
+          Approx(expected.routing.*value / expected.routing.passes).epsilon(1e-5));
 }
 
-// Of the steps after a checkpoint.
-inline std::vector<double> resumed_losses(const TrainingSetting& setting, const RankCase& layout,
-                                          const std::filesystem::path& checkpoint, std::int64_t steps) {
-  std::vector<double> losses;
-  LocalWorld(layout.ranks).run([&](Communicator& communicator) {
-    Trainer trainer(layout_of(setting.recipe(layout.overrides), communicator.size()), communicator, at::kCPU);
-    trainer.resume(CheckpointReader(checkpoint));
-    const Run run = TrainingSetting::train(trainer, steps);
-    if (communicator.rank() == 0) losses = run.losses;
+// What every rank returned of a few steps.
+inline std::vector<std::vector<StepResult>> steps_of(const Recipe& recipe, int ranks, int steps) {
+  std::vector<std::vector<StepResult>> results(static_cast<std::size_t>(ranks));
+  LocalWorld(ranks).run([&](Communicator& communicator) {
+    Trainer trainer(layout_of(recipe, communicator.size()), communicator, at::kCPU);
+    for (int step = 0; step < steps; ++step)
+      results[static_cast<std::size_t>(communicator.rank())].push_back(trainer.step());
   });
-  return losses;
+  return results;
 }
 
 }  // namespace llmtrain::test

@@ -23,16 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A step's loss, gradient norm and routing, of which other layouts have other numbers of passes.
-void check_same_step(const StepResult& got, const StepResult& expected) {
-  CHECK(got.loss == Approx(expected.loss).epsilon(1e-5));
-  CHECK(got.gradient_norm == Approx(expected.gradient_norm).epsilon(1e-4));
-  for (double RoutingSums::*const value : {&RoutingSums::dropped_share, &RoutingSums::load, &RoutingSums::balance_loss,
-                                           &RoutingSums::z_loss, &RoutingSums::entropy})
-    CHECK(got.routing.*value / got.routing.passes ==
-          Approx(expected.routing.*value / expected.routing.passes).epsilon(1e-5));
-}
-
 }  // namespace
 
 TEST_CASE("ranks that share the tokens of a micro-batch learn, drop and balance as one rank", "[ranks]") {
@@ -56,15 +46,18 @@ TEST_CASE("ranks that share the tokens of a micro-batch learn, drop and balance 
   }
 }
 
-// What every rank returned of a few steps.
-std::vector<std::vector<StepResult>> steps_of(const Recipe& recipe, int ranks, int steps) {
-  std::vector<std::vector<StepResult>> results(static_cast<std::size_t>(ranks));
-  LocalWorld(ranks).run([&](Communicator& communicator) {
-    Trainer trainer(layout_of(recipe, communicator.size()), communicator, at::kCPU);
-    for (int step = 0; step < steps; ++step)
-      results[static_cast<std::size_t>(communicator.rank())].push_back(trainer.step());
-  });
-  return results;
+TEST_CASE("ranks learn as one rank by cosine routers, whose places go to the highest scores", "[ranks]") {
+  const TrainingSetting setting;
+  const Overrides fast = cosine + Overrides{R"(training.learning_rate={"peak": 0.003, "warmup_steps": 0})"};
+  const std::vector<StepResult> expected = steps_of(setting.recipe(fast), 1, 4)[0];
+  for (const StepResult& result : expected) CHECK(result.routing.dropped_share > 0.1 * result.routing.passes);
+  for (const RankCase& layout :
+       {RankCase{4, {experts(4), zero(2)}}, RankCase{4, {tensor(2), context(2), sliced(1), experts(4)}},
+        RankCase{8, {tensor(2), experts(2), zero(3), "parallel.pipeline=2", "pipeline.balance=[1,2]"}}}) {
+    INFO(in_words(layout.ranks, layout.overrides));
+    const auto results = steps_of(setting.recipe(fast + layout.overrides), layout.ranks, 4);
+    for (std::size_t step = 0; step < expected.size(); ++step) check_same_step(results[0][step], expected[step]);
+  }
 }
 
 TEST_CASE("ranks count the tokens of each expert together, and a replay of the counts repeats them", "[ranks]") {
@@ -218,20 +211,9 @@ TEST_CASE("with the record of a run a resumed one repeats its exchanges bit by b
 
 // Five samples for four ranks, each of which passes through all experts' ranks.
 TEST_CASE("ranks that share experts evaluate what one rank evaluates, also without samples of their own", "[ranks]") {
-  const TrainingSetting setting;
-  const Overrides model = dropless + Overrides{"training.evaluate_batches=0", "batch.micro=2"};
-  LoneTrainer alone(setting.recipe(model));
-  const double expected = alone.evaluate();
   for (const Overrides& layout :
-       {Overrides{experts(4)}, Overrides{experts(2), zero(3), "pipeline.loops=3"}, Overrides{sliced(2), zero(1)}}) {
-    const Recipe recipe = setting.recipe(model + layout);
-    std::vector<double> losses(4);
-    LocalWorld(4).run([&](Communicator& communicator) {
-      Trainer trainer(layout_of(recipe, communicator.size()), communicator, at::kCPU);
-      losses[static_cast<std::size_t>(communicator.rank())] = trainer.evaluate();
-    });
-    for (const double loss : losses) CHECK(loss == Approx(expected).epsilon(1e-6));
-  }
+       {Overrides{experts(4)}, Overrides{experts(2), zero(3), "pipeline.loops=3"}, Overrides{sliced(2), zero(1)}})
+    check_evaluation(TrainingSetting(), dropless + Overrides{"batch.micro=2"}, {4, layout});
 }
 
 TEST_CASE("ranks whose experts have no places train on", "[ranks]") {

@@ -97,7 +97,7 @@ TEST_CASE("logits with a cache are those of the whole sequence") {
   compare(decoder.logits(std::array{next(0, 6)}), 6);
   for (std::int64_t position = 6; position < 12; ++position)
     compare(decoder.logits(std::array{next(position, 1)}), position + 1);
-  // Several at once behind what is there.
+  // Several at once after what is there.
   compare(decoder.logits(std::array{next(12, 11)}), 23);
 }
 

@@ -4,8 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "core/checkpoint/checkpoint.h"
-#include "parallel/engine/trainer.h"
 #include "tests/parallel/engine/save_ranks.h"
 #include "tests/parallel/engine/train_ranks.h"
 
@@ -24,6 +22,7 @@ struct MixedCase {
                      "batch.micro=1"} +
            overrides;
   }
+  RankCase as_rank_case() const { return {ranks(), all()}; }
 };
 
 // The default of several tensor ranks; without it stages exchange whole rows, of which each tensor rank sends a part.
@@ -69,54 +68,20 @@ TEST_CASE("a mix of all is bitwise reproducible", "[ranks]") {
 }
 
 TEST_CASE("a mix evaluates what one rank evaluates", "[ranks]") {
-  const TrainingSetting setting;
-  const Overrides model{"training.evaluate_batches=0", "model.layers=4", "model.tie_embeddings=true"};
-  LoneTrainer alone(setting.recipe(model));
-  const double expected = alone.evaluate();
   const MixedCase layout = GENERATE(MixedCase{2, 2, 1, {whole_rows}}, MixedCase{2, 2, 2, {zero(3), sequence}});
-  const Recipe recipe = setting.recipe(model + layout.all());
-  std::vector<double> losses(static_cast<std::size_t>(layout.ranks()));
-  LocalWorld(layout.ranks()).run([&](Communicator& communicator) {
-    Trainer trainer(layout_of(recipe, communicator.size()), communicator, at::kCPU);
-    losses[static_cast<std::size_t>(communicator.rank())] = trainer.evaluate();
-  });
-  for (const double loss : losses) CHECK(loss == Approx(expected).epsilon(1e-6));
+  check_evaluation(TrainingSetting(), {"model.layers=4", "model.tie_embeddings=true"}, layout.as_rank_case());
 }
 
 TEST_CASE("any mix resumes from any mix's checkpoint", "[ranks]") {
-  const TrainingSetting setting;
   // One head of keys and values on two ranks, and a vocabulary that they do not divide.
   const Overrides model = GENERATE(Overrides{"model.layers=4", "model.kv_heads=1", "model.vocab_size=257"},
                                    Overrides{"model.layers=4", "model.architecture=\"gpt2\"", "model.vocab_size=259"});
   const Overrides compute = GENERATE(Overrides{}, Overrides{"precision.compute=\"bf16\""});
-  const double tolerance = compute.empty() ? 1e-5 : 2e-2;
   const MixedCase saved{2, 2, 2, {zero(2), sequence, breadth_first, "pipeline.loops=2"}};
-  const Overrides all = model + compute + saved.all();
-  const Run whole = train_ranks(setting, 8, all, 6);
-  const auto folder = setting.directory().path() / "checkpoints";
-  LocalWorld(8).run([&](Communicator& communicator) {
-    Trainer trainer(layout_of(setting.recipe(all), communicator.size()), communicator, at::kCPU);
-    TrainingSetting::train(trainer, 3);
-    test::save(trainer, folder);
-  });
-  const auto resume = [&](int ranks, const Overrides& overrides) {
-    std::vector<double> losses;
-    LocalWorld(ranks).run([&](Communicator& communicator) {
-      Trainer trainer(layout_of(setting.recipe(overrides), communicator.size()), communicator, at::kCPU);
-      trainer.resume(CheckpointReader(folder / "step-00000003"));
-      const Run run = TrainingSetting::train(trainer, 3);
-      if (communicator.rank() == 0) losses = run.losses;
-    });
-    return losses;
-  };
-  const std::vector<double> rest(whole.losses.begin() + 3, whole.losses.end());
-  CHECK(resume(8, all) == rest);
-  const std::vector<MixedCase> others{{1, 1, 1, {}}, {4, 1, 2, {zero(3)}}, {2, 4, 1, {"pipeline.schedule=\"1f1b\""}}};
-  for (const MixedCase& other : others) {
-    INFO(in_words(other.ranks(), other.all()));
-    const auto losses = resume(other.ranks(), model + compute + other.all());
-    for (std::size_t i = 0; i < rest.size(); ++i) CHECK(losses[i] == Approx(rest[i]).epsilon(tolerance));
-  }
+  const MixedCase sharded{4, 1, 2, {zero(3)}}, deep{2, 4, 1, {"pipeline.schedule=\"1f1b\""}};
+  check_resumption(TrainingSetting(), model + compute, saved.as_rank_case(),
+                   {MixedCase{1, 1, 1, {}}.as_rank_case(), sharded.as_rank_case(), deep.as_rank_case()},
+                   compute.empty() ? 1e-5 : 2e-2);
 }
 
 }  // namespace llmtrain::test

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "core/checkpoint/checkpoint.h"
 #include "parallel/engine/trainer.h"
 #include "tests/parallel/engine/save_ranks.h"
 #include "tests/parallel/engine/train_ranks.h"
@@ -22,6 +21,7 @@ struct PipelineCase {
   Overrides all() const {
     return Overrides{"parallel.pipeline=" + std::to_string(pipeline), "batch.micro=1"} + overrides;
   }
+  RankCase as_rank_case() const { return {ranks(), all()}; }
 };
 
 // Every schedule, on models of six layers.
@@ -72,6 +72,24 @@ TEST_CASE("stages on several ranks learn what one rank learns", "[ranks]") {
   }
 }
 
+TEST_CASE("so do stages of different numbers of layers", "[ranks]") {
+  const TrainingSetting setting;
+  const auto check = [&](const std::string& layers, const std::vector<PipelineCase>& layouts) {
+    const Overrides model{layers, "model.tie_embeddings=true"};
+    const Run expected = setting.train(model, 12);
+    for (const PipelineCase& layout : layouts) {
+      INFO(in_words(layout.ranks(), layout.all()));
+      check_close(train_ranks(setting, layout.ranks(), model + layout.all(), 12), expected, 1e-5, 1e-4);
+    }
+  };
+  check("model.layers=5", {{2, 1, {"pipeline.schedule=\"1f1b\""}},
+                           {4, 1, {"pipeline.schedule=\"gpipe\"", "pipeline.balance=\"blocks\""}},
+                           {2, 2, {zero(2)}}});
+  check("model.layers=7", {{2, 2, {zero(3), "pipeline.loops=2"}},
+                           {2, 2, {zero(1), "pipeline.loops=2", "pipeline.schedule=\"interleaved\""}},
+                           {1, 4, {zero(3), "pipeline.loops=3"}}});
+}
+
 TEST_CASE("a pipeline is bitwise reproducible, also across ZeRO stages", "[ranks]") {
   const TrainingSetting setting;
   const Overrides compute = GENERATE(Overrides{}, Overrides{"precision.compute=\"bf16\""});
@@ -104,50 +122,18 @@ TEST_CASE("the tied embedding stays the same at both ends of a pipeline", "[rank
 }
 
 TEST_CASE("a pipeline evaluates what one rank evaluates", "[ranks]") {
-  const TrainingSetting setting;
-  const Overrides model{"training.evaluate_batches=0", "model.layers=6", "model.tie_embeddings=true"};
-  LoneTrainer alone(setting.recipe(model));
-  const double expected = alone.evaluate();
   const PipelineCase layout =
       GENERATE(PipelineCase{2, 1, {"pipeline.loops=3"}}, PipelineCase{2, 4, {zero(3)}}, PipelineCase{3, 1, {}});
-  const Recipe recipe = setting.recipe(model + layout.all());
-  std::vector<double> losses(static_cast<std::size_t>(layout.ranks()));
-  LocalWorld(layout.ranks()).run([&](Communicator& communicator) {
-    Trainer trainer(layout_of(recipe, communicator.size()), communicator, at::kCPU);
-    losses[static_cast<std::size_t>(communicator.rank())] = trainer.evaluate();
-  });
-  for (const double loss : losses) CHECK(loss == Approx(expected).epsilon(1e-6));
+  check_evaluation(TrainingSetting(), {"model.layers=6", "model.tie_embeddings=true"}, layout.as_rank_case());
 }
 
 TEST_CASE("pipelines resume from each other's checkpoints", "[ranks]") {
-  const TrainingSetting setting;
   const Overrides model = GENERATE(from_range(models()));
   const PipelineCase saved{2, 2, {zero(3), "pipeline.loops=3"}};
-  const Run whole = train_ranks(setting, 4, model + saved.all(), 8);
-  const auto folder = setting.directory().path() / "checkpoints";
-  LocalWorld(4).run([&](Communicator& communicator) {
-    Trainer trainer(layout_of(setting.recipe(model + saved.all()), communicator.size()), communicator, at::kCPU);
-    TrainingSetting::train(trainer, 5);
-    test::save(trainer, folder);
-  });
-  const std::vector<double> rest(whole.losses.begin() + 5, whole.losses.end());
-  const auto resume = [&](int ranks, const Overrides& overrides) {
-    std::vector<double> losses;
-    LocalWorld(ranks).run([&](Communicator& communicator) {
-      Trainer trainer(layout_of(setting.recipe(overrides), communicator.size()), communicator, at::kCPU);
-      trainer.resume(CheckpointReader(folder / "step-00000005"));
-      const Run run = TrainingSetting::train(trainer, 3);
-      if (communicator.rank() == 0) losses = run.losses;
-    });
-    return losses;
-  };
-  CHECK(resume(4, model + saved.all()) == rest);
-  const auto check = [&](const std::vector<double>& losses) {
-    for (std::size_t i = 0; i < rest.size(); ++i) CHECK(losses[i] == Approx(rest[i]).epsilon(1e-5));
-  };
-  check(resume(1, model));
-  check(resume(3, model + PipelineCase{3, 1, {"pipeline.schedule=\"1f1b\""}}.all()));
-  check(resume(2, model + PipelineCase{1, 2, {zero(2)}}.all()));
+  const PipelineCase longer{3, 1, {"pipeline.schedule=\"1f1b\""}}, unsplit{1, 2, {zero(2)}};
+  const PipelineCase uneven{4, 1, {}};  // two of them with a layer more
+  check_resumption(TrainingSetting(), model, saved.as_rank_case(),
+                   {{1, {}}, longer.as_rank_case(), unsplit.as_rank_case(), uneven.as_rank_case()});
 }
 
 TEST_CASE("each rank of a pipeline executes its part of the schedule", "[ranks]") {

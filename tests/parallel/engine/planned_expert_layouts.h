@@ -74,6 +74,23 @@ inline const std::vector<RankCase> folded_expert_layouts{
                     "parallel.expert=8"})},
 };
 
+// Routers with parameters, losses and priorities of other kinds.
+inline const std::vector<RankCase> router_layouts{
+    {2, {even, "model.moe.router=\"cosine\"", "parallel.zero_stage=1", "memory.recompute=\"selective\""}},
+    {4,
+     {even, "model.moe.router=\"cosine\"", "model.moe.z_coefficient=0.01", "model.moe.jitter=0.1", "parallel.tensor=2",
+      "parallel.expert=2", "parallel.zero_stage=1"}},
+    {4, {even, "model.moe.router=\"cosine\"", "parallel.context=2", "parallel.pipeline=2", "parallel.zero_stage=1"}},
+    {4,
+     {replayed_even, "model.moe.capacity_factor=1", "model.moe.priority=\"score\"", "model.moe.jitter=0.1",
+      "parallel.context=2", "parallel.expert=2", "parallel.zero_stage=3", "pipeline.loops=2"}},
+    {8,
+     {replayed_even, "model.moe.router=\"cosine\"", "model.moe.capacity_factor=1", "model.moe.priority=\"score\"",
+      "model.moe.jitter=0.1", "model.moe.z_coefficient=0.01", "parallel.tensor=2", "parallel.context=2",
+      "parallel.expert_tensor=1", "parallel.expert=2", "parallel.zero_stage=3", "pipeline.loops=2",
+      "precision.compute=\"bf16\"", "memory.recompute=\"full\""}},
+};
+
 // Their states are cut finer than their products.
 inline const std::vector<RankCase> joined_expert_layouts{
     {4, {even, "parallel.expert_slices=4", "parallel.zero_stage=3", "pipeline.loops=4"}},

@@ -32,6 +32,13 @@ const std::vector<RankCase> frozen_layouts{
     {2, {most_frozen, "precision.fp8_level=\"O0\"", "parallel.tensor=2", "precision.compute=\"bf16\""}},
     {2, {"model.architecture=\"gpt2\"", R"(training.freeze=["embedding.token.*", "*.bias"])", "parallel.tensor=2"}},
     {4, {dropless, R"(training.freeze=["*.experts.*", "embedding.*"])", "parallel.zero_stage=3", "pipeline.loops=2"}},
+    // Experts that are joined of slices, those of one layer and all of them.
+    {4,
+     {even, R"(training.freeze=["layers.1.ffn.experts.*", "embedding.*"])", "parallel.expert_slices=4",
+      "parallel.zero_stage=3", "pipeline.loops=4"}},
+    {4,
+     {even, R"(training.freeze=["*.experts.*"])", "parallel.expert=2", "parallel.expert_slices=2",
+      "parallel.zero_stage=3", "pipeline.loops=2"}},
     {1, {adapters}},
     {2, {adapters, "parallel.zero_stage=2", "pipeline.loops=4", "precision.compute=\"bf16\""}},
     {2, {adapters, "parallel.zero_stage=3", "pipeline.loops=2", "memory.recompute=\"selective\""}},

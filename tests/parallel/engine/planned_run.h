@@ -37,5 +37,8 @@ std::vector<RankRun> run_ranks(
 void check_memory(const Plan& plan, const RankRun& run);
 // Runs a layout and checks the instructions, the bytes and the memory of every rank.
 void check_layout(const TrainingSetting& setting, const RankCase& layout);
+// Of a replayed routing, in which ranks differ: checks the bytes of what sends most, to `tolerance` or where that is 0
+// to the byte, and the memory of the fullest rank, of which the plan is.
+void check_skewed(const TrainingSetting& setting, const RankCase& layout, double tolerance);
 
 }  // namespace llmtrain::test

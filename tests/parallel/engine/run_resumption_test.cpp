@@ -85,6 +85,8 @@ TEST_CASE("resume names what is missing") {
   };
   const fs::path absent = folder.path() / "absent", empty = folder.path() / "empty run", file = folder.write("f", "");
   CHECK(error_of_resume(absent) == "66 " + absent.string() + ": checkpoint.resume names it, but it does not exist");
+  // What others call the newest checkpoint.
+  CHECK_THAT(error_of_resume(folder.path() / "latest"), Catch::EndsWith("does not exist; did you mean \"auto\"?"));
   CHECK(error_of_resume(empty) ==
         "66 " + empty.string() + ": checkpoint.resume names this run, but it contains no checkpoint");
   CHECK_THAT(error_of_resume(file), Catch::StartsWith("66 " + file.string()));

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "core/graph/replayed_routing.h"
 #include "tests/parallel/engine/save_ranks.h"
 #include "tests/parallel/engine/train_ranks.h"
 
@@ -54,6 +55,31 @@ TEST_CASE("experts that drop tokens learn on many ranks what they learn on one",
               1e-4);
   check_close(train_ranks(setting, 2, all + Overrides{"parallel.tensor=2", whole_rows}, dropping_steps), expected, 1e-5,
               1e-4);
+}
+
+TEST_CASE("tokens that layers keep replay a routing to a token, and those of other layers likewise", "[ranks]") {
+  const TrainingSetting setting;
+  const Overrides all =
+      dropping + Overrides{"log.routing=true", "batch.micro=1",
+                           R"(model.moe={"experts": 4, "top_k": 2, "ffn_hidden_size": 24, "routing_zipf": 1})"};
+  const ExpertShares shares = shares_by_weight(std::vector<double>{1, 1.0 / 2, 1.0 / 3, 1.0 / 4}, 2);
+  // Of the first step's sequences, of 24 tokens, the middle layers see 8.
+  const auto counted = [&](std::int64_t tokens) {
+    const auto counts = counts_by_share(shares, tokens, 2);
+    return std::vector<double>(counts.begin(), counts.end());
+  };
+  const RoutingCounts expected{counted(8 * 24), counted(8 * 8), counted(8 * 8), counted(8 * 24)};
+  for (const RankCase& each :
+       {RankCase{1, {}}, RankCase{2, {"parallel.expert=2"}}, RankCase{2, {"parallel.tensor=2", whole_rows}}}) {
+    INFO(in_words(each.ranks, each.overrides));
+    const Recipe recipe = setting.recipe(all + each.overrides);
+    std::vector<RoutingCounts> chosen(static_cast<std::size_t>(each.ranks));
+    LocalWorld(each.ranks).run([&](Communicator& communicator) {
+      Trainer trainer(layout_of(recipe, communicator.size()), communicator, at::kCPU);
+      chosen[static_cast<std::size_t>(communicator.rank())] = trainer.step().chosen;
+    });
+    for (const RoutingCounts& of_rank : chosen) CHECK(of_rank == expected);
+  }
 }
 
 // Recompute runs the layer again with the same tokens; all tokens kept is the layer itself.

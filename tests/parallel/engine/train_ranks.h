@@ -54,4 +54,20 @@ inline Run train_ranks(const TrainingSetting& setting, int ranks, const Override
   return runs.front();
 }
 
+// Checks that every rank of the layout evaluates all of the validation data to what one rank alone does; `model` are
+// keys of both.
+inline void check_evaluation(const TrainingSetting& setting, const Overrides& model, const RankCase& layout) {
+  INFO(in_words(layout.ranks, layout.overrides));
+  const Overrides common = model + Overrides{"training.evaluate_batches=0"};
+  LoneTrainer alone(setting.recipe(common));
+  const double expected = alone.evaluate();
+  const Recipe recipe = setting.recipe(common + layout.overrides);
+  std::vector<double> losses(static_cast<std::size_t>(layout.ranks));
+  LocalWorld(layout.ranks).run([&](Communicator& communicator) {
+    Trainer trainer(layout_of(recipe, communicator.size()), communicator, at::kCPU);
+    losses[static_cast<std::size_t>(communicator.rank())] = trainer.evaluate();
+  });
+  for (const double loss : losses) CHECK(loss == Approx(expected).epsilon(1e-6));
+}
+
 }  // namespace llmtrain::test

@@ -58,7 +58,7 @@ TEST_CASE("all reasons are reported at once, each with the nearest legal value")
                 r.parallel.tensor = 2;
                 r.parallel.data = 5;
                 r.parallel.expert = 2;
-                r.pipeline.loops = 3;
+                r.pipeline.loops = 9;
                 r.batch.sequence_length = 31;
                 r.parallel.sequence = true;
               }),
@@ -67,17 +67,17 @@ TEST_CASE("all reasons are reported at once, each with the nearest legal value")
       "parallel.sequence splits it; did you mean 32?\n"
       "/parallel/expert: 2 ranks have no experts to split; must be 1 without model.moe; did you mean 1?\n"
       "/batch/global: 64 is not a multiple of 5; must be a multiple of batch.micro × parallel.data; did you mean 65?\n"
-      "/pipeline/balance: \"layers\" cannot split 8 layers evenly over the 3 stages (pipeline 1 × loops 3); set "
-      "/pipeline/loops to 2 or /model/layers to 9, or give the layers of each stage: [3, 3, 2]");
+      "/pipeline/balance: \"layers\" cannot split 8 layers over the 9 stages (pipeline 1 × loops 9); set "
+      "/pipeline/loops to 8 or /model/layers to 9");
 }
 
 TEST_CASE("a world that the degrees do not divide") {
   CHECK(failure(with([](Recipe& r) { r.launch.ranks = 5, r.parallel.tensor = 2; })) ==
         "/launch/ranks: 5 is not a multiple of 2; must be a multiple of parallel.tensor × pipeline × context; did you "
         "mean 6?");
-  CHECK(
-      failure(with([](Recipe& r) { r.launch.ranks = 4, r.parallel.tensor = 2, r.parallel.data = 4; })) ==
-      "/launch/ranks: 4 does not match parallel; must be parallel.tensor × pipeline × context × data; did you mean 8?");
+  CHECK(failure(with([](Recipe& r) { r.launch.ranks = 4, r.parallel.tensor = 2, r.parallel.data = 4; })) ==
+        "/launch/ranks: 4 does not match parallel; must be parallel.tensor × pipeline × context × data; did you mean "
+        "--set parallel.data=2?");
   CHECK(failure(with([](Recipe& r) { r.cluster.nodes = 3, r.parallel.tensor = r.parallel.pipeline = 4; })) ==
         "/cluster/nodes: 3 × 8 devices is not a multiple of 16; nodes × devices_per_node must be a multiple of "
         "parallel.tensor × pipeline × context; did you mean 4?");
@@ -88,9 +88,9 @@ TEST_CASE("nodes are filled evenly") {
   CHECK(failure(with([](Recipe& r) { r.parallel.data = 4, r.cluster.nodes = 1; })) == "no error");
   CHECK(failure(with([](Recipe& r) { r.parallel.data = 12, r.batch.global = 12; })) ==
         "/cluster/devices_per_node: 12 ranks do not fill nodes of 8 devices; must divide the ranks; did you mean 6?");
-  CHECK(
-      failure(with([](Recipe& r) { r.parallel.data = 16, r.cluster.nodes = 4; })) ==
-      "/cluster/nodes: 4 × 8 devices do not match the 16 ranks; must be the ranks ÷ devices_per_node; did you mean 2?");
+  CHECK(failure(with([](Recipe& r) { r.parallel.data = 16, r.cluster.nodes = 4; })) ==
+        "/cluster/nodes: 4 × 8 devices do not match the 16 ranks; must be the ranks ÷ devices_per_node; did you mean "
+        "--set cluster.nodes=2, or --set parallel.data=32?");
 }
 
 TEST_CASE("a schedule that cannot run") {

@@ -4,6 +4,7 @@
 #include <rapidcheck.h>
 #include <rapidcheck/catch.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 namespace llmtrain {
@@ -53,6 +54,38 @@ TEST_CASE("blocks: embedding and head count as one layer each") {
   CHECK(place({4, 2, 3, by_blocks}) == Blocks{{0}, {1}, {2}, {3}, {4}, {5}});
 }
 
+// Of each stage.
+std::vector<std::size_t> layers_of(const PlacementCase& c) {
+  std::vector<std::size_t> layers;
+  for (const auto& blocks : place(c)) layers.push_back(blocks.size());
+  --layers.front();  // the embedding
+  --layers.back();   // the head
+  return layers;
+}
+
+TEST_CASE("layers that do not divide are on the stages without embedding and head first, last on that of the head") {
+  using Layers = std::vector<std::size_t>;
+  CHECK(layers_of({5, 2, 1, by_layers}) == Layers{3, 2});
+  CHECK(layers_of({126, 4, 1, by_layers}) == Layers{31, 32, 32, 31});
+  CHECK(layers_of({127, 4, 1, by_layers}) == Layers{32, 32, 32, 31});
+  CHECK(layers_of({61, 8, 1, by_layers}) == Layers{7, 8, 8, 8, 8, 8, 7, 7});
+  CHECK(layers_of({126, 4, 1, by_blocks}) == Layers{31, 32, 32, 31});
+  CHECK(layers_of({94, 4, 1, by_blocks}) == Layers{23, 24, 24, 23});
+  CHECK(layers_of({5, 4, 1, by_blocks}) == Layers{1, 2, 2, 0});
+  CHECK(layers_of({5, 1, 3, by_layers}) == Layers{2, 2, 1});
+}
+
+TEST_CASE("with loops the layers left over go to different ranks") {
+  using Layers = std::vector<std::size_t>;
+  CHECK(layers_of({5, 2, 2, by_layers}) == Layers{1, 1, 2, 1});
+  CHECK(layers_of({6, 2, 2, by_layers}) == Layers{1, 2, 2, 1});
+  CHECK(layers_of({7, 2, 2, by_layers}) == Layers{2, 2, 2, 1});
+  // The ranks between the ends, of stages 1, 4 and 7, before that of the embedding.
+  CHECK(layers_of({10, 3, 3, by_layers}) == Layers{1, 2, 1, 1, 1, 1, 1, 1, 1});
+  CHECK(layers_of({11, 3, 3, by_layers}) == Layers{1, 2, 1, 2, 1, 1, 1, 1, 1});
+  CHECK(layers_of({12, 3, 3, by_layers}) == Layers{1, 2, 2, 2, 1, 1, 1, 1, 1});
+}
+
 TEST_CASE("a list gives the layers of each stage") {
   CHECK(place({4, 1, 1, by_list({4})}) == Blocks{{0, 1, 2, 3, 4, 5}});
   CHECK(place({4, 3, 1, by_list({1, 2, 1})}) == Blocks{{0, 1}, {2, 3}, {4, 5}});
@@ -61,25 +94,35 @@ TEST_CASE("a list gives the layers of each stage") {
 
 TEST_CASE("stages that the rules of recipes refuse are never placed") {
   for (const PlacementCase& refused :
-       {PlacementCase{4, 3, 1, by_layers}, PlacementCase{4, 4, 1, by_blocks}, PlacementCase{4, 2, 1, by_list({1, 2})},
+       {PlacementCase{4, 5, 1, by_layers}, PlacementCase{4, 7, 1, by_blocks}, PlacementCase{4, 2, 1, by_list({1, 2})},
         PlacementCase{4, 2, 1, by_list({1, 2, 1})}, PlacementCase{4, 1, 1, by_list({})}})
     CHECK_THROWS_WITH(place(refused), Catch::Contains("violate the rules of recipes"));
 }
 
 TEST_CASE("properties of every placement") {
-  rc::prop("each block is in exactly one stage, in order, and no stage is empty", [] {
+  rc::prop("blocks are in order, no stage is empty, and stages and ranks differ by one at most", [] {
     const bool blocks = *rc::gen::arbitrary<bool>();
     const std::int64_t ranks = *rc::gen::inRange(1, 6), loops = *rc::gen::inRange(1, 6);
-    const std::int64_t each = *rc::gen::inRange(blocks ? 3 : 1, 6);
-    const Blocks stages =
-        place({ranks * loops * each - (blocks ? 2 : 0), ranks, loops, blocks ? by_blocks : by_layers});
+    const std::int64_t fewest = std::max<std::int64_t>(1, ranks * loops - (blocks ? 2 : 0));
+    const std::int64_t layers = *rc::gen::inRange(fewest, fewest + 3 * ranks * loops);
+    const Blocks stages = place({layers, ranks, loops, blocks ? by_blocks : by_layers});
     RC_ASSERT(stages.size() == static_cast<std::size_t>(ranks * loops));
     std::size_t next = 0;
-    for (const auto& stage : stages) {
-      RC_ASSERT(!stage.empty());
-      for (const std::size_t block : stage) RC_ASSERT(block == next++);
+    std::vector<std::size_t> of_stages, of_ranks(static_cast<std::size_t>(ranks));
+    for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+      RC_ASSERT(!stages[stage].empty());
+      for (const std::size_t block : stages[stage]) RC_ASSERT(block == next++);
+      // Without embedding and head, unless they count as layers.
+      const std::size_t ends = (stage == 0 ? 1 : 0) + (stage + 1 == stages.size() ? 1 : 0);
+      of_stages.push_back(stages[stage].size() - (blocks ? 0 : ends));
+      of_ranks[stage % of_ranks.size()] += of_stages.back();
     }
-    RC_ASSERT(next == static_cast<std::size_t>(ranks * loops * each + (blocks ? 0 : 2)));
+    RC_ASSERT(next == static_cast<std::size_t>(layers + 2));
+    for (const auto& counts : {of_stages, of_ranks}) {
+      const auto [least, most] = std::ranges::minmax(counts);
+      RC_ASSERT(most - least <= 1);
+      RC_ASSERT(counts.back() == least);
+    }
   });
 }
 

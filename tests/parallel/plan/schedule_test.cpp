@@ -6,8 +6,11 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <iterator>
 #include <map>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "tests/parallel/plan/schedule_text.h"
 
@@ -39,42 +42,32 @@ TEST_CASE("an instruction's line contains exactly its fields") {
   CHECK(to_text({.operation = Operation::optimizer_step}) == "OptimizerStep");
 }
 
-TEST_CASE("breadth-first: every micro-batch through a stage before the next stage") {
-  const std::string expected =
-      "Forward stage 0 micro 0\n"
-      "Forward stage 0 micro 1\n"
-      "Forward stage 0 micro 2\n"
-      "Forward stage 1 micro 0\n"
-      "Forward stage 1 micro 1\n"
-      "Forward stage 1 micro 2\n"
-      "Backward stage 1 micro 0\n"
-      "Backward stage 1 micro 1\n"
-      "Backward stage 1 micro 2\n"
-      "Backward stage 0 micro 0\n"
-      "Backward stage 0 micro 1\n"
-      "Backward stage 0 micro 2\n"
-      "OptimizerStep\n";
-  CHECK(text(Kind::breadth_first, 2, 3) == expected);
-  CHECK(text(Kind::gpipe, 2, 3) == expected);
-}
+struct LoneRankCase {
+  std::vector<Kind> kinds;
+  std::int32_t loops, micro_batches;
+  std::string order;  // as pass_text() has it
+};
 
-TEST_CASE("1f1b and interleaved: one micro-batch after the other") {
-  const std::string expected =
-      "Forward stage 0 micro 0\n"
-      "Forward stage 1 micro 0\n"
-      "Forward stage 2 micro 0\n"
-      "Backward stage 2 micro 0\n"
-      "Backward stage 1 micro 0\n"
-      "Backward stage 0 micro 0\n"
-      "Forward stage 0 micro 1\n"
-      "Forward stage 1 micro 1\n"
-      "Forward stage 2 micro 1\n"
-      "Backward stage 2 micro 1\n"
-      "Backward stage 1 micro 1\n"
-      "Backward stage 0 micro 1\n"
-      "OptimizerStep\n";
-  CHECK(text(Kind::one_forward_one_backward, 3, 2) == expected);
-  CHECK(text(Kind::interleaved, 3, 2) == expected);
+const std::vector<LoneRankCase> lone_rank_cases = {
+    // Every micro-batch through a stage before the next stage.
+    {{Kind::breadth_first, Kind::gpipe}, 2, 3, "F0.0 F0.1 F0.2 F1.0 F1.1 F1.2 B1.0 B1.1 B1.2 B0.0 B0.1 B0.2 step"},
+    // One micro-batch after the other.
+    {{Kind::one_forward_one_backward, Kind::interleaved},
+     3,
+     2,
+     "F0.0 F1.0 F2.0 B2.0 B1.0 B0.0 F0.1 F1.1 F2.1 B2.1 B1.1 B0.1 step"},
+};
+
+TEST_CASE("the order of the passes of one rank") {
+  for (const auto& [kinds, loops, micro_batches, order] : lone_rank_cases) {
+    for (const Kind kind : kinds) {
+      const RankSchedule schedule =
+          single_rank_schedule({.kind = kind, .pipeline = 1, .loops = loops, .micro_batches = micro_batches});
+      CHECK(pass_text(schedule) == order);
+      // Nothing else: there is no one to exchange with.
+      CHECK(std::ssize(schedule.instructions) == 2 * loops * micro_batches + 1);
+    }
+  }
 }
 
 TEST_CASE("one stage and one micro-batch are the same for every schedule") {

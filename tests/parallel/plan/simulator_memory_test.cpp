@@ -36,6 +36,19 @@ TEST_CASE("activations are stored from forward to backward, workspaces during th
   CHECK(rank.final_bytes.total() == 65536 + 4096 + 8192);
 }
 
+TEST_CASE("offloaded activations are on the host from forward to backward, beside the states there") {
+  const auto peak = [](PipelineSchedule kind, std::int64_t micro_batches) {
+    const ScheduleShape shape{.kind = kind, .micro_batches = static_cast<std::int32_t>(micro_batches)};
+    StepMemory memory = equal_memory(shape);
+    memory.stages[0].host_activations = 16;
+    memory.stages[0].host_resident[Category::optimizer] = 1024;
+    return simulate(make_schedule(shape), equal_costs(shape, {}), memory).ranks[0].host_peak_bytes;
+  };
+  CHECK(peak(Kind::gpipe, 4) == 1024 + 4 * 16);
+  CHECK(peak(Kind::one_forward_one_backward, 4) == 1024 + 16);
+  CHECK(run({.micro_batches = 2}).ranks[0].host_peak_bytes == 0);
+}
+
 TEST_CASE("two stages of a rank are resident together") {
   const Simulation simulation = run({.loops = 3, .micro_batches = 1});
   CHECK(simulation.ranks[0].final_bytes[Category::optimizer] == 3 * 8192);

@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +16,7 @@
 #include "parallel/comm/backend.h"
 #include "parallel/comm/local/local_world.h"
 #include "parallel/shard/expert_exchange.h"
+#include "tests/parallel/shard/shard_rank.h"
 
 namespace llmtrain::test {
 namespace {
@@ -111,6 +113,23 @@ std::vector<Messages> exchange(CountingCommunicator& communicator, const ExpertR
   return messages;
 }
 
+// Whether ranks that are asked for hierarchical exchanges relay rows.
+bool relays(std::int64_t devices_per_node) {
+  Recipe recipe = small_recipe();
+  recipe.model.moe = MixtureOfExpertsRecipe{.experts = 4, .ffn_hidden_size = 8};
+  recipe.launch.ranks = 4;
+  recipe.parallel.expert = 4;
+  recipe.parallel.expert_all_to_all = AllToAll::hierarchical;
+  const Layout layout(Partition::make(recipe, devices_per_node));
+  std::vector<char> relayed(4);
+  LocalWorld(4).run([&](Communicator& communicator) {
+    const auto ranks = make_expert_ranks(communicator, layout, nullptr);
+    relayed[static_cast<std::size_t>(communicator.rank())] = !ranks->exchange_numbers({1, 2, 3, 4}).relayed.empty();
+  });
+  CHECK(std::ranges::count(relayed, relayed.front()) == 4);
+  return relayed.front() != 0;
+}
+
 }  // namespace
 
 TEST_CASE("a hierarchical exchange sends a message to each node in place of one to each of its ranks", "[ranks]") {
@@ -134,6 +153,12 @@ TEST_CASE("a hierarchical exchange sends a message to each node in place of one 
     CHECK((hierarchical[rank] == std::vector{by_node, by_node}));
     CHECK((chosen[rank] == std::vector{to_each, to_each}));
   }
+}
+
+TEST_CASE("a hierarchical exchange of one node, or of one rank a node, is linear", "[ranks]") {
+  CHECK(relays(2));
+  CHECK_FALSE(relays(4));
+  CHECK_FALSE(relays(1));
 }
 
 }  // namespace llmtrain::test

@@ -133,8 +133,7 @@ std::string advice_section(const PlanReport& report) {
                     : suggestion.fits   ? "fits"
                                         : "does not fit",
                     duration_text(suggestion.step_seconds),
-                    fmt::format("{:+.1f} %", 100 * (suggestion.step_seconds / report.step.seconds - 1)),
-                    bytes_text(suggestion.peak_bytes)});
+                    change_text(suggestion.step_seconds / report.step.seconds, 1), bytes_text(suggestion.peak_bytes)});
   return text + "<section><h2>" + (report.fits ? "Changes that make it faster" : "Changes that make it fit") + "</h2>" +
          html_table(2, {"change", "", "step", "vs. this recipe", "fullest rank"}, rows) + "</section>\n";
 }

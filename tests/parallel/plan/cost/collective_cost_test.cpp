@@ -215,5 +215,28 @@ TEST_CASE("a program may gather over fewer adapters than a node has") {
   CHECK(CollectiveCost(profile, 8).gather_weights(1000 * megabyte, 0, nodes) == all);
 }
 
+TEST_CASE("a program may use fewer adapters than a node has, for all that leaves it") {
+  const ClusterProfile four = plain_profile();
+  ClusterProfile one = four, capped = four;
+  one.network.adapters = 1;
+  capped.program.network.adapters = 1;
+  const CollectiveCost slow(one, 8), limited(capped, 8), fast(four, 8);
+  const RankGroup nodes{16, 1, 8}, neighbours{2, 8, 1};
+  for (const auto collective :
+       {Collective::all_reduce, Collective::all_gather, Collective::all_to_all, Collective::send}) {
+    const RankGroup& group = collective == Collective::send ? neighbours : nodes;
+    const double seconds = limited.seconds(collective, 1000 * megabyte, group);
+    CHECK(seconds == slow.seconds(collective, 1000 * megabyte, group));
+    CHECK(seconds > fast.seconds(collective, 1000 * megabyte, group));
+    CHECK(limited.wires(collective, 1000 * megabyte, group).adapters ==
+          slow.wires(collective, 1000 * megabyte, group).adapters);
+  }
+  CHECK(limited.gather_weights(1000 * megabyte, 0, nodes) == slow.gather_weights(1000 * megabyte, 0, nodes));
+  CHECK(limited.all_reduce(megabyte, {8, 1, 8}) == fast.all_reduce(megabyte, {8, 1, 8}));
+  // Never more than there are.
+  capped.program.network.adapters = 16;
+  CHECK(CollectiveCost(capped, 8).all_reduce(1000 * megabyte, nodes) == fast.all_reduce(1000 * megabyte, nodes));
+}
+
 }  // namespace
 }  // namespace llmtrain

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/recipe/recipe_io.h"
@@ -75,6 +76,24 @@ TEST_CASE("attention is that of the device, which begins the name of its profile
   CHECK(program.attention_on("h100-mine")->backward_fraction == 0.25);
   CHECK_FALSE(program.attention_on("a100-80gb").has_value());
   CHECK_FALSE(program.attention_on("h1000").has_value());
+}
+
+TEST_CASE("a program that knows attention on H100 knows it on H200, where it is as fast, and on B200") {
+  for (const std::string& name : names_in(programs)) {
+    const Program program = load_program(name, programs);
+    const auto hopper = program.attention_on("h100-sxm-80gb");
+    if (!hopper) continue;
+    const auto seconds = [&](const std::string& cluster) {
+      const ClusterProfile profile = load_profile(cluster, recipe_folder / "clusters");
+      const auto attention = program.attention_on(cluster);
+      REQUIRE(attention.has_value());
+      return std::pair{1 / (profile.device.peak_flops.bf16 * attention->forward_fraction),
+                       1 / (profile.device.peak_flops.bf16 * attention->backward_fraction)};
+    };
+    CHECK(seconds("h200") == seconds("h100-sxm-80gb"));
+    CHECK(seconds("b200").first < seconds("h100-sxm-80gb").first);
+    CHECK(seconds("b200").second < seconds("h100-sxm-80gb").second);
+  }
 }
 
 TEST_CASE("a wrong program is reported with pointer and rule") {

@@ -83,6 +83,15 @@ TEST_CASE("the host bounds many small operators") {
   CHECK(roofline.seconds({1e-3, 1000}) == Approx(1e-2));
 }
 
+TEST_CASE("where the host waits for each operator, its time comes on top of the device's") {
+  ClusterProfile profile = ideal_profile();
+  profile.host.operator_seconds = 1e-5;
+  profile.program.host.synchronous = true;
+  const Roofline roofline(profile, DataType::bf16);
+  CHECK(roofline.seconds({1e-3, 10}) == Approx(1e-3 + 1e-4));
+  CHECK(roofline.seconds({1e-3, 1000}) == Approx(1e-3 + 1e-2));
+}
+
 TEST_CASE("more work is never faster") {
   ClusterProfile profile = ideal_profile();
   profile.matrix = {0.8, 128, 1000, 0.7};

@@ -6,6 +6,7 @@
 
 #include "core/recipe/recipe_io.h"
 #include "parallel/plan/cost/state_cost.h"
+#include "parallel/plan/cost/state_transfers.h"
 #include "parallel/plan/cost/step_cost_model.h"
 #include "parallel/plan/cost/two_streams.h"
 
@@ -170,6 +171,20 @@ TEST_CASE("shards inside a node leave an all-reduce of one shard between nodes")
   const auto parameters = plan.parameters();
   CHECK(plan.bytes("reduce_scatter", "data_parallel") == Approx(7.0 / 8 * 4 * parameters));
   CHECK(plan.bytes("all_reduce", "data_parallel") == Approx(2 * 0.5 * 4 * parameters / 8));
+}
+
+TEST_CASE("states of experts keep their ZeRO stage in a split that gathers nothing") {
+  const Planned plan({R"(model.moe={"experts": 16, "top_k": 2, "ffn_hidden_size": 4096})", "parallel.zero_stage=3",
+                      "parallel.zero_shard_ranks=8", "parallel.expert_slices=8", "parallel.expert_tensor=auto",
+                      "batch.global=64"});
+  for (const std::int64_t ranks : {1, 8}) {
+    const Partition split = plan.layout.partition().split_by(ranks);
+    const StateRanks experts = expert_ranks(CostContext(split, plan.profile));
+    CHECK(experts.gathering.ranks == 8 / ranks);
+    CHECK(experts.replicas.ranks == 2);
+    CHECK(experts.zero_stage == 3);
+    for (const StateGroup& group : split.groups.front()) CHECK(group.zero_stage == 3);
+  }
 }
 
 TEST_CASE("FP8 levels speed up only the layers' matrices") {

@@ -16,8 +16,9 @@ struct Pass {
 
 // The passes of one pipeline rank in order: warm-up forwards, alternating forwards and backwards, the rest.
 std::vector<Pass> passes_of_rank(const Mesh& mesh, std::int64_t loops, std::int64_t micro_batches, std::int64_t rank) {
-  const std::int64_t passes = micro_batches * loops, behind = mesh.pipeline - rank - 1;
-  const std::int64_t warm_up = std::min(passes, loops > 1 ? 2 * behind + (loops - 1) * mesh.pipeline : behind);
+  const std::int64_t passes = micro_batches * loops, later_ranks = mesh.pipeline - rank - 1;
+  const std::int64_t warm_up =
+      std::min(passes, loops > 1 ? 2 * later_ranks + (loops - 1) * mesh.pipeline : later_ranks);
   std::vector<Pass> order;
   for (std::int64_t i = 0; i < passes + warm_up; ++i) {
     if (i < passes) order.push_back({i / mesh.pipeline % loops, true});

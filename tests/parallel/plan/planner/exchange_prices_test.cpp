@@ -87,6 +87,20 @@ TEST_CASE("a recipe that asks for an exchange leaves nothing open, nor does one 
   CHECK_FALSE(exchange_of(alone).are_open());
 }
 
+TEST_CASE("hierarchical exchanges that relay nothing are warned of") {
+  const auto is_warned = [](const std::vector<Override>& overrides) {
+    return std::ranges::any_of(report_of(moe_on_two_nodes(overrides)).warnings, [](const std::string& warning) {
+      return warning.starts_with("parallel.expert_all_to_all: ");
+    });
+  };
+  const Override hierarchical = "parallel.expert_all_to_all=hierarchical";
+  CHECK_FALSE(is_warned({hierarchical}));
+  // In one node, and one in each node.
+  CHECK(is_warned({hierarchical, "parallel.expert=8"}));
+  CHECK(is_warned({hierarchical, "parallel.expert=2", "parallel.tensor=8"}));
+  CHECK_FALSE(is_warned({"parallel.expert=8"}));
+}
+
 TEST_CASE("memory is planned for whatever exchange a run may try") {
   // Wide rows and narrow experts, so that the exchange is where most memory is used.
   const Recipe recipe = parse_recipe(

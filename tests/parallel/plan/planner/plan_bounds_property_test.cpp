@@ -3,8 +3,12 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <optional>
+#include <string>
+#include <vector>
 
+#include "parallel/plan/cost/named_file.h"
 #include "parallel/plan/cost/step_cost_model.h"
 #include "planner_case.h"
 #include "random_recipe.h"
@@ -43,6 +47,21 @@ TEST_CASE("a step never takes longer on a device, a node or a network that has m
       RC_ASSERT(after->report.step.seconds <= before->report.step.seconds * (1 + rounding));
       RC_ASSERT(before->report.fits <= after->report.fits);
     }
+  }));
+}
+
+// Its devices differ from those of the profile of H100 in their memory alone.
+TEST_CASE("H200 is never slower than H100, whatever program runs a recipe") {
+  const std::vector<std::string> programs = names_in(std::filesystem::path(LLMTRAIN_SOURCE_DIR) / "recipes/programs");
+  CHECK(rc::check([&] {
+    auto layout = random_layout();
+    layout.insert(layout.end(), {"cluster.profile=h100-sxm-80gb", "cluster.program=" + *rc::gen::elementOf(programs)});
+    const auto before = plan_if_legal(layout);
+    if (!before) return;
+    layout.emplace_back("cluster.profile=h200");
+    const auto after = plan_if_legal(layout);
+    RC_ASSERT(after->report.step.seconds <= before->report.step.seconds * (1 + rounding));
+    RC_ASSERT(before->report.fits <= after->report.fits);
   }));
 }
 

@@ -33,6 +33,7 @@ std::vector<Override> random_layout() {
   const std::vector<int> powers = {1, 1, 2, 2, 4};
   const auto power = [&] { return *rc::gen::elementOf(powers); };
   std::vector<Override> layout = {
+      set("model.layers", *rc::gen::element(4, 4, 5, 7)),
       set("parallel.tensor", power()),
       set("parallel.pipeline", power()),
       set("parallel.context", *rc::gen::element(1, 1, 2)),

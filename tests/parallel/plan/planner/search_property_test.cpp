@@ -49,8 +49,10 @@ std::vector<Override> random_choice() {
           "parallel.zero_stage=" + one_of({"0", "1", "2", "3"}),
           "parallel.expert=" + one_of({"1", "1", "2", "4", "8"}),
           "parallel.expert_tensor=" + one_of({"1", "1", "2", "4"}),
+          "parallel.context=" + one_of({"1", "1", "2", "4"}),
+          "pipeline.balance=" + one_of({"layers", "layers", "blocks"}),
           "pipeline.schedule=" + one_of({"breadth_first", "gpipe", "1f1b", "interleaved"}),
-          "pipeline.loops=" + one_of({"1", "1", "2", "4", "8", "32"}),
+          "pipeline.loops=" + one_of({"1", "1", "2", "3", "4", "8", "32"}),
           "batch.micro=" + one_of({"1", "2", "3", "4", "6", "8", "12", "24"}),
           "memory.recompute=" + one_of({"none", "selective", "computation", "full"})};
 }

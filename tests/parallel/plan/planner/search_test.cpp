@@ -2,33 +2,55 @@
 #include "parallel/plan/planner/search.h"
 
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <limits>
 #include <set>
 #include <utility>
 
 #include "core/base/error.h"
+#include "parallel/plan/planner/estimated_layouts.h"
+#include "parallel/plan/planner/layout_space.h"
 #include "parallel/plan/planner/planner.h"
 #include "planner_case.h"
 
 namespace llmtrain::test {
 namespace {
 
+// Calls `visit` with all layouts of a search's space.
+template <class Visit>
+void for_each_layout(const Recipe& recipe, const Mesh& mesh, Visit visit) {
+  const LayoutSpace space(recipe, mesh);
+  for (const DegreeChoice& degrees : space.degrees())
+    for (const ShardingChoice& sharding : space.shardings(degrees))
+      for (const PassChoice& passes : space.passes(degrees))
+        for (const StageChoice& stages : space.stages(degrees, sharding, passes.micro))
+          visit(space.recipe({degrees, sharding, passes, stages}));
+}
+
+Mesh mesh_of(const Recipe& recipe) { return lay_out(recipe, profile_of(recipe))->mesh(); }
+
 struct Exhaustive {
   std::vector<SearchCandidate> fitting;
   double fastest = std::numeric_limits<double>::infinity();
-  double smallest = std::numeric_limits<double>::infinity();
+
+  // Of those that are not so slow that a search leaves them out.
+  double smallest() const {
+    double smallest = std::numeric_limits<double>::infinity();
+    for (const SearchCandidate& one : fitting)
+      if (one.step_seconds < slowest_of_front * fastest) smallest = std::min(smallest, one.peak_bytes);
+    return smallest;
+  }
 };
 
 // Simulates all enumerated layouts.
 Exhaustive simulate_all(const Recipe& recipe, const ClusterProfile& cluster) {
   Exhaustive all;
-  for_each_layout(recipe, make_plan(recipe, cluster).report.mesh, [&](const Recipe& layout) {
+  for_each_layout(recipe, mesh_of(recipe), [&](const Recipe& layout) {
     try {
       const PlanReport report = make_plan(layout, cluster).report;
       if (!report.fits) return;
       all.fitting.push_back({layout, report.step.seconds, peak_bytes(report)});
       all.fastest = std::min(all.fastest, report.step.seconds);
-      all.smallest = std::min(all.smallest, peak_bytes(report));
     } catch (const Error&) {
       // Not every enumerated layout is legal.
     }
@@ -38,8 +60,8 @@ Exhaustive simulate_all(const Recipe& recipe, const ClusterProfile& cluster) {
 
 void check_front(const SearchResult& result, const ClusterProfile& cluster) {
   REQUIRE(!result.front.empty());
-  CHECK(result.layouts >= result.fitting);
-  CHECK(result.fitting >= result.simulated);
+  CHECK(result.layouts >= result.estimated);
+  CHECK(result.estimated > 0);
   for (std::size_t next = 1; next < result.front.size(); ++next) {
     CHECK(result.front[next].step_seconds >= result.front[next - 1].step_seconds);
     CHECK(result.front[next].peak_bytes < result.front[next - 1].peak_bytes);
@@ -64,15 +86,17 @@ TEST_CASE("a search finds the fastest of all layouts, and a Pareto front towards
   const SearchResult result = search_layouts(recipe, cluster);
   CHECK(all.fitting.size() > 100);
   check_front(result, cluster);
-  CHECK(result.front.front().step_seconds == all.fastest);
-  CHECK(result.front.back().peak_bytes <= 1.05 * all.smallest);
+  CHECK(result.front.front().step_seconds <= all.fastest);
+  CHECK(result.front.back().peak_bytes <= 1.05 * all.smallest());
 }
 
 TEST_CASE("a search's Pareto front is close to that of all layouts everywhere") {
   const Recipe recipe = small_gpt({"model.hidden_size=4096"});
   const ClusterProfile cluster = profile_of(recipe);
   const auto front = search_layouts(recipe, cluster).front;
-  for (const SearchCandidate& one : simulate_all(recipe, cluster).fitting) {
+  const Exhaustive all = simulate_all(recipe, cluster);
+  for (const SearchCandidate& one : all.fitting) {
+    if (one.step_seconds >= slowest_of_front * all.fastest) continue;
     const bool covered = std::ranges::any_of(front, [&](const SearchCandidate& other) {
       return other.step_seconds <= 1.1 * one.step_seconds && other.peak_bytes <= 1.1 * one.peak_bytes;
     });
@@ -122,12 +146,13 @@ TEST_CASE("a search tries ZeRO's shards over the ranks of a node where there are
   const auto shards = [](const std::vector<Override>& overrides) {
     const Recipe recipe = small_gpt(overrides);
     std::set<std::int64_t> tried;
-    for_each_layout(recipe, make_plan(recipe, profile_of(recipe)).report.mesh, [&](const Recipe& layout) {
-      if (layout.parallel.zero_shard_ranks) tried.insert(*layout.parallel.zero_shard_ranks * layout.parallel.tensor);
+    for_each_layout(recipe, mesh_of(recipe), [&](const Recipe& layout) {
+      if (layout.parallel.zero_shard_ranks)
+        tried.insert(*layout.parallel.zero_shard_ranks * layout.parallel.tensor * layout.parallel.context);
     });
     return tried;
   };
-  // With tensor ranks the data ranks of a node are fewer.
+  // With tensor and context ranks the data ranks of a node are fewer.
   CHECK(shards({"cluster.nodes=4", "batch.global=64"}) == std::set<std::int64_t>{8});
   CHECK(shards({}).empty());
 }
@@ -149,7 +174,7 @@ TEST_CASE("a search tries FP8 levels only up to the recipe's own") {
 TEST_CASE("a search tries every number of stages on one pipeline rank that ZeRO-2 and -3 gain from") {
   const Recipe recipe = small_gpt({});
   std::set<std::pair<std::int64_t, std::int64_t>> tried;  // ZeRO stage, loops
-  for_each_layout(recipe, make_plan(recipe, profile_of(recipe)).report.mesh, [&](const Recipe& layout) {
+  for_each_layout(recipe, mesh_of(recipe), [&](const Recipe& layout) {
     if (layout.parallel.pipeline == 1 && layout.pipeline.loops > 1)
       tried.emplace(layout.parallel.zero_stage, layout.pipeline.loops);
   });
@@ -159,22 +184,76 @@ TEST_CASE("a search tries every number of stages on one pipeline rank that ZeRO-
 TEST_CASE("a search tries expert ranks, with whole experts and with parts of them on tensor and on data ranks") {
   const Recipe recipe = small_gpt({"model.moe={\"experts\": 4}"});
   std::set<std::pair<std::int64_t, std::int64_t>> tried;
-  for_each_layout(recipe, make_plan(recipe, profile_of(recipe)).report.mesh, [&](const Recipe& layout) {
+  for_each_layout(recipe, mesh_of(recipe), [&](const Recipe& layout) {
     if (layout.parallel.tensor == 2) tried.emplace(layout.parallel.expert, *layout.parallel.expert_tensor);
   });
   CHECK(tried == std::set<std::pair<std::int64_t, std::int64_t>>{
                      {1, 1}, {1, 2}, {1, 4}, {1, 8}, {2, 1}, {2, 2}, {2, 4}, {4, 1}, {4, 2}});
 }
 
-TEST_CASE("a search keeps the model, the batch, context ranks and offload as they are") {
-  const Recipe recipe = small_gpt({"model.moe={\"experts\": 4}", "parallel.expert=4", "parallel.context=2"});
+TEST_CASE("a search tries context ranks, and pipelines and balances that leave stages of different sizes") {
+  const Recipe recipe = small_gpt({"model.layers=7", "cluster.devices_per_node=4"});
+  std::set<std::int64_t> contexts;
+  std::set<std::pair<std::int64_t, std::int64_t>> stages, block_stages;  // pipeline ranks, loops
+  for_each_layout(recipe, mesh_of(recipe), [&](const Recipe& layout) {
+    contexts.insert(layout.parallel.context);
+    if (layout.parallel.pipeline == 1) return;
+    const bool blocks = layout.pipeline.balance.kind == BalanceKind::blocks;
+    (blocks ? block_stages : stages).emplace(layout.parallel.pipeline, layout.pipeline.loops);
+  });
+  CHECK(contexts == std::set<std::int64_t>{1, 2, 4});
+  CHECK(stages == std::set<std::pair<std::int64_t, std::int64_t>>{{2, 1}, {2, 2}, {2, 3}, {4, 1}});
+  CHECK(block_stages ==
+        std::set<std::pair<std::int64_t, std::int64_t>>{{2, 1}, {2, 2}, {2, 3}, {2, 4}, {4, 1}, {4, 2}});
+}
+
+TEST_CASE("a search keeps the model, the batch, kernels, overlap and offload as they are") {
+  const Recipe recipe = small_gpt({"model.moe={\"experts\": 4}", "parallel.expert=4", "parallel.context=2",
+                                   "kernels.attention=math", "parallel.overlap=false"});
   const SearchResult result = search_layouts(recipe, profile_of(recipe));
   check_front(result, profile_of(recipe));
   for (const SearchCandidate& candidate : result.front) {
-    CHECK(candidate.recipe.parallel.context == 2);
     CHECK(candidate.recipe.model == recipe.model);
     CHECK(candidate.recipe.batch.global == recipe.batch.global);
+    CHECK(candidate.recipe.kernels == recipe.kernels);
+    CHECK(candidate.recipe.parallel.overlap == recipe.parallel.overlap);
+    CHECK(candidate.recipe.memory.offload == recipe.memory.offload);
   }
+}
+
+// Nor by what it would be suggested for its own best layout. Returns how many suggestions there were.
+std::size_t check_not_beaten(const Recipe& recipe) {
+  const ClusterProfile cluster = profile_of(recipe);
+  const SearchResult result = search_layouts(recipe, cluster);
+  REQUIRE_FALSE(result.front.empty());
+  const double fastest = result.front.front().step_seconds;
+  const Plan own = make_plan(recipe, cluster);
+  if (own.report.fits) CHECK(fastest <= own.report.step.seconds);
+  const std::vector<PlanSuggestion> suggestions = suggest(own, cluster);
+  for (const PlanSuggestion& suggestion : suggestions) {
+    INFO(suggestion.change);
+    CHECK(fastest <= suggestion.step_seconds);
+  }
+  for (const PlanSuggestion& suggestion : suggest(make_plan(result.front[*result.best].recipe, cluster), cluster)) {
+    INFO(suggestion.change);
+    // A tight layout is not better than one with room that is about as fast.
+    CHECK((suggestion.is_tight || suggestion.step_seconds >= result.front[*result.best].step_seconds));
+  }
+  return suggestions.size();
+}
+
+// Before a search simulated the former and looked for the latter, it found 6.77 s for the first of them, whose own
+// layout takes 6.12 s, and 3.12 instead of 3.01 s for the second.
+TEST_CASE("a search is beaten neither by what it is given nor by suggestions for it", "[exhaustive]") {
+  const auto model = [](const char* name, const std::vector<Override>& overrides) {
+    return read_recipe(
+        std::filesystem::path(LLMTRAIN_SOURCE_DIR) / "recipes" / "models" / (std::string(name) + ".json"), overrides);
+  };
+  CHECK(check_not_beaten(model("llama3-405b", {})) > 0);
+  CHECK(check_not_beaten(model("qwen3-30b-a3b", {})) > 0);
+  // 61 layers fit no pipeline without stages of different sizes.
+  check_not_beaten(model("llama3-70b", {"model.layers=61", "cluster.nodes=16", "parallel.data=4", "batch.global=64"}));
+  check_not_beaten(small_gpt({"parallel.context=2", "batch.micro=2"}));
 }
 
 TEST_CASE("a model that fits in no layout has no Pareto front") {

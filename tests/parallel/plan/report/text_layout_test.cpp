@@ -44,6 +44,23 @@ TEST_CASE("a term's text stands beside it, or below where the term is long, in a
   CHECK(described("  a long term of words", "text", 8, 12) == "  a long\n  term of\n  words\n        text\n");
 }
 
+TEST_CASE("a change below what its digits show has no sign") {
+  CHECK(change_text(0.996, 0) == "±0 %");
+  CHECK(change_text(1.004, 0) == "±0 %");
+  CHECK(change_text(1.006, 0) == "+1 %");
+  CHECK(change_text(0.9, 0) == "-10 %");
+  CHECK(change_text(0.996, 1) == "-0.4 %");
+  CHECK(change_text(1.0004, 1) == "±0 %");
+}
+
+TEST_CASE("expected failures are a number that means something") {
+  CHECK(failures_text(0.000757) == "fewer than 0.1 failures");
+  CHECK(failures_text(0.42) == "0.42 failures");
+  CHECK(failures_text(12.3) == "12 failures");
+  CHECK(failures_text(1.01) == "1 failure");
+  CHECK(failures_text(123) == "123 failures");
+}
+
 TEST_CASE("lines break at spaces, and within words if necessary") {
   CHECK(wrapped("", 5).empty());
   CHECK(wrapped("  one  two\nthree ", 7) == std::vector<std::string>{"one two", "three"});

@@ -14,4 +14,9 @@ namespace llmtrain {
 // frozen.
 void freeze(Graph& graph, const std::vector<std::string>& patterns);
 
+// Marks the matrices of the graph that stay in high precision: those of the first and the last layers, as counted, and
+// those whose names match a pattern, with what they are multiplied with as one matrix. Throws Error(bad_recipe) where a
+// pattern matches no layer's matrix.
+void keep_precision(Graph& graph, const HighPrecisionRecipe& high_precision);
+
 }  // namespace llmtrain

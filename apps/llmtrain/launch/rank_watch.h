@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace llmtrain::app {
+
+// How a launcher has ended.
+struct LauncherEnd {
+  int status = 0;  // as waitpid() gives it
+  // Those of its ranks that ended first, ascending: one, or several that ended at the same time. Empty where none has
+  // been seen to end, as on systems without pidfd_open() (Linux before 5.3).
+  std::vector<std::int64_t> first_ranks{};
+};
+
+// Waits until the launcher, a child of this process on whose machine all of its `ranks` ranks are, has ended. A
+// launcher says how a rank was killed, but not which one: it then ends the others, so the first one to end is seen
+// here.
+LauncherEnd wait_for_launcher(pid_t launcher, std::int64_t ranks);
+
+}  // namespace llmtrain::app

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <vector>
+
+#include "apps/llmtrain/support/support_cases.h"
+
+namespace llmtrain::app {
+namespace {
+
+struct KeyGroup {
+  std::string_view reason;
+  std::vector<std::string_view> keys;  // or sections with all their keys
+};
+
+const std::array left_out_groups = {
+    KeyGroup{"a name or a note", {"$schema", "name", "description", "cluster.currency", "log.directory"}},
+    KeyGroup{"needs files",
+             {"model.from", "model.moe.routing_trace", "data.train", "data.validation", "training.init_from",
+              "training.adapters_from", "checkpoint.resume"}},
+    KeyGroup{"a size or a constant, of which plan and run take all that validate accepts",
+             {"seed",
+              "model.layers",
+              "model.hidden_size",
+              "model.heads",
+              "model.kv_heads",
+              "model.head_dim",
+              "model.ffn_hidden_size",
+              "model.vocab_size",
+              "model.max_sequence_length",
+              "model.norm_eps",
+              "model.rope_theta",
+              "model.rope_scaling.factor",
+              "model.rope_scaling.original_max_sequence_length",
+              "model.rope_scaling.low_frequency_factor",
+              "model.rope_scaling.high_frequency_factor",
+              "model.rope_scaling.beta_fast",
+              "model.rope_scaling.beta_slow",
+              "model.rope_scaling.attention_factor",
+              "model.init_std",
+              "model.moe.ffn_hidden_size",
+              "model.moe.balance_coefficient",
+              "model.lora.alpha",
+              "model.lora.targets",
+              "data.curriculum.sequence_length.start",
+              "data.curriculum.sequence_length.steps",
+              "data.curriculum.sequence_length.multiple",
+              "data.curriculum.sequence_length.degree",
+              "data.curriculum.vocabulary_rarity.start",
+              "data.curriculum.vocabulary_rarity.degree",
+              "batch",
+              "training.steps",
+              "training.token_dropping.steps",
+              "training.token_dropping.multiple",
+              "training.token_dropping.degree",
+              "training.token_dropping.first_layers",
+              "training.token_dropping.last_layers",
+              "precision.fp8_scaling.history_steps",
+              "precision.fp8_scaling.margin",
+              "precision.loss_scale"}},
+    KeyGroup{"when and by how much weights change, in every layout alike",
+             {"training.clip_norm", "training.spikes", "training.skip_limit", "training.rollbacks",
+              "training.optimizer.beta1", "training.optimizer.beta2", "training.optimizer.eps",
+              "training.optimizer.weight_decay", "training.optimizer.muon.momentum", "training.optimizer.muon.steps",
+              "training.learning_rate"}},
+    KeyGroup{"what a run does besides training, or plans say besides their steps",
+             {"training.evaluate_every", "training.evaluate_batches", "cluster.profile", "cluster.program",
+              "cluster.price_per_device_hour", "launch.watchdog_seconds", "launch.time_limit_seconds",
+              "launch.check_replicas_every", "checkpoint", "log.every", "log.tensorboard"}},
+};
+
+bool is_within(std::string_view key, std::string_view section) {
+  return key.starts_with(section) && (key.size() == section.size() || key[section.size()] == '.');
+}
+
+}  // namespace
+
+std::vector<LeftOut> left_out() {
+  std::vector<LeftOut> all;
+  for (const KeyGroup& group : left_out_groups)
+    for (const std::string_view key : group.keys) all.push_back({key, group.reason});
+  return all;
+}
+
+bool is_left_out(std::string_view key) {
+  return std::ranges::any_of(left_out_groups, [&](const KeyGroup& group) {
+    return std::ranges::any_of(group.keys, [&](std::string_view section) { return is_within(key, section); });
+  });
+}
+
+}  // namespace llmtrain::app

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string_view>
+
+#include "core/recipe/recipe.h"
+
+namespace llmtrain {
+
+// Words that recipes have in common with flags, profiles and records, in the order of their enum.
+inline constexpr std::array<std::string_view, 3> data_type_words = {"fp32", "bf16", "fp16"};
+inline constexpr std::array<std::string_view, 3> device_words = {"auto", "cpu", "cuda"};
+inline constexpr std::array<std::string_view, 4> backend_words = {"auto", "local", "mpi", "nccl"};
+inline constexpr std::array<std::string_view, 3> all_to_all_words = {"linear", "hierarchical", "auto"};
+
+constexpr std::string_view word_of(DeviceKind device) { return device_words[static_cast<std::size_t>(device)]; }
+constexpr std::string_view word_of(AllToAll all_to_all) {
+  return all_to_all_words[static_cast<std::size_t>(all_to_all)];
+}
+
+// The value that a word stands for, if it is one of `words`.
+template <class Enum, std::size_t count>
+constexpr std::optional<Enum> value_of_word(const std::array<std::string_view, count>& words, std::string_view word) {
+  const auto found = std::ranges::find(words, word);
+  if (found == words.end()) return std::nullopt;
+  return static_cast<Enum>(found - words.begin());
+}
+
+}  // namespace llmtrain

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/plan/planner/estimated_layouts.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "core/base/error.h"
+#include "parallel/plan/cost/step_cost_model.h"
+#include "parallel/plan/memory/memory_model.h"
+#include "parallel/plan/planner/layout_bounds.h"
+#include "parallel/plan/planner/layout_estimates.h"
+#include "parallel/plan/planner/planner.h"
+
+namespace llmtrain {
+namespace {
+
+// Estimates order layouts no more precisely than this.
+constexpr double slack = 1.05;
+
+// The points that no other point beats in both, by their seconds.
+class Front {
+ public:
+  void add(double seconds, double bytes) {
+    if (least_bytes(seconds) <= bytes) return;
+    const auto place = points_.insert_or_assign(seconds, bytes).first;
+    for (auto next = std::next(place); next != points_.end() && next->second >= bytes;) next = points_.erase(next);
+  }
+
+  bool is_beyond(const LayoutBound& bound) const {
+    if (points_.empty()) return false;
+    return bound.seconds > slowest_of_front * points_.begin()->first ||
+           least_bytes(bound.seconds / slack) <= bound.bytes;
+  }
+
+ private:
+  // Of all that are at most so slow.
+  double least_bytes(double seconds) const {
+    const auto next = points_.upper_bound(seconds);
+    return next == points_.begin() ? std::numeric_limits<double>::infinity() : std::prev(next)->second;
+  }
+
+  std::map<double, double> points_;
+};
+
+// Layouts that differ in their stages alone.
+struct Group {
+  std::size_t degrees = 0;  // index
+  ShardingChoice sharding;
+  PassChoice passes;
+  LayoutBounds::StatePrice states;
+  LayoutBound bound;
+};
+
+class Estimation {
+ public:
+  Estimation(const LayoutSpace& space, const ClusterProfile& profile, std::int64_t devices_per_node,
+             const std::shared_ptr<const Graph>& graph)
+      : space_(space),
+        profile_(profile),
+        devices_per_node_(devices_per_node),
+        graph_(graph),
+        bounds_(space, profile, devices_per_node, graph),
+        degrees_(space.degrees()) {}
+
+  EstimatedLayouts run() {
+    for (std::size_t degrees = 0; degrees < degrees_.size(); ++degrees) add_groups(degrees);
+    // What may be fast comes first, and rules out most of the others.
+    std::ranges::stable_sort(groups_, {}, [](const Group& group) { return group.bound.seconds; });
+    for (const Group& group : groups_) expand(group);
+    std::ranges::stable_sort(result_.layouts, {}, &EstimatedLayout::seconds);
+    return std::move(result_);
+  }
+
+ private:
+  bool fits(double bytes) const { return profile_.device.memory_bytes <= 0 || bytes <= profile_.device.memory_bytes; }
+
+  void add_groups(std::size_t index) {
+    const DegreeChoice& degrees = degrees_[index];
+    std::vector<PassChoice> passes;
+    for (const ShardingChoice& sharding : space_.shardings(degrees)) {
+      std::map<Fp8Level, std::optional<LayoutBounds::StatePrice>> states;
+      for (const Fp8Level level : space_.fp8_levels()) states[level] = bounds_.state_price(degrees, sharding, level);
+      // Passes are priced once it is known that the degrees are legal.
+      if (passes.empty() && states.begin()->second) passes = different_passes(degrees);
+      for (const PassChoice& choice : passes) {
+        const auto& price = states[choice.fp8_level];
+        if (!price) continue;
+        const LayoutBound bound = bounds_.of(degrees, sharding, choice, *price);
+        result_.considered += std::ssize(space_.stages(degrees, sharding, choice.micro));
+        if (fits(bound.bytes)) groups_.push_back({index, sharding, choice, *price, bound});
+      }
+    }
+  }
+
+  // Without recomputation that changes nothing.
+  std::vector<PassChoice> different_passes(const DegreeChoice& degrees) {
+    std::vector<PassChoice> passes;
+    for (const PassChoice& choice : space_.passes(degrees)) {
+      const auto is_same = [&](const PassChoice& other) {
+        return other.micro == choice.micro && other.fp8_level == choice.fp8_level &&
+               bounds_.pass_price(degrees, other) == bounds_.pass_price(degrees, choice);
+      };
+      if (std::ranges::none_of(passes, is_same)) passes.push_back(choice);
+    }
+    return passes;
+  }
+
+  void expand(const Group& group) {
+    if (front_.is_beyond(group.bound)) return;
+    const DegreeChoice& degrees = degrees_[group.degrees];
+    for (const StageChoice& stages : space_.stages(degrees, group.sharding, group.passes.micro)) {
+      const LayoutChoice choice{degrees, group.sharding, group.passes, stages};
+      const LayoutBound bound = bounds_.of(choice, group.states);
+      if (fits(bound.bytes) && !front_.is_beyond(bound)) estimate(choice);
+    }
+  }
+
+  void estimate(const LayoutChoice& choice) {
+    try {
+      const Partition partition = partition_for(space_.recipe(choice), profile_, devices_per_node_, graph_);
+      ++result_.estimated;
+      const KernelSet kernels = kernel_set(partition.recipe, profile_);
+      const double bytes = estimate_bytes(partition, make_pass_memory(partition, kernels, profile_.program));
+      if (!fits(bytes)) return;
+      const double seconds = estimate_seconds(partition.shape, make_step_costs(partition, profile_));
+      front_.add(seconds, bytes);
+      result_.layouts.push_back({choice, seconds, bytes});
+    } catch (const Error&) {
+      // The space does not know every rule of recipes and meshes; what they refuse is not a layout.
+    }
+  }
+
+  const LayoutSpace& space_;
+  const ClusterProfile& profile_;
+  std::int64_t devices_per_node_;
+  const std::shared_ptr<const Graph>& graph_;
+  LayoutBounds bounds_;
+  std::vector<DegreeChoice> degrees_;
+  std::vector<Group> groups_;
+  Front front_;
+  EstimatedLayouts result_;
+};
+
+}  // namespace
+
+EstimatedLayouts estimate_layouts(const LayoutSpace& space, const ClusterProfile& profile,
+                                  std::int64_t devices_per_node, const std::shared_ptr<const Graph>& graph) {
+  return Estimation(space, profile, devices_per_node, graph).run();
+}
+
+}  // namespace llmtrain

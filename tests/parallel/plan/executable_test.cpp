@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/layout/executable.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/recipe/keys/key_table.h"
+
+namespace llmtrain {
+namespace {
+
+// Recipes that need not be valid: what can run is a question of its own.
+std::vector<std::string> refused(const std::function<void(Recipe&)>& change) {
+  Recipe recipe;
+  change(recipe);
+  std::vector<std::string> pointers;
+  for (const std::string& reason : not_executable(recipe)) pointers.push_back(reason.substr(0, reason.find(':')));
+  return pointers;
+}
+
+using Pointers = std::vector<std::string>;
+
+TEST_CASE("What cannot run is named by keys that exist") {
+  const auto keys = key_pointers();
+  const auto named = keys_not_executable();
+  CHECK(named.size() > 20);
+  for (const std::string& pointer : named) {
+    CAPTURE(pointer);
+    CHECK(std::ranges::find(keys, pointer) != keys.end());
+  }
+}
+
+TEST_CASE("Every refusal is among the keys that may be named, and depends on its feature alone") {
+  CHECK(refused([](Recipe&) {}).empty());
+  const auto cases = std::vector<std::pair<Pointers, std::function<void(Recipe&)>>>{
+      {{"/memory/offload/weights"}, [](Recipe& recipe) { recipe.memory.offload.weights = true; }},
+      {{"/model/lora"}, [](Recipe& recipe) { recipe.model.lora.emplace(), recipe.precision.fp8_level = Fp8Level::o0; }},
+      // Frozen parameters, context ranks and shards alone run.
+      {{}, [](Recipe& recipe) { recipe.training.freeze = {"*"}, recipe.parallel.context = 2; }},
+      {{}, [](Recipe& recipe) { recipe.parallel.zero_stage = 1, recipe.parallel.zero_shard_ranks = 3; }},
+      {{"/training/freeze"},
+       [](Recipe& recipe) { recipe.training.freeze = {"*"}, recipe.precision.fp8_level = Fp8Level::o1; }},
+      {{"/parallel/context"},
+       [](Recipe& recipe) { recipe.training.token_dropping.emplace(), recipe.parallel.context = 2; }},
+      {{"/parallel/zero_shard_ranks"},
+       [](Recipe& recipe) {
+         recipe.model.moe.emplace(), recipe.parallel.expert = 2, recipe.parallel.zero_shard_ranks = 3;
+       }},
+      {{"/data/tokenizer"},
+       [](Recipe& recipe) {
+         recipe.data.fine_tuning.emplace(), recipe.data.tokenizer.kind = TokenizerKind::sentencepiece;
+       }},
+      {{"/launch/node_link_speedup"}, [](Recipe& recipe) { recipe.launch.node_link_speedup = 2; }},
+      {{},
+       [](Recipe& recipe) {
+         recipe.launch.node_link_speedup = 2, recipe.launch.backend = CommunicationBackend::local;
+       }},
+  };
+  const auto named = keys_not_executable();
+  for (const auto& [expected, change] : cases) {
+    CAPTURE(expected);
+    CHECK(refused(change) == expected);
+    for (const std::string& pointer : expected) CHECK(std::ranges::find(named, pointer) != named.end());
+  }
+}
+
+}  // namespace
+}  // namespace llmtrain

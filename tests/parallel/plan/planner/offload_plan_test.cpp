@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "parallel/plan/planner/planner.h"
+#include "planner_case.h"
+
+namespace llmtrain::test {
+namespace {
+
+// Eight ranks with four micro-batches each.
+Plan plan_with(const std::vector<Override>& more, double pcie_bandwidth) {
+  std::vector<Override> overrides = {"cluster.profile=h100-sxm-80gb", "precision.compute=bf16", "batch.global=64",
+                                     "batch.micro=2", "memory.offload.activations=true"};
+  overrides.insert(overrides.end(), more.begin(), more.end());
+  const Recipe recipe = small_gpt(overrides);
+  ClusterProfile cluster = profile_of(recipe);
+  cluster.device.pcie_bandwidth = pcie_bandwidth;
+  return make_plan(recipe, cluster);
+}
+
+TEST_CASE("over a slow link passes take as long as all that is kept for their backward") {
+  constexpr double slow = 1e8;
+  for (const char* recompute : {"none", "full"}) {
+    for (const char* pipeline : {"1", "2"}) {
+      const Plan plan = plan_with({std::string("memory.recompute=") + recompute,
+                                   std::string("parallel.pipeline=") + pipeline, "pipeline.loops=2"},
+                                  slow);
+      for (std::size_t stage = 0; stage < plan.memory.stages.size(); ++stage) {
+        INFO(recompute << " " << pipeline << " stage " << stage);
+        const double moved = plan.memory.stages[stage].host_activations;
+        REQUIRE(moved > 0);
+        CHECK(plan.costs.stages[stage].forward.seconds == Approx(moved / slow));
+        CHECK(plan.costs.stages[stage].backward.seconds == Approx(moved / slow));
+      }
+    }
+  }
+}
+
+TEST_CASE("a step with offloaded activations grows with the bytes over PCIe once these take longer than its passes") {
+  const std::vector<Override> keeps = {"memory.offload.activations=false"};
+  const double without = plan_with(keeps, 1e8).report.step.seconds;
+  // A link that fast hides everything.
+  CHECK(plan_with({}, 1e15).report.step.seconds == Approx(without));
+  const double slow = plan_with({}, 2e8).report.step.seconds, slower = plan_with({}, 1e8).report.step.seconds;
+  CHECK(slow > 2 * without);
+  CHECK(slower > 1.8 * slow);
+  CHECK(plan_with({"memory.recompute=full"}, 1e8).report.step.seconds < slower / 2);
+}
+
+TEST_CASE("weights come back for every pass, and share the way to the device with activations in the backward alone") {
+  constexpr double slow = 1e7;
+  const auto seconds = [](const std::vector<Override>& overrides) {
+    return plan_with(overrides, slow).costs.stages[0];
+  };
+  const StageCost activations = seconds({}), both = seconds({"memory.offload.weights=true"});
+  const StageCost weights = seconds({"memory.offload.weights=true", "memory.offload.activations=false"});
+  CHECK(weights.forward.seconds == Approx(weights.backward.seconds));
+  CHECK(both.forward.seconds == Approx(std::max(weights.forward.seconds, activations.forward.seconds)));
+  CHECK(both.backward.seconds == Approx(weights.backward.seconds + activations.backward.seconds));
+  // Of ZeRO-3 a rank brings its shard.
+  const StageCost shards = seconds(
+      {"memory.offload.weights=true", "memory.offload.activations=false", "parallel.zero_stage=3", "pipeline.loops=1"});
+  CHECK(shards.forward.seconds == Approx(weights.forward.seconds / 8).epsilon(0.01));
+}
+
+TEST_CASE("host memory holds the activations of micro-batches that wait for their backward, not of all") {
+  const auto host_bytes = [](const char* schedule) {
+    const Plan plan = plan_with({std::string("pipeline.schedule=") + schedule}, 5e10);
+    return plan.report.ranks.front().host_bytes / plan.memory.stages.front().host_activations;
+  };
+  CHECK(host_bytes("1f1b") == Approx(1));
+  CHECK(host_bytes("gpipe") == Approx(4));
+}
+
+}  // namespace
+}  // namespace llmtrain::test
