@@ -115,13 +115,13 @@ class Pages(ProgramTest):
                 self.assertIn("\x1b[1m", coloured)
                 self.assertEqual(plain, ESCAPE.sub("", coloured))
 
-    def rows_of(self, name, columns, first):
+    def rows_of(self, name, columns, first="step"):
         """The rows below a table's head, which begins with `first`: of each row and the head the same lines."""
         lines = self.printed(COMMANDS[name], columns, NO_COLOR="1").splitlines()
         start = next(index for index, line in enumerate(lines) if line.lstrip(" *").startswith(first))
         table = lines[start:lines.index("", start)]
         # Where columns did not fit, each row goes on in lines that are indented, and so does the head.
-        height = 1 + (len(table) > 1 and table[1].startswith("    ") and not re.search(r"\d", table[1]))
+        height = 1 + (table[1].startswith("    ") and table[1].strip()[0].isalpha())
         return [table[index:index + height] for index in range(0, len(table), height)]
 
     def assert_aligned(self, rows, left):
@@ -138,10 +138,18 @@ class Pages(ProgramTest):
     def test_columns_are_aligned(self):
         for columns in (*WIDTHS, None):
             with self.subTest(columns=columns):
-                self.assert_aligned(self.rows_of("plan --search", columns, "step"), {"schedule × loops", "recompute", "FP8"})
+                self.assert_aligned(self.rows_of("plan --search", columns), {"schedule × loops", "recompute", "FP8"})
                 planned = [row for row in self.rows_of("plan --sweep", columns, "tensor") if "refused" not in row[0]]
                 self.assert_aligned(planned, {})
                 self.assert_aligned(self.rows_of("plan --target", columns, "devices"), {})
+
+    def test_values_stand_below_their_heads(self):
+        front = json.loads(self.run_program(*COMMANDS["plan --search"], "--json").stdout)["front"]
+        rows = self.rows_of("plan --search", 160)
+        for head, section in (("tensor", "parallel"), ("pipeline", "parallel"), ("data", "parallel"), ("micro", "batch")):
+            end = re.search(head + r"\S*", rows[0][0]).end()
+            self.assertEqual([row[0][:end].split()[-1] for row in rows[1:]],
+                             [str(entry["recipe"][section][head]) for entry in front], head)
 
     def test_recipes_are_aligned(self):
         """Also those of 128 experts; a description that finds no room is below its recipe."""

@@ -38,7 +38,8 @@ std::string schedule_of(const Recipe& recipe, const std::string& name) {
   return fmt::format("{} × {}{}", name, pipeline.loops, balance);
 }
 
-std::vector<TableCell> row(const SearchCandidate& candidate, bool is_best) {
+// `splits_sequences`: whether there is a column of context ranks.
+std::vector<TableCell> row(const SearchCandidate& candidate, bool splits_sequences, bool is_best) {
   const Recipe& recipe = candidate.recipe;
   const ParallelRecipe& parallel = recipe.parallel;
   const Json layout = layout_keys(recipe);
@@ -51,7 +52,7 @@ std::vector<TableCell> row(const SearchCandidate& candidate, bool is_best) {
           {format_duration(candidate.step_seconds)},
           {format_bytes(static_cast<std::int64_t>(candidate.peak_bytes))},
           {std::to_string(parallel.tensor)},
-          {std::to_string(parallel.context)},
+          {splits_sequences ? std::to_string(parallel.context) : ""},
           {std::to_string(parallel.pipeline)},
           {std::to_string(*parallel.data)},
           // Over how many ranks they are, and how many of these split each.
@@ -70,10 +71,14 @@ std::string table(const Recipe& recipe, const SearchResult& result, const std::s
   const std::string title = fmt::format(
       "{} on {}: {} layouts, {} estimated, {} simulated; Pareto front of step time and memory:", printable(recipe.name),
       profile, result.layouts, result.estimated, result.simulated);
+  // Of experts for models with them, of context ranks where any layout has them.
+  const bool splits_sequences = std::ranges::any_of(
+      result.front, [](const SearchCandidate& candidate) { return candidate.recipe.parallel.context > 1; });
   TextTable front({{""},
                    {"step"},
                    {"memory"},
                    {"tensor"},
+                   {splits_sequences ? "context" : ""},
                    {"pipeline"},
                    {"data"},
                    {recipe.model.moe ? "experts" : ""},
@@ -83,7 +88,8 @@ std::string table(const Recipe& recipe, const SearchResult& result, const std::s
                    {"recompute", Align::left},
                    {"FP8", Align::left},
                    {"", Align::left}});
-  for (std::size_t i = 0; i < result.front.size(); ++i) front.add(row(result.front[i], i == result.best));
+  for (std::size_t i = 0; i < result.front.size(); ++i)
+    front.add(row(result.front[i], splits_sequences, i == result.best));
   return paragraph(title, style.width) + '\n' + front.text(style) + '\n' +
          paragraph("* best: the fastest that fits; not a tight one where one with room is about as fast", style.width);
 }
