@@ -116,16 +116,6 @@ void MemoryLedger::note_head(const Event& event) {
   is_head_alone_[stage] = backward_starts_[stage] != event.seconds;
 }
 
-void MemoryLedger::note_head(const Event& event) {
-  const auto stage = static_cast<std::size_t>(event.stage);
-  is_head_alone_[stage] = backward_starts_[stage] != event.seconds;
-}
-
-void MemoryLedger::note_backward(const Event& event) {
-  is_head_alone_[static_cast<std::size_t>(event.stage)] = false;
-  backward_starts_[static_cast<std::size_t>(event.stage)] = event.seconds;
-}
-
 // A received tensor is counted from its arrival until its pass ends; a sent one from its pass's start until it is sent.
 void MemoryLedger::apply(const Event& event) {
   if (event.change == MemoryChange::optimizer_starts) return add(MemoryCategory::buffers, memory_.optimizer_workspace);
@@ -176,7 +166,6 @@ void MemoryLedger::apply(const Event& event) {
       return add(MemoryCategory::communication, -with_previous);
     case MemoryChange::backward_starts:
       start_pass(event);
-      note_backward(event);
       add(MemoryCategory::buffers, stage.backward_workspace);
       return add(MemoryCategory::communication, with_previous);
     case MemoryChange::backward_ends:

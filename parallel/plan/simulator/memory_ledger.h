@@ -65,7 +65,6 @@ class MemoryLedger {
   void hold_for_a_moment(const Event& event, MemoryCategory category, double bytes);
   void start_pass(const Event& event);
   void note_head(const Event& event);
-  void note_backward(const Event& event);
   void note_peak(const Event& event);
 
   const ScheduleShape& shape_;
