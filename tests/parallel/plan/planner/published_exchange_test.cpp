@@ -67,8 +67,12 @@ double layer_bytes(std::int64_t tokens) {
   const PassPeak peak = pass_peak(experts, Recompute::none, boundary_bytes(recipe.model, setting));
   StageMemory stage;
   for (const StateGroup& group : partition.groups.front())
-    if (group.kind == StateGroup::Kind::experts)
-      stage.resident[MemoryCategory::weights] += group.types.total_bytes() * static_cast<double>(group.elements());
+    if (group.kind == StateGroup::Kind::experts) {
+      const StateTypes& types = group.types;
+      const double bytes_per_element =
+          types.weight_bytes() + types.gradient_bytes() + types.master_bytes() + types.moment_bytes();
+      stage.resident[MemoryCategory::weights] += bytes_per_element * static_cast<double>(group.elements());
+    }
   stage.saved_activations = saved_bytes(experts, Recompute::none);
   stage.forward_workspace = peak.forward - stage.saved_activations;
   stage.backward_workspace = peak.backward - stage.saved_activations;
